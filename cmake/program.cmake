@@ -1,0 +1,7 @@
+file(GLOB cli CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cpp)
+add_executable(tsdiag_program ${cli})
+set_target_properties(tsdiag_program PROPERTIES OUTPUT_NAME tsdiag)
+target_include_directories(tsdiag_program PRIVATE ${CLI11_INCLUDE})
+target_link_libraries(tsdiag_program PRIVATE tsdiag fmt::fmt)
+target_compile_options(tsdiag_program PRIVATE -Wall -Wextra -Wpedantic -Wshadow)
+target_compile_definitions(tsdiag_program PRIVATE TSDIAG_VERSION="${PROJECT_VERSION}")

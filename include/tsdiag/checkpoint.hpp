@@ -1,0 +1,127 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/json.hpp"
+
+/// A file as named, typed, memory-mapped arrays and metadata.  Input is hostile: every length, offset
+/// and count is checked against what is really there before it is used, and nothing is executed.
+/// File formats: docs/formats.md.
+namespace tsdiag {
+
+/// Element types as files have them.
+enum class DType {
+    boolean,
+    u8, i8, u16, i16, u32, i32, u64, i64,
+    f8_e4m3, f8_e5m2, f16, bf16, f32, f64,
+    c64, c128,
+    other  ///< known by name only (f8_e8m0, f4, quantised ...): listed, not read
+};
+std::string_view name(DType type);
+std::size_t bytes_of(DType type);  ///< bytes an element; 0 for `other`
+
+/// One array of a file.  `bytes` points into the mapping (or into memory that `owner` keeps alive):
+/// element (i_0, i_1, ...) is at `offset + sum i_k strides[k]` elements from its beginning.
+struct RawTensor {
+    DType dtype = DType::other;
+    std::string dtype_name;             ///< as the file says it, for messages
+    std::vector<std::int64_t> shape;    ///< empty: a scalar; zero-sized dimensions are legal
+    std::vector<std::int64_t> strides;  ///< in elements, one a dimension; 0 repeats (expanded views)
+    std::int64_t offset = 0;            ///< in elements
+    std::span<const std::byte> bytes;   ///< checked: every element lies inside
+    bool big_endian = false;
+    std::shared_ptr<const void> owner;  ///< keeps `bytes` alive; never null for a non-empty tensor
+
+    std::int64_t count() const;  ///< number of elements
+    bool contiguous() const;     ///< row-major without gaps
+};
+
+/// The elements in row-major order, widened: bf16, f16, f8, integers and bool become T exactly where T
+/// can hold them (f64 and 64-bit integers are rounded to float).  T: float or double.
+/// Throws `NotAvailable` for a dtype that cannot be read, naming it.  Cost: O(count).
+template <class T>
+void widen(const RawTensor& tensor, std::span<T> out);
+
+/// The storage itself, without a copy, where it is contiguous, little-endian, aligned T; else nothing.
+template <class T>
+std::optional<std::span<const T>> as_is(const RawTensor& tensor);
+
+/// Tells the system that the pages of `tensor` are not needed for now (memory-mapped files only).
+void release_pages(const RawTensor& tensor);
+
+struct TensorSummary {
+    double sum = 0, norm = 0;                      ///< over the finite elements, in double
+    std::optional<double> minimum, maximum;        ///< of the finite elements
+    std::int64_t nonfinite = 0;                    ///< how many NaN or infinite
+    std::optional<std::int64_t> first_nonfinite;   ///< row-major index of the first
+};
+/// Throws `NotAvailable` for a dtype that cannot be read (complex values, `other`).
+TensorSummary summarise(const RawTensor& tensor);
+
+class Checkpoint {
+  public:
+    virtual ~Checkpoint() = default;
+    Checkpoint() = default;
+    Checkpoint(const Checkpoint&) = delete;
+    Checkpoint& operator=(const Checkpoint&) = delete;
+
+    virtual const std::vector<std::string>& names() const = 0;  ///< in the file's order, unique
+    /// Throws `UsageError` for an unknown name (the nearest one is suggested).
+    virtual RawTensor tensor(std::string_view name) const = 0;
+    /// What the file says beside its tensors: config, hyper-parameters, epoch ... as a JSON object.
+    virtual const Json& metadata() const = 0;
+    virtual std::string_view format() const = 0;  ///< "safetensors", "torch zip", ...
+    virtual std::string source() const = 0;       ///< the path, for messages
+    bool has(std::string_view name) const;
+};
+
+/// One file format: the first bytes decide.
+struct FormatEntry {
+    std::string_view name;
+    std::string_view description;
+    bool (*sniff)(std::span<const std::byte> head);
+    std::unique_ptr<Checkpoint> (*open)(const std::filesystem::path& file);
+};
+std::span<const FormatEntry* const> formats();
+
+/// Opens whatever `path` is.
+///
+///  - a file: by its first bytes; an unknown one throws `FormatError` saying what it looks like
+///    (empty, git-lfs pointer, GGUF, HDF5, HTML, gzip, tar, an older PyTorch tar ...);
+///  - a HF directory: model.safetensors, else model.safetensors.index.json and its shards, else
+///    pytorch_model.bin, else pytorch_model.bin.index.json, else the only checkpoint file in it.
+///
+/// Tensor names are the file's full paths, dicts joined by '.': `state_dict.net.0.weight`.
+/// Throws `FormatError`; `NotAvailable` for a format that is recognised and not supported (GGUF).
+std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
+
+/// The model's own tensors inside `file`: wrapper dicts (`state_dict`, `model`, `model_ema`, ...) are
+/// entered and common prefixes (`module.`, `_orig_mod.`, and a Lightning attribute such as `net.`)
+/// stripped, optimizer state and bookkeeping left out, as docs/formats.md "Wrappers" says.
+/// Metadata is that of `file`.  `notes`, where given, receives one line for each thing stripped or left out.
+/// Throws `FormatError` where two names collide after stripping.
+std::unique_ptr<Checkpoint> unwrap(std::unique_ptr<Checkpoint> file, std::vector<std::string>* notes);
+
+/// 64-bit digest of names, dtypes, shapes and file sizes (not of contents), as 16 hex digits.
+std::string header_digest(const Checkpoint& file);
+
+/// Writes float32/float64 arrays as one safetensors file (to a temporary name, renamed when whole).
+struct NamedArray {
+    std::string name;
+    std::vector<std::int64_t> shape;
+    std::span<const float> f32;   ///< exactly one of the two is used: the one that is not empty
+    std::span<const double> f64;
+};
+void write_safetensors(const std::filesystem::path& file, std::span<const NamedArray> arrays,
+                       const Json& metadata = {});
+/// The same as a NumPy .npz (stored, not deflated).
+void write_npz(const std::filesystem::path& file, std::span<const NamedArray> arrays);
+
+}  // namespace tsdiag

@@ -1,0 +1,59 @@
+#pragma once
+#include <source_location>
+#include <stdexcept>
+#include <string>
+
+/// The errors of the library.  A message is one sentence: where, what, found, expected, what to do.
+namespace tsdiag {
+
+class Error : public std::runtime_error {
+  public:
+    using std::runtime_error::runtime_error;
+};
+
+/// A file is not what it says it is.
+class FormatError : public Error {
+    using Error::Error;
+};
+/// Sizes that do not fit together.
+class ShapeError : public Error {
+    using Error::Error;
+};
+/// NaN or infinity where a finite number is needed.
+class NonFiniteError : public Error {
+    using Error::Error;
+};
+/// A device or a feature that this build or this machine lacks.
+class NotAvailable : public Error {
+    using Error::Error;
+};
+/// The caller asked for something that does not exist or does not fit.
+class UsageError : public Error {
+    using Error::Error;
+};
+
+/// Throws `Error` naming the place: the invariant of this library that `condition` states is broken.
+void check(bool condition, const char* what,
+           std::source_location where = std::source_location::current());
+
+/// The nearest of `known` to `word` by edit distance, for "did you mean"; empty when none is near.
+template <class Range>
+std::string nearest(const std::string& word, const Range& known);
+std::size_t edit_distance(const std::string& a, const std::string& b);
+
+template <class Range>
+std::string nearest(const std::string& word, const Range& known) {
+    std::string best;
+    std::size_t distance = word.size() / 2 + 1;
+    for (const auto& k : known) {
+        const std::string candidate(k);
+        const std::size_t e = edit_distance(word, candidate);
+        if (e < distance) {
+            distance = e;
+            best = candidate;
+        }
+    }
+    return best;
+}
+
+}  // namespace tsdiag

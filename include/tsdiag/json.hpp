@@ -1,0 +1,65 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+/// A JSON value: what config.json, safetensors headers, pickled hyper-parameters and run.json are.
+namespace tsdiag {
+
+class Json {
+  public:
+    using Array = std::vector<Json>;
+    using Object = std::vector<std::pair<std::string, Json>>;  ///< in the order of the text
+
+    Json() = default;
+    Json(std::nullptr_t) {}
+    Json(bool b) : value_(b) {}
+    Json(int i) : value_(std::int64_t{i}) {}
+    Json(std::int64_t i) : value_(i) {}
+    Json(std::uint64_t i);  ///< a double where it exceeds int64
+    Json(double d) : value_(d) {}
+    Json(const char* s) : value_(std::string(s)) {}
+    Json(std::string_view s) : value_(std::string(s)) {}
+    Json(std::string s) : value_(std::move(s)) {}
+    Json(Array a) : value_(std::move(a)) {}
+    Json(Object o) : value_(std::move(o)) {}
+
+    bool is_null() const { return std::holds_alternative<std::monostate>(value_); }
+    bool is_bool() const { return std::holds_alternative<bool>(value_); }
+    bool is_integer() const { return std::holds_alternative<std::int64_t>(value_); }
+    bool is_number() const { return is_integer() || std::holds_alternative<double>(value_); }
+    bool is_string() const { return std::holds_alternative<std::string>(value_); }
+    bool is_array() const { return std::holds_alternative<Array>(value_); }
+    bool is_object() const { return std::holds_alternative<Object>(value_); }
+
+    /// The value as that type; throws `FormatError` naming what was found instead.
+    bool boolean() const;
+    std::int64_t integer() const;  ///< also of a double without fraction
+    double number() const;
+    const std::string& string() const;
+    const Array& array() const;
+    const Object& object() const;
+
+    /// Member `key` of an object; null (the same static value) where there is none or this is no object.
+    const Json& operator[](std::string_view key) const;
+    bool contains(std::string_view key) const;
+    /// Appends a member to an object (null becomes an object) or an element to an array.
+    Json& set(std::string key, Json value);  ///< replaces an equal key; returns *this
+    Json& push(Json value);
+
+    /// Text; `indent` < 0 is one line.  Doubles use the shortest form that round-trips.
+    /// Throws `NonFiniteError` on NaN or infinity: JSON has none.
+    std::string dump(int indent = -1) const;
+
+    /// Reads one JSON text.  Strict: UTF-8, no duplicate keys, nothing behind the value but white
+    /// space, nesting at most 200.  Throws `FormatError` with the byte offset; `source` names the file.
+    static Json parse(std::string_view text, std::string_view source);
+
+  private:
+    std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+};
+
+}  // namespace tsdiag

@@ -1,0 +1,91 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/json.hpp"
+#include "tsdiag/table.hpp"
+
+/// Figures are described once, as data, and drawn by two writers: gnuplot (SVG, PDF) and Vega-Lite.
+namespace tsdiag {
+
+enum class Scale { linear, log };
+enum class Palette { sequential, diverging };  ///< viridis; RdBu centred on 0
+
+struct Axis {
+    std::string title;
+    Scale scale = Scale::linear;
+    std::optional<double> low, high;
+};
+
+/// y over x, with an optional band; undefined points leave gaps.
+struct Series {
+    std::string name;
+    std::vector<double> x;
+    std::vector<std::optional<double>> y, low, high;  ///< low, high: empty, or as long as y
+    bool dashed = false;                              ///< a prediction or a bound, not a measurement
+};
+
+/// Cells (row, column) -> value; nothing where undefined.
+struct Grid {
+    Index rows = 0, cols = 0;
+    std::vector<std::optional<double>> values;  ///< row-major
+    std::string row_title, col_title, value_title;
+    Palette palette = Palette::sequential;
+    bool image = false;  ///< a large matrix (an attention map): drawn as an image, not as cells
+};
+
+/// One panel: lines or a grid.
+struct Plot {
+    std::string title;
+    Axis x, y;
+    std::vector<Series> series;
+    std::optional<Grid> grid;
+    std::vector<std::pair<double, std::string>> marks;  ///< horizontal reference lines: y and label
+};
+
+/// A figure of the report: one or more panels, drawn into figures/NAME.svg and .pdf.
+struct Figure {
+    std::string name;     ///< file name and anchor
+    std::string title;
+    std::string caption;  ///< what is shown, with the formula and its source
+    std::string alt;      ///< for those who cannot see it; required, with the main numbers
+    std::vector<Plot> panels;
+};
+
+/// A figure of the list: what it needs and how it is made.  `make` returns none when the table lacks
+/// what it needs (the report says which metrics were missing).
+struct FigureEntry {
+    std::string_view name;
+    std::string_view title;
+    std::string_view needs;  ///< metric or curve names, space separated; any one suffices
+    std::vector<Figure> (*make)(const Table& table);
+};
+std::span<const FigureEntry* const> figures();
+
+/// One sentence of the verdict: what was found, with its numbers.
+struct Finding {
+    enum class Level { good, note, warning } level = Level::note;
+    std::string text;
+    std::string figure;  ///< the name of the figure that shows it; may be empty
+};
+/// The verdict in words: where similarity saturates, the escalation rate against 1 + a2, which heads are
+/// nearly rank one, identity-like or sink-like.  `run` is the content of run.json.
+std::vector<Finding> verdict(const Table& table, const Json& run);
+
+/// Draws `figure` with gnuplot into directory/NAME.svg and NAME.pdf (and leaves NAME.gp and NAME.dat for
+/// the user to edit).  Throws `NotAvailable` where gnuplot is not installed.
+void draw(std::span<const Figure> figures, const std::filesystem::path& directory);
+
+/// The Vega-Lite specification of a figure.
+Json vega_lite(const Figure& figure);
+
+/// Writes figures/ and report.html (self-contained, no network) for `table` into `directory`.
+/// `run`: the content of run.json.  Returns one line for each thing that could not be drawn, with the reason.
+std::vector<std::string> write_report(const Table& table, const Json& run,
+                                      const std::filesystem::path& directory);
+
+}  // namespace tsdiag
