@@ -1,0 +1,58 @@
+#pragma once
+#include <initializer_list>
+#include <span>
+
+#include "tsdiag/backend.hpp"
+#include "tsdiag/tensor.hpp"
+
+/// Every function on tensors.  Shapes are (batch, rows, cols); `ShapeError` names op and shapes that do not fit.
+namespace tsdiag {
+
+/// alpha a b, alpha a^T b (first) or alpha a b^T (second).  a (h, n, k), b (h', k, m), h' divides h:
+/// batch i of a meets batch i / (h/h') of b (grouped queries).  Cost: 2 h n k m flops.
+Tensor matmul(const Tensor& a, const Tensor& b, Transpose t = Transpose::none, double alpha = 1);
+/// x W^T + bias with W (1, out, in) as `nn.Linear` stores it; bias (1, 1, out) may be empty.
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
+
+Tensor map(Unary op, const Tensor& a);
+/// Extents of b equal those of a or are 1.
+Tensor zip(Binary op, const Tensor& a, const Tensor& b);
+inline Tensor add(const Tensor& a, const Tensor& b) { return zip(Binary::add, a, b); }
+inline Tensor subtract(const Tensor& a, const Tensor& b) { return zip(Binary::subtract, a, b); }
+inline Tensor multiply(const Tensor& a, const Tensor& b) { return zip(Binary::multiply, a, b); }
+inline Tensor divide(const Tensor& a, const Tensor& b) { return zip(Binary::divide, a, b); }
+Tensor affine(const Tensor& a, double alpha, double beta = 0);  ///< alpha a + beta
+inline Tensor scale(const Tensor& a, double alpha) { return affine(a, alpha, 0); }
+
+/// (x - mean) / sqrt(variance + eps) * weight + bias per row; weight, bias may be empty.
+Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps);
+/// x / sqrt(mean(x^2) + eps) * weight per row; weight may be empty.
+Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
+
+Tensor row_sum(const Tensor& a);     ///< (b, r, 1)
+Tensor column_sum(const Tensor& a);  ///< (b, 1, c)
+Tensor column_mean(const Tensor& a);
+Tensor subtract_column_mean(const Tensor& a);  ///< Pi2 X
+
+Tensor gather_rows(const Tensor& table, std::span<const Index> rows);  ///< (1, rows.size(), c)
+Tensor concat_rows(std::initializer_list<Tensor> parts);               ///< along rows
+Tensor contiguous(const Tensor& a);   ///< a copy where needed
+Tensor cast(const Tensor& a, Type type);
+Tensor transpose(const Tensor& a);    ///< (b, c, r), a copy
+/// (h, n, w) -> (1, n, h w): heads side by side.  The inverse of Tensor::split_heads.
+Tensor merge_heads(const Tensor& a);
+
+/// Rotary embedding: see Backend::rotate.
+Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const double> frequency, bool interleaved);
+
+/// Softmax over the visible columns; consumes `s` (its memory is reused where nobody else holds it).
+Tensor softmax_rows(Tensor s, const Visible& visible);
+Tensor hide(Tensor p, const Visible& visible);
+
+RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first, const Visible& visible);
+StateMoments state_moments(const Tensor& x);
+double squared_norm(const Tensor& x);
+double dot(const Tensor& a, const Tensor& b);  ///< sum of products, in double
+Index first_nonfinite(const Tensor& x);        ///< row-major index; -1: all finite
+
+}  // namespace tsdiag

@@ -1,0 +1,84 @@
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/backend.hpp"
+#include "tsdiag/json.hpp"
+
+/// What a model is, as data.  The forward pass asks these fields and never a name.
+namespace tsdiag {
+
+enum class NormPlacement { post, pre, parallel };
+enum class NormKind { layer, rms, none };
+enum class Positions {
+    none,        ///< none, or rotary inside the attention
+    learned,     ///< a table `embed.position`, first row at `position_offset`
+    sinusoidal,  ///< [sin | cos] halves or interleaved, as the family has it: DistilBERT interleaves
+    sincos_2d    ///< vit-pytorch SimpleViT
+};
+
+/// Rotary position embedding.
+struct Rotary {
+    Index columns = 0;  ///< how many columns of a head rotate; 0: no rotary embedding
+    double theta = 10000;
+    bool interleaved = false;
+    std::string scaling;  ///< "", "linear", "dynamic", "llama3"
+    double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
+    Index original_length = 0;
+    /// Inverse frequencies for a sequence of `n` tokens: columns / 2 values.
+    std::vector<double> frequencies(Index n) const;
+};
+
+/// One layer.
+struct BlockSpec {
+    NormPlacement placement = NormPlacement::post;
+    NormKind norm = NormKind::layer;
+    double eps = 1e-5;
+    Index heads = 1, kv_heads = 1, head_dim = 0;
+    Index ffn = 0;  ///< inner width; 0: the layer has no feed-forward step
+    Unary activation = Unary::gelu;
+    bool gated = false;  ///< down(act(gate x) * up x)
+    std::string attention = "softmax";
+    double scale = 1;  ///< of the logits
+    bool causal = false;
+    Index window = 0;  ///< > 0: sliding window
+    Rotary rotary;
+    bool qk_norm = false;
+    bool qk_norm_layer = false;  ///< q/k norm is a LayerNorm (timm), not RMS
+    double qk_eps = 1e-6;
+    bool value_projection_only = false;  ///< no output projection: heads side by side are the branch [TSE Alg. 1]
+    double alpha = 1;   ///< X + alpha SA(X)
+    double deesc = 0;   ///< de-escalation tau [TSE (21)]; 0: the model has no such step
+};
+
+struct ModelSpec {
+    std::string family;  ///< "bert", "gpt2", ...
+    std::string name;    ///< for people: "BERT, 12 layers, d = 768, 12 heads"
+    Index width = 0;
+    Index embedding_width = 0;  ///< where it differs from width (ALBERT); else equal
+    Index vocabulary = 0;       ///< 0: no token embedding
+    Index max_tokens = 0;       ///< the longest input; 0: any
+    Positions positions = Positions::none;
+    Index position_offset = 0;
+    Index padding_id = -1;        ///< >= 0: positions count non-padding tokens (RoBERTa)
+    bool token_types = false;     ///< type 0 is added everywhere
+    bool embedding_norm = false;
+    double embedding_scale = 1;
+    // Images: 0 channels means that the model takes tokens.
+    Index channels = 0, image_height = 0, image_width = 0, patch_height = 0, patch_width = 0;
+    bool patch_channels_last = false;  ///< (p1 p2 c) order of a flattened patch: vit-pytorch
+    bool patch_norms = false;          ///< LayerNorm before and after the patch projection
+    Index prefix_tokens = 0;           ///< cls, distillation, register tokens: `embed.prefix` rows
+    bool prefix_has_position = true;   ///< positions are added to the prefix too
+    bool norm_before_layers = false;   ///< timm norm_pre, CLIP
+    bool final_norm = false;
+    std::vector<BlockSpec> blocks;
+
+    bool trained = true;  ///< read from a file, not drawn
+    std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
+    Json json() const;    ///< every field and every default with its value
+};
+
+}  // namespace tsdiag
