@@ -1,0 +1,313 @@
+#include "tsdiag/json.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <unordered_set>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr std::size_t deepest = 200;
+
+std::string kind_of(const Json& value) {
+    if (value.is_null()) return "null";
+    if (value.is_bool()) return "a boolean";
+    if (value.is_number()) return "a number";
+    if (value.is_string()) return "a string";
+    return value.is_array() ? "an array" : "an object";
+}
+
+[[noreturn]] void wrong_kind(const Json& value, std::string_view expected) {
+    std::string found = kind_of(value);
+    if (value.is_bool() || value.is_number() || value.is_string()) {
+        try {
+            found += " (" + value.dump().substr(0, 60) + ")";
+        } catch (const NonFiniteError&) {
+            found += " (not finite)";
+        }
+    }
+    throw FormatError(fmt::format("a JSON value is {}, expected {}", found, expected));
+}
+
+/// Builds a Json from the events of the parser; refuses what the parser would let pass.
+class Builder {
+  public:
+    Builder(std::string_view source) : source_(source) {}
+
+    bool null() { return add(Json()); }
+    bool boolean(bool b) { return add(Json(b)); }
+    bool number_integer(std::int64_t i) { return add(Json(i)); }
+    bool number_unsigned(std::uint64_t u) { return add(Json(u)); }
+    bool number_float(double d, const std::string&) { return add(Json(d)); }
+    bool string(std::string& s) { return add(Json(std::move(s))); }
+    bool binary(std::vector<std::uint8_t>&) { return false; }
+
+    bool start_object(std::size_t) { return open(true); }
+    bool start_array(std::size_t) { return open(false); }
+    bool end_object() { return close(); }
+    bool end_array() { return close(); }
+
+    bool key(std::string& k) {
+        Frame& top = open_.back();
+        if (!top.keys.insert(k).second)
+            throw FormatError(fmt::format(
+                "{}: the JSON key '{}' occurs twice in one object, expected once. Remove one.",
+                source_, k));
+        top.key = std::move(k);
+        return true;
+    }
+
+    bool parse_error(std::size_t at, const std::string& token, const std::exception& e) {
+        std::string why = e.what();
+        if (const std::size_t colon = why.find("; "); colon != std::string::npos)
+            why = why.substr(colon + 2);
+        throw FormatError(
+            fmt::format("{}: not valid JSON at byte {} (near '{}'): {}. Is the file complete?",
+                        source_, at, token.substr(0, 40), why));
+    }
+
+    Json take() { return std::move(root_); }
+
+  private:
+    struct Frame {
+        bool is_object;
+        std::string key;
+        Json::Object members;
+        Json::Array elements;
+        std::unordered_set<std::string> keys;
+    };
+
+    bool open(bool is_object) {
+        if (open_.size() == deepest)
+            throw FormatError(
+                fmt::format("{}: JSON is nested deeper than {} levels, expected at most that. "
+                            "Is this the right file?",
+                            source_, deepest));
+        open_.push_back({is_object, {}, {}, {}, {}});
+        return true;
+    }
+    bool close() {
+        Frame top = std::move(open_.back());
+        open_.pop_back();
+        return add(top.is_object ? Json(std::move(top.members)) : Json(std::move(top.elements)));
+    }
+    bool add(Json value) {
+        if (open_.empty())
+            root_ = std::move(value);
+        else if (open_.back().is_object)
+            open_.back().members.emplace_back(std::move(open_.back().key), std::move(value));
+        else
+            open_.back().elements.push_back(std::move(value));
+        return true;
+    }
+
+    std::string source_;
+    std::vector<Frame> open_;
+    Json root_;
+};
+
+/// Length of the well-formed UTF-8 sequence at the beginning of `s`, 0 where there is none.
+std::size_t utf8_length(std::string_view s) {
+    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
+    const auto follows = [&](std::size_t i) { return i < s.size() && (byte(i) & 0xC0) == 0x80; };
+    const unsigned lead = byte(0);
+    if (lead < 0x80) return 1;
+    if (lead >= 0xC2 && lead < 0xE0) return follows(1) ? 2 : 0;
+    if (lead >= 0xE0 && lead < 0xF0) {
+        if (!follows(1) || !follows(2)) return 0;
+        if ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) >= 0xA0)) return 0;
+        return 3;
+    }
+    if (lead >= 0xF0 && lead < 0xF5) {
+        if (!follows(1) || !follows(2) || !follows(3)) return 0;
+        if ((lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) >= 0x90)) return 0;
+        return 4;
+    }
+    return 0;
+}
+
+void write_string(std::string& out, std::string_view s) {
+    out += '"';
+    while (!s.empty()) {
+        const std::size_t length = utf8_length(s);
+        const char c = s[0];
+        if (length == 0)
+            out += "\\ufffd";  // the text of a pickle need not be UTF-8; JSON must be
+        else if (length > 1)
+            out += s.substr(0, length);
+        else if (c == '"' || c == '\\')
+            (out += '\\') += c;
+        else if (c == '\n')
+            out += "\\n";
+        else if (c == '\t')
+            out += "\\t";
+        else if (c == '\r')
+            out += "\\r";
+        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
+            out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+        else
+            out += c;
+        s.remove_prefix(length == 0 ? 1 : length);
+    }
+    out += '"';
+}
+
+void write_double(std::string& out, double d) {
+    if (!std::isfinite(d))
+        throw NonFiniteError(
+            fmt::format("a JSON number is {}, expected a finite one: JSON has no such number. "
+                        "Write a string instead.",
+                        d));
+    char text[40];
+    const auto end = std::to_chars(text, text + sizeof text, d).ptr;
+    const std::string_view digits(text, static_cast<std::size_t>(end - text));
+    out += digits;
+    if (digits.find_first_of(".e") == std::string_view::npos) out += ".0";  // reads back as double
+}
+
+void new_line(std::string& out, int indent, int level) {
+    if (indent < 0) return;
+    out += '\n';
+    out.append(static_cast<std::size_t>(indent) * static_cast<std::size_t>(level), ' ');
+}
+
+void write(std::string& out, const Json& value, int indent, int level) {
+    if (value.is_null())
+        out += "null";
+    else if (value.is_bool())
+        out += value.boolean() ? "true" : "false";
+    else if (value.is_integer())
+        out += std::to_string(value.integer());
+    else if (value.is_number())
+        write_double(out, value.number());
+    else if (value.is_string())
+        write_string(out, value.string());
+    else if (value.is_array()) {
+        out += '[';
+        bool first = true;
+        for (const Json& element : value.array()) {
+            if (!first) out += indent < 0 ? ", " : ",";
+            first = false;
+            new_line(out, indent, level + 1);
+            write(out, element, indent, level + 1);
+        }
+        if (!first) new_line(out, indent, level);
+        out += ']';
+    } else {
+        out += '{';
+        bool first = true;
+        for (const auto& [key, member] : value.object()) {
+            if (!first) out += indent < 0 ? ", " : ",";
+            first = false;
+            new_line(out, indent, level + 1);
+            write_string(out, key);
+            out += ": ";
+            write(out, member, indent, level + 1);
+        }
+        if (!first) new_line(out, indent, level);
+        out += '}';
+    }
+}
+
+}  // namespace
+
+Json::Json(std::uint64_t i) {
+    if (i <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
+        value_ = static_cast<std::int64_t>(i);
+    else
+        value_ = static_cast<double>(i);
+}
+
+bool Json::boolean() const {
+    if (!is_bool()) wrong_kind(*this, "true or false");
+    return std::get<bool>(value_);
+}
+
+std::int64_t Json::integer() const {
+    if (is_integer()) return std::get<std::int64_t>(value_);
+    if (const double* d = std::get_if<double>(&value_))
+        if (*d >= -0x1p63 && *d < 0x1p63 && *d == std::trunc(*d))
+            return static_cast<std::int64_t>(*d);
+    wrong_kind(*this, "an integer");
+}
+
+double Json::number() const {
+    if (is_integer()) return static_cast<double>(std::get<std::int64_t>(value_));
+    if (!is_number()) wrong_kind(*this, "a number");
+    return std::get<double>(value_);
+}
+
+const std::string& Json::string() const {
+    if (!is_string()) wrong_kind(*this, "a string");
+    return std::get<std::string>(value_);
+}
+
+const Json::Array& Json::array() const {
+    if (!is_array()) wrong_kind(*this, "an array");
+    return std::get<Array>(value_);
+}
+
+const Json::Object& Json::object() const {
+    if (!is_object()) wrong_kind(*this, "an object");
+    return std::get<Object>(value_);
+}
+
+const Json& Json::operator[](std::string_view key) const {
+    static const Json null;
+    if (is_object())
+        for (const auto& [k, member] : object())
+            if (k == key) return member;
+    return null;
+}
+
+bool Json::contains(std::string_view key) const {
+    if (is_object())
+        for (const auto& [k, member] : object())
+            if (k == key) return true;
+    return false;
+}
+
+Json& Json::set(std::string key, Json value) {
+    if (is_null()) value_ = Object();
+    if (!is_object()) wrong_kind(*this, "an object to set a member of");
+    Object& members = std::get<Object>(value_);
+    for (auto& [k, member] : members)
+        if (k == key) {
+            member = std::move(value);
+            return *this;
+        }
+    members.emplace_back(std::move(key), std::move(value));
+    return *this;
+}
+
+Json& Json::push(Json value) {
+    if (is_null()) value_ = Array();
+    if (!is_array()) wrong_kind(*this, "an array to append to");
+    std::get<Array>(value_).push_back(std::move(value));
+    return *this;
+}
+
+std::string Json::dump(int indent) const {
+    std::string out;
+    write(out, *this, indent, 0);
+    return out;
+}
+
+Json Json::parse(std::string_view text, std::string_view source) {
+    // The parser takes a zero byte for the end of the text; it must not hide what follows.
+    if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
+        throw FormatError(fmt::format(
+            "{}: not valid JSON at byte {}: a zero byte. Is the file complete?", source, zero));
+    Builder builder(source);
+    if (!nlohmann::json::sax_parse(text.begin(), text.end(), &builder))
+        throw FormatError(fmt::format("{}: not valid JSON. Is the file complete?", source));
+    return builder.take();
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,149 @@
+#include "tsdiag/json.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+using testing::HasSubstr;
+
+std::string refusal(std::string_view text) {
+    try {
+        Json::parse(text, "config.json");
+    } catch (const FormatError& e) {
+        return e.what();
+    }
+    return "accepted";
+}
+
+TEST(Json, KeepsTheOrderOfTheText) {
+    const Json j = Json::parse(R"({"z": 1, "a": [true, null, "x"], "m": {"k": 2.5}})", "t");
+    EXPECT_EQ(j.dump(), R"({"z": 1, "a": [true, null, "x"], "m": {"k": 2.5}})");
+    EXPECT_EQ(j["z"].integer(), 1);
+    EXPECT_EQ(j["m"]["k"].number(), 2.5);
+    EXPECT_TRUE(j["absent"]["further"].is_null());
+    EXPECT_TRUE(j.contains("a"));
+    EXPECT_FALSE(j.contains("b"));
+}
+
+TEST(Json, DumpReadsBackAsTheSameValue) {
+    Json j;
+    j.set("third", 1.0 / 3).set("one", 1.0).set("big", 1e300).set("tiny", 5e-324);
+    j.set("negative zero", -0.0).set("min", std::numeric_limits<std::int64_t>::min());
+    j.set("text", std::string("quote\" \\ \n \x01 \xc3\xa9"))
+        .set("list", Json::Array{1, "a", Json()});
+    j.set("empty", Json::Object()).set("none", Json::Array());
+    for (const int indent : {-1, 0, 2}) {
+        const Json back = Json::parse(j.dump(indent), "t");
+        EXPECT_EQ(back.dump(), j.dump());
+        EXPECT_EQ(back["third"].number(), 1.0 / 3);
+        EXPECT_FALSE(back["one"].is_integer());
+        EXPECT_EQ(back["text"].string(), j["text"].string());
+        EXPECT_TRUE(std::signbit(back["negative zero"].number()));
+    }
+}
+
+TEST(Json, IndentsWithOneMemberALine) {
+    Json j;
+    j.set("a", 1).set("b", Json::Array{2, 3});
+    EXPECT_EQ(j.dump(2), "{\n  \"a\": 1,\n  \"b\": [\n    2,\n    3\n  ]\n}");
+}
+
+TEST(Json, RefusesDuplicateKeysNamingThem) {
+    EXPECT_THAT(refusal(R"({"a": 1, "a": 1})"), HasSubstr("'a' occurs twice"));
+    EXPECT_THAT(refusal(R"({"x": {"a": 1, "b": 2, "a": 3}})"), HasSubstr("'a' occurs twice"));
+    EXPECT_EQ(refusal(R"({"x": {"a": 1}, "y": {"a": 1}})"), "accepted");
+}
+
+TEST(Json, BoundsTheNesting) {
+    const auto nested = [](int n) { return std::string(n, '[') + std::string(n, ']'); };
+    EXPECT_EQ(refusal(nested(200)), "accepted");
+    EXPECT_THAT(refusal(nested(201)), HasSubstr("deeper than 200"));
+    EXPECT_THAT(refusal(std::string(1000000, '[')), HasSubstr("deeper than 200"));
+}
+
+TEST(Json, RefusesWhatIsNotOneJsonText) {
+    for (const char* bad : {"", "{", "[1,]", "{\"a\"}", "01", "nul", "\"\xff\"", "\"\\ud800\"",
+                            "1 2", "{} x", "NaN", "1e999", "'a'", "[1] // comment"})
+        EXPECT_THAT(refusal(bad), HasSubstr("config.json: not valid JSON at byte")) << bad;
+    EXPECT_THAT(refusal(std::string_view("{}\0garbage", 10)), HasSubstr("zero byte"));
+    EXPECT_EQ(refusal(" \n{}\t"), "accepted");
+}
+
+TEST(Json, LargeUnsignedIntegersBecomeDoubles) {
+    EXPECT_EQ(Json::parse("9223372036854775807", "t").integer(), INT64_MAX);
+    const Json big = Json::parse("18446744073709551615", "t");
+    EXPECT_FALSE(big.is_integer());
+    EXPECT_EQ(big.number(), 0x1p64);
+    EXPECT_EQ(Json(std::uint64_t{7}).integer(), 7);
+}
+
+TEST(Json, IntegerAcceptsADoubleWithoutFraction) {
+    EXPECT_EQ(Json(768.0).integer(), 768);
+    EXPECT_THROW(Json(0.5).integer(), FormatError);
+    EXPECT_THROW(Json(1e19).integer(), FormatError);
+    EXPECT_THROW(Json(std::nan("")).integer(), FormatError);
+}
+
+TEST(Json, WrongKindsSayWhatWasFound) {
+    try {
+        Json("seven").integer();
+        FAIL();
+    } catch (const FormatError& e) {
+        EXPECT_THAT(e.what(), HasSubstr("a string (\"seven\"), expected an integer"));
+    }
+    EXPECT_THROW(Json(1).string(), FormatError);
+    EXPECT_THROW(Json(1).array(), FormatError);
+    EXPECT_THROW(Json().object(), FormatError);
+    EXPECT_THROW(Json(1).boolean(), FormatError);
+    EXPECT_THROW(Json("a").number(), FormatError);
+}
+
+TEST(Json, SetReplacesAndPushAppends) {
+    Json j;
+    j.set("a", 1).set("b", 2).set("a", 3);
+    EXPECT_EQ(j.dump(), R"({"a": 3, "b": 2})");
+    Json list;
+    list.push(1).push("x");
+    EXPECT_EQ(list.dump(), R"([1, "x"])");
+    EXPECT_THROW(list.set("a", 1), FormatError);
+}
+
+TEST(Json, DumpRefusesNonFiniteNumbers) {
+    EXPECT_THROW(Json(INFINITY).dump(), NonFiniteError);
+    EXPECT_THROW(Json(std::nan("")).dump(), NonFiniteError);
+}
+
+TEST(Json, DumpReplacesBytesThatAreNotUtf8) {
+    EXPECT_EQ(Json("a\xff\xc3").dump(), R"("a\ufffd\ufffd")");
+    EXPECT_EQ(Json("\xed\xa0\x80").dump(), R"("\ufffd\ufffd\ufffd")");
+    EXPECT_EQ(Json("\xf0\x9f\x98\x80").dump(), "\"\xf0\x9f\x98\x80\"");
+}
+
+TEST(Error, EditDistanceCountsInsertionsDeletionsReplacements) {
+    EXPECT_EQ(edit_distance("kitten", "sitting"), 3u);
+    EXPECT_EQ(edit_distance("", "abc"), 3u);
+    EXPECT_EQ(edit_distance("same", "same"), 0u);
+    EXPECT_EQ(nearest("t_simm", std::vector<std::string>{"t_cos", "t_sim"}), "t_sim");
+    EXPECT_EQ(nearest("zzzz", std::vector<std::string>{"t_cos", "t_sim"}), "");
+}
+
+TEST(Error, CheckNamesThePlace) {
+    EXPECT_NO_THROW(check(true, "fine"));
+    try {
+        check(false, "rows match");
+        FAIL();
+    } catch (const Error& e) {
+        EXPECT_THAT(e.what(), HasSubstr("json_test.cpp"));
+        EXPECT_THAT(e.what(), HasSubstr("rows match"));
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag
