@@ -1,11 +1,11 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
-#include <map>
+#include <functional>
 #include <optional>
 #include <string>
 #include <string_view>
-#include <tuple>
+#include <unordered_map>
 #include <vector>
 
 /// The only result of a run: metric rows and curve rows, aggregated over samples.
@@ -15,7 +15,7 @@ using Index = std::int64_t;
 
 /// One number of one sample, or the reason why there is none.
 struct Value {
-    std::optional<double> value;  ///< finite where present
+    std::optional<double> value;      ///< finite where present
     std::optional<double> low, high;  ///< the interval of a value that is not certified
     std::string note;                 ///< why it is undefined or uncertain; empty otherwise
     Value() = default;
@@ -29,38 +29,38 @@ Value interval(double low, double high, std::string reason);
 /// Where a number belongs.  Layers and heads count from 0; -1 and empty mean "does not apply".
 struct Place {
     Index step = -1, layer = -1;
-    std::string stage;
+    std::string stage = {};
     Index head = -1;
-    std::string tensor;
+    std::string tensor = {};
     auto operator<=>(const Place&) const = default;
 };
 
 /// One row of metrics.csv.
 struct MetricRow {
-    std::string model;
-    Place at;
-    std::string metric;
-    std::optional<double> value, low, high, standard_error;
+    std::string model = {};
+    Place at = {};
+    std::string metric = {};
+    std::optional<double> value = {}, low = {}, high = {}, standard_error = {};
     Index count = 0;  ///< in how many samples it was defined
-    std::string note;
+    std::string note = {};
 };
 
 /// One row of curves.csv.
 struct CurveRow {
-    std::string model;
-    Place at;
-    std::string curve;
+    std::string model = {};
+    Place at = {};
+    std::string curve = {};
     double x = 0;
-    std::optional<double> y, standard_error;
+    std::optional<double> y = {}, standard_error = {};
     Index count = 0;
 };
 
 /// An array to be kept whole (an attention map): row-major.
 struct Map {
-    Place at;
-    std::string name;
+    Place at = {};
+    std::string name = {};
     Index rows = 0, cols = 0;
-    std::vector<double> values;
+    std::vector<double> values = {};
 };
 
 /// What probes write to.  A sink knows the sample; a probe speaks of one sample.
@@ -74,7 +74,9 @@ class Sink {
 };
 
 /// Aggregates samples: value = mean of the samples' values (Welford), stderr = sd/sqrt(count),
-/// count = how many were defined.  Rows come out in the order in which their keys first appeared.
+/// count = how many were defined; low, high = means of the samples' bounds, where a certified value
+/// is its own bound, empty when no sample had any; note = the first reason.  A standard error needs
+/// two samples. Rows come out in the order in which their keys first appeared.  Cost: O(1) a value.
 class Table final : public Sink {
   public:
     explicit Table(std::string model = {});
@@ -94,23 +96,53 @@ class Table final : public Sink {
 
   private:
     struct Moments {
-        Index order = 0, seen = 0, count = 0;
+        Index seen = 0, count = 0;  ///< samples, samples in which it was defined
         double mean = 0, m2 = 0;
-        std::optional<double> low, high;
+        Index known = 0;  ///< samples with a value or bounds
+        double low = 0, high = 0;
+        bool bounded = false;  ///< some sample gave bounds
         std::string note;
     };
-    using MetricKey = std::tuple<std::string, Place, std::string>;
-    using CurveKey = std::tuple<std::string, Place, std::string, double>;
+    /// Strings are numbers here: a run adds a million values at a few thousand places.
+    struct Key {
+        std::uint32_t model = 0, stage = 0, tensor = 0, name = 0;
+        Index step = -1, layer = -1, head = -1;
+        double x = 0;
+        bool operator==(const Key&) const = default;
+    };
+    struct KeyHash {
+        std::size_t operator()(const Key& key) const;
+    };
+    struct StringHash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view s) const {
+            return std::hash<std::string_view>{}(s);
+        }
+    };
+    /// Moments in the order in which their keys first appeared.
+    struct Rows {
+        std::vector<Key> keys;
+        std::vector<Moments> moments;
+        std::unordered_map<Key, std::size_t, KeyHash> index;
+        Moments& at(const Key& key);
+    };
     static void add(Moments& m, const Value& value);
+    static void merge(Moments& into, const Moments& from);
+    std::uint32_t intern(std::string_view s);
+    Key key(const Place& at, std::string_view name, double x);
+    Key translate(const Key& key, const Table& other);
+    Place place(const Key& key) const;
+    MetricRow metric_row(const Key& key, const Moments& m) const;
 
     std::string model_;
-    std::map<MetricKey, Moments> metrics_;
-    std::map<CurveKey, Moments> curves_;
+    std::vector<std::string> names_;
+    std::unordered_map<std::string, std::uint32_t, StringHash, std::equal_to<>> ids_;
+    Rows metrics_, curves_;
     std::vector<Map> maps_;
 };
 
-/// `model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note`: RFC 4180 quoting, the
-/// shortest decimal that round-trips each double, empty where a field does not apply.
+/// `model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note`: RFC 4180 quoting,
+/// the shortest decimal that round-trips each double, empty where a field does not apply.
 std::string metrics_csv(const std::vector<MetricRow>& rows);
 std::string curves_csv(const std::vector<CurveRow>& rows);
 std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view source);
@@ -119,8 +151,9 @@ std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view so
 /// Shortest decimal that reads back as the same double.
 std::string shortest(double value);
 
-/// Writes `text` to a temporary name beside `file`, flushes it to the disk and renames it: a reader sees
-/// the old file or the whole new one.  Throws `Error` naming file and cause (disk full, permission ...).
+/// Writes `text` to a temporary name beside `file`, flushes it to the disk and renames it: a reader
+/// sees the old file or the whole new one.  Throws `Error` naming file and cause (disk full,
+/// permission ...).
 void write_atomically(const std::filesystem::path& file, std::string_view text);
 
 }  // namespace tsdiag

@@ -1,0 +1,243 @@
+#include "tsdiag/table.hpp"
+
+#include <fmt/format.h>
+
+#include <bit>
+#include <cmath>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+std::string describe(const Place& at) {
+    std::string text;
+    if (at.step >= 0) text += fmt::format(" step {}", at.step);
+    if (at.layer >= 0) text += fmt::format(" layer {}", at.layer);
+    if (!at.stage.empty()) text += fmt::format(" stage '{}'", at.stage);
+    if (at.head >= 0) text += fmt::format(" head {}", at.head);
+    if (!at.tensor.empty()) text += fmt::format(" tensor '{}'", at.tensor);
+    return text.empty() ? " the whole model" : text;
+}
+
+void require_finite(std::optional<double> v, std::string_view part, std::string_view name,
+                    const Place& at) {
+    if (v && !std::isfinite(*v))
+        throw NonFiniteError(
+            fmt::format("{}:{}: the {} is {}, expected a finite number or an undefined value with "
+                        "its reason.",
+                        name, describe(at), part, *v));
+}
+
+void require_finite(const Value& value, std::string_view name, const Place& at) {
+    require_finite(value.value, "value", name, at);
+    require_finite(value.low, "lower bound", name, at);
+    require_finite(value.high, "upper bound", name, at);
+}
+
+std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
+    h ^= v + 0x9e3779b97f4a7c15u + (h << 6) + (h >> 2);
+    h *= 0xff51afd7ed558ccdu;
+    return h ^ (h >> 33);
+}
+
+std::optional<double> standard_error(Index count, double m2) {
+    if (count < 2) return std::nullopt;
+    const double error = std::sqrt(m2 / double(count - 1) / double(count));
+    if (!std::isfinite(error)) return std::nullopt;  // squares of values beyond 1e154 overflow
+    return error;
+}
+
+}  // namespace
+
+Value undefined(std::string reason) {
+    Value v;
+    v.note = std::move(reason);
+    return v;
+}
+
+Value interval(double low, double high, std::string reason) {
+    Value v;
+    v.low = low;
+    v.high = high;
+    v.note = std::move(reason);
+    return v;
+}
+
+std::size_t Table::KeyHash::operator()(const Key& key) const {
+    std::uint64_t h = mix(key.name, (std::uint64_t(key.stage) << 32) | key.tensor);
+    h = mix(h, (std::uint64_t(key.layer) << 32) ^ std::uint64_t(key.head));
+    h = mix(h, (std::uint64_t(key.model) << 40) ^ std::uint64_t(key.step));
+    return mix(h, std::bit_cast<std::uint64_t>(key.x));
+}
+
+Table::Moments& Table::Rows::at(const Key& key) {
+    const auto [found, fresh] = index.try_emplace(key, keys.size());
+    if (fresh) {
+        keys.push_back(key);
+        moments.emplace_back();
+    }
+    return moments[found->second];
+}
+
+Table::Table(std::string model) : model_(std::move(model)) {}
+
+std::uint32_t Table::intern(std::string_view s) {
+    if (const auto found = ids_.find(s); found != ids_.end()) return found->second;
+    const auto id = std::uint32_t(names_.size());
+    names_.emplace_back(s);
+    ids_.emplace(names_.back(), id);
+    return id;
+}
+
+Table::Key Table::key(const Place& at, std::string_view name, double x) {
+    return {.model = intern(model_),
+            .stage = intern(at.stage),
+            .tensor = intern(at.tensor),
+            .name = intern(name),
+            .step = at.step,
+            .layer = at.layer,
+            .head = at.head,
+            .x = x + 0.0};  // -0 and 0 are one key
+}
+
+Table::Key Table::translate(const Key& key, const Table& other) {
+    Key own = key;
+    own.model = intern(other.names_[key.model]);
+    own.stage = intern(other.names_[key.stage]);
+    own.tensor = intern(other.names_[key.tensor]);
+    own.name = intern(other.names_[key.name]);
+    return own;
+}
+
+Place Table::place(const Key& key) const {
+    return {key.step, key.layer, names_[key.stage], key.head, names_[key.tensor]};
+}
+
+void Table::add(Moments& m, const Value& value) {
+    m.seen += 1;
+    if (m.note.empty()) m.note = value.note;
+    if (value.value) {
+        m.count += 1;
+        const double step = *value.value - m.mean;
+        m.mean += step / double(m.count);
+        m.m2 += step * (*value.value - m.mean);
+    }
+    const std::optional<double> low = value.low ? value.low : value.value;
+    const std::optional<double> high = value.high ? value.high : value.value;
+    if (low && high) {
+        m.known += 1;
+        m.low += (*low - m.low) / double(m.known);
+        m.high += (*high - m.high) / double(m.known);
+    }
+    m.bounded = m.bounded || value.low || value.high;
+}
+
+void Table::merge(Moments& into, const Moments& from) {
+    if (into.note.empty()) into.note = from.note;
+    const Index count = into.count + from.count, known = into.known + from.known;
+    if (from.count > 0) {
+        const double step = from.mean - into.mean, share = double(from.count) / double(count);
+        into.mean += step * share;
+        into.m2 += from.m2 + step * step * share * double(into.count);
+    }
+    if (from.known > 0) {
+        const double share = double(from.known) / double(known);
+        into.low += (from.low - into.low) * share;
+        into.high += (from.high - into.high) * share;
+    }
+    into.seen += from.seen;
+    into.count = count;
+    into.known = known;
+    into.bounded = into.bounded || from.bounded;
+}
+
+void Table::scalar(const Place& at, std::string_view metric, const Value& value) {
+    require_finite(value, metric, at);
+    add(metrics_.at(key(at, metric, 0)), value);
+}
+
+void Table::point(const Place& at, std::string_view curve, double x, const Value& y) {
+    require_finite(x, "abscissa", curve, at);
+    require_finite(y, curve, at);
+    add(curves_.at(key(at, curve, x)), y);
+}
+
+void Table::matrix(Map map) {
+    check(map.rows >= 0 && map.cols >= 0 && std::size_t(map.rows * map.cols) == map.values.size(),
+          "a map holds rows x cols values");
+    for (double v : map.values) require_finite(v, "entry", map.name, map.at);
+    for (const Map& kept : maps_)
+        if (kept.at == map.at && kept.name == map.name) return;
+    maps_.push_back(std::move(map));
+}
+
+MetricRow Table::metric_row(const Key& key, const Moments& m) const {
+    MetricRow row;
+    row.model = names_[key.model];
+    row.at = place(key);
+    row.metric = names_[key.name];
+    row.count = m.count;
+    row.note = m.note;
+    if (m.count > 0) row.value = m.mean;
+    row.standard_error = standard_error(m.count, m.m2);
+    if (m.bounded && m.known > 0) {
+        row.low = m.low;
+        row.high = m.high;
+    }
+    return row;
+}
+
+std::vector<MetricRow> Table::metrics() const {
+    std::vector<MetricRow> rows;
+    rows.reserve(metrics_.keys.size());
+    for (std::size_t i = 0; i < metrics_.keys.size(); ++i)
+        rows.push_back(metric_row(metrics_.keys[i], metrics_.moments[i]));
+    return rows;
+}
+
+std::vector<CurveRow> Table::curves() const {
+    std::vector<CurveRow> rows;
+    rows.reserve(curves_.keys.size());
+    for (std::size_t i = 0; i < curves_.keys.size(); ++i) {
+        const Key& k = curves_.keys[i];
+        const Moments& m = curves_.moments[i];
+        CurveRow& row = rows.emplace_back();
+        row.model = names_[k.model];
+        row.at = place(k);
+        row.curve = names_[k.name];
+        row.x = k.x;
+        if (m.count > 0) row.y = m.mean;
+        row.standard_error = standard_error(m.count, m.m2);
+        row.count = m.count;
+    }
+    return rows;
+}
+
+void Table::append(const Table& other) {
+    if (&other == this) return append(Table(other));
+    for (std::size_t i = 0; i < other.metrics_.keys.size(); ++i)
+        merge(metrics_.at(translate(other.metrics_.keys[i], other)), other.metrics_.moments[i]);
+    for (std::size_t i = 0; i < other.curves_.keys.size(); ++i)
+        merge(curves_.at(translate(other.curves_.keys[i], other)), other.curves_.moments[i]);
+    for (const Map& map : other.maps_) maps_.push_back(map);
+}
+
+std::optional<MetricRow> Table::find(const Place& at, std::string_view metric) const {
+    const auto id = [&](std::string_view s) {
+        const auto found = ids_.find(s);
+        return found == ids_.end() ? std::uint32_t(names_.size()) : found->second;
+    };
+    const Key wanted{.model = id(model_),
+                     .stage = id(at.stage),
+                     .tensor = id(at.tensor),
+                     .name = id(metric),
+                     .step = at.step,
+                     .layer = at.layer,
+                     .head = at.head};
+    const auto found = metrics_.index.find(wanted);
+    if (found == metrics_.index.end()) return std::nullopt;
+    return metric_row(wanted, metrics_.moments[found->second]);
+}
+
+}  // namespace tsdiag

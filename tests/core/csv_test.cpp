@@ -1,0 +1,196 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cfloat>
+#include <charconv>
+#include <cmath>
+#include <csignal>
+#include <fstream>
+#include <limits>
+#include <sstream>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/table.hpp"
+
+namespace tsdiag {
+namespace {
+
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr std::string_view header =
+    "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note\n";
+
+std::string message_of(const auto& action) {
+    try {
+        action();
+    } catch (const Error& e) {
+        return e.what();
+    }
+    return "no error";
+}
+
+std::string slurp(const fs::path& file) {
+    std::ostringstream text;
+    text << std::ifstream(file, std::ios::binary).rdbuf();
+    return text.str();
+}
+
+/// A folder that is gone when the test is.
+struct Folder {
+    fs::path path =
+        fs::temp_directory_path() / ("tsdiag-csv-" + std::to_string(::getpid()) + "-" +
+                                     testing::UnitTest::GetInstance()->current_test_info()->name());
+    Folder() { fs::create_directories(path); }
+    ~Folder() { fs::remove_all(path); }
+};
+
+TEST(ShortestTest, ReadsBackAsTheSameDouble) {
+    for (double v : {0.0, -0.0, 0.1, 1.0 / 3, 1e-12, 123456.0, DBL_MIN, DBL_MAX, DBL_TRUE_MIN,
+                     1 - DBL_EPSILON / 2, -2.5e-300}) {
+        const std::string s = shortest(v);
+        double back = 1;
+        std::from_chars(s.data(), s.data() + s.size(), back);
+        EXPECT_EQ(std::signbit(back), std::signbit(v)) << s;
+        EXPECT_EQ(back, v) << s;
+    }
+    EXPECT_EQ(shortest(0.1), "0.1");
+    EXPECT_EQ(shortest(64), "64");
+    EXPECT_THROW(shortest(std::nan("")), NonFiniteError);
+}
+
+TEST(CsvTest, FieldsThatDoNotApplyAreEmpty) {
+    Table table("gpt2");
+    table.scalar({.layer = 0, .stage = "embed"}, "t_sim", 0.25);
+    table.scalar({.layer = 1, .stage = "attn", .head = 2}, "omega", undefined("causal"));
+
+    EXPECT_EQ(metrics_csv(table.metrics()), std::string(header) +
+                                                "gpt2,,0,embed,,,t_sim,0.25,,,,1,\n"
+                                                "gpt2,,1,attn,2,,omega,,,,,0,causal\n");
+}
+
+TEST(CsvTest, HostileTextSurvivesTheRoundTrip) {
+    const std::string name = "a,\"b\"\r\nc\n\xce\xbb";
+    MetricRow row{.model = name,
+                  .at = {.step = 3, .layer = 1, .stage = ",", .head = 0, .tensor = "\""},
+                  .metric = "m",
+                  .value = 1e-300,
+                  .low = -1,
+                  .high = 2,
+                  .standard_error = 0.5,
+                  .count = 9,
+                  .note = "x,\ny"};
+
+    const std::vector<MetricRow> back = read_metrics_csv(metrics_csv({row, row}), "t.csv");
+
+    ASSERT_EQ(back.size(), 2u);
+    EXPECT_EQ(back[1].model, name);
+    EXPECT_EQ(back[1].at, row.at);
+    EXPECT_EQ(back[1].value, row.value);
+    EXPECT_EQ(back[1].low, row.low);
+    EXPECT_EQ(back[1].high, row.high);
+    EXPECT_EQ(back[1].standard_error, row.standard_error);
+    EXPECT_EQ(back[1].count, 9);
+    EXPECT_EQ(back[1].note, row.note);
+}
+
+TEST(CsvTest, CurvesRoundTrip) {
+    Table table("m");
+    for (double y : {0.1, 0.3}) table.point({.layer = 2, .head = 1}, "local_acc", 1.0 / 3, y);
+    table.point({.layer = 2}, "local_acc", 1, undefined("none"));
+
+    const std::vector<CurveRow> rows = table.curves();
+    const std::vector<CurveRow> back = read_curves_csv(curves_csv(rows), "c.csv");
+
+    ASSERT_EQ(back.size(), rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) {
+        EXPECT_EQ(back[i].at, rows[i].at);
+        EXPECT_EQ(back[i].curve, rows[i].curve);
+        EXPECT_EQ(back[i].x, rows[i].x);
+        EXPECT_EQ(back[i].y, rows[i].y);
+        EXPECT_EQ(back[i].standard_error, rows[i].standard_error);
+    }
+}
+
+TEST(CsvTest, ReadsCarriageReturnsAMissingLastNewlineAndAByteOrderMark) {
+    const std::string text = "\xef\xbb\xbf" + std::string(header.substr(0, header.size() - 1)) +
+                             "\r\nm,,0,in,,,fro,1,,,,1,\r\nm,,1,in,,,fro,2,,,,1,";
+    const std::vector<MetricRow> rows = read_metrics_csv(text, "t.csv");
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_EQ(rows[1].value, 2.0);
+}
+
+TEST(CsvTest, ErrorsNameFileLineAndWhatWasFound) {
+    const auto read = [](const std::string& body) {
+        return message_of([&] { read_metrics_csv(std::string(header) + body, "t.csv"); });
+    };
+    EXPECT_THAT(read("m,,0,in,,,fro,1,,,,1\n"), HasSubstr("t.csv: line 2: 12 fields found"));
+    EXPECT_THAT(read("m,,0,in,,,fro,1,,,,1,\nm,,0,in,,,fro,nan,,,,1,\n"),
+                HasSubstr("line 3: 'nan' found in column 8, expected a finite number"));
+    EXPECT_THAT(read("\"m\nm\",,0,in,,,fro,1,,,,1,\nm,,0,in,,,fro,1e999,,,,1,\n"),
+                HasSubstr("line 4: '1e999'"));
+    EXPECT_THAT(read("m,,-4,in,,,fro,1,,,,1,\n"), HasSubstr("'-4' found in column 3"));
+    EXPECT_THAT(read("\"m,,0"), HasSubstr("a quoted field does not end"));
+    EXPECT_THAT(read("\"m\"x,,0"), HasSubstr("text follows a closing quote"));
+    EXPECT_THAT(message_of([] { read_metrics_csv("a,b\n", "t.csv"); }),
+                HasSubstr("line 1: the header is 'a,b'"));
+    EXPECT_THAT(message_of([] { read_metrics_csv("", "t.csv"); }), HasSubstr("line 1"));
+}
+
+TEST(CsvTest, EveryPrefixIsReadOrRefused) {
+    Table table("a \"quoted\", name");
+    table.scalar({.layer = 0, .stage = "in"}, "fro", 1.5);
+    table.scalar({.layer = 1, .stage = "in"}, "fro", undefined("line\nbreak"));
+    const std::string text = metrics_csv(table.metrics());
+    for (std::size_t n = 0; n < text.size(); ++n) {
+        try {
+            EXPECT_LE(read_metrics_csv(text.substr(0, n), "p").size(), 2u);
+        } catch (const FormatError&) {
+        }
+    }
+}
+
+TEST(WriteAtomicallyTest, ReplacesTheWholeFileAndLeavesNothingElse) {
+    Folder folder;
+    const fs::path file = folder.path / "metrics.csv";
+    write_atomically(file, "old and long");
+    write_atomically(file, std::string(3 << 20, 'x'));
+    write_atomically(file, "new");
+    EXPECT_EQ(slurp(file), "new");
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path), {}), 1);
+}
+
+TEST(WriteAtomicallyTest, NamesTheFileAndTheCauseWhenItCannotWrite) {
+    Folder folder;
+    EXPECT_THAT(message_of([&] { write_atomically(folder.path / "no" / "run.json", "x"); }),
+                HasSubstr("run.json: cannot be written: No such file or directory"));
+    fs::create_directory(folder.path / "taken");
+    EXPECT_THAT(message_of([&] { write_atomically(folder.path / "taken", "x"); }),
+                HasSubstr("taken: cannot be written"));
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path), {}), 1);
+}
+
+TEST(WriteAtomicallyTest, AFileThatOutgrowsItsLimitLeavesTheOldOne) {
+    Folder folder;
+    const fs::path file = folder.path / "metrics.csv";
+    write_atomically(file, "old");
+    rlimit before{};
+    getrlimit(RLIMIT_FSIZE, &before);
+    const rlimit small{1024, before.rlim_max};
+    const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+    setrlimit(RLIMIT_FSIZE, &small);
+
+    const std::string message =
+        message_of([&] { write_atomically(file, std::string(1 << 20, 'x')); });
+
+    setrlimit(RLIMIT_FSIZE, &before);
+    std::signal(SIGXFSZ, handler);
+    EXPECT_THAT(message, HasSubstr("cannot be written: File too large"));
+    EXPECT_EQ(slurp(file), "old");
+    EXPECT_EQ(std::distance(fs::directory_iterator(folder.path), {}), 1);
+}
+
+}  // namespace
+}  // namespace tsdiag
