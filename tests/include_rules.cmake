@@ -1,0 +1,126 @@
+# Who may include whom (docs/architecture.md, section 3), checked without a compiler.
+#
+#     cmake [-D ROOT=folder] -P tests/include_rules.cmake
+#
+# Reads the #include lines of every source below ROOT and fails with one line for each that breaks a rule.
+cmake_minimum_required(VERSION 3.25)
+if(NOT ROOT)
+    get_filename_component(ROOT ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
+endif()
+
+get_filename_component(ROOT ${ROOT} ABSOLUTE)
+
+# The public headers, each above those that it may include.
+set(public error json random tensor backend ops linalg eigen table checkpoint attention spec events model probe
+    claim report run)
+# Libraries, by the first part of their headers' names.
+set(libraries Eigen Spectra boost nlohmann fmt CLI dnnl oneapi zlib gtest gmock benchmark)
+
+# The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.
+set(contracts error json random tensor backend ops linalg eigen table)
+set(folders src/core src/checkpoint src/attention src/model src/run src/claims src/experiments src/cli probes reports
+    gpu)
+set(public_src/core ${contracts})
+set(public_src/checkpoint ${contracts} checkpoint)
+set(public_src/attention ${contracts} attention)
+set(public_src/model ${contracts} checkpoint attention spec events model)
+set(public_src/run ${public})
+list(REMOVE_ITEM public_src/run report)
+set(public_src/experiments ${public_src/run})
+set(public_src/claims ${contracts} attention spec model claim)
+set(public_src/cli ${public})
+set(public_probes error tensor backend ops linalg eigen attention spec events table probe)
+set(public_reports error json table report)
+set(public_gpu error tensor backend)
+set(libraries_src/core Eigen Spectra boost nlohmann fmt dnnl oneapi)
+set(libraries_src/checkpoint fmt zlib)
+set(libraries_src/attention Eigen fmt)
+set(libraries_src/model fmt)
+set(libraries_src/run fmt)
+set(libraries_src/experiments fmt)
+set(libraries_src/claims Eigen fmt)
+set(libraries_src/cli CLI fmt)
+set(libraries_probes Eigen fmt)
+set(libraries_reports fmt zlib)
+set(libraries_gpu)
+
+set(broken "")
+set(read 0)
+
+# Sets `out` to the includes of `file`: "path" or <path> as they stand.
+function(includes_of out file)
+    file(STRINGS ${file} lines REGEX "^[ \t]*#[ \t]*include")
+    set(found "")
+    foreach(line IN LISTS lines)
+        if(line MATCHES "include[ \t]*[<\"]([^>\"]+)[>\"]")
+            list(APPEND found ${CMAKE_MATCH_1})
+        endif()
+    endforeach()
+    set(${out} ${found} PARENT_SCOPE)
+endfunction()
+
+# Checks one include of `file`, which lies in `folder`.
+macro(check_include file folder header allowed_public allowed_libraries)
+    string(REGEX REPLACE "/.*" "" first ${header})
+    string(REGEX REPLACE "\\.[a-z]+$" "" first ${first})
+    if(${header} MATCHES "^tsdiag/([a-z0-9_]+)\\.hpp$")
+        if(NOT CMAKE_MATCH_1 IN_LIST ${allowed_public})
+            list(APPEND broken "${file}: may not include <${header}>: ${folder} includes no such contract")
+        endif()
+    elseif(${header} MATCHES "\\.\\.")
+        list(APPEND broken "${file}: may not include \"${header}\": a folder's own headers are its own")
+    elseif(first IN_LIST libraries AND NOT first IN_LIST ${allowed_libraries})
+        list(APPEND broken "${file}: may not include <${header}>: ${folder} does not use ${first}")
+    endif()
+endmacro()
+
+foreach(folder IN LISTS folders)
+    file(GLOB files RELATIVE ${ROOT} ${ROOT}/${folder}/*.[hc]pp ${ROOT}/${folder}/*.h ${ROOT}/${folder}/*.cu)
+    foreach(file IN LISTS files)
+        math(EXPR read "${read} + 1")
+        includes_of(headers ${ROOT}/${file})
+        foreach(header IN LISTS headers)
+            check_include(${file} ${folder} ${header} public_${folder} libraries_${folder})
+            # A quoted name that is no contract must be a file of the same folder.
+            if(header MATCHES "\\.hpp$" AND NOT header MATCHES "^tsdiag/" AND NOT first IN_LIST libraries
+               AND NOT EXISTS ${ROOT}/${folder}/${header})
+                list(APPEND broken "${file}: may not include \"${header}\": it is not in ${folder}")
+            endif()
+        endforeach()
+    endforeach()
+endforeach()
+
+# A contract includes the standard library and contracts below it.
+set(below "")
+foreach(name IN LISTS public)
+    if(EXISTS ${ROOT}/include/tsdiag/${name}.hpp)
+        set(eigen_only "")
+        if(name STREQUAL "eigen")
+            set(eigen_only Eigen)
+        endif()
+        math(EXPR read "${read} + 1")
+        includes_of(headers ${ROOT}/include/tsdiag/${name}.hpp)
+        foreach(header IN LISTS headers)
+            check_include(include/tsdiag/${name}.hpp "a contract" ${header} below eigen_only)
+        endforeach()
+    endif()
+    list(APPEND below ${name})
+endforeach()
+file(GLOB headers RELATIVE ${ROOT}/include/tsdiag ${ROOT}/include/tsdiag/*.hpp)
+foreach(header IN LISTS headers)
+    string(REPLACE ".hpp" "" name ${header})
+    if(NOT name IN_LIST public)
+        list(APPEND broken "include/tsdiag/${header}: has no place in the order of tests/include_rules.cmake")
+    endif()
+endforeach()
+
+if(read EQUAL 0)
+    message(FATAL_ERROR "No source found below ${ROOT}")
+endif()
+if(broken)
+    list(JOIN broken "\n" lines)
+    list(LENGTH broken count)
+    message("${lines}")
+    message(FATAL_ERROR "${count} includes break the rules of docs/architecture.md, section 3")
+endif()
+message(STATUS "${read} files, every include is allowed")
