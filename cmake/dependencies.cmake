@@ -7,11 +7,17 @@ find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Boost 1.70 REQUIRED)
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
 
-# oneDNN multiplies float32 matrices 1.3 times faster than Eigen does; without it Eigen serves.
-find_package(dnnl QUIET)
 add_library(tsdiag_private_deps INTERFACE)
-target_link_libraries(tsdiag_private_deps INTERFACE nlohmann_json::nlohmann_json Boost::headers)
-if(dnnl_FOUND)
-    target_link_libraries(tsdiag_private_deps INTERFACE DNNL::dnnl)
+target_link_libraries(tsdiag_private_deps INTERFACE
+    $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:Boost::headers>)
+
+# oneDNN multiplies float32 matrices 1.3 times faster than Eigen does; without it Eigen serves.  Its own package
+# file is not read: that insists on the headers of OpenCL, which nothing here uses.
+find_path(DNNL_INCLUDE dnnl.h)
+find_library(DNNL_LIBRARY dnnl)
+if(DNNL_INCLUDE AND DNNL_LIBRARY)
+    target_include_directories(tsdiag_private_deps INTERFACE $<BUILD_INTERFACE:${DNNL_INCLUDE}>)
+    target_link_libraries(tsdiag_private_deps INTERFACE
+        $<BUILD_INTERFACE:${DNNL_LIBRARY}> $<INSTALL_INTERFACE:dnnl>)
     target_compile_definitions(tsdiag_private_deps INTERFACE TSDIAG_ONEDNN)
 endif()
