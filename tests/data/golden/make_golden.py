@@ -1,0 +1,1274 @@
+#!/usr/bin/env python3
+"""Tiny checkpoints of every family, each with the states that an independent forward computes.
+
+    OPENBLAS_CORETYPE=SkylakeX nice python3 make_golden.py [CASE...]   # the variable: AVX-512 only
+
+Needs Debian's python3-torch and python3-numpy.  Each CASE becomes a directory beside this script: a
+model in its library's own file layout, with seeded random weights, and golden.npz with the input and
+the float64 states of a plain forward over the weights as stored (rounded first where the file is
+f16 or bf16, then widened).  manifest.json lists the cases.  Nothing here shares code with tsdiag:
+the rules are those that each library's own modelling code follows.
+
+The three layouts record the stages of one layer L under "layer.{L}.{stage}":
+
+    post-norm   in, sa, attn = in + sa, norm1, ffn = norm1 + FFN(norm1), norm2, out
+    pre-norm    in, norm1, sa, attn = in + sa, norm2, ffn = attn + FFN(norm2), out
+    parallel    in, norm1, sa, norm2, ffn = in + sa + FFN(norm2), out
+
+`sa` is the attention branch after output projection, its bias, and layer scale.
+"""
+import argparse
+import collections
+import json
+import math
+import os
+import shutil
+import struct
+import sys
+import zlib
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+INF = float("inf")
+
+
+# ---------------------------------------------------------------------------------------------------
+# Drawing weights
+
+class Draw:
+    """Seeded weights of one model, far enough from trivial that every term of the forward matters."""
+
+    def __init__(self, name):
+        self.generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+        self.weights = collections.OrderedDict()
+
+    def normal(self, *shape, mean=0.0, std=1.0):
+        return mean + std * torch.randn(*shape, generator=self.generator)
+
+    def put(self, name, *shape, mean=0.0, std=0.25):
+        self.weights[name] = self.normal(*shape, mean=mean, std=std)
+
+    def linear(self, name, inputs, outputs, bias=True):
+        """nn.Linear: weight [out, in].  The scale keeps outputs of order one."""
+        self.put(name + ".weight", outputs, inputs, std=min(0.3, 1.2 / math.sqrt(inputs)))
+        if bias:
+            self.put(name + ".bias", outputs, std=0.2)
+
+    def conv1d(self, name, inputs, outputs):
+        """GPT-2's Conv1D: weight [in, out]."""
+        self.put(name + ".weight", inputs, outputs, std=min(0.3, 1.2 / math.sqrt(inputs)))
+        self.put(name + ".bias", outputs, std=0.2)
+
+    def norm(self, name, width, bias=True, gamma=".weight", beta=".bias"):
+        self.put(name + gamma, width, mean=1.0, std=0.25)
+        if bias:
+            self.put(name + beta, width, std=0.2)
+
+    def ids(self, count, vocabulary):
+        return torch.randint(2, vocabulary, (count,), generator=self.generator)
+
+
+# ---------------------------------------------------------------------------------------------------
+# The pieces of a forward, all in float64
+
+class Trace(collections.OrderedDict):
+    def stage(self, layer, name, x):
+        self[f"layer.{layer}.{name}"] = x
+        return x
+
+
+def widen(weights):
+    return {name: t.double() if t.is_floating_point() else t for name, t in weights.items()}
+
+
+def under(weights, prefix):
+    """The weights below `prefix`, without it."""
+    return {name[len(prefix):]: t for name, t in weights.items() if name.startswith(prefix)}
+
+
+def gelu(x):
+    return 0.5 * x * (1 + torch.erf(x / math.sqrt(2)))
+
+
+def gelu_new(x):
+    return 0.5 * x * (1 + torch.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x ** 3)))
+
+
+def silu(x):
+    return x * torch.sigmoid(x)
+
+
+def affine(w, name, x):
+    y = x @ w[name + ".weight"].t()
+    return y + w[name + ".bias"] if name + ".bias" in w else y
+
+
+def affine_conv1d(w, name, x):
+    return x @ w[name + ".weight"] + w[name + ".bias"]
+
+
+def layer_norm(w, name, x, eps):
+    centred = x - x.mean(-1, keepdim=True)
+    y = centred / torch.sqrt(centred.pow(2).mean(-1, keepdim=True) + eps) * w[name + ".weight"]
+    return y + w[name + ".bias"] if name + ".bias" in w else y
+
+
+def rms_norm(weight, x, eps):
+    return weight * (x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps))
+
+
+def split_heads(x, heads):
+    """(n, heads * hd) -> (heads, n, hd)."""
+    n, width = x.shape
+    return x.view(n, heads, width // heads).transpose(0, 1)
+
+
+def join_heads(x):
+    heads, n, hd = x.shape
+    return x.transpose(0, 1).reshape(n, heads * hd)
+
+
+def attend(q, k, v, scale, visible=None):
+    """P = softmax(scale q k^T) where visible, 0 elsewhere.  Returns P (heads, n, n) and P v joined."""
+    logits = scale * (q @ k.transpose(1, 2))
+    if visible is not None:
+        logits = logits.masked_fill(~visible, -INF)
+    p = torch.softmax(logits, -1)
+    return p, join_heads(p @ v)
+
+
+def causal(n, window=None):
+    """True where key j is visible to query i: j <= i, and i - window < j with a window."""
+    i, j = torch.arange(n)[:, None], torch.arange(n)[None, :]
+    seen = j <= i
+    return seen if window is None else seen & (j > i - window)
+
+
+def rotate(x, angles):
+    """Rotary embedding, halves convention, on the first 2 * angles.shape[1] channels of x (h, n, hd)."""
+    half = angles.shape[1]
+    cos, sin = torch.cos(angles), torch.sin(angles)
+    a, b, rest = x[..., :half], x[..., half:2 * half], x[..., 2 * half:]
+    return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+
+def post_norm(t, layer, x, attention, norm1, ffn, norm2):
+    t.stage(layer, "in", x)
+    p, sa = attention(x)
+    t.stage(layer, "attentions", p)
+    t.stage(layer, "sa", sa)
+    y = t.stage(layer, "norm1", norm1(t.stage(layer, "attn", x + sa)))
+    y = t.stage(layer, "norm2", norm2(t.stage(layer, "ffn", y + ffn(y))))
+    return t.stage(layer, "out", y)
+
+
+def pre_norm(t, layer, x, norm1, attention, norm2, ffn):
+    t.stage(layer, "in", x)
+    p, sa = attention(t.stage(layer, "norm1", norm1(x)))
+    t.stage(layer, "attentions", p)
+    t.stage(layer, "sa", sa)
+    y = t.stage(layer, "attn", x + sa)
+    z = t.stage(layer, "ffn", y + ffn(t.stage(layer, "norm2", norm2(y))))
+    return t.stage(layer, "out", z)
+
+
+def parallel(t, layer, x, norm1, attention, norm2, ffn):
+    t.stage(layer, "in", x)
+    p, sa = attention(t.stage(layer, "norm1", norm1(x)))
+    t.stage(layer, "attentions", p)
+    t.stage(layer, "sa", sa)
+    z = t.stage(layer, "ffn", x + sa + ffn(t.stage(layer, "norm2", norm2(x))))
+    return t.stage(layer, "out", z)
+
+
+# ---------------------------------------------------------------------------------------------------
+# Forwards.  `w` holds float64 weights under the names of the file.
+
+def forward_bert(w, config, ids, prefix="bert.", offset=None, mask=None):
+    """BERT and RoBERTa.  Token types are all 0, as when none are given.
+
+    Without `mask` every position is attended to, padding too: that is what the reference does when
+    it gets ids alone.  With one (1 = keep), hidden keys have no weight; hidden queries still have rows.
+    """
+    w = {name.replace("LayerNorm.gamma", "LayerNorm.weight").replace("LayerNorm.beta", "LayerNorm.bias"): t
+         for name, t in under(w, prefix).items()}
+    heads, eps = config["num_attention_heads"], config["layer_norm_eps"]
+    scale = 1 / math.sqrt(config["hidden_size"] // heads)
+    visible = None if mask is None else mask.bool()[None, None, :]
+    t, n = Trace(ids=ids), len(ids)
+    if mask is not None:
+        t["mask"] = mask
+    if config["model_type"] == "roberta":
+        real = (ids != config["pad_token_id"]).long()
+        positions = torch.cumsum(real, 0) * real + config["pad_token_id"]
+    else:
+        positions = torch.arange(n)
+    e = "embeddings."
+    x = w[e + "word_embeddings.weight"][ids] + w[e + "position_embeddings.weight"][positions] \
+        + w[e + "token_type_embeddings.weight"][0]
+    x = t["embed"] = layer_norm(w, e + "LayerNorm", x, eps)
+    for layer in range(config["num_hidden_layers"]):
+        l = under(w, f"encoder.layer.{layer}.")
+
+        def attention(x):
+            q, k, v = (split_heads(affine(l, "attention.self." + part, x), heads)
+                       for part in ("query", "key", "value"))
+            p, context = attend(q, k, v, scale, visible)
+            return p, affine(l, "attention.output.dense", context)
+
+        x = post_norm(t, layer, x, attention,
+                      lambda x: layer_norm(l, "attention.output.LayerNorm", x, eps),
+                      lambda x: affine(l, "output.dense", gelu(affine(l, "intermediate.dense", x))),
+                      lambda x: layer_norm(l, "output.LayerNorm", x, eps))
+    return t
+
+
+def forward_albert(w, config, ids, prefix="albert."):
+    """Embeddings and their norm in embedding_size, mapped to hidden_size.  Every applied sub-layer counts as a layer."""
+    w = under(w, prefix)
+    heads, eps = config["num_attention_heads"], config["layer_norm_eps"]
+    act = {"gelu": gelu, "gelu_new": gelu_new}[config["hidden_act"]]
+    scale = 1 / math.sqrt(config["hidden_size"] // heads)
+    t, n = Trace(ids=ids), len(ids)
+    e = "embeddings."
+    x = w[e + "word_embeddings.weight"][ids] + w[e + "position_embeddings.weight"][:n] \
+        + w[e + "token_type_embeddings.weight"][0]
+    x = affine(w, "encoder.embedding_hidden_mapping_in", layer_norm(w, e + "LayerNorm", x, eps))
+    t["embed"] = x
+    applied = 0
+    for i in range(config["num_hidden_layers"]):
+        group = int(i / (config["num_hidden_layers"] / config["num_hidden_groups"]))
+        for inner in range(config["inner_group_num"]):
+            l = under(w, f"encoder.albert_layer_groups.{group}.albert_layers.{inner}.")
+
+            def attention(x):
+                q, k, v = (split_heads(affine(l, "attention." + part, x), heads)
+                           for part in ("query", "key", "value"))
+                p, context = attend(q, k, v, scale)
+                return p, affine(l, "attention.dense", context)
+
+            x = post_norm(t, applied, x, attention,
+                          lambda x: layer_norm(l, "attention.LayerNorm", x, eps),
+                          lambda x: affine(l, "ffn_output", act(affine(l, "ffn", x))),
+                          lambda x: layer_norm(l, "full_layer_layer_norm", x, eps))
+            applied += 1
+    return t
+
+
+def forward_distilbert(w, config, ids, prefix="distilbert."):
+    w = under(w, prefix)
+    heads, eps = config["n_heads"], 1e-12
+    scale = 1 / math.sqrt(config["dim"] // heads)
+    t, n = Trace(ids=ids), len(ids)
+    x = w["embeddings.word_embeddings.weight"][ids] + w["embeddings.position_embeddings.weight"][:n]
+    x = t["embed"] = layer_norm(w, "embeddings.LayerNorm", x, eps)
+    for layer in range(config["n_layers"]):
+        l = under(w, f"transformer.layer.{layer}.")
+
+        def attention(x):
+            q, k, v = (split_heads(affine(l, f"attention.{part}_lin", x), heads) for part in "qkv")
+            p, context = attend(q, k, v, scale)
+            return p, affine(l, "attention.out_lin", context)
+
+        x = post_norm(t, layer, x, attention,
+                      lambda x: layer_norm(l, "sa_layer_norm", x, eps),
+                      lambda x: affine(l, "ffn.lin2", gelu(affine(l, "ffn.lin1", x))),
+                      lambda x: layer_norm(l, "output_layer_norm", x, eps))
+    return t
+
+
+def forward_gpt2(w, config, ids, prefix="", product=affine_conv1d, act=gelu_new):
+    """GPT-2 with Conv1D weights; nanoGPT is the same with nn.Linear weights and the exact GELU."""
+    w = under(w, prefix)
+    heads, eps, n = config["n_head"], config.get("layer_norm_epsilon", 1e-5), len(ids)
+    t = Trace(ids=ids)
+    x = t["embed"] = w["wte.weight"][ids] + w["wpe.weight"][:n]
+    for layer in range(config["n_layer"]):
+        l = under(w, f"h.{layer}.")
+        scale = 1 / math.sqrt(config["n_embd"] // heads)
+        if config.get("scale_attn_by_inverse_layer_idx"):
+            scale /= layer + 1
+
+        def attention(x):
+            q, k, v = (split_heads(part, heads) for part in product(l, "attn.c_attn", x).chunk(3, -1))
+            p, context = attend(q, k, v, scale, causal(n))
+            return p, product(l, "attn.c_proj", context)
+
+        x = pre_norm(t, layer, x, lambda x: layer_norm(l, "ln_1", x, eps), attention,
+                     lambda x: layer_norm(l, "ln_2", x, eps),
+                     lambda x: product(l, "mlp.c_proj", act(product(l, "mlp.c_fc", x))))
+    t["final_norm"] = layer_norm(w, "ln_f", x, eps)
+    return t
+
+
+def forward_gpt_neo(w, config, ids, prefix="transformer."):
+    """Logits are NOT divided by sqrt(hd).  A local layer sees the window_size last keys, itself included."""
+    w = under(w, prefix)
+    heads, eps, n = config["num_heads"], config["layer_norm_epsilon"], len(ids)
+    kinds = [kind for pattern, times in config["attention_types"] for _ in range(times) for kind in pattern]
+    t = Trace(ids=ids)
+    x = t["embed"] = w["wte.weight"][ids] + w["wpe.weight"][:n]
+    for layer in range(config["num_layers"]):
+        l = under(w, f"h.{layer}.")
+        visible = causal(n, config["window_size"] if kinds[layer] == "local" else None)
+
+        def attention(x):
+            q, k, v = (split_heads(affine(l, f"attn.attention.{part}_proj", x), heads) for part in "qkv")
+            p, context = attend(q, k, v, 1.0, visible)
+            return p, affine(l, "attn.attention.out_proj", context)
+
+        x = pre_norm(t, layer, x, lambda x: layer_norm(l, "ln_1", x, eps), attention,
+                     lambda x: layer_norm(l, "ln_2", x, eps),
+                     lambda x: affine(l, "mlp.c_proj", gelu_new(affine(l, "mlp.c_fc", x))))
+    t["final_norm"] = layer_norm(w, "ln_f", x, eps)
+    return t
+
+
+def forward_gpt_neox(w, config, ids, prefix="gpt_neox."):
+    """q, k, v interleaved per head; the first int(hd * rotary_pct) channels rotate."""
+    w = under(w, prefix)
+    heads, eps, n = config["num_attention_heads"], config["layer_norm_eps"], len(ids)
+    hd = config["hidden_size"] // heads
+    rotary = int(hd * config["rotary_pct"])
+    inverse = config["rotary_emb_base"] ** (-torch.arange(0, rotary, 2).double() / rotary)
+    angles = torch.arange(n).double()[:, None] * inverse
+    t = Trace(ids=ids)
+    x = t["embed"] = w["embed_in.weight"][ids]
+    block = parallel if config["use_parallel_residual"] else pre_norm
+    for layer in range(config["num_hidden_layers"]):
+        l = under(w, f"layers.{layer}.")
+
+        def attention(x):
+            qkv = affine(l, "attention.query_key_value", x).view(n, heads, 3, hd)
+            q, k, v = (qkv[:, :, part].transpose(0, 1) for part in range(3))
+            p, context = attend(rotate(q, angles), rotate(k, angles), v, 1 / math.sqrt(hd), causal(n))
+            return p, affine(l, "attention.dense", context)
+
+        x = block(t, layer, x, lambda x: layer_norm(l, "input_layernorm", x, eps), attention,
+                  lambda x: layer_norm(l, "post_attention_layernorm", x, eps),
+                  lambda x: affine(l, "mlp.dense_4h_to_h", gelu(affine(l, "mlp.dense_h_to_4h", x))))
+    t["final_norm"] = layer_norm(w, "final_layer_norm", x, eps)
+    return t
+
+
+def inverse_frequencies(config, hd, n):
+    """Rotary frequencies (hd/2) under config["rope_scaling"], for an input of n tokens."""
+    base = config["rope_theta"]
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type", "default"))
+    if kind == "dynamic":
+        # Length and reference length as the reference has them: positions of this input, and
+        # max_position_embeddings; below it nothing changes.
+        factor, reference = scaling["factor"], config["max_position_embeddings"]
+        if n > reference:
+            base *= (factor * n / reference - (factor - 1)) ** (hd / (hd - 2))
+    f = base ** (-torch.arange(0, hd, 2).double() / hd)
+    if kind == "linear":
+        f = f / scaling["factor"]
+    if kind == "llama3":
+        low, high = scaling["low_freq_factor"], scaling["high_freq_factor"]
+        reference, scaled = scaling["original_max_position_embeddings"], []
+        for value in f.tolist():
+            wavelength = 2 * math.pi / value
+            if wavelength < reference / high:
+                scaled.append(value)
+            elif wavelength > reference / low:
+                scaled.append(value / scaling["factor"])
+            else:
+                s = (reference / wavelength - low) / (high - low)
+                scaled.append((1 - s) * value / scaling["factor"] + s * value)
+        f = torch.tensor(scaled, dtype=torch.float64)
+    return f
+
+
+def forward_llama(w, config, ids, prefix="model."):
+    """LLaMA, Mistral (sliding window), Qwen2 (q, k, v biases), Qwen3 (q and k norms before rotation)."""
+    w = under(w, prefix)
+    heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
+    hd = config.get("head_dim") or config["hidden_size"] // heads
+    eps, n = config["rms_norm_eps"], len(ids)
+    angles = torch.arange(n).double()[:, None] * inverse_frequencies(config, hd, n)
+    window = config.get("sliding_window") if config.get("use_sliding_window", True) else None
+    t = Trace(ids=ids)
+    x = t["embed"] = w["embed_tokens.weight"][ids]
+    for layer in range(config["num_hidden_layers"]):
+        l = under(w, f"layers.{layer}.")
+
+        def attention(x):
+            q = split_heads(affine(l, "self_attn.q_proj", x), heads)
+            k = split_heads(affine(l, "self_attn.k_proj", x), groups)
+            v = split_heads(affine(l, "self_attn.v_proj", x), groups)
+            if "self_attn.q_norm.weight" in l:
+                q = rms_norm(l["self_attn.q_norm.weight"], q, eps)
+                k = rms_norm(l["self_attn.k_norm.weight"], k, eps)
+            q, k = rotate(q, angles), rotate(k, angles)
+            k, v = (part.repeat_interleave(heads // groups, 0) for part in (k, v))
+            p, context = attend(q, k, v, 1 / math.sqrt(hd), causal(n, window))
+            return p, affine(l, "self_attn.o_proj", context)
+
+        x = pre_norm(t, layer, x, lambda x: rms_norm(l["input_layernorm.weight"], x, eps), attention,
+                     lambda x: rms_norm(l["post_attention_layernorm.weight"], x, eps),
+                     lambda x: affine(l, "mlp.down_proj",
+                                      silu(affine(l, "mlp.gate_proj", x)) * affine(l, "mlp.up_proj", x)))
+    t["final_norm"] = rms_norm(w["norm.weight"], x, eps)
+    return t
+
+
+def conv_patches(w, name, image):
+    """Patches of image (c, height, width) by a convolution with stride = kernel, row by row: (N, d)."""
+    kernel = w[name + ".weight"]
+    y = F.conv2d(image[None], kernel, w[name + ".bias"], stride=kernel.shape[-1])
+    return y[0].flatten(1).t()
+
+
+def forward_vit(w, config, image, prefix):
+    """HF ViT and DeiT: cls (and distillation) token first, then positions.  The image comes normalised."""
+    w = under(w, prefix)
+    heads, eps = config["num_attention_heads"], config["layer_norm_eps"]
+    scale = 1 / math.sqrt(config["hidden_size"] // heads)
+    t = Trace(image=image)
+    first = [w["embeddings." + name][0] for name in ("cls_token", "distillation_token") if "embeddings." + name in w]
+    x = torch.cat(first + [conv_patches(w, "embeddings.patch_embeddings.projection", image)])
+    x = t["embed"] = x + w["embeddings.position_embeddings"][0]
+    for layer in range(config["num_hidden_layers"]):
+        l = under(w, f"encoder.layer.{layer}.")
+
+        def attention(x):
+            q, k, v = (split_heads(affine(l, "attention.attention." + part, x), heads)
+                       for part in ("query", "key", "value"))
+            p, context = attend(q, k, v, scale)
+            return p, affine(l, "attention.output.dense", context)
+
+        x = pre_norm(t, layer, x, lambda x: layer_norm(l, "layernorm_before", x, eps), attention,
+                     lambda x: layer_norm(l, "layernorm_after", x, eps),
+                     lambda x: affine(l, "output.dense", gelu(affine(l, "intermediate.dense", x))))
+    t["final_norm"] = layer_norm(w, "layernorm", x, eps)
+    return t
+
+
+def forward_timm(w, layers, heads, image):
+    """timm's ViT: eps 1e-6; q and k norms are LayerNorms over hd; layer scales multiply the branches."""
+    eps = 1e-6
+    t = Trace(image=image)
+    first = [w[name][0] for name in ("cls_token", "dist_token") if name in w]
+    x = torch.cat(first + [conv_patches(w, "patch_embed.proj", image)])
+    x = t["embed"] = x + w["pos_embed"][0]
+    for layer in range(layers):
+        l = under(w, f"blocks.{layer}.")
+
+        def attention(x):
+            q, k, v = (split_heads(part, heads) for part in affine(l, "attn.qkv", x).chunk(3, -1))
+            if "attn.q_norm.weight" in l:
+                q, k = layer_norm(l, "attn.q_norm", q, eps), layer_norm(l, "attn.k_norm", k, eps)
+            p, context = attend(q, k, v, 1 / math.sqrt(q.shape[-1]))
+            return p, affine(l, "attn.proj", context) * l.get("ls1.gamma", 1.0)
+
+        x = pre_norm(t, layer, x, lambda x: layer_norm(l, "norm1", x, eps), attention,
+                     lambda x: layer_norm(l, "norm2", x, eps),
+                     lambda x: affine(l, "mlp.fc2", gelu(affine(l, "mlp.fc1", x))) * l.get("ls2.gamma", 1.0))
+    t["final_norm"] = layer_norm(w, "norm", x, eps)
+    return t
+
+
+def sincos_2d(rows, cols, d):
+    """SimpleViT's positions: [sin x, cos x, sin y, cos y], d/4 frequencies 10000^(-i/(d/4 - 1))."""
+    omega = 10000.0 ** (-torch.arange(d // 4).double() / (d // 4 - 1))
+    y = torch.arange(rows).double().repeat_interleave(cols)[:, None] * omega
+    x = torch.arange(cols).double().repeat(rows)[:, None] * omega
+    return torch.cat([x.sin(), x.cos(), y.sin(), y.cos()], 1)
+
+
+def forward_vit_pytorch(w, layers, heads, image, patch, generation):
+    """The generations a, b, c, d of vit_pytorch.ViT, and "simple" for SimpleViT.
+
+    a and b have no norm over all tokens at the end: mlp_head.0 norms the pooled token, after the
+    transformer; so they have no final_norm here.
+    """
+    eps = 1e-5
+    t = Trace(image=image)
+    channels, height, width = image.shape
+    rows, cols = height // patch, width // patch
+    x = image.view(channels, rows, patch, cols, patch).permute(1, 3, 2, 4, 0).reshape(rows * cols, -1)
+    if generation == "a":
+        x = affine(w, "to_patch_embedding.1", x)
+    else:
+        x = layer_norm(w, "to_patch_embedding.1", x, eps)
+        x = layer_norm(w, "to_patch_embedding.3", affine(w, "to_patch_embedding.2", x), eps)
+    if generation == "simple":
+        x = x + sincos_2d(rows, cols, x.shape[1])
+    else:
+        d = x.shape[1]
+        x = torch.cat([w["cls_token"].view(1, d), x]) + w["pos_embedding"].view(-1, d)
+    t["embed"] = x
+    fn = "fn." if generation in "ab" else ""
+    to_out = "to_out" if generation == "simple" else "to_out.0"
+    norm2, fc1, fc2 = {"a": ("norm", "fn.net.0", "fn.net.3"), "b": ("norm", "fn.net.0", "fn.net.3"),
+                       "c": ("net.0", "net.1", "net.4"), "d": ("net.0", "net.1", "net.4"),
+                       "simple": ("net.0", "net.1", "net.3")}[generation]
+    for layer in range(layers):
+        l = under(w, f"transformer.layers.{layer}.")
+
+        def attention(x):
+            q, k, v = (split_heads(part, heads) for part in affine(l, f"0.{fn}to_qkv", x).chunk(3, -1))
+            p, context = attend(q, k, v, 1 / math.sqrt(q.shape[-1]))
+            return p, affine(l, f"0.{fn}{to_out}", context)
+
+        x = pre_norm(t, layer, x, lambda x: layer_norm(l, "0.norm", x, eps), attention,
+                     lambda x: layer_norm(l, "1." + norm2, x, eps),
+                     lambda x: affine(l, "1." + fc2, gelu(affine(l, "1." + fc1, x))))
+    if "transformer.norm.weight" in w:
+        t["final_norm"] = layer_norm(w, "transformer.norm", x, eps)
+    return t
+
+
+# ---------------------------------------------------------------------------------------------------
+# Writing files
+
+SAFETENSORS = {torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.float16: "F16",
+               torch.bfloat16: "BF16", torch.bool: "BOOL", torch.uint8: "U8"}
+
+
+def raw(t):
+    t = t.contiguous()
+    return (t.view(torch.int16) if t.dtype == torch.bfloat16 else t).numpy().tobytes()
+
+
+def write_safetensors(path, tensors):
+    """Buffer ordered by falling element size, then name; header padded with spaces to 8 bytes."""
+    names = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name in names:
+        t = tensors[name]
+        size = t.numel() * t.element_size()
+        header[name] = {"dtype": SAFETENSORS[t.dtype], "shape": list(t.shape), "data_offsets": [at, at + size]}
+        at += size
+    text = json.dumps(header, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        for name in names:
+            file.write(raw(tensors[name]))
+
+
+def write_torch(path, thing, legacy=False):
+    torch.save(thing, path, _use_new_zipfile_serialization=not legacy)
+
+
+def write_sharded(directory, tensors, stem, ending, write, shards=2):
+    """Shards of nearly equal numbers of tensors, and the index that names them."""
+    names = list(tensors)
+    size = -(-len(names) // shards)
+    index = {"metadata": {"total_size": sum(t.numel() * t.element_size() for t in tensors.values())}, "weight_map": {}}
+    for shard in range(shards):
+        file = f"{stem}-{shard + 1:05d}-of-{shards:05d}.{ending}"
+        part = collections.OrderedDict((name, tensors[name]) for name in names[shard * size:(shard + 1) * size])
+        write(os.path.join(directory, file), part)
+        index["weight_map"].update({name: file for name in part})
+    write_json(os.path.join(directory, f"{stem}.{ending}.index.json"), index)
+
+
+def write_json(path, thing):
+    with open(path, "w") as file:
+        json.dump(thing, file, indent=2)
+        file.write("\n")
+
+
+def write_trace(path, trace):
+    np.savez(path, **{name: t.detach().numpy() for name, t in trace.items()})
+
+
+# ---------------------------------------------------------------------------------------------------
+# Cases
+
+CASES = collections.OrderedDict()
+
+
+def case(name):
+    def add(function):
+        CASES[name] = function
+        return function
+    return add
+
+
+def finish(name, family, layout, trace, heads, weights=None, config=None, write=None, open_="", needs=None, note=None,
+           golden="golden.npz", model=None):
+    """Writes the directory of a case and returns its lines in the manifest."""
+    directory = os.path.join(HERE, model or name)
+    os.makedirs(directory, exist_ok=True)
+    if config is not None:
+        write_json(os.path.join(directory, "config.json"), config)
+    if write is not None:
+        write(directory)
+    elif weights is not None:
+        write_safetensors(os.path.join(directory, "model.safetensors"), weights)
+    write_trace(os.path.join(directory, golden), trace)
+    layers = 1 + max(int(key.split(".")[1]) for key in trace if key.startswith("layer."))
+    for layer in range(layers):
+        rows = trace[f"layer.{layer}.attentions"].sum(-1)
+        assert (rows - 1).abs().max() < 1e-12, (name, layer)
+    n, width = trace["embed"].shape
+    entry = {"name": name, "open": os.path.join(model or name, open_).rstrip("/"), "golden": f"{model or name}/{golden}",
+             "family": family, "layout": layout, "layers": layers, "heads": heads, "width": width, "tokens": n,
+             "input": "image" if "image" in trace else "ids", "mask": "mask" in trace,
+             "final_norm": "final_norm" in trace, "needs": needs or {}}
+    if note:
+        entry["note"] = note
+    return entry
+
+
+# BERT-like
+
+def draw_bert(draw, config, prefix="bert.", gamma=".weight", beta=".bias", pooler=True):
+    d, ff = config["hidden_size"], config["intermediate_size"]
+    e = prefix + "embeddings."
+    draw.put(e + "word_embeddings.weight", config["vocab_size"], d, std=0.7)
+    draw.put(e + "position_embeddings.weight", config["max_position_embeddings"], d, std=0.4)
+    draw.put(e + "token_type_embeddings.weight", config["type_vocab_size"], d, std=0.4)
+    draw.norm(e + "LayerNorm", d, gamma=gamma, beta=beta)
+    for layer in range(config["num_hidden_layers"]):
+        l = f"{prefix}encoder.layer.{layer}."
+        for part in ("query", "key", "value"):
+            draw.linear(l + "attention.self." + part, d, d)
+        draw.linear(l + "attention.output.dense", d, d)
+        draw.norm(l + "attention.output.LayerNorm", d, gamma=gamma, beta=beta)
+        draw.linear(l + "intermediate.dense", d, ff)
+        draw.linear(l + "output.dense", ff, d)
+        draw.norm(l + "output.LayerNorm", d, gamma=gamma, beta=beta)
+    if pooler:
+        draw.linear(prefix + "pooler.dense", d, d)
+
+
+def config_bert(**changes):
+    return {"architectures": ["BertForMaskedLM"], "model_type": "bert", "hidden_size": 18, "num_hidden_layers": 2,
+            "num_attention_heads": 3, "intermediate_size": 26, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
+            "max_position_embeddings": 12, "type_vocab_size": 2, "vocab_size": 24, "pad_token_id": 0,
+            "position_embedding_type": "absolute", "initializer_range": 0.02, "hidden_dropout_prob": 0.1,
+            "attention_probs_dropout_prob": 0.1, "torch_dtype": "float32", **changes}
+
+
+@case("bert")
+def bert(name):
+    draw, config = Draw(name), config_bert()
+    draw_bert(draw, config)
+    draw.put("cls.predictions.bias", 24, std=0.2)
+    draw.linear("cls.predictions.transform.dense", 18, 18)
+    draw.norm("cls.predictions.transform.LayerNorm", 18)
+    trace = forward_bert(widen(draw.weights), config, draw.ids(9, 24))
+    return [finish(name, "bert", "post-norm", trace, 3, draw.weights, config)]
+
+
+@case("bert-gamma")
+def bert_gamma(name):
+    draw, config = Draw(name), config_bert(num_attention_heads=2, hidden_size=12, intermediate_size=20, vocab_size=24)
+    del config["layer_norm_eps"], config["position_embedding_type"], config["torch_dtype"]   # as in the oldest files
+    draw_bert(draw, config, gamma=".gamma", beta=".beta")
+    draw.weights["bert.embeddings.position_ids"] = torch.arange(12)[None]
+    draw.linear("cls.seq_relationship", 12, 2)
+    trace = forward_bert(widen(draw.weights), {**config, "layer_norm_eps": 1e-12}, draw.ids(7, 24))
+    write = lambda directory: write_torch(os.path.join(directory, "pytorch_model.bin"), draw.weights)
+    return [finish(name, "bert", "post-norm", trace, 2, config=config, write=write,
+                   note="LayerNorm.gamma/.beta, position_ids buffer, config without layer_norm_eps (default 1e-12)")]
+
+
+@case("roberta")
+def roberta(name):
+    draw = Draw(name)
+    config = config_bert(architectures=["RobertaForMaskedLM"], model_type="roberta", layer_norm_eps=1e-5, pad_token_id=1,
+                         bos_token_id=0, eos_token_id=2, max_position_embeddings=14, type_vocab_size=1, hidden_size=12,
+                         num_attention_heads=3, intermediate_size=20)
+    draw_bert(draw, config, prefix="roberta.", pooler=False)
+    draw.weights["roberta.embeddings.position_ids"] = torch.arange(14)[None]
+    draw.linear("lm_head.dense", 12, 12)
+    draw.norm("lm_head.layer_norm", 12)
+    draw.put("lm_head.bias", 24, std=0.2)
+    ids = draw.ids(8, 24)
+    ids[3] = 1                                            # padding inside, so that the cumulative sum shows
+    ids[6:] = 1
+    w = widen(draw.weights)
+    plain = forward_bert(w, config, ids, prefix="roberta.")
+    masked = forward_bert(w, config, ids, prefix="roberta.", mask=(ids != 1).long())
+    return [finish(name, "roberta", "post-norm", plain, 3, draw.weights, config,
+                   note="ids 3, 6, 7 are padding: position 1; they are attended to, as without attention_mask"),
+            finish(name + "-masked", "roberta", "post-norm", masked, 3, model=name, golden="golden_masked.npz",
+                   note="the same model and ids with array mask = (ids != pad), 1 = keep: hidden keys get no weight, "
+                        "hidden rows are still computed, as the reference computes them")]
+
+
+@case("albert")
+def albert(name):
+    draw, d, e, ff = Draw(name), 12, 8, 20
+    config = {"architectures": ["AlbertForMaskedLM"], "model_type": "albert", "embedding_size": e, "hidden_size": d,
+              "num_hidden_layers": 3, "num_hidden_groups": 2, "inner_group_num": 2, "num_attention_heads": 2,
+              "intermediate_size": ff, "hidden_act": "gelu_new", "layer_norm_eps": 1e-12, "max_position_embeddings": 12,
+              "type_vocab_size": 2, "vocab_size": 36, "pad_token_id": 0}
+    draw.put("albert.embeddings.word_embeddings.weight", 36, e, std=0.7)
+    draw.put("albert.embeddings.position_embeddings.weight", 12, e, std=0.4)
+    draw.put("albert.embeddings.token_type_embeddings.weight", 2, e, std=0.4)
+    draw.norm("albert.embeddings.LayerNorm", e)
+    draw.linear("albert.encoder.embedding_hidden_mapping_in", e, d)
+    for group in range(2):
+        for inner in range(2):
+            l = f"albert.encoder.albert_layer_groups.{group}.albert_layers.{inner}."
+            for part in ("query", "key", "value", "dense"):
+                draw.linear(l + "attention." + part, d, d)
+            draw.norm(l + "attention.LayerNorm", d)
+            draw.linear(l + "ffn", d, ff)
+            draw.linear(l + "ffn_output", ff, d)
+            draw.norm(l + "full_layer_layer_norm", d)
+    draw.linear("albert.pooler", d, d)
+    draw.put("predictions.bias", 36, std=0.2)
+    trace = forward_albert(widen(draw.weights), config, draw.ids(6, 36))
+    return [finish(name, "albert", "post-norm", trace, 2, draw.weights, config,
+                   note="layers counts applied sub-layers: 3 hidden layers x inner_group_num 2, groups 0 0 1")]
+
+
+@case("distilbert")
+def distilbert(name):
+    draw, d, ff = Draw(name), 16, 20
+    config = {"architectures": ["DistilBertForMaskedLM"], "model_type": "distilbert", "dim": d, "n_layers": 2, "n_heads": 2,
+              "hidden_dim": ff, "activation": "gelu", "sinusoidal_pos_embds": False, "max_position_embeddings": 12,
+              "vocab_size": 24, "pad_token_id": 0, "tie_weights_": True}
+    draw.put("distilbert.embeddings.word_embeddings.weight", 24, d, std=0.7)
+    draw.put("distilbert.embeddings.position_embeddings.weight", 12, d, std=0.4)
+    draw.norm("distilbert.embeddings.LayerNorm", d)
+    for layer in range(2):
+        l = f"distilbert.transformer.layer.{layer}."
+        for part in ("q_lin", "k_lin", "v_lin", "out_lin"):
+            draw.linear(l + "attention." + part, d, d)
+        draw.norm(l + "sa_layer_norm", d)
+        draw.linear(l + "ffn.lin1", d, ff)
+        draw.linear(l + "ffn.lin2", ff, d)
+        draw.norm(l + "output_layer_norm", d)
+    trace = forward_distilbert(widen(draw.weights), config, draw.ids(7, 24))
+    return [finish(name, "distilbert", "post-norm", trace, 2, draw.weights, config)]
+
+
+# GPT-2 and its kin
+
+def draw_gpt2(draw, config, prefix=""):
+    d, ff = config["n_embd"], config["n_inner"] or 4 * config["n_embd"]
+    draw.put(prefix + "wte.weight", config["vocab_size"], d, std=0.7)
+    draw.put(prefix + "wpe.weight", config["n_positions"], d, std=0.4)
+    for layer in range(config["n_layer"]):
+        l = f"{prefix}h.{layer}."
+        draw.norm(l + "ln_1", d)
+        draw.conv1d(l + "attn.c_attn", d, 3 * d)
+        draw.conv1d(l + "attn.c_proj", d, d)
+        draw.norm(l + "ln_2", d)
+        draw.conv1d(l + "mlp.c_fc", d, ff)
+        draw.conv1d(l + "mlp.c_proj", ff, d)
+    draw.norm(prefix + "ln_f", d)
+
+
+def config_gpt2(**changes):
+    return {"architectures": ["GPT2LMHeadModel"], "model_type": "gpt2", "n_embd": 12, "n_layer": 2, "n_head": 2,
+            "n_positions": 12, "n_ctx": 12, "n_inner": None, "activation_function": "gelu_new",
+            "layer_norm_epsilon": 1e-5, "scale_attn_weights": True, "vocab_size": 24, **changes}
+
+
+@case("gpt2")
+def gpt2(name):
+    draw, config = Draw(name), config_gpt2(n_embd=16, n_head=2)
+    draw_gpt2(draw, config)
+    for layer in range(2):
+        draw.weights[f"h.{layer}.attn.bias"] = torch.tril(torch.ones(12, 12))[None, None]
+    trace = forward_gpt2(widen(draw.weights), config, draw.ids(8, 24))
+    return [finish(name, "gpt2", "pre-norm", trace, 2, draw.weights, config, note="no prefix, buffers h.L.attn.bias")]
+
+
+@case("gpt2-prefixed")
+def gpt2_prefixed(name):
+    draw, config = Draw(name), config_gpt2(n_layer=2, n_inner=20, scale_attn_by_inverse_layer_idx=True)
+    draw_gpt2(draw, config, prefix="transformer.")
+    for layer in range(2):
+        draw.weights[f"transformer.h.{layer}.attn.bias"] = torch.tril(torch.ones(12, 12)).bool()[None, None]
+        draw.weights[f"transformer.h.{layer}.attn.masked_bias"] = torch.tensor(-1e4)
+    trace = forward_gpt2(widen(draw.weights), config, draw.ids(7, 24), prefix="transformer.")
+    draw.weights["lm_head.weight"] = draw.weights["transformer.wte.weight"]
+    write = lambda directory: write_torch(os.path.join(directory, "pytorch_model.bin"), draw.weights)
+    return [finish(name, "gpt2", "pre-norm", trace, 2, config=config, write=write,
+                   note="pytorch_model.bin, lm_head shares the storage of wte, logits divided also by L + 1")]
+
+
+@case("gpt2-legacy")
+def gpt2_legacy(name):
+    draw, config = Draw(name), config_gpt2(n_inner=20)
+    draw_gpt2(draw, config)
+    trace = forward_gpt2(widen(draw.weights), config, draw.ids(7, 24))
+    write = lambda directory: write_torch(os.path.join(directory, "pytorch_model.bin"), draw.weights, legacy=True)
+    return [finish(name, "gpt2", "pre-norm", trace, 2, config=config, write=write, note="PyTorch's format before 1.6")]
+
+
+@case("nanogpt")
+def nanogpt(name):
+    draw, d = Draw(name), 12
+    arguments = {"n_layer": 2, "n_head": 2, "n_embd": d, "block_size": 12, "bias": False, "vocab_size": 24, "dropout": 0.0}
+    draw.put("transformer.wte.weight", 24, d, std=0.7)
+    draw.put("transformer.wpe.weight", 12, d, std=0.4)
+    for layer in range(2):
+        l = f"transformer.h.{layer}."
+        draw.norm(l + "ln_1", d, bias=False)
+        draw.linear(l + "attn.c_attn", d, 3 * d, bias=False)
+        draw.linear(l + "attn.c_proj", d, d, bias=False)
+        draw.norm(l + "ln_2", d, bias=False)
+        draw.linear(l + "mlp.c_fc", d, 4 * d, bias=False)
+        draw.linear(l + "mlp.c_proj", 4 * d, d, bias=False)
+    draw.norm("transformer.ln_f", d, bias=False)
+    trace = forward_gpt2(widen(draw.weights), arguments, draw.ids(7, 24), prefix="transformer.", product=affine, act=gelu)
+    draw.weights["lm_head.weight"] = draw.weights["transformer.wte.weight"]
+    model = collections.OrderedDict(("_orig_mod." + key, t) for key, t in draw.weights.items())
+    moments = {0: {"step": torch.tensor(3.0), "exp_avg": draw.normal(12, d), "exp_avg_sq": draw.normal(12, d) ** 2}}
+    checkpoint = {"model": model, "optimizer": {"state": moments, "param_groups": [{"lr": 1e-3, "params": [0]}]},
+                  "model_args": arguments, "iter_num": 3, "best_val_loss": torch.tensor(2.5), "config": {"dataset": "none"}}
+    write = lambda directory: write_torch(os.path.join(directory, "ckpt.pt"), checkpoint)
+    return [finish(name, "nanogpt", "pre-norm", trace, 2, write=write, open_="ckpt.pt",
+                   note="_orig_mod. prefix, nn.Linear layout, no biases, exact GELU, sizes and heads in model_args")]
+
+
+@case("gpt-neo")
+def gpt_neo(name):
+    draw, d, ff = Draw(name), 12, 20
+    config = {"architectures": ["GPTNeoForCausalLM"], "model_type": "gpt_neo", "hidden_size": d, "num_layers": 4,
+              "num_heads": 2, "intermediate_size": ff, "attention_types": [[["global", "local"], 2]],
+              "attention_layers": ["global", "local", "global", "local"], "window_size": 3,
+              "activation_function": "gelu_new", "layer_norm_epsilon": 1e-5, "max_position_embeddings": 12, "vocab_size": 24}
+    draw.put("transformer.wte.weight", 24, d, std=0.7)
+    draw.put("transformer.wpe.weight", 12, d, std=0.4)
+    for layer in range(4):
+        l = f"transformer.h.{layer}."
+        draw.norm(l + "ln_1", d)
+        for part in "qkv":
+            draw.linear(l + f"attn.attention.{part}_proj", d, d, bias=False)
+        draw.linear(l + "attn.attention.out_proj", d, d)
+        draw.weights[l + "attn.attention.bias"] = causal(12, 3 if layer % 2 else None)[None, None]
+        draw.weights[l + "attn.attention.masked_bias"] = torch.tensor(-1e9)
+        draw.norm(l + "ln_2", d)
+        draw.linear(l + "mlp.c_fc", d, ff)
+        draw.linear(l + "mlp.c_proj", ff, d)
+    draw.norm("transformer.ln_f", d)
+    trace = forward_gpt_neo(widen(draw.weights), config, draw.ids(7, 24))
+    return [finish(name, "gpt_neo", "pre-norm", trace, 2, draw.weights, config,
+                   note="logits not scaled; layers 1 and 3 see the last 3 keys")]
+
+
+def make_neox(name, d, heads, ff, pct, parallel_residual, buffers):
+    draw, vocabulary = Draw(name), 24
+    config = {"architectures": ["GPTNeoXForCausalLM"], "model_type": "gpt_neox", "hidden_size": d, "num_hidden_layers": 2,
+              "num_attention_heads": heads, "intermediate_size": ff, "hidden_act": "gelu", "rotary_pct": pct,
+              "rotary_emb_base": 10000, "max_position_embeddings": 16, "layer_norm_eps": 1e-5,
+              "use_parallel_residual": parallel_residual, "tie_word_embeddings": False, "vocab_size": vocabulary}
+    draw.put("gpt_neox.embed_in.weight", vocabulary, d, std=0.7)
+    for layer in range(2):
+        l = f"gpt_neox.layers.{layer}."
+        draw.norm(l + "input_layernorm", d)
+        draw.norm(l + "post_attention_layernorm", d)
+        draw.linear(l + "attention.query_key_value", d, 3 * d)
+        draw.linear(l + "attention.dense", d, d)
+        draw.linear(l + "mlp.dense_h_to_4h", d, ff)
+        draw.linear(l + "mlp.dense_4h_to_h", ff, d)
+        if buffers:
+            rotary = int(d // heads * pct)
+            draw.weights[l + "attention.rotary_emb.inv_freq"] = 10000.0 ** (-torch.arange(0, rotary, 2) / rotary)
+            draw.weights[l + "attention.bias"] = causal(16)[None, None]
+            draw.weights[l + "attention.masked_bias"] = torch.tensor(-1e9)
+    draw.norm("gpt_neox.final_layer_norm", d)
+    draw.put("embed_out.weight", vocabulary, d)
+    trace = forward_gpt_neox(widen(draw.weights), config, draw.ids(7, vocabulary))
+    return [finish(name, "gpt_neox", "parallel" if parallel_residual else "pre-norm", trace, heads, draw.weights, config)]
+
+
+@case("gpt-neox")
+def gpt_neox(name):
+    return make_neox(name, 32, 2, 20, 0.25, True, True)
+
+
+@case("gpt-neox-serial")
+def gpt_neox_serial(name):
+    return make_neox(name, 16, 2, 20, 0.5, False, False)
+
+
+# LLaMA and its kin
+
+def draw_llama(draw, config, bias=False, head_norm=False):
+    d, ff, heads, groups = (config[key] for key in ("hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads"))
+    hd = config.get("head_dim") or d // heads
+    draw.put("model.embed_tokens.weight", config["vocab_size"], d, std=0.7)
+    for layer in range(config["num_hidden_layers"]):
+        l = f"model.layers.{layer}."
+        draw.norm(l + "input_layernorm", d, bias=False)
+        draw.linear(l + "self_attn.q_proj", d, heads * hd, bias=bias)
+        draw.linear(l + "self_attn.k_proj", d, groups * hd, bias=bias)
+        draw.linear(l + "self_attn.v_proj", d, groups * hd, bias=bias)
+        draw.linear(l + "self_attn.o_proj", heads * hd, d, bias=False)
+        if head_norm:
+            draw.norm(l + "self_attn.q_norm", hd, bias=False)
+            draw.norm(l + "self_attn.k_norm", hd, bias=False)
+        draw.norm(l + "post_attention_layernorm", d, bias=False)
+        draw.linear(l + "mlp.gate_proj", d, ff, bias=False)
+        draw.linear(l + "mlp.up_proj", d, ff, bias=False)
+        draw.linear(l + "mlp.down_proj", ff, d, bias=False)
+    draw.norm("model.norm", d, bias=False)
+    if not config["tie_word_embeddings"]:
+        draw.put("lm_head.weight", config["vocab_size"], d)
+
+
+def config_llama(**changes):
+    return {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 16, "intermediate_size": 20,
+            "num_hidden_layers": 2, "num_attention_heads": 2, "num_key_value_heads": 1, "rms_norm_eps": 1e-5,
+            "rope_theta": 10000.0, "hidden_act": "silu", "tie_word_embeddings": False, "max_position_embeddings": 16,
+            "attention_bias": False, "mlp_bias": False, "vocab_size": 24, **changes}
+
+
+def make_llama(name, family="llama", n=7, bias=False, head_norm=False, dtype=torch.float32, write=None, note=None, **changes):
+    draw, config = Draw(name), config_llama(**changes)
+    draw_llama(draw, config, bias, head_norm)
+    weights = collections.OrderedDict((key, t.to(dtype)) for key, t in draw.weights.items())
+    trace = forward_llama(widen(weights), config, draw.ids(n, config["vocab_size"]))
+    writer = None if write is None else lambda directory: write(directory, weights)
+    return [finish(name, family, "pre-norm", trace, config["num_attention_heads"], weights, config, write=writer, note=note)]
+
+
+@case("llama")
+def llama(name):
+    return make_llama(name, hidden_size=16, num_attention_heads=4, num_key_value_heads=2, intermediate_size=20, n=8)
+
+
+@case("llama-rope-llama3")
+def llama_rope_llama3(name):
+    return make_llama(name, rope_theta=100.0, note="one frequency kept, two blended, one divided by the factor",
+                      rope_scaling={"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                                    "original_max_position_embeddings": 64})
+
+
+@case("llama-rope-linear")
+def llama_rope_linear(name):
+    return make_llama(name, rope_scaling={"type": "linear", "factor": 4.0}, note="the older key `type`")
+
+
+@case("llama-rope-dynamic")
+def llama_rope_dynamic(name):
+    return make_llama(name, n=9, max_position_embeddings=6, rope_scaling={"rope_type": "dynamic", "factor": 2.0},
+                      note="9 tokens, more than max_position_embeddings 6: the base grows")
+
+
+@case("llama-f16")
+def llama_f16(name):
+    return make_llama(name, dtype=torch.float16, hidden_size=12, torch_dtype="float16")
+
+
+@case("llama-bf16")
+def llama_bf16(name):
+    return make_llama(name, dtype=torch.bfloat16, hidden_size=12, torch_dtype="bfloat16")
+
+
+@case("llama-f64")
+def llama_f64(name):
+    return make_llama(name, dtype=torch.float64, hidden_size=12, torch_dtype="float64")
+
+
+@case("llama-sharded")
+def llama_sharded(name):
+    return make_llama(name, hidden_size=12, num_key_value_heads=2, tie_word_embeddings=True,
+                      write=lambda directory, w: write_sharded(directory, w, "model", "safetensors", write_safetensors))
+
+
+@case("mistral")
+def mistral(name):
+    return make_llama(name, family="mistral", model_type="mistral", architectures=["MistralForCausalLM"], sliding_window=3,
+                      num_attention_heads=4, num_key_value_heads=2, note="key j is visible to i iff i - 3 < j <= i")
+
+
+@case("qwen2")
+def qwen2(name):
+    return make_llama(name, family="qwen2", bias=True, model_type="qwen2", architectures=["Qwen2ForCausalLM"],
+                      rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True, use_sliding_window=False,
+                      sliding_window=4, max_window_layers=2, num_attention_heads=4, num_key_value_heads=2,
+                      note="biases on q, k, v; sliding_window 4 is set but use_sliding_window is false")
+
+
+@case("qwen3")
+def qwen3(name):
+    return make_llama(name, family="qwen3", head_norm=True, model_type="qwen3", architectures=["Qwen3ForCausalLM"],
+                      rms_norm_eps=1e-6, rope_theta=1e6, tie_word_embeddings=True, head_dim=6, num_attention_heads=4,
+                      num_key_value_heads=2, use_sliding_window=False, sliding_window=None, max_window_layers=2,
+                      note="head_dim 6: 4 x 6 is not hidden_size 16; q_norm and k_norm before rotation")
+
+
+# Vision
+
+def config_vit(**changes):
+    return {"architectures": ["ViTForImageClassification"], "model_type": "vit", "hidden_size": 12, "num_hidden_layers": 2,
+            "num_attention_heads": 2, "intermediate_size": 20, "hidden_act": "gelu", "layer_norm_eps": 1e-12,
+            "qkv_bias": True, "image_size": 12, "patch_size": 4, "num_channels": 3, **changes}
+
+
+def make_vit(name, config, prefix, family):
+    draw, d, ff = Draw(name), config["hidden_size"], config["intermediate_size"]
+    e = prefix + "embeddings."
+    patches = (config["image_size"] // config["patch_size"]) ** 2
+    draw.put(e + "cls_token", 1, 1, d, std=0.5)
+    if family == "deit":
+        draw.put(e + "distillation_token", 1, 1, d, std=0.5)
+    draw.put(e + "position_embeddings", 1, patches + (2 if family == "deit" else 1), d, std=0.4)
+    draw.put(e + "patch_embeddings.projection.weight", d, 3, 4, 4, std=0.15)
+    draw.put(e + "patch_embeddings.projection.bias", d, std=0.2)
+    for layer in range(config["num_hidden_layers"]):
+        l = f"{prefix}encoder.layer.{layer}."
+        for part in ("query", "key", "value"):
+            draw.linear(l + "attention.attention." + part, d, d)
+        draw.linear(l + "attention.output.dense", d, d)
+        draw.linear(l + "intermediate.dense", d, ff)
+        draw.linear(l + "output.dense", ff, d)
+        draw.norm(l + "layernorm_before", d)
+        draw.norm(l + "layernorm_after", d)
+    draw.norm(prefix + "layernorm", d)
+    for head in (["cls_classifier", "distillation_classifier"] if family == "deit" else ["classifier"]):
+        draw.linear(head, d, 5)
+    trace = forward_vit(widen(draw.weights), config, draw.normal(3, 12, 12).double(), prefix)
+    return [finish(name, family, "pre-norm", trace, config["num_attention_heads"], draw.weights, config)]
+
+
+@case("vit")
+def vit(name):
+    return make_vit(name, config_vit(), "vit.", "vit")
+
+
+@case("deit")
+def deit(name):
+    config = config_vit(architectures=["DeiTForImageClassificationWithTeacher"], model_type="deit", num_attention_heads=4)
+    return make_vit(name, config, "deit.", "deit")
+
+
+def make_timm(name, heads, layer_scale=False, head_norm=False, distilled=False, note=None):
+    draw, d, ff, layers = Draw(name), 12, 20, 2
+    draw.put("cls_token", 1, 1, d, std=0.5)
+    if distilled:
+        draw.put("dist_token", 1, 1, d, std=0.5)
+    draw.put("pos_embed", 1, 11 if distilled else 10, d, std=0.4)
+    draw.put("patch_embed.proj.weight", d, 3, 4, 4, std=0.15)
+    draw.put("patch_embed.proj.bias", d, std=0.2)
+    for layer in range(layers):
+        l = f"blocks.{layer}."
+        draw.norm(l + "norm1", d)
+        draw.linear(l + "attn.qkv", d, 3 * d)
+        if head_norm:
+            draw.norm(l + "attn.q_norm", d // heads)
+            draw.norm(l + "attn.k_norm", d // heads)
+        draw.linear(l + "attn.proj", d, d)
+        if layer_scale:
+            draw.put(l + "ls1.gamma", d, mean=0.5, std=0.3)
+        draw.norm(l + "norm2", d)
+        draw.linear(l + "mlp.fc1", d, ff)
+        draw.linear(l + "mlp.fc2", ff, d)
+        if layer_scale:
+            draw.put(l + "ls2.gamma", d, mean=0.5, std=0.3)
+    draw.norm("norm", d)
+    draw.linear("head", d, 5)
+    if distilled:
+        draw.linear("head_dist", d, 5)
+    trace = forward_timm(widen(draw.weights), layers, heads, draw.normal(3, 12, 12).double())
+    write, path = None, "model.safetensors"
+    if distilled:
+        path = "deit.pth"
+        write = lambda directory: write_torch(os.path.join(directory, path), {"model": draw.weights})
+    return [finish(name, "timm_vit", "pre-norm", trace, heads, draw.weights, write=write, open_=path,
+                   needs={"n_heads": heads}, note=note)]
+
+
+@case("timm-vit")
+def timm_vit(name):
+    return make_timm(name, 2)
+
+
+@case("timm-vit-ls")
+def timm_vit_ls(name):
+    return make_timm(name, 4, layer_scale=True, note="layer scales ls1, ls2")
+
+
+@case("timm-vit-qknorm")
+def timm_vit_qknorm(name):
+    return make_timm(name, 2, head_norm=True, note="LayerNorms over hd on q and k, eps 1e-6")
+
+
+@case("timm-deit")
+def timm_deit(name):
+    return make_timm(name, 2, distilled=True, note="distilled, as released: a .pth with the weights under `model`")
+
+
+def make_vit_pytorch(name, generation, heads=2, hd=8, d=12, ff=20, layers=2, patch=4):
+    draw = Draw(name)
+    patch_width, inner = 3 * patch * patch, heads * hd
+    size = 12 if generation == "simple" else 8
+    tokens = (size // patch) ** 2 + 1
+    if generation == "a":
+        draw.linear("to_patch_embedding.1", patch_width, d)
+    else:
+        draw.norm("to_patch_embedding.1", patch_width)
+        draw.linear("to_patch_embedding.2", patch_width, d)
+        draw.norm("to_patch_embedding.3", d)
+    if generation == "d":
+        draw.put("cls_token", 1, d, std=0.5)
+        draw.put("pos_embedding", tokens, d, std=0.4)
+    elif generation != "simple":
+        draw.put("cls_token", 1, 1, d, std=0.5)
+        draw.put("pos_embedding", 1, tokens, d, std=0.4)
+    for layer in range(layers):
+        a, m = f"transformer.layers.{layer}.0.", f"transformer.layers.{layer}.1."
+        draw.norm(a + "norm", d)
+        if generation in "ab":
+            draw.linear(a + "fn.to_qkv", d, 3 * inner, bias=False)
+            draw.linear(a + "fn.to_out.0", inner, d)
+            draw.norm(m + "norm", d)
+            draw.linear(m + "fn.net.0", d, ff)
+            draw.linear(m + "fn.net.3", ff, d)
+        else:
+            draw.linear(a + "to_qkv", d, 3 * inner, bias=False)
+            if generation == "simple":
+                draw.linear(a + "to_out", inner, d, bias=False)
+            else:
+                draw.linear(a + "to_out.0", inner, d)
+            draw.norm(m + "net.0", d)
+            draw.linear(m + "net.1", d, ff)
+            draw.linear(m + ("net.3" if generation == "simple" else "net.4"), ff, d)
+    if generation in "ab":
+        draw.norm("mlp_head.0", d)
+        draw.linear("mlp_head.1", d, 5)
+    else:
+        draw.norm("transformer.norm", d)
+        draw.linear("linear_head" if generation == "simple" else "mlp_head", d, 5)
+    trace = forward_vit_pytorch(widen(draw.weights), layers, heads, draw.normal(3, size, size).double(), patch, generation)
+    write = lambda directory: write_torch(os.path.join(directory, "model.pt"), draw.weights)
+    needs = {"n_heads": heads}
+    if generation == "simple":
+        needs["image_size"] = size                        # positions are not stored; the image input tells as well
+    return [finish(name, "simple_vit" if generation == "simple" else "vit_pytorch", "pre-norm", trace, heads,
+                   write=write, open_="model.pt", needs=needs,
+                   note="no final_norm: mlp_head.0 norms the pooled token only" if generation in "ab" else None)]
+
+
+@case("vit-pytorch-a")
+def vit_pytorch_a(name):
+    return make_vit_pytorch(name, "a")
+
+
+@case("vit-pytorch-b")
+def vit_pytorch_b(name):
+    return make_vit_pytorch(name, "b")
+
+
+@case("vit-pytorch-c")
+def vit_pytorch_c(name):
+    return make_vit_pytorch(name, "c")
+
+
+@case("vit-pytorch-d")
+def vit_pytorch_d(name):
+    return make_vit_pytorch(name, "d")
+
+
+@case("simple-vit")
+def simple_vit(name):
+    return make_vit_pytorch(name, "simple")
+
+
+# Wrappers
+
+@case("lightning-bert")
+def lightning_bert(name):
+    draw, config = Draw(name), config_bert(hidden_size=12, num_attention_heads=2, intermediate_size=20, vocab_size=24)
+    draw_bert(draw, config)
+    trace = forward_bert(widen(draw.weights), config, draw.ids(7, 24))
+    state = collections.OrderedDict(("model." + key, t) for key, t in draw.weights.items())
+    checkpoint = {"epoch": 2, "global_step": 30, "pytorch-lightning_version": "1.9.5", "state_dict": state,
+                  "loops": {"fit_loop": {"state_dict": {}}}, "callbacks": {"ModelCheckpoint": {"best_model_score": torch.tensor(0.5)}},
+                  "optimizer_states": [{"state": {0: {"exp_avg": draw.normal(24, 12)}}, "param_groups": [{"lr": 1e-3, "params": [0]}]}],
+                  "lr_schedulers": [], "hparams_name": "kwargs",
+                  "hyper_parameters": argparse.Namespace(lr=1e-3, name="tiny")}
+    write = lambda directory: write_torch(os.path.join(directory, "last.ckpt"), checkpoint)
+    return [finish(name, "bert", "post-norm", trace, 2, write=write, open_="last.ckpt", needs={"n_heads": 2},
+                   note="prefix model.bert., no configuration: eps 1e-12 and erf GELU are the family's defaults; "
+                        "hyper_parameters is an argparse.Namespace")]
+
+
+@case("bert-sharded")
+def bert_sharded(name):
+    draw, config = Draw(name), config_bert(hidden_size=12, num_attention_heads=3, intermediate_size=20, vocab_size=24,
+                                           architectures=["BertModel"])
+    draw_bert(draw, config, prefix="")
+    trace = forward_bert(widen(draw.weights), config, draw.ids(7, 24), prefix="")
+    write = lambda directory: write_sharded(directory, draw.weights, "pytorch_model", "bin", write_torch)
+    return [finish(name, "bert", "post-norm", trace, 3, config=config, write=write, note="BertModel: no prefix")]
+
+
+# ---------------------------------------------------------------------------------------------------
+
+def check_against_torch():
+    """The layers above against torch.nn.TransformerEncoderLayer with the same weights."""
+    draw, config = Draw("check"), config_bert(num_hidden_layers=1, layer_norm_eps=1e-5)
+    draw_bert(draw, config, prefix="")
+    w, ids = widen(draw.weights), draw.ids(9, 24)
+    l = under(w, "encoder.layer.0.")
+    qkv = {kind: torch.cat([l[f"attention.self.{part}.{kind}"] for part in ("query", "key", "value")]) for kind in ("weight", "bias")}
+    theirs = {"self_attn.in_proj_weight": qkv["weight"], "self_attn.in_proj_bias": qkv["bias"]}
+    for mine, name in (("attention.output.dense", "self_attn.out_proj"), ("intermediate.dense", "linear1"),
+                       ("output.dense", "linear2"), ("attention.output.LayerNorm", "norm1"), ("output.LayerNorm", "norm2")):
+        theirs.update({f"{name}.{kind}": l[f"{mine}.{kind}"] for kind in ("weight", "bias")})
+    trace = forward_bert(w, config, ids, prefix="")
+    for first, expected in ((False, trace["layer.0.out"]), (True, None)):
+        layer = torch.nn.TransformerEncoderLayer(18, 3, 26, dropout=0.0, activation="gelu", layer_norm_eps=1e-5,
+                                                 batch_first=True, norm_first=first).double().train()
+        layer.load_state_dict(theirs)
+        got = layer(trace["layer.0.in"][None])[0]
+        if first:                                             # pre-norm: the same weights under ViT's names
+            v = {"embeddings.cls_token": torch.zeros(1, 0, 18).double()}
+            names = (("attention.self.query", "attention.attention.query"), ("attention.self.key", "attention.attention.key"),
+                     ("attention.self.value", "attention.attention.value"), ("attention.output.dense", "attention.output.dense"),
+                     ("intermediate.dense", "intermediate.dense"), ("output.dense", "output.dense"),
+                     ("attention.output.LayerNorm", "layernorm_before"), ("output.LayerNorm", "layernorm_after"))
+            v.update({f"encoder.layer.0.{b}.{kind}": l[f"{a}.{kind}"] for a, b in names for kind in ("weight", "bias")})
+            v.update({f"layernorm.{kind}": l[f"output.LayerNorm.{kind}"] for kind in ("weight", "bias")})
+            v["embeddings.patch_embeddings.projection.weight"] = torch.eye(18).double().view(18, 18, 1, 1)
+            v["embeddings.patch_embeddings.projection.bias"] = torch.zeros(18).double()
+            v["embeddings.position_embeddings"] = torch.zeros(1, 9, 18).double()
+            image = trace["layer.0.in"].t().reshape(18, 3, 3)
+            expected = forward_vit(v, config, image, "")["layer.0.out"]
+        assert (got - expected).abs().max() < 1e-12, "disagrees with torch.nn.TransformerEncoderLayer"
+
+
+def main():
+    torch.set_num_threads(1)
+    check_against_torch()
+    chosen = sys.argv[1:] or list(CASES)
+    path = os.path.join(HERE, "manifest.json")
+    manifest = {}
+    if sys.argv[1:] and os.path.exists(path):
+        with open(path) as file:
+            manifest = {entry["name"]: entry for entry in json.load(file)["cases"]}
+    produced = {}
+    for name in chosen:
+        keep = {}                                             # what make_metrics.py wrote
+        directory = os.path.join(HERE, name)
+        for extra in ("metrics.csv", "curves.csv"):
+            if os.path.exists(os.path.join(directory, extra)):
+                with open(os.path.join(directory, extra), "rb") as file:
+                    keep[extra] = file.read()
+        shutil.rmtree(directory, ignore_errors=True)
+        entries = CASES[name](name)
+        for extra, content in keep.items():
+            with open(os.path.join(directory, extra), "wb") as file:
+                file.write(content)
+        produced.update({entry["name"]: entry for entry in entries})
+        size = sum(os.path.getsize(os.path.join(directory, f)) for f in os.listdir(directory))
+        print(f"{name:20s} {size / 1000:6.1f} kB")
+    manifest.update(produced)
+    order = {name: at for at, name in enumerate(CASES)}
+    base = lambda entry: entry["name"].replace("-masked", "")
+    cases = sorted(manifest.values(), key=lambda entry: (order[base(entry)], entry["name"]))
+    write_json(path, {"cases": cases})
+
+
+if __name__ == "__main__":
+    main()
