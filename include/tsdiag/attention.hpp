@@ -16,8 +16,8 @@ namespace tsdiag {
 /// Rows [first, first + b) of P, for all heads at once.
 struct RowBlock {
     Index first = 0;
-    Tensor p;              ///< (h, b, n)
-    Tensor slope;          ///< (h, b, n) a'(S)/z, what the Jacobian needs; empty if there are no logits
+    Tensor p;      ///< (h, b, n)
+    Tensor slope;  ///< (h, b, n) a'(S)/z, what the Jacobian needs; empty if there are no logits
     bool divided = false;  ///< rows were divided by their sum z
     Visible visible;       ///< of these rows
 };
@@ -39,9 +39,10 @@ struct Structure {
 /// What an attention is made of.  q (h, n, w), k and v (h', n, w), h' divides h.
 struct AttentionInput {
     Tensor q, k;
-    double scale = 1;              ///< logits S = scale q k^T
+    double scale = 1;  ///< logits S = scale q k^T
     bool causal = false;
-    Index window = 0;              ///< > 0: only the nearest `window` positions (itself included) before the row
+    Index window =
+        0;  ///< > 0: only the nearest `window` positions (itself included) before the row
     std::vector<double> position;  ///< of each token, ascending; empty: 0, 1, 2, ...
 };
 
@@ -81,15 +82,19 @@ std::span<const AttentionEntry* const> attentions();
 /// Throws `UsageError` suggesting the nearest name.
 const AttentionEntry& attention(std::string_view name);
 
-/// P given as it is, (h, n, n): a saved trace.  `activation`: "softmax" where P is known to be one, else empty.
-std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal, std::string_view activation);
+/// P given as it is, (h, n, n): a saved trace.  `activation`: "softmax" where P is known to be one,
+/// else empty.
+std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
+                                                   std::string_view activation);
 
-/// |lambda_2(P)| of each head, by the method that the structure allows: the diagonal of a causal P, the blocks of a
-/// block-diagonal one, dense for small n, Krylov on Pi2 P for a row-stochastic one.  [TSE] Cor. 2.7
+/// |lambda_2(P)| of each head, by the method that the structure allows: the diagonal of a causal P,
+/// the blocks of a block-diagonal one, dense for small n, Krylov on Pi2 P for a row-stochastic one.
+/// [TSE] Cor. 2.7
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p);
 /// delta = |Pi2 P|_2 of each head.  [TSE] (12)
 std::vector<Estimate> centred_norm(const AttentionOperator& p);
-/// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; not a value where pi is not unique or not positive.
+/// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; not a value where pi is not
+/// unique or not positive.
 struct Contraction {
     std::optional<Estimate> estimate;
     std::string why_not;

@@ -13,13 +13,29 @@ namespace tsdiag {
 enum class Transpose { none, first, second };
 
 enum class Unary {
-    copy, negate, relu, gelu, gelu_tanh, gelu_quick, silu, tanh, sigmoid, exp, elu, elu_plus_one,
-    square, sqrt, reciprocal, sine, cosine
+    copy,
+    negate,
+    relu,
+    gelu,
+    gelu_tanh,
+    gelu_quick,
+    silu,
+    tanh,
+    sigmoid,
+    exp,
+    elu,
+    elu_plus_one,
+    square,
+    sqrt,
+    reciprocal,
+    sine,
+    cosine
 };
 enum class Binary { add, subtract, multiply, divide, maximum };
 
-/// The columns that a row may see: [first[i], last[i]) for row i of a block; the same for all heads.
-/// Empty vectors: everything.  Causal, windowed and block-diagonal attention are all of this kind.
+/// The columns that a row may see: [first[i], last[i]) for row i of a block; the same for all
+/// heads. Empty vectors: everything.  Causal, windowed and block-diagonal attention are all of this
+/// kind.
 struct Visible {
     std::vector<Index> first, last;
     bool everything() const { return first.empty(); }
@@ -32,53 +48,57 @@ struct RowStatistics {
     std::vector<double> sum, modulus;             ///< sum_j P_ij, sum_j |P_ij|
     std::vector<double> negative;                 ///< sum over negative entries of |P_ij|
     std::vector<double> squares;                  ///< sum_j P_ij^2
-    std::vector<double> entropy;                  ///< -sum_j P_ij log P_ij over positive entries, nats
-    std::vector<double> max_modulus;              ///< max_j |P_ij|
-    std::vector<double> diagonal;                 ///< P_ii
-    std::vector<double> jacobian;  ///< |dP_i/dS_i|_F^2; empty where there is no slope
+    std::vector<double> entropy;       ///< -sum_j P_ij log P_ij over positive entries, nats
+    std::vector<double> max_modulus;   ///< max_j |P_ij|
+    std::vector<double> diagonal;      ///< P_ii
+    std::vector<double> jacobian;      ///< |dP_i/dS_i|_F^2; empty where there is no slope
     std::vector<double> jacobian_max;  ///< max_{j,k} |dP_ij/dS_ik|; empty where there is no slope
-    /// (heads, n): sum over the rows of the attention added when the nested window of [DEVIL 3.2] grows
-    /// from L to L + 1 tokens, L = 0 .. n-1 (statements TN 1.16); the curve C(L) is its running mean.
+    /// (heads, n): sum over the rows of the attention added when the nested window of [DEVIL 3.2]
+    /// grows from L to L + 1 tokens, L = 0 .. n-1 (statements TN 1.16); the curve C(L) is its
+    /// running mean.
     std::vector<double> window;
 };
 
 /// Sums over the elements of a state X (n x d), in double.  [TSE] Def. 1.1, (1)
 struct StateMoments {
     Index n = 0, d = 0;
-    double squared = 0;       ///< |X|_F^2
-    double mean_part = 0;     ///< |Pi1 X|_F^2 = |column sums|^2 / n
-    double centred = 0;       ///< |Pi2 X|_F^2, from the centred rows
-    double unit_sum = 0;      ///< |sum_i x_i / |x_i||^2
-    bool zero_row = false;    ///< some row is 0: unit_sum has no meaning
+    double squared = 0;     ///< |X|_F^2
+    double mean_part = 0;   ///< |Pi1 X|_F^2 = |column sums|^2 / n
+    double centred = 0;     ///< |Pi2 X|_F^2, from the centred rows
+    double unit_sum = 0;    ///< |sum_i x_i / |x_i||^2
+    bool zero_row = false;  ///< some row is 0: unit_sum has no meaning
 };
 
 class Backend {
   public:
     virtual ~Backend() = default;
-    virtual std::string_view name() const = 0;      ///< "cpu", "cuda:0"
-    virtual std::string description() const = 0;    ///< device, instruction set, libraries, threads
-    virtual bool host_memory() const = 0;           ///< tensors are ordinary memory
+    virtual std::string_view name() const = 0;    ///< "cpu", "cuda:0"
+    virtual std::string description() const = 0;  ///< device, instruction set, libraries, threads
+    virtual bool host_memory() const = 0;         ///< tensors are ordinary memory
 
     virtual std::shared_ptr<void> allocate(std::size_t bytes) const = 0;
-    virtual void upload(View out, const void* host) const = 0;   ///< contiguous host, type of `out`
+    virtual void upload(View out, const void* host) const = 0;  ///< contiguous host, type of `out`
     virtual void download(void* host, View in) const = 0;
 
-    /// out = alpha op(a) op(b).  b.batch divides a.batch: batch i of a meets batch i / (a.batch/b.batch) of b.
+    /// out = alpha op(a) op(b).  b.batch divides a.batch: batch i of a meets batch i /
+    /// (a.batch/b.batch) of b.
     virtual void matmul(View out, View a, View b, Transpose t, double alpha) const = 0;
     virtual void unary(Unary op, View out, View a) const = 0;
     /// Broadcasting: each extent of b is that of a, or 1.
     virtual void binary(Binary op, View out, View a, View b) const = 0;
     /// out = alpha a + beta.
     virtual void affine(View out, View a, double alpha, double beta) const = 0;
-    /// Rows to zero mean (if `centre`) and unit mean square, then weight and bias (1, 1, cols), where given.
-    virtual void normalise_rows(View out, View a, const View* weight, const View* bias, double eps, bool centre) const = 0;
+    /// Rows to zero mean (if `centre`) and unit mean square, then weight and bias (1, 1, cols),
+    /// where given.
+    virtual void normalise_rows(View out, View a, const View* weight, const View* bias, double eps,
+                                bool centre) const = 0;
     virtual void row_sum(View out, View a) const = 0;     ///< (b, r, 1), accumulated in double
     virtual void column_sum(View out, View a) const = 0;  ///< (b, 1, c), accumulated in double
     virtual void gather_rows(View out, View table, std::span<const Index> rows) const = 0;
-    /// Rotates pairs of columns of each row by angle position[r] * frequency[p]: pairs (p, p + m) or, where
-    /// `interleaved`, (2p, 2p + 1), m = frequency.size(); columns from 2m on are copied.
-    virtual void rotate(View out, View a, std::span<const double> position, std::span<const double> frequency,
-                        bool interleaved) const = 0;
+    /// Rotates pairs of columns of each row by angle position[r] * frequency[p]: pairs (p, p + m)
+    /// or, where `interleaved`, (2p, 2p + 1), m = frequency.size(); columns from 2m on are copied.
+    virtual void rotate(View out, View a, std::span<const double> position,
+                        std::span<const double> frequency, bool interleaved) const = 0;
     /// In place: softmax over the visible columns of each row, 0 outside them.
     virtual void softmax_rows(View p, const Visible& visible) const = 0;
     /// In place: entries outside the visible columns become 0.
@@ -87,14 +107,15 @@ class Backend {
     virtual RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
                                          const Visible& visible) const = 0;
     virtual StateMoments state_moments(View x) const = 0;
-    virtual double squared_norm(View x) const = 0;        ///< in double
+    virtual double squared_norm(View x) const = 0;  ///< in double
     /// Row-major index of the first NaN or infinity; -1 where all are finite.
     virtual Index first_nonfinite(View x) const = 0;
 };
 
 /// The CPU.  Always there.
 const Backend& cpu();
-/// "cpu", "cuda", "cuda:1" or "auto" (the best there is).  Throws `NotAvailable` saying which part is missing.
+/// "cpu", "cuda", "cuda:1" or "auto" (the best there is).  Throws `NotAvailable` saying which part
+/// is missing.
 const Backend& open_backend(std::string_view name);
 /// Names of the backends that could be opened here, each with its description.
 std::vector<std::pair<std::string, std::string>> list_backends();

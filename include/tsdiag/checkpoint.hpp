@@ -11,17 +11,30 @@
 
 #include "tsdiag/json.hpp"
 
-/// A file as named, typed, memory-mapped arrays and metadata.  Input is hostile: every length, offset
-/// and count is checked against what is really there before it is used, and nothing is executed.
-/// File formats: docs/formats.md.
+/// A file as named, typed, memory-mapped arrays and metadata.  Input is hostile: every length,
+/// offset and count is checked against what is really there before it is used, and nothing is
+/// executed. File formats: docs/formats.md.
 namespace tsdiag {
 
 /// Element types as files have them.
 enum class DType {
     boolean,
-    u8, i8, u16, i16, u32, i32, u64, i64,
-    f8_e4m3, f8_e5m2, f16, bf16, f32, f64,
-    c64, c128,
+    u8,
+    i8,
+    u16,
+    i16,
+    u32,
+    i32,
+    u64,
+    i64,
+    f8_e4m3,
+    f8_e5m2,
+    f16,
+    bf16,
+    f32,
+    f64,
+    c64,
+    c128,
     other  ///< known by name only (f8_e8m0, f4, quantised ...): listed, not read
 };
 std::string_view name(DType type);
@@ -31,11 +44,12 @@ std::size_t bytes_of(DType type);  ///< bytes an element; 0 for `other`
 /// element (i_0, i_1, ...) is at `offset + sum i_k strides[k]` elements from its beginning.
 struct RawTensor {
     DType dtype = DType::other;
-    std::string dtype_name;             ///< as the file says it, for messages
-    std::vector<std::int64_t> shape;    ///< empty: a scalar; zero-sized dimensions are legal
-    std::vector<std::int64_t> strides;  ///< in elements, one a dimension; 0 repeats (expanded views)
-    std::int64_t offset = 0;            ///< in elements
-    std::span<const std::byte> bytes;   ///< checked: every element lies inside
+    std::string dtype_name;           ///< as the file says it, for messages
+    std::vector<std::int64_t> shape;  ///< empty: a scalar; zero-sized dimensions are legal
+    std::vector<std::int64_t>
+        strides;                       ///< in elements, one a dimension; 0 repeats (expanded views)
+    std::int64_t offset = 0;           ///< in elements
+    std::span<const std::byte> bytes;  ///< checked: every element lies inside
     bool big_endian = false;
     std::shared_ptr<const void> owner;  ///< keeps `bytes` alive; never null for a non-empty tensor
 
@@ -43,13 +57,14 @@ struct RawTensor {
     bool contiguous() const;     ///< row-major without gaps
 };
 
-/// The elements in row-major order, widened: bf16, f16, f8, integers and bool become T exactly where T
-/// can hold them (f64 and 64-bit integers are rounded to float).  T: float or double.
+/// The elements in row-major order, widened: bf16, f16, f8, integers and bool become T exactly
+/// where T can hold them (f64 and 64-bit integers are rounded to float).  T: float or double.
 /// Throws `NotAvailable` for a dtype that cannot be read, naming it.  Cost: O(count).
 template <class T>
 void widen(const RawTensor& tensor, std::span<T> out);
 
-/// The storage itself, without a copy, where it is contiguous, little-endian, aligned T; else nothing.
+/// The storage itself, without a copy, where it is contiguous, little-endian, aligned T; else
+/// nothing.
 template <class T>
 std::optional<std::span<const T>> as_is(const RawTensor& tensor);
 
@@ -57,10 +72,10 @@ std::optional<std::span<const T>> as_is(const RawTensor& tensor);
 void release_pages(const RawTensor& tensor);
 
 struct TensorSummary {
-    double sum = 0, norm = 0;                      ///< over the finite elements, in double
-    std::optional<double> minimum, maximum;        ///< of the finite elements
-    std::int64_t nonfinite = 0;                    ///< how many NaN or infinite
-    std::optional<std::int64_t> first_nonfinite;   ///< row-major index of the first
+    double sum = 0, norm = 0;                     ///< over the finite elements, in double
+    std::optional<double> minimum, maximum;       ///< of the finite elements
+    std::int64_t nonfinite = 0;                   ///< how many NaN or infinite
+    std::optional<std::int64_t> first_nonfinite;  ///< row-major index of the first
 };
 /// Throws `NotAvailable` for a dtype that cannot be read (complex values, `other`).
 TensorSummary summarise(const RawTensor& tensor);
@@ -102,12 +117,13 @@ std::span<const FormatEntry* const> formats();
 /// Throws `FormatError`; `NotAvailable` for a format that is recognised and not supported (GGUF).
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
-/// The model's own tensors inside `file`: wrapper dicts (`state_dict`, `model`, `model_ema`, ...) are
-/// entered and common prefixes (`module.`, `_orig_mod.`, and a Lightning attribute such as `net.`)
-/// stripped, optimizer state and bookkeeping left out, as docs/formats.md "Wrappers" says.
-/// Metadata is that of `file`.  `notes`, where given, receives one line for each thing stripped or left out.
-/// Throws `FormatError` where two names collide after stripping.
-std::unique_ptr<Checkpoint> unwrap(std::unique_ptr<Checkpoint> file, std::vector<std::string>* notes);
+/// The model's own tensors inside `file`: wrapper dicts (`state_dict`, `model`, `model_ema`, ...)
+/// are entered and common prefixes (`module.`, `_orig_mod.`, and a Lightning attribute such as
+/// `net.`) stripped, optimizer state and bookkeeping left out, as docs/formats.md "Wrappers" says.
+/// Metadata is that of `file`.  `notes`, where given, receives one line for each thing stripped or
+/// left out. Throws `FormatError` where two names collide after stripping.
+std::unique_ptr<Checkpoint> unwrap(std::unique_ptr<Checkpoint> file,
+                                   std::vector<std::string>* notes);
 
 /// 64-bit digest of names, dtypes, shapes and file sizes (not of contents), as 16 hex digits.
 std::string header_digest(const Checkpoint& file);
@@ -116,7 +132,7 @@ std::string header_digest(const Checkpoint& file);
 struct NamedArray {
     std::string name;
     std::vector<std::int64_t> shape;
-    std::span<const float> f32;   ///< exactly one of the two is used: the one that is not empty
+    std::span<const float> f32;  ///< exactly one of the two is used: the one that is not empty
     std::span<const double> f64;
 };
 void write_safetensors(const std::filesystem::path& file, std::span<const NamedArray> arrays,

@@ -32,7 +32,8 @@ class UsageError : public Error {
     using Error::Error;
 };
 
-/// Throws `Error` naming the place: the invariant of this library that `condition` states is broken.
+/// Throws `Error` naming the place: the invariant of this library that `condition` states is
+/// broken.
 void check(bool condition, const char* what,
            std::source_location where = std::source_location::current());
 

@@ -26,8 +26,8 @@ struct AttentionRows {
 
 /// The projections behind P, where there are any.
 struct Projections {
-    Tensor q, k;          ///< as the logits see them, (h, n, w), (h', n, w)
-    Tensor q_raw, k_raw;  ///< before q/k norm and rotation; equal to q, k where there is neither
+    Tensor q, k;            ///< as the logits see them, (h, n, w), (h', n, w)
+    Tensor q_raw, k_raw;    ///< before q/k norm and rotation; equal to q, k where there is neither
     Tensor q_norm, k_norm;  ///< weights of the q/k norm, (1, 1, w); empty: none
     bool norm_is_layer = false;  ///< the q/k norm is a LayerNorm
     double norm_eps = 0;
@@ -43,21 +43,32 @@ struct Attention {
     const Tensor& input;     ///< X: what the projections act on, (1, n, d)
     const Tensor& residual;  ///< R: the state that the branch is added to
     const Projections* projections = nullptr;
-    double a2 = 1;           ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d
-    bool pre_norm = false;   ///< est1 and est2 do not apply
+    double a2 = 1;          ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d
+    bool pre_norm = false;  ///< est1 and est2 do not apply
 };
 
 /// Receives what a model emits.  Layers come in order; inside a layer, samples one after the other.
 class Observer {
   public:
     virtual ~Observer() = default;
-    virtual void begin_sample(Index sample) { (void)sample; }  ///< before a sample's events of each layer
+    virtual void begin_sample(Index sample) {
+        (void)sample;
+    }  ///< before a sample's events of each layer
     virtual void on_hidden(const Hidden&) {}
     /// Are rows of P wanted?  What nobody needs is not computed.
-    virtual bool wants_rows(Index layer) const { (void)layer; return false; }
-    virtual void on_attention_rows(Index layer, const RowBlock& block) { (void)layer; (void)block; }
+    virtual bool wants_rows(Index layer) const {
+        (void)layer;
+        return false;
+    }
+    virtual void on_attention_rows(Index layer, const RowBlock& block) {
+        (void)layer;
+        (void)block;
+    }
     /// Are operator-level events wanted?  Then rows are kept where they fit.
-    virtual bool wants_attention(Index layer) const { (void)layer; return false; }
+    virtual bool wants_attention(Index layer) const {
+        (void)layer;
+        return false;
+    }
     virtual void on_attention(const Attention&) {}
     virtual void end_layer(Index layer) { (void)layer; }  ///< all samples of the layer are done
 };

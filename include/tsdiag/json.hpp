@@ -43,7 +43,8 @@ class Json {
     const Array& array() const;
     const Object& object() const;
 
-    /// Member `key` of an object; null (the same static value) where there is none or this is no object.
+    /// Member `key` of an object; null (the same static value) where there is none or this is no
+    /// object.
     const Json& operator[](std::string_view key) const;
     bool contains(std::string_view key) const;
     /// Appends a member to an object (null becomes an object) or an element to an array.
@@ -55,7 +56,8 @@ class Json {
     std::string dump(int indent = -1) const;
 
     /// Reads one JSON text.  Strict: UTF-8, no duplicate keys, nothing behind the value but white
-    /// space, nesting at most 200.  Throws `FormatError` with the byte offset; `source` names the file.
+    /// space, nesting at most 200.  Throws `FormatError` with the byte offset; `source` names the
+    /// file.
     static Json parse(std::string_view text, std::string_view source);
 
   private:

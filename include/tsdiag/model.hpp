@@ -1,4 +1,5 @@
 #pragma once
+#include <filesystem>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -16,19 +17,23 @@
 namespace tsdiag {
 
 /// Parameters by canonical name, materialised on demand:
-///   embed.token [V, e]  embed.position [N, d]  embed.type [T, d]  embed.norm.{weight,bias}  embed.map.{weight,bias}
-///   embed.patch.{weight [d, p], bias}  embed.patch.norm1/norm2.{weight,bias}  embed.prefix [t, d]  embed.pre_norm.*
+///   embed.token [V, e]  embed.position [N, d]  embed.type [T, d]  embed.norm.{weight,bias}
+///   embed.map.{weight,bias} embed.patch.{weight [d, p], bias}
+///   embed.patch.norm1/norm2.{weight,bias}  embed.prefix [t, d]  embed.pre_norm.*
 ///   layer.L.attn.{q,k,v,o}.{weight [out, in], bias}   layer.L.attn.{q_norm,k_norm}.{weight,bias}
-///   layer.L.{norm1,norm2}.{weight,bias}   layer.L.ffn.{up,gate,down}.{weight,bias}   layer.L.{scale1,scale2}
-///   final_norm.{weight,bias}
+///   layer.L.{norm1,norm2}.{weight,bias}   layer.L.ffn.{up,gate,down}.{weight,bias}
+///   layer.L.{scale1,scale2} final_norm.{weight,bias}
 /// norm1 belongs to the attention step and norm2 to the feed-forward step, whatever the placement.
 class Weights {
   public:
     virtual ~Weights() = default;
     virtual bool has(std::string_view name) const = 0;
-    /// (1, out, in); vectors are (1, 1, length).  Throws `FormatError` for a missing tensor or a wrong shape,
-    /// `NonFiniteError` naming the tensor and the first bad index.
+    /// (1, out, in); vectors are (1, 1, length).  Throws `FormatError` for a missing tensor or a
+    /// wrong shape, `NonFiniteError` naming the tensor and the first bad index.
     virtual Tensor get(std::string_view name) const = 0;
+    /// The rows of `get(name)` with these indices, (1, rows.size(), in), without touching the
+    /// others.
+    virtual Tensor rows(std::string_view name, std::span<const Index> rows) const;
     /// The tensors read since the last call are not needed for now.
     virtual void release() const {}
     virtual std::vector<std::string> names() const = 0;
@@ -38,46 +43,35 @@ class Weights {
 struct TensorSource {
     std::string file_name;
     bool transposed = false;  ///< stored (in, out): GPT-2's Conv1D
-    /// Output rows taken: group g = 0.. of `groups` gives rows g*stride + first .. + length.  length 0: all rows.
+    /// Output rows taken: group g = 0.. of `groups` gives rows g*stride + first .. + length.
+    /// length 0: all rows.
     Index groups = 1, stride = 0, first = 0, length = 0;
-    std::vector<std::string> concat;  ///< further tensors stacked below (prefix tokens: cls, distillation)
+    Index total = 0;  ///< rows that the file's tensor has; 0: those of the canonical tensor
+    /// Further tensors stacked below (prefix tokens: cls, distillation).
+    std::vector<std::string> concat;
+    /// As the file has it where that is no matrix: conv kernels, leading ones.
+    std::vector<Index> shape;
 };
+/// Canonical names and where they lie.
+using Names = std::vector<std::pair<std::string, TensorSource>>;
 
 /// What detection yields: the spec and the table of names.
 struct Architecture {
     ModelSpec spec;
-    std::vector<std::pair<std::string, TensorSource>> tensors;
+    Names tensors;
 };
 
 struct DetectOptions {
-    Json config;              ///< config.json, or null
+    Json config;                 ///< config.json, or null
     std::optional<Index> heads;  ///< --n-heads
     std::optional<Index> width;  ///< --width: accept pruned files
 };
 
-/// One family: recognises itself by config or by names and shapes.
-struct ArchitectureEntry {
-    std::string_view name;
-    std::string_view description;
-    /// Does this family own the file?  By `model_type` where there is a config, else by names.
-    bool (*matches)(const Checkpoint& file, const Json& config);
-    Architecture (*read)(const Checkpoint& file, const DetectOptions& options);
-    /// The same family drawn at random: `random:NAME,key=value`.  Null: cannot be drawn.
-    ModelSpec (*draw)(std::string_view name, const std::vector<std::pair<std::string, std::string>>& keys);
-    std::vector<std::string_view> (*random_names)();  ///< names for `random:`; null: none
-};
-std::span<const ArchitectureEntry* const> architectures();
-
-/// Throws `FormatError` saying which layout was found where none is known, `UsageError` where a size must be told.
-Architecture detect(const Checkpoint& file, const DetectOptions& options);
-std::unique_ptr<Weights> checkpoint_weights(std::shared_ptr<const Checkpoint> file, const Architecture& architecture,
-                                            const Backend& backend, Type type, bool allow_nonfinite);
-
 /// How a tensor of a random model is drawn.
 struct Draw {
     enum class Law { zero, one, normal, uniform } law = Law::zero;
-    double spread = 0;       ///< standard deviation, or the bound of the uniform law
-    Index zero_row = -1;     ///< the padding row of an embedding
+    double spread = 0;    ///< standard deviation, or the bound of the uniform law
+    Index zero_row = -1;  ///< the padding row of an embedding
 };
 struct DrawnTensor {
     std::string name;
@@ -89,22 +83,56 @@ struct RandomModel {
     ModelSpec spec;
     std::vector<DrawnTensor> tensors;
 };
+using Keys = std::vector<std::pair<std::string, std::string>>;
+
+/// One family: recognises itself by config or by names and shapes.
+struct ArchitectureEntry {
+    std::string_view name;
+    std::string_view description;
+    /// Does this family own the file?  By `model_type` where there is a config, else by names.
+    bool (*matches)(const Checkpoint& file, const Json& config);
+    Architecture (*read)(const Checkpoint& file, const DetectOptions& options);
+    /// The same family drawn at random: `random:NAME,key=value`.  Null: cannot be drawn.
+    RandomModel (*draw)(std::string_view name, const Keys& keys) = nullptr;
+    std::vector<std::string_view> (*random_names)() = nullptr;  ///< names for `random:`; null: none
+    /// The family's names for the parameters of `spec`, and its config.json.  Null: cannot be
+    /// written.
+    Names (*names)(const ModelSpec& spec) = nullptr;
+    Json (*config)(const ModelSpec& spec) = nullptr;
+};
+std::span<const ArchitectureEntry* const> architectures();
+
+/// Throws `FormatError` saying which layout was found where none is known, `UsageError` where a
+/// size must be told.
+Architecture detect(const Checkpoint& file, const DetectOptions& options);
+std::unique_ptr<Weights> checkpoint_weights(std::shared_ptr<const Checkpoint> file,
+                                            const Architecture& architecture,
+                                            const Backend& backend, Type type,
+                                            bool allow_nonfinite);
+
 /// Throws `UsageError` naming the unknown name or key and the nearest known one.
 RandomModel random_model(std::string_view text);
 /// Each tensor is drawn from `rng.fork(name)` when it is asked for.
-std::unique_ptr<Weights> random_weights(const RandomModel& model, Rng rng, const Backend& backend, Type type);
+std::unique_ptr<Weights> random_weights(const RandomModel& model, Rng rng, const Backend& backend,
+                                        Type type);
+
+/// Writes config.json and model.safetensors (float32) with the names of the spec's family into
+/// `directory`, so that `detect` reads them back.  Throws `NotAvailable` for a family that cannot
+/// be written.
+void write_model(const ModelSpec& spec, const Weights& weights,
+                 const std::filesystem::path& directory);
 
 /// One sample.  Exactly one of ids, embeddings, hidden, image is given.
 struct Input {
     std::vector<Index> ids;
-    Tensor embeddings;  ///< (1, n, e): where token embeddings would enter
-    Tensor hidden;      ///< (1, n, d): layer 0's `in`
-    Tensor image;       ///< (channels, height, width)
+    Tensor embeddings;       ///< (1, n, e): where token embeddings would enter
+    Tensor hidden;           ///< (1, n, d): layer 0's `in`
+    Tensor image;            ///< (channels, height, width)
     std::vector<bool> keep;  ///< the mask, true = keep; empty: all
 };
 
 struct RunSettings {
-    Index memory = 0;          ///< bytes for row blocks and kept maps; 0: no limit
+    Index memory = 0;                        ///< bytes for row blocks and kept maps; 0: no limit
     Index first_layer = 0, last_layer = -1;  ///< events only for these (inclusive; -1: to the end)
     bool allow_nonfinite = false;
     std::function<void(Index done, Index total)> progress;  ///< layers
@@ -113,13 +141,16 @@ struct RunSettings {
 /// The one forward pass.
 class Model {
   public:
-    Model(ModelSpec spec, std::shared_ptr<const Weights> weights, const Backend& backend, Type type);
+    Model(ModelSpec spec, std::shared_ptr<const Weights> weights, const Backend& backend,
+          Type type);
     const ModelSpec& spec() const { return spec_; }
 
-    /// Runs all samples, layer by layer: one layer's weights are resident at a time.  A masked sample is run
-    /// on its kept tokens alone, at their own positions: the same numbers as with masked keys.
-    /// Throws `UsageError` for inputs that do not fit, `NonFiniteError` naming layer and stage where a NaN arose.
-    void run(std::span<const Input> inputs, Observer& observer, const RunSettings& settings = {}) const;
+    /// Runs all samples, layer by layer: one layer's weights are resident at a time.  A masked
+    /// sample is run on its kept tokens alone, at their own positions: the same numbers as with
+    /// masked keys. Throws `UsageError` for inputs that do not fit, `NonFiniteError` naming layer
+    /// and stage where a NaN arose.
+    void run(std::span<const Input> inputs, Observer& observer,
+             const RunSettings& settings = {}) const;
 
     /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d of one layer.
     double branch_gain(Index layer) const;

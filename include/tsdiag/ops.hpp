@@ -5,11 +5,12 @@
 #include "tsdiag/backend.hpp"
 #include "tsdiag/tensor.hpp"
 
-/// Every function on tensors.  Shapes are (batch, rows, cols); `ShapeError` names op and shapes that do not fit.
+/// Every function on tensors.  Shapes are (batch, rows, cols); `ShapeError` names op and shapes
+/// that do not fit.
 namespace tsdiag {
 
-/// alpha a b, alpha a^T b (first) or alpha a b^T (second).  a (h, n, k), b (h', k, m), h' divides h:
-/// batch i of a meets batch i / (h/h') of b (grouped queries).  Cost: 2 h n k m flops.
+/// alpha a b, alpha a^T b (first) or alpha a b^T (second).  a (h, n, k), b (h', k, m), h' divides
+/// h: batch i of a meets batch i / (h/h') of b (grouped queries).  Cost: 2 h n k m flops.
 Tensor matmul(const Tensor& a, const Tensor& b, Transpose t = Transpose::none, double alpha = 1);
 /// x W^T + bias with W (1, out, in) as `nn.Linear` stores it; bias (1, 1, out) may be empty.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
@@ -36,20 +37,23 @@ Tensor subtract_column_mean(const Tensor& a);  ///< Pi2 X
 
 Tensor gather_rows(const Tensor& table, std::span<const Index> rows);  ///< (1, rows.size(), c)
 Tensor concat_rows(std::initializer_list<Tensor> parts);               ///< along rows
-Tensor contiguous(const Tensor& a);   ///< a copy where needed
+Tensor contiguous(const Tensor& a);                                    ///< a copy where needed
 Tensor cast(const Tensor& a, Type type);
-Tensor transpose(const Tensor& a);    ///< (b, c, r), a copy
+Tensor transpose(const Tensor& a);  ///< (b, c, r), a copy
 /// (h, n, w) -> (1, n, h w): heads side by side.  The inverse of Tensor::split_heads.
 Tensor merge_heads(const Tensor& a);
 
 /// Rotary embedding: see Backend::rotate.
-Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const double> frequency, bool interleaved);
+Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const double> frequency,
+              bool interleaved);
 
-/// Softmax over the visible columns; consumes `s` (its memory is reused where nobody else holds it).
+/// Softmax over the visible columns; consumes `s` (its memory is reused where nobody else holds
+/// it).
 Tensor softmax_rows(Tensor s, const Visible& visible);
 Tensor hide(Tensor p, const Visible& visible);
 
-RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first, const Visible& visible);
+RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first,
+                             const Visible& visible);
 StateMoments state_moments(const Tensor& x);
 double squared_norm(const Tensor& x);
 double dot(const Tensor& a, const Tensor& b);  ///< sum of products, in double

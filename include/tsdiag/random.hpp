@@ -4,11 +4,12 @@
 #include <span>
 #include <string_view>
 
-/// Counter-based random numbers: Philox4x32-10 [Salmon et al., SC 2011].  Element i of stream s of seed k is a
-/// pure function of (k, s, i): results depend on no thread, order or device.
+/// Counter-based random numbers: Philox4x32-10 [Salmon et al., SC 2011].  Element i of stream s of
+/// seed k is a pure function of (k, s, i): results depend on no thread, order or device.
 namespace tsdiag {
 
-std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter, std::array<std::uint32_t, 2> key);
+std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> counter,
+                                    std::array<std::uint32_t, 2> key);
 
 class Rng {
   public:
@@ -17,11 +18,12 @@ class Rng {
     Rng fork(std::uint64_t part) const;
     Rng fork(std::string_view part) const;
 
-    double uniform();         ///< next number in (0, 1), 53 bits
-    double normal();          ///< next standard normal (Box-Muller)
+    double uniform();                      ///< next number in (0, 1), 53 bits
+    double normal();                       ///< next standard normal (Box-Muller)
     std::uint64_t below(std::uint64_t n);  ///< next integer in [0, n), n > 0, unbiased
 
-    // Whole arrays, from the beginning of this stream, in parallel.  They do not move the position of `uniform`.
+    // Whole arrays, from the beginning of this stream, in parallel.  They do not move the position
+    // of `uniform`.
     void fill_uniform(std::span<float> out, double low, double high) const;
     void fill_uniform(std::span<double> out, double low, double high) const;
     void fill_normal(std::span<float> out, double mean, double deviation) const;

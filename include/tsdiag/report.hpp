@@ -26,7 +26,7 @@ struct Series {
     std::string name;
     std::vector<double> x;
     std::vector<std::optional<double>> y, low, high;  ///< low, high: empty, or as long as y
-    bool dashed = false;                              ///< a prediction or a bound, not a measurement
+    bool dashed = false;  ///< a prediction or a bound, not a measurement
 };
 
 /// Cells (row, column) -> value; nothing where undefined.
@@ -49,15 +49,15 @@ struct Plot {
 
 /// A figure of the report: one or more panels, drawn into figures/NAME.svg and .pdf.
 struct Figure {
-    std::string name;     ///< file name and anchor
+    std::string name;  ///< file name and anchor
     std::string title;
     std::string caption;  ///< what is shown, with the formula and its source
     std::string alt;      ///< for those who cannot see it; required, with the main numbers
     std::vector<Plot> panels;
 };
 
-/// A figure of the list: what it needs and how it is made.  `make` returns none when the table lacks
-/// what it needs (the report says which metrics were missing).
+/// A figure of the list: what it needs and how it is made.  `make` returns none when the table
+/// lacks what it needs (the report says which metrics were missing).
 struct FigureEntry {
     std::string_view name;
     std::string_view title;
@@ -72,19 +72,20 @@ struct Finding {
     std::string text;
     std::string figure;  ///< the name of the figure that shows it; may be empty
 };
-/// The verdict in words: where similarity saturates, the escalation rate against 1 + a2, which heads are
-/// nearly rank one, identity-like or sink-like.  `run` is the content of run.json.
+/// The verdict in words: where similarity saturates, the escalation rate against 1 + a2, which
+/// heads are nearly rank one, identity-like or sink-like.  `run` is the content of run.json.
 std::vector<Finding> verdict(const Table& table, const Json& run);
 
-/// Draws `figure` with gnuplot into directory/NAME.svg and NAME.pdf (and leaves NAME.gp and NAME.dat for
-/// the user to edit).  Throws `NotAvailable` where gnuplot is not installed.
+/// Draws `figure` with gnuplot into directory/NAME.svg and NAME.pdf (and leaves NAME.gp and
+/// NAME.dat for the user to edit).  Throws `NotAvailable` where gnuplot is not installed.
 void draw(std::span<const Figure> figures, const std::filesystem::path& directory);
 
 /// The Vega-Lite specification of a figure.
 Json vega_lite(const Figure& figure);
 
 /// Writes figures/ and report.html (self-contained, no network) for `table` into `directory`.
-/// `run`: the content of run.json.  Returns one line for each thing that could not be drawn, with the reason.
+/// `run`: the content of run.json.  Returns one line for each thing that could not be drawn, with
+/// the reason.
 std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory);
 

@@ -15,7 +15,8 @@ enum class NormKind { layer, rms, none };
 enum class Positions {
     none,        ///< none, or rotary inside the attention
     learned,     ///< a table `embed.position`, first row at `position_offset`
-    sinusoidal,  ///< [sin | cos] halves or interleaved, as the family has it: DistilBERT interleaves
+    sinusoidal,  ///< [sin | cos] halves or interleaved, as the family has it: DistilBERT
+                 ///< interleaves
     sincos_2d    ///< vit-pytorch SimpleViT
 };
 
@@ -48,9 +49,10 @@ struct BlockSpec {
     bool qk_norm = false;
     bool qk_norm_layer = false;  ///< q/k norm is a LayerNorm (timm), not RMS
     double qk_eps = 1e-6;
-    bool value_projection_only = false;  ///< no output projection: heads side by side are the branch [TSE Alg. 1]
-    double alpha = 1;   ///< X + alpha SA(X)
-    double deesc = 0;   ///< de-escalation tau [TSE (21)]; 0: the model has no such step
+    bool value_projection_only =
+        false;         ///< no output projection: heads side by side are the branch [TSE Alg. 1]
+    double alpha = 1;  ///< X + alpha SA(X)
+    double deesc = 0;  ///< de-escalation tau [TSE (21)]; 0: the model has no such step
 };
 
 struct ModelSpec {
@@ -62,23 +64,24 @@ struct ModelSpec {
     Index max_tokens = 0;       ///< the longest input; 0: any
     Positions positions = Positions::none;
     Index position_offset = 0;
-    Index padding_id = -1;        ///< >= 0: positions count non-padding tokens (RoBERTa)
-    bool token_types = false;     ///< type 0 is added everywhere
+    Index padding_id = -1;     ///< >= 0: positions count non-padding tokens (RoBERTa)
+    bool token_types = false;  ///< type 0 is added everywhere
     bool embedding_norm = false;
     double embedding_scale = 1;
     // Images: 0 channels means that the model takes tokens.
     Index channels = 0, image_height = 0, image_width = 0, patch_height = 0, patch_width = 0;
     bool patch_channels_last = false;  ///< (p1 p2 c) order of a flattened patch: vit-pytorch
     bool patch_norms = false;          ///< LayerNorm before and after the patch projection
-    Index prefix_tokens = 0;           ///< cls, distillation, register tokens: `embed.prefix` rows
-    bool prefix_has_position = true;   ///< positions are added to the prefix too
-    bool norm_before_layers = false;   ///< timm norm_pre, CLIP
+    bool patch_bias = true;
+    Index prefix_tokens = 0;          ///< cls, distillation, register tokens: `embed.prefix` rows
+    bool prefix_has_position = true;  ///< positions are added to the prefix too
+    bool norm_before_layers = false;  ///< timm norm_pre, CLIP
     bool final_norm = false;
     std::vector<BlockSpec> blocks;
 
-    bool trained = true;  ///< read from a file, not drawn
+    bool trained = true;                                     ///< read from a file, not drawn
     std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
-    Json json() const;    ///< every field and every default with its value
+    Json json() const;  ///< every field and every default with its value
 };
 
 }  // namespace tsdiag

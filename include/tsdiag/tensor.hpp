@@ -48,6 +48,9 @@ class Tensor {
     const Backend& backend() const { return *backend_; }
     const View& view() const { return view_; }  ///< for kernels: read only
     bool contiguous() const;
+    bool unique() const {
+        return owner_.use_count() == 1;
+    }  ///< no other tensor shares the elements
 
     // Views of the same elements: no copy.
     Tensor row_range(Index first, Index count) const;
@@ -67,9 +70,12 @@ class Tensor {
     /// Uninitialised memory of `shape` on `backend`, filled by one kernel call before it is shared.
     static Tensor empty(const Backend& backend, Shape shape, Type type);
     /// A copy of host memory, (batch, row, col) order, converted to `type`.
-    static Tensor from_host(const Backend& backend, Shape shape, std::span<const float> values, Type type);
-    static Tensor from_host(const Backend& backend, Shape shape, std::span<const double> values, Type type);
-    /// Host memory itself where `backend` can read it (the CPU), kept alive by `owner`; else a copy.
+    static Tensor from_host(const Backend& backend, Shape shape, std::span<const float> values,
+                            Type type);
+    static Tensor from_host(const Backend& backend, Shape shape, std::span<const double> values,
+                            Type type);
+    /// Host memory itself where `backend` can read it (the CPU), kept alive by `owner`; else a
+    /// copy.
     static Tensor borrow(const Backend& backend, Shape shape, std::span<const float> values,
                          std::shared_ptr<const void> owner);
 

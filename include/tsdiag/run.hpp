@@ -1,0 +1,143 @@
+#pragma once
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "tsdiag/model.hpp"
+#include "tsdiag/probe.hpp"
+#include "tsdiag/table.hpp"
+
+/// run(): the only function that knows model and probes together.
+///
+///     RunOptions options;
+///     options.subject.model = "random:post-norm,d=64,heads=4,layers=6";
+///     options.tokens = 32;
+///     RunResult result = run(options);
+///     write_tables(result, "out");
+namespace tsdiag {
+
+/// What is to be diagnosed, and what its file does not say.
+struct SubjectOptions {
+    std::string model;                 ///< a path, or `random:NAME[,key=value...]`
+    std::string config;                ///< path of a config.json; empty: the one beside the weights
+    std::optional<Index> heads;        ///< of the model, where it cannot be inferred
+    std::optional<Index> width;        ///< of the model, to accept a pruned file
+};
+
+/// What the model argument turned out to be.
+struct Subject {
+    enum class Kind { checkpoint, random, trace };
+    Kind kind = Kind::checkpoint;
+    std::string argument;
+    std::shared_ptr<const Checkpoint> file;  ///< without wrappers; a trace as it is; random: null
+    Architecture architecture;               ///< of a checkpoint
+    RandomModel random;
+    std::vector<std::string> notes;  ///< what was stripped, left out or found beside the file
+
+    bool is_trace() const { return kind == Kind::trace; }
+    /// Of a checkpoint or a random model; a trace has none (an empty spec).
+    const ModelSpec& spec() const;
+};
+std::string_view name(Subject::Kind kind);  ///< "checkpoint", "random", "trace"
+
+/// Opens, recognises, reads no weights.  Throws `FormatError` for a file that is not known, `UsageError` for an
+/// unknown random model or a size that must be told.
+Subject open_subject(const SubjectOptions& options);
+
+/// Does `file` hold arrays `hidden_states.L`, `attentions.L` or `queries.L` with `keys.L`?
+bool is_trace(const Checkpoint& file);
+
+/// What a trace holds.
+struct TraceSummary {
+    Index layers = 0, samples = 1, tokens = 0, width = 0, heads = 0;
+    bool has_states = false, has_attention = false, float64 = false;
+};
+/// Throws `ShapeError` naming the array that does not fit the others.
+TraceSummary summarise_trace(const Checkpoint& file);
+
+/// How a trace is to be understood.
+struct TraceOptions {
+    std::string attention;        ///< forms P from queries and keys; of bare attentions: what they are; empty: softmax
+                                  ///< for queries and keys, nothing for attentions
+    bool causal = false;          ///< with queries and keys
+    std::optional<double> scale;  ///< of the logits; none: 1/sqrt(columns of a head)
+    std::optional<double> a2;     ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; none: 1
+    bool given() const { return !attention.empty() || causal || scale || a2; }
+};
+
+/// Where a run is.  `fraction` is that of the phase, in [0, 1].
+struct Progress {
+    std::string_view phase;          ///< "open", "inputs", "measure"
+    double fraction = 0;
+    Index layer = -1;                ///< in work; -1: none
+    std::optional<double> estimate;  ///< seconds of the whole phase, said once before it begins
+};
+
+struct RunOptions {
+    SubjectOptions subject;
+    TraceOptions trace;
+    /// "" (by the model), "gaussian", "ids:random", "ids:FILE", "embeddings:FILE", "hidden:FILE", "image:FILE"
+    std::string input;
+    Index tokens = 0;   ///< 0: the model's longest, at most 512
+    Index samples = 0;  ///< inputs for the same weights; 0: all that a file holds, else 1
+    Index trials = 1;   ///< draws of a random model, each with its own inputs
+    std::uint64_t seed = 0;
+    std::string mask;                           ///< a .npy file, 1 = keep; empty: none
+    Index first_layer = 0, last_layer = -1;     ///< measured, inclusive; -1: to the end
+    std::vector<Index> heads;                   ///< measured; empty: all
+    std::vector<std::string> probes = {"all"};  ///< see resolve_metrics
+    std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
+    std::optional<Type> dtype;  ///< none: float32; of a trace: float64 where an array of it is
+    std::string device = "auto";
+    Index memory = 0;  ///< bytes that the run may take; 0: half of the machine's
+    bool allow_nonfinite = false;
+    /// Called often and from one thread; what it throws ends the run.
+    std::function<void(const Progress&)> progress = {};
+};
+
+struct RunResult {
+    Table table;
+    Json run;  ///< the content of run.json, but for `command`
+};
+
+/// Runs the model (or replays the trace), hands its events to the probes, aggregates their numbers.
+/// The same options give the same result, bit for bit, on the same machine and thread count.
+RunResult run(const RunOptions& options);
+
+/// Seconds that `run` will take, roughly: products at this machine's measured rate, and the spectra.
+/// Cost: some milliseconds.
+double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const Backend& backend, Type type,
+                        bool spectra);
+
+/// metrics.csv, curves.csv and, where maps were asked for, maps.npz in an existing `directory`.
+void write_tables(const RunResult& result, const std::filesystem::path& directory);
+
+/// Parts of the work with their seconds and peak memory: `phases` of run.json.
+class Phases {
+  public:
+    void begin(std::string name);  ///< ends the one before
+    void end();
+    Json json() const;  ///< those that have ended
+
+  private:
+    struct Phase {
+        std::string name;
+        double seconds = 0;
+        Index peak = 0;
+    };
+    std::vector<Phase> done_;
+    std::string name_;
+    std::chrono::steady_clock::time_point start_;
+};
+
+/// Bytes that this process may take: the machine's memory, or the limit of its control group where that is lower.
+Index machine_memory();
+
+}  // namespace tsdiag

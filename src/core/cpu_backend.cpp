@@ -1,0 +1,470 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <new>
+#ifdef TSDIAG_ONEDNN
+#include <oneapi/dnnl/dnnl.h>
+#endif
+
+#include "cpu_kernels.hpp"
+#include "tsdiag/backend.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace kernels {
+
+const Table& table() {
+#ifdef TSDIAG_X86
+    static const Table& best = []() -> const Table& {
+        __builtin_cpu_init();
+        const bool second = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
+        const bool third = second && __builtin_cpu_supports("avx512f") &&
+                           __builtin_cpu_supports("avx512dq") &&
+                           __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+        // TSDIAG_ISA=base|avx2|avx512 asks for less than there is: to compare, and to test each.
+        const char* wish = std::getenv("TSDIAG_ISA");
+        const std::string_view isa = wish != nullptr ? wish : "avx512";
+        if (third && isa == "avx512") return avx512::kernel_table;
+        if (second && isa != "base") return avx2::kernel_table;
+        return base::kernel_table;
+    }();
+    return best;
+#else
+    return base::kernel_table;
+#endif
+}
+
+}  // namespace kernels
+
+namespace {
+
+template <class T>
+const kernels::Of<T>& functions() {
+    if constexpr (std::is_same_v<T, float>)
+        return kernels::table().f32;
+    else
+        return kernels::table().f64;
+}
+
+/// Calls f(T{}) with the element type of `v`.
+template <class F>
+decltype(auto) typed(const View& v, F f) {
+    if (v.type == Type::f32) return f(float{});
+    return f(double{});
+}
+
+/// f(batch, row) over all rows, in parallel where the work is worth it.
+template <class F>
+void each_row(const Shape& s, F f) {
+    const Index rows = s.batch * s.rows;
+    const bool parallel = s.count() > 16384;
+#pragma omp parallel for schedule(static) if (parallel)
+    for (Index i = 0; i < rows; ++i) f(i / s.rows, i % s.rows);
+}
+
+/// Rows whose partial sums are added one after the other, whatever the number of threads: results
+/// do not depend on it.
+constexpr Index rows_per_sum = 64;
+
+template <class T>
+void small_product(View out, View a, View b, Index batch, Transpose t, T alpha) {
+    const Index m = out.shape.rows, n = out.shape.cols;
+    const Index k = t == Transpose::first ? a.shape.rows : a.shape.cols;
+    const Index per = a.shape.batch / b.shape.batch;
+    const T* pa = a.row<T>(batch, 0);
+    const T* pb = b.row<T>(batch / per, 0);
+    T* pc = out.row<T>(batch, 0);
+    const bool ta = t == Transpose::first, tb = t == Transpose::second;
+#ifdef TSDIAG_ONEDNN
+    if constexpr (std::is_same_v<T, float>) {
+        if (dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, pa, a.row_stride, pb,
+                       b.row_stride, 0.0F, pc, out.row_stride) == dnnl_success)
+            return;
+    }
+#endif
+    if (omp_in_parallel()) {
+        functions<T>().gemm(ta, tb, m, n, k, alpha, pa, a.row_stride, pb, b.row_stride, pc,
+                            out.row_stride);
+        return;
+    }
+    const Index panel =
+        std::max<Index>(48, (m + omp_get_max_threads() - 1) / omp_get_max_threads());
+#pragma omp parallel for schedule(static)
+    for (Index r = 0; r < m; r += panel)
+        functions<T>().gemm(ta, tb, std::min(panel, m - r), n, k, alpha,
+                            ta ? pa + r : pa + r * a.row_stride, a.row_stride, pb, b.row_stride,
+                            pc + r * out.row_stride, out.row_stride);
+}
+
+class CpuBackend final : public Backend {
+  public:
+    std::string_view name() const override { return "cpu"; }
+    bool host_memory() const override { return true; }
+
+    std::string description() const override {
+#ifdef TSDIAG_ONEDNN
+        const dnnl_version_t* v = dnnl_version();
+        const std::string gemm = fmt::format("oneDNN {}.{}.{}", v->major, v->minor, v->patch);
+#else
+        const std::string gemm = "Eigen";
+#endif
+        return fmt::format("{} threads, {} kernels, float32 products by {}, float64 by Eigen",
+                           omp_get_max_threads(), kernels::table().name, gemm);
+    }
+
+    std::shared_ptr<void> allocate(std::size_t bytes) const override {
+        const std::size_t rounded = std::max<std::size_t>(64, (bytes + 63) / 64 * 64);
+        void* p = std::aligned_alloc(64, rounded);
+        if (p == nullptr)
+            throw Error(fmt::format(
+                "out of memory: {} bytes were asked for; lower --tokens or --memory", rounded));
+        return {p, [](void* q) { std::free(q); }};
+    }
+    void upload(View out, const void* host) const override {
+        std::memcpy(out.data, host,
+                    static_cast<std::size_t>(out.shape.count()) * bytes_of(out.type));
+    }
+    void download(void* host, View in) const override {
+        typed(in, [&]<class T>(T) {
+            T* to = static_cast<T*>(host);
+            each_row(in.shape, [&](Index b, Index r) {
+                std::copy_n(in.row<T>(b, r), in.shape.cols,
+                            to + (b * in.shape.rows + r) * in.shape.cols);
+            });
+        });
+    }
+
+    void matmul(View out, View a, View b, Transpose t, double alpha) const override {
+        if (out.shape.count() == 0) return;
+        typed(out, [&]<class T>(T) {
+            const Index batches = out.shape.batch;
+            if (batches == 1) return small_product<T>(out, a, b, 0, t, static_cast<T>(alpha));
+#pragma omp parallel for schedule(dynamic)
+            for (Index i = 0; i < batches; ++i)
+                small_product<T>(out, a, b, i, t, static_cast<T>(alpha));
+        });
+    }
+
+    void unary(Unary op, View out, View a) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(out.shape, [&](Index b, Index r) {
+                functions<T>().unary(static_cast<int>(op), a.row<T>(b, r), out.row<T>(b, r),
+                                     out.shape.cols);
+            });
+        });
+    }
+
+    void binary(Binary op, View out, View a, View b) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(out.shape, [&](Index batch, Index r) {
+                const T* x = a.row<T>(batch, r);
+                const T* y = b.row<T>(b.shape.batch == 1 ? 0 : batch, b.shape.rows == 1 ? 0 : r);
+                combine(op, out.row<T>(batch, r), x, y, b.shape.cols == 1, out.shape.cols);
+            });
+        });
+    }
+
+    void affine(View out, View a, double alpha, double beta) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(out.shape, [&](Index b, Index r) {
+                const T* x = a.row<T>(b, r);
+                T* y = out.row<T>(b, r);
+                for (Index j = 0; j < out.shape.cols; ++j)
+                    y[j] = static_cast<T>(alpha) * x[j] + static_cast<T>(beta);
+            });
+        });
+    }
+
+    void normalise_rows(View out, View a, const View* weight, const View* bias, double eps,
+                        bool centre) const override {
+        typed(out, [&]<class T>(T) {
+            const T* w = weight != nullptr ? weight->row<T>(0, 0) : nullptr;
+            const T* c = bias != nullptr ? bias->row<T>(0, 0) : nullptr;
+            each_row(out.shape, [&](Index b, Index r) {
+                functions<T>().normalise(a.row<T>(b, r), w, c, out.row<T>(b, r), out.shape.cols,
+                                         eps, centre);
+            });
+        });
+    }
+
+    void row_sum(View out, View a) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(a.shape, [&](Index b, Index r) {
+                *out.row<T>(b, r) =
+                    static_cast<T>(functions<T>().sum(a.row<T>(b, r), a.shape.cols));
+            });
+        });
+    }
+
+    void column_sum(View out, View a) const override {
+        typed(out, [&]<class T>(T) {
+            const Index cols = a.shape.cols;
+#pragma omp parallel for schedule(static)
+            for (Index b = 0; b < a.shape.batch; ++b) {
+                std::vector<double> total(static_cast<std::size_t>(cols), 0.0);
+                for (Index r = 0; r < a.shape.rows; ++r) {
+                    const T* x = a.row<T>(b, r);
+                    for (Index j = 0; j < cols; ++j)
+                        total[static_cast<std::size_t>(j)] += static_cast<double>(x[j]);
+                }
+                std::transform(total.begin(), total.end(), out.row<T>(b, 0),
+                               [](double x) { return static_cast<T>(x); });
+            }
+        });
+    }
+
+    void gather_rows(View out, View table, std::span<const Index> rows) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(out.shape, [&](Index, Index r) {
+                std::copy_n(table.row<T>(0, rows[static_cast<std::size_t>(r)]), out.shape.cols,
+                            out.row<T>(0, r));
+            });
+        });
+    }
+
+    void rotate(View out, View a, std::span<const double> position,
+                std::span<const double> frequency, bool interleaved) const override {
+        const Index pairs = static_cast<Index>(frequency.size());
+        typed(out, [&]<class T>(T) {
+#pragma omp parallel for schedule(static)
+            for (Index r = 0; r < out.shape.rows; ++r) {
+                std::vector<double> cosine(frequency.size()), sine(frequency.size());
+                for (std::size_t p = 0; p < frequency.size(); ++p) {
+                    const double angle = position[static_cast<std::size_t>(r)] * frequency[p];
+                    cosine[p] = std::cos(angle);
+                    sine[p] = std::sin(angle);
+                }
+                for (Index b = 0; b < out.shape.batch; ++b) {
+                    const T* x = a.row<T>(b, r);
+                    T* y = out.row<T>(b, r);
+                    for (Index p = 0; p < pairs; ++p) {
+                        const Index i = interleaved ? 2 * p : p,
+                                    j = interleaved ? 2 * p + 1 : p + pairs;
+                        const T c = static_cast<T>(cosine[static_cast<std::size_t>(p)]);
+                        const T s = static_cast<T>(sine[static_cast<std::size_t>(p)]);
+                        const T u = x[i], v = x[j];
+                        y[i] = u * c - v * s;
+                        y[j] = v * c + u * s;
+                    }
+                    std::copy(x + 2 * pairs, x + out.shape.cols, y + 2 * pairs);
+                }
+            }
+        });
+    }
+
+    void softmax_rows(View p, const Visible& visible) const override {
+        typed(p, [&]<class T>(T) {
+            each_row(p.shape, [&](Index b, Index r) {
+                const auto [first, last] = range(visible, r, p.shape.cols);
+                T* row = p.row<T>(b, r);
+                std::fill(row, row + first, T(0));
+                if (last > first) functions<T>().softmax(row + first, last - first);
+                std::fill(row + last, row + p.shape.cols, T(0));
+            });
+        });
+    }
+
+    void hide(View p, const Visible& visible) const override {
+        if (visible.everything()) return;
+        typed(p, [&]<class T>(T) {
+            each_row(p.shape, [&](Index b, Index r) {
+                const auto [first, last] = range(visible, r, p.shape.cols);
+                T* row = p.row<T>(b, r);
+                std::fill(row, row + first, T(0));
+                std::fill(row + last, row + p.shape.cols, T(0));
+            });
+        });
+    }
+
+    RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
+                                 const Visible& visible) const override {
+        return typed(p,
+                     [&]<class T>(T) { return statistics<T>(p, slope, divided, first, visible); });
+    }
+
+    StateMoments state_moments(View x) const override {
+        return typed(x, [&]<class T>(T) { return moments<T>(x); });
+    }
+
+    double squared_norm(View x) const override {
+        return typed(x, [&]<class T>(T) {
+            double total = 0;
+            for (Index b = 0; b < x.shape.batch; ++b)
+                for (Index r = 0; r < x.shape.rows; ++r)
+                    total += functions<T>().squared_norm(x.row<T>(b, r), x.shape.cols);
+            return total;
+        });
+    }
+
+    Index first_nonfinite(View x) const override {
+        return typed(x, [&]<class T>(T) {
+            const Index rows = x.shape.batch * x.shape.rows;
+            Index found = rows * x.shape.cols;
+#pragma omp parallel for schedule(static) reduction(min : found)
+            for (Index i = 0; i < rows; ++i) {
+                const Index at = functions<T>().first_nonfinite(
+                    x.row<T>(i / x.shape.rows, i % x.shape.rows), x.shape.cols);
+                if (at >= 0) found = std::min(found, i * x.shape.cols + at);
+            }
+            return found == rows * x.shape.cols ? Index{-1} : found;
+        });
+    }
+
+  private:
+    static std::pair<Index, Index> range(const Visible& visible, Index row, Index cols) {
+        if (visible.everything()) return {0, cols};
+        return {visible.first[static_cast<std::size_t>(row)],
+                visible.last[static_cast<std::size_t>(row)]};
+    }
+
+    template <class T>
+    static void combine(Binary op, T* out, const T* x, const T* y, bool single, Index count) {
+        const auto with = [&](auto f) {
+            if (single) {
+                const T s = *y;
+                for (Index j = 0; j < count; ++j) out[j] = f(x[j], s);
+            } else {
+                for (Index j = 0; j < count; ++j) out[j] = f(x[j], y[j]);
+            }
+        };
+        switch (op) {
+            case Binary::add:
+                return with([](T u, T v) { return u + v; });
+            case Binary::subtract:
+                return with([](T u, T v) { return u - v; });
+            case Binary::multiply:
+                return with([](T u, T v) { return u * v; });
+            case Binary::divide:
+                return with([](T u, T v) { return u / v; });
+            case Binary::maximum:
+                return with([](T u, T v) { return std::max(u, v); });
+        }
+    }
+
+    template <class T>
+    static RowStatistics statistics(View p, const View* slope, bool divided, Index first,
+                                    const Visible& visible) {
+        const Index h = p.shape.batch, rows = p.shape.rows, n = p.shape.cols;
+        RowStatistics s;
+        s.heads = h;
+        s.rows = rows;
+        s.first = first;
+        s.n = n;
+        for (std::vector<double>* v :
+             {&s.sum, &s.modulus, &s.negative, &s.squares, &s.entropy, &s.max_modulus, &s.diagonal})
+            v->resize(static_cast<std::size_t>(h * rows));
+        if (slope != nullptr) {
+            s.jacobian.resize(static_cast<std::size_t>(h * rows));
+            s.jacobian_max.resize(static_cast<std::size_t>(h * rows));
+        }
+        each_row({h, rows, n}, [&](Index b, Index r) {
+            const auto [from, to] = range(visible, r, n);
+            const T* row = p.row<T>(b, r);
+            const T* g = slope != nullptr ? slope->row<T>(b, r) + from : nullptr;
+            const kernels::RowResult x =
+                to > from ? functions<T>().row_statistics(row + from, g, divided, to - from)
+                          : kernels::RowResult{};
+            const auto i = static_cast<std::size_t>(b * rows + r);
+            s.sum[i] = x.sum;
+            s.modulus[i] = x.modulus;
+            s.negative[i] = x.negative;
+            s.squares[i] = x.squares;
+            s.entropy[i] = x.entropy;
+            s.max_modulus[i] = x.max_modulus;
+            s.diagonal[i] = first + r < n ? static_cast<double>(row[first + r]) : 0.0;
+            if (slope != nullptr) {
+                s.jacobian[i] = x.jacobian;
+                s.jacobian_max[i] = x.jacobian_max;
+            }
+        });
+        accumulate_windows<T>(s, p, visible);
+        return s;
+    }
+
+    /// Tasks of (head, group of rows): their number does not depend on the threads, so neither does
+    /// the sum.
+    template <class T>
+    static void accumulate_windows(RowStatistics& s, View p, const Visible& visible) {
+        const Index n = s.n, groups = s.heads >= 8 ? 1 : 8;
+        const Index per = (s.rows + groups - 1) / groups;
+        const auto size = static_cast<std::size_t>(n);
+        std::vector<std::vector<double>> part(static_cast<std::size_t>(s.heads * groups));
+#pragma omp parallel for schedule(static)
+        for (Index task = 0; task < s.heads * groups; ++task) {
+            std::vector<double>& v = part[static_cast<std::size_t>(task)];
+            v.assign(3 * size, 0.0);
+            const kernels::WindowSums sums{v.data(), v.data() + size, v.data() + 2 * size};
+            const Index head = task / groups, begin = task % groups * per,
+                        end = std::min(s.rows, begin + per);
+            for (Index r = begin; r < end; ++r) {
+                const auto [from, to] = range(visible, r, n);
+                functions<T>().window(p.row<T>(head, r), s.first + r, n, from, to, sums);
+            }
+        }
+        s.window.assign(static_cast<std::size_t>(s.heads) * size, 0.0);
+        for (Index task = 0; task < s.heads * groups; ++task) {
+            const std::vector<double>& v = part[static_cast<std::size_t>(task)];
+            double* out = s.window.data() + task / groups * n;
+            for (std::size_t e = 0; e < size; ++e) {
+                out[e] += v[2 * size + e];
+                if (e > 0)
+                    out[e] +=
+                        v[(e % 2 == 1 ? 0 : size) + (e + 1) / 2];  // odd steps grow to the left
+            }
+        }
+    }
+
+    template <class T>
+    static StateMoments moments(View x) {
+        const Index n = x.shape.rows, d = x.shape.cols,
+                    groups = (n + rows_per_sum - 1) / rows_per_sum;
+        const auto width = static_cast<std::size_t>(d);
+        StateMoments m;
+        m.n = n;
+        m.d = d;
+        std::vector<double> sums(2 * width * static_cast<std::size_t>(groups), 0.0);
+        std::vector<kernels::MomentSums> rows(static_cast<std::size_t>(n));
+#pragma omp parallel for schedule(static) if (n * d > 16384)
+        for (Index g = 0; g < groups; ++g) {
+            double* column = sums.data() + 2 * g * d;
+            for (Index r = g * rows_per_sum; r < std::min(n, (g + 1) * rows_per_sum); ++r)
+                rows[static_cast<std::size_t>(r)] =
+                    functions<T>().accumulate_row(x.row<T>(0, r), d, column, column + d);
+        }
+        std::vector<double> mean(width, 0.0), unit(width, 0.0);
+        for (Index g = 0; g < groups; ++g)
+            for (std::size_t j = 0; j < width; ++j) {
+                mean[j] += sums[static_cast<std::size_t>(2 * g) * width + j];
+                unit[j] += sums[static_cast<std::size_t>(2 * g + 1) * width + j];
+            }
+        for (const kernels::MomentSums& r : rows) {
+            m.squared += r.squared;
+            m.zero_row = m.zero_row || r.zero_row;
+        }
+        for (std::size_t j = 0; j < width; ++j) {
+            m.mean_part += mean[j] * mean[j] / static_cast<double>(n);
+            m.unit_sum += unit[j] * unit[j];
+            mean[j] /= static_cast<double>(n);
+        }
+        std::vector<double> centred(static_cast<std::size_t>(n));
+#pragma omp parallel for schedule(static) if (n * d > 16384)
+        for (Index r = 0; r < n; ++r)
+            centred[static_cast<std::size_t>(r)] =
+                functions<T>().centred_row(x.row<T>(0, r), mean.data(), d);
+        for (const double c : centred) m.centred += c;
+        return m;
+    }
+};
+
+}  // namespace
+
+const Backend& cpu() {
+    static const CpuBackend backend;
+    return backend;
+}
+
+}  // namespace tsdiag

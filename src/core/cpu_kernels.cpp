@@ -1,0 +1,376 @@
+#include "cpu_kernels.hpp"
+
+#include <Eigen/Core>
+#include <type_traits>
+
+#include "tsdiag/backend.hpp"
+
+namespace tsdiag::kernels::TSDIAG_ISA {
+namespace {
+
+#include "cpu_math.hpp"
+
+#define TSDIAG_STRINGIFY_(x) #x
+#define TSDIAG_STRINGIFY(x) TSDIAG_STRINGIFY_(x)
+
+template <class T>
+using Matrix = Eigen::Matrix<T, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+template <class T>
+using ConstMap = Eigen::Map<const Matrix<T>, 0, Eigen::OuterStride<>>;
+
+template <class T>
+void gemm(bool transpose_a, bool transpose_b, Index m, Index n, Index k, T alpha, const T* a,
+          Index lda, const T* b, Index ldb, T* c, Index ldc) {
+    Eigen::Map<Matrix<T>, 0, Eigen::OuterStride<>> C(c, m, n, Eigen::OuterStride<>(ldc));
+    const ConstMap<T> A(a, transpose_a ? k : m, transpose_a ? m : k, Eigen::OuterStride<>(lda));
+    const ConstMap<T> B(b, transpose_b ? n : k, transpose_b ? k : n, Eigen::OuterStride<>(ldb));
+    if (transpose_a)
+        C.noalias() = alpha * (A.transpose() * B);
+    else if (transpose_b)
+        C.noalias() = alpha * (A * B.transpose());
+    else
+        C.noalias() = alpha * (A * B);
+}
+
+template <class T, class F>
+void each(const T* a, T* out, Index count, F f) {
+#pragma omp simd
+    for (Index i = 0; i < count; ++i) out[i] = f(a[i]);
+}
+
+template <class T>
+void unary(int op, const T* a, T* out, Index count) {
+    const T one = 1;
+    switch (static_cast<Unary>(op)) {
+        case Unary::copy:
+            return each(a, out, count, [](T x) { return x; });
+        case Unary::negate:
+            return each(a, out, count, [](T x) { return -x; });
+        case Unary::relu:
+            return each(a, out, count, [](T x) { return x > 0 ? x : T(0); });
+        case Unary::gelu:
+            return each(a, out, count, [](T x) {
+                return T(0.5) * x * (T(1) + erf_(x * T(0.70710678118654752440)));
+            });
+        case Unary::gelu_tanh:  // 0.5 (1 + tanh u) = sigmoid(2u)
+            return each(a, out, count, [](T x) {
+                const T u = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
+                return x / (T(1) + exp_(T(-2) * u));
+            });
+        case Unary::gelu_quick:
+            return each(a, out, count, [](T x) { return x / (T(1) + exp_(T(-1.702) * x)); });
+        case Unary::silu:
+            return each(a, out, count, [](T x) { return x / (T(1) + exp_(-x)); });
+        case Unary::tanh:
+            for (Index i = 0; i < count; ++i) out[i] = std::tanh(a[i]);
+            return;
+        case Unary::sigmoid:
+            return each(a, out, count, [one](T x) { return one / (one + exp_(-x)); });
+        case Unary::exp:
+            return each(a, out, count, [](T x) { return exp_(x); });
+        case Unary::elu:
+            for (Index i = 0; i < count; ++i) out[i] = a[i] > 0 ? a[i] : std::expm1(a[i]);
+            return;
+        case Unary::elu_plus_one:
+            return each(a, out, count, [one](T x) { return x > 0 ? x + one : exp_(x); });
+        case Unary::square:
+            return each(a, out, count, [](T x) { return x * x; });
+        case Unary::sqrt:
+            return each(a, out, count, [](T x) { return std::sqrt(x); });
+        case Unary::reciprocal:
+            return each(a, out, count, [one](T x) { return one / x; });
+        case Unary::sine:
+            for (Index i = 0; i < count; ++i) out[i] = std::sin(a[i]);
+            return;
+        case Unary::cosine:
+            for (Index i = 0; i < count; ++i) out[i] = std::cos(a[i]);
+            return;
+    }
+}
+
+template <class T>
+double sum(const T* a, Index count) {
+    double s = 0;
+#pragma omp simd reduction(+ : s)
+    for (Index i = 0; i < count; ++i) s += static_cast<double>(a[i]);
+    return s;
+}
+
+template <class T>
+double squared_norm(const T* a, Index count) {
+    double s = 0;
+#pragma omp simd reduction(+ : s)
+    for (Index i = 0; i < count; ++i) s += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+    return s;
+}
+
+template <class T>
+void softmax(T* row, Index count) {
+    T top = row[0];
+#pragma omp simd reduction(max : top)
+    for (Index i = 0; i < count; ++i) top = row[i] > top ? row[i] : top;
+    double z = 0;
+#pragma omp simd reduction(+ : z)
+    for (Index i = 0; i < count; ++i) {
+        row[i] = exp_(row[i] - top);
+        z += static_cast<double>(row[i]);
+    }
+    const T inverse = static_cast<T>(1 / z);
+#pragma omp simd
+    for (Index i = 0; i < count; ++i) row[i] *= inverse;
+}
+
+template <class T>
+constexpr T smallest = std::is_same_v<T, float> ? T(1.17549435e-38) : T(2.2250738585072014e-308);
+
+template <class T>
+double entropy_sum(const T* p, Index count) {
+    double s = 0;
+#pragma omp simd reduction(+ : s)
+    for (Index i = 0; i < count; ++i) {
+        const T x = p[i] > smallest<T> ? p[i] : smallest<T>;
+        s -= p[i] > 0 ? static_cast<double>(p[i]) * static_cast<double>(log_(x)) : 0.0;
+    }
+    return s;
+}
+
+/// Sum of slope_k^2 ((1 - p_k)^2 + others), others = sum of p_j^2 over j != k, and the largest
+/// |slope_k (1 - p_k)| and |slope_k|, over a range that leaves out the entry with the largest
+/// modulus: nothing cancels.
+struct JacobianSums {
+    double total = 0, own = 0, slope = 0;
+};
+template <class T>
+JacobianSums jacobian_range(const T* p, const T* slope, Index count, double squares) {
+    double total = 0, own = 0, largest = 0;
+#pragma omp simd reduction(+ : total) reduction(max : own, largest)
+    for (Index k = 0; k < count; ++k) {
+        const double x = p[k], g = slope[k];
+        const double rest = 1 - x;
+        const double others = squares - x * x;
+        total += g * g * (rest * rest + others);
+        const double a = g * rest, b = g;
+        const double ma = a < 0 ? -a : a, mb = b < 0 ? -b : b;
+        own = ma > own ? ma : own;
+        largest = mb > largest ? mb : largest;
+    }
+    return {total, own, largest};
+}
+
+template <class T>
+RowResult row_statistics(const T* p, const T* slope, bool divided, Index count) {
+    RowResult r{};
+    double total = 0, modulus = 0, squares = 0, top = 0;
+#pragma omp simd reduction(+ : total, modulus, squares) reduction(max : top)
+    for (Index i = 0; i < count; ++i) {
+        const double x = p[i];
+        const double m = x < 0 ? -x : x;
+        total += x;
+        modulus += m;
+        squares += x * x;
+        top = m > top ? m : top;
+    }
+    r.sum = total;
+    r.modulus = modulus;
+    r.squares = squares;
+    r.max_modulus = top;
+    r.negative = 0;
+    if (modulus > total) {  // rounding aside, only where there is a negative entry
+        double negative = 0;
+#pragma omp simd reduction(+ : negative)
+        for (Index i = 0; i < count; ++i) negative += p[i] < 0 ? -static_cast<double>(p[i]) : 0.0;
+        r.negative = negative;
+    }
+    r.entropy = entropy_sum(p, count);
+    if (slope == nullptr) return r;
+    if (!divided) {
+        double largest = 0;
+#pragma omp simd reduction(max : largest)
+        for (Index i = 0; i < count; ++i) {
+            const double m =
+                slope[i] < 0 ? -static_cast<double>(slope[i]) : static_cast<double>(slope[i]);
+            largest = m > largest ? m : largest;
+        }
+        r.jacobian = squared_norm(slope, count);
+        r.jacobian_max = largest;
+        return r;
+    }
+    Index at = 0;
+    while (at + 1 < count && static_cast<double>(p[at] < 0 ? -p[at] : p[at]) < top) ++at;
+    const double others = squared_norm(p, at) + squared_norm(p + at + 1, count - at - 1);
+    const JacobianSums a = jacobian_range(p, slope, at, squares);
+    const JacobianSums b = jacobian_range(p + at + 1, slope + at + 1, count - at - 1, squares);
+    double second = 0;  // the second largest modulus
+    for (Index i = 0; i < count; ++i) {
+        const double m = p[i] < 0 ? -static_cast<double>(p[i]) : static_cast<double>(p[i]);
+        second = (i != at && m > second) ? m : second;
+    }
+    const double g = slope[at];
+    const double mg = g < 0 ? -g : g;
+    const double rest = 1 - static_cast<double>(p[at]);
+    const double own = mg * (rest < 0 ? -rest : rest);
+    r.jacobian = a.total + b.total + g * g * (rest * rest + others);
+    double largest = own;
+    const double candidates[] = {a.own, b.own, a.slope * top, b.slope * top, mg * second};
+    for (const double c : candidates) largest = c > largest ? c : largest;
+    r.jacobian_max = largest;
+    return r;
+}
+
+template <class T>
+void window(const T* p, Index i, Index n, Index first, Index last, WindowSums sums) {
+    const Index before = i, after = n - 1 - i;
+    const Index both = before < after ? before : after;
+    if (first <= i && i < last) sums.spill[0] += static_cast<double>(p[i]);
+    const Index left_end = both < i - first ? both : i - first;
+    const Index left_begin = i - last + 1 > 1 ? i - last + 1 : 1;
+#pragma omp simd
+    for (Index t = left_begin; t <= left_end; ++t) sums.left[t] += static_cast<double>(p[i - t]);
+    const Index right_end = both < last - 1 - i ? both : last - 1 - i;
+    const Index right_begin = first - i > 1 ? first - i : 1;
+#pragma omp simd
+    for (Index t = right_begin; t <= right_end; ++t) sums.right[t] += static_cast<double>(p[i + t]);
+    // Beyond 2 * both the window grows on one side only: token e (to the right) or n - 1 - e (to
+    // the left).
+    if (before < after) {
+        const Index from = 2 * both + 1 > first ? 2 * both + 1 : first;
+#pragma omp simd
+        for (Index e = from; e < last; ++e) sums.spill[e] += static_cast<double>(p[e]);
+    } else {
+        const Index to =
+            n - 2 * both - 1 < last ? n - 2 * both - 1 : last;  // columns below n - 1 - 2 both
+#pragma omp simd
+        for (Index j = first; j < to; ++j) sums.spill[n - 1 - j] += static_cast<double>(p[j]);
+    }
+}
+
+template <class T>
+void normalise(const T* a, const T* weight, const T* bias, T* out, Index count, double eps,
+               bool centre) {
+    const double mean = centre ? sum(a, count) / static_cast<double>(count) : 0;
+    double s = 0;
+#pragma omp simd reduction(+ : s)
+    for (Index i = 0; i < count; ++i) {
+        const double x = static_cast<double>(a[i]) - mean;
+        s += x * x;
+    }
+    const double inverse = 1 / std::sqrt(s / static_cast<double>(count) + eps);
+    const T m = static_cast<T>(mean), f = static_cast<T>(inverse);
+    if (weight != nullptr && bias != nullptr) {
+#pragma omp simd
+        for (Index i = 0; i < count; ++i) out[i] = (a[i] - m) * f * weight[i] + bias[i];
+    } else if (weight != nullptr) {
+#pragma omp simd
+        for (Index i = 0; i < count; ++i) out[i] = (a[i] - m) * f * weight[i];
+    } else {
+#pragma omp simd
+        for (Index i = 0; i < count; ++i)
+            out[i] = (a[i] - m) * f + (bias != nullptr ? bias[i] : T(0));
+    }
+}
+
+template <class T>
+MomentSums accumulate_row(const T* row, Index d, double* column_sum, double* unit_sum) {
+    const double squared = squared_norm(row, d);
+    const double inverse = squared > 0 ? 1 / std::sqrt(squared) : 0;
+#pragma omp simd
+    for (Index j = 0; j < d; ++j) {
+        const double x = row[j];
+        column_sum[j] += x;
+        unit_sum[j] += x * inverse;
+    }
+    return {squared, 0, squared == 0};
+}
+
+template <class T>
+double centred_row(const T* row, const double* mean, Index d) {
+    double s = 0;
+#pragma omp simd reduction(+ : s)
+    for (Index j = 0; j < d; ++j) {
+        const double x = static_cast<double>(row[j]) - mean[j];
+        s += x * x;
+    }
+    return s;
+}
+
+template <class T>
+Index first_nonfinite(const T* a, Index count) {
+    using Bits = std::conditional_t<std::is_same_v<T, float>, std::uint32_t, std::uint64_t>;
+    const Bits exponent = std::is_same_v<T, float> ? Bits(0x7F800000U) : Bits(0x7FF0000000000000U);
+    constexpr Index chunk = 4096;
+    for (Index begin = 0; begin < count; begin += chunk) {
+        const Index end = begin + chunk < count ? begin + chunk : count;
+        Bits bad = 0;
+#pragma omp simd reduction(| : bad)
+        for (Index i = begin; i < end; ++i) {
+            const Bits e = std::bit_cast<Bits>(a[i]) & exponent;
+            bad |= e == exponent ? Bits(1) : Bits(0);
+        }
+        if (bad == 0) continue;
+        for (Index i = begin; i < end; ++i)
+            if ((std::bit_cast<Bits>(a[i]) & exponent) == exponent) return i;
+    }
+    return -1;
+}
+
+/// One Philox4x32-10 block as two doubles in (0, 1): 53 random bits and a half each.
+inline void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t block, double& a,
+                        double& b) {
+    std::uint32_t c0 = static_cast<std::uint32_t>(block),
+                  c1 = static_cast<std::uint32_t>(block >> 32);
+    std::uint32_t c2 = static_cast<std::uint32_t>(stream),
+                  c3 = static_cast<std::uint32_t>(stream >> 32);
+    std::uint32_t k0 = static_cast<std::uint32_t>(seed),
+                  k1 = static_cast<std::uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+        const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0,
+                            p1 = std::uint64_t{0xCD9E8D57U} * c2;
+        c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+        c1 = static_cast<std::uint32_t>(p1);
+        c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+        c3 = static_cast<std::uint32_t>(p0);
+        k0 += 0x9E3779B9U;
+        k1 += 0xBB67AE85U;
+    }
+    const std::uint64_t u = (std::uint64_t{c1} << 32 | c0) >> 12,
+                        v = (std::uint64_t{c3} << 32 | c2) >> 12;
+    // 52 bits behind the point of a number in [1, 2), moved to (0, 1) by half a unit.
+    a = std::bit_cast<double>(u | 0x3FF0000000000000U) - (1.0 - 0x1p-53);
+    b = std::bit_cast<double>(v | 0x3FF0000000000000U) - (1.0 - 0x1p-53);
+}
+
+void uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Index count,
+             double* out) {
+#pragma omp simd
+    for (Index i = 0; i < count; ++i)
+        philox_pair(seed, stream, first + static_cast<std::uint64_t>(i), out[2 * i],
+                    out[2 * i + 1]);
+}
+
+void normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Index count,
+            double* out) {
+#pragma omp simd
+    for (Index i = 0; i < count; ++i) {
+        double u, v, s, c;
+        philox_pair(seed, stream, first + static_cast<std::uint64_t>(i), u, v);
+        const double radius = std::sqrt(-2 * log_(u));
+        sincos_turn(v, s, c);
+        out[2 * i] = radius * c;
+        out[2 * i + 1] = radius * s;
+    }
+}
+
+template <class T>
+constexpr Of<T> functions() {
+    return {gemm<T>,         unary<T>,     softmax<T>,        row_statistics<T>,
+            window<T>,       normalise<T>, accumulate_row<T>, centred_row<T>,
+            squared_norm<T>, sum<T>,       first_nonfinite<T>};
+}
+
+}  // namespace
+
+extern const Table kernel_table;
+constinit const Table kernel_table = {TSDIAG_STRINGIFY(TSDIAG_ISA), functions<float>(),
+                                      functions<double>(), uniform, normal};
+
+}  // namespace tsdiag::kernels::TSDIAG_ISA

@@ -1,0 +1,162 @@
+#include "tsdiag/tensor.hpp"
+
+#include <fmt/format.h>
+
+#include <cstring>
+
+#include "tsdiag/backend.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+View dense_view(void* data, Shape shape, Type type) {
+    return {data, shape, shape.rows * shape.cols, shape.cols, type};
+}
+
+std::byte* at(const View& v, Index elements) {
+    return static_cast<std::byte*>(v.data) + elements * static_cast<Index>(bytes_of(v.type));
+}
+
+void require_range(const char* what, Index first, Index count, Index extent) {
+    if (first < 0 || count < 0 || first > extent - count)
+        throw ShapeError(
+            fmt::format("{} {} to {} of a tensor with {}", what, first, first + count, extent));
+}
+
+template <class From, class To>
+std::vector<To> converted(std::span<const From> values) {
+    return std::vector<To>(values.begin(), values.end());
+}
+
+}  // namespace
+
+bool Tensor::contiguous() const {
+    const bool rows_adjacent = view_.row_stride == view_.shape.cols || view_.shape.rows <= 1;
+    return rows_adjacent &&
+           (view_.batch_stride == view_.shape.rows * view_.shape.cols || view_.shape.batch <= 1);
+}
+
+Tensor Tensor::row_range(Index first, Index count) const {
+    require_range("rows", first, count, rows());
+    Tensor t = *this;
+    t.view_.data = at(view_, first * view_.row_stride);
+    t.view_.shape.rows = count;
+    return t;
+}
+
+Tensor Tensor::col_range(Index first, Index count) const {
+    require_range("columns", first, count, cols());
+    Tensor t = *this;
+    t.view_.data = at(view_, first);
+    t.view_.shape.cols = count;
+    return t;
+}
+
+Tensor Tensor::batch_range(Index first, Index count) const {
+    require_range("batches", first, count, batch());
+    Tensor t = *this;
+    t.view_.data = at(view_, first * view_.batch_stride);
+    t.view_.shape.batch = count;
+    return t;
+}
+
+Tensor Tensor::split_heads(Index heads) const {
+    if (batch() != 1 || heads < 1 || cols() % heads != 0)
+        throw ShapeError(fmt::format("{} heads do not divide a ({}, {}, {}) tensor", heads, batch(),
+                                     rows(), cols()));
+    Tensor t = *this;
+    t.view_.shape = {heads, rows(), cols() / heads};
+    t.view_.batch_stride = cols() / heads;
+    return t;
+}
+
+Tensor Tensor::reshape(Shape shape) const {
+    check(contiguous(), "reshape of a tensor that is not contiguous");
+    if (shape.count() != view_.shape.count())
+        throw ShapeError(fmt::format("({}, {}, {}) has {} elements and cannot become ({}, {}, {})",
+                                     batch(), rows(), cols(), view_.shape.count(), shape.batch,
+                                     shape.rows, shape.cols));
+    Tensor t = *this;
+    t.view_ = dense_view(view_.data, shape, type());
+    return t;
+}
+
+template <class T>
+std::vector<T> Tensor::to_host() const {
+    if (!defined()) return {};
+    const std::size_t count = static_cast<std::size_t>(view_.shape.count());
+    if (type() == Type::f32) {
+        std::vector<float> host(count);
+        backend_->download(host.data(), view_);
+        if constexpr (std::is_same_v<T, float>)
+            return host;
+        else
+            return converted<float, T>(host);
+    }
+    std::vector<double> host(count);
+    backend_->download(host.data(), view_);
+    if constexpr (std::is_same_v<T, double>)
+        return host;
+    else
+        return converted<double, T>(host);
+}
+template std::vector<float> Tensor::to_host<float>() const;
+template std::vector<double> Tensor::to_host<double>() const;
+
+double Tensor::item() const {
+    check(view_.shape == Shape{1, 1, 1}, "item() of a tensor with more than one element");
+    return to_host<double>()[0];
+}
+
+Tensor Tensor::empty(const Backend& backend, Shape shape, Type type) {
+    check(shape.batch >= 0 && shape.rows >= 0 && shape.cols >= 0, "negative extent");
+    Tensor t;
+    t.backend_ = &backend;
+    std::shared_ptr<void> memory =
+        backend.allocate(static_cast<std::size_t>(shape.count()) * bytes_of(type));
+    t.view_ = dense_view(memory.get(), shape, type);
+    t.owner_ = std::move(memory);
+    return t;
+}
+
+namespace {
+template <class From>
+Tensor upload_as(const Backend& backend, Shape shape, std::span<const From> values, Type type) {
+    check(static_cast<Index>(values.size()) == shape.count(),
+          "from_host: values do not fill the shape");
+    Tensor t = Tensor::empty(backend, shape, type);
+    const bool same = (type == Type::f32) == std::is_same_v<From, float>;
+    if (same)
+        backend.upload(t.view(), values.data());
+    else if (type == Type::f32)
+        backend.upload(t.view(), converted<From, float>(values).data());
+    else
+        backend.upload(t.view(), converted<From, double>(values).data());
+    return t;
+}
+}  // namespace
+
+Tensor Tensor::from_host(const Backend& backend, Shape shape, std::span<const float> values,
+                         Type type) {
+    return upload_as(backend, shape, values, type);
+}
+Tensor Tensor::from_host(const Backend& backend, Shape shape, std::span<const double> values,
+                         Type type) {
+    return upload_as(backend, shape, values, type);
+}
+
+Tensor Tensor::borrow(const Backend& backend, Shape shape, std::span<const float> values,
+                      std::shared_ptr<const void> owner) {
+    if (!backend.host_memory()) return from_host(backend, shape, values, Type::f32);
+    check(static_cast<Index>(values.size()) == shape.count(),
+          "borrow: values do not fill the shape");
+    Tensor t;
+    t.backend_ = &backend;
+    t.view_ = dense_view(const_cast<float*>(values.data()), shape,
+                         Type::f32);  // tensors are never written to
+    t.owner_ = std::move(owner);
+    return t;
+}
+
+}  // namespace tsdiag
