@@ -15,8 +15,7 @@ enum class NormKind { layer, rms, none };
 enum class Positions {
     none,        ///< none, or rotary inside the attention
     learned,     ///< a table `embed.position`, first row at `position_offset`
-    sinusoidal,  ///< [sin | cos] halves or interleaved, as the family has it: DistilBERT
-                 ///< interleaves
+    sinusoidal,  ///< computed: sin and cos in alternate columns, added after `embed.map`
     sincos_2d    ///< vit-pytorch SimpleViT
 };
 
@@ -49,10 +48,14 @@ struct BlockSpec {
     bool qk_norm = false;
     bool qk_norm_layer = false;  ///< q/k norm is a LayerNorm (timm), not RMS
     double qk_eps = 1e-6;
-    bool value_projection_only =
-        false;         ///< no output projection: heads side by side are the branch [TSE Alg. 1]
+    /// No output projection: heads side by side are the branch [TSE Alg. 1].
+    bool value_projection_only = false;
     double alpha = 1;  ///< X + alpha SA(X)
     double deesc = 0;  ///< de-escalation tau [TSE (21)]; 0: the model has no such step
+    // Which parameters there are.
+    bool qkv_bias = true, out_bias = true, ffn_bias = true, norm_bias = true;
+    bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`
+    Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
 };
 
 struct ModelSpec {
@@ -66,6 +69,9 @@ struct ModelSpec {
     Index position_offset = 0;
     Index padding_id = -1;     ///< >= 0: positions count non-padding tokens (RoBERTa)
     bool token_types = false;  ///< type 0 is added everywhere
+    Index type_rows = 2;       ///< rows of the table of types
+    bool embedding_map =
+        false;  ///< width e is mapped to d (ALBERT; features that enter by a Linear)
     bool embedding_norm = false;
     double embedding_scale = 1;
     // Images: 0 channels means that the model takes tokens.
@@ -81,7 +87,23 @@ struct ModelSpec {
 
     bool trained = true;                                     ///< read from a file, not drawn
     std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
-    Json json() const;  ///< every field and every default with its value
+
+    Json json() const;            ///< every field and every default with its value
+    Index patches() const;        ///< of an image
+    Index position_rows() const;  ///< of the table `embed.position`
 };
+
+/// A parameter: its canonical name (model.hpp) and shape, (1, out, in); vectors are (1, 1, length).
+struct Parameter {
+    std::string name;
+    Shape shape;
+};
+/// All parameters of a model in the order of their use; what layers share is listed once.
+std::vector<Parameter> parameters(const ModelSpec& spec);
+
+std::string_view name(Unary op);
+std::string_view name(NormPlacement placement);
+std::string_view name(NormKind kind);
+std::string_view name(Positions positions);
 
 }  // namespace tsdiag
