@@ -1251,7 +1251,7 @@ def main():
     for name in chosen:
         keep = {}                                             # what make_metrics.py wrote
         directory = os.path.join(HERE, name)
-        for extra in ("metrics.csv", "curves.csv"):
+        for extra in ("metrics.csv", "curves.csv", "metrics.json"):
             if os.path.exists(os.path.join(directory, extra)):
                 with open(os.path.join(directory, extra), "rb") as file:
                     keep[extra] = file.read()
