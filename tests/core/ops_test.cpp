@@ -1,0 +1,221 @@
+#include "tsdiag/ops.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "support/near.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+Tensor make(Shape shape, Type type = Type::f64, double phase = 0) {
+    std::vector<double> v(static_cast<std::size_t>(shape.count()));
+    for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(1.3 * double(i) + phase);
+    return Tensor::from_host(cpu(), shape, std::span<const double>(v), type);
+}
+
+double at(const Tensor& t, Index b, Index r, Index c) {
+    return t.to_host<double>()[static_cast<std::size_t>((b * t.rows() + r) * t.cols() + c)];
+}
+
+TEST(Ops, ViewsShareElementsAndKeepTheirPlace) {
+    const Tensor x = make({1, 5, 12});
+    const Tensor heads = x.split_heads(3);
+    EXPECT_EQ(heads.shape(), (Shape{3, 5, 4}));
+    EXPECT_EQ(at(heads, 2, 3, 1), at(x, 0, 3, 9));
+    EXPECT_EQ(merge_heads(heads).to_host<double>(), x.to_host<double>());
+    EXPECT_EQ(at(x.row_range(2, 2).col_range(3, 4), 0, 1, 2), at(x, 0, 3, 5));
+    EXPECT_THROW(x.row_range(4, 2), ShapeError);
+    EXPECT_THROW(x.split_heads(5), ShapeError);
+}
+
+TEST(Ops, MatmulSharesKeysAmongGroupsOfQueries) {
+    for (const Type type : {Type::f32, Type::f64}) {
+        const Tensor q = make({4, 7, 5}, type), k = make({2, 9, 5}, type, 1);
+        const Tensor s = matmul(q, k, Transpose::second, 0.5);
+        ASSERT_EQ(s.shape(), (Shape{4, 7, 9}));
+        std::vector<double> expected;
+        for (Index b = 0; b < 4; ++b)
+            for (Index i = 0; i < 7; ++i)
+                for (Index j = 0; j < 9; ++j) {
+                    double sum = 0;
+                    for (Index l = 0; l < 5; ++l) sum += at(q, b, i, l) * at(k, b / 2, j, l);
+                    expected.push_back(0.5 * sum);
+                }
+        EXPECT_TENSOR_NEAR(s, expected, test::rounding(5));
+    }
+}
+
+TEST(Ops, MatmulReadsTransposedAndStridedOperands) {
+    const Tensor x = make({1, 6, 8}), y = make({1, 6, 8}, Type::f64, 2);
+    const Tensor a = x.split_heads(2), b = y.split_heads(2);
+    const Tensor s = matmul(a, b, Transpose::first);
+    ASSERT_EQ(s.shape(), (Shape{2, 4, 4}));
+    double sum = 0;
+    for (Index l = 0; l < 6; ++l) sum += at(a, 1, l, 2) * at(b, 1, l, 3);
+    EXPECT_CLOSE(at(s, 1, 2, 3), sum, test::rounding(6));
+    EXPECT_THROW(matmul(a, b), ShapeError);
+}
+
+TEST(Ops, LayerNormHasZeroMeanAndUnitVariance) {
+    const Tensor x = make({1, 4, 33});
+    const Tensor y = layer_norm(x, {}, {}, 0);
+    const std::vector<double> sums = row_sum(y).to_host<double>();
+    for (const double s : sums) EXPECT_NEAR(s, 0, 33 * 0x1p-50);
+    EXPECT_CLOSE(squared_norm(y), 4.0 * 33, test::rounding(33));
+    const Tensor w = make({1, 1, 33}, Type::f64, 1), c = make({1, 1, 33}, Type::f64, 2);
+    EXPECT_TENSOR_NEAR(layer_norm(x, w, c, 0), add(multiply(y, w), c), test::rounding(4));
+}
+
+TEST(Ops, RmsNormDividesByTheRootMeanSquare) {
+    const std::vector<double> v = {3, 4};
+    const Tensor y =
+        rms_norm(Tensor::from_host(cpu(), {1, 1, 2}, std::span(v), Type::f64), {}, 0.5);
+    EXPECT_ALL_CLOSE(y.to_host<double>(),
+                     std::vector<double>({3 / std::sqrt(13.0), 4 / std::sqrt(13.0)}),
+                     test::rounding(4));
+}
+
+TEST(Ops, RotationKeepsNormsAndTurnsByThePosition) {
+    const std::vector<double> v = {1, 0, 0, 1, 5}, position = {2}, frequency = {0.25, 0.5};
+    const Tensor x = Tensor::from_host(cpu(), {1, 1, 5}, std::span(v), Type::f64);
+    EXPECT_ALL_CLOSE(
+        rotate(x, position, frequency, false).to_host<double>(),
+        std::vector<double>({std::cos(0.5), -std::sin(1.0), std::sin(0.5), std::cos(1.0), 5}),
+        test::rounding(4));
+    EXPECT_ALL_CLOSE(
+        rotate(x, position, frequency, true).to_host<double>(),
+        std::vector<double>({std::cos(0.5), std::sin(0.5), -std::sin(1.0), std::cos(1.0), 5}),
+        test::rounding(4));
+}
+
+TEST(Ops, BroadcastingRepeatsSingleExtents) {
+    const Tensor a = make({2, 3, 4}), column = make({2, 3, 1}, Type::f64, 1),
+                 row = make({1, 1, 4}, Type::f64, 2);
+    EXPECT_EQ(at(add(a, column), 1, 2, 3), at(a, 1, 2, 3) + at(column, 1, 2, 0));
+    EXPECT_EQ(at(multiply(a, row), 1, 0, 3), at(a, 1, 0, 3) * at(row, 0, 0, 3));
+    EXPECT_THROW(add(row, a), ShapeError);
+    EXPECT_THROW(add(a, cast(a, Type::f32)), ShapeError);
+}
+
+TEST(Ops, SoftmaxReusesMemoryOnlyWhereNobodyElseHoldsIt) {
+    const Tensor s = make({1, 3, 3});
+    const std::vector<double> before = s.to_host<double>();
+    const Visible causal{{0, 0, 0}, {1, 2, 3}};
+    const Tensor p = softmax_rows(s, causal);
+    EXPECT_EQ(s.to_host<double>(), before);
+    EXPECT_EQ(at(p, 0, 0, 0), 1);
+    EXPECT_EQ(at(p, 0, 0, 1), 0);
+    EXPECT_EQ(at(p, 0, 1, 2), 0);
+    EXPECT_CLOSE(at(p, 0, 1, 0) + at(p, 0, 1, 1), 1, test::rounding(2));
+    EXPECT_THROW(softmax_rows(s, {{0}, {1}}), ShapeError);
+}
+
+TEST(Ops, StateMomentsAgreeWithTheDefinitions) {
+    for (const Index n : {1, 2, 63, 64, 65, 200}) {
+        const Tensor x = add(make({1, n, 19}), make({1, 1, 19}, Type::f64, 3));
+        const StateMoments m = state_moments(x);
+        const Tensor centred = subtract_column_mean(x);
+        EXPECT_CLOSE(m.squared, squared_norm(x), test::rounding(double(n) * 19));
+        EXPECT_NEAR(m.centred, squared_norm(centred), double(n) * 19 * 0x1p-52 * m.squared);
+        EXPECT_CLOSE(m.mean_part + m.centred, m.squared, test::rounding(double(n) * 19));
+        double unit = 0;
+        std::vector<double> total(19, 0.0);
+        for (Index i = 0; i < n; ++i) {
+            const double norm = std::sqrt(squared_norm(x.row_range(i, 1)));
+            for (Index j = 0; j < 19; ++j)
+                total[static_cast<std::size_t>(j)] += at(x, 0, i, j) / norm;
+        }
+        for (const double t : total) unit += t * t;
+        EXPECT_CLOSE(m.unit_sum, unit, test::rounding(double(n) * 19));
+    }
+}
+
+TEST(Ops, DiversityOfNearlyEqualRowsKeepsItsRelativeAccuracy) {
+    // Rows (1, 1 + e) and (1, 1 - e): the centred part is 2 e^2, which 1 - t_sim could not show.
+    const double e = 0x1p-40;
+    const std::vector<double> v = {1, 1 + e, 1, 1 - e};
+    const StateMoments m =
+        state_moments(Tensor::from_host(cpu(), {1, 2, 2}, std::span(v), Type::f64));
+    EXPECT_CLOSE(m.centred, 2 * e * e, test::rounding(8));
+}
+
+TEST(Ops, WindowCurveOfUniformAndCausalAttentionIsTheExactOne) {
+    // statements TN 1.16: exact curves of the uniform and the causal uniform 8 x 8 matrix.
+    const Index n = 8;
+    std::vector<double> uniform(64, 1.0 / 8), causal(64, 0.0);
+    for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j <= i; ++j)
+            causal[static_cast<std::size_t>(i * n + j)] = 1.0 / double(i + 1);
+    const auto curve = [&](const std::vector<double>& p, const Visible& v) {
+        const Tensor t = Tensor::from_host(cpu(), {1, n, n}, std::span(p), Type::f64);
+        std::vector<double> c = row_statistics(t, {}, true, 0, v).window;
+        for (std::size_t i = 1; i < c.size(); ++i) c[i] += c[i - 1];
+        for (double& x : c) x /= double(n);
+        return c;
+    };
+    EXPECT_ALL_CLOSE(curve(uniform, {}),
+                     std::vector<double>({.125, .25, .375, .5, .625, .75, .875, 1}),
+                     test::rounding(8));
+    const std::vector<double> expected = {.339732, .554464, .570089, .722321,
+                                          .755804, .866369, .920685, 1};
+    Visible triangle;
+    for (Index i = 0; i < n; ++i) {
+        triangle.first.push_back(0);
+        triangle.last.push_back(i + 1);
+    }
+    const test::Tolerance printed{.absolute = 5e-7, .reason = "printed with six digits"};
+    EXPECT_ALL_CLOSE(curve(causal, {}), expected, printed);
+    EXPECT_ALL_CLOSE(curve(causal, triangle), expected, printed);
+}
+
+TEST(Ops, StatisticsDoNotDependOnTheRowBlock) {
+    const Index n = 37;
+    const Tensor p = softmax_rows(make({3, n, n}), {});
+    const RowStatistics whole = row_statistics(p, p, true, 0, {});
+    std::vector<double> window(whole.window.size(), 0.0);
+    for (Index first = 0; first < n; first += 10) {
+        const Index count = std::min<Index>(10, n - first);
+        const Tensor block = p.row_range(first, count);
+        const RowStatistics part = row_statistics(block, block, true, first, {});
+        for (std::size_t i = 0; i < window.size(); ++i) window[i] += part.window[i];
+        EXPECT_EQ(part.entropy[1], whole.entropy[static_cast<std::size_t>(first + 1)]);
+        EXPECT_EQ(part.diagonal[0], whole.diagonal[static_cast<std::size_t>(first)]);
+    }
+    EXPECT_ALL_CLOSE(window, whole.window, test::rounding(double(n)));
+}
+
+TEST(Ops, GatherAndConcatenateRows) {
+    const Tensor t = make({1, 4, 3});
+    const std::vector<Index> rows = {3, 0, 3};
+    const Tensor g = concat_rows({gather_rows(t, rows), t.row_range(1, 1)});
+    EXPECT_EQ(g.rows(), 4);
+    EXPECT_EQ(at(g, 0, 2, 1), at(t, 0, 3, 1));
+    EXPECT_EQ(at(g, 0, 3, 2), at(t, 0, 1, 2));
+    const std::vector<Index> bad = {4};
+    EXPECT_THROW(gather_rows(t, bad), ShapeError);
+    EXPECT_EQ(at(transpose(t), 0, 2, 3), at(t, 0, 3, 2));
+}
+
+TEST(Ops, NonFiniteEntriesAreFoundInRowMajorOrder) {
+    std::vector<double> v(50, 1.0);
+    EXPECT_EQ(first_nonfinite(
+                  Tensor::from_host(cpu(), {1, 5, 10}, std::span<const double>(v), Type::f32)),
+              -1);
+    v[41] = v[23] = NAN;
+    EXPECT_EQ(first_nonfinite(
+                  Tensor::from_host(cpu(), {1, 5, 10}, std::span<const double>(v), Type::f32)),
+              23);
+}
+
+TEST(Backends, AnUnknownDeviceIsRefusedByName) {
+    EXPECT_EQ(open_backend("auto").name(), "cpu");
+    EXPECT_THROW(open_backend("tpu"), UsageError);
+    EXPECT_THROW(open_backend("cuda:1"), NotAvailable);
+}
+
+}  // namespace
+}  // namespace tsdiag
