@@ -187,7 +187,7 @@ def parallel(t, layer, x, norm1, attention, norm2, ffn):
 # ---------------------------------------------------------------------------------------------------
 # Forwards.  `w` holds float64 weights under the names of the file.
 
-def forward_bert(w, config, ids, prefix="bert.", offset=None, mask=None):
+def forward_bert(w, config, ids, prefix="bert.", mask=None):
     """BERT and RoBERTa.  Token types are all 0, as when none are given.
 
     Without `mask` every position is attended to, padding too: that is what the reference does when
