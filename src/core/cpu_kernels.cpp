@@ -135,26 +135,27 @@ double entropy_sum(const T* p, Index count) {
 }
 
 /// Sum of slope_k^2 ((1 - p_k)^2 + others), others = sum of p_j^2 over j != k, and the largest
-/// |slope_k (1 - p_k)| and |slope_k|, over a range that leaves out the entry with the largest
+/// |slope_k (1 - p_k)| |slope_k| and |p_k|, over a range that leaves out the entry with the largest
 /// modulus: nothing cancels.
 struct JacobianSums {
-    double total = 0, own = 0, slope = 0;
+    double total = 0, own = 0, slope = 0, modulus = 0;
 };
 template <class T>
 JacobianSums jacobian_range(const T* p, const T* slope, Index count, double squares) {
-    double total = 0, own = 0, largest = 0;
-#pragma omp simd reduction(+ : total) reduction(max : own, largest)
+    double total = 0, own = 0, largest = 0, modulus = 0;
+#pragma omp simd reduction(+ : total) reduction(max : own, largest, modulus)
     for (Index k = 0; k < count; ++k) {
         const double x = p[k], g = slope[k];
         const double rest = 1 - x;
         const double others = squares - x * x;
         total += g * g * (rest * rest + others);
         const double a = g * rest, b = g;
-        const double ma = a < 0 ? -a : a, mb = b < 0 ? -b : b;
+        const double ma = a < 0 ? -a : a, mb = b < 0 ? -b : b, mx = x < 0 ? -x : x;
         own = ma > own ? ma : own;
         largest = mb > largest ? mb : largest;
+        modulus = mx > modulus ? mx : modulus;
     }
-    return {total, own, largest};
+    return {total, own, largest, modulus};
 }
 
 template <class T>
@@ -200,11 +201,7 @@ RowResult row_statistics(const T* p, const T* slope, bool divided, Index count) 
     const double others = squared_norm(p, at) + squared_norm(p + at + 1, count - at - 1);
     const JacobianSums a = jacobian_range(p, slope, at, squares);
     const JacobianSums b = jacobian_range(p + at + 1, slope + at + 1, count - at - 1, squares);
-    double second = 0;  // the second largest modulus
-    for (Index i = 0; i < count; ++i) {
-        const double m = p[i] < 0 ? -static_cast<double>(p[i]) : static_cast<double>(p[i]);
-        second = (i != at && m > second) ? m : second;
-    }
+    const double second = a.modulus > b.modulus ? a.modulus : b.modulus;
     const double g = slope[at];
     const double mg = g < 0 ? -g : g;
     const double rest = 1 - static_cast<double>(p[at]);
