@@ -1,0 +1,35 @@
+#pragma once
+#include <complex>
+#include <vector>
+
+#include "tsdiag/tensor.hpp"
+
+/// The eigenvalue problem of an upper Hessenberg matrix, row-major n x n: what Arnoldi and the
+/// dense method share.
+namespace tsdiag::hessenberg {
+
+/// All eigenvalues, a conjugate pair one after the other: double-shift QR with the deflation of
+/// Ahues and Tisseur (LAPACK's dlahqr), eigenvalues only.
+std::vector<std::complex<double>> eigenvalues(std::vector<double> h, Index n);
+
+/// How well an eigenvalue theta of H is determined.
+struct Certificate {
+    double last =
+        0;  ///< |e_n^T s|, s the unit right eigenvector: Arnoldi's residual over h_{n+1,n}
+    double condition = 1;  ///< 1 / |w^H s|, w the unit left eigenvector
+};
+/// By inverse iteration.  Cost O(n^2).
+Certificate certify(const std::vector<double>& h, Index n, std::complex<double> theta);
+
+/// The eigenvalue of `rank`-th largest modulus of H where A V = V H + coupling v e_n^T + a rounding
+/// of norm `noise`.
+struct Leading {
+    double modulus = 0;
+    double residual = 0;   ///< coupling |e_n^T s|
+    double radius = 0;     ///< condition * (residual + noise): first-order error of the modulus
+    bool certain = false;  ///< radius <= 1e-6 modulus, and the next eigenvalue cannot overtake
+};
+Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
+                           double noise);
+
+}  // namespace tsdiag::hessenberg

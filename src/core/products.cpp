@@ -1,0 +1,309 @@
+#include "products.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <vector>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/linalg.hpp"
+
+// Four columns at a time, in vectors that every compiler of this library lowers to what the
+// processor has. With FMA and AVX a product reads float32 at the speed of the second-level cache;
+// wider vectors gain nothing.
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__)
+#define TSDIAG_CLONES __attribute__((target_clones("fma", "default")))
+#else
+#define TSDIAG_CLONES
+#endif
+#define TSDIAG_INLINE inline __attribute__((always_inline))
+
+namespace tsdiag {
+namespace {
+
+using Double4 = double __attribute__((vector_size(32)));
+using Float4 = float __attribute__((vector_size(16)));
+using Float8 = float __attribute__((vector_size(32)));
+using Int8 = int __attribute__((vector_size(32)));
+
+// Out by reference: returning a vector from a function that is not compiled for it has another ABI.
+TSDIAG_INLINE void load(Double4& out, const double* p) { std::memcpy(&out, p, sizeof out); }
+TSDIAG_INLINE void load(Double4& out, const float* p) {
+    Float4 v;
+    std::memcpy(&v, p, sizeof v);
+    out = __builtin_convertvector(v, Double4);
+}
+
+/// y[r] = a_r . x for R rows at once.
+template <int R, class T>
+TSDIAG_INLINE void dot_rows(const T* a, Index stride, Index n, const double* x, double* y) {
+    Double4 even[R] = {}, odd[R] = {};
+    Index j = 0;
+    for (; j + 8 <= n; j += 8) {
+        Double4 x0, x1, p;
+        load(x0, x + j);
+        load(x1, x + j + 4);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            load(p, a + r * stride + j);
+            even[r] += p * x0;
+            load(p, a + r * stride + j + 4);
+            odd[r] += p * x1;
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+        const Double4 s = even[r] + odd[r];
+        double sum = (s[0] + s[1]) + (s[2] + s[3]);
+        for (Index k = j; k < n; ++k) sum += double(a[r * stride + k]) * x[k];
+        y[r] = sum;
+    }
+}
+
+/// y += sum_r w[r] a_r for R rows at once.
+template <int R, class T>
+TSDIAG_INLINE void add_rows(const T* a, Index stride, Index n, const double* w, double* y) {
+    Index j = 0;
+    for (; j + 4 <= n; j += 4) {
+        Double4 s, p;
+        load(s, y + j);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            load(p, a + r * stride + j);
+            s += p * w[r];
+        }
+        std::memcpy(y + j, &s, sizeof s);
+    }
+    for (; j < n; ++j)
+        for (int r = 0; r < R; ++r) y[j] += double(a[r * stride + j]) * w[r];
+}
+
+template <class T>
+TSDIAG_INLINE void all_dots(const T* a, Index m, Index n, Index stride, const double* x,
+                            double* y) {
+    Index i = 0;
+    for (; i + 4 <= m; i += 4) dot_rows<4>(a + i * stride, stride, n, x, y + i);
+    for (; i < m; ++i) dot_rows<1>(a + i * stride, stride, n, x, y + i);
+}
+
+template <class T>
+TSDIAG_INLINE void add_all_rows(const T* a, Index m, Index n, Index stride, const double* w,
+                                double* y) {
+    Index i = 0;
+    for (; i + 4 <= m; i += 4) add_rows<4>(a + i * stride, stride, n, w + i, y);
+    for (; i < m; ++i) add_rows<1>(a + i * stride, stride, n, w + i, y);
+}
+
+/// y += A^T W (A x - shift) by groups of rows that stay in the first-level cache; the sum of W (A x
+/// - shift).
+template <class T>
+TSDIAG_INLINE double add_normal(const T* a, Index m, Index n, Index stride, const double* weight,
+                                double shift, const double* x, double* y) {
+    double total = 0;
+    for (Index i = 0; i < m; i += 4) {
+        const Index rows = std::min<Index>(4, m - i);
+        const T* group = a + i * stride;
+        double u[4];
+        if (rows == 4)
+            dot_rows<4>(group, stride, n, x, u);
+        else
+            all_dots(group, rows, n, stride, x, u);
+        for (Index r = 0; r < rows; ++r) total += u[r] = weight[i + r] * (u[r] - shift);
+        if (rows == 4)
+            add_rows<4>(group, stride, n, u, y);
+        else
+            add_all_rows(group, rows, n, stride, u, y);
+    }
+    return total;
+}
+
+/// |x - y|_1 in the type of the rows, eight columns at a time.
+TSDIAG_INLINE float l1_distance(const float* x, const float* y, Index n) {
+    Float8 s0 = {}, s1 = {};
+    const Int8 magnitude = {0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF,
+                            0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF};
+    Index j = 0;
+    for (; j + 16 <= n; j += 16) {
+        Float8 a, b, c, d;
+        std::memcpy(&a, x + j, sizeof a);
+        std::memcpy(&b, y + j, sizeof b);
+        std::memcpy(&c, x + j + 8, sizeof c);
+        std::memcpy(&d, y + j + 8, sizeof d);
+        s0 += reinterpret_cast<Float8>(reinterpret_cast<Int8>(a - b) & magnitude);
+        s1 += reinterpret_cast<Float8>(reinterpret_cast<Int8>(c - d) & magnitude);
+    }
+    s0 += s1;
+    float sum = 0;
+    for (int k = 0; k < 8; ++k) sum += s0[k];
+    for (; j < n; ++j) sum += std::abs(x[j] - y[j]);
+    return sum;
+}
+
+TSDIAG_CLONES void dots(const float* a, Index m, Index n, Index stride, const double* x,
+                        double* y) {
+    all_dots(a, m, n, stride, x, y);
+}
+TSDIAG_CLONES void dots(const double* a, Index m, Index n, Index stride, const double* x,
+                        double* y) {
+    all_dots(a, m, n, stride, x, y);
+}
+TSDIAG_CLONES void add(const float* a, Index m, Index n, Index stride, const double* w, double* y) {
+    add_all_rows(a, m, n, stride, w, y);
+}
+TSDIAG_CLONES void add(const double* a, Index m, Index n, Index stride, const double* w,
+                       double* y) {
+    add_all_rows(a, m, n, stride, w, y);
+}
+TSDIAG_CLONES double normal(const float* a, Index m, Index n, Index stride, const double* weight,
+                            double shift, const double* x, double* y) {
+    return add_normal(a, m, n, stride, weight, shift, x, y);
+}
+TSDIAG_CLONES double normal(const double* a, Index m, Index n, Index stride, const double* weight,
+                            double shift, const double* x, double* y) {
+    return add_normal(a, m, n, stride, weight, shift, x, y);
+}
+/// max_j |a_i - a_j|_1 over j < i, in float32.
+TSDIAG_CLONES float farthest_before(const float* a, Index i, Index n, Index stride) {
+    float worst = 0;
+    for (Index j = 0; j < i; ++j)
+        worst = std::max(worst, l1_distance(a + i * stride, a + j * stride, n));
+    return worst;
+}
+template <class T>
+TSDIAG_INLINE double exact_farthest_before(const T* a, Index i, Index n, Index stride) {
+    double worst = 0;
+    for (Index j = 0; j < i; ++j) {
+        const T *x = a + i * stride, *y = a + j * stride;
+        double s[4] = {};
+        Index k = 0;
+        for (; k + 4 <= n; k += 4)
+            for (int c = 0; c < 4; ++c) s[c] += std::abs(double(x[k + c]) - double(y[k + c]));
+        for (; k < n; ++k) s[0] += std::abs(double(x[k]) - double(y[k]));
+        worst = std::max(worst, (s[0] + s[1]) + (s[2] + s[3]));
+    }
+    return worst;
+}
+TSDIAG_CLONES double exact_farthest(const float* a, Index i, Index n, Index stride) {
+    return exact_farthest_before(a, i, n, stride);
+}
+TSDIAG_CLONES double exact_farthest(const double* a, Index i, Index n, Index stride) {
+    return exact_farthest_before(a, i, n, stride);
+}
+
+template <class F>
+decltype(auto) with_rows(const View& a, F&& use) {
+    return a.type == Type::f32 ? use(static_cast<const float*>(a.data))
+                               : use(static_cast<const double*>(a.data));
+}
+
+Index length(std::span<const double> x) { return static_cast<Index>(x.size()); }
+
+}  // namespace
+
+void multiply(const View& a, std::span<const double> x, std::span<double> y) {
+    check(length(x) == a.shape.cols && length(y) == a.shape.rows, "multiply: sizes agree");
+    with_rows(
+        a, [&](auto* p) { dots(p, a.shape.rows, a.shape.cols, a.row_stride, x.data(), y.data()); });
+}
+
+void add_transposed(const View& a, double alpha, std::span<const double> x, std::span<double> y) {
+    check(length(x) == a.shape.rows && length(y) == a.shape.cols, "add_transposed: sizes agree");
+    std::vector<double> w(x.begin(), x.end());
+    for (double& e : w) e *= alpha;
+    with_rows(
+        a, [&](auto* p) { add(p, a.shape.rows, a.shape.cols, a.row_stride, w.data(), y.data()); });
+}
+
+void normal_product(const View& a, std::span<const double> w, std::span<const double> column,
+                    std::span<const double> x, std::span<double> y) {
+    const auto [batch, m, n] = a.shape;
+    check(length(w) == m && length(column) == n && length(x) == n && length(y) == n,
+          "normal_product: sizes agree");
+    double mass = 0;
+    for (double e : w) mass += e;
+    // The mean is known before the pass up to rounding; what rounding left is taken off afterwards.
+    const double mean = products::dot(column.data(), x.data(), n) / mass;
+    std::fill(y.begin(), y.end(), 0.0);
+    const double left = with_rows(a, [&, rows = m, cols = n](auto* p) {
+        return normal(p, rows, cols, a.row_stride, w.data(), mean, x.data(), y.data());
+    });
+    for (std::size_t j = 0; j < y.size(); ++j) y[j] -= left / mass * column[j];
+}
+
+double largest_row_distance(const View& a) {
+    const Index m = a.shape.rows, n = a.shape.cols;
+    if (a.type == Type::f64) {
+        double worst = 0;
+        for (Index i = 1; i < m; ++i)
+            worst = std::max(
+                worst, exact_farthest(static_cast<const double*>(a.data), i, n, a.row_stride));
+        return worst;
+    }
+    // Distances in float32 first; rows whose largest one may win within its rounding again in
+    // double.
+    const auto* p = static_cast<const float*>(a.data);
+    std::vector<float> farthest(static_cast<std::size_t>(m), 0.0F);
+    for (Index i = 1; i < m; ++i)
+        farthest[static_cast<std::size_t>(i)] = farthest_before(p, i, n, a.row_stride);
+    const float top = m > 0 ? *std::max_element(farthest.begin(), farthest.end()) : 0.0F;
+    const float rounding = float(n / 16 + 16) * std::numeric_limits<float>::epsilon() * top;
+    double worst = 0;
+    for (Index i = 1; i < m; ++i)
+        if (farthest[static_cast<std::size_t>(i)] >= top - 2 * rounding)
+            worst = std::max(worst, exact_farthest(p, i, n, a.row_stride));
+    return worst;
+}
+
+namespace products {
+
+TSDIAG_CLONES double dot(const double* x, const double* y, Index n) {
+    double s;
+    dot_rows<1>(x, n, n, y, &s);
+    return s;
+}
+
+TSDIAG_CLONES void rank_two_update(double* a, Index rows, Index cols, Index stride, const double* p,
+                                   const double* x, const double* q, const double* y) {
+    for (Index i = 0; i < rows; ++i) {
+        double* row = a + i * stride;
+        Index j = 0;
+        for (; j + 4 <= cols; j += 4) {
+            Double4 s, u, v;
+            load(s, row + j);
+            load(u, x + j);
+            load(v, y + j);
+            s += p[i] * u + q[i] * v;
+            std::memcpy(row + j, &s, sizeof s);
+        }
+        for (; j < cols; ++j) row[j] += p[i] * x[j] + q[i] * y[j];
+    }
+}
+
+TSDIAG_CLONES void reflect_rows(double* r0, double* r1, double* r2, Index n, double tau, double v1,
+                                double v2) {
+    const double t1 = tau * v1, t2 = tau * v2;
+    Index j = 0;
+    for (; j + 4 <= n; j += 4) {
+        Double4 a, b, c;
+        load(a, r0 + j);
+        load(b, r1 + j);
+        load(c, r2 + j);
+        const Double4 s = a + v1 * b + v2 * c;
+        a -= tau * s;
+        b -= t1 * s;
+        c -= t2 * s;
+        std::memcpy(r0 + j, &a, sizeof a);
+        std::memcpy(r1 + j, &b, sizeof b);
+        std::memcpy(r2 + j, &c, sizeof c);
+    }
+    for (; j < n; ++j) {
+        const double s = r0[j] + v1 * r1[j] + v2 * r2[j];
+        r0[j] -= tau * s;
+        r1[j] -= t1 * s;
+        r2[j] -= t2 * s;
+    }
+}
+
+}  // namespace products
+}  // namespace tsdiag

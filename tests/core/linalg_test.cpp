@@ -1,0 +1,319 @@
+#include "tsdiag/linalg.hpp"
+
+#include <gtest/gtest.h>
+
+#include <Eigen/Dense>
+#include <cmath>
+#include <limits>
+
+#include "support/naive.hpp"
+#include "support/near.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/random.hpp"
+
+namespace tsdiag {
+namespace {
+
+using namespace test;
+using naive::Matrix;
+using Row = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+Matrix gaussian(Index rows, Index cols, std::uint64_t seed) {
+    Matrix a(rows, cols);
+    Rng(seed).fill_normal(a.a, 0, 1);
+    return a;
+}
+
+Eigen::Map<const Row> eigen(const Matrix& a) { return {a.a.data(), a.rows, a.cols}; }
+
+/// Moduli in descending order.
+std::vector<double> moduli(const std::vector<std::complex<double>>& values) {
+    std::vector<double> out;
+    for (auto v : values) out.push_back(std::abs(v));
+    std::sort(out.rbegin(), out.rend());
+    return out;
+}
+
+std::vector<double> eigen_moduli(const Matrix& a) {
+    Eigen::EigenSolver<Eigen::MatrixXd> solver(eigen(a), false);
+    std::vector<double> out;
+    for (Index i = 0; i < a.rows; ++i) out.push_back(std::abs(solver.eigenvalues()[i]));
+    std::sort(out.rbegin(), out.rend());
+    return out;
+}
+
+LinearMap map_of(const Matrix& a) {
+    return {.rows = a.rows,
+            .cols = a.cols,
+            .apply =
+                [&a](std::span<const double> x, std::span<double> y) {
+                    Eigen::VectorXd v =
+                        eigen(a) * Eigen::Map<const Eigen::VectorXd>(x.data(), a.cols);
+                    std::copy_n(v.data(), a.rows, y.begin());
+                },
+            .transpose =
+                [&a](std::span<const double> x, std::span<double> y) {
+                    Eigen::VectorXd v =
+                        eigen(a).transpose() * Eigen::Map<const Eigen::VectorXd>(x.data(), a.rows);
+                    std::copy_n(v.data(), a.cols, y.begin());
+                }};
+}
+
+View view_of(const Matrix& a) {
+    return {
+        const_cast<double*>(a.a.data()), {1, a.rows, a.cols}, a.rows * a.cols, a.cols, Type::f64};
+}
+
+TEST(Eigenvalues, EqualThoseOfAnotherImplementation) {
+    for (Index n : {1, 2, 3, 4, 5, 7, 16, 33, 100, 257}) {
+        const Matrix a = gaussian(n, n, std::uint64_t(n));
+        EXPECT_ALL_CLOSE(moduli(eigenvalues(a.a, n)), eigen_moduli(a), rounding(1000 * double(n)));
+    }
+}
+
+TEST(Eigenvalues, ComeAsConjugatePairsAndSumToTheTrace) {
+    const Index n = 60;
+    const Matrix a = gaussian(n, n, 9);
+    std::complex<double> sum = 0;
+    double trace = 0;
+    for (auto v : eigenvalues(a.a, n)) sum += v;
+    for (Index i = 0; i < n; ++i) trace += a(i, i);
+    EXPECT_CLOSE(sum.real(), trace, rounding(100 * double(n)));
+    EXPECT_EQ(sum.imag(), 0);
+}
+
+TEST(Eigenvalues, OfClosedForms) {
+    // Companion matrix of (x - 1)(x - 2)(x - 3).
+    const std::vector<double> companion = {6, -11, 6, 1, 0, 0, 0, 1, 0};
+    EXPECT_ALL_CLOSE(moduli(eigenvalues(companion, 3)), std::vector<double>({3, 2, 1}),
+                     rounding(500));
+    // Rotation by 90 degrees: +-i.
+    EXPECT_ALL_CLOSE(moduli(eigenvalues(std::vector<double>{0, -1, 1, 0}, 2)),
+                     std::vector<double>({1, 1}), rounding(4));
+    // Cyclic permutation: the roots of unity, which no shift of the ordinary kind separates.
+    Matrix cycle(16, 16);
+    for (Index i = 0; i < 16; ++i) cycle(i, (i + 1) % 16) = 1;
+    EXPECT_ALL_CLOSE(moduli(eigenvalues(cycle.a, 16)), std::vector<double>(16, 1.0), rounding(64));
+    EXPECT_ALL_CLOSE(moduli(eigenvalues(std::vector<double>(9, 0.0), 3)),
+                     std::vector<double>(3, 0.0), exactly);
+    EXPECT_TRUE(eigenvalues({}, 0).empty());
+}
+
+TEST(Eigenvalues, SurviveExtremeScales) {
+    for (double scale : {1e-150, 1e150}) {
+        Matrix a = gaussian(20, 20, 3);
+        const std::vector<double> expected = eigen_moduli(a);
+        for (double& e : a.a) e *= scale;
+        std::vector<double> found = moduli(eigenvalues(a.a, 20));
+        for (double& e : found) e /= scale;
+        EXPECT_ALL_CLOSE(found, expected, rounding(20000));
+    }
+}
+
+TEST(Eigenvalues, RefuseWhatIsNotFinite) {
+    EXPECT_THROW(eigenvalues(std::vector<double>{1, NAN, 0, 1}, 2), NonFiniteError);
+    EXPECT_THROW(eigenvalues(std::vector<double>{1, INFINITY, 0, 1}, 2), NonFiniteError);
+    EXPECT_THROW(singular_values(std::vector<double>{1, NAN}, 1, 2), NonFiniteError);
+    EXPECT_THROW(eigenvalues(std::vector<double>{1, 2, 3}, 2), ShapeError);
+}
+
+TEST(SingularValues, EqualThoseOfAnotherImplementation) {
+    for (auto [m, n] :
+         {std::pair<Index, Index>{1, 1}, {1, 5}, {5, 1}, {4, 4}, {40, 17}, {17, 40}, {90, 90}}) {
+        const Matrix a = gaussian(m, n, std::uint64_t(m * 100 + n));
+        const Eigen::VectorXd expected =
+            Eigen::JacobiSVD<Eigen::MatrixXd>(eigen(a)).singularValues();
+        EXPECT_ALL_CLOSE(singular_values(a.a, m, n),
+                         std::span(expected.data(), std::size_t(expected.size())),
+                         rounding(20 * double(m + n)));
+    }
+    EXPECT_TRUE(singular_values({}, 0, 3).empty());
+}
+
+TEST(SingularValues, OfRankOneAndOfZero) {
+    Matrix a(6, 4);
+    for (Index i = 0; i < 6; ++i)
+        for (Index j = 0; j < 4; ++j) a(i, j) = double(i + 1) * double(j + 1);
+    std::vector<double> expected = {std::sqrt(91.0 * 30.0), 0, 0, 0};
+    EXPECT_ALL_CLOSE(singular_values(a.a, 6, 4), expected, rounding(24));
+    EXPECT_ALL_CLOSE(singular_values(std::vector<double>(12, 0.0), 3, 4),
+                     std::vector<double>(3, 0.0), exactly);
+}
+
+TEST(DenseEigenvalue, CertifiesWellConditionedOnes) {
+    const Matrix a = gaussian(120, 120, 5);
+    const std::vector<double> expected = eigen_moduli(a);
+    const Estimate first = dense_eigenvalue(a.a, 120), third = dense_eigenvalue(a.a, 120, 3);
+    EXPECT_TRUE(first.converged);
+    EXPECT_EQ(first.method, "dense");
+    EXPECT_CLOSE(first.value, expected[0], rounding(120000));
+    EXPECT_CLOSE(third.value, expected[2], rounding(120000));
+}
+
+TEST(DenseEigenvalue, SaysWhenAnEigenvalueIsLostToRounding) {
+    // A nilpotent matrix, hidden by a similarity: QR finds moduli around eps^(1/n) where all are 0.
+    const Index n = 24;
+    Eigen::MatrixXd jordan = Eigen::MatrixXd::Zero(n, n);
+    for (Index i = 0; i + 1 < n; ++i) jordan(i, i + 1) = 1;
+    const Matrix g = gaussian(n, n, 8);
+    const Eigen::MatrixXd q = Eigen::HouseholderQR<Eigen::MatrixXd>(eigen(g)).householderQ();
+    const Row hidden = q * jordan * q.transpose();
+    const Estimate e = dense_eigenvalue(std::span(hidden.data(), std::size_t(n * n)), n);
+    EXPECT_GT(e.value, 0.05);
+    EXPECT_FALSE(e.converged);
+    ASSERT_TRUE(e.low && e.high);
+    EXPECT_LE(*e.low, 0);
+    EXPECT_GE(*e.high, e.value);
+}
+
+TEST(SpectralRadius, EqualsTheDenseOne) {
+    for (Index n : {1, 2, 3, 20, 31, 32, 33, 64, 150}) {
+        const Matrix a = gaussian(n, n, 70 + std::uint64_t(n));
+        const Estimate e = spectral_radius(map_of(a));
+        EXPECT_TRUE(e.converged) << n;
+        EXPECT_CLOSE(e.value, eigen_moduli(a)[0], stopped_at(1e-7));
+        EXPECT_LE(e.residual, 1e-8 * e.value + 1e-12);
+        EXPECT_LE(e.iterations, n);
+    }
+}
+
+TEST(SpectralRadius, OfZeroAndOfTheIdentity) {
+    const Matrix zero(40, 40);
+    EXPECT_EQ(spectral_radius(map_of(zero)).value, 0);
+    EXPECT_TRUE(spectral_radius(map_of(zero)).converged);
+    Matrix identity(40, 40);
+    for (Index i = 0; i < 40; ++i) identity(i, i) = 1;
+    const Estimate e = spectral_radius(map_of(identity));
+    EXPECT_CLOSE(e.value, 1, rounding(40));
+    EXPECT_EQ(e.iterations, 1);
+}
+
+TEST(SpectralRadius, ReportsThatItDidNotConverge) {
+    const Matrix a = gaussian(200, 200, 12);  // a dense edge
+    const Estimate e = spectral_radius(map_of(a), 1e-8, 20);
+    EXPECT_FALSE(e.converged);
+    EXPECT_EQ(e.iterations, 20);
+    EXPECT_GT(e.residual, 1e-8 * e.value);
+    ASSERT_TRUE(e.low && e.high);
+    EXPECT_LE(*e.low, *e.high);
+}
+
+TEST(SpectralRadius, IsNotFooledByAStronglyNonNormalMap) {
+    // Triangular with a small diagonal and large entries above: the radius is 0.5, the
+    // pseudospectrum is not.
+    const Index n = 120;
+    Matrix a(n, n);
+    for (Index i = 0; i < n; ++i) {
+        a(i, i) = 0.5 * double(i) / double(n - 1);
+        for (Index j = i + 1; j < n; ++j) a(i, j) = 1;
+    }
+    const Estimate e = spectral_radius(map_of(a));
+    EXPECT_TRUE(!e.converged || std::abs(e.value - 0.5) < 1e-6) << e.value;
+}
+
+TEST(LargestSingularValue, EqualsTheDenseOne) {
+    for (auto [m, n] :
+         {std::pair<Index, Index>{1, 1}, {3, 8}, {8, 3}, {60, 60}, {200, 90}, {90, 200}}) {
+        const Matrix a = gaussian(m, n, std::uint64_t(m + 1000 * n));
+        const Estimate e = largest_singular_value(map_of(a));
+        EXPECT_TRUE(e.converged);
+        EXPECT_CLOSE(e.value, singular_values(a.a, m, n)[0], stopped_at(1e-8));
+    }
+}
+
+TEST(LargestSingularValue, OfZeroRankOneAndOrthogonal) {
+    EXPECT_EQ(largest_singular_value(map_of(Matrix(30, 30))).value, 0);
+    Matrix one(30, 20, 1.0);
+    EXPECT_CLOSE(largest_singular_value(map_of(one)).value, std::sqrt(600.0), rounding(60));
+    Matrix cycle(30, 30);
+    for (Index i = 0; i < 30; ++i) cycle(i, (i + 1) % 30) = 3;
+    EXPECT_CLOSE(largest_singular_value(map_of(cycle)).value, 3, rounding(60));
+}
+
+TEST(LargestSingularValue, ReportsALowerBoundWhenStopped) {
+    const Matrix a = gaussian(300, 300, 4);
+    const Estimate e = largest_singular_value(map_of(a), 1e-12, 6);
+    const double exact = singular_values(a.a, 300, 300)[0];
+    EXPECT_FALSE(e.converged);
+    EXPECT_LT(e.value, exact);
+    EXPECT_EQ(*e.low, e.value);
+}
+
+TEST(Stacks, AdvanceTheirMapsTogether) {
+    const Matrix a = gaussian(50, 50, 1), b = gaussian(50, 50, 2);
+    const LinearMap one = map_of(a), two = map_of(b);
+    const auto both = [](const auto& f, const auto& g) {
+        return [&f, &g](std::span<const double> x, std::span<double> y) {
+            f(x.first(50), y.first(50));
+            g(x.subspan(50), y.subspan(50));
+        };
+    };
+    const LinearMap stack{.rows = 100,
+                          .cols = 100,
+                          .apply = both(one.apply, two.apply),
+                          .transpose = both(one.transpose, two.transpose)};
+    const auto radii = spectral_radii(stack, 2);
+    EXPECT_CLOSE(radii[0].value, spectral_radius(one).value, exactly);
+    EXPECT_CLOSE(radii[1].value, spectral_radius(two).value, exactly);
+    const auto norms = largest_singular_values(stack, 2);
+    EXPECT_CLOSE(norms[1].value, largest_singular_value(two).value, exactly);
+}
+
+TEST(Products, EqualTheNaiveOnesInBothTypesAndForEveryRemainder) {
+    for (Index n : {1, 3, 4, 5, 8, 15, 16, 17, 33, 64, 67}) {
+        const Index m = n + 2;
+        const Matrix a = gaussian(m, n, std::uint64_t(n)), x = gaussian(n, 1, 2),
+                     z = gaussian(m, 1, 3);
+        std::vector<float> narrow(a.a.begin(), a.a.end());
+        Matrix widened(m, n, std::vector<double>(narrow.begin(), narrow.end()));
+        const View views[] = {view_of(a), {narrow.data(), {1, m, n}, m * n, n, Type::f32}};
+        const Matrix* exact[] = {&a, &widened};
+        for (int k = 0; k < 2; ++k) {
+            std::vector<double> y(std::size_t(m), 7.0), t(std::size_t(n), 0.0), l = t;
+            multiply(views[k], x.a, y);
+            EXPECT_ALL_CLOSE(y, naive::product(*exact[k], x).a, rounding(double(n)));
+            add_transposed(views[k], 2, z.a, t);
+            for (double& e : t) e /= 2;
+            EXPECT_ALL_CLOSE(t, naive::product(naive::transposed(*exact[k]), z).a,
+                             rounding(double(m)));
+            std::vector<double> w(std::size_t(m), 1.0), column(std::size_t(n), 0.0);
+            add_transposed(views[k], 1, w, column);
+            normal_product(views[k], w, column, x.a, l);
+            const Matrix c = naive::centred(*exact[k]);
+            EXPECT_ALL_CLOSE(l, naive::product(naive::transposed(c), naive::product(c, x)).a,
+                             rounding(20 * double(m)));
+            EXPECT_CLOSE(largest_row_distance(views[k]), 2 * naive::dobrushin(*exact[k]),
+                         rounding(double(n)));
+        }
+    }
+}
+
+TEST(Products, CentredNormalKeepsItsAccuracyNearRankOne) {
+    // Rows 1 s^T + 1e-9 G, s of norm 1: A^T A taken without centring first would lose all digits.
+    const Index n = 64;
+    Matrix g = gaussian(n, n, 6), a(n, n);
+    for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j < n; ++j)
+            a(i, j) = (j == 0) + std::ldexp(std::round(g(i, j) * 64), -36);
+    const std::vector<double> w(std::size_t(n), 1.0);
+    std::vector<double> column(std::size_t(n), 0.0), y = column;
+    add_transposed(view_of(a), 1, w, column);
+    const Matrix x = gaussian(n, 1, 7), c = naive::centred(a);
+    normal_product(view_of(a), w, column, x.a, y);
+    const Matrix exact = naive::product(naive::transposed(c), naive::product(c, x));
+    EXPECT_ALL_CLOSE(y, exact.a, rounding(double(n) / 1e-8));
+}
+
+TEST(LargestRowDistance, IsRightToDoubleWhereFloatSumsTie) {
+    const Index n = 300;
+    std::vector<float> p(std::size_t(n * n),
+                         0.0F);  // identity but for one entry above 1 by one rounding
+    for (Index i = 0; i < n; ++i) p[std::size_t(i * n + i)] = 1;
+    p[std::size_t(7 * n + 7)] = std::nextafter(1.0F, 2.0F);
+    const View view{p.data(), {1, n, n}, n * n, n, Type::f32};
+    EXPECT_CLOSE(largest_row_distance(view), 2 + double(std::numeric_limits<float>::epsilon()),
+                 exactly);
+}
+
+}  // namespace
+}  // namespace tsdiag
