@@ -1,7 +1,9 @@
 file(GLOB cli CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cpp)
+find_package(Threads REQUIRED)
 add_executable(tsdiag_program ${cli})
 set_target_properties(tsdiag_program PROPERTIES OUTPUT_NAME tsdiag)
 target_include_directories(tsdiag_program PRIVATE ${CLI11_INCLUDE})
-target_link_libraries(tsdiag_program PRIVATE tsdiag fmt::fmt)
+target_link_libraries(tsdiag_program PRIVATE tsdiag fmt::fmt OpenMP::OpenMP_CXX Threads::Threads)
 target_compile_options(tsdiag_program PRIVATE -Wall -Wextra -Wpedantic -Wshadow)
-target_compile_definitions(tsdiag_program PRIVATE TSDIAG_VERSION="${PROJECT_VERSION}")
+target_compile_definitions(tsdiag_program PRIVATE
+    TSDIAG_VERSION="${PROJECT_VERSION}" TSDIAG_BUILD_TYPE="$<CONFIG>")

@@ -25,10 +25,10 @@ namespace tsdiag {
 
 /// What is to be diagnosed, and what its file does not say.
 struct SubjectOptions {
-    std::string model;                 ///< a path, or `random:NAME[,key=value...]`
-    std::string config;                ///< path of a config.json; empty: the one beside the weights
-    std::optional<Index> heads;        ///< of the model, where it cannot be inferred
-    std::optional<Index> width;        ///< of the model, to accept a pruned file
+    std::string model;           ///< a path, or `random:NAME[,key=value...]`
+    std::string config;          ///< path of a config.json; empty: the one beside the weights
+    std::optional<Index> heads;  ///< of the model, where it cannot be inferred
+    std::optional<Index> width;  ///< of the model, to accept a pruned file
 };
 
 /// What the model argument turned out to be.
@@ -47,8 +47,8 @@ struct Subject {
 };
 std::string_view name(Subject::Kind kind);  ///< "checkpoint", "random", "trace"
 
-/// Opens, recognises, reads no weights.  Throws `FormatError` for a file that is not known, `UsageError` for an
-/// unknown random model or a size that must be told.
+/// Opens, recognises, reads no weights.  Throws `FormatError` for a file that is not known,
+/// `UsageError` for an unknown random model or a size that must be told.
 Subject open_subject(const SubjectOptions& options);
 
 /// Does `file` hold arrays `hidden_states.L`, `attentions.L` or `queries.L` with `keys.L`?
@@ -64,8 +64,8 @@ TraceSummary summarise_trace(const Checkpoint& file);
 
 /// How a trace is to be understood.
 struct TraceOptions {
-    std::string attention;        ///< forms P from queries and keys; of bare attentions: what they are; empty: softmax
-                                  ///< for queries and keys, nothing for attentions
+    std::string attention;  ///< forms P from queries and keys; of bare attentions: what they are;
+                            ///< empty: softmax for queries and keys, nothing for attentions
     bool causal = false;          ///< with queries and keys
     std::optional<double> scale;  ///< of the logits; none: 1/sqrt(columns of a head)
     std::optional<double> a2;     ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; none: 1
@@ -74,16 +74,18 @@ struct TraceOptions {
 
 /// Where a run is.  `fraction` is that of the phase, in [0, 1].
 struct Progress {
-    std::string_view phase;          ///< "open", "inputs", "measure"
+    std::string_view phase;  ///< "open", "inputs", "measure"
     double fraction = 0;
-    Index layer = -1;                ///< in work; -1: none
-    std::optional<double> estimate;  ///< seconds of the whole phase, said once before it begins
+    Index layer = -1;  ///< in work; -1: none
+    std::optional<double> estimate =
+        {};  ///< seconds of the whole phase, said once before it begins
 };
 
 struct RunOptions {
     SubjectOptions subject;
     TraceOptions trace;
-    /// "" (by the model), "gaussian", "ids:random", "ids:FILE", "embeddings:FILE", "hidden:FILE", "image:FILE"
+    /// "" (by the model), "gaussian", "ids:random", "ids:FILE", "embeddings:FILE", "hidden:FILE",
+    /// "image:FILE"
     std::string input;
     Index tokens = 0;   ///< 0: the model's longest, at most 512
     Index samples = 0;  ///< inputs for the same weights; 0: all that a file holds, else 1
@@ -104,17 +106,15 @@ struct RunOptions {
 
 struct RunResult {
     Table table;
-    Json run;  ///< the content of run.json, but for `command`
+    Json run;  ///< the content of run.json, but for `tsdiag` and `command`
 };
 
 /// Runs the model (or replays the trace), hands its events to the probes, aggregates their numbers.
 /// The same options give the same result, bit for bit, on the same machine and thread count.
 RunResult run(const RunOptions& options);
 
-/// Seconds that `run` will take, roughly: products at this machine's measured rate, and the spectra.
-/// Cost: some milliseconds.
-double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const Backend& backend, Type type,
-                        bool spectra);
+/// The stream that the weights of a random model are drawn from in trial `trial` (the first is 0).
+Rng weights_rng(std::uint64_t seed, Index trial);
 
 /// metrics.csv, curves.csv and, where maps were asked for, maps.npz in an existing `directory`.
 void write_tables(const RunResult& result, const std::filesystem::path& directory);
@@ -137,7 +137,8 @@ class Phases {
     std::chrono::steady_clock::time_point start_;
 };
 
-/// Bytes that this process may take: the machine's memory, or the limit of its control group where that is lower.
+/// Bytes that this process may take: the machine's memory, or the limit of its control group where
+/// that is lower.
 Index machine_memory();
 
 }  // namespace tsdiag

@@ -1,0 +1,21 @@
+#pragma once
+#include "options.hpp"
+
+/// One function a command; each returns the exit code.  Errors are thrown.
+namespace tsdiag::cli {
+
+int run_command(const ProbeCommand& command);
+int run_command(const InspectCommand& command);
+int run_command(const InitCommand& command);
+int run_command(const ListCommand& command);
+int run_command(const InfoCommand& command);
+int run_command(const ReportCommand& command);
+int run_command(const PrintCommand& command);
+
+/// argv, for run.json; set by main.
+std::vector<std::string>& command_line();
+
+/// What `probe` prints when it is done: what was run, a row a layer, the verdict.
+std::string summary(const RunResult& result, bool verbose);
+
+}  // namespace tsdiag::cli

@@ -1,0 +1,53 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "commands.hpp"
+#include "terminal.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+std::string processor() {
+    std::ifstream in("/proc/cpuinfo");
+    for (std::string line; std::getline(in, line);)
+        if (line.starts_with("model name")) return line.substr(line.find(':') + 2);
+    return "unknown";
+}
+
+std::string found_on_path(const std::string& program) {
+    const char* path = std::getenv("PATH");
+    for (const std::string& folder : split(path ? path : "", ':')) {
+        const std::filesystem::path file = std::filesystem::path(folder) / program;
+        if (access(file.c_str(), X_OK) == 0) return file.string();
+    }
+    return "not found: reports will have no SVG and PDF figures";
+}
+
+}  // namespace
+
+int run_command(const InfoCommand&) {
+    std::vector<std::vector<std::string>> rows{
+        {"version", TSDIAG_VERSION},
+        {"compiler", __VERSION__},
+        {"build", TSDIAG_BUILD_TYPE},
+        {"processor", processor()},
+        {"memory", fmt::format("{:.1f} GiB", double(machine_memory()) / double(Index(1) << 30))}};
+    for (const auto& [name, description] : list_backends())
+        rows.push_back({"device " + name, description});
+    rows.push_back({"formatting", fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000,
+                                              FMT_VERSION / 100 % 100, FMT_VERSION % 100)});
+    rows.push_back({"gnuplot", found_on_path("gnuplot")});
+    print(printable(aligned(rows, 2)));
+    return 0;
+}
+
+int run_command(const PrintCommand& command) {
+    print(command.text);
+    return 0;
+}
+
+}  // namespace tsdiag::cli

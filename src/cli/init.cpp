@@ -1,0 +1,27 @@
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "output_directory.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::cli {
+
+int run_command(const InitCommand& command) {
+    SubjectOptions options;
+    options.model = command.model;
+    if (!command.model.starts_with("random:"))
+        throw UsageError(fmt::format(
+            "{}: is no random model, expected random:NAME[,key=value...] (tsdiag list random).",
+            command.model));
+    const Subject subject = open_subject(options);
+    const auto weights =
+        random_weights(subject.random, weights_rng(command.seed, 0), cpu(), Type::f32);
+    OutputDirectory directory(command.out, {"config.json", "model.safetensors"}, "", command.force);
+    write_model(subject.spec(), *weights, directory.temporary());
+    directory.commit();
+    print(fmt::format("{}\n", printable(command.out)));
+    return 0;
+}
+
+}  // namespace tsdiag::cli

@@ -1,0 +1,211 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "commands.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+/// What a tensor holds, or why its elements cannot be read.
+struct Line {
+    std::string name, dtype;
+    std::vector<std::int64_t> shape;
+    std::optional<TensorSummary> values;
+    std::string why_not;
+};
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+    std::string text = "(";
+    for (std::size_t i = 0; i < shape.size(); ++i)
+        text += (i > 0 ? ", " : "") + std::to_string(shape[i]);
+    return text + ")";
+}
+
+Line line_of(const Checkpoint& file, const std::string& name) {
+    const RawTensor tensor = file.tensor(name);
+    Line line{name, tensor.dtype_name, tensor.shape, {}, {}};
+    try {
+        line.values = summarise(tensor);
+    } catch (const NotAvailable& error) {
+        line.why_not = error.what();
+    }
+    release_pages(tensor);
+    return line;
+}
+
+/// The tensors of a random model, as `seed` draws them.
+Line line_of(const Weights& weights, const Parameter& parameter) {
+    const Tensor tensor = weights.get(parameter.name);
+    const std::vector<float> values = tensor.to_host<float>();
+    const auto owner = std::make_shared<std::vector<float>>(values);
+    RawTensor raw;
+    raw.dtype = DType::f32;
+    raw.dtype_name = "float32";
+    const Shape& s = parameter.shape;
+    raw.shape = parameter.vector ? std::vector<std::int64_t>{s.count()}
+                                 : std::vector<std::int64_t>{s.rows, s.cols};
+    raw.strides =
+        parameter.vector ? std::vector<std::int64_t>{1} : std::vector<std::int64_t>{s.cols, 1};
+    raw.bytes = std::as_bytes(std::span(*owner));
+    raw.owner = owner;
+    return {parameter.name, raw.dtype_name, raw.shape, summarise(raw), {}};
+}
+
+std::string number(std::optional<double> value) {
+    return value ? fmt::format("{:.9g}", *value) : "-";
+}
+
+Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(); }
+
+/// Prints each tensor as it is read: a reader of a large file sees the first ones at once.
+class Listing {
+  public:
+    Listing(bool json, std::size_t name_width) : json_(json), width_(name_width) {
+        if (!json_)
+            print(
+                styled(row("tensor", "shape", "dtype", "sum", "norm", "min", "max"), Style::bold) +
+                "\n");
+    }
+    void add(const Line& line) {
+        if (json_) {
+            tensors_.push_back(as_json(line));
+            return;
+        }
+        const TensorSummary none, &v = line.values ? *line.values : none;
+        const auto of = [&](std::optional<double> value) {
+            return line.values ? number(value) : "-";
+        };
+        std::string text = row(printable(line.name), shape_text(line.shape), printable(line.dtype),
+                               of(v.sum), of(v.norm), of(v.minimum), of(v.maximum));
+        if (v.nonfinite > 0) text += fmt::format("  {} not finite", v.nonfinite);
+        print(text + "\n");
+    }
+    Json::Array take() { return std::move(tensors_); }
+
+  private:
+    std::string row(std::string_view name, std::string_view shape, std::string_view dtype,
+                    std::string_view sum, std::string_view norm, std::string_view minimum,
+                    std::string_view maximum) const {
+        return fmt::format("{:<{}}  {:<16}  {:<8}  {:>15}  {:>14}  {:>14}  {:>14}", name, width_,
+                           shape, dtype, sum, norm, minimum, maximum);
+    }
+    static Json as_json(const Line& line) {
+        Json::Array shape(line.shape.begin(), line.shape.end());
+        Json entry;
+        entry.set("name", line.name).set("shape", std::move(shape)).set("dtype", line.dtype);
+        if (!line.values) return entry.set("unreadable", line.why_not);
+        entry.set("sum", or_null(line.values->sum)).set("norm", or_null(line.values->norm));
+        entry.set("minimum", or_null(line.values->minimum))
+            .set("maximum", or_null(line.values->maximum));
+        return entry.set("nonfinite", line.values->nonfinite);
+    }
+    bool json_;
+    std::size_t width_;
+    Json::Array tensors_;
+};
+
+Json model_json(const Subject& subject) {
+    if (!subject.is_trace()) return subject.spec().json();
+    const TraceSummary trace = summarise_trace(*subject.file);
+    Json json;
+    json.set("family", "trace").set("layers", trace.layers).set("samples", trace.samples);
+    json.set("tokens", trace.tokens).set("width", trace.width).set("heads", trace.heads);
+    return json.set("float64", trace.float64);
+}
+
+std::string fact(std::string_view head, std::string_view text) {
+    return styled(fmt::format("{:<11}", head), Style::dim) +
+           wrapped(printable(text), terminal_width(), 11) + "\n";
+}
+
+std::string what_would_be_run(const Subject& subject) {
+    if (subject.is_trace()) {
+        const TraceSummary t = summarise_trace(*subject.file);
+        return fact(
+            "trace",
+            fmt::format("{} layers, {} samples of {} tokens, width {}, {} heads, {}", t.layers,
+                        t.samples, t.tokens, t.width, t.heads, t.float64 ? "float64" : "float32"));
+    }
+    const ModelSpec& spec = subject.spec();
+    std::string text = fact("family", spec.family) + fact("model", spec.name);
+    if (!spec.blocks.empty()) {
+        const BlockSpec& block = spec.blocks.front();
+        text +=
+            fact("layers",
+                 fmt::format("{}, {}-norm, width {}, {} heads of {} columns, {} of keys, ffn {}",
+                             spec.blocks.size(), name(block.placement), spec.width, block.heads,
+                             block.head_dim, block.kv_heads, block.ffn));
+    }
+    if (spec.channels > 0)
+        text += fact("input", fmt::format("images of {} x {} x {}, patches of {} x {}",
+                                          spec.channels, spec.image_height, spec.image_width,
+                                          spec.patch_height, spec.patch_width));
+    else
+        text +=
+            fact("input", spec.vocabulary > 0
+                              ? fmt::format("ids below {}, at most {} tokens", spec.vocabulary,
+                                            spec.max_tokens > 0 ? fmt::format("{}", spec.max_tokens)
+                                                                : "any number of")
+                              : "states drawn N(0, 1)");
+    for (const std::string& line : subject.notes) text += fact("found", line);
+    for (const std::string& line : spec.recognised) text += fact("recognised", line);
+    for (const std::string& line : spec.ignored) text += fact("ignored", line);
+    for (const std::string& line : spec.defaults) text += fact("assumed", line);
+    return text;
+}
+
+}  // namespace
+
+int run_command(const InspectCommand& command) {
+    const std::string& model = command.subject.model;
+    const bool is_random = model.starts_with("random:");
+    std::optional<Subject> subject;
+    std::string unknown;
+    std::unique_ptr<Checkpoint> file;
+    if (!is_random && std::filesystem::exists(model)) file = open_checkpoint(model);
+    try {
+        subject = open_subject(command.subject);
+    } catch (const Error& error) {
+        if (!file) throw;  // not even tensors
+        unknown = error.what();
+    }
+
+    Json json;
+    json.set("tsdiag", TSDIAG_VERSION).set("argument", model);
+    if (file) json.set("format", file->format()).set("digest", header_digest(*file));
+    if (subject) json.set("model", model_json(*subject));
+    if (!unknown.empty()) json.set("unknown", unknown);
+    if (!command.json) {
+        std::string head = fact("argument", model);
+        if (file) head += fact("format", file->format());
+        head += subject ? what_would_be_run(*subject) : fact("unknown", unknown);
+        print(head + "\n");
+    }
+
+    std::size_t width = 6;
+    if (file) {
+        for (const std::string& name : file->names())
+            width = std::max(width, printable(name).size());
+        Listing listing(command.json, width);
+        for (const std::string& name : file->names()) listing.add(line_of(*file, name));
+        json.set("tensors", listing.take());
+    } else {
+        const auto weights =
+            random_weights(subject->random, weights_rng(command.seed, 0), cpu(), Type::f32);
+        const std::vector<Parameter> all = parameters(subject->spec());
+        for (const Parameter& parameter : all) width = std::max(width, parameter.name.size());
+        Listing listing(command.json, width);
+        for (const Parameter& parameter : all) {
+            listing.add(line_of(*weights, parameter));
+            weights->release();
+        }
+        json.set("tensors", listing.take());
+    }
+    if (command.json) print(json.dump(2) + "\n");
+    return 0;
+}
+
+}  // namespace tsdiag::cli

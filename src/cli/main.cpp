@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+#include <signal.h>
+
+#include <clocale>
+#include <filesystem>
+#include <new>
+
+#include "commands.hpp"
+#include "output_directory.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+enum Exit { done = 0, bad_input = 1, usage = 2, not_available = 3 };
+
+int fail(Exit code, std::string_view message) {
+    say(fmt::format("tsdiag: {}", printable(message)));
+    return code;
+}
+
+int run_program(int argc, const char* const* argv) {
+    try {
+        const Command command = parse(argc, argv);
+        return std::visit([](const auto& chosen) { return run_command(chosen); }, command);
+    } catch (const Closed&) {
+        return done;
+    } catch (const UsageError& error) {
+        return fail(usage, error.what());
+    } catch (const NotAvailable& error) {
+        return fail(not_available, error.what());
+    } catch (const std::bad_alloc&) {
+        return fail(bad_input,
+                    "there is not enough memory for this; give fewer --tokens or --samples, or a "
+                    "--memory.");
+    } catch (const std::filesystem::filesystem_error& error) {
+        return fail(bad_input,
+                    fmt::format("{}: {}.", error.path1().string(), error.code().message()));
+    } catch (const std::exception& error) {
+        return fail(bad_input, error.what());
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag::cli
+
+int main(int argc, char** argv) {
+    std::setlocale(LC_CTYPE, "");  // numbers keep their points
+    signal(SIGPIPE, SIG_IGN);
+    tsdiag::cli::watch_interruptions();
+    tsdiag::cli::command_line().assign(argv, argv + argc);
+    return tsdiag::cli::run_program(argc, argv);
+}

@@ -1,0 +1,284 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+constexpr const char* probe_examples = R"(Examples:
+  tsdiag probe examples/char-gpt
+  tsdiag probe model.safetensors --input ids:ids.txt --tokens 256 --out result
+  tsdiag probe random:bert-base --tokens 512 --probes core
+  tsdiag probe random:post-norm,d=512,heads=8,layers=20 --tokens 64 --trials 50
+  tsdiag probe trace.npz --attention softmax --maps 0:0,5:3)";
+
+constexpr const char* inspect_examples = R"(Examples:
+  tsdiag inspect model.safetensors
+  tsdiag inspect checkpoint.pt --json > checkpoint.json
+  tsdiag inspect random:gpt2,layers=2)";
+
+constexpr const char* init_examples = R"(Examples:
+  tsdiag init random:gpt2,layers=24 -o gpt2-24
+  tsdiag init random:bert-base --seed 7 -o bert-seed7)";
+
+constexpr const char* list_examples = R"(Examples:
+  tsdiag list metrics
+  tsdiag list random)";
+
+constexpr const char* report_examples = R"(Example:
+  tsdiag report char-gpt.tsdiag)";
+
+constexpr const char* program_footer = R"(Examples:
+  tsdiag probe examples/char-gpt          every diagnostic, and a report
+  tsdiag inspect model.safetensors        what is in a file, and what would be run
+  tsdiag list random                      models that can be drawn
+
+tsdiag COMMAND --help says more.
+Exit codes: 0 done, 1 the input is at fault, 2 usage, 3 not available here, 4 a check failed,
+130 interrupted.)";
+
+/// An option whose text `read` understands.
+CLI::Option* value(CLI::App* app, const char* names, const char* metavariable,
+                   const char* description, std::function<void(const std::string&)> read) {
+    return app->add_option_function<std::string>(names, std::move(read), description)
+        ->type_name(metavariable);
+}
+
+CLI::Option* text(CLI::App* app, const char* names, std::string& out, const char* metavariable,
+                  const char* description) {
+    return app->add_option(names, out, description)->type_name(metavariable);
+}
+
+Type parse_dtype(const std::string& word) {
+    if (word == "f32" || word == "float32") return Type::f32;
+    if (word == "f64" || word == "float64") return Type::f64;
+    throw UsageError(fmt::format("--dtype: '{}' is not f32 or f64.", word));
+}
+
+void add_subject(CLI::App* app, SubjectOptions& subject) {
+    app->add_option("MODEL", subject.model,
+                    "HF directory, checkpoint, trace, or random:NAME[,key=value...]")
+        ->required()
+        ->type_name("");
+    const auto group = [](CLI::Option* option) { option->group("Model"); };
+    group(text(app, "--config", subject.config, "FILE", "config.json where it lies elsewhere"));
+    group(value(app, "--n-heads", "N", "heads, where the file does not say",
+                [&](const std::string& t) { subject.heads = parse_count(t, "--n-heads", 1); }));
+    group(value(app, "--width", "N", "width, to accept a pruned file",
+                [&](const std::string& t) { subject.width = parse_count(t, "--width", 1); }));
+}
+
+void add_input(CLI::App* app, RunOptions& run) {
+    const auto group = [](CLI::Option* option) { option->group("Input"); };
+    group(text(
+        app, "--input", run.input, "KIND",
+        "gaussian, ids:random, ids:FILE, embeddings:FILE.npy,\nhidden:FILE.npy or image:FILE.npy"));
+    group(value(app, "--tokens", "N", "default: the model's longest, at most 512",
+                [&](const std::string& t) { run.tokens = parse_count(t, "--tokens", 1); }));
+    group(value(app, "--samples", "S", "inputs for the same weights",
+                [&](const std::string& t) { run.samples = parse_count(t, "--samples", 1); }));
+    group(value(app, "--trials", "T", "draws of a random model, each with new inputs",
+                [&](const std::string& t) { run.trials = parse_count(t, "--trials", 1); }));
+    group(value(app, "--seed", "K", "of everything drawn (default 0)",
+                [&](const std::string& t) { run.seed = parse_seed(t, "--seed"); }));
+    group(text(app, "--mask", run.mask, "FILE.npy", "(n) or (S, n), 1 = keep"));
+}
+
+void add_measurement(CLI::App* app, RunOptions& run) {
+    const auto group = [](CLI::Option* option) { option->group("Measurement"); };
+    group(
+        value(app, "--layers", "A:B", "measured layers, both included", [&](const std::string& t) {
+            std::tie(run.first_layer, run.last_layer) = parse_layers(t, "--layers");
+        }));
+    group(value(app, "--heads", "LIST", "measured heads, such as 0,3,8:11",
+                [&](const std::string& t) { run.heads = parse_indices(t, "--heads"); }));
+    group(value(app, "--probes", "NAMES", "core, all (default), or names (tsdiag list metrics)",
+                [&](const std::string& t) { run.probes = split(t, ','); }));
+    group(value(app, "--maps", "L:H,...", "attention maps to keep and draw",
+                [&](const std::string& t) { run.maps = parse_maps(t, "--maps"); }));
+    group(app->add_flag("--allow-nonfinite", run.allow_nonfinite, "NaN in the data become notes"));
+}
+
+void add_trace(CLI::App* app, TraceOptions& trace) {
+    const auto group = [](CLI::Option* option) { option->group("Trace"); };
+    group(text(app, "--attention", trace.attention, "NAME",
+               "forms P from queries and keys, or says what P is"));
+    group(app->add_flag("--causal", trace.causal, "queries see keys up to their own position"));
+    group(value(app, "--scale", "X", "of the logits (default 1/sqrt(columns of a head))",
+                [&](const std::string& t) { trace.scale = parse_number(t, "--scale"); }));
+    group(value(app, "--a2", "X", "alpha^2 |W_V W_O|_F^2 / d (default 1)",
+                [&](const std::string& t) { trace.a2 = parse_number(t, "--a2"); }));
+}
+
+void add_machine(CLI::App* app, ProbeCommand& probe) {
+    const auto group = [](CLI::Option* option) { option->group("Machine"); };
+    group(value(app, "--dtype", "TYPE", "f32 or f64 (default f32; a trace: its own)",
+                [&](const std::string& t) { probe.run.dtype = parse_dtype(t); }));
+    group(text(app, "--device", probe.run.device, "NAME", "auto, cpu or cuda"));
+    group(value(app, "--memory", "SIZE", "such as 512M or 2G (default: half of the machine's)",
+                [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
+    group(value(app, "--threads", "N", "default: one a core",
+                [&](const std::string& t) { probe.threads = parse_count(t, "--threads", 1); }));
+}
+
+void add_output(CLI::App* app, ProbeCommand& probe) {
+    const auto group = [](CLI::Option* option) { option->group("Output"); };
+    group(text(app, "-o,--out", probe.out, "DIR", "default: NAME.tsdiag"));
+    group(app->add_flag("--no-report", probe.no_report, "tables alone"));
+    group(app->add_flag("--force", probe.force, "write into a directory that holds other files"));
+    group(app->add_flag("-q,--quiet", probe.quiet, "nothing but errors"));
+    group(app->add_flag("-v,--verbose", probe.verbose,
+                        "all that was recognised, ignored and assumed"));
+}
+
+CLI::App* add_command(CLI::App& program, const char* name, const char* description,
+                      const char* examples) {
+    CLI::App* app = program.add_subcommand(name, description)->group("Commands");
+    app->footer(examples);
+    app->allow_extras();
+    app->set_help_flag("-h,--help", "this text");
+    return app;
+}
+
+/// "did you mean" for the first word that no option or argument took.
+void refuse_extras(const CLI::App& program, const CLI::App& app) {
+    const std::vector<std::string> extras = app.remaining();
+    if (extras.empty()) return;
+    const std::string word = extras.front().substr(0, extras.front().find('='));
+    std::vector<std::string> known;
+    const bool is_command = &app == &program && !word.starts_with('-');
+    if (is_command)
+        for (const CLI::App* sub : program.get_subcommands([](const CLI::App*) { return true; }))
+            known.push_back(sub->get_name());
+    else
+        for (const CLI::Option* option : app.get_options()) {
+            for (const std::string& name : option->get_lnames()) known.push_back("--" + name);
+            for (const std::string& name : option->get_snames()) known.push_back("-" + name);
+        }
+    const std::string near = word.size() > 2 ? nearest(word, known) : "";
+    const std::string where = &app == &program ? "tsdiag" : "tsdiag " + app.get_name();
+    throw UsageError(fmt::format("'{}' is no {} of {}; {}", word,
+                                 is_command              ? "command"
+                                 : word.starts_with('-') ? "option"
+                                                         : "argument",
+                                 where,
+                                 near.empty() ? fmt::format("see {} --help.", where)
+                                              : fmt::format("did you mean {}?", near)));
+}
+
+struct Parser {
+    CLI::App program{"tsdiag " TSDIAG_VERSION
+                     ": diagnoses transformers, in numbers that can be defended."};
+    ProbeCommand probe;
+    InspectCommand inspect;
+    InitCommand init;
+    ListCommand list;
+    ReportCommand report;
+    CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app;
+
+    Parser() {
+        program.name("tsdiag");
+        program.footer(program_footer);
+        program.allow_extras();
+        program.set_help_flag("-h,--help", "this text");
+        program.set_version_flag("--version", std::string("tsdiag " TSDIAG_VERSION), "the version");
+        const std::shared_ptr<CLI::FormatterBase> formatter = program.get_formatter();
+        formatter->column_width(26);
+        for (const auto& [from, to] : {std::pair{"OPTIONS", "options"},
+                                       {"SUBCOMMAND", "COMMAND"},
+                                       {"REQUIRED", ""},
+                                       {"Positionals", "Arguments"}})
+            formatter->label(from, to);
+
+        probe_app = add_command(program, "probe", "every diagnostic of a model, and a report",
+                                probe_examples);
+        add_subject(probe_app, probe.run.subject);
+        add_input(probe_app, probe.run);
+        add_measurement(probe_app, probe.run);
+        add_trace(probe_app, probe.run.trace);
+        add_machine(probe_app, probe);
+        add_output(probe_app, probe);
+
+        inspect_app = add_command(program, "inspect", "tensors of a file, and what would be run",
+                                  inspect_examples);
+        add_subject(inspect_app, inspect.subject);
+        value(inspect_app, "--seed", "K", "of a random model (default 0)",
+              [&](const std::string& t) { inspect.seed = parse_seed(t, "--seed"); });
+        inspect_app->add_flag("--json", inspect.json, "as JSON");
+
+        init_app =
+            add_command(program, "init", "writes a random model as a HF directory", init_examples);
+        init_app->add_option("MODEL", init.model, "random:NAME[,key=value...]")
+            ->required()
+            ->type_name("");
+        text(init_app, "-o,--out", init.out, "DIR", "the directory")->required();
+        value(init_app, "--seed", "K", "of the weights (default 0)",
+              [&](const std::string& t) { init.seed = parse_seed(t, "--seed"); });
+        init_app->add_flag("--force", init.force, "write into a directory that holds other files");
+
+        list_app = add_command(program, "list", "names that options take", list_examples);
+        list_app->add_option("WHAT", list.what, fmt::format("{}", fmt::join(listed(), ", ")))
+            ->required()
+            ->type_name("");
+        info_app = add_command(program, "info", "version, build, devices", "");
+        report_app =
+            add_command(program, "report", "makes report.html and figures/ again from the tables",
+                        report_examples);
+        report_app->add_option("DIR", report.directory, "what tsdiag probe wrote")
+            ->required()
+            ->type_name("");
+    }
+
+    const CLI::App& chosen() const {
+        const std::vector<CLI::App*> used = program.get_subcommands();
+        return used.empty() ? program : *used.front();
+    }
+
+    std::string help() const {
+        const CLI::App& app = chosen();
+        std::string text = app.help(&app == &program ? "" : "tsdiag");
+        for (std::size_t at; (at = text.find("\n\n\n")) != std::string::npos;) text.erase(at, 1);
+        return text;
+    }
+
+    Command command() const {
+        const CLI::App& app = chosen();
+        refuse_extras(program, app);
+        if (&app == probe_app) return probe;
+        if (&app == inspect_app) return inspect;
+        if (&app == init_app) return init;
+        if (&app == list_app) return list;
+        if (&app == info_app) return InfoCommand{};
+        if (&app == report_app) return report;
+        throw UsageError(
+            fmt::format("a command is expected: probe, inspect, init, list, info or report; "
+                        "see tsdiag --help."));
+    }
+};
+
+}  // namespace
+
+Command parse(int argc, const char* const* argv) {
+    Parser parser;
+    try {
+        parser.program.parse(argc, argv);
+    } catch (const CLI::CallForHelp&) {
+        return PrintCommand{parser.help()};
+    } catch (const CLI::CallForVersion& version) {
+        return PrintCommand{std::string(version.what()) + "\n"};
+    } catch (const CLI::ParseError& error) {
+        const CLI::App& app = parser.chosen();
+        refuse_extras(parser.program, app);  // the likelier cause, where there is one
+        const std::string where = &app == &parser.program ? "tsdiag" : "tsdiag " + app.get_name();
+        throw UsageError(fmt::format("{}; see {} --help.", error.what(), where));
+    }
+    return parser.command();
+}
+
+}  // namespace tsdiag::cli

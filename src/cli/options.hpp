@@ -1,0 +1,59 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "tsdiag/run.hpp"
+
+namespace tsdiag::cli {
+
+struct ProbeCommand {
+    RunOptions run;
+    std::string out;  ///< empty: by the model's name
+    Index threads = 0;
+    bool force = false, no_report = false, quiet = false, verbose = false;
+};
+struct InspectCommand {
+    SubjectOptions subject;
+    std::uint64_t seed = 0;
+    bool json = false;
+};
+struct InitCommand {
+    std::string model, out;
+    std::uint64_t seed = 0;
+    bool force = false;
+};
+struct ListCommand {
+    std::string what;
+};
+struct InfoCommand {};
+struct ReportCommand {
+    std::string directory;
+};
+struct PrintCommand {
+    std::string text;  ///< help or version
+};
+
+using Command = std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
+                             ReportCommand, PrintCommand>;
+
+/// The only parser of argv.  Throws `UsageError` with the nearest command or option.
+Command parse(int argc, const char* const* argv);
+
+/// What `tsdiag list` knows.
+const std::vector<std::string>& listed();
+
+// Values of options; each throws `UsageError` naming `option`.
+Index parse_count(const std::string& text, std::string_view option, Index least);
+std::uint64_t parse_seed(const std::string& text, std::string_view option);
+double parse_number(const std::string& text, std::string_view option);
+Index parse_size(const std::string& text, std::string_view option);  ///< "512M": powers of 1024
+/// "A:B", "A:", ":B", "A": inclusive; the last is -1 where it is left out.
+std::pair<Index, Index> parse_layers(const std::string& text, std::string_view option);
+std::vector<Index> parse_indices(const std::string& text, std::string_view option);  ///< "0,3,8:11"
+std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::string_view option);
+std::vector<std::string> split(const std::string& text, char separator);
+
+}  // namespace tsdiag::cli

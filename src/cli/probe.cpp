@@ -1,0 +1,90 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include "commands.hpp"
+#include "output_directory.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/report.hpp"
+
+namespace tsdiag::cli {
+
+std::vector<std::string>& command_line() {
+    static std::vector<std::string> words;
+    return words;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// NAME.tsdiag in the working directory: NAME is that of the file or directory, or of the random
+/// model.
+std::string default_directory(const std::string& model) {
+    std::string name = model;
+    if (name.starts_with("random:")) {
+        name = "random-" + name.substr(7, name.find(',') - 7);
+    } else {
+        fs::path path = fs::path(model).lexically_normal();
+        if (!path.has_filename()) path = path.parent_path();
+        name = (fs::is_directory(path) ? fs::absolute(path).filename() : path.stem()).string();
+    }
+    return (name.empty() || name == "." || name == ".." ? "model" : name) + ".tsdiag";
+}
+
+Json complete(const Json& run) {
+    Json whole;
+    whole.set("tsdiag", TSDIAG_VERSION);
+    Json::Array command;
+    for (const std::string& word : command_line()) command.emplace_back(printable(word));
+    whole.set("command", std::move(command));
+    for (const auto& [key, value] : run.object()) whole.set(key, value);
+    return whole;
+}
+
+void append(Json& run, std::string_view key, const Json::Array& more) {
+    Json::Array all = run[key].array();
+    all.insert(all.end(), more.begin(), more.end());
+    run.set(std::string(key), std::move(all));
+}
+
+}  // namespace
+
+int run_command(const ProbeCommand& command) {
+    if (command.threads > 0) omp_set_num_threads(int(command.threads));
+    const std::string out =
+        command.out.empty() ? default_directory(command.run.subject.model) : command.out;
+    OutputDirectory directory(
+        out, {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures"},
+        "run.json", command.force);
+    ProgressBar bar(command.quiet, command.verbose);
+    RunOptions options = command.run;
+    options.progress = [&bar](const Progress& progress) { bar.update(progress); };
+    RunResult result = run(options);
+    bar.clear();
+
+    result.run = complete(result.run);
+    write_tables(result, directory.temporary());
+    if (!command.no_report) {
+        Phases phases;
+        phases.begin("report");
+        Json::Array undrawn;
+        for (const std::string& line :
+             write_report(result.table, result.run, directory.temporary())) {
+            if (!command.quiet) say("tsdiag: " + printable(line));
+            undrawn.emplace_back(line);
+        }
+        phases.end();
+        append(result.run, "phases", phases.json().array());
+        append(result.run, "warnings", undrawn);
+    }
+    write_atomically(directory.temporary() / "run.json", result.run.dump(2) + "\n");
+    directory.commit();
+    if (command.quiet) return 0;
+    print(summary(result, command.verbose));
+    const fs::path made = fs::path(out) / (command.no_report ? "metrics.csv" : "report.html");
+    print(fmt::format("\n{}\n", styled(printable(made.string()), Style::bold)));
+    return 0;
+}
+
+}  // namespace tsdiag::cli

@@ -1,0 +1,217 @@
+#include "terminal.hpp"
+
+#include <fmt/format.h>
+#include <langinfo.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+std::string_view environment(const char* name) {
+    const char* value = std::getenv(name);
+    return value ? value : "";
+}
+
+bool is_dumb() { return environment("TERM") == "dumb"; }
+
+bool coloured() {
+    static const bool yes = [] {
+        if (!environment("NO_COLOR").empty() || is_dumb()) return false;
+        const std::string_view force = environment("CLICOLOR_FORCE");
+        return (!force.empty() && force != "0") || isatty(STDOUT_FILENO) == 1;
+    }();
+    return yes;
+}
+
+bool utf8() {
+    static const bool yes = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
+    return yes;
+}
+
+/// How many bytes the UTF-8 sequence at the beginning of `text` has; 0 where there is none.
+std::size_t sequence_length(std::string_view text) {
+    const auto first = static_cast<unsigned char>(text.front());
+    const std::size_t length = first < 0x80                    ? 1
+                               : first >= 0xc2 && first < 0xe0 ? 2
+                               : first >= 0xe0 && first < 0xf0 ? 3
+                               : first >= 0xf0 && first < 0xf5 ? 4
+                                                               : 0;
+    if (length == 0 || length > text.size()) return 0;
+    for (std::size_t i = 1; i < length; ++i)
+        if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
+    return length;
+}
+
+/// Signs that messages use, for terminals without UTF-8.
+constexpr std::pair<std::string_view, std::string_view> spellings[] = {
+    {"\u03bb", "lambda"}, {"\u03b4", "delta"}, {"\u03c9", "omega"}, {"\u03be", "xi"},
+    {"\u03b1", "alpha"},  {"\u03c4", "tau"},   {"\u00d7", "x"},     {"\u2013", "-"},
+    {"\u2014", "-"},      {"\u2212", "-"},     {"\u2248", "~"},     {"\u2264", "<="},
+    {"\u2265", ">="},     {"\u2082", "2"},     {"\u2081", "1"},     {"\u00b2", "^2"},
+    {"\u2026", "..."},    {"\u00b1", "+-"},    {"\u2192", "->"},    {"\u221e", "infinity"},
+    {"\u00b7", "."},      {"\u2019", "'"},     {"\u201c", "\""},    {"\u201d", "\""}};
+
+std::string spelled(std::string_view sign) {
+    for (const auto& [from, to] : spellings)
+        if (sign == from) return std::string(to);
+    return "?";
+}
+
+}  // namespace
+
+void print(std::string_view text) {
+    errno = 0;
+    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
+    if (written && std::fflush(stdout) == 0) return;
+    if (errno == EPIPE) throw Closed();
+    throw Error(fmt::format("standard output: cannot be written ({}).", std::strerror(errno)));
+}
+
+void say(std::string_view line) {
+    const std::string text = std::string(line) + "\n";
+    std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+std::string printable(std::string_view text) {
+    std::string out;
+    while (!text.empty()) {
+        const auto first = static_cast<unsigned char>(text.front());
+        const std::size_t length = sequence_length(text);
+        const bool control =
+            first < 0x20 || first == 0x7f ||
+            (length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
+        if (length == 0 || (control && first != '\n'))
+            out += fmt::format(
+                "\\x{:02x}", control && length == 2 ? static_cast<unsigned char>(text[1]) : first);
+        else if (length > 1 && !utf8())
+            out += spelled(text.substr(0, length));
+        else
+            out += text.substr(0, length);
+        text.remove_prefix(std::max<std::size_t>(length, 1));
+    }
+    return out;
+}
+
+std::string styled(std::string_view text, Style style) {
+    if (!coloured() || style == Style::plain) return std::string(text);
+    const char* code = style == Style::bold ? "1" : style == Style::dim ? "2" : "33";
+    return fmt::format("\x1b[{}m{}\x1b[0m", code, text);
+}
+
+std::size_t terminal_width() {
+    winsize size{};
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col >= 40) return size.ws_col;
+    return 80;
+}
+
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
+    std::string out;
+    std::size_t column = indent;  // the caller has written as much
+    while (!text.empty()) {
+        const std::size_t space = std::min(text.find(' '), text.size());
+        const std::string_view word = text.substr(0, space);
+        if (column > indent && column + 1 + word.size() > width) {
+            out += "\n" + std::string(indent, ' ');
+            column = indent;
+        } else if (column > indent) {
+            out += ' ';
+            column += 1;
+        }
+        out += word;
+        column += word.size();
+        text.remove_prefix(std::min(space + 1, text.size()));
+    }
+    return out;
+}
+
+std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size_t left_columns) {
+    std::vector<std::size_t> widths;
+    for (const auto& row : rows) {
+        widths.resize(std::max(widths.size(), row.size()));
+        for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
+    }
+    std::string out;
+    for (const auto& row : rows) {
+        std::string line;
+        for (std::size_t c = 0; c < row.size(); ++c) {
+            if (c > 0) line += "  ";
+            line += c < left_columns ? fmt::format("{:<{}}", row[c], widths[c])
+                                     : fmt::format("{:>{}}", row[c], widths[c]);
+        }
+        line.erase(line.find_last_not_of(' ') + 1);
+        out += line + "\n";
+    }
+    return out;
+}
+
+std::string duration(double seconds) {
+    if (seconds < 90) return fmt::format("{:.0f} s", std::max(seconds, 1.0));
+    const auto minutes = Index(seconds / 60 + 0.5);
+    if (minutes < 90) return fmt::format("{} min", minutes);
+    return minutes % 60 == 0 ? fmt::format("{} h", minutes / 60)
+                             : fmt::format("{} h {} min", minutes / 60, minutes % 60);
+}
+
+ProgressBar::ProgressBar(bool quiet, bool lines)
+    : quiet_(quiet), lines_(lines), terminal_(isatty(STDERR_FILENO) == 1 && !is_dumb()) {}
+
+void ProgressBar::announce(double seconds, bool measured) {
+    if (announced_) return;
+    announced_ = true;
+    clear();
+    say(fmt::format("tsdiag: this will take about {}{}.", duration(seconds),
+                    measured ? ", by what the first part took" : ""));
+}
+
+void ProgressBar::update(const Progress& progress) {
+    if (quiet_) return;
+    const Clock::time_point now = Clock::now();
+    if (phase_ != progress.phase) {
+        phase_ = progress.phase;
+        start_ = last_ = now;
+        tenths_ = 0;
+    }
+    if (progress.estimate) announce(*progress.estimate, false);
+    const double seconds = std::chrono::duration<double>(now - start_).count();
+    if (progress.fraction <= 0 || seconds < 1) return;
+    const double left = seconds * (1 - progress.fraction) / progress.fraction;
+    if (seconds > 3 && progress.fraction > 0.01 && seconds + left > 60)
+        announce(seconds + left, true);
+    const int tenths = int(progress.fraction * 10);
+    if (!terminal_ && lines_ && tenths > tenths_) {
+        tenths_ = tenths;
+        say(fmt::format("tsdiag: {} %, {} left", tenths * 10, duration(left)));
+    }
+    if (!terminal_ || now - last_ < std::chrono::milliseconds(100)) return;
+    last_ = now;
+    draw(progress.fraction, left, progress.layer);
+}
+
+void ProgressBar::draw(double fraction, double left, Index layer) {
+    constexpr int cells = 24;
+    const int full = std::clamp(int(fraction * cells), 0, cells);
+    std::string bar;
+    for (int i = 0; i < cells; ++i)
+        bar += i < full ? (utf8() ? "\u2588" : "#") : (utf8() ? "\u2591" : "-");
+    const std::string text =
+        fmt::format("\r{} {:3.0f} %  {} left{}\x1b[K", bar, 100 * fraction, duration(left),
+                    layer >= 0 ? fmt::format("  layer {}", layer) : "");
+    std::fwrite(text.data(), 1, text.size(), stderr);
+    drawn_ = true;
+}
+
+void ProgressBar::clear() {
+    if (drawn_) std::fputs("\r\x1b[K", stderr);
+    drawn_ = false;
+}
+
+}  // namespace tsdiag::cli

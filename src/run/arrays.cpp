@@ -1,0 +1,157 @@
+#include "arrays.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <cmath>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag {
+namespace {
+
+template <class T>
+Tensor widened(const RawTensor& array, Shape shape, const Backend& backend, Type type) {
+    std::vector<T> values(std::size_t(array.count()));
+    widen<T>(array, values);
+    return Tensor::from_host(backend, shape, std::span<const T>(values), type);
+}
+
+std::string index_text(Index flat, std::span<const std::int64_t> shape) {
+    std::vector<Index> index(shape.size());
+    for (std::size_t axis = shape.size(); axis-- > 0;) {
+        index[axis] = flat % shape[axis];
+        flat /= shape[axis];
+    }
+    return fmt::format("({})", fmt::join(index, ", "));
+}
+
+template <class T>
+Tensor taken(const Tensor& x, std::span<const Index> rows, std::span<const Index> cols) {
+    const std::vector<T> from = x.to_host<T>();
+    std::vector<T> to;
+    to.reserve(std::size_t(x.batch()) * rows.size() * cols.size());
+    for (Index b = 0; b < x.batch(); ++b)
+        for (const Index r : rows)
+            for (const Index c : cols)
+                to.push_back(from[std::size_t((b * x.rows() + r) * x.cols() + c)]);
+    const Shape shape{x.batch(), Index(rows.size()), Index(cols.size())};
+    return Tensor::from_host(x.backend(), shape, std::span<const T>(to), x.type());
+}
+
+Tensor taken(const Tensor& x, std::span<const Index> rows, std::span<const Index> cols) {
+    return x.type() == Type::f32 ? taken<float>(x, rows, cols) : taken<double>(x, rows, cols);
+}
+
+}  // namespace
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+    return fmt::format("({})", fmt::join(shape, ", "));
+}
+
+RawTensor open_array(const std::filesystem::path& file) {
+    const std::unique_ptr<Checkpoint> opened = open_checkpoint(file);
+    if (opened->names().size() != 1)
+        throw FormatError(fmt::format(
+            "{}: holds {} arrays, expected one; save it with numpy.save as a .npy file.",
+            file.string(), opened->names().size()));
+    return opened->tensor(opened->names().front());
+}
+
+RawTensor element(const RawTensor& array, Index i) {
+    RawTensor part = array;
+    part.offset += i * array.strides.front();
+    part.shape.erase(part.shape.begin());
+    part.strides.erase(part.strides.begin());
+    return part;
+}
+
+RawTensor head_of(const RawTensor& array, std::size_t axis, Index count) {
+    RawTensor part = array;
+    part.shape[axis] = count;
+    return part;
+}
+
+std::vector<Index> integers(const RawTensor& array, std::string_view source) {
+    constexpr double limit = 9007199254740992.0;  // 2^53: a double holds every integer up to here
+    std::vector<double> values(std::size_t(array.count()));
+    widen<double>(array, values);
+    std::vector<Index> whole;
+    whole.reserve(values.size());
+    for (const double v : values) {
+        if (!(std::abs(v) <= limit) || v != std::floor(v))
+            throw FormatError(fmt::format("{}: element {} is {}, expected an integer.", source,
+                                          index_text(Index(whole.size()), array.shape), v));
+        whole.push_back(Index(v));
+    }
+    return whole;
+}
+
+Tensor to_tensor(const RawTensor& array, Shape shape, const Backend& backend, Type type,
+                 std::string_view source, bool allow_nonfinite) {
+    Tensor x;
+    if (const auto mapped = as_is<float>(array); type == Type::f32 && mapped)
+        x = Tensor::borrow(backend, shape, *mapped, array.owner);
+    else if (type == Type::f32)
+        x = widened<float>(array, shape, backend, type);
+    else
+        x = widened<double>(array, shape, backend, type);
+    if (allow_nonfinite) return x;
+    if (const Index bad = first_nonfinite(x); bad >= 0)
+        throw NonFiniteError(
+            fmt::format("{}: element {} is not finite, expected finite numbers; pass "
+                        "--allow-nonfinite to go on.",
+                        source, index_text(bad, array.shape)));
+    return x;
+}
+
+Tensor take_rows(const Tensor& x, std::span<const Index> rows) {
+    std::vector<Index> cols(std::size_t(x.cols()));
+    for (std::size_t c = 0; c < cols.size(); ++c) cols[c] = Index(c);
+    return taken(x, rows, cols);
+}
+
+Tensor take_rows_and_columns(const Tensor& p, std::span<const Index> kept) {
+    return taken(p, kept, kept);
+}
+
+std::vector<Index> kept(const std::vector<bool>& keep, std::string_view source) {
+    std::vector<Index> rows;
+    for (std::size_t i = 0; i < keep.size(); ++i)
+        if (keep[i]) rows.push_back(Index(i));
+    if (rows.empty())
+        throw FormatError(
+            fmt::format("{}: hides all {} tokens of a sample, expected at least one 1 (= keep).",
+                        source, keep.size()));
+    return rows;
+}
+
+std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples, Index n) {
+    const RawTensor array = open_array(file);
+    const bool shared = array.shape.size() == 1;
+    const bool fits =
+        shared ? array.shape[0] == n
+               : array.shape.size() == 2 && array.shape[0] == samples && array.shape[1] == n;
+    if (!fits)
+        throw ShapeError(
+            fmt::format("{}: the mask is {}, expected ({}) or ({}, {}): samples, tokens.", file,
+                        shape_text(array.shape), n, samples, n));
+    const std::vector<Index> values = integers(array, file);
+    std::vector<std::vector<bool>> masks;
+    for (Index s = 0; s < samples; ++s) {
+        std::vector<bool> keep(std::size_t(n), false);
+        for (Index i = 0; i < n; ++i) {
+            const Index v = values[std::size_t(shared ? i : s * n + i)];
+            if (v != 0 && v != 1)
+                throw FormatError(fmt::format(
+                    "{}: token {} of the mask is {}, expected 1 (keep) or 0.", file, i, v));
+            keep[std::size_t(i)] = v == 1;
+        }
+        kept(keep, file);
+        masks.push_back(std::move(keep));
+    }
+    return masks;
+}
+
+}  // namespace tsdiag

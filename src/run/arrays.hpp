@@ -1,0 +1,46 @@
+#pragma once
+#include <filesystem>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tsdiag/checkpoint.hpp"
+#include "tsdiag/tensor.hpp"
+
+/// Arrays of files, as inputs and traces need them.
+namespace tsdiag {
+
+/// "(2, 64, 512)"
+std::string shape_text(std::span<const std::int64_t> shape);
+
+/// The only array of a .npy file.
+RawTensor open_array(const std::filesystem::path& file);
+
+/// Element `i` of the first axis: a view of the same bytes.
+RawTensor element(const RawTensor& array, Index i);
+/// The first `count` elements of axis `axis`: a view of the same bytes.
+RawTensor head_of(const RawTensor& array, std::size_t axis, Index count);
+
+/// Integers of any integer type; throws `FormatError` naming `source` where there is a fraction or
+/// they exceed 2^53.
+std::vector<Index> integers(const RawTensor& array, std::string_view source);
+
+/// The elements of `array` as a tensor of `shape` (equal count).  Throws `NonFiniteError` naming
+/// `source` and the index of the first NaN or infinity, unless allowed.  Memory of the file itself
+/// is used where it can be.
+Tensor to_tensor(const RawTensor& array, Shape shape, const Backend& backend, Type type,
+                 std::string_view source, bool allow_nonfinite);
+
+/// Rows `rows` of each batch, in that order.
+Tensor take_rows(const Tensor& x, std::span<const Index> rows);
+/// Rows and columns `kept` of each batch.
+Tensor take_rows_and_columns(const Tensor& p, std::span<const Index> kept);
+
+/// Indices where `keep` is true; throws `FormatError` naming `source` where there is none.
+std::vector<Index> kept(const std::vector<bool>& keep, std::string_view source);
+
+/// The mask of each sample, from a .npy file of (n) or (S, n) zeros and ones; n as expected.  An
+/// (n) mask serves all.
+std::vector<std::vector<bool>> read_masks(const std::string& file, Index samples, Index n);
+
+}  // namespace tsdiag

@@ -1,0 +1,111 @@
+#include "describe.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+namespace tsdiag {
+namespace {
+
+template <class T>
+Json or_null(const std::optional<T>& value) {
+    return value ? Json(*value) : Json();
+}
+
+Json gains(const Measurement& measurement) {
+    Json::Array a2;
+    for (const std::optional<double>& gain : measurement.branch_gains())
+        a2.push_back(or_null(gain));
+    return a2;
+}
+
+}  // namespace
+
+Json lines(const std::vector<std::string>& list) {
+    Json::Array all;
+    for (const std::string& line : list) all.emplace_back(line);
+    return all;
+}
+
+Json describe_model(const Subject& subject, const Measurement& measurement) {
+    const ModelSpec& spec = subject.spec();
+    Json model;
+    model.set("argument", subject.argument)
+        .set("kind", name(subject.kind))
+        .set("trained", spec.trained);
+    if (subject.file) {
+        model.set("format", subject.file->format()).set("digest", header_digest(*subject.file));
+    }
+    model.set("family", spec.family)
+        .set("name", spec.name)
+        .set("layers", Index(spec.blocks.size()));
+    if (!spec.blocks.empty())
+        model.set("heads", spec.blocks.front().heads)
+            .set("placement", name(spec.blocks.front().placement));
+    model.set("width", spec.width).set("spec", spec.json());
+    std::vector<std::string> recognised = subject.notes;
+    recognised.insert(recognised.end(), spec.recognised.begin(), spec.recognised.end());
+    model.set("recognised", lines(recognised)).set("ignored", lines(spec.ignored));
+    model.set("defaults", lines(spec.defaults));
+    if (Json a2 = gains(measurement); !a2.array().empty()) model.set("a2", std::move(a2));
+    return model;
+}
+
+Json describe_trace_model(const Subject& subject, const TraceOptions& options) {
+    const TraceSummary summary = summarise_trace(*subject.file);
+    const TraceNotes notes = describe_trace(*subject.file, options);
+    Json model;
+    model.set("argument", subject.argument).set("kind", name(subject.kind)).set("trained", true);
+    model.set("format", subject.file->format()).set("digest", header_digest(*subject.file));
+    model.set("family", "trace").set("name", "a saved trace").set("layers", summary.layers);
+    model.set("heads", summary.heads).set("width", summary.width);
+    const bool pre_norm = std::ranges::any_of(notes.recognised, [](const std::string& line) {
+        return line.starts_with("attention_inputs");
+    });
+    model.set("placement", pre_norm ? "pre" : "post");
+    model.set("recognised", lines(notes.recognised)).set("ignored", lines(notes.ignored));
+    model.set("defaults", lines(notes.defaults));
+    Json::Array a2;
+    for (Index layer = 0; layer < summary.layers; ++layer) a2.emplace_back(options.a2.value_or(1));
+    return model.set("a2", std::move(a2));
+}
+
+Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
+                       Index memory, Index layers) {
+    Json::Array heads, maps;
+    for (const Index head : options.heads) heads.emplace_back(head);
+    for (const auto& [layer, head] : options.maps)
+        maps.emplace_back(fmt::format("{}:{}", layer, head));
+    const Index last = options.last_layer < 0 ? layers - 1 : options.last_layer;
+    Json settings;
+    settings.set("config", options.subject.config).set("n_heads", or_null(options.subject.heads));
+    settings.set("width", or_null(options.subject.width)).set("input", options.input);
+    settings.set("tokens", options.tokens)
+        .set("samples", options.samples)
+        .set("trials", options.trials);
+    settings.set("mask", options.mask)
+        .set("layers", fmt::format("{}:{}", options.first_layer, last));
+    settings.set("heads", std::move(heads)).set("probes", lines(options.probes));
+    settings.set("metrics", lines(metrics)).set("maps", std::move(maps)).set("memory", memory);
+    settings.set("allow_nonfinite", options.allow_nonfinite);
+    if (!options.trace.given()) return settings;
+    settings.set("attention", options.trace.attention).set("causal", options.trace.causal);
+    return settings.set("scale", or_null(options.trace.scale)).set("a2", or_null(options.trace.a2));
+}
+
+Json describe_solver(const Measurement& measurement) {
+    Json::Array all;
+    for (const Diagnostics::Entry& entry : measurement.solver()) {
+        const Estimate& found = entry.estimate;
+        Json one;
+        one.set("layer", entry.at.layer).set("head", entry.at.head).set("metric", entry.metric);
+        one.set("method", found.method).set("residual", found.residual);
+        one.set("iterations", found.iterations).set("converged", found.converged);
+        if (found.low) one.set("low", *found.low);
+        if (found.high) one.set("high", *found.high);
+        all.push_back(std::move(one));
+    }
+    return all;
+}
+
+}  // namespace tsdiag

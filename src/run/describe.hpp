@@ -1,0 +1,17 @@
+#pragma once
+#include "inputs.hpp"
+#include "measurement.hpp"
+#include "replay.hpp"
+#include "tsdiag/run.hpp"
+
+/// The content of run.json (docs/run-json.md).
+namespace tsdiag {
+
+Json describe_model(const Subject& subject, const Measurement& measurement);
+Json describe_trace_model(const Subject& subject, const TraceOptions& options);
+Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
+                       Index memory, Index layers);
+Json describe_solver(const Measurement& measurement);
+Json lines(const std::vector<std::string>& list);
+
+}  // namespace tsdiag

@@ -1,0 +1,257 @@
+#include "inputs.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "arrays.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr Index usual_tokens = 512;
+
+bool takes_images(const ModelSpec& spec) { return spec.channels > 0; }
+
+Index image_tokens(const ModelSpec& spec) { return spec.patches() + spec.prefix_tokens; }
+
+Tensor gaussian(const Rng& rng, Shape shape, const Backend& backend, Type type) {
+    // Drawn in double for both types, so that they see the same numbers.
+    std::vector<double> values(std::size_t(shape.count()));
+    rng.fill_normal(std::span<double>(values), 0, 1);
+    return Tensor::from_host(backend, shape, std::span<const double>(values), type);
+}
+
+}  // namespace
+
+InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const Backend& backend,
+                         Type type)
+    : options_(options), spec_(spec), backend_(backend), type_(type) {
+    choose_kind();
+    if (kind_ == "ids:file")
+        read_ids();
+    else if (kind_ == "embeddings" || kind_ == "hidden")
+        read_rows();
+    else if (kind_ == "image")
+        read_images();
+    else if (takes_images(spec_))
+        settle_images();
+    else
+        settle_tokens();
+    if (file_.empty()) count_ = std::max<Index>(options_.samples, 1);
+    if (options_.mask.empty()) return;
+    if (takes_images(spec_) && kind_ != "hidden")
+        throw UsageError(
+            "--mask: hides tokens, and this model takes images; give its tokens by "
+            "--input hidden:FILE.npy.");
+    masks_ = read_masks(options_.mask, count_, tokens_);
+}
+
+void InputSource::choose_kind() {
+    const std::string& text = options_.input;
+    const bool has_ids = spec_.vocabulary > 0 && !takes_images(spec_);
+    if (text.empty()) {
+        kind_ = has_ids ? "ids:random" : "gaussian";
+        defaults_.push_back(fmt::format("input: {}", kind_));
+        return;
+    }
+    const std::size_t colon = text.find(':');
+    const std::string head = text.substr(0, colon);
+    file_ = colon == std::string::npos ? "" : text.substr(colon + 1);
+    if (text == "gaussian" || text == "ids:random") {
+        kind_ = text;
+        file_.clear();
+    } else if (head == "ids" && !file_.empty()) {
+        kind_ = "ids:file";
+    } else if ((head == "embeddings" || head == "hidden" || head == "image") && !file_.empty()) {
+        kind_ = head;
+    } else {
+        throw UsageError(
+            fmt::format("--input: '{}' is not known, expected gaussian, ids:random, ids:FILE, "
+                        "embeddings:FILE.npy, hidden:FILE.npy or image:FILE.npy.",
+                        text));
+    }
+    if (kind_.starts_with("ids") && !has_ids)
+        throw UsageError(
+            fmt::format("--input {}: this model has no token embedding, expected {}.", text,
+                        takes_images(spec_) ? "gaussian, image:FILE.npy or hidden:FILE.npy"
+                                            : "gaussian or hidden:FILE.npy"));
+    if (kind_ == "embeddings" && !has_ids)
+        throw UsageError(
+            fmt::format("--input {}: this model has no token embedding that they could stand for, "
+                        "expected hidden:FILE.npy.",
+                        text));
+    if (kind_ == "image" && !takes_images(spec_))
+        throw UsageError(fmt::format("--input {}: this model takes tokens, not images.", text));
+}
+
+/// Layer 0's `in` has no positions to run out of.
+Index InputSource::longest() const {
+    const bool enters_late = kind_ == "hidden" || (kind_ == "gaussian" && !takes_images(spec_));
+    return enters_late ? 0 : spec_.max_tokens;
+}
+
+void InputSource::settle_tokens() {
+    if (options_.tokens > 0) {
+        if (longest() > 0 && options_.tokens > longest())
+            throw UsageError(fmt::format("--tokens {}: this model takes at most {} tokens.",
+                                         options_.tokens, longest()));
+        tokens_ = options_.tokens;
+        return;
+    }
+    tokens_ = spec_.max_tokens > 0 ? std::min(spec_.max_tokens, usual_tokens) : usual_tokens;
+    defaults_.push_back(fmt::format("tokens: {}", tokens_));
+}
+
+void InputSource::settle_images() {
+    tokens_ = image_tokens(spec_);
+    if (options_.tokens > 0 && options_.tokens != tokens_)
+        throw UsageError(fmt::format(
+            "--tokens {}: an image of {} x {} pixels makes {} tokens here; leave --tokens out.",
+            options_.tokens, spec_.image_height, spec_.image_width, tokens_));
+}
+
+void InputSource::settle_samples(Index held) {
+    if (options_.samples > held)
+        throw UsageError(fmt::format("--samples {}: {} holds {}.", options_.samples, file_, held));
+    count_ = options_.samples > 0 ? options_.samples : held;
+}
+
+void InputSource::read_ids() {
+    std::vector<std::vector<Index>> lines;
+    if (std::filesystem::path(file_).extension() == ".npy") {
+        const RawTensor array = open_array(file_);
+        if ((array.shape.size() != 1 && array.shape.size() != 2) || array.count() == 0)
+            throw ShapeError(
+                fmt::format("{}: the ids are {}, expected (tokens) or (samples, tokens).", file_,
+                            shape_text(array.shape)));
+        const std::vector<Index> all = integers(array, file_);
+        const Index n = array.shape.back();
+        for (auto row = all.begin(); row != all.end(); row += n) lines.emplace_back(row, row + n);
+    } else {
+        lines = read_text_ids(file_);
+    }
+    for (const std::vector<Index>& line : lines)
+        for (std::size_t i = 0; i < line.size(); ++i)
+            if (line[i] < 0 || line[i] >= spec_.vocabulary)
+                throw FormatError(
+                    fmt::format("{}: id {} of sample {} is {}, expected 0 to {} (the "
+                                "vocabulary of the model).",
+                                file_, i, &line - lines.data(), line[i], spec_.vocabulary - 1));
+    const Index held = Index(lines.front().size());
+    if (lines.size() > 1) {
+        tokens_ = held;
+        settle_samples(Index(lines.size()));
+    } else {
+        // One long sequence is cut into consecutive samples.
+        const Index most =
+            spec_.max_tokens > 0 ? std::min(spec_.max_tokens, usual_tokens) : usual_tokens;
+        count_ = std::max<Index>(options_.samples, 1);
+        tokens_ = std::min(held / count_, most);
+    }
+    if (options_.tokens > 0) tokens_ = options_.tokens;
+    const Index needed = lines.size() > 1 ? tokens_ : tokens_ * count_;
+    if (needed > held || tokens_ < 1)
+        throw FormatError(fmt::format("{}: holds {} ids, expected {} samples of {} tokens.", file_,
+                                      held, lines.size() > 1 ? 1 : count_,
+                                      std::max<Index>(tokens_, 1)));
+    if (longest() > 0 && tokens_ > longest())
+        throw FormatError(
+            fmt::format("{}: {} tokens a sample, and this model takes at most {}; pass --tokens {} "
+                        "to use the first.",
+                        file_, tokens_, longest(), longest()));
+    if (needed < held && options_.tokens == 0)
+        defaults_.push_back(fmt::format("tokens: the first {} of {} ids", needed, held));
+    for (Index s = 0; s < count_; ++s) {
+        const std::vector<Index>& line = lines.size() > 1 ? lines[std::size_t(s)] : lines.front();
+        const auto begin = line.begin() + (lines.size() > 1 ? 0 : s * tokens_);
+        ids_.emplace_back(begin, begin + tokens_);
+    }
+}
+
+void InputSource::read_rows() {
+    const Index width =
+        kind_ == "hidden" || spec_.embedding_width == 0 ? spec_.width : spec_.embedding_width;
+    array_ = open_array(file_);
+    const std::vector<std::int64_t>& shape = array_->shape;
+    if ((shape.size() != 2 && shape.size() != 3) || shape.back() != width || array_->count() == 0)
+        throw ShapeError(fmt::format("{}: is {}, expected (tokens, {}) or (samples, tokens, {}).",
+                                     file_, shape_text(shape), width, width));
+    by_sample_ = shape.size() == 3;
+    settle_samples(by_sample_ ? shape[0] : 1);
+    const Index held = shape[shape.size() - 2];
+    tokens_ = options_.tokens > 0 ? options_.tokens : held;
+    if (tokens_ > held)
+        throw UsageError(fmt::format("--tokens {}: {} holds {} tokens.", tokens_, file_, held));
+    if (longest() > 0 && tokens_ > longest())
+        throw FormatError(fmt::format(
+            "{}: {} tokens, and this model takes at most {}; pass --tokens {} to use the first.",
+            file_, tokens_, longest(), longest()));
+    array_ = head_of(*array_, shape.size() - 2, tokens_);
+}
+
+void InputSource::read_images() {
+    settle_images();
+    array_ = open_array(file_);
+    const std::vector<std::int64_t>& shape = array_->shape;
+    const std::array<Index, 3> one{spec_.channels, spec_.image_height, spec_.image_width};
+    by_sample_ = shape.size() == 4;
+    const bool fits = (shape.size() == 3 || by_sample_) && array_->count() > 0 &&
+                      std::equal(one.begin(), one.end(), shape.end() - 3);
+    if (!fits)
+        throw ShapeError(fmt::format(
+            "{}: is {}, expected ({}, {}, {}) or (samples, {}, {}, {}): channels, height, width.",
+            file_, shape_text(shape), one[0], one[1], one[2], one[0], one[1], one[2]));
+    settle_samples(by_sample_ ? shape[0] : 1);
+}
+
+Input InputSource::drawn(Index trial, Index sample) const {
+    Rng rng =
+        Rng(options_.seed).fork("input").fork(std::uint64_t(trial)).fork(std::uint64_t(sample));
+    Input input;
+    if (kind_ == "ids:random") {
+        // Positions of a model with a padding id count the other tokens: it is not drawn.
+        const bool skips = spec_.padding_id >= 0 && spec_.padding_id < spec_.vocabulary;
+        const Index choices = std::max<Index>(spec_.vocabulary - (skips ? 1 : 0), 1);
+        for (Index i = 0; i < tokens_; ++i) {
+            const Index id = Index(rng.below(std::uint64_t(choices)));
+            input.ids.push_back(skips && id >= spec_.padding_id ? id + 1 : id);
+        }
+    } else if (takes_images(spec_)) {
+        input.image =
+            gaussian(rng, {spec_.channels, spec_.image_height, spec_.image_width}, backend_, type_);
+    } else {
+        input.hidden = gaussian(rng, {1, tokens_, spec_.width}, backend_, type_);
+    }
+    return input;
+}
+
+Input InputSource::read(Index sample) const {
+    Input input;
+    if (kind_ == "ids:file") {
+        input.ids = ids_[std::size_t(sample)];
+        return input;
+    }
+    const RawTensor part = by_sample_ ? element(*array_, sample) : *array_;
+    const bool image = kind_ == "image";
+    const Shape shape = image ? Shape{part.shape[0], part.shape[1], part.shape[2]}
+                              : Shape{1, part.shape[0], part.shape[1]};
+    const std::string source = by_sample_ ? fmt::format("{}: sample {}", file_, sample) : file_;
+    const Tensor x = to_tensor(part, shape, backend_, type_, source, options_.allow_nonfinite);
+    (image ? input.image : kind_ == "hidden" ? input.hidden : input.embeddings) = x;
+    return input;
+}
+
+std::vector<Input> InputSource::samples(Index trial) const {
+    std::vector<Input> inputs;
+    for (Index s = 0; s < count_; ++s) {
+        inputs.push_back(file_.empty() ? drawn(trial, s) : read(s));
+        if (!masks_.empty()) inputs.back().keep = masks_[std::size_t(s)];
+    }
+    return inputs;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,57 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tsdiag/run.hpp"
+
+namespace tsdiag {
+
+/// Where a model's samples come from: drawn, or read once from a file.
+class InputSource {
+  public:
+    /// Reads the file and settles tokens and samples.  Throws `UsageError` for a kind that the
+    /// model cannot take, `FormatError` and `ShapeError` naming the file for contents that do not
+    /// fit.
+    InputSource(const RunOptions& options, const ModelSpec& spec, const Backend& backend,
+                Type type);
+
+    /// All samples of one trial, drawn from Rng(seed).fork("input").fork(trial).fork(sample).
+    std::vector<Input> samples(Index trial) const;
+
+    std::string_view kind() const {
+        return kind_;
+    }  ///< as in run.json: "gaussian", "ids:file", ...
+    Index tokens() const { return tokens_; }
+    Index count() const { return count_; }  ///< of samples
+    const std::vector<std::string>& defaults() const { return defaults_; }
+
+  private:
+    void choose_kind();
+    void settle_tokens();
+    void settle_images();
+    void read_ids();
+    void read_rows();
+    void read_images();
+    void settle_samples(Index held);
+    Index longest() const;
+    Input drawn(Index trial, Index sample) const;
+    Input read(Index sample) const;
+
+    const RunOptions& options_;
+    const ModelSpec& spec_;
+    const Backend& backend_;
+    Type type_;
+    std::string kind_, file_;
+    Index tokens_ = 0, count_ = 1;
+    std::vector<std::vector<Index>> ids_;  ///< of a file, one vector a sample
+    std::optional<RawTensor> array_;       ///< (S, ...) of a file
+    bool by_sample_ = false;
+    std::vector<std::vector<bool>> masks_;
+    std::vector<std::string> defaults_;
+};
+
+/// Ids of a text file: one sample a line, or one id a line.  Separators are white space and commas.
+std::vector<std::vector<Index>> read_text_ids(const std::string& file);
+
+}  // namespace tsdiag

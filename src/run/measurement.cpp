@@ -1,0 +1,181 @@
+#include "measurement.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <sstream>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag {
+namespace {
+
+std::vector<std::string> words(std::string_view text) {
+    std::istringstream in{std::string(text)};
+    std::vector<std::string> list;
+    for (std::string word; in >> word;) list.push_back(word);
+    return list;
+}
+
+/// The wanted ones among what `entry` declares.
+std::vector<std::string> wanted(const ProbeEntry& entry, const std::vector<std::string>& metrics) {
+    std::vector<std::string> list;
+    for (const std::string_view declared : {entry.metrics, entry.curves})
+        for (const std::string& word : words(declared))
+            if (std::ranges::find(metrics, word) != metrics.end()) list.push_back(word);
+    return list;
+}
+
+constexpr std::string_view not_finite = "NaN or infinity in the data";
+
+}  // namespace
+
+/// Where non-finite data are allowed, their numbers become undefined values.
+class Measurement::FiniteSink final : public Sink {
+  public:
+    FiniteSink(Table& table, bool allow) : table_(table), allow_(allow) {}
+    void scalar(const Place& at, std::string_view metric, const Value& value) override {
+        table_.scalar(at, metric, made_finite(value));
+    }
+    void point(const Place& at, std::string_view curve, double x, const Value& y) override {
+        table_.point(at, curve, x, made_finite(y));
+    }
+    void matrix(Map map) override { table_.matrix(std::move(map)); }
+
+  private:
+    Value made_finite(const Value& value) const {
+        const auto bad = [](const std::optional<double>& v) { return v && !std::isfinite(*v); };
+        if (allow_ && (bad(value.value) || bad(value.low) || bad(value.high)))
+            return undefined(std::string(not_finite));
+        return value;
+    }
+    Table& table_;
+    bool allow_;
+};
+
+Measurement::Measurement(MeasurementSettings settings, Table& table)
+    : settings_(std::move(settings)),
+      sink_(std::make_unique<FiniteSink>(table, settings_.allow_nonfinite)) {
+    for (const ProbeEntry* entry : tsdiag::probes()) {
+        ProbeSettings own;
+        own.metrics = wanted(*entry, settings_.metrics);
+        const bool keeps_maps = entry->name == "maps" && !settings_.maps.empty();
+        if (own.metrics.empty() && !keeps_maps) continue;
+        own.by_name = settings_.by_name;
+        own.heads = settings_.heads;
+        own.maps = settings_.maps;
+        own.diagnostics = &diagnostics_;
+        probes_.push_back({entry, entry->make(own)});
+        needs_hidden_ = needs_hidden_ || has(entry->needs, Needs::hidden);
+        needs_rows_ = needs_rows_ || has(entry->needs, Needs::rows);
+        needs_attention_ = needs_attention_ || has(entry->needs, Needs::attention);
+    }
+}
+
+Measurement::~Measurement() = default;
+
+void Measurement::begin_trial(Index trial) { trial_ = trial; }
+
+void Measurement::begin_sample(Index sample) {
+    finish_sample();
+    sample_ = sample;
+}
+
+const StateMoments& Measurement::moments_of(const Tensor& x) {
+    // A layer's `out` is its last stage: the same elements under a second name.
+    const bool same = last_state_ && last_state_->first.view().data == x.view().data &&
+                      last_state_->first.shape() == x.shape();
+    if (!same) last_state_.emplace(x, state_moments(x));
+    return last_state_->second;
+}
+
+void Measurement::on_hidden(const Hidden& event) {
+    layer_ = event.layer;
+    report_progress();
+    if (!needs_hidden_) return;
+    const StateMoments& moments = moments_of(event.x);
+    for (const Driven& driven : probes_)
+        if (has(driven.entry->needs, Needs::hidden))
+            driven.probe->on_hidden(event, moments, *sink_);
+}
+
+bool Measurement::wants_rows(Index) const { return needs_rows_; }
+
+void Measurement::on_attention_rows(Index layer, const RowBlock& block) {
+    layer_ = layer;
+    report_progress();
+    if (!needs_rows_) return;
+    const RowStatistics stats = row_statistics(block);
+    const AttentionRows event{layer, block, stats};
+    for (const Driven& driven : probes_)
+        if (has(driven.entry->needs, Needs::rows)) driven.probe->on_attention_rows(event, *sink_);
+}
+
+bool Measurement::wants_attention(Index) const { return needs_attention_; }
+
+/// A matrix with NaN has no spectrum, and solvers need not end on one.
+bool Measurement::spoiled(const Attention& event) {
+    if (!settings_.allow_nonfinite || first_nonfinite(event.op.matrix()) < 0) return false;
+    for (const Driven& driven : probes_) {
+        if (!has(driven.entry->needs, Needs::attention)) continue;
+        for (const std::string& metric : wanted(*driven.entry, settings_.metrics))
+            sink_->scalar({.layer = event.layer, .stage = "attn"}, metric,
+                          undefined(std::string(not_finite)));
+    }
+    return true;
+}
+
+void Measurement::on_attention(const Attention& event) {
+    layer_ = event.layer;
+    report_progress();
+    auto& [sum, count] = gains_[event.layer];
+    if (sample_ == 0) {
+        sum += event.a2;
+        count += 1;
+    }
+    if (!needs_attention_ || spoiled(event)) return;
+    for (const Driven& driven : probes_)
+        if (has(driven.entry->needs, Needs::attention)) driven.probe->on_attention(event, *sink_);
+}
+
+void Measurement::finish_sample() {
+    if (layer_ < 0) return;
+    for (const Driven& driven : probes_) driven.probe->finish_layer(layer_, *sink_);
+    const bool first = trial_ == 0 && sample_ == 0;
+    for (Diagnostics::Entry& entry : diagnostics_.entries)
+        if ((first && entry.estimate.iterations > 0) || !entry.estimate.converged)
+            solver_.push_back(std::move(entry));
+    diagnostics_.entries.clear();
+    last_state_.reset();
+    layer_ = -1;
+}
+
+void Measurement::end_layer(Index layer) {
+    finish_sample();
+    sample_ = 0;
+    layer_ = layer + 1;
+    report_progress();
+    layer_ = -1;
+}
+
+void Measurement::report_progress() {
+    if (!settings_.progress) return;
+    const double samples = double(std::max<Index>(settings_.samples, 1));
+    const double layers = double(std::max<Index>(settings_.layers, 1));
+    const double in_layer = std::min(double(layer_) + double(sample_) / samples, layers) / layers;
+    settings_.progress((double(trial_) + in_layer) / double(settings_.trials),
+                       std::min(layer_, settings_.layers - 1));
+}
+
+std::vector<std::optional<double>> Measurement::branch_gains() const {
+    std::vector<std::optional<double>> gains;
+    if (gains_.empty()) return gains;
+    gains.resize(std::size_t(gains_.rbegin()->first) + 1);
+    for (const auto& [layer, sum] : gains_)
+        if (sum.second > 0) gains[std::size_t(layer)] = sum.first / double(sum.second);
+    return gains;
+}
+
+}  // namespace tsdiag

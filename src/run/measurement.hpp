@@ -1,0 +1,73 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tsdiag/events.hpp"
+#include "tsdiag/probe.hpp"
+#include "tsdiag/table.hpp"
+
+namespace tsdiag {
+
+/// What is measured, and where.
+struct MeasurementSettings {
+    std::vector<std::string> metrics;  ///< resolved names of metrics and curves
+    std::vector<std::string> by_name;
+    std::vector<Index> heads;  ///< empty: all
+    std::vector<std::pair<Index, Index>> maps;
+    bool allow_nonfinite = false;
+    Index layers = 0, samples = 1, trials = 1;                   ///< for progress
+    std::function<void(double fraction, Index layer)> progress;  ///< may be empty
+};
+
+/// The observer that hands events, with a sink, to the probes.  Moments of a state and statistics
+/// of a row block are computed once and shared; an event that no probe needs is not asked for.
+class Measurement final : public Observer {
+  public:
+    Measurement(MeasurementSettings settings, Table& table);
+    ~Measurement() override;
+
+    void begin_trial(Index trial);
+    void begin_sample(Index sample) override;
+    void on_hidden(const Hidden& event) override;
+    bool wants_rows(Index layer) const override;
+    void on_attention_rows(Index layer, const RowBlock& block) override;
+    bool wants_attention(Index layer) const override;
+    void on_attention(const Attention& event) override;
+    void end_layer(Index layer) override;
+
+    /// Is an operator-level metric (a spectrum) among the wanted ones?
+    bool needs_operator() const { return needs_attention_; }
+    /// Mean over the trials of each layer's a2; empty where no event told it.
+    std::vector<std::optional<double>> branch_gains() const;
+    /// How each iterative value of the first sample was found, and of later ones those that did not
+    /// converge.
+    const std::vector<Diagnostics::Entry>& solver() const { return solver_; }
+
+  private:
+    class FiniteSink;
+    struct Driven {
+        const ProbeEntry* entry;
+        std::unique_ptr<Probe> probe;
+    };
+    void finish_sample();
+    void report_progress();
+    const StateMoments& moments_of(const Tensor& x);
+    bool spoiled(const Attention& event);
+
+    MeasurementSettings settings_;
+    std::unique_ptr<Sink> sink_;
+    Diagnostics diagnostics_;
+    std::vector<Driven> probes_;
+    bool needs_hidden_ = false, needs_rows_ = false, needs_attention_ = false;
+    Index trial_ = 0, sample_ = 0;
+    Index layer_ = -1;  ///< of the events since begin_sample; -1: none yet
+    std::optional<std::pair<Tensor, StateMoments>> last_state_;
+    std::map<Index, std::pair<double, Index>> gains_;  ///< layer -> sum, count
+    std::vector<Diagnostics::Entry> solver_;
+};
+
+}  // namespace tsdiag

@@ -1,0 +1,22 @@
+#include <fmt/format.h>
+
+#include "tsdiag/run.hpp"
+
+namespace tsdiag {
+
+void write_tables(const RunResult& result, const std::filesystem::path& directory) {
+    write_atomically(directory / "metrics.csv", metrics_csv(result.table.metrics()));
+    write_atomically(directory / "curves.csv", curves_csv(result.table.curves()));
+    if (result.table.maps().empty()) return;
+    std::vector<NamedArray> arrays;
+    for (const Map& map : result.table.maps()) {
+        NamedArray array;
+        array.name = fmt::format("{}.{}.{}", map.name, map.at.layer, map.at.head);
+        array.shape = {map.rows, map.cols};
+        array.f64 = map.values;
+        arrays.push_back(std::move(array));
+    }
+    write_npz(directory / "maps.npz", arrays);
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,69 @@
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <fstream>
+#include <string>
+
+#include "tsdiag/run.hpp"
+
+namespace tsdiag {
+namespace {
+
+/// The largest resident size since the last `forget_peak`, in bytes.
+Index peak_memory() {
+    std::ifstream status("/proc/self/status");
+    for (std::string line; std::getline(status, line);)
+        if (line.starts_with("VmHWM:")) return Index(std::stoll(line.substr(6))) * 1024;
+    rusage usage{};
+    getrusage(RUSAGE_SELF, &usage);
+    return Index(usage.ru_maxrss) * 1024;
+}
+
+/// Where the kernel allows it, the peak starts anew; else it is that of the process so far.
+void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+void Phases::begin(std::string name) {
+    end();
+    forget_peak();
+    name_ = std::move(name);
+    start_ = std::chrono::steady_clock::now();
+}
+
+void Phases::end() {
+    if (name_.empty()) return;
+    done_.push_back({std::move(name_), seconds_since(start_), peak_memory()});
+    name_.clear();
+}
+
+Json Phases::json() const {
+    Json::Array phases;
+    for (const Phase& phase : done_) {
+        Json entry;
+        entry.set("name", phase.name).set("seconds", phase.seconds).set("peak_memory", phase.peak);
+        phases.push_back(std::move(entry));
+    }
+    return phases;
+}
+
+Index machine_memory() {
+    Index bytes = Index(sysconf(_SC_PHYS_PAGES)) * Index(sysconf(_SC_PAGE_SIZE));
+    for (const char* limit :
+         {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
+        std::ifstream in(limit);
+        std::string word;  // a number, or "max"
+        Index value = 0;
+        if (!(in >> word)) continue;
+        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
+        if (error == std::errc() && value > 0) bytes = std::min(bytes, value);
+    }
+    return bytes;
+}
+
+}  // namespace tsdiag

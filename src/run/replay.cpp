@@ -1,0 +1,203 @@
+#include "replay.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "arrays.hpp"
+#include "trace.hpp"
+#include "tsdiag/attention.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+/// Entry (head, row, col) above the diagonal that is not 0; nothing where P is lower triangular.
+template <class T>
+std::optional<std::vector<Index>> above_diagonal(const Tensor& p) {
+    const std::vector<T> copy = p.backend().host_memory() ? std::vector<T>() : p.to_host<T>();
+    for (Index h = 0; h < p.batch(); ++h)
+        for (Index i = 0; i < p.rows(); ++i) {
+            const T* row =
+                copy.empty() ? p.view().row<T>(h, i) : copy.data() + (h * p.rows() + i) * p.cols();
+            for (Index j = i + 1; j < p.cols(); ++j)
+                if (row[j] != T(0)) return std::vector<Index>{h, i, j};
+        }
+    return std::nullopt;
+}
+
+/// P is causal where it is lower triangular: then its eigenvalues are its diagonal, whatever made
+/// it so.
+bool lower_triangular(const Tensor& p, bool promised, const std::string& source) {
+    const auto entry = p.type() == Type::f32 ? above_diagonal<float>(p) : above_diagonal<double>(p);
+    if (entry && promised)
+        throw FormatError(fmt::format(
+            "{}: entry ({}, {}, {}) above the diagonal is not 0, expected 0 with --causal.", source,
+            (*entry)[0], (*entry)[1], (*entry)[2]));
+    return !entry && p.rows() > 1;
+}
+
+/// The layer's P comes from `attentions.L`, but from queries and keys where a variant other than
+/// softmax is asked for.
+bool uses_given(const Trace& trace, Index layer, const TraceOptions& options) {
+    const bool forms_other = !options.attention.empty() && options.attention != "softmax";
+    return trace.attentions().contains(layer) && !(forms_other && trace.queries().contains(layer));
+}
+
+class Replay {
+  public:
+    Replay(const Trace& trace, const Backend& backend, Observer& observer,
+           const ReplaySettings& settings)
+        : trace_(trace), backend_(backend), observer_(observer), settings_(settings) {}
+
+    void layer(Index layer) {
+        for (Index s = 0; s < settings_.samples; ++s) {
+            observer_.begin_sample(s);
+            sample_ = s;
+            kept_.clear();
+            if (!settings_.masks.empty())
+                kept_ = kept(settings_.masks[std::size_t(s)], settings_.mask_source);
+            states(layer);
+        }
+        observer_.end_layer(layer);
+    }
+
+  private:
+    Tensor load(const Trace::Array& array) const {
+        const RawTensor raw = array.sample(sample_);
+        const bool flat = raw.shape.size() == 2;
+        const Shape shape = flat ? Shape{1, raw.shape[0], raw.shape[1]}
+                                 : Shape{raw.shape[0], raw.shape[1], raw.shape[2]};
+        return to_tensor(raw, shape, backend_, settings_.type, array.name,
+                         settings_.allow_nonfinite);
+    }
+    /// The kept rows of the array of `layer`; empty where there is none.
+    Tensor rows_of(const Trace::Layers& layers, Index layer) const {
+        const auto found = layers.find(layer);
+        if (found == layers.end()) return {};
+        const Tensor x = load(found->second);
+        return kept_.empty() ? x : take_rows(x, kept_);
+    }
+
+    void states(Index layer) {
+        const Tensor in = rows_of(trace_.states(), layer);
+        const Tensor normed = rows_of(trace_.inputs(), layer);
+        if (in.defined()) observer_.on_hidden({layer, "in", "", in});
+        if (normed.defined()) observer_.on_hidden({layer, "norm1", "", normed});
+        if (observer_.wants_rows(layer) || observer_.wants_attention(layer))
+            attention(layer, in, normed);
+        const Tensor out = rows_of(trace_.states(), layer + 1);
+        if (out.defined()) observer_.on_hidden({layer, "out", "", out});
+    }
+
+    std::unique_ptr<AttentionOperator> operator_of(Index layer) const {
+        const TraceOptions& options = settings_.trace;
+        if (uses_given(trace_, layer, options)) {
+            const Trace::Array& array = trace_.attentions().at(layer);
+            Tensor p = load(array);
+            if (!kept_.empty()) p = take_rows_and_columns(p, kept_);
+            const bool causal = lower_triangular(p, options.causal, array.name);
+            return given_attention(std::move(p), causal, options.attention);
+        }
+        if (!trace_.queries().contains(layer)) return nullptr;
+        AttentionInput input;
+        input.q = rows_of(trace_.queries(), layer);
+        input.k = rows_of(trace_.keys(), layer);
+        input.scale = options.scale.value_or(1 / std::sqrt(double(input.q.cols())));
+        input.causal = options.causal;
+        input.position.assign(kept_.begin(), kept_.end());
+        const std::string& variant = options.attention.empty() ? "softmax" : options.attention;
+        return tsdiag::attention(variant).make(std::move(input));
+    }
+
+    void attention(Index layer, const Tensor& in, const Tensor& normed) {
+        const std::unique_ptr<AttentionOperator> op = operator_of(layer);
+        if (!op) return;
+        const Index n = op->tokens(), row = op->heads() * n * Index(bytes_of(op->type()));
+        const Index memory = settings_.memory > 0 ? settings_.memory : 4 * n * row;
+        const bool whole = observer_.wants_attention(layer) && 3 * n * row <= memory;
+        op->keep_rows(whole);
+        if (observer_.wants_rows(layer)) {
+            // P 1 shows each row once; the product itself is not needed.
+            const std::vector<double> ones(std::size_t(n), 1.0);
+            const Tensor one =
+                Tensor::from_host(backend_, {1, n, 1}, std::span<const double>(ones), op->type());
+            const Index block = whole ? n : std::clamp<Index>(memory / (4 * row), 1, n);
+            op->apply(one, block,
+                      [&](const RowBlock& rows) { observer_.on_attention_rows(layer, rows); });
+        }
+        if (!observer_.wants_attention(layer)) return;
+        const bool pre_norm = normed.defined();
+        observer_.on_attention({.layer = layer,
+                                .op = *op,
+                                .input = pre_norm ? normed : in,
+                                .residual = in,
+                                .a2 = settings_.trace.a2.value_or(1),
+                                .pre_norm = pre_norm});
+    }
+
+    const Trace& trace_;
+    const Backend& backend_;
+    Observer& observer_;
+    const ReplaySettings& settings_;
+    Index sample_ = 0;
+    std::vector<Index> kept_;
+};
+
+std::string layers_text(const Trace::Layers& layers) {
+    const Index first = layers.begin()->first, last = layers.rbegin()->first;
+    return first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last);
+}
+
+}  // namespace
+
+void replay(const Checkpoint& file, const Backend& backend, Observer& observer,
+            const ReplaySettings& settings) {
+    const Trace trace(file);
+    const std::string& variant = settings.trace.attention;
+    if (!variant.empty()) attention(variant);  // an unknown name is said before any work
+    for (const auto& [layer, array] : trace.attentions())
+        if (!variant.empty() && variant != "softmax" && uses_given(trace, layer, settings.trace))
+            throw UsageError(
+                fmt::format("{}: a given P can be told to be a softmax only, not '{}', which needs "
+                            "queries and keys.",
+                            array.name, variant));
+    const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
+    Replay run(trace, backend, observer, settings);
+    for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);
+}
+
+TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
+    const Trace trace(file);
+    TraceNotes notes;
+    const auto used = [&](const Trace::Layers& layers, std::string_view what) {
+        if (!layers.empty())
+            notes.recognised.push_back(fmt::format("{} {}", what, layers_text(layers)));
+    };
+    used(trace.states(), "hidden_states");
+    used(trace.inputs(), "attention_inputs");
+    used(trace.attentions(), "attentions");
+    used(trace.queries(), "queries, keys");
+    if (!trace.values().empty())
+        notes.ignored.push_back("values: no metric needs them without an output projection");
+    for (const std::string& name : trace.others()) notes.ignored.push_back(name);
+    bool given = false, formed = false;
+    for (const auto& [layer, array] : trace.attentions())
+        given = given || uses_given(trace, layer, options);
+    for (const auto& [layer, array] : trace.queries())
+        formed = formed || !uses_given(trace, layer, options);
+    if (given && !trace.queries().empty() && !formed)
+        notes.ignored.push_back("queries, keys: attentions holds their P");
+    if (given && options.attention.empty())
+        notes.defaults.push_back("attentions: of unknown activation (--attention softmax)");
+    if (formed && options.attention.empty())
+        notes.defaults.push_back("attention: softmax (--attention)");
+    if (formed && !options.scale)
+        notes.defaults.push_back("scale: 1/sqrt(columns of a head) (--scale)");
+    if (formed && !options.causal) notes.defaults.push_back("causal: no (--causal)");
+    if (!options.a2) notes.defaults.push_back("a2: 1 (--a2)");
+    return notes;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,133 @@
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/run.hpp"
+
+namespace tsdiag {
+namespace {
+
+namespace fs = std::filesystem;
+constexpr std::string_view random_prefix = "random:";
+constexpr std::uintmax_t longest_config = std::uintmax_t(64) << 20;
+
+Json read_json(const fs::path& path) {
+    std::error_code failed;
+    const std::uintmax_t size = fs::file_size(path, failed);
+    if (failed)
+        throw FormatError(fmt::format("{}: cannot be read ({}), expected a config.json.",
+                                      path.string(), failed.message()));
+    if (size > longest_config)
+        throw FormatError(
+            fmt::format("{}: is {} bytes long, expected a config.json of some kilobytes.",
+                        path.string(), size));
+    std::ifstream in(path, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    if (!in) throw FormatError(fmt::format("{}: cannot be read.", path.string()));
+    Json json = Json::parse(text, path.string());
+    if (!json.is_object())
+        throw FormatError(
+            fmt::format("{}: holds no JSON object, expected a config.json.", path.string()));
+    return json;
+}
+
+/// Files that are named as in a HF directory have their configuration beside them.
+bool has_standard_name(const fs::path& file) {
+    const std::string name = file.filename().string();
+    return name.starts_with("model.") || name.starts_with("model-") ||
+           name.starts_with("pytorch_model");
+}
+
+Json find_config(const SubjectOptions& options, std::vector<std::string>& notes) {
+    if (!options.config.empty()) {
+        const fs::path given = fs::is_directory(options.config)
+                                   ? fs::path(options.config) / "config.json"
+                                   : fs::path(options.config);
+        Json config = read_json(given);
+        notes.push_back(fmt::format("configuration: {}", given.string()));
+        return config;
+    }
+    const fs::path model = options.model;
+    const bool directory = fs::is_directory(model);
+    if (!directory && !has_standard_name(model)) return {};
+    const fs::path beside = (directory ? model : model.parent_path()) / "config.json";
+    if (!fs::exists(beside)) return {};
+    Json config = read_json(beside);
+    notes.push_back(fmt::format("configuration: {}", beside.string()));
+    return config;
+}
+
+Subject open_random(const SubjectOptions& options) {
+    if (!options.config.empty() || options.heads || options.width)
+        throw UsageError(
+            fmt::format("{}: --config, --n-heads and --width describe a file; a random model takes "
+                        "keys instead, "
+                        "such as random:bert-base,heads=8.",
+                        options.model));
+    Subject subject;
+    subject.kind = Subject::Kind::random;
+    subject.argument = options.model;
+    subject.random = random_model(options.model.substr(random_prefix.size()));
+    subject.random.spec.trained = false;
+    return subject;
+}
+
+[[noreturn]] void refuse_missing(const std::string& model) {
+    std::string hint = "expected a path, or random:NAME (tsdiag list random)";
+    for (const ArchitectureEntry* entry : architectures()) {
+        if (!entry->random_names) continue;
+        for (const std::string_view known : entry->random_names())
+            if (model.starts_with(known)) hint = fmt::format("did you mean random:{}", model);
+    }
+    throw FormatError(fmt::format("{}: there is no such file or directory; {}.", model, hint));
+}
+
+}  // namespace
+
+const ModelSpec& Subject::spec() const {
+    return kind == Kind::random ? random.spec : architecture.spec;
+}
+
+std::string_view name(Subject::Kind kind) {
+    switch (kind) {
+        case Subject::Kind::checkpoint:
+            return "checkpoint";
+        case Subject::Kind::random:
+            return "random";
+        case Subject::Kind::trace:
+            break;
+    }
+    return "trace";
+}
+
+Subject open_subject(const SubjectOptions& options) {
+    if (options.model.starts_with(random_prefix)) return open_random(options);
+    std::error_code failed;
+    if (!fs::exists(options.model, failed)) refuse_missing(options.model);
+
+    Subject subject;
+    subject.argument = options.model;
+    std::unique_ptr<Checkpoint> file = open_checkpoint(options.model);
+    if (is_trace(*file)) {
+        if (!options.config.empty() || options.heads || options.width)
+            throw UsageError(
+                fmt::format("{}: is a trace, which knows its sizes; --config, --n-heads and "
+                            "--width do not apply.",
+                            options.model));
+        subject.kind = Subject::Kind::trace;
+        subject.file = std::move(file);
+        return subject;
+    }
+    subject.file = unwrap(std::move(file), &subject.notes);
+    DetectOptions detection;
+    detection.config = find_config(options, subject.notes);
+    detection.heads = options.heads;
+    detection.width = options.width;
+    subject.architecture = detect(*subject.file, detection);
+    return subject;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,61 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <fstream>
+
+#include "inputs.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr std::string_view separators = " \t\r,;";
+
+std::vector<Index> read_line(std::string_view line, Index number, const std::string& file) {
+    std::vector<Index> ids;
+    while (true) {
+        const std::size_t begin = line.find_first_not_of(separators);
+        if (begin == std::string_view::npos) return ids;
+        line.remove_prefix(begin);
+        const std::size_t length = std::min(line.find_first_of(separators), line.size());
+        Index id = 0;
+        const auto [end, error] = std::from_chars(line.data(), line.data() + length, id);
+        if (error != std::errc() || end != line.data() + length)
+            throw FormatError(fmt::format("{}: line {} has '{}', expected integers.", file, number,
+                                          line.substr(0, std::min<std::size_t>(length, 40))));
+        ids.push_back(id);
+        line.remove_prefix(length);
+    }
+}
+
+}  // namespace
+
+std::vector<std::vector<Index>> read_text_ids(const std::string& file) {
+    std::ifstream in(file, std::ios::binary);
+    if (!in)
+        throw FormatError(fmt::format("{}: cannot be read, expected a file of token ids.", file));
+    std::vector<std::vector<Index>> samples;
+    bool one_each = true;  // one id a line: a single sample
+    Index number = 0;
+    for (std::string line; std::getline(in, line);) {
+        number += 1;
+        std::vector<Index> ids = read_line(line, number, file);
+        if (ids.empty()) continue;
+        one_each = one_each && ids.size() == 1;
+        if (!one_each && !samples.empty() && ids.size() != samples.front().size())
+            throw FormatError(fmt::format(
+                "{}: line {} has {} ids and the lines before it {}, expected one sample a "
+                "line, all of the same length, or one id a line.",
+                file, number, ids.size(), samples.front().size()));
+        samples.push_back(std::move(ids));
+    }
+    if (samples.empty())
+        throw FormatError(fmt::format("{}: holds no ids, expected integers.", file));
+    if (!one_each) return samples;
+    std::vector<Index> all;
+    for (const std::vector<Index>& sample : samples) all.push_back(sample.front());
+    return {std::move(all)};
+}
+
+}  // namespace tsdiag
