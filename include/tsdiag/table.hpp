@@ -90,6 +90,8 @@ class Table final : public Sink {
     const std::vector<Map>& maps() const { return maps_; }
     /// Appends the rows of `other` (several models or steps in one report).
     void append(const Table& other);
+    /// Appends rows that were read back: value, bounds, standard error and count of each are kept.
+    void append(const std::vector<MetricRow>& metrics, const std::vector<CurveRow>& curves);
 
     /// The row of one metric, or nothing.
     std::optional<MetricRow> find(const Place& at, std::string_view metric) const;
@@ -128,6 +130,7 @@ class Table final : public Sink {
     };
     static void add(Moments& m, const Value& value);
     static void merge(Moments& into, const Moments& from);
+    static Moments moments_of(const MetricRow& row);
     std::uint32_t intern(std::string_view s);
     Key key(const Place& at, std::string_view name, double x);
     Key translate(const Key& key, const Table& other);

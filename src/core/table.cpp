@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 
@@ -221,6 +222,39 @@ void Table::append(const Table& other) {
     for (std::size_t i = 0; i < other.curves_.keys.size(); ++i)
         merge(curves_.at(translate(other.curves_.keys[i], other)), other.curves_.moments[i]);
     for (const Map& map : other.maps_) maps_.push_back(map);
+}
+
+Table::Moments Table::moments_of(const MetricRow& row) {
+    Moments m;
+    m.seen = std::max<Index>(row.count, 1);
+    m.count = row.value ? std::max<Index>(row.count, 1) : 0;
+    m.mean = row.value.value_or(0);
+    const double error = row.standard_error.value_or(0);
+    m.m2 = error * error * double(m.count) * double(m.count - 1);
+    m.bounded = row.low && row.high;
+    m.known = m.bounded ? m.seen : m.count;
+    m.low = m.bounded ? *row.low : m.mean;
+    m.high = m.bounded ? *row.high : m.mean;
+    m.note = row.note;
+    return m;
+}
+
+void Table::append(const std::vector<MetricRow>& metrics, const std::vector<CurveRow>& curves) {
+    const auto key_of = [this](const std::string& model, const Place& at, const std::string& name,
+                               double x) {
+        Key own = key(at, name, x);
+        own.model = intern(model);
+        return own;
+    };
+    for (const MetricRow& row : metrics)
+        merge(metrics_.at(key_of(row.model, row.at, row.metric, 0)), moments_of(row));
+    for (const CurveRow& row : curves) {
+        MetricRow as_metric;
+        as_metric.value = row.y;
+        as_metric.standard_error = row.standard_error;
+        as_metric.count = row.count;
+        merge(curves_.at(key_of(row.model, row.at, row.curve, row.x)), moments_of(as_metric));
+    }
 }
 
 std::optional<MetricRow> Table::find(const Place& at, std::string_view metric) const {
