@@ -12,7 +12,7 @@
 // Four columns at a time, in vectors that every compiler of this library lowers to what the
 // processor has. With FMA and AVX a product reads float32 at the speed of the second-level cache;
 // wider vectors gain nothing.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__)
+#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(__clang__)
 #define TSDIAG_CLONES __attribute__((target_clones("fma", "default")))
 #else
 #define TSDIAG_CLONES
