@@ -1,0 +1,160 @@
+#include "directory.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <unordered_map>
+
+#include "listed.hpp"
+#include "mapped_file.hpp"
+
+namespace tsdiag::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 4> known_names = {
+    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
+    "pytorch_model.bin.index.json"};
+constexpr std::array<std::string_view, 7> suffixes = {".safetensors", ".bin", ".pt",  ".pth",
+                                                      ".ckpt",        ".npz", ".gguf"};
+/// Files of a training run that hold tensors and are no model.
+constexpr std::array<std::string_view, 5> beside_the_model = {"training_args.bin", "optimizer.",
+                                                              "scheduler.", "rng_state", "scaler."};
+
+constexpr std::size_t longest_index = 256u << 20;
+
+bool is_shard(const std::string& name) { return name.find("-of-0") != std::string::npos; }
+
+/// The files of `directory` that may be a model, sorted.
+std::vector<fs::path> candidates(const fs::path& directory) {
+    std::vector<fs::path> found;
+    std::error_code error;
+    for (fs::directory_iterator at(directory, error), end; !error && at != end;
+         at.increment(error)) {
+        const std::string name = at->path().filename().string();
+        const bool suffix_fits = std::any_of(suffixes.begin(), suffixes.end(),
+                                             [&](auto suffix) { return name.ends_with(suffix); });
+        const bool other = std::any_of(beside_the_model.begin(), beside_the_model.end(),
+                                       [&](auto begin) { return name.starts_with(begin); });
+        std::error_code ignored;
+        if (suffix_fits && !other && at->is_regular_file(ignored)) found.push_back(at->path());
+    }
+    if (error)
+        refuse(directory.string(), fmt::format("cannot be read: {}. Check the path and its "
+                                               "permissions.",
+                                               error.message()));
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+void check_shard_name(const std::string& shard, const std::string& where) {
+    const bool bad = shard.empty() || shard == "." || shard.find('/') != std::string::npos ||
+                     shard.find('\\') != std::string::npos ||
+                     shard.find("..") != std::string::npos || shard.find('\0') != std::string::npos;
+    if (bad)
+        refuse(where, fmt::format("names the shard '{}', expected the plain name of a file beside "
+                                  "it. Do not use this index; download it again.",
+                                  shard));
+}
+
+struct Index {
+    Json metadata;
+    std::vector<std::pair<std::string, std::string>> file_of;  ///< tensor, shard
+    std::vector<std::string> shards;                           ///< in order of first mention
+};
+
+Index read_index(const fs::path& path) {
+    const auto file = MappedFile::open(path);
+    if (file->bytes().size() > longest_index)
+        refuse(file->path(), fmt::format("has {} bytes, expected an index of shards of at most {}. "
+                                         "Check the path.",
+                                         file->bytes().size(), longest_index));
+    const Json json = Json::parse(text_of(file->bytes()), file->path());
+    const Json& map = json["weight_map"];
+    if (!map.is_object() || map.object().empty())
+        refuse(file->path(),
+               "has no \"weight_map\", expected an object that says in which shard "
+               "each tensor lies. Download it again.");
+    Index index;
+    std::unordered_set<std::string> seen;
+    if (json["metadata"].is_object()) index.metadata = json["metadata"];
+    for (const auto& [tensor, shard] : map.object()) {
+        if (!shard.is_string())
+            refuse(file->path(), fmt::format("has no file for tensor '{}' in its \"weight_map\", "
+                                             "expected the name of a shard. Download it again.",
+                                             tensor));
+        check_shard_name(shard.string(), file->path());
+        index.file_of.emplace_back(tensor, shard.string());
+        if (seen.insert(shard.string()).second) index.shards.push_back(shard.string());
+    }
+    return index;
+}
+
+}  // namespace
+
+std::unique_ptr<Checkpoint> open_shards(const fs::path& path) {
+    const Index index = read_index(path);
+    std::unordered_map<std::string, std::unique_ptr<Checkpoint>> shards;
+    std::unordered_map<std::string, std::unordered_set<std::string>> held;  // names, by shard
+    for (const std::string& shard : index.shards) {
+        const fs::path file = path.parent_path() / shard;
+        std::error_code error;
+        if (!fs::exists(file, error))
+            refuse(path.string(), fmt::format("names the shard '{}', which is not beside it, "
+                                              "expected all {} shards. Download the missing ones.",
+                                              shard, index.shards.size()));
+        shards[shard] = open_file(file);
+        held[shard].insert(shards[shard]->names().begin(), shards[shard]->names().end());
+    }
+    const bool torch = shards.begin()->second->format().starts_with("torch");
+    auto listed = std::make_unique<ListedCheckpoint>(
+        torch ? "torch, in shards" : "safetensors, in shards", path.string());
+    std::unordered_set<std::string> named;
+    for (const auto& [name, shard] : index.file_of) {
+        if (!held[shard].contains(name))
+            refuse(path.string(), fmt::format("says that tensor '{}' lies in '{}', which does not "
+                                              "hold it, expected it there. Index and shards are "
+                                              "not of one model; download both again.",
+                                              name, shard));
+        listed->add(name, shards[shard]->tensor(name));
+        named.insert(name);
+    }
+    for (const std::string& shard : index.shards)  // tensors that the index forgot
+        for (const std::string& name : shards[shard]->names())
+            if (named.insert(name).second) listed->add(name, shards[shard]->tensor(name));
+    Json metadata = shards[index.shards.front()]->metadata();
+    if (index.metadata.is_object())
+        for (const auto& [key, value] : index.metadata.object()) metadata.set(key, value);
+    listed->set_metadata(std::move(metadata));
+    return listed;
+}
+
+std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
+    for (const std::string_view name : known_names) {
+        const fs::path file = directory / name;
+        std::error_code error;
+        if (!fs::exists(file, error)) continue;
+        return name.ends_with(".index.json") ? open_shards(file) : open_file(file);
+    }
+    std::vector<fs::path> files = candidates(directory);
+    if (files.size() == 1) return open_file(files.front());
+    std::vector<std::string> names;
+    for (const fs::path& file : files)
+        if (names.size() < 8) names.push_back(file.filename().string());
+    if (files.empty())
+        refuse(directory.string(),
+               fmt::format("holds no model, expected {}, or one file that ends in {}. Name the "
+                           "file if it is called otherwise.",
+                           fmt::join(known_names, ", "), fmt::join(suffixes, ", ")));
+    const bool sharded = std::all_of(names.begin(), names.end(), is_shard);
+    refuse(
+        directory.string(),
+        fmt::format("holds {} files that may be the model ({}), expected one{}. {}", files.size(),
+                    fmt::join(names, ", "), sharded ? " with an index *.index.json" : "",
+                    sharded ? "Download the index too." : "Name the file itself."));
+}
+
+}  // namespace tsdiag::checkpoint

@@ -1,0 +1,143 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <concepts>
+#include <type_traits>
+
+#include "bytes.hpp"
+#include "tsdiag/checkpoint.hpp"
+
+/// The elements of a RawTensor as numbers: one type for each stored form, and one loop over
+/// strides.
+namespace tsdiag::checkpoint {
+
+/// Stored as themselves: bytes of a C++ number.
+template <class T>
+struct Plain {
+    using Stored = T;
+    static T value(T stored) { return stored; }
+};
+struct Boolean {
+    using Stored = std::uint8_t;
+    static float value(Stored stored) { return stored != 0 ? 1.0f : 0.0f; }
+};
+struct BFloat16 {
+    using Stored = std::uint16_t;
+    static float value(Stored stored) {
+        return std::bit_cast<float>(static_cast<std::uint32_t>(stored) << 16);
+    }
+};
+/// Exponent and mantissa are moved into those of a float and the bias is corrected by a product,
+/// which is exact for subnormal numbers too; infinities and NaN get the float's exponent.
+struct Float16 {
+    using Stored = std::uint16_t;
+    static float value(Stored stored) {
+        const std::uint32_t magnitude = (stored & 0x7fffu) << 13;
+        const float scaled = std::bit_cast<float>(magnitude) * 0x1p112f;
+        const std::uint32_t infinite = magnitude >= 0x0f800000u ? 0x7f800000u : 0u;
+        const std::uint32_t sign = (stored & 0x8000u) << 16;
+        return std::bit_cast<float>(std::bit_cast<std::uint32_t>(scaled) | infinite | sign);
+    }
+};
+/// e5m2 is the upper byte of a float16.
+struct Float8E5M2 {
+    using Stored = std::uint8_t;
+    static float value(Stored stored) {
+        return Float16::value(static_cast<std::uint16_t>(stored << 8));
+    }
+};
+/// e4m3 ("fn"): bias 7, no infinities; all ones is NaN.
+struct Float8E4M3 {
+    using Stored = std::uint8_t;
+    static float value(Stored stored) {
+        const std::uint32_t sign = (stored & 0x80u) << 24;
+        const std::uint32_t magnitude = (stored & 0x7fu) << 20;
+        const float scaled = std::bit_cast<float>(magnitude) * 0x1p120f;
+        const std::uint32_t bits =
+            (stored & 0x7fu) == 0x7fu ? 0x7fc00000u : std::bit_cast<std::uint32_t>(scaled);
+        return std::bit_cast<float>(bits | sign);
+    }
+};
+
+/// Throws `NotAvailable` naming the type of `tensor`.
+[[noreturn]] void unreadable(const RawTensor& tensor);
+
+/// Calls `f` with the element type of `tensor`; throws `NotAvailable` where it cannot be read.
+template <class F>
+void with_element(const RawTensor& tensor, F&& f) {
+    // clang-format off
+    switch (tensor.dtype) {
+        case DType::boolean: return f(Boolean());
+        case DType::u8: return f(Plain<std::uint8_t>());
+        case DType::i8: return f(Plain<std::int8_t>());
+        case DType::u16: return f(Plain<std::uint16_t>());
+        case DType::i16: return f(Plain<std::int16_t>());
+        case DType::u32: return f(Plain<std::uint32_t>());
+        case DType::i32: return f(Plain<std::int32_t>());
+        case DType::u64: return f(Plain<std::uint64_t>());
+        case DType::i64: return f(Plain<std::int64_t>());
+        case DType::f8_e4m3: return f(Float8E4M3());
+        case DType::f8_e5m2: return f(Float8E5M2());
+        case DType::f16: return f(Float16());
+        case DType::bf16: return f(BFloat16());
+        case DType::f32: return f(Plain<float>());
+        case DType::f64: return f(Plain<double>());
+        case DType::c64:
+        case DType::c128:
+        case DType::other:
+            break;
+    }
+    // clang-format on
+    unreadable(tensor);
+}
+
+template <class T>
+T byte_swapped(T value) {
+    auto bytes = std::bit_cast<std::array<std::byte, sizeof(T)>>(value);
+    std::reverse(bytes.begin(), bytes.end());
+    return std::bit_cast<T>(bytes);
+}
+
+/// Widens `count` elements that are `stride` elements apart, the first at `from`.
+template <class Element, class T>
+void widen_run(const std::byte* from, std::int64_t count, std::int64_t stride, bool swapped,
+               T* to) {
+    using Stored = typename Element::Stored;
+    constexpr auto width = static_cast<std::int64_t>(sizeof(Stored));
+    if (swapped) {
+        for (std::int64_t i = 0; i < count; ++i)
+            to[i] = static_cast<T>(
+                Element::value(byte_swapped(load<Stored>(from + i * stride * width))));
+    } else if (stride == 1) {
+        for (std::int64_t i = 0; i < count; ++i)
+            to[i] = static_cast<T>(Element::value(load<Stored>(from + i * width)));
+    } else {
+        for (std::int64_t i = 0; i < count; ++i)
+            to[i] = static_cast<T>(Element::value(load<Stored>(from + i * stride * width)));
+    }
+}
+
+/// Calls `f(offset, count, stride)` for runs of elements whose concatenation is the row-major
+/// order.
+template <class F>
+void for_each_run(const RawTensor& tensor, F&& f) {
+    const std::int64_t count = tensor.count();
+    if (count == 0) return;
+    if (tensor.contiguous()) return f(tensor.offset, count, std::int64_t{1});
+    const std::size_t last = tensor.shape.size() - 1;
+    std::vector<std::int64_t> at(tensor.shape.size(), 0);
+    std::int64_t offset = tensor.offset;
+    for (;;) {
+        f(offset, tensor.shape[last], tensor.strides[last]);
+        std::size_t k = last;
+        for (; k > 0; --k) {
+            offset += tensor.strides[k - 1];
+            if (++at[k - 1] < tensor.shape[k - 1]) break;
+            offset -= at[k - 1] * tensor.strides[k - 1];
+            at[k - 1] = 0;
+        }
+        if (k == 0) return;
+    }
+}
+
+}  // namespace tsdiag::checkpoint

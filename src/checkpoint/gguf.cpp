@@ -1,0 +1,35 @@
+#include <fmt/format.h>
+
+#include "mapped_file.hpp"
+#include "tsdiag/checkpoint.hpp"
+
+namespace tsdiag::checkpoint {
+namespace {
+
+constexpr std::string_view magic = "GGUF";
+
+bool sniff(Bytes head) { return starts_with(head, magic); }
+
+std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
+    const auto file = MappedFile::open(path);
+    ByteReader in(file->bytes(), file->path());
+    in.take_bytes(magic.size());
+    const auto version = in.take<std::uint32_t>();
+    const auto tensors = in.take<std::uint64_t>();
+    if (version > 0xffff)
+        throw NotAvailable(
+            fmt::format("{}: is a GGUF file of version {:#x}, probably big-endian; "
+                        "GGUF is not supported yet. Convert it to safetensors.",
+                        file->path(), version));
+    throw NotAvailable(
+        fmt::format("{}: is a GGUF file (version {}, {} tensors); GGUF is not supported "
+                    "yet. Convert it to safetensors, or use the model it was made from.",
+                    file->path(), version, tensors));
+}
+
+}  // namespace
+
+extern const FormatEntry gguf;
+const FormatEntry gguf = {"gguf", "GGUF, recognised and not supported yet", sniff, open};
+
+}  // namespace tsdiag::checkpoint

@@ -1,0 +1,43 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "tsdiag/checkpoint.hpp"
+
+namespace tsdiag::checkpoint {
+
+/// The tensors of a file by name, described when it was opened.
+class ListedCheckpoint final : public Checkpoint {
+  public:
+    ListedCheckpoint(std::string_view format, std::string source)
+        : format_(format), source_(std::move(source)) {}
+
+    /// Throws `FormatError` where `name` is there already.
+    void add(std::string name, RawTensor tensor);
+    void set_metadata(Json metadata) { metadata_ = std::move(metadata); }
+    /// `path` is a dict, list or module object of the file, not a part of a tensor's own name.
+    void add_container(std::string path) { containers_.insert(std::move(path)); }
+    bool is_container(const std::string& path) const { return containers_.contains(path); }
+
+    const std::vector<std::string>& names() const override { return names_; }
+    RawTensor tensor(std::string_view name) const override;
+    const Json& metadata() const override { return metadata_; }
+    std::string_view format() const override { return format_; }
+    std::string source() const override { return source_; }
+
+  private:
+    std::string_view format_;
+    std::string source_;
+    std::vector<std::string> names_;
+    std::unordered_map<std::string, RawTensor> tensors_;
+    std::unordered_set<std::string> containers_;
+    Json metadata_ = Json::Object();
+};
+
+/// Throws `UsageError` that `file` has no tensor `name`, suggesting the nearest.
+[[noreturn]] void unknown_tensor(const Checkpoint& file, std::string_view name);
+
+}  // namespace tsdiag::checkpoint

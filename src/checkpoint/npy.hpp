@@ -1,0 +1,36 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "bytes.hpp"
+#include "tsdiag/checkpoint.hpp"
+
+namespace tsdiag::checkpoint {
+
+inline constexpr std::string_view npy_magic = "\x93NUMPY";
+/// Enough first bytes of an array to hold the header of any sensible one.
+inline constexpr std::uint64_t longest_npy_header = 1 << 20;
+
+struct NumpyType {
+    DType dtype = DType::other;
+    std::size_t width = 0;  ///< bytes an element; 0 where it is not known
+    bool big_endian = false;
+};
+/// "<f4", ">i8", "|b1", ...; bfloat16 is "|V2".
+NumpyType numpy_type(std::string_view descr);
+
+struct NpyHeader {
+    RawTensor tensor;         ///< all but bytes and owner
+    std::size_t begin = 0;    ///< of the data
+    std::uint64_t bytes = 0;  ///< of the data
+};
+/// Reads the header at the beginning of `head`.  `size` is that of the whole file or entry, which
+/// must be header and data exactly.  Throws `FormatError`, also for arrays of Python objects (dtype
+/// |O).
+NpyHeader read_npy_header(Bytes head, std::uint64_t size, const std::string& where);
+
+/// The array whose file or entry `content` is.
+RawTensor npy_tensor(NpyHeader header, Bytes content, std::shared_ptr<const void> owner);
+
+}  // namespace tsdiag::checkpoint

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include "elements.hpp"
+#include "layout.hpp"
+
+namespace tsdiag {
+namespace checkpoint {
+
+void unreadable(const RawTensor& tensor) {
+    throw NotAvailable(
+        fmt::format("a tensor of shape {} has dtype {}, which cannot be read, expected a real "
+                    "number type (bool, integers, f8 e4m3/e5m2, f16, bf16, f32, f64). "
+                    "Convert it before saving.",
+                    shape_text(tensor.shape), tensor.dtype_name));
+}
+
+}  // namespace checkpoint
+
+template <class T>
+void widen(const RawTensor& tensor, std::span<T> out) {
+    if (static_cast<std::int64_t>(out.size()) != tensor.count())
+        throw ShapeError(
+            fmt::format("a tensor of shape {} has {} elements, expected {}: the room for them.",
+                        checkpoint::shape_text(tensor.shape), tensor.count(), out.size()));
+    checkpoint::with_element(tensor, [&](auto element) {
+        using Element = decltype(element);
+        constexpr auto width = static_cast<std::int64_t>(sizeof(typename Element::Stored));
+        T* to = out.data();
+        checkpoint::for_each_run(
+            tensor, [&](std::int64_t offset, std::int64_t count, std::int64_t stride) {
+                checkpoint::widen_run<Element>(tensor.bytes.data() + offset * width, count, stride,
+                                               tensor.big_endian, to);
+                to += count;
+            });
+    });
+}
+template void widen(const RawTensor&, std::span<float>);
+template void widen(const RawTensor&, std::span<double>);
+
+template <class T>
+std::optional<std::span<const T>> as_is(const RawTensor& tensor) {
+    constexpr DType wanted = sizeof(T) == 4 ? DType::f32 : DType::f64;
+    if (tensor.dtype != wanted || tensor.big_endian || !tensor.contiguous()) return std::nullopt;
+    const std::int64_t count = tensor.count();
+    if (count == 0) return std::span<const T>();
+    const std::byte* begin =
+        tensor.bytes.data() + tensor.offset * static_cast<std::int64_t>(sizeof(T));
+    if (reinterpret_cast<std::uintptr_t>(begin) % alignof(T) != 0) return std::nullopt;
+    return std::span<const T>(reinterpret_cast<const T*>(begin), static_cast<std::size_t>(count));
+}
+template std::optional<std::span<const float>> as_is(const RawTensor&);
+template std::optional<std::span<const double>> as_is(const RawTensor&);
+
+}  // namespace tsdiag

@@ -1,0 +1,57 @@
+#pragma once
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "bytes.hpp"
+#include "mapped_file.hpp"
+
+namespace tsdiag::checkpoint {
+
+struct ZipEntry {
+    std::string name;
+    std::uint16_t method = 0;  ///< 0 stored, 8 deflated
+    bool encrypted = false;
+    std::uint32_t crc = 0;
+    std::uint64_t packed = 0;  ///< bytes in the file
+    std::uint64_t size = 0;    ///< bytes of the content
+    std::uint64_t header = 0;  ///< offset of the local header
+};
+
+/// Bytes and what keeps them alive: the mapping, or memory they were inflated into.
+struct Payload {
+    Bytes bytes;
+    std::shared_ptr<const void> owner;
+};
+
+/// The directory of a zip file.  Sizes come from the central directory (local headers may leave
+/// them 0), payload offsets from the local headers.
+class ZipArchive {
+  public:
+    /// Throws `FormatError` where the directory is damaged, has equal names, or payloads that
+    /// overlap.
+    explicit ZipArchive(std::shared_ptr<const MappedFile> file);
+
+    const std::vector<ZipEntry>& entries() const { return entries_; }
+    const ZipEntry* find(const std::string& name) const;
+    const std::string& path() const { return file_->path(); }
+
+    /// The content: in place where it is stored, else inflated.  `at_most`: only so many first
+    /// bytes. Throws `FormatError` where it is damaged, encrypted, packed otherwise, or a deflate
+    /// bomb.
+    Payload payload(const ZipEntry& entry, std::uint64_t at_most = UINT64_MAX) const;
+
+  private:
+    Bytes packed_bytes(const ZipEntry& entry) const;
+    void read_entry(ByteReader& directory);
+
+    std::shared_ptr<const MappedFile> file_;
+    std::vector<ZipEntry> entries_;
+    std::unordered_map<std::string, std::size_t> by_name_;
+};
+
+/// The name in the first local header of a zip file, as far as `head` shows it; empty for no zip.
+std::string_view first_zip_name(Bytes head);
+
+}  // namespace tsdiag::checkpoint
