@@ -156,6 +156,8 @@ class Model {
     double branch_gain(Index layer) const;
 
   private:
+    void final_norm(const Tensor& x, Observer& observer, bool allow_nonfinite) const;
+
     ModelSpec spec_;
     std::shared_ptr<const Weights> weights_;
     const Backend* backend_;

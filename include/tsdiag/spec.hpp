@@ -97,6 +97,7 @@ struct ModelSpec {
 struct Parameter {
     std::string name;
     Shape shape;
+    bool vector = false;  ///< files store it with one dimension
 };
 /// All parameters of a model in the order of their use; what layers share is listed once.
 std::vector<Parameter> parameters(const ModelSpec& spec);

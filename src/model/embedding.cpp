@@ -1,0 +1,250 @@
+#include "embedding.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag::model {
+namespace {
+
+struct Context {
+    const ModelSpec& spec;
+    const Weights& weights;
+    const Backend& backend;
+    Type type;
+    bool allow_nonfinite;
+
+    Tensor get(const std::string& name) const {
+        return weights.has(name) ? weights.get(name) : Tensor();
+    }
+    Tensor norm(const Tensor& x, const std::string& stem, bool rms) const {
+        const double eps = spec.blocks.front().eps;
+        return rms ? rms_norm(x, get(stem + ".weight"), eps)
+                   : layer_norm(x, get(stem + ".weight"), get(stem + ".bias"), eps);
+    }
+    Tensor upload(Shape shape, const std::vector<double>& values) const {
+        return Tensor::from_host(backend, shape, std::span<const double>(values), type);
+    }
+};
+
+/// The caller's array as the model computes: finite, of its type.
+Tensor taken(const Context& c, const Tensor& array, const char* what) {
+    const Index bad = first_nonfinite(array);
+    if (bad >= 0 && !c.allow_nonfinite)
+        throw NonFiniteError(
+            fmt::format("the {} given as input are NaN or infinite at [{}, {}] (--allow-nonfinite "
+                        "runs the model "
+                        "all the same)",
+                        what, bad / array.cols(), bad % array.cols()));
+    return cast(array, c.type);
+}
+
+std::vector<Index> kept_tokens(const Input& input, Index n) {
+    std::vector<Index> out;
+    if (input.keep.empty()) {
+        out.resize(static_cast<std::size_t>(n));
+        std::iota(out.begin(), out.end(), Index{0});
+        return out;
+    }
+    if (std::ssize(input.keep) != n)
+        throw UsageError(
+            fmt::format("the mask has {} entries, the sample {} tokens", input.keep.size(), n));
+    for (Index i = 0; i < n; ++i)
+        if (input.keep[static_cast<std::size_t>(i)]) out.push_back(i);
+    if (out.empty())
+        throw UsageError(
+            fmt::format("the mask hides all {} tokens of a sample; 1 keeps a token", n));
+    return out;
+}
+
+/// Rows of the table of positions.  RoBERTa counts the tokens that are not padding, and padding
+/// stays at its own row; features that enter directly are counted from the offset on.
+std::vector<Index> position_rows(const ModelSpec& spec, const Input& input, Index n) {
+    std::vector<Index> out(static_cast<std::size_t>(n));
+    std::iota(out.begin(), out.end(), spec.position_offset);
+    if (spec.padding_id < 0 || input.ids.empty()) return out;
+    Index counted = 0;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        const bool token = input.ids[i] != spec.padding_id;
+        counted += token;
+        out[i] = token ? counted + spec.padding_id : spec.padding_id;
+    }
+    return out;
+}
+
+Tensor token_rows(const Context& c, const Input& input) {
+    const ModelSpec& s = c.spec;
+    if (s.vocabulary == 0)
+        throw UsageError(fmt::format(
+            "{} has no token embedding; give it --input gaussian or hidden:FILE.npy", s.name));
+    std::vector<Index> ids = input.ids;
+    for (std::size_t i = 0; i < ids.size(); ++i) {
+        const bool hidden = i < input.keep.size() && !input.keep[i];
+        if (hidden) ids[i] = 0;  // left out below: any row will do
+        if (ids[i] < 0 || ids[i] >= s.vocabulary)
+            throw UsageError(
+                fmt::format("id {} at position {} is outside the vocabulary of {} (ids 0 to {})",
+                            ids[i], i, s.vocabulary, s.vocabulary - 1));
+    }
+    const Tensor e = c.weights.rows("embed.token", ids);
+    return s.embedding_scale == 1 ? e : scale(e, s.embedding_scale);
+}
+
+/// sin and cos of position * 10000^(-2i/d) in columns 2i and 2i + 1.
+Tensor sinusoidal(const Context& c, Index n) {
+    const Index d = c.spec.width;
+    std::vector<double> values(static_cast<std::size_t>(n * d));
+    for (Index p = 0; p < n; ++p)
+        for (Index j = 0; j < d; ++j) {
+            const double power = static_cast<double>(j / 2 * 2) / static_cast<double>(d);
+            const double angle = static_cast<double>(p) * std::pow(10000.0, -power);
+            values[static_cast<std::size_t>(p * d + j)] =
+                j % 2 == 0 ? std::sin(angle) : std::cos(angle);
+        }
+    return c.upload({1, n, d}, values);
+}
+
+Tensor embed_tokens(const Context& c, const Input& input, Index n) {
+    const ModelSpec& s = c.spec;
+    if (s.positions == Positions::learned && n > s.max_tokens)
+        throw UsageError(fmt::format(
+            "the sample has {} tokens, the model's table of positions ends at {}; pass --tokens {} "
+            "or less",
+            n, s.max_tokens, s.max_tokens));
+    Tensor x = input.ids.empty() ? taken(c, input.embeddings, "embeddings") : token_rows(c, input);
+    if (s.positions == Positions::learned)
+        x = add(x, c.weights.rows("embed.position", position_rows(s, input, n)));
+    constexpr Index first_type = 0;
+    if (s.token_types) x = add(x, c.weights.rows("embed.type", std::span(&first_type, 1)));
+    if (s.embedding_norm) x = c.norm(x, "embed.norm", false);
+    if (s.embedding_map) x = linear(x, c.get("embed.map.weight"), c.get("embed.map.bias"));
+    if (s.positions == Positions::sinusoidal) x = add(x, sinusoidal(c, n));
+    return x;
+}
+
+/// Patches in row-major order, each flattened as the family does: (c, y, x) or (y, x, c).
+Tensor patches(const Context& c, const Tensor& image) {
+    const ModelSpec& s = c.spec;
+    const Index ph = s.patch_height, pw = s.patch_width, channels = s.channels;
+    const Index rows = image.rows() / ph, cols = image.cols() / pw;
+    const std::vector<double> pixels = image.to_host<double>();
+    std::vector<double> out;
+    out.reserve(static_cast<std::size_t>(rows * cols * ph * pw * channels));
+    const auto pixel = [&](Index channel, Index y, Index x) {
+        return pixels[static_cast<std::size_t>((channel * image.rows() + y) * image.cols() + x)];
+    };
+    const Index count = ph * pw * channels;
+    for (Index r = 0; r < rows; ++r)
+        for (Index q = 0; q < cols; ++q)
+            for (Index i = 0; i < count; ++i) {
+                const bool last = s.patch_channels_last;
+                const Index channel = last ? i % channels : i / (ph * pw);
+                const Index at = last ? i / channels : i % (ph * pw);
+                out.push_back(pixel(channel, r * ph + at / pw, q * pw + at % pw));
+            }
+    return c.upload({1, rows * cols, count}, out);
+}
+
+/// SimpleViT: [sin x, cos x, sin y, cos y] of the patch's column x and row y, a quarter of the
+/// width each.
+Tensor sincos_2d(const Context& c, Index rows, Index cols) {
+    const Index d = c.spec.width, quarter = d / 4;
+    if (d % 4 != 0 || quarter < 2)
+        throw NotAvailable(fmt::format(
+            "two-dimensional positions need a width that is a multiple of 4 from 8 on, not {}", d));
+    std::vector<double> values;
+    values.reserve(static_cast<std::size_t>(rows * cols * d));
+    for (Index y = 0; y < rows; ++y)
+        for (Index x = 0; x < cols; ++x)
+            for (Index j = 0; j < d; ++j) {
+                const Index part = j / quarter, i = j % quarter;
+                const double frequency =
+                    std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(quarter - 1));
+                const double angle = static_cast<double>(part < 2 ? x : y) * frequency;
+                values.push_back(part % 2 == 0 ? std::sin(angle) : std::cos(angle));
+            }
+    return c.upload({1, rows * cols, d}, values);
+}
+
+void require_image(const ModelSpec& s, const Tensor& image) {
+    if (s.channels == 0) throw UsageError(fmt::format("{} takes tokens, not images", s.name));
+    const bool fixed = s.positions == Positions::learned;
+    const bool fits = image.batch() == s.channels &&
+                      (fixed ? image.rows() == s.image_height && image.cols() == s.image_width
+                             : image.rows() % s.patch_height == 0 &&
+                                   image.cols() % s.patch_width == 0 && image.shape().count() > 0);
+    if (!fits)
+        throw UsageError(fmt::format(
+            "the image is ({}, {}, {}), expected ({}, {}, {}): channels, height, width{}",
+            image.batch(), image.rows(), image.cols(), s.channels, s.image_height, s.image_width,
+            fixed ? "" : ", or another multiple of the patch"));
+}
+
+Tensor embed_image(const Context& c, const Tensor& given) {
+    const ModelSpec& s = c.spec;
+    require_image(s, given);
+    const Tensor image = taken(c, given, "pixels");
+    Tensor x = patches(c, image);
+    if (s.patch_norms) x = c.norm(x, "embed.patch.norm1", false);
+    x = linear(x, c.get("embed.patch.weight"), c.get("embed.patch.bias"));
+    if (s.patch_norms) x = c.norm(x, "embed.patch.norm2", false);
+    const Tensor prefix = s.prefix_tokens > 0 ? c.get("embed.prefix") : Tensor();
+    Tensor position;
+    if (s.positions == Positions::learned) position = c.get("embed.position");
+    if (s.positions == Positions::sincos_2d)
+        position = sincos_2d(c, image.rows() / s.patch_height, image.cols() / s.patch_width);
+    if (position.defined() && !s.prefix_has_position) x = add(x, position);
+    if (prefix.defined()) x = concat_rows({prefix, x});
+    if (position.defined() && s.prefix_has_position) x = add(x, position);
+    return x;
+}
+
+/// Tokens of the sample, from whichever input was given.
+Index token_count(const ModelSpec& s, const Input& input) {
+    const int given = int(!input.ids.empty()) + int(input.embeddings.defined()) +
+                      int(input.hidden.defined()) + int(input.image.defined());
+    if (given != 1)
+        throw UsageError(
+            "a sample needs exactly one of ids, embeddings, hidden states and an image");
+    if (!input.ids.empty()) return std::ssize(input.ids);
+    const bool inner = input.hidden.defined();
+    if (!inner && !input.embeddings.defined()) return 0;
+    const Tensor& array = inner ? input.hidden : input.embeddings;
+    const Index width = inner ? s.width : s.embedding_width;
+    if (!inner && s.channels > 0)
+        throw UsageError(fmt::format("{} takes images, not token embeddings", s.name));
+    if (array.batch() != 1 || array.cols() != width || array.rows() < 1)
+        throw UsageError(fmt::format("the {} are ({}, {}), expected (n, {})",
+                                     inner ? "hidden states" : "embeddings", array.rows(),
+                                     array.cols(), width));
+    return array.rows();
+}
+
+}  // namespace
+
+Sample embed(const ModelSpec& spec, const Weights& weights, const Input& input,
+             const Backend& backend, Type type, bool allow_nonfinite) {
+    const Context c{spec, weights, backend, type, allow_nonfinite};
+    const Index n = token_count(spec, input);
+    Sample out;
+    if (input.hidden.defined()) {
+        out.x = taken(c, input.hidden, "hidden states");
+    } else {
+        out.embedded = true;
+        out.x = input.image.defined() ? embed_image(c, input.image) : embed_tokens(c, input, n);
+        if (spec.norm_before_layers)
+            out.x = c.norm(out.x, "embed.pre_norm", spec.blocks.front().norm == NormKind::rms);
+    }
+    out.length = out.x.rows();
+    const std::vector<Index> kept = kept_tokens(input, out.length);
+    if (std::ssize(kept) < out.length) out.x = gather_rows(out.x, kept);
+    out.position.assign(kept.begin(), kept.end());
+    return out;
+}
+
+}  // namespace tsdiag::model

@@ -1,0 +1,262 @@
+#include "layer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag::model {
+
+LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
+    const BlockSpec& b = spec.blocks[static_cast<std::size_t>(layer)];
+    const std::string at = fmt::format("layer.{}.", b.shares < 0 ? layer : b.shares);
+    const auto get = [&](std::string_view name) {
+        const std::string full = at + std::string(name);
+        return weights.has(full) ? weights.get(full) : Tensor();
+    };
+    LayerWeights w;
+    w.norm1 = get("norm1.weight"), w.norm1_bias = get("norm1.bias");
+    w.norm2 = get("norm2.weight"), w.norm2_bias = get("norm2.bias");
+    w.q = get("attn.q.weight"), w.q_bias = get("attn.q.bias");
+    w.k = get("attn.k.weight"), w.k_bias = get("attn.k.bias");
+    w.v = get("attn.v.weight"), w.v_bias = get("attn.v.bias");
+    w.o = get("attn.o.weight"), w.o_bias = get("attn.o.bias");
+    w.q_norm = get("attn.q_norm.weight"), w.q_norm_bias = get("attn.q_norm.bias");
+    w.k_norm = get("attn.k_norm.weight"), w.k_norm_bias = get("attn.k_norm.bias");
+    w.up = get("ffn.up.weight"), w.up_bias = get("ffn.up.bias");
+    w.gate = get("ffn.gate.weight"), w.gate_bias = get("ffn.gate.bias");
+    w.down = get("ffn.down.weight"), w.down_bias = get("ffn.down.bias");
+    w.scale1 = get("scale1"), w.scale2 = get("scale2");
+    return w;
+}
+
+double branch_gain(const BlockSpec& b, const LayerWeights& w) {
+    const double d = static_cast<double>(w.v.cols());
+    Tensor v = w.v, o = w.o;
+    if (w.scale1.defined() && o.defined())
+        o = multiply(o, w.scale1.reshape({1, w.scale1.cols(), 1}));
+    if (w.scale1.defined() && !o.defined())
+        v = multiply(v, w.scale1.reshape({1, w.scale1.cols(), 1}));
+    const Index group = b.heads / b.kv_heads;
+    if (!o.defined()) return b.alpha * b.alpha * static_cast<double>(group) * squared_norm(v) / d;
+    const Tensor vh = contiguous(v).reshape({b.kv_heads, b.head_dim, v.cols()});
+    const Tensor oh = o.split_heads(b.heads);  // (h, d, head_dim)
+    const Tensor gram_v = matmul(vh, vh, Transpose::second);
+    const Tensor gram_o = matmul(oh, oh, Transpose::first);
+    double sum = 0;
+    for (Index k = 0; k < b.heads; ++k)
+        sum += dot(gram_o.batch_range(k, 1), gram_v.batch_range(k / group, 1));
+    return b.alpha * b.alpha * sum / d;
+}
+
+void require_finite(const Tensor& x, Index layer, std::string_view stage, bool allow) {
+    if (allow) return;
+    const Index bad = first_nonfinite(x);
+    if (bad < 0) return;
+    throw NonFiniteError(fmt::format(
+        "layer {}, stage '{}': token {}, feature {} is NaN or infinite, although the weights and "
+        "the "
+        "input are finite; float32 may overflow here (--dtype f64), or --allow-nonfinite goes on",
+        layer, stage, bad / x.cols(), bad % x.cols()));
+}
+
+namespace {
+
+/// One layer on one sample.
+class Pass {
+  public:
+    Pass(const LayerRun& run, const Sample& sample)
+        : run_(run), b_(run.block), w_(run.weights), sample_(sample) {}
+
+    Tensor run() {
+        const Tensor& x = sample_.x;
+        emit("in", "", x);
+        Tensor y = b_.placement == NormPlacement::post  ? post_norm(x)
+                   : b_.placement == NormPlacement::pre ? pre_norm(x)
+                                                        : parallel(x);
+        if (b_.deesc != 0) {
+            y = subtract(y, scale(column_mean(y), b_.deesc));
+            emit("deesc", last_, y);
+        }
+        if (run_.observer) run_.observer->on_hidden({run_.layer, "out", "", y});
+        if (op_) tell_attention();
+        return y;
+    }
+
+  private:
+    void emit(std::string_view stage, std::string_view pred, const Tensor& x) {
+        require_finite(x, run_.layer, stage, run_.allow_nonfinite);
+        if (run_.observer) run_.observer->on_hidden({run_.layer, stage, pred, x});
+        last_ = stage;
+    }
+
+    Tensor norm(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+        return b_.norm == NormKind::rms ? rms_norm(x, weight, b_.eps)
+                                        : layer_norm(x, weight, bias, b_.eps);
+    }
+    bool norms() const { return b_.norm != NormKind::none; }
+
+    /// [TSE] Algorithm 1: Y = LN(X + alpha SA(X)), then LN(Y + FFN(Y)).
+    Tensor post_norm(const Tensor& x) {
+        Tensor y = plus_attention(x, attend(x, x));
+        emit("attn", "in", y);
+        if (norms()) {
+            y = norm(y, w_.norm1, w_.norm1_bias);
+            emit("norm1", "attn", y);
+        }
+        if (b_.ffn == 0) return y;
+        const std::string_view before = last_;
+        y = add(y, feed_forward(y));
+        emit("ffn", before, y);
+        if (norms()) {
+            y = norm(y, w_.norm2, w_.norm2_bias);
+            emit("norm2", "ffn", y);
+        }
+        return y;
+    }
+
+    /// [TSE] (19): Y = X + alpha SA(LN(X)), then Y + FFN(LN(Y)).
+    Tensor pre_norm(const Tensor& x) {
+        Tensor y = plus_attention(x, attend(normed1(x), x));
+        emit("attn", "in", y);
+        if (b_.ffn == 0) return y;
+        y = add(y, feed_forward(normed2(y)));
+        emit("ffn", "attn", y);
+        return y;
+    }
+
+    /// X + alpha SA(LN(X)) + FFN(LN'(X)).
+    Tensor parallel(const Tensor& x) {
+        Tensor y = plus_attention(x, attend(normed1(x), x));
+        if (b_.ffn > 0) y = add(y, feed_forward(normed2(x)));
+        emit("ffn", "in", y);
+        return y;
+    }
+
+    Tensor normed1(const Tensor& x) {
+        if (!norms()) return x;
+        Tensor out = norm(x, w_.norm1, w_.norm1_bias);
+        emit("norm1", "", out);
+        return out;
+    }
+    Tensor normed2(const Tensor& x) {
+        if (!norms()) return x;
+        Tensor out = norm(x, w_.norm2, w_.norm2_bias);
+        emit("norm2", "", out);
+        return out;
+    }
+
+    Tensor plus_attention(const Tensor& x, const Tensor& branch) const {
+        return add(x, b_.alpha == 1 ? branch : scale(branch, b_.alpha));
+    }
+
+    Tensor feed_forward(const Tensor& x) const {
+        Tensor inner = linear(x, w_.up, w_.up_bias);
+        inner = b_.gated ? multiply(map(b_.activation, linear(x, w_.gate, w_.gate_bias)), inner)
+                         : map(b_.activation, inner);
+        const Tensor out = linear(inner, w_.down, w_.down_bias);
+        return w_.scale2.defined() ? multiply(out, w_.scale2) : out;
+    }
+
+    Tensor head_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+        return b_.qk_norm_layer ? layer_norm(x, weight, bias, b_.qk_eps)
+                                : rms_norm(x, weight, b_.qk_eps);
+    }
+
+    void project(const Tensor& x) {
+        Projections& p = projections_;
+        p.q = p.q_raw = linear(x, w_.q, w_.q_bias).split_heads(b_.heads);     // (h, n, w)
+        p.k = p.k_raw = linear(x, w_.k, w_.k_bias).split_heads(b_.kv_heads);  // (h', n, w)
+        p.scale = b_.scale;
+        if (b_.qk_norm) {
+            p.q = head_norm(p.q, w_.q_norm, w_.q_norm_bias);
+            p.k = head_norm(p.k, w_.k_norm, w_.k_norm_bias);
+            p.q_norm = w_.q_norm;
+            p.k_norm = w_.k_norm;
+            p.norm_is_layer = b_.qk_norm_layer;
+            p.norm_eps = b_.qk_eps;
+        }
+        p.position = sample_.position;
+        if (b_.rotary.columns == 0) return;
+        p.frequency = b_.rotary.frequencies(sample_.length);
+        p.interleaved = b_.rotary.interleaved;
+        p.q = rotate(p.q, p.position, p.frequency, p.interleaved);
+        p.k = rotate(p.k, p.position, p.frequency, p.interleaved);
+    }
+
+    /// The attention branch of `x`, to be added to `residual`.
+    Tensor attend(const Tensor& x, const Tensor& residual) {
+        project(x);
+        const Tensor v = linear(x, w_.v, w_.v_bias).split_heads(b_.kv_heads);
+        AttentionInput input;
+        input.q = projections_.q;
+        input.k = projections_.k;
+        input.scale = b_.scale;
+        input.causal = b_.causal;
+        input.window = b_.window;
+        input.position = sample_.position;
+        std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(std::move(input));
+        const bool wanted = run_.observer && run_.observer->wants_attention(run_.layer);
+        const bool keep = wanted && map_fits(x.rows());
+        op->keep_rows(keep);
+        RowVisitor visit;
+        if (run_.observer && run_.observer->wants_rows(run_.layer))
+            visit = [&](const RowBlock& block) {
+                run_.observer->on_attention_rows(run_.layer, block);
+            };
+        Tensor branch = merge_heads(op->apply(v, block_rows(x.rows(), keep), visit));
+        if (!b_.value_projection_only) branch = linear(branch, w_.o, w_.o_bias);
+        if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
+        emit("sa", "", branch);
+        if (wanted) {
+            op_ = std::move(op);
+            input_ = x;
+            residual_ = residual;
+        }
+        return branch;
+    }
+
+    Index bytes_a_row(Index n) const {
+        return b_.heads * n * static_cast<Index>(bytes_of(sample_.x.type()));
+    }
+    /// Half of the memory may hold P, the rest is for the blocks.
+    bool map_fits(Index n) const {
+        return run_.memory == 0 || n <= run_.memory / 2 / bytes_a_row(n);
+    }
+    /// Rows of P at a time: P, its logits and its slope within the budget, and no more than a cache
+    /// holds, for each block is read several times.
+    Index block_rows(Index n, bool keep) const {
+        constexpr Index cache = Index{8} << 20;
+        Index budget = cache;
+        if (run_.memory > 0)
+            budget = std::min(budget, run_.memory - (keep ? n * bytes_a_row(n) : 0));
+        return std::clamp<Index>(budget / (3 * bytes_a_row(n)), 1, n);
+    }
+
+    void tell_attention() {
+        run_.observer->on_attention({.layer = run_.layer,
+                                     .op = *op_,
+                                     .input = input_,
+                                     .residual = residual_,
+                                     .projections = &projections_,
+                                     .a2 = run_.a2,
+                                     .pre_norm = b_.placement != NormPlacement::post});
+    }
+
+    const LayerRun& run_;
+    const BlockSpec& b_;
+    const LayerWeights& w_;
+    const Sample& sample_;
+    std::string_view last_;
+    Projections projections_;
+    std::unique_ptr<AttentionOperator> op_;
+    Tensor input_, residual_;
+};
+
+}  // namespace
+
+Tensor apply_layer(const LayerRun& run, const Sample& sample) { return Pass(run, sample).run(); }
+
+}  // namespace tsdiag::model

@@ -1,0 +1,38 @@
+#pragma once
+#include <string>
+
+#include "embedding.hpp"
+
+namespace tsdiag::model {
+
+/// The parameters of one layer, resident while it is applied.
+struct LayerWeights {
+    Tensor norm1, norm1_bias, norm2, norm2_bias;
+    Tensor q, q_bias, k, k_bias, v, v_bias, o, o_bias, q_norm, q_norm_bias, k_norm, k_norm_bias;
+    Tensor up, up_bias, gate, gate_bias, down, down_bias, scale1, scale2;
+};
+LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
+
+/// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d, k over the query heads, layer scale included in W_O.
+///
+/// |W_V^k W_O^k|^2 = <W_O^kT W_O^k, W_V^k W_V^kT>: two Gram matrices of a head's width.  Cost: 4
+/// d^2 head_dim flops.
+double branch_gain(const BlockSpec& block, const LayerWeights& weights);
+
+/// How a layer is applied to a sample.
+struct LayerRun {
+    Index layer = 0;
+    const BlockSpec& block;
+    const LayerWeights& weights;
+    Observer* observer = nullptr;  ///< null: no events
+    double a2 = 1;
+    Index memory = 0;
+    bool allow_nonfinite = false;
+};
+/// The layer's output.  Emits its stages in order, then its attention.
+Tensor apply_layer(const LayerRun& run, const Sample& sample);
+
+/// Throws `NonFiniteError` naming layer and stage.
+void require_finite(const Tensor& x, Index layer, std::string_view stage, bool allow);
+
+}  // namespace tsdiag::model

@@ -1,0 +1,92 @@
+#include "tsdiag/model.hpp"
+
+#include <fmt/format.h>
+
+#include "layer.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
+
+/// The one forward pass: all samples through a layer, then the next layer.
+namespace tsdiag {
+
+using model::Sample;
+
+Model::Model(ModelSpec spec, std::shared_ptr<const Weights> weights, const Backend& backend,
+             Type type)
+    : spec_(std::move(spec)), weights_(std::move(weights)), backend_(&backend), type_(type) {
+    if (spec_.blocks.empty()) throw UsageError("the model has no layer");
+}
+
+namespace {
+
+/// The layers [first, last] that emit events; none behind `last` need be run.
+std::pair<Index, Index> measured(const RunSettings& settings, Index layers) {
+    const Index last = settings.last_layer < 0 ? layers - 1 : settings.last_layer;
+    if (settings.first_layer < 0 || settings.first_layer > last || last >= layers)
+        throw UsageError(fmt::format("layers {} to {} are asked for, the model has layers 0 to {}",
+                                     settings.first_layer, last, layers - 1));
+    return {settings.first_layer, last};
+}
+
+}  // namespace
+
+void Model::run(std::span<const Input> inputs, Observer& observer,
+                const RunSettings& settings) const {
+    if (inputs.empty()) throw UsageError("there is no sample to run the model on");
+    const auto layers = static_cast<Index>(spec_.blocks.size());
+    const auto [first, last] = measured(settings, layers);
+    std::vector<Sample> samples;
+    for (const Input& input : inputs) {
+        samples.push_back(
+            model::embed(spec_, *weights_, input, *backend_, type_, settings.allow_nonfinite));
+        model::require_finite(samples.back().x, 0, "embed", settings.allow_nonfinite);
+    }
+    weights_->release();
+    for (Index l = 0; l <= last; ++l) {
+        const bool told = l >= first;
+        const BlockSpec& block = spec_.blocks[static_cast<std::size_t>(l)];
+        {
+            const model::LayerWeights weights = model::load_layer(*weights_, spec_, l);
+            model::LayerRun run{.layer = l, .block = block, .weights = weights};
+            run.observer = told ? &observer : nullptr;
+            if (told && observer.wants_attention(l)) run.a2 = model::branch_gain(block, weights);
+            run.memory = settings.memory;
+            run.allow_nonfinite = settings.allow_nonfinite;
+            for (std::size_t s = 0; s < samples.size(); ++s) {
+                Sample& sample = samples[s];
+                if (told) observer.begin_sample(static_cast<Index>(s));
+                if (told && l == 0 && sample.embedded)
+                    observer.on_hidden({0, "embed", "", sample.x});
+                sample.x = model::apply_layer(run, sample);
+                if (told && l + 1 == layers && spec_.final_norm)
+                    final_norm(sample.x, observer, settings.allow_nonfinite);
+            }
+        }
+        weights_->release();
+        if (told) observer.end_layer(l);
+        if (settings.progress) settings.progress(l + 1, last + 1);
+    }
+}
+
+void Model::final_norm(const Tensor& x, Observer& observer, bool allow_nonfinite) const {
+    const BlockSpec& b = spec_.blocks.back();
+    const Tensor weight = weights_->get("final_norm.weight");
+    Tensor bias;
+    if (weights_->has("final_norm.bias")) bias = weights_->get("final_norm.bias");
+    const Tensor y =
+        b.norm == NormKind::rms ? rms_norm(x, weight, b.eps) : layer_norm(x, weight, bias, b.eps);
+    const auto layer = static_cast<Index>(spec_.blocks.size()) - 1;
+    model::require_finite(y, layer, "final_norm", allow_nonfinite);
+    observer.on_hidden({layer, "final_norm", "", y});
+}
+
+double Model::branch_gain(Index layer) const {
+    if (layer < 0 || layer >= static_cast<Index>(spec_.blocks.size()))
+        throw UsageError(fmt::format("there is no layer {}", layer));
+    const double gain = model::branch_gain(spec_.blocks[static_cast<std::size_t>(layer)],
+                                           model::load_layer(*weights_, spec_, layer));
+    weights_->release();
+    return gain;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,78 @@
+#pragma once
+#include <initializer_list>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "names.hpp"
+
+namespace tsdiag::model {
+
+using Words = std::initializer_list<std::string_view>;
+
+/// Looks at a file and its config while a family writes the spec.  What the config does not say is
+/// taken by default and noted; what it says and the shapes deny is an error that names both.
+class Reader {
+  public:
+    Reader(const Checkpoint& file, const DetectOptions& options, std::string_view family);
+
+    ModelSpec spec;
+
+    /// Finds what stands before the family's names.  `anchor`: a name that all its files have.
+    void find_prefix(std::string_view anchor);
+    const std::string& prefix() const { return prefix_; }
+    bool has(const std::string& name) const;
+    /// Extent `axis` of the tensor's shape; negative axes count from the last.  Throws
+    /// `FormatError` where there is no such tensor or axis.
+    Index extent(const std::string& name, int axis) const;
+    std::size_t rank(const std::string& name) const;
+    bool empty(const std::string& name) const;  ///< has no element
+    /// How many layers `before` + N + '.' there are.  Throws `FormatError` where one is missing.
+    Index layers(const std::string& before) const;
+
+    /// Replaces the config: hyper-parameters that the file itself holds.
+    void use_config(Json config, std::string source);
+    const Json& config() const { return config_; }
+    const std::string& config_source() const { return config_source_; }
+    /// The first of `keys` that the config has; null: none.
+    const Json& value(Words keys) const;
+    /// A size known from shapes: where the config says it too, both must agree.
+    Index agreed(Words keys, Index in_file, std::string_view tensor) const;
+    Index count(Words keys, Index fallback);
+    double number(Words keys, double fallback);
+    bool flag(Words keys, bool fallback);
+    std::string word(Words keys, std::string_view fallback);
+    Unary activation(Words keys, std::string_view fallback);
+    /// --n-heads, else the config.  Throws `UsageError` where neither tells, or heads do not divide
+    /// `inner`, the rows of the query projection named `tensor`.
+    Index heads(Words keys, Index inner, std::string_view tensor);
+    void took(std::string line) { spec.defaults.push_back(std::move(line)); }
+    void saw(std::string line) { spec.recognised.push_back(std::move(line)); }
+    [[noreturn]] void refuse(const std::string& what) const;  ///< `NotAvailable` naming the file
+
+    /// The architecture, after checking that every tensor is there and has its shape.  `unused`:
+    /// patterns of heads and buffers; other tensors that are left over are listed in the spec.
+    Architecture finish(Names names, Words unused);
+    /// BERT's old names: `gamma` for weight, `beta` for bias.
+    void accept_gamma_beta(Names& names) const;
+
+  private:
+    [[noreturn]] void wrong(std::string_view key, std::string_view expected) const;
+    void check_tensors(const Names& names) const;
+    void list_leftovers(const Names& names, Words unused);
+    void describe();
+    void apply_own_keys();
+
+    const Checkpoint& file_;
+    const DetectOptions& options_;
+    Json config_;
+    std::string config_source_ = "config.json";
+    std::string prefix_;
+};
+
+/// "BERT" for people, of a family.
+std::string title(std::string_view family);
+/// "BERT, 12 layers, d = 768, 12 heads".
+std::string describe(const ModelSpec& spec);
+
+}  // namespace tsdiag::model

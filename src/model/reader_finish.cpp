@@ -1,0 +1,151 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "reader.hpp"
+#include "tsdiag/attention.hpp"
+#include "tsdiag/error.hpp"
+
+/// From a spec and a table of names to an architecture whose tensors are known to be there.
+namespace tsdiag::model {
+
+std::string title(std::string_view family) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 20> titles{{
+        {"bert", "BERT"},
+        {"roberta", "RoBERTa"},
+        {"distilbert", "DistilBERT"},
+        {"albert", "ALBERT"},
+        {"gpt2", "GPT-2"},
+        {"nanogpt", "GPT-2 (nn.Linear layout)"},
+        {"gpt_neo", "GPT-Neo"},
+        {"gpt_neox", "GPT-NeoX"},
+        {"llama", "LLaMA"},
+        {"mistral", "Mistral"},
+        {"qwen2", "Qwen2"},
+        {"qwen3", "Qwen3"},
+        {"vit", "ViT"},
+        {"deit", "DeiT"},
+        {"timm_vit", "ViT (timm)"},
+        {"vit_pytorch", "ViT (vit-pytorch)"},
+        {"simple_vit", "SimpleViT (vit-pytorch)"},
+        {"encoder", "encoder"},
+        {"torch_encoder", "torch.nn.TransformerEncoder"},
+        {"lightning_encoder", "encoder (Lightning tutorial)"},
+    }};
+    for (const auto& [key, value] : titles)
+        if (key == family) return std::string(value);
+    return std::string(family);
+}
+
+std::string describe(const ModelSpec& spec) {
+    const BlockSpec& b = spec.blocks.front();
+    return fmt::format("{}, {} layer{}, d = {}, {} head{}", title(spec.family), spec.blocks.size(),
+                       spec.blocks.size() == 1 ? "" : "s", spec.width, b.heads,
+                       b.heads == 1 ? "" : "s");
+}
+
+void Reader::accept_gamma_beta(Names& names) const {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 2> old{
+        {{".weight", ".gamma"}, {".bias", ".beta"}}};
+    for (auto& [canonical, source] : names)
+        for (const auto& [now, then] : old) {
+            if (!source.file_name.ends_with(now) || has(source.file_name)) continue;
+            const std::string stem =
+                source.file_name.substr(0, source.file_name.size() - now.size());
+            if (has(stem + std::string(then))) source.file_name = stem + std::string(then);
+        }
+}
+
+void Reader::check_tensors(const Names& names) const {
+    std::unordered_map<std::string, Parameter> known;
+    for (Parameter& p : parameters(spec)) known.emplace(p.name, p);
+    for (const auto& [canonical, source] : names) {
+        const Parameter& parameter = known.at(canonical);
+        if (!file_.has(source.file_name))
+            throw FormatError(
+                fmt::format("{}: tensor '{}' is missing, which a {} model of {} layers needs",
+                            file_.source(), source.file_name, spec.family, spec.blocks.size()));
+        const RawTensor raw = file_.tensor(source.file_name);
+        if (!source.concat.empty()) continue;  // several tensors: checked when they are stacked
+        const std::vector<Index> expected = file_shape(parameter, source);
+        if (raw.shape == expected) continue;
+        throw FormatError(fmt::format("{}: tensor '{}' is {}, expected {}", file_.source(),
+                                      source.file_name, text(raw.shape), text(expected)));
+    }
+}
+
+void Reader::list_leftovers(const Names& names, Words unused) {
+    std::set<std::string_view> used;
+    for (const auto& [canonical, source] : names) {
+        used.insert(source.file_name);
+        used.insert(source.concat.begin(), source.concat.end());
+    }
+    Index heads = 0;
+    std::string example;
+    for (const std::string& name : file_.names()) {
+        if (used.contains(name)) continue;
+        const std::string_view own =
+            name.starts_with(prefix_) ? std::string_view(name).substr(prefix_.size()) : name;
+        const auto matches = [&](std::string_view pattern) {
+            return glob(pattern, own) || glob(pattern, name);
+        };
+        if (std::any_of(unused.begin(), unused.end(), matches)) {
+            if (heads++ == 0) example = name;
+            continue;
+        }
+        spec.ignored.push_back(name);
+    }
+    if (heads > 0)
+        saw(fmt::format("{} tensor{} of heads and buffers, not run (such as '{}')", heads,
+                        heads == 1 ? "" : "s", example));
+}
+
+void Reader::describe() {
+    const BlockSpec& b = spec.blocks.front();
+    spec.name = model::describe(spec);
+    saw(
+        fmt::format("{} layers, width {}, {} heads of {} columns ({} for keys and values), "
+                    "feed-forward {}",
+                    spec.blocks.size(), spec.width, b.heads, b.head_dim, b.kv_heads, b.ffn));
+    saw(fmt::format("{}-norm, activation {}, norm eps {}, {}", tsdiag::name(b.placement),
+                    tsdiag::name(b.activation), b.eps, b.causal ? "causal" : "bidirectional"));
+    saw(fmt::format("logits scaled by {}", b.scale));
+    std::string positions = fmt::format("positions: {}", tsdiag::name(spec.positions));
+    if (spec.positions == Positions::learned && spec.position_offset > 0)
+        positions += fmt::format(", first at row {}", spec.position_offset);
+    if (spec.padding_id >= 0) positions += fmt::format(", padding id {}", spec.padding_id);
+    if (b.rotary.columns > 0)
+        positions += fmt::format("; rotary, {} of {} columns, theta {}{}", b.rotary.columns,
+                                 b.head_dim, b.rotary.theta,
+                                 b.rotary.scaling.empty() ? "" : ", scaling " + b.rotary.scaling);
+    saw(positions);
+    if (b.window > 0) saw(fmt::format("sliding window of {} tokens in layer 0", b.window));
+}
+
+/// What write_model says beside the family's keys.
+void Reader::apply_own_keys() {
+    const Json& own = config_["tsdiag"];
+    for (BlockSpec& b : spec.blocks) {
+        if (own["attention"].is_string()) b.attention = own["attention"].string();
+        if (own["causal"].is_bool()) b.causal = own["causal"].boolean();
+    }
+    if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
+}
+
+Architecture Reader::finish(Names names, Words unused) {
+    apply_own_keys();
+    for (auto& [canonical, source] : names) {
+        source.file_name = prefix_ + source.file_name;
+        for (std::string& more : source.concat) more = prefix_ + more;
+    }
+    check_tensors(names);
+    list_leftovers(names, unused);
+    describe();
+    return {std::move(spec), std::move(names)};
+}
+
+}  // namespace tsdiag::model

@@ -1,0 +1,82 @@
+#include "rope.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::model {
+namespace {
+
+double positive(const Reader& r, const Json& rope, std::string_view key,
+                std::optional<double> fallback = {}) {
+    const Json& said = rope[key];
+    if (said.is_null() && fallback) return *fallback;
+    if (!said.is_number() || !(said.number() > 0) || !std::isfinite(said.number()))
+        throw FormatError(fmt::format("{}: its rotary scaling needs a positive number '{}'",
+                                      r.config_source(), key));
+    return said.number();
+}
+
+/// A number of tokens that a config gives: kept where it fits an Index.
+Index length(double tokens) { return static_cast<Index>(std::min(tokens, 1e15)); }
+
+void read_scaling(Reader& r, const Json& rope, Rotary& out) {
+    const Json& kind = rope["rope_type"].is_string() ? rope["rope_type"] : rope["type"];
+    const std::string type = kind.is_string() ? kind.string() : "default";
+    if (type == "default") return;
+    if (type != "linear" && type != "dynamic" && type != "llama3")
+        r.refuse(
+            fmt::format("rotary scaling '{}' is not supported (default, linear, dynamic and "
+                        "llama3 are)",
+                        type));
+    out.scaling = type;
+    out.factor = positive(r, rope, "factor");
+    const Json& longest = r.value({"max_position_embeddings"});
+    const double original = longest.is_number() ? longest.number() : 2048;
+    if (type == "dynamic") {
+        if (!(original >= 1)) r.refuse("max_position_embeddings is not a number of tokens");
+        if (out.columns <= 2) r.refuse("dynamic rotary scaling needs more than two columns");
+        out.original_length = length(original);
+    }
+    if (type != "llama3") return;
+    out.low_freq_factor = positive(r, rope, "low_freq_factor");
+    out.high_freq_factor = positive(r, rope, "high_freq_factor");
+    out.original_length = length(positive(r, rope, "original_max_position_embeddings", original));
+    if (out.high_freq_factor <= out.low_freq_factor)
+        throw FormatError(fmt::format("{}: high_freq_factor {} must exceed low_freq_factor {}",
+                                      r.config_source(), out.high_freq_factor,
+                                      out.low_freq_factor));
+}
+
+}  // namespace
+
+Rotary read_rotary(Reader& r, Index columns, Words theta_keys) {
+    Rotary out;
+    out.columns = columns;
+    const Json& newer = r.value({"rope_parameters"});
+    const Json& rope = newer.is_object() ? newer : r.value({"rope_scaling"});
+    if (rope["rope_theta"].is_number())
+        out.theta = positive(r, rope, "rope_theta");
+    else
+        out.theta = r.number(theta_keys, 10000);
+    if (!(out.theta > 0)) r.refuse(fmt::format("the rotary base is {}, not positive", out.theta));
+    if (rope.is_object()) read_scaling(r, rope, out);
+    return out;
+}
+
+void write_rope_scaling(const Rotary& rotary, Json& config) {
+    if (rotary.scaling.empty()) return;
+    Json rope;
+    rope.set("rope_type", rotary.scaling).set("factor", rotary.factor);
+    if (rotary.scaling == "llama3") {
+        rope.set("low_freq_factor", rotary.low_freq_factor);
+        rope.set("high_freq_factor", rotary.high_freq_factor);
+        rope.set("original_max_position_embeddings", rotary.original_length);
+    }
+    config.set("rope_scaling", std::move(rope));
+}
+
+}  // namespace tsdiag::model

@@ -1,0 +1,196 @@
+#include "tsdiag/spec.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+
+std::string_view name(Unary op) {
+    switch (op) {
+        case Unary::copy:
+            return "identity";
+        case Unary::negate:
+            return "negate";
+        case Unary::relu:
+            return "relu";
+        case Unary::gelu:
+            return "gelu";
+        case Unary::gelu_tanh:
+            return "gelu_tanh";
+        case Unary::gelu_quick:
+            return "gelu_quick";
+        case Unary::silu:
+            return "silu";
+        case Unary::tanh:
+            return "tanh";
+        case Unary::sigmoid:
+            return "sigmoid";
+        case Unary::exp:
+            return "exp";
+        case Unary::elu:
+            return "elu";
+        case Unary::elu_plus_one:
+            return "elu_plus_one";
+        case Unary::square:
+            return "square";
+        case Unary::sqrt:
+            return "sqrt";
+        case Unary::reciprocal:
+            return "reciprocal";
+        case Unary::sine:
+            return "sine";
+        case Unary::cosine:
+            return "cosine";
+    }
+    return "unknown";
+}
+
+std::string_view name(NormPlacement placement) {
+    switch (placement) {
+        case NormPlacement::post:
+            return "post";
+        case NormPlacement::pre:
+            return "pre";
+        case NormPlacement::parallel:
+            return "parallel";
+    }
+    return "unknown";
+}
+
+std::string_view name(NormKind kind) {
+    switch (kind) {
+        case NormKind::layer:
+            return "layer";
+        case NormKind::rms:
+            return "rms";
+        case NormKind::none:
+            return "none";
+    }
+    return "unknown";
+}
+
+std::string_view name(Positions positions) {
+    switch (positions) {
+        case Positions::none:
+            return "none";
+        case Positions::learned:
+            return "learned";
+        case Positions::sinusoidal:
+            return "sinusoidal";
+        case Positions::sincos_2d:
+            return "sincos_2d";
+    }
+    return "unknown";
+}
+
+namespace {
+
+/// One inverse frequency under the rule `llama3`: long waves are stretched by `factor`, short ones
+/// stay, those between are blended.
+double llama3(double f, const Rotary& r) {
+    const auto length = static_cast<double>(r.original_length);
+    const double wave = 2 * std::numbers::pi / f;
+    if (wave < length / r.high_freq_factor) return f;
+    if (wave > length / r.low_freq_factor) return f / r.factor;
+    const double s = (length / wave - r.low_freq_factor) / (r.high_freq_factor - r.low_freq_factor);
+    return (1 - s) * f / r.factor + s * f;
+}
+
+}  // namespace
+
+std::vector<double> Rotary::frequencies(Index n) const {
+    const auto w = static_cast<double>(columns);
+    double base = theta;
+    if (scaling == "dynamic" && n > original_length) {
+        const double stretch =
+            factor * static_cast<double>(n) / static_cast<double>(original_length) - (factor - 1);
+        base = theta * std::pow(stretch, w / (w - 2));
+    }
+    std::vector<double> out(static_cast<std::size_t>(columns / 2));
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        out[i] = std::pow(base, -2.0 * static_cast<double>(i) / w);
+        if (scaling == "linear") out[i] /= factor;
+        if (scaling == "llama3") out[i] = llama3(out[i], *this);
+    }
+    return out;
+}
+
+Index ModelSpec::patches() const {
+    if (channels == 0) return 0;
+    return (image_height / patch_height) * (image_width / patch_width);
+}
+
+Index ModelSpec::position_rows() const {
+    if (channels > 0) return patches() + (prefix_has_position ? prefix_tokens : 0);
+    return max_tokens + position_offset;
+}
+
+namespace {
+
+Json json(const Rotary& r) {
+    Json out;
+    out.set("columns", r.columns).set("theta", r.theta).set("interleaved", r.interleaved);
+    if (r.scaling.empty()) return out;
+    out.set("scaling", r.scaling).set("factor", r.factor).set("original_length", r.original_length);
+    if (r.scaling == "llama3")
+        out.set("low_freq_factor", r.low_freq_factor).set("high_freq_factor", r.high_freq_factor);
+    return out;
+}
+
+Json json(const BlockSpec& b) {
+    Json out;
+    out.set("placement", name(b.placement)).set("norm", name(b.norm)).set("eps", b.eps);
+    out.set("heads", b.heads).set("kv_heads", b.kv_heads).set("head_dim", b.head_dim);
+    out.set("ffn", b.ffn).set("activation", name(b.activation)).set("gated", b.gated);
+    out.set("attention", b.attention).set("scale", b.scale).set("causal", b.causal);
+    out.set("window", b.window);
+    if (b.rotary.columns > 0) out.set("rotary", json(b.rotary));
+    out.set("qk_norm", b.qk_norm);
+    if (b.qk_norm) out.set("qk_norm_layer", b.qk_norm_layer).set("qk_eps", b.qk_eps);
+    out.set("value_projection_only", b.value_projection_only);
+    out.set("alpha", b.alpha).set("deesc", b.deesc);
+    out.set("qkv_bias", b.qkv_bias).set("out_bias", b.out_bias).set("ffn_bias", b.ffn_bias);
+    out.set("norm_bias", b.norm_bias).set("layer_scale", b.layer_scale);
+    if (b.shares >= 0) out.set("shares", b.shares);
+    return out;
+}
+
+Json lines(const std::vector<std::string>& text) {
+    Json::Array out;
+    for (const std::string& line : text) out.emplace_back(line);
+    return out;
+}
+
+void image_json(const ModelSpec& s, Json& out) {
+    out.set("channels", s.channels);
+    out.set("image_height", s.image_height).set("image_width", s.image_width);
+    out.set("patch_height", s.patch_height).set("patch_width", s.patch_width);
+    out.set("patch_channels_last", s.patch_channels_last).set("patch_norms", s.patch_norms);
+    out.set("patch_bias", s.patch_bias).set("prefix_tokens", s.prefix_tokens);
+    out.set("prefix_has_position", s.prefix_has_position);
+}
+
+}  // namespace
+
+Json ModelSpec::json() const {
+    Json out;
+    out.set("family", family).set("name", name).set("trained", trained);
+    out.set("layers", static_cast<Index>(blocks.size())).set("width", width);
+    out.set("embedding_width", embedding_width).set("vocabulary", vocabulary);
+    out.set("max_tokens", max_tokens).set("positions", tsdiag::name(positions));
+    out.set("position_offset", position_offset).set("padding_id", padding_id);
+    out.set("token_types", token_types).set("type_rows", type_rows);
+    out.set("embedding_map", embedding_map).set("embedding_norm", embedding_norm);
+    out.set("embedding_scale", embedding_scale);
+    if (channels > 0) image_json(*this, out);
+    out.set("norm_before_layers", norm_before_layers).set("final_norm", final_norm);
+    Json::Array all;
+    for (const BlockSpec& b : blocks) all.push_back(tsdiag::json(b));
+    out.set("blocks", all).set("recognised", lines(recognised)).set("ignored", lines(ignored));
+    return out.set("defaults", lines(defaults));
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,142 @@
+#include <array>
+#include <cmath>
+
+#include "images.hpp"
+
+/// ViT and DeiT as HF stores them: pre-norm encoders of image patches.
+namespace tsdiag::model {
+namespace {
+
+constexpr std::array pairs{
+    NamePair{"embed.prefix", "embeddings.cls_token", Form::leading_one},
+    NamePair{"embed.position", "embeddings.position_embeddings", Form::leading_one},
+    NamePair{"embed.patch", "embeddings.patch_embeddings.projection", Form::conv},
+    NamePair{"layer.*.norm1", "encoder.layer.*.layernorm_before"},
+    NamePair{"layer.*.attn.q", "encoder.layer.*.attention.attention.query"},
+    NamePair{"layer.*.attn.k", "encoder.layer.*.attention.attention.key"},
+    NamePair{"layer.*.attn.v", "encoder.layer.*.attention.attention.value"},
+    NamePair{"layer.*.attn.o", "encoder.layer.*.attention.output.dense"},
+    NamePair{"layer.*.norm2", "encoder.layer.*.layernorm_after"},
+    NamePair{"layer.*.ffn.up", "encoder.layer.*.intermediate.dense"},
+    NamePair{"layer.*.ffn.down", "encoder.layer.*.output.dense"},
+    NamePair{"final_norm", "layernorm"},
+};
+constexpr std::string_view anchor = "encoder.layer.0.attention.attention.query.weight";
+
+/// cls, then DeiT's distillation token.
+Names vit_names(const ModelSpec& spec) {
+    Names names = translate(spec, pairs);
+    if (spec.prefix_tokens == 2)
+        for (auto& [canonical, source] : names)
+            if (canonical == "embed.prefix") source.concat = {"embeddings.distillation_token"};
+    return names;
+}
+
+bool distilled(const Checkpoint& file) {
+    const auto prefix = prefix_of(file, anchor);
+    return prefix && file.has(*prefix + "embeddings.distillation_token");
+}
+bool matches_vit(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"vit"})) return *told;
+    return prefix_of(file, anchor) && !distilled(file);
+}
+bool matches_deit(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"deit"})) return *told;
+    return distilled(file);
+}
+
+Architecture read_family(const Checkpoint& file, const DetectOptions& options,
+                         std::string_view family, Index prefix_tokens) {
+    Reader r(file, options, family);
+    r.find_prefix(anchor);
+    ModelSpec& s = r.spec;
+    read_patch_kernel(r, "embeddings.patch_embeddings.projection.weight");
+    s.patch_bias = r.has("embeddings.patch_embeddings.projection.bias");
+    s.prefix_tokens = prefix_tokens;
+    s.positions = Positions::learned;
+    read_grid(r, r.extent("embeddings.position_embeddings", -2));
+    s.max_tokens = s.patches() + s.prefix_tokens;
+    s.final_norm = true;
+    BlockSpec b;
+    b.placement = NormPlacement::pre;
+    const Index inner = r.extent(std::string(anchor), 0);
+    b.heads = b.kv_heads = r.heads({"num_attention_heads"}, inner, anchor);
+    b.head_dim = inner / b.heads;
+    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    const std::string up = "encoder.layer.0.intermediate.dense.weight";
+    b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
+    b.eps = r.number({"layer_norm_eps"}, 1e-12);
+    b.activation = r.activation({"hidden_act"}, "gelu");
+    b.qkv_bias = r.has("encoder.layer.0.attention.attention.query.bias");
+    const Index layers = r.layers("encoder.layer.");
+    r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
+    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    return r.finish(vit_names(s),
+                    {"*classifier.*", "pooler.*", "embeddings.mask_token", "*decoder.*"});
+}
+
+Architecture read_vit(const Checkpoint& file, const DetectOptions& options) {
+    return read_family(file, options, "vit", 1);
+}
+Architecture read_deit(const Checkpoint& file, const DetectOptions& options) {
+    return read_family(file, options, "deit", 2);
+}
+
+/// The released DeiT models without distillation are plain ViTs of other sizes.
+RandomModel draw(std::string_view name, const Keys& keys) {
+    KeyReader k(name, keys);
+    Sizes preset;
+    preset.eps = 1e-12;
+    const auto size = [&](Index d, Index heads) {
+        preset.d = d;
+        preset.heads = heads;
+        preset.ffn = 4 * d;
+    };
+    if (name == "deit-tiny") size(192, 3);
+    if (name == "deit-small") size(384, 6);
+    const Index image = k.count("image", 224), patch = k.count("patch", 16);
+    const Index channels = k.count("channels", 3);
+    const Sizes sizes = read_sizes(k, preset);
+    k.finish();
+    if (image % patch != 0) k.refuse("patch does not divide image");
+    if (k.has("vocab") || k.has("tokens")) k.refuse("an image model takes image= and patch=");
+    BlockSpec b = block(sizes);
+    b.placement = NormPlacement::pre;
+    ModelSpec s = token_model("vit", sizes, b);
+    s.vocabulary = 0;
+    s.channels = channels;
+    s.image_height = s.image_width = image;
+    s.patch_height = s.patch_width = patch;
+    s.prefix_tokens = 1;
+    s.positions = Positions::learned;
+    s.max_tokens = s.patches() + 1;
+    s.final_norm = true;
+    return drawn(std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); });
+}
+
+std::vector<std::string_view> random_names() {
+    return {"vit-base", "deit-tiny", "deit-small", "deit-base"};
+}
+
+Json config(const ModelSpec& s) {
+    const BlockSpec& b = s.blocks.front();
+    Json out;
+    out.set("architectures", Json::Array{"ViTModel"}).set("model_type", "vit");
+    out.set("hidden_size", s.width).set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
+    out.set("num_attention_heads", b.heads).set("intermediate_size", b.ffn);
+    out.set("hidden_act", hf_activation(b.activation)).set("layer_norm_eps", b.eps);
+    out.set("image_size", s.image_height).set("patch_size", s.patch_height);
+    out.set("num_channels", s.channels).set("qkv_bias", b.qkv_bias);
+    return out.set("initializer_range", 0.02);
+}
+
+}  // namespace
+
+extern const ArchitectureEntry vit = {"vit",       "ViT (HF): pre-norm encoder of image patches",
+                                      matches_vit, read_vit,
+                                      draw,        random_names,
+                                      vit_names,   config};
+extern const ArchitectureEntry deit = {"deit", "DeiT (HF): ViT with a distillation token",
+                                       matches_deit, read_deit};
+
+}  // namespace tsdiag::model
