@@ -1,6 +1,8 @@
 # tsdiag_part(NAME FOLDER [USES parts...] [LINK libraries...]): the sources of one folder as objects.
 # A part whose folder holds no source yet is skipped.
 set(TSDIAG_PARTS "" CACHE INTERNAL "")
+# GCC 12 takes "a" + std::string for overlapping memory in optimised builds (GCC bug 105651).
+add_compile_options($<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 function(tsdiag_part name folder)
     cmake_parse_arguments(PART "" "" "USES;LINK" ${ARGN})
     file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp ${PROJECT_SOURCE_DIR}/${folder}/*.S)
