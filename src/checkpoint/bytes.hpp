@@ -17,9 +17,15 @@ static_assert(std::endian::native == std::endian::little, "files are read in pla
 
 using Bytes = std::span<const std::byte>;
 
-/// Throws `FormatError` "where: sentence".
+/// Throws `FormatError` "where: sentence".  The sentence may quote the file: what would steer a
+/// terminal is replaced, and a long name is cut.
 [[noreturn]] inline void refuse(std::string_view where, std::string_view sentence) {
-    throw FormatError(std::string(where) + ": " + std::string(sentence));
+    constexpr std::size_t longest = 2000;
+    std::string message = std::string(where) + ": " + std::string(sentence.substr(0, longest));
+    if (sentence.size() > longest) message += " ...";
+    for (char& c : message)
+        if (static_cast<unsigned char>(c) < ' ' || c == '\x7f') c = '?';
+    throw FormatError(message);
 }
 
 /// The T at `at`; the caller has checked that it lies inside.

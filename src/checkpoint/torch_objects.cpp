@@ -12,7 +12,7 @@ using Ref = PickleValue::Ref;
 using Kind = PickleValue::Kind;
 
 constexpr int deepest = 100;
-constexpr std::size_t largest = std::size_t{1} << 28;  // bytes of the written-out tree, about
+constexpr std::size_t largest = std::size_t{1} << 27;  // bytes of the written-out tree, about
 constexpr std::size_t cost_of_value = 64, cost_of_tensor = 512;
 
 /// A path of keys, joined only where a tensor needs its name.
@@ -236,6 +236,7 @@ class Walker {
         if (name == "torch.Size" && first != nullptr) return convert(first, path);
         if (name == "torch.device") return Json(joined_arguments(value, ":"));
         if (name.starts_with("pathlib.")) return Json(joined_arguments(value, "/"));
+        if (is_attribute(name, value)) return Json(joined_arguments(value, "."));
         if (const auto bytes = bytes_of_value(value)) return bytes_json(*bytes);
         if (!value->items.empty()) return convert_list(value->items, path);
         const Pairs state = state_pairs(value);
@@ -339,6 +340,14 @@ class Walker {
         if (found == nullptr) return {};
         const Ref first = found->is(Kind::object) ? first_argument(found) : found;
         return first == nullptr ? std::vector<Ref>() : first->items;
+    }
+
+    /// getattr(Class, 'NAME'): how newer Pythons write a member of an Enum.
+    static bool is_attribute(const std::string& name, Ref value) {
+        const Ref arguments = value->arguments;
+        return one_of(name, {"builtins.getattr", "__builtin__.getattr"}) &&
+               arguments->items.size() == 2 && arguments->items[0]->is(Kind::global) &&
+               is_text(arguments->items[1]);
     }
 
     static std::string joined_arguments(Ref value, std::string_view separator) {

@@ -185,9 +185,11 @@ Bytes ZipArchive::packed_bytes(const ZipEntry& entry) const {
         !starts_with(file.subspan(entry.header), local_magic))
         fail();
     const std::byte* local = &file[entry.header];
-    const std::uint64_t begin = entry.header + local_size + load<std::uint16_t>(local + 26) +
-                                load<std::uint16_t>(local + 28);
-    if (!inside(begin, entry.packed, file.size())) fail();
+    const std::uint64_t name = load<std::uint16_t>(local + 26);
+    const std::uint64_t begin = entry.header + local_size + name + load<std::uint16_t>(local + 28);
+    if (!inside(begin, entry.packed, file.size()) ||
+        text_of(file.subspan(entry.header + local_size, name)) != entry.name)
+        fail();
     return file.subspan(begin, entry.packed);
 }
 
