@@ -11,23 +11,29 @@
 /// An observer of events that emits numbers.
 namespace tsdiag {
 
-/// Which events a probe wants; `stats` are row statistics, `op` the whole operator.
+/// Which events a probe wants.
 enum class Needs : unsigned { hidden = 1, rows = 2, attention = 4 };
 constexpr Needs operator|(Needs a, Needs b) { return Needs(unsigned(a) | unsigned(b)); }
 constexpr bool has(Needs set, Needs one) { return (unsigned(set) & unsigned(one)) != 0; }
 
 /// A probe is deterministic, touches no file, clock, global or random source, keeps only small
-/// state, and may be driven by hand.  Only metrics in `wanted` need be computed (an empty list: all
-/// that the entry declares).
+/// state, and may be driven by hand:
+///
+///     probe->on_hidden(event, state_moments(event.x), sink);       // each state, in order
+///     probe->on_attention_rows({layer, block, row_statistics(block)}, sink);
+///     probe->on_attention(attention, sink);                        // after the rows of its layer
+///     probe->finish_layer(layer, sink);
+///
+/// It computes only the metrics that are wanted.  Its numbers depend neither on the row blocks nor
+/// on the other probes.
 class Probe {
   public:
     virtual ~Probe() = default;
     virtual void on_hidden(const Hidden&, const StateMoments&, Sink&) {}
     virtual void on_attention_rows(const AttentionRows&, Sink&) {}
     virtual void on_attention(const Attention&, Sink&) {}
-    virtual void finish_layer(Index layer, Sink&) {
-        (void)layer;
-    }  ///< one sample's layer is complete
+    /// One sample's layer is complete.
+    virtual void finish_layer(Index layer, Sink&) { (void)layer; }
 };
 
 /// What a probe may report beside its numbers: how each iterative result was found (for run.json).
@@ -41,11 +47,14 @@ struct Diagnostics {
 };
 
 struct ProbeSettings {
-    std::vector<std::string> metrics;  ///< the wanted ones among the entry's; empty: all
-    std::vector<std::string> by_name;  ///< asked for by name (lifts the size limit of dobrushin)
-    std::vector<Index> heads;          ///< empty: all
-    std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
-    Diagnostics* diagnostics = nullptr;         ///< may be null
+    std::vector<std::string> metrics = {};  ///< the wanted ones among the entry's; empty: all
+    std::vector<std::string> by_name =
+        {};                         ///< asked for by name (lifts the size limit of dobrushin)
+    std::vector<Index> heads = {};  ///< empty: all
+    std::vector<std::pair<Index, Index>> maps = {};  ///< (layer, head) of attention maps to keep
+    /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.
+    double largest_work = 2e11;
+    Diagnostics* diagnostics = nullptr;  ///< may be null
     bool wants(std::string_view metric) const;
     bool wants_head(Index head) const;
 };
@@ -61,8 +70,8 @@ std::span<const ProbeEntry* const> probes();
 
 /// The metrics of `core` (docs/metrics.md).
 std::span<const std::string_view> core_metrics();
-/// "core", "all", or names of metrics, curves or probes.  Throws `UsageError` with the nearest
-/// name.
+/// "core", "all", or names of metrics, curves or probes, as metrics and curves in the order of the
+/// list.  Throws `UsageError` with the nearest name.
 std::vector<std::string> resolve_metrics(std::span<const std::string> words);
 
 }  // namespace tsdiag

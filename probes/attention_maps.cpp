@@ -1,0 +1,58 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "support.hpp"
+#include "tsdiag/error.hpp"
+
+/// Chosen attention maps, whole.
+namespace tsdiag::probe {
+namespace {
+
+class AttentionMaps final : public Probe {
+  public:
+    explicit AttentionMaps(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_attention_rows(const AttentionRows& e, Sink&) override {
+        if (layer_ != e.layer) maps_.clear();
+        layer_ = e.layer;
+        for (const auto& [layer, head] : settings_.maps)
+            if (layer == e.layer) copy_rows(e, head);
+    }
+
+    void finish_layer(Index, Sink& out) override {
+        for (Map& map : maps_) out.matrix(std::move(map));
+        maps_.clear();
+    }
+
+  private:
+    void copy_rows(const AttentionRows& e, Index head) {
+        const Index n = e.block.p.cols();
+        if (head < 0 || head >= e.block.p.batch())
+            throw UsageError(
+                fmt::format("--maps {}:{}: layer {} has {} heads, expected a head from 0 to {}.",
+                            e.layer, head, e.layer, e.block.p.batch(), e.block.p.batch() - 1));
+        auto map = std::find_if(maps_.begin(), maps_.end(),
+                                [&](const Map& m) { return m.at.head == head; });
+        if (map == maps_.end())
+            map = maps_.insert(maps_.end(),
+                               Map{.at = attention_place(e.layer, head),
+                                   .name = "attention",
+                                   .rows = n,
+                                   .cols = n,
+                                   .values = std::vector<double>(static_cast<std::size_t>(n * n))});
+        const std::vector<double> rows = e.block.p.batch_range(head, 1).to_host<double>();
+        std::copy(rows.begin(), rows.end(), map->values.begin() + e.block.first * n);
+    }
+
+    ProbeSettings settings_;
+    Index layer_ = -1;
+    std::vector<Map> maps_;
+};
+
+}  // namespace
+
+extern const ProbeEntry attention_maps = {
+    .name = "maps", .metrics = "", .curves = "", .needs = Needs::rows, .make = make<AttentionMaps>};
+
+}  // namespace tsdiag::probe

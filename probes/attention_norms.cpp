@@ -1,0 +1,83 @@
+#include <cmath>
+
+#include "support.hpp"
+
+/// Sizes of P and of its derivative by the logits.  [POLY] Thm 4.1; [DEVIL] (9), (11)
+namespace tsdiag::probe {
+namespace {
+
+struct Head {
+    RowMean squares, jacobian;
+    double jacobian_max = 0;
+};
+
+class AttentionNorms final : public Probe {
+  public:
+    explicit AttentionNorms(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_attention_rows(const AttentionRows& e, Sink&) override {
+        const RowStatistics& s = e.stats;
+        heads_.resize(static_cast<std::size_t>(s.heads));
+        tokens_ = s.n;
+        has_logits_ = !s.jacobian.empty();
+        sums_.add(e);
+        for (Index i = 0; i < s.heads * s.rows; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            Head& head = heads_[static_cast<std::size_t>(i / s.rows)];
+            head.squares.add(s.squares[at]);
+            if (!has_logits_) continue;
+            head.jacobian.add(s.jacobian[at]);
+            head.jacobian_max = std::max(head.jacobian_max, s.jacobian_max[at]);
+        }
+    }
+
+    void finish_layer(Index layer, Sink& out) override {
+        const Index heads = Index(heads_.size());
+        const Value no_logits = undefined("P given without its logits or its activation");
+        emit_each(out, settings_, layer, "attn_fro", heads,
+                  [&](std::size_t k) { return frobenius(heads_[k].squares); });
+        emit_each(out, settings_, layer, "jac_fro", heads, [&](std::size_t k) {
+            return has_logits_ ? frobenius(heads_[k].jacobian) : no_logits;
+        });
+        emit_each(out, settings_, layer, "dp_ds_max", heads, [&](std::size_t k) {
+            return has_logits_ ? largest(heads_[k].jacobian_max, k) : no_logits;
+        });
+        emit_each(out, settings_, layer, "row_sum_dev", heads,
+                  [&](std::size_t k) { return largest(sums_.deviation(Index(k)), k); });
+        heads_.clear();
+        sums_.reset();
+    }
+
+  private:
+    /// Root of the sum over all rows.
+    Value frobenius(const RowMean& rows) const {
+        return transform(rows.value(tokens_), [this](double mean) {
+            return std::sqrt(std::max(0.0, mean) * double(tokens_));
+        });
+    }
+
+    /// A maximum over rows: of those that were seen.
+    Value largest(double value, std::size_t head) const {
+        Value v = value;
+        const Index rows = heads_[head].squares.rows();
+        if (rows < tokens_)
+            v.note = "over " + std::to_string(rows) + " of " + std::to_string(tokens_) + " rows";
+        return v;
+    }
+
+    ProbeSettings settings_;
+    std::vector<Head> heads_;
+    RowSums sums_;
+    Index tokens_ = 0;
+    bool has_logits_ = false;
+};
+
+}  // namespace
+
+extern const ProbeEntry attention_norms = {.name = "attention_norms",
+                                           .metrics = "attn_fro jac_fro dp_ds_max row_sum_dev",
+                                           .curves = "",
+                                           .needs = Needs::rows,
+                                           .make = make<AttentionNorms>};
+
+}  // namespace tsdiag::probe

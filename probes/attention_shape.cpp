@@ -1,0 +1,72 @@
+#include "support.hpp"
+
+/// How the rows of P are spread over the tokens.
+namespace tsdiag::probe {
+namespace {
+
+struct Head {
+    RowMean entropy, largest, negative, modulus;
+    bool signed_entries = false;
+};
+
+class AttentionShape final : public Probe {
+  public:
+    explicit AttentionShape(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_attention_rows(const AttentionRows& e, Sink&) override {
+        const RowStatistics& s = e.stats;
+        heads_.resize(static_cast<std::size_t>(s.heads));
+        tokens_ = s.n;
+        sums_.add(e);
+        for (Index i = 0; i < s.heads * s.rows; ++i) {
+            const auto at = static_cast<std::size_t>(i);
+            Head& head = heads_[static_cast<std::size_t>(i / s.rows)];
+            head.entropy.add(s.entropy[at]);
+            head.largest.add(s.max_modulus[at]);
+            head.negative.add(s.negative[at]);
+            head.modulus.add(s.modulus[at]);
+            head.signed_entries = head.signed_entries || s.negative[at] > 0;
+        }
+    }
+
+    void finish_layer(Index layer, Sink& out) override {
+        const Index heads = Index(heads_.size());
+        emit_each(out, settings_, layer, "entropy", heads,
+                  [this](std::size_t k) { return entropy(k); });
+        emit_each(out, settings_, layer, "row_max", heads,
+                  [this](std::size_t k) { return heads_[k].largest.value(tokens_); });
+        emit_each(out, settings_, layer, "neg_mass", heads,
+                  [this](std::size_t k) { return negative_mass(heads_[k]); });
+        heads_.clear();
+        sums_.reset();
+    }
+
+  private:
+    Value entropy(std::size_t k) const {
+        if (heads_[k].signed_entries) return undefined("an entry of P is negative");
+        if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
+        return heads_[k].entropy.value(tokens_);
+    }
+
+    /// Sum of the negative entries' modulus / sum of all moduli.
+    Value negative_mass(const Head& head) const {
+        const Value all = head.modulus.value(tokens_), part = head.negative.value(tokens_);
+        if (!(*all.value > 0)) return undefined("P = 0");
+        return transform(part, [&](double x) { return std::clamp(x / *all.value, 0.0, 1.0); });
+    }
+
+    ProbeSettings settings_;
+    std::vector<Head> heads_;
+    RowSums sums_;
+    Index tokens_ = 0;
+};
+
+}  // namespace
+
+extern const ProbeEntry attention_shape = {.name = "attention_shape",
+                                           .metrics = "entropy row_max neg_mass",
+                                           .curves = "",
+                                           .needs = Needs::rows,
+                                           .make = make<AttentionShape>};
+
+}  // namespace tsdiag::probe

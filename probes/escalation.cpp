@@ -1,0 +1,75 @@
+#include <functional>
+#include <map>
+
+#include "support.hpp"
+#include "tsdiag/error.hpp"
+
+/// What a step does to the similarity of the tokens.  [TSE] Def. 2.2, (5), (7)
+namespace tsdiag::probe {
+namespace {
+
+Value ratio(double numerator, double denominator, const char* why_not) {
+    return denominator > 0 ? Value(numerator / denominator) : undefined(why_not);
+}
+
+/// r = t_div(X) / t_div(Y), X the state before and Y the one after.
+Value diversity_ratio(const StateMoments& x, const StateMoments& y) {
+    if (!(x.squared > 0)) return undefined("X = 0");
+    if (!(y.squared > 0)) return undefined("Y = 0");
+    return ratio(x.centred / x.squared, y.centred / y.squared, "t_div(Y) = 0");
+}
+
+class Escalation final : public Probe {
+  public:
+    explicit Escalation(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_hidden(const Hidden& e, const StateMoments& y, Sink& out) override {
+        if (e.layer != layer_) states_.clear();
+        layer_ = e.layer;
+        const Place at{
+            .step = -1, .layer = e.layer, .stage = std::string(e.stage), .head = -1, .tensor = {}};
+        const auto emit = [&](std::string_view metric, const Value& value) {
+            if (settings_.wants(metric)) out.scalar(at, metric, value);
+        };
+        if (!e.pred.empty()) {
+            const auto x = states_.find(e.pred);
+            check(x != states_.end(), "a state comes after the one that it is measured from");
+            emit_step(x->second, y, emit);
+        }
+        if (e.stage == "out") {
+            const auto x = states_.find("in");
+            emit("r_layer", x == states_.end() ? undefined("the layer's input is not there")
+                                               : diversity_ratio(x->second, y));
+        }
+        states_.insert_or_assign(std::string(e.stage), y);
+    }
+
+    void finish_layer(Index, Sink&) override { states_.clear(); }
+
+  private:
+    template <class Emit>
+    static void emit_step(const StateMoments& x, const StateMoments& y, const Emit& emit) {
+        const Value xi1 = ratio(y.mean_part, x.mean_part, "Pi1 X = 0");
+        const Value xi2 = ratio(y.centred, x.centred, "Pi2 X = 0");
+        emit("xi1", xi1);
+        emit("xi2", xi2);
+        emit("xi_ratio", !xi1.value   ? xi1
+                         : !xi2.value ? xi2
+                                      : ratio(*xi1.value, *xi2.value, "xi2 = 0"));
+        emit("r", diversity_ratio(x, y));
+    }
+
+    ProbeSettings settings_;
+    Index layer_ = -1;
+    std::map<std::string, StateMoments, std::less<>> states_;  ///< of this layer and sample
+};
+
+}  // namespace
+
+extern const ProbeEntry escalation = {.name = "escalation",
+                                      .metrics = "xi1 xi2 xi_ratio r r_layer",
+                                      .curves = "",
+                                      .needs = Needs::hidden,
+                                      .make = make<Escalation>};
+
+}  // namespace tsdiag::probe

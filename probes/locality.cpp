@@ -1,0 +1,94 @@
+#include <cmath>
+
+#include "support.hpp"
+
+/// How near the attention stays: the locally accumulated attention score.  [DEVIL] 3.2
+namespace tsdiag::probe {
+namespace {
+
+constexpr Index most_points = 256;
+
+/// The L whose C(L) is written: all, or 256 of them with n among them.
+std::vector<Index> lengths(Index n) {
+    const Index points = std::min(n, most_points);
+    std::vector<Index> list;
+    for (Index t = 1; t <= points; ++t) list.push_back((t * n + points / 2) / points);
+    return list;
+}
+
+class Locality final : public Probe {
+  public:
+    explicit Locality(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_attention_rows(const AttentionRows& e, Sink&) override {
+        const RowStatistics& s = e.stats;
+        heads_ = s.heads;
+        tokens_ = s.n;
+        rows_ += s.rows;
+        window_.resize(static_cast<std::size_t>(s.heads * s.n), 0.0);
+        for (std::size_t i = 0; i < window_.size(); ++i) window_[i] += s.window[i];
+    }
+
+    void finish_layer(Index layer, Sink& out) override {
+        if (rows_ > 0) emit(layer, out);
+        window_.clear();
+        rows_ = 0;
+    }
+
+  private:
+    void emit(Index layer, Sink& out) const {
+        std::vector<double> mean(static_cast<std::size_t>(tokens_), 0.0);
+        std::vector<Value> area;
+        for (Index k = 0; k < heads_; ++k) {
+            const std::vector<double> curve = accumulated(k);
+            double sum = 0;
+            for (std::size_t l = 0; l < curve.size(); ++l) {
+                sum += curve[l];
+                mean[l] += curve[l] / double(heads_);
+            }
+            area.push_back(note(sum / double(tokens_)));
+            if (settings_.wants_head(k)) write(attention_place(layer, k), curve, out);
+        }
+        write(attention_place(layer), mean, out);
+        if (settings_.wants("local_auc")) emit_heads(out, settings_, layer, "local_auc", area);
+    }
+
+    /// C(L) for L = 1 .. n: the mean over the rows of the attention inside the window of L tokens.
+    std::vector<double> accumulated(Index head) const {
+        std::vector<double> curve;
+        double sum = 0;
+        for (Index l = 0; l < tokens_; ++l) {
+            sum += window_[static_cast<std::size_t>(head * tokens_ + l)];
+            curve.push_back(sum / double(rows_));
+        }
+        return curve;
+    }
+
+    void write(const Place& at, const std::vector<double>& curve, Sink& out) const {
+        if (!settings_.wants("local_acc")) return;
+        for (const Index length : lengths(tokens_))
+            out.point(at, "local_acc", double(length) / double(tokens_),
+                      note(curve[static_cast<std::size_t>(length - 1)]));
+    }
+
+    Value note(double value) const {
+        Value v = value;
+        if (rows_ < tokens_)
+            v.note = "from " + std::to_string(rows_) + " of " + std::to_string(tokens_) + " rows";
+        return v;
+    }
+
+    ProbeSettings settings_;
+    Index heads_ = 0, tokens_ = 0, rows_ = 0;
+    std::vector<double> window_;  ///< (heads, n): what the window gains when it grows to L + 1
+};
+
+}  // namespace
+
+extern const ProbeEntry locality = {.name = "locality",
+                                    .metrics = "local_auc",
+                                    .curves = "local_acc",
+                                    .needs = Needs::rows,
+                                    .make = make<Locality>};
+
+}  // namespace tsdiag::probe

@@ -1,0 +1,24 @@
+#pragma once
+#include <vector>
+
+#include "support.hpp"
+
+/// What P does to the mean of the tokens.
+namespace tsdiag::probe {
+
+/// Of one head: |e^T P X|^2 = |Pi1 P X|_F^2, and |e^T P Pi2 X|^2, what of it comes from outside the
+/// mean.
+struct MeanRow {
+    double whole = 0, across = 0;
+};
+
+/// From e^T P = (P^T e)^T, in float64.  Where the rows of a head sum to 1, e^T P Pi1 X = e^T X
+/// exactly. Cost: one pass over P and O(h n d).
+std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums);
+
+/// omega = |e^T P Pi2 X| / |e^T X| of each head.  [TSE] (12)
+/// Undefined when e^T X = 0 or the rows do not sum to 1.
+std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& x,
+                          const RowSums& sums);
+
+}  // namespace tsdiag::probe

@@ -1,0 +1,375 @@
+#include "projection_derivative.hpp"
+
+#include <cmath>
+
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag::probe {
+namespace {
+
+std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+
+Tensor on(const Backend& backend, Shape shape, const std::vector<double>& values) {
+    return Tensor::from_host(backend, shape, std::span(values), Type::f64);
+}
+
+/// (h, b, c) -> (1, h b, c).
+Tensor flat(const Tensor& a) { return contiguous(a).reshape({1, a.batch() * a.rows(), a.cols()}); }
+
+Tensor square(const Tensor& a) { return multiply(a, a); }
+
+/// R_i v, in place.
+void rotate_row(const Side& side, Index row, double* v) {
+    for (Index p = 0; p < side.pairs; ++p) {
+        const auto [a, b] = side.columns(p);
+        const double c = side.cosine[at(row * side.pairs + p)];
+        const double s = side.sine[at(row * side.pairs + p)];
+        const double u = v[a], t = v[b];
+        v[a] = u * c - t * s;
+        v[b] = t * c + u * s;
+    }
+}
+
+void fill_norm(Side& side, const Tensor& raw, double eps) {
+    const std::vector<double> values = raw.to_host<double>();
+    side.unit = values;
+    for (Index i = 0; i < side.heads * side.n; ++i) {
+        double* u = side.unit.data() + i * side.w;
+        double mean = 0, squares = 0;
+        for (Index c = 0; c < side.w && side.layer; ++c) mean += u[c] / double(side.w);
+        for (Index c = 0; c < side.w; ++c) squares += (u[c] - mean) * (u[c] - mean);
+        const double inverse = 1 / std::sqrt(squares / double(side.w) + eps);
+        for (Index c = 0; c < side.w; ++c) u[c] = (u[c] - mean) * inverse;
+        side.inverse.push_back(inverse);
+    }
+    side.shadow = side.unit;
+    for (Index i = 0; i < side.heads * side.n; ++i) {
+        double* v = side.shadow.data() + i * side.w;
+        for (Index c = 0; c < side.w; ++c) v[c] *= side.gain[at(c)];
+        rotate_row(side, i % side.n, v);
+    }
+    for (Index i = 0; i < side.heads * side.n && side.layer; ++i) {
+        side.ones.insert(side.ones.end(), side.gain.begin(), side.gain.end());
+        rotate_row(side, i % side.n, side.ones.data() + i * side.w);
+    }
+}
+
+Side make_side(const Projections& projections, const Tensor& raw, const Tensor& weight) {
+    Side side;
+    side.heads = raw.batch();
+    side.n = raw.rows();
+    side.w = raw.cols();
+    side.pairs = Index(projections.frequency.size());
+    side.interleaved = projections.interleaved;
+    for (Index i = 0; i < side.n && side.pairs > 0; ++i)
+        for (const double frequency : projections.frequency) {
+            const double angle = projections.position[at(i)] * frequency;
+            side.cosine.push_back(std::cos(angle));
+            side.sine.push_back(std::sin(angle));
+        }
+    side.normed = weight.defined();
+    side.layer = projections.norm_is_layer;
+    if (!side.normed) return side;
+    side.gain = weight.to_host<double>();
+    fill_norm(side, raw, projections.norm_eps);
+    return side;
+}
+
+}  // namespace
+
+std::pair<Index, Index> Side::columns(Index pair) const {
+    return interleaved ? std::pair(2 * pair, 2 * pair + 1) : std::pair(pair, pair + pairs);
+}
+
+std::pair<Index, bool> Side::pair_of(Index column) const {
+    if (column >= 2 * pairs) return {-1, false};
+    return interleaved ? std::pair(column / 2, column % 2 == 1)
+                       : std::pair(column % pairs, column >= pairs);
+}
+
+Side query_side(const Projections& p) { return make_side(p, p.q_raw, p.q_norm); }
+Side key_side(const Projections& p) { return make_side(p, p.k_raw, p.k_norm); }
+
+Rows rows_of(const AttentionOperator& op, Index first, Index count) {
+    const RowBlock block = op.rows(first, count);
+    const Visible& visible = block.visible;
+    const Index cols =
+        visible.everything()
+            ? block.p.cols()
+            : std::max<Index>(1, *std::max_element(visible.last.begin(), visible.last.end()));
+    const auto cut = [&](const Tensor& t) {
+        return cast(contiguous(t.col_range(0, cols)), Type::f64);
+    };
+    const Tensor p = cut(block.p);
+    const bool same = block.slope.view().data == block.p.view().data;  // softmax: the slope is P
+    return {first, count, cols, p, same ? p : cut(block.slope), block.divided};
+}
+
+QueryDerivative::QueryDerivative(const Tensor& input, const Projections& projections)
+    : side_(query_side(projections)), scale_(projections.scale) {
+    const Backend& backend = input.backend();
+    k_ = cast(projections.k, Type::f64);
+    input_squares_ = row_sum(square(cast(input, Type::f64))).to_host<double>();
+    if (side_.normed) {
+        const Shape shape{side_.heads, side_.n, side_.w};
+        shadow_ = on(backend, shape, side_.shadow);
+        if (side_.layer) ones_ = on(backend, shape, side_.ones);
+    }
+    // k_c^2, and k_a k_b of each rotated pair: a rotation mixes the columns that the norm's weight
+    // tells apart.
+    const std::vector<double> k = k_.to_host<double>();
+    const Index pairs = side_.normed ? side_.pairs : 0;
+    std::vector<double> features;
+    for (Index i = 0; i < k_.batch() * k_.rows(); ++i) {
+        const double* row = k.data() + i * side_.w;
+        for (Index c = 0; c < side_.w; ++c) features.push_back(row[c] * row[c]);
+        for (Index p = 0; p < pairs; ++p) {
+            const auto [a, b] = side_.columns(p);
+            features.push_back(row[a] * row[b]);
+        }
+    }
+    features_ = on(backend, {k_.batch(), k_.rows(), side_.w + pairs}, features);
+}
+
+double QueryDerivative::work(Index heads, Index n) const {
+    const double products = side_.normed ? 6.5 : 3;
+    return products * 2 * double(heads) * double(n) * double(side_.w);
+}
+
+namespace {
+
+/// sum_f weight_f A_f with A = sum_j v_j v_j^T, v_j = slope_j k_j - p_j m: from b = sum_j slope_j^2
+/// k_j k_j^T (by features), m = sum_j slope_j k_j, u = sum_j slope_j p_j k_j and s2 = sum_j p_j^2.
+struct Moments {
+    const double *b, *m, *u;
+    double s2;
+    double diagonal(Index c) const { return b[c] - 2 * m[c] * u[c] + s2 * m[c] * m[c]; }
+    double mixed(Index w, Index pair, Index x, Index y) const {
+        return b[w + pair] - m[x] * u[y] - m[y] * u[x] + s2 * m[x] * m[y];
+    }
+};
+
+/// tr(diag(g)^2 R_i^T A R_i), by pairs: R diag(g^2) R^T has blocks of 2 x 2.
+std::pair<double, double> weighted_trace(const Side& side, Index row, const Moments& a) {
+    double sum = 0, gross = 0;
+    const auto add = [&](Index c, double weight) {
+        sum += weight * a.diagonal(c);
+        gross += weight * a.b[c];
+    };
+    const auto gain2 = [&](Index c) {
+        return side.normed ? side.gain[at(c)] * side.gain[at(c)] : 1.0;
+    };
+    const Index rotated =
+        side.normed ? side.pairs : 0;  // without a norm R is orthogonal and drops out
+    for (Index p = 0; p < rotated; ++p) {
+        const auto [x, y] = side.columns(p);
+        const double c = side.cosine[at(row * side.pairs + p)];
+        const double s = side.sine[at(row * side.pairs + p)];
+        add(x, c * c * gain2(x) + s * s * gain2(y));
+        add(y, s * s * gain2(x) + c * c * gain2(y));
+        sum += 2 * c * s * (gain2(x) - gain2(y)) * a.mixed(side.w, p, x, y);
+    }
+    for (Index c = 2 * rotated; c < side.w; ++c) add(c, gain2(c));
+    return {sum, gross};
+}
+
+}  // namespace
+
+RowNorms QueryDerivative::norms(const Rows& r) const {
+    const Tensor k = k_.row_range(0, r.cols), slope_p = multiply(r.slope, r.p);
+    const std::vector<double> b =
+        matmul(square(r.slope), features_.row_range(0, r.cols)).to_host<double>();
+    std::vector<double> m(at(r.p.batch() * r.count * side_.w), 0.0), u = m;
+    std::vector<double> s2(at(r.p.batch() * r.count), 0.0);
+    if (r.divided) {
+        m = matmul(r.slope, k).to_host<double>();
+        u = matmul(slope_p, k).to_host<double>();
+        s2 = row_sum(square(r.p)).to_host<double>();
+    }
+    // sum_j (z_i . v_j)^2 for a vector z_i a row.
+    const auto along = [&](const Tensor& z) {
+        const Tensor t = multiply(r.slope, matmul(z, k, Transpose::second));
+        const Tensor v = r.divided ? subtract(t, multiply(r.p, row_sum(t))) : t;
+        return row_sum(square(v)).to_host<double>();
+    };
+    std::vector<double> along_unit, along_ones;
+    if (side_.normed) along_unit = along(shadow_.row_range(r.first, r.count));
+    if (side_.normed && side_.layer) along_ones = along(ones_.row_range(r.first, r.count));
+
+    RowNorms out;
+    const Index f = features_.cols(), w = side_.w;
+    for (Index i = 0; i < r.p.batch() * r.count; ++i) {
+        const Index head = i / r.count, row = r.first + i % r.count;
+        const Moments a{b.data() + i * f, m.data() + i * w, u.data() + i * w, s2[at(i)]};
+        auto [sum, gross] = weighted_trace(side_, row, a);
+        double factor = scale_ * scale_ * input_squares_[at(row)];
+        if (side_.normed) {
+            const double inverse = side_.inverse[at(head * side_.n + row)];
+            const double* unit = side_.unit.data() + (head * side_.n + row) * w;
+            double length = 0;
+            for (Index c = 0; c < w; ++c) length += unit[c] * unit[c];
+            sum -= (2 - length / double(w)) / double(w) * along_unit[at(i)];
+            if (side_.layer) sum -= along_ones[at(i)] / double(w);
+            factor *= inverse * inverse;
+        }
+        out.value.push_back(factor * sum);
+        out.gross.push_back(factor * gross);
+    }
+    return out;
+}
+
+KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections)
+    : side_(key_side(projections)), scale_(projections.scale) {
+    const Backend& backend = input.backend();
+    q_ = cast(projections.q, Type::f64);
+    x_ = cast(input, Type::f64);
+    const Index n = x_.rows();
+    if (n < 2 * x_.cols()) gram_ = matmul(x_, x_, Transpose::second);
+    input_squares_ = row_sum(square(x_)).reshape({1, 1, n});
+    if (side_.normed) {
+        shadow_ = on(backend, {side_.heads, n, side_.w}, side_.shadow);
+        if (side_.layer) ones_ = on(backend, {side_.heads, n, side_.w}, side_.ones);
+    }
+}
+
+double KeyDerivative::work(Index heads, Index n) const {
+    const double row =
+        gram_.defined() ? 2 * double(n) * double(n) : 4 * double(n) * double(x_.cols());
+    const double classes = gram_.defined() ? double(side_.pairs + 1) : double(2 * side_.pairs + 1);
+    return row * double(heads) * (side_.normed ? double(side_.w) : classes);
+}
+
+Tensor KeyDerivative::host_row(const std::vector<double>& values) const {
+    return on(x_.backend(), {1, 1, Index(values.size())}, values);
+}
+
+/// Row i: sum_kl a_ik (X X^T)_kl a_il weight_il.
+Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight) const {
+    const Index cols = a.cols();
+    const Tensor b = multiply(a, weight);
+    if (gram_.defined())
+        return row_sum(multiply(matmul(a, gram_.row_range(0, cols).col_range(0, cols)), b));
+    const Tensor x = x_.row_range(0, cols);
+    return row_sum(multiply(matmul(a, x), matmul(b, x)));
+}
+
+/// The same with (X X^T)_kl cos(angle_k - angle_l), the angles those of a rotated pair.
+Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight, Index pair) const {
+    const Index cols = a.cols();
+    std::vector<double> c, s, both;
+    for (Index j = 0; j < cols; ++j) {
+        c.push_back(side_.cosine[at(j * side_.pairs + pair)]);
+        s.push_back(side_.sine[at(j * side_.pairs + pair)]);
+        both.insert(both.end(), {c.back(), s.back()});
+    }
+    if (!gram_.defined())
+        return add(quadratic(multiply(a, host_row(c)), weight),
+                   quadratic(multiply(a, host_row(s)), weight));
+    const Tensor turn = on(x_.backend(), {1, cols, 2}, both);
+    const Tensor turned = multiply(gram_.row_range(0, cols).col_range(0, cols),
+                                   matmul(turn, turn, Transpose::second));
+    return row_sum(multiply(matmul(a, turned), multiply(a, weight)));
+}
+
+RowNorms KeyDerivative::norms(const Rows& rows) const {
+    return side_.normed ? with_norm(rows) : without_norm(rows);
+}
+
+/// The rows of all heads, flat, and sum_j p_j^2 - 2 p_j where rows are divided.
+struct KeyDerivative::Weighted {
+    Tensor slope, weight, input_squares;
+    Weighted(const Tensor& p, const Tensor& s, bool divided, const Tensor& squares)
+        : slope(flat(s)), input_squares(squares.col_range(0, p.cols())) {
+        if (!divided) return;
+        const Tensor q = flat(p);
+        weight = add(affine(q, -2), row_sum(square(q)));
+    }
+};
+
+/// y_ij = R_j^T q_i: |y_ij| = |q_i|, and y_ik . y_il = sum over pairs of |q_i's pair|^2 cos(angle_k
+/// - angle_l).
+RowNorms KeyDerivative::without_norm(const Rows& r) const {
+    const Weighted rows(r.p, r.slope, r.divided, input_squares_);
+    const std::vector<double> q = flat(q_.row_range(r.first, r.count)).to_host<double>();
+    const std::vector<double> first =
+        row_sum(multiply(square(rows.slope), rows.input_squares)).to_host<double>();
+    const Index w = side_.w, total = Index(first.size());
+    RowNorms out{std::vector<double>(at(total), 0.0), std::vector<double>(at(total), 0.0)};
+    const auto add_class = [&](const std::vector<double>& length, const Tensor& form) {
+        const std::vector<double> f =
+            form.defined() ? form.to_host<double>() : std::vector<double>(at(total), 0.0);
+        for (Index i = 0; i < total; ++i) {
+            out.value[at(i)] += length[at(i)] * (first[at(i)] + f[at(i)]) * scale_ * scale_;
+            out.gross[at(i)] += length[at(i)] * first[at(i)] * scale_ * scale_;
+        }
+    };
+    std::vector<double> length(at(total), 0.0);
+    for (Index i = 0; i < total; ++i)
+        for (Index c = 2 * side_.pairs; c < w; ++c)
+            length[at(i)] += q[at(i * w + c)] * q[at(i * w + c)];
+    if (2 * side_.pairs < w)
+        add_class(length, r.divided ? quadratic(rows.slope, rows.weight) : Tensor());
+    for (Index p = 0; p < side_.pairs; ++p) {
+        const auto [a, b] = side_.columns(p);
+        for (Index i = 0; i < total; ++i)
+            length[at(i)] =
+                q[at(i * w + a)] * q[at(i * w + a)] + q[at(i * w + b)] * q[at(i * w + b)];
+        add_class(length, r.divided ? quadratic(rows.slope, rows.weight, p) : Tensor());
+    }
+    return out;
+}
+
+/// Column c of y_ij for the queries (1, G b, w) of one key head: with z = R_j^T q_i,
+/// y_ij = (g o z - u_j (shadow_j . q_i) / w [- 1 (R_j g . q_i) / w]) / s_j.
+Tensor KeyDerivative::column(const Tensor& q, Index head, Index c, const Tensor& shadow,
+                             const Tensor& mean, Index cols) const {
+    const auto [pair, second] = side_.pair_of(c);
+    std::vector<double> straight, crossed, unit, inverse;
+    for (Index j = 0; j < cols; ++j) {
+        const double s = side_.inverse[at(head * side_.n + j)], g = side_.gain[at(c)] * s;
+        const double u = side_.unit[at((head * side_.n + j) * side_.w + c)];
+        straight.push_back(pair < 0 ? g : g * side_.cosine[at(j * side_.pairs + pair)]);
+        if (pair >= 0)
+            crossed.push_back((second ? -g : g) * side_.sine[at(j * side_.pairs + pair)]);
+        unit.push_back(u * s / double(side_.w));
+        inverse.push_back(s / double(side_.w));
+    }
+    Tensor y = matmul(q.col_range(c, 1), host_row(straight));
+    if (pair >= 0) {
+        const auto [a, b] = side_.columns(pair);
+        y = add(y, matmul(q.col_range(second ? a : b, 1), host_row(crossed)));
+    }
+    y = subtract(y, multiply(shadow, host_row(unit)));
+    return mean.defined() ? subtract(y, multiply(mean, host_row(inverse))) : y;
+}
+
+RowNorms KeyDerivative::with_norm(const Rows& r) const {
+    RowNorms out;
+    const Index group = r.p.batch() / side_.heads;
+    for (Index head = 0; head < side_.heads; ++head) {
+        const auto of_group = [&](const Tensor& t) { return t.batch_range(head * group, group); };
+        const Weighted rows(of_group(r.p), of_group(r.slope), r.divided, input_squares_);
+        const Tensor q = flat(of_group(q_).row_range(r.first, r.count));  // (1, group * count, w)
+        const auto along = [&](const Tensor& z) {
+            return matmul(q, z.batch_range(head, 1).row_range(0, r.cols), Transpose::second);
+        };
+        const Tensor shadow = along(shadow_), mean = side_.layer ? along(ones_) : Tensor();
+        std::vector<double> value(at(group * r.count), 0.0), gross = value;
+        for (Index c = 0; c < side_.w; ++c) {
+            const Tensor a = multiply(rows.slope, column(q, head, c, shadow, mean, r.cols));
+            const std::vector<double> first =
+                row_sum(multiply(square(a), rows.input_squares)).to_host<double>();
+            const std::vector<double> form = r.divided ? quadratic(a, rows.weight).to_host<double>()
+                                                       : std::vector<double>(first.size(), 0.0);
+            for (std::size_t i = 0; i < first.size(); ++i) {
+                value[i] += (first[i] + form[i]) * scale_ * scale_;
+                gross[i] += first[i] * scale_ * scale_;
+            }
+        }
+        out.value.insert(out.value.end(), value.begin(), value.end());
+        out.gross.insert(out.gross.end(), gross.begin(), gross.end());
+    }
+    return out;
+}
+
+}  // namespace tsdiag::probe

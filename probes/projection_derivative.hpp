@@ -1,0 +1,93 @@
+#pragma once
+#include <vector>
+
+#include "support.hpp"
+
+/// The squared norms of dP_i/dW_Q and dP_i/dW_K, row by row of P, in float64.
+///
+/// With S = scale q k^T, q_i = R_i N(W_Q x_i), k_j = R_j N(W_K x_j) (N the q/k norm, R the
+/// rotation) and dP_i/dS_i = diag(slope) - p slope^T (rows divided by their sum) or diag(slope)
+/// (not):
+///
+///     |dP_i/dW_Q|^2 = scale^2 |x_i|^2 sum_j |(R_i DN_i)^T (slope_j k_j - p_j sum_l slope_l k_l)|^2
+///     |dP_i/dW_K|^2 = scale^2 sum_j |slope_j y_ij x_j^T - p_j sum_l slope_l y_il x_l^T|_F^2,
+///         y_ij = (R_j DN_j)^T q_i,
+///
+/// where DN = diag(g) (I - u u^T / w [- 1 1^T / w])/s for u = N's input centred if N is a
+/// LayerNorm, over s.
+namespace tsdiag::probe {
+
+/// Rows [first, first + count) of P, and of its slope, cut to the columns that they may see;
+/// float64.
+struct Rows {
+    Index first = 0, count = 0, cols = 0;
+    Tensor p, slope;  ///< (h, count, cols)
+    bool divided = false;
+};
+Rows rows_of(const AttentionOperator& op, Index first, Index count);
+
+/// One number a head and row, (h, count).  `gross` is the sum of the moduli of what was added up:
+/// the number is right to some eps * gross.
+struct RowNorms {
+    std::vector<double> value, gross;
+};
+
+/// One side of the logits, on the host: what stands between the projection and the logits.
+struct Side {
+    Index heads = 0, n = 0, w = 0;
+    bool normed = false, layer = false;
+    std::vector<double> gain;     ///< g, (w)
+    std::vector<double> unit;     ///< u, (heads, n, w)
+    std::vector<double> inverse;  ///< 1/s, (heads, n)
+    std::vector<double> shadow;   ///< R (g o u), (heads, n, w)
+    std::vector<double> ones;     ///< R g, (heads, n, w), of a LayerNorm
+    Index pairs = 0;              ///< rotated pairs of columns
+    bool interleaved = false;
+    std::vector<double> cosine, sine;  ///< (n, pairs)
+
+    std::pair<Index, Index> columns(Index pair) const;
+    /// The pair of column c and whether c is its second; pair -1: not rotated.
+    std::pair<Index, bool> pair_of(Index column) const;
+};
+Side query_side(const Projections& projections);
+Side key_side(const Projections& projections);
+
+/// |dP_i/dW_Q|^2 of rows.
+class QueryDerivative {
+  public:
+    QueryDerivative(const Tensor& input, const Projections& projections);
+    RowNorms norms(const Rows& rows) const;
+    double work(Index heads, Index n) const;  ///< flops of one row of all heads
+
+  private:
+    Side side_;
+    double scale_;
+    Tensor k_, features_, shadow_, ones_;  ///< (h', n, w), (h', n, f), (h, n, w) twice
+    std::vector<double> input_squares_;    ///< |x_i|^2
+};
+
+/// |dP_i/dW_K|^2 of rows.
+class KeyDerivative {
+  public:
+    KeyDerivative(const Tensor& input, const Projections& projections);
+    RowNorms norms(const Rows& rows) const;
+    double work(Index heads, Index n) const;
+
+  private:
+    struct Weighted;
+    RowNorms without_norm(const Rows& rows) const;
+    RowNorms with_norm(const Rows& rows) const;
+    Tensor column(const Tensor& q, Index head, Index c, const Tensor& shadow, const Tensor& mean,
+                  Index cols) const;
+    Tensor quadratic(const Tensor& a, const Tensor& weight) const;
+    Tensor quadratic(const Tensor& a, const Tensor& weight, Index pair) const;
+    Tensor host_row(const std::vector<double>& values) const;
+
+    Side side_;
+    double scale_;
+    Tensor q_, x_, gram_;   ///< (h, n, w), (1, n, d), X X^T where n < 2d
+    Tensor input_squares_;  ///< |x_j|^2, (1, 1, n)
+    Tensor shadow_, ones_;  ///< (h', n, w)
+};
+
+}  // namespace tsdiag::probe

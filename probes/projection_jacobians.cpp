@@ -1,0 +1,129 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+
+#include "projection_derivative.hpp"
+
+/// |dP/dW_Q|_F and |dP/dW_K|_F at fixed input.  [POLY] Thm 4.4
+namespace tsdiag::probe {
+namespace {
+
+/// Where the rows of a layer cost too much, evenly spaced blocks of so many are taken.
+constexpr Index sampled_block = 8;
+
+/// Which rows are looked at.
+struct Plan {
+    Index block = 0;
+    std::vector<Index> first;
+    bool all = false;
+};
+
+Plan plan(const AttentionOperator& op, double work_per_row, double largest_work) {
+    const Index n = op.tokens();
+    const Index affordable = Index(std::max(1.0, std::min(double(n), largest_work / work_per_row)));
+    Plan p;
+    p.all = affordable >= n || n <= 4 * sampled_block;
+    p.block = p.all ? std::clamp<Index>((Index{1} << 20) / std::max<Index>(1, op.heads() * n), 1, n)
+                    : sampled_block;
+    const Index count = p.all ? (n + p.block - 1) / p.block
+                              : std::clamp<Index>(affordable / p.block, 2, n / p.block - 1);
+    for (Index t = 0; t < count; ++t)
+        p.first.push_back(p.all ? t * p.block : (2 * t + 1) * (n - p.block) / (2 * count));
+    return p;
+}
+
+/// Sums of one head over blocks of rows.
+struct Sums {
+    std::vector<double> blocks;
+    double rows = 0, gross = 0;
+};
+
+/// Root of the sum over all n rows, with the error of having seen some, and that of rounding.
+Value root(const Sums& s, Index n, bool all) {
+    double total = 0, squares = 0;
+    for (const double b : s.blocks) total += b, squares += b * b;
+    const double count = double(s.blocks.size()), share = s.rows / double(n);
+    const double rounding = 16 * std::numeric_limits<double>::epsilon() * s.gross / share;
+    const double spread = std::max(0.0, squares - total * total / count) / std::max(1.0, count - 1);
+    const double error = all ? 0 : std::sqrt(count * spread * (1 - share)) / share;
+    total = std::max(0.0, total / share);
+    const double value = std::sqrt(total), margin = 2 * error + rounding;
+    if (total == 0 || margin <= 1e-6 * total) return value;
+    Value v = interval(std::sqrt(std::max(0.0, total - margin)), std::sqrt(total + margin),
+                       all ? "cancellation leaves few digits"
+                           : fmt::format("from {} of {} rows, standard error {:.1e}", Index(s.rows),
+                                         n, error / (2 * value)));
+    if (rounding < total) v.value = value;
+    return v;
+}
+
+template <class Derivative>
+std::vector<Value> jacobian_norms(const Attention& e, double largest_work) {
+    const AttentionOperator& op = e.op;
+    const Index h = op.heads(), n = op.tokens();
+    const Derivative derivative(e.input, *e.projections);
+    const double seen = op.structure().causal ? 0.5 : 1;  // of the columns, on average
+    const Plan chosen = plan(op, derivative.work(h, n) * seen, largest_work);
+    std::vector<Sums> heads(static_cast<std::size_t>(h));
+    for (const Index first : chosen.first) {
+        const Index count = std::min(chosen.block, n - first);
+        const RowNorms norms = derivative.norms(rows_of(op, first, count));
+        for (std::size_t k = 0; k < heads.size(); ++k) {
+            double sum = 0;
+            for (std::size_t i = k * static_cast<std::size_t>(count);
+                 i < (k + 1) * static_cast<std::size_t>(count); ++i) {
+                sum += norms.value[i];
+                heads[k].gross += norms.gross[i];
+            }
+            heads[k].blocks.push_back(sum);
+            heads[k].rows += double(count);
+        }
+    }
+    std::vector<Value> values;
+    for (const Sums& s : heads) values.push_back(root(s, n, chosen.all));
+    return values;
+}
+
+class ProjectionJacobians final : public Probe {
+  public:
+    explicit ProjectionJacobians(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_attention(const Attention& e, Sink& out) override {
+        const std::string why_not = reason(e);
+        if (settings_.wants("jac_q_fro"))
+            emit(e, "jac_q_fro", why_not, jacobian_norms<QueryDerivative>, out);
+        if (settings_.wants("jac_k_fro"))
+            emit(e, "jac_k_fro", why_not, jacobian_norms<KeyDerivative>, out);
+    }
+
+  private:
+    /// Why there is no derivative; empty where there is.
+    static std::string reason(const Attention& e) {
+        if (!e.projections) return "no projections";
+        if (e.op.structure().factors) return "P is no function of the logits scale q k^T alone";
+        if (!e.op.rows(0, 1).slope.defined()) return "P given without its logits or its activation";
+        return {};
+    }
+
+    void emit(const Attention& e, std::string_view metric, const std::string& why_not,
+              std::vector<Value> (*norms)(const Attention&, double), Sink& out) const {
+        const std::vector<Value> heads =
+            why_not.empty()
+                ? norms(e, settings_.largest_work)
+                : std::vector<Value>(static_cast<std::size_t>(e.op.heads()), undefined(why_not));
+        emit_heads(out, settings_, e.layer, metric, heads);
+    }
+
+    ProbeSettings settings_;
+};
+
+}  // namespace
+
+extern const ProbeEntry projection_jacobians = {.name = "projection_jacobians",
+                                                .metrics = "jac_q_fro jac_k_fro",
+                                                .curves = "",
+                                                .needs = Needs::attention,
+                                                .make = make<ProjectionJacobians>};
+
+}  // namespace tsdiag::probe

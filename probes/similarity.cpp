@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <cmath>
+
+#include "support.hpp"
+#include "tsdiag/linalg.hpp"
+#include "tsdiag/ops.hpp"
+
+/// How alike the tokens of a state are.  [TSE] Def. 1.1, (1)
+namespace tsdiag::probe {
+namespace {
+
+/// Mean cosine over all pairs of rows: (|sum_i x_i / |x_i||^2 - n) / (n (n - 1)).
+Value mean_cosine(const StateMoments& m) {
+    if (m.n < 2) return undefined("fewer than two rows");
+    if (m.zero_row) return undefined("zero row");
+    const double n = double(m.n);
+    return (m.unit_sum - n) / (n * (n - 1));
+}
+
+/// Sides up to this are made into a Gram matrix, whose products cost less than those of X.
+constexpr Index largest_gram = 1024;
+
+/// |X|_2^2 as the largest eigenvalue of the smaller of X X^T and X^T X.
+Estimate squared_norm_by_gram(const Tensor& x) {
+    const Tensor gram = matmul(x, x, x.rows() <= x.cols() ? Transpose::second : Transpose::first);
+    const Index side = gram.rows();
+    const std::vector<double> a = gram.to_host<double>();
+    const auto product = [&](std::span<const double> v, std::span<double> y) {
+        std::fill(y.begin(), y.end(), 0.0);
+        for (std::size_t j = 0; j < v.size(); ++j) {
+            const double* column = a.data() + j * static_cast<std::size_t>(side);  // symmetric
+            for (std::size_t i = 0; i < y.size(); ++i) y[i] += v[j] * column[i];
+        }
+    };
+    return largest_singular_value({side, side, product, product});
+}
+
+/// |X|_2 by products with X where it lies.
+Estimate norm_by_products(const Tensor& x) {
+    const auto multiply_by = [&x](Transpose t) {
+        return [&x, t](std::span<const double> v, std::span<double> y) {
+            const Tensor column =
+                Tensor::from_host(x.backend(), {1, Index(v.size()), 1}, v, Type::f64);
+            const std::vector<double> product = matmul(x, column, t).to_host<double>();
+            std::copy(product.begin(), product.end(), y.begin());
+        };
+    };
+    return largest_singular_value(
+        {x.rows(), x.cols(), multiply_by(Transpose::none), multiply_by(Transpose::first)});
+}
+
+class Similarity final : public Probe {
+  public:
+    explicit Similarity(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_hidden(const Hidden& e, const StateMoments& m, Sink& out) override {
+        const auto emit = [&](std::string_view metric, auto value) {
+            if (settings_.wants(metric)) out.scalar(place(e), metric, value());
+        };
+        const auto share = [&](double part) {
+            return m.squared > 0 ? Value(part / m.squared) : undefined("X = 0");
+        };
+        emit("t_sim", [&] { return share(m.mean_part); });
+        emit("t_div", [&] { return share(m.centred); });
+        emit("t_cos", [&] { return mean_cosine(m); });
+        emit("fro", [&] { return Value(std::sqrt(m.squared)); });
+        emit("stable_rank", [&] { return stable_rank(e, m); });
+    }
+
+  private:
+    static Place place(const Hidden& e) {
+        return {
+            .step = -1, .layer = e.layer, .stage = std::string(e.stage), .head = -1, .tensor = {}};
+    }
+
+    /// |X|_F^2 / |X|_2^2.  Cost: one Gram matrix, or some 50 products with X.
+    Value stable_rank(const Hidden& e, const StateMoments& m) const {
+        if (!(m.squared > 0)) return undefined("X = 0");
+        const Tensor x = cast(e.x, Type::f64);
+        const bool gram = std::min(x.rows(), x.cols()) <= largest_gram;
+        const Estimate norm = gram ? squared_norm_by_gram(x) : norm_by_products(x);
+        if (settings_.diagnostics)
+            settings_.diagnostics->entries.push_back({place(e), "stable_rank", norm});
+        return transform(to_value(norm), [&](double s) { return m.squared / (gram ? s : s * s); });
+    }
+
+    ProbeSettings settings_;
+};
+
+}  // namespace
+
+extern const ProbeEntry similarity = {.name = "similarity",
+                                      .metrics = "t_sim t_div t_cos fro stable_rank",
+                                      .curves = "",
+                                      .needs = Needs::hidden,
+                                      .make = make<Similarity>};
+
+}  // namespace tsdiag::probe

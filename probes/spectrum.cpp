@@ -1,0 +1,157 @@
+#include <cmath>
+
+#include "mixing.hpp"
+#include "tsdiag/ops.hpp"
+
+/// How fast P mixes: its second eigenvalue and norms that bound it.  [TSE] Cor. 2.7, (12), (16),
+/// (17)
+namespace tsdiag::probe {
+namespace {
+
+constexpr Index largest_for_dobrushin = 2048;
+
+/// [TSE] (16) from (1 - omega)^2 and delta^2; (17) is the same with 1 and |lambda_2|^2.
+double estimate(double mean_part, double centred_part, double a2) {
+    return (mean_part - centred_part) * a2 / (1 + a2 * centred_part);
+}
+
+class Spectrum final : public Probe {
+  public:
+    explicit Spectrum(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_attention_rows(const AttentionRows& e, Sink&) override { sums_.add(e); }
+
+    void on_attention(const Attention& e, Sink& out) override {
+        if (wants_any({"lambda2_abs", "spectral_gap", "gap", "est2"})) second_eigenvalues(e, out);
+        if (wants_any({"delta", "est1"})) centred_norms(e, out);
+        if (wants_any({"delta_pi"})) stationary_norms(e, out);
+        if (wants_any({"dobrushin"})) dobrushin_coefficients(e, out);
+    }
+
+    void finish_layer(Index, Sink&) override { sums_.reset(); }
+
+  private:
+    bool wants_any(std::initializer_list<std::string_view> metrics) const {
+        return std::any_of(metrics.begin(), metrics.end(),
+                           [this](std::string_view m) { return settings_.wants(m); });
+    }
+
+    /// Values of the estimates, which are also written down for run.json.
+    std::vector<Value> values_of(const std::vector<Estimate>& estimates, Index layer,
+                                 std::string_view metric) const {
+        std::vector<Value> values;
+        for (const Estimate& estimate : estimates) {
+            record(estimate, attention_place(layer, Index(values.size())), metric);
+            values.push_back(to_value(estimate));
+        }
+        return values;
+    }
+
+    void record(const Estimate& estimate, const Place& at, std::string_view metric) const {
+        if (settings_.diagnostics)
+            settings_.diagnostics->entries.push_back({at, std::string(metric), estimate});
+    }
+
+    void second_eigenvalues(const Attention& e, Sink& out) const {
+        const Index h = e.op.heads();
+        std::vector<Value> modulus(static_cast<std::size_t>(h), undefined("fewer than two tokens"));
+        if (e.op.tokens() >= 2)
+            modulus = values_of(second_eigenvalue(e.op), e.layer, "lambda2_abs");
+        const auto of_stochastic = [&](std::size_t k, auto f) {
+            if (!modulus[k].value && !modulus[k].low) return modulus[k];
+            return sums_.stochastic(Index(k)) ? transform(modulus[k], f)
+                                              : undefined(sums_.why_not(Index(k)));
+        };
+        const auto gap = [](double m) { return 1 - m; };
+        const auto squared_gap = [](double m) { return (1 - m) * (1 + m); };
+        const auto est2 = [&](double m) { return estimate(1, m * m, e.a2); };
+        emit_each(out, settings_, e.layer, "lambda2_abs", h,
+                  [&](std::size_t k) { return modulus[k]; });
+        emit_each(out, settings_, e.layer, "spectral_gap", h,
+                  [&](std::size_t k) { return of_stochastic(k, squared_gap); });
+        emit_each(out, settings_, e.layer, "gap", h,
+                  [&](std::size_t k) { return of_stochastic(k, gap); });
+        if (!settings_.wants("est2")) return;
+
+        std::vector<Value> heads;
+        double squares = 0, count = 0;
+        for (std::size_t k = 0; k < modulus.size(); ++k) {
+            heads.push_back(e.pre_norm ? undefined("pre-norm") : of_stochastic(k, est2));
+            if (!heads[k].value) continue;
+            squares += *modulus[k].value * *modulus[k].value;
+            count += 1;
+        }
+        Value mean = mean_over_heads(heads);
+        if (mean.value) mean.value = estimate(1, squares / count, e.a2);
+        emit_heads(out, settings_, e.layer, "est2", heads, mean);
+    }
+
+    void centred_norms(const Attention& e, Sink& out) const {
+        if (!settings_.wants("delta") && e.pre_norm) return emit_no_est1(e, out);
+        const std::vector<Value> delta = values_of(centred_norm(e.op), e.layer, "delta");
+        if (settings_.wants("delta")) emit_heads(out, settings_, e.layer, "delta", delta);
+        if (!settings_.wants("est1")) return;
+        if (e.pre_norm) return emit_no_est1(e, out);
+
+        const std::vector<Value> omega = omegas(mean_rows(e, sums_), state_moments(e.input), sums_);
+        std::vector<Value> heads;
+        double mean_part = 0, centred_part = 0, count = 0;
+        for (std::size_t k = 0; k < delta.size(); ++k) {
+            heads.push_back(est1(omega[k], delta[k], e.a2));
+            if (!heads[k].value) continue;
+            mean_part += (1 - *omega[k].value) * (1 - *omega[k].value);
+            centred_part += *delta[k].value * *delta[k].value;
+            count += 1;
+        }
+        Value mean = mean_over_heads(heads);
+        if (mean.value) mean.value = estimate(mean_part / count, centred_part / count, e.a2);
+        emit_heads(out, settings_, e.layer, "est1", heads, mean);
+    }
+
+    void emit_no_est1(const Attention& e, Sink& out) const {
+        emit_each(out, settings_, e.layer, "est1", e.op.heads(),
+                  [](std::size_t) { return undefined("pre-norm"); });
+    }
+
+    static Value est1(const Value& omega, const Value& delta, double a2) {
+        if (!omega.value) return omega;
+        if (*omega.value >= 1) return undefined("omega >= 1");
+        const double rest = 1 - *omega.value;
+        return transform(delta, [&](double d) { return estimate(rest * rest, d * d, a2); });
+    }
+
+    void stationary_norms(const Attention& e, Sink& out) const {
+        const std::vector<Contraction> found = stationary_norm(e.op);
+        emit_each(out, settings_, e.layer, "delta_pi", e.op.heads(), [&](std::size_t k) {
+            if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
+            if (!found[k].estimate) return undefined(found[k].why_not);
+            record(*found[k].estimate, attention_place(e.layer, Index(k)), "delta_pi");
+            return to_value(*found[k].estimate);
+        });
+    }
+
+    void dobrushin_coefficients(const Attention& e, Sink& out) const {
+        const bool by_name = std::find(settings_.by_name.begin(), settings_.by_name.end(),
+                                       "dobrushin") != settings_.by_name.end();
+        std::vector<double> found;
+        if (by_name || e.op.tokens() <= largest_for_dobrushin) found = dobrushin(e.op);
+        emit_each(out, settings_, e.layer, "dobrushin", e.op.heads(), [&](std::size_t k) {
+            return found.empty() ? undefined("more than 2048 tokens and not asked for by name")
+                                 : Value(found[k]);
+        });
+    }
+
+    ProbeSettings settings_;
+    RowSums sums_;
+};
+
+}  // namespace
+
+extern const ProbeEntry spectrum = {
+    .name = "spectrum",
+    .metrics = "lambda2_abs spectral_gap gap delta est1 est2 delta_pi dobrushin",
+    .curves = "",
+    .needs = Needs::rows | Needs::attention,
+    .make = make<Spectrum>};
+
+}  // namespace tsdiag::probe

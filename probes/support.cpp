@@ -1,0 +1,135 @@
+#include "support.hpp"
+
+#include <fmt/format.h>
+
+#include <cmath>
+
+namespace tsdiag::probe {
+
+Place attention_place(Index layer, Index head) {
+    return {.step = -1, .layer = layer, .stage = "attn", .head = head, .tensor = {}};
+}
+
+Value to_value(const Estimate& estimate) {
+    if (estimate.converged) return estimate.value;
+    const std::string reason = fmt::format("{} did not converge: residual {:.1e} after {} products",
+                                           estimate.method, estimate.residual, estimate.iterations);
+    if (estimate.low && estimate.high) return interval(*estimate.low, *estimate.high, reason);
+    return undefined(reason);
+}
+
+namespace {
+
+/// "undefined in heads 1 4: zero row; ...": one clause a reason, in the order of the heads.
+std::string describe_undefined(const std::vector<Value>& heads) {
+    std::vector<std::pair<std::string, std::string>> clauses;  // reason, heads
+    for (std::size_t k = 0; k < heads.size(); ++k) {
+        if (heads[k].value) continue;
+        auto clause = std::find_if(clauses.begin(), clauses.end(),
+                                   [&](const auto& c) { return c.first == heads[k].note; });
+        if (clause == clauses.end()) clause = clauses.insert(clauses.end(), {heads[k].note, ""});
+        clause->second += fmt::format(" {}", k);
+    }
+    std::string text;
+    for (const auto& [reason, list] : clauses) {
+        const bool one = list.find(' ', 1) == std::string::npos;
+        text += fmt::format("{}undefined in head{}{}: {}", text.empty() ? "" : "; ", one ? "" : "s",
+                            list, reason);
+    }
+    return text;
+}
+
+/// The common reason where no head has a value and all say the same.
+std::string common_reason(const std::vector<Value>& heads) {
+    for (const Value& v : heads)
+        if (v.value || v.note != heads.front().note) return describe_undefined(heads);
+    return heads.empty() ? "no heads" : heads.front().note;
+}
+
+}  // namespace
+
+Value mean_over_heads(const std::vector<Value>& heads) {
+    const auto has_value = [](const Value& v) { return v.value.has_value(); };
+    const bool any = std::any_of(heads.begin(), heads.end(), has_value);
+    const auto counts = [&](const Value& v) { return any ? has_value(v) : v.low && v.high; };
+    const bool bounded = std::any_of(heads.begin(), heads.end(),
+                                     [&](const Value& v) { return counts(v) && v.low && v.high; });
+    double sum = 0, low = 0, high = 0, count = 0;
+    for (const Value& v : heads) {
+        if (!counts(v)) continue;
+        const double middle = v.value.value_or(0);
+        sum += middle;
+        low += v.low.value_or(middle);
+        high += v.high.value_or(middle);
+        count += 1;
+    }
+    Value mean = undefined(common_reason(heads));
+    if (any) mean.value = sum / count;
+    if (any && bounded && mean.note.empty())
+        mean.note = std::find_if(heads.begin(), heads.end(), [](const Value& v) {
+                        return !v.note.empty();
+                    })->note;
+    if (bounded && (any || count == double(heads.size()))) {
+        mean.low = low / count;
+        mean.high = high / count;
+    }
+    return mean;
+}
+
+void emit_heads(Sink& out, const ProbeSettings& settings, Index layer, std::string_view metric,
+                const std::vector<Value>& heads, const std::optional<Value>& mean) {
+    for (std::size_t k = 0; k < heads.size(); ++k)
+        if (settings.wants_head(Index(k)))
+            out.scalar(attention_place(layer, Index(k)), metric, heads[k]);
+    out.scalar(attention_place(layer), metric, mean ? *mean : mean_over_heads(heads));
+}
+
+void RowSums::add(const AttentionRows& event) {
+    const RowStatistics& s = event.stats;
+    deviation_.resize(static_cast<std::size_t>(s.heads), 0.0);
+    tolerance_ = row_sum_tolerance(event.block.p.type());
+    for (Index i = 0; i < s.heads * s.rows; ++i) {
+        double& worst = deviation_[static_cast<std::size_t>(i / s.rows)];
+        worst = std::max(worst, std::abs(s.sum[static_cast<std::size_t>(i)] - 1));
+    }
+}
+
+bool RowSums::stochastic(Index head) const {
+    return head < Index(deviation_.size()) && deviation(head) <= tolerance_;
+}
+
+bool RowSums::all_stochastic() const {
+    for (Index k = 0; k < Index(deviation_.size()); ++k)
+        if (!stochastic(k)) return false;
+    return !deviation_.empty();
+}
+
+bool RowSums::any_stochastic() const {
+    for (Index k = 0; k < Index(deviation_.size()); ++k)
+        if (stochastic(k)) return true;
+    return false;
+}
+
+std::string RowSums::why_not(Index head) const {
+    if (head >= Index(deviation_.size())) return "no rows of P were seen";
+    return fmt::format("rows do not sum to 1 (off by {:.1e})", deviation(head));
+}
+
+Value RowMean::value(Index n) const {
+    if (rows_ == 0) return undefined("no rows of P were seen");
+    const double m = double(rows_), mean = sum_ / m;
+    if (rows_ >= n) return mean;
+    const double spread = std::max(0.0, squares_ - sum_ * mean) / std::max(1.0, m - 1);
+    const double error = std::sqrt(spread / m * (1 - m / double(n)));
+    Value v = interval(mean - 2 * error, mean + 2 * error,
+                       fmt::format("from {} of {} rows, standard error {:.1e}", rows_, n, error));
+    v.value = mean;
+    return v;
+}
+
+Index block_rows(const AttentionOperator& op) {
+    const Index per_row = std::max<Index>(1, op.heads() * op.tokens());
+    return std::clamp<Index>((Index{1} << 22) / per_row, 1, std::max<Index>(1, op.tokens()));
+}
+
+}  // namespace tsdiag::probe

@@ -1,0 +1,94 @@
+#pragma once
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/attention.hpp"
+#include "tsdiag/probe.hpp"
+
+/// What the probes share: places, means over heads, sums over rows.
+namespace tsdiag::probe {
+
+template <class P>
+std::unique_ptr<Probe> make(const ProbeSettings& settings) {
+    return std::make_unique<P>(settings);
+}
+
+/// A layer's attention: of one head, or (-1) the mean over the heads.
+Place attention_place(Index layer, Index head = -1);
+
+/// f of value and bounds; f is monotone.
+template <class F>
+Value transform(const Value& v, F f) {
+    Value out = v;
+    for (std::optional<double>* x : {&out.value, &out.low, &out.high})
+        if (*x) *x = f(**x);
+    if (out.low && out.high && *out.low > *out.high) std::swap(out.low, out.high);
+    return out;
+}
+
+/// The value where it is certified, else the interval that holds it, else the reason.
+Value to_value(const Estimate& estimate);
+
+/// Mean of the heads that have a value; `note` names the others with their reasons.  Where no head
+/// has a value but all have intervals: the interval of the mean.
+Value mean_over_heads(const std::vector<Value>& heads);
+
+/// Rows of the wanted heads, then the row of the layer: `mean`, or the mean of all heads.
+void emit_heads(Sink& out, const ProbeSettings& settings, Index layer, std::string_view metric,
+                const std::vector<Value>& heads, const std::optional<Value>& mean = {});
+
+/// The same with value(k) of each head, where the metric is wanted and there are heads.
+template <class F>
+void emit_each(Sink& out, const ProbeSettings& settings, Index layer, std::string_view metric,
+               Index heads, F value) {
+    if (heads == 0 || !settings.wants(metric)) return;
+    std::vector<Value> values;
+    for (Index k = 0; k < heads; ++k) values.push_back(value(static_cast<std::size_t>(k)));
+    emit_heads(out, settings, layer, metric, values);
+}
+
+/// How far a row sum may be from 1 for a metric that is defined for row-stochastic P only.
+constexpr double row_sum_tolerance(Type type) { return type == Type::f32 ? 1e-6 : 1e-12; }
+
+/// max_i |sum_j P_ij - 1| of each head, over the rows seen since `reset`.
+class RowSums {
+  public:
+    void add(const AttentionRows& event);
+    void reset() { *this = {}; }
+    double deviation(Index head) const { return deviation_[static_cast<std::size_t>(head)]; }
+    /// Are all rows of the head seen, and do they sum to 1 within the tolerance?
+    bool stochastic(Index head) const;
+    bool all_stochastic() const;
+    bool any_stochastic() const;
+    std::string why_not(Index head) const;  ///< "rows do not sum to 1 (off by 0.03)"
+
+  private:
+    std::vector<double> deviation_;
+    double tolerance_ = 0;
+};
+
+/// The mean of a number over the rows of a head.  Where not all n rows were seen: an estimate with
+/// two standard errors (of a simple random sample) around it.
+class RowMean {
+  public:
+    void add(double x) {
+        sum_ += x;
+        squares_ += x * x;
+        rows_ += 1;
+    }
+    Index rows() const { return rows_; }
+    Value value(Index n) const;
+
+  private:
+    double sum_ = 0, squares_ = 0;
+    Index rows_ = 0;
+};
+
+/// Rows of P to be asked for at once: about 4 million entries over all heads.
+Index block_rows(const AttentionOperator& op);
+
+}  // namespace tsdiag::probe

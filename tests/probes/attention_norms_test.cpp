@@ -1,0 +1,93 @@
+#include "by_hand.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+Table norms(std::vector<Matrix> heads, bool logits = true, Type type = Type::f64) {
+    return measure("attention_norms",
+                   {.op = std::make_shared<Made>(std::move(heads), logits, type)});
+}
+
+/// diag(p) - p p^T of each row: sum of squares and largest modulus.
+std::pair<double, double> softmax_jacobian(const Matrix& p) {
+    double squares = 0, most = 0;
+    for (Index i = 0; i < p.rows; ++i)
+        for (Index j = 0; j < p.cols; ++j)
+            for (Index k = 0; k < p.cols; ++k) {
+                const double e = (j == k ? p(i, j) : 0) - p(i, j) * p(i, k);
+                squares += e * e;
+                most = std::max(most, std::abs(e));
+            }
+    return {std::sqrt(squares), most};
+}
+
+TEST(AttentionNorms, UniformAttentionHasItsKnownNumbers) {
+    const double n = 6;
+    const Table t = norms({uniform(6)});
+    EXPECT_CLOSE(value(t, head(0), "attn_fro"), 1, rounding(36));
+    EXPECT_CLOSE(value(t, head(0), "jac_fro"), std::sqrt(1 - 1 / n), rounding(36));
+    EXPECT_CLOSE(value(t, head(0), "dp_ds_max"), (1 - 1 / n) / n, rounding(6));
+    EXPECT_CLOSE(value(t, head(0), "row_sum_dev") + 1, 1, rounding(6));
+}
+
+TEST(AttentionNorms, OneHotRowsHaveNoDerivative) {
+    const Table t = norms({identity(5)});
+    EXPECT_CLOSE(value(t, head(0), "attn_fro"), std::sqrt(5.0), rounding(5));
+    EXPECT_EQ(value(t, head(0), "jac_fro"), 0);
+    EXPECT_EQ(value(t, head(0), "dp_ds_max"), 0);
+}
+
+TEST(AttentionNorms, AgreesWithTheWholeJacobian) {
+    const std::vector<Matrix> heads = {random_attention(7, 1), random_attention(7, 2, true)};
+    const Table t = norms(heads);
+    for (Index k = 0; k < 2; ++k) {
+        const Matrix& p = heads[static_cast<std::size_t>(k)];
+        const auto [fro, most] = softmax_jacobian(p);
+        EXPECT_CLOSE(value(t, head(k), "attn_fro"), naive::frobenius(p), rounding(49));
+        EXPECT_CLOSE(value(t, head(k), "jac_fro"), fro, rounding(343));
+        EXPECT_CLOSE(value(t, head(k), "dp_ds_max"), most, rounding(10));
+    }
+    EXPECT_CLOSE(value(t, head(), "jac_fro"),
+                 (value(t, head(0), "jac_fro") + value(t, head(1), "jac_fro")) / 2, rounding(4));
+}
+
+TEST(AttentionNorms, RowSumsAreReportedAsTheyAre) {
+    Matrix p = uniform(4);
+    p(2, 1) += 0.5;
+    p(3, 1) -= 0.75;
+    EXPECT_CLOSE(value(norms({p}), head(0), "row_sum_dev"), 0.75, rounding(8));
+}
+
+TEST(AttentionNorms, AGivenPHasNoJacobian) {
+    const Table t = norms({uniform(4)}, false);
+    for (const char* metric : {"jac_fro", "dp_ds_max"})
+        for (Index k : {0, -1})
+            EXPECT_EQ(reason(t, head(k), metric), "P given without its logits or its activation");
+    EXPECT_CLOSE(value(t, head(), "attn_fro"), 1, rounding(16));
+}
+
+TEST(AttentionNorms, OnlyTheWantedHeadsHaveRowsButAllCountInTheMean) {
+    ProbeSettings settings;
+    settings.heads = {1};
+    const Layer layer{.op = std::make_shared<Made>(std::vector{identity(4), uniform(4)})};
+    const Table t = measure("attention_norms", layer, settings);
+    EXPECT_EQ(reason(t, head(0), "attn_fro"), "(no row)");
+    EXPECT_CLOSE(value(t, head(1), "attn_fro"), 1, rounding(16));
+    EXPECT_CLOSE(value(t, head(), "attn_fro"), 1.5, rounding(16));
+}
+
+TEST(AttentionNorms, SomeRowsGiveAnEstimateWithItsError) {
+    const Matrix p = random_attention(40, 3);
+    const Table t = measure("attention_norms",
+                            {.op = std::make_shared<Made>(std::vector{p}), .block = 4, .rows = 20});
+    const auto row = *t.find(head(0), "attn_fro");
+    ASSERT_TRUE(row.value && row.low && row.high);
+    EXPECT_LT(*row.low, *row.value);
+    EXPECT_LT(*row.value, *row.high);
+    EXPECT_NE(row.note.find("from 20 of 40 rows"), std::string::npos);
+    EXPECT_CLOSE(*row.value, naive::frobenius(p), sampling(20, 0.3));
+    EXPECT_EQ(t.find(head(0), "dp_ds_max")->note, "over 20 of 40 rows");
+}
+
+}  // namespace
+}  // namespace tsdiag::test

@@ -1,0 +1,165 @@
+#pragma once
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "support/naive.hpp"
+#include "support/near.hpp"
+#include "tsdiag/ops.hpp"
+#include "tsdiag/probe.hpp"
+#include "tsdiag/random.hpp"
+
+/// Probes driven by hand: with matrices and operators that were made up.
+namespace tsdiag::test {
+
+using naive::Matrix;
+
+inline Tensor tensor(const Matrix& m, Type type = Type::f64) {
+    return Tensor::from_host(cpu(), {1, m.rows, m.cols}, std::span<const double>(m.a), type);
+}
+
+inline Tensor tensor(const std::vector<Matrix>& heads, Type type = Type::f64) {
+    std::vector<double> all;
+    for (const Matrix& m : heads) all.insert(all.end(), m.a.begin(), m.a.end());
+    return Tensor::from_host(cpu(), {Index(heads.size()), heads[0].rows, heads[0].cols},
+                             std::span<const double>(all), type);
+}
+
+inline Matrix gaussian(Index rows, Index cols, std::uint64_t seed, double mean = 0) {
+    Matrix m(rows, cols);
+    Rng(seed).fill_normal(m.a, mean, 1);
+    return m;
+}
+
+/// The value of a metric that is expected to be there; NaN and a failure otherwise.
+inline double value(const Table& table, const Place& at, std::string_view metric) {
+    const auto row = table.find(at, metric);
+    if (!row || !row->value) {
+        ADD_FAILURE() << metric << " has no value" << (row ? ": " + row->note : "");
+        return NAN;
+    }
+    return *row->value;
+}
+
+/// The reason of a metric that is expected to be undefined.
+inline std::string reason(const Table& table, const Place& at, std::string_view metric) {
+    const auto row = table.find(at, metric);
+    if (!row) return "(no row)";
+    if (row->value) return "(defined)";
+    return row->note;
+}
+
+inline Place state(std::string stage, Index layer = 0) {
+    return {.step = -1, .layer = layer, .stage = std::move(stage), .head = -1, .tensor = {}};
+}
+inline Place head(Index k = -1, Index layer = 0) {
+    return {.step = -1, .layer = layer, .stage = "attn", .head = k, .tensor = {}};
+}
+
+/// h given matrices as an attention; with `logits` their derivative is that of a softmax.
+class Made final : public AttentionOperator {
+  public:
+    explicit Made(std::vector<Matrix> heads, bool logits = true, Type type = Type::f64)
+        : p_(tensor(heads, type)), logits_(logits) {}
+    RowBlock rows(Index first, Index count) const override {
+        const Tensor p = contiguous(p_.row_range(first, count));
+        return {.first = first,
+                .p = p,
+                .slope = logits_ ? p : Tensor(),
+                .divided = logits_,
+                .visible = {}};
+    }
+    Structure structure() const override { return declared; }
+    Index heads() const override { return p_.batch(); }
+    Index tokens() const override { return p_.rows(); }
+    Type type() const override { return p_.type(); }
+    const Backend& backend() const override { return cpu(); }
+
+    Structure declared;
+
+  private:
+    Tensor p_;
+    bool logits_;
+};
+
+/// One layer of one sample: states in order, then the attention.
+struct Layer {
+    struct State {
+        std::string stage = {}, pred = {};
+        Tensor x = {};
+    };
+    std::vector<State> states = {};
+    std::shared_ptr<AttentionOperator> op = {};
+    Tensor input = {}, residual = {};  ///< residual: the input where it is empty
+    const Projections* projections = nullptr;
+    double a2 = 1;
+    bool pre_norm = false;
+    Index block = 3;  ///< rows that are shown at once
+    Index rows = -1;  ///< shown at all; -1: all
+    Index layer = 0;
+};
+
+inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
+    for (const Layer::State& s : l.states)
+        if (has(needs, Needs::hidden))
+            probe.on_hidden({l.layer, s.stage, s.pred, s.x}, state_moments(s.x), out);
+    if (l.op) {
+        const Index n = l.rows < 0 ? l.op->tokens() : l.rows;
+        for (Index first = 0; first < n && has(needs, Needs::rows); first += l.block) {
+            const RowBlock block = l.op->rows(first, std::min(l.block, n - first));
+            const RowStatistics stats = row_statistics(block);
+            probe.on_attention_rows({l.layer, block, stats}, out);
+        }
+        if (has(needs, Needs::attention))
+            probe.on_attention({.layer = l.layer,
+                                .op = *l.op,
+                                .input = l.input,
+                                .residual = l.residual.defined() ? l.residual : l.input,
+                                .projections = l.projections,
+                                .a2 = l.a2,
+                                .pre_norm = l.pre_norm},
+                               out);
+    }
+    probe.finish_layer(l.layer, out);
+}
+
+inline const ProbeEntry& entry(std::string_view name) {
+    for (const ProbeEntry* e : probes())
+        if (e->name == name) return *e;
+    throw std::runtime_error("no probe " + std::string(name));
+}
+
+inline Table measure(std::string_view probe, const Layer& layer, ProbeSettings settings = {}) {
+    Table table;
+    const std::unique_ptr<Probe> p = entry(probe).make(settings);
+    drive(*p, entry(probe).needs, layer, table);
+    return table;
+}
+
+inline std::vector<std::string> words(std::string_view text) {
+    std::istringstream in{std::string(text)};
+    std::vector<std::string> list;
+    for (std::string word; in >> word;) list.push_back(word);
+    return list;
+}
+
+/// Row-stochastic, from logits of standard deviation 1.
+inline Matrix random_attention(Index n, std::uint64_t seed, bool causal = false) {
+    return naive::softmax(gaussian(n, n, seed), causal);
+}
+/// s I + (1 - s) J / n: symmetric, lambda_2 = s.
+inline Matrix lazy(Index n, double s) {
+    Matrix p(n, n, (1 - s) / double(n));
+    for (Index i = 0; i < n; ++i) p(i, i) += s;
+    return p;
+}
+inline Matrix identity(Index n) { return lazy(n, 1); }
+inline Matrix uniform(Index n) { return lazy(n, 0); }
+inline Matrix causal_uniform(Index n) { return naive::softmax(Matrix(n, n), true); }
+
+}  // namespace tsdiag::test

@@ -1,0 +1,118 @@
+#include "by_hand.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+double squared(const Matrix& x) { return std::pow(naive::frobenius(x), 2); }
+
+Layer layer_of(std::vector<Matrix> heads, const Matrix& x, Type type = Type::f64) {
+    return {.op = std::make_shared<Made>(std::move(heads), true, type), .input = tensor(x, type)};
+}
+
+/// The four metrics of one head by explicit projections.
+struct Twin {
+    double omega, mu1, mu2, m1, m2;
+    Twin(const Matrix& p, const Matrix& x, const Matrix& r) {
+        const Matrix px = naive::product(p, x), across = naive::product(p, naive::centred(x));
+        const double length = squared(naive::mean_part(x));
+        omega = std::sqrt(squared(naive::mean_part(across)) / length);
+        mu1 = std::sqrt(squared(naive::mean_part(px)) / length);
+        mu2 = std::sqrt(squared(naive::centred(px)) / squared(naive::centred(x)));
+        m1 = squared(naive::mean_part(px)) / squared(naive::mean_part(r));
+        m2 = squared(naive::centred(px)) / squared(naive::centred(r));
+    }
+};
+
+TEST(Mixing, AgreesWithExplicitProjections) {
+    const Matrix x = gaussian(7, 4, 1, 0.5), r = gaussian(7, 4, 2, 0.5);
+    const std::vector<Matrix> heads = {random_attention(7, 3), random_attention(7, 4, true)};
+    Layer layer = layer_of(heads, x);
+    layer.residual = tensor(r);
+    layer.a2 = 0.7;
+    const Table t = measure("mixing", layer);
+    double m1 = 0, m2 = 0;
+    for (Index k = 0; k < 2; ++k) {
+        const Twin twin(heads[static_cast<std::size_t>(k)], x, r);
+        EXPECT_CLOSE(value(t, head(k), "omega"), twin.omega, rounding(1000));
+        EXPECT_CLOSE(value(t, head(k), "mu1"), twin.mu1, rounding(1000));
+        EXPECT_CLOSE(value(t, head(k), "mu2"), twin.mu2, rounding(1000));
+        EXPECT_CLOSE(value(t, head(k), "est_mu"), (1 + 0.7 * twin.m1) / (1 + 0.7 * twin.m2) - 1,
+                     rounding(1000));
+        m1 += twin.m1 / 2;
+        m2 += twin.m2 / 2;
+    }
+    EXPECT_CLOSE(value(t, head(), "est_mu"), (1 + 0.7 * m1) / (1 + 0.7 * m2) - 1, rounding(1000));
+    EXPECT_CLOSE(value(t, head(), "mu2"), (value(t, head(0), "mu2") + value(t, head(1), "mu2")) / 2,
+                 rounding(4));
+}
+
+TEST(Mixing, UniformAttentionLeavesTheMeanAlone) {
+    const Table t = measure("mixing", layer_of({uniform(6)}, gaussian(6, 3, 5, 1)));
+    EXPECT_CLOSE(value(t, head(0), "omega") + 1, 1, rounding(64));
+    EXPECT_CLOSE(value(t, head(0), "mu1"), 1, rounding(64));
+    EXPECT_CLOSE(value(t, head(0), "mu2") + 1, 1, rounding(64));
+    EXPECT_CLOSE(value(t, head(0), "est_mu"), 1, rounding(64));  // a2 = m1 = 1, m2 = 0
+}
+
+TEST(Mixing, TheIdentityChangesNothing) {
+    const Table t = measure("mixing", layer_of({identity(6)}, gaussian(6, 3, 5, 1)));
+    EXPECT_CLOSE(value(t, head(0), "mu1"), 1, rounding(64));
+    EXPECT_CLOSE(value(t, head(0), "mu2"), 1, rounding(64));
+    EXPECT_CLOSE(value(t, head(0), "est_mu") + 1, 1, rounding(64));
+}
+
+/// For rows that sum to 1, Pi2 P X = Pi2 P Pi2 X: mu2 is that of the differences, however small
+/// they are.
+TEST(Mixing, KeepsItsDigitsWhenTokensAreNearlyAlike) {
+    const Matrix p = random_attention(8, 6);
+    for (const auto& [type, size, digits] :
+         {std::tuple{Type::f64, 1e-9, 1e-6}, std::tuple{Type::f32, 1e-3, 1e-3}}) {
+        Matrix noise = gaussian(8, 5, 7), x = noise;
+        for (double& v : x.a) v = 1 + size * v;
+        const Table t = measure("mixing", layer_of({p}, x, type));
+        const Twin twin(p, noise, noise);
+        EXPECT_CLOSE(value(t, head(0), "mu2"), twin.mu2, stopped_at(digits)) << size;
+        EXPECT_CLOSE(value(t, head(0), "mu1"), 1, stopped_at(10 * size));
+        const Matrix exact = naive::product(p, naive::centred(noise));
+        EXPECT_CLOSE(value(t, head(0), "omega"),
+                     size * std::sqrt(squared(naive::mean_part(exact)) / (8 * 5)),
+                     stopped_at(std::max(digits, 10 * size)));
+    }
+}
+
+TEST(Mixing, RowsThatDoNotSumToOneStillMix) {
+    Matrix p = gaussian(6, 6, 8), x = gaussian(6, 4, 9, 1);
+    const Table t = measure("mixing", layer_of({p, uniform(6)}, x));
+    const Twin twin(p, x, x);
+    EXPECT_CLOSE(value(t, head(0), "mu1"), twin.mu1, rounding(1000));
+    EXPECT_CLOSE(value(t, head(0), "mu2"), twin.mu2, rounding(1000));
+    EXPECT_CLOSE(value(t, head(1), "mu2") + 1, 1, rounding(1000));
+    EXPECT_EQ(reason(t, head(0), "omega").substr(0, 23), "rows do not sum to 1 (o");
+    EXPECT_EQ(t.find(head(), "omega")->count, 1);
+}
+
+TEST(Mixing, SaysWhyItIsUndefined) {
+    const Matrix alike(3, 2, 1.0), opposite(3, 1, {1, 0, -1});
+    const Table same = measure("mixing", layer_of({uniform(3)}, alike));
+    EXPECT_EQ(reason(same, head(0), "mu2"), "Pi2 X = 0");
+    EXPECT_EQ(reason(same, head(), "est_mu"), "Pi2 R = 0");
+    EXPECT_CLOSE(value(same, head(0), "mu1"), 1, rounding(64));
+    const Table none = measure("mixing", layer_of({uniform(3)}, opposite));
+    EXPECT_EQ(reason(none, head(0), "mu1"), "Pi1 X = 0");
+    EXPECT_EQ(reason(none, head(0), "omega"), "e^T X = 0");
+    EXPECT_EQ(reason(none, head(0), "est_mu"), "Pi1 R = 0");
+}
+
+/// [TSE] (11) and statements 3.5: |1 - omega| <= mu1 <= 1 + omega.
+TEST(Mixing, OmegaBoundsWhatHappensToTheMean) {
+    for (std::uint64_t seed = 0; seed < 20; ++seed) {
+        const Table t = measure(
+            "mixing", layer_of({random_attention(6, 100 + seed, true)}, gaussian(6, 2, seed, 0.5)));
+        const double omega = value(t, head(0), "omega"), mu1 = value(t, head(0), "mu1");
+        EXPECT_LE(std::abs(1 - omega), mu1 * (1 + 1e-12));
+        EXPECT_LE(mu1, (1 + omega) * (1 + 1e-12));
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag::test
