@@ -41,8 +41,9 @@ struct AttentionInput {
     Tensor q, k;
     double scale = 1;  ///< logits S = scale q k^T
     bool causal = false;
-    Index window =
-        0;  ///< > 0: only the nearest `window` positions (itself included) before the row
+    /// > 0: only positions nearer than `window` (itself included): causal, before the row; else on
+    /// either side.
+    Index window = 0;
     std::vector<double> position;  ///< of each token, ascending; empty: 0, 1, 2, ...
 };
 
@@ -84,23 +85,40 @@ const AttentionEntry& attention(std::string_view name);
 
 /// P given as it is, (h, n, n): a saved trace.  `activation`: "softmax" where P is known to be one,
 /// else empty.
+/// `row_stochastic` is what the rows show (within 1e-6 in float32, 1e-12 in float64); weight above
+/// the diagonal of a causal P is a `UsageError`.
 std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
                                                    std::string_view activation);
 
-/// |lambda_2(P)| of each head, by the method that the structure allows: the diagonal of a causal P,
-/// the blocks of a block-diagonal one, dense for small n, Krylov on Pi2 P for a row-stochastic one.
-/// [TSE] Cor. 2.7
+/// |lambda_2(P)| of each head, n >= 2, by the method that the structure allows.  [TSE] Cor. 2.7
+///
+/// - "diagonal": P is causal, or triangular after a permutation of the tokens: max_{i >= 2} |P_ii|.
+/// - "blocks": P is block-diagonal and stochastic: 1.
+/// - "classes": exact zeros make P reducible: union of the spectra of the communicating classes.
+/// - "period": P is stochastic, irreducible and periodic: 1.
+/// - "dense", "arnoldi": else the spectral radius of Pi2 P (stochastic P), or the second eigenvalue
+///   modulus of P: dense for small n, Arnoldi for large n, dense if that fails and n <= 2048.
+///
+/// `converged`: right to 1e-6 relative as far as residual, rounding and the condition numbers of
+/// the leading eigenvalues tell (first order, no proof).  Else `low` is an estimate and `high` a
+/// bound: the smaller of 1 and |Pi2 P|_F.  Beyond 2 GB, P is made anew for every product.
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p);
-/// delta = |Pi2 P|_2 of each head.  [TSE] (12)
+/// The same from the diagonal of one head of a causal P, e.g. RowStatistics::diagonal: no second
+/// pass.
+Estimate second_eigenvalue(std::span<const double> diagonal);
+/// delta = |Pi2 P|_2 of each head, by Lanczos on (Pi2 P)^T (Pi2 P).  [TSE] (12)
 std::vector<Estimate> centred_norm(const AttentionOperator& p);
 /// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; not a value where pi is not
-/// unique or not positive.
+/// unique or not positive, or P is not stochastic.  Range [0, 1].  pi by power iteration, else by
+/// the elimination of Grassmann, Taksar and Heyman, both right in every entry; then Lanczos.
 struct Contraction {
     std::optional<Estimate> estimate;
     std::string why_not;
 };
 std::vector<Contraction> stationary_norm(const AttentionOperator& p);
-/// Dobrushin coefficient 1/2 max_ij sum_k |P_ik - P_jk| of each head; n^3/2 work.
+/// The stationary vector of one irreducible row-stochastic matrix in host memory.
+std::vector<double> stationary_vector(const View& p);
+/// Dobrushin coefficient 1/2 max_ij sum_k |P_ik - P_jk| of each head, over all pairs; n^3/2 work.
 std::vector<double> dobrushin(const AttentionOperator& p);
 
 }  // namespace tsdiag

@@ -44,13 +44,14 @@ std::vector<double> singular_values(std::span<const double> a, Index m, Index n)
 /// rounding.
 Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank = 1);
 
-/// The largest eigenvalue modulus of a square map: Arnoldi without restart, two Gram-Schmidt
-/// passes, until the residual of the dominant Ritz pair is below `tolerance` times its modulus,
-/// and, weighted with the condition numbers, neither its own error exceeds 1e-6 nor can the next
-/// Ritz value overtake it; at two checks in a row. Strongly non-normal maps do not pass the test
-/// (triangular P: use its diagonal). Never silently wrong: `converged` is false where the test was
-/// not passed after `max_products`.
-Estimate spectral_radius(const LinearMap& a, double tolerance = 1e-8, Index max_products = 384);
+/// The `rank`-th largest eigenvalue modulus of a square map (1: the spectral radius): Arnoldi
+/// without restart, two Gram-Schmidt passes, until the residuals of the leading Ritz pairs are
+/// below `tolerance` times the modulus, and, weighted with the condition numbers, neither their
+/// error exceeds 1e-6 nor can the next Ritz value overtake it; at two checks in a row. Strongly
+/// non-normal maps do not pass the test (triangular P: use its diagonal). Never silently wrong:
+/// `converged` is false where the test was not passed after `max_products`.
+Estimate spectral_radius(const LinearMap& a, double tolerance = 1e-8, Index max_products = 384,
+                         Index rank = 1);
 
 /// The largest singular value: Golub-Kahan-Lanczos in the form of Lanczos on A^T A, with full
 /// reorthogonalisation, until the error of the value, min(r, r^2 / gap) / (2 value^2) with r the
@@ -63,7 +64,7 @@ Estimate largest_singular_value(const LinearMap& a, double tolerance = 1e-8,
 /// numbers). For operators whose product is made for all heads at once; finished maps go on
 /// receiving vectors.
 std::vector<Estimate> spectral_radii(const LinearMap& stack, Index count, double tolerance = 1e-8,
-                                     Index max_products = 384);
+                                     Index max_products = 384, Index rank = 1);
 std::vector<Estimate> largest_singular_values(const LinearMap& stack, Index count,
                                               double tolerance = 1e-8, Index max_products = 384);
 

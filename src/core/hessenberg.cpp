@@ -19,7 +19,13 @@ constexpr double tiny = std::numeric_limits<double>::min();
 /// Double-shift QR on the active window [low, high] of H; names follow dlahqr.
 class Iteration {
   public:
-    Iteration(std::vector<double> h, Index n) : h_(std::move(h)), n_(n), values_(std::size_t(n)) {}
+    Iteration(const std::vector<double>& h, Index n)
+        : n_(n),
+          stride_(((n + 7) / 8 | 1) * 8),  // an odd number of cache lines: columns meet all sets
+          h_(std::size_t(n * stride_)),
+          values_(std::size_t(n)) {
+        for (Index i = 0; i < n; ++i) std::copy_n(h.data() + i * n, n, h_.data() + i * stride_);
+    }
 
     std::vector<Complex> run() {
         for (high_ = n_ - 1; high_ >= 0;) {
@@ -33,7 +39,7 @@ class Iteration {
     }
 
   private:
-    double& at(Index i, Index j) { return h_[std::size_t(i * n_ + j)]; }
+    double& at(Index i, Index j) { return h_[std::size_t(i * stride_ + j)]; }
     double size(Index i, Index j) { return std::abs(at(i, j)); }
 
     /// Sweeps until one or two eigenvalues split off at the bottom; how many.
@@ -125,16 +131,16 @@ class Iteration {
 
     /// Householder that maps v to (beta, 0, 0): v becomes (beta, v1, v2), the result is tau.
     static double reflector(std::array<double, 3>& v) {
-        const double tail = std::hypot(v[1], v[2]);
-        if (tail == 0) return 0;
-        const double beta = -std::copysign(std::hypot(v[0], tail), v[0]);
+        if (v[1] == 0 && v[2] == 0) return 0;
+        double length = std::sqrt(v[0] * v[0] + v[1] * v[1] + v[2] * v[2]);
+        if (!(length > 1e-140 && length < 1e140)) length = std::hypot(v[0], std::hypot(v[1], v[2]));
+        const double beta = -std::copysign(length, v[0]), inverse = 1 / (v[0] - beta);
         const double tau = (beta - v[0]) / beta;
-        v[1] /= v[0] - beta;
-        v[2] /= v[0] - beta;
-        v[0] = beta;
+        v = {beta, v[1] * inverse, v[2] * inverse};
         return tau;
     }
 
+    /// Reflections from both sides push the bulge from row `start` down and out.
     void sweep(Index start, std::array<double, 3> v) {
         for (Index k = start; k < high_; ++k) {
             const bool last = k == high_ - 1;
@@ -148,36 +154,9 @@ class Iteration {
             } else if (start > low_) {
                 at(k, k - 1) *= 1 - tau;
             }
-            if (last)
-                rotate_pair(k, tau, v[1]);
-            else
-                reflect(k, tau, v[1], v[2]);
-        }
-    }
-
-    void reflect(Index k, double tau, double v1, double v2) {
-        products::reflect_rows(&at(k, k), &at(k + 1, k), &at(k + 2, k), high_ - k + 1, tau, v1, v2);
-        const Index end = std::min(k + 3, high_);
-        const double t1 = tau * v1, t2 = tau * v2;
-        for (Index i = low_; i <= end; ++i) {
-            double* row = &at(i, k);
-            const double s = row[0] + v1 * row[1] + v2 * row[2];
-            row[0] -= tau * s;
-            row[1] -= t1 * s;
-            row[2] -= t2 * s;
-        }
-    }
-
-    void rotate_pair(Index k, double tau, double v1) {
-        for (Index j = k; j <= high_; ++j) {
-            const double s = at(k, j) + v1 * at(k + 1, j);
-            at(k, j) -= tau * s;
-            at(k + 1, j) -= tau * v1 * s;
-        }
-        for (Index i = low_; i <= high_; ++i) {
-            const double s = at(i, k) + v1 * at(i, k + 1);
-            at(i, k) -= tau * s;
-            at(i, k + 1) -= tau * v1 * s;
+            const products::Reflection r{tau, v[1], v[2], last};
+            products::reflect_rows(&at(k, k), stride_, high_ - k + 1, r);
+            products::reflect_columns(&at(low_, k), stride_, std::min(k + 3, high_) - low_ + 1, r);
         }
     }
 
@@ -197,10 +176,10 @@ class Iteration {
         }
     }
 
+    Index n_, stride_, low_ = 0, high_ = 0;
     std::vector<double> h_;
-    Index n_, low_ = 0, high_ = 0;
-    Complex first_, second_;
     std::vector<Complex> values_;
+    Complex first_, second_;
 };
 
 /// H - theta = E^-1 U: E a product of row exchanges and eliminations below the diagonal.
@@ -278,8 +257,8 @@ class ShiftedFactors {
 
 }  // namespace
 
-std::vector<Complex> eigenvalues(std::vector<double> h, Index n) {
-    return Iteration(std::move(h), n).run();
+std::vector<Complex> eigenvalues(const std::vector<double>& h, Index n) {
+    return Iteration(h, n).run();
 }
 
 Certificate certify(const std::vector<double>& h, Index n, Complex theta) {

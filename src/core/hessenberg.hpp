@@ -10,7 +10,7 @@ namespace tsdiag::hessenberg {
 
 /// All eigenvalues, a conjugate pair one after the other: double-shift QR with the deflation of
 /// Ahues and Tisseur (LAPACK's dlahqr), eigenvalues only.
-std::vector<std::complex<double>> eigenvalues(std::vector<double> h, Index n);
+std::vector<std::complex<double>> eigenvalues(const std::vector<double>& h, Index n);
 
 /// How well an eigenvalue theta of H is determined.
 struct Certificate {

@@ -61,13 +61,10 @@ class Basis {
     std::vector<double> rows_;
 };
 
-/// When to look at the small problem: its cost grows with the cube of the steps.
-Index next_check(Index steps) { return steps + std::max<Index>(16, steps / 6); }
-
 class Arnoldi {
   public:
-    Arnoldi(Index n, double tolerance, Index limit)
-        : basis_(n), tolerance_(tolerance), limit_(limit), check_(std::min<Index>(32, limit)) {}
+    Arnoldi(Index n, double tolerance, Index limit, Index rank)
+        : basis_(n), tolerance_(tolerance), limit_(limit), check_(32), rank_(rank) {}
 
     bool done() const { return done_; }
     std::span<const double> direction() const { return basis_.last(); }
@@ -78,7 +75,6 @@ class Arnoldi {
         below_.push_back(rest);
         const Index m = static_cast<Index>(columns_.size());
         if (rest > 0 && m < check_ && m < limit_) return;
-        check_ = next_check(m);
         examine(m, rest);
     }
 
@@ -88,9 +84,9 @@ class Arnoldi {
     void examine(Index m, double rest) {
         const std::vector<double> h = matrix(m);
         const double noise = ulp * norm(h);
-        const hessenberg::Leading found = hessenberg::leading_eigenvalue(h, m, 1, rest, noise);
+        const hessenberg::Leading found = hessenberg::leading_eigenvalue(h, m, rank_, rest, noise);
         const bool invariant = rest == 0;
-        const bool stable = std::abs(found.modulus - out_.value) <= 1e-6 * found.modulus;
+        const bool stable = std::abs(found.modulus - out_.value) <= 1e-4 * found.modulus;
         out_ = {.value = found.modulus,
                 .method = "arnoldi",
                 .residual = found.residual,
@@ -99,10 +95,21 @@ class Arnoldi {
                          (invariant || (stable && found.residual <=
                                                       tolerance_ * std::max(found.modulus, noise)));
         done_ = out_.converged || invariant || m >= limit_;
+        schedule(m, found.residual / std::max(found.modulus, noise));
         if (!out_.converged) {
             out_.low = std::max(0.0, found.modulus - found.radius);
             out_.high = found.modulus + found.radius;
         }
+    }
+
+    /// The small problem costs m^3: look again where the residual, falling as it did, will do.
+    void schedule(Index m, double relative) {
+        const double rate = std::log(relative_ / relative) / double(m - looked_);
+        const double steps = std::log(relative / tolerance_) / rate;
+        const Index most = std::max<Index>(16, m / 2);
+        check_ = m + (rate > 0 && steps < double(most) ? std::max<Index>(12, Index(steps)) : most);
+        relative_ = relative;
+        looked_ = m;
     }
 
     std::vector<double> matrix(Index m) const {
@@ -118,7 +125,8 @@ class Arnoldi {
 
     Basis basis_;
     double tolerance_;
-    Index limit_, check_;
+    Index limit_, check_, rank_, looked_ = 0;
+    double relative_ = 1;  // residual at the last look
     std::vector<std::vector<double>> columns_;
     std::vector<double> below_;
     Estimate out_;
@@ -128,7 +136,7 @@ class Arnoldi {
 class Lanczos {
   public:
     Lanczos(Index n, double tolerance, Index limit)
-        : basis_(n), tolerance_(tolerance), limit_(limit), check_(std::min<Index>(16, limit)) {}
+        : basis_(n), tolerance_(tolerance), limit_(limit), check_(16) {}
 
     bool done() const { return done_; }
     std::span<const double> direction() const { return basis_.last(); }
@@ -175,9 +183,8 @@ class Lanczos {
 
 /// Gives each solver its images until all are done.
 template <class Solver, class Apply>
-std::vector<Estimate> iterate(Index n, Index count, double tolerance, Index limit,
-                              const Apply& apply) {
-    std::vector<Solver> solvers(std::size_t(count), Solver(n, tolerance, limit));
+std::vector<Estimate> iterate(Index n, Index count, const Solver& start, const Apply& apply) {
+    std::vector<Solver> solvers(std::size_t(count), start);
     std::vector<double> x(std::size_t(count * n)), y(x.size());
     const auto part = [n](std::vector<double>& v, std::size_t i) {
         return std::span(v).subspan(i * std::size_t(n), std::size_t(n));
@@ -198,27 +205,29 @@ std::vector<Estimate> iterate(Index n, Index count, double tolerance, Index limi
 }  // namespace
 
 std::vector<Estimate> spectral_radii(const LinearMap& a, Index count, double tolerance,
-                                     Index max_products) {
+                                     Index max_products, Index rank) {
     check(a.rows == a.cols && count > 0 && a.rows > 0 && a.rows % count == 0 && max_products > 0,
           "spectral_radii: a square map for each");
-    return iterate<Arnoldi>(a.rows / count, count, tolerance, max_products, a.apply);
+    const Index n = a.rows / count;
+    return iterate(n, count, Arnoldi(n, tolerance, max_products, rank), a.apply);
 }
 
 std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, double tolerance,
                                               Index max_products) {
     check(count > 0 && a.cols > 0 && a.cols % count == 0 && max_products > 0,
           "largest_singular_values: equal maps");
-    if (a.normal) return iterate<Lanczos>(a.cols / count, count, tolerance, max_products, a.normal);
+    const Index n = a.cols / count;
+    const Lanczos start(n, tolerance, max_products);
+    if (a.normal) return iterate(n, count, start, a.normal);
     std::vector<double> between(std::size_t(a.rows));
-    return iterate<Lanczos>(a.cols / count, count, tolerance, max_products,
-                            [&](std::span<const double> x, std::span<double> y) {
-                                a.apply(x, between);
-                                a.transpose(between, y);
-                            });
+    return iterate(n, count, start, [&](std::span<const double> x, std::span<double> y) {
+        a.apply(x, between);
+        a.transpose(between, y);
+    });
 }
 
-Estimate spectral_radius(const LinearMap& a, double tolerance, Index max_products) {
-    return spectral_radii(a, 1, tolerance, max_products).front();
+Estimate spectral_radius(const LinearMap& a, double tolerance, Index max_products, Index rank) {
+    return spectral_radii(a, 1, tolerance, max_products, rank).front();
 }
 
 Estimate largest_singular_value(const LinearMap& a, double tolerance, Index max_products) {

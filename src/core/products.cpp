@@ -280,28 +280,39 @@ TSDIAG_CLONES void rank_two_update(double* a, Index rows, Index cols, Index stri
     }
 }
 
-TSDIAG_CLONES void reflect_rows(double* r0, double* r1, double* r2, Index n, double tau, double v1,
-                                double v2) {
-    const double t1 = tau * v1, t2 = tau * v2;
+TSDIAG_CLONES void reflect_rows(double* a, Index stride, Index n, Reflection r) {
+    const double t1 = r.tau * r.v1, t2 = r.tau * r.v2;
+    double *r0 = a, *r1 = a + stride, *r2 = r.pair ? r1 : r1 + stride;
     Index j = 0;
-    for (; j + 4 <= n; j += 4) {
-        Double4 a, b, c;
-        load(a, r0 + j);
-        load(b, r1 + j);
-        load(c, r2 + j);
-        const Double4 s = a + v1 * b + v2 * c;
-        a -= tau * s;
-        b -= t1 * s;
-        c -= t2 * s;
-        std::memcpy(r0 + j, &a, sizeof a);
-        std::memcpy(r1 + j, &b, sizeof b);
-        std::memcpy(r2 + j, &c, sizeof c);
+    for (; j + 4 <= n && !r.pair; j += 4) {
+        Double4 x, y, z;
+        load(x, r0 + j);
+        load(y, r1 + j);
+        load(z, r2 + j);
+        const Double4 s = x + r.v1 * y + r.v2 * z;
+        x -= r.tau * s;
+        y -= t1 * s;
+        z -= t2 * s;
+        std::memcpy(r0 + j, &x, sizeof x);
+        std::memcpy(r1 + j, &y, sizeof y);
+        std::memcpy(r2 + j, &z, sizeof z);
     }
     for (; j < n; ++j) {
-        const double s = r0[j] + v1 * r1[j] + v2 * r2[j];
-        r0[j] -= tau * s;
+        const double s = r0[j] + r.v1 * r1[j] + r.v2 * r2[j];
+        r0[j] -= r.tau * s;
         r1[j] -= t1 * s;
         r2[j] -= t2 * s;
+    }
+}
+
+TSDIAG_CLONES void reflect_columns(double* a, Index stride, Index rows, Reflection r) {
+    const double t1 = r.tau * r.v1, t2 = r.tau * r.v2;
+    const Index third = r.pair ? 1 : 2;
+    for (Index i = 0; i < rows; ++i, a += stride) {
+        const double x = a[0], y = a[1], z = a[third], s = x + r.v1 * y + r.v2 * z;
+        a[third] = z - t2 * s;
+        a[0] = x - r.tau * s;
+        a[1] = y - t1 * s;
     }
 }
 

@@ -1,0 +1,63 @@
+#pragma once
+#include <algorithm>
+#include <exception>
+#include <span>
+#include <vector>
+
+#include "tsdiag/attention.hpp"
+
+/// P of every head in host memory, and work over heads in parallel.
+namespace tsdiag::stored {
+
+/// Up to this size P is kept whole; beyond it every product makes P anew, a block of rows at a
+/// time.
+constexpr double limit_bytes = 2e9;
+inline bool fits(const AttentionOperator& p) {
+    return double(p.heads()) * double(p.tokens()) * double(p.tokens()) *
+               double(bytes_of(p.type())) <=
+           limit_bytes;
+}
+
+/// Rows of all heads that together take some 64 MB.
+inline Index block_rows(const AttentionOperator& p) {
+    const double row = double(p.heads()) * double(p.tokens()) * double(bytes_of(p.type()));
+    return std::clamp<Index>(Index(64e6 / row), 1, p.tokens());
+}
+
+/// The operator's own matrix where the host can read it, else a copy.
+class Heads {
+  public:
+    explicit Heads(const AttentionOperator& p);
+    View operator[](Index head) const;
+    Index count() const { return view_.shape.batch; }
+
+  private:
+    View view_;
+    std::vector<float> narrow_;
+    std::vector<double> wide_;
+};
+
+/// out[k] = work(k) for k in [0, count) on all threads; the first exception is thrown on when all
+/// are done.
+template <class Out, class Work>
+std::vector<Out> for_each_head(Index count, const Work& work) {
+    std::vector<Out> out(static_cast<std::size_t>(count));
+    std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic)
+    for (Index k = 0; k < count; ++k) {
+        try {
+            out[static_cast<std::size_t>(k)] = work(k);
+        } catch (...) {
+#pragma omp critical(tsdiag_stored_failure)
+            if (!failure) failure = std::current_exception();
+        }
+    }
+    if (failure) std::rethrow_exception(failure);
+    return out;
+}
+
+/// A^T 1 and |Pi2 A|_F of a matrix in host memory.
+std::vector<double> column_sums(const View& a);
+double centred_frobenius(const View& a, std::span<const double> column_sums);
+
+}  // namespace tsdiag::stored

@@ -1,0 +1,37 @@
+#include <string>
+#include <vector>
+
+#include "tsdiag/attention.hpp"
+#include "tsdiag/error.hpp"
+
+// The list: one line a variant.
+#define TSDIAG_ATTENTIONS(X) X(softmax)
+
+namespace tsdiag {
+namespace variants {
+#define TSDIAG_DECLARE(name) extern const AttentionEntry name;
+TSDIAG_ATTENTIONS(TSDIAG_DECLARE)
+#undef TSDIAG_DECLARE
+}  // namespace variants
+
+namespace {
+#define TSDIAG_ADDRESS(name) &variants::name,
+constexpr const AttentionEntry* entries[] = {TSDIAG_ATTENTIONS(TSDIAG_ADDRESS)};
+#undef TSDIAG_ADDRESS
+}  // namespace
+
+std::span<const AttentionEntry* const> attentions() { return entries; }
+
+const AttentionEntry& attention(std::string_view name) {
+    std::vector<std::string_view> names;
+    for (const AttentionEntry* e : entries) {
+        if (e->name == name) return *e;
+        names.push_back(e->name);
+    }
+    const std::string near = nearest(std::string(name), names);
+    throw UsageError(
+        "no attention is called '" + std::string(name) + "'" +
+        (near.empty() ? "; see tsdiag list attentions." : ". Did you mean '" + near + "'?"));
+}
+
+}  // namespace tsdiag
