@@ -51,6 +51,10 @@ std::string_view name(Subject::Kind kind);  ///< "checkpoint", "random", "trace"
 /// `UsageError` for an unknown random model or a size that must be told.
 Subject open_subject(const SubjectOptions& options);
 
+/// open_checkpoint of a path that the user gave: an unsupported format is the fault of the file
+/// (`FormatError`).
+std::unique_ptr<Checkpoint> open_file(const std::string& path);
+
 /// Does `file` hold arrays `hidden_states.L`, `attentions.L` or `queries.L` with `keys.L`?
 bool is_trace(const Checkpoint& file);
 
@@ -66,7 +70,7 @@ TraceSummary summarise_trace(const Checkpoint& file);
 struct TraceOptions {
     std::string attention;  ///< forms P from queries and keys; of bare attentions: what they are;
                             ///< empty: softmax for queries and keys, nothing for attentions
-    bool causal = false;          ///< with queries and keys
+    bool causal = false;    ///< with queries and keys
     std::optional<double> scale;  ///< of the logits; none: 1/sqrt(columns of a head)
     std::optional<double> a2;     ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; none: 1
     bool given() const { return !attention.empty() || causal || scale || a2; }

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 
-#include <filesystem>
-
 #include "commands.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -165,7 +163,7 @@ int run_command(const InspectCommand& command) {
     std::optional<Subject> subject;
     std::string unknown;
     std::unique_ptr<Checkpoint> file;
-    if (!is_random && std::filesystem::exists(model)) file = open_checkpoint(model);
+    if (!is_random) file = open_file(model);
     try {
         subject = open_subject(command.subject);
     } catch (const Error& error) {

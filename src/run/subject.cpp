@@ -103,14 +103,22 @@ std::string_view name(Subject::Kind kind) {
     return "trace";
 }
 
+std::unique_ptr<Checkpoint> open_file(const std::string& path) {
+    std::error_code failed;
+    if (!fs::exists(path, failed)) refuse_missing(path);
+    try {
+        return open_checkpoint(path);
+    } catch (const NotAvailable& error) {
+        throw FormatError(error.what());
+    }
+}
+
 Subject open_subject(const SubjectOptions& options) {
     if (options.model.starts_with(random_prefix)) return open_random(options);
-    std::error_code failed;
-    if (!fs::exists(options.model, failed)) refuse_missing(options.model);
 
     Subject subject;
     subject.argument = options.model;
-    std::unique_ptr<Checkpoint> file = open_checkpoint(options.model);
+    std::unique_ptr<Checkpoint> file = open_file(options.model);
     if (is_trace(*file)) {
         if (!options.config.empty() || options.heads || options.width)
             throw UsageError(

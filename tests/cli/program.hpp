@@ -1,0 +1,105 @@
+#pragma once
+#include <fcntl.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "support/files.hpp"
+
+extern char** environ;
+
+/// Runs the program as a user does.
+namespace tsdiag::test {
+
+struct Finished {
+    int code = -1;  ///< exit status; 128 + signal where one ended it
+    std::string out, err;
+};
+
+class Running {
+  public:
+    /// Arguments as words; `environment`: "NAME=value" beside a fixed, colourless one.
+    Running(const std::filesystem::path& directory, std::vector<std::string> words,
+            std::vector<std::string> environment = {})
+        : out_(directory / ".stdout"), err_(directory / ".stderr") {
+        words.insert(words.begin(), TSDIAG_PROGRAM);
+        start(directory, std::move(words), std::move(environment));
+    }
+    /// A shell command in which "$TSDIAG" is the program.
+    static Running shell(const std::filesystem::path& directory, const std::string& command) {
+        Running running(directory);
+        running.start(directory, {"/bin/sh", "-c", command}, {"TSDIAG=" TSDIAG_PROGRAM});
+        return running;
+    }
+    void signal(int number) const { kill(child_, number); }
+    bool ended() {
+        siginfo_t info{};
+        return waitid(P_PID, id_t(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
+               info.si_pid == child_;
+    }
+    Finished wait() {
+        int status = 0;
+        waitpid(child_, &status, 0);
+        Finished finished;
+        finished.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+        finished.out = read_file(out_);
+        finished.err = read_file(err_);
+        std::filesystem::remove(out_);
+        std::filesystem::remove(err_);
+        return finished;
+    }
+
+  private:
+    explicit Running(const std::filesystem::path& directory)
+        : out_(directory / ".stdout"), err_(directory / ".stderr") {}
+
+    void start(const std::filesystem::path& directory, std::vector<std::string> words,
+               std::vector<std::string> environment) {
+        std::vector<char*> argv, envp;
+        for (std::string& word : words) argv.push_back(word.data());
+        for (char** e = environ; *e; ++e)
+            if (!std::string_view(*e).starts_with("CLICOLOR") &&
+                !std::string_view(*e).starts_with("NO_COLOR"))
+                envp.push_back(*e);
+        for (std::string& word : environment) envp.push_back(word.data());
+        argv.push_back(nullptr);
+        envp.push_back(nullptr);
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
+        posix_spawn_file_actions_addopen(&actions, 1, out_.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                         0600);
+        posix_spawn_file_actions_addopen(&actions, 2, err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
+                                         0600);
+        posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
+        posix_spawn(&child_, argv[0], &actions, nullptr, argv.data(), envp.data());
+        posix_spawn_file_actions_destroy(&actions);
+    }
+
+    std::filesystem::path out_, err_;
+    pid_t child_ = -1;
+};
+
+inline Finished tsdiag(const TemporaryDirectory& folder, std::vector<std::string> words,
+                       std::vector<std::string> environment = {}) {
+    return Running(folder.path(), std::move(words), std::move(environment)).wait();
+}
+
+/// Names in `folder`, sorted.
+inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
+    std::vector<std::string> names;
+    for (const auto& entry : std::filesystem::directory_iterator(folder))
+        names.push_back(entry.path().filename().string());
+    std::sort(names.begin(), names.end());
+    return names;
+}
+
+}  // namespace tsdiag::test

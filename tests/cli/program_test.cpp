@@ -1,0 +1,417 @@
+#include "program.hpp"
+
+#include <gmock/gmock.h>
+
+#include <fstream>
+#include <regex>
+
+#include "tsdiag/json.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+namespace fs = std::filesystem;
+
+constexpr const char* tiny = "random:gpt2,layers=2,d=24,heads=3,vocab=50";
+
+std::vector<std::string> probe(const std::string& model, std::vector<std::string> more = {}) {
+    std::vector<std::string> words = {"probe", model,   "--no-report", "--tokens",
+                                      "8",     "--out", "out"};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+}
+
+/// One sentence for the user: one line, named, with an end.
+void expect_one_sentence(const std::string& text) {
+    EXPECT_TRUE(text.starts_with("tsdiag: ")) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+    EXPECT_THAT(text, Not(HasSubstr("terminate"))) << text;
+}
+
+TEST(Help, OfEveryCommandHasExamples) {
+    TemporaryDirectory folder;
+    for (const char* command : {"probe", "inspect", "init", "list", "report"}) {
+        const Finished help = tsdiag(folder, {command, "--help"});
+        EXPECT_EQ(help.code, 0) << command;
+        EXPECT_THAT(help.out, HasSubstr("Example")) << command;
+        EXPECT_THAT(help.out, HasSubstr(std::string("Usage: tsdiag ") + command));
+        EXPECT_THAT(help.err, IsEmpty());
+    }
+    EXPECT_EQ(tsdiag(folder, {"--version"}).code, 0);
+    EXPECT_THAT(tsdiag(folder, {"--help"}).out, HasSubstr("Exit codes"));
+}
+
+struct Usage {
+    const char* what;
+    std::vector<std::string> words;
+    const char* message;
+};
+class EveryUsageError : public testing::TestWithParam<Usage> {};
+
+TEST_P(EveryUsageError, IsOneSentenceAndExits2) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, GetParam().words);
+    EXPECT_EQ(found.code, 2);
+    EXPECT_THAT(found.out, IsEmpty());
+    expect_one_sentence(found.err);
+    EXPECT_THAT(found.err, HasSubstr(GetParam().message));
+    EXPECT_THAT(names_in(folder.path()), IsEmpty());
+}
+
+const Usage usages[] = {
+    {"nothing", {}, "a command is expected"},
+    {"command", {"prob", "x"}, "did you mean probe?"},
+    {"option", {"probe", tiny, "--token", "5"}, "did you mean --tokens?"},
+    {"argument", {"inspect", tiny, "second"}, "'second' is no argument"},
+    {"no_model", {"probe"}, "MODEL is required"},
+    {"no_value", {"probe", tiny, "--tokens"}, "--tokens"},
+    {"count", {"probe", tiny, "--tokens", "many"}, "'many' is not an integer"},
+    {"zero", {"probe", tiny, "--samples", "0"}, "at least 1"},
+    {"negative", {"probe", tiny, "--trials", "-3"}, "--trials"},
+    {"seed", {"probe", tiny, "--seed", "-1"}, "--seed"},
+    {"size", {"probe", tiny, "--memory", "lots"}, "512M"},
+    {"size_zero", {"probe", tiny, "--memory", "0M"}, "512M"},
+    {"layers", {"probe", tiny, "--layers", "3:1"}, "'3:1' is not"},
+    {"layers_beyond", {"probe", tiny, "--layers", "0:7"}, "layers 0 to 1"},
+    {"heads", {"probe", tiny, "--heads", "1,x"}, "'1,x' is not"},
+    {"maps", {"probe", tiny, "--maps", "1"}, "LAYER:HEAD"},
+    {"scale", {"probe", tiny, "--scale", "nan"}, "finite"},
+    {"dtype", {"probe", tiny, "--dtype", "f16"}, "'f16' is not f32 or f64"},
+    {"input", {"probe", tiny, "--input", "noise"}, "'noise' is not known"},
+    {"probes", {"probe", tiny, "--probes", "t_simm"}, "t_sim"},
+    {"model_key", {"probe", "random:gpt2,layer=3"}, "layers"},
+    {"model_name", {"probe", "random:gpt3"}, "gpt2"},
+    {"trials_of_a_file",
+     {"probe", TSDIAG_TEST_DATA "/golden/bert", "--trials", "2"},
+     "--samples draws"},
+    {"trace_option", {"probe", tiny, "--attention", "softmax"}, "describe a trace"},
+    {"list", {"list", "metric"}, "did you mean metrics?"},
+    {"init", {"init", "gpt2", "-o", "x"}, "random:NAME"},
+    {"init_out", {"init", "random:gpt2"}, "--out"},
+};
+INSTANTIATE_TEST_SUITE_P(Usages, EveryUsageError, testing::ValuesIn(usages),
+                         [](const auto& test) { return test.param.what; });
+
+TEST(Device, CudaIsNotAvailableInOneSentence) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, probe(tiny, {"--device", "cuda"}));
+    EXPECT_EQ(found.code, 3);
+    expect_one_sentence(found.err);
+    EXPECT_THAT(names_in(folder.path()), IsEmpty());
+}
+
+struct Bad {
+    const char* what;
+    void (*write)(const TemporaryDirectory& folder);
+    std::vector<std::string> words;
+    const char* message;
+};
+class EveryBadInput : public testing::TestWithParam<Bad> {};
+
+TEST_P(EveryBadInput, IsOneSentenceAndLeavesNothing) {
+    TemporaryDirectory folder;
+    GetParam().write(folder);
+    const std::vector<std::string> before = names_in(folder.path());
+    const Finished found = tsdiag(folder, GetParam().words);
+    EXPECT_EQ(found.code, 1) << found.err;
+    EXPECT_THAT(found.out, IsEmpty());
+    expect_one_sentence(found.err);
+    EXPECT_THAT(found.err, HasSubstr(GetParam().message));
+    EXPECT_EQ(names_in(folder.path()), before);
+}
+
+void ids(const TemporaryDirectory& folder, const char* text) {
+    write_file(folder / "ids.txt", text);
+}
+
+void half_a_model(const TemporaryDirectory& folder) {
+    const std::string whole = read_file(TSDIAG_TEST_DATA "/golden/bert/model.safetensors");
+    write_file(folder / "half.safetensors", whole.substr(0, whole.size() / 2));
+}
+
+void mask(const TemporaryDirectory& folder, std::vector<std::int64_t> values) {
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {std::int64_t(values.size())}, values);
+}
+
+const Bad bad_inputs[] = {
+    {"missing", [](auto&) {}, probe("none.pt"), "none.pt"},
+    {"empty", [](auto& f) { write_file(f / "empty.pt", ""); }, probe("empty.pt"), "empty.pt"},
+    {"text", [](auto& f) { write_file(f / "a.txt", "hello\n"); }, probe("a.txt"), "a.txt"},
+    {"lfs",
+     [](auto& f) {
+         write_file(f / "m.safetensors",
+                    "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
+     },
+     probe("m.safetensors"), "lfs"},
+    {"truncated", half_a_model, probe("half.safetensors"), "half.safetensors"},
+    {"id_range", [](auto& f) { ids(f, "1 2 50"); }, probe(tiny, {"--input", "ids:ids.txt"}),
+     "expected 0 to 49"},
+    {"id_words", [](auto& f) { ids(f, "to be or not"); }, probe(tiny, {"--input", "ids:ids.txt"}),
+     "'to'"},
+    {"id_few", [](auto& f) { ids(f, "1 2 3"); }, probe(tiny, {"--input", "ids:ids.txt"}),
+     "holds 3 ids"},
+    {"mask_all",
+     [](auto& f) {
+         mask(f, {0, 0, 0, 0, 0, 0, 0, 0});
+     },
+     probe(tiny, {"--mask", "mask.npy"}), "hides all 8"},
+    {"mask_length",
+     [](auto& f) {
+         mask(f, {1, 1});
+     },
+     probe(tiny, {"--mask", "mask.npy"}), "(2), expected (8)"},
+    {"config", [](auto& f) { write_file(f / "c.json", "{"); },
+     probe(TSDIAG_TEST_DATA "/golden/bert/model.safetensors", {"--config", "c.json"}), "c.json"},
+    {"no_parent",
+     [](auto& f) { write_file(f / "file", ""); },
+     {"probe", tiny, "--out", "file/out"},
+     "file"},
+};
+INSTANTIATE_TEST_SUITE_P(Inputs, EveryBadInput, testing::ValuesIn(bad_inputs),
+                         [](const auto& test) { return test.param.what; });
+
+TEST(BadFiles, EveryPrefixAndMutationEndsInWords) {
+    TemporaryDirectory folder;
+    const std::string whole = read_file(TSDIAG_TEST_DATA "/golden/nanogpt/ckpt.pt");
+    ASSERT_FALSE(whole.empty());
+    for (int i = 0; i < 24; ++i) {
+        std::string text = whole;
+        if (i < 12)
+            text.resize(whole.size() * std::size_t(i) / 12);
+        else
+            for (std::size_t at = std::size_t(i) * 131; at < text.size(); at += 997)
+                text[at] = char(text[at] ^ 0x55);
+        write_file(folder / "bad.pt", text);
+        const Finished found = tsdiag(folder, probe("bad.pt"));
+        if (found.code == 0) {  // a mutation of weights alone is another model
+            fs::remove_all(folder / "out");
+            continue;
+        }
+        EXPECT_TRUE(found.code == 1 || found.code == 2) << i << ": " << found.code << found.err;
+        expect_one_sentence(found.err);
+        EXPECT_THAT(names_in(folder.path()), ElementsAre("bad.pt"));
+    }
+}
+
+TEST(Probe, WritesTablesAndSaysWhatWasRun) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, probe(tiny));
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.err, IsEmpty());  // quiet when piped
+    EXPECT_THAT(found.out, Not(HasSubstr("\x1b")));
+    EXPECT_THAT(found.out, HasSubstr("t_sim"));
+    EXPECT_THAT(found.out, HasSubstr("ids:random, 8 tokens, 1 sample"));
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("out"));
+    EXPECT_THAT(names_in(folder / "out"), ElementsAre("curves.csv", "metrics.csv", "run.json"));
+    const Json run = Json::parse(read_file(folder / "out/run.json"), "run.json");
+    EXPECT_EQ(run["command"].array()[1].string(), "probe");
+    EXPECT_FALSE(run["tsdiag"].string().empty());
+    EXPECT_THAT(
+        read_file(folder / "out/metrics.csv"),
+        HasSubstr("model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note"));
+}
+
+TEST(Probe, TheSameSeedGivesTheSameFiles) {
+    TemporaryDirectory folder;
+    for (const char* out : {"a", "b"})
+        ASSERT_EQ(tsdiag(folder, {"probe", tiny, "--tokens", "8", "--seed", "4", "--maps", "0:1",
+                                  "-o", out})
+                      .code,
+                  0);
+    for (const char* name : {"metrics.csv", "curves.csv", "maps.npz"})
+        EXPECT_EQ(read_file(folder.path() / "a" / name), read_file(folder.path() / "b" / name))
+            << name;
+    for (const std::string& name : names_in(folder / "a/figures"))
+        if (name.ends_with(".svg")) {
+            EXPECT_EQ(read_file(folder.path() / "a/figures" / name),
+                      read_file(folder.path() / "b/figures" / name))
+                << name;
+        }
+}
+
+TEST(Probe, QuietSaysNothing) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, probe(tiny, {"-q"}));
+    EXPECT_EQ(found.code, 0);
+    EXPECT_THAT(found.out + found.err, IsEmpty());
+}
+
+TEST(Probe, ColourIsForTerminalsAndThoseWhoForceIt) {
+    TemporaryDirectory folder;
+    EXPECT_THAT(tsdiag(folder, probe(tiny), {"CLICOLOR_FORCE=1", "TERM=xterm"}).out,
+                HasSubstr("\x1b["));
+    EXPECT_THAT(tsdiag(folder, probe(tiny), {"CLICOLOR_FORCE=1", "NO_COLOR=1"}).out,
+                Not(HasSubstr("\x1b[")));
+}
+
+TEST(Output, ForeignFilesAreNeverReplaced) {
+    TemporaryDirectory folder;
+    fs::create_directory(folder / "out");
+    write_file(folder / "out/mine.txt", "mine");
+    const Finished refused = tsdiag(folder, probe(tiny));
+    EXPECT_EQ(refused.code, 2);
+    expect_one_sentence(refused.err);
+    EXPECT_THAT(names_in(folder / "out"), ElementsAre("mine.txt"));
+    ASSERT_EQ(tsdiag(folder, probe(tiny, {"--force"})).code, 0);
+    EXPECT_THAT(names_in(folder / "out"),
+                ElementsAre("curves.csv", "metrics.csv", "mine.txt", "run.json"));
+    EXPECT_EQ(read_file(folder / "out/mine.txt"), "mine");
+}
+
+TEST(Output, ARunReplacesAnEarlierOne) {
+    TemporaryDirectory folder;
+    ASSERT_EQ(tsdiag(folder, probe(tiny, {"--maps", "0:0"})).code, 0);
+    const std::string before = read_file(folder / "out/metrics.csv");
+    ASSERT_EQ(tsdiag(folder, probe(tiny, {"--seed", "9"})).code, 0);
+    EXPECT_NE(before, read_file(folder / "out/metrics.csv"));
+    EXPECT_THAT(names_in(folder / "out"),
+                ElementsAre("curves.csv", "metrics.csv", "run.json"));  // no stale maps
+}
+
+TEST(Output, ParentsAreMadeAndUnmade) {
+    TemporaryDirectory folder;
+    EXPECT_EQ(
+        tsdiag(folder, {"probe", tiny, "--no-report", "-q", "--tokens", "8", "-o", "a/b/c"}).code,
+        0);
+    EXPECT_TRUE(fs::exists(folder / "a/b/c/metrics.csv"));
+    EXPECT_EQ(tsdiag(folder, {"probe", "none.pt", "-o", "x/y/z"}).code, 1);
+    EXPECT_FALSE(fs::exists(folder / "x"));
+}
+
+TEST(Output, AFullDiskIsOneSentence) {
+    TemporaryDirectory folder;
+    const Finished found =
+        Running::shell(folder.path(),
+                       std::string("trap '' XFSZ; ulimit -f 8; exec \"$TSDIAG\" probe '") + tiny +
+                           "' --no-report --tokens 8 --out out")
+            .wait();
+    EXPECT_EQ(found.code, 1) << found.err;
+    expect_one_sentence(found.err);
+    EXPECT_THAT(names_in(folder.path()), IsEmpty());
+}
+
+TEST(Output, AClosedPipeIsNoError) {
+    TemporaryDirectory folder;
+    const Finished found =
+        Running::shell(folder.path(), std::string("\"$TSDIAG\" inspect '") + tiny +
+                                          "' | head -n 1; \"$TSDIAG\" list metrics > /dev/full")
+            .wait();
+    EXPECT_EQ(found.code, 1);  // of the full one
+    expect_one_sentence(found.err);
+}
+
+TEST(Interruption, LeavesNothingAndExits130) {
+    for (const int signal : {SIGINT, SIGTERM}) {
+        TemporaryDirectory folder;
+        Running running(folder.path(),
+                        {"probe", "random:post-norm,d=128,heads=4,layers=12", "--tokens", "256",
+                         "--trials", "1000", "--out", "deep/out"});
+        for (int i = 0; i < 200 && !fs::exists(folder / "deep"); ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        std::this_thread::sleep_for(std::chrono::milliseconds(300));
+        ASSERT_FALSE(running.ended());
+        running.signal(signal);
+        const Finished found = running.wait();
+        EXPECT_EQ(found.code, 130);
+        EXPECT_THAT(found.err, HasSubstr("interrupted"));
+        EXPECT_THAT(names_in(folder.path()), IsEmpty());
+    }
+}
+
+TEST(List, EveryListHasMembers) {
+    TemporaryDirectory folder;
+    for (const char* what : {"formats", "architectures", "attentions", "probes", "metrics",
+                             "figures", "backends", "random"}) {
+        const Finished found = tsdiag(folder, {"list", what});
+        EXPECT_EQ(found.code, 0) << what;
+        EXPECT_GE(std::count(found.out.begin(), found.out.end(), '\n'), 1) << what;
+    }
+    EXPECT_THAT(tsdiag(folder, {"list", "metrics"}).out, HasSubstr("t_sim"));
+    EXPECT_THAT(tsdiag(folder, {"info"}).out, HasSubstr("device cpu"));
+}
+
+TEST(Init, TheDirectoryIsTheModelThatProbeDraws) {
+    TemporaryDirectory folder;
+    ASSERT_EQ(tsdiag(folder, {"init", tiny, "-o", "model", "--seed", "3"}).code, 0);
+    EXPECT_THAT(names_in(folder / "model"), ElementsAre("config.json", "model.safetensors"));
+    for (const auto& [model, out] : {std::pair{tiny, "drawn"}, {"model", "read"}}) {
+        const Finished found = tsdiag(
+            folder, {"probe", model, "--no-report", "--tokens", "8", "--seed", "3", "-o", out});
+        ASSERT_EQ(found.code, 0) << found.err;
+    }
+    // The same numbers, but for the name of the model.
+    const auto rows = [&](const char* out) {
+        std::string text = read_file(folder.path() / out / "metrics.csv");
+        return std::regex_replace(text, std::regex("(^|\n)(\"[^\"]*\"|[^,\n]*),"), "$1");
+    };
+    EXPECT_EQ(rows("drawn"), rows("read"));
+    EXPECT_EQ(tsdiag(folder, {"init", tiny, "-o", "model"}).code, 2);
+}
+
+TEST(Report, IsMadeAgainFromTheTables) {
+    TemporaryDirectory folder;
+    ASSERT_EQ(tsdiag(folder, {"probe", tiny, "--tokens", "8", "--maps", "1:0", "-o", "out"}).code,
+              0);
+    const std::vector<std::string> figures = names_in(folder / "out/figures");
+    const std::string metrics = read_file(folder / "out/metrics.csv");
+    fs::remove(folder / "out/report.html");
+    fs::remove_all(folder / "out/figures");
+    const Finished found = tsdiag(folder, {"report", "out"});
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_TRUE(fs::exists(folder / "out/report.html"));
+    EXPECT_EQ(names_in(folder / "out/figures"), figures);
+    EXPECT_EQ(read_file(folder / "out/metrics.csv"), metrics);
+    const Finished nowhere = tsdiag(folder, {"report", "nowhere"});
+    EXPECT_EQ(nowhere.code, 1);
+    expect_one_sentence(nowhere.err);
+}
+
+TEST(Inspect, ListsTensorsWithTheirSums) {
+    const fs::path data = TSDIAG_SHARED_DATA;
+    if (!fs::exists(data)) GTEST_SKIP() << "the shared files are not here";
+    TemporaryDirectory folder;
+    struct Sum {
+        const char *file, *tensor;
+        double sum;
+        std::size_t tensors;
+    };
+    const Sum sums[] = {
+        {"torch/lightning-legacy-ReverseTask.ckpt",
+         "state_dict.transformer.layers.0.self_attn.o_proj.weight", 9.26358695, 20},
+        {"torch/nanogpt-style-ckpt.pt", "model.transformer.h.1.mlp.c_fc.weight", 2.02724636, 62},
+        {"torch/complex_nested.pt", "conv_blocks.0.conv.weight", -0.570750415, 23},
+        {"torch/legacy_with_offsets.pt", "tensor3", 16, 3},
+        {"torch/bfloat16.pt", "tensor", 2.5, 1},
+        {"torch/fortran_tensor_3d.pth", "tensor_fortran", 300, 1},
+        {"safetensors/overall.safetensors", "I", 1.28849019e+10, 9},
+        {"safetensors/multi_layer.safetensors", "fc1.weight", -3.81826055, 9},
+    };
+    for (const Sum& expected : sums) {
+        const Finished found =
+            tsdiag(folder, {"inspect", (data / expected.file).string(), "--json"});
+        ASSERT_EQ(found.code, 0) << expected.file << found.err;
+        const Json json = Json::parse(found.out, "inspect");
+        EXPECT_EQ(json["tensors"].array().size(), expected.tensors) << expected.file;
+        bool seen = false;
+        for (const Json& tensor : json["tensors"].array())
+            if (tensor["name"].string() == expected.tensor) {
+                EXPECT_NEAR(tensor["sum"].number(), expected.sum, 1e-8 * std::abs(expected.sum))
+                    << expected.tensor;
+                seen = true;
+            }
+        EXPECT_TRUE(seen) << expected.tensor;
+        EXPECT_EQ(tsdiag(folder, {"inspect", (data / expected.file).string()}).code, 0);
+    }
+    const Finished gguf =
+        tsdiag(folder, {"inspect", (data / "gguf/ggml-vocab-bert-bge.gguf").string()});
+    EXPECT_EQ(gguf.code, 1);
+    expect_one_sentence(gguf.err);
+    EXPECT_THAT(gguf.err, HasSubstr("GGUF"));
+}
+
+}  // namespace
+}  // namespace tsdiag::test

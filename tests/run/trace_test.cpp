@@ -1,0 +1,202 @@
+#include "run/trace.hpp"
+
+#include <gmock/gmock.h>
+
+#include "support/files.hpp"
+#include "support/near.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
+
+/// An .npz of arrays of ones over their last extent: rows sum to 1.
+std::string write_trace(const TemporaryDirectory& folder, const Shapes& shapes) {
+    std::vector<std::vector<double>> values;
+    std::vector<NamedArray> arrays;
+    for (const auto& [name, shape] : shapes) {
+        std::int64_t count = 1;
+        for (const std::int64_t extent : shape) count *= extent;
+        values.emplace_back(std::size_t(count), 1.0 / double(shape.back()));
+    }
+    for (std::size_t i = 0; i < shapes.size(); ++i)
+        arrays.push_back({shapes[i].first, shapes[i].second, {}, values[i]});
+    const std::string file = folder / "trace.npz";
+    write_npz(file, arrays);
+    return file;
+}
+
+struct BadTrace {
+    const char* what;
+    Shapes shapes;
+    std::vector<const char*> message;  // parts of it
+};
+
+class EveryBadTrace : public testing::TestWithParam<BadTrace> {};
+
+TEST_P(EveryBadTrace, IsRefusedByName) {
+    TemporaryDirectory folder;
+    const auto file = open_checkpoint(write_trace(folder, GetParam().shapes));
+    try {
+        summarise_trace(*file);
+        FAIL() << "accepted";
+    } catch (const Error& error) {
+        for (const char* part : GetParam().message)
+            EXPECT_THAT(error.what(), testing::HasSubstr(part));
+    }
+}
+
+const BadTrace bad_traces[] = {
+    {"tokens",
+     {{"hidden_states.0", {6, 4}}, {"hidden_states.1", {5, 4}}},
+     {"hidden_states.1", "(5, 4)", "6 tokens"}},
+    {"width",
+     {{"hidden_states.0", {6, 4}}, {"hidden_states.1", {6, 3}}},
+     {"hidden_states.1", "(6, 3)", "width 4"}},
+    {"samples",
+     {{"hidden_states.0", {2, 6, 4}}, {"attentions.0", {3, 2, 6, 6}}},
+     {"attentions.0", "(3, 2, 6, 6)", "2 samples"}},
+    {"square", {{"attentions.0", {2, 6, 5}}}, {"attentions.0", "(2, 6, 5)", "square"}},
+    {"rank", {{"hidden_states.0", {6}}}, {"hidden_states.0", "(6)", "(tokens, width)"}},
+    {"map_rank",
+     {{"attentions.0", {6, 6}}},
+     {"attentions.0", "(6, 6)", "(heads, tokens, columns)"}},
+    {"no_keys",
+     {{"queries.0", {2, 6, 3}}, {"queries.1", {2, 6, 3}}, {"keys.1", {2, 6, 3}}},
+     {"queries.0", "keys.0"}},
+    {"no_queries",
+     {{"queries.0", {2, 6, 3}}, {"keys.0", {2, 6, 3}}, {"keys.1", {2, 6, 3}}},
+     {"keys.1", "queries.1"}},
+    {"columns", {{"queries.0", {2, 6, 3}}, {"keys.0", {2, 6, 4}}}, {"keys.0", "3 columns"}},
+    {"heads", {{"queries.0", {4, 6, 3}}, {"keys.0", {3, 6, 3}}}, {"keys.0", "divide the 4"}},
+};
+INSTANTIATE_TEST_SUITE_P(Traces, EveryBadTrace, testing::ValuesIn(bad_traces),
+                         [](const auto& test) { return test.param.what; });
+
+TEST(Trace, IsKnownByItsNames) {
+    TemporaryDirectory folder;
+    EXPECT_TRUE(is_trace(*open_checkpoint(write_trace(folder, {{"hidden_states.0", {3, 2}}}))));
+    EXPECT_TRUE(is_trace(*open_checkpoint(write_trace(folder, {{"attentions.11", {2, 3, 3}}}))));
+    EXPECT_TRUE(is_trace(
+        *open_checkpoint(write_trace(folder, {{"queries.0", {2, 3, 2}}, {"keys.0", {1, 3, 2}}}))));
+    EXPECT_FALSE(is_trace(*open_checkpoint(write_trace(folder, {{"queries.0", {2, 3, 2}}}))));
+    EXPECT_FALSE(
+        is_trace(*open_checkpoint(write_trace(folder, {{"hidden_states.0.weight", {3, 2}}}))));
+    EXPECT_FALSE(is_trace(*open_checkpoint(write_trace(folder, {{"hidden_states.01", {3, 2}}}))));
+    EXPECT_FALSE(
+        is_trace(*open_checkpoint(write_trace(folder, {{"hidden_states.99999999999", {3, 2}}}))));
+}
+
+TEST(Trace, TheLastStateIsAnOutputOnly) {
+    TemporaryDirectory folder;
+    const Shapes shapes = {{"hidden_states.0", {3, 6, 4}},
+                           {"hidden_states.1", {3, 6, 4}},
+                           {"hidden_states.2", {3, 6, 4}}};
+    const TraceSummary found = summarise_trace(*open_checkpoint(write_trace(folder, shapes)));
+    EXPECT_EQ(found.layers, 2);
+    EXPECT_EQ(found.samples, 3);
+    EXPECT_EQ(found.tokens, 6);
+    EXPECT_EQ(found.width, 4);
+    EXPECT_TRUE(found.float64);
+}
+
+double value_of(const Table& table, Index layer, const char* stage, const char* metric,
+                Index head = -1) {
+    const auto row = table.find({.layer = layer, .stage = stage, .head = head}, metric);
+    if (!row || !row->value) {
+        ADD_FAILURE() << metric << " of layer " << layer
+                      << " has no value: " << (row ? row->note : "no row");
+        return 0;
+    }
+    return *row->value;
+}
+
+TEST(Trace, UniformAttentionHasItsClosedForms) {
+    TemporaryDirectory folder;
+    RunOptions options;
+    options.subject.model = write_trace(folder, {{"attentions.0", {2, 8, 8}}});
+    options.trace.attention = "softmax";
+    const RunResult result = run(options);
+    EXPECT_CLOSE(value_of(result.table, 0, "attn", "attn_fro"), 1.0, rounding(64));
+    EXPECT_NEAR(value_of(result.table, 0, "attn", "lambda2_abs"), 0.0, 1e-7);
+    EXPECT_NEAR(value_of(result.table, 0, "attn", "delta"), 0.0, 1e-12);
+    EXPECT_CLOSE(value_of(result.table, 0, "attn", "entropy", 1), std::log(8.0), rounding(16));
+    // |dP/dS|^2 = n sum_k p_k^2 (1 - 2 p_k + sum p^2) = n n (1/n^2) (1 - 1/n)
+    EXPECT_CLOSE(value_of(result.table, 0, "attn", "jac_fro"), std::sqrt(7.0 / 8), rounding(64));
+    EXPECT_EQ(result.run["dtype"].string(), "float64");
+    EXPECT_EQ(result.run["model"]["kind"].string(), "trace");
+}
+
+TEST(Trace, BareAttentionHasNoJacobianAndSaysWhy) {
+    TemporaryDirectory folder;
+    RunOptions options;
+    options.subject.model = write_trace(folder, {{"attentions.0", {2, 8, 8}}});
+    const RunResult result = run(options);
+    for (const char* metric : {"jac_fro", "omega", "mu1", "mu2", "est_mu", "est1", "jac_q_fro"}) {
+        const auto row = result.table.find({.layer = 0, .stage = "attn"}, metric);
+        ASSERT_TRUE(row) << metric;
+        EXPECT_FALSE(row->value) << metric;
+        EXPECT_FALSE(row->note.empty()) << metric;
+    }
+}
+
+TEST(Trace, AGivenAttentionCanBeNothingButASoftmax) {
+    TemporaryDirectory folder;
+    RunOptions options;
+    options.subject.model = write_trace(folder, {{"attentions.0", {2, 4, 4}}});
+    options.trace.attention = "sofmax";
+    EXPECT_THROW(run(options), UsageError);
+}
+
+TEST(Trace, CausalPromiseIsChecked) {
+    TemporaryDirectory folder;
+    RunOptions options;
+    options.subject.model = write_trace(folder, {{"attentions.0", {2, 4, 4}}});
+    options.trace.causal = true;
+    EXPECT_THROW(run(options), FormatError);
+}
+
+TEST(Trace, AMaskRestrictsStatesAndAttention) {
+    TemporaryDirectory folder;
+    const std::vector<double> x = {1, 0, 0, 1, 5, -7}, P = {.5, .5, 0, .5, .5, 0, 0, 0, 1};
+    const std::vector<NamedArray> arrays = {{"hidden_states.0", {3, 2}, {}, x},
+                                            {"attentions.0", {1, 3, 3}, {}, P}};
+    write_npz(folder / "t.npz", arrays);
+    const std::vector<std::int64_t> keep = {1, 1, 0};
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {3}, keep);
+    RunOptions options;
+    options.subject.model = folder / "t.npz";
+    options.mask = folder / "mask.npy";
+    const RunResult result = run(options);
+    EXPECT_CLOSE(value_of(result.table, 0, "in", "t_sim"), 0.5, rounding(4));  // (1,0), (0,1)
+    EXPECT_CLOSE(value_of(result.table, 0, "attn", "attn_fro"), 1.0,
+                 rounding(4));  // of the kept block
+    EXPECT_NEAR(value_of(result.table, 0, "attn", "lambda2_abs"), 0.0, 1e-7);
+}
+
+TEST(Trace, NonFiniteEntriesAreNamedByIndex) {
+    TemporaryDirectory folder;
+    std::vector<double> x(2 * 3 * 2, 1.0);
+    x[9] = std::nan("");  // (1, 1, 1)
+    const std::vector<NamedArray> arrays = {{"hidden_states.0", {2, 3, 2}, {}, x}};
+    write_npz(folder / "t.npz", arrays);
+    RunOptions options;
+    options.subject.model = folder / "t.npz";
+    try {
+        run(options);
+        FAIL() << "accepted";
+    } catch (const NonFiniteError& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("hidden_states.0"));
+        EXPECT_THAT(error.what(), testing::HasSubstr("(1, 1)"));
+    }
+    options.allow_nonfinite = true;
+    const RunResult result = run(options);
+    const auto row = result.table.find({.layer = 0, .stage = "in"}, "t_sim");
+    ASSERT_TRUE(row && row->value);
+    EXPECT_EQ(row->count, 1);  // the other sample
+    EXPECT_FALSE(row->note.empty());
+}
+
+}  // namespace
+}  // namespace tsdiag::test
