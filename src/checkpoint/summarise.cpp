@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <limits>
@@ -9,66 +10,72 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 constexpr double largest = std::numeric_limits<double>::max();
+constexpr double nan = std::numeric_limits<double>::quiet_NaN();
 constexpr std::int64_t chunk = 4096;
 
-/// Sums in eight lanes, which the compiler keeps in vectors without reordering any sum.
+constexpr std::size_t lanes = 4;
+using Vector = std::array<double, lanes>;
+
+/// Sums in lanes, which the compiler keeps in vectors without reordering any sum.
+struct Lanes {
+    Vector sum{}, squares{}, finite{};
+    Vector minimum = {infinity, infinity, infinity, infinity};
+    Vector maximum = {-infinity, -infinity, -infinity, -infinity};
+
+    void add(const double* x, double scale) {
+        for (std::size_t l = 0; l < lanes; ++l) {
+            const bool good = std::abs(x[l]) <= largest;  // false for NaN
+            const double value = good ? x[l] : 0.0;
+            const double scaled = value * scale;
+            sum[l] += value;
+            squares[l] += scaled * scaled;
+            finite[l] += good ? 1.0 : 0.0;
+            minimum[l] = std::min(minimum[l], good ? value : infinity);
+            maximum[l] = std::max(maximum[l], good ? value : -infinity);
+        }
+    }
+};
+
+double total(const Vector& v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+
 class Accumulator {
   public:
-    void add(const double* x, std::int64_t count) {
-        std::int64_t i = 0;
-        std::int64_t finite = 0;
-        for (; i + lanes <= count; i += lanes)
-            for (std::int64_t l = 0; l < lanes; ++l) finite += add_one(x[i + l], lane_[l]);
-        for (; i < count; ++i) finite += add_one(x[i], lane_[0]);
-        if (finite != count && !first_nonfinite_)
-            for (std::int64_t j = 0; j < count && !first_nonfinite_; ++j)
-                if (!std::isfinite(x[j])) first_nonfinite_ = seen_ + j;
+    explicit Accumulator(double scale) : scale_(scale) {}
+
+    /// `x` has room for a multiple of `lanes` elements; what lies behind `count` is overwritten.
+    void add(double* x, std::int64_t count) {
+        const auto used = static_cast<std::size_t>(count);
+        const std::size_t padded = (used + lanes - 1) / lanes * lanes;
+        std::fill(x + used, x + padded, nan);
+        const double before = total(lanes_.finite);
+        Lanes local = lanes_;  // so that nothing is written to memory in the loop
+        for (std::size_t i = 0; i < padded; i += lanes) local.add(x + i, scale_);
+        lanes_ = local;
+        if (total(lanes_.finite) - before < static_cast<double>(count) && !first_nonfinite_)
+            first_nonfinite_ =
+                seen_ +
+                (std::find_if_not(x, x + used, [](double v) { return std::isfinite(v); }) - x);
         seen_ += count;
-        finite_ += finite;
     }
 
     TensorSummary summary() const {
-        Lane all = lane_[0];
-        for (int l = 1; l < lanes; ++l) {
-            all.sum += lane_[l].sum;
-            all.squares += lane_[l].squares;
-            all.minimum = std::min(all.minimum, lane_[l].minimum);
-            all.maximum = std::max(all.maximum, lane_[l].maximum);
-        }
+        const auto finite = static_cast<std::int64_t>(total(lanes_.finite));
         TensorSummary result;
-        result.sum = all.sum;
-        result.norm = std::sqrt(all.squares);
-        if (finite_ > 0) {
-            result.minimum = all.minimum;
-            result.maximum = all.maximum;
+        result.sum = total(lanes_.sum);
+        result.norm = std::sqrt(total(lanes_.squares));
+        if (finite > 0) {
+            result.minimum = *std::min_element(lanes_.minimum.begin(), lanes_.minimum.end());
+            result.maximum = *std::max_element(lanes_.maximum.begin(), lanes_.maximum.end());
         }
-        result.nonfinite = seen_ - finite_;
+        result.nonfinite = seen_ - finite;
         result.first_nonfinite = first_nonfinite_;
         return result;
     }
 
-    explicit Accumulator(double scale) : scale_(scale) {}
-
   private:
-    static constexpr std::int64_t lanes = 8;
-    struct Lane {
-        double sum = 0, squares = 0, minimum = infinity, maximum = -infinity;
-    };
-
-    bool add_one(double value, Lane& lane) const {
-        const bool finite = std::abs(value) <= largest;  // false for NaN
-        const double x = finite ? value : 0.0;
-        const double scaled = x * scale_;
-        lane.sum += x;
-        lane.squares += scaled * scaled;
-        lane.minimum = finite && x < lane.minimum ? x : lane.minimum;
-        lane.maximum = finite && x > lane.maximum ? x : lane.maximum;
-        return finite;
-    }
-
     double scale_;
-    std::array<Lane, lanes> lane_;
-    std::int64_t seen_ = 0, finite_ = 0;
+    Lanes lanes_;
+    std::int64_t seen_ = 0;
     std::optional<std::int64_t> first_nonfinite_;
 };
 
@@ -77,6 +84,7 @@ TensorSummary summarise_scaled(const RawTensor& tensor, double scale) {
     checkpoint::with_element(tensor, [&](auto element) {
         using Element = decltype(element);
         constexpr auto width = static_cast<std::int64_t>(sizeof(typename Element::Stored));
+        static_assert(chunk % lanes == 0);
         std::array<double, chunk> buffer;
         std::int64_t filled = 0;
         const auto flush = [&] {

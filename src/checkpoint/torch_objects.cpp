@@ -91,9 +91,10 @@ std::string key_text(Ref key) {
             std::string text;
             for (const Ref item : key->items) {
                 const bool simple = is_text(item) || item->is(Kind::integer);
-                text += (text.empty() ? "" : ",") + (simple ? key_text(item) : std::string("?"));
+                if (!text.empty()) text += ',';
+                text += simple ? key_text(item) : "?";
             }
-            return "(" + text + ")";
+            return fmt::format("({})", text);
         }
         default:
             return "?";
