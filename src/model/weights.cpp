@@ -102,7 +102,7 @@ class CheckpointWeights final : public Weights {
         for (Parameter& p : parameters(architecture.spec)) {
             order_.push_back(p.name);
             TensorSource& source = sources[p.name];
-            entries_.emplace(p.name, Entry{std::move(p), std::move(source)});
+            entries_.emplace(order_.back(), Entry{std::move(p), std::move(source)});
         }
     }
 
