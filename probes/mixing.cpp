@@ -90,6 +90,8 @@ class Mixing final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override { sums_.add(e); }
 
     void on_attention(const Attention& e, Sink& out) override {
+        if (!e.input.defined())
+            return emit_undefined(e, out, {"omega", "mu1", "mu2", "est_mu"}, no_input);
         const StateMoments x = state_moments(e.input);
         const std::vector<MeanRow> mean = mean_rows(e, sums_);
         if (settings_.wants("omega"))
@@ -101,12 +103,21 @@ class Mixing final : public Probe {
         const std::vector<double> centred = centred_products(e, sums_);
         emit_each(out, settings_, e.layer, "mu2", e.op.heads(),
                   [&](std::size_t k) { return root_ratio(centred[k], x.centred, "Pi2 X = 0"); });
+        if (!e.residual.defined()) return emit_undefined(e, out, {"est_mu"}, no_residual);
         if (settings_.wants("est_mu")) emit_estimate(e, mean, centred, out);
     }
 
     void finish_layer(Index, Sink&) override { sums_.reset(); }
 
   private:
+    void emit_undefined(const Attention& e, Sink& out,
+                        std::initializer_list<std::string_view> metrics,
+                        const char* why_not) const {
+        for (const std::string_view metric : metrics)
+            emit_each(out, settings_, e.layer, metric, e.op.heads(),
+                      [&](std::size_t) { return undefined(why_not); });
+    }
+
     /// (1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2; the layer's from the
     /// heads' means of m_i.
     void emit_estimate(const Attention& e, const std::vector<MeanRow>& mean,

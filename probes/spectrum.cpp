@@ -87,11 +87,12 @@ class Spectrum final : public Probe {
     }
 
     void centred_norms(const Attention& e, Sink& out) const {
-        if (!settings_.wants("delta") && e.pre_norm) return emit_no_est1(e, out);
+        const char* why_no_est1 = e.pre_norm ? "pre-norm" : e.input.defined() ? nullptr : no_input;
+        if (!settings_.wants("delta") && why_no_est1) return emit_no_est1(e, out, why_no_est1);
         const std::vector<Value> delta = values_of(centred_norm(e.op), e.layer, "delta");
         if (settings_.wants("delta")) emit_heads(out, settings_, e.layer, "delta", delta);
         if (!settings_.wants("est1")) return;
-        if (e.pre_norm) return emit_no_est1(e, out);
+        if (why_no_est1) return emit_no_est1(e, out, why_no_est1);
 
         const std::vector<Value> omega = omegas(mean_rows(e, sums_), state_moments(e.input), sums_);
         std::vector<Value> heads;
@@ -108,9 +109,9 @@ class Spectrum final : public Probe {
         emit_heads(out, settings_, e.layer, "est1", heads, mean);
     }
 
-    void emit_no_est1(const Attention& e, Sink& out) const {
+    void emit_no_est1(const Attention& e, Sink& out, const char* why_not) const {
         emit_each(out, settings_, e.layer, "est1", e.op.heads(),
-                  [](std::size_t) { return undefined("pre-norm"); });
+                  [&](std::size_t) { return undefined(why_not); });
     }
 
     static Value est1(const Value& omega, const Value& delta, double a2) {

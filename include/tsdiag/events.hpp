@@ -40,8 +40,8 @@ struct Projections {
 struct Attention {
     Index layer = 0;
     const AttentionOperator& op;
-    const Tensor& input;     ///< X: what the projections act on, (1, n, d)
-    const Tensor& residual;  ///< R: the state that the branch is added to
+    const Tensor& input;     ///< X: what the projections act on, (1, n, d); empty: a trace lacks it
+    const Tensor& residual;  ///< R: the state that the branch is added to; empty: a trace lacks it
     const Projections* projections = nullptr;
     double a2 = 1;          ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d
     bool pre_norm = false;  ///< est1 and est2 do not apply

@@ -131,11 +131,13 @@ std::string what_would_be_run(const Subject& subject) {
     std::string text = fact("family", spec.family) + fact("model", spec.name);
     if (!spec.blocks.empty()) {
         const BlockSpec& block = spec.blocks.front();
-        text +=
-            fact("layers",
-                 fmt::format("{}, {}-norm, width {}, {} heads of {} columns, {} of keys, ffn {}",
-                             spec.blocks.size(), name(block.placement), spec.width, block.heads,
-                             block.head_dim, block.kv_heads, block.ffn));
+        std::string layers =
+            fmt::format("{}, {}-norm, width {}, {} heads of {} columns", spec.blocks.size(),
+                        name(block.placement), spec.width, block.heads, block.head_dim);
+        if (block.kv_heads != block.heads)
+            layers += fmt::format(", {} of keys and values", block.kv_heads);
+        if (block.ffn > 0) layers += fmt::format(", feed-forward {}", block.ffn);
+        text += fact("layers", layers);
     }
     if (spec.channels > 0)
         text += fact("input", fmt::format("images of {} x {} x {}, patches of {} x {}",
