@@ -135,7 +135,7 @@ struct RunSettings {
     Index memory = 0;                        ///< bytes for row blocks and kept maps; 0: no limit
     Index first_layer = 0, last_layer = -1;  ///< events only for these (inclusive; -1: to the end)
     bool allow_nonfinite = false;
-    std::function<void(Index done, Index total)> progress;  ///< layers
+    std::function<void(Index done, Index total)> progress = {};  ///< layers
 };
 
 /// The one forward pass.

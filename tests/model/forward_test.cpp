@@ -1,0 +1,359 @@
+#include <gmock/gmock.h>
+
+#include <limits>
+
+#include "memory_file.hpp"
+#include "recorder.hpp"
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+const std::string small = ",layers=2,d=16,heads=4,ffn=24";
+
+Input ids(std::vector<Index> values, std::vector<bool> keep = {}) {
+    Input out;
+    out.ids = std::move(values);
+    out.keep = std::move(keep);
+    return out;
+}
+
+Recorder run(const Model& model, const Input& input, RunSettings settings = {}) {
+    Recorder seen;
+    model.run(std::span(&input, 1), seen, settings);
+    return seen;
+}
+
+std::string run_error(const Model& model, const Input& input) {
+    return thrown<UsageError>([&] { run(model, input); });
+}
+
+TEST(Stages, OfPostNormAreThoseOfTheDictionary) {
+    const Recorder seen = run(random("post-norm,deesc=0.5" + small, Type::f64), gaussian(5, 16));
+    EXPECT_THAT(std::vector(seen.order.begin(), seen.order.begin() + 8),
+                ElementsAre("layer.0.in", "layer.0.sa", "layer.0.attn", "layer.0.norm1",
+                            "layer.0.ffn", "layer.0.norm2", "layer.0.deesc", "layer.0.out"));
+    EXPECT_EQ(seen.pred.at("layer.0.attn"), "in");
+    EXPECT_EQ(seen.pred.at("layer.0.norm1"), "attn");
+    EXPECT_EQ(seen.pred.at("layer.0.ffn"), "norm1");
+    EXPECT_EQ(seen.pred.at("layer.0.norm2"), "ffn");
+    EXPECT_EQ(seen.pred.at("layer.0.deesc"), "norm2");
+    EXPECT_EQ(seen.pred.at("layer.0.out"), "");
+    EXPECT_EQ(seen.states.at("layer.0.out"), seen.states.at("layer.1.in"));
+}
+
+TEST(Stages, OfPreNormAreThoseOfTheDictionary) {
+    const Recorder seen = run(random("gpt2,vocab=9,tokens=8" + small, Type::f64), ids({1, 2, 3}));
+    EXPECT_THAT(seen.order,
+                ElementsAre("embed", "layer.0.in", "layer.0.norm1", "layer.0.sa", "layer.0.attn",
+                            "layer.0.norm2", "layer.0.ffn", "layer.0.out", "layer.1.in",
+                            "layer.1.norm1", "layer.1.sa", "layer.1.attn", "layer.1.norm2",
+                            "layer.1.ffn", "layer.1.out", "final_norm"));
+    EXPECT_EQ(seen.pred.at("layer.0.norm1"), "");
+    EXPECT_EQ(seen.pred.at("layer.0.ffn"), "attn");
+}
+
+TEST(Stages, OfParallelAreThoseOfTheDictionary) {
+    const Recorder seen =
+        run(random("pythia-160m,vocab=9,tokens=8" + small, Type::f64), ids({1, 2, 3}));
+    EXPECT_THAT(std::vector(seen.order.begin() + 1, seen.order.begin() + 7),
+                ElementsAre("layer.0.in", "layer.0.norm1", "layer.0.sa", "layer.0.norm2",
+                            "layer.0.ffn", "layer.0.out"));
+    EXPECT_EQ(seen.pred.at("layer.0.ffn"), "in");
+}
+
+TEST(Stages, OfHiddenInputBeginWithoutAnEmbedding) {
+    const Input hidden = gaussian(4, 16);
+    const Recorder seen = run(random("gpt2,vocab=9" + small, Type::f64), hidden);
+    EXPECT_FALSE(seen.states.contains("embed"));
+    EXPECT_EQ(seen.states.at("layer.0.in"), hidden.hidden.to_host<double>());
+}
+
+TEST(Forward, DeescalationShrinksTheMeanAlone) {
+    const Recorder seen = run(random("post-norm,deesc=0.25" + small, Type::f64), gaussian(5, 16));
+    const auto upload = [](const std::vector<double>& v) {
+        return Tensor::from_host(cpu(), {1, 5, 16}, std::span<const double>(v), Type::f64);
+    };
+    const Tensor x = upload(seen.states.at("layer.0.norm2")),
+                 y = upload(seen.states.at("layer.0.deesc"));
+    EXPECT_TENSOR_NEAR(column_mean(y), scale(column_mean(x), 0.75), rounding(16));
+    EXPECT_TENSOR_NEAR(subtract_column_mean(y), subtract_column_mean(x), rounding(16));
+}
+
+TEST(Forward, AlphaMultipliesTheBranch) {
+    const Recorder seen = run(random("post-norm,alpha=3" + small, Type::f64), gaussian(5, 16));
+    std::vector<double> expected = seen.states.at("layer.0.in");
+    for (std::size_t i = 0; i < expected.size(); ++i)
+        expected[i] += 3 * seen.states.at("layer.0.sa")[i];
+    EXPECT_ALL_CLOSE(seen.states.at("layer.0.attn"), expected, rounding(4));
+}
+
+TEST(Forward, RunsEachSampleAsIfItWereAlone) {
+    const Model model = random("bert-base,vocab=40,tokens=9" + small, Type::f64);
+    const std::vector<Input> both{ids({1, 2, 3, 4}), ids({9, 8, 7})};
+    Recorder seen;
+    model.run(both, seen);
+    EXPECT_EQ(seen.sample, 1);
+    EXPECT_EQ(seen.ended, 2);
+    EXPECT_EQ(seen.states, run(model, both[1]).states);
+}
+
+TEST(Forward, StopsBehindTheLastLayerAskedFor) {
+    const Model model = random("gpt2,vocab=9,layers=4,d=16,heads=4", Type::f64);
+    Recorder seen = run(model, ids({1, 2}), {.first_layer = 1, .last_layer = 2});
+    EXPECT_EQ(seen.order.front(), "layer.1.in");
+    EXPECT_EQ(seen.order.back(), "layer.2.out");
+    EXPECT_EQ(seen.states.at("layer.2.out"), run(model, ids({1, 2})).states.at("layer.2.out"));
+    EXPECT_THROW(run(model, ids({1, 2}), {.last_layer = 4}), UsageError);
+    EXPECT_THROW(run(model, ids({1, 2}), {.first_layer = 3, .last_layer = 2}), UsageError);
+}
+
+TEST(Forward, ReportsEachLayer) {
+    std::vector<Index> done;
+    RunSettings settings;
+    settings.progress = [&](Index now, Index total) {
+        EXPECT_EQ(total, 2);
+        done.push_back(now);
+    };
+    run(random("post-norm" + small, Type::f32), gaussian(3, 16), settings);
+    EXPECT_THAT(done, ElementsAre(1, 2));
+}
+
+/// The mask's meaning, independent of how the model does it: with columns of masked tokens hidden
+/// from the kept ones, what masked tokens hold cannot matter.
+TEST(Mask, LeavesTheKeptTokensAtTheirPositions) {
+    const Model model = random("bert-base,vocab=40,tokens=9" + small, Type::f64);
+    const std::vector<bool> keep{true, false, true, true, false};
+    const Recorder one = run(model, ids({3, 5, 7, 9, 11}, keep)),
+                   other = run(model, ids({3, 6, 7, 9, -100}, keep));
+    EXPECT_EQ(one.states, other.states);
+    EXPECT_EQ(one.states.at("embed").size(), 3U * 16);
+    const Recorder whole = run(model, ids({3, 5, 7, 9, 11}));
+    const std::vector<double>& embed = whole.states.at("embed");
+    EXPECT_EQ(std::vector(embed.begin() + 2 * 16, embed.begin() + 4 * 16),
+              std::vector(one.states.at("embed").begin() + 16, one.states.at("embed").end()));
+}
+
+TEST(Mask, KeepsRotaryPositions) {
+    const Model model = random("llama-7b,vocab=40,tokens=9" + small, Type::f64);
+    // Rotary attention sees differences of positions: a hidden first token changes nothing.
+    EXPECT_ALL_CLOSE(run(model, ids({1, 5, 7, 9}, {false, true, true, true})).matrix.at(1),
+                     run(model, ids({5, 7, 9})).matrix.at(1), rounding(64));
+    // A gap does.
+    EXPECT_NE(run(model, ids({5, 1, 7, 9}, {true, false, true, true})).matrix.at(1),
+              run(model, ids({5, 7, 9})).matrix.at(1));
+}
+
+TEST(Mask, OfNothingIsRefused) {
+    const Model model = random("bert-base,vocab=40,tokens=9" + small, Type::f64);
+    EXPECT_THAT(run_error(model, ids({1, 2}, {false, false})), HasSubstr("hides all 2 tokens"));
+    EXPECT_THAT(run_error(model, ids({1, 2}, {true})), HasSubstr("1 entries"));
+}
+
+TEST(Input, IdsOutsideTheVocabularyAreNamed) {
+    const Model model = random("bert-base,vocab=40,tokens=9" + small, Type::f64);
+    EXPECT_THAT(run_error(model, ids({1, 40})),
+                AllOf(HasSubstr("id 40 at position 1"), HasSubstr("vocabulary of 40")));
+    EXPECT_THAT(run_error(model, ids({-1})), HasSubstr("id -1 at position 0"));
+}
+
+TEST(Input, ThatDoesNotFitIsRefused) {
+    const Model model = random("bert-base,vocab=40,tokens=4" + small, Type::f64);
+    EXPECT_THAT(run_error(model, ids({1, 2, 3, 4, 5})), HasSubstr("5 tokens"));
+    EXPECT_THAT(run_error(model, gaussian(3, 15)), HasSubstr("(3, 15), expected (n, 16)"));
+    EXPECT_THAT(run_error(model, Input()), HasSubstr("exactly one"));
+    Input image;
+    image.image = gaussian(4, 4).hidden;
+    EXPECT_THAT(run_error(model, image), HasSubstr("takes tokens"));
+    Recorder seen;
+    EXPECT_THROW(model.run({}, seen), UsageError);
+    const Model vision = random("vit-base,image=8,patch=4" + small, Type::f64);
+    EXPECT_THAT(run_error(vision, image), HasSubstr("expected (3, 8, 8)"));
+    EXPECT_THAT(run_error(vision, ids({1})), HasSubstr("no token embedding"));
+}
+
+TEST(Input, ThatIsNotFiniteIsNamed) {
+    Input input = gaussian(3, 16);
+    std::vector<double> values = input.hidden.to_host<double>();
+    values[16 + 5] = std::numeric_limits<double>::quiet_NaN();
+    input.hidden = Tensor::from_host(cpu(), {1, 3, 16}, std::span<const double>(values), Type::f64);
+    const Model model = random("post-norm" + small, Type::f64);
+    EXPECT_THAT(thrown<NonFiniteError>([&] { run(model, input); }), HasSubstr("[1, 5]"));
+    EXPECT_NO_THROW(run(model, input, {.allow_nonfinite = true}));
+}
+
+TEST(Input, OfEmbeddingsGetsPositionsAndNorm) {
+    const RandomModel drawn = random_model("bert-base,vocab=40,tokens=9" + small);
+    const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(1), cpu(), Type::f64);
+    const Model model(drawn.spec, weights, cpu(), Type::f64);
+    const std::vector<Index> tokens{4, 5, 6};
+    Input direct;
+    direct.embeddings = weights->rows("embed.token", tokens);
+    EXPECT_EQ(run(model, direct).states, run(model, ids(tokens)).states);
+}
+
+TEST(Memory, ChangesNoNumber) {
+    const Model model = random("gpt2,vocab=40,tokens=40" + small, Type::f64);
+    std::vector<Index> tokens(37);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Index>(i * 7 % 40);
+    const auto run_with = [&](Index memory) {
+        Recorder seen;
+        seen.rows = true;
+        const Input input = ids(tokens);
+        model.run(std::span(&input, 1), seen, {.memory = memory});
+        return seen;
+    };
+    const Recorder whole = run_with(0);
+    EXPECT_EQ(whole.blocks, 2);
+    const Index row = 4 * 37 * 8;
+    for (const Index memory : {Index{1}, 3 * row, 20 * row, 200 * row}) {
+        const Recorder seen = run_with(memory);
+        EXPECT_EQ(seen.blocks > 2, memory < 100 * row) << memory;
+        for (const auto& [name, values] : whole.states)
+            EXPECT_ALL_CLOSE(seen.states.at(name), values, rounding(64)) << name;
+        EXPECT_ALL_CLOSE(seen.matrix.at(1), whole.matrix.at(1), rounding(64));
+    }
+}
+
+TEST(NonFinite, WeightsAreNamedWithTheirIndex) {
+    auto file = tiny_bert();
+    file->values("encoder.layer.1.output.dense.weight")[3 * 16 + 7] =
+        std::numeric_limits<float>::quiet_NaN();
+    DetectOptions options;
+    options.heads = 2;
+    const Architecture a = detect(*file, options);
+    for (const Type type : {Type::f32, Type::f64}) {
+        const Model model(a.spec, checkpoint_weights(file, a, cpu(), type, false), cpu(), type);
+        EXPECT_THAT(thrown<NonFiniteError>([&] {
+                        run(model, ids({1, 2}));
+                    }),
+                    AllOf(HasSubstr("encoder.layer.1.output.dense.weight"), HasSubstr("[3, 7]")));
+    }
+}
+
+TEST(NonFinite, RowsOfATableAreNamedWhereTheyAreUsed) {
+    auto file = tiny_bert();
+    file->values("embeddings.word_embeddings.weight")[4 * 8 + 2] =
+        std::numeric_limits<float>::infinity();
+    DetectOptions options;
+    options.heads = 2;
+    const Architecture a = detect(*file, options);
+    const Model model(a.spec, checkpoint_weights(file, a, cpu(), Type::f32, false), cpu(),
+                      Type::f32);
+    EXPECT_NO_THROW(run(model, ids({1, 2})));
+    EXPECT_THAT(thrown<NonFiniteError>([&] { run(model, ids({1, 4})); }), HasSubstr("[4, 2]"));
+}
+
+TEST(NonFinite, StatesNameLayerAndStage) {
+    auto file = tiny_bert();
+    auto& up = file->values("encoder.layer.1.intermediate.dense.weight");
+    for (std::size_t row = 0; row < 16; ++row) up[row * 8] = 1e38F;  // finite, until it is summed
+    for (float& v : file->values("encoder.layer.1.output.dense.weight")) v = 1e5F;
+    DetectOptions options;
+    options.heads = 2;
+    const Architecture a = detect(*file, options);
+    const std::shared_ptr<const Weights> weights =
+        checkpoint_weights(file, a, cpu(), Type::f32, false);
+    const Model model(a.spec, weights, cpu(), Type::f32);
+    Input input = gaussian(16, 8, Type::f32);
+    EXPECT_THAT(thrown<NonFiniteError>([&] { run(model, input); }),
+                HasSubstr("layer 1, stage 'ffn'"));
+}
+
+TEST(Weights, OfIntegersAreRefused) {
+    auto file = tiny_bert();
+    file->set_dtype("encoder.layer.0.output.dense.weight", DType::i32);
+    DetectOptions options;
+    options.heads = 2;
+    const Architecture a = detect(*file, options);
+    const auto weights = checkpoint_weights(file, a, cpu(), Type::f32, false);
+    EXPECT_THAT(thrown<NotAvailable>([&] { weights->get("layer.0.ffn.down.weight"); }),
+                HasSubstr("encoder.layer.0.output.dense.weight"));
+    EXPECT_THROW(weights->get("layer.9.ffn.down.weight"), FormatError);
+}
+
+TEST(Weights, OfTheRightTypeAreTheFilesOwnMemory) {
+    auto file = tiny_bert();
+    DetectOptions options;
+    options.heads = 2;
+    const Architecture a = detect(*file, options);
+    const auto weights = checkpoint_weights(file, a, cpu(), Type::f32, false);
+    const Tensor t = weights->get("layer.0.ffn.down.weight");
+    EXPECT_EQ(t.view().data, file->values("encoder.layer.0.output.dense.weight").data());
+}
+
+/// |W_V^k W_O^k|_F^2 by three loops.
+double naive_gain(const BlockSpec& b, const std::vector<double>& v, const std::vector<double>& o,
+                  Index d) {
+    const Index w = b.head_dim, inner = b.heads * w;
+    double sum = 0;
+    for (Index k = 0; k < b.heads; ++k)
+        for (Index i = 0; i < d; ++i)
+            for (Index j = 0; j < d; ++j) {
+                double entry = 0;
+                const Index kv = k / (b.heads / b.kv_heads);
+                for (Index c = 0; c < w; ++c)
+                    entry += v[std::size_t((kv * w + c) * d + i)] *
+                             o[std::size_t(j * inner + k * w + c)];
+                sum += entry * entry;
+            }
+    return b.alpha * b.alpha * sum / static_cast<double>(d);
+}
+
+TEST(BranchGain, IsTheNormOfValueAndOutputProjections) {
+    for (const std::string text : {"llama-7b,kv_heads=2,vocab=9", "bert-base,vocab=9"}) {
+        const RandomModel drawn = random_model(text + small);
+        const std::shared_ptr<const Weights> weights =
+            random_weights(drawn, Rng(1), cpu(), Type::f64);
+        const Model model(drawn.spec, weights, cpu(), Type::f64);
+        const double expected = naive_gain(
+            drawn.spec.blocks[1], weights->get("layer.1.attn.v.weight").to_host<double>(),
+            weights->get("layer.1.attn.o.weight").to_host<double>(), 16);
+        EXPECT_CLOSE(model.branch_gain(1), expected, rounding(256));
+        EXPECT_EQ(run(model, ids({1, 2})).a2.at(1), model.branch_gain(1));
+    }
+}
+
+TEST(BranchGain, WithoutOutputProjectionIsThatOfTheValues) {
+    const RandomModel drawn = random_model("post-norm,alpha=2,layers=1,d=256,heads=4");
+    const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(1), cpu(), Type::f64);
+    const Model model(drawn.spec, weights, cpu(), Type::f64);
+    EXPECT_CLOSE(model.branch_gain(0),
+                 4 * squared_norm(weights->get("layer.0.attn.v.weight")) / 256, rounding(64));
+    EXPECT_CLOSE(model.branch_gain(0), 4, sampling(256 * 256, 4 * 1.42));  // alpha^2 d sigma^2
+}
+
+TEST(Projections, AreWhatTheLogitsSee) {
+    struct Keeper : Observer {
+        std::vector<double> logits, p;
+        bool wants_attention(Index) const override { return true; }
+        void on_attention(const Attention& e) override {
+            const Projections& j = *e.projections;
+            logits = matmul(j.q, j.k, Transpose::second, j.scale).to_host<double>();
+            p = e.op.matrix().to_host<double>();
+            EXPECT_EQ(j.frequency.size(), 2U);
+            EXPECT_EQ(j.position.size(), 3U);
+            EXPECT_TRUE(j.q_norm.defined());
+            const Tensor q = rotate(rms_norm(j.q_raw, j.q_norm, j.norm_eps), j.position,
+                                    j.frequency, j.interleaved);
+            EXPECT_TENSOR_NEAR(q, j.q, exactly);
+            EXPECT_TRUE(e.pre_norm);
+        }
+    } keeper;
+    const Model model = random("qwen3-0.6b,vocab=9,layers=1,d=16,heads=4", Type::f64);
+    const Input input = ids({1, 2, 3});
+    model.run(std::span(&input, 1), keeper);
+    for (std::size_t h = 0; h < 4; ++h) {  // last row sees all three tokens
+        const double* s = keeper.logits.data() + h * 9 + 6;
+        const double z = std::exp(s[0]) + std::exp(s[1]) + std::exp(s[2]);
+        for (std::size_t j = 0; j < 3; ++j)
+            EXPECT_CLOSE(keeper.p[h * 9 + 6 + j], std::exp(s[j]) / z, rounding(64));
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag::test

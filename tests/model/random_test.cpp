@@ -1,0 +1,218 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "memory_file.hpp"
+#include "recorder.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::vector<std::string> all_names() {
+    std::vector<std::string> out;
+    for (const ArchitectureEntry* entry : architectures())
+        if (entry->random_names)
+            for (const std::string_view name : entry->random_names()) out.emplace_back(name);
+    return out;
+}
+
+std::unique_ptr<Weights> weights_of(const std::string& text, std::uint64_t seed = 3) {
+    return random_weights(random_model(text), Rng(seed), cpu(), Type::f64);
+}
+
+double mean_square(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double v : values) sum += v * v;
+    return sum / static_cast<double>(values.size());
+}
+
+/// The mean square of `name` is `variance`: a mean of `count` squares of relative deviation
+/// sqrt(2).
+void expect_variance(const Weights& weights, const std::string& name, double variance) {
+    const std::vector<double> values = weights.get(name).to_host<double>();
+    EXPECT_CLOSE(mean_square(values), variance, sampling(std::ssize(values), 1.42 * variance))
+        << name;
+}
+
+TEST(RandomModel, HasAllSizesOfItsKeys) {
+    const ModelSpec s = random_model(
+                            "bert-base,layers=3,d=32,heads=4,ffn=40,tokens=17,vocab=99,eps=1e-3,"
+                            "act=relu,causal=1")
+                            .spec;
+    EXPECT_EQ(s.blocks.size(), 3U);
+    EXPECT_EQ(s.width, 32);
+    EXPECT_EQ(s.blocks[0].heads, 4);
+    EXPECT_EQ(s.blocks[0].head_dim, 8);
+    EXPECT_EQ(s.blocks[0].ffn, 40);
+    EXPECT_EQ(s.max_tokens, 17);
+    EXPECT_EQ(s.vocabulary, 99);
+    EXPECT_EQ(s.blocks[0].eps, 1e-3);
+    EXPECT_EQ(s.blocks[0].activation, Unary::relu);
+    EXPECT_TRUE(s.blocks[0].causal);
+}
+
+TEST(RandomModel, KeepsTheRatioOfTheFeedForwardWhereOnlyTheWidthIsGiven) {
+    EXPECT_EQ(random_model("gpt2,d=48").spec.blocks[0].ffn, 192);
+}
+
+TEST(RandomModel, NamesTheNearestNameAndKey) {
+    EXPECT_THAT(thrown<UsageError>([] { random_model("bert-bass"); }), HasSubstr("'bert-base'"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("bert-base,layer=3"); }),
+                HasSubstr("'layers'"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("post-norm,alhpa=2"); }),
+                HasSubstr("'alpha'"));
+}
+
+TEST(RandomModel, RefusesSizesThatCannotBe) {
+    EXPECT_THAT(thrown<UsageError>([] { random_model("bert-base,heads=7"); }),
+                HasSubstr("heads=7 do not divide d=768"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("gpt2,layers=0"); }), HasSubstr("layers=0"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("gpt2,layers=x"); }), HasSubstr("layers=x"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("llama-7b,kv_heads=5"); }),
+                HasSubstr("kv_heads=5"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("post-norm,var_v=big"); }),
+                HasSubstr("var_v=big"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("post-norm,d=8,d=9"); }), HasSubstr("twice"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("post-norm,d"); }), HasSubstr("key=value"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("post-norm,act=sine"); }),
+                HasSubstr("act=sine"));
+    EXPECT_THROW(random_model("post-norm,attention=none-such"), UsageError);
+    EXPECT_THROW(random_model("gpt2,layers=99999999999999999999"), UsageError);
+}
+
+TEST(RandomWeights, OfBertHaveVarianceAndPaddingRowOfItsInitialisation) {
+    const auto w = weights_of("bert-base,layers=1,d=96,heads=4,vocab=200");
+    expect_variance(*w, "layer.0.ffn.up.weight", 4e-4);
+    expect_variance(*w, "embed.position", 4e-4);
+    EXPECT_EQ(mean_square(w->get("layer.0.ffn.up.bias").to_host<double>()), 0);
+    EXPECT_EQ(w->get("layer.0.norm1.weight").to_host<double>(), std::vector<double>(96, 1.0));
+    const Tensor table = w->get("embed.token");
+    EXPECT_EQ(mean_square(table.row_range(0, 1).to_host<double>()), 0);
+    EXPECT_GT(mean_square(table.row_range(1, 1).to_host<double>()), 1e-4);
+}
+
+TEST(RandomWeights, OfGpt2HaveSmallerResidualProjections) {
+    const auto w = weights_of("gpt2,layers=8,d=96,heads=4,vocab=50");
+    expect_variance(*w, "layer.7.attn.q.weight", 4e-4);
+    expect_variance(*w, "layer.7.attn.o.weight", 4e-4 / 16);
+    expect_variance(*w, "layer.0.ffn.down.weight", 4e-4 / 16);
+}
+
+TEST(RandomWeights, OfPostNormFollowTheEncoderOfThePaper) {
+    const auto w = weights_of("post-norm,layers=1,d=64,heads=4");
+    expect_variance(*w, "layer.0.attn.v.weight", 1.0 / 64);
+    expect_variance(*w, "layer.0.attn.q.weight", 1.0 / (3 * 64));
+    expect_variance(*w, "layer.0.ffn.down.weight", 1.0 / (3 * 256));
+    expect_variance(*w, "layer.0.ffn.up.bias", 1.0 / (3 * 64));
+    EXPECT_FALSE(w->has("layer.0.attn.o.weight"));
+    EXPECT_FALSE(w->has("layer.0.attn.q.bias"));
+    expect_variance(*weights_of("post-norm,layers=1,d=64,heads=4,var_v=h/d"),
+                    "layer.0.attn.v.weight", 4.0 / 64);
+    expect_variance(*weights_of("post-norm,layers=1,d=64,heads=4,var_v=xavier"),
+                    "layer.0.attn.v.weight", 2.0 / (64 + 16));
+    expect_variance(*weights_of("post-norm,layers=1,d=64,heads=4,var_v=torch"),
+                    "layer.0.attn.v.weight", 1.0 / (3 * 64));
+    expect_variance(*weights_of("post-norm,layers=1,d=64,heads=4,out_proj=1"),
+                    "layer.0.attn.o.weight", 1.0 / (3 * 64));
+}
+
+TEST(RandomWeights, DependOnSeedAndNameAlone) {
+    const auto one = weights_of("gpt2,layers=2,d=16,heads=2,vocab=30"),
+               same = weights_of("gpt2,layers=2,d=16,heads=2,vocab=30"),
+               other = weights_of("gpt2,layers=2,d=16,heads=2,vocab=30", 4);
+    const std::string name = "layer.1.attn.k.weight";
+    other->get("embed.token");
+    EXPECT_TENSOR_NEAR(one->get(name), same->get(name), exactly);
+    EXPECT_NE(one->get(name).to_host<double>(), other->get(name).to_host<double>());
+    EXPECT_NE(one->get(name).to_host<double>(),
+              one->get("layer.0.attn.k.weight").to_host<double>());
+}
+
+TEST(RandomWeights, RowsOfTheVocabularyAreThoseOfTheWholeTable) {
+    const auto w = weights_of("bert-base,layers=1,d=16,heads=2,vocab=30");
+    const std::vector<Index> rows{5, 0, 29, 5};
+    EXPECT_TENSOR_NEAR(w->rows("embed.token", rows), gather_rows(w->get("embed.token"), rows),
+                       exactly);
+}
+
+TEST(RandomModel, OfAlbertSharesOneLayer) {
+    const RandomModel model = random_model("albert-base-v2,layers=3");
+    EXPECT_EQ(model.spec.blocks[0].shares, -1);
+    EXPECT_EQ(model.spec.blocks[2].shares, 0);
+    EXPECT_EQ(model.spec.embedding_width, 128);
+    for (const DrawnTensor& t : model.tensors) EXPECT_THAT(t.name, testing::Not(HasSubstr(".1.")));
+    EXPECT_EQ(random_model("albert-xxlarge-v2").spec.width, 4096);
+}
+
+/// Every random model, as small as it can be.
+class EveryRandomModel : public testing::TestWithParam<std::string> {
+  protected:
+    static std::string small(const std::string& name) {
+        std::string text = name + ",layers=2,d=16,heads=4,ffn=24";
+        if (name.find("-norm") != std::string::npos) return text;
+        const bool image = name.starts_with("vit") || name.starts_with("deit");
+        if (image) return text + ",image=8,patch=4";
+        return text + ",tokens=12,vocab=40" + (name.starts_with("albert") ? ",embedding=6" : "");
+    }
+    static Input input_of(const ModelSpec& s, Type type) {
+        Input in;
+        if (s.vocabulary > 0) {
+            in.ids = {3, 7, 1, 39, 0, 12};
+        } else if (s.channels > 0) {
+            const std::vector<double> pixels = gaussian(8, 24).hidden.to_host<double>();
+            in.image = Tensor::from_host(cpu(), {3, 8, 8}, std::span<const double>(pixels), type);
+        } else {
+            in = gaussian(6, s.width, type);
+        }
+        return in;
+    }
+};
+
+TEST_P(EveryRandomModel, RunsAndStaysFinite) {
+    const Model model = random(small(GetParam()), Type::f32);
+    const Input input = input_of(model.spec(), Type::f32);
+    Recorder seen;
+    model.run(std::span(&input, 1), seen);
+    EXPECT_EQ(seen.ended, 2);
+    EXPECT_TRUE(seen.states.contains("layer.1.out"));
+}
+
+TEST_P(EveryRandomModel, IsReadBackFromWhatIsWritten) {
+    const RandomModel drawn = random_model(small(GetParam()));
+    const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(5), cpu(), Type::f32);
+    const std::filesystem::path dir =
+        std::filesystem::path(testing::TempDir()) / ("written-" + GetParam());
+    write_model(drawn.spec, *weights, dir);
+    const Opened opened = Opened::from(dir);
+    EXPECT_EQ(opened.architecture.spec.family, drawn.spec.family);
+    EXPECT_TRUE(opened.architecture.spec.ignored.empty());
+    const Input input = input_of(drawn.spec, Type::f32);
+    Recorder before, after;
+    Model(drawn.spec, weights, cpu(), Type::f32).run(std::span(&input, 1), before);
+    opened.model(Type::f32).run(std::span(&input, 1), after);
+    EXPECT_EQ(before.order, after.order);
+    EXPECT_EQ(before.states, after.states);
+    EXPECT_EQ(before.a2, after.a2);
+    std::filesystem::remove_all(dir);
+}
+
+INSTANTIATE_TEST_SUITE_P(Names, EveryRandomModel, testing::ValuesIn(all_names()),
+                         [](const auto& info) {
+                             std::string name = info.param;
+                             for (char& c : name)
+                                 if (c == '-' || c == '.') c = '_';
+                             return name;
+                         });
+
+TEST(WriteModel, RefusesAFamilyWithoutNamesOfItsOwn) {
+    ModelSpec spec = random_model("gpt2,layers=1,d=8,heads=1").spec;
+    spec.family = "timm_vit";
+    const auto weights = weights_of("gpt2,layers=1,d=8,heads=1");
+    EXPECT_THAT(thrown<NotAvailable>([&] { write_model(spec, *weights, "nowhere"); }),
+                HasSubstr("timm_vit"));
+}
+
+}  // namespace
+}  // namespace tsdiag::test
