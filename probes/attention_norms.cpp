@@ -52,7 +52,7 @@ class AttentionNorms final : public Probe {
     /// Root of the sum over all rows.
     Value frobenius(const RowMean& rows) const {
         return transform(rows.value(tokens_), [this](double mean) {
-            return std::sqrt(std::max(0.0, mean) * double(tokens_));
+            return std::sqrt(mean < 0 ? 0 : mean * double(tokens_));
         });
     }
 

@@ -51,7 +51,7 @@ class AttentionShape final : public Probe {
     /// Sum of the negative entries' modulus / sum of all moduli.
     Value negative_mass(const Head& head) const {
         const Value all = head.modulus.value(tokens_), part = head.negative.value(tokens_);
-        if (!(*all.value > 0)) return undefined("P = 0");
+        if (*all.value == 0) return undefined("P = 0");
         return transform(part, [&](double x) { return std::clamp(x / *all.value, 0.0, 1.0); });
     }
 

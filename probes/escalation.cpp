@@ -9,13 +9,13 @@ namespace tsdiag::probe {
 namespace {
 
 Value ratio(double numerator, double denominator, const char* why_not) {
-    return denominator > 0 ? Value(numerator / denominator) : undefined(why_not);
+    return denominator == 0 ? undefined(why_not) : Value(numerator / denominator);
 }
 
 /// r = t_div(X) / t_div(Y), X the state before and Y the one after.
 Value diversity_ratio(const StateMoments& x, const StateMoments& y) {
-    if (!(x.squared > 0)) return undefined("X = 0");
-    if (!(y.squared > 0)) return undefined("Y = 0");
+    if (x.squared == 0) return undefined("X = 0");
+    if (y.squared == 0) return undefined("Y = 0");
     return ratio(x.centred / x.squared, y.centred / y.squared, "t_div(Y) = 0");
 }
 

@@ -47,7 +47,7 @@ Value root(const Sums& s, Index n, bool all) {
     const double rounding = 16 * std::numeric_limits<double>::epsilon() * s.gross / share;
     const double spread = std::max(0.0, squares - total * total / count) / std::max(1.0, count - 1);
     const double error = all ? 0 : std::sqrt(count * spread * (1 - share)) / share;
-    total = std::max(0.0, total / share);
+    total = total < 0 ? 0 : total / share;
     const double value = std::sqrt(total), margin = 2 * error + rounding;
     if (total == 0 || margin <= 1e-6 * total) return value;
     Value v = interval(std::sqrt(std::max(0.0, total - margin)), std::sqrt(total + margin),

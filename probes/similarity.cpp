@@ -58,7 +58,7 @@ class Similarity final : public Probe {
             if (settings_.wants(metric)) out.scalar(place(e), metric, value());
         };
         const auto share = [&](double part) {
-            return m.squared > 0 ? Value(part / m.squared) : undefined("X = 0");
+            return m.squared == 0 ? undefined("X = 0") : Value(part / m.squared);
         };
         emit("t_sim", [&] { return share(m.mean_part); });
         emit("t_div", [&] { return share(m.centred); });
@@ -75,7 +75,8 @@ class Similarity final : public Probe {
 
     /// |X|_F^2 / |X|_2^2.  Cost: one Gram matrix, or some 50 products with X.
     Value stable_rank(const Hidden& e, const StateMoments& m) const {
-        if (!(m.squared > 0)) return undefined("X = 0");
+        if (m.squared == 0) return undefined("X = 0");
+        if (!std::isfinite(m.squared)) return m.squared;  // the sink says what to do with it
         const Tensor x = cast(e.x, Type::f64);
         const bool gram = std::min(x.rows(), x.cols()) <= largest_gram;
         const Estimate norm = gram ? squared_norm_by_gram(x) : norm_by_products(x);

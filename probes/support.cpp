@@ -90,7 +90,8 @@ void RowSums::add(const AttentionRows& event) {
     tolerance_ = row_sum_tolerance(event.block.p.type());
     for (Index i = 0; i < s.heads * s.rows; ++i) {
         double& worst = deviation_[static_cast<std::size_t>(i / s.rows)];
-        worst = std::max(worst, std::abs(s.sum[static_cast<std::size_t>(i)] - 1));
+        const double off = std::abs(s.sum[static_cast<std::size_t>(i)] - 1);
+        if (off > worst || std::isnan(off)) worst = std::isnan(worst) ? worst : off;
     }
 }
 

@@ -1,4 +1,5 @@
 #include "by_hand.hpp"
+#include "tsdiag/error.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -74,6 +75,17 @@ TEST(AttentionNorms, OnlyTheWantedHeadsHaveRowsButAllCountInTheMean) {
     EXPECT_EQ(reason(t, head(0), "attn_fro"), "(no row)");
     EXPECT_CLOSE(value(t, head(1), "attn_fro"), 1, rounding(16));
     EXPECT_CLOSE(value(t, head(), "attn_fro"), 1.5, rounding(16));
+}
+
+TEST(AttentionNorms, NaNReachesTheSink) {
+    Matrix p = uniform(3);
+    p(1, 1) = NAN;
+    for (const char* metric : {"attn_fro", "row_sum_dev"}) {
+        ProbeSettings settings;
+        settings.metrics = {metric};
+        const Layer layer{.op = std::make_shared<Made>(std::vector{p})};
+        EXPECT_THROW(measure("attention_norms", layer, settings), NonFiniteError) << metric;
+    }
 }
 
 TEST(AttentionNorms, SomeRowsGiveAnEstimateWithItsError) {

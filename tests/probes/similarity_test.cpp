@@ -1,4 +1,5 @@
 #include "by_hand.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 
 namespace tsdiag::test {
@@ -87,6 +88,18 @@ TEST(Similarity, IsUndefinedForZero) {
         EXPECT_EQ(reason(t, state("in"), metric), "X = 0");
     EXPECT_EQ(reason(t, state("in"), "t_cos"), "zero row");
     EXPECT_EQ(value(t, state("in"), "fro"), 0);
+}
+
+TEST(Similarity, NaNReachesTheSink) {
+    Matrix x(2, 2, 1.0);
+    x(0, 1) = NAN;
+    for (const char* metric : {"t_sim", "t_div", "fro", "stable_rank"}) {
+        ProbeSettings settings;
+        settings.metrics = {metric};
+        EXPECT_THROW(measure("similarity", {.states = {{"in", "", tensor(x)}}}, settings),
+                     NonFiniteError)
+            << metric;
+    }
 }
 
 TEST(Similarity, CosineNeedsTwoRowsOfLength) {
