@@ -42,6 +42,9 @@ const Table& table() {
 
 namespace {
 
+/// Below this many elements a loop takes less time than waking the other threads does.
+constexpr Index worth_threads = Index{1} << 17;
+
 template <class T>
 const kernels::Of<T>& functions() {
     if constexpr (std::is_same_v<T, float>)
@@ -61,7 +64,7 @@ decltype(auto) typed(const View& v, F f) {
 template <class F>
 void each_row(const Shape& s, F f) {
     const Index rows = s.batch * s.rows;
-    const bool parallel = s.count() > 16384;
+    const bool parallel = s.count() > worth_threads;
 #pragma omp parallel for schedule(static) if (parallel)
     for (Index i = 0; i < rows; ++i) f(i / s.rows, i % s.rows);
 }
@@ -86,7 +89,7 @@ void small_product(View out, View a, View b, Index batch, Transpose t, T alpha) 
             return;
     }
 #endif
-    if (omp_in_parallel()) {
+    if (omp_in_parallel() || m * n * k / 16 < worth_threads) {
         functions<T>().gemm(ta, tb, m, n, k, alpha, pa, a.row_stride, pb, b.row_stride, pc,
                             out.row_stride);
         return;
@@ -143,7 +146,11 @@ class CpuBackend final : public Backend {
         typed(out, [&]<class T>(T) {
             const Index batches = out.shape.batch;
             if (batches == 1) return small_product<T>(out, a, b, 0, t, static_cast<T>(alpha));
-#pragma omp parallel for schedule(dynamic)
+            // A product of m n k multiplications costs about as much as m n k / 16 elements of a
+            // loop.
+            const Index work =
+                out.shape.count() * (t == Transpose::first ? a.shape.rows : a.shape.cols) / 16;
+#pragma omp parallel for schedule(dynamic) if (work > worth_threads)
             for (Index i = 0; i < batches; ++i)
                 small_product<T>(out, a, b, i, t, static_cast<T>(alpha));
         });
@@ -203,7 +210,7 @@ class CpuBackend final : public Backend {
     void column_sum(View out, View a) const override {
         typed(out, [&]<class T>(T) {
             const Index cols = a.shape.cols;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (a.shape.count() > worth_threads)
             for (Index b = 0; b < a.shape.batch; ++b) {
                 std::vector<double> total(static_cast<std::size_t>(cols), 0.0);
                 for (Index r = 0; r < a.shape.rows; ++r) {
@@ -230,7 +237,7 @@ class CpuBackend final : public Backend {
                 std::span<const double> frequency, bool interleaved) const override {
         const Index pairs = static_cast<Index>(frequency.size());
         typed(out, [&]<class T>(T) {
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (out.shape.count() > worth_threads)
             for (Index r = 0; r < out.shape.rows; ++r) {
                 std::vector<double> cosine(frequency.size()), sine(frequency.size());
                 for (std::size_t p = 0; p < frequency.size(); ++p) {
@@ -304,7 +311,8 @@ class CpuBackend final : public Backend {
         return typed(x, [&]<class T>(T) {
             const Index rows = x.shape.batch * x.shape.rows;
             Index found = rows * x.shape.cols;
-#pragma omp parallel for schedule(static) reduction(min : found)
+#pragma omp parallel for schedule(static) reduction(min \
+                                                    : found) if (x.shape.count() > worth_threads)
             for (Index i = 0; i < rows; ++i) {
                 const Index at = functions<T>().first_nonfinite(
                     x.row<T>(i / x.shape.rows, i % x.shape.rows), x.shape.cols);
@@ -393,7 +401,7 @@ class CpuBackend final : public Backend {
         const Index per = (s.rows + groups - 1) / groups;
         const auto size = static_cast<std::size_t>(n);
         std::vector<std::vector<double>> part(static_cast<std::size_t>(s.heads * groups));
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (p.shape.count() > worth_threads)
         for (Index task = 0; task < s.heads * groups; ++task) {
             std::vector<double>& v = part[static_cast<std::size_t>(task)];
             v.assign(3 * size, 0.0);
@@ -428,7 +436,7 @@ class CpuBackend final : public Backend {
         m.d = d;
         std::vector<double> sums(2 * width * static_cast<std::size_t>(groups), 0.0);
         std::vector<kernels::MomentSums> rows(static_cast<std::size_t>(n));
-#pragma omp parallel for schedule(static) if (n * d > 16384)
+#pragma omp parallel for schedule(static) if (n * d > worth_threads)
         for (Index g = 0; g < groups; ++g) {
             double* column = sums.data() + 2 * g * d;
             for (Index r = g * rows_per_sum; r < std::min(n, (g + 1) * rows_per_sum); ++r)
@@ -451,7 +459,7 @@ class CpuBackend final : public Backend {
             mean[j] /= static_cast<double>(n);
         }
         std::vector<double> centred(static_cast<std::size_t>(n));
-#pragma omp parallel for schedule(static) if (n * d > 16384)
+#pragma omp parallel for schedule(static) if (n * d > worth_threads)
         for (Index r = 0; r < n; ++r)
             centred[static_cast<std::size_t>(r)] =
                 functions<T>().centred_row(x.row<T>(0, r), mean.data(), d);

@@ -29,7 +29,7 @@ void fill(Fill draw, std::uint64_t seed, std::uint64_t stream, std::span<T> out,
     constexpr Index chunk = 2048;  // blocks
     const Index count = static_cast<Index>(out.size());
     const Index blocks = (count + 1) / 2;
-#pragma omp parallel for schedule(static)
+#pragma omp parallel for schedule(static) if (blocks > 8 * chunk)  // else waking threads costs more
     for (Index first = 0; first < blocks; first += chunk) {
         double buffer[2 * chunk];
         const Index here = std::min(chunk, blocks - first);
