@@ -114,7 +114,7 @@ std::span<const FormatEntry* const> formats();
 ///    pytorch_model.bin, else pytorch_model.bin.index.json, else the only checkpoint file in it.
 ///
 /// Tensor names are the file's full paths, dicts joined by '.': `state_dict.net.0.weight`.
-/// Throws `FormatError`; `NotAvailable` for a format that is recognised and not supported (GGUF).
+/// Throws `FormatError`, also for a format that is recognised and not supported (GGUF).
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 /// The model's own tensors inside `file`: wrapper dicts (`state_dict`, `model`, `model_ema`, ...)

@@ -17,11 +17,11 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
     const auto version = in.take<std::uint32_t>();
     const auto tensors = in.take<std::uint64_t>();
     if (version > 0xffff)
-        throw NotAvailable(
+        throw FormatError(
             fmt::format("{}: is a GGUF file of version {:#x}, probably big-endian; "
                         "GGUF is not supported yet. Convert it to safetensors.",
                         file->path(), version));
-    throw NotAvailable(
+    throw FormatError(
         fmt::format("{}: is a GGUF file (version {}, {} tensors); GGUF is not supported "
                     "yet. Convert it to safetensors, or use the model it was made from.",
                     file->path(), version, tensors));
