@@ -179,11 +179,14 @@ RandomModel draw_bert(std::string_view name, const Keys& keys) {
         s.padding_id = padding;
         s.position_offset = padding + 1;
     }
-    return drawn(std::move(s), [&](const Parameter& p) {
-        Draw law = normal_law(p, 0.02, padding);
-        if (roberta && p.name == "embed.position") law.zero_row = padding;
-        return law;
-    });
+    return drawn(
+        std::move(s),
+        [&](const Parameter& p) {
+            Draw law = normal_law(p, 0.02, padding);
+            if (roberta && p.name == "embed.position") law.zero_row = padding;
+            return law;
+        },
+        "weights N(0, 0.02^2), biases 0, norms 1 and 0, padding rows 0");
 }
 
 std::vector<std::string_view> bert_random() { return {"bert-base", "bert-large"}; }

@@ -156,7 +156,7 @@ Draw normal_law(const Parameter& p, double deviation, Index padding) {
     return {Draw::Law::normal, deviation, p.name == "embed.token" ? padding : -1};
 }
 
-RandomModel drawn(ModelSpec spec, const Law& law) {
+RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     RandomModel out;
     for (Parameter& p : parameters(spec)) {
         const Draw draw = law(p);
@@ -164,6 +164,8 @@ RandomModel drawn(ModelSpec spec, const Law& law) {
     }
     spec.trained = false;
     spec.name = describe(spec);
+    spec.recognised = rules(spec);
+    spec.defaults.push_back(fmt::format("initialisation: {}", how));
     out.spec = std::move(spec);
     return out;
 }

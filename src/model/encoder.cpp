@@ -121,11 +121,16 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     b.qkv_bias = b.out_bias = false;
     ModelSpec s = token_model("encoder", sizes, b);
     s.vocabulary = s.max_tokens = 0;
-    return drawn(std::move(s), [=](const Parameter& p) -> Draw {
-        if (p.name.find(".norm") != std::string::npos) return normal_law(p, 0);
-        if (p.name.ends_with("attn.v.weight")) return {Draw::Law::normal, value_deviation, -1};
-        return {Draw::Law::uniform, linear_bound(p, sizes), -1};
-    });
+    return drawn(
+        std::move(s),
+        [=](const Parameter& p) -> Draw {
+            if (p.name.find(".norm") != std::string::npos) return normal_law(p, 0);
+            if (p.name.ends_with("attn.v.weight")) return {Draw::Law::normal, value_deviation, -1};
+            return {Draw::Law::uniform, linear_bound(p, sizes), -1};
+        },
+        fmt::format(
+            "W_V ~ N(0, {:.6g}), all else U(-1/sqrt(inputs), 1/sqrt(inputs)), norms 1 and 0",
+            value_deviation * value_deviation));
 }
 
 std::vector<std::string_view> random_names() { return {"post-norm", "pre-norm"}; }

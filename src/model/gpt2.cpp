@@ -129,11 +129,16 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     s.positions = Positions::learned;
     s.final_norm = true;
     const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(sizes.layers));
-    return drawn(std::move(s), [residual](const Parameter& p) {
-        const bool onto_residual =
-            p.name.ends_with("attn.o.weight") || p.name.ends_with("ffn.down.weight");
-        return normal_law(p, onto_residual ? residual : 0.02);
-    });
+    return drawn(
+        std::move(s),
+        [residual](const Parameter& p) {
+            const bool onto_residual =
+                p.name.ends_with("attn.o.weight") || p.name.ends_with("ffn.down.weight");
+            return normal_law(p, onto_residual ? residual : 0.02);
+        },
+        fmt::format("weights N(0, 0.02^2), those of residual projections N(0, {:.6g}^2), biases 0, "
+                    "norms 1 and 0",
+                    residual));
 }
 
 std::vector<std::string_view> random_names() {

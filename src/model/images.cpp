@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tsdiag::model {
@@ -10,11 +11,18 @@ namespace {
 /// A config's size: one number or [height, width]; 0: not said.
 std::pair<Index, Index> told_size(Reader& r, Words keys) {
     const Json& said = r.value(keys);
-    if (said.is_array() && said.array().size() == 2)
-        return {said.array()[0].integer(), said.array()[1].integer()};
     if (said.is_null()) return {0, 0};
-    const Index side = r.count(keys, 0);
-    return {side, side};
+    std::pair<Index, Index> out;
+    if (said.is_array() && said.array().size() == 2) {
+        out = {said.array()[0].integer(), said.array()[1].integer()};
+    } else {
+        out.first = out.second = r.count(keys, 0);
+    }
+    constexpr Index most = 1'000'000;
+    if (std::min(out.first, out.second) < 1 || std::max(out.first, out.second) > most)
+        r.refuse(
+            fmt::format("the configuration's {} is not a size from 1 to {}", *keys.begin(), most));
+    return out;
 }
 
 /// The side of a square of `count` cells; 0: not a square.

@@ -214,7 +214,9 @@ RandomModel draw(std::string_view name, const Keys& keys) {
         b.rotary.theta = p.theta;
         ModelSpec s = token_model(p.family, sizes, b);
         s.final_norm = true;
-        return drawn(std::move(s), [](const Parameter& q) { return normal_law(q, 0.02); });
+        return drawn(
+            std::move(s), [](const Parameter& q) { return normal_law(q, 0.02); },
+            "weights N(0, 0.02^2), biases 0, norms 1 and 0");
     }
     return {};
 }

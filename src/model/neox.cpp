@@ -96,7 +96,9 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     b.rotary.columns = rotary_columns(b.head_dim, 0.25);
     ModelSpec s = token_model("gpt_neox", sizes, b);
     s.final_norm = true;
-    return drawn(std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); });
+    return drawn(
+        std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
+        "weights N(0, 0.02^2), biases 0, norms 1 and 0");
 }
 
 std::vector<std::string_view> random_names() {

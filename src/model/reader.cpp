@@ -161,6 +161,10 @@ Unary Reader::activation(Words keys, std::string_view fallback) {
 }
 
 Index Reader::heads(Words keys, Index inner, std::string_view tensor) {
+    if (inner < 1)
+        throw FormatError(
+            fmt::format("{}: tensor '{}' has too few rows for queries, keys and values",
+                        file_.source(), prefix_ + std::string(tensor)));
     Index h = 0;
     std::string who;
     if (options_.heads) {

@@ -60,7 +60,6 @@ class Reader {
     [[noreturn]] void wrong(std::string_view key, std::string_view expected) const;
     void check_tensors(const Names& names) const;
     void list_leftovers(const Names& names, Words unused);
-    void describe();
     void apply_own_keys();
 
     const Checkpoint& file_;
@@ -74,5 +73,7 @@ class Reader {
 std::string title(std::string_view family);
 /// "BERT, 12 layers, d = 768, 12 heads".
 std::string describe(const ModelSpec& spec);
+/// Sizes, norms, activation, scale, positions: what will be run, one line each.
+std::vector<std::string> rules(const ModelSpec& spec);
 
 }  // namespace tsdiag::model

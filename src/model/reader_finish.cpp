@@ -104,17 +104,16 @@ void Reader::list_leftovers(const Names& names, Words unused) {
                         heads == 1 ? "" : "s", example));
 }
 
-void Reader::describe() {
+std::vector<std::string> rules(const ModelSpec& spec) {
     const BlockSpec& b = spec.blocks.front();
-    spec.name = model::describe(spec);
-    saw(
-        fmt::format("{} layers, width {}, {} heads of {} columns ({} for keys and values), "
-                    "feed-forward {}",
-                    spec.blocks.size(), spec.width, b.heads, b.head_dim, b.kv_heads, b.ffn));
-    saw(fmt::format("{}-norm, activation {}, norm eps {}, {}", tsdiag::name(b.placement),
-                    tsdiag::name(b.activation), b.eps, b.causal ? "causal" : "bidirectional"));
-    saw(fmt::format("logits scaled by {}", b.scale));
-    std::string positions = fmt::format("positions: {}", tsdiag::name(spec.positions));
+    std::vector<std::string> out;
+    out.push_back(fmt::format(
+        "{} layers, width {}, {} heads of {} columns ({} for keys and values), feed-forward {}",
+        spec.blocks.size(), spec.width, b.heads, b.head_dim, b.kv_heads, b.ffn));
+    out.push_back(fmt::format("{}-norm, activation {}, norm eps {}, {}", name(b.placement),
+                              name(b.activation), b.eps, b.causal ? "causal" : "bidirectional"));
+    out.push_back(fmt::format("{} attention, logits scaled by {}", b.attention, b.scale));
+    std::string positions = fmt::format("positions: {}", name(spec.positions));
     if (spec.positions == Positions::learned && spec.position_offset > 0)
         positions += fmt::format(", first at row {}", spec.position_offset);
     if (spec.padding_id >= 0) positions += fmt::format(", padding id {}", spec.padding_id);
@@ -122,8 +121,11 @@ void Reader::describe() {
         positions += fmt::format("; rotary, {} of {} columns, theta {}{}", b.rotary.columns,
                                  b.head_dim, b.rotary.theta,
                                  b.rotary.scaling.empty() ? "" : ", scaling " + b.rotary.scaling);
-    saw(positions);
-    if (b.window > 0) saw(fmt::format("sliding window of {} tokens in layer 0", b.window));
+    out.push_back(positions);
+    const auto windows = std::count_if(spec.blocks.begin(), spec.blocks.end(),
+                                       [](const BlockSpec& block) { return block.window > 0; });
+    if (windows > 0) out.push_back(fmt::format("a sliding window in {} layers", windows));
+    return out;
 }
 
 /// What write_model says beside the family's keys.
@@ -144,7 +146,8 @@ Architecture Reader::finish(Names names, Words unused) {
     }
     check_tensors(names);
     list_leftovers(names, unused);
-    describe();
+    spec.name = describe(spec);
+    for (std::string& line : rules(spec)) saw(std::move(line));
     return {std::move(spec), std::move(names)};
 }
 

@@ -63,6 +63,7 @@ Index heads_by_name(const Reader& r, Index width) {
 void read_heads(Reader& r, BlockSpec& b) {
     const Index width = r.spec.width;
     const Index inner = r.extent(std::string(anchor), 0) / 3;
+    if (inner < 1) r.refuse("its qkv projections have fewer than three rows");
     b.qk_norm = b.qk_norm_layer = r.has("blocks.0.attn.q_norm.weight");
     if (b.qk_norm && !r.has("blocks.0.attn.q_norm.bias")) b.qk_norm_layer = false;
     const Index by_name = heads_by_name(r, width);

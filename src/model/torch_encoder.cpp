@@ -113,6 +113,7 @@ Architecture read_lightning(const Checkpoint& file, const DetectOptions& options
     b.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.activation = r.activation({"activation"}, "relu");
     b.qkv_bias = r.has("transformer.layers.0.self_attn.qkv_proj.bias");
+    b.out_bias = r.has("transformer.layers.0.self_attn.o_proj.bias");
     const Index layers = r.layers("transformer.layers.");
     r.agreed({"num_layers"}, layers, "transformer.layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);

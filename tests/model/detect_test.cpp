@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+
 #include "memory_file.hpp"
 #include "recorder.hpp"
 
@@ -199,26 +201,89 @@ TEST(Detect, TellsMistralsWindowFromItsAbsence) {
     EXPECT_EQ(window(R"(, "sliding_window": 7)"), 7);
 }
 
-TEST(Detect, ReadsTheTrainedFilesOfOtherProjects) {
-    const std::filesystem::path shared = std::filesystem::path(TSDIAG_SHARED_DATA) / "torch";
-    if (!std::filesystem::exists(shared)) GTEST_SKIP() << "the files are not here";
-    const Opened nano = Opened::from(shared / "nanogpt-style-ckpt.pt");
-    EXPECT_EQ(nano.architecture.spec.family, "nanogpt");
-    EXPECT_EQ(nano.architecture.spec.blocks[0].heads, 2);
+const std::filesystem::path shared = std::filesystem::path(TSDIAG_SHARED_DATA) / "torch";
+
+TEST(Detect, ReadsATrainedNanoGpt) {
+    if (!std::filesystem::exists(shared)) GTEST_SKIP() << "the file is not here";
+    const Opened opened = Opened::from(shared / "nanogpt-style-ckpt.pt");
+    EXPECT_EQ(opened.architecture.spec.family, "nanogpt");
+    EXPECT_EQ(opened.architecture.spec.blocks[0].heads, 2);
     Input ids;
     ids.ids = {1, 5, 31, 0, 2, 2, 7, 9};
     Recorder seen;
-    nano.model(Type::f32).run(std::span(&ids, 1), seen);
+    opened.model(Type::f32).run(std::span(&ids, 1), seen);
     EXPECT_TRUE(seen.states.contains("final_norm"));
+}
 
-    const Opened reverse = Opened::from(shared / "lightning-legacy-ReverseTask.ckpt");
-    EXPECT_EQ(reverse.architecture.spec.family, "lightning_encoder");
-    EXPECT_EQ(reverse.architecture.spec.embedding_width, 10);
-    Input input = gaussian(16, 32, Type::f32);
-    reverse.model(Type::f32).run(std::span(&input, 1), seen);
-    input = {};
-    input.embeddings = gaussian(16, 10, Type::f32).hidden;
-    reverse.model(Type::f32).run(std::span(&input, 1), seen);
+/// The file was trained to reverse a sequence of digits: token i must look at token n - 1 - i.  The
+/// numbers are those of PyTorch in float64.
+TEST(Detect, ReadsATrainedReversalWhoseAttentionReverses) {
+    if (!std::filesystem::exists(shared)) GTEST_SKIP() << "the file is not here";
+    const Opened opened = Opened::from(shared / "lightning-legacy-ReverseTask.ckpt");
+    EXPECT_EQ(opened.architecture.spec.family, "lightning_encoder");
+    EXPECT_EQ(opened.architecture.spec.embedding_width, 10);
+    const std::vector<std::size_t> digits{3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5, 8, 9, 7, 9, 3};
+    std::vector<double> one_hot(160, 0.0);
+    for (std::size_t i = 0; i < digits.size(); ++i) one_hot[i * 10 + digits[i]] = 1;
+    Input input;
+    input.embeddings =
+        Tensor::from_host(cpu(), {1, 16, 10}, std::span<const double>(one_hot), Type::f64);
+    Recorder seen;
+    opened.model(Type::f64).run(std::span(&input, 1), seen);
+    const std::vector<double>& p = seen.matrix.at(0);
+    for (std::size_t i = 0; i < 16; ++i) {
+        const auto row = p.begin() + static_cast<std::ptrdiff_t>(16 * i);
+        EXPECT_EQ(std::max_element(row, row + 16) - row, static_cast<std::ptrdiff_t>(15 - i));
+    }
+    const std::vector<double>& y = seen.states.at("layer.0.out");
+    const std::vector<double> expected{-1.0736427427951265, 0.41209246041818703,
+                                       -0.03164362583864721, 1.387356026200131};
+    EXPECT_ALL_CLOSE(std::span(y).first(4), expected, rounding(1024));
+}
+
+/// The weights of one model under two families' names give the same states.
+TEST(Detect, ReadsTorchsEncoderAsTheSameModel) {
+    const RandomModel drawn = random_model("pre-norm,out_proj=1,layers=2,d=16,heads=4,ffn=24");
+    const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(1), cpu(), Type::f32);
+    auto file = std::make_shared<MemoryFile>();
+    const auto put = [&](const std::string& name, std::vector<std::string> parts) {
+        std::vector<float> all;
+        Shape shape;
+        for (const std::string& part : parts) {
+            const Tensor t = weights->get(part);
+            const std::vector<float> more = t.to_host<float>();
+            all.insert(all.end(), more.begin(), more.end());
+            shape = t.shape();
+        }
+        const auto count = std::ssize(all);
+        file->add(name, shape.rows == 1
+                            ? std::vector<std::int64_t>{count}
+                            : std::vector<std::int64_t>{count / shape.cols, shape.cols});
+        file->values(name) = all;
+    };
+    for (const std::string l : {"0", "1"}) {
+        const std::string to = "net.layers." + l + ".", from = "layer." + l + ".";
+        put(to + "self_attn.in_proj_weight",
+            {from + "attn.q.weight", from + "attn.k.weight", from + "attn.v.weight"});
+        put(to + "self_attn.out_proj.weight", {from + "attn.o.weight"});
+        for (const std::string end : {".weight", ".bias"}) {
+            put(to + "linear1" + end, {from + "ffn.up" + end});
+            put(to + "linear2" + end, {from + "ffn.down" + end});
+            put(to + "norm1" + end, {from + "norm1" + end});
+            put(to + "norm2" + end, {from + "norm2" + end});
+        }
+    }
+    DetectOptions options;
+    options.config = Json::parse(R"({"nhead": 4, "norm_first": true})", "config.json");
+    const Architecture a = detect(*file, options);
+    EXPECT_EQ(a.spec.family, "torch_encoder");
+    EXPECT_TRUE(a.spec.ignored.empty());
+    const Input input = gaussian(5, 16, Type::f32);
+    Recorder one, other;
+    Model(drawn.spec, weights, cpu(), Type::f32).run(std::span(&input, 1), one);
+    Model(a.spec, checkpoint_weights(file, a, cpu(), Type::f32, false), cpu(), Type::f32)
+        .run(std::span(&input, 1), other);
+    EXPECT_EQ(one.states, other.states);
 }
 
 }  // namespace
