@@ -24,7 +24,9 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
 
 Line line_of(const Checkpoint& file, const std::string& name) {
     const RawTensor tensor = file.tensor(name);
-    Line line{name, tensor.dtype_name, tensor.shape, {}, {}};
+    const std::string dtype =
+        tensor.dtype == DType::other ? tensor.dtype_name : std::string(tsdiag::name(tensor.dtype));
+    Line line{name, dtype, tensor.shape, {}, {}};
     try {
         line.values = summarise(tensor);
     } catch (const NotAvailable& error) {
@@ -41,7 +43,7 @@ Line line_of(const Weights& weights, const Parameter& parameter) {
     const auto owner = std::make_shared<std::vector<float>>(values);
     RawTensor raw;
     raw.dtype = DType::f32;
-    raw.dtype_name = "float32";
+    raw.dtype_name = tsdiag::name(DType::f32);
     const Shape& s = parameter.shape;
     raw.shape = parameter.vector ? std::vector<std::int64_t>{s.count()}
                                  : std::vector<std::int64_t>{s.rows, s.cols};

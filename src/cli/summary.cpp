@@ -11,7 +11,7 @@ namespace tsdiag::cli {
 namespace {
 
 constexpr Index most_rows = 40;
-constexpr std::size_t short_list = 4;
+constexpr std::size_t short_list = 3;
 constexpr std::size_t margin = 11;  // of the paragraphs above and below the table
 
 struct Column {
@@ -27,17 +27,18 @@ std::string paragraph(std::string_view head, std::string_view text) {
            wrapped(printable(text), terminal_width(), margin) + "\n";
 }
 
-std::string joined(const Json& list, std::size_t most, std::string_view separator) {
-    std::string text;
-    std::size_t count = 0;
-    for (const Json& line : list.array()) {
-        if (count == most) {
-            text += fmt::format(", and {} more (-v)", list.array().size() - most);
-            break;
-        }
-        text += (count++ > 0 ? std::string(separator) : "") + line.string();
+/// All lines of `list`, or the first ones in one paragraph.
+std::string paragraphs(std::string_view head, const Json::Array& list, bool all) {
+    if (list.empty()) return "";
+    std::string text, few;
+    for (std::size_t i = 0; i < list.size(); ++i) {
+        if (all) text += paragraph(i == 0 ? head : "", list[i].string());
+        if (i < short_list) few += (i > 0 ? "; " : "") + list[i].string();
     }
-    return text;
+    if (all) return text;
+    if (list.size() > short_list)
+        few += fmt::format("; and {} more (-v)", list.size() - short_list);
+    return paragraph(head, few);
 }
 
 std::string what_was_run(const Json& run) {
@@ -65,14 +66,9 @@ std::string heading(const Json& run, bool verbose) {
     Json::Array assumed = model["defaults"].array();
     if (run["input"].contains("defaults"))
         for (const Json& line : run["input"]["defaults"].array()) assumed.push_back(line);
-    const std::pair<const char*, Json> lists[] = {
-        {"recognised", model["recognised"]}, {"ignored", model["ignored"]}, {"assumed", assumed}};
-    for (const auto& [head, list] : lists) {
-        if (list.array().empty()) continue;
-        text += verbose ? paragraph(head, joined(list, list.array().size(),
-                                                 "\n" + std::string(margin, ' ')))
-                        : paragraph(head, joined(list, short_list, ", "));
-    }
+    text += paragraphs("recognised", model["recognised"].array(), verbose);
+    text += paragraphs("ignored", model["ignored"].array(), verbose);
+    text += paragraphs("assumed", assumed, verbose);
     for (const Json& line : run["warnings"].array()) text += paragraph("warning", line.string());
     return text;
 }

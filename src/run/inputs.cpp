@@ -79,7 +79,7 @@ void InputSource::choose_kind() {
             fmt::format("--input {}: this model has no token embedding, expected {}.", text,
                         takes_images(spec_) ? "gaussian, image:FILE.npy or hidden:FILE.npy"
                                             : "gaussian or hidden:FILE.npy"));
-    if (kind_ == "embeddings" && !has_ids)
+    if (kind_ == "embeddings" && !has_ids && !spec_.embedding_map)
         throw UsageError(
             fmt::format("--input {}: this model has no token embedding that they could stand for, "
                         "expected hidden:FILE.npy.",
