@@ -101,21 +101,23 @@ std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
 ///
 /// `converged`: right to 1e-6 relative as far as residual, rounding and the condition numbers of
 /// the leading eigenvalues tell (first order, no proof).  Else `low` is an estimate and `high` a
-/// bound: the smaller of 1 and |Pi2 P|_F.  Beyond 2 GB, P is made anew for every product.
-std::vector<Estimate> second_eigenvalue(const AttentionOperator& p);
+/// bound: the smaller of 1 and |Pi2 P|_F.  Where P takes more than `memory` bytes, blocks of its
+/// rows are made anew for every product, and exact zeros and the dense method are not tried.
+std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory = 2e9);
 /// The same from the diagonal of one head of a causal P, e.g. RowStatistics::diagonal: no second
 /// pass.
 Estimate second_eigenvalue(std::span<const double> diagonal);
 /// delta = |Pi2 P|_2 of each head, by Lanczos on (Pi2 P)^T (Pi2 P).  [TSE] (12)
-std::vector<Estimate> centred_norm(const AttentionOperator& p);
+std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory = 2e9);
 /// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; not a value where pi is not
 /// unique or not positive, or P is not stochastic.  Range [0, 1].  pi by power iteration, else by
 /// the elimination of Grassmann, Taksar and Heyman, both right in every entry; then Lanczos.
+/// Not there either where P takes more than `memory` bytes.
 struct Contraction {
     std::optional<Estimate> estimate;
     std::string why_not;
 };
-std::vector<Contraction> stationary_norm(const AttentionOperator& p);
+std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory = 2e9);
 /// The stationary vector of one irreducible row-stochastic matrix in host memory.
 std::vector<double> stationary_vector(const View& p);
 /// Dobrushin coefficient 1/2 max_ij sum_k |P_ik - P_jk| of each head, over all pairs; n^3/2 work.

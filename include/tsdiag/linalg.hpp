@@ -79,6 +79,9 @@ void add_transposed(const View& a, double alpha, std::span<const double> x, std:
 /// is A^T w. One pass over A, and no cancellation where A is nearly of rank one.
 void normal_product(const View& a, std::span<const double> w, std::span<const double> column,
                     std::span<const double> x, std::span<double> y);
+/// The part of some rows of A in it: y += A^T W (A x - mean); returns the sum of W (A x - mean).
+double add_normal_product(const View& rows, std::span<const double> w, double mean,
+                          std::span<const double> x, std::span<double> y);
 /// max_ij sum_k |A_ik - A_jk|, right to rounding in double.  Cost n^2 d / 2.
 double largest_row_distance(const View& a);
 

@@ -113,7 +113,7 @@ std::vector<double> stationary_vector(const View& p) {
     return pi.empty() ? eliminate(p) : pi;
 }
 
-std::vector<Contraction> stationary_norm(const AttentionOperator& p) {
+std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory) {
     const Structure known = p.structure();
     const char* reason = nullptr;
     if (!known.row_stochastic)
@@ -122,16 +122,16 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p) {
         reason = "pi = e_1 is not positive";
     else if (known.block > 0 && known.block < p.tokens())
         reason = "pi is not unique";
-    else if (!stored::fits(p))
+    else if (!stored::fits(p, memory))
         reason = "P is too large to be kept";
     if (reason) return std::vector<Contraction>(static_cast<std::size_t>(p.heads()), {{}, reason});
-    const stored::Heads heads(p);
+    const stored::Heads heads(p.matrix());
     return stored::for_each_head<Contraction>(heads.count(),
                                               [&](Index k) { return contraction(heads[k]); });
 }
 
 std::vector<double> dobrushin(const AttentionOperator& p) {
-    const stored::Heads heads(p);
+    const stored::Heads heads(p.matrix());
     return stored::for_each_head<double>(
         heads.count(), [&](Index k) { return largest_row_distance(heads[k]) / 2; });
 }

@@ -4,6 +4,7 @@
 
 #include "classes.hpp"
 #include "stored.hpp"
+#include "streamed.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
 
@@ -13,9 +14,10 @@ namespace {
 using Vector = std::span<const double>;
 using Result = std::span<double>;
 
-constexpr Index dense_below = 160;   // measured: from here on Arnoldi is faster
+constexpr Index dense_below = 128;   // measured: from here on Arnoldi is faster
 constexpr Index dense_limit = 2048;  // beyond, what Arnoldi cannot certify stays an interval
 constexpr Index arnoldi_products = 384, lanczos_products = 640;
+constexpr double tolerance = 1e-7;  // of residuals; that of a singular value enters squared
 
 /// Pi2 x; all of it is rounding where nothing is left, and then it is 0.
 void centre(Result x) {
@@ -40,22 +42,23 @@ LinearMap square_map(const View& p, bool deflated) {
     return {.rows = n, .cols = n, .apply = apply, .transpose = {}};
 }
 
+double entry(const View& p, Index i, Index j) {
+    return p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
+}
+
+/// P, or Pi2 P Pi2.
 std::vector<double> square_matrix(const View& p, bool deflated) {
-    const Index n = p.shape.rows;
-    std::vector<double> a(static_cast<std::size_t>(n * n)), mean(static_cast<std::size_t>(n), 0.0);
-    for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j < n; ++j)
-            a[static_cast<std::size_t>(i * n + j)] =
-                p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
-    if (!deflated) return a;
-    for (Index i = 0; i < n; ++i) {
-        const std::span row = std::span(a).subspan(static_cast<std::size_t>(i * n), mean.size());
-        centre(row);
-        for (std::size_t j = 0; j < mean.size(); ++j) mean[j] += row[j] / double(n);
+    const std::size_t n = static_cast<std::size_t>(p.shape.rows);
+    std::vector<double> a(n * n), column(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t j = 0; j < n; ++j) a[i * n + j] = entry(p, Index(i), Index(j));
+        if (deflated) centre(Result(a).subspan(i * n, n));
     }
-    for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j < n; ++j)
-            a[static_cast<std::size_t>(i * n + j)] -= mean[static_cast<std::size_t>(j)];
+    for (std::size_t j = 0; deflated && j < n; ++j) {
+        for (std::size_t i = 0; i < n; ++i) column[i] = a[i * n + j];
+        centre(column);
+        for (std::size_t i = 0; i < n; ++i) a[i * n + j] = column[i];
+    }
     return a;
 }
 
@@ -71,15 +74,11 @@ Estimate eigenvalue(const View& p, bool deflated, Index rank) {
     const Index n = p.shape.rows;
     Estimate found;
     if (n > dense_below)
-        found = spectral_radius(square_map(p, deflated), 1e-7, arnoldi_products, rank);
+        found = spectral_radius(square_map(p, deflated), tolerance, arnoldi_products, rank);
     if (n <= dense_below || (!found.converged && n <= dense_limit))
         found = dense_eigenvalue(square_matrix(p, deflated), n, rank);
     if (!found.converged) found.high = bound(p, deflated);
     return found;
-}
-
-double entry(const View& p, Index i, Index j) {
-    return p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
 }
 
 /// The rows and columns of `tokens`, in `memory`.
@@ -160,48 +159,31 @@ std::vector<double> diagonal_of(const View& p) {
     return out;
 }
 
-/// Diagonals of all heads, from rows that are made and dropped.
-std::vector<std::vector<double>> streamed_diagonals(const AttentionOperator& p) {
-    std::vector<std::vector<double>> out(static_cast<std::size_t>(p.heads()));
-    const Index n = p.tokens(), block = stored::block_rows(p);
-    for (Index first = 0; first < n; first += block) {
-        const RowStatistics s = row_statistics(p.rows(first, std::min(block, n - first)));
-        for (std::size_t k = 0; k < out.size(); ++k)
-            out[k].insert(out[k].end(), s.diagonal.begin() + Index(k) * s.rows,
-                          s.diagonal.begin() + Index(k + 1) * s.rows);
+std::vector<Estimate> streamed_second(const AttentionOperator& p, double memory,
+                                      const Structure& known) {
+    const streamed::Rows rows(p, memory);
+    std::vector<Estimate> out;
+    if (known.causal) {
+        for (const auto& d : rows.diagonals()) out.push_back(second_eigenvalue(d));
+        return out;
     }
-    return out;
-}
-
-/// x -> A x for the heads' vectors one after the other, A = P or P^T, centred before (for P^T) or
-/// after.
-LinearMap streamed(const AttentionOperator& p, bool centred_in, bool centred_out) {
-    const Index n = p.tokens(), total = n * p.heads();
-    const auto product = [&p, n](Vector x, Result y, bool transposed, bool in, bool out) {
-        std::vector<double> from(x.begin(), x.end());
-        for (std::size_t k = 0; in && k < from.size(); k += std::size_t(n))
-            centre(Result(from).subspan(k, std::size_t(n)));
-        const Tensor v = Tensor::from_host(p.backend(), {p.heads(), n, 1}, from, p.type());
-        const Index block = stored::block_rows(p);
-        const Tensor w = transposed ? p.apply_transpose(v, block) : p.apply(v, block);
-        std::ranges::copy(w.to_host<double>(), y.begin());
-        for (std::size_t k = 0; out && k < y.size(); k += std::size_t(n))
-            centre(y.subspan(k, std::size_t(n)));
+    const bool deflated = known.row_stochastic;
+    const std::size_t n = static_cast<std::size_t>(p.tokens());
+    const auto centre_each = [n](Result x) {
+        for (std::size_t k = 0; k < x.size(); k += n) centre(x.subspan(k, n));
     };
     LinearMap map;
-    map.rows = map.cols = total;
-    map.apply = [product, centred_in, centred_out](Vector x, Result y) {
-        product(x, y, false, centred_in, centred_out);
+    map.rows = map.cols = p.heads() * p.tokens();
+    map.apply = [&](Vector x, Result y) {
+        std::vector<double> from(x.begin(), x.end());
+        if (deflated) centre_each(from);
+        rows.multiply(from, y);
+        if (deflated) centre_each(y);
     };
-    map.transpose = [product, centred_in, centred_out](Vector x, Result y) {
-        product(x, y, true, centred_out, centred_in);
-    };
-    return map;
-}
-
-/// Products in float32 carry errors of 1e-7: no smaller residual can be asked for.
-double streamed_tolerance(const AttentionOperator& p) {
-    return p.type() == Type::f32 ? 1e-6 : 1e-8;
+    out = spectral_radii(map, p.heads(), tolerance, arnoldi_products, deflated ? 1 : 2);
+    for (Estimate& e : out)
+        if (!e.converged && deflated) e.high = 1;
+    return out;
 }
 
 }  // namespace
@@ -219,22 +201,13 @@ Estimate second_eigenvalue(std::span<const double> diagonal) {
     return exact(second, "diagonal");
 }
 
-std::vector<Estimate> second_eigenvalue(const AttentionOperator& p) {
+std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory) {
     check(p.tokens() >= 2, "a second eigenvalue needs two tokens");
     const Structure known = p.structure();
     if (known.row_stochastic && known.block > 0 && known.block < p.tokens())
         return std::vector<Estimate>(static_cast<std::size_t>(p.heads()), exact(1, "blocks"));
-    if (!stored::fits(p)) {
-        std::vector<Estimate> out;
-        if (known.causal) {
-            for (const auto& d : streamed_diagonals(p)) out.push_back(second_eigenvalue(d));
-            return out;
-        }
-        const bool deflated = known.row_stochastic;
-        return spectral_radii(streamed(p, deflated, deflated), p.heads(), streamed_tolerance(p),
-                              arnoldi_products, deflated ? 1 : 2);
-    }
-    const stored::Heads heads(p);
+    if (!stored::fits(p, memory)) return streamed_second(p, memory, known);
+    const stored::Heads heads(p.matrix());
     return stored::for_each_head<Estimate>(heads.count(), [&](Index k) {
         const View head = heads[k];
         return known.causal ? second_eigenvalue(diagonal_of(head))
@@ -242,11 +215,15 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p) {
     });
 }
 
-std::vector<Estimate> centred_norm(const AttentionOperator& p) {
-    if (!stored::fits(p))
-        return largest_singular_values(streamed(p, false, true), p.heads(), streamed_tolerance(p),
-                                       lanczos_products);
-    const stored::Heads heads(p);
+std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
+    if (!stored::fits(p, memory)) {
+        const streamed::Rows rows(p, memory);
+        LinearMap map;
+        map.rows = map.cols = p.heads() * p.tokens();
+        map.normal = [&](Vector x, Result y) { rows.centred_normal(x, y); };
+        return largest_singular_values(map, p.heads(), tolerance, lanczos_products);
+    }
+    const stored::Heads heads(p.matrix());
     return stored::for_each_head<Estimate>(heads.count(), [&](Index k) {
         const View head = heads[k];
         const std::vector<double> column = stored::column_sums(head);
@@ -254,7 +231,7 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p) {
         LinearMap map;
         map.rows = map.cols = head.shape.rows;
         map.normal = [&](Vector x, Result y) { normal_product(head, ones, column, x, y); };
-        Estimate found = largest_singular_value(map, 1e-8, lanczos_products);
+        Estimate found = largest_singular_value(map, tolerance, lanczos_products);
         if (!found.converged) found.high = stored::centred_frobenius(head, column);
         return found;
     });

@@ -1,21 +1,29 @@
 #include "stored.hpp"
 
 #include <cmath>
+#include <string>
+
+#include "tsdiag/error.hpp"
 
 namespace tsdiag::stored {
 
-Heads::Heads(const AttentionOperator& p) : view_(p.matrix().view()) {
-    if (p.backend().host_memory()) return;
-    const Index n = p.tokens();
-    if (p.type() == Type::f32) {
-        narrow_ = p.matrix().to_host<float>();
+Heads::Heads(const Tensor& rows, Index first) : rows_(rows), view_(rows.view()) {
+    const Index bad = first_nonfinite(rows), n = rows.cols();
+    if (bad >= 0)
+        throw NonFiniteError("attention matrix: row " +
+                             std::to_string(first + bad / n % rows.rows()) + " of head " +
+                             std::to_string(bad / n / rows.rows()) +
+                             " has an entry that is not finite, so its spectrum has no meaning");
+    if (rows.backend().host_memory()) return;
+    if (rows.type() == Type::f32) {
+        narrow_ = rows.to_host<float>();
         view_.data = narrow_.data();
     } else {
-        wide_ = p.matrix().to_host<double>();
+        wide_ = rows.to_host<double>();
         view_.data = wide_.data();
     }
     view_.row_stride = n;
-    view_.batch_stride = n * n;
+    view_.batch_stride = n * rows.rows();
 }
 
 View Heads::operator[](Index head) const {

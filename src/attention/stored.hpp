@@ -9,29 +9,22 @@
 /// P of every head in host memory, and work over heads in parallel.
 namespace tsdiag::stored {
 
-/// Up to this size P is kept whole; beyond it every product makes P anew, a block of rows at a
-/// time.
-constexpr double limit_bytes = 2e9;
-inline bool fits(const AttentionOperator& p) {
+inline bool fits(const AttentionOperator& p, double memory) {
     return double(p.heads()) * double(p.tokens()) * double(p.tokens()) *
                double(bytes_of(p.type())) <=
-           limit_bytes;
+           memory;
 }
 
-/// Rows of all heads that together take some 64 MB.
-inline Index block_rows(const AttentionOperator& p) {
-    const double row = double(p.heads()) * double(p.tokens()) * double(bytes_of(p.type()));
-    return std::clamp<Index>(Index(64e6 / row), 1, p.tokens());
-}
-
-/// The operator's own matrix where the host can read it, else a copy.
+/// Rows of P of every head as the host sees them: the tensor itself where it can, else a copy.
+/// Throws `NonFiniteError` where an entry is not finite.
 class Heads {
   public:
-    explicit Heads(const AttentionOperator& p);
+    explicit Heads(const Tensor& rows, Index first = 0);
     View operator[](Index head) const;
     Index count() const { return view_.shape.batch; }
 
   private:
+    Tensor rows_;
     View view_;
     std::vector<float> narrow_;
     std::vector<double> wide_;

@@ -215,20 +215,25 @@ void add_transposed(const View& a, double alpha, std::span<const double> x, std:
         a, [&](auto* p) { add(p, a.shape.rows, a.shape.cols, a.row_stride, w.data(), y.data()); });
 }
 
+double add_normal_product(const View& a, std::span<const double> w, double mean,
+                          std::span<const double> x, std::span<double> y) {
+    const Index m = a.shape.rows, n = a.shape.cols;
+    check(length(w) == m && length(x) == n && length(y) == n, "add_normal_product: sizes agree");
+    return with_rows(a, [&](auto* p) {
+        return normal(p, m, n, a.row_stride, w.data(), mean, x.data(), y.data());
+    });
+}
+
 void normal_product(const View& a, std::span<const double> w, std::span<const double> column,
                     std::span<const double> x, std::span<double> y) {
-    const auto [batch, m, n] = a.shape;
-    check(length(w) == m && length(column) == n && length(x) == n && length(y) == n,
-          "normal_product: sizes agree");
+    check(column.size() == x.size(), "normal_product: sizes agree");
     double mass = 0;
     for (double e : w) mass += e;
     // The mean is known before the pass up to rounding; what rounding left is taken off afterwards.
-    const double mean = products::dot(column.data(), x.data(), n) / mass;
+    const double mean = products::dot(column.data(), x.data(), length(x)) / mass;
     std::fill(y.begin(), y.end(), 0.0);
-    const double left = with_rows(a, [&, rows = m, cols = n](auto* p) {
-        return normal(p, rows, cols, a.row_stride, w.data(), mean, x.data(), y.data());
-    });
-    for (std::size_t j = 0; j < y.size(); ++j) y[j] -= left / mass * column[j];
+    const double left = add_normal_product(a, w, mean, x, y) / mass;
+    for (std::size_t j = 0; j < y.size(); ++j) y[j] -= left * column[j];
 }
 
 double largest_row_distance(const View& a) {

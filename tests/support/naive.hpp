@@ -68,11 +68,10 @@ inline Matrix mean_part(const Matrix& x) {
 /// Pi2 X = X - Pi1 X.
 inline Matrix centred(const Matrix& x) { return subtract(x, mean_part(x)); }
 
-/// May row i see column j?  Causal, and at most `window` positions back (itself included) where
-/// window > 0.
+/// May row i see column j?  Causal: not ahead; window > 0: only positions nearer than `window`.
 inline bool sees(Index i, Index j, bool causal, Index window = 0) {
     if (causal && j > i) return false;
-    return window <= 0 || j > i - window;
+    return window <= 0 || std::abs(i - j) < window;
 }
 
 /// Row-wise softmax of the entries that are seen; 0 elsewhere.

@@ -1,0 +1,88 @@
+#include "streamed.hpp"
+
+#include <algorithm>
+
+namespace tsdiag::streamed {
+namespace {
+
+template <class T>
+std::span<T> of_head(std::span<T> x, Index head, Index n, Index first, Index count) {
+    return x.subspan(static_cast<std::size_t>(head * n + first), static_cast<std::size_t>(count));
+}
+
+struct Nothing {};
+
+}  // namespace
+
+Rows::Rows(const AttentionOperator& p, double memory) : p_(p) {
+    const double row = double(p.heads()) * double(p.tokens()) * double(bytes_of(p.type()));
+    block_ = std::clamp<Index>(static_cast<Index>(std::min(memory / 4, 64e6) / row), 1, p.tokens());
+}
+
+template <class Use>
+void Rows::each_block(const Use& use) const {
+    const Index n = p_.tokens();
+    for (Index first = 0; first < n; first += block_) {
+        const RowBlock rows = p_.rows(first, std::min(block_, n - first));
+        use(rows, stored::Heads(rows.p, first));
+    }
+}
+
+void Rows::multiply(std::span<const double> x, std::span<double> y) const {
+    const Index n = p_.tokens();
+    each_block([&](const RowBlock& rows, const stored::Heads& heads) {
+        const Index count = rows.p.rows();
+        stored::for_each_head<Nothing>(heads.count(), [&](Index k) {
+            tsdiag::multiply(heads[k], of_head(x, k, n, 0, n), of_head(y, k, n, rows.first, count));
+            return Nothing{};
+        });
+    });
+}
+
+void Rows::centred_normal(std::span<const double> x, std::span<double> y) const {
+    const Index n = p_.tokens(), h = p_.heads();
+    const std::vector<double> ones(static_cast<std::size_t>(n), 1.0);
+    if (column_.empty()) {
+        column_.assign(static_cast<std::size_t>(h * n), 0.0);
+        each_block([&](const RowBlock&, const stored::Heads& heads) {
+            stored::for_each_head<Nothing>(h, [&](Index k) {
+                const View rows = heads[k];
+                add_transposed(rows, 1, std::span(ones).first(std::size_t(rows.shape.rows)),
+                               of_head(std::span(column_), k, n, 0, n));
+                return Nothing{};
+            });
+        });
+    }
+    // As in normal_product: the mean beforehand, and what its rounding left afterwards.
+    std::vector<double> mean(static_cast<std::size_t>(h), 0.0), left(mean);
+    for (std::size_t i = 0; i < x.size(); ++i)
+        mean[i / std::size_t(n)] += column_[i] * x[i] / double(n);
+    std::ranges::fill(y, 0.0);
+    each_block([&](const RowBlock&, const stored::Heads& heads) {
+        stored::for_each_head<Nothing>(h, [&](Index k) {
+            const View rows = heads[k];
+            left[std::size_t(k)] += add_normal_product(
+                rows, std::span(ones).first(std::size_t(rows.shape.rows)), mean[std::size_t(k)],
+                of_head(x, k, n, 0, n), of_head(y, k, n, 0, n));
+            return Nothing{};
+        });
+    });
+    for (std::size_t i = 0; i < y.size(); ++i)
+        y[i] -= left[i / std::size_t(n)] / double(n) * column_[i];
+}
+
+std::vector<std::vector<double>> Rows::diagonals() const {
+    std::vector<std::vector<double>> out(static_cast<std::size_t>(p_.heads()));
+    each_block([&](const RowBlock& rows, const stored::Heads& heads) {
+        for (Index k = 0; k < heads.count(); ++k) {
+            const View head = heads[k];
+            for (Index i = 0; i < head.shape.rows; ++i)
+                out[std::size_t(k)].push_back(head.type == Type::f32
+                                                  ? double(head.row<float>(0, i)[rows.first + i])
+                                                  : head.row<double>(0, i)[rows.first + i]);
+        }
+    });
+    return out;
+}
+
+}  // namespace tsdiag::streamed

@@ -1,0 +1,32 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "stored.hpp"
+
+/// Products with a P that is too large to keep: a block of rows of all heads at a time, made and
+/// dropped.
+namespace tsdiag::streamed {
+
+/// Vectors hold one head after the other: heads * n numbers.  Each product makes P once.
+class Rows {
+  public:
+    /// Blocks take at most a quarter of `memory` bytes.
+    Rows(const AttentionOperator& p, double memory);
+
+    void multiply(std::span<const double> x, std::span<double> y) const;
+    /// y = (Pi2 P)^T (Pi2 P) x.  The first one makes P once more, for its column sums.
+    void centred_normal(std::span<const double> x, std::span<double> y) const;
+    /// P_ii of each head.
+    std::vector<std::vector<double>> diagonals() const;
+
+  private:
+    template <class Use>
+    void each_block(const Use& use) const;
+
+    const AttentionOperator& p_;
+    Index block_;
+    mutable std::vector<double> column_;
+};
+
+}  // namespace tsdiag::streamed
