@@ -58,10 +58,11 @@ TEST_P(EverySample, IsReadTheSameInFloatAsFarAsFloatGoes) {
             if (!std::isnan(exact[i])) {
                 EXPECT_EQ(narrow[i], static_cast<float>(exact[i])) << name;
             }
-        if (const auto in_place = as_is<float>(tensor))
+        if (const auto in_place = as_is<float>(tensor)) {
             EXPECT_TRUE(std::equal(narrow.begin(), narrow.end(), in_place->begin(),
                                    [](float a, float b) { return a == b || (a != a && b != b); }))
                 << name;
+        }
     }
 }
 
