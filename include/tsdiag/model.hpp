@@ -116,11 +116,11 @@ RandomModel random_model(std::string_view text);
 std::unique_ptr<Weights> random_weights(const RandomModel& model, Rng rng, const Backend& backend,
                                         Type type);
 
-/// Writes config.json and model.safetensors (float32) with the names of the spec's family into
-/// `directory`, so that `detect` reads them back.  Throws `NotAvailable` for a family that cannot
-/// be written.
+/// Writes config.json and model.safetensors (float32; numbered shards of at most `shard_bytes`, one
+/// of which is in memory at a time) with the names of the spec's family into `directory`, so that
+/// `detect` reads them back.  Throws `NotAvailable` for a family that cannot be written.
 void write_model(const ModelSpec& spec, const Weights& weights,
-                 const std::filesystem::path& directory);
+                 const std::filesystem::path& directory, Index shard_bytes = Index{2} << 30);
 
 /// One sample.  Exactly one of ids, embeddings, hidden, image is given.
 struct Input {

@@ -206,6 +206,20 @@ INSTANTIATE_TEST_SUITE_P(Names, EveryRandomModel, testing::ValuesIn(all_names())
                              return name;
                          });
 
+TEST(WriteModel, SplitsALargeModelIntoShards) {
+    const RandomModel drawn = random_model("gpt2,layers=2,d=16,heads=2,vocab=40,tokens=8");
+    const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(5), cpu(), Type::f32);
+    const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "sharded";
+    write_model(drawn.spec, *weights, dir, /*shard_bytes=*/6000);
+    EXPECT_TRUE(std::filesystem::exists(dir / "model.safetensors.index.json"));
+    EXPECT_FALSE(std::filesystem::exists(dir / "model.safetensors"));
+    const Opened opened = Opened::from(dir);
+    const auto read = checkpoint_weights(opened.file, opened.architecture, cpu(), Type::f32, false);
+    for (const DrawnTensor& t : drawn.tensors)
+        EXPECT_TENSOR_NEAR(read->get(t.name), weights->get(t.name), exactly) << t.name;
+    std::filesystem::remove_all(dir);
+}
+
 TEST(WriteModel, RefusesAFamilyWithoutNamesOfItsOwn) {
     ModelSpec spec = random_model("gpt2,layers=1,d=8,heads=1").spec;
     spec.family = "timm_vit";
