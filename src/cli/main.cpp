@@ -48,6 +48,7 @@ int run_program(int argc, const char* const* argv) {
 int main(int argc, char** argv) {
     std::setlocale(LC_CTYPE, "");  // numbers keep their points
     signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, as a full disk is
     tsdiag::cli::watch_interruptions();
     tsdiag::cli::command_line().assign(argv, argv + argc);
     return tsdiag::cli::run_program(argc, argv);
