@@ -1,4 +1,7 @@
 #pragma once
+#include <string>
+#include <vector>
+
 #include "tsdiag/backend.hpp"
 #include "tsdiag/spec.hpp"
 
@@ -9,9 +12,18 @@ namespace tsdiag {
 /// all samples, the buffers of one step.
 Index resident_bytes(const ModelSpec& spec, Index tokens, Index samples, Type type);
 
-/// Seconds, roughly: the products at this machine's measured rate, a pass over P, and the spectra
-/// where they are wanted.  `runs`: samples times trials.  Cost: some milliseconds.
+/// What is computed beside the forward pass.
+struct Extras {
+    bool rows = false;       ///< a pass over P with its logarithms
+    bool spectra = false;    ///< lambda_2, delta, delta_pi and what is made of them
+    bool dobrushin = false;  ///< n^3/2 a head
+    bool jacobians = false;  ///< dP/dW_Q, dP/dW_K
+};
+Extras extras_of(const std::vector<std::string>& metrics, bool rows, Index tokens);
+
+/// Seconds, roughly: the products at this machine's measured rate, the rest at rates of a usual
+/// one. `runs`: samples times trials.  Cost: some milliseconds.
 double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const Backend& backend,
-                        Type type, bool rows, bool spectra);
+                        Type type, const Extras& extras);
 
 }  // namespace tsdiag

@@ -108,6 +108,8 @@ void Measurement::on_attention_rows(Index layer, const RowBlock& block) {
     report_progress();
     if (!needs_rows_) return;
     const RowStatistics stats = row_statistics(block);
+    for (const double modulus : stats.modulus)
+        finite_rows_ = finite_rows_ && std::isfinite(modulus);
     const AttentionRows event{layer, block, stats};
     for (const Driven& driven : probes_)
         if (has(driven.entry->needs, Needs::rows)) driven.probe->on_attention_rows(event, *sink_);
@@ -117,7 +119,7 @@ bool Measurement::wants_attention(Index) const { return needs_attention_; }
 
 /// A matrix with NaN has no spectrum, and solvers need not end on one.
 bool Measurement::spoiled(const Attention& event) {
-    if (!settings_.allow_nonfinite || first_nonfinite(event.op.matrix()) < 0) return false;
+    if (finite_rows_) return false;
     for (const Driven& driven : probes_) {
         if (!has(driven.entry->needs, Needs::attention)) continue;
         for (const std::string& metric : wanted(*driven.entry, settings_.metrics))
@@ -149,6 +151,7 @@ void Measurement::finish_sample() {
             solver_.push_back(std::move(entry));
     diagnostics_.entries.clear();
     last_state_.reset();
+    finite_rows_ = true;
     layer_ = -1;
 }
 

@@ -39,8 +39,6 @@ class Measurement final : public Observer {
     void on_attention(const Attention& event) override;
     void end_layer(Index layer) override;
 
-    /// Is an operator-level metric (a spectrum) among the wanted ones?
-    bool needs_operator() const { return needs_attention_; }
     /// Mean over the trials of each layer's a2; empty where no event told it.
     std::vector<std::optional<double>> branch_gains() const;
     /// How each iterative value of the first sample was found, and of later ones those that did not
@@ -63,6 +61,7 @@ class Measurement final : public Observer {
     Diagnostics diagnostics_;
     std::vector<Driven> probes_;
     bool needs_hidden_ = false, needs_rows_ = false, needs_attention_ = false;
+    bool finite_rows_ = true;  ///< of this layer and sample, as far as they were seen
     Index trial_ = 0, sample_ = 0;
     Index layer_ = -1;  ///< of the events since begin_sample; -1: none yet
     std::optional<std::pair<Tensor, StateMoments>> last_state_;

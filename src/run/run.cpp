@@ -63,6 +63,7 @@ struct Work {
     Index memory = 0;  ///< of the whole run
 };
 
+/// `layers`: of the model; those behind the last measured one are not run.
 MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples) {
     const RunOptions& options = work.options;
     MeasurementSettings settings;
@@ -71,7 +72,7 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
     settings.heads = options.heads;
     settings.maps = options.maps;
     settings.allow_nonfinite = options.allow_nonfinite;
-    settings.layers = layers;
+    settings.layers = options.last_layer < 0 ? layers : options.last_layer + 1;
     settings.samples = samples;
     settings.trials = options.trials;
     if (options.progress)
@@ -116,7 +117,7 @@ void measure_model(Work& work, const Subject& subject, Type type) {
 
     const double seconds =
         estimate_seconds(spec, source.tokens(), source.count() * options.trials, work.backend, type,
-                         measurement.wants_rows(0), measurement.needs_operator());
+                         extras_of(work.metrics, measurement.wants_rows(0), source.tokens()));
     work.phases.begin("measure");
     Progress start{.phase = "measure"};
     if (seconds > minute) start.estimate = seconds;

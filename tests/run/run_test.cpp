@@ -335,6 +335,29 @@ TEST(Run, ProgressEndsARunByThrowing) {
     EXPECT_THROW(run(options), Stop);
 }
 
+TEST(Run, NonFiniteWeightsBecomeNotesWhereTheyAreAllowed) {
+    // Arrange: a state with a NaN in one of its tokens.
+    TemporaryDirectory folder;
+    std::vector<double> x(6 * 24, 0.5);
+    Rng(1).fill_normal(std::span<double>(x), 0, 1);
+    x[30] = std::nan("");
+    write_npy<double>(folder / "x.npy", "<f8", {6, 24}, x);
+    RunOptions options = options_for(tiny_post, 0);
+    options.input = "hidden:" + folder / "x.npy";
+    EXPECT_THROW(run(options), NonFiniteError);
+    // Act.
+    options.allow_nonfinite = true;
+    const RunResult result = run(options);
+    // Assert: every metric is there, undefined with its reason.
+    for (const auto& [stage, metric] :
+         {std::pair{"in", "t_sim"}, {"attn", "lambda2_abs"}, {"attn", "entropy"}}) {
+        const auto row = result.table.find({.layer = 1, .stage = stage}, metric);
+        ASSERT_TRUE(row) << metric;
+        EXPECT_FALSE(row->value) << metric;
+        EXPECT_FALSE(row->note.empty()) << metric;
+    }
+}
+
 struct BadRun {
     const char* what;
     const char* model;
