@@ -16,44 +16,48 @@ enum class Scale { linear, log };
 enum class Palette { sequential, diverging };  ///< viridis; RdBu centred on 0
 
 struct Axis {
-    std::string title;
+    std::string title = {};
     Scale scale = Scale::linear;
-    std::optional<double> low, high;
+    std::optional<double> low = {}, high = {};  ///< where absent: what the data need
+    bool whole = false;                         ///< ticks at whole numbers only (layers, heads)
 };
 
 /// y over x, with an optional band; undefined points leave gaps.
 struct Series {
-    std::string name;
-    std::vector<double> x;
-    std::vector<std::optional<double>> y, low, high;  ///< low, high: empty, or as long as y
-    bool dashed = false;  ///< a prediction or a bound, not a measurement
+    std::string name = {};  ///< equal names in one figure share their colour and their legend entry
+    std::vector<double> x = {};
+    std::vector<std::optional<double>> y = {}, low = {}, high = {};  ///< low, high: empty, or as y
+    bool dashed = false;  ///< a prediction, a bound or a reference, not a measurement
 };
 
 /// Cells (row, column) -> value; nothing where undefined.
 struct Grid {
     Index rows = 0, cols = 0;
-    std::vector<std::optional<double>> values;  ///< row-major
-    std::string row_title, col_title, value_title;
+    std::vector<std::optional<double>> values = {};  ///< row-major
+    std::string row_title = {}, col_title = {}, value_title = {};
     Palette palette = Palette::sequential;
+    std::optional<double> low = {}, high = {};  ///< where the colours end; absent: least, greatest
+    Index step = 1;      ///< rows and columns that one cell stands for, on the axes
     bool image = false;  ///< a large matrix (an attention map): drawn as an image, not as cells
 };
 
 /// One panel: lines or a grid.
 struct Plot {
-    std::string title;
-    Axis x, y;
-    std::vector<Series> series;
-    std::optional<Grid> grid;
-    std::vector<std::pair<double, std::string>> marks;  ///< horizontal reference lines: y and label
+    std::string title = {};
+    Axis x = {}, y = {};
+    std::vector<Series> series = {};
+    std::optional<Grid> grid = {};
+    std::vector<std::pair<double, std::string>> marks = {};  ///< horizontal lines: y and label
+    bool ordered = false;  ///< the series follow an order (layers): coloured along viridis
 };
 
 /// A figure of the report: one or more panels, drawn into figures/NAME.svg and .pdf.
 struct Figure {
-    std::string name;  ///< file name and anchor
-    std::string title;
-    std::string caption;  ///< what is shown, with the formula and its source
-    std::string alt;      ///< for those who cannot see it; required, with the main numbers
-    std::vector<Plot> panels;
+    std::string name = {};  ///< file name and anchor: [a-z0-9_]
+    std::string title = {};
+    std::string caption = {};  ///< what is shown, with the formula and its source
+    std::string alt = {};      ///< for those who cannot see it; required, with the main numbers
+    std::vector<Plot> panels = {};
 };
 
 /// A figure of the list: what it needs and how it is made.  `make` returns none when the table
@@ -69,23 +73,27 @@ std::span<const FigureEntry* const> figures();
 /// One sentence of the verdict: what was found, with its numbers.
 struct Finding {
     enum class Level { good, note, warning } level = Level::note;
-    std::string text;
-    std::string figure;  ///< the name of the figure that shows it; may be empty
+    std::string text = {};
+    std::string figure = {};  ///< the name of the figure that shows it; may be empty
 };
 /// The verdict in words: where similarity saturates, the escalation rate against 1 + a2, which
-/// heads are nearly rank one, identity-like or sink-like.  `run` is the content of run.json.
+/// heads are nearly rank one, identity-like or sink-like.  `run` is the content of run.json, of
+/// which it reads model.a2, model.trained and input.kind where they are present.
 std::vector<Finding> verdict(const Table& table, const Json& run);
 
-/// Draws `figure` with gnuplot into directory/NAME.svg and NAME.pdf (and leaves NAME.gp and
-/// NAME.dat for the user to edit).  Throws `NotAvailable` where gnuplot is not installed.
+/// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf, and leaves NAME.gp and
+/// NAME.dat (with NAME_PANEL.png for a panel that is an image) for the user to edit: `gnuplot
+/// NAME.gp` draws it again.  One child process for all, no shell.  Throws `NotAvailable` where
+/// gnuplot is not installed.
 void draw(std::span<const Figure> figures, const std::filesystem::path& directory);
 
 /// The Vega-Lite specification of a figure.
 Json vega_lite(const Figure& figure);
 
 /// Writes figures/ and report.html (self-contained, no network) for `table` into `directory`.
-/// `run`: the content of run.json.  Returns one line for each thing that could not be drawn, with
-/// the reason.
+/// `run`: the content of run.json; whatever of it is absent is left out.  The page is written even
+/// where the static figures cannot be drawn.  Returns one line for each thing that could not be
+/// drawn, with the reason; figures whose metrics the table lacks are named on the page only.
 std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory);
 

@@ -1,0 +1,124 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "cells.hpp"
+#include "text.hpp"
+
+/// Locally accumulated attention: how much of it lies within a share of the tokens around one's
+/// own.
+namespace tsdiag::reports {
+namespace {
+
+constexpr Index most_layers = 16;  ///< drawn all; of more layers, `shown_layers` of them
+constexpr Index shown_layers = 9;
+
+/// Mean over the heads of the points of one layer: x -> (sum, count); a row without head is the
+/// mean.
+using Curve = std::map<double, Point>;
+
+std::map<Index, Curve> curves_of(const std::vector<CurveRow>& rows, const std::string& model) {
+    std::map<Index, Curve> means;
+    std::map<std::pair<Index, double>, std::pair<double, Index>> sums;
+    for (const CurveRow& row : rows) {
+        if (row.model != model || row.curve != "local_acc" || row.at.layer < 0) continue;
+        if (row.at.head < 0) {
+            means[row.at.layer][row.x] = {row.y, row.standard_error};
+        } else if (row.y) {
+            auto& [sum, count] = sums[{row.at.layer, row.x}];
+            sum += *row.y;
+            ++count;
+        }
+    }
+    std::set<Index> given;
+    for (const auto& [layer, curve] : means) given.insert(layer);
+    for (const auto& [at, s] : sums)
+        if (!given.contains(at.first))
+            means[at.first][at.second] = {s.first / double(s.second), {}};
+    return means;
+}
+
+/// Positions of `shown` of `count` things, evenly, first and last among them.
+std::set<Index> spread(Index count, Index shown) {
+    std::set<Index> found;
+    for (Index k = 0; k < shown; ++k)
+        found.insert(shown < 2 ? 0 : (k * (count - 1) + (shown - 1) / 2) / (shown - 1));
+    return found;
+}
+
+Plot curve_panel(const std::map<Index, Curve>& curves) {
+    Plot plot{.title = "local_acc: attention within the window",
+              .x = {.title = "window, share of the tokens", .low = 0, .high = 1},
+              .y = {.title = "C(L)", .low = 0, .high = 1.02},
+              .ordered = true};
+    const Index count = Index(curves.size());
+    const std::set<Index> shown = spread(count, count > most_layers ? shown_layers : count);
+    Index position = 0;
+    for (const auto& [layer, curve] : curves) {
+        if (!shown.contains(position++)) continue;
+        Series& s = plot.series.emplace_back(Series{.name = fmt::format("layer {}", layer)});
+        for (const auto& [x, p] : curve) {
+            s.x.push_back(x);
+            s.y.push_back(p.value);
+        }
+    }
+    plot.series.push_back({.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true});
+    return plot;
+}
+
+/// The window that holds half of the attention of a layer, in words.
+std::string half_in_words(const Series& s) {
+    for (std::size_t i = 0; i < s.y.size(); ++i)
+        if (s.y[i] && *s.y[i] >= 0.5)
+            return fmt::format(" In {} half of the attention lies within {} of the tokens.", s.name,
+                               number(s.x[i]));
+    return {};
+}
+
+std::vector<Figure> make_accumulation(const Table& table) {
+    const Rows rows(table);
+    const std::vector<CurveRow> points = table.curves();
+    std::vector<Figure> found;
+    for (const std::string& model : rows.models()) {
+        Figure f{.name = "accumulation",
+                 .title = "Locally accumulated attention",
+                 .caption =
+                     "C(L) is the attention inside a window of L tokens around the row's own, mean "
+                     "over rows and heads, over L/n [DEVIL 3.2]; local_auc is the area under it. "
+                     "Above the dashed line attention is more local than uniform.",
+                 .alt = "Curves and a heat map."};
+        if (const auto curves = curves_of(points, model); !curves.empty()) {
+            f.panels.push_back(curve_panel(curves));
+            const std::vector<Series>& series =
+                f.panels.back().series;  // the last one is `uniform`
+            const std::size_t drawn = series.size() - 1;
+            f.alt += half_in_words(series.front());
+            if (drawn > 1) f.alt += half_in_words(series[drawn - 1]);
+            if (drawn < curves.size())
+                f.caption +=
+                    fmt::format(" {} of {} layers are drawn, evenly spaced; curves.csv has all.",
+                                drawn, curves.size());
+        }
+        const Grid g = head_grid(rows.heads(model, "local_auc"), "local_auc");
+        if (const std::string words = grid_in_words("local_auc", g); !words.empty()) {
+            f.panels.push_back({.title = "local_auc: locality of each head", .grid = g});
+            f.alt += " " + words;
+        }
+        if (f.panels.empty()) continue;
+        if (!found.empty()) f.name += fmt::format("_{}", found.size() + 1);
+        if (rows.models().size() > 1) f.title += ": " + label(model);
+        found.push_back(std::move(f));
+    }
+    return found;
+}
+
+}  // namespace
+
+extern const FigureEntry accumulation = {.name = "accumulation",
+                                         .title = "Locally accumulated attention",
+                                         .needs = "local_acc local_auc",
+                                         .make = make_accumulation};
+
+}  // namespace tsdiag::reports

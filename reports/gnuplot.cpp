@@ -1,0 +1,290 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "layout.hpp"
+#include "png.hpp"
+#include "process.hpp"
+#include "text.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/report.hpp"
+
+/// The gnuplot writer: a script and its data for each figure, one process for all.
+namespace tsdiag {
+namespace {
+
+using namespace reports;
+namespace fs = std::filesystem;
+
+// Room around a panel and below all, in pixels.
+constexpr double left = 62, right = 16, above = 26, below = 44, colour_bar = 50, legend_line = 18;
+constexpr Index most_cells = 4096;  ///< of more, gnuplot's `image` draws one bitmap
+
+std::string field(const std::optional<double>& v) { return v ? shortest(*v) : "NaN"; }
+
+/// Blocks in the order of the panels and their series, apart by two empty lines, as `index` counts.
+std::string data_of(const Figure& figure) {
+    std::string out;
+    for (const Plot& plot : figure.panels) {
+        for (const Series& s : plot.series) {
+            out += fmt::format("# {}: {}\n# x y low high\n", gnuplot_string(plot.title),
+                               gnuplot_string(s.name));
+            for (std::size_t i = 0; i < s.x.size(); ++i)
+                out += fmt::format("{} {} {} {}\n", shortest(s.x[i]), field(s.y[i]),
+                                   s.low.empty() ? "NaN" : field(s.low[i]),
+                                   s.high.empty() ? "NaN" : field(s.high[i]));
+            out += "\n\n";
+        }
+        if (plot.grid && !plot.grid->image) {
+            const Grid& g = *plot.grid;
+            out += fmt::format("# {}\n# column row value\n", gnuplot_string(plot.title));
+            for (Index i = 0; i < g.rows; ++i)
+                for (Index j = 0; j < g.cols; ++j)
+                    out += fmt::format("{} {} {}\n", j, i,
+                                       field(g.values[std::size_t(i * g.cols + j)]));
+            out += "\n\n";
+        }
+    }
+    return out;
+}
+
+std::string dash_of(const LineStyle& style) {
+    if (style.dash.empty()) return "solid";
+
+    std::string parts;
+    for (int length : style.dash) parts += fmt::format("{}{}", parts.empty() ? "" : ",", length);
+    return "(" + parts + ")";
+}
+
+std::string tick_list(const std::vector<double>& positions) {
+    std::string out;
+    for (double v : positions)
+        out += fmt::format("{}{} {}", out.empty() ? "" : ", ", gnuplot_string(tick_label(v)),
+                           shortest(v));
+    return "(" + out + ")";
+}
+
+std::string axis_lines(char name, const Axis& axis, Extent e, const std::vector<double>& marks) {
+    std::string out;
+    if (axis.scale == Scale::log) out += fmt::format("set logscale {}\n", name);
+    out += fmt::format("set {}range [{}:{}]\n", name, shortest(e.low), shortest(e.high));
+    out += fmt::format("set {}label {}\n", name, gnuplot_string(axis.title));
+    out += fmt::format("set {}tics {}\n", name, tick_list(marks));
+    return out;
+}
+
+std::size_t style_of(const std::vector<LineStyle>& styles, const std::string& name) {
+    const auto same = [&](const LineStyle& s) { return s.name == name; };
+    return std::size_t(std::find_if(styles.begin(), styles.end(), same) - styles.begin()) + 1;
+}
+
+std::string lines_panel(const Plot& plot, const std::string& data, std::size_t& block,
+                        const std::vector<LineStyle>& styles, const Layout& size) {
+    const Extent xs = x_extent(plot), ys = y_extent(plot);
+    std::string out =
+        axis_lines('x', plot.x, xs, ticks(xs, plot.x.scale, size.width / 55, plot.x.whole)) +
+        axis_lines('y', plot.y, ys, ticks(ys, plot.y.scale, 5, plot.y.whole));
+    std::string bands, lines;
+    std::size_t points = 0;
+    for (const Series& s : plot.series) points += s.x.size();
+    for (const Series& s : plot.series) {
+        const std::size_t style = style_of(styles, s.name);
+        if (!s.low.empty())
+            bands += fmt::format(
+                "  {} index {} using 1:3:4 with filledcurves fillcolor rgb '{}' fillstyle "
+                "transparent solid 0.16 noborder, \\\n",
+                data, block, styles[style - 1].colour);
+        lines += fmt::format("  {} index {} using 1:2 with lines linestyle {}, \\\n", data, block,
+                             style);
+        if (points <= 400)
+            lines += fmt::format(
+                "  {} index {} using 1:2 with points pointtype 7 pointsize 0.3 linecolor rgb '{}', "
+                "\\\n",
+                data, block, styles[style - 1].colour);
+        ++block;
+    }
+    std::string marks;
+    for (const auto& [y, name] : plot.marks) {
+        marks +=
+            fmt::format("  {} with lines linecolor rgb '#666666' linewidth 1 dashtype (2,4), \\\n",
+                        shortest(y));
+        const double height = (y - ys.low) / (ys.high - ys.low);
+        if (!name.empty())
+            out += fmt::format(
+                "set label {} at graph 0.01, first {} offset 0,{} font ',9' textcolor rgb "
+                "'#555555'\n",
+                gnuplot_string(name), shortest(y), height > 0.9 ? -0.6 : 0.5);
+    }
+    std::string plots = bands + marks + lines;
+    plots.resize(plots.size() - 4);  // the last ", \"
+    return out + "plot \\\n" + plots + "\n";
+}
+
+std::string palette_lines(const Grid& grid) {
+    std::string colours;
+    const auto anchor = ramp(grid.palette);
+    for (int i = 0; i < anchors; ++i)
+        colours += fmt::format("{}{} '{}'", i ? ", " : "", i, hex(anchor[std::size_t(i)]));
+    const Extent e = value_extent(grid);
+    return fmt::format("set palette defined ({})\nset cbrange [{}:{}]\nset cbtics {} scale 0.5\n",
+                       colours, shortest(e.low), shortest(e.high),
+                       tick_list(ticks(e, Scale::linear, 4)));
+}
+
+std::string cells_panel(const Grid& g, const std::string& data, std::size_t& block,
+                        const Layout& size) {
+    const auto positions = [](Index count, Index at_most) {
+        const std::vector<Index> cells = cell_ticks(count, at_most);
+        return std::vector<double>(cells.begin(), cells.end());
+    };
+    std::string out = palette_lines(g);
+    out += axis_lines('x', {.title = g.col_title}, {-0.5, double(g.cols) - 0.5},
+                      positions(g.cols, size.width / 20));
+    out += axis_lines('y', {.title = g.row_title}, {double(g.rows) - 0.5, -0.5},
+                      positions(g.rows, size.height / 14));
+    out += fmt::format(
+        "set object 1 rectangle from graph 0,0 to graph 1,1 behind fillcolor rgb '{}' "
+        "fillstyle solid noborder\n",
+        hex(no_value));
+    out += fmt::format("plot {} index {} using 1:2:3 with image{}\nunset object 1\n", data, block++,
+                       g.rows * g.cols <= most_cells ? " pixels" : "");
+    return out;
+}
+
+std::string image_panel(const Grid& g, const std::string& image) {
+    const Extent xs{0, double(g.cols * g.step)}, ys{0, double(g.rows * g.step)};
+    std::string out = palette_lines(g);
+    out += axis_lines('x', {.title = g.col_title}, xs, ticks(xs, Scale::linear, 4, true));
+    out += axis_lines('y', {.title = g.row_title}, {ys.high, ys.low},
+                      ticks(ys, Scale::linear, 4, true));
+    const Index scale = (image_pixels + std::max(g.rows, g.cols) - 1) / std::max(g.rows, g.cols);
+    const double pixel = double(g.step) / double(scale);
+    // the unseen second plot makes gnuplot draw the colour bar
+    out += fmt::format(
+        "plot {} binary filetype=png origin=({},{}) dx={} dy={} flipy with rgbimage, \\\n"
+        "  {} using (NaN):(NaN):(0) every ::0::0 with points palette\n",
+        gnuplot_string(image), shortest(pixel / 2), shortest(pixel / 2), shortest(pixel),
+        shortest(pixel), "'+'");
+    return out;
+}
+
+struct Page {
+    double width = 0, height = 0, legend = 0;
+};
+
+Page page_of(const Figure& figure, const Layout& size) {
+    const bool bars = std::any_of(figure.panels.begin(), figure.panels.end(),
+                                  [](const Plot& p) { return p.grid.has_value(); });
+    const std::vector<LineStyle> styles = line_styles(figure);
+    Page page;
+    page.width = size.columns * (left + size.width + right + (bars ? colour_bar : 0));
+    if (needs_legend(figure)) {
+        const int columns = legend_columns(figure, page.width);
+        page.legend = legend_line * double((int(styles.size()) + columns - 1) / columns) + 12;
+    }
+    page.height = size.rows * (above + size.height + below) + page.legend;
+    return page;
+}
+
+/// The keys of all lines, in a strip below the panels.
+std::string legend_panel(const Figure& figure, const std::vector<LineStyle>& styles,
+                         const Page& page) {
+    std::string keys;
+    for (std::size_t i = 0; i < styles.size(); ++i)
+        keys += fmt::format("{}  NaN with lines linestyle {} title {}", i ? ", \\\n" : "", i + 1,
+                            gnuplot_string(styles[i].name));
+    return fmt::format(
+        "set lmargin at screen 0.01\nset rmargin at screen 0.99\nset bmargin at screen {:.5f}\n"
+        "set tmargin at screen {:.5f}\nunset border\nunset tics\nunset grid\nunset title\n"
+        "unset xlabel\nunset ylabel\nset xrange [0:1]\nset yrange [0:1]\n"
+        "set key center center horizontal samplen 3 width 1 maxcols {}\nplot \\\n{}\n",
+        8 / page.height, page.legend / page.height, legend_columns(figure, page.width), keys);
+}
+
+std::string script_of(const Figure& figure) {
+    const Layout size = layout(figure);
+    const Page page = page_of(figure, size);
+    const std::vector<LineStyle> styles = line_styles(figure);
+    const std::string data = gnuplot_string(figure.name + ".dat");
+    std::string out = fmt::format(
+        "# {}\n# Draw again with: gnuplot {}.gp\nreset\nset encoding utf8\n"
+        "do for [format in \"svg pdf\"] {{\n"
+        "if (format eq \"svg\") {{\n"
+        "set terminal svg noenhanced size {:.0f},{:.0f} font 'DejaVu Sans,Arial,sans-serif,11' "
+        "background rgb 'white' dashlength 1 linewidth 1.2\n"
+        "}} else {{\n"
+        "set terminal pdfcairo noenhanced size {:.3f}in,{:.3f}in font 'DejaVu Sans,11' "
+        "dashlength 1 linewidth 1.2\n"
+        "}}\nset output '{}.'.format\n",
+        valid_utf8(gnuplot_string(figure.title)), figure.name, page.width, page.height,
+        page.width / 72, page.height / 72, figure.name);
+    for (std::size_t i = 0; i < styles.size(); ++i)
+        out += fmt::format("set style line {} linecolor rgb '{}' linewidth 1.6 dashtype {}\n",
+                           i + 1, styles[i].colour, dash_of(styles[i]));
+    out +=
+        "set multiplot\nunset key\nset border 3 linecolor rgb '#888888'\n"
+        "set tics nomirror out scale 0.6 textcolor rgb '#333333'\n";
+    const double cell_width = page.width / size.columns;
+    const double cell_height = (page.height - page.legend) / size.rows;
+    std::size_t block = 0;
+    for (std::size_t i = 0; i < figure.panels.size(); ++i) {
+        const Plot& plot = figure.panels[i];
+        const double x = double(int(i) % size.columns) * cell_width + left;
+        const double y = page.height - double(int(i) / size.columns) * cell_height - above;
+        out += fmt::format(
+            "set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\n"
+            "set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\n",
+            x / page.width, (x + size.width) / page.width, y / page.height,
+            (y - size.height) / page.height);
+        out += fmt::format("set title {} font ',12' offset 0,-0.4\n", gnuplot_string(plot.title));
+        if (!plot.grid) {
+            out += "set grid back linecolor rgb '#e4e4e4' linetype 1 linewidth 0.6\n";
+            out += lines_panel(plot, data, block, styles, size);
+        } else {
+            out += "unset grid\n";
+            out += plot.grid->image
+                       ? image_panel(*plot.grid, fmt::format("{}_{}.png", figure.name, i + 1))
+                       : cells_panel(*plot.grid, data, block, size);
+        }
+        out += "unset logscale\nunset label\n";
+    }
+    if (needs_legend(figure)) out += legend_panel(figure, styles, page);
+    return out + "unset multiplot\nreset\n}\nunset output\n";
+}
+
+}  // namespace
+
+void draw(std::span<const Figure> figures, const fs::path& directory) {
+    if (figures.empty()) return;
+    std::error_code error;
+    fs::create_directories(directory, error);
+    if (error)
+        throw Error(
+            fmt::format("{}: the folder cannot be made: {}.", directory.string(), error.message()));
+    std::vector<std::string> arguments = {"gnuplot", "-d"};  // no init file
+    for (const Figure& figure : figures) {
+        write_atomically(directory / (figure.name + ".dat"), data_of(figure));
+        write_atomically(directory / (figure.name + ".gp"), script_of(figure));
+        for (std::size_t i = 0; i < figure.panels.size(); ++i)
+            if (const auto& grid = figure.panels[i].grid; grid && grid->image)
+                write_atomically(directory / fmt::format("{}_{}.png", figure.name, i + 1),
+                                 grid_png(*grid));
+        arguments.push_back(figure.name + ".gp");
+    }
+    const Outcome outcome = run_program(arguments, directory);
+    if (!outcome.found)
+        throw NotAvailable(
+            "gnuplot was not found, so the figures are not drawn as SVG and PDF; install "
+            "gnuplot-nox.");
+    if (outcome.status != 0)
+        throw Error(fmt::format("{}: gnuplot failed with status {}: {}", directory.string(),
+                                outcome.status, outcome.first_line));
+    for (const Figure& figure : figures)
+        for (const char* ending : {".svg", ".pdf"})
+            if (!fs::exists(directory / (figure.name + ending)))
+                throw Error(fmt::format("{}: gnuplot did not draw {}{}.", directory.string(),
+                                        figure.name, ending));
+}
+
+}  // namespace tsdiag

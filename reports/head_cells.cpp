@@ -1,0 +1,119 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "cells.hpp"
+#include "text.hpp"
+
+/// Figures of the attention: one cell a head, layers downwards.
+namespace tsdiag::reports {
+
+Grid head_grid(const Heads& heads, std::string_view metric) {
+    Grid g{.row_title = "layer", .col_title = "head", .value_title = std::string(metric)};
+    for (const auto& [at, p] : heads) {
+        g.rows = std::max(g.rows, at.first + 1);
+        g.cols = std::max(g.cols, at.second + 1);
+    }
+    g.values.resize(std::size_t(g.rows * g.cols));
+    for (const auto& [at, p] : heads)
+        g.values[std::size_t(at.first * g.cols + at.second)] = p.value;
+    return g;
+}
+
+std::string grid_in_words(std::string_view metric, const Grid& g) {
+    std::optional<Index> least, most;
+    for (Index i = 0; i < Index(g.values.size()); ++i) {
+        const auto& v = g.values[std::size_t(i)];
+        if (!v) continue;
+        if (!least || *v < *g.values[std::size_t(*least)]) least = i;
+        if (!most || *v > *g.values[std::size_t(*most)]) most = i;
+    }
+    if (!least) return {};
+    const auto at = [&](Index i) {
+        return fmt::format("{} in layer {} head {}", number(*g.values[std::size_t(i)]), i / g.cols,
+                           i % g.cols);
+    };
+    return fmt::format("{}: least {}, greatest {}.", metric, at(*least), at(*most));
+}
+
+namespace {
+
+struct Cell {
+    std::string_view metric;
+    std::string formula;
+};
+
+/// One figure a model, one panel a metric that has numbers.
+std::vector<Figure> cells(const Table& table, const Figure& pattern,
+                          const std::vector<Cell>& metrics) {
+    const Rows rows(table);
+    std::vector<Figure> found;
+    for (const std::string& model : rows.models()) {
+        Figure f = pattern;
+        std::string words;
+        for (const Cell& c : metrics) {
+            const Grid g = head_grid(rows.heads(model, c.metric), c.metric);
+            const std::string part = grid_in_words(c.metric, g);
+            if (part.empty()) continue;
+            words += " " + part;
+            f.panels.push_back({.title = fmt::format("{}: {}", c.metric, c.formula), .grid = g});
+        }
+        if (f.panels.empty()) continue;
+        if (!found.empty()) f.name += fmt::format("_{}", found.size() + 1);
+        if (rows.models().size() > 1) f.title += ": " + label(model);
+        f.caption += " Grey: undefined.";
+        f.alt = "Heat maps, one cell a head, layers downwards." + words;
+        found.push_back(std::move(f));
+    }
+    return found;
+}
+
+std::vector<Figure> make_heads_mixing(const Table& table) {
+    return cells(
+        table,
+        {.name = "heads_mixing",
+         .title = "Mixing, head by head",
+         .caption =
+             "lambda2_abs = |\u03bb\u2082(P)|, delta = |\u03a0\u2082P|\u2082 and omega = "
+             "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| of every head. Dark in the first two: a head "
+             "that is nearly rank one."},
+        {{"lambda2_abs", "|\u03bb\u2082(P)|"},
+         {"delta", "|\u03a0\u2082P|\u2082"},
+         {"omega", "|e\u1d40P\u03a0\u2082X|/|e\u1d40X|"}});
+}
+
+std::vector<Figure> make_heads_norms(const Table& table) {
+    return cells(table,
+                 {.name = "heads_norms",
+                  .title = "Norms, head by head",
+                  .caption = "attn_fro = |P|_F and jac_fro = |dP/dS|_F of every head."},
+                 {{"attn_fro", "|P|_F"}, {"jac_fro", "|dP/dS|_F"}});
+}
+
+std::vector<Figure> make_heads_shape(const Table& table) {
+    return cells(
+        table,
+        {.name = "heads_shape",
+         .title = "Concentration, head by head",
+         .caption = "Mean entropy of a row in nats and mean greatest entry of a row, of every "
+                    "head. Dark on the left and bright on the right: each token attends to "
+                    "hardly more than one."},
+        {{"entropy", "of a row, nats"}, {"row_max", "greatest entry"}});
+}
+
+}  // namespace
+
+extern const FigureEntry heads_mixing = {.name = "heads_mixing",
+                                         .title = "Mixing, head by head",
+                                         .needs = "lambda2_abs delta omega",
+                                         .make = make_heads_mixing};
+extern const FigureEntry heads_norms = {.name = "heads_norms",
+                                        .title = "Norms, head by head",
+                                        .needs = "attn_fro jac_fro",
+                                        .make = make_heads_norms};
+extern const FigureEntry heads_shape = {.name = "heads_shape",
+                                        .title = "Concentration, head by head",
+                                        .needs = "entropy row_max",
+                                        .make = make_heads_shape};
+
+}  // namespace tsdiag::reports

@@ -1,0 +1,230 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "rows.hpp"
+
+/// Figures of the hidden states: lines over depth.
+namespace tsdiag::reports {
+namespace {
+
+constexpr std::string_view band_note =
+    " Bands are two standard errors of the mean over the samples, where there is more than one.";
+
+const Axis layer_axis{.title = "layer", .whole = true};
+
+std::string series_name(const Rows& rows, const std::string& model, const std::string& name) {
+    return rows.models().size() > 1 ? label(model) + ": " + name : name;
+}
+
+/// Do both hold the same numbers, to a share of `within`, wherever either has one?
+bool same(const Depth& a, const Depth& b, double within) {
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](auto& p, auto& q) {
+               if (p.first != q.first || !p.second.value || !q.second.value)
+                   return p.first == q.first && p.second.value == q.second.value;
+               const double u = *p.second.value, v = *q.second.value;
+               return std::abs(u - v) <= within * std::max(std::abs(u), std::abs(v));
+           });
+}
+
+/// One line a stage; of several models only the first of `stages` that each has.  A stage that
+/// repeats an earlier one (`out` repeats the last stage before it) is left out.
+std::vector<Series> by_stage(const Rows& rows, std::string_view metric,
+                             const std::vector<std::string>& stages, bool positive = false) {
+    std::vector<Series> found;
+    for (const std::string& model : rows.models()) {
+        std::vector<Depth> drawn;
+        for (const std::string& stage : stages) {
+            const Depth depth = rows.depth(model, metric, stage);
+            const auto repeats = [&](const Depth& d) { return same(depth, d, 0); };
+            if (depth.empty() || std::any_of(drawn.begin(), drawn.end(), repeats)) continue;
+            Series s = over_layers(series_name(rows, model, stage), depth, positive);
+            if (!any_value(s)) continue;
+            drawn.push_back(depth);
+            found.push_back(std::move(s));
+            if (rows.models().size() > 1) break;
+        }
+    }
+    return found;
+}
+
+void add_panel(Figure& figure, std::string title, Axis y, std::vector<Series> series,
+               std::vector<std::pair<double, std::string>> marks = {}) {
+    if (series.empty()) return;
+    figure.panels.push_back({.title = std::move(title),
+                             .x = layer_axis,
+                             .y = std::move(y),
+                             .series = std::move(series),
+                             .marks = std::move(marks)});
+}
+
+std::vector<Figure> finished(Figure figure, std::string_view subject) {
+    if (figure.panels.empty()) return {};
+    figure.alt = fmt::format("{} {}", subject, in_words(figure.panels));
+    return {std::move(figure)};
+}
+
+/// The stages whose t_div differs by more than `close` from those before them in the list.
+std::vector<std::string> distinct_stages(const Rows& rows) {
+    constexpr double close = 0.02;
+    std::vector<std::string> found;
+    std::vector<Depth> drawn;
+    for (const char* stage : {"out", "in", "attn", "norm1", "ffn"}) {
+        bool distinct = false;
+        for (const std::string& model : rows.models()) {
+            const Depth depth = rows.depth(model, "t_div", stage);
+            const auto repeats = [&](const Depth& d) { return same(depth, d, close); };
+            if (depth.empty() || std::any_of(drawn.begin(), drawn.end(), repeats)) continue;
+            drawn.push_back(depth);
+            distinct = true;
+        }
+        if (distinct) found.push_back(stage);
+    }
+    if (found.empty()) found.push_back("out");
+    return found;
+}
+
+std::vector<Figure> make_similarity(const Table& table) {
+    const Rows rows(table);
+    const std::vector<std::string> stages = distinct_stages(rows);
+    Figure f{.name = "similarity",
+             .title = "Token similarity over depth",
+             .caption =
+                 "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2 is the share of the state that is the "
+                 "same for all tokens [TSE Def. 1.1], t_div = 1 - t_sim the rest, computed from "
+                 "centred rows, t_cos the mean cosine over pairs of tokens [TSE (1)]. One line "
+                 "a stage of the layer: `in` what it receives, `out` what it hands on; a stage "
+                 "whose t_div stays within 2 % of another line is left out." +
+                 std::string(band_note)};
+    add_panel(f, "t_sim: token similarity", {.title = "t_sim", .low = 0, .high = 1.02},
+              by_stage(rows, "t_sim", stages), {{0.99, "0.99"}});
+    add_panel(f, "t_div: token diversity", {.title = "t_div", .scale = Scale::log},
+              by_stage(rows, "t_div", stages, true));
+    add_panel(f, "t_cos: mean cosine", {.title = "t_cos"}, by_stage(rows, "t_cos", stages));
+    return finished(std::move(f), "Line charts over the layers.");
+}
+
+/// 1 + est * factor by layer; factor 1 where `factor` is null.
+Depth prediction(const Depth& estimate, const Depth* factor) {
+    Depth found;
+    for (const auto& [layer, p] : estimate) {
+        Point& q = found[layer];
+        if (!p.value) continue;
+        if (!factor) {
+            q.value = 1 + *p.value;
+        } else if (const auto f = factor->find(layer); f != factor->end() && f->second.value) {
+            q.value = 1 + *p.value * *f->second.value;
+        }
+    }
+    return found;
+}
+
+/// The measured rate of the attention step and what the estimates predict for it.
+std::vector<Series> rate_lines(const Rows& rows, std::string_view metric, bool times_similarity) {
+    std::vector<Series> found;
+    for (const std::string& model : rows.models()) {
+        const Depth measured = rows.depth(model, metric, rows.attention_stage(model));
+        Series s = over_layers(series_name(rows, model, "measured"), measured);
+        if (!any_value(s)) continue;
+        found.push_back(std::move(s));
+        if (rows.models().size() > 1) continue;
+        const Depth similarity = rows.depth(model, "t_sim", "in");
+        for (const char* name : {"est1", "est2", "est_mu"}) {
+            const Depth estimate = rows.depth(model, name, "attn");
+            Series p = over_layers(fmt::format("from {}", name),
+                                   prediction(estimate, times_similarity ? &similarity : nullptr));
+            p.dashed = true;
+            if (any_value(p)) found.push_back(std::move(p));
+        }
+    }
+    return found;
+}
+
+std::vector<Figure> make_escalation(const Table& table) {
+    const Rows rows(table);
+    Figure f{
+        .name = "escalation",
+        .title = "Escalation rate of the attention step",
+        .caption =
+            "r = t_div(X)/t_div(Y) from the layer's input X to Y = X + \u03b1 SA(X) [TSE (5)], and "
+            "xi_ratio = \u03be\u2081/\u03be\u2082, the growth of the common part over the growth "
+            "of the "
+            "rest [TSE (7)]; above 1 tokens become more alike. Dashed: 1 + est t_sim(X) and 1 + "
+            "est with est1 [TSE (16)], est2 [TSE (17)] and est_mu = "
+            "E[\u03be\u2081]/E[\u03be\u2082] - 1, "
+            "drawn from the means over heads and samples." +
+            std::string(band_note)};
+    add_panel(f, "r: rate of the attention step", {.title = "r"}, rate_lines(rows, "r", true),
+              {{1, ""}});
+    std::vector<Series> ratio = rate_lines(rows, "xi_ratio", false);
+    const Axis axis{.title = "xi_ratio",
+                    .scale = spans_decades(ratio) ? Scale::log : Scale::linear};
+    add_panel(f, "xi_ratio: \u03be\u2081/\u03be\u2082 of the attention step", axis,
+              std::move(ratio), {{1, ""}});
+    return finished(std::move(f), "Line charts over the layers.");
+}
+
+std::vector<Figure> make_stage_ratios(const Table& table) {
+    const Rows rows(table);
+    const std::vector<std::string> stages = {"attn", "norm1", "ffn", "norm2", "deesc"};
+    Figure f{
+        .name = "stage_ratios",
+        .title = "Which step of a layer makes tokens alike",
+        .caption =
+            "xi_ratio = \u03be\u2081/\u03be\u2082 and r = t_div(X)/t_div(Y) of each step from the "
+            "state "
+            "before it. A step above the line at 1 makes tokens more alike, one below it less. "
+            "`r_layer` is the rate of the whole layer, from `in` to `out`." +
+            std::string(band_note)};
+    std::vector<Series> ratio = by_stage(rows, "xi_ratio", stages);
+    std::vector<Series> rate = by_stage(rows, "r", stages);
+    if (rows.models().size() == 1) {
+        Series whole = over_layers("r_layer", rows.depth(rows.models()[0], "r_layer", "out"));
+        if (any_value(whole)) rate.push_back(std::move(whole));
+    }
+    const auto axis = [](const char* title, const std::vector<Series>& s) {
+        return Axis{.title = title, .scale = spans_decades(s) ? Scale::log : Scale::linear};
+    };
+    const Axis ratio_axis = axis("xi_ratio", ratio), rate_axis = axis("r", rate);
+    add_panel(f, "xi_ratio by step", ratio_axis, std::move(ratio), {{1, ""}});
+    add_panel(f, "r by step", rate_axis, std::move(rate), {{1, ""}});
+    return finished(std::move(f), "Line charts over the layers.");
+}
+
+std::vector<Figure> make_state_norms(const Table& table) {
+    const Rows rows(table);
+    std::vector<Series> lines =
+        by_stage(rows, "fro", {"in", "norm1", "sa", "attn", "norm2", "ffn", "deesc"});
+    Figure f{.name = "state_norms",
+             .title = "Norms of the states over depth",
+             .caption =
+                 "|X|_F of every stage of a layer: `in` its input, `norm1` and `norm2` after the "
+                 "normalisations, `sa` the attention branch before it is added, `attn` and `ffn` "
+                 "after the additions. As [TSE Fig. 4], which draws |X|, |LN(X)| and |SA|." +
+                 std::string(band_note)};
+    const Axis axis{.title = "|X|_F", .scale = spans_decades(lines) ? Scale::log : Scale::linear};
+    add_panel(f, "fro: |X|_F by stage", axis, std::move(lines));
+    return finished(std::move(f), "Line chart over the layers.");
+}
+
+}  // namespace
+
+extern const FigureEntry similarity = {.name = "similarity",
+                                       .title = "Token similarity over depth",
+                                       .needs = "t_sim t_div t_cos",
+                                       .make = make_similarity};
+extern const FigureEntry escalation = {.name = "escalation",
+                                       .title = "Escalation rate of the attention step",
+                                       .needs = "r xi_ratio",
+                                       .make = make_escalation};
+extern const FigureEntry stage_ratios = {.name = "stage_ratios",
+                                         .title = "Which step of a layer makes tokens alike",
+                                         .needs = "xi_ratio r r_layer",
+                                         .make = make_stage_ratios};
+extern const FigureEntry state_norms = {.name = "state_norms",
+                                        .title = "Norms of the states over depth",
+                                        .needs = "fro",
+                                        .make = make_state_norms};
+
+}  // namespace tsdiag::reports

@@ -1,0 +1,246 @@
+#include "layout.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tsdiag::reports {
+namespace {
+
+constexpr std::array<Rgb, anchors> viridis = {{{0x44, 0x01, 0x54},
+                                               {0x48, 0x24, 0x75},
+                                               {0x41, 0x44, 0x87},
+                                               {0x35, 0x5f, 0x8d},
+                                               {0x2a, 0x78, 0x8e},
+                                               {0x21, 0x91, 0x8c},
+                                               {0x22, 0xa8, 0x84},
+                                               {0x44, 0xbf, 0x70},
+                                               {0x7a, 0xd1, 0x51},
+                                               {0xbd, 0xdf, 0x26},
+                                               {0xfd, 0xe7, 0x25}}};
+
+constexpr std::array<Rgb, anchors> blue_red = {{{0x05, 0x30, 0x61},
+                                                {0x21, 0x66, 0xac},
+                                                {0x43, 0x93, 0xc3},
+                                                {0x92, 0xc5, 0xde},
+                                                {0xd1, 0xe5, 0xf0},
+                                                {0xf7, 0xf7, 0xf7},
+                                                {0xfd, 0xdb, 0xc7},
+                                                {0xf4, 0xa5, 0x82},
+                                                {0xd6, 0x60, 0x4d},
+                                                {0xb2, 0x18, 0x2b},
+                                                {0x67, 0x00, 0x1f}}};
+
+// Okabe and Ito, without their yellow: a yellow line is hard to see on white.
+constexpr std::array<std::string_view, 7> okabe_ito = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
+                                                       "#56B4E9", "#E69F00", "#000000"};
+const std::vector<std::vector<int>> measured_dashes = {
+    {}, {9, 2}, {9, 2, 2, 2}, {14, 3}, {5, 2}, {9, 2, 2, 2, 2, 2}, {14, 3, 3, 3}};
+const std::vector<std::vector<int>> predicted_dashes = {{4, 3}, {1, 2}, {4, 2, 1, 2}, {2, 4}};
+
+void widen(Extent& e, double v, bool& any) {
+    e.low = any ? std::min(e.low, v) : v;
+    e.high = any ? std::max(e.high, v) : v;
+    any = true;
+}
+
+/// Room around the data; the ends that the axis fixes stay where they are.
+Extent settle(Extent e, bool any, const Axis& axis, double room) {
+    const bool logarithmic = axis.scale == Scale::log;
+    if (!any) e = logarithmic ? Extent{0.1, 1} : Extent{0, 1};
+    if (logarithmic) {
+        const double factor = std::max(std::pow(e.high / e.low, room), 1.05);
+        e = {e.low / factor, e.high * factor};
+    } else {
+        double margin = (e.high - e.low) * room;
+        if (e.high - e.low <= 1e-9 * std::max(std::abs(e.low), std::abs(e.high)))
+            margin = e.high == 0 ? 0.5 : 0.1 * std::abs(e.high);
+        e = {e.low - margin, e.high + margin};
+    }
+    return {axis.low.value_or(e.low), axis.high.value_or(e.high)};
+}
+
+std::vector<double> log_ticks(Extent e, int about) {
+    const int first = int(std::floor(std::log10(e.low))), last = int(std::ceil(std::log10(e.high)));
+    const auto collect = [&](const std::vector<double>& factors, int step) {
+        std::vector<double> found;
+        for (int k = first - ((first % step) + step) % step; k <= last; k += step)
+            for (double f : factors) {
+                // 1e-3 exactly, which 10^-3 by repeated rounding would not be
+                const double v = f * (k < 0 ? 1 / std::pow(10.0, -k) : std::pow(10.0, k));
+                if (v >= e.low && v <= e.high) found.push_back(v);
+            }
+        return found;
+    };
+    for (const auto& factors : {std::vector<double>{1}, {1, 3}, {1, 2, 5}}) {
+        std::vector<double> found = collect(factors, std::max(1, (last - first) / about));
+        if (found.size() >= 3) return found;
+    }
+    return ticks(e, Scale::linear, about);
+}
+
+}  // namespace
+
+std::string hex(Rgb c) { return fmt::format("#{:02x}{:02x}{:02x}", c.r, c.g, c.b); }
+
+std::array<Rgb, anchors> ramp(Palette palette) {
+    return palette == Palette::sequential ? viridis : blue_red;
+}
+
+Rgb colour_at(Palette palette, double t) {
+    const auto colours = ramp(palette);
+    const double position = std::clamp(t, 0.0, 1.0) * (anchors - 1);
+    const int i = std::min(int(position), anchors - 2);
+    const double part = position - i;
+    const auto blend = [&](std::uint8_t a, std::uint8_t b) {
+        return std::uint8_t(std::lround(a + part * (double(b) - a)));
+    };
+    const Rgb a = colours[std::size_t(i)], b = colours[std::size_t(i) + 1];
+    return {blend(a.r, b.r), blend(a.g, b.g), blend(a.b, b.b)};
+}
+
+std::vector<LineStyle> line_styles(const Figure& figure) {
+    std::vector<LineStyle> styles;
+    std::size_t measured = 0, predicted = 0, ordered = 0;
+    for (const Plot& plot : figure.panels)
+        if (plot.ordered)
+            ordered += std::size_t(std::count_if(plot.series.begin(), plot.series.end(),
+                                                 [](const Series& s) { return !s.dashed; }));
+    for (const Plot& plot : figure.panels)
+        for (const Series& s : plot.series) {
+            const auto known = [&](const LineStyle& style) { return style.name == s.name; };
+            if (std::any_of(styles.begin(), styles.end(), known)) continue;
+            LineStyle style{s.name, std::string(okabe_ito[styles.size() % okabe_ito.size()]), {}};
+            if (s.dashed) {
+                style.dash = predicted_dashes[predicted++ % predicted_dashes.size()];
+                if (plot.ordered) style.colour = "#555555";
+            } else if (plot.ordered) {
+                // the yellow end of viridis is left out: it is hard to see on white
+                const double t = ordered > 1 ? 0.92 * double(measured) / double(ordered - 1) : 0;
+                style.colour = hex(colour_at(Palette::sequential, t));
+                ++measured;
+            } else {
+                style.dash = measured_dashes[measured++ % measured_dashes.size()];
+            }
+            styles.push_back(std::move(style));
+        }
+    return styles;
+}
+
+bool needs_legend(const Figure& figure) { return line_styles(figure).size() > 1; }
+
+bool shares_legend(const Figure& figure) {
+    return needs_legend(figure) && std::none_of(figure.panels.begin(), figure.panels.end(),
+                                                [](const Plot& p) { return p.grid.has_value(); });
+}
+
+int legend_columns(const Figure& figure, double width) {
+    std::size_t longest = 1;
+    const std::vector<LineStyle> styles = line_styles(figure);
+    for (const LineStyle& s : styles) longest = std::max(longest, s.name.size());
+    return std::clamp(int(width / (double(longest) * 7 + 50)), 1, std::max(1, int(styles.size())));
+}
+
+Extent x_extent(const Plot& plot) {
+    Extent e;
+    bool any = false;
+    for (const Series& s : plot.series)
+        for (double x : s.x) widen(e, x, any);
+    return settle(e, any, plot.x, 0.02);
+}
+
+Extent y_extent(const Plot& plot) {
+    Extent e;
+    bool any = false;
+    const auto take = [&](const std::vector<std::optional<double>>& values) {
+        for (const auto& v : values)
+            if (v && (plot.y.scale == Scale::linear || *v > 0)) widen(e, *v, any);
+    };
+    for (const Series& s : plot.series) {
+        take(s.y);
+        take(s.low);
+        take(s.high);
+    }
+    for (const auto& [y, label] : plot.marks)
+        if (plot.y.scale == Scale::linear || y > 0) widen(e, y, any);
+    return settle(e, any, plot.y, 0.05);
+}
+
+Extent value_extent(const Grid& grid) {
+    Extent e;
+    bool any = false;
+    for (const auto& v : grid.values)
+        if (v) widen(e, *v, any);
+    if (!any) e = {0, 1};
+    e = {grid.low.value_or(e.low), grid.high.value_or(e.high)};
+    if (grid.palette == Palette::diverging) {
+        const double most = std::max(std::abs(e.low), std::abs(e.high));
+        e = {-most, most};
+    }
+    if (e.high - e.low <= 1e-12 * std::max(std::abs(e.low), std::abs(e.high))) {
+        const double margin = e.high == 0 ? 0.5 : 0.1 * std::abs(e.high);
+        e = {e.low - margin, e.high + margin};
+    }
+    return e;
+}
+
+std::vector<double> ticks(Extent e, Scale scale, int about, bool whole) {
+    if (scale == Scale::log) return log_ticks(e, about);
+    const double raw = (e.high - e.low) / std::max(about, 1);
+    const double decade = std::pow(10.0, std::floor(std::log10(raw)));
+    double step = 10 * decade;
+    for (double f : {5.0, 2.5, 2.0, 1.0})
+        if (f * decade >= raw * 0.999 && !(whole && f == 2.5)) step = f * decade;
+    if (whole) step = std::max(1.0, std::round(step));
+    std::vector<double> found;
+    const double first = std::ceil(e.low / step - 1e-9), last = std::floor(e.high / step + 1e-9);
+    for (double k = first; k <= last; ++k) {
+        const double v = k * step;
+        found.push_back(std::strtod(fmt::format("{:.10g}", v).c_str(), nullptr) + 0.0);
+    }
+    return found;
+}
+
+std::string tick_label(double value) {
+    std::string s = fmt::format("{:.6g}", value);
+    const std::size_t e = s.find('e');
+    if (e == std::string::npos) return s;
+    return fmt::format("{}e{}", s.substr(0, e), std::stoi(s.substr(e + 1)));
+}
+
+std::vector<Index> cell_ticks(Index count, Index at_most) {
+    Index step = 1;
+    for (Index s : {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024})
+        if (count <= s * at_most) {
+            step = s;
+            break;
+        }
+    std::vector<Index> found;
+    for (Index i = 0; i < count; i += step) found.push_back(i);
+    return found;
+}
+
+Layout layout(const Figure& figure) {
+    Layout l;
+    const int n = int(figure.panels.size());
+    l.columns = n <= 1 ? 1 : n == 2 || n == 4 ? 2 : 3;
+    l.rows = std::max(1, (n + l.columns - 1) / l.columns);
+    l.width = l.columns == 1 ? 620 : l.columns == 2 ? 400 : 262;
+    l.height = l.columns == 1 ? 290 : l.columns == 2 ? 250 : 215;
+    Index most_rows = 0;
+    bool lines = false, image = false;
+    for (const Plot& plot : figure.panels) {
+        if (plot.grid) most_rows = std::max(most_rows, plot.grid->rows);
+        lines = lines || !plot.grid;
+        image = image || (plot.grid && plot.grid->image);
+    }
+    if (!lines) l.width = l.columns == 1 ? 520 : l.columns == 2 ? 370 : 225;
+    if (image)
+        l.width = l.height = l.columns == 1 ? 440 : l.columns == 2 ? 350 : 225;
+    else if (most_rows > 0 && !lines)
+        l.height = int(std::clamp<Index>(most_rows * 17, 90, 430));
+    return l;
+}
+
+}  // namespace tsdiag::reports

@@ -1,0 +1,55 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "tsdiag/report.hpp"
+
+/// What both writers must agree on: colours, dashes, axis ranges, ticks, sizes.
+namespace tsdiag::reports {
+
+struct Rgb {
+    std::uint8_t r = 0, g = 0, b = 0;
+};
+std::string hex(Rgb colour);
+
+constexpr int anchors = 11;  ///< colours that describe a palette; linear between
+std::array<Rgb, anchors> ramp(Palette palette);
+Rgb colour_at(Palette palette, double t);         ///< t in [0, 1]
+inline constexpr Rgb no_value{0xd9, 0xd9, 0xd9};  ///< a cell without a number
+
+struct LineStyle {
+    std::string name, colour;
+    std::vector<int> dash;  ///< lengths on, off in pixels; empty: solid
+};
+/// One style for each name among the figure's series, in the order of their appearance: Okabe-Ito
+/// with a dash pattern each; along viridis where a panel is ordered.
+std::vector<LineStyle> line_styles(const Figure& figure);
+bool needs_legend(const Figure& figure);
+/// One legend for all panels: lines and cells colour different things, only panels of lines can
+/// share.
+bool shares_legend(const Figure& figure);
+/// Columns of the legend: as many as fit `width` pixels.
+int legend_columns(const Figure& figure, double width);
+
+struct Extent {
+    double low = 0, high = 1;
+};
+Extent x_extent(const Plot& plot);
+Extent y_extent(const Plot& plot);
+Extent value_extent(const Grid& grid);  ///< symmetric about 0 for the diverging palette
+
+/// Round positions inside the extent, `about` in number.
+std::vector<double> ticks(Extent extent, Scale scale, int about, bool whole = false);
+std::string tick_label(double value);
+/// Every k-th of `count` cells, so that labels do not touch.
+std::vector<Index> cell_ticks(Index count, Index at_most);
+
+/// Panels a row, and the inner size of one panel in pixels.
+struct Layout {
+    int columns = 1, rows = 1, width = 600, height = 280;
+};
+Layout layout(const Figure& figure);
+
+}  // namespace tsdiag::reports

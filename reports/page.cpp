@@ -1,0 +1,179 @@
+#include "page.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "assets.hpp"
+#include "rows.hpp"
+#include "text.hpp"
+
+/// The page: verdict, facts, table, figures, in one file that needs nothing else.
+namespace tsdiag::reports {
+namespace {
+
+// Nothing is loaded from anywhere: the page says so to the browser, which then refuses to.
+constexpr std::string_view policy =
+    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
+    "img-src data: blob:; base-uri 'none'; form-action 'none'";
+
+std::string title_of(const Page& page) {
+    const Json& name = page.run["model"]["name"];
+    if (name.is_string() && !name.string().empty()) return name.string();
+    return page.table.model().empty() ? "tsdiag report" : page.table.model();
+}
+
+/// `in`, `out` and the like, written between backquotes, become code.
+std::string caption_html(std::string_view caption) {
+    std::string out;
+    bool open = false;
+    for (char c : html(caption)) {
+        if (c == '`')
+            out += (open = !open) ? "<code>" : "</code>";
+        else
+            out += c;
+    }
+    return open ? out + "</code>" : out;
+}
+
+bool has_figure(const Page& page, const std::string& name) {
+    return std::any_of(page.figures.begin(), page.figures.end(),
+                       [&](const Figure& f) { return f.name == name; });
+}
+
+std::string verdict_section(const Page& page) {
+    std::string items;
+    for (const Finding& f : page.findings) {
+        const char* level = f.level == Finding::Level::good      ? "good"
+                            : f.level == Finding::Level::warning ? "warning"
+                                                                 : "note";
+        std::string link;
+        if (has_figure(page, f.figure)) {
+            const auto figure = std::find_if(page.figures.begin(), page.figures.end(),
+                                             [&](const Figure& g) { return g.name == f.figure; });
+            link =
+                fmt::format(" <a href=\"#{}\">Figure: {}</a>", figure->name, html(figure->title));
+        }
+        items += fmt::format("<li class=\"{0}\"><span class=\"level\">{0}</span>{1}{2}</li>\n",
+                             level, html(f.text), link);
+    }
+    if (items.empty())
+        items = "<li class=\"note\">The table has nothing to say a sentence about.</li>";
+    return "<section aria-labelledby=\"verdict\">\n<h2 id=\"verdict\">Verdict</h2>\n<ul "
+           "class=\"findings\">\n" +
+           items + "</ul>\n</section>\n";
+}
+
+std::string contents(const Page& page) {
+    std::string items;
+    for (const Figure& f : page.figures)
+        items += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", f.name, html(f.title));
+    return "<nav aria-label=\"Figures\">\n<h2>Contents</h2>\n<ol class=\"contents\">\n<li><a "
+           "href=\"#facts\">Model and run</a></li>\n<li><a href=\"#numbers\">Numbers by "
+           "layer</a></li>\n" +
+           items + "<li><a href=\"#data\">Data</a></li>\n</ol>\n</nav>\n";
+}
+
+std::string figure_html(const Figure& f, bool drawn) {
+    std::string files, fallback = "<noscript><p>" + html(f.alt) + "</p>";
+    if (drawn) {
+        for (const char* ending : {"svg", "pdf", "gp", "dat"})
+            files += fmt::format(" <a href=\"figures/{0}.{1}\">{2}</a>", f.name, ending,
+                                 std::string_view(ending) == "gp"    ? "gnuplot script"
+                                 : std::string_view(ending) == "dat" ? "data"
+                                 : ending == std::string_view("svg") ? "SVG"
+                                                                     : "PDF");
+        fallback += fmt::format(
+            "<p>Without JavaScript: <a href=\"figures/{0}.svg\">figures/{0}.svg</a></p>", f.name);
+    }
+    return fmt::format(
+        "<figure id=\"{0}\" tabindex=\"-1\" aria-labelledby=\"{0}-title\">\n<h3 "
+        "id=\"{0}-title\">{1}</h3>\n<div class=\"plot\" data-figure=\"{0}\" "
+        "data-alt=\"{2}\"></div>\n{3}</noscript>\n<figcaption>{4}</figcaption>\n"
+        "<p class=\"tools\"><button type=\"button\" disabled>Save as "
+        "shown</button>{5}</p>\n</figure>\n",
+        f.name, html(f.title), html(f.alt), fallback, caption_html(f.caption), files);
+}
+
+std::string figures_section(const Page& page) {
+    std::string out = "<section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Figures</h2>\n";
+    for (const Figure& f : page.figures) out += figure_html(f, page.drawn);
+    if (!page.missing.empty()) {
+        out += "<h3>Not drawn</h3>\n<ul>\n";
+        for (const std::string& line : page.missing) out += "<li>" + html(line) + "</li>\n";
+        out += "</ul>\n";
+    }
+    return out + "</section>\n";
+}
+
+std::string data_section(const Page& page) {
+    std::string items =
+        "<li><a href=\"metrics.csv\" download>metrics.csv</a>: every number, one a row</li>\n";
+    if (!page.table.curves().empty())
+        items +=
+            "<li><a href=\"curves.csv\" download>curves.csv</a>: the points of every curve</li>\n";
+    if (!page.table.maps().empty())
+        items += "<li><a href=\"maps.npz\" download>maps.npz</a>: the attention maps</li>\n";
+    items +=
+        "<li><a href=\"run.json\" download>run.json</a>: the settings, the model, how each number "
+        "was "
+        "found</li>\n";
+    return "<section aria-labelledby=\"data\">\n<h2 id=\"data\">Data</h2>\n<p>Beside this page "
+           "lie:</p>\n<ul>\n" +
+           items + "</ul>\n</section>\n";
+}
+
+Json specifications(const Page& page) {
+    Json specs = Json::Object{};
+    for (const Figure& f : page.figures) specs.set(f.name, vega_lite(f));
+    return specs;
+}
+
+void append(std::string& out, std::string_view open, std::string_view body,
+            std::string_view close) {
+    out += open;
+    out += body;
+    out += close;
+}
+
+}  // namespace
+
+std::string page_html(const Page& page) {
+    const std::string title = html(title_of(page));
+    const std::string facts = facts_html(page.run), numbers = summary_html(page.table);
+    std::string out = fmt::format(
+        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+        "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
+        "<link rel=\"icon\" href=\"data:,\">\n<title>{} - tsdiag</title>\n",
+        policy, title);
+    append(out, "<style>\n", page_css(), "</style>\n</head>\n<body>\n");
+    out +=
+        "<a class=\"skip\" href=\"#verdict\">Skip to the verdict</a>\n<header>\n<p "
+        "class=\"tool\">tsdiag report</p>\n<h1>" +
+        title + "</h1>\n";
+    if (page.table.model() != title_of(page))
+        out += "<p class=\"lead\">" + html(page.table.model()) + "</p>\n";
+    out += "</header>\n<main>\n" + verdict_section(page) + contents(page);
+    if (!facts.empty())
+        append(out, "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Model and run</h2>\n",
+               facts, "</section>\n");
+    if (!numbers.empty())
+        append(out,
+               "<section aria-labelledby=\"numbers\">\n<h2 id=\"numbers\">Numbers by layer</h2>\n",
+               numbers, "</section>\n");
+    out += figures_section(page) + data_section(page) + "</main>\n<footer>\n";
+    append(
+        out,
+        "<p>Keys in brackets name the papers: [TSE] arXiv 2312.06182, [DEVIL] The Devil in Linear "
+        "Transformer, [POLY] Rethinking Attention. Layers and heads count from 0.</p>\n"
+        "<details><summary>Drawn with Vega, Vega-Lite and Vega-Embed: licences</summary><pre>",
+        html(licences()), "</pre></details>\n</footer>\n");
+    append(out, "<script id=\"specs\" type=\"application/json\">",
+           script_json(specifications(page)), "</script>\n");
+    for (std::string_view script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})
+        append(out, "<script>", script, "</script>\n");
+    return out + "</body>\n</html>\n";
+}
+
+}  // namespace tsdiag::reports

@@ -1,0 +1,85 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+
+#include "page.hpp"
+#include "rows.hpp"
+#include "text.hpp"
+
+/// The table of the layers.
+namespace tsdiag::reports {
+namespace {
+
+constexpr std::size_t most_layers = 64;  ///< of more, every k-th is shown
+
+struct Column {
+    std::string metric, stage;
+    Depth depth = {};
+};
+
+std::vector<Column> columns_of(const Rows& rows, const std::string& model) {
+    std::vector<Column> found;
+    const std::string attention = rows.attention_stage(model);
+    const std::pair<std::string, std::string> wanted[] = {
+        {"t_sim", "out"},        {"t_div", "out"},     {"t_cos", "out"},        {"r_layer", "out"},
+        {"xi_ratio", attention}, {"r", attention},     {"lambda2_abs", "attn"}, {"delta", "attn"},
+        {"omega", "attn"},       {"attn_fro", "attn"}, {"jac_fro", "attn"},     {"entropy", "attn"},
+        {"row_max", "attn"},     {"local_auc", "attn"}};
+    for (const auto& [metric, stage] : wanted) {
+        Column c{metric, stage, rows.depth(model, metric, stage)};
+        const auto has = [](const auto& entry) { return entry.second.value.has_value(); };
+        if (std::any_of(c.depth.begin(), c.depth.end(), has)) found.push_back(std::move(c));
+    }
+    return found;
+}
+
+std::string cell(const Depth& depth, Index layer) {
+    const auto found = depth.find(layer);
+    if (found == depth.end()) return "<td></td>";
+    const Point& p = found->second;
+    if (!p.value) return "<td title=\"undefined\">\u2013</td>";
+    if (!p.error) return fmt::format("<td>{}</td>", number(*p.value));
+    return fmt::format("<td title=\"standard error {}\">{}</td>", number(*p.error),
+                       number(*p.value));
+}
+
+std::string model_table(const Rows& rows, const std::string& model) {
+    const std::vector<Column> columns = columns_of(rows, model);
+    std::set<Index> layers;
+    for (const Column& c : columns)
+        for (const auto& [layer, p] : c.depth) layers.insert(layer);
+    if (layers.empty()) return {};
+    const std::size_t step = (layers.size() + most_layers - 1) / most_layers;
+    std::string head = "<tr><th scope=\"col\">layer</th>", body;
+    for (const Column& c : columns)
+        head += fmt::format("<th scope=\"col\">{}<small>{}</small></th>", c.metric, html(c.stage));
+    std::size_t i = 0;
+    for (Index layer : layers) {
+        if (i++ % step != 0 && i != layers.size()) continue;
+        body += fmt::format("<tr><th scope=\"row\">{}</th>", layer);
+        for (const Column& c : columns) body += cell(c.depth, layer);
+        body += "</tr>\n";
+    }
+    const std::string left_out =
+        step > 1 ? fmt::format(" One layer in {} is shown; metrics.csv has all.", step) : "";
+    const std::string whose = rows.models().size() > 1 ? html(label(model)) + ": " : "";
+    return fmt::format(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Numbers by layer\">\n"
+        "<table>\n<caption>{}Each metric by layer at the stage under its name; attention metrics "
+        "are "
+        "means over the heads, all are means over the samples.{}</caption>\n"
+        "<thead>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
+        whose, left_out, head, body);
+}
+
+}  // namespace
+
+std::string summary_html(const Table& table) {
+    const Rows rows(table);
+    std::string out;
+    for (const std::string& model : rows.models()) out += model_table(rows, model);
+    return out;
+}
+
+}  // namespace tsdiag::reports

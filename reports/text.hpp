@@ -1,0 +1,27 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "tsdiag/json.hpp"
+
+/// Text for people, and text that must not become code where it is put.
+namespace tsdiag::reports {
+
+/// "no heads", "1 head", "12 heads".
+std::string counted(std::size_t count, std::string_view noun);
+/// Four significant digits; similarity close to 1 keeps its distance from 1 ("1 - 3.2e-07").
+std::string number(double value);
+std::string similarity(double t_sim, std::optional<double> t_div);
+
+/// Valid UTF-8: a byte that is not becomes U+FFFD.
+std::string valid_utf8(std::string_view s);
+/// For element content and quoted attributes of HTML.
+std::string html(std::string_view s);
+/// JSON that may stand inside a script element.
+std::string script_json(const Json& json);
+/// A single-quoted gnuplot string: nothing in it is executed or substituted.
+std::string gnuplot_string(std::string_view s);
+std::string base64(std::string_view bytes);
+
+}  // namespace tsdiag::reports

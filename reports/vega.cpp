@@ -1,0 +1,309 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "layout.hpp"
+#include "png.hpp"
+#include "text.hpp"
+#include "tsdiag/report.hpp"
+
+/// The Vega-Lite writer.
+namespace tsdiag {
+namespace {
+
+using namespace reports;
+using Object = Json::Object;
+using Array = Json::Array;
+
+Json text(std::string_view s) { return Json(valid_utf8(s)); }
+
+/// Six significant digits: more cannot be seen, and the page stays small.
+Json rounded(double v) { return Json(std::strtod(fmt::format("{:.6g}", v).c_str(), nullptr)); }
+Json rounded(const std::optional<double>& v) { return v ? rounded(*v) : Json(nullptr); }
+
+template <class Range>
+Json list(const Range& values) {
+    Array a;
+    for (const auto& v : values) a.push_back(Json(v));
+    return a;
+}
+
+Json axis(const std::string& title, const std::vector<double>& positions, Scale scale) {
+    return Object{{"title", title.empty() ? Json(nullptr) : text(title)},
+                  {"values", list(positions)},
+                  {"format", scale == Scale::log ? ".3~g" : ".6~g"}};
+}
+
+Json scale_of(Extent e, Scale scale) {
+    Object s{{"domain", Array{e.low, e.high}}, {"nice", false}, {"zero", false}};
+    if (scale == Scale::log)
+        s = {{"type", "log"}, {"domain", Array{e.low, e.high}}, {"nice", false}};
+    return s;
+}
+
+/// A tooltip field; numbers with four digits.
+Json tip(const char* field, const std::string& title, bool number) {
+    Json t = Object{{"field", field}, {"title", text(title)}};
+    t.set("type", number ? "quantitative" : "nominal");
+    if (number) t.set("format", ".4~g");
+    return t;
+}
+
+struct Styling {
+    Json names = Array{}, colours = Array{}, dashes = Array{};
+    bool legend = false;
+    int columns = 1;  ///< of the legend
+};
+
+Styling styling(const Figure& figure) {
+    Styling s;
+    for (const LineStyle& style : line_styles(figure)) {
+        s.names.push(text(style.name));
+        s.colours.push(style.colour);
+        s.dashes.push(style.dash.empty() ? Json(Array{1, 0}) : list(style.dash));
+    }
+    s.legend = needs_legend(figure);
+    const Layout size = layout(figure);
+    s.columns =
+        legend_columns(figure, shares_legend(figure) ? size.columns * size.width : size.width);
+    return s;
+}
+
+Json legend_of(const Styling& s) {
+    if (!s.legend) return nullptr;
+    return Object{{"title", nullptr},     {"orient", "bottom"},     {"direction", "horizontal"},
+                  {"columns", s.columns}, {"labelLimit", 0},        {"symbolType", "stroke"},
+                  {"symbolSize", 500},    {"symbolStrokeWidth", 2}, {"symbolOpacity", 1}};
+}
+
+Json values_of(const Plot& plot) {
+    Array values;
+    for (const Series& s : plot.series)
+        for (std::size_t i = 0; i < s.x.size(); ++i) {
+            Object v{{"x", rounded(s.x[i])}, {"y", rounded(s.y[i])}, {"s", text(s.name)}};
+            if (!s.low.empty() && s.low[i] && s.high[i]) {
+                v.emplace_back("l", rounded(s.low[i]));
+                v.emplace_back("h", rounded(s.high[i]));
+            }
+            values.push_back(std::move(v));
+        }
+    return values;
+}
+
+/// Horizontal reference lines with their labels at the right end.
+void add_marks(Json& layers, const Plot& plot) {
+    const Extent ys = y_extent(plot);
+    for (const auto& [y, label] : plot.marks) {
+        const bool near_top = y > ys.low + 0.9 * (ys.high - ys.low);
+        const Json one = Object{{"values", Array{Object{}}}};
+        const Json at = Object{{"datum", y}};
+        layers.push(Object{
+            {"data", one},
+            {"mark", Object{{"type", "rule"}, {"color", "#666666"}, {"strokeDash", Array{1, 3}}}},
+            {"encoding", Object{{"y", at}}}});
+        if (label.empty()) continue;
+        layers.push(Object{{"data", one},
+                           {"mark", Object{{"type", "text"},
+                                           {"align", "left"},
+                                           {"dx", 3},
+                                           {"dy", near_top ? 8 : -5},
+                                           {"fontSize", 10},
+                                           {"color", "#555555"}}},
+                           {"encoding", Object{{"y", at},
+                                               {"x", Object{{"value", 0}}},
+                                               {"text", Object{{"value", text(label)}}}}}});
+    }
+}
+
+Json line_panel(const Plot& plot, const Styling& style, const Layout& size) {
+    const Extent xs = x_extent(plot), ys = y_extent(plot);
+    std::size_t points = 0;
+    bool band = false;
+    for (const Series& s : plot.series) {
+        points += s.x.size();
+        band = band || !s.low.empty();
+    }
+    const Json x = Object{
+        {"field", "x"},
+        {"type", "quantitative"},
+        {"scale", scale_of(xs, plot.x.scale)},
+        {"axis",
+         axis(plot.x.title, ticks(xs, plot.x.scale, size.width / 55, plot.x.whole), plot.x.scale)}};
+    const auto y = [&](const char* field) {
+        return Object{
+            {"field", field},
+            {"type", "quantitative"},
+            {"scale", scale_of(ys, plot.y.scale)},
+            {"axis", axis(plot.y.title, ticks(ys, plot.y.scale, 5, plot.y.whole), plot.y.scale)}};
+    };
+    // the same legend in every layer: a layer without one would take it from the others
+    const Json colour = Object{{"field", "s"},
+                               {"type", "nominal"},
+                               {"scale", Object{{"domain", style.names}, {"range", style.colours}}},
+                               {"legend", legend_of(style)}};
+    Json layers = Array{};
+    if (band)
+        layers.push(Object{
+            {"transform", Array{Object{{"filter", "isValid(datum.l)"}}}},
+            {"mark", Object{{"type", "area"}, {"opacity", 0.16}}},
+            {"encoding",
+             Object{{"x", x}, {"y", y("l")}, {"y2", Object{{"field", "h"}}}, {"color", colour}}}});
+    const Json dash = Object{{"field", "s"},
+                             {"type", "nominal"},
+                             {"scale", Object{{"domain", style.names}, {"range", style.dashes}}},
+                             {"legend", legend_of(style)}};
+    layers.push(Object{
+        {"mark", Object{{"type", "line"}, {"strokeWidth", 1.8}, {"clip", true}}},
+        {"encoding", Object{{"x", x}, {"y", y("y")}, {"color", colour}, {"strokeDash", dash}}}});
+    // points carry the tooltips; of long curves they are not seen
+    const bool seen = points <= 400;
+    layers.push(Object{
+        {"mark", Object{{"type", "point"},
+                        {"filled", true},
+                        {"size", seen ? 16 : 60},
+                        {"opacity", seen ? 1.0 : 0.0}}},
+        {"encoding",
+         Object{{"x", x},
+                {"y", y("y")},
+                {"color", colour},
+                {"tooltip", Array{tip("s", "series", false),
+                                  tip("x", plot.x.title.empty() ? "x" : plot.x.title, true),
+                                  tip("y", plot.y.title.empty() ? "y" : plot.y.title, true)}}}}});
+    add_marks(layers, plot);
+    return Object{{"data", Object{{"values", values_of(plot)}}}, {"layer", layers}};
+}
+
+/// A colour scale given by its anchors, so that page, images and gnuplot show the same colours.
+Json colours_of(const Grid& grid, const Layout& size) {
+    const Extent e = value_extent(grid);
+    Array domain, range;
+    const auto colours = ramp(grid.palette);
+    for (int i = 0; i < anchors; ++i) {
+        domain.push_back(Json(e.low + (e.high - e.low) * i / (anchors - 1)));
+        range.push_back(hex(colours[std::size_t(i)]));
+    }
+    return Object{
+        {"field", "v"},
+        {"type", "quantitative"},
+        {"scale",
+         Object{{"type", "linear"}, {"domain", domain}, {"range", range}, {"clamp", true}}},
+        {"legend", Object{{"title", nullptr},
+                          {"orient", "right"},
+                          {"offset", 8},
+                          {"gradientLength", size.height},
+                          {"gradientThickness", 10},
+                          {"values", list(ticks(e, Scale::linear, 4))},
+                          {"format", ".6~g"}}}};
+}
+
+Json cell_axis(const std::string& field, const std::string& title, Index count, Index at_most) {
+    return Object{{"field", field},
+                  {"type", "ordinal"},
+                  {"axis", Object{{"title", text(title)},
+                                  {"values", list(cell_ticks(count, at_most))},
+                                  {"labelAngle", 0},
+                                  {"grid", false}}}};
+}
+
+Json cell_panel(const Grid& grid, const Layout& size) {
+    Array values;
+    for (Index i = 0; i < grid.rows; ++i)
+        for (Index j = 0; j < grid.cols; ++j)
+            values.push_back(Object{
+                {"r", i}, {"c", j}, {"v", rounded(grid.values[std::size_t(i * grid.cols + j)])}});
+    Json colour = colours_of(grid, size);
+    colour.set("condition", Object{{"test", "!isValid(datum.v)"}, {"value", hex(no_value)}});
+    return Object{
+        {"data", Object{{"values", values}}},
+        {"mark", Object{{"type", "rect"}, {"invalid", nullptr}}},
+        {"encoding",
+         Object{{"x", cell_axis("c", grid.col_title, grid.cols, size.width / 20)},
+                {"y", cell_axis("r", grid.row_title, grid.rows, size.height / 14)},
+                {"color", colour},
+                {"tooltip", Array{tip("r", grid.row_title, false), tip("c", grid.col_title, false),
+                                  tip("v", grid.value_title, true)}}}}};
+}
+
+Json image_axis(const char* field, const std::string& title, Index count, Index step, bool down) {
+    const Extent e{0, double(count * step)};
+    Json scale = Object{{"domain", Array{e.low, e.high}}, {"nice", false}};
+    if (down) scale.set("reverse", true);
+    Json a = axis(title, ticks(e, Scale::linear, 4, true), Scale::linear);
+    a.set("grid", false);
+    return Object{{"field", field}, {"type", "quantitative"}, {"scale", scale}, {"axis", a}};
+}
+
+Json image_panel(const Grid& grid, const Layout& size) {
+    const std::string url = "data:image/png;base64," + base64(grid_png(grid));
+    const Json zero = Object{{"value", 0}};
+    Json image = Object{
+        {"data", Object{{"values", Array{Object{{"u", url}}}}}},
+        {"mark", Object{{"type", "image"},
+                        {"width", size.width},
+                        {"height", size.height},
+                        {"aspect", false},
+                        {"smooth", false},
+                        {"align", "left"},
+                        {"baseline", "top"}}},
+        {"encoding",
+         Object{{"x", zero}, {"y", zero}, {"url", Object{{"field", "u"}, {"type", "nominal"}}}}}};
+    // the image knows neither axes nor colours: an unseen point brings them
+    Json point = Object{
+        {"data", Object{{"values", Array{Object{{"x", 0}, {"y", 0}, {"v", 0}}}}}},
+        {"mark", Object{{"type", "point"}, {"opacity", 0}}},
+        {"encoding", Object{{"x", image_axis("x", grid.col_title, grid.cols, grid.step, false)},
+                            {"y", image_axis("y", grid.row_title, grid.rows, grid.step, true)},
+                            {"color", colours_of(grid, size)}}}};
+    return Object{{"layer", Array{image, point}}};
+}
+
+Json panel(const Plot& plot, const Styling& style, const Layout& size) {
+    Json p = !plot.grid         ? line_panel(plot, style, size)
+             : plot.grid->image ? image_panel(*plot.grid, size)
+                                : cell_panel(*plot.grid, size);
+    p.set("width", size.width);
+    p.set("height", size.height);
+    p.set("title", text(plot.title));
+    return p;
+}
+
+Json config() {
+    return Object{
+        {"font", "system-ui, 'Segoe UI', 'DejaVu Sans', Arial, sans-serif"},
+        {"background", "white"},
+        {"view", Object{{"stroke", "#b0b0b0"}}},
+        {"title",
+         Object{{"anchor", "start"}, {"fontSize", 12}, {"fontWeight", 600}, {"offset", 6}}},
+        {"axis", Object{{"gridColor", "#ececec"},
+                        {"domainColor", "#888888"},
+                        {"tickColor", "#888888"},
+                        {"labelColor", "#333333"},
+                        {"titleColor", "#333333"},
+                        {"titleFontWeight", "normal"},
+                        {"labelFontSize", 11},
+                        {"titleFontSize", 11},
+                        {"labelOverlap", true}}},
+        {"legend", Object{{"labelFontSize", 11}, {"labelColor", "#333333"}}},
+        {"concat", Object{{"spacing", 26}}},
+        // the figure has one alternative text; hundreds of labelled cells would bury it
+        {"aria", false}};
+}
+
+}  // namespace
+
+Json vega_lite(const Figure& figure) {
+    const Styling style = styling(figure);
+    const Layout size = layout(figure);
+    Json spec = Object{{"$schema", "https://vega.github.io/schema/vega-lite/v6.json"},
+                       {"description", text(figure.alt)},
+                       {"config", config()}};
+    Array panels;
+    for (const Plot& plot : figure.panels) panels.push_back(panel(plot, style, size));
+    spec.set("columns", size.columns);
+    spec.set("concat", panels);
+    const char* shared = shares_legend(figure) ? "shared" : "independent";
+    spec.set("resolve", Object{{"scale", Object{{"color", shared}, {"strokeDash", shared}}}});
+    return spec;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,357 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "head_classes.hpp"
+#include "rows.hpp"
+#include "text.hpp"
+
+/// The verdict: what the numbers of a run say, in sentences that carry the numbers.
+namespace tsdiag {
+namespace {
+
+using namespace reports;
+using Level = Finding::Level;
+
+constexpr double saturated = 0.99;     ///< t_sim above which the tokens of a state are called alike
+constexpr double mostly = 0.9;         ///< and mostly alike
+constexpr int first_layers = 3;        ///< whose measured ratio predicts the depth of saturation
+constexpr std::size_t most_heads = 6;  ///< named one by one
+constexpr std::size_t most_reasons = 3;  ///< for undefined numbers, told
+
+/// The findings of one model, in the order of the page.
+class Verdict {
+  public:
+    Verdict(const Rows& rows, const std::string& model, const Json& run)
+        : rows_(rows), model_(model), run_(run) {}
+
+    std::vector<Finding> findings() {
+        random_ids();
+        saturation();
+        predicted_depth();
+        attention_rate();
+        heads();
+        undefined_numbers();
+        bounded_numbers();
+        return std::move(found_);
+    }
+
+  private:
+    void say(Level level, std::string text, std::string figure = {}) {
+        if (rows_.models().size() > 1) text = label(model_) + ": " + text;
+        found_.push_back({level, std::move(text), std::move(figure)});
+    }
+    Depth depth(std::string_view metric, std::string_view stage) const {
+        return rows_.depth(model_, metric, stage);
+    }
+
+    void random_ids();
+    void saturation();
+    void predicted_depth();
+    void attention_rate();
+    std::string estimates_in_words(const Depth& measured) const;
+    std::string gain_in_words(const Depth& measured) const;
+    void heads();
+    void undefined_numbers();
+    void bounded_numbers();
+
+    const Rows& rows_;
+    const std::string& model_;
+    const Json& run_;
+    std::vector<Finding> found_;
+};
+
+std::optional<std::pair<Index, double>> first_above(const Depth& depth, double threshold) {
+    for (const auto& [layer, p] : depth)
+        if (p.value && *p.value > threshold) return std::pair(layer, *p.value);
+    return std::nullopt;
+}
+
+std::optional<double> value_at(const Depth& depth, Index layer) {
+    const auto found = depth.find(layer);
+    return found == depth.end() ? std::nullopt : found->second.value;
+}
+
+/// Those of `depth` that have a value, as (layer, value).
+std::vector<std::pair<Index, double>> defined(const Depth& depth) {
+    std::vector<std::pair<Index, double>> found;
+    for (const auto& [layer, p] : depth)
+        if (p.value) found.emplace_back(layer, *p.value);
+    return found;
+}
+
+/// The mean of `depth` over the layers where `mask` has a value; nothing where one of them lacks
+/// it.
+std::optional<double> mean_over(const Depth& depth, const Depth& mask) {
+    double sum = 0;
+    std::size_t count = 0;
+    for (const auto& [layer, measured] : defined(mask)) {
+        const std::optional<double> v = value_at(depth, layer);
+        if (!v) return std::nullopt;
+        sum += *v;
+        ++count;
+    }
+    return count ? std::optional(sum / double(count)) : std::nullopt;
+}
+
+void Verdict::random_ids() {
+    const Json& kind = run_["input"]["kind"];
+    const Json& trained = run_["model"]["trained"];
+    if (kind.is_string() && kind.string() == "ids:random" && trained.is_bool() && trained.boolean())
+        say(Level::warning,
+            "The input is random token ids, which are not language: what a trained model does with "
+            "text may differ. Give token ids of real text with --input ids:FILE.");
+}
+
+void Verdict::saturation() {
+    const Depth sim = depth("t_sim", "out"), div = depth("t_div", "out");
+    const auto values = defined(sim);
+    if (values.empty()) return;
+    const auto shown = [&](Index layer, double v) { return similarity(v, value_at(div, layer)); };
+    const auto [last, end] = values.back();
+    const auto above = first_above(sim, saturated), near = first_above(sim, mostly);
+    const std::string input = [&]() -> std::string {
+        const std::optional<double> first = value_at(depth("t_sim", "in"), values.front().first);
+        if (!first) return "";
+        const auto d = value_at(depth("t_div", "in"), values.front().first);
+        return fmt::format(" from {} at the input of layer {}", similarity(*first, d),
+                           values.front().first);
+    }();
+    const std::string course =
+        fmt::format("; it goes{} to {} at the output of layer {}.", input, shown(last, end), last);
+    const auto place = [&](const std::pair<Index, double>& at) {
+        return fmt::format("at the output of layer {} (t_sim = {})", at.first,
+                           shown(at.first, at.second));
+    };
+    if (above) {
+        std::string text = fmt::format("Token similarity saturates: it first exceeds {} {}",
+                                       saturated, place(*above));
+        if (near && near->first != above->first)
+            text += fmt::format(", after {} {}", mostly, place(*near));
+        say(Level::warning, text + course, "similarity");
+        return;
+    }
+    const auto most = std::max_element(values.begin(), values.end(),
+                                       [](auto& a, auto& b) { return a.second < b.second; });
+    if (near) {
+        say(Level::note,
+            fmt::format("Token similarity never exceeds {}, but exceeds {} first {}{}", saturated,
+                        mostly, place(*near), course),
+            "similarity");
+        return;
+    }
+    say(Level::good,
+        fmt::format("Token similarity never exceeds {}: it is greatest {}{}", mostly, place(*most),
+                    course),
+        "similarity");
+}
+
+void Verdict::predicted_depth() {
+    const auto ratios = defined(depth("xi_ratio", rows_.attention_stage(model_)));
+    const Depth in = depth("t_sim", "in"), in_div = depth("t_div", "in");
+    // Only a run from layer 0 on has the input of the model.
+    if (ratios.empty() || ratios.front().first != 0) return;
+    const std::optional<double> sim = value_at(in, 0), div = value_at(in_div, 0);
+    if (!sim || !div || *sim <= 0 || *div <= 0) return;
+    const std::size_t used = std::min<std::size_t>(ratios.size(), first_layers);
+    double log_ratio = 0;
+    for (std::size_t i = 0; i < used; ++i) {
+        if (ratios[i].second <= 0) return;
+        log_ratio += std::log(ratios[i].second) / double(used);
+    }
+    const double odds = *sim / *div, target = saturated / (1 - saturated);
+    if (odds >= target) return;
+    const std::string ratio =
+        used == 1 ? fmt::format("The attention step's xi_ratio is {} in the first layer",
+                                number(std::exp(log_ratio)))
+                  : fmt::format(
+                        "The attention step's xi_ratio has a geometric mean of {} over the "
+                        "first {} layers",
+                        number(std::exp(log_ratio)), used);
+    const std::string identity =
+        ratio +
+        ". By the odds identity, odds(Y) = xi_ratio odds(X) with odds = t_sim/t_div, that "
+        "factor in every layer would ";
+    if (log_ratio <= 0) {
+        say(Level::note,
+            fmt::format("{}never take the input's odds of {} to {} (t_sim = {}).", identity,
+                        number(odds), number(target), saturated),
+            "escalation");
+        return;
+    }
+    const double blocks = std::log(target / odds) / log_ratio;
+    std::string text =
+        fmt::format("{}take the input's odds of {} past {} (t_sim = {}) in {:.1f} layers", identity,
+                    number(odds), number(target), saturated, blocks);
+    if (const auto above = first_above(depth("t_sim", "out"), saturated))
+        text += fmt::format("; measured with all steps of the layers: {}.",
+                            counted(std::size_t(above->first) + 1, "layer"));
+    else
+        text += fmt::format("; it did not happen in the {} measured.",
+                            counted(defined(depth("t_sim", "out")).size(), "layer"));
+    say(Level::note, std::move(text), "escalation");
+}
+
+std::string Verdict::gain_in_words(const Depth& measured) const {
+    const Json& a2 = run_["model"]["a2"];
+    if (!a2.is_array() || rows_.models().size() > 1) return {};
+    double sum = 0, least = 0, most = 0;
+    std::size_t count = 0;
+    for (const auto& [layer, ratio] : defined(measured)) {
+        if (std::size_t(layer) >= a2.array().size()) return {};
+        const Json& gain = a2.array()[std::size_t(layer)];
+        if (!gain.is_number()) return {};
+        const double v = 1 + gain.number();
+        least = count ? std::min(least, v) : v;
+        most = count ? std::max(most, v) : v;
+        sum += v;
+        ++count;
+    }
+    if (number(least) == number(most)) return fmt::format("; 1 + a2 is {}", number(least));
+    return fmt::format("; 1 + a2 is {} on average, from {} to {}", number(sum / double(count)),
+                       number(least), number(most));
+}
+
+std::string Verdict::estimates_in_words(const Depth& measured) const {
+    const std::size_t layers = defined(measured).size();
+    std::string text;
+    std::map<std::string, std::vector<std::string>> missing;  // why -> which
+    for (const char* name : {"est1", "est2", "est_mu"}) {
+        const Depth estimate = depth(name, "attn");
+        if (const auto mean = mean_over(estimate, measured)) {
+            text += fmt::format("{}1 + {} = {}", text.empty() ? "" : ", ", name, number(1 + *mean));
+        } else if (const std::string why = rows_.reason(model_, name); !why.empty()) {
+            std::size_t lacking = 0;
+            for (const auto& [layer, v] : defined(measured)) lacking += !value_at(estimate, layer);
+            const std::string where =
+                lacking == layers ? "" : fmt::format(" in {} of {} layers", lacking, layers);
+            missing[fmt::format("undefined{} ({})", where, why)].push_back(name);
+        }
+    }
+    if (!text.empty())
+        text = fmt::format(" The estimates give{} {}.",
+                           layers > 1 ? ", as means over the same layers," : "", text);
+    for (const auto& [why, names] : missing)
+        text += fmt::format(" {} {} {}.", fmt::join(names, " and "),
+                            names.size() == 1 ? "is" : "are", why);
+    return text;
+}
+
+void Verdict::attention_rate() {
+    const Depth measured = depth("xi_ratio", rows_.attention_stage(model_));
+    const auto values = defined(measured);
+    if (values.empty()) return;
+    const double mean = *mean_over(measured, measured);
+    const auto less = [](auto& a, auto& b) { return a.second < b.second; };
+    const auto [least, most] = std::minmax_element(values.begin(), values.end(), less);
+    std::string text = fmt::format("The attention step's xi_ratio = xi1/xi2 is {}", number(mean));
+    if (values.size() > 1)
+        text += fmt::format(" on average over {} layers, from {} in layer {} to {} in layer {}",
+                            values.size(), number(least->second), least->first,
+                            number(most->second), most->first);
+    else
+        text += fmt::format(" in layer {}", values.front().first);
+    text += gain_in_words(measured);
+    const std::size_t raising = std::size_t(
+        std::count_if(values.begin(), values.end(), [](auto& v) { return v.second > 1; }));
+    if (values.size() > 1)
+        text += fmt::format(". It exceeds 1, so that tokens become more alike, in {}",
+                            raising == values.size()
+                                ? std::string("every layer")
+                                : fmt::format("{} of {} layers", raising, values.size()));
+    say(mean > 1 ? Level::note : Level::good, text + "." + estimates_in_words(measured),
+        "escalation");
+}
+
+/// "0:3, 1:7 and 4 more", as LAYER:HEAD.
+std::string head_list(const std::vector<HeadAt>& heads) {
+    std::string text;
+    const std::size_t shown = heads.size() > most_heads ? most_heads - 1 : heads.size();
+    for (std::size_t i = 0; i < shown; ++i)
+        text += fmt::format("{}{}:{}", i ? ", " : "", heads[i].first, heads[i].second);
+    if (shown < heads.size()) text += fmt::format(" and {} more", heads.size() - shown);
+    return text;
+}
+
+/// ", 5 of them in layer 3": where most of many heads are.
+std::string fullest_layer(const std::vector<HeadAt>& heads) {
+    if (heads.size() <= most_heads) return {};
+    std::map<Index, std::size_t> layers;
+    for (const HeadAt& at : heads) ++layers[at.first];
+    const auto most = std::max_element(layers.begin(), layers.end(),
+                                       [](auto& a, auto& b) { return a.second < b.second; });
+    if (layers.size() == 1) return fmt::format(", all of them in layer {}", most->first);
+    return fmt::format(", in {} layers, most in layer {} ({})", layers.size(), most->first,
+                       most->second);
+}
+
+void Verdict::heads() {
+    const char* figures[] = {"heads_mixing", "accumulation", "accumulation"};
+    std::size_t i = 0;
+    for (const HeadClass& c : head_classes(rows_, model_)) {
+        const char* figure = figures[i++];
+        const std::size_t n = c.members.size();
+        if (c.measured == 0) continue;
+        if (n == 0) {
+            const std::string who = c.measured == 1
+                                        ? std::string("The only head is not")
+                                        : fmt::format("None of the {} heads is", c.measured);
+            say(Level::good, fmt::format("{} {} ({}).", who, c.name, c.criterion), figure);
+            continue;
+        }
+        const std::string who = c.measured == 1 ? std::string("The only head")
+                                                : fmt::format("{} of {} heads", n, c.measured);
+        say(Level::note,
+            fmt::format("{} {} {} ({}){}: {} (layer:head).", who, n == 1 ? "is" : "are", c.name,
+                        c.criterion, fullest_layer(c.members), head_list(c.members)),
+            figure);
+    }
+}
+
+void Verdict::undefined_numbers() {
+    std::map<std::string, std::size_t> reasons;
+    std::size_t undefined = 0, all = 0;
+    for (const MetricRow& row : rows_.all()) {
+        if (row.model != model_) continue;
+        ++all;
+        if (row.value || row.low || row.high) continue;
+        ++undefined;
+        ++reasons[row.note.empty() ? "no reason given" : row.note];
+    }
+    if (undefined == 0) return;
+    std::vector<std::pair<std::string, std::size_t>> sorted(reasons.begin(), reasons.end());
+    std::stable_sort(sorted.begin(), sorted.end(),
+                     [](auto& a, auto& b) { return a.second > b.second; });
+    std::string text;
+    for (std::size_t i = 0; i < std::min(sorted.size(), most_reasons); ++i)
+        text += fmt::format("{}\"{}\" ({})", i ? ", " : "", sorted[i].first, sorted[i].second);
+    if (sorted.size() > most_reasons)
+        text += fmt::format(" and {}", counted(sorted.size() - most_reasons, "other reason"));
+    say(Level::note, fmt::format("{} of {} numbers {} undefined: {}.", undefined, all,
+                                 undefined == 1 ? "is" : "are", text));
+}
+
+void Verdict::bounded_numbers() {
+    const auto bounded = std::count_if(rows_.all().begin(), rows_.all().end(), [&](auto& row) {
+        return row.model == model_ && !row.value && (row.low || row.high);
+    });
+    if (bounded == 0) return;
+    say(Level::note,
+        fmt::format("{} {} not certified: metrics.csv has {} instead of {}.",
+                    counted(std::size_t(bounded), "number"), bounded == 1 ? "is" : "are",
+                    bounded == 1 ? "its interval" : "their intervals",
+                    bounded == 1 ? "a value" : "values"));
+}
+
+}  // namespace
+
+std::vector<Finding> verdict(const Table& table, const Json& run) {
+    const Rows rows(table);
+    std::vector<Finding> all;
+    for (const std::string& model : rows.models())
+        for (Finding& f : Verdict(rows, model, run).findings()) all.push_back(std::move(f));
+    return all;
+}
+
+}  // namespace tsdiag
