@@ -80,7 +80,16 @@ class Running {
         posix_spawn_file_actions_addopen(&actions, 2, err_.c_str(), O_WRONLY | O_CREAT | O_TRUNC,
                                          0600);
         posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
-        posix_spawn(&child_, argv[0], &actions, nullptr, argv.data(), envp.data());
+        // A test run in the background ignores SIGINT; the program must not.
+        posix_spawnattr_t attributes;
+        posix_spawnattr_init(&attributes);
+        sigset_t defaults;
+        sigemptyset(&defaults);
+        for (const int number : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&defaults, number);
+        posix_spawnattr_setsigdefault(&attributes, &defaults);
+        posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
+        posix_spawn(&child_, argv[0], &actions, &attributes, argv.data(), envp.data());
+        posix_spawnattr_destroy(&attributes);
         posix_spawn_file_actions_destroy(&actions);
     }
 
