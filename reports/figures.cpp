@@ -3,17 +3,21 @@
 /// The list of figures, in the order of the report.
 namespace tsdiag {
 
-#define TSDIAG_FIGURES(X)                                                    \
-    X(similarity)                                                            \
-    X(escalation)                                                            \
-    X(stage_ratios)                                                          \
-    X(state_norms) /* layer_lines.cpp */                                     \
-    X(mixing)                                                                \
-    X(attention_norms)                                                       \
-    X(attention_shape)                                /* head_lines.cpp */   \
-        X(heads_mixing) X(heads_norms) X(heads_shape) /* head_cells.cpp */   \
-        X(accumulation)                               /* accumulation.cpp */ \
-        X(attention_maps)                             /* attention_maps.cpp */
+// clang-format off
+#define TSDIAG_FIGURES(X)   \
+    X(similarity)           \
+    X(escalation)           \
+    X(stage_ratios)         \
+    X(state_norms)          \
+    X(mixing)               \
+    X(attention_norms)      \
+    X(attention_shape)      \
+    X(heads_mixing)         \
+    X(heads_norms)          \
+    X(heads_shape)          \
+    X(accumulation)         \
+    X(attention_maps)
+// clang-format on
 
 namespace reports {
 #define TSDIAG_DECLARE(name) extern const FigureEntry name;

@@ -7,14 +7,27 @@
 #include "tsdiag/error.hpp"
 
 /// The list of families.
-#define TSDIAG_ARCHITECTURES(X)                                                             \
-    X(bert)                                                                                 \
-    X(roberta)                                                                              \
-    X(distilbert)                                                                           \
-    X(albert)                                                                               \
-    X(gpt2)                                                                                 \
-    X(gpt_neo) X(gpt_neox) X(llama) X(mistral) X(qwen2) X(qwen3) X(vit) X(deit) X(timm_vit) \
-        X(vit_pytorch) X(encoder) X(torch_encoder) X(lightning_encoder)
+// clang-format off
+#define TSDIAG_ARCHITECTURES(X)   \
+    X(bert)                       \
+    X(roberta)                    \
+    X(distilbert)                 \
+    X(albert)                     \
+    X(gpt2)                       \
+    X(gpt_neo)                    \
+    X(gpt_neox)                   \
+    X(llama)                      \
+    X(mistral)                    \
+    X(qwen2)                      \
+    X(qwen3)                      \
+    X(vit)                        \
+    X(deit)                       \
+    X(timm_vit)                   \
+    X(vit_pytorch)                \
+    X(encoder)                    \
+    X(torch_encoder)              \
+    X(lightning_encoder)
+// clang-format on
 
 namespace tsdiag {
 namespace model {

@@ -47,9 +47,9 @@ TEST(OpenCheckpoint, RefusesPathsThatAreNoFiles) {
 }
 
 TEST(OpenCheckpoint, NamesVersionAndTensorCountOfGguf) {
-    EXPECT_THAT(samples::message_of<FormatError>(
-                    [] { open_checkpoint(samples::folder() / "empty.gguf"); }),
-                HasSubstr("GGUF file (version 3, 0 tensors); GGUF is not supported yet"));
+    EXPECT_THAT(
+        samples::message_of<FormatError>([] { open_checkpoint(samples::folder() / "empty.gguf"); }),
+        HasSubstr("GGUF file (version 3, 0 tensors); GGUF is not supported yet"));
     const TemporaryFolder folder;
     EXPECT_THAT(refusal(folder.write("m.gguf", "GGUF\x03")), HasSubstr("more bytes are expected"));
     EXPECT_THAT(samples::message_of<FormatError>([&] {
