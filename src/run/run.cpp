@@ -93,6 +93,30 @@ Index row_budget(Work& work, Index resident) {
     return std::max(work.memory - resident, least);
 }
 
+/// Every trial's weights and samples through the model.
+void run_trials(const Work& work, const Subject& subject, Type type, const InputSource& source,
+                Measurement& measurement, RunSettings settings) {
+    const RunOptions& options = work.options;
+    std::shared_ptr<const Weights> weights;
+    if (subject.file)
+        weights = checkpoint_weights(subject.file, subject.architecture, work.backend, type,
+                                     options.allow_nonfinite);
+    for (Index trial = 0; trial < options.trials; ++trial) {
+        if (!subject.file)
+            weights = random_weights(subject.random, weights_rng(options.seed, trial), work.backend,
+                                     type);
+        settings.progress = [&](Index done, Index total) {
+            const double part = double(done) / double(std::max<Index>(total, 1));
+            say(options, {.phase = "measure",
+                          .fraction = (double(trial) + part) / double(options.trials),
+                          .layer = std::min(done, total - 1)});
+        };
+        measurement.begin_trial(trial);
+        Model(subject.spec(), weights, work.backend, type)
+            .run(source.samples(trial), measurement, settings);
+    }
+}
+
 void measure_model(Work& work, const Subject& subject, Type type) {
     const RunOptions& options = work.options;
     const ModelSpec& spec = subject.spec();
@@ -108,37 +132,20 @@ void measure_model(Work& work, const Subject& subject, Type type) {
     say(options, {.phase = "inputs"});
     const InputSource source(options, spec, work.backend, type);
     Measurement measurement(measurement_settings(work, layers, source.count()), work.result.table);
-    const Index resident = resident_bytes(spec, source.tokens(), source.count(), type);
-    RunSettings settings;
-    settings.memory = row_budget(work, resident);
-    settings.first_layer = options.first_layer;
-    settings.last_layer = options.last_layer;
-    settings.allow_nonfinite = options.allow_nonfinite;
-
     const double seconds =
         estimate_seconds(spec, source.tokens(), source.count() * options.trials, work.backend, type,
                          extras_of(work.metrics, measurement.wants_rows(0), source.tokens()));
+
     work.phases.begin("measure");
     Progress start{.phase = "measure"};
     if (seconds > minute) start.estimate = seconds;
     say(options, start);
-    std::shared_ptr<const Weights> weights;
-    if (subject.file)
-        weights = checkpoint_weights(subject.file, subject.architecture, work.backend, type,
-                                     options.allow_nonfinite);
-    for (Index trial = 0; trial < options.trials; ++trial) {
-        if (!subject.file)
-            weights = random_weights(subject.random, weights_rng(options.seed, trial), work.backend,
-                                     type);
-        settings.progress = [&](Index done, Index total) {
-            const double part = double(done) / double(std::max<Index>(total, 1));
-            say(options, {.phase = "measure",
-                          .fraction = (double(trial) + part) / double(options.trials),
-                          .layer = std::min(done, layers - 1)});
-        };
-        measurement.begin_trial(trial);
-        Model(spec, weights, work.backend, type).run(source.samples(trial), measurement, settings);
-    }
+    RunSettings settings;
+    settings.memory = row_budget(work, resident_bytes(spec, source.tokens(), source.count(), type));
+    settings.first_layer = options.first_layer;
+    settings.last_layer = options.last_layer;
+    settings.allow_nonfinite = options.allow_nonfinite;
+    run_trials(work, subject, type, source, measurement, settings);
     work.phases.end();
 
     Json input;
