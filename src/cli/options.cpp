@@ -45,9 +45,8 @@ Exit codes: 0 done, 1 the input is at fault, 2 usage, 3 not available here, 4 a 
 
 /// An option whose text `read` understands.
 CLI::Option* value(CLI::App* app, const char* names, const char* metavariable,
-                   const char* description, std::function<void(const std::string&)> read) {
-    return app->add_option_function<std::string>(names, std::move(read), description)
-        ->type_name(metavariable);
+                   const char* description, const std::function<void(const std::string&)>& read) {
+    return app->add_option_function<std::string>(names, read, description)->type_name(metavariable);
 }
 
 CLI::Option* text(CLI::App* app, const char* names, std::string& out, const char* metavariable,

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -155,7 +156,7 @@ std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size
 
 std::string duration(double seconds) {
     if (seconds < 90) return fmt::format("{:.0f} s", std::max(seconds, 1.0));
-    const auto minutes = Index(seconds / 60 + 0.5);
+    const Index minutes = std::lround(seconds / 60);
     if (minutes < 90) return fmt::format("{} min", minutes);
     return minutes % 60 == 0 ? fmt::format("{} h", minutes / 60)
                              : fmt::format("{} h {} min", minutes / 60, minutes % 60);
