@@ -56,9 +56,8 @@ void require_finite(const Tensor& x, Index layer, std::string_view stage, bool a
     const Index bad = first_nonfinite(x);
     if (bad < 0) return;
     throw NonFiniteError(fmt::format(
-        "layer {}, stage '{}': token {}, feature {} is NaN or infinite, although the weights and "
-        "the "
-        "input are finite; float32 may overflow here (--dtype f64), or --allow-nonfinite goes on",
+        "layer {}, stage '{}': token {}, feature {} is NaN or infinite, although weights and input "
+        "are finite; float32 may overflow here (--dtype f64), or --allow-nonfinite goes on",
         layer, stage, bad / x.cols(), bad % x.cols()));
 }
 

@@ -318,6 +318,23 @@ TEST(BranchGain, IsTheNormOfValueAndOutputProjections) {
     }
 }
 
+TEST(BranchGain, IncludesTheLayerScale) {
+    DetectOptions options;
+    options.heads = 4;
+    const Opened opened = Opened::from(
+        std::filesystem::path(TSDIAG_TEST_DATA) / "golden/timm-vit-ls/model.safetensors", options);
+    const auto weights =
+        checkpoint_weights(opened.file, opened.architecture, cpu(), Type::f64, false);
+    const Index d = opened.architecture.spec.width;
+    const std::vector<double> gamma = weights->get("layer.1.scale1").to_host<double>();
+    std::vector<double> o = weights->get("layer.1.attn.o.weight").to_host<double>();
+    for (std::size_t i = 0; i < o.size(); ++i) o[i] *= gamma[i / static_cast<std::size_t>(d)];
+    const double expected =
+        naive_gain(opened.architecture.spec.blocks[1],
+                   weights->get("layer.1.attn.v.weight").to_host<double>(), o, d);
+    EXPECT_CLOSE(opened.model(Type::f64).branch_gain(1), expected, rounding(256));
+}
+
 TEST(BranchGain, WithoutOutputProjectionIsThatOfTheValues) {
     const RandomModel drawn = random_model("post-norm,alpha=2,layers=1,d=256,heads=4");
     const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(1), cpu(), Type::f64);
