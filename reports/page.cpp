@@ -64,14 +64,17 @@ std::string verdict_section(const Page& page) {
            items + "</ul>\n</section>\n";
 }
 
-std::string contents(const Page& page) {
+std::string contents(const Page& page, bool facts, bool numbers) {
     std::string items;
-    for (const Figure& f : page.figures)
-        items += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", f.name, html(f.title));
-    return "<nav aria-label=\"Figures\">\n<h2>Contents</h2>\n<ol class=\"contents\">\n<li><a "
-           "href=\"#facts\">Model and run</a></li>\n<li><a href=\"#numbers\">Numbers by "
-           "layer</a></li>\n" +
-           items + "<li><a href=\"#data\">Data</a></li>\n</ol>\n</nav>\n";
+    const auto add = [&](std::string_view anchor, const std::string& title) {
+        items += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", anchor, title);
+    };
+    if (facts) add("facts", "Model and run");
+    if (numbers) add("numbers", "Numbers by layer");
+    for (const Figure& f : page.figures) add(f.name, html(f.title));
+    add("data", "Data");
+    return "<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ol class=\"contents\">\n" + items +
+           "</ol>\n</nav>\n";
 }
 
 std::string figure_html(const Figure& f, bool drawn) {
@@ -154,7 +157,8 @@ std::string page_html(const Page& page) {
         title + "</h1>\n";
     if (page.table.model() != title_of(page))
         out += "<p class=\"lead\">" + html(page.table.model()) + "</p>\n";
-    out += "</header>\n<main>\n" + verdict_section(page) + contents(page);
+    out += "</header>\n<main>\n" + verdict_section(page) +
+           contents(page, !facts.empty(), !numbers.empty());
     if (!facts.empty())
         append(out, "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Model and run</h2>\n",
                facts, "</section>\n");

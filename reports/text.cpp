@@ -87,8 +87,10 @@ std::string script_json(const Json& json) {
 std::string gnuplot_string(std::string_view s) {
     std::string out = "'";
     for (char c : valid_utf8(s)) {
-        if (c == '\'') out += '\'';
-        out += std::uint8_t(c) < 0x20 || c == 0x7f ? ' ' : c;
+        if (c == '\'')
+            out += "\u2019";  // gnuplot 5.4 misreads a doubled quote at the beginning of a string
+        else
+            out += std::uint8_t(c) < 0x20 || c == 0x7f ? ' ' : c;
     }
     return out + "'";
 }

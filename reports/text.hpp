@@ -20,7 +20,8 @@ std::string valid_utf8(std::string_view s);
 std::string html(std::string_view s);
 /// JSON that may stand inside a script element.
 std::string script_json(const Json& json);
-/// A single-quoted gnuplot string: nothing in it is executed or substituted.
+/// A single-quoted gnuplot string: nothing in it is executed or substituted.  A quote becomes
+/// U+2019.
 std::string gnuplot_string(std::string_view s);
 std::string base64(std::string_view bytes);
 

@@ -1,0 +1,165 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <sstream>
+
+#include "folder.hpp"
+#include "sample.hpp"
+#include "tsdiag/report.hpp"
+
+/// Laws over the list of figures: a new one is tested without another line here.
+namespace tsdiag {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class EveryFigure : public testing::TestWithParam<const FigureEntry*> {
+  protected:
+    std::vector<Figure> made(const Table& table) const { return GetParam()->make(table); }
+};
+
+test::Shape small() { return {.layers = 4, .heads = 3, .tokens = 8, .samples = 2, .maps = 2}; }
+
+TEST_P(EveryFigure, IsMadeOfASampleAndDescribesItself) {
+    const std::vector<Figure> figures = made(test::sample_table(small()));
+    ASSERT_FALSE(figures.empty());
+    for (const Figure& f : figures) {
+        EXPECT_THAT(f.name, testing::MatchesRegex("[a-z0-9_]+"));
+        EXPECT_TRUE(f.name.starts_with(GetParam()->name));
+        EXPECT_EQ(f.title, GetParam()->title);
+        EXPECT_GT(f.caption.size(), 40u);
+        EXPECT_THAT(f.alt, testing::ContainsRegex("[0-9]")) << "no number in the alternative text";
+        ASSERT_FALSE(f.panels.empty());
+        for (const Plot& p : f.panels) {
+            EXPECT_THAT(p.title, Not(IsEmpty()));
+            EXPECT_NE(p.series.empty(), !p.grid.has_value()) << "lines or a grid";
+            for (const Series& s : p.series) {
+                EXPECT_EQ(s.x.size(), s.y.size());
+                EXPECT_TRUE(s.low.empty() || s.low.size() == s.y.size());
+                EXPECT_EQ(s.low.size(), s.high.size());
+            }
+            if (!p.grid) continue;
+            EXPECT_EQ(std::size_t(p.grid->rows * p.grid->cols), p.grid->values.size());
+        }
+    }
+}
+
+TEST_P(EveryFigure, LacksWhatItNeedsInAnEmptyTable) {
+    EXPECT_TRUE(made(Table("m")).empty());
+    Table other("m");
+    other.scalar({.layer = 0, .stage = "out"}, "an_unknown_metric", 1.0);
+    EXPECT_TRUE(made(other).empty());
+    EXPECT_THAT(GetParam()->needs, Not(IsEmpty()));
+}
+
+TEST_P(EveryFigure, AnyOneOfItsNeedsSuffices) {
+    const Table all = test::sample_table(small());
+    std::istringstream needs{std::string(GetParam()->needs)};
+    for (std::string name; needs >> name;) {
+        Table one("m");
+        for (const MetricRow& r : all.metrics())
+            if (r.metric == name && r.value) one.scalar(r.at, name, *r.value);
+        for (const CurveRow& r : all.curves())
+            if (r.curve == name && r.y) {
+                one.point(r.at, name, r.x, *r.y);
+                one.scalar({.layer = r.at.layer, .stage = "out"}, "t_sim", 0.5);
+            }
+        if (name == "maps")
+            for (const Map& map : all.maps()) one.matrix(map);
+        EXPECT_FALSE(made(one).empty()) << name;
+    }
+}
+
+TEST_P(EveryFigure, UndefinedNumbersDrawNothing) {
+    Table t("m");
+    for (const MetricRow& r : test::sample_table(small()).metrics())
+        t.scalar(r.at, r.metric, undefined("for a test"));
+    EXPECT_TRUE(made(t).empty());
+}
+
+TEST_P(EveryFigure, BothWritersDrawIt) {
+    const std::vector<Figure> figures = made(test::sample_table(small()));
+    for (const Figure& f : figures) {
+        const Json spec = vega_lite(f);
+        EXPECT_EQ(spec["concat"].array().size(), f.panels.size());
+        EXPECT_EQ(spec["description"].string(), f.alt);
+        EXPECT_NO_THROW(spec.dump());
+    }
+    if (test::program({"gnuplot"}).empty()) GTEST_SKIP() << "gnuplot is not installed";
+    test::Folder folder;
+    draw(figures, folder.path);
+    for (const Figure& f : figures) {
+        EXPECT_THAT(test::slurp(folder.path / (f.name + ".svg")), HasSubstr("</svg>"));
+        EXPECT_GT(test::slurp(folder.path / (f.name + ".pdf")).size(), 2000u);
+    }
+}
+
+TEST_P(EveryFigure, SeveralModelsHaveDifferentNames) {
+    Table both = test::sample_table(small(), "first");
+    both.append(test::sample_table(small(), "second"));
+    std::set<std::string> names;
+    for (const Figure& f : made(both)) EXPECT_TRUE(names.insert(f.name).second) << f.name;
+}
+
+INSTANTIATE_TEST_SUITE_P(Reports, EveryFigure,
+                         testing::ValuesIn(figures().begin(), figures().end()),
+                         [](const auto& info) { return std::string(info.param->name); });
+
+TEST(FigureListTest, NamesAreUnique) {
+    std::set<std::string_view> names;
+    for (const FigureEntry* f : figures()) EXPECT_TRUE(names.insert(f->name).second) << f->name;
+}
+
+TEST(FigureTest, ManyLayersAreThinnedAndTheCaptionSaysSo) {
+    const Table t = test::sample_table({.layers = 24, .heads = 1, .tokens = 8, .samples = 1});
+    for (const FigureEntry* entry : figures()) {
+        if (entry->name != "accumulation") continue;
+        const Figure f = entry->make(t).at(0);
+        EXPECT_EQ(f.panels[0].series.size(), 10u);  // nine layers and the uniform line
+        EXPECT_EQ(f.panels[0].series[0].name, "layer 0");
+        EXPECT_EQ(f.panels[0].series[8].name, "layer 23");
+        EXPECT_THAT(f.caption, HasSubstr("9 of 24 layers"));
+    }
+}
+
+TEST(FigureTest, BandsReachTwoStandardErrorsAndStayPositiveOnALogarithm) {
+    Table t("m");
+    for (double v : {0.001, 0.1}) t.scalar({.layer = 0, .stage = "out"}, "t_div", v);
+    const Figure f = figures()[0]->make(t).at(0);
+    const Series& s = f.panels.at(0).series.at(0);
+    const double error = t.find({.layer = 0, .stage = "out"}, "t_div")->standard_error.value();
+    EXPECT_DOUBLE_EQ(*s.high[0], 0.0505 + 2 * error);
+    EXPECT_DOUBLE_EQ(*s.low[0], 0.00505);
+}
+
+TEST(FigureTest, LargeMapsAreReducedToMeansOfBlocks) {
+    Table t("m");
+    Map map{
+        .at = {.layer = 0, .stage = "attn", .head = 0}, .name = "P", .rows = 2048, .cols = 2048};
+    map.values.assign(2048 * 2048, 1.0 / 2048);
+    t.matrix(std::move(map));
+    for (const FigureEntry* entry : figures()) {
+        if (entry->name != "attention_maps") continue;
+        const Figure f = entry->make(t).at(0);
+        EXPECT_EQ(f.panels[0].grid->rows, 1024);
+        EXPECT_EQ(f.panels[0].grid->step, 2);
+        EXPECT_THAT(f.panels[0].title, HasSubstr("means of 2 x 2"));
+    }
+}
+
+TEST(FigureTest, OnlyTheLastStepOfATrainingRunIsDrawn) {
+    Table t("m");
+    for (Index step : {0, 10, 20})
+        t.scalar({.step = step, .layer = 0, .stage = "out"}, "t_sim", 0.1 + 0.01 * double(step));
+    const Figure f = figures()[0]->make(t).at(0);
+    ASSERT_EQ(f.panels[0].series.size(), 1u);
+    EXPECT_EQ(f.panels[0].series[0].y.size(), 1u);
+    EXPECT_DOUBLE_EQ(*f.panels[0].series[0].y[0], 0.3);
+}
+
+}  // namespace
+}  // namespace tsdiag

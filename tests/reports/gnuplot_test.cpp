@@ -1,0 +1,142 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "../../reports/process.hpp"
+#include "folder.hpp"
+#include "sample.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/report.hpp"
+
+namespace tsdiag {
+namespace {
+
+using test::Folder;
+using test::slurp;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+Figure one_line(const std::string& text) {
+    return {.name = "one",
+            .title = text,
+            .alt = text,
+            .panels = {{.title = text,
+                        .x = {.title = text},
+                        .y = {.title = text},
+                        .series = {{.name = text, .x = {0, 1, 2}, .y = {1.0, {}, 2.0}},
+                                   {.name = "b", .x = {0, 1}, .y = {1.0, 1.5}, .dashed = true}},
+                        .marks = {{1.5, text}}}}};
+}
+
+class GnuplotTest : public testing::Test {
+  protected:
+    void SetUp() override {
+        if (test::program({"gnuplot"}).empty()) GTEST_SKIP() << "gnuplot is not installed";
+    }
+    Folder folder;
+};
+
+TEST_F(GnuplotTest, LeavesScriptAndDataThatDrawTheSameAgain) {
+    draw(std::vector{one_line("t_sim")}, folder.path);
+    const std::string svg = slurp(folder.path / "one.svg");
+    EXPECT_THAT(svg, HasSubstr("</svg>"));
+    EXPECT_THAT(svg, HasSubstr(">t_sim<"));
+    EXPECT_EQ(slurp(folder.path / "one.pdf").substr(0, 5), "%PDF-");
+
+    fs::remove(folder.path / "one.svg");
+    const reports::Outcome again = reports::run_program({"gnuplot", "one.gp"}, folder.path);
+
+    EXPECT_EQ(again.status, 0) << again.first_line;
+    EXPECT_EQ(slurp(folder.path / "one.svg"), svg);
+}
+
+TEST_F(GnuplotTest, DataHoldEveryNumberAndNaNWhereUndefined) {
+    draw(std::vector{one_line("a")}, folder.path);
+    EXPECT_THAT(slurp(folder.path / "one.dat"),
+                HasSubstr("0 1 NaN NaN\n1 NaN NaN NaN\n2 2 NaN NaN\n"));
+}
+
+TEST_F(GnuplotTest, HostileNamesAreDrawnAndNeverRun) {
+    const std::string bait = (folder.path / "bait").string();
+    const std::vector<std::string> names = {"'; system('touch " + bait + "'); '",
+                                            "`touch " + bait + "`",
+                                            "$(touch " + bait + ")",
+                                            "\"; ! touch " + bait + " \"",
+                                            "a\n! touch " + bait + "\nb",
+                                            "@x $HOME %s \\",
+                                            "it's",
+                                            "a\\",
+                                            "''",
+                                            std::string("\xff\x01\x7f"),
+                                            "{/Symbol a}_b^c ~ & <b>",
+                                            std::string()};
+    for (const std::string& name : names) {
+        draw(std::vector{one_line(name)}, folder.path);
+        EXPECT_FALSE(fs::exists(bait)) << name;
+        EXPECT_THAT(slurp(folder.path / "one.svg"), HasSubstr("</svg>")) << name;
+    }
+    draw(std::vector{one_line("it's {_x}")}, folder.path);
+    EXPECT_THAT(slurp(folder.path / "one.svg"), HasSubstr("it\u2019s {_x}"));
+}
+
+TEST_F(GnuplotTest, DrawsPanelsWithoutNumbers) {
+    const Figure empty{
+        .name = "empty",
+        .alt = "nothing",
+        .panels = {{.series = {{.name = "a", .x = {0}, .y = {{}}}}},
+                   {.y = {.scale = Scale::log}, .series = {{.name = "a", .x = {0}, .y = {0.0}}}},
+                   {.grid = Grid{.rows = 1, .cols = 1, .values = {{}}}}}};
+    draw(std::vector{empty}, folder.path);
+    EXPECT_TRUE(fs::exists(folder.path / "empty.pdf"));
+}
+
+TEST_F(GnuplotTest, ManyFiguresAreOneProcessAndKeepToThemselves) {
+    std::vector<Figure> figures;
+    for (int i = 0; i < 8; ++i) {
+        figures.push_back(one_line("t"));
+        figures.back().name = "f" + std::to_string(i);
+        if (i == 0) figures.back().panels[0].y.scale = Scale::log;
+    }
+    draw(figures, folder.path);
+    // what the first figure set (a logarithmic axis) is forgotten in the others
+    const auto drawn = [&](const char* name) {
+        std::string svg = slurp(folder.path / (std::string(name) + ".svg"));
+        for (std::size_t at; (at = svg.find(name)) != std::string::npos;) svg.erase(at, 2);
+        return svg;
+    };
+    EXPECT_TRUE(drawn("f1") == drawn("f7"));
+    EXPECT_FALSE(drawn("f0") == drawn("f7"));
+}
+
+TEST(GnuplotMissingTest, SaysWhatToInstall) {
+    Folder folder;
+    const std::string path = std::getenv("PATH") ? std::getenv("PATH") : "";
+    ::setenv("PATH", folder.path.c_str(), 1);
+    try {
+        draw(std::vector{one_line("a")}, folder.path);
+        ADD_FAILURE() << "drawn without gnuplot";
+    } catch (const NotAvailable& e) {
+        EXPECT_THAT(e.what(), HasSubstr("install gnuplot-nox"));
+    }
+    // the page is written all the same
+    const auto undrawn =
+        write_report(test::sample_table({.layers = 2, .heads = 2}), {}, folder.path);
+    ::setenv("PATH", path.c_str(), 1);
+    ASSERT_EQ(undrawn.size(), 1u);
+    EXPECT_THAT(undrawn[0], HasSubstr("gnuplot"));
+    const std::string page = slurp(folder.path / "report.html");
+    EXPECT_THAT(page, HasSubstr("</html>"));
+    EXPECT_THAT(page, testing::Not(HasSubstr("figures/similarity.svg")));
+}
+
+TEST(ProcessTest, ReportsStatusAndWhatWasSaid) {
+    Folder folder;
+    EXPECT_FALSE(reports::run_program({"no-such-program-anywhere"}, folder.path).found);
+    EXPECT_EQ(reports::run_program({"true"}, folder.path).status, 0);
+    EXPECT_EQ(reports::run_program({"false"}, folder.path).status, 1);
+    const reports::Outcome outcome = reports::run_program({"ls", "missing-file"}, folder.path);
+    EXPECT_NE(outcome.status, 0);
+    EXPECT_THAT(outcome.first_line, HasSubstr("missing-file"));
+}
+
+}  // namespace
+}  // namespace tsdiag

@@ -1,0 +1,132 @@
+#include "tsdiag/report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <regex>
+
+#include "folder.hpp"
+#include "sample.hpp"
+
+namespace tsdiag {
+namespace {
+
+using test::count_of;
+using test::Folder;
+using test::slurp;
+
+test::Shape small() { return {.layers = 4, .heads = 3, .tokens = 8, .samples = 2, .maps = 1}; }
+
+/// Says what is missing, not the whole page.
+testing::AssertionResult contains(const std::string& page, const std::string& part) {
+    const bool found = page.find(part) != std::string::npos;
+    return (found ? testing::AssertionSuccess() : testing::AssertionFailure())
+           << "'" << part << "'";
+}
+
+std::string page_of(const Table& table, const Json& run, const Folder& folder) {
+    write_report(table, run, folder.path);
+    return slurp(folder.path / "report.html");
+}
+
+TEST(ReportTest, EveryLinkWithinThePageHasItsTarget) {
+    Folder folder;
+    std::string page = page_of(test::sample_table(small()), {}, folder);
+    page.resize(page.find("<script id=\"specs\""));  // the bundles speak of links too
+    const std::regex link("href=\"#([^\"]*)\"");
+    std::size_t links = 0;
+    for (std::sregex_iterator it(page.begin(), page.end(), link), end; it != end; ++it, ++links)
+        EXPECT_TRUE(contains(page, " id=\"" + (*it)[1].str() + "\"")) << (*it)[1];
+    EXPECT_GT(links, figures().size());
+}
+
+TEST(ReportTest, EveryStaticFigureThatIsLinkedExists) {
+    if (test::program({"gnuplot"}).empty()) GTEST_SKIP() << "gnuplot is not installed";
+    Folder folder;
+    const std::string page = page_of(test::sample_table(small()), {}, folder);
+    const std::regex link("href=\"(figures/[^\"]*)\"");
+    std::size_t links = 0;
+    for (std::sregex_iterator it(page.begin(), page.end(), link), end; it != end; ++it, ++links)
+        EXPECT_TRUE(std::filesystem::exists(folder.path / (*it)[1].str())) << (*it)[1];
+    EXPECT_GE(links, 4 * figures().size());
+}
+
+TEST(ReportTest, NeedsNothingFromElsewhere) {
+    Folder folder;
+    const std::string page = page_of(test::sample_table(small()), {}, folder);
+    EXPECT_TRUE(contains(page, "default-src 'none'"));
+    EXPECT_EQ(count_of(page, "<script src"), 0u);
+    EXPECT_EQ(count_of(page, "<link rel=\"stylesheet\""), 0u);
+    EXPECT_EQ(count_of(page, "</script>"), count_of(page, "\n<script>") + 1);
+}
+
+TEST(ReportTest, FiguresHaveAlternativeTextAndAStaticFallback) {
+    Folder folder;
+    const std::string page = page_of(test::sample_table(small()), {}, folder);
+    EXPECT_EQ(count_of(page, "<figure "), count_of(page, " data-alt=\""));
+    EXPECT_EQ(count_of(page, "<figure "), count_of(page, "<noscript>"));
+    EXPECT_EQ(count_of(page, "<figure "), count_of(page, "<figcaption>"));
+    EXPECT_EQ(count_of(page, "<h1>"), 1u);
+    for (const char* landmark : {"<header>", "<main>", "<nav ", "<footer>", "class=\"skip\""})
+        EXPECT_EQ(count_of(page, landmark), 1u) << landmark;
+}
+
+TEST(ReportTest, HostileNamesStayText) {
+    Folder folder;
+    const std::string name = "</script><script>alert(1)</script><img src=x onerror=alert(2)>\xff";
+    Json run;
+    run.set("model",
+            Json::Object{{"name", name}, {"argument", name}, {"defaults", Json::Array{name}}});
+    run.set("warnings", Json::Array{name, Json(3)}).set("command", Json::Array{"tsdiag", name});
+    Table both = test::sample_table(small(), name);
+    both.append(test::sample_table(small(), "other" + name));
+    const std::string page = page_of(both, run, folder);
+    EXPECT_EQ(count_of(page, "<script>alert"), 0u);
+    EXPECT_FALSE(contains(page, "<img src=x"));
+    EXPECT_EQ(count_of(page, "</script>"), count_of(page, "\n<script>") + 1);
+    EXPECT_TRUE(contains(page, "&lt;/script&gt;"));
+    EXPECT_FALSE(contains(page, "\xff"));
+}
+
+TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
+    Folder folder;
+    const Json run = Json::parse(R"({"tsdiag": "9.8.7", "seed": 5, "device": "cpu",
+        "model": {"name": "a GPT", "trained": true, "a2": [0.5, 1.5], "layers": 4},
+        "input": {"kind": "ids:random", "tokens": 64}, "warnings": ["a late warning"],
+        "phases": [{"name": "forward", "seconds": 1.5, "peak_memory": 104857600}, {"name": "x"}]})",
+                                 "t");
+    const std::string page = page_of(test::sample_table(small()), run, folder);
+    for (const char* text :
+         {"<h1>a GPT</h1>", "<dt>Seed</dt><dd>5</dd>", "<dt>a2</dt><dd>0.5 to 1.5</dd>",
+          "<dt>Weights</dt><dd>as stored</dd>", "forward 1.5 s (100 MiB)", "a late warning",
+          "9.8.7", "random token ids, which are not language"})
+        EXPECT_TRUE(contains(page, text));
+    EXPECT_FALSE(contains(page, "<dt>Width</dt>"));
+}
+
+TEST(ReportTest, AnEmptyTableIsAReportToo) {
+    Folder folder;
+    const std::string page = page_of(Table("m"), {}, folder);
+    EXPECT_TRUE(contains(page, "</html>"));
+    EXPECT_TRUE(contains(page, "the table has no value of t_sim or t_div or t_cos."));
+    EXPECT_EQ(count_of(page, "<figure "), 0u);
+}
+
+TEST(ReportTest, TheSameTableGivesTheSamePage) {
+    Folder folder;
+    const Table table = test::sample_table(small());
+    const std::string page = page_of(table, {}, folder);
+    EXPECT_EQ(page_of(table, {}, folder), page);
+}
+
+TEST(ReportTest, ManyLayersAreShownByEveryKthInTheTable) {
+    Folder folder;
+    Table t("m");
+    for (Index l = 0; l < 200; ++l) t.scalar({.layer = l, .stage = "out"}, "t_sim", 0.5);
+    const std::string page = page_of(t, {}, folder);
+    EXPECT_TRUE(contains(page, "One layer in 4 is shown"));
+    EXPECT_EQ(count_of(page, "<th scope=\"row\">"), 51u);  // 0, 4, ... 196, and the last
+}
+
+}  // namespace
+}  // namespace tsdiag

@@ -1,0 +1,56 @@
+#include "../../reports/text.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tsdiag::reports {
+namespace {
+
+TEST(TextTest, CountsAreGrammatical) {
+    EXPECT_EQ(counted(0, "head"), "no heads");
+    EXPECT_EQ(counted(1, "head"), "1 head");
+    EXPECT_EQ(counted(12, "head"), "12 heads");
+}
+
+TEST(TextTest, SimilarityNearOneKeepsItsDistanceFromOne) {
+    EXPECT_EQ(similarity(0.98765, 0.01235), "0.9877");
+    EXPECT_EQ(similarity(1, 3.2e-7), "1 - 3.2e-07");
+    EXPECT_EQ(similarity(1, std::nullopt), "1.0000");
+}
+
+TEST(TextTest, HtmlEscapesWhatWouldBeMarkup) {
+    EXPECT_EQ(html("<b a=\"x\">&'\x01"), "&lt;b a=&quot;x&quot;&gt;&amp;&#39; ");
+}
+
+TEST(TextTest, JsonInAScriptCannotEndTheScript) {
+    const std::string text = script_json(Json("</script><!--"));
+    EXPECT_EQ(text.find('<'), std::string::npos);
+    EXPECT_EQ(Json::parse(text, "t").string(), "</script><!--");
+}
+
+TEST(TextTest, GnuplotStringsCannotBeLeft) {
+    EXPECT_EQ(gnuplot_string("it's\n`x` $HOME \\"), "'it\u2019s `x` $HOME \\'");
+}
+
+TEST(TextTest, BytesThatAreNotUtf8AreReplaced) {
+    const std::string mark = "\xef\xbf\xbd";
+    EXPECT_EQ(valid_utf8("a\xce\xbb\xe2\x82\xac\xf0\x9f\x98\x80"),
+              "a\xce\xbb\xe2\x82\xac\xf0\x9f\x98\x80");
+    EXPECT_EQ(valid_utf8("\xff"), mark);
+    EXPECT_EQ(valid_utf8("\xc0\xaf"), mark + mark);             // overlong
+    EXPECT_EQ(valid_utf8("\xed\xa0\x80"), mark + mark + mark);  // surrogate
+    EXPECT_EQ(valid_utf8("\xe2\x82"), mark + mark);             // cut short
+    EXPECT_EQ(valid_utf8("\xce"
+                         "b"),
+              mark + "b");
+}
+
+TEST(TextTest, Base64OfEveryRemainder) {
+    EXPECT_EQ(base64(""), "");
+    EXPECT_EQ(base64("f"), "Zg==");
+    EXPECT_EQ(base64("fo"), "Zm8=");
+    EXPECT_EQ(base64("foobar"), "Zm9vYmFy");
+    EXPECT_EQ(base64("\xff\xfe"), "//4=");
+}
+
+}  // namespace
+}  // namespace tsdiag::reports

@@ -1,0 +1,206 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "sample.hpp"
+#include "tsdiag/report.hpp"
+
+namespace tsdiag {
+namespace {
+
+using testing::AllOf;
+using testing::EndsWith;
+using testing::HasSubstr;
+using testing::Not;
+
+/// The finding that contains `words`, or an empty one.
+Finding saying(const std::vector<Finding>& all, std::string_view words) {
+    for (const Finding& f : all)
+        if (f.text.find(words) != std::string::npos) return f;
+    return {};
+}
+
+/// A table of t_sim and t_div at `out`, and at `in` of layer 0.
+Table states(const std::vector<double>& t_sim, double input = 0.02) {
+    Table t("m");
+    t.scalar({.layer = 0, .stage = "in"}, "t_sim", input);
+    t.scalar({.layer = 0, .stage = "in"}, "t_div", 1 - input);
+    for (std::size_t l = 0; l < t_sim.size(); ++l) {
+        t.scalar({.layer = Index(l), .stage = "out"}, "t_sim", t_sim[l]);
+        t.scalar({.layer = Index(l), .stage = "out"}, "t_div", 1 - t_sim[l]);
+    }
+    return t;
+}
+
+void add_ratios(Table& t, const std::vector<double>& ratios) {
+    for (std::size_t l = 0; l < ratios.size(); ++l)
+        t.scalar({.layer = Index(l), .stage = "attn"}, "xi_ratio", ratios[l]);
+}
+
+struct Head {
+    double lambda2, delta, row_max, local_auc;
+};
+
+Table heads(const std::vector<Head>& list) {
+    Table t("m");
+    for (std::size_t h = 0; h < list.size(); ++h) {
+        const Place at{.layer = 2, .stage = "attn", .head = Index(h)};
+        t.scalar(at, "lambda2_abs", list[h].lambda2);
+        t.scalar(at, "delta", list[h].delta);
+        t.scalar(at, "row_max", list[h].row_max);
+        t.scalar(at, "local_auc", list[h].local_auc);
+    }
+    return t;
+}
+
+constexpr Head plain{0.5, 0.6, 0.3, 0.6}, flat{0.01, 0.1, 0.05, 0.51}, same{1, 1, 0.99, 0.99},
+    sink{0.3, 2.5, 0.8, 0.3}, perfect_sink{0.001, 0.01, 0.99, 0.25}, previous{0, 1, 0.99, 0.98};
+
+TEST(VerdictTest, NamesTheFirstLayerAbove099And09) {
+    const Finding f = saying(verdict(states({0.5, 0.93, 0.97, 0.995, 0.999}), {}), "Token sim");
+    EXPECT_EQ(f.level, Finding::Level::warning);
+    EXPECT_EQ(f.figure, "similarity");
+    EXPECT_EQ(
+        f.text,
+        "Token similarity saturates: it first exceeds 0.99 at the output of layer 3 (t_sim = "
+        "0.9950), after 0.9 at the output of layer 1 (t_sim = 0.9300); it goes from 0.0200 at "
+        "the input of layer 0 to 0.9990 at the output of layer 4.");
+}
+
+TEST(VerdictTest, SaysWhenNeitherIsReached) {
+    const Finding never = saying(verdict(states({0.2, 0.4, 0.3}), {}), "Token sim");
+    EXPECT_EQ(never.level, Finding::Level::good);
+    EXPECT_THAT(never.text,
+                HasSubstr("never exceeds 0.9: it is greatest at the output of layer 1"));
+    const Finding near = saying(verdict(states({0.2, 0.95}), {}), "Token sim");
+    EXPECT_EQ(near.level, Finding::Level::note);
+    EXPECT_THAT(near.text,
+                HasSubstr("never exceeds 0.99, but exceeds 0.9 first at the output of layer 1"));
+}
+
+TEST(VerdictTest, PredictsTheDepthOfSaturationByTheOddsIdentity) {
+    // n = 64 random rows: odds 1/63; ratio 2: ln(99 * 63)/ln 2 = 12.6
+    Table t = states({0.1, 0.2}, 1.0 / 64);
+    add_ratios(t, {2, 2});
+    const Finding f = saying(verdict(t, {}), "odds identity");
+    EXPECT_THAT(f.text, HasSubstr("geometric mean of 2 over the first 2 layers"));
+    EXPECT_THAT(f.text, HasSubstr("input's odds of 0.01587 past 99 (t_sim = 0.99) in 12.6 layers"));
+    EXPECT_THAT(f.text, EndsWith("it did not happen in the 2 layers measured."));
+}
+
+TEST(VerdictTest, ARatioBelowOneNeverSaturates) {
+    Table t = states({0.1});
+    add_ratios(t, {0.8});
+    const std::vector<Finding> all = verdict(t, {});
+    EXPECT_THAT(saying(all, "odds identity").text,
+                AllOf(HasSubstr("is 0.8 in the first layer"), HasSubstr("never take")));
+    EXPECT_EQ(saying(all, "xi1/xi2").level, Finding::Level::good);
+}
+
+TEST(VerdictTest, APartOfTheLayersPredictsNothingOfTheInput) {
+    Table t("m");
+    t.scalar({.layer = 4, .stage = "in"}, "t_sim", 0.5);
+    t.scalar({.layer = 4, .stage = "in"}, "t_div", 0.5);
+    t.scalar({.layer = 4, .stage = "attn"}, "xi_ratio", 2.0);
+    EXPECT_EQ(saying(verdict(t, {}), "odds identity").text, "");
+}
+
+TEST(VerdictTest, ComparesTheAttentionStepWithItsGainAndEstimates) {
+    Table t = states({0.1, 0.2});
+    add_ratios(t, {1.9, 2.1});
+    for (Index l : {0, 1}) {
+        t.scalar({.layer = l, .stage = "attn"}, "est2", 0.99);
+        t.scalar({.layer = l, .stage = "attn"}, "est1", undefined("omega >= 1"));
+    }
+    const Json run = Json::parse(R"({"model": {"a2": [1, 1]}})", "t");
+    const std::string text = saying(verdict(t, run), "xi1/xi2").text;
+    EXPECT_THAT(text,
+                HasSubstr("is 2 on average over 2 layers, from 1.9 in layer 0 to 2.1 in layer 1"));
+    EXPECT_THAT(text, HasSubstr("; 1 + a2 is 2. It exceeds 1"));
+    EXPECT_THAT(text, HasSubstr("1 + est2 = 1.99."));
+    EXPECT_THAT(text, HasSubstr("est1 is undefined (omega >= 1)."));
+}
+
+TEST(VerdictTest, TellsWhyPreNormLayersLackEstimates) {
+    const Table t = test::sample_table({.layers = 2, .heads = 2, .post_norm = false});
+    EXPECT_THAT(saying(verdict(t, {}), "xi1/xi2").text,
+                HasSubstr("est1 and est2 are undefined (pre-norm layer)."));
+}
+
+TEST(VerdictTest, HeadsAreCountedGrammatically) {
+    const std::vector<Finding> none = verdict(heads({plain, plain}), {});
+    EXPECT_EQ(saying(none, "rank one (").text,
+              "None of the 2 heads is nearly rank one (lambda2_abs < 0.05 and delta < 0.2).");
+    EXPECT_EQ(saying(none, "rank one (").level, Finding::Level::good);
+    const std::vector<Finding> one = verdict(heads({plain, flat}), {});
+    EXPECT_EQ(saying(one, "rank one (").text,
+              "1 of 2 heads is nearly rank one (lambda2_abs < 0.05 and delta < 0.2): 2:1 "
+              "(layer:head).");
+    const std::vector<Finding> only = verdict(heads({same}), {});
+    EXPECT_THAT(saying(only, "identity-like").text, HasSubstr("The only head is identity-like ("));
+    EXPECT_THAT(saying(only, "rank one (").text, HasSubstr("The only head is not nearly rank one"));
+    const std::vector<Finding> many = verdict(heads(std::vector<Head>(8, flat)), {});
+    EXPECT_THAT(saying(many, "rank one (").text,
+                AllOf(HasSubstr("8 of 8 heads are nearly rank one"),
+                      HasSubstr(", all of them in layer 2: 2:0, 2:1, 2:2, 2:3, 2:4 and 3 more")));
+}
+
+TEST(VerdictTest, SinksArePartialOrPerfectButNotPreviousTokenHeads) {
+    const std::vector<Finding> all =
+        verdict(heads({plain, sink, perfect_sink, previous, same, flat}), {});
+    EXPECT_THAT(saying(all, "sink-like").text, HasSubstr("2 of 6 heads are sink-like"));
+    EXPECT_THAT(saying(all, "sink-like").text, HasSubstr(": 2:1, 2:2 (layer:head)."));
+    EXPECT_THAT(saying(all, "identity-like").text, HasSubstr(": 2:4 (layer:head)."));
+    EXPECT_THAT(saying(all, "rank one (").text, HasSubstr("): 2:2, 2:5 (layer:head)."));
+}
+
+TEST(VerdictTest, HeadsWithoutTheNumbersAreNotJudged) {
+    Table t("m");
+    t.scalar({.layer = 0, .stage = "attn", .head = 0}, "lambda2_abs", 0.01);
+    t.scalar({.layer = 0, .stage = "attn", .head = 0}, "delta", undefined("unknown"));
+    EXPECT_EQ(saying(verdict(t, {}), "rank one (").text, "");
+}
+
+TEST(VerdictTest, UndefinedAndUncertifiedNumbersAreCountedWithTheirReasons) {
+    Table t("m");
+    for (Index h : {0, 1, 2}) t.scalar({.layer = 0, .head = h}, "omega", undefined("e^T X = 0"));
+    t.scalar({.layer = 0}, "r", undefined("Y = 0"));
+    t.scalar({.layer = 1}, "lambda2_abs", interval(0.1, 0.2, "not converged"));
+    const std::vector<Finding> all = verdict(t, {});
+    EXPECT_EQ(saying(all, "undefined").text,
+              "4 of 5 numbers are undefined: \"e^T X = 0\" (3), \"Y = 0\" (1).");
+    EXPECT_EQ(saying(all, "certified").text,
+              "1 number is not certified: metrics.csv has its interval instead of a value.");
+}
+
+TEST(VerdictTest, RandomIdsInATrainedModelAreNotLanguage) {
+    const auto run = [](const char* text) { return Json::parse(text, "t"); };
+    const Table t = states({0.1});
+    const Json trained = run(R"({"model": {"trained": true}, "input": {"kind": "ids:random"}})");
+    const Json drawn = run(R"({"model": {"trained": false}, "input": {"kind": "ids:random"}})");
+    EXPECT_EQ(saying(verdict(t, trained), "not language").level, Finding::Level::warning);
+    EXPECT_EQ(saying(verdict(t, drawn), "not language").text, "");
+}
+
+TEST(VerdictTest, AnEmptyTableOrForeignRunSaysNothing) {
+    EXPECT_TRUE(verdict(Table("m"), {}).empty());
+    EXPECT_TRUE(verdict(Table("m"), Json::parse(R"({"model": [1], "input": "x"})", "t")).empty());
+    Table t = states({0.1});
+    add_ratios(t, {2});
+    const Json odd =
+        Json::parse(R"({"model": {"a2": ["x"], "trained": 3}, "input": {"kind": 1}})", "t");
+    EXPECT_THAT(saying(verdict(t, odd), "xi1/xi2").text, Not(HasSubstr("1 + a2")));
+}
+
+TEST(VerdictTest, SeveralModelsAreNamed) {
+    Table a("/models/a"), b("b");
+    a.scalar({.layer = 0, .stage = "out"}, "t_sim", 0.5);
+    b.scalar({.layer = 0, .stage = "out"}, "t_sim", 0.5);
+    a.append(b);
+    const std::vector<Finding> all = verdict(a, {});
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_THAT(all[0].text, testing::StartsWith("a: Token"));
+    EXPECT_THAT(all[1].text, testing::StartsWith("b: Token"));
+}
+
+}  // namespace
+}  // namespace tsdiag
