@@ -19,13 +19,13 @@ class AttentionNorms final : public Probe {
         const RowStatistics& s = e.stats;
         heads_.resize(static_cast<std::size_t>(s.heads));
         tokens_ = s.n;
-        has_logits_ = !s.jacobian.empty();
+        why_no_logits_ = no_slope(e.block);
         sums_.add(e);
         for (Index i = 0; i < s.heads * s.rows; ++i) {
             const auto at = static_cast<std::size_t>(i);
             Head& head = heads_[static_cast<std::size_t>(i / s.rows)];
             head.squares.add(s.squares[at]);
-            if (!has_logits_) continue;
+            if (!why_no_logits_.empty()) continue;
             head.jacobian.add(s.jacobian[at]);
             head.jacobian_max = std::max(head.jacobian_max, s.jacobian_max[at]);
         }
@@ -33,14 +33,15 @@ class AttentionNorms final : public Probe {
 
     void finish_layer(Index layer, Sink& out) override {
         const Index heads = Index(heads_.size());
-        const Value no_logits = undefined("P given without its logits or its activation");
+        const bool has_logits = why_no_logits_.empty();
+        const Value no_logits = undefined(why_no_logits_);
         emit_each(out, settings_, layer, "attn_fro", heads,
                   [&](std::size_t k) { return frobenius(heads_[k].squares); });
         emit_each(out, settings_, layer, "jac_fro", heads, [&](std::size_t k) {
-            return has_logits_ ? frobenius(heads_[k].jacobian) : no_logits;
+            return has_logits ? frobenius(heads_[k].jacobian) : no_logits;
         });
         emit_each(out, settings_, layer, "dp_ds_max", heads, [&](std::size_t k) {
-            return has_logits_ ? largest(heads_[k].jacobian_max, k) : no_logits;
+            return has_logits ? largest(heads_[k].jacobian_max, k) : no_logits;
         });
         emit_each(out, settings_, layer, "row_sum_dev", heads,
                   [&](std::size_t k) { return largest(sums_.deviation(Index(k)), k); });
@@ -69,7 +70,7 @@ class AttentionNorms final : public Probe {
     std::vector<Head> heads_;
     RowSums sums_;
     Index tokens_ = 0;
-    bool has_logits_ = false;
+    std::string why_no_logits_;
 };
 
 }  // namespace

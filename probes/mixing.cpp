@@ -123,8 +123,10 @@ class Mixing final : public Probe {
     void emit_estimate(const Attention& e, const std::vector<MeanRow>& mean,
                        const std::vector<double>& centred, Sink& out) const {
         const StateMoments r = state_moments(e.residual);
-        const bool defined = r.mean_part > 0 && r.centred > 0;
-        const Value why_not = undefined(r.mean_part > 0 ? "Pi2 R = 0" : "Pi1 R = 0");
+        const bool defined = r.mean_part > 0 && r.centred > 0 && !e.output_norm;
+        const Value why_not = undefined(e.output_norm     ? "P V is normalised"
+                                        : r.mean_part > 0 ? "Pi2 R = 0"
+                                                          : "Pi1 R = 0");
         const auto estimate = [&](double whole, double outside) {
             const double m1 = whole / r.mean_part, m2 = outside / r.centred;
             return e.a2 * (m1 - m2) / (1 + e.a2 * m2);

@@ -102,8 +102,7 @@ class ProjectionJacobians final : public Probe {
     static std::string reason(const Attention& e) {
         if (!e.projections) return "no projections";
         if (e.op.structure().factors) return "P is no function of the logits scale q k^T alone";
-        if (!e.op.rows(0, 1).slope.defined()) return "P given without its logits or its activation";
-        return {};
+        return no_slope(e.op.rows(0, 1));
     }
 
     void emit(const Attention& e, std::string_view metric, const std::string& why_not,

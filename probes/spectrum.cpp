@@ -36,6 +36,11 @@ class Spectrum final : public Probe {
                            [this](std::string_view m) { return settings_.wants(m); });
     }
 
+    /// Why est1 and est2 do not apply; null where they do.
+    static const char* no_estimate(const Attention& e) {
+        return e.pre_norm ? "pre-norm" : e.output_norm ? "P V is normalised" : nullptr;
+    }
+
     /// Values of the estimates, which are also written down for run.json.
     std::vector<Value> values_of(const std::vector<Estimate>& estimates, Index layer,
                                  std::string_view metric) const {
@@ -76,7 +81,8 @@ class Spectrum final : public Probe {
         std::vector<Value> heads;
         double squares = 0, count = 0;
         for (std::size_t k = 0; k < modulus.size(); ++k) {
-            heads.push_back(e.pre_norm ? undefined("pre-norm") : of_stochastic(k, est2));
+            const char* why_not = no_estimate(e);
+            heads.push_back(why_not ? undefined(why_not) : of_stochastic(k, est2));
             if (!heads[k].value) continue;
             squares += *modulus[k].value * *modulus[k].value;
             count += 1;
@@ -87,7 +93,9 @@ class Spectrum final : public Probe {
     }
 
     void centred_norms(const Attention& e, Sink& out) const {
-        const char* why_no_est1 = e.pre_norm ? "pre-norm" : e.input.defined() ? nullptr : no_input;
+        const char* why_no_est1 = no_estimate(e)      ? no_estimate(e)
+                                  : e.input.defined() ? nullptr
+                                                      : no_input;
         if (!settings_.wants("delta") && why_no_est1) return emit_no_est1(e, out, why_no_est1);
         const std::vector<Value> delta = values_of(centred_norm(e.op), e.layer, "delta");
         if (settings_.wants("delta")) emit_heads(out, settings_, e.layer, "delta", delta);

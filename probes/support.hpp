@@ -20,6 +20,13 @@ std::unique_ptr<Probe> make(const ProbeSettings& settings) {
 /// A layer's attention: of one head, or (-1) the mean over the heads.
 Place attention_place(Index layer, Index head = -1);
 
+/// Why the rows have no derivative by logits; empty where they have one.
+inline std::string no_slope(const RowBlock& block) {
+    if (block.slope.defined()) return {};
+    if (!block.why_no_slope.empty()) return std::string(block.why_no_slope);
+    return "P given without its logits or its activation";
+}
+
 /// f of value and bounds; f is monotone.
 template <class F>
 Value transform(const Value& v, F f) {

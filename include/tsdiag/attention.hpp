@@ -1,5 +1,6 @@
 #pragma once
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -9,6 +10,7 @@
 
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
+#include "tsdiag/random.hpp"
 
 /// A stack of h matrices P, each n x n, that need never exist in memory.
 namespace tsdiag {
@@ -18,8 +20,9 @@ struct RowBlock {
     Index first = 0;
     Tensor p;      ///< (h, b, n)
     Tensor slope;  ///< (h, b, n) a'(S)/z, what the Jacobian needs; empty if there are no logits
-    bool divided = false;  ///< rows were divided by their sum z
-    Visible visible;       ///< of these rows
+    bool divided = false;                ///< rows were divided by their sum z
+    Visible visible;                     ///< of these rows
+    std::string_view why_no_slope = {};  ///< where there is none
 };
 RowStatistics row_statistics(const RowBlock& block);
 
@@ -36,6 +39,9 @@ struct Structure {
     std::optional<Factors> factors;
 };
 
+/// Options of a variant as text: "p" -> "3".
+using AttentionOptions = std::map<std::string, std::string>;
+
 /// What an attention is made of.  q (h, n, w), k and v (h', n, w), h' divides h.
 struct AttentionInput {
     Tensor q, k;
@@ -45,6 +51,11 @@ struct AttentionInput {
     /// either side.
     Index window = 0;
     std::vector<double> position;  ///< of each token, ascending; empty: 0, 1, 2, ...
+    Tensor bias;                   ///< added to the logits, (1 or h, n, n); empty: none
+    AttentionOptions options;      ///< of the variant, as given; the others have their defaults
+    Rng rng{0};                    ///< what a variant draws comes from here and its option `seed`
+    /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.
+    std::function<Tensor(std::string_view name)> parameter;
 };
 
 using RowVisitor = std::function<void(const RowBlock&)>;
@@ -60,28 +71,88 @@ class AttentionOperator {
     virtual const Backend& backend() const = 0;
 
     /// P v by row blocks, each shown to `visit` once.  v (h', n, w) -> (h, n, w).
+    /// Where nobody wants to see or keep the rows: by factors, in linear time, where P has them.
     Tensor apply(const Tensor& v, Index block_rows, const RowVisitor& visit = {}) const;
-    /// P^T w by row blocks.  w (h, n, c) -> (h, n, c).
+    /// P^T w by row blocks or by factors.  w (h, n, c) -> (h, n, c).
     Tensor apply_transpose(const Tensor& w, Index block_rows) const;
     /// The whole of P, (h, n, n): made at the first call and kept for the life of the operator.
     const Tensor& matrix() const;
     /// Lets `apply` keep the rows that it makes, so that `matrix()` costs nothing afterwards.
     void keep_rows(bool keep) { keep_ = keep; }
 
+  protected:
+    /// P v and P^T w where they need no rows of P; empty: they do.
+    virtual Tensor product(const Tensor& v) const;
+    virtual Tensor transposed_product(const Tensor& w) const;
+
   private:
     bool keep_ = false;
     mutable Tensor matrix_;
 };
 
+/// An option of a variant: a number, a ratio ("1/14") or one of the words.
+struct AttentionOption {
+    std::string_view name;        ///< "p"
+    std::string_view fallback;    ///< "3"
+    std::string_view words = {};  ///< "none 1/sqrt(N)"; empty: a number only
+    bool numbers = false;         ///< a number may be given
+    bool whole = false;           ///< and must be a whole one
+    double least = 0, most = 1e8;
+    std::string_view description = {};
+};
+
+/// Whether something is so for every P of a variant, for none, or for some options and inputs.
+enum class Holds { never, sometimes, always };
+
+/// What is known of every P that a variant makes; the tests hold it against what it makes.
+struct AttentionFacts {
+    Holds row_stochastic = Holds::never;
+    Holds negative_entries = Holds::never;
+    Holds factors = Holds::never;  ///< P, or its lower triangle, is left * right^T
+    Holds blocks = Holds::never;   ///< block-diagonal
+    Holds slope = Holds::always;   ///< rows are a function of logits with a derivative
+    bool causal = true;            ///< may be causal
+    bool window = true;            ///< may look at a window only
+};
+/// "rows sum to 1; no negative entry; ...", one clause a fact.
+std::string describe(const AttentionFacts& facts);
+
 /// A variant of attention: one file, one line in the list.
 struct AttentionEntry {
     std::string_view name;         ///< "softmax"
-    std::string_view description;  ///< formula and source
-    std::unique_ptr<AttentionOperator> (*make)(AttentionInput input);
+    std::string_view description;  ///< the formula
+    std::string_view source;       ///< whose it is; keys of docs/references.md
+    std::span<const AttentionOption> options = {};
+    AttentionFacts facts = {};
+    std::string_view output_norm = "none";  ///< what a model applies to P V unless told otherwise
+    /// Throws `UsageError` or `ShapeError` for an input that the variant cannot be made of.
+    std::unique_ptr<AttentionOperator> (*make)(AttentionInput input) = nullptr;
 };
 std::span<const AttentionEntry* const> attentions();
 /// Throws `UsageError` suggesting the nearest name.
 const AttentionEntry& attention(std::string_view name);
+
+/// Attentions that change with the layers: the first half of them is `early`, the second `late`.
+struct AttentionPlan {
+    struct Half {
+        std::string_view attention;
+        AttentionOptions options;
+        std::string_view output_norm = "none";
+    };
+    std::string_view name;         ///< "transnormer1"
+    std::string_view description;  ///< what both halves are
+    std::string_view source;
+    Half early, late;
+};
+std::span<const AttentionPlan> attention_plans();
+/// Null where no plan has that name.
+const AttentionPlan* attention_plan(std::string_view name);
+
+/// Throws `UsageError` for an option that the variant does not have, with the nearest that it has,
+/// or a value that the option cannot have.
+void check_options(const AttentionEntry& entry, const AttentionOptions& options);
+/// docs/attention.md: every variant and plan with its formula, source, structure and options.
+std::string attention_markdown();
 
 /// P given as it is, (h, n, n): a saved trace.  `activation`: "softmax" where P is known to be one,
 /// else empty.
@@ -92,8 +163,11 @@ std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
 
 /// |lambda_2(P)| of each head, n >= 2, by the method that the structure allows.  [TSE] Cor. 2.7
 ///
+/// - "factors": P = left right^T of rank m < n/4, not causal: the m x m matrix right^T left
+/// (right^T
+///   Pi2 left for stochastic P), unless it cannot be certified.
 /// - "diagonal": P is causal, or triangular after a permutation of the tokens: max_{i >= 2} |P_ii|.
-/// - "blocks": P is block-diagonal and stochastic: 1.
+/// - "blocks": P is block-diagonal; stochastic: 1, else the union of the spectra of the blocks.
 /// - "classes": exact zeros make P reducible: union of the spectra of the communicating classes.
 /// - "period": P is stochastic, irreducible and periodic: 1.
 /// - "dense", "arnoldi": else the spectral radius of Pi2 P (stochastic P), or the second eigenvalue
@@ -107,7 +181,8 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
 /// The same from the diagonal of one head of a causal P, e.g. RowStatistics::diagonal: no second
 /// pass.
 Estimate second_eigenvalue(std::span<const double> diagonal);
-/// delta = |Pi2 P|_2 of each head, by Lanczos on (Pi2 P)^T (Pi2 P).  [TSE] (12)
+/// delta = |Pi2 P|_2 of each head, by Lanczos on (Pi2 P)^T (Pi2 P), or "factors": the root of the
+/// largest eigenvalue of the product of the Gram matrices of Pi2 left and right.  [TSE] (12)
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory = 2e9);
 /// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; not a value where pi is not
 /// unique or not positive, or P is not stochastic.  Range [0, 1].  pi by power iteration, else by

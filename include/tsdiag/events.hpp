@@ -43,8 +43,9 @@ struct Attention {
     const Tensor& input;     ///< X: what the projections act on, (1, n, d); empty: a trace lacks it
     const Tensor& residual;  ///< R: the state that the branch is added to; empty: a trace lacks it
     const Projections* projections = nullptr;
-    double a2 = 1;          ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d
-    bool pre_norm = false;  ///< est1 and est2 do not apply
+    double a2 = 1;             ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d
+    bool pre_norm = false;     ///< est1 and est2 do not apply
+    bool output_norm = false;  ///< P V is normalised: no estimate applies
 };
 
 /// Receives what a model emits.  Layers come in order; inside a layer, samples one after the other.

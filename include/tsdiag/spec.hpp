@@ -12,6 +12,13 @@ namespace tsdiag {
 
 enum class NormPlacement { post, pre, parallel };
 enum class NormKind { layer, rms, none };
+/// A norm without weights on P V, heads side by side, before the output projection.  [DEVIL] (14)
+enum class OutputNorm {
+    none,
+    rms,         ///< y / sqrt(mean(y^2) + eps)
+    simple_rms,  ///< y / (|y| / sqrt(d) + 1e-8)
+    layer        ///< (y - mean) / sqrt(variance + eps)
+};
 enum class Positions {
     none,        ///< none, or rotary inside the attention
     learned,     ///< a table `embed.position`, first row at `position_offset`
@@ -41,6 +48,8 @@ struct BlockSpec {
     Unary activation = Unary::gelu;
     bool gated = false;  ///< down(act(gate x) * up x)
     std::string attention = "softmax";
+    std::map<std::string, std::string> attention_options;  ///< as given; see docs/attention.md
+    OutputNorm output_norm = OutputNorm::none;
     double scale = 1;  ///< of the logits
     bool causal = false;
     Index window = 0;  ///< > 0: sliding window
@@ -106,5 +115,8 @@ std::string_view name(Unary op);
 std::string_view name(NormPlacement placement);
 std::string_view name(NormKind kind);
 std::string_view name(Positions positions);
+std::string_view name(OutputNorm norm);
+/// none, rms, simple_rms or layer; throws `UsageError` for another text.
+OutputNorm output_norm_named(std::string_view text);
 
 }  // namespace tsdiag

@@ -24,6 +24,8 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
         throw ShapeError("attention apply: values of " + std::to_string(v.batch()) +
                          " heads, expected a divisor of " + std::to_string(h));
     const bool gather = keep_ && !matrix_.defined();
+    if (!visit && !gather)
+        if (Tensor y = product(v); y.defined()) return y;
     const Tensor out = Tensor::empty(backend(), {h, n, v.cols()}, v.type());
     Tensor kept;
     for (Index first = 0; first < n; first += block_rows) {
@@ -50,6 +52,7 @@ Tensor AttentionOperator::apply_transpose(const Tensor& w, Index block_rows) con
     if (w.batch() != heads())
         throw ShapeError("attention apply_transpose: an operand of " + std::to_string(w.batch()) +
                          " heads, expected " + std::to_string(heads()));
+    if (Tensor y = transposed_product(w); y.defined()) return y;
     Tensor sum;
     for (Index first = 0; first < n; first += block_rows) {
         const Index count = std::min(block_rows, n - first);
@@ -59,6 +62,9 @@ Tensor AttentionOperator::apply_transpose(const Tensor& w, Index block_rows) con
     }
     return sum;
 }
+
+Tensor AttentionOperator::product(const Tensor&) const { return {}; }
+Tensor AttentionOperator::transposed_product(const Tensor&) const { return {}; }
 
 const Tensor& AttentionOperator::matrix() const {
     if (!matrix_.defined()) matrix_ = contiguous(rows(0, tokens()).p);

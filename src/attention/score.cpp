@@ -1,6 +1,6 @@
 #include "score.hpp"
 
-#include <algorithm>
+#include <cmath>
 #include <string>
 
 #include "tsdiag/error.hpp"
@@ -8,88 +8,106 @@
 namespace tsdiag::variants {
 namespace {
 
-std::string text(const Shape& s) {
-    return "(" + std::to_string(s.batch) + ", " + std::to_string(s.rows) + ", " +
-           std::to_string(s.cols) + ")";
+double position(const AttentionInput& in, Index i) {
+    return in.position.empty() ? double(i) : in.position[static_cast<std::size_t>(i)];
 }
 
-void require_fit(const AttentionInput& in) {
-    check(in.q.defined() && in.k.defined(), "an attention has queries and keys");
-    const Shape q = in.q.shape(), k = in.k.shape();
-    if (q.rows != k.rows || q.cols != k.cols || k.batch < 1 || q.batch % k.batch != 0)
-        throw ShapeError("attention: queries " + text(q) + " and keys " + text(k) +
-                         " do not fit; expected equal rows and columns, and heads of the keys that "
-                         "divide those of the queries");
-    if (in.q.type() != in.k.type())
-        throw ShapeError("attention: queries and keys are of different types; cast one of them");
-    if (!in.position.empty() && static_cast<Index>(in.position.size()) != q.rows)
-        throw ShapeError("attention: " + std::to_string(in.position.size()) +
-                         " positions, expected one for each of the " + std::to_string(q.rows) +
-                         " tokens");
-    if (!std::is_sorted(in.position.begin(), in.position.end()))
-        throw UsageError("attention: positions do not ascend; sort the tokens by position");
-    if (in.window < 0)
-        throw UsageError("attention: a window of " + std::to_string(in.window) +
-                         " positions; expected 0 for none, or more");
+/// Are the positions 0, 1, 2, ...?
+bool consecutive(const AttentionInput& in) {
+    for (std::size_t i = 0; i < in.position.size(); ++i)
+        if (in.position[i] != double(i)) return false;
+    return true;
 }
 
 class ScoreAttention final : public AttentionOperator {
   public:
-    ScoreAttention(AttentionInput in, ScoreRule rule) : in_(std::move(in)), rule_(rule) {}
+    ScoreAttention(AttentionInput in, ScoreRule rule) : in_(std::move(in)), rule_(std::move(rule)) {
+        known_.row_stochastic = rule_.row_stochastic;
+        known_.causal = in_.causal;
+        if (consecutive(in_)) known_.block = rule_.block;
+    }
 
     RowBlock rows(Index first, Index count) const override {
         RowBlock block;
         block.first = first;
-        block.visible = visible(first, count);
-        rule_.fill(matmul(in_.q.row_range(first, count), in_.k, Transpose::second, in_.scale),
-                   block);
+        block.visible = seen(in_, rule_.block, first, count);
+        Logits logits;
+        logits.s = matmul(in_.q.row_range(first, count), in_.k, Transpose::second, in_.scale);
+        if (in_.bias.defined()) logits.bias = in_.bias.row_range(first, count);
+        if (!rule_.alibi.empty()) {
+            const Tensor distance = alibi(first, count);
+            logits.bias = logits.bias.defined() ? add(distance, logits.bias) : distance;
+        }
+        rule_.fill(std::move(logits), block);
         return block;
     }
-    Structure structure() const override {
-        Structure known;
-        known.row_stochastic = rule_.row_stochastic;
-        known.causal = in_.causal;
-        return known;
-    }
+    Structure structure() const override { return known_; }
     Index heads() const override { return in_.q.batch(); }
     Index tokens() const override { return in_.q.rows(); }
     Type type() const override { return in_.q.type(); }
     const Backend& backend() const override { return in_.q.backend(); }
 
   private:
-    double position(Index i) const {
-        return in_.position.empty() ? double(i) : in_.position[static_cast<std::size_t>(i)];
-    }
-
-    /// Positions ascend, so what a row sees is one range, and both its ends ascend with the row.
-    Visible visible(Index first, Index count) const {
-        Visible out;
-        if (!in_.causal && in_.window == 0) return out;
+    /// -m_h |i - j|, (h, b, n).
+    Tensor alibi(Index first, Index count) const {
         const Index n = tokens();
-        const double window = double(in_.window);
-        Index from = 0, to = 0;
-        for (Index i = first; i < first + count; ++i) {
-            if (in_.window > 0)
-                while (position(from) <= position(i) - window) ++from;
-            if (in_.causal)
-                to = i + 1;
-            else
-                while (to < n && position(to) < position(i) + window) ++to;
-            out.first.push_back(from);
-            out.last.push_back(to);
-        }
+        std::vector<double> values;
+        values.reserve(static_cast<std::size_t>(count * n));
+        for (Index i = first; i < first + count; ++i)
+            for (Index j = 0; j < n; ++j)
+                values.push_back(std::abs(position(in_, i) - position(in_, j)));
+        const Tensor distance =
+            Tensor::from_host(backend(), {1, count, n}, std::span<const double>(values), type());
+        const Tensor out = Tensor::empty(backend(), {heads(), count, n}, type());
+        for (Index k = 0; k < heads(); ++k)
+            backend().affine(out.batch_range(k, 1).view(), distance.view(),
+                             -rule_.alibi[static_cast<std::size_t>(k)], 0);
         return out;
     }
 
     AttentionInput in_;
     ScoreRule rule_;
+    Structure known_;
 };
 
 }  // namespace
 
 std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRule rule) {
     require_fit(input);
-    return std::make_unique<ScoreAttention>(std::move(input), rule);
+    check(rule.alibi.empty() || static_cast<Index>(rule.alibi.size()) == input.q.batch(),
+          "one ALiBi slope a head");
+    return std::make_unique<ScoreAttention>(std::move(input), std::move(rule));
+}
+
+Visible seen(const AttentionInput& in, Index block, Index first, Index count) {
+    // Positions ascend, so what a row sees is one range, and both its ends ascend with the row.
+    Visible out;
+    if (!in.causal && in.window == 0 && block == 0) return out;
+    const Index n = in.q.rows();
+    const double window = double(in.window), chunk = double(block);
+    const auto part = [&](Index i) { return std::floor(position(in, i) / chunk); };
+    Index from = 0, to = 0;
+    for (Index i = first; i < first + count; ++i) {
+        while ((in.window > 0 && position(in, from) <= position(in, i) - window) ||
+               (block > 0 && part(from) < part(i)))
+            ++from;
+        if (in.causal)
+            to = i + 1;
+        else
+            while (to < n && (in.window == 0 || position(in, to) < position(in, i) + window) &&
+                   (block == 0 || part(to) <= part(i)))
+                ++to;
+        out.first.push_back(from);
+        out.last.push_back(to);
+    }
+    return out;
+}
+
+Tensor step(const Tensor& x) {
+    const double tiny = 1e-30;  // x / x is 1 exactly; below, which no logit is, it is less
+    const Tensor bound =
+        Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&tiny, 1), x.type());
+    return divide(x, zip(Binary::maximum, x, bound));
 }
 
 }  // namespace tsdiag::variants

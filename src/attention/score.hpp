@@ -1,21 +1,37 @@
 #pragma once
+#include <functional>
 #include <memory>
+#include <vector>
 
-#include "tsdiag/attention.hpp"
+#include "options.hpp"
 
 /// The base of every attention whose rows are an activation of logits S = scale q k^T.
 namespace tsdiag::variants {
 
+/// Logits of some rows, nobody else's: their memory may be reused.
+struct Logits {
+    Tensor s;     ///< scale q k^T, (h, b, n)
+    Tensor bias;  ///< what is added to them, (1 or h, b, n); may be empty
+    Tensor biased() && { return bias.defined() ? add(s, bias) : std::move(s); }
+};
+
 /// What turns logits into rows of P.
 struct ScoreRule {
-    /// From logits (h, b, n): p, slope = a'(S)/z and divided of a block whose `first` and `visible`
-    /// are set.  Entries that a row does not see become 0.  `s` is nobody else's: its memory may be
-    /// reused.
-    void (*fill)(Tensor s, RowBlock& block) = nullptr;
+    /// From logits: p, slope = a'(S)/z and divided of a block whose `first` and `visible` are set.
+    /// Entries that a row does not see become 0.
+    std::function<void(Logits logits, RowBlock& block)> fill;
     bool row_stochastic = false;
+    Index block = 0;            ///< > 0: a token sees only the `block` positions of its own chunk
+    std::vector<double> alibi;  ///< slopes m_h of a bias -m_h |i - j|; empty: none
 };
 
 /// Throws `ShapeError` where q, k and the positions do not fit together.
 std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRule rule);
+
+/// What rows [first, first + count) see.  `block`: as in ScoreRule.
+Visible seen(const AttentionInput& input, Index block, Index first, Index count);
+
+/// 1 where x > 0, else 0; x >= 0.
+Tensor step(const Tensor& x);
 
 }  // namespace tsdiag::variants

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "classes.hpp"
+#include "factors.hpp"
 #include "stored.hpp"
 #include "streamed.hpp"
 #include "tsdiag/attention.hpp"
@@ -159,6 +160,35 @@ std::vector<double> diagonal_of(const View& p) {
     return out;
 }
 
+/// The spectrum of a block-diagonal P is the union of those of its blocks; each stochastic block
+/// has the eigenvalue 1.
+std::vector<Estimate> second_of_blocks(const AttentionOperator& p, const Structure& known) {
+    std::vector<std::vector<Estimate>> all(static_cast<std::size_t>(p.heads()));
+    for (std::vector<Estimate>& moduli : all)
+        if (known.row_stochastic) moduli = {exact(1, "blocks"), exact(1, "blocks")};
+    const Index n = p.tokens();
+    for (Index first = 0; first < n && !known.row_stochastic; first += known.block) {
+        const Index count = std::min(known.block, n - first);
+        const Tensor rows = p.rows(first, count).p.col_range(first, count);
+        std::vector<double> values = rows.to_host<double>();
+        for (std::size_t k = 0; k < all.size(); ++k) {
+            const View block{values.data() + k * std::size_t(count * count),
+                             {1, count, count},
+                             count * count,
+                             count,
+                             Type::f64};
+            for (Index rank = 1; rank <= std::min<Index>(2, count); ++rank)
+                all[k].push_back(eigenvalue(block, false, rank));
+        }
+    }
+    std::vector<Estimate> out;
+    for (std::vector<Estimate>& moduli : all) {
+        out.push_back(second_largest(std::move(moduli)));
+        out.back().method = "blocks";
+    }
+    return out;
+}
+
 std::vector<Estimate> streamed_second(const AttentionOperator& p, double memory,
                                       const Structure& known) {
     const streamed::Rows rows(p, memory);
@@ -204,8 +234,20 @@ Estimate second_eigenvalue(std::span<const double> diagonal) {
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory) {
     check(p.tokens() >= 2, "a second eigenvalue needs two tokens");
     const Structure known = p.structure();
-    if (known.row_stochastic && known.block > 0 && known.block < p.tokens())
-        return std::vector<Estimate>(static_cast<std::size_t>(p.heads()), exact(1, "blocks"));
+    if (known.causal && known.factors) {
+        std::vector<Estimate> out;
+        for (const auto& d : factors::diagonals(*known.factors))
+            out.push_back(second_eigenvalue(d));
+        return out;
+    }
+    if (known.block > 0 && known.block < p.tokens() && !known.causal)
+        return second_of_blocks(p, known);
+    if (factors::wanted(p, known, memory)) {
+        std::vector<Estimate> found =
+            factors::second_eigenvalue(*known.factors, known.row_stochastic);
+        if (!stored::fits(p, memory) || std::ranges::all_of(found, &Estimate::converged))
+            return found;
+    }
     if (!stored::fits(p, memory)) return streamed_second(p, memory, known);
     const stored::Heads heads(p.matrix());
     return stored::for_each_head<Estimate>(heads.count(), [&](Index k) {
@@ -216,6 +258,12 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
 }
 
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
+    const Structure known = p.structure();
+    if (!known.causal && factors::wanted(p, known, memory)) {
+        std::vector<Estimate> found = factors::centred_norm(*known.factors);
+        if (!stored::fits(p, memory) || std::ranges::all_of(found, &Estimate::converged))
+            return found;
+    }
     if (!stored::fits(p, memory)) {
         const streamed::Rows rows(p, memory);
         LinearMap map;

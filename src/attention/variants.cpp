@@ -5,7 +5,19 @@
 #include "tsdiag/error.hpp"
 
 // The list: one line a variant.
-#define TSDIAG_ATTENTIONS(X) X(softmax)
+#define TSDIAG_ATTENTIONS(X) \
+    X(softmax)               \
+    X(polynomial)            \
+    X(relu)                  \
+    X(linear)                \
+    X(performer)             \
+    X(cosformer)             \
+    X(norm_attention)        \
+    X(diag_attention)        \
+    X(linformer)             \
+    X(nystrom)               \
+    X(flash)                 \
+    X(flash_quad)
 
 namespace tsdiag {
 namespace variants {
@@ -28,6 +40,7 @@ const AttentionEntry& attention(std::string_view name) {
         if (e->name == name) return *e;
         names.push_back(e->name);
     }
+    for (const AttentionPlan& plan : attention_plans()) names.push_back(plan.name);
     const std::string near = nearest(std::string(name), names);
     throw UsageError(
         "no attention is called '" + std::string(name) + "'" +

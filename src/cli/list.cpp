@@ -36,6 +36,21 @@ Rows described(const List& list) {
     return rows;
 }
 
+/// Each variant with its formula, and below it its structure and options.
+Rows list_attentions() {
+    Rows rows;
+    for (const AttentionEntry* entry : attentions()) {
+        rows.push_back({std::string(entry->name), std::string(entry->description)});
+        rows.push_back({"", describe(entry->facts)});
+        for (const AttentionOption& option : entry->options)
+            rows.push_back(
+                {"", fmt::format("{}={}: {}", option.name, option.fallback, option.description)});
+    }
+    for (const AttentionPlan& plan : attention_plans())
+        rows.push_back({std::string(plan.name), std::string(plan.description)});
+    return rows;
+}
+
 Rows list_probes() {
     Rows rows;
     for (const ProbeEntry* entry : probes())
@@ -77,7 +92,7 @@ const std::vector<List>& lists() {
     static const std::vector<List> all = {
         {"formats", [] { return described(formats()); }},
         {"architectures", [] { return described(architectures()); }},
-        {"attentions", [] { return described(attentions()); }},
+        {"attentions", list_attentions},
         {"probes", list_probes},
         {"metrics", list_metrics},
         {"figures", list_figures},

@@ -87,6 +87,35 @@ Unary read_activation(KeyReader& keys, Unary fallback) {
                     *said));
 }
 
+/// The attention and what is said of it.
+void read_attention(KeyReader& keys, Sizes& s) {
+    if (const auto said = keys.text("output_norm")) s.output_norm = output_norm_named(*said);
+    if (attention_plan(s.attention)) {
+        if (const auto said = keys.text("block")) s.attention_options["block"] = *said;
+        return check_options(attention("diag_attention"), s.attention_options);
+    }
+    const AttentionEntry& entry = attention(s.attention);  // throws for an unknown name
+    for (const AttentionOption& option : entry.options)
+        if (const auto said = keys.text(option.name))
+            s.attention_options[std::string(option.name)] = *said;
+    check_options(entry, s.attention_options);
+    if (s.causal && !entry.facts.causal)
+        keys.refuse(fmt::format("attention={} cannot be causal", s.attention));
+}
+
+/// Layer by layer what the plan says, the options that were given first.
+void spread(const AttentionPlan& plan, const Sizes& s, std::vector<BlockSpec>& blocks) {
+    for (std::size_t l = 0; l < blocks.size(); ++l) {
+        const bool early = l < blocks.size() / 2;
+        const AttentionPlan::Half& half = early ? plan.early : plan.late;
+        BlockSpec& b = blocks[l];
+        b.attention = half.attention;
+        b.attention_options = early ? s.attention_options : AttentionOptions();
+        b.attention_options.insert(half.options.begin(), half.options.end());
+        b.output_norm = s.output_norm.value_or(output_norm_named(half.output_norm));
+    }
+}
+
 void require_fitting(const KeyReader& keys, const Sizes& s) {
     if (s.head_dim * s.heads != s.d && !keys.has("head_dim") && s.d % s.heads != 0)
         keys.refuse(fmt::format("heads={} do not divide d={}", s.heads, s.d));
@@ -119,7 +148,7 @@ Sizes read_sizes(KeyReader& keys, Sizes preset) {
     s.act = read_activation(keys, preset.act);
     s.attention = keys.text("attention").value_or(preset.attention);
     s.causal = keys.flag("causal", preset.causal);
-    attention(s.attention);  // throws for an unknown name
+    read_attention(keys, s);
     require_fitting(keys, s);
     return s;
 }
@@ -133,6 +162,10 @@ BlockSpec block(const Sizes& s) {
     b.ffn = s.ffn;
     b.activation = s.act;
     b.attention = s.attention;
+    b.attention_options = s.attention_options;
+    if (!attention_plan(s.attention))
+        b.output_norm =
+            s.output_norm.value_or(output_norm_named(attention(s.attention).output_norm));
     b.scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
     b.causal = s.causal;
     return b;
@@ -145,6 +178,7 @@ ModelSpec token_model(std::string_view family, const Sizes& s, const BlockSpec& 
     spec.vocabulary = s.vocab;
     spec.max_tokens = s.tokens;
     spec.blocks.assign(static_cast<std::size_t>(s.layers), block);
+    if (const AttentionPlan* plan = attention_plan(s.attention)) spread(*plan, s, spec.blocks);
     return spec;
 }
 

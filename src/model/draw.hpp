@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <initializer_list>
+#include <map>
 #include <optional>
 #include <set>
 #include <string>
@@ -37,17 +38,21 @@ struct Sizes {
     Index tokens = 512, vocab = 30522;
     double eps = 1e-5;
     Unary act = Unary::gelu;
-    std::string attention = "softmax";
+    std::string attention = "softmax";  ///< a variant, or a plan of layers
+    std::map<std::string, std::string> attention_options;
+    std::optional<OutputNorm> output_norm;  ///< empty: that of the variant
     bool causal = false;
 };
 /// `preset` with the keys layers, d, heads, kv_heads, head_dim, ffn, tokens, vocab, eps, act,
-/// attention, causal.  Where d is given and ffn is not, ffn keeps its ratio to d; kv_heads follow
-/// heads alike. Throws `UsageError` where the sizes do not fit together.
+/// attention, causal, output_norm, and the options of the attention.  Where d is given and ffn is
+/// not, ffn keeps its ratio to d; kv_heads follow heads alike. Throws `UsageError` where the sizes
+/// do not fit together.
 Sizes read_sizes(KeyReader& keys, Sizes preset);
 
 /// The block that `sizes` describe, scale 1/sqrt(head_dim).
 BlockSpec block(const Sizes& sizes);
-/// The rest that all families of tokens share: width, vocabulary, longest input, the blocks.
+/// The rest that all families of tokens share: width, vocabulary, longest input, the blocks; a plan
+/// of attentions is spread over them.
 ModelSpec token_model(std::string_view family, const Sizes& sizes, const BlockSpec& block);
 
 using Law = std::function<Draw(const Parameter&)>;

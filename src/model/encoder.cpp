@@ -113,6 +113,11 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     b.alpha = k.number("alpha", 1);
     b.deesc = k.number("deesc", 0);
     b.value_projection_only = !k.flag("out_proj", false);
+    if (k.has("window")) {
+        if (attention_plan(sizes.attention) || !attention(sizes.attention).facts.window)
+            k.refuse(fmt::format("attention={} has no sliding window", sizes.attention));
+        b.window = k.count("window", 1);
+    }
     const double value_deviation = std::sqrt(value_variance(k, sizes));
     k.finish();
     if (b.value_projection_only && sizes.heads * sizes.head_dim != sizes.d)

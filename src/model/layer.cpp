@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -12,11 +13,12 @@ namespace tsdiag::model {
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
     const BlockSpec& b = spec.blocks[static_cast<std::size_t>(layer)];
     const std::string at = fmt::format("layer.{}.", b.shares < 0 ? layer : b.shares);
-    const auto get = [&](std::string_view name) {
+    const auto get = [&weights, at](std::string_view name) {
         const std::string full = at + std::string(name);
         return weights.has(full) ? weights.get(full) : Tensor();
     };
     LayerWeights w;
+    w.own = [get](std::string_view name) { return get("attn." + std::string(name)); };
     w.norm1 = get("norm1.weight"), w.norm1_bias = get("norm1.bias");
     w.norm2 = get("norm2.weight"), w.norm2_bias = get("norm2.bias");
     w.q = get("attn.q.weight"), w.q_bias = get("attn.q.bias");
@@ -196,6 +198,11 @@ class Pass {
         input.causal = b_.causal;
         input.window = b_.window;
         input.position = sample_.position;
+        input.options = b_.attention_options;
+        input.rng = Rng(0)
+                        .fork("attention")
+                        .fork(static_cast<std::uint64_t>(b_.shares < 0 ? run_.layer : b_.shares));
+        input.parameter = w_.own;
         std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(std::move(input));
         const bool wanted = run_.observer && run_.observer->wants_attention(run_.layer);
         const bool keep = wanted && map_fits(x.rows());
@@ -206,6 +213,7 @@ class Pass {
                 run_.observer->on_attention_rows(run_.layer, block);
             };
         Tensor branch = merge_heads(op->apply(v, block_rows(x.rows(), keep), visit));
+        branch = output_norm(branch);
         if (!b_.value_projection_only) branch = linear(branch, w_.o, w_.o_bias);
         if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
         emit("sa", "", branch);
@@ -215,6 +223,21 @@ class Pass {
             residual_ = residual;
         }
         return branch;
+    }
+
+    Tensor output_norm(const Tensor& y) const {
+        switch (b_.output_norm) {
+            case OutputNorm::none:
+                return y;
+            case OutputNorm::rms:
+                return rms_norm(y, {}, b_.eps);
+            case OutputNorm::layer:
+                return layer_norm(y, {}, {}, b_.eps);
+            case OutputNorm::simple_rms:
+                break;
+        }
+        const Tensor length = map(Unary::sqrt, row_sum(multiply(y, y)));
+        return divide(y, affine(length, 1 / std::sqrt(static_cast<double>(y.cols())), 1e-8));
     }
 
     Index bytes_a_row(Index n) const {
@@ -241,7 +264,8 @@ class Pass {
                                      .residual = residual_,
                                      .projections = &projections_,
                                      .a2 = run_.a2,
-                                     .pre_norm = b_.placement != NormPlacement::post});
+                                     .pre_norm = b_.placement != NormPlacement::post,
+                                     .output_norm = b_.output_norm != OutputNorm::none});
     }
 
     const LayerRun& run_;

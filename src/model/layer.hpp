@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <string>
 
 #include "embedding.hpp"
@@ -9,6 +10,8 @@ namespace tsdiag::model {
 struct LayerWeights {
     Tensor norm1, norm1_bias, norm2, norm2_bias;
     Tensor q, q_bias, k, k_bias, v, v_bias, o, o_bias, q_norm, q_norm_bias, k_norm, k_norm_bias;
+    /// A parameter that the attention has of its own, layer.L.attn.NAME; empty: none.
+    std::function<Tensor(std::string_view name)> own;
     Tensor up, up_bias, gate, gate_bias, down, down_bias, scale1, scale2;
 };
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);

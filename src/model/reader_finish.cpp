@@ -131,9 +131,20 @@ std::vector<std::string> rules(const ModelSpec& spec) {
 /// What write_model says beside the family's keys.
 void Reader::apply_own_keys() {
     const Json& own = config_["tsdiag"];
-    for (BlockSpec& b : spec.blocks) {
-        if (own["attention"].is_string()) b.attention = own["attention"].string();
-        if (own["causal"].is_bool()) b.causal = own["causal"].boolean();
+    const Json& layers = own["layers"];
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
+        BlockSpec& b = spec.blocks[l];
+        const bool listed = layers.is_array() && l < layers.array().size();
+        const Json& said = listed ? layers.array()[l] : own;
+        if (said["attention"].is_string()) b.attention = said["attention"].string();
+        if (said["causal"].is_bool()) b.causal = said["causal"].boolean();
+        if (said["window"].is_integer()) b.window = said["window"].integer();
+        if (said["output_norm"].is_string())
+            b.output_norm = output_norm_named(said["output_norm"].string());
+        if (!said["attention_options"].is_object()) continue;
+        for (const auto& [key, value] : said["attention_options"].object())
+            b.attention_options[key] = value.string();
+        check_options(attention(b.attention), b.attention_options);
     }
     if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
 }

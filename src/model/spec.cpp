@@ -86,6 +86,28 @@ std::string_view name(Positions positions) {
     return "unknown";
 }
 
+std::string_view name(OutputNorm norm) {
+    switch (norm) {
+        case OutputNorm::none:
+            return "none";
+        case OutputNorm::rms:
+            return "rms";
+        case OutputNorm::simple_rms:
+            return "simple_rms";
+        case OutputNorm::layer:
+            return "layer";
+    }
+    return "unknown";
+}
+
+OutputNorm output_norm_named(std::string_view text) {
+    for (const OutputNorm norm :
+         {OutputNorm::none, OutputNorm::rms, OutputNorm::simple_rms, OutputNorm::layer})
+        if (name(norm) == text) return norm;
+    throw UsageError("output_norm=" + std::string(text) +
+                     " is not known; it is none, rms, simple_rms or layer");
+}
+
 namespace {
 
 /// One inverse frequency under the rule `llama3`: long waves are stretched by `factor`, short ones
@@ -145,7 +167,14 @@ Json json(const BlockSpec& b) {
     out.set("placement", name(b.placement)).set("norm", name(b.norm)).set("eps", b.eps);
     out.set("heads", b.heads).set("kv_heads", b.kv_heads).set("head_dim", b.head_dim);
     out.set("ffn", b.ffn).set("activation", name(b.activation)).set("gated", b.gated);
-    out.set("attention", b.attention).set("scale", b.scale).set("causal", b.causal);
+    out.set("attention", b.attention);
+    if (!b.attention_options.empty()) {
+        Json options;
+        for (const auto& [key, value] : b.attention_options) options.set(key, value);
+        out.set("attention_options", std::move(options));
+    }
+    if (b.output_norm != OutputNorm::none) out.set("output_norm", name(b.output_norm));
+    out.set("scale", b.scale).set("causal", b.causal);
     out.set("window", b.window);
     if (b.rotary.columns > 0) out.set("rotary", json(b.rotary));
     out.set("qk_norm", b.qk_norm);

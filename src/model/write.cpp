@@ -138,6 +138,15 @@ void write_weights(const ModelSpec& spec, const Names& names, const Weights& wei
     write_atomically(directory / "model.safetensors.index.json", index.dump(2) + "\n");
 }
 
+/// What no key of a family says of a layer.
+Json attention_json(const BlockSpec& b) {
+    Json out, options;
+    for (const auto& [key, value] : b.attention_options) options.set(key, value);
+    out.set("attention", b.attention).set("causal", b.causal).set("window", b.window);
+    if (!options.is_null()) out.set("attention_options", std::move(options));
+    return out.set("output_norm", tsdiag::name(b.output_norm));
+}
+
 }  // namespace
 
 void write_model(const ModelSpec& spec, const Weights& weights,
@@ -145,9 +154,17 @@ void write_model(const ModelSpec& spec, const Weights& weights,
     for (const ArchitectureEntry* entry : architectures()) {
         if (entry->name != spec.family || entry->names == nullptr) continue;
         // What no key of the family says, for `detect`.
-        const BlockSpec& b = spec.blocks.front();
-        Json own;
-        own.set("attention", b.attention).set("causal", b.causal);
+        Json own = attention_json(spec.blocks.front());
+        const auto& all = spec.blocks;
+        const auto same = [&](const BlockSpec& b) {
+            return attention_json(b).dump() == own.dump();
+        };
+        if (!std::all_of(all.begin(), all.end(), same)) {
+            Json::Array layers;
+            for (const BlockSpec& b : all) layers.push_back(attention_json(b));
+            own = Json();
+            own.set("layers", layers);
+        }
         Json config = entry->config(spec);
         config.set("torch_dtype", "float32").set("tsdiag", std::move(own));
         std::filesystem::create_directories(directory);

@@ -1,0 +1,54 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "factored.hpp"
+#include "features.hpp"
+
+namespace tsdiag::variants {
+namespace {
+
+/// [relu(x) sin(pi i / 2M), relu(x) cos(pi i / 2M)], i = 1 .. M.
+Tensor weighted(const Tensor& x, const std::vector<double>& position, double length) {
+    const Index w = x.cols();
+    return map_rows(
+        x, 2 * w, [&](Index, Index i, std::span<const double> in, std::span<double> out) {
+            const double at =
+                1 + (position.empty() ? double(i) : position[static_cast<std::size_t>(i)]);
+            const double angle = std::numbers::pi / 2 * at / length;
+            // At i = M the cosine is 0, and rounding must not make it negative.
+            const double s = std::sin(angle), c = std::max(0.0, std::cos(angle));
+            for (std::size_t k = 0; k < in.size(); ++k) {
+                const double positive = std::max(0.0, in[k]);
+                out[k] = positive * s;
+                out[k + in.size()] = positive * c;
+            }
+        });
+}
+
+}  // namespace
+
+extern const AttentionEntry cosformer;
+const AttentionEntry cosformer = {
+    .name = "cosformer",
+    .description =
+        "P_ij = relu(q_i) . relu(k_j) cos(pi (i - j) / 2n) / row sums; a row without "
+        "features is 0; the scale of the logits is not used",
+    .source = "[COSFORMER]",
+    .facts = {.row_stochastic = Holds::sometimes,
+              .factors = Holds::always,
+              .slope = Holds::sometimes,
+              .window = false},
+    .make = [](AttentionInput in) {
+        const Options options(cosformer, in.options);
+        require_fit(in);
+        refuse_window(cosformer, in);
+        refuse_bias(cosformer, in);
+        const double last = in.position.empty() ? 0 : in.position.back() + 1;
+        const double length = std::max(double(in.q.rows()), last);
+        return factored_attention(cosformer, weighted(in.q, in.position, length),
+                                  weighted(in.k, in.position, length), in.causal,
+                                  {.divide = true, .nonnegative = true});
+    }};
+
+}  // namespace tsdiag::variants

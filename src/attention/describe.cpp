@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include "tsdiag/attention.hpp"
+
+namespace tsdiag {
+namespace {
+
+/// The texts for always, sometimes and never; an empty one says nothing.
+std::string_view choose(Holds holds, std::string_view always, std::string_view sometimes,
+                        std::string_view never) {
+    return holds == Holds::always ? always : holds == Holds::sometimes ? sometimes : never;
+}
+
+/// A cell of a table: "|" ends one.
+std::string cell(std::string_view text) {
+    std::string out;
+    for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+    return out;
+}
+
+std::string range_of(const AttentionOption& option) {
+    std::string out;
+    for (const char c : option.words) out += c == ' ' ? std::string(", ") : std::string(1, c);
+    if (!option.numbers) return out;
+    return fmt::format("{}{}{} from {} to {}", out, out.empty() ? "" : ", or a ",
+                       option.whole ? "whole number" : "number", option.least, option.most);
+}
+
+std::string section(const AttentionEntry& entry) {
+    std::string out = fmt::format("## {}\n\n{}. Source: {}.\n\nStructure: {}.\n", entry.name,
+                                  entry.description, entry.source, describe(entry.facts));
+    if (entry.output_norm != "none")
+        out += fmt::format("\nOutput norm of a drawn model: `{}` (`output_norm=`).\n",
+                           entry.output_norm);
+    if (entry.options.empty()) return out + "\n";
+    out += "\n| option | default | values | meaning |\n|---|---|---|---|\n";
+    for (const AttentionOption& o : entry.options)
+        out += fmt::format("| `{}` | `{}` | {} | {} |\n", o.name, o.fallback, cell(range_of(o)),
+                           cell(o.description));
+    return out + "\n";
+}
+
+}  // namespace
+
+std::string describe(const AttentionFacts& facts) {
+    std::string out;
+    const auto say = [&](std::string_view text) {
+        if (!text.empty()) out += fmt::format("{}{}", out.empty() ? "" : "; ", text);
+    };
+    say(choose(facts.row_stochastic, "rows sum to 1", "rows may sum to 1", "rows do not sum to 1"));
+    say(choose(facts.negative_entries, "entries of either sign", "entries may be negative",
+               "no negative entry"));
+    say(choose(facts.factors, "low rank", "low rank but for some options", ""));
+    say(choose(facts.blocks, "block-diagonal", "may be block-diagonal", ""));
+    say(choose(facts.slope, "", "the Jacobian by the logits may be undefined",
+               "no Jacobian by logits"));
+    say(facts.causal ? "causal or not" : "never causal");
+    say(facts.window ? "sliding window or not" : "no sliding window");
+    return out;
+}
+
+std::string attention_markdown() {
+    std::string out =
+        "# Attentions\n\n"
+        "Written by `attention_markdown()` from the list in `src/attention/variants.cpp`; a test "
+        "compares the two.\n"
+        "`tsdiag probe random:post-norm,attention=NAME,OPTION=VALUE` measures any of them.\n\n"
+        "P is the n x n matrix of one head that multiplies the values; S = scale q k^T its logits, "
+        "scale = 1/sqrt(d)\nunless told otherwise, d the width of a head. What is true of every P "
+        "of a variant is its structure, and a metric that has no\nmeaning for a P is undefined "
+        "with its reason (metrics.md). Sources are keys of references.md.\n\n";
+    for (const AttentionEntry* entry : attentions()) out += section(*entry);
+    out +=
+        "## Plans\n\nAttentions that change with the layers; they take the option `block`.\n\n"
+        "| name | attention | source |\n|---|---|---|\n";
+    for (const AttentionPlan& plan : attention_plans())
+        out += fmt::format("| `{}` | {} | {} |\n", plan.name, plan.description, plan.source);
+    return out;
+}
+
+}  // namespace tsdiag

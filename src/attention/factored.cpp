@@ -1,0 +1,187 @@
+#include "factored.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "stored.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::variants {
+namespace {
+
+constexpr Index chunk_rows = 256;    // of a causal product: the triangle of a chunk is formed
+constexpr Index sum_rows = 1 << 12;  // held in double at once
+
+/// The same batches, each `heads / x.batch()` times.
+Tensor repeat_heads(const Tensor& x, Index heads) {
+    if (x.batch() == heads) return x;
+    const Tensor out = Tensor::empty(x.backend(), {heads, x.rows(), x.cols()}, x.type());
+    const Index group = heads / x.batch();
+    for (Index k = 0; k < heads; ++k)
+        x.backend().unary(Unary::copy, out.batch_range(k, 1).view(),
+                          x.batch_range(k / group, 1).view());
+    return out;
+}
+
+/// z of one head, in double: left_i . sum_j right_j over all j, or over j <= i.
+std::vector<double> row_sums(const Tensor& left, const Tensor& right, bool causal) {
+    const Index n = left.rows(), m = left.cols();
+    std::vector<double> sum(static_cast<std::size_t>(m), 0.0), z;
+    z.reserve(static_cast<std::size_t>(n));
+    const auto add_row = [&](const double* row) {
+        for (Index c = 0; c < m; ++c) sum[static_cast<std::size_t>(c)] += row[c];
+    };
+    const auto chunk = [&](const Tensor& x, Index first) {
+        return x.row_range(first, std::min(sum_rows, n - first)).to_host<double>();
+    };
+    if (!causal)
+        for (Index first = 0; first < n; first += sum_rows) {
+            const std::vector<double> r = chunk(right, first);
+            for (std::size_t at = 0; at < r.size(); at += sum.size()) add_row(r.data() + at);
+        }
+    for (Index first = 0; first < n; first += sum_rows) {
+        const std::vector<double> l = chunk(left, first);
+        const std::vector<double> r = causal ? chunk(right, first) : std::vector<double>();
+        for (std::size_t at = 0; at < l.size(); at += sum.size()) {
+            if (causal) add_row(r.data() + at);
+            double total = 0;
+            for (std::size_t c = 0; c < sum.size(); ++c) total += l[at + c] * sum[c];
+            z.push_back(total);
+        }
+    }
+    return z;
+}
+
+Visible lower(Index first, Index count) {
+    Visible out;
+    out.first.assign(static_cast<std::size_t>(count), 0);
+    for (Index i = first; i < first + count; ++i) out.last.push_back(i + 1);
+    return out;
+}
+
+class FactoredAttention final : public AttentionOperator {
+  public:
+    FactoredAttention(const AttentionEntry& entry, Tensor left, Tensor right, bool causal,
+                      const FactorRule& rule)
+        : rule_(rule) {
+        known_.causal = causal;
+        right = repeat_heads(right, left.batch());
+        known_.row_stochastic = rule_.divide && rule_.nonnegative;
+        if (rule_.divide) left = divided(entry, left, right);
+        known_.factors = Factors{std::move(left), std::move(right)};
+    }
+
+    RowBlock rows(Index first, Index count) const override {
+        RowBlock block;
+        block.first = first;
+        block.divided = rule_.divide;
+        if (known_.causal) block.visible = lower(first, count);
+        const Tensor p = matmul(left().row_range(first, count), right(), Transpose::second);
+        block.why_no_slope = rule_.why_no_slope;
+        if (rule_.why_no_slope.empty()) {
+            const Tensor slope = affine(p, 0, rule_.divide ? 0 : 1);
+            block.slope = hide(rule_.divide ? add(slope, inverse_.row_range(first, count)) : slope,
+                               block.visible);
+        }
+        block.p = hide(p, block.visible);
+        return block;
+    }
+    Structure structure() const override { return known_; }
+    Index heads() const override { return left().batch(); }
+    Index tokens() const override { return left().rows(); }
+    Type type() const override { return left().type(); }
+    const Backend& backend() const override { return left().backend(); }
+
+  protected:
+    Tensor product(const Tensor& v) const override {
+        if (!known_.causal) return matmul(left(), matmul(right(), v, Transpose::first));
+        const Index n = tokens();
+        const Tensor out = Tensor::empty(backend(), {heads(), n, v.cols()}, v.type());
+        Tensor sum;  // right^T v of the chunks before, (h, m, c)
+        for (Index first = 0; first < n; first += chunk_rows) {
+            const Index count = std::min(chunk_rows, n - first);
+            const Tensor l = left().row_range(first, count), r = right().row_range(first, count),
+                         x = v.row_range(first, count);
+            Tensor y = matmul(triangle(l, r), x);
+            if (sum.defined()) y = add(y, matmul(l, sum));
+            backend().unary(Unary::copy, out.row_range(first, count).view(), y.view());
+            const Tensor part = matmul(r, x, Transpose::first);
+            sum = sum.defined() ? add(sum, part) : part;
+        }
+        return out;
+    }
+
+    Tensor transposed_product(const Tensor& w) const override {
+        if (!known_.causal) return matmul(right(), matmul(left(), w, Transpose::first));
+        const Index n = tokens();
+        const Tensor out = Tensor::empty(backend(), {heads(), n, w.cols()}, w.type());
+        Tensor sum;  // left^T w of the chunks behind, (h, m, c)
+        for (Index first = (n - 1) / chunk_rows * chunk_rows; first >= 0; first -= chunk_rows) {
+            const Index count = std::min(chunk_rows, n - first);
+            const Tensor l = left().row_range(first, count), r = right().row_range(first, count),
+                         x = w.row_range(first, count);
+            Tensor y = matmul(triangle(l, r), x, Transpose::first);
+            if (sum.defined()) y = add(y, matmul(r, sum));
+            backend().unary(Unary::copy, out.row_range(first, count).view(), y.view());
+            const Tensor part = matmul(l, x, Transpose::first);
+            sum = sum.defined() ? add(sum, part) : part;
+        }
+        return out;
+    }
+
+  private:
+    const Tensor& left() const { return known_.factors->left; }
+    const Tensor& right() const { return known_.factors->right; }
+
+    static Tensor triangle(const Tensor& l, const Tensor& r) {
+        return hide(matmul(l, r, Transpose::second), lower(0, l.rows()));
+    }
+
+    /// left with its rows divided by z; 1/z is kept for the slope.
+    Tensor divided(const AttentionEntry& entry, const Tensor& left, const Tensor& right) {
+        const Index h = left.batch(), n = left.rows();
+        const auto sums = stored::for_each_head<std::vector<double>>(h, [&](Index k) {
+            return row_sums(left.batch_range(k, 1), right.batch_range(k, 1), known_.causal);
+        });
+        std::vector<double> inverse;
+        for (Index k = 0; k < h; ++k)
+            for (Index i = 0; i < n; ++i)
+                inverse.push_back(inverse_of(
+                    entry, sums[static_cast<std::size_t>(k)][static_cast<std::size_t>(i)], k, i));
+        inverse_ = Tensor::from_host(left.backend(), {h, n, 1}, std::span<const double>(inverse),
+                                     left.type());
+        return multiply(left, inverse_);
+    }
+
+    double inverse_of(const AttentionEntry& entry, double z, Index head, Index row) {
+        if (z != 0 && std::isfinite(1 / z)) return 1 / z;
+        if (!rule_.nonnegative || z != 0)
+            throw NonFiniteError(fmt::format(
+                "attention '{}': the features of row {} of head {} sum to {}, so that the row "
+                "cannot be divided by its sum; a positive feature map has no such rows",
+                entry.name, row, head, z));
+        known_.row_stochastic = false;
+        rule_.why_no_slope = "a row of P is 0: its denominator is 0";
+        return 0;
+    }
+
+    FactorRule rule_;
+    Structure known_;
+    Tensor inverse_;  ///< (h, n, 1)
+};
+
+}  // namespace
+
+std::unique_ptr<AttentionOperator> factored_attention(const AttentionEntry& entry, Tensor left,
+                                                      Tensor right, bool causal,
+                                                      const FactorRule& rule) {
+    check(left.rows() == right.rows() && left.cols() == right.cols() && right.batch() > 0 &&
+              left.batch() % right.batch() == 0,
+          "factors that fit together");
+    return std::make_unique<FactoredAttention>(entry, std::move(left), std::move(right), causal,
+                                               rule);
+}
+
+}  // namespace tsdiag::variants

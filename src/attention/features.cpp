@@ -1,0 +1,80 @@
+#include "features.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::variants {
+
+Tensor map_rows(const Tensor& x, Index cols, const RowMap& f) {
+    constexpr Index chunk_elements = Index{1} << 20;
+    const Index n = x.rows(), w = x.cols();
+    const Index chunk = std::clamp<Index>(chunk_elements / std::max<Index>(1, w + cols), 1, n);
+    const Tensor out = Tensor::empty(x.backend(), {x.batch(), n, cols}, x.type());
+    const auto part = [](auto& values, Index at, Index count) {
+        return std::span(values).subspan(static_cast<std::size_t>(at * count),
+                                         static_cast<std::size_t>(count));
+    };
+    for (Index b = 0; b < x.batch(); ++b)
+        for (Index first = 0; first < n; first += chunk) {
+            const Index count = std::min(chunk, n - first);
+            const std::vector<double> in =
+                x.batch_range(b, 1).row_range(first, count).to_host<double>();
+            std::vector<double> values(static_cast<std::size_t>(count * cols));
+#pragma omp parallel for schedule(static)
+            for (Index i = 0; i < count; ++i)
+                f(b, first + i, part(in, i, w), part(values, i, cols));
+            const Tensor made = Tensor::from_host(x.backend(), {1, count, cols},
+                                                  std::span<const double>(values), x.type());
+            x.backend().unary(Unary::copy, out.batch_range(b, 1).row_range(first, count).view(),
+                              made.view());
+        }
+    return out;
+}
+
+Tensor feature_map(std::string_view name, const Tensor& x) {
+    if (name == "relu") return map(Unary::relu, x);
+    if (name == "elu") return map(Unary::elu, x);
+    check(name == "1+elu", "a feature map that is known");
+    return map(Unary::elu_plus_one, x);
+}
+
+Tensor orthogonal_features(Rng rng, Index m, Index w, const Backend& backend, Type type) {
+    std::vector<double> rows(static_cast<std::size_t>(m * w)), lengths(rows.size());
+    rng.fork("directions").fill_normal(std::span<double>(rows), 0, 1);
+    rng.fork("lengths").fill_normal(std::span<double>(lengths), 0, 1);
+    const auto row = [w](std::vector<double>& a, Index i) {
+        return std::span(a).subspan(static_cast<std::size_t>(i * w), static_cast<std::size_t>(w));
+    };
+    const auto dot = [](std::span<const double> a, std::span<const double> b) {
+        double s = 0;
+        for (std::size_t c = 0; c < a.size(); ++c) s += a[c] * b[c];
+        return s;
+    };
+    for (Index i = 0; i < m; ++i) {
+        const std::span<double> v = row(rows, i);
+        for (int pass = 0; pass < 2; ++pass)  // Gram-Schmidt loses orthogonality in one pass
+            for (Index j = i / w * w; j < i; ++j) {
+                const std::span<double> u = row(rows, j);
+                const double s = dot(u, v);
+                for (std::size_t c = 0; c < v.size(); ++c) v[c] -= s * u[c];
+            }
+        const double length = std::sqrt(dot(v, v));
+        for (double& e : v) e /= length;
+    }
+    for (Index i = 0; i < m; ++i) {
+        const double length = std::sqrt(dot(row(lengths, i), row(lengths, i)));
+        for (double& e : row(rows, i)) e *= length;
+    }
+    return Tensor::from_host(backend, {1, m, w}, std::span<const double>(rows), type);
+}
+
+Tensor drawn_uniform(const Rng& rng, Index rows, Index cols, double bound, const Backend& backend,
+                     Type type) {
+    std::vector<double> values(static_cast<std::size_t>(rows * cols));
+    rng.fill_uniform(std::span<double>(values), -bound, bound);
+    return Tensor::from_host(backend, {1, rows, cols}, std::span<const double>(values), type);
+}
+
+}  // namespace tsdiag::variants

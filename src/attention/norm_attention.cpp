@@ -1,0 +1,34 @@
+#include <array>
+
+#include "factored.hpp"
+#include "features.hpp"
+
+namespace tsdiag::variants {
+namespace {
+
+constexpr std::array options{AttentionOption{
+    .name = "map", .fallback = "1+elu", .words = "1+elu elu relu", .description = "phi"}};
+
+}  // namespace
+
+extern const AttentionEntry norm_attention;
+const AttentionEntry norm_attention = {
+    .name = "norm_attention",
+    .description =
+        "P = phi(Q) phi(K)^T, not normalised; a norm follows on P V, heads side by "
+        "side, which the metrics of P do not see; the scale of the logits is not used",
+    .source = "[DEVIL] (14)",
+    .options = options,
+    .facts = {.negative_entries = Holds::sometimes, .factors = Holds::always, .window = false},
+    .output_norm = "rms",
+    .make = [](AttentionInput in) {
+        const Options options(norm_attention, in.options);
+        require_fit(in);
+        refuse_window(norm_attention, in);
+        refuse_bias(norm_attention, in);
+        const std::string& phi = options.text("map");
+        return factored_attention(norm_attention, feature_map(phi, in.q), feature_map(phi, in.k),
+                                  in.causal, {.nonnegative = phi != "elu"});
+    }};
+
+}  // namespace tsdiag::variants

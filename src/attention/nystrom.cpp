@@ -1,0 +1,183 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "factored.hpp"
+#include "features.hpp"
+#include "score.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::variants {
+namespace {
+
+constexpr std::array options{
+    AttentionOption{.name = "landmarks",
+                    .fallback = "64",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 1,
+                    .most = 1e6,
+                    .description = "m, a divisor of n; m = n is the exact softmax"},
+    AttentionOption{.name = "init",
+                    .fallback = "original",
+                    .words = "original exact",
+                    .description = "of the inverse: K2^T over the largest column sum of all heads "
+                                   "(original) or of each head (exact)"},
+    AttentionOption{.name = "conv",
+                    .fallback = "0",
+                    .numbers = true,
+                    .whole = true,
+                    .most = 1e4,
+                    .description = "odd width of the convolution over values that is added to P, "
+                                   "drawn U(-1, 1) / sqrt(width); 0: none"},
+    AttentionOption{.name = "seed",
+                    .fallback = "0",
+                    .numbers = true,
+                    .whole = true,
+                    .description = "of the convolution"}};
+
+constexpr std::string_view no_logits = "P is a product of three softmaxes";
+
+/// Means of segments of n/m tokens: (h, n, w) -> (h, m, w).
+Tensor landmarks(const Tensor& x, Index m) {
+    const Index h = x.batch(), n = x.rows(), w = x.cols();
+    return column_mean(contiguous(x).reshape({h * m, n / m, w})).reshape({h, m, w});
+}
+
+/// a I - x.
+Tensor identity_minus(double a, const Tensor& x) {
+    const Index m = x.rows();
+    std::vector<double> values(static_cast<std::size_t>(m * m), 0.0);
+    for (Index i = 0; i < m; ++i) values[static_cast<std::size_t>(i * m + i)] = a;
+    const Tensor identity =
+        Tensor::from_host(x.backend(), {1, m, m}, std::span<const double>(values), x.type());
+    return scale(subtract(x, identity), -1);
+}
+
+/// Six steps V <- V (13 I - K V (15 I - K V (7 I - K V))) / 4 from K^T over its largest column sum.
+Tensor inverse(const Tensor& k, bool each_head) {
+    std::vector<double> largest;
+    for (Index b = 0; b < k.batch(); ++b) {
+        const std::vector<double> sums = column_sum(k.batch_range(b, 1)).to_host<double>();
+        largest.push_back(*std::ranges::max_element(sums));
+    }
+    if (!each_head) std::ranges::fill(largest, *std::ranges::max_element(largest));
+    const Tensor bound = Tensor::from_host(k.backend(), {k.batch(), 1, 1},
+                                           std::span<const double>(largest), k.type());
+    Tensor v = divide(transpose(k), bound);
+    for (int step = 0; step < 6; ++step) {
+        const Tensor kv = matmul(k, v);
+        const Tensor inner = matmul(kv, identity_minus(7, kv));
+        v = matmul(v, identity_minus(13, matmul(kv, identity_minus(15, inner))), Transpose::none,
+                   0.25);
+    }
+    return v;
+}
+
+/// P + C, C_ij = w_(j - i + width/2) of each head: a convolution over the values.
+class WithConvolution final : public AttentionOperator {
+  public:
+    WithConvolution(std::unique_ptr<AttentionOperator> p, std::vector<double> kernel)
+        : p_(std::move(p)), kernel_(std::move(kernel)) {}
+
+    RowBlock rows(Index first, Index count) const override {
+        RowBlock block = p_->rows(first, count);
+        block.p = add(block.p, band(first, count));
+        block.slope = {};
+        block.divided = false;
+        block.why_no_slope = no_logits;
+        return block;
+    }
+    Structure structure() const override { return {}; }
+    Index heads() const override { return p_->heads(); }
+    Index tokens() const override { return p_->tokens(); }
+    Type type() const override { return p_->type(); }
+    const Backend& backend() const override { return p_->backend(); }
+
+  private:
+    Tensor band(Index first, Index count) const {
+        const Index n = tokens(), h = heads(), width = std::ssize(kernel_) / h;
+        std::vector<double> values(static_cast<std::size_t>(h * count * n), 0.0);
+        for (Index k = 0; k < h; ++k)
+            for (Index i = 0; i < count; ++i)
+                for (Index t = 0; t < width; ++t) {
+                    const Index j = first + i + t - width / 2;
+                    if (j >= 0 && j < n)
+                        values[static_cast<std::size_t>((k * count + i) * n + j)] =
+                            kernel_[static_cast<std::size_t>(k * width + t)];
+                }
+        return Tensor::from_host(backend(), {h, count, n}, std::span<const double>(values), type());
+    }
+
+    std::unique_ptr<AttentionOperator> p_;
+    std::vector<double> kernel_;  ///< (h, width)
+};
+
+/// The weights of the convolution, (h, width); none: empty.
+std::vector<double> convolution(const Options& options, const AttentionInput& in) {
+    const Index h = in.q.batch();
+    if (const Tensor given = parameter(in, "conv"); given.defined()) {
+        if (given.shape().count() % (2 * h) == 0 || given.shape().count() % h != 0)
+            throw ShapeError(fmt::format(
+                "attention 'nystrom': a convolution of {} numbers, expected an odd width times {}",
+                given.shape().count(), h));
+        return given.to_host<double>();
+    }
+    const Index width = options.count("conv");
+    if (width == 0) return {};
+    if (width % 2 == 0)
+        throw UsageError(fmt::format("attention 'nystrom': conv={} is not odd", width));
+    return drawn_uniform(options.rng(in), h, width, 1 / std::sqrt(double(width)), cpu(), Type::f64)
+        .to_host<double>();
+}
+
+}  // namespace
+
+extern const AttentionEntry softmax, nystrom;
+const AttentionEntry nystrom = {
+    .name = "nystrom",
+    .description =
+        "P = softmax(q l_k^T) V softmax(l_q k^T), l the means of n/m tokens, V six "
+        "steps towards the inverse of K2 = softmax(l_q l_k^T)",
+    .source = "[NYSTROM]",
+    .options = options,
+    .facts = {.row_stochastic = Holds::sometimes,
+              .negative_entries = Holds::sometimes,
+              .factors = Holds::sometimes,
+              .slope = Holds::sometimes,
+              .causal = false,
+              .window = false},
+    .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
+        const Options options(nystrom, in.options);
+        require_fit(in);
+        refuse_causal(nystrom, in, "a landmark is the mean of later tokens too");
+        refuse_window(nystrom, in);
+        refuse_bias(nystrom, in);
+        const Index n = in.q.rows(), m = options.count("landmarks");
+        if (m > n || n % m != 0)
+            throw UsageError(
+                fmt::format("attention 'nystrom': landmarks={} does not divide the {} tokens of "
+                            "the sample; pass landmarks=K or --tokens N that fit",
+                            m, n));
+        const std::vector<double> kernel = convolution(options, in);
+        std::unique_ptr<AttentionOperator> op;
+        if (m == n) {
+            in.options.clear();
+            op = softmax.make(in);
+        } else {
+            const auto kernel_of = [&](const Tensor& a, const Tensor& b) {
+                return softmax_rows(matmul(a, b, Transpose::second, in.scale), {});
+            };
+            const Tensor q = landmarks(in.q, m), k = landmarks(in.k, m);
+            const Tensor left =
+                matmul(kernel_of(in.q, k), inverse(kernel_of(q, k), options.is("init", "exact")));
+            op = factored_attention(nystrom, left, transpose(kernel_of(q, in.k)), false,
+                                    {.why_no_slope = no_logits});
+        }
+        if (kernel.empty()) return op;
+        return std::make_unique<WithConvolution>(std::move(op), kernel);
+    }};
+
+}  // namespace tsdiag::variants

@@ -1,0 +1,167 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <vector>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+std::optional<double> plain_number(std::string_view text) {
+    double value = 0;
+    const char* last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, value);
+    if (error != std::errc{} || end != last || !std::isfinite(value)) return std::nullopt;
+    return value;
+}
+
+/// "0.5", "3" or "1/14".
+std::optional<double> number_of(std::string_view text) {
+    const std::size_t slash = text.find('/');
+    if (slash == std::string_view::npos) return plain_number(text);
+    const auto above = plain_number(text.substr(0, slash)),
+               below = plain_number(text.substr(slash + 1));
+    if (!above || !below || *below == 0) return std::nullopt;
+    return *above / *below;
+}
+
+/// Is `word` one of the words of `list`, which spaces separate?
+bool contains(std::string_view list, std::string_view word) {
+    while (!list.empty()) {
+        const std::size_t space = list.find(' ');
+        if (list.substr(0, space) == word) return true;
+        list = space == std::string_view::npos ? "" : list.substr(space + 1);
+    }
+    return false;
+}
+
+std::string expected(const AttentionOption& option) {
+    std::string words(option.words);
+    for (std::size_t at = 0; (at = words.find(' ', at)) != std::string::npos; at += 2)
+        words.replace(at, 1, ", ");
+    if (!option.numbers) return "one of " + words;
+    const std::string number = fmt::format(
+        "a {} from {} to {}", option.whole ? "whole number" : "number", option.least, option.most);
+    return words.empty() ? number : number + " or one of " + words;
+}
+
+void check_value(const AttentionEntry& entry, const AttentionOption& option,
+                 const std::string& value) {
+    if (contains(option.words, value)) return;
+    const auto number = option.numbers ? number_of(value) : std::nullopt;
+    if (number && *number >= option.least && *number <= option.most &&
+        (!option.whole || *number == std::floor(*number)))
+        return;
+    throw UsageError(fmt::format("attention '{}': {}={} is not {}", entry.name, option.name, value,
+                                 expected(option)));
+}
+
+const AttentionOption* find(const AttentionEntry& entry, std::string_view name) {
+    const auto found = std::ranges::find(entry.options, name, &AttentionOption::name);
+    return found == entry.options.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+void check_options(const AttentionEntry& entry, const AttentionOptions& options) {
+    for (const auto& [name, value] : options) {
+        if (const AttentionOption* option = find(entry, name)) {
+            check_value(entry, *option, value);
+            continue;
+        }
+        std::vector<std::string_view> known;
+        for (const AttentionOption& o : entry.options) known.push_back(o.name);
+        const std::string near = nearest(name, known);
+        throw UsageError(fmt::format(
+            "attention '{}': there is no option '{}'{}; see docs/attention.md", entry.name, name,
+            near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
+    }
+}
+
+namespace variants {
+
+Options::Options(const AttentionEntry& entry, const AttentionOptions& given) : values_(given) {
+    check_options(entry, given);
+    for (const AttentionOption& option : entry.options)
+        values_.emplace(option.name, option.fallback);
+}
+
+const std::string& Options::text(std::string_view name) const {
+    const auto found = values_.find(std::string(name));
+    check(found != values_.end(), "an option that the variant declares");
+    return found->second;
+}
+
+std::optional<double> Options::number(std::string_view name) const { return number_of(text(name)); }
+
+Index Options::count(std::string_view name) const {
+    const auto value = number(name);
+    check(value.has_value(), "an option that is a number");
+    return static_cast<Index>(*value);
+}
+
+Rng Options::rng(const AttentionInput& input) const {
+    return input.rng.fork(static_cast<std::uint64_t>(count("seed")));
+}
+
+Tensor parameter(const AttentionInput& input, std::string_view name) {
+    return input.parameter ? input.parameter(name) : Tensor();
+}
+
+namespace {
+std::string text(const Shape& s) { return fmt::format("({}, {}, {})", s.batch, s.rows, s.cols); }
+}  // namespace
+
+void require_fit(const AttentionInput& in) {
+    check(in.q.defined() && in.k.defined(), "an attention has queries and keys");
+    const Shape q = in.q.shape(), k = in.k.shape();
+    if (q.rows != k.rows || q.cols != k.cols || k.batch < 1 || q.batch % k.batch != 0)
+        throw ShapeError(
+            fmt::format("attention: queries {} and keys {} do not fit; expected equal rows and "
+                        "columns, and heads of the keys that divide those of the queries",
+                        text(q), text(k)));
+    if (in.q.type() != in.k.type())
+        throw ShapeError("attention: queries and keys are of different types; cast one of them");
+    if (in.bias.defined()) {
+        const Shape b = in.bias.shape();
+        if ((b.batch != 1 && b.batch != q.batch) || b.rows != q.rows || b.cols != q.rows)
+            throw ShapeError(
+                fmt::format("attention: a bias {} for {} heads of {} tokens, expected "
+                            "(1 or {}, {}, {})",
+                            text(b), q.batch, q.rows, q.batch, q.rows, q.rows));
+        if (in.bias.type() != in.q.type())
+            throw ShapeError("attention: the bias is of another type than the queries; cast it");
+    }
+    if (!in.position.empty() && static_cast<Index>(in.position.size()) != q.rows)
+        throw ShapeError(
+            fmt::format("attention: {} positions, expected one for each of the {} tokens",
+                        in.position.size(), q.rows));
+    if (!std::is_sorted(in.position.begin(), in.position.end()))
+        throw UsageError("attention: positions do not ascend; sort the tokens by position");
+    if (in.window < 0)
+        throw UsageError(fmt::format(
+            "attention: a window of {} positions; expected 0 for none, or more", in.window));
+}
+
+void refuse_causal(const AttentionEntry& entry, const AttentionInput& in, std::string_view why) {
+    if (in.causal)
+        throw UsageError(fmt::format("attention '{}' cannot be causal: {}", entry.name, why));
+}
+void refuse_window(const AttentionEntry& entry, const AttentionInput& in) {
+    if (in.window > 0)
+        throw UsageError(
+            fmt::format("attention '{}' has no sliding window; leave it out", entry.name));
+}
+void refuse_bias(const AttentionEntry& entry, const AttentionInput& in) {
+    if (in.bias.defined())
+        throw UsageError(
+            fmt::format("attention '{}' has no logits that a bias could be added to", entry.name));
+}
+
+}  // namespace variants
+}  // namespace tsdiag

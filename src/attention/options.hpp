@@ -1,0 +1,37 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include "tsdiag/attention.hpp"
+
+/// What was asked of a variant.
+namespace tsdiag::variants {
+
+/// The options of `entry`: as given, else their defaults.  Throws as `check_options`.
+class Options {
+  public:
+    Options(const AttentionEntry& entry, const AttentionOptions& given);
+
+    const std::string& text(std::string_view name) const;
+    bool is(std::string_view name, std::string_view word) const { return text(name) == word; }
+    /// Empty where the option is a word.
+    std::optional<double> number(std::string_view name) const;
+    Index count(std::string_view name) const;  ///< of an option that is a number
+    /// The generator that option `seed` names.
+    Rng rng(const AttentionInput& input) const;
+
+  private:
+    AttentionOptions values_;
+};
+
+/// The variant's own parameter; empty where there is none.
+Tensor parameter(const AttentionInput& input, std::string_view name);
+
+/// Throws `ShapeError` or `UsageError` where q, k, bias and positions do not fit together.
+void require_fit(const AttentionInput& input);
+/// Throw `UsageError` where `input` asks for what the variant cannot do.
+void refuse_causal(const AttentionEntry& entry, const AttentionInput& input, std::string_view why);
+void refuse_window(const AttentionEntry& entry, const AttentionInput& input);
+void refuse_bias(const AttentionEntry& entry, const AttentionInput& input);
+
+}  // namespace tsdiag::variants

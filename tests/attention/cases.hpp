@@ -1,0 +1,49 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "attention/heads.hpp"
+
+/// Every entry of the list as it is by default, and the options that change its formula.
+namespace tsdiag::test {
+
+struct Case {
+    const AttentionEntry* entry = nullptr;
+    std::string title;
+    AttentionOptions options;
+    Index n = 64;  ///< every default fits 64 tokens
+    bool is_default() const { return options.empty(); }
+};
+
+inline std::vector<Case> cases() {
+    std::vector<Case> all;
+    for (const AttentionEntry* entry : attentions())
+        all.push_back({entry, std::string(entry->name), {}, 64});
+    const auto add = [&](const char* name, AttentionOptions options, Index n = 19) {
+        std::string title = name;
+        for (const auto& [key, value] : options) {
+            title += "_" + key + "_";
+            for (const char c : value) title += std::isalnum(c) ? c : '_';
+        }
+        all.push_back({&attention(name), title, std::move(options), n});
+    };
+    add("softmax", {{"alibi", "1"}});
+    for (const char* p : {"1", "2", "4", "5", "6"}) add("polynomial", {{"p", p}});
+    add("polynomial", {{"scale", "none"}});
+    add("polynomial", {{"scale", "1/14"}});
+    add("relu", {{"scale", "none"}});
+    add("linear", {{"map", "elu"}});
+    add("linear", {{"map", "relu"}});
+    add("norm_attention", {{"map", "elu"}});
+    add("norm_attention", {{"map", "relu"}});
+    add("performer", {{"kernel", "relu"}, {"features", "7"}, {"seed", "3"}});
+    add("diag_attention", {{"block", "5"}});
+    add("diag_attention", {{"block", "5"}, {"activation", "rela"}});
+    add("linformer", {{"length", "7"}, {"shared", "1"}});
+    add("nystrom", {{"landmarks", "4"}}, 20);
+    add("nystrom", {{"landmarks", "10"}, {"init", "exact"}, {"conv", "5"}}, 20);
+    add("flash", {{"group", "6"}});
+    return all;
+}
+
+}  // namespace tsdiag::test

@@ -1,0 +1,43 @@
+#include <gtest/gtest.h>
+
+#include "attention/heads.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+using namespace test;
+
+TEST(Given, SeesWhetherRowsSumToOne) {
+    const naive::Matrix p = naive::softmax(noise(12, 1, 1));
+    EXPECT_TRUE(given(p)->structure().row_stochastic);
+    EXPECT_TRUE(given(p, Type::f32)->structure().row_stochastic);
+    naive::Matrix half = p, negative = p;
+    for (double& e : half.a) e /= 2;
+    EXPECT_FALSE(given(half)->structure().row_stochastic);
+    negative(3, 4) -= 1;
+    negative(3, 5) += 1;
+    EXPECT_FALSE(given(negative)->structure().row_stochastic);
+    naive::Matrix coarse = p;
+    coarse(0, 0) += 1e-9;
+    EXPECT_FALSE(given(coarse)->structure().row_stochastic);
+    EXPECT_TRUE(given(coarse, Type::f32)->structure().row_stochastic);
+}
+
+TEST(Given, RefusesAMapThatIsNotWhatItIsSaidToBe) {
+    const naive::Matrix p = naive::softmax(noise(12, 1, 1)),
+                        tril = naive::softmax(noise(12, 1, 1), true);
+    EXPECT_THROW(given_attention(one_head(p), true, ""), UsageError);
+    EXPECT_TRUE(given_attention(one_head(tril), true, "")->structure().causal);
+    EXPECT_THROW(given_attention(one_head(p), false, "relu"), UsageError);
+    EXPECT_THROW(given_attention(gaussian({1, 3, 4}, Type::f32, 1), false, ""), ShapeError);
+}
+
+TEST(Given, HasAJacobianOnlyWhereItIsKnownToBeASoftmax) {
+    const Tensor p = one_head(naive::softmax(noise(9, 1, 1)));
+    EXPECT_TRUE(row_statistics(given_attention(p, false, "")->rows(0, 9)).jacobian.empty());
+    EXPECT_EQ(row_statistics(given_attention(p, false, "softmax")->rows(0, 9)).jacobian.size(), 9U);
+}
+
+}  // namespace
+}  // namespace tsdiag

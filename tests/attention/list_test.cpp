@@ -1,0 +1,75 @@
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "tsdiag/attention.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+TEST(Attentions, AreFoundByNameOrSuggested) {
+    EXPECT_EQ(attention("softmax").name, "softmax");
+    try {
+        attention("sofmax");
+        FAIL();
+    } catch (const UsageError& e) {
+        EXPECT_STREQ(e.what(), "no attention is called 'sofmax'. Did you mean 'softmax'?");
+    }
+    EXPECT_THROW(attention(""), UsageError);
+}
+
+template <class F>
+std::string message(F f) {
+    try {
+        f();
+    } catch (const UsageError& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(AttentionOptions, AreCheckedByNameAndValue) {
+    for (const AttentionEntry* entry : attentions())
+        for (const AttentionOption& option : entry->options) {
+            const std::string name(option.name);
+            EXPECT_NO_THROW(check_options(*entry, {{name, std::string(option.fallback)}}));
+            EXPECT_THROW(check_options(*entry, {{name, "none-such"}}), UsageError);
+            EXPECT_THROW(check_options(*entry, {{name, ""}}), UsageError);
+            EXPECT_THROW(check_options(*entry, {{name, "nan"}}), UsageError);
+            const std::string said = message([&] { check_options(*entry, {{name + "x", "1"}}); });
+            EXPECT_NE(said.find("'" + name + "'"), std::string::npos) << said;
+        }
+    EXPECT_EQ(message([] {
+                  check_options(attention("polynomial"), {{"p", "7"}});
+              }),
+              "attention 'polynomial': p=7 is not a whole number from 1 to 6");
+    EXPECT_THROW(check_options(attention("polynomial"), {{"p", "2.5"}}), UsageError);
+    EXPECT_THROW(check_options(attention("polynomial"), {{"scale", "1/0"}}), UsageError);
+    EXPECT_NO_THROW(check_options(attention("polynomial"), {{"scale", "1/14"}}));
+    EXPECT_THROW(check_options(attention("softmax"), {{"p", "3"}}), UsageError);
+}
+
+TEST(AttentionPlans, AreMadeOfKnownAttentions) {
+    for (const AttentionPlan& plan : attention_plans()) {
+        EXPECT_EQ(attention_plan(plan.name), &plan);
+        for (const auto* half : {&plan.early, &plan.late})
+            EXPECT_NO_THROW(check_options(attention(half->attention), half->options));
+    }
+    EXPECT_EQ(attention_plan("softmax"), nullptr);
+}
+
+TEST(AttentionList, IsWhatItsDocumentSays) {
+    const std::filesystem::path file =
+        std::filesystem::path(TSDIAG_TEST_DATA) / "../../docs/attention.md";
+    if (std::getenv("TSDIAG_WRITE_DOCUMENTS")) std::ofstream(file) << attention_markdown();
+    std::ifstream in(file);
+    const std::string text{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(text, attention_markdown())
+        << "run this test with TSDIAG_WRITE_DOCUMENTS=1 to write docs/attention.md anew";
+}
+
+}  // namespace
+}  // namespace tsdiag

@@ -1,0 +1,159 @@
+#include <gmock/gmock.h>
+
+#include "support/files.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/run.hpp"
+
+/// Every attention inside a model, with every probe.
+namespace tsdiag::test {
+namespace {
+
+std::vector<std::string> names() {
+    std::vector<std::string> all;
+    for (const AttentionEntry* entry : attentions()) all.emplace_back(entry->name);
+    for (const AttentionPlan& plan : attention_plans()) all.emplace_back(plan.name);
+    return all;
+}
+
+RunOptions options_for(const std::string& attention, const std::string& model = "post-norm") {
+    RunOptions options;
+    options.subject.model =
+        "random:" + model + ",d=24,heads=3,layers=2,ffn=32,attention=" + attention;
+    options.tokens = 64;
+    options.dtype = Type::f64;
+    return options;
+}
+
+class EveryAttentionInAModel : public testing::TestWithParam<std::string> {};
+
+TEST_P(EveryAttentionInAModel, HasEveryMetricOrItsReason) {
+    for (const char* model : {"post-norm", "pre-norm"}) {
+        const RunResult result = run(options_for(GetParam(), model));
+        for (Index layer = 0; layer < 2; ++layer)
+            for (const char* metric :
+                 {"lambda2_abs", "delta", "omega", "mu1", "mu2", "attn_fro", "jac_fro", "jac_q_fro",
+                  "dp_ds_max", "entropy", "row_max", "neg_mass", "row_sum_dev", "local_auc"}) {
+                const Place at{.layer = layer, .stage = "attn", .head = 1};
+                const auto row = result.table.find(at, metric);
+                ASSERT_TRUE(row) << metric;
+                EXPECT_TRUE(row->value || !row->note.empty()) << metric;
+            }
+    }
+}
+
+TEST_P(EveryAttentionInAModel, GivesTheSameNumbersWithLittleMemory) {
+    RunOptions options = options_for(GetParam());
+    options.probes = {"core"};
+    const std::vector<MetricRow> roomy = run(options).table.metrics();
+    options.memory = 1;
+    std::vector<MetricRow> tight;
+    try {
+        tight = run(options).table.metrics();
+    } catch (const UsageError&) {
+        options.memory = Index{3} << 20;
+        tight = run(options).table.metrics();
+    }
+    ASSERT_EQ(roomy.size(), tight.size());
+    for (std::size_t i = 0; i < roomy.size(); ++i) {
+        ASSERT_EQ(roomy[i].value.has_value(), tight[i].value.has_value()) << roomy[i].metric;
+        if (roomy[i].value) {
+            EXPECT_NEAR(*roomy[i].value, *tight[i].value, 1e-6 * (1e-3 + std::abs(*roomy[i].value)))
+                << roomy[i].metric;
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(List, EveryAttentionInAModel, testing::ValuesIn(names()),
+                         [](const auto& info) { return info.param; });
+
+std::string reason(const std::string& attention, const char* metric) {
+    const auto row =
+        run(options_for(attention)).table.find({.layer = 0, .stage = "attn", .head = 0}, metric);
+    return !row ? "(no row)" : row->value ? "(defined)" : row->note;
+}
+
+TEST(AttentionInAModel, UndefinedMetricsSayWhy) {
+    EXPECT_EQ(reason("polynomial", "entropy"), "an entry of P is negative");
+    EXPECT_THAT(reason("relu", "entropy"), testing::StartsWith("rows do not sum to 1"));
+    EXPECT_THAT(reason("norm_attention", "spectral_gap"),
+                testing::StartsWith("rows do not sum to 1"));
+    EXPECT_EQ(reason("norm_attention", "est1"), "P V is normalised");
+    EXPECT_EQ(reason("norm_attention", "est_mu"), "P V is normalised");
+    EXPECT_EQ(reason("norm_attention,output_norm=none", "est_mu"), "(defined)");
+    EXPECT_EQ(reason("linformer", "jac_fro"), "P is a softmax of n x k logits times F^T");
+    EXPECT_EQ(reason("linear", "jac_fro"), "(defined)");
+    EXPECT_EQ(reason("linear", "entropy"), "(defined)");
+    EXPECT_EQ(reason("linear", "jac_q_fro"), "P is no function of the logits scale q k^T alone");
+}
+
+std::string refusal(const std::string& attention, Index tokens = 64) {
+    try {
+        RunOptions options = options_for(attention);
+        options.tokens = tokens;
+        run(options);
+    } catch (const UsageError& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(AttentionInAModel, RefusesInOneSentence) {
+    EXPECT_EQ(refusal("nystrom", 63),
+              "attention 'nystrom': landmarks=64 does not divide the 63 tokens of the sample; pass "
+              "landmarks=K or --tokens N that fit");
+    EXPECT_EQ(refusal("linformer,length=65"),
+              "attention 'linformer': length=65 is more than the 64 tokens of the sample");
+    EXPECT_EQ(refusal("polynomial,p=0"),
+              "attention 'polynomial': p=0 is not a whole number from 1 to 6");
+    EXPECT_THAT(refusal("polynomial,scal=none"), testing::HasSubstr("did you mean 'scale'?"));
+    EXPECT_THAT(refusal("softmax,landmarks=3"), testing::HasSubstr("there is no key 'landmarks'"));
+    EXPECT_THAT(refusal("linformer,causal=1"), testing::HasSubstr("cannot be causal"));
+    EXPECT_THAT(refusal("linear,window=4"), testing::HasSubstr("no sliding window"));
+    EXPECT_THAT(refusal("softmax,output_norm=batch"), testing::HasSubstr("output_norm=batch"));
+    EXPECT_THAT(refusal("transnorme1"), testing::HasSubstr("Did you mean 'transnormer1'?"));
+}
+
+TEST(AttentionPlan, ChangesInTheMiddleOfTheLayers) {
+    const ModelSpec spec =
+        random_model("post-norm,d=24,heads=3,layers=5,ffn=32,attention=transnormer1,block=8").spec;
+    for (std::size_t l = 0; l < 5; ++l) {
+        EXPECT_EQ(spec.blocks[l].attention, l < 2 ? "diag_attention" : "norm_attention");
+        EXPECT_EQ(spec.blocks[l].output_norm, OutputNorm::simple_rms);
+    }
+    EXPECT_EQ(spec.blocks[0].attention_options.at("block"), "8");
+    EXPECT_EQ(spec.blocks[0].attention_options.at("activation"), "rela");
+}
+
+TEST(OutputNorm, MakesRowsOfTheBranchOfUnitMeanSquare) {
+    for (const char* norm : {"rms", "simple_rms", "layer"}) {
+        const RunResult result =
+            run(options_for("norm_attention,output_norm=" + std::string(norm)));
+        const auto row = result.table.find({.layer = 0, .stage = "sa"}, "fro");
+        ASSERT_TRUE(row && row->value);
+        EXPECT_NEAR(*row->value, std::sqrt(64.0 * 24.0), 1e-2) << norm;
+    }
+}
+
+TEST(WrittenModel, KeepsItsAttention) {
+    for (const char* text :
+         {"post-norm,d=24,heads=3,layers=2,ffn=32,attention=polynomial,p=2,scale=1/14,window=5",
+          "post-norm,d=24,heads=3,layers=2,ffn=32,attention=transnormer2,block=8",
+          "gpt2,d=24,heads=3,layers=2,ffn=32,vocab=40,attention=performer,features=9"}) {
+        TemporaryDirectory folder;
+        const RandomModel drawn = random_model(text);
+        write_model(drawn.spec, *random_weights(drawn, Rng(1), cpu(), Type::f32), folder.path());
+        SubjectOptions options;
+        options.model = folder.path().string();
+        const Subject read = open_subject(options);
+        for (std::size_t l = 0; l < 2; ++l) {
+            const BlockSpec &a = drawn.spec.blocks[l], &b = read.spec().blocks[l];
+            EXPECT_EQ(a.attention, b.attention);
+            EXPECT_EQ(a.attention_options, b.attention_options);
+            EXPECT_EQ(a.output_norm, b.output_norm);
+            EXPECT_EQ(a.window, b.window);
+        }
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag::test
