@@ -5,7 +5,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array options{
+constexpr std::array option_list{
     AttentionOption{.name = "block",
                     .fallback = "64",
                     .words = "",
@@ -25,7 +25,7 @@ const AttentionEntry diag_attention = {
     .name = "diag_attention",
     .description = "P = softmax(S) or relu(S) inside chunks of neighbouring tokens, 0 between them",
     .source = "[DEVIL] 4.3",
-    .options = options,
+    .options = option_list,
     .facts = {.row_stochastic = Holds::sometimes, .blocks = Holds::always},
     .make = [](AttentionInput input) {
         const Options options(diag_attention, input.options);

@@ -5,13 +5,13 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array options{AttentionOption{.name = "group",
-                                             .fallback = "256",
-                                             .words = "",
-                                             .numbers = true,
-                                             .whole = true,
-                                             .least = 1,
-                                             .description = "g, positions a group"}};
+constexpr std::array option_list{AttentionOption{.name = "group",
+                                                 .fallback = "256",
+                                                 .words = "",
+                                                 .numbers = true,
+                                                 .whole = true,
+                                                 .least = 1,
+                                                 .description = "g, positions a group"}};
 
 /// The columns of the groups before that of each row.
 Visible before(const Visible& group) {
@@ -31,7 +31,7 @@ const AttentionEntry flash = {
         "plus S/g towards earlier groups); the gate is outside P; both parts share q "
         "and k",
     .source = "[FLASH]",
-    .options = options,
+    .options = option_list,
     .facts = {.negative_entries = Holds::sometimes, .window = false},
     .make = [](AttentionInput input) {
         refuse_window(flash, input);

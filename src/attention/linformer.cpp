@@ -11,7 +11,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array options{
+constexpr std::array option_list{
     AttentionOption{.name = "length",
                     .fallback = "n/4",
                     .words = "n/4",
@@ -56,7 +56,7 @@ const AttentionEntry linformer = {
     .name = "linformer",
     .description = "P = softmax(scale Q (E^T K)^T) F^T, E and F n x k",
     .source = "[LINFORMER]",
-    .options = options,
+    .options = option_list,
     .facts = {.negative_entries = Holds::sometimes,
               .factors = Holds::always,
               .slope = Holds::never,

@@ -6,7 +6,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array options{AttentionOption{
+constexpr std::array option_list{AttentionOption{
     .name = "map", .fallback = "1+elu", .words = "1+elu elu relu", .description = "phi"}};
 
 }  // namespace
@@ -18,7 +18,7 @@ const AttentionEntry norm_attention = {
         "P = phi(Q) phi(K)^T, not normalised; a norm follows on P V, heads side by "
         "side, which the metrics of P do not see; the scale of the logits is not used",
     .source = "[DEVIL] (14)",
-    .options = options,
+    .options = option_list,
     .facts = {.negative_entries = Holds::sometimes, .factors = Holds::always, .window = false},
     .output_norm = "rms",
     .make = [](AttentionInput in) {

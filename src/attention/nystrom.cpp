@@ -12,7 +12,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array options{
+constexpr std::array option_list{
     AttentionOption{.name = "landmarks",
                     .fallback = "64",
                     .numbers = true,
@@ -142,7 +142,7 @@ const AttentionEntry nystrom = {
         "P = softmax(q l_k^T) V softmax(l_q k^T), l the means of n/m tokens, V six "
         "steps towards the inverse of K2 = softmax(l_q l_k^T)",
     .source = "[NYSTROM]",
-    .options = options,
+    .options = option_list,
     .facts = {.row_stochastic = Holds::sometimes,
               .negative_entries = Holds::sometimes,
               .factors = Holds::sometimes,

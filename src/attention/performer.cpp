@@ -10,7 +10,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array options{
+constexpr std::array option_list{
     AttentionOption{.name = "features",
                     .fallback = "auto",
                     .words = "auto",
@@ -119,7 +119,7 @@ const AttentionEntry performer = {
         "P = phi(Q) phi(K)^T / row sums, phi(x) = (exp(W x - |x|^2/2 - max) + 1e-4) / "
         "sqrt(m), x times the root of the logits' scale, W orthogonal in groups of d rows",
     .source = "[PERFORMER]",
-    .options = options,
+    .options = option_list,
     .facts = {.row_stochastic = Holds::always, .factors = Holds::always, .window = false},
     .make = [](AttentionInput in) {
         const Options options(performer, in.options);

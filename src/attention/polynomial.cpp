@@ -7,7 +7,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array options{
+constexpr std::array option_list{
     AttentionOption{.name = "p",
                     .fallback = "3",
                     .words = "",
@@ -62,7 +62,7 @@ const AttentionEntry polynomial = {
     .name = "polynomial",
     .description = "P = c S^p entry by entry, not normalised",
     .source = "[POLY]",
-    .options = options,
+    .options = option_list,
     .facts = {.negative_entries = Holds::sometimes},
     .make = [](AttentionInput input) {
         require_fit(input);

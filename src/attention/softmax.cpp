@@ -6,7 +6,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array options{AttentionOption{
+constexpr std::array option_list{AttentionOption{
     .name = "alibi",
     .fallback = "0",
     .words = "0 1",
@@ -30,7 +30,7 @@ extern const AttentionEntry softmax;
 const AttentionEntry softmax = {.name = "softmax",
                                 .description = "P = exp(S) / row sums, S = scale q k^T + bias",
                                 .source = "[Attention]; bias [ALIBI]",
-                                .options = options,
+                                .options = option_list,
                                 .facts = {.row_stochastic = Holds::always},
                                 .make = [](AttentionInput input) {
                                     const Options options(softmax, input.options);
