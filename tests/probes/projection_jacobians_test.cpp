@@ -98,8 +98,12 @@ struct Setting {
     std::unique_ptr<AttentionOperator> attend(const Projections& p) const {
         if (c.activation != Case::softmax)
             return std::make_unique<Squares>(p, c.activation == Case::divided_squares);
-        return attention("softmax").make(
-            {.q = p.q, .k = p.k, .scale = p.scale, .causal = c.causal, .position = {}});
+        AttentionInput input;
+        input.q = p.q;
+        input.k = p.k;
+        input.scale = p.scale;
+        input.causal = c.causal;
+        return attention("softmax").make(std::move(input));
     }
 
     /// P of head k when entry (row, col) of the query or key weight is moved by `step`.
