@@ -55,7 +55,7 @@ struct AttentionInput {
     AttentionOptions options = {};  ///< of the variant, as given; the others have their defaults
     Rng rng{0};                     ///< what a variant draws comes from here and its option `seed`
     /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.
-    std::function<Tensor(std::string_view name)> parameter;
+    std::function<Tensor(std::string_view name)> parameter = {};
 };
 
 using RowVisitor = std::function<void(const RowBlock&)>;
