@@ -18,7 +18,7 @@ using namespace reports;
 namespace fs = std::filesystem;
 
 // Room around a panel and below all, in pixels.
-constexpr double left = 62, right = 16, above = 26, below = 44, colour_bar = 50, legend_line = 18;
+constexpr double left = 62, right = 16, above = 26, below = 50, colour_bar = 50, legend_line = 18;
 constexpr Index most_cells = 4096;  ///< of more, gnuplot's `image` draws one bitmap
 
 std::string field(const std::optional<double>& v) { return v ? shortest(*v) : "NaN"; }
@@ -69,7 +69,6 @@ std::string axis_lines(char name, const Axis& axis, Extent e, const std::vector<
     std::string out;
     if (axis.scale == Scale::log) out += fmt::format("set logscale {}\n", name);
     out += fmt::format("set {}range [{}:{}]\n", name, shortest(e.low), shortest(e.high));
-    out += fmt::format("set {}label {}\n", name, gnuplot_string(axis.title));
     out += fmt::format("set {}tics {}\n", name, tick_list(marks));
     return out;
 }
@@ -129,7 +128,7 @@ std::string palette_lines(const Grid& grid) {
     const Extent e = value_extent(grid);
     return fmt::format("set palette defined ({})\nset cbrange [{}:{}]\nset cbtics {} scale 0.5\n",
                        colours, shortest(e.low), shortest(e.high),
-                       tick_list(ticks(e, Scale::linear, 4)));
+                       tick_list(ticks(e, Scale::linear, 5)));
 }
 
 std::string cells_panel(const Grid& g, const std::string& data, std::size_t& block,
@@ -139,10 +138,8 @@ std::string cells_panel(const Grid& g, const std::string& data, std::size_t& blo
         return std::vector<double>(cells.begin(), cells.end());
     };
     std::string out = palette_lines(g);
-    out += axis_lines('x', {.title = g.col_title}, {-0.5, double(g.cols) - 0.5},
-                      positions(g.cols, size.width / 20));
-    out += axis_lines('y', {.title = g.row_title}, {double(g.rows) - 0.5, -0.5},
-                      positions(g.rows, size.height / 14));
+    out += axis_lines('x', {}, {-0.5, double(g.cols) - 0.5}, positions(g.cols, size.width / 20));
+    out += axis_lines('y', {}, {double(g.rows) - 0.5, -0.5}, positions(g.rows, size.height / 14));
     out += fmt::format(
         "set object 1 rectangle from graph 0,0 to graph 1,1 behind fillcolor rgb '{}' "
         "fillstyle solid noborder\n",
@@ -155,9 +152,8 @@ std::string cells_panel(const Grid& g, const std::string& data, std::size_t& blo
 std::string image_panel(const Grid& g, const std::string& image) {
     const Extent xs{0, double(g.cols * g.step)}, ys{0, double(g.rows * g.step)};
     std::string out = palette_lines(g);
-    out += axis_lines('x', {.title = g.col_title}, xs, ticks(xs, Scale::linear, 4, true));
-    out += axis_lines('y', {.title = g.row_title}, {ys.high, ys.low},
-                      ticks(ys, Scale::linear, 4, true));
+    out += axis_lines('x', {}, xs, ticks(xs, Scale::linear, 4, true));
+    out += axis_lines('y', {}, {ys.high, ys.low}, ticks(ys, Scale::linear, 4, true));
     const Index scale = (image_pixels + std::max(g.rows, g.cols) - 1) / std::max(g.rows, g.cols);
     const double pixel = double(g.step) / double(scale);
     // the unseen second plot makes gnuplot draw the colour bar
@@ -198,8 +194,24 @@ std::string legend_panel(const Figure& figure, const std::vector<LineStyle>& sty
         "set lmargin at screen 0.01\nset rmargin at screen 0.99\nset bmargin at screen {:.5f}\n"
         "set tmargin at screen {:.5f}\nunset border\nunset tics\nunset grid\nunset title\n"
         "unset xlabel\nunset ylabel\nset xrange [0:1]\nset yrange [0:1]\n"
-        "set key center center horizontal samplen 3 width 1 maxcols {}\nplot \\\n{}\n",
+        "set key center center horizontal samplen 4 width 1 maxcols {}\nplot \\\n{}\n",
         8 / page.height, page.legend / page.height, legend_columns(figure, page.width), keys);
+}
+
+/// Titles of the panel and of its axes, as labels at positions: terminals disagree on the height of
+/// a line.
+std::string titles_of(const Plot& plot, const Page& page, double x, double y, const Layout& size) {
+    const auto label = [&](const std::string& text, double at_x, double at_y, const char* how) {
+        return text.empty()
+                   ? std::string()
+                   : fmt::format("set label {} at screen {:.5f}, screen {:.5f} {}\n",
+                                 gnuplot_string(text), at_x / page.width, at_y / page.height, how);
+    };
+    const std::string& across = plot.grid ? plot.grid->col_title : plot.x.title;
+    const std::string& up = plot.grid ? plot.grid->row_title : plot.y.title;
+    return label(plot.title, x, y + 13, "left font ',12'") +
+           label(across, x + size.width / 2.0, y - size.height - 36, "center") +
+           label(up, x - 46, y - size.height / 2.0, "center rotate by 90");
 }
 
 std::string script_of(const Figure& figure) {
@@ -211,11 +223,11 @@ std::string script_of(const Figure& figure) {
         "# {}\n# Draw again with: gnuplot {}.gp\nreset\nset encoding utf8\n"
         "do for [format in \"svg pdf\"] {{\n"
         "if (format eq \"svg\") {{\n"
-        "set terminal svg noenhanced size {:.0f},{:.0f} font 'DejaVu Sans,Arial,sans-serif,11' "
+        "set terminal svg noenhanced size {:.0f},{:.0f} font 'sans-serif,11' "
         "background rgb 'white' dashlength 1 linewidth 1.2\n"
         "}} else {{\n"
-        "set terminal pdfcairo noenhanced size {:.3f}in,{:.3f}in font 'DejaVu Sans,11' "
-        "dashlength 1 linewidth 1.2\n"
+        "set terminal pdfcairo noenhanced size {:.3f}in,{:.3f}in font 'sans-serif,11' "
+        "dashlength 2 linewidth 1.6\n"
         "}}\nset output '{}.'.format\n",
         valid_utf8(gnuplot_string(figure.title)), figure.name, page.width, page.height,
         page.width / 72, page.height / 72, figure.name);
@@ -237,7 +249,7 @@ std::string script_of(const Figure& figure) {
             "set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\n",
             x / page.width, (x + size.width) / page.width, y / page.height,
             (y - size.height) / page.height);
-        out += fmt::format("set title {} font ',12' offset 0,-0.4\n", gnuplot_string(plot.title));
+        out += titles_of(plot, page, x, y, size);
         if (!plot.grid) {
             out += "set grid back linecolor rgb '#e4e4e4' linetype 1 linewidth 0.6\n";
             out += lines_panel(plot, data, block, styles, size);

@@ -30,7 +30,7 @@ std::string deflate(const std::string& raw) {
     uLongf size = compressBound(uLong(raw.size()));
     std::string out(size, '\0');
     check(compress2(reinterpret_cast<Bytef*>(out.data()), &size,
-                    reinterpret_cast<const Bytef*>(raw.data()), uLong(raw.size()), 9) == Z_OK,
+                    reinterpret_cast<const Bytef*>(raw.data()), uLong(raw.size()), 6) == Z_OK,
           "zlib compresses into a buffer of compressBound bytes");
     out.resize(size);
     return out;

@@ -29,9 +29,15 @@ Json list(const Range& values) {
 }
 
 Json axis(const std::string& title, const std::vector<double>& positions, Scale scale) {
-    return Object{{"title", title.empty() ? Json(nullptr) : text(title)},
-                  {"values", list(positions)},
-                  {"format", scale == Scale::log ? ".3~g" : ".6~g"}};
+    Object a{{"title", title.empty() ? Json(nullptr) : text(title)}, {"values", list(positions)}};
+    if (scale == Scale::log)
+        a.emplace_back(
+            "labelExpr",
+            "datum.value < 0.001 || datum.value >= 100000 ? format(datum.value, '.2~e') : "
+            "format(datum.value, '.3~g')");
+    else
+        a.emplace_back("format", ".6~g");
+    return a;
 }
 
 Json scale_of(Extent e, Scale scale) {
@@ -192,7 +198,7 @@ Json colours_of(const Grid& grid, const Layout& size) {
                           {"offset", 8},
                           {"gradientLength", size.height},
                           {"gradientThickness", 10},
-                          {"values", list(ticks(e, Scale::linear, 4))},
+                          {"values", list(ticks(e, Scale::linear, 5))},
                           {"format", ".6~g"}}}};
 }
 
