@@ -54,7 +54,7 @@ struct RowStatistics {
     std::vector<double> jacobian;      ///< |dP_i/dS_i|_F^2; empty where there is no slope
     std::vector<double> jacobian_max;  ///< max_{j,k} |dP_ij/dS_ik|; empty where there is no slope
     /// (heads, n): sum over the rows of the attention added when the nested window of [DEVIL 3.2]
-    /// grows from L to L + 1 tokens, L = 0 .. n-1 (statements TN 1.16); the curve C(L) is its
+    /// grows from L to L + 1 tokens, L = 0 .. n-1 (docs/references.md); the curve C(L) is its
     /// running mean.
     std::vector<double> window;
 };

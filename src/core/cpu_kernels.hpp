@@ -14,7 +14,7 @@ struct RowResult {
     double sum, modulus, negative, squares, entropy, max_modulus, jacobian, jacobian_max;
 };
 
-/// The nested-window sums of one head: what the e-th token of the window adds (statements TN 1.16).
+/// The nested-window sums of one head: what the e-th token of the window adds (docs/references.md).
 struct WindowSums {
     double* left;   ///< n: token i - t of row i, while both sides have tokens
     double* right;  ///< n: token i + t

@@ -144,7 +144,7 @@ TEST(Ops, DiversityOfNearlyEqualRowsKeepsItsRelativeAccuracy) {
 }
 
 TEST(Ops, WindowCurveOfUniformAndCausalAttentionIsTheExactOne) {
-    // statements TN 1.16: exact curves of the uniform and the causal uniform 8 x 8 matrix.
+    // docs/references.md: exact curves of the uniform and the causal uniform 8 x 8 matrix.
     const Index n = 8;
     std::vector<double> uniform(64, 1.0 / 8), causal(64, 0.0);
     for (Index i = 0; i < n; ++i)

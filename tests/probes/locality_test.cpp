@@ -20,7 +20,7 @@ std::vector<double> heights(const Table& t, Index k) {
     return y;
 }
 
-TEST(Locality, HasItsKnownCurves) {  // statements TN 1.16
+TEST(Locality, HasItsKnownCurves) {  // docs/references.md
     const Table t = locality({uniform(8), identity(8), causal_uniform(8)});
     EXPECT_ALL_CLOSE(heights(t, 0), std::vector<double>({.125, .25, .375, .5, .625, .75, .875, 1}),
                      rounding(64));
