@@ -43,16 +43,18 @@ struct Cell {
     std::string formula;
 };
 
-/// One figure a model, one panel a metric that has numbers.
+/// One figure a model, one panel a metric that has numbers.  Colours begin at `low`, or at the
+/// least value.
 std::vector<Figure> cells(const Table& table, const Figure& pattern,
-                          const std::vector<Cell>& metrics) {
+                          const std::vector<Cell>& metrics, std::optional<double> low = {}) {
     const Rows rows(table);
     std::vector<Figure> found;
     for (const std::string& model : rows.models()) {
         Figure f = pattern;
         std::string words;
         for (const Cell& c : metrics) {
-            const Grid g = head_grid(rows.heads(model, c.metric), c.metric);
+            Grid g = head_grid(rows.heads(model, c.metric), c.metric);
+            g.low = low;
             const std::string part = grid_in_words(c.metric, g);
             if (part.empty()) continue;
             words += " " + part;
@@ -79,7 +81,8 @@ std::vector<Figure> make_heads_mixing(const Table& table) {
              "that is nearly rank one."},
         {{"lambda2_abs", "|\u03bb\u2082(P)|"},
          {"delta", "|\u03a0\u2082P|\u2082"},
-         {"omega", "|e\u1d40P\u03a0\u2082X|/|e\u1d40X|"}});
+         {"omega", "|e\u1d40P\u03a0\u2082X|/|e\u1d40X|"}},
+        0);
 }
 
 std::vector<Figure> make_heads_norms(const Table& table) {
@@ -98,7 +101,7 @@ std::vector<Figure> make_heads_shape(const Table& table) {
          .caption = "Mean entropy of a row in nats and mean greatest entry of a row, of every "
                     "head. Dark on the left and bright on the right: each token attends to "
                     "hardly more than one."},
-        {{"entropy", "of a row, nats"}, {"row_max", "greatest entry"}});
+        {{"entropy", "of a row, nats"}, {"row_max", "greatest entry"}}, 0);
 }
 
 }  // namespace

@@ -300,6 +300,11 @@ void Verdict::heads() {
             say(Level::good, fmt::format("{} {} ({}).", who, c.name, c.criterion), figure);
             continue;
         }
+        if (n == c.measured && n > 1) {
+            say(Level::note, fmt::format("All {} heads are {} ({}).", n, c.name, c.criterion),
+                figure);
+            continue;
+        }
         const std::string who = c.measured == 1 ? std::string("The only head")
                                                 : fmt::format("{} of {} heads", n, c.measured);
         say(Level::note,
