@@ -32,8 +32,12 @@ class UsageError : public Error {
     using Error::Error;
 };
 
-/// Throws `Error` naming the place: the invariant of this library that `condition` states is
-/// broken.
+/// This library is at fault, not its caller.
+class BrokenInvariant : public Error {
+    using Error::Error;
+};
+
+/// Throws `BrokenInvariant` naming the place and the invariant that `condition` states.
 void check(bool condition, const char* what,
            std::source_location where = std::source_location::current());
 

@@ -13,7 +13,7 @@
 namespace tsdiag::cli {
 namespace {
 
-enum Exit { done = 0, bad_input = 1, usage = 2, not_available = 3 };
+enum Exit { done = 0, bad_input = 1, usage = 2, not_available = 3, failed = 4 };
 
 int fail(Exit code, std::string_view message) {
     say(fmt::format("tsdiag: {}", printable(message)));
@@ -30,6 +30,8 @@ int run_program(int argc, const char* const* argv) {
         return fail(usage, error.what());
     } catch (const NotAvailable& error) {
         return fail(not_available, error.what());
+    } catch (const BrokenInvariant& error) {
+        return fail(failed, error.what());
     } catch (const std::bad_alloc&) {
         return fail(bad_input,
                     "there is not enough memory for this; give fewer --tokens or --samples, or a "

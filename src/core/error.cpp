@@ -8,9 +8,10 @@ namespace tsdiag {
 
 void check(bool condition, const char* what, std::source_location where) {
     if (condition) return;
-    throw Error(std::string(where.file_name()) + ":" + std::to_string(where.line()) + " (" +
-                where.function_name() + "): broken invariant: " + what +
-                ". This is a bug of tsdiag; please report it with the command that led here.");
+    throw BrokenInvariant(
+        std::string(where.file_name()) + ":" + std::to_string(where.line()) + " (" +
+        where.function_name() + "): broken invariant: " + what +
+        ". This is a bug of tsdiag; please report it with the command that led here.");
 }
 
 std::size_t edit_distance(const std::string& a, const std::string& b) {
