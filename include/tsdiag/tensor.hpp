@@ -1,6 +1,7 @@
 #pragma once
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <vector>
@@ -74,6 +75,12 @@ class Tensor {
                             Type type);
     static Tensor from_host(const Backend& backend, Shape shape, std::span<const double> values,
                             Type type);
+    /// What `fill` writes in (batch, row, col) order: into the elements themselves where the host
+    /// can, else into a buffer to be uploaded.
+    static Tensor filled(const Backend& backend, Shape shape,
+                         const std::function<void(std::span<float>)>& fill);
+    static Tensor filled(const Backend& backend, Shape shape,
+                         const std::function<void(std::span<double>)>& fill);
     /// Host memory itself where `backend` can read it (the CPU), kept alive by `owner`; else a
     /// copy.
     static Tensor borrow(const Backend& backend, Shape shape, std::span<const float> values,

@@ -135,7 +135,31 @@ Tensor upload_as(const Backend& backend, Shape shape, std::span<const From> valu
         backend.upload(t.view(), converted<From, double>(values).data());
     return t;
 }
+
+template <class T>
+Tensor fill_whole(const Backend& backend, Shape shape,
+                  const std::function<void(std::span<T>)>& fill) {
+    const auto count = static_cast<std::size_t>(shape.count());
+    Tensor t = Tensor::empty(backend, shape, std::is_same_v<T, float> ? Type::f32 : Type::f64);
+    if (backend.host_memory()) {
+        fill(std::span<T>(static_cast<T*>(t.view().data), count));
+        return t;
+    }
+    std::vector<T> values(count);
+    fill(values);
+    backend.upload(t.view(), values.data());
+    return t;
+}
 }  // namespace
+
+Tensor Tensor::filled(const Backend& backend, Shape shape,
+                      const std::function<void(std::span<float>)>& fill) {
+    return fill_whole(backend, shape, fill);
+}
+Tensor Tensor::filled(const Backend& backend, Shape shape,
+                      const std::function<void(std::span<double>)>& fill) {
+    return fill_whole(backend, shape, fill);
+}
 
 Tensor Tensor::from_host(const Backend& backend, Shape shape, std::span<const float> values,
                          Type type) {

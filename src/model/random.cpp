@@ -86,19 +86,19 @@ class RandomWeights final : public Weights {
 
     template <class T>
     Tensor whole(const DrawnTensor& t) const {
-        std::vector<T> values(static_cast<std::size_t>(t.shape.count()));
-        const auto cols = static_cast<std::size_t>(t.shape.cols);
-        const auto row = [&](Index r) {
-            return std::span<T>(values).subspan(static_cast<std::size_t>(r) * cols, cols);
-        };
-        if (by_rows(t)) {
-            for (Index r = 0; r < t.shape.rows; ++r) fill_row(t, r, row(r));
-        } else {
-            fill(t.draw, rng_.fork(t.name), std::span<T>(values));
+        return Tensor::filled(backend_, t.shape, [&](std::span<T> values) {
+            const auto cols = static_cast<std::size_t>(t.shape.cols);
+            const auto row = [&](Index r) {
+                return values.subspan(static_cast<std::size_t>(r) * cols, cols);
+            };
+            if (by_rows(t)) {
+                for (Index r = 0; r < t.shape.rows; ++r) fill_row(t, r, row(r));
+                return;
+            }
+            fill(t.draw, rng_.fork(t.name), values);
             const Index z = t.draw.zero_row;
             if (z >= 0 && z < t.shape.rows) std::fill(row(z).begin(), row(z).end(), T(0));
-        }
-        return Tensor::from_host(backend_, t.shape, std::span<const T>(values), type_);
+        });
     }
 
     template <class T>

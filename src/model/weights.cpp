@@ -179,12 +179,17 @@ class CheckpointWeights final : public Weights {
 
     template <class T>
     Tensor copied(const Entry& e, const RawTensor& raw) const {
-        std::vector<T> values(static_cast<std::size_t>(e.parameter.shape.count()));
-        if (e.source.concat.empty())
-            read(raw, e.source, std::span<T>(values));
-        else
-            stack(e, raw, std::span<T>(values));
-        return Tensor::from_host(backend_, e.parameter.shape, std::span<const T>(values), type_);
+        Tensor copy = Tensor::filled(backend_, e.parameter.shape, [&](std::span<T> values) {
+            if (e.source.concat.empty())
+                read(raw, e.source, values);
+            else
+                stack(e, raw, values);
+        });
+        if (e.source.concat.empty() && e.source.length == 0) {  // else its pages serve again
+            release_pages(raw);
+            touched_.pop_back();
+        }
+        return copy;
     }
 
     template <class T>
