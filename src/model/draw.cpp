@@ -126,6 +126,23 @@ void require_fitting(const KeyReader& keys, const Sizes& s) {
 
 }  // namespace
 
+Sizes sizes_of(std::string_view name, std::span<const NamedSizes> named, Sizes rest) {
+    for (const NamedSizes& s : named) {
+        if (s.name != name) continue;
+        rest.layers = s.layers;
+        rest.d = s.d;
+        rest.heads = s.heads;
+        rest.ffn = 4 * s.d;
+    }
+    return rest;
+}
+
+std::vector<std::string_view> names_of(std::span<const NamedSizes> named) {
+    std::vector<std::string_view> out;
+    for (const NamedSizes& s : named) out.push_back(s.name);
+    return out;
+}
+
 Sizes read_sizes(KeyReader& keys, Sizes preset) {
     Sizes s = preset;
     s.layers = keys.count("layers", preset.layers);

@@ -4,8 +4,10 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "tsdiag/model.hpp"
 
@@ -43,6 +45,15 @@ struct Sizes {
     std::optional<OutputNorm> output_norm;  ///< empty: that of the variant
     bool causal = false;
 };
+/// Sizes that go by a name; ffn is 4 d.
+struct NamedSizes {
+    std::string_view name;
+    Index layers = 0, d = 0, heads = 0;
+};
+/// `rest` with the sizes of `name`.
+Sizes sizes_of(std::string_view name, std::span<const NamedSizes> named, Sizes rest);
+std::vector<std::string_view> names_of(std::span<const NamedSizes> named);
+
 /// `preset` with the keys layers, d, heads, kv_heads, head_dim, ffn, tokens, vocab, eps, act,
 /// attention, causal, output_norm, and the options of the attention.  Where d is given and ffn is
 /// not, ffn keeps its ratio to d; kv_heads follow heads alike. Throws `UsageError` where the sizes

@@ -105,6 +105,11 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
                                        "score.*", "*multiple_choice_head.*"});
 }
 
+constexpr NamedSizes named[] = {{"gpt2", 12, 768, 12},
+                                {"gpt2-medium", 24, 1024, 16},
+                                {"gpt2-large", 36, 1280, 20},
+                                {"gpt2-xl", 48, 1600, 25}};
+
 RandomModel draw(std::string_view name, const Keys& keys) {
     KeyReader k(name, keys);
     Sizes preset;
@@ -112,16 +117,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     preset.vocab = 50257;
     preset.act = Unary::gelu_tanh;
     preset.causal = true;
-    const auto size = [&](Index layers, Index d, Index heads) {
-        preset.layers = layers;
-        preset.d = d;
-        preset.heads = heads;
-        preset.ffn = 4 * d;
-    };
-    if (name == "gpt2-medium") size(24, 1024, 16);
-    if (name == "gpt2-large") size(36, 1280, 20);
-    if (name == "gpt2-xl") size(48, 1600, 25);
-    const Sizes sizes = read_sizes(k, preset);
+    const Sizes sizes = read_sizes(k, sizes_of(name, named, preset));
     k.finish();
     BlockSpec b = block(sizes);
     b.placement = NormPlacement::pre;
@@ -141,9 +137,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
                     residual));
 }
 
-std::vector<std::string_view> random_names() {
-    return {"gpt2", "gpt2-medium", "gpt2-large", "gpt2-xl"};
-}
+std::vector<std::string_view> random_names() { return names_of(named); }
 
 Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();

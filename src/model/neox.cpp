@@ -74,22 +74,18 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
                      "layers.*.attention.masked_bias", "embed_out.weight", "score.*"});
 }
 
+constexpr NamedSizes named[] = {{"pythia-70m", 6, 512, 8},
+                                {"pythia-160m", 12, 768, 12},
+                                {"pythia-410m", 24, 1024, 16},
+                                {"pythia-1.4b", 24, 2048, 16}};
+
 RandomModel draw(std::string_view name, const Keys& keys) {
     KeyReader k(name, keys);
     Sizes preset;
     preset.tokens = 2048;
     preset.vocab = 50304;
     preset.causal = true;
-    const auto size = [&](Index layers, Index d, Index heads) {
-        preset.layers = layers;
-        preset.d = d;
-        preset.heads = heads;
-        preset.ffn = 4 * d;
-    };
-    if (name == "pythia-70m") size(6, 512, 8);
-    if (name == "pythia-410m") size(24, 1024, 16);
-    if (name == "pythia-1.4b") size(24, 2048, 16);
-    const Sizes sizes = read_sizes(k, preset);
+    const Sizes sizes = read_sizes(k, sizes_of(name, named, preset));
     k.finish();
     BlockSpec b = block(sizes);
     b.placement = NormPlacement::parallel;
@@ -101,9 +97,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
         "weights N(0, 0.02^2), biases 0, norms 1 and 0");
 }
 
-std::vector<std::string_view> random_names() {
-    return {"pythia-70m", "pythia-160m", "pythia-410m", "pythia-1.4b"};
-}
+std::vector<std::string_view> random_names() { return names_of(named); }
 
 Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
