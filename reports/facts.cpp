@@ -45,19 +45,6 @@ std::string command_line(const Json& command) {
     return "<code>" + html(text) + "</code>";
 }
 
-std::string phases(const Json& list) {
-    if (!list.is_array()) return {};
-    std::string text;
-    for (const Json& phase : list.array()) {
-        if (!phase["seconds"].is_number()) continue;
-        text += fmt::format("{}{} {:.3g} s", text.empty() ? "" : ", ", html(scalar(phase["name"])),
-                            phase["seconds"].number());
-        if (phase["peak_memory"].is_number())
-            text += fmt::format(" ({:.0f} MiB)", phase["peak_memory"].number() / (1 << 20));
-    }
-    return text;
-}
-
 /// "2" where all layers agree, else the range.
 std::string gains(const Json& a2) {
     if (!a2.is_array()) return {};
@@ -102,7 +89,6 @@ std::string facts_html(const Json& run) {
     add(out, "Device", run["device"]);
     add(out, "Number type", run["dtype"]);
     add(out, "Threads", run["threads"]);
-    add(out, "Time (peak memory)", phases(run["phases"]));
     add(out, "Command", command_line(run["command"]));
     add(out, "Version", run["tsdiag"]);
     add_lines(out, "Warnings", run["warnings"]);

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <iterator>
 
 #include "layout.hpp"
 #include "png.hpp"
@@ -265,6 +267,18 @@ std::string script_of(const Figure& figure) {
     return out + "unset multiplot\nreset\n}\nunset output\n";
 }
 
+/// The same figure is the same file, whenever it was drawn.
+void forget_date(const fs::path& pdf) {
+    constexpr std::string_view key = "/CreationDate (D:", epoch = "19700101000000";
+    std::fstream file(pdf, std::ios::binary | std::ios::in | std::ios::out);
+    const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::size_t at = bytes.rfind(key);
+    if (at == std::string::npos || bytes.size() - at < key.size() + epoch.size()) return;
+    file.clear();
+    file.seekp(static_cast<std::streamoff>(at + key.size()));
+    file.write(epoch.data(), static_cast<std::streamsize>(epoch.size()));
+}
+
 }  // namespace
 
 void draw(std::span<const Figure> figures, const fs::path& directory) {
@@ -297,6 +311,7 @@ void draw(std::span<const Figure> figures, const fs::path& directory) {
             if (!fs::exists(directory / (figure.name + ending)))
                 throw Error(fmt::format("{}: gnuplot did not draw {}{}.", directory.string(),
                                         figure.name, ending));
+    for (const Figure& figure : figures) forget_date(directory / (figure.name + ".pdf"));
 }
 
 }  // namespace tsdiag

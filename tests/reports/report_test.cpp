@@ -93,15 +93,16 @@ TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
     const Json run = Json::parse(R"({"tsdiag": "9.8.7", "seed": 5, "device": "cpu",
         "model": {"name": "a GPT", "trained": true, "a2": [0.5, 1.5], "layers": 4},
         "input": {"kind": "ids:random", "tokens": 64}, "warnings": ["a late warning"],
-        "phases": [{"name": "forward", "seconds": 1.5, "peak_memory": 104857600}, {"name": "x"}]})",
+        "phases": [{"name": "forward", "seconds": 1.5}]})",
                                  "t");
     const std::string page = page_of(test::sample_table(small()), run, folder);
-    for (const char* text :
-         {"<h1>a GPT</h1>", "<dt>Seed</dt><dd>5</dd>", "<dt>a2</dt><dd>0.5 to 1.5</dd>",
-          "<dt>Weights</dt><dd>as stored</dd>", "forward 1.5 s (100 MiB)", "a late warning",
-          "9.8.7", "random token ids, which are not language"})
+    for (const char* text : {"<h1>a GPT</h1>", "<dt>Seed</dt><dd>5</dd>",
+                             "<dt>a2</dt><dd>0.5 to 1.5</dd>", "<dt>Weights</dt><dd>as stored</dd>",
+                             "a late warning", "9.8.7", "random token ids, which are not language"})
         EXPECT_TRUE(contains(page, text));
     EXPECT_FALSE(contains(page, "<dt>Width</dt>"));
+    EXPECT_FALSE(
+        contains(page, "1.5 s"));  // the same run gives the same page, however long it took
 }
 
 TEST(ReportTest, AnEmptyTableIsAReportToo) {
