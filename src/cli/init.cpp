@@ -17,7 +17,11 @@ int run_command(const InitCommand& command) {
     const Subject subject = open_subject(options);
     const auto weights =
         random_weights(subject.random, weights_rng(command.seed, 0), cpu(), Type::f32);
-    OutputDirectory directory(command.out, {"config.json", "model.safetensors"}, "", command.force);
+    // The rest are other forms of a model, one of which would be opened in place of this.
+    OutputDirectory directory(command.out,
+                              {"config.json", "model.safetensors", "model.safetensors.index.json",
+                               "pytorch_model.bin", "pytorch_model.bin.index.json"},
+                              "", command.force);
     write_model(subject.spec(), *weights, directory.temporary());
     directory.commit();
     print(fmt::format("{}\n", printable(command.out)));

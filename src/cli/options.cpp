@@ -122,8 +122,9 @@ void add_machine(CLI::App* app, ProbeCommand& probe) {
     group(text(app, "--device", probe.run.device, "NAME", "auto, cpu or cuda"));
     group(value(app, "--memory", "SIZE", "such as 512M or 2G (default: half of the machine's)",
                 [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
-    group(value(app, "--threads", "N", "default: one a core",
-                [&](const std::string& t) { probe.threads = parse_count(t, "--threads", 1); }));
+    group(value(app, "--threads", "N", "default: one a core", [&](const std::string& t) {
+        probe.threads = parse_count(t, "--threads", 1, 1024);
+    }));
 }
 
 void add_output(CLI::App* app, ProbeCommand& probe) {

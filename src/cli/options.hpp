@@ -1,5 +1,6 @@
 #pragma once
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <variant>
@@ -46,7 +47,9 @@ Command parse(int argc, const char* const* argv);
 const std::vector<std::string>& listed();
 
 // Values of options; each throws `UsageError` naming `option`.
-Index parse_count(const std::string& text, std::string_view option, Index least);
+constexpr Index no_limit = std::numeric_limits<Index>::max();
+Index parse_count(const std::string& text, std::string_view option, Index least,
+                  Index most = no_limit);
 std::uint64_t parse_seed(const std::string& text, std::string_view option);
 double parse_number(const std::string& text, std::string_view option);
 Index parse_size(const std::string& text, std::string_view option);  ///< "512M": powers of 1024

@@ -34,11 +34,12 @@ std::vector<std::string> split(const std::string& text, char separator) {
     }
 }
 
-Index parse_count(const std::string& text, std::string_view option, Index least) {
+Index parse_count(const std::string& text, std::string_view option, Index least, Index most) {
     Index value = 0;
-    if (!read(text, value) || value < least)
-        refuse(option, text, fmt::format("an integer of at least {}", least));
-    return value;
+    if (read(text, value) && value >= least && value <= most) return value;
+    refuse(option, text,
+           most == no_limit ? fmt::format("an integer of at least {}", least)
+                            : fmt::format("an integer from {} to {}", least, most));
 }
 
 std::uint64_t parse_seed(const std::string& text, std::string_view option) {
