@@ -99,6 +99,8 @@ struct RunOptions {
     Index first_layer = 0, last_layer = -1;     ///< measured, inclusive; -1: to the end
     std::vector<Index> heads;                   ///< measured; empty: all
     std::vector<std::string> probes = {"all"};  ///< see resolve_metrics
+    std::vector<const ProbeEntry*>
+        own_probes;  ///< beside those of the list, with all their metrics
     std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
     std::optional<Type> dtype;  ///< none: float32; of a trace: float64 where an array of it is
     std::string device = "auto";

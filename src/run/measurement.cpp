@@ -58,20 +58,25 @@ class Measurement::FiniteSink final : public Sink {
 Measurement::Measurement(MeasurementSettings settings, Table& table)
     : settings_(std::move(settings)),
       sink_(std::make_unique<FiniteSink>(table, settings_.allow_nonfinite)) {
+    ProbeSettings common;
+    common.by_name = settings_.by_name;
+    common.heads = settings_.heads;
+    common.maps = settings_.maps;
+    common.diagnostics = &diagnostics_;
     for (const ProbeEntry* entry : tsdiag::probes()) {
-        ProbeSettings own;
-        own.metrics = wanted(*entry, settings_.metrics);
+        ProbeSettings its = common;
+        its.metrics = wanted(*entry, settings_.metrics);
         const bool keeps_maps = entry->name == "maps" && !settings_.maps.empty();
-        if (own.metrics.empty() && !keeps_maps) continue;
-        own.by_name = settings_.by_name;
-        own.heads = settings_.heads;
-        own.maps = settings_.maps;
-        own.diagnostics = &diagnostics_;
-        probes_.push_back({entry, entry->make(own)});
-        needs_hidden_ = needs_hidden_ || has(entry->needs, Needs::hidden);
-        needs_rows_ = needs_rows_ || has(entry->needs, Needs::rows);
-        needs_attention_ = needs_attention_ || has(entry->needs, Needs::attention);
+        if (!its.metrics.empty() || keeps_maps) add(*entry, std::move(its));
     }
+    for (const ProbeEntry* entry : settings_.own_probes) add(*entry, common);
+}
+
+void Measurement::add(const ProbeEntry& entry, ProbeSettings settings) {
+    probes_.push_back({&entry, entry.make(settings)});
+    needs_hidden_ = needs_hidden_ || has(entry.needs, Needs::hidden);
+    needs_rows_ = needs_rows_ || has(entry.needs, Needs::rows);
+    needs_attention_ = needs_attention_ || has(entry.needs, Needs::attention);
 }
 
 Measurement::~Measurement() = default;

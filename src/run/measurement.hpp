@@ -16,7 +16,8 @@ namespace tsdiag {
 struct MeasurementSettings {
     std::vector<std::string> metrics;  ///< resolved names of metrics and curves
     std::vector<std::string> by_name;
-    std::vector<Index> heads;  ///< empty: all
+    std::vector<const ProbeEntry*> own_probes;  ///< beside those of the list
+    std::vector<Index> heads;                   ///< empty: all
     std::vector<std::pair<Index, Index>> maps;
     bool allow_nonfinite = false;
     Index layers = 0, samples = 1, trials = 1;                   ///< for progress
@@ -51,6 +52,7 @@ class Measurement final : public Observer {
         const ProbeEntry* entry;
         std::unique_ptr<Probe> probe;
     };
+    void add(const ProbeEntry& entry, ProbeSettings settings);
     void finish_sample();
     void report_progress();
     const StateMoments& moments_of(const Tensor& x);

@@ -69,6 +69,7 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
     MeasurementSettings settings;
     settings.metrics = work.metrics;
     settings.by_name = named(options.probes);
+    settings.own_probes = options.own_probes;
     settings.heads = options.heads;
     settings.maps = options.maps;
     settings.allow_nonfinite = options.allow_nonfinite;

@@ -234,6 +234,32 @@ TEST(Run, ProbesDoNotDependOnEachOther) {
     }
 }
 
+/// Tells how many rows each state has, whatever `probes` asks for.
+class RowCounter final : public Probe {
+  public:
+    explicit RowCounter(const ProbeSettings&) {}
+    void on_hidden(const Hidden& event, const StateMoments& moments, Sink& out) override {
+        out.scalar({.layer = event.layer, .stage = std::string(event.stage)}, "rows",
+                   double(moments.n));
+    }
+};
+
+TEST(Run, OwnProbesRunBesideThoseOfTheList) {
+    const ProbeEntry counter = {"rows", "rows", "", Needs::hidden,
+                                [](const ProbeSettings& s) -> std::unique_ptr<Probe> {
+                                    return std::make_unique<RowCounter>(s);
+                                }};
+    RunOptions options = options_for(tiny_gpt, 7);
+    options.probes = {"t_sim"};
+    const std::vector<MetricRow> without = run(options).table.metrics();
+    options.own_probes = {&counter};
+    const RunResult both = run(options);
+    for (const MetricRow& row : without)
+        EXPECT_EQ(both.table.find(row.at, "t_sim")->value, row.value);
+    EXPECT_EQ(both.table.metrics().size(), 2 * without.size());
+    EXPECT_EQ(both.table.find({.layer = 1, .stage = "out"}, "rows")->value, 7);
+}
+
 TEST(Run, AHiddenTokenChangesNothingElse) {
     // A causal model: what stands behind the kept tokens has no part in them.
     TemporaryDirectory folder;
