@@ -7,6 +7,10 @@ install(TARGETS tsdiag tsdiag_private_deps EXPORT tsdiag ARCHIVE DESTINATION ${C
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tsdiag NAMESPACE tsdiag:: FILE tsdiag-targets.cmake DESTINATION ${TSDIAG_PACKAGE})
 
+if(TARGET tsdiag_cuda)
+    install(TARGETS tsdiag_cuda LIBRARY DESTINATION lib/tsdiag) # where the program looks for it
+endif()
+
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tsdiag-config.cmake.in
     ${PROJECT_BINARY_DIR}/tsdiag-config.cmake INSTALL_DESTINATION ${TSDIAG_PACKAGE})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/tsdiag-config-version.cmake COMPATIBILITY SameMinorVersion)

@@ -1,20 +1,129 @@
+#include <dlfcn.h>
 #include <fmt/format.h>
 
-#include "tsdiag/backend.hpp"
-#include "tsdiag/error.hpp"
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <filesystem>
+#include <vector>
 
+#include "tsdiag/error.hpp"
+#include "tsdiag/plugin.hpp"
+
+/// The backends: the CPU, and what libtsdiag_cuda.so has.
 namespace tsdiag {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* library = "libtsdiag_cuda.so";
+
+/// Where the library may be: TSDIAG_CUDA_PLUGIN alone where it is set, else beside the program, in
+/// its library folder, and wherever the system looks.
+std::vector<fs::path> places() {
+    if (const char* said = std::getenv("TSDIAG_CUDA_PLUGIN")) return {said};
+    std::error_code failed;
+    const fs::path program = fs::read_symlink("/proc/self/exe", failed).parent_path();
+    if (failed) return {library};
+    return {program / library, program.parent_path() / "lib" / "tsdiag" / library, library};
+}
+
+/// The plug-in, or why there is none.
+struct Opened {
+    const BackendPlugin* plugin = nullptr;
+    std::string why;
+};
+
+Opened open_library(const fs::path& path) {
+    // Never closed: the driver does not survive it.
+    void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (handle == nullptr) return {nullptr, dlerror()};
+    using Entry = const BackendPlugin* (*)();
+    const auto entry = reinterpret_cast<Entry>(dlsym(handle, plugin_entry));
+    if (entry == nullptr)
+        return {nullptr, fmt::format("{}: is no library of tsdiag's", path.string())};
+    const BackendPlugin* plugin = entry();
+    if (plugin->abi != plugin_abi)
+        return {nullptr,
+                fmt::format("{}: has version {} of the interface, this program has {}; install "
+                            "both from one build",
+                            path.string(), plugin->abi, plugin_abi)};
+    if (std::string_view(plugin->version) != TSDIAG_VERSION)
+        return {nullptr, fmt::format("{}: is of tsdiag {}, this is tsdiag {}; install both from "
+                                     "one build",
+                                     path.string(), plugin->version, TSDIAG_VERSION)};
+    return {plugin, {}};
+}
+
+const Opened& cuda_plugin() {
+    static const Opened opened = [] {
+        const std::vector<fs::path> all = places();
+        std::error_code failed;
+        for (const fs::path& path : all)
+            if (path == library || fs::exists(path, failed)) {
+                Opened found = open_library(path);
+                // Only the last is a guess, which need not be there.
+                if (found.plugin != nullptr || path != library) return found;
+            }
+        return Opened{nullptr, std::getenv("TSDIAG_CUDA_PLUGIN") != nullptr
+                                   ? fmt::format("{}: there is no such file", all[0].string())
+                                   : fmt::format("{} is not installed", library)};
+    }();
+    return opened;
+}
+
+/// Why no device can be used; empty where one can.
+std::string why_no_device() {
+    const Opened& opened = cuda_plugin();
+    if (opened.plugin == nullptr) return opened.why;
+    std::array<char, 512> why{};
+    return opened.plugin->devices(why.data(), why.size()) > 0 ? std::string() : why.data();
+}
+
+const Backend& open_device(std::string_view name, int index) {
+    if (const std::string why = why_no_device(); !why.empty())
+        throw NotAvailable(fmt::format("device '{}': {}; use --device cpu", name, why));
+    std::array<char, 512> why{};
+    const Backend* backend = cuda_plugin().plugin->open(index, why.data(), why.size());
+    if (backend == nullptr)
+        throw NotAvailable(fmt::format("device '{}': {}; use --device cpu", name, why.data()));
+    return *backend;
+}
+
+/// N of "cuda:N"; -1 where it is none.
+int index_of(std::string_view name) {
+    const std::string_view digits = name.substr(name.find(':') + 1);
+    int index = -1;
+    const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), index);
+    return error == std::errc() && end == digits.data() + digits.size() ? index : -1;
+}
+
+}  // namespace
 
 const Backend& open_backend(std::string_view name) {
-    if (name == "cpu" || name == "auto") return cpu();
-    if (name == "cuda" || name.starts_with("cuda:"))
-        throw NotAvailable("device 'cuda' is not part of this build of tsdiag; use --device cpu");
+    if (name == "cpu") return cpu();
+    if (name == "auto") return why_no_device().empty() ? open_device("cuda:0", 0) : cpu();
+    if (name == "cuda") return open_device(name, 0);
+    if (name.starts_with("cuda:") && index_of(name) >= 0) return open_device(name, index_of(name));
     throw UsageError(
         fmt::format("device '{}' is unknown; expected auto, cpu, cuda or cuda:N", name));
 }
 
 std::vector<std::pair<std::string, std::string>> list_backends() {
-    return {{"cpu", cpu().description()}};
+    std::vector<std::pair<std::string, std::string>> list = {{"cpu", cpu().description()}};
+    if (const std::string why = why_no_device(); !why.empty()) {
+        list.emplace_back("cuda", "not available: " + why);
+        return list;
+    }
+    std::array<char, 512> why{};
+    const int count = cuda_plugin().plugin->devices(why.data(), why.size());
+    for (int i = 0; i < count; ++i) {
+        const Backend* backend = cuda_plugin().plugin->open(i, why.data(), why.size());
+        list.emplace_back(fmt::format("cuda:{}", i),
+                          backend != nullptr ? backend->description()
+                                             : fmt::format("not available: {}", why.data()));
+    }
+    return list;
 }
 
 }  // namespace tsdiag

@@ -97,14 +97,6 @@ const Usage usages[] = {
 INSTANTIATE_TEST_SUITE_P(Usages, EveryUsageError, testing::ValuesIn(usages),
                          [](const auto& test) { return test.param.what; });
 
-TEST(Device, CudaIsNotAvailableInOneSentence) {
-    TemporaryDirectory folder;
-    const Finished found = tsdiag(folder, probe(tiny, {"--device", "cuda"}));
-    EXPECT_EQ(found.code, 3);
-    expect_one_sentence(found.err);
-    EXPECT_THAT(names_in(folder.path()), IsEmpty());
-}
-
 struct Bad {
     const char* what;
     void (*write)(const TemporaryDirectory& folder);

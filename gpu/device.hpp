@@ -1,0 +1,18 @@
+#pragma once
+
+/// What a kernel is written in: CUDA, or its emulation on the host (emulator.hpp), which runs the
+/// same source under sanitizers on a machine without a device.
+#ifdef TSDIAG_EMULATED
+#include "emulator.hpp"
+#define TSDIAG_LAUNCH(kernel, grid, block, ...) \
+    ::tsdiag::gpu::emulator::launch(kernel, grid, block, __VA_ARGS__)
+#else
+#include <cuda_runtime.h>
+
+#include "runtime.hpp"
+#define TSDIAG_LAUNCH(kernel, grid, block, ...)                      \
+    do {                                                             \
+        kernel<<<static_cast<unsigned>(grid), block>>>(__VA_ARGS__); \
+        ::tsdiag::gpu::require_launched(#kernel);                    \
+    } while (false)
+#endif

@@ -1,0 +1,282 @@
+#include "device_backend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels.hpp"
+#include "runtime.hpp"
+#include "tsdiag/error.hpp"
+
+/// Backend on a device: what leaves it is numbers.
+namespace tsdiag::gpu {
+namespace {
+
+/// An array on the device for the time of a call.
+template <class T>
+class Array {
+  public:
+    explicit Array(std::size_t count) : count_(count), data_(allocate(count * sizeof(T))) {
+        if (data_ == nullptr && count > 0)
+            throw Error(
+                fmt::format("the device is out of memory: {} bytes were asked for, {} are "
+                            "free; lower --tokens or --memory",
+                            count * sizeof(T), free_bytes()));
+    }
+    explicit Array(std::span<const T> values) : Array(values.size()) {
+        to_device(data_, values.data(), values.size_bytes());
+    }
+    ~Array() { release(data_); }
+    Array(const Array&) = delete;
+    Array& operator=(const Array&) = delete;
+
+    T* data() const { return static_cast<T*>(data_); }
+    std::vector<T> host() const {
+        std::vector<T> values(count_);
+        to_host(values.data(), data_, count_ * sizeof(T));
+        return values;
+    }
+
+  private:
+    std::size_t count_;
+    void* data_;
+};
+
+/// Visible columns on the device for the time of a call.
+class VisibleOnDevice {
+  public:
+    explicit VisibleOnDevice(const Visible& visible)
+        : first_(std::span<const Index>(visible.first)),
+          last_(std::span<const Index>(visible.last)),
+          everything_(visible.everything()) {}
+    DeviceVisible get() const {
+        return everything_ ? DeviceVisible() : DeviceVisible{first_.data(), last_.data()};
+    }
+
+  private:
+    Array<Index> first_, last_;
+    bool everything_;
+};
+
+bool contiguous(const View& v) {
+    return (v.row_stride == v.shape.cols || v.shape.rows <= 1) &&
+           (v.batch_stride == v.shape.rows * v.shape.cols || v.shape.batch <= 1);
+}
+std::size_t bytes_in(const View& v) {
+    return static_cast<std::size_t>(v.shape.count()) * bytes_of(v.type);
+}
+/// The same elements, one after the other, at `data`.
+View packed(const View& v, void* data) {
+    return {data, v.shape, v.shape.rows * v.shape.cols, v.shape.cols, v.type};
+}
+
+double sum(const std::vector<double>& values) {
+    double s = 0;
+    for (const double v : values) s += v;
+    return s;
+}
+
+class DeviceBackend final : public Backend {
+  public:
+    explicit DeviceBackend(int index) : index_(index), name_(fmt::format("cuda:{}", index)) {}
+
+    std::string_view name() const override { return name_; }
+    bool host_memory() const override { return false; }
+    std::string description() const override { return describe(index_); }
+
+    std::shared_ptr<void> allocate(std::size_t bytes) const override {
+        select(index_);
+        void* data = gpu::allocate(std::max<std::size_t>(bytes, 1));
+        if (data == nullptr)
+            throw Error(
+                fmt::format("{} is out of memory: {} bytes were asked for, {} are free; "
+                            "lower --tokens or --memory",
+                            name_, bytes, free_bytes()));
+        return {data, [index = index_](void* p) {
+                    select(index);
+                    release(p);
+                }};
+    }
+
+    void upload(View out, const void* host) const override {
+        if (out.shape.count() == 0) return;
+        select(index_);
+        if (contiguous(out)) return to_device(out.data, host, bytes_in(out));
+        const Array<std::byte> whole(bytes_in(out));
+        to_device(whole.data(), host, bytes_in(out));
+        gpu::unary(Unary::copy, out, packed(out, whole.data()));
+    }
+
+    void download(void* host, View in) const override {
+        if (in.shape.count() == 0) return;
+        select(index_);
+        if (contiguous(in)) return to_host(host, in.data, bytes_in(in));
+        const Array<std::byte> whole(bytes_in(in));
+        gpu::unary(Unary::copy, packed(in, whole.data()), in);
+        to_host(host, whole.data(), bytes_in(in));
+    }
+
+    void matmul(View out, View a, View b, Transpose t, double alpha) const override {
+        if (out.shape.count() == 0) return;
+        select(index_);
+        Product p;
+        p.type = out.type;
+        p.transpose_a = t == Transpose::first;
+        p.transpose_b = t == Transpose::second;
+        p.m = out.shape.rows;
+        p.n = out.shape.cols;
+        p.k = p.transpose_a ? a.shape.rows : a.shape.cols;
+        p.alpha = alpha;
+        p.row_a = a.row_stride, p.row_b = b.row_stride, p.row_c = out.row_stride;
+        p.batch_a = a.batch_stride, p.batch_c = out.batch_stride;
+        const Index group = a.shape.batch / b.shape.batch;  // batches of a that share one of b
+        const auto at = [](const View& v, Index batch) {
+            return static_cast<std::byte*>(v.data) +
+                   batch * v.batch_stride * static_cast<Index>(bytes_of(v.type));
+        };
+        if (group == 1) {
+            p.batch_b = b.batch_stride;
+            p.count = out.shape.batch;
+            p.a = a.data, p.b = b.data, p.c = out.data;
+            return multiply(p);
+        }
+        p.count = group;
+        for (Index j = 0; j < b.shape.batch; ++j) {
+            p.a = at(a, j * group), p.b = at(b, j), p.c = at(out, j * group);
+            multiply(p);
+        }
+    }
+
+    void unary(Unary op, View out, View a) const override {
+        if (begin(out)) gpu::unary(op, out, a);
+    }
+    void binary(Binary op, View out, View a, View b) const override {
+        if (begin(out)) gpu::binary(op, out, a, b);
+    }
+    void affine(View out, View a, double alpha, double beta) const override {
+        if (begin(out)) gpu::affine(out, a, alpha, beta);
+    }
+    void normalise_rows(View out, View a, const View* weight, const View* bias, double eps,
+                        bool centre) const override {
+        if (begin(out)) gpu::normalise_rows(out, a, weight, bias, eps, centre);
+    }
+    void row_sum(View out, View a) const override {
+        if (begin(out)) gpu::row_sum(out, a);
+    }
+    void column_sum(View out, View a) const override {
+        if (begin(out)) gpu::column_sum(out, a);
+    }
+    void gather_rows(View out, View table, std::span<const Index> rows) const override {
+        if (!begin(out)) return;
+        const Array<Index> on_device(rows);
+        gpu::gather_rows(out, table, on_device.data());
+    }
+    void rotate(View out, View a, std::span<const double> position,
+                std::span<const double> frequency, bool interleaved) const override {
+        if (!begin(out)) return;
+        const Array<double> p(position), f(frequency);
+        gpu::rotate(out, a, p.data(), f.data(), static_cast<Index>(frequency.size()), interleaved);
+    }
+    void softmax_rows(View p, const Visible& visible) const override {
+        if (!begin(p)) return;
+        const VisibleOnDevice seen(visible);
+        gpu::softmax_rows(p, seen.get());
+    }
+    void hide(View p, const Visible& visible) const override {
+        if (visible.everything() || !begin(p)) return;
+        const VisibleOnDevice seen(visible);
+        gpu::hide(p, seen.get());
+    }
+
+    RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
+                                 const Visible& visible) const override {
+        select(index_);
+        const auto rows = static_cast<std::size_t>(p.shape.batch * p.shape.rows);
+        RowStatistics s;
+        s.heads = p.shape.batch;
+        s.rows = p.shape.rows;
+        s.first = first;
+        s.n = p.shape.cols;
+        s.window.assign(static_cast<std::size_t>(s.heads * s.n), 0.0);
+        std::vector<std::vector<double>*> fields = {
+            &s.sum, &s.modulus, &s.negative, &s.squares, &s.entropy, &s.max_modulus, &s.diagonal};
+        if (slope != nullptr) fields.insert(fields.end(), {&s.jacobian, &s.jacobian_max});
+        for (std::vector<double>* field : fields) field->resize(rows);
+        if (rows == 0) return s;
+        const VisibleOnDevice seen(visible);
+        const Array<double> all(fields.size() * rows);
+        double* at[9] = {};
+        for (std::size_t f = 0; f < fields.size(); ++f) at[f] = all.data() + f * rows;
+        gpu::row_fields({at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8]}, p, slope,
+                        divided, first, seen.get());
+        const std::vector<double> values = all.host();
+        for (std::size_t f = 0; f < fields.size(); ++f)
+            std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(f * rows), rows,
+                        fields[f]->begin());
+        const Array<double> window(s.window.size());
+        gpu::windows(window.data(), p, first, seen.get());
+        s.window = window.host();
+        return s;
+    }
+
+    StateMoments state_moments(View x) const override {
+        select(index_);
+        const Index n = x.shape.rows, d = x.shape.cols;
+        StateMoments m;
+        m.n = n;
+        m.d = d;
+        if (n == 0 || d == 0) return m;
+        const Array<double> squares(static_cast<std::size_t>(n));
+        gpu::row_squares(squares.data(), x);
+        const std::vector<double> of_row = squares.host();
+        m.squared = sum(of_row);
+        m.zero_row = std::ranges::find(of_row, 0.0) != of_row.end();
+        const Array<double> column(static_cast<std::size_t>(d)), unit(static_cast<std::size_t>(d));
+        gpu::state_sums(column.data(), unit.data(), x, squares.data());
+        std::vector<double> mean = column.host();
+        for (double& c : mean) {
+            m.mean_part += c * c / static_cast<double>(n);
+            c /= static_cast<double>(n);
+        }
+        for (const double u : unit.host()) m.unit_sum += u * u;
+        const Array<double> on_device{std::span<const double>(mean)};
+        gpu::centred_squares(squares.data(), x, on_device.data());
+        m.centred = sum(squares.host());
+        return m;
+    }
+
+    double squared_norm(View x) const override {
+        if (!begin(x)) return 0;
+        const Array<double> squares(static_cast<std::size_t>(x.shape.batch * x.shape.rows));
+        gpu::row_squares(squares.data(), x);
+        return sum(squares.host());
+    }
+
+    Index first_nonfinite(View x) const override {
+        if (!begin(x)) return -1;
+        const Array<Index> found(static_cast<std::size_t>(x.shape.batch * x.shape.rows));
+        gpu::row_nonfinite(found.data(), x);
+        const std::vector<Index> columns = found.host();
+        for (std::size_t i = 0; i < columns.size(); ++i)
+            if (columns[i] >= 0) return static_cast<Index>(i) * x.shape.cols + columns[i];
+        return -1;
+    }
+
+  private:
+    /// Makes the device current; false where there is nothing to do.
+    bool begin(const View& v) const {
+        select(index_);
+        return v.shape.count() > 0;
+    }
+
+    int index_;
+    std::string name_;
+};
+
+}  // namespace
+
+std::unique_ptr<Backend> make_backend(int index) { return std::make_unique<DeviceBackend>(index); }
+
+}  // namespace tsdiag::gpu

@@ -1,0 +1,48 @@
+#pragma once
+#include "tsdiag/backend.hpp"
+
+/// Launchers of the kernels, as plain functions.  Views and arrays are memory of the device; sums
+/// are taken in double, in an order that does not depend on the device.
+namespace tsdiag::gpu {
+
+/// Visible on the device; null: every column.
+struct DeviceVisible {
+    const Index *first = nullptr, *last = nullptr;
+};
+
+// elementwise.cu
+void unary(Unary op, View out, View a);
+void binary(Binary op, View out, View a, View b);
+void affine(View out, View a, double alpha, double beta);
+void gather_rows(View out, View table, const Index* rows);
+void rotate(View out, View a, const double* position, const double* frequency, Index pairs,
+            bool interleaved);
+void hide(View p, DeviceVisible visible);
+
+// rows.cu: a block of threads a row
+void normalise_rows(View out, View a, const View* weight, const View* bias, double eps,
+                    bool centre);
+void row_sum(View out, View a);
+void column_sum(View out, View a);
+void softmax_rows(View p, DeviceVisible visible);
+/// squares[b * rows + r] = |row|^2
+void row_squares(double* squares, View a);
+/// found[b * rows + r] = column of the first non-finite element, -1: none
+void row_nonfinite(Index* found, View a);
+
+// statistics.cu
+/// The fields of RowStatistics, each (heads * rows), one after the other.
+struct RowFields {
+    double *sum, *modulus, *negative, *squares, *entropy, *max_modulus, *diagonal, *jacobian,
+        *jacobian_max;
+};
+void row_fields(RowFields out, View p, const View* slope, bool divided, Index first,
+                DeviceVisible visible);
+/// RowStatistics::window, (heads, n).
+void windows(double* window, View p, Index first, DeviceVisible visible);
+/// column[j] = sum_i x_ij, unit[j] = sum_i x_ij / |x_i|; squares from row_squares.
+void state_sums(double* column, double* unit, View x, const double* squares);
+/// centred[i] = |x_i - mean|^2
+void centred_squares(double* centred, View x, const double* mean);
+
+}  // namespace tsdiag::gpu

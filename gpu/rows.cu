@@ -1,0 +1,147 @@
+#include "kernel.hpp"
+
+/// Reductions over rows: a block of threads a row.
+namespace tsdiag::gpu {
+namespace {
+
+/// f(j) summed over the columns [first, last) by all threads of the block.
+template <class F>
+__device__ double sum_over(Index first, Index last, F f) {
+    double s = 0;
+    for (Index j = first + threadIdx.x; j < last; j += blockDim.x) s += f(j);
+    return block_reduce(s, Sum());
+}
+
+template <class T>
+__global__ void normalise_kernel(Rows<T> out, Rows<const T> a, const T* weight, const T* bias,
+                                 double eps, bool centre) {
+    const Index n = a.cols;
+    for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
+        const T* x = a.row(i);
+        T* y = out.row(i);
+        const auto value = [&](Index j) { return static_cast<double>(x[j]); };
+        const double mean = centre ? sum_over(0, n, value) / static_cast<double>(n) : 0;
+        const double squares = sum_over(0, n, [&](Index j) {
+            const double c = static_cast<double>(x[j]) - mean;
+            return c * c;
+        });
+        const T m = static_cast<T>(mean),
+                f = static_cast<T>(1 / sqrt(squares / static_cast<double>(n) + eps));
+        for (Index j = threadIdx.x; j < n; j += blockDim.x)
+            y[j] = (x[j] - m) * f * (weight != nullptr ? weight[j] : T(1)) +
+                   (bias != nullptr ? bias[j] : T(0));
+    }
+}
+
+template <class T>
+__global__ void row_sum_kernel(Rows<T> out, Rows<const T> a) {
+    for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
+        const T* x = a.row(i);
+        const double s = sum_over(0, a.cols, [&](Index j) { return static_cast<double>(x[j]); });
+        if (threadIdx.x == 0) *out.row(i) = static_cast<T>(s);
+    }
+}
+
+/// A thread a column: neighbours read neighbours.
+template <class T>
+__global__ void column_sum_kernel(Rows<T> out, Rows<const T> a) {
+    for (Index t = global_thread(); t < a.batch * a.cols; t += all_threads()) {
+        const Index b = t / a.cols, j = t % a.cols;
+        double s = 0;
+        for (Index r = 0; r < a.rows; ++r) s += static_cast<double>(a.row(b, r)[j]);
+        out.row(b, 0)[j] = static_cast<T>(s);
+    }
+}
+
+template <class T>
+__global__ void softmax_kernel(Rows<T> p, DeviceVisible visible) {
+    for (Index i = blockIdx.x; i < p.batch * p.rows; i += gridDim.x) {
+        T* x = p.row(i);
+        const Range seen = visible_range(visible, i % p.rows, p.cols);
+        for (Index j = threadIdx.x; j < p.cols; j += blockDim.x)
+            if (j < seen.first || j >= seen.last) x[j] = T(0);
+        if (seen.last <= seen.first) continue;  // the same for the whole block
+        T top = x[seen.first];
+        for (Index j = seen.first + threadIdx.x; j < seen.last; j += blockDim.x)
+            top = x[j] > top ? x[j] : top;
+        top = block_reduce(top, Maximum());
+        const double z = sum_over(seen.first, seen.last, [&](Index j) {
+            x[j] = exp(x[j] - top);
+            return static_cast<double>(x[j]);
+        });
+        const T inverse = static_cast<T>(1 / z);
+        for (Index j = seen.first + threadIdx.x; j < seen.last; j += blockDim.x) x[j] *= inverse;
+    }
+}
+
+template <class T>
+__global__ void squares_kernel(double* squares, Rows<const T> a) {
+    for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
+        const T* x = a.row(i);
+        const double s = sum_over(0, a.cols, [&](Index j) {
+            return static_cast<double>(x[j]) * static_cast<double>(x[j]);
+        });
+        if (threadIdx.x == 0) squares[i] = s;
+    }
+}
+
+template <class T>
+__global__ void nonfinite_kernel(Index* found, Rows<const T> a) {
+    for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
+        const T* x = a.row(i);
+        Index at = a.cols;
+        for (Index j = threadIdx.x; j < a.cols; j += blockDim.x)
+            if (!(x[j] - x[j] == T(0)) && j < at) at = j;
+        at = block_reduce(at, Minimum());
+        if (threadIdx.x == 0) found[i] = at == a.cols ? -1 : at;
+    }
+}
+
+}  // namespace
+
+void normalise_rows(View out, View a, const View* weight, const View* bias, double eps,
+                    bool centre) {
+    typed(out, [&]<class T>(T) {
+        const T* w = weight != nullptr ? static_cast<const T*>(weight->data) : nullptr;
+        const T* c = bias != nullptr ? static_cast<const T*>(bias->data) : nullptr;
+        TSDIAG_LAUNCH(normalise_kernel<T>, grid_of_rows(a.shape.batch * a.shape.rows), block_size,
+                      rows_of<T>(out), rows_of<const T>(a), w, c, eps, centre);
+    });
+}
+
+void row_sum(View out, View a) {
+    typed(out, [&]<class T>(T) {
+        TSDIAG_LAUNCH(row_sum_kernel<T>, grid_of_rows(a.shape.batch * a.shape.rows), block_size,
+                      rows_of<T>(out), rows_of<const T>(a));
+    });
+}
+
+void column_sum(View out, View a) {
+    typed(out, [&]<class T>(T) {
+        TSDIAG_LAUNCH(column_sum_kernel<T>, grid_for(a.shape.batch * a.shape.cols), block_size,
+                      rows_of<T>(out), rows_of<const T>(a));
+    });
+}
+
+void softmax_rows(View p, DeviceVisible visible) {
+    typed(p, [&]<class T>(T) {
+        TSDIAG_LAUNCH(softmax_kernel<T>, grid_of_rows(p.shape.batch * p.shape.rows), block_size,
+                      rows_of<T>(p), visible);
+    });
+}
+
+void row_squares(double* squares, View a) {
+    typed(a, [&]<class T>(T) {
+        TSDIAG_LAUNCH(squares_kernel<T>, grid_of_rows(a.shape.batch * a.shape.rows), block_size,
+                      squares, rows_of<const T>(a));
+    });
+}
+
+void row_nonfinite(Index* found, View a) {
+    typed(a, [&]<class T>(T) {
+        TSDIAG_LAUNCH(nonfinite_kernel<T>, grid_of_rows(a.shape.batch * a.shape.rows), block_size,
+                      found, rows_of<const T>(a));
+    });
+}
+
+}  // namespace tsdiag::gpu

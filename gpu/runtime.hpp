@@ -1,0 +1,43 @@
+#pragma once
+#include <cstddef>
+#include <string>
+
+#include "tsdiag/tensor.hpp"
+
+/// What the backend needs of a device beside kernels: memory, copies, products.  One stream; the
+/// host waits only where it reads.  cuda_runtime.cpp has the device, emulated_runtime.cpp the host.
+namespace tsdiag::gpu {
+
+/// How many devices can be used; 0: `why` says what is missing.
+int count_devices(std::string& why);
+/// Makes device `index` that of this thread.
+void select(int index);
+/// "NVIDIA H200, compute capability 9.0, 139.8 GiB (139.1 GiB free), driver 13.0, runtime 13.0".
+std::string describe(int index);
+
+/// Null where there is no more.  Freed memory is used again once the kernels before have ended.
+void* allocate(std::size_t bytes);
+void release(void* data);
+/// How much could be had, for messages.
+std::size_t free_bytes();
+
+void to_device(void* device, const void* host, std::size_t bytes);
+void to_host(void* host, const void* device, std::size_t bytes);
+
+/// A stack of row-major products c = alpha op(a) op(b), op(a) (m, k), op(b) (k, n).
+struct Product {
+    Type type = Type::f32;
+    bool transpose_a = false, transpose_b = false;
+    Index m = 0, n = 0, k = 0, count = 0;
+    double alpha = 1;
+    const void *a = nullptr, *b = nullptr;
+    void* c = nullptr;
+    Index row_a = 0, row_b = 0, row_c = 0;        ///< distances of rows, in elements
+    Index batch_a = 0, batch_b = 0, batch_c = 0;  ///< and of products; 0: the same matrix
+};
+void multiply(const Product& product);
+
+/// Throws `Error` where the launch of `kernel`, or a kernel before it, has failed.
+void require_launched(const char* kernel);
+
+}  // namespace tsdiag::gpu

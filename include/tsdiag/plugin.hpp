@@ -1,0 +1,25 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+
+#include "tsdiag/backend.hpp"
+
+/// What a library of a device exports, under the name `plugin_entry`, as a function
+/// `const BackendPlugin* ()`.  It is opened when a device is asked for, so that the program itself
+/// links nothing of it and starts anywhere.
+namespace tsdiag {
+
+/// Changes with Backend, View, RowStatistics or StateMoments.
+constexpr std::uint32_t plugin_abi = 1;
+constexpr const char* plugin_entry = "tsdiag_backend_plugin";
+
+struct BackendPlugin {
+    std::uint32_t abi;    ///< plugin_abi of its build
+    const char* version;  ///< of tsdiag; must be that of the program
+    /// How many devices there are; 0: `why` says what is missing.
+    int (*devices)(char* why, std::size_t size);
+    /// Device `index`, which lives as long as the program; null: `why` says what failed.
+    const Backend* (*open)(int index, char* why, std::size_t size);
+};
+
+}  // namespace tsdiag

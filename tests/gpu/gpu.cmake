@@ -1,0 +1,80 @@
+# The kernels of gpu/ run on the host, thread by thread, under sanitizers, and are held against the CPU's.  No CUDA is
+# needed.  Each mutant is the same program with one line of a kernel spoilt: its tests must fail.
+set(gpu_sources ${PROJECT_SOURCE_DIR}/gpu)
+set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
+    $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
+
+# Everything but the kernels, compiled once.
+add_library(gpu_tests_rest OBJECT gpu/every_kernel_test.cpp ${gpu_sources}/device_backend.cpp
+    ${gpu_sources}/emulated_runtime.cpp)
+target_include_directories(gpu_tests_rest PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(gpu_tests_rest PRIVATE GTest::gtest fmt::fmt)
+target_compile_options(gpu_tests_rest PRIVATE -Wall -Wextra -Wshadow ${gpu_sanitizers})
+
+# gpu_kernel_tests(NAME FOLDER): the tests with the kernels of FOLDER.
+function(gpu_kernel_tests name folder)
+    add_executable(${name} gpu/emulated_kernels.cpp $<TARGET_OBJECTS:gpu_tests_rest>)
+    target_include_directories(${name} PRIVATE ${folder} ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(${name} PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
+    target_compile_options(${name} PRIVATE -Wall -Wextra -Wno-unused-function -O1 ${gpu_sanitizers})
+    target_link_options(${name} PRIVATE -fsanitize=address,undefined)
+    tsdiag_use_parts(${name} core attention)
+endfunction()
+# Fibers have stacks of their own, which the sanitizer's fake stacks would mix up.
+set(gpu_environment "ENVIRONMENT;ASAN_OPTIONS=detect_stack_use_after_return=0")
+
+gpu_kernel_tests(gpu_tests ${gpu_sources})
+gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ${gpu_environment})
+
+# gpu_mutant(NAME FILE FROM TO): the kernels with the first FROM of FILE replaced.
+function(gpu_mutant name file from to)
+    set(folder ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name})
+    file(COPY ${gpu_sources}/ DESTINATION ${folder} FILES_MATCHING PATTERN *.cu PATTERN *.hpp)
+    file(READ ${gpu_sources}/${file} text)
+    string(FIND "${text}" "${from}" at)
+    if(at EQUAL -1)
+        message(FATAL_ERROR "mutant ${name}: '${from}' is no longer in gpu/${file}")
+    endif()
+    string(LENGTH "${from}" length)
+    string(SUBSTRING "${text}" 0 ${at} before)
+    math(EXPR rest "${at} + ${length}")
+    string(SUBSTRING "${text}" ${rest} -1 after)
+    file(CONFIGURE OUTPUT ${folder}/${file} CONTENT "${before}${to}${after}" @ONLY)
+    set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${gpu_sources}/${file})
+    gpu_kernel_tests(gpu_mutant_${name} ${folder})
+    add_test(NAME gpu_mutant_${name}_is_caught COMMAND gpu_mutant_${name} --gtest_fail_fast --gtest_brief=1)
+    set_tests_properties(gpu_mutant_${name}_is_caught PROPERTIES WILL_FAIL TRUE TIMEOUT 300 ${gpu_environment})
+endfunction()
+
+gpu_mutant(dropped_barrier kernel.hpp "__syncthreads();" "")
+gpu_mutant(missing_guard elementwise.cu "i < count; i += all_threads()" "i <= count; i += all_threads()")
+gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_size / 4")
+
+# The same tests on a device, where there is one.
+if(TARGET tsdiag_cuda)
+    add_executable(gpu_device_tests gpu/every_kernel_test.cpp $<TARGET_OBJECTS:tsdiag_cuda_objects>)
+    target_include_directories(gpu_device_tests PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(gpu_device_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX CUDA::cudart_static
+        CUDA::cublas)
+    target_compile_options(gpu_device_tests PRIVATE -Wall -Wextra -Wshadow)
+    tsdiag_use_parts(gpu_device_tests core attention)
+    add_test(NAME gpu_device_tests COMMAND gpu_device_tests --gtest_brief=1)
+endif()
+
+# The plug-in with emulated kernels, for tests of the program; and one of another build.
+if(TARGET cli_tests AND NOT TSDIAG_SANITIZE)
+    add_library(tsdiag_emulated MODULE gpu/emulated_kernels.cpp ${gpu_sources}/device_backend.cpp
+        ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/plugin.cpp)
+    target_include_directories(tsdiag_emulated PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources})
+    target_compile_definitions(tsdiag_emulated PRIVATE TSDIAG_VERSION="${PROJECT_VERSION}")
+    target_link_libraries(tsdiag_emulated PRIVATE fmt::fmt)
+    add_library(tsdiag_other_build MODULE gpu/other_build.cpp)
+    target_include_directories(tsdiag_other_build PRIVATE ${PROJECT_SOURCE_DIR}/include)
+    add_dependencies(cli_tests tsdiag_emulated tsdiag_other_build)
+    target_compile_definitions(cli_tests PRIVATE TSDIAG_EMULATED_PLUGIN="$<TARGET_FILE:tsdiag_emulated>"
+        TSDIAG_OTHER_PLUGIN="$<TARGET_FILE:tsdiag_other_build>")
+    if(TARGET tsdiag_cuda)
+        add_dependencies(cli_tests tsdiag_cuda)
+        target_compile_definitions(cli_tests PRIVATE TSDIAG_CUDA_PLUGIN_FILE="$<TARGET_FILE:tsdiag_cuda>")
+    endif()
+endif()
