@@ -23,6 +23,12 @@ constexpr std::array option_list{
                     .fallback = "softmax",
                     .words = "softmax relu",
                     .description = "relu: phi(x) = relu(W x) + 1e-3"},
+    AttentionOption{.name = "floor",
+                    .fallback = "0",
+                    .numbers = true,
+                    .most = 1,
+                    .description = "added to each sum of key features that a row is divided by; "
+                                   "performer-pytorch has 1e-6 where it is causal"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,
@@ -120,7 +126,7 @@ const AttentionEntry performer = {
         "sqrt(m), x times the root of the logits' scale, W orthogonal in groups of d rows",
     .source = "[PERFORMER]",
     .options = option_list,
-    .facts = {.row_stochastic = Holds::always, .factors = Holds::always, .window = false},
+    .facts = {.row_stochastic = Holds::sometimes, .factors = Holds::always, .window = false},
     .make = [](AttentionInput in) {
         const Options options(performer, in.options);
         require_fit(in);
@@ -130,10 +136,10 @@ const AttentionEntry performer = {
             throw UsageError("attention 'performer': the scale of the logits is not positive");
         const Projection f = projection(options, in);
         const bool relu = options.is("kernel", "relu");
-        return factored_attention(performer,
-                                  relu ? relu_features(in.q, f) : query_features(in.q, f),
-                                  relu ? relu_features(in.k, f) : key_features(in.k, f), in.causal,
-                                  {.divide = true, .nonnegative = true});
+        return factored_attention(
+            performer, relu ? relu_features(in.q, f) : query_features(in.q, f),
+            relu ? relu_features(in.k, f) : key_features(in.k, f), in.causal,
+            {.divide = true, .floor = options.number("floor").value_or(0), .nonnegative = true});
     }};
 
 }  // namespace tsdiag::variants

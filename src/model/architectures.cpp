@@ -16,6 +16,12 @@
     X(gpt2)                       \
     X(gpt_neo)                    \
     X(gpt_neox)                   \
+    X(nystromformer)              \
+    X(performer)                  \
+    X(linformer)                  \
+    X(flash)                      \
+    X(gau)                        \
+    X(transnormer)                \
     X(llama)                      \
     X(mistral)                    \
     X(qwen2)                      \
@@ -24,6 +30,7 @@
     X(deit)                       \
     X(timm_vit)                   \
     X(vit_pytorch)                \
+    X(nystrom_attention)          \
     X(encoder)                    \
     X(torch_encoder)              \
     X(lightning_encoder)
