@@ -157,6 +157,11 @@ class FactoredAttention final : public AttentionOperator {
     }
 
     double inverse_of(const AttentionEntry& entry, double z, Index head, Index row) {
+        if (rule_.least > 0 && z < rule_.least) {
+            known_.row_stochastic = false;
+            rule_.why_no_slope = "a row of P has a denominator that was clamped";
+            return 1 / rule_.least;
+        }
         if (z != 0 && std::isfinite(1 / z)) return 1 / z;
         if (!rule_.nonnegative || z != 0)
             throw NonFiniteError(fmt::format(

@@ -6,9 +6,11 @@
 #include "names.hpp"
 #include "tsdiag/error.hpp"
 
-/// The list of families.
+/// The list of families.  The first that matches a file owns it: those that have another's names
+/// and more stand before it.
 // clang-format off
 #define TSDIAG_ARCHITECTURES(X)   \
+    X(nystromformer)              \
     X(bert)                       \
     X(roberta)                    \
     X(distilbert)                 \
@@ -16,7 +18,6 @@
     X(gpt2)                       \
     X(gpt_neo)                    \
     X(gpt_neox)                   \
-    X(nystromformer)              \
     X(performer)                  \
     X(linformer)                  \
     X(flash)                      \

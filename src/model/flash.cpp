@@ -56,6 +56,7 @@ void read_unit(Reader& r, BlockSpec& b) {
                         r.prefix(), hidden));
     b.value_dim = r.extent(hidden, 0) / 2;
     b.ffn = 0;
+    b.activation = Unary::silu;
     b.qkv_bias = r.has("layers.0.to_qk.0.bias");
     b.norm = r.has("layers.0.norm.g") ? NormKind::scale : NormKind::layer;
     b.eps = r.number({"norm_eps"}, 1e-5);

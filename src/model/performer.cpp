@@ -11,7 +11,10 @@ namespace tsdiag::model {
 namespace {
 
 constexpr std::string_view anchor = "performer.net.layers.0.0.fn.to_q.weight";
-const std::string attention_of_first = "performer.net.layers.0.0.fn.";
+/// The name of a tensor of the first layer's attention.
+std::string in_attention(const char* name) {
+    return std::string("performer.net.layers.0.0.fn.") + name;
+}
 
 bool matches(const Checkpoint& file, const Json& config) {
     if (const auto told = by_model_type(config, {"performer"})) return *told;
@@ -49,15 +52,12 @@ std::vector<NamePair> pairs(std::string_view positions, bool gated) {
 
 /// Parts that make another model: what is not run is refused by name.
 void refuse_others(const Reader& r) {
-    const std::string layer = "performer.net.layers.0.0.";
-    if (r.has(layer + "g") && r.has(layer + "norm.weight"))
-        r.refuse("its layers have both a norm and a scale; expected one of them");
-    if (r.has(layer + "g"))
+    if (r.has("performer.net.layers.0.0.g"))
         r.refuse(
             "its layers are scaled by 'g' (ReZero or ScaleNorm), which is not supported; "
             "LayerNorm is");
-    if (r.has(attention_of_first + "local_attn.rel_pos.inv_freq") ||
-        r.has(attention_of_first + "local_attn.rel_pos.weights"))
+    if (r.has(in_attention("local_attn.rel_pos.inv_freq")) ||
+        r.has(in_attention("local_attn.rel_pos.weights")))
         r.refuse("some of its heads attend locally, which is not supported");
     if (r.has("pos_emb.weights.0") || r.has("pos_emb.weights_0"))
         r.refuse("its positions are axial, which is not supported");
@@ -81,7 +81,7 @@ void read_positions(Reader& r, BlockSpec& b, const std::string& table) {
 }
 
 void read_attention(Reader& r, BlockSpec& b) {
-    const std::string projection = attention_of_first + "fast_attention.projection_matrix";
+    const std::string projection = in_attention("fast_attention.projection_matrix");
     if (!r.has(projection))
         r.refuse(
             fmt::format("tensor '{}{}' is missing: a Performer without random features is "
@@ -105,8 +105,8 @@ void read_attention(Reader& r, BlockSpec& b) {
         r.saw("1e-6 is added to each sum of key features, as the library does where it is causal");
     }
     b.own.push_back({"projection_matrix", {1, features, b.head_dim}});
-    b.qkv_bias = r.has(attention_of_first + "to_q.bias");
-    b.out_bias = r.has(attention_of_first + "to_out.bias");
+    b.qkv_bias = r.has(in_attention("to_q.bias"));
+    b.out_bias = r.has(in_attention("to_out.bias"));
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {

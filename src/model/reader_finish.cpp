@@ -114,7 +114,8 @@ void Reader::list_leftovers(const Names& names, Words unused) {
 namespace {
 
 std::string attention_rule(const BlockSpec& b) {
-    std::string out = fmt::format("{}{} attention", b.gated_unit ? "gated " : "", b.attention);
+    std::string out = (b.gated_unit ? "gated " : "") + b.attention;
+    if (!out.ends_with("attention")) out += " attention";
     std::string options;
     for (const auto& [key, value] : b.attention_options)
         options += fmt::format("{}{}={}", options.empty() ? "" : ", ", key, value);
@@ -136,7 +137,9 @@ std::vector<std::string> attention_rules(const ModelSpec& spec) {
         const std::string rule = attention_rule(all[first]);
         while (last < all.size() && attention_rule(all[last]) == rule) ++last;
         if (last - first == all.size()) return {rule};
-        out.push_back(fmt::format("layers {} to {}: {}", first, last - 1, rule));
+        out.push_back(last - first == 1
+                          ? fmt::format("layer {}: {}", first, rule)
+                          : fmt::format("layers {} to {}: {}", first, last - 1, rule));
     }
     return out;
 }
