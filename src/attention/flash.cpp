@@ -45,7 +45,8 @@ Index bucket(Index distance, Index buckets, bool causal) {
     return out + std::min(exact + Index(ratio), buckets - 1);
 }
 
-/// sqrt(w) times the learned bias of each distance -(g - 1) .. g - 1; no parameter: empty.
+/// sqrt(w) times the learned bias of each distance 1 - r .. r - 1 that is inside a group and the
+/// sample; no parameter: empty.
 std::vector<double> learned_bias(const AttentionInput& in, Index group) {
     const Tensor given = parameter(in, "rel_pos_bias");
     if (!given.defined()) return {};
@@ -54,8 +55,11 @@ std::vector<double> learned_bias(const AttentionInput& in, Index group) {
     if (buckets < 4 || buckets % 4 != 0)
         throw ShapeError("attention 'flash': a bias of " + std::to_string(buckets) +
                          " buckets, expected a multiple of 4");
+    const double span =
+        in.position.empty() ? double(in.q.rows() - 1) : in.position.back() - in.position.front();
+    const Index reach = Index(std::min(double(group), span + 1));
     std::vector<double> out;
-    for (Index distance = 1 - group; distance < group; ++distance)
+    for (Index distance = 1 - reach; distance < reach; ++distance)
         out.push_back(std::sqrt(double(in.q.cols())) *
                       values[static_cast<std::size_t>(bucket(distance, buckets, in.causal))]);
     return out;

@@ -40,18 +40,17 @@ constexpr std::array attention_pairs{
     NamePair{"layer.*.ffn.down", "layers.*.1.fn.net.3"},
 };
 constexpr std::string_view attention_anchor = "layers.0.0.fn.to_qkv.weight";
+constexpr std::string_view attention_mark = "layers.0.0.fn.res_conv.weight";
 
 bool matches_hf(const Checkpoint& file, const Json& config) {
     if (const auto told = by_model_type(config, {"nystromformer"})) return *told;
     return prefix_of(file, hf_mark).has_value();
 }
 
-/// vit-pytorch has the same names of layers, and `to_patch_embedding` beside them.
+/// Other stacks of the same author have these names, but not the convolution.
 bool matches_attention(const Checkpoint& file, const Json& config) {
     if (const auto told = by_model_type(config, {"nystrom_attention"})) return *told;
-    const auto prefix = prefix_of(file, attention_anchor);
-    return prefix && file.has(*prefix + "layers.0.1.fn.net.3.weight") &&
-           !prefix_of(file, "to_patch_embedding.1.weight");
+    return prefix_of(file, attention_mark).has_value();
 }
 
 /// The convolution over values, where the file has one.
@@ -137,7 +136,7 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
     Reader r(file, options, "nystrom_attention");
     r.find_prefix(attention_anchor);
     ModelSpec& s = r.spec;
-    const std::string qkv(attention_anchor), conv = "layers.0.0.fn.res_conv.weight";
+    const std::string qkv(attention_anchor), conv(attention_mark);
     s.width = s.embedding_width = r.extent(qkv, 1);
     BlockSpec b;
     b.placement = NormPlacement::pre;
