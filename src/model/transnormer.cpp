@@ -171,9 +171,9 @@ std::vector<bool> early_layers(Reader& r, Index layers) {
     if (!said.is_array()) {
         for (Index l = 0; l < layers; ++l) out.push_back(l < layers / 2);
         r.took(
-            fmt::format("attention in chunks in layers 0 to {}, NormAttention behind them: the "
-                        "halves of [DEVIL]",
-                        layers / 2 - 1));
+            fmt::format("attention in chunks in the first {} of {} layers, NormAttention behind "
+                        "them: the halves of [DEVIL]",
+                        layers / 2, layers));
         return out;
     }
     for (const Json& type : said.array()) {

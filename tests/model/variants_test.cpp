@@ -87,6 +87,18 @@ TEST(NystromAttention, RefusesWhatDoesNotFit) {
                 HasSubstr("pinv_iterations = 4"));
 }
 
+TEST(NystromAttention, WithoutItsConvolutionHasToBeTold) {
+    const auto file = copy_of("nystrom-attention");
+    for (const char* layer : {"0", "1"})
+        file->remove(std::string("layers.") + layer + ".0.fn.res_conv.weight");
+    EXPECT_THAT(refusal<FormatError>(*file), HasSubstr("none that is known"));
+    const std::string told = R"({"model_type": "nystrom_attention"})";
+    EXPECT_THAT(refusal<UsageError>(*file, told), HasSubstr("--n-heads"));
+    const ModelSpec s = spec_of(*file, told, 3);
+    EXPECT_TRUE(s.blocks[0].own.empty());
+    EXPECT_THAT(s.defaults, Contains(HasSubstr("no convolution over the values")));
+}
+
 TEST(Performer, TakesSizesFromItsRandomFeatures) {
     const ModelSpec s = spec_of(*copy_of("performer"));
     EXPECT_EQ(s.blocks[0].heads, 3);
