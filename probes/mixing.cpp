@@ -123,8 +123,8 @@ class Mixing final : public Probe {
     void emit_estimate(const Attention& e, const std::vector<MeanRow>& mean,
                        const std::vector<double>& centred, Sink& out) const {
         const StateMoments r = state_moments(e.residual);
-        const bool defined = r.mean_part > 0 && r.centred > 0 && !e.output_norm;
-        const Value why_not = undefined(e.output_norm     ? "P V is normalised"
+        const bool defined = r.mean_part > 0 && r.centred > 0 && !e.why_no_estimate;
+        const Value why_not = undefined(e.why_no_estimate ? e.why_no_estimate
                                         : r.mean_part > 0 ? "Pi2 R = 0"
                                                           : "Pi1 R = 0");
         const auto estimate = [&](double whole, double outside) {

@@ -17,6 +17,7 @@
     X(projection_jacobians) \
     X(attention_shape)      \
     X(locality)             \
+    X(locality_appendix)    \
     X(attention_maps)
 
 namespace tsdiag {

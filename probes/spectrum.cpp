@@ -38,7 +38,7 @@ class Spectrum final : public Probe {
 
     /// Why est1 and est2 do not apply; null where they do.
     static const char* no_estimate(const Attention& e) {
-        return e.pre_norm ? "pre-norm" : e.output_norm ? "P V is normalised" : nullptr;
+        return e.pre_norm ? "pre-norm" : e.why_no_estimate;
     }
 
     /// Values of the estimates, which are also written down for run.json.

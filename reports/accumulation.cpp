@@ -1,3 +1,5 @@
+#include "accumulation.hpp"
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -15,37 +17,20 @@ namespace {
 constexpr Index most_layers = 16;  ///< drawn all; of more layers, `shown_layers` of them
 constexpr Index shown_layers = 9;
 
-/// Mean over the heads of the points of one layer: x -> (sum, count); a row without head is the
-/// mean.
-using Curve = std::map<double, Point>;
-
-std::map<Index, Curve> curves_of(const std::vector<CurveRow>& rows, const std::string& model) {
-    std::map<Index, Curve> means;
-    std::map<std::pair<Index, double>, std::pair<double, Index>> sums;
-    for (const CurveRow& row : rows) {
-        if (row.model != model || row.curve != "local_acc" || row.at.layer < 0) continue;
-        if (row.at.head < 0) {
-            means[row.at.layer][row.x] = {row.y, row.standard_error};
-        } else if (row.y) {
-            auto& [sum, count] = sums[{row.at.layer, row.x}];
-            sum += *row.y;
-            ++count;
-        }
-    }
-    std::set<Index> given;
-    for (const auto& [layer, curve] : means) given.insert(layer);
-    for (const auto& [at, s] : sums)
-        if (!given.contains(at.first))
-            means[at.first][at.second] = {s.first / double(s.second), {}};
-    return means;
-}
-
 /// Positions of `shown` of `count` things, evenly, first and last among them.
 std::set<Index> spread(Index count, Index shown) {
     std::set<Index> found;
     for (Index k = 0; k < shown; ++k)
         found.insert(shown < 2 ? 0 : (k * (count - 1) + (shown - 1) / 2) / (shown - 1));
     return found;
+}
+
+/// Does a value lie outside [low, high]?  It does where rows of P do not sum to 1.
+bool leaves(const std::vector<Series>& all, double low, double high) {
+    return std::ranges::any_of(all, [&](const Series& s) {
+        return std::ranges::any_of(s.y,
+                                   [&](const auto& y) { return y && (*y < low || *y > high); });
+    });
 }
 
 Plot curve_panel(const std::map<Index, Curve>& curves) {
@@ -64,6 +49,7 @@ Plot curve_panel(const std::map<Index, Curve>& curves) {
             s.y.push_back(p.value);
         }
     }
+    if (leaves(plot.series, *plot.y.low, *plot.y.high)) plot.y.low = plot.y.high = {};
     plot.series.push_back({.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true});
     return plot;
 }
@@ -89,7 +75,7 @@ std::vector<Figure> make_accumulation(const Table& table) {
                      "over rows and heads, over L/n [DEVIL 3.2]; local_auc is the area under it. "
                      "Above the dashed line attention is more local than uniform.",
                  .alt = "Curves and a heat map."};
-        if (const auto curves = curves_of(points, model); !curves.empty()) {
+        if (const auto curves = curves_of(points, model, "local_acc"); !curves.empty()) {
             f.panels.push_back(curve_panel(curves));
             const std::vector<Series>& series =
                 f.panels.back().series;  // the last one is `uniform`
@@ -111,10 +97,34 @@ std::vector<Figure> make_accumulation(const Table& table) {
         if (rows.models().size() > 1) f.title += ": " + label(model);
         found.push_back(std::move(f));
     }
+    if (std::optional<Figure> all = compared_accumulation(points, rows.models()))
+        found.push_back(*std::move(all));
     return found;
 }
 
 }  // namespace
+
+std::map<Index, Curve> curves_of(const std::vector<CurveRow>& rows, const std::string& model,
+                                 std::string_view curve) {
+    std::map<Index, Curve> means;
+    std::map<std::pair<Index, double>, std::pair<double, Index>> sums;
+    for (const CurveRow& row : rows) {
+        if (row.model != model || row.curve != curve || row.at.layer < 0) continue;
+        if (row.at.head < 0) {
+            means[row.at.layer][row.x] = {row.y, row.standard_error};
+        } else if (row.y) {
+            auto& [sum, count] = sums[{row.at.layer, row.x}];
+            sum += *row.y;
+            ++count;
+        }
+    }
+    std::set<Index> given;
+    for (const auto& [layer, points] : means) given.insert(layer);
+    for (const auto& [at, s] : sums)
+        if (!given.contains(at.first))
+            means[at.first][at.second] = {s.first / double(s.second), {}};
+    return means;
+}
 
 extern const FigureEntry accumulation = {.name = "accumulation",
                                          .title = "Locally accumulated attention",

@@ -48,13 +48,15 @@ void set_colours(Grid& g) {
 }
 
 std::string map_in_words(const Map& map) {
-    double most = 0;
-    std::size_t where = 0;
-    for (std::size_t i = 0; i < map.values.size(); ++i)
-        if (map.values[i] > most) most = map.values[i], where = i;
-    return fmt::format("layer {} head {}: {} x {}, greatest entry {} in row {}, column {}.",
-                       map.at.layer, map.at.head, map.rows, map.cols, number(most),
-                       Index(where) / map.cols, Index(where) % map.cols);
+    const auto entry = [&](std::string_view which, auto at) {
+        const Index where = at - map.values.begin();
+        return fmt::format("{} entry {} in row {}, column {}", which, number(*at), where / map.cols,
+                           where % map.cols);
+    };
+    const auto [least, most] = std::minmax_element(map.values.begin(), map.values.end());
+    return fmt::format("layer {} head {}: {} x {}, {}{}.", map.at.layer, map.at.head, map.rows,
+                       map.cols, entry("greatest", most),
+                       *least < 0 ? ", " + entry("least", least) : "");
 }
 
 std::vector<Figure> make_attention_maps(const Table& table) {
@@ -66,9 +68,11 @@ std::vector<Figure> make_attention_maps(const Table& table) {
             found.push_back(
                 {.name = k == 1 ? "attention_maps" : fmt::format("attention_maps_{}", k),
                  .title = k == 1 ? "Attention maps" : fmt::format("Attention maps, {}", k),
-                 .caption = "P of single heads, of the first sample: row i is what token i "
-                            "attends to. Colours end at the 99.5 % quantile of the entries, "
-                            "so that a few large ones do not hide the rest.",
+                 .caption =
+                     "P of single heads, of the first sample: row i is what token i "
+                     "attends to. Colours end at the 99.5 % quantile of the entries, "
+                     "so that a few large ones do not hide the rest; where some are negative, they "
+                     "diverge from 0.",
                  .alt = "Attention maps."});
         }
         Grid g = reduced(map);

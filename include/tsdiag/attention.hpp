@@ -51,7 +51,8 @@ struct AttentionInput {
     /// either side.
     Index window = 0;
     std::vector<double> position = {};  ///< of each token, ascending; empty: 0, 1, 2, ...
-    Tensor bias = {};                   ///< added to the logits, (1 or h, n, n); empty: none
+    Tensor q2 = {}, k2 = {};        ///< of a second part of P (flash), as q and k; empty: q and k
+    Tensor bias = {};               ///< added to the logits, (1 or h, n, n); empty: none
     AttentionOptions options = {};  ///< of the variant, as given; the others have their defaults
     Rng rng{0};                     ///< what a variant draws comes from here and its option `seed`
     /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.

@@ -43,9 +43,10 @@ struct Attention {
     const Tensor& input;     ///< X: what the projections act on, (1, n, d); empty: a trace lacks it
     const Tensor& residual;  ///< R: the state that the branch is added to; empty: a trace lacks it
     const Projections* projections = nullptr;
-    double a2 = 1;             ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d
-    bool pre_norm = false;     ///< est1 and est2 do not apply
-    bool output_norm = false;  ///< P V is normalised: no estimate applies
+    double a2 = 1;          ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; NaN: P V is gated
+    bool pre_norm = false;  ///< est1 and est2 do not apply
+    /// Why no estimate applies ("P V is normalised"); null: they do.
+    const char* why_no_estimate = nullptr;
 };
 
 /// Receives what a model emits.  Layers come in order; inside a layer, samples one after the other.

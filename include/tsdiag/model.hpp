@@ -23,6 +23,9 @@ namespace tsdiag {
 ///   layer.L.attn.{q,k,v,o}.{weight [out, in], bias}   layer.L.attn.{q_norm,k_norm}.{weight,bias}
 ///   layer.L.{norm1,norm2}.{weight,bias}   layer.L.ffn.{up,gate,down}.{weight,bias}
 ///   layer.L.{scale1,scale2} final_norm.{weight,bias}
+///   embed.position_scale   layer.L.attn.lrpe.{theta,v}   layer.L.norm1.g of NormKind::scale
+///   layer.L.attn.{z,gate}.{weight,bias}   layer.L.attn.offset.{gamma,beta} of a gated unit
+///   layer.L.attn.NAME of the attention's own (BlockSpec::own)
 /// norm1 belongs to the attention step and norm2 to the feed-forward step, whatever the placement.
 class Weights {
   public:
@@ -69,8 +72,9 @@ struct DetectOptions {
 
 /// How a tensor of a random model is drawn.
 struct Draw {
-    enum class Law { zero, one, normal, uniform } law = Law::zero;
-    double spread = 0;    ///< standard deviation, or the bound of the uniform law
+    enum class Law { zero, one, normal, uniform, unit } law = Law::zero;
+    double spread = 0;    ///< standard deviation, or the bound of the uniform law; unit: a normal
+                          ///< vector over its length
     Index zero_row = -1;  ///< the padding row of an embedding
 };
 struct DrawnTensor {

@@ -1,5 +1,6 @@
 #pragma once
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -11,7 +12,13 @@
 namespace tsdiag {
 
 enum class NormPlacement { post, pre, parallel };
-enum class NormKind { layer, rms, none };
+enum class NormKind {
+    layer,
+    rms,
+    none,
+    simple_rms,  ///< x / (|x| / sqrt(d) + 1e-8), without weights
+    scale        ///< g x / max(|x| / sqrt(d), eps), g one number
+};
 /// A norm without weights on P V, heads side by side, before the output projection.  [DEVIL] (14)
 enum class OutputNorm {
     none,
@@ -23,7 +30,11 @@ enum class Positions {
     none,        ///< none, or rotary inside the attention
     learned,     ///< a table `embed.position`, first row at `position_offset`
     sinusoidal,  ///< computed: sin and cos in alternate columns, added after `embed.map`
-    sincos_2d    ///< vit-pytorch SimpleViT
+    sincos_2d,   ///< vit-pytorch SimpleViT
+    sin_cos,     ///< computed: sin in the first half of the columns, cos in the second, at
+                 ///< 10000^(-2i/d), times `embed.position_scale` (FLASH-pytorch)
+    fairseq      ///< computed: the halves of sin_cos, at 10000^(-i/(d/2 - 1)), the first token at
+                 ///< `position_offset`; a padding token has none
 };
 
 /// Rotary position embedding.
@@ -34,8 +45,17 @@ struct Rotary {
     std::string scaling;  ///< "", "linear", "dynamic", "llama3"
     double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
     Index original_length = 0;
+    bool learned = false;    ///< the frequencies are the parameter `attn.lrpe.theta`
+    bool reflected = false;  ///< x - 2 v (v . x) first, v the parameter `attn.lrpe.v`
     /// Inverse frequencies for a sequence of `n` tokens: columns / 2 values.
     std::vector<double> frequencies(Index n) const;
+};
+
+/// A parameter: its canonical name (model.hpp) and shape, (1, out, in); vectors are (1, 1, length).
+struct Parameter {
+    std::string name;
+    Shape shape;
+    bool vector = false;  ///< files store it with one dimension
 };
 
 /// One layer.
@@ -44,7 +64,8 @@ struct BlockSpec {
     NormKind norm = NormKind::layer;
     double eps = 1e-5;
     Index heads = 1, kv_heads = 1, head_dim = 0;
-    Index ffn = 0;  ///< inner width; 0: the layer has no feed-forward step
+    Index value_dim = 0;  ///< columns of a head's values; 0: head_dim
+    Index ffn = 0;        ///< inner width; 0: the layer has no feed-forward step
     Unary activation = Unary::gelu;
     bool gated = false;  ///< down(act(gate x) * up x)
     std::string attention = "softmax";
@@ -54,6 +75,12 @@ struct BlockSpec {
     bool causal = false;
     Index window = 0;  ///< > 0: sliding window
     Rotary rotary;
+    /// phi of q and k, before they rotate; empty: none, or inside the attention.
+    std::optional<Unary> qk_activation;
+    /// The gated attention unit of [FLASH]: z = silu(Z x); each q and k is z gamma + beta, rows of
+    /// `attn.offset`; v = silu(V x); heads side by side times silu(G x).
+    bool gated_unit = false;
+    bool token_shift = false;  ///< the first half of the columns comes from the token before
     bool qk_norm = false;
     bool qk_norm_layer = false;  ///< q/k norm is a LayerNorm (timm), not RMS
     double qk_eps = 1e-6;
@@ -63,8 +90,11 @@ struct BlockSpec {
     double deesc = 0;  ///< de-escalation tau [TSE (21)]; 0: the model has no such step
     // Which parameters there are.
     bool qkv_bias = true, out_bias = true, ffn_bias = true, norm_bias = true;
-    bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`
-    Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
+    bool layer_scale = false;         ///< each branch is multiplied by a vector: `scale1`, `scale2`
+    Index shares = -1;                ///< >= 0: uses the parameters of that layer (ALBERT)
+    std::vector<Parameter> own = {};  ///< those of the variant: NAME of layer.L.attn.NAME
+
+    Index value_columns() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 
 struct ModelSpec {
@@ -82,6 +112,7 @@ struct ModelSpec {
     bool embedding_map =
         false;  ///< width e is mapped to d (ALBERT; features that enter by a Linear)
     bool embedding_norm = false;
+    NormKind embedding_norm_kind = NormKind::layer;
     double embedding_scale = 1;
     // Images: 0 channels means that the model takes tokens.
     Index channels = 0, image_height = 0, image_width = 0, patch_height = 0, patch_width = 0;
@@ -92,6 +123,7 @@ struct ModelSpec {
     bool prefix_has_position = true;  ///< positions are added to the prefix too
     bool norm_before_layers = false;  ///< timm norm_pre, CLIP
     bool final_norm = false;
+    std::optional<NormKind> final_norm_kind;  ///< empty: that of the layers
     std::vector<BlockSpec> blocks;
 
     bool trained = true;                                     ///< read from a file, not drawn
@@ -100,14 +132,9 @@ struct ModelSpec {
     Json json() const;            ///< every field and every default with its value
     Index patches() const;        ///< of an image
     Index position_rows() const;  ///< of the table `embed.position`
+    NormKind last_norm() const;   ///< the kind of `final_norm`
 };
 
-/// A parameter: its canonical name (model.hpp) and shape, (1, out, in); vectors are (1, 1, length).
-struct Parameter {
-    std::string name;
-    Shape shape;
-    bool vector = false;  ///< files store it with one dimension
-};
 /// All parameters of a model in the order of their use; what layers share is listed once.
 std::vector<Parameter> parameters(const ModelSpec& spec);
 

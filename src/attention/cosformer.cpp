@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <numbers>
 
@@ -26,6 +27,14 @@ Tensor weighted(const Tensor& x, const std::vector<double>& position, double len
         });
 }
 
+constexpr std::array option_list{
+    AttentionOption{.name = "clamp",
+                    .fallback = "0",
+                    .numbers = true,
+                    .most = 1,
+                    .description = "the least denominator: 0 as in the text, 1e-6 in the released "
+                                   "code"}};
+
 }  // namespace
 
 extern const AttentionEntry cosformer;
@@ -35,6 +44,7 @@ const AttentionEntry cosformer = {
         "P_ij = relu(q_i) . relu(k_j) cos(pi (i - j) / 2n) / row sums; a row without "
         "features is 0; the scale of the logits is not used",
     .source = "[COSFORMER]",
+    .options = option_list,
     .facts = {.row_stochastic = Holds::sometimes,
               .factors = Holds::always,
               .slope = Holds::sometimes,
@@ -46,9 +56,10 @@ const AttentionEntry cosformer = {
         refuse_bias(cosformer, in);
         const double last = in.position.empty() ? 0 : in.position.back() + 1;
         const double length = std::max(double(in.q.rows()), last);
-        return factored_attention(cosformer, weighted(in.q, in.position, length),
-                                  weighted(in.k, in.position, length), in.causal,
-                                  {.divide = true, .nonnegative = true});
+        return factored_attention(
+            cosformer, weighted(in.q, in.position, length), weighted(in.k, in.position, length),
+            in.causal,
+            {.divide = true, .least = options.number("clamp").value_or(0), .nonnegative = true});
     }};
 
 }  // namespace tsdiag::variants

@@ -1,6 +1,9 @@
+#include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "score.hpp"
+#include "tsdiag/error.hpp"
 
 namespace tsdiag::variants {
 namespace {
@@ -16,7 +19,47 @@ constexpr std::array option_list{
     AttentionOption{.name = "activation",
                     .fallback = "softmax",
                     .words = "softmax rela",
-                    .description = "rela: relu(S), not normalised; a row of zeros is one"}};
+                    .description = "rela: relu(S), not normalised; a row of zeros is one"},
+    AttentionOption{.name = "padded",
+                    .fallback = "0",
+                    .words = "0 1",
+                    .description = "1: zero keys and values fill the last chunk, as in the code of "
+                                   "[DEVIL]; its rows of softmax sum to less than 1 where they "
+                                   "see them (not causal)"}};
+
+/// How many positions the chunk of the last token lacks.
+Index missing(const AttentionInput& in, Index block) {
+    const double last = in.position.empty() ? double(in.q.rows() - 1) : in.position.back();
+    return block - 1 - Index(last - double(block) * std::floor(last / double(block)));
+}
+
+/// Z / (Z + zeros) of each row i from `first_row` on, Z the sum of exp of its logits; else 1.
+///
+/// Z = exp(s_ij) / p_ij for any j that row i sees; the largest p_ij is accurate.
+Tensor share_of_tokens(const Tensor& s, const Tensor& p, Index first, Index first_row,
+                       Index zeros) {
+    const Index h = p.batch(), count = p.rows(), n = p.cols();
+    std::vector<double> share(static_cast<std::size_t>(h * count), 1.0);
+    const Index skipped = std::max<Index>(0, first_row - first);
+    for (Index k = 0; k < h && skipped < count; ++k) {
+        const auto part = [&](const Tensor& x) {
+            return x.batch_range(k, 1).row_range(skipped, count - skipped).to_host<double>();
+        };
+        const std::vector<double> rows = part(p), logits = part(s);
+        for (Index i = skipped; i < count; ++i) {
+            const auto row = rows.begin() + (i - skipped) * n;
+            const auto top = std::max_element(row, row + n);
+            const double z = std::exp(logits[static_cast<std::size_t>(top - rows.begin())]) / *top;
+            share[static_cast<std::size_t>(k * count + i)] = z / (z + double(zeros));
+        }
+    }
+    return Tensor::from_host(p.backend(), {h, count, 1}, std::span<const double>(share), p.type());
+}
+
+/// Row of the first token in the last chunk.
+Index last_chunk(const AttentionInput& in, Index block) {
+    return seen(in, block, in.q.rows() - 1, 1).first.front();
+}
 
 }  // namespace
 
@@ -31,10 +74,26 @@ const AttentionEntry diag_attention = {
         const Options options(diag_attention, input.options);
         ScoreRule rule;
         rule.block = options.count("block");
-        rule.row_stochastic = options.is("activation", "softmax");
-        if (rule.row_stochastic)
-            rule.fill = [](Logits logits, RowBlock& block) {
-                block.p = softmax_rows(std::move(logits).biased(), block.visible);
+        const bool softmax = options.is("activation", "softmax");
+        Index zeros = 0, from = 0;
+        if (softmax && !input.causal && options.is("padded", "1")) {
+            require_fit(input);
+            if (input.window > 0)
+                throw UsageError(
+                    "attention 'diag_attention': padded=1 with a sliding window has no meaning; "
+                    "leave one of them out");
+            zeros = missing(input, rule.block);
+            from = last_chunk(input, rule.block);
+        }
+        rule.row_stochastic = softmax && zeros == 0;
+        if (softmax)
+            rule.fill = [=](Logits logits, RowBlock& block) {
+                Tensor s = std::move(logits).biased();
+                const Tensor kept = zeros > 0 ? scale(s, 1) : Tensor();
+                block.p = softmax_rows(std::move(s), block.visible);
+                if (zeros > 0)
+                    block.p =
+                        multiply(block.p, share_of_tokens(kept, block.p, block.first, from, zeros));
                 block.slope = block.p;
                 block.divided = true;
             };

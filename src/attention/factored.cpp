@@ -25,10 +25,10 @@ Tensor repeat_heads(const Tensor& x, Index heads) {
     return out;
 }
 
-/// z of one head, in double: left_i . sum_j right_j over all j, or over j <= i.
-std::vector<double> row_sums(const Tensor& left, const Tensor& right, bool causal) {
+/// z of one head, in double: left_i . (floor + sum_j right_j) over all j, or over j <= i.
+std::vector<double> row_sums(const Tensor& left, const Tensor& right, bool causal, double floor) {
     const Index n = left.rows(), m = left.cols();
-    std::vector<double> sum(static_cast<std::size_t>(m), 0.0), z;
+    std::vector<double> sum(static_cast<std::size_t>(m), floor), z;
     z.reserve(static_cast<std::size_t>(n));
     const auto add_row = [&](const double* row) {
         for (Index c = 0; c < m; ++c) sum[static_cast<std::size_t>(c)] += row[c];
@@ -68,7 +68,7 @@ class FactoredAttention final : public AttentionOperator {
         : rule_(rule) {
         known_.causal = causal;
         right = repeat_heads(right, left.batch());
-        known_.row_stochastic = rule_.divide && rule_.nonnegative;
+        known_.row_stochastic = rule_.divide && rule_.nonnegative && rule_.floor == 0;
         if (rule_.divide) left = divided(entry, left, right);
         known_.factors = Factors{std::move(left), std::move(right)};
     }
@@ -143,7 +143,8 @@ class FactoredAttention final : public AttentionOperator {
     Tensor divided(const AttentionEntry& entry, const Tensor& left, const Tensor& right) {
         const Index h = left.batch(), n = left.rows();
         const auto sums = stored::for_each_head<std::vector<double>>(h, [&](Index k) {
-            return row_sums(left.batch_range(k, 1), right.batch_range(k, 1), known_.causal);
+            return row_sums(left.batch_range(k, 1), right.batch_range(k, 1), known_.causal,
+                            rule_.floor);
         });
         std::vector<double> inverse;
         for (Index k = 0; k < h; ++k)
@@ -156,6 +157,11 @@ class FactoredAttention final : public AttentionOperator {
     }
 
     double inverse_of(const AttentionEntry& entry, double z, Index head, Index row) {
+        if (rule_.least > 0 && z < rule_.least) {
+            known_.row_stochastic = false;
+            rule_.why_no_slope = "a row of P has a denominator that was clamped";
+            return 1 / rule_.least;
+        }
         if (z != 0 && std::isfinite(1 / z)) return 1 / z;
         if (!rule_.nonnegative || z != 0)
             throw NonFiniteError(fmt::format(

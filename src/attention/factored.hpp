@@ -9,6 +9,8 @@ namespace tsdiag::variants {
 struct FactorRule {
     /// Each row is divided by its sum z.  The sum is taken in double, once.
     bool divide = false;
+    double floor = 0;  ///< added to each column sum of right before
+    double least = 0;  ///< a smaller sum is replaced by it
     /// left and right are >= 0: then a row whose sum is 0 is a row of zeros.
     bool nonnegative = false;
     /// Where there are no logits S = left right^T with a(S) = S.

@@ -7,7 +7,10 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array option_list{AttentionOption{
-    .name = "map", .fallback = "1+elu", .words = "1+elu elu relu", .description = "phi"}};
+    .name = "map",
+    .fallback = "1+elu",
+    .words = "1+elu elu relu identity",
+    .description = "phi; identity: a model with LRPE applies phi before it rotates"}};
 
 }  // namespace
 

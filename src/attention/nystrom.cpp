@@ -15,11 +15,17 @@ namespace {
 constexpr std::array option_list{
     AttentionOption{.name = "landmarks",
                     .fallback = "64",
+                    .words = "n",
                     .numbers = true,
                     .whole = true,
                     .least = 1,
                     .most = 1e6,
-                    .description = "m, a divisor of n; m = n is the exact softmax"},
+                    .description = "m, a divisor of n; n: all tokens"},
+    AttentionOption{.name = "whole",
+                    .fallback = "softmax",
+                    .words = "softmax inverse",
+                    .description = "what m = n means: the exact softmax, or the formula all the "
+                                   "same (inverse: nystrom-attention)"},
     AttentionOption{.name = "init",
                     .fallback = "original",
                     .words = "original exact",
@@ -155,7 +161,8 @@ const AttentionEntry nystrom = {
         refuse_causal(nystrom, in, "a landmark is the mean of later tokens too");
         refuse_window(nystrom, in);
         refuse_bias(nystrom, in);
-        const Index n = in.q.rows(), m = options.count("landmarks");
+        const Index n = in.q.rows();
+        const Index m = options.is("landmarks", "n") ? n : options.count("landmarks");
         if (m > n || n % m != 0)
             throw UsageError(
                 fmt::format("attention 'nystrom': landmarks={} does not divide the {} tokens of "
@@ -163,7 +170,7 @@ const AttentionEntry nystrom = {
                             m, n));
         const std::vector<double> kernel = convolution(options, in);
         std::unique_ptr<AttentionOperator> op;
-        if (m == n) {
+        if (m == n && options.is("whole", "softmax")) {
             in.options.clear();
             op = softmax.make(in);
         } else {

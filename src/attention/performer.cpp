@@ -22,7 +22,20 @@ constexpr std::array option_list{
     AttentionOption{.name = "kernel",
                     .fallback = "softmax",
                     .words = "softmax relu",
-                    .description = "relu: phi(x) = relu(W x) + 1e-3"},
+                    .description = "relu: phi(x) = relu(W x) + epsilon"},
+    AttentionOption{.name = "epsilon",
+                    .fallback = "auto",
+                    .words = "auto",
+                    .numbers = true,
+                    .most = 1,
+                    .description = "added to each feature; auto: 1e-4 (relu: 1e-3), as in the "
+                                   "released code; the text adds none"},
+    AttentionOption{.name = "floor",
+                    .fallback = "0",
+                    .numbers = true,
+                    .most = 1,
+                    .description = "added to each sum of key features that a row is divided by; "
+                                   "performer-pytorch has 1e-6 where it is causal"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,
@@ -31,12 +44,13 @@ constexpr std::array option_list{
 
 using Row = std::span<const double>;
 
-/// exp(u - |x|^2/2 - top) + 1e-4 over sqrt(m), u = W x, x scaled; top: of the row, or given.
-void exponential(Row u, double half_square, const double* top, std::span<double> out) {
+/// exp(u - |x|^2/2 - top) + epsilon over sqrt(m), u = W x, x scaled; top: of the row, or given.
+void exponential(Row u, double half_square, const double* top, double epsilon,
+                 std::span<double> out) {
     const double most = top ? *top : *std::ranges::max_element(u);
     const double root = std::sqrt(double(u.size()));
     for (std::size_t c = 0; c < u.size(); ++c)
-        out[c] = (std::exp(u[c] - half_square - most) + 1e-4) / root;
+        out[c] = (std::exp(u[c] - half_square - most) + epsilon) / root;
 }
 
 double half_square(Row x, double scale) {
@@ -55,7 +69,7 @@ double dot(Row a, Row b) {
 struct Projection {
     std::vector<double> w;
     Index m;
-    double scale;
+    double scale, epsilon;
     void apply(Row x, std::span<double> u) const {
         const double root = std::sqrt(scale);
         for (std::size_t c = 0; c < u.size(); ++c)
@@ -66,7 +80,7 @@ struct Projection {
 Tensor query_features(const Tensor& q, const Projection& f) {
     return map_rows(q, f.m, [&](Index, Index, Row in, std::span<double> out) {
         f.apply(in, out);
-        exponential(out, half_square(in, f.scale), nullptr, out);
+        exponential(out, half_square(in, f.scale), nullptr, f.epsilon, out);
     });
 }
 
@@ -84,14 +98,15 @@ Tensor key_features(const Tensor& k, const Projection& f) {
     }
     return map_rows(k, f.m, [&](Index b, Index, Row in, std::span<double> out) {
         f.apply(in, out);
-        exponential(out, half_square(in, f.scale), &top[static_cast<std::size_t>(b)], out);
+        exponential(out, half_square(in, f.scale), &top[static_cast<std::size_t>(b)], f.epsilon,
+                    out);
     });
 }
 
 Tensor relu_features(const Tensor& x, const Projection& f) {
     return map_rows(x, f.m, [&](Index, Index, Row in, std::span<double> out) {
         f.apply(in, out);
-        for (double& e : out) e = std::max(0.0, e) + 1e-3;
+        for (double& e : out) e = std::max(0.0, e) + f.epsilon;
     });
 }
 
@@ -107,7 +122,9 @@ Projection projection(const Options& options, const AttentionInput& in) {
                                                        : options.count("features");
         drawn = orthogonal_features(options.rng(in), m, w, cpu(), Type::f64);
     }
-    return {drawn.to_host<double>(), drawn.rows(), in.scale};
+    const double epsilon =
+        options.number("epsilon").value_or(options.is("kernel", "relu") ? 1e-3 : 1e-4);
+    return {drawn.to_host<double>(), drawn.rows(), in.scale, epsilon};
 }
 
 }  // namespace
@@ -116,11 +133,11 @@ extern const AttentionEntry performer;
 const AttentionEntry performer = {
     .name = "performer",
     .description =
-        "P = phi(Q) phi(K)^T / row sums, phi(x) = (exp(W x - |x|^2/2 - max) + 1e-4) / "
+        "P = phi(Q) phi(K)^T / row sums, phi(x) = (exp(W x - |x|^2/2 - max) + epsilon) / "
         "sqrt(m), x times the root of the logits' scale, W orthogonal in groups of d rows",
     .source = "[PERFORMER]",
     .options = option_list,
-    .facts = {.row_stochastic = Holds::always, .factors = Holds::always, .window = false},
+    .facts = {.row_stochastic = Holds::sometimes, .factors = Holds::always, .window = false},
     .make = [](AttentionInput in) {
         const Options options(performer, in.options);
         require_fit(in);
@@ -130,10 +147,10 @@ const AttentionEntry performer = {
             throw UsageError("attention 'performer': the scale of the logits is not positive");
         const Projection f = projection(options, in);
         const bool relu = options.is("kernel", "relu");
-        return factored_attention(performer,
-                                  relu ? relu_features(in.q, f) : query_features(in.q, f),
-                                  relu ? relu_features(in.k, f) : key_features(in.k, f), in.causal,
-                                  {.divide = true, .nonnegative = true});
+        return factored_attention(
+            performer, relu ? relu_features(in.q, f) : query_features(in.q, f),
+            relu ? relu_features(in.k, f) : key_features(in.k, f), in.causal,
+            {.divide = true, .floor = options.number("floor").value_or(0), .nonnegative = true});
     }};
 
 }  // namespace tsdiag::variants

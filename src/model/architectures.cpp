@@ -6,9 +6,11 @@
 #include "names.hpp"
 #include "tsdiag/error.hpp"
 
-/// The list of families.
+/// The list of families.  The first that matches a file owns it: those that have another's names
+/// and more stand before it.
 // clang-format off
 #define TSDIAG_ARCHITECTURES(X)   \
+    X(nystromformer)              \
     X(bert)                       \
     X(roberta)                    \
     X(distilbert)                 \
@@ -16,6 +18,11 @@
     X(gpt2)                       \
     X(gpt_neo)                    \
     X(gpt_neox)                   \
+    X(performer)                  \
+    X(linformer)                  \
+    X(flash)                      \
+    X(gau)                        \
+    X(transnormer)                \
     X(llama)                      \
     X(mistral)                    \
     X(qwen2)                      \
@@ -24,6 +31,7 @@
     X(deit)                       \
     X(timm_vit)                   \
     X(vit_pytorch)                \
+    X(nystrom_attention)          \
     X(encoder)                    \
     X(torch_encoder)              \
     X(lightning_encoder)

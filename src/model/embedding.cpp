@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "norm.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -22,10 +23,8 @@ struct Context {
     Tensor get(const std::string& name) const {
         return weights.has(name) ? weights.get(name) : Tensor();
     }
-    Tensor norm(const Tensor& x, const std::string& stem, bool rms) const {
-        const double eps = spec.blocks.front().eps;
-        return rms ? rms_norm(x, get(stem + ".weight"), eps)
-                   : layer_norm(x, get(stem + ".weight"), get(stem + ".bias"), eps);
+    Tensor norm(const Tensor& x, const std::string& stem, NormKind kind = NormKind::layer) const {
+        return normed(kind, x, load_norm(weights, stem), spec.blocks.front().eps);
     }
     Tensor upload(Shape shape, const std::vector<double>& values) const {
         return Tensor::from_host(backend, shape, std::span<const double>(values), type);
@@ -109,6 +108,27 @@ Tensor sinusoidal(const Context& c, Index n) {
     return c.upload({1, n, d}, values);
 }
 
+/// sin of position * f_i in column i, cos in column d/2 + i.
+Tensor sin_cos(const Context& c, const std::vector<Index>& positions) {
+    const ModelSpec& s = c.spec;
+    const bool fairseq = s.positions == Positions::fairseq;
+    const Index d = s.embedding_width, half = d / 2;
+    if (d % 2 != 0 || half < 2)
+        throw NotAvailable(
+            fmt::format("sines and cosines in two halves need an even width from 4 on, not {}", d));
+    std::vector<double> values;
+    for (const Index p : positions)
+        for (Index j = 0; j < d; ++j) {
+            const auto i = static_cast<double>(j % half);
+            const double steps = static_cast<double>(fairseq ? half - 1 : half);
+            const double angle = static_cast<double>(p) * std::pow(10000.0, -i / steps);
+            const double wave = j < half ? std::sin(angle) : std::cos(angle);
+            values.push_back(fairseq && p == s.padding_id ? 0 : wave);
+        }
+    const Tensor out = c.upload({1, std::ssize(positions), d}, values);
+    return fairseq ? out : multiply(out, c.get("embed.position_scale"));
+}
+
 Tensor embed_tokens(const Context& c, const Input& input, Index n) {
     const ModelSpec& s = c.spec;
     if (s.positions == Positions::learned && n > s.max_tokens)
@@ -119,9 +139,11 @@ Tensor embed_tokens(const Context& c, const Input& input, Index n) {
     Tensor x = input.ids.empty() ? taken(c, input.embeddings, "embeddings") : token_rows(c, input);
     if (s.positions == Positions::learned)
         x = add(x, c.weights.rows("embed.position", position_rows(s, input, n)));
+    if (s.positions == Positions::sin_cos || s.positions == Positions::fairseq)
+        x = add(x, sin_cos(c, position_rows(s, input, n)));
     constexpr Index first_type = 0;
     if (s.token_types) x = add(x, c.weights.rows("embed.type", std::span(&first_type, 1)));
-    if (s.embedding_norm) x = c.norm(x, "embed.norm", false);
+    if (s.embedding_norm) x = c.norm(x, "embed.norm", s.embedding_norm_kind);
     if (s.embedding_map) x = linear(x, c.get("embed.map.weight"), c.get("embed.map.bias"));
     if (s.positions == Positions::sinusoidal) x = add(x, sinusoidal(c, n));
     return x;
@@ -190,9 +212,9 @@ Tensor embed_image(const Context& c, const Tensor& given) {
     require_image(s, given);
     const Tensor image = taken(c, given, "pixels");
     Tensor x = patches(c, image);
-    if (s.patch_norms) x = c.norm(x, "embed.patch.norm1", false);
+    if (s.patch_norms) x = c.norm(x, "embed.patch.norm1");
     x = linear(x, c.get("embed.patch.weight"), c.get("embed.patch.bias"));
-    if (s.patch_norms) x = c.norm(x, "embed.patch.norm2", false);
+    if (s.patch_norms) x = c.norm(x, "embed.patch.norm2");
     const Tensor prefix = s.prefix_tokens > 0 ? c.get("embed.prefix") : Tensor();
     Tensor position;
     if (s.positions == Positions::learned) position = c.get("embed.position");
@@ -238,7 +260,7 @@ Sample embed(const ModelSpec& spec, const Weights& weights, const Input& input,
         out.embedded = true;
         out.x = input.image.defined() ? embed_image(c, input.image) : embed_tokens(c, input, n);
         if (spec.norm_before_layers)
-            out.x = c.norm(out.x, "embed.pre_norm", spec.blocks.front().norm == NormKind::rms);
+            out.x = c.norm(out.x, "embed.pre_norm", spec.blocks.front().norm);
     }
     out.length = out.x.rows();
     const std::vector<Index> kept = kept_tokens(input, out.length);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 
+#include "attention_parts.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -19,14 +21,18 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
     };
     LayerWeights w;
     w.own = [get](std::string_view name) { return get("attn." + std::string(name)); };
-    w.norm1 = get("norm1.weight"), w.norm1_bias = get("norm1.bias");
-    w.norm2 = get("norm2.weight"), w.norm2_bias = get("norm2.bias");
+    w.norm1 = load_norm(weights, at + "norm1");
+    w.norm2 = load_norm(weights, at + "norm2");
     w.q = get("attn.q.weight"), w.q_bias = get("attn.q.bias");
     w.k = get("attn.k.weight"), w.k_bias = get("attn.k.bias");
     w.v = get("attn.v.weight"), w.v_bias = get("attn.v.bias");
     w.o = get("attn.o.weight"), w.o_bias = get("attn.o.bias");
     w.q_norm = get("attn.q_norm.weight"), w.q_norm_bias = get("attn.q_norm.bias");
     w.k_norm = get("attn.k_norm.weight"), w.k_norm_bias = get("attn.k_norm.bias");
+    w.theta = get("attn.lrpe.theta"), w.mirror = get("attn.lrpe.v");
+    w.z = get("attn.z.weight"), w.z_bias = get("attn.z.bias");
+    w.attn_gate = get("attn.gate.weight"), w.attn_gate_bias = get("attn.gate.bias");
+    w.gamma = get("attn.offset.gamma"), w.beta = get("attn.offset.beta");
     w.up = get("ffn.up.weight"), w.up_bias = get("ffn.up.bias");
     w.gate = get("ffn.gate.weight"), w.gate_bias = get("ffn.gate.bias");
     w.down = get("ffn.down.weight"), w.down_bias = get("ffn.down.bias");
@@ -35,6 +41,7 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
 }
 
 double branch_gain(const BlockSpec& b, const LayerWeights& w) {
+    if (b.gated_unit) return std::numeric_limits<double>::quiet_NaN();
     const double d = static_cast<double>(w.v.cols());
     Tensor v = w.v, o = w.o;
     if (w.scale1.defined() && o.defined())
@@ -43,8 +50,8 @@ double branch_gain(const BlockSpec& b, const LayerWeights& w) {
         v = multiply(v, w.scale1.reshape({1, w.scale1.cols(), 1}));
     const Index group = b.heads / b.kv_heads;
     if (!o.defined()) return b.alpha * b.alpha * static_cast<double>(group) * squared_norm(v) / d;
-    const Tensor vh = contiguous(v).reshape({b.kv_heads, b.head_dim, v.cols()});
-    const Tensor oh = o.split_heads(b.heads);  // (h, d, head_dim)
+    const Tensor vh = contiguous(v).reshape({b.kv_heads, b.value_columns(), v.cols()});
+    const Tensor oh = o.split_heads(b.heads);  // (h, d, value_columns)
     const Tensor gram_v = matmul(vh, vh, Transpose::second);
     const Tensor gram_o = matmul(oh, oh, Transpose::first);
     double sum = 0;
@@ -93,9 +100,8 @@ class Pass {
         last_ = stage;
     }
 
-    Tensor norm(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-        return b_.norm == NormKind::rms ? rms_norm(x, weight, b_.eps)
-                                        : layer_norm(x, weight, bias, b_.eps);
+    Tensor norm(const Tensor& x, const Norm& parameters) const {
+        return normed(b_.norm, x, parameters, b_.eps);
     }
     bool norms() const { return b_.norm != NormKind::none; }
 
@@ -104,7 +110,7 @@ class Pass {
         Tensor y = plus_attention(x, attend(x, x));
         emit("attn", "in", y);
         if (norms()) {
-            y = norm(y, w_.norm1, w_.norm1_bias);
+            y = norm(y, w_.norm1);
             emit("norm1", "attn", y);
         }
         if (b_.ffn == 0) return y;
@@ -112,7 +118,7 @@ class Pass {
         y = add(y, feed_forward(y));
         emit("ffn", before, y);
         if (norms()) {
-            y = norm(y, w_.norm2, w_.norm2_bias);
+            y = norm(y, w_.norm2);
             emit("norm2", "ffn", y);
         }
         return y;
@@ -138,13 +144,13 @@ class Pass {
 
     Tensor normed1(const Tensor& x) {
         if (!norms()) return x;
-        Tensor out = norm(x, w_.norm1, w_.norm1_bias);
+        Tensor out = norm(x, w_.norm1);
         emit("norm1", "", out);
         return out;
     }
     Tensor normed2(const Tensor& x) {
         if (!norms()) return x;
-        Tensor out = norm(x, w_.norm2, w_.norm2_bias);
+        Tensor out = norm(x, w_.norm2);
         emit("norm2", "", out);
         return out;
     }
@@ -161,48 +167,13 @@ class Pass {
         return w_.scale2.defined() ? multiply(out, w_.scale2) : out;
     }
 
-    Tensor head_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
-        return b_.qk_norm_layer ? layer_norm(x, weight, bias, b_.qk_eps)
-                                : rms_norm(x, weight, b_.qk_eps);
-    }
-
-    void project(const Tensor& x) {
-        Projections& p = projections_;
-        p.q = p.q_raw = linear(x, w_.q, w_.q_bias).split_heads(b_.heads);     // (h, n, w)
-        p.k = p.k_raw = linear(x, w_.k, w_.k_bias).split_heads(b_.kv_heads);  // (h', n, w)
-        p.scale = b_.scale;
-        if (b_.qk_norm) {
-            p.q = head_norm(p.q, w_.q_norm, w_.q_norm_bias);
-            p.k = head_norm(p.k, w_.k_norm, w_.k_norm_bias);
-            p.q_norm = w_.q_norm;
-            p.k_norm = w_.k_norm;
-            p.norm_is_layer = b_.qk_norm_layer;
-            p.norm_eps = b_.qk_eps;
-        }
-        p.position = sample_.position;
-        if (b_.rotary.columns == 0) return;
-        p.frequency = b_.rotary.frequencies(sample_.length);
-        p.interleaved = b_.rotary.interleaved;
-        p.q = rotate(p.q, p.position, p.frequency, p.interleaved);
-        p.k = rotate(p.k, p.position, p.frequency, p.interleaved);
-    }
-
     /// The attention branch of `x`, to be added to `residual`.
     Tensor attend(const Tensor& x, const Tensor& residual) {
-        project(x);
-        const Tensor v = linear(x, w_.v, w_.v_bias).split_heads(b_.kv_heads);
-        AttentionInput input;
-        input.q = projections_.q;
-        input.k = projections_.k;
-        input.scale = b_.scale;
-        input.causal = b_.causal;
-        input.window = b_.window;
-        input.position = sample_.position;
-        input.options = b_.attention_options;
+        AttentionParts parts = attention_parts(b_, w_, sample_, x);
+        AttentionInput& input = parts.input;
         input.rng = Rng(0)
                         .fork("attention")
                         .fork(static_cast<std::uint64_t>(b_.shares < 0 ? run_.layer : b_.shares));
-        input.parameter = w_.own;
         std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(std::move(input));
         const bool wanted = run_.observer && run_.observer->wants_attention(run_.layer);
         const bool keep = wanted && map_fits(x.rows());
@@ -212,14 +183,16 @@ class Pass {
             visit = [&](const RowBlock& block) {
                 run_.observer->on_attention_rows(run_.layer, block);
             };
-        Tensor branch = merge_heads(op->apply(v, block_rows(x.rows(), keep), visit));
+        Tensor branch = merge_heads(op->apply(parts.v, block_rows(x.rows(), keep), visit));
         branch = output_norm(branch);
+        if (parts.gate.defined()) branch = multiply(branch, parts.gate);
         if (!b_.value_projection_only) branch = linear(branch, w_.o, w_.o_bias);
         if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
         emit("sa", "", branch);
         if (wanted) {
             op_ = std::move(op);
-            input_ = x;
+            projections_ = std::move(parts.projections);
+            input_ = parts.x;
             residual_ = residual;
         }
         return branch;
@@ -234,10 +207,9 @@ class Pass {
             case OutputNorm::layer:
                 return layer_norm(y, {}, {}, b_.eps);
             case OutputNorm::simple_rms:
-                break;
+                return normed(NormKind::simple_rms, y, {}, 0);
         }
-        const Tensor length = map(Unary::sqrt, row_sum(multiply(y, y)));
-        return divide(y, affine(length, 1 / std::sqrt(static_cast<double>(y.cols())), 1e-8));
+        return y;
     }
 
     Index bytes_a_row(Index n) const {
@@ -257,15 +229,20 @@ class Pass {
         return std::clamp<Index>(budget / (3 * bytes_a_row(n)), 1, n);
     }
 
+    const char* why_no_estimate() const {
+        if (b_.gated_unit) return "P V is gated";
+        return b_.output_norm == OutputNorm::none ? nullptr : "P V is normalised";
+    }
+
     void tell_attention() {
         run_.observer->on_attention({.layer = run_.layer,
                                      .op = *op_,
                                      .input = input_,
                                      .residual = residual_,
-                                     .projections = &projections_,
+                                     .projections = b_.gated_unit ? nullptr : &projections_,
                                      .a2 = run_.a2,
                                      .pre_norm = b_.placement != NormPlacement::post,
-                                     .output_norm = b_.output_norm != OutputNorm::none});
+                                     .why_no_estimate = why_no_estimate()});
     }
 
     const LayerRun& run_;

@@ -3,15 +3,18 @@
 #include <string>
 
 #include "embedding.hpp"
+#include "norm.hpp"
 
 namespace tsdiag::model {
 
 /// The parameters of one layer, resident while it is applied.
 struct LayerWeights {
-    Tensor norm1, norm1_bias, norm2, norm2_bias;
+    Norm norm1, norm2;
     Tensor q, q_bias, k, k_bias, v, v_bias, o, o_bias, q_norm, q_norm_bias, k_norm, k_norm_bias;
     /// A parameter that the attention has of its own, layer.L.attn.NAME; empty: none.
     std::function<Tensor(std::string_view name)> own;
+    Tensor theta, mirror;  ///< of LRPE: frequencies, the vector of the reflection
+    Tensor z, z_bias, attn_gate, attn_gate_bias, gamma, beta;  ///< of a gated unit
     Tensor up, up_bias, gate, gate_bias, down, down_bias, scale1, scale2;
 };
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
@@ -19,7 +22,7 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
 /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d, k over the query heads, layer scale included in W_O.
 ///
 /// |W_V^k W_O^k|^2 = <W_O^kT W_O^k, W_V^k W_V^kT>: two Gram matrices of a head's width.  Cost: 4
-/// d^2 head_dim flops.
+/// d^2 head_dim flops.  NaN for a gated unit, whose branch is no linear function of P V.
 double branch_gain(const BlockSpec& block, const LayerWeights& weights);
 
 /// How a layer is applied to a sample.

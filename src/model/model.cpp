@@ -70,11 +70,8 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
 
 void Model::final_norm(const Tensor& x, Observer& observer, bool allow_nonfinite) const {
     const BlockSpec& b = spec_.blocks.back();
-    const Tensor weight = weights_->get("final_norm.weight");
-    Tensor bias;
-    if (weights_->has("final_norm.bias")) bias = weights_->get("final_norm.bias");
     const Tensor y =
-        b.norm == NormKind::rms ? rms_norm(x, weight, b.eps) : layer_norm(x, weight, bias, b.eps);
+        model::normed(spec_.last_norm(), x, model::load_norm(*weights_, "final_norm"), b.eps);
     const auto layer = static_cast<Index>(spec_.blocks.size()) - 1;
     model::require_finite(y, layer, "final_norm", allow_nonfinite);
     observer.on_hidden({layer, "final_norm", "", y});

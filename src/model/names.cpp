@@ -44,7 +44,7 @@ std::string with_layer(std::string_view pattern, const std::string& layer) {
 void take_part(const NamePair& pair, const Parameter& p, const BlockSpec& block,
                TensorSource& out) {
     const Index rows = p.vector ? p.shape.cols : p.shape.rows;
-    out.total = 3 * rows;
+    out.total = pair.parts * rows;
     if (pair.per_head) {
         out.groups = block.heads;
         out.length = block.head_dim;
@@ -73,6 +73,8 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
         if (pair->form == Form::conv && !p.vector)
             source.shape = {p.shape.rows, spec.channels, spec.patch_height, spec.patch_width};
         if (pair->form == Form::leading_one) source.shape = {1, p.shape.rows, p.shape.cols};
+        if (pair->form == Form::depthwise) source.shape = {p.shape.rows, 1, p.shape.cols, 1};
+        if (pair->form == Form::column) source.shape = {p.shape.cols, 1};
         if (pair->part >= 0)
             take_part(*pair, p, spec.blocks[static_cast<std::size_t>(c.layer)], source);
         out.emplace_back(p.name, std::move(source));

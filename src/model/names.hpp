@@ -16,7 +16,9 @@ enum class Form {
     matrix,       ///< (out, in)
     transposed,   ///< (in, out)
     conv,         ///< (out, channels, height, width): a patch kernel
-    leading_one,  ///< (1, rows, cols)
+    leading_one,  ///< (1, rows, cols); of a vector (1, 1, length)
+    depthwise,    ///< (rows, 1, cols, 1): a convolution along the tokens, one kernel a head
+    column,       ///< (length, 1), of a vector
 };
 
 /// One line of a family's table.  '*' stands for the layer; `.weight` and `.bias` are carried over.
@@ -25,6 +27,7 @@ struct NamePair {
     Form form = Form::matrix;
     int part = -1;          ///< 0, 1, 2: q, k or v of one fused tensor
     bool per_head = false;  ///< fused as (heads, 3, head_dim), not as (3, heads, head_dim)
+    int parts = 3;          ///< of the fused tensor
 };
 
 /// The path that stands for layer L in a file's names; the number itself unless said otherwise.

@@ -18,49 +18,65 @@ class Listing {
         tensor(stem + ".weight", rows, cols);
         if (bias) vector(stem + ".bias", rows);
     }
-    void norm(const std::string& stem, Index width, bool bias) {
+    void norm(NormKind kind, const std::string& stem, Index width, bool bias = true) {
+        if (kind == NormKind::scale) vector(stem + ".g", 1);
+        if (kind != NormKind::layer && kind != NormKind::rms) return;
         vector(stem + ".weight", width);
-        if (bias) vector(stem + ".bias", width);
+        if (bias && kind == NormKind::layer) vector(stem + ".bias", width);
     }
     std::vector<Parameter> out;
 };
 
-bool norm_has_bias(const BlockSpec& b) { return b.norm == NormKind::layer && b.norm_bias; }
-
 void embedding(const ModelSpec& s, Listing& list) {
     const Index e = s.embedding_width;
-    const bool bias = s.blocks.empty() || norm_has_bias(s.blocks.front());
+    const bool bias = s.blocks.empty() || s.blocks.front().norm_bias;
     if (s.vocabulary > 0) list.tensor("embed.token", s.vocabulary, e);
     if (s.channels > 0) {
         const Index p = s.channels * s.patch_height * s.patch_width;
-        if (s.patch_norms) list.norm("embed.patch.norm1", p, true);
+        if (s.patch_norms) list.norm(NormKind::layer, "embed.patch.norm1", p);
         list.linear("embed.patch", s.width, p, s.patch_bias);
-        if (s.patch_norms) list.norm("embed.patch.norm2", s.width, true);
+        if (s.patch_norms) list.norm(NormKind::layer, "embed.patch.norm2", s.width);
         if (s.prefix_tokens > 0) list.tensor("embed.prefix", s.prefix_tokens, s.width);
     }
     if (s.positions == Positions::learned) list.tensor("embed.position", s.position_rows(), e);
+    if (s.positions == Positions::sin_cos) list.vector("embed.position_scale", 1);
     if (s.token_types) list.tensor("embed.type", s.type_rows, e);
-    if (s.embedding_norm) list.norm("embed.norm", e, bias);
+    if (s.embedding_norm) list.norm(s.embedding_norm_kind, "embed.norm", e, bias);
     if (s.embedding_map) list.linear("embed.map", s.width, e, true);
-    if (s.norm_before_layers) list.norm("embed.pre_norm", s.width, bias);
+    if (s.norm_before_layers) list.norm(s.blocks.front().norm, "embed.pre_norm", s.width, bias);
+}
+
+void attention(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
+    list.linear(at + "q", b.heads * b.head_dim, d, b.qkv_bias);
+    list.linear(at + "k", b.kv_heads * b.head_dim, d, b.qkv_bias);
+    list.linear(at + "v", b.kv_heads * b.value_columns(), d, b.qkv_bias);
+    if (b.qk_norm)
+        for (const char* norm : {"q_norm", "k_norm"})
+            list.norm(b.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm, b.head_dim);
+    if (b.rotary.learned) list.vector(at + "lrpe.theta", b.rotary.columns / 2);
+    if (b.rotary.reflected) list.vector(at + "lrpe.v", b.head_dim);
+}
+
+void gated_unit(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
+    const Index rows = b.attention == "flash" ? 4 : 2;
+    list.linear(at + "z", b.head_dim, d, b.qkv_bias);
+    list.tensor(at + "offset.gamma", rows, b.head_dim);
+    list.tensor(at + "offset.beta", rows, b.head_dim);
+    list.linear(at + "v", b.value_columns(), d, b.qkv_bias);
+    list.linear(at + "gate", b.value_columns(), d, b.qkv_bias);
 }
 
 void layer(const ModelSpec& s, const BlockSpec& b, const std::string& at, Listing& list) {
-    const Index d = s.width, inner = b.heads * b.head_dim, kv = b.kv_heads * b.head_dim;
-    const bool bias = norm_has_bias(b);
-    const bool norms = b.norm != NormKind::none;
-    if (norms) list.norm(at + "norm1", d, bias);
-    list.linear(at + "attn.q", inner, d, b.qkv_bias);
-    list.linear(at + "attn.k", kv, d, b.qkv_bias);
-    list.linear(at + "attn.v", kv, d, b.qkv_bias);
-    if (b.qk_norm) {
-        list.norm(at + "attn.q_norm", b.head_dim, b.qk_norm_layer);
-        list.norm(at + "attn.k_norm", b.head_dim, b.qk_norm_layer);
-    }
-    if (!b.value_projection_only) list.linear(at + "attn.o", d, inner, b.out_bias);
+    const Index d = s.width;
+    list.norm(b.norm, at + "norm1", d, b.norm_bias);
+    b.gated_unit ? gated_unit(d, b, at + "attn.", list) : attention(d, b, at + "attn.", list);
+    for (const Parameter& own : b.own)
+        list.out.push_back({at + "attn." + own.name, own.shape, own.vector});
+    if (!b.value_projection_only)
+        list.linear(at + "attn.o", d, b.heads * b.value_columns(), b.out_bias);
     if (b.layer_scale) list.vector(at + "scale1", d);
     if (b.ffn == 0) return;
-    if (norms) list.norm(at + "norm2", d, bias);
+    list.norm(b.norm, at + "norm2", d, b.norm_bias);
     if (b.gated) list.linear(at + "ffn.gate", b.ffn, d, b.ffn_bias);
     list.linear(at + "ffn.up", b.ffn, d, b.ffn_bias);
     list.linear(at + "ffn.down", d, b.ffn, b.ffn_bias);
@@ -76,7 +92,7 @@ std::vector<Parameter> parameters(const ModelSpec& spec) {
         if (spec.blocks[l].shares < 0 || spec.blocks[l].shares == static_cast<Index>(l))
             layer(spec, spec.blocks[l], fmt::format("layer.{}.", l), list);
     if (spec.final_norm && !spec.blocks.empty())
-        list.norm("final_norm", spec.width, norm_has_bias(spec.blocks.front()));
+        list.norm(spec.last_norm(), "final_norm", spec.width, spec.blocks.front().norm_bias);
     return std::move(list.out);
 }
 
@@ -88,12 +104,15 @@ double forward_flops(const ModelSpec& spec, Index n) {
                  static_cast<double>(spec.channels * spec.patch_height * spec.patch_width);
     if (spec.embedding_map) flops += 2.0 * tokens * d * static_cast<double>(spec.embedding_width);
     for (const BlockSpec& b : spec.blocks) {
-        const auto inner = static_cast<double>(b.heads * b.head_dim);
-        const auto kv = static_cast<double>(b.kv_heads * b.head_dim);
+        const auto keys = static_cast<double>(b.heads * b.head_dim);
+        const auto values = static_cast<double>(b.heads * b.value_columns());
+        const double share = static_cast<double>(b.kv_heads) / static_cast<double>(b.heads);
         const auto ffn = static_cast<double>(b.ffn);
-        flops += 2 * tokens * d * (inner + 2 * kv);
-        flops += 4 * tokens * tokens * inner;
-        if (!b.value_projection_only) flops += 2 * tokens * d * inner;
+        const double projections =
+            b.gated_unit ? keys + 2 * values : keys + share * (keys + values);
+        flops += 2 * tokens * d * projections;
+        flops += 2 * tokens * tokens * (keys + values);
+        if (!b.value_projection_only) flops += 2 * tokens * d * values;
         flops += (b.gated ? 6 : 4) * tokens * d * ffn;
     }
     return flops;

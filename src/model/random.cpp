@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cmath>
 #include <unordered_map>
 
 #include "draw.hpp"
@@ -65,6 +66,14 @@ class RandomWeights final : public Weights {
     static bool by_rows(const DrawnTensor& t) { return t.name == "embed.token"; }
 
     template <class T>
+    static void fill_unit(const Rng& rng, std::span<T> out) {
+        rng.fill_normal(out, 0, 1);
+        double squares = 0;
+        for (const T x : out) squares += double(x) * double(x);
+        for (T& x : out) x = T(double(x) / std::sqrt(squares));
+    }
+
+    template <class T>
     static void fill(const Draw& draw, const Rng& rng, std::span<T> out) {
         switch (draw.law) {
             case Draw::Law::zero:
@@ -75,6 +84,8 @@ class RandomWeights final : public Weights {
                 return rng.fill_normal(out, 0, draw.spread);
             case Draw::Law::uniform:
                 return rng.fill_uniform(out, -draw.spread, draw.spread);
+            case Draw::Law::unit:
+                return fill_unit(rng, out);
         }
     }
 

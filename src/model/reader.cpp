@@ -190,4 +190,8 @@ void Reader::refuse(const std::string& what) const {
     throw NotAvailable(fmt::format("{}: {}", file_.source(), what));
 }
 
+void Reader::ask(const std::string& what) const {
+    throw UsageError(fmt::format("{}: {}", file_.source(), what));
+}
+
 }  // namespace tsdiag::model

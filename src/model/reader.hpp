@@ -49,6 +49,7 @@ class Reader {
     void took(std::string line) { spec.defaults.push_back(std::move(line)); }
     void saw(std::string line) { spec.recognised.push_back(std::move(line)); }
     [[noreturn]] void refuse(const std::string& what) const;  ///< `NotAvailable` naming the file
+    [[noreturn]] void ask(const std::string& what) const;     ///< `UsageError` naming the file
 
     /// The architecture, after checking that every tensor is there and has its shape.  `unused`:
     /// patterns of heads and buffers; other tensors that are left over are listed in the spec.

@@ -14,7 +14,7 @@
 namespace tsdiag::model {
 
 std::string title(std::string_view family) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 20> titles{{
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 27> titles{{
         {"bert", "BERT"},
         {"roberta", "RoBERTa"},
         {"distilbert", "DistilBERT"},
@@ -32,6 +32,13 @@ std::string title(std::string_view family) {
         {"timm_vit", "ViT (timm)"},
         {"vit_pytorch", "ViT (vit-pytorch)"},
         {"simple_vit", "SimpleViT (vit-pytorch)"},
+        {"nystromformer", "Nystromformer"},
+        {"nystrom_attention", "Nystromformer (nystrom-attention)"},
+        {"performer", "Performer (performer-pytorch)"},
+        {"linformer", "Linformer (lucidrains)"},
+        {"flash", "FLASH (FLASH-pytorch)"},
+        {"gau", "GAU (FLASH-pytorch)"},
+        {"transnormer", "TransNormer"},
         {"encoder", "encoder"},
         {"torch_encoder", "torch.nn.TransformerEncoder"},
         {"lightning_encoder", "encoder (Lightning tutorial)"},
@@ -104,6 +111,41 @@ void Reader::list_leftovers(const Names& names, Words unused) {
                         heads == 1 ? "" : "s", example));
 }
 
+namespace {
+
+std::string attention_rule(const BlockSpec& b) {
+    std::string out = (b.gated_unit ? "gated " : "") + b.attention;
+    if (!out.ends_with("attention")) out += " attention";
+    std::string options;
+    for (const auto& [key, value] : b.attention_options)
+        options += fmt::format("{}{}={}", options.empty() ? "" : ", ", key, value);
+    if (!options.empty()) out += fmt::format(" ({})", options);
+    if (b.qk_activation) out += fmt::format(", {} of queries and keys", name(*b.qk_activation));
+    if (b.output_norm != OutputNorm::none) out += fmt::format(", then {}", name(b.output_norm));
+    if (b.gated_unit)
+        out += fmt::format(", values of {} columns{}", b.value_columns(),
+                           b.token_shift ? ", half of the columns from the token before" : "");
+    return out + fmt::format(", logits scaled by {:.6g}", b.scale);
+}
+
+/// One line for each run of layers with the same attention, "layers 0 to 5: ..."; without a number
+/// where all have it.
+std::vector<std::string> attention_rules(const ModelSpec& spec) {
+    std::vector<std::string> out;
+    const auto& all = spec.blocks;
+    for (std::size_t first = 0, last = 0; first < all.size(); first = last) {
+        const std::string rule = attention_rule(all[first]);
+        while (last < all.size() && attention_rule(all[last]) == rule) ++last;
+        if (last - first == all.size()) return {rule};
+        out.push_back(last - first == 1
+                          ? fmt::format("layer {}: {}", first, rule)
+                          : fmt::format("layers {} to {}: {}", first, last - 1, rule));
+    }
+    return out;
+}
+
+}  // namespace
+
 std::vector<std::string> rules(const ModelSpec& spec) {
     const BlockSpec& b = spec.blocks.front();
     std::vector<std::string> out;
@@ -112,15 +154,17 @@ std::vector<std::string> rules(const ModelSpec& spec) {
         spec.blocks.size(), spec.width, b.heads, b.head_dim, b.kv_heads, b.ffn));
     out.push_back(fmt::format("{}-norm, activation {}, norm eps {}, {}", name(b.placement),
                               name(b.activation), b.eps, b.causal ? "causal" : "bidirectional"));
-    out.push_back(fmt::format("{} attention, logits scaled by {}", b.attention, b.scale));
+    for (std::string& line : attention_rules(spec)) out.push_back(std::move(line));
     std::string positions = fmt::format("positions: {}", name(spec.positions));
     if (spec.positions == Positions::learned && spec.position_offset > 0)
         positions += fmt::format(", first at row {}", spec.position_offset);
     if (spec.padding_id >= 0) positions += fmt::format(", padding id {}", spec.padding_id);
     if (b.rotary.columns > 0)
-        positions += fmt::format("; rotary, {} of {} columns, theta {}{}", b.rotary.columns,
-                                 b.head_dim, b.rotary.theta,
-                                 b.rotary.scaling.empty() ? "" : ", scaling " + b.rotary.scaling);
+        positions += fmt::format(
+            "; rotary, {} of {} columns, {}{}{}", b.rotary.columns, b.head_dim,
+            b.rotary.learned ? "learned frequencies" : fmt::format("theta {}", b.rotary.theta),
+            b.rotary.scaling.empty() ? "" : ", scaling " + b.rotary.scaling,
+            b.rotary.reflected ? ", after a reflection (LRPE)" : "");
     out.push_back(positions);
     const auto windows = std::count_if(spec.blocks.begin(), spec.blocks.end(),
                                        [](const BlockSpec& block) { return block.window > 0; });

@@ -68,6 +68,10 @@ std::string_view name(NormKind kind) {
             return "rms";
         case NormKind::none:
             return "none";
+        case NormKind::simple_rms:
+            return "simple_rms";
+        case NormKind::scale:
+            return "scale";
     }
     return "unknown";
 }
@@ -82,6 +86,10 @@ std::string_view name(Positions positions) {
             return "sinusoidal";
         case Positions::sincos_2d:
             return "sincos_2d";
+        case Positions::sin_cos:
+            return "sin_cos";
+        case Positions::fairseq:
+            return "fairseq";
     }
     return "unknown";
 }
@@ -150,11 +158,17 @@ Index ModelSpec::position_rows() const {
     return max_tokens + position_offset;
 }
 
+NormKind ModelSpec::last_norm() const {
+    return final_norm_kind.value_or(blocks.empty() ? NormKind::layer : blocks.back().norm);
+}
+
 namespace {
 
 Json json(const Rotary& r) {
     Json out;
     out.set("columns", r.columns).set("theta", r.theta).set("interleaved", r.interleaved);
+    if (r.learned) out.set("learned", true);
+    if (r.reflected) out.set("reflected", true);
     if (r.scaling.empty()) return out;
     out.set("scaling", r.scaling).set("factor", r.factor).set("original_length", r.original_length);
     if (r.scaling == "llama3")
@@ -173,6 +187,9 @@ Json json(const BlockSpec& b) {
         for (const auto& [key, value] : b.attention_options) options.set(key, value);
         out.set("attention_options", std::move(options));
     }
+    if (b.value_dim > 0) out.set("value_dim", b.value_dim);
+    if (b.qk_activation) out.set("qk_activation", name(*b.qk_activation));
+    if (b.gated_unit) out.set("gated_unit", true).set("token_shift", b.token_shift);
     if (b.output_norm != OutputNorm::none) out.set("output_norm", name(b.output_norm));
     out.set("scale", b.scale).set("causal", b.causal);
     out.set("window", b.window);
@@ -184,6 +201,10 @@ Json json(const BlockSpec& b) {
     out.set("qkv_bias", b.qkv_bias).set("out_bias", b.out_bias).set("ffn_bias", b.ffn_bias);
     out.set("norm_bias", b.norm_bias).set("layer_scale", b.layer_scale);
     if (b.shares >= 0) out.set("shares", b.shares);
+    Json own;
+    for (const Parameter& p : b.own)
+        own.set(p.name, Json(Json::Array{p.shape.batch, p.shape.rows, p.shape.cols}));
+    if (!own.is_null()) out.set("own", std::move(own));
     return out;
 }
 
@@ -214,6 +235,8 @@ Json ModelSpec::json() const {
     out.set("token_types", token_types).set("type_rows", type_rows);
     out.set("embedding_map", embedding_map).set("embedding_norm", embedding_norm);
     out.set("embedding_scale", embedding_scale);
+    if (embedding_norm) out.set("embedding_norm_kind", tsdiag::name(embedding_norm_kind));
+    if (final_norm) out.set("final_norm_kind", tsdiag::name(last_norm()));
     if (channels > 0) image_json(*this, out);
     out.set("norm_before_layers", norm_before_layers).set("final_norm", final_norm);
     Json::Array all;

@@ -138,7 +138,7 @@ void Measurement::on_attention(const Attention& event) {
     layer_ = event.layer;
     report_progress();
     auto& [sum, count] = gains_[event.layer];
-    if (sample_ == 0) {
+    if (sample_ == 0 && std::isfinite(event.a2)) {
         sum += event.a2;
         count += 1;
     }

@@ -37,11 +37,18 @@ inline std::vector<Case> cases() {
     add("norm_attention", {{"map", "elu"}});
     add("norm_attention", {{"map", "relu"}});
     add("performer", {{"kernel", "relu"}, {"features", "7"}, {"seed", "3"}});
+    add("performer", {{"features", "7"}, {"floor", "0.01"}});
+    add("performer", {{"epsilon", "0"}});
+    add("cosformer", {{"clamp", "1e-6"}});
+    add("norm_attention", {{"map", "identity"}});
     add("diag_attention", {{"block", "5"}});
+    add("diag_attention", {{"block", "5"}, {"padded", "1"}});
     add("diag_attention", {{"block", "5"}, {"activation", "rela"}});
     add("linformer", {{"length", "7"}, {"shared", "1"}});
     add("nystrom", {{"landmarks", "4"}}, 20);
     add("nystrom", {{"landmarks", "10"}, {"init", "exact"}, {"conv", "5"}}, 20);
+    add("nystrom", {{"landmarks", "n"}}, 20);
+    add("nystrom", {{"landmarks", "20"}, {"whole", "inverse"}}, 20);
     add("flash", {{"group", "6"}});
     return all;
 }

@@ -56,9 +56,8 @@ class EveryAttention : public testing::TestWithParam<Setting> {
             std::vector<double> s;
             for (Index j = 0; j < n && naive::sees(i, j, GetParam().causal); ++j)
                 s.push_back(p(i, j) / slope(i, j));
-            double total = 0, most = 0, z = 0;
-            for (const double e : s) z += e;
-            if (!block.divided) z = 1;
+            double total = 0, most = 0;
+            const double z = block.divided ? 1 / slope(i, 0) : 1;
             for (std::size_t k = 0; k < s.size(); ++k)
                 for (std::size_t j = 0; j < s.size(); ++j) {
                     const auto at = [&](double step) {

@@ -35,6 +35,11 @@ Input read_input(const Checkpoint& arrays, Type type) {
         input.image = Tensor::from_host(cpu(), {raw.shape[0], raw.shape[1], raw.shape[2]},
                                         std::span<const double>(numbers(arrays, "image")), type);
     }
+    if (arrays.has("hidden")) {
+        const RawTensor raw = arrays.tensor("hidden");
+        input.hidden = Tensor::from_host(cpu(), {1, raw.shape[0], raw.shape[1]},
+                                         std::span<const double>(numbers(arrays, "hidden")), type);
+    }
     if (arrays.has("mask"))
         for (const double keep : numbers(arrays, "mask")) input.keep.push_back(keep != 0);
     return input;
@@ -66,7 +71,7 @@ class Golden : public testing::TestWithParam<Case> {
         opened.model(type).run(std::span(&input, 1), seen);
         Index compared = 0;
         for (const std::string& name : arrays->names()) {
-            if (name == "ids" || name == "image" || name == "mask") continue;
+            if (name == "ids" || name == "image" || name == "hidden" || name == "mask") continue;
             const auto expected =
                 kept(numbers(*arrays, name), arrays->tensor(name).shape, input.keep);
             std::vector<double> found;

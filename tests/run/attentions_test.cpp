@@ -86,6 +86,53 @@ TEST(AttentionInAModel, UndefinedMetricsSayWhy) {
     EXPECT_EQ(reason("linear", "jac_q_fro"), "P is no function of the logits scale q k^T alone");
 }
 
+/// Values of every layer and head of a metric, as text: the number is left out.
+std::vector<std::string> told(const Table& table, std::string_view metric) {
+    std::vector<std::string> all;
+    for (const MetricRow& row : table.metrics())
+        if (row.metric == metric && row.at.head >= 0)
+            all.push_back(row.value ? "defined" : row.note);
+    return all;
+}
+
+TEST(TransNormer, HasEveryMetricOrItsReason) {
+    for (const char* name :
+         {"transnormer1", "transnormer1-mlm", "transnormer2", "transnormer2-mlm"}) {
+        RunOptions options;
+        options.subject.model =
+            std::string("random:") + name + ",d=24,heads=3,layers=4,ffn=32,vocab=50,block=16";
+        options.tokens = 40;
+        options.dtype = Type::f64;
+        const Table table = run(options).table;
+        for (const char* metric : {"lambda2_abs", "delta", "attn_fro", "jac_fro", "jac_q_fro",
+                                   "jac_k_fro", "est_mu", "row_max", "local_auc"}) {
+            const std::vector<std::string> all = told(table, metric);
+            ASSERT_EQ(all.size(), 12U) << metric;
+            for (const std::string& text : all) EXPECT_FALSE(text.empty()) << metric;
+        }
+        const std::vector<std::string> jacobians = told(table, "jac_q_fro");
+        EXPECT_EQ(jacobians.front(), "defined") << name;
+        EXPECT_EQ(jacobians.back(), "P is no function of the logits scale q k^T alone") << name;
+        EXPECT_EQ(told(table, "est_mu").back(), "P V is normalised");
+    }
+}
+
+TEST(GatedUnit, HasNoGainAndNoEstimate) {
+    for (const char* path : {"flash", "gau"}) {
+        RunOptions options;
+        options.subject.model = std::string(TSDIAG_TEST_DATA "/golden/") + path;
+        options.tokens = 30;
+        const RunResult result = run(options);
+        for (const std::string& text : told(result.table, "est_mu"))
+            EXPECT_EQ(text, "P V is gated");
+        for (const std::string& text : told(result.table, "jac_q_fro"))
+            EXPECT_EQ(text, "no projections");
+        for (const std::string& text : told(result.table, "lambda2_abs"))
+            EXPECT_EQ(text, "defined");
+        for (const Json& gain : result.run["model"]["a2"].array()) EXPECT_TRUE(gain.is_null());
+    }
+}
+
 std::string refusal(const std::string& attention, Index tokens = 64) {
     try {
         RunOptions options = options_for(attention);

@@ -525,6 +525,311 @@ def forward_vit_pytorch(w, layers, heads, image, patch, generation):
 
 
 # ---------------------------------------------------------------------------------------------------
+# Other attentions.  P is formed and multiplied, whatever shortcut the library takes.
+
+def inverse_by_iteration(k, largest, steps=6):
+    """Steps towards the inverse of k (heads, m, m), from its transpose over `largest`."""
+    z, one = k.transpose(1, 2) / largest, torch.eye(k.shape[-1], dtype=k.dtype)
+    for _ in range(steps):
+        kz = k @ z
+        z = 0.25 * z @ (13 * one - kz @ (15 * one - kz @ (7 * one - kz)))
+    return z
+
+
+def nystrom(q, k, landmarks):
+    """P = softmax(q l_k^T) Z softmax(l_q k^T); q and k come scaled.  The largest column sum is that of all heads."""
+    heads, n, hd = q.shape
+    mean = lambda x: x.reshape(heads, landmarks, n // landmarks, hd).mean(2)
+    lq, lk = mean(q), mean(k)
+    kernel = lambda a, b: torch.softmax(a @ b.transpose(1, 2), -1)
+    k2 = kernel(lq, lk)
+    return kernel(q, lk) @ inverse_by_iteration(k2, k2.sum(-2).max()) @ kernel(lq, k)
+
+
+def convolution(kernel, n):
+    """The matrix of a convolution along n tokens: kernel (heads, 1, width, 1), zeros outside."""
+    heads, _, width, _ = kernel.shape
+    c = torch.zeros(heads, n, n, dtype=kernel.dtype)
+    for i in range(n):
+        for j in range(max(0, i - width // 2), min(n, i + width // 2 + 1)):
+            c[:, i, j] = kernel[:, 0, j - i + width // 2, 0]
+    return c
+
+
+def forward_nystromformer(w, config, ids, prefix="nystromformer."):
+    """BERT with landmarks; positions start at row 2; equal num_landmarks and segment_means_seq_len: softmax."""
+    w = under(w, prefix)
+    heads, eps, n = config["num_attention_heads"], config["layer_norm_eps"], len(ids)
+    hd = config["hidden_size"] // heads
+    t, e = Trace(ids=ids), "embeddings."
+    x = w[e + "word_embeddings.weight"][ids] + w[e + "position_embeddings.weight"][2:n + 2] \
+        + w[e + "token_type_embeddings.weight"][0]
+    x = t["embed"] = layer_norm(w, e + "LayerNorm", x, eps)
+    for layer in range(config["num_hidden_layers"]):
+        l = under(w, f"encoder.layer.{layer}.")
+
+        def attention(x):
+            q, k, v = (split_heads(affine(l, "attention.self." + part, x), heads) for part in ("query", "key", "value"))
+            q, k = q / hd ** 0.25, k / hd ** 0.25
+            if config["num_landmarks"] == config["segment_means_seq_len"]:
+                p = torch.softmax(q @ k.transpose(1, 2), -1)
+            else:
+                p = nystrom(q, k, config["num_landmarks"])
+            if "attention.self.conv.weight" in l:
+                p = p + convolution(l["attention.self.conv.weight"], n)
+            return p, affine(l, "attention.output.dense", join_heads(p @ v))
+
+        x = post_norm(t, layer, x, attention, lambda x: layer_norm(l, "attention.output.LayerNorm", x, eps),
+                      lambda x: affine(l, "output.dense", gelu_new(affine(l, "intermediate.dense", x))),
+                      lambda x: layer_norm(l, "output.LayerNorm", x, eps))
+    return t
+
+
+def forward_nystrom_attention(w, layers, heads, landmarks, x):
+    """lucidrains: no embedding; the formula with landmarks even where they are all tokens."""
+    t, n = Trace(hidden=x), len(x)
+    for layer in range(layers):
+        l = under(w, f"layers.{layer}.")
+
+        def attention(x):
+            q, k, v = (split_heads(part, heads) for part in affine(l, "0.fn.to_qkv", x).chunk(3, -1))
+            p = nystrom(q / math.sqrt(q.shape[-1]), k, landmarks) + convolution(l["0.fn.res_conv.weight"], n)
+            return p, affine(l, "0.fn.to_out.0", join_heads(p @ v))
+
+        x = pre_norm(t, layer, x, lambda x: layer_norm(l, "0.norm", x, 1e-5), attention,
+                     lambda x: layer_norm(l, "1.norm", x, 1e-5),
+                     lambda x: affine(l, "1.fn.net.3", gelu(affine(l, "1.fn.net.0", x))))
+    return t
+
+
+def rotate_pairs(x, angles):
+    """Rotary embedding of neighbouring channels, on the first 2 * angles.shape[1] of x (h, n, hd)."""
+    width = 2 * angles.shape[1]
+    cos, sin = (f(angles).repeat_interleave(2, -1) for f in (torch.cos, torch.sin))
+    turned = torch.stack([-x[..., 1:width:2], x[..., 0:width:2]], -1).reshape(*x.shape[:-1], width)
+    return torch.cat([x[..., :width] * cos + turned * sin, x[..., width:]], -1)
+
+
+def angles_of(n, width, start=0):
+    return torch.arange(start, start + n).double()[:, None] * 10000.0 ** (-torch.arange(0, width, 2).double() / width)
+
+
+def forward_performer(w, layers, ids, causal_model=False, generalized=False, rotary=False):
+    """performer-pytorch: stored random features; where causal, 1e-6 on each sum of key features."""
+    t, n, d = Trace(ids=ids), len(ids), w["token_emb.weight"].shape[1]
+    table = w["pos_emb.emb"] if rotary else w["pos_emb.emb.weight"]
+    x = t["embed"] = w["token_emb.weight"][ids] + table[:n]
+    for layer in range(layers):
+        l = under(w, f"performer.net.layers.{layer}.")
+        features = l["0.fn.fast_attention.projection_matrix"]
+        m, hd = features.shape
+
+        def attention(x):
+            q, k, v = (split_heads(affine(l, f"0.fn.to_{part}", x), d // hd) for part in "qkv")
+            if rotary:
+                q, k = rotate_pairs(q, angles_of(n, hd)), rotate_pairs(k, angles_of(n, hd))
+            q, k = q * hd ** -0.25, k * hd ** -0.25
+            u, z = q @ features.t(), k @ features.t()
+            if generalized:
+                a, b = u.clamp(min=0) + 1e-3, z.clamp(min=0) + 1e-3
+            else:
+                square = lambda x: x.pow(2).sum(-1, keepdim=True) / 2
+                a = (torch.exp(u - square(q) - u.amax(-1, keepdim=True)) + 1e-4) / math.sqrt(m)
+                b = (torch.exp(z - square(k) - z.amax((-1, -2), keepdim=True)) + 1e-4) / math.sqrt(m)
+            p = a @ b.transpose(1, 2)
+            if causal_model:
+                p = p * causal(n)
+                p = p / (a * (b.cumsum(1) + 1e-6)).sum(-1, keepdim=True)
+            else:
+                p = p / p.sum(-1, keepdim=True)
+            return p, affine(l, "0.fn.to_out", join_heads(p @ v))
+
+        def feed_forward(x):
+            y = affine(l, "1.fn.fn.w1", x)
+            if y.shape[1] == 2 * l["1.fn.fn.w2.weight"].shape[1]:
+                y, v = y.chunk(2, -1)
+                return affine(l, "1.fn.fn.w2", gelu(y) * v)
+            return affine(l, "1.fn.fn.w2", gelu(y))
+
+        x = pre_norm(t, layer, x, lambda x: layer_norm(l, "0.norm", x, 1e-5), attention,
+                     lambda x: layer_norm(l, "1.norm", x, 1e-5), feed_forward)
+    t["final_norm"] = layer_norm(w, "norm", x, 1e-5)
+    return t
+
+
+def forward_linformer(w, layers, heads, ids):
+    """lucidrains: keys and values are mixed along the tokens; one head of keys may serve all, and be the values."""
+    t, n = Trace(ids=ids), len(ids)
+    x = t["embed"] = w["token_emb.weight"][ids] + w["pos_emb.weight"][:n]
+    for layer in range(layers):
+        l = under(w, f"linformer.net.layers.{layer}.")
+
+        def attention(x):
+            q = split_heads(affine(l, "0.fn.to_q", x), heads)
+            hd = q.shape[-1]
+            split = lambda y: split_heads(y, y.shape[1] // hd)
+            k, e = split(affine(l, "0.fn.to_k", x)), l["0.fn.proj_k"]
+            v, f = (split(affine(l, "0.fn.to_v", x)), l["0.fn.proj_v"]) if "0.fn.to_v.weight" in l else (k, e)
+            p = torch.softmax(q @ (e.t() @ k).transpose(1, 2) / math.sqrt(hd), -1) @ f.t()
+            return p, affine(l, "0.fn.to_out", join_heads(p @ v))
+
+        x = pre_norm(t, layer, x, lambda x: layer_norm(l, "0.norm", x, 1e-5), attention,
+                     lambda x: layer_norm(l, "1.norm", x, 1e-5),
+                     lambda x: affine(l, "1.fn.w2", gelu(affine(l, "1.fn.w1", x))))
+    return t
+
+
+def t5_bucket(distance, buckets, causal_model):
+    """The bucket of key minus query, as torch computes it in float32."""
+    steps, out = -distance, torch.zeros_like(distance)
+    if not causal_model:
+        buckets //= 2
+        out = out + (steps < 0).long() * buckets
+        steps = steps.abs()
+    steps, exact = steps.clamp(min=0), buckets // 2
+    far = exact + (torch.log(steps.float() / exact) / math.log(128 / exact) * (buckets - exact)).long()
+    return out + torch.where(steps < exact, steps, far.clamp(max=buckets - 1))
+
+
+def gated_unit(t, layer, x, norm, attention):
+    """A gated attention unit: no feed-forward behind it.  attention(normed) -> P (n, n), branch."""
+    t.stage(layer, "in", x)
+    p, sa = attention(t.stage(layer, "norm1", norm(x)))
+    t.stage(layer, "attentions", p[None])
+    t.stage(layer, "sa", sa)
+    y = t.stage(layer, "attn", x + sa)
+    return t.stage(layer, "out", y)
+
+
+def forward_flash(w, config, ids):
+    """FLASH-pytorch: relu(.)^2 inside groups, a linear part over all of them, SiLU gates, half of the columns shifted."""
+    t, n = Trace(ids=ids), len(ids)
+    g, is_causal = config["group_size"], config["causal"]
+    d = w["token_emb.weight"].shape[1]
+    wave = angles_of(n, d)
+    x = t["embed"] = w["token_emb.weight"][ids] + torch.cat([wave.sin(), wave.cos()], -1) * w["abs_pos_emb.scale"]
+    i, j = torch.arange(n)[:, None], torch.arange(n)[None, :]
+    for layer in range(config["depth"]):
+        l = under(w, f"layers.{layer}.")
+
+        def norm(x):
+            if "norm.g" in l:
+                return x / (x.norm(dim=-1, keepdim=True) * d ** -0.5).clamp(min=1e-5) * l["norm.g"]
+            return layer_norm(l, "norm", x, 1e-5)
+
+        def attention(x):
+            half = -(-d // 2)
+            if config["shift_tokens"]:
+                x = torch.cat([F.pad(x[:, :half], (0, 0, 1, -1)), x[:, half:]], -1)
+            v, gate = silu(affine(l, "to_hidden.0", x)).chunk(2, -1)
+            z = silu(affine(l, "to_qk.0", x))
+            s = z.shape[1]
+            turned = [rotate_pairs((z * a + b)[None], angles_of(n, min(32, s)))[0]
+                      for a, b in zip(l["qk_offset_scale.gamma"], l["qk_offset_scale.beta"])]
+            quad_q, lin_q, quad_k, lin_k = turned
+            table = l["rel_pos_bias.relative_attention_bias.weight"][:, 0]
+            bias = table[t5_bucket(j - i, len(table), is_causal)] * math.sqrt(s)
+            near = (i // g == j // g) & ((j <= i) | (not is_causal))
+            p = (quad_q @ quad_k.t() / g + bias).clamp(min=0) ** 2 * near
+            if is_causal:
+                p = p + lin_q @ lin_k.t() / g * (j // g < i // g)
+            else:
+                p = p + lin_q @ lin_k.t() / n
+            return p, affine(l, "to_out", gate * (p @ v))
+
+        x = gated_unit(t, layer, x, norm, attention)
+    t["final_norm"] = layer_norm(w, "to_logits.0", x, 1e-5)
+    return t
+
+
+def forward_gau(w, layers, x, is_causal):
+    """GAU of FLASH-pytorch on features: relu(q k^T / n)^2."""
+    t, n = Trace(hidden=x), len(x)
+    for layer in range(layers):
+        l = under(w, f"layers.{layer}.")
+
+        def attention(x):
+            v, gate = silu(affine(l, "to_hidden.0", x)).chunk(2, -1)
+            z = silu(affine(l, "to_qk.0", x))
+            q, k = (z * a + b for a, b in zip(l["offsetscale.gamma"], l["offsetscale.beta"]))
+            p = (q @ k.t() / n).clamp(min=0) ** 2
+            return (p := p * causal(n) if is_causal else p), affine(l, "to_out.0", gate * (p @ v))
+
+        x = gated_unit(t, layer, x, lambda x: layer_norm(l, "norm", x, 1e-5), attention)
+    return t
+
+
+def simple_rms(x):
+    return x / (x.norm(dim=-1, keepdim=True) / math.sqrt(x.shape[-1]) + 1e-8)
+
+
+def forward_transnormer(w, config, ids, prefix):
+    """TransNormer: chunks in early layers (with LRPE restarting in each), q k^T v in late ones, LRPE after phi.
+
+    Without causal masks the last chunk is filled with zero keys, which a softmax gives weight.
+    """
+    w, n = under(w, prefix), len(ids)
+    language, heads, chunk = config["language"], config["heads"], config["chunk_size"]
+    d = w["embed_tokens.weight"].shape[1]
+    hd = d // heads
+    t = Trace(ids=ids)
+    real = (ids != 1).long()
+    positions = torch.cumsum(real, 0) * real + 1
+    if language:
+        f = torch.exp(torch.arange(d // 2).double() * -(math.log(10000) / (d // 2 - 1)))
+        wave = positions[:, None] * f
+        x = w["embed_tokens.weight"][ids] * math.sqrt(d) + torch.cat([wave.sin(), wave.cos()], -1) * real[:, None]
+    else:
+        x = simple_rms(w["embed_tokens.weight"][ids] + w["embed_positions.weight"][positions])
+    t["embed"] = x
+    layers = config["layers"]
+    act = {"swish": silu, "identity": lambda x: x}[config["glu_act"]]
+    phi = {"elu": F.elu, "1+elu": lambda x: 1 + F.elu(x)}[config["linear_act_fun"]]
+    for layer in range(layers):
+        l = under(w, f"layers.{layer}.")
+        v_mirror = l["self_attn.urpe.v"].reshape(-1)
+        theta = l["self_attn.urpe.theta"].reshape(-1) if "self_attn.urpe.theta" in l \
+            else 10000.0 ** (-torch.arange(0, hd // 2 * 2, 2).double() / (hd // 2 * 2))
+
+        def lrpe(x):
+            x = x - 2 * (x @ v_mirror)[..., None] * v_mirror
+            return rotate_pairs(x, torch.arange(x.shape[-2]).double()[:, None] * theta)
+
+        def local(q, k, v):
+            q, p = q / math.sqrt(hd), torch.zeros(heads, n, n, dtype=torch.float64)
+            for first in range(0, n, chunk):
+                last, pad = min(first + chunk, n), max(0, first + chunk - n)
+                fill = lambda x: F.pad(x[:, first:last], (0, 0, 0, pad))
+                s = lrpe(fill(q)) @ lrpe(fill(k)).transpose(1, 2)
+                if config["use_softmax"]:
+                    s = torch.softmax(s.masked_fill(~causal(chunk), -INF) if language else s, -1)
+                else:
+                    s = s.clamp(min=0) * causal(chunk) if language else s.clamp(min=0)
+                p[:, first:last, first:last] = s[:, :last - first, :last - first]
+            y = join_heads(p @ v)
+            return p, y if config["use_softmax"] else simple_rms(y)
+
+        def late(q, k, v):
+            p = lrpe(phi(q)) @ lrpe(phi(k)).transpose(1, 2)
+            p = p * causal(n) if language else p
+            return p, simple_rms(join_heads(p @ v))
+
+        def attention(x):
+            q, k, v = (split_heads(affine(l, f"self_attn.{part}_proj", x), heads) for part in "qkv")
+            p, y = (local if layer < layers // 2 else late)(q, k, v)
+            return p, affine(l, "self_attn.out_proj", y)
+
+        ffn = lambda x: affine(l, "glu.l3", act(affine(l, "glu.l1", x)) * affine(l, "glu.l2", x))
+        if language:
+            x = pre_norm(t, layer, x, simple_rms, attention, simple_rms, ffn)
+        else:
+            x = post_norm(t, layer, x, attention, simple_rms, ffn, simple_rms)
+    if language:
+        t["final_norm"] = simple_rms(x)
+    return t
+
+
+# ---------------------------------------------------------------------------------------------------
 # Writing files
 
 SAFETENSORS = {torch.float64: "F64", torch.int64: "I64", torch.float32: "F32", torch.float16: "F16",
@@ -594,7 +899,7 @@ def case(name):
 
 
 def finish(name, family, layout, trace, heads, weights=None, config=None, write=None, open_="", needs=None, note=None,
-           golden="golden.npz", model=None):
+           golden="golden.npz", model=None, stochastic=True):
     """Writes the directory of a case and returns its lines in the manifest."""
     directory = os.path.join(HERE, model or name)
     os.makedirs(directory, exist_ok=True)
@@ -606,13 +911,13 @@ def finish(name, family, layout, trace, heads, weights=None, config=None, write=
         write_safetensors(os.path.join(directory, "model.safetensors"), weights)
     write_trace(os.path.join(directory, golden), trace)
     layers = 1 + max(int(key.split(".")[1]) for key in trace if key.startswith("layer."))
-    for layer in range(layers):
+    for layer in range(layers if stochastic else 0):
         rows = trace[f"layer.{layer}.attentions"].sum(-1)
         assert (rows - 1).abs().max() < 1e-12, (name, layer)
-    n, width = trace["embed"].shape
+    n, width = trace["layer.0.in"].shape
     entry = {"name": name, "open": os.path.join(model or name, open_).rstrip("/"), "golden": f"{model or name}/{golden}",
              "family": family, "layout": layout, "layers": layers, "heads": heads, "width": width, "tokens": n,
-             "input": "image" if "image" in trace else "ids", "mask": "mask" in trace,
+             "input": next(kind for kind in ("image", "hidden", "ids") if kind in trace), "mask": "mask" in trace,
              "final_norm": "final_norm" in trace, "needs": needs or {}}
     if note:
         entry["note"] = note
@@ -1172,6 +1477,265 @@ def vit_pytorch_d(name):
 @case("simple-vit")
 def simple_vit(name):
     return make_vit_pytorch(name, "simple")
+
+
+# Other attentions
+
+def make_nystromformer(name, n, note=None, **changes):
+    draw, d, ff = Draw(name), 18, 26
+    config = {"architectures": ["NystromformerForMaskedLM"], "model_type": "nystromformer", "hidden_size": d,
+              "num_hidden_layers": 2, "num_attention_heads": 3, "intermediate_size": ff, "hidden_act": "gelu_new",
+              "layer_norm_eps": 1e-5, "max_position_embeddings": 14, "type_vocab_size": 2, "vocab_size": 24,
+              "num_landmarks": 4, "segment_means_seq_len": 12, "conv_kernel_size": 5, "inv_coeff_init_option": False, **changes}
+    e = "nystromformer.embeddings."
+    draw.put(e + "word_embeddings.weight", 24, d, std=0.7)
+    draw.put(e + "position_embeddings.weight", 16, d, std=0.4)
+    draw.put(e + "token_type_embeddings.weight", 2, d, std=0.4)
+    draw.norm(e + "LayerNorm", d)
+    draw.weights[e + "position_ids"] = torch.arange(14)[None] + 2
+    for layer in range(2):
+        l = f"nystromformer.encoder.layer.{layer}."
+        for part in ("query", "key", "value"):
+            draw.linear(l + "attention.self." + part, d, d)
+        draw.put(l + "attention.self.conv.weight", 3, 1, 5, 1, std=0.3)
+        draw.linear(l + "attention.output.dense", d, d)
+        draw.norm(l + "attention.output.LayerNorm", d)
+        draw.linear(l + "intermediate.dense", d, ff)
+        draw.linear(l + "output.dense", ff, d)
+        draw.norm(l + "output.LayerNorm", d)
+    draw.linear("cls.predictions.transform.dense", d, d)
+    trace = forward_nystromformer(widen(draw.weights), config, draw.ids(n, 24))
+    return [finish(name, "nystromformer", "post-norm", trace, 3, draw.weights, config, note=note, stochastic=False)]
+
+
+@case("nystromformer")
+def nystromformer(name):
+    return make_nystromformer(name, 12)
+
+
+@case("nystromformer-softmax")
+def nystromformer_softmax(name):
+    return make_nystromformer(name, 9, segment_means_seq_len=4, note="4 landmarks, segments of 4 tokens: softmax")
+
+
+def make_nystrom_attention(name, landmarks, n, note=None):
+    draw, d, ff, heads, layers = Draw(name), 12, 24, 3, 2
+    for layer in range(layers):
+        l = f"layers.{layer}."
+        draw.norm(l + "0.norm", d)
+        draw.linear(l + "0.fn.to_qkv", d, 3 * heads * 5, bias=False)
+        draw.linear(l + "0.fn.to_out.0", heads * 5, d)
+        draw.put(l + "0.fn.res_conv.weight", heads, 1, 7, 1, std=0.3)
+        draw.norm(l + "1.norm", d)
+        draw.linear(l + "1.fn.net.0", d, ff)
+        draw.linear(l + "1.fn.net.3", ff, d)
+    trace = forward_nystrom_attention(widen(draw.weights), layers, heads, landmarks, draw.normal(n, d).double())
+    return [finish(name, "nystrom_attention", "pre-norm", trace, heads, draw.weights, {"num_landmarks": landmarks}, note=note,
+                   stochastic=False)]
+
+
+@case("nystrom-attention")
+def nystrom_attention(name):
+    return make_nystrom_attention(name, 4, 12)
+
+
+@case("nystrom-attention-whole")
+def nystrom_attention_whole(name):
+    return make_nystrom_attention(name, 6, 6, note="as many landmarks as tokens: the formula all the same")
+
+
+def make_performer(name, glu=False, rotary=False, note=None, **arguments):
+    draw, d, hd, m, tokens, layers = Draw(name), 18, 6, 10, 12, 2
+    ff = 20
+    draw.put("token_emb.weight", 24, d, std=0.7)
+    if rotary:
+        for table, width in (("pos_emb", d), ("layer_pos_emb", hd)):
+            wave = angles_of(tokens, width)
+            draw.weights[table + ".emb"] = torch.cat([wave.sin(), wave.cos()], -1).float()
+    else:
+        draw.put("pos_emb.emb.weight", tokens, d, std=0.4)
+    for layer in range(layers):
+        l = f"performer.net.layers.{layer}."
+        draw.norm(l + "0.norm", d)
+        for part in "qkv":
+            draw.linear(l + f"0.fn.to_{part}", d, d, bias=False)
+        draw.put(l + "0.fn.fast_attention.projection_matrix", m, hd, std=1.0)
+        draw.weights[l + "0.fn.fast_attention.calls_since_last_redraw"] = torch.tensor(3)
+        draw.linear(l + "0.fn.to_out", d, d)
+        draw.norm(l + "1.norm", d)
+        draw.linear(l + "1.fn.fn.w1", d, 2 * ff if glu else ff)
+        draw.linear(l + "1.fn.fn.w2", ff, d)
+        draw.weights[f"performer.proj_updater.instance.net.layers.{layer}.0.norm.weight"] = draw.weights[l + "0.norm.weight"]
+    draw.norm("norm", d)
+    draw.linear("to_out", d, 24)
+    trace = forward_performer(widen(draw.weights), layers, draw.ids(9, 24), arguments.get("causal", False),
+                              arguments.get("generalized_attention", False), rotary)
+    write = lambda directory: write_torch(os.path.join(directory, "pytorch_model.bin"), draw.weights)
+    return [finish(name, "performer", "pre-norm", trace, d // hd, config=arguments or None, write=write, note=note,
+                   stochastic=not arguments.get("causal", False))]
+
+
+@case("performer")
+def performer(name):
+    return make_performer(name, note="heads by the projection; no configuration")
+
+
+@case("performer-causal")
+def performer_causal(name):
+    return make_performer(name, causal=True, glu=True, rotary=True,
+                          note="causal, gated feed-forward, stored sines and cosines, rotary pairs")
+
+
+@case("performer-relu")
+def performer_relu(name):
+    return make_performer(name, generalized_attention=True)
+
+
+def make_linformer(name, one_kv_head=False, share_kv=False, note=None):
+    draw, d, heads, hd, tokens, k, layers = Draw(name), 16, 2, 8, 10, 4, 2
+    draw.put("token_emb.weight", 24, d, std=0.7)
+    draw.put("pos_emb.weight", tokens, d, std=0.4)
+    for layer in range(layers):
+        l = f"linformer.net.layers.{layer}."
+        draw.norm(l + "0.norm", d)
+        draw.put(l + "0.fn.proj_k", tokens, k, std=0.4)
+        draw.linear(l + "0.fn.to_q", d, heads * hd, bias=False)
+        draw.linear(l + "0.fn.to_k", d, hd if one_kv_head else heads * hd, bias=False)
+        if not share_kv:
+            draw.put(l + "0.fn.proj_v", tokens, k, std=0.4)
+            draw.linear(l + "0.fn.to_v", d, hd if one_kv_head else heads * hd, bias=False)
+        draw.linear(l + "0.fn.to_out", heads * hd, d)
+        draw.norm(l + "1.norm", d)
+        draw.linear(l + "1.fn.w1", d, 4 * d)
+        draw.linear(l + "1.fn.w2", 4 * d, d)
+    draw.linear("to_logits", d, 24)
+    trace = forward_linformer(widen(draw.weights), layers, heads, draw.ids(tokens, 24))
+    return [finish(name, "linformer", "pre-norm", trace, heads, draw.weights, needs={} if one_kv_head else {"n_heads": heads},
+                   note=note, stochastic=False)]
+
+
+@case("linformer")
+def linformer(name):
+    return make_linformer(name)
+
+
+@case("linformer-shared")
+def linformer_shared(name):
+    return make_linformer(name, one_kv_head=True, share_kv=True, note="one head of keys, which are the values, too")
+
+
+def make_flash(name, n, scale_norm, note=None, **arguments):
+    draw, d, s, layers = Draw(name), 14, 8, 2
+    config = {"group_size": 24, "causal": False, "shift_tokens": True, **arguments}
+    draw.put("token_emb.weight", 24, d, std=0.7)
+    draw.put("abs_pos_emb.scale", 1, mean=0.8, std=0.1)
+    draw.weights["abs_pos_emb.inv_freq"] = 10000.0 ** (-torch.arange(0, d, 2) / d)
+    for layer in range(layers):
+        l = f"layers.{layer}."
+        draw.weights[l + "rotary_pos_emb.freqs"] = 10000.0 ** (-torch.arange(0, s, 2) / s)
+        draw.put(l + "rel_pos_bias.relative_attention_bias.weight", 32, 1, std=0.2)
+        if scale_norm:
+            draw.put(l + "norm.g", 1, mean=1.0, std=0.2)
+        else:
+            draw.norm(l + "norm", d)
+        draw.linear(l + "to_hidden.0", d, 4 * d)
+        draw.linear(l + "to_qk.0", d, s)
+        draw.put(l + "qk_offset_scale.gamma", 4, s, std=1.2)
+        draw.put(l + "qk_offset_scale.beta", 4, s, std=0.4)
+        draw.linear(l + "to_out", 2 * d, d)
+    draw.norm("to_logits.0", d)
+    draw.linear("to_logits.1", d, 24)
+    trace = forward_flash(widen(draw.weights), {**config, "depth": layers}, draw.ids(n, 24))
+    return [finish(name, "flash", "pre-norm", trace, 1, draw.weights, config, note=note, stochastic=False)]
+
+
+@case("flash")
+def flash(name):
+    return make_flash(name, 40, True, note="40 tokens in groups of 24, ScaleNorm, columns shifted by a token")
+
+
+@case("flash-causal")
+def flash_causal(name):
+    return make_flash(name, 29, False, causal=True, shift_tokens=False, group_size=8, note="LayerNorm, groups of 8")
+
+
+@case("gau")
+def gau(name):
+    draw, d, s, layers = Draw(name), 14, 8, 2
+    for layer in range(layers):
+        l = f"layers.{layer}."
+        draw.norm(l + "norm", d)
+        draw.linear(l + "to_hidden.0", d, 4 * d)
+        draw.linear(l + "to_qk.0", d, s)
+        draw.put(l + "offsetscale.gamma", 2, s, std=1.5)
+        draw.put(l + "offsetscale.beta", 2, s, std=0.5)
+        draw.linear(l + "to_out.0", 2 * d, d)
+    trace = forward_gau(widen(draw.weights), layers, draw.normal(9, d).double(), True)
+    return [finish(name, "gau", "pre-norm", trace, 1, draw.weights, {"causal": True}, stochastic=False)]
+
+
+def make_transnormer(name, language, softmax, n, glu_act="swish", theta=True, heads=2, d=16, note=None):
+    draw, ff, layers, chunk, vocabulary = Draw(name), int(8 / 3 * d), 3, 6, 24
+    hd, prefix = d // heads, "decoder." if language else "encoder.sentence_encoder."
+    draw.put(prefix + "embed_tokens.weight", vocabulary, d, std=0.3 if language else 0.7)
+    if not language:
+        draw.put(prefix + "embed_positions.weight", 22, d, std=0.4)
+    for layer in range(layers):
+        l = f"{prefix}layers.{layer}."
+        for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
+            draw.linear(l + "self_attn." + part, d, d)
+        if theta:
+            f = 10000.0 ** (-torch.arange(0, hd // 2 * 2, 2) / hd)
+            draw.weights[l + "self_attn.urpe.theta"] = (f * (1 + 0.3 * draw.normal(hd // 2)))[None, None]
+        v = draw.normal(hd)
+        draw.weights[l + "self_attn.urpe.v"] = v / v.norm()
+        draw.linear(l + "glu.l1", d, ff)
+        draw.linear(l + "glu.l2", d, ff)
+        draw.linear(l + "glu.l3", ff, d)
+    linear_map = "1+elu" if softmax else "elu"
+    ids = draw.ids(n, vocabulary)
+    trace = forward_transnormer(widen(draw.weights), {
+        "language": language, "heads": heads, "chunk_size": chunk, "layers": layers, "glu_act": glu_act,
+        "linear_act_fun": linear_map, "use_softmax": softmax}, ids, prefix)
+    side = "decoder" if language else "encoder"
+    kind = ("transnormer_t" if language else "roberta_transnormer_t") + ("2" if softmax else "1")
+    draw.weights[("decoder.output_projection" if language else "encoder.lm_head") + ".weight"] = \
+        draw.weights[prefix + "embed_tokens.weight"]
+    if not language:
+        draw.linear("encoder.lm_head.dense", d, d)
+    else:
+        draw.weights["decoder.embed_positions._float_tensor"] = torch.zeros(1)
+    arguments = argparse.Namespace(**{"arch": kind, side + "_attention_heads": heads, side + "_layers": layers,
+                                      side + "_chunk_size": chunk, "use_softmax": softmax, "linear_act_fun": linear_map,
+                                      "glu_act": glu_act, side + "_attention_types": [2, 1, 1]})
+    checkpoint = {"args": None, "cfg": {"model": arguments, "task": {"_name": "language_modeling"}}, "model": draw.weights,
+                  "optimizer_history": [{"num_updates": 3}], "extra_state": {"epoch": 1},
+                  "last_optimizer_state": {"state": {0: {"exp_avg": draw.normal(3)}}, "param_groups": []}}
+    write = lambda directory: write_torch(os.path.join(directory, "checkpoint_best.pt"), checkpoint)
+    return [finish(name, "transnormer", "pre-norm" if language else "post-norm", trace, heads, write=write,
+                   open_="checkpoint_best.pt", note=note, stochastic=False)]
+
+
+@case("transnormer1-lm")
+def transnormer1_lm(name):
+    return make_transnormer(name, True, False, 15, note="chunks of 6 in layer 0 of 3; learned LRPE frequencies")
+
+
+@case("transnormer2-lm")
+def transnormer2_lm(name):
+    return make_transnormer(name, True, True, 15, glu_act="identity", theta=False,
+                            note="glu_act identity: what the repository's code made of its word swish for some time")
+
+
+@case("transnormer1-mlm")
+def transnormer1_mlm(name):
+    return make_transnormer(name, False, False, 15)
+
+
+@case("transnormer2-mlm")
+def transnormer2_mlm(name):
+    return make_transnormer(name, False, True, 15, heads=2, d=14,
+                            note="zero keys fill the last chunk and take weight; heads of 7 columns, the last one unrotated")
 
 
 # Wrappers

@@ -1,0 +1,126 @@
+#include "attention_parts.hpp"
+
+#include <fmt/format.h>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag::model {
+namespace {
+
+/// The first half of the columns comes from the token before; the first token's are 0.
+Tensor shifted(const Tensor& x) {
+    const Index n = x.rows(), half = (x.cols() + 1) / 2;
+    std::vector<double> values = x.to_host<double>();
+    for (Index i = n; i-- > 0;)
+        for (Index c = 0; c < half; ++c)
+            values[static_cast<std::size_t>(i * x.cols() + c)] =
+                i == 0 ? 0 : values[static_cast<std::size_t>((i - 1) * x.cols() + c)];
+    return Tensor::from_host(x.backend(), x.shape(), std::span<const double>(values), x.type());
+}
+
+/// x - 2 v (v . x).
+Tensor reflected(const Tensor& x, const Tensor& v) {
+    return subtract(x, matmul(row_sum(multiply(x, v)), v, Transpose::none, 2));
+}
+
+class Parts {
+  public:
+    Parts(const BlockSpec& block, const LayerWeights& weights, const Sample& sample)
+        : b_(block), w_(weights), sample_(sample) {
+        if (b_.rotary.columns == 0) return;
+        frequency_ =
+            b_.rotary.learned ? w_.theta.to_host<double>() : b_.rotary.frequencies(sample.length);
+    }
+
+    AttentionParts projected(const Tensor& x) const {
+        AttentionParts out;
+        out.x = x;
+        Projections& p = out.projections;
+        p.q_raw = reflection(linear(x, w_.q, w_.q_bias).split_heads(b_.heads));     // (h, n, w)
+        p.k_raw = reflection(linear(x, w_.k, w_.k_bias).split_heads(b_.kv_heads));  // (h', n, w)
+        p.q = p.q_raw;
+        p.k = p.k_raw;
+        p.scale = b_.scale;
+        if (b_.qk_norm) {
+            p.q = head_norm(p.q, w_.q_norm, w_.q_norm_bias);
+            p.k = head_norm(p.k, w_.k_norm, w_.k_norm_bias);
+            p.q_norm = w_.q_norm;
+            p.k_norm = w_.k_norm;
+            p.norm_is_layer = b_.qk_norm_layer;
+            p.norm_eps = b_.qk_eps;
+        }
+        p.position = sample_.position;
+        p.frequency = frequency_;
+        p.interleaved = b_.rotary.interleaved;
+        out.input.q = p.q = rotated(p.q);
+        out.input.k = p.k = rotated(p.k);
+        out.v = linear(x, w_.v, w_.v_bias).split_heads(b_.kv_heads);
+        return out;
+    }
+
+    AttentionParts gated(const Tensor& x) const {
+        AttentionParts out;
+        out.x = x;
+        const Tensor z = map(Unary::silu, linear(x, w_.z, w_.z_bias));
+        const auto offset = [&](Index row) {
+            return rotated(add(multiply(z, w_.gamma.row_range(row, 1)), w_.beta.row_range(row, 1)));
+        };
+        const bool two_parts =
+            w_.gamma.rows() == 4;  // quadratic q, linear q, quadratic k, linear k
+        out.input.q = offset(0);
+        out.input.k = offset(two_parts ? 2 : 1);
+        if (two_parts) {
+            out.input.q2 = offset(1);
+            out.input.k2 = offset(3);
+        }
+        out.v = map(Unary::silu, linear(x, w_.v, w_.v_bias));
+        out.gate = map(Unary::silu, linear(x, w_.attn_gate, w_.attn_gate_bias));
+        return out;
+    }
+
+  private:
+    /// phi, then the reflection of LRPE.
+    Tensor reflection(Tensor x) const {
+        if (b_.qk_activation) x = map(*b_.qk_activation, x);
+        return b_.rotary.reflected ? reflected(x, w_.mirror) : x;
+    }
+    Tensor rotated(const Tensor& x) const {
+        return frequency_.empty() ? x
+                                  : rotate(x, sample_.position, frequency_, b_.rotary.interleaved);
+    }
+    Tensor head_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
+        return b_.qk_norm_layer ? layer_norm(x, weight, bias, b_.qk_eps)
+                                : rms_norm(x, weight, b_.qk_eps);
+    }
+
+    const BlockSpec& b_;
+    const LayerWeights& w_;
+    const Sample& sample_;
+    std::vector<double> frequency_;
+};
+
+}  // namespace
+
+AttentionParts attention_parts(const BlockSpec& b, const LayerWeights& w, const Sample& sample,
+                               const Tensor& x) {
+    if (b.gated_unit && x.rows() < sample.length)
+        throw UsageError(fmt::format(
+            "the mask hides {} of {} tokens, and a gated attention unit divides by the number of "
+            "all tokens and takes columns from the token before, hidden or not; leave the mask "
+            "out",
+            sample.length - x.rows(), sample.length));
+    const Parts parts(b, w, sample);
+    const Tensor in = b.token_shift ? shifted(x) : x;
+    AttentionParts out = b.gated_unit ? parts.gated(in) : parts.projected(in);
+    AttentionInput& input = out.input;
+    input.scale = b.scale;
+    input.causal = b.causal;
+    input.window = b.window;
+    input.position = sample.position;
+    input.options = b.attention_options;
+    input.parameter = w.own;
+    return out;
+}
+
+}  // namespace tsdiag::model

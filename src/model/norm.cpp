@@ -1,0 +1,48 @@
+#include "norm.hpp"
+
+#include <cmath>
+
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag::model {
+namespace {
+
+/// |x| / sqrt(d) of each row.
+Tensor root_mean_square(const Tensor& x) {
+    return scale(map(Unary::sqrt, row_sum(multiply(x, x))),
+                 1 / std::sqrt(static_cast<double>(x.cols())));
+}
+
+Tensor scale_norm(const Tensor& x, const Tensor& g, double eps) {
+    const Tensor least =
+        Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&eps, 1), x.type());
+    return multiply(divide(x, zip(Binary::maximum, root_mean_square(x), least)), g);
+}
+
+}  // namespace
+
+Norm load_norm(const Weights& weights, const std::string& stem) {
+    const auto get = [&](const char* part) {
+        const std::string name = stem + part;
+        return weights.has(name) ? weights.get(name) : Tensor();
+    };
+    return {get(".weight"), get(".bias"), get(".g")};
+}
+
+Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps) {
+    switch (kind) {
+        case NormKind::layer:
+            return layer_norm(x, norm.weight, norm.bias, eps);
+        case NormKind::rms:
+            return rms_norm(x, norm.weight, eps);
+        case NormKind::simple_rms:
+            return divide(x, affine(root_mean_square(x), 1, 1e-8));
+        case NormKind::scale:
+            return scale_norm(x, norm.g, eps);
+        case NormKind::none:
+            break;
+    }
+    return x;
+}
+
+}  // namespace tsdiag::model

@@ -1,0 +1,17 @@
+#pragma once
+#include <string>
+
+#include "tsdiag/model.hpp"
+
+namespace tsdiag::model {
+
+/// The parameters of a norm; those that its kind lacks are empty.
+struct Norm {
+    Tensor weight, bias, g;
+};
+/// `stem`.weight, `stem`.bias, `stem`.g, as far as they are there.
+Norm load_norm(const Weights& weights, const std::string& stem);
+/// NormKind::none: x itself.
+Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps);
+
+}  // namespace tsdiag::model

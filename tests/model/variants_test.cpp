@@ -1,0 +1,265 @@
+#include <gmock/gmock.h>
+
+#include "memory_file.hpp"
+#include "recorder.hpp"
+
+/// Readers of models whose attention is no softmax: what they infer, ask for and refuse.
+namespace tsdiag::test {
+namespace {
+
+using testing::Contains;
+using testing::HasSubstr;
+
+const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
+
+/// The names and shapes of a golden file, without its configuration and what was saved beside it.
+std::shared_ptr<MemoryFile> copy_of(const std::string& path) {
+    const auto file = unwrap(open_checkpoint(golden / path), nullptr);
+    auto out = std::make_shared<MemoryFile>();
+    for (const std::string& name : file->names()) out->add(name, file->tensor(name).shape, 0.01F);
+    return out;
+}
+
+ModelSpec spec_of(const Checkpoint& file, const std::string& config = "", Index heads = 0) {
+    DetectOptions options;
+    if (!config.empty()) options.config = Json::parse(config, "config.json");
+    if (heads > 0) options.heads = heads;
+    return detect(file, options).spec;
+}
+
+template <class E>
+std::string refusal(const Checkpoint& file, const std::string& config = "", Index heads = 0) {
+    return thrown<E>([&] { spec_of(file, config, heads); });
+}
+
+/// What a model of a golden directory says to a sample of `n` tokens.
+std::string run_error(const std::string& path, Index n, DetectOptions options = {},
+                      std::vector<bool> keep = {}) {
+    const Opened opened = Opened::from(golden / path, std::move(options));
+    Input input = gaussian(n, opened.architecture.spec.width);
+    if (opened.architecture.spec.vocabulary > 0) {
+        input = {};
+        input.ids.assign(static_cast<std::size_t>(n), 3);
+    }
+    input.keep = std::move(keep);
+    Recorder seen;
+    return thrown<UsageError>([&] { opened.model(Type::f64).run(std::span(&input, 1), seen); });
+}
+
+TEST(Variants, AreRecognisedByNamesAlone) {
+    const std::vector<std::tuple<const char*, const char*, Index>> files{
+        {"nystromformer", "nystromformer", 0},
+        {"nystrom-attention", "nystrom_attention", 0},
+        {"performer", "performer", 0},
+        {"linformer", "linformer", 2},
+        {"flash", "flash", 0},
+        {"gau", "gau", 0}};
+    for (const auto& [path, family, heads] : files)
+        EXPECT_EQ(spec_of(*copy_of(path), "", heads).family, family);
+}
+
+TEST(Nystromformer, TakesItsDefaultsAndSaysSo) {
+    const ModelSpec s = spec_of(*copy_of("nystromformer"));
+    EXPECT_THAT(s.defaults, Contains(HasSubstr("num_landmarks = 64")));
+    EXPECT_EQ(s.blocks[0].attention_options.at("landmarks"), "n");  // 64 segments of 64
+    EXPECT_THAT(s.recognised, Contains(HasSubstr("the exact softmax")));
+    EXPECT_THAT(s.recognised, Contains(HasSubstr("a convolution of width 5")));
+}
+
+TEST(Nystromformer, RefusesWhatDoesNotFit) {
+    const auto file = copy_of("nystromformer");
+    EXPECT_THAT(refusal<FormatError>(*file, R"({"num_attention_heads": 2})"),
+                HasSubstr("num_attention_heads = 2, but tensor"));
+    const std::string conv = "nystromformer.encoder.layer.1.attention.self.conv.weight";
+    file->add(conv, {3, 1, 7, 1});
+    EXPECT_THAT(refusal<FormatError>(*file), HasSubstr("(3, 1, 7, 1), expected (3, 1, 5, 1)"));
+    file->remove(conv);
+    EXPECT_THAT(refusal<FormatError>(*file), HasSubstr("is missing"));
+    file->add("nystromformer.encoder.layer.0.attention.self.conv.weight", {3, 1, 4, 1});
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("4 wide, which is not odd"));
+    EXPECT_THAT(run_error("nystromformer", 10), HasSubstr("landmarks=4 does not divide the 10"));
+}
+
+TEST(NystromAttention, RefusesWhatDoesNotFit) {
+    EXPECT_THAT(run_error("nystrom-attention", 10), HasSubstr("does not divide the 10 tokens"));
+    EXPECT_THAT(run_error("nystrom-attention", 3), HasSubstr("does not divide the 3 tokens"));
+    EXPECT_THAT(refusal<NotAvailable>(*copy_of("nystrom-attention"), R"({"pinv_iterations": 4})"),
+                HasSubstr("pinv_iterations = 4"));
+}
+
+TEST(NystromAttention, WithoutItsConvolutionHasToBeTold) {
+    const auto file = copy_of("nystrom-attention");
+    for (const char* layer : {"0", "1"})
+        file->remove(std::string("layers.") + layer + ".0.fn.res_conv.weight");
+    EXPECT_THAT(refusal<FormatError>(*file), HasSubstr("none that is known"));
+    const std::string told = R"({"model_type": "nystrom_attention"})";
+    EXPECT_THAT(refusal<UsageError>(*file, told), HasSubstr("--n-heads"));
+    const ModelSpec s = spec_of(*file, told, 3);
+    EXPECT_TRUE(s.blocks[0].own.empty());
+    EXPECT_THAT(s.defaults, Contains(HasSubstr("no convolution over the values")));
+}
+
+TEST(Performer, TakesSizesFromItsRandomFeatures) {
+    const ModelSpec s = spec_of(*copy_of("performer"));
+    EXPECT_EQ(s.blocks[0].heads, 3);
+    EXPECT_EQ(s.blocks[0].attention_options.at("features"), "10");
+    EXPECT_THAT(s.defaults, Contains(HasSubstr("causal = false")));
+    EXPECT_THAT(s.defaults, Contains(HasSubstr("generalized_attention = false")));
+}
+
+TEST(Performer, RefusesWhatItCannotRun) {
+    const auto file = copy_of("performer-causal");
+    const std::string layer = "performer.net.layers.0.0.";
+    const std::string features = layer + "fn.fast_attention.projection_matrix";
+    file->add(features, {10, 9});  // 18 columns are 2 heads of 9: the pairs of columns do not fit
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("heads of 9 columns cannot rotate"));
+    file->add(features, {10, 7});
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("random features of 7 columns"));
+    file->remove(features);
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("without random features"));
+    file->add(layer + "g", {1});
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("ReZero or ScaleNorm"));
+}
+
+TEST(Linformer, AsksForItsHeads) {
+    EXPECT_THAT(refusal<UsageError>(*copy_of("linformer")), HasSubstr("--n-heads"));
+    const ModelSpec s = spec_of(*copy_of("linformer-shared"));
+    EXPECT_EQ(s.blocks[0].heads, 2);
+    EXPECT_EQ(s.blocks[0].kv_heads, 1);
+    EXPECT_EQ(s.blocks[0].attention_options.at("shared"), "1");
+}
+
+TEST(Linformer, RefusesLongerSamplesThanItsProjections) {
+    EXPECT_THAT(run_error("linformer-shared", 11), HasSubstr("11 tokens"));
+    EXPECT_THAT(run_error("linformer-shared", 3), HasSubstr("length=4 is more than the 3 tokens"));
+    const auto file = copy_of("linformer-shared");
+    file->add("linformer.net.layers.0.0.fn.to_k.weight", {5, 16});
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("keys of 5 columns do not fit"));
+}
+
+/// A stack without embedding.
+TEST(Linformer, MayHaveNoEmbedding) {
+    const auto file = std::make_shared<MemoryFile>();
+    const auto whole = copy_of("linformer-shared");
+    const std::string inside = "linformer.";
+    for (const std::string& name : whole->names())
+        if (name.starts_with(inside))
+            file->add("body." + name.substr(inside.size()), whole->tensor(name).shape);
+    const ModelSpec s = spec_of(*file);
+    EXPECT_EQ(s.vocabulary, 0);
+    EXPECT_EQ(s.blocks.size(), 2U);
+    EXPECT_TRUE(s.ignored.empty());
+}
+
+TEST(Flash, TakesItsDefaultsAndSaysSo) {
+    const ModelSpec s = spec_of(*copy_of("flash"));
+    for (const char* line : {"group_size = 256", "shift_tokens = true", "causal = false"})
+        EXPECT_THAT(s.defaults, Contains(HasSubstr(line)));
+    EXPECT_TRUE(s.blocks[0].gated_unit);
+    EXPECT_EQ(s.blocks[0].norm, NormKind::scale);
+    EXPECT_EQ(s.last_norm(), NormKind::layer);
+}
+
+TEST(Flash, RefusesMasksAndOddWidths) {
+    std::vector<bool> keep(8, true);
+    keep[7] = false;
+    EXPECT_THAT(run_error("flash", 8, {}, keep), HasSubstr("the mask hides 1 of 8 tokens"));
+    const auto file = copy_of("flash");
+    file->add("layers.0.to_qk.0.weight", {7, 14});
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("7 columns cannot rotate"));
+    file->add("layers.0.to_qk.0.weight", {8, 13});
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("even width"));
+    file->add("layers.0.to_hidden.0.weight", {57, 14});
+    EXPECT_THAT(refusal<NotAvailable>(*file), HasSubstr("odd number of rows"));
+}
+
+TEST(Flash, HasNoGain) {
+    const Opened opened = Opened::from(golden / "flash");
+    EXPECT_TRUE(std::isnan(opened.model(Type::f64).branch_gain(0)));
+}
+
+constexpr const char* t1 = R"({"arch": "transnormer_t1"})";
+
+TEST(TransNormer, HasToBeToldWhichItIs) {
+    const auto file = copy_of("transnormer1-lm/checkpoint_best.pt");
+    EXPECT_THAT(refusal<UsageError>(*file), HasSubstr("T1 and T2 have the same tensors"));
+    const ModelSpec one = spec_of(*file, t1), two = spec_of(*file, R"({"arch": "transnormer_t2"})");
+    const BlockSpec &early = one.blocks.front(), &late = one.blocks.back();
+    EXPECT_EQ(early.attention_options.at("activation"), "rela");
+    EXPECT_EQ(early.output_norm, OutputNorm::simple_rms);
+    EXPECT_EQ(late.qk_activation, Unary::elu);
+    EXPECT_TRUE(late.rotary.learned && late.rotary.reflected);
+    EXPECT_EQ(two.blocks.front().attention_options.at("activation"), "softmax");
+    EXPECT_EQ(two.blocks.front().output_norm, OutputNorm::none);
+    EXPECT_EQ(two.blocks.back().qk_activation, Unary::elu_plus_one);
+    EXPECT_EQ(two.blocks.front().placement, NormPlacement::pre);
+    EXPECT_EQ(two.blocks[1].attention, "norm_attention");  // layer 0 of 3 is the first half
+}
+
+TEST(TransNormer, SaysWhichReadingOfItsGateItTook) {
+    const auto file = copy_of("transnormer1-lm/checkpoint_best.pt");
+    const ModelSpec silu = spec_of(*file, t1);
+    EXPECT_EQ(silu.blocks[0].activation, Unary::silu);
+    EXPECT_THAT(silu.defaults, Contains(HasSubstr("glu_act 'swish': SiLU")));
+    const ModelSpec identity =
+        spec_of(*file, R"({"arch": "transnormer_t1", "glu_act": "identity"})");
+    EXPECT_EQ(identity.blocks[0].activation, Unary::copy);
+    EXPECT_THAT(identity.recognised, Contains(HasSubstr("activation identity")));
+}
+
+TEST(TransNormer, SaysThatZerosFillTheLastChunkAndMayLeaveThemOut) {
+    const auto file = copy_of("transnormer2-mlm/checkpoint_best.pt");
+    const std::string two = R"({"arch": "roberta_transnormer_t2")";
+    const ModelSpec code = spec_of(*file, two + "}");
+    EXPECT_THAT(code.defaults, Contains(HasSubstr("padded_chunks = true")));
+    EXPECT_EQ(code.blocks[0].attention_options.at("padded"), "1");
+    const ModelSpec text = spec_of(*file, two + R"(, "padded_chunks": false})");
+    EXPECT_EQ(text.blocks[0].attention_options.at("padded"), "0");
+    EXPECT_EQ(code.blocks[0].head_dim, 7);
+    EXPECT_EQ(code.blocks[0].rotary.columns, 6);  // the last of an odd number stays
+}
+
+TEST(TransNormer, RefusesWhatItCannotRun) {
+    const auto file = copy_of("transnormer1-lm/checkpoint_best.pt");
+    const auto with = [](const std::string& more) {
+        return R"({"arch": "transnormer_t1", )" + more + "}";
+    };
+    EXPECT_THAT(refusal<NotAvailable>(*file, with(R"("decoder_attention_types": [2, 1])")),
+                HasSubstr("the attention of 2 layers, and it has 3"));
+    EXPECT_THAT(refusal<NotAvailable>(*file, with(R"("decoder_attention_types": [3, 1, 1])")),
+                HasSubstr("attention type 3"));
+    EXPECT_THAT(refusal<NotAvailable>(*file, with(R"("linear_act_fun": "gelu")")),
+                HasSubstr("linear_act_fun 'gelu'"));
+    EXPECT_THAT(refusal<NotAvailable>(*file, with(R"("glu_act": "cosine")")),
+                HasSubstr("glu_act 'cosine'"));
+    EXPECT_THAT(refusal<NotAvailable>(*file, with(R"("norm_type": "gatedrmsnorm")")),
+                HasSubstr("norm_type 'gatedrmsnorm'"));
+    EXPECT_THAT(refusal<FormatError>(*file, with(R"("decoder_attention_heads": 4)")),
+                HasSubstr("decoder_attention_heads = 4"));
+    const std::string theta = "decoder.layers.0.self_attn.urpe.theta";
+    file->add(theta, {1, 1, 5});
+    EXPECT_THAT(refusal<NotAvailable>(*file, t1), HasSubstr("5 frequencies"));
+    file->add(theta, {1, 1, 4});
+    file->add("decoder.layers.0.self_attn.layer_norm.weight", {16});
+    EXPECT_THAT(refusal<NotAvailable>(*file, t1), HasSubstr("a norm inside the attention"));
+}
+
+/// relu(S) leaves nothing of a row: the branch is 0 there, and norms of zeros are 0.
+TEST(TransNormer, RunsRowsWithoutAttention) {
+    const RandomModel drawn = random_model("transnormer1-lm,layers=2,d=16,heads=4,ffn=24,vocab=9");
+    const auto weights = random_weights(drawn, Rng(1), cpu(), Type::f64);
+    const Model model(drawn.spec, random_weights(drawn, Rng(1), cpu(), Type::f64), cpu(),
+                      Type::f64);
+    Input input;
+    input.ids = {4, 5, 6, 7, 8, 2};
+    Recorder seen;
+    model.run(std::span(&input, 1), seen);
+    const std::vector<double>&p = seen.matrix.at(0), &sa = seen.states.at("layer.0.sa");
+    bool zero = false;  // the first token sees itself alone, through one logit
+    for (std::size_t k = 0; k < 4; ++k) zero = zero || p[k * 36] == 0;
+    EXPECT_TRUE(zero);
+    for (const double x : sa) EXPECT_TRUE(std::isfinite(x));
+}
+
+}  // namespace
+}  // namespace tsdiag::test
