@@ -67,6 +67,16 @@ std::string tick_list(const std::vector<double>& positions) {
     return "(" + out + ")";
 }
 
+/// Ticks at whole positions with the words of `labels`, or their numbers.
+std::string cell_tick_list(const std::vector<Index>& cells,
+                           const std::vector<std::string>& labels) {
+    std::string out;
+    for (const Index c : cells)
+        out += fmt::format("{}{} {}", out.empty() ? "" : ", ",
+                           gnuplot_string(cell_label(labels, c)), c);
+    return "(" + out + ")";
+}
+
 std::string axis_lines(char name, const Axis& axis, Extent e, const std::vector<double>& marks) {
     std::string out;
     if (axis.scale == Scale::log) out += fmt::format("set logscale {}\n", name);
@@ -135,13 +145,11 @@ std::string palette_lines(const Grid& grid) {
 
 std::string cells_panel(const Grid& g, const std::string& data, std::size_t& block,
                         const Layout& size) {
-    const auto positions = [](Index count, Index at_most) {
-        const std::vector<Index> cells = cell_ticks(count, at_most);
-        return std::vector<double>(cells.begin(), cells.end());
-    };
     std::string out = palette_lines(g);
-    out += axis_lines('x', {}, {-0.5, double(g.cols) - 0.5}, positions(g.cols, size.width / 20));
-    out += axis_lines('y', {}, {double(g.rows) - 0.5, -0.5}, positions(g.rows, size.height / 14));
+    out += fmt::format("set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset xtics {}\nset ytics {}\n",
+                       double(g.cols) - 0.5, double(g.rows) - 0.5,
+                       cell_tick_list(cell_ticks(g.cols, size.width / 20), g.col_labels),
+                       cell_tick_list(cell_ticks(g.rows, size.height / 14), g.row_labels));
     out += fmt::format(
         "set object 1 rectangle from graph 0,0 to graph 1,1 behind fillcolor rgb '{}' "
         "fillstyle solid noborder\n",

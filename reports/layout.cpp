@@ -221,6 +221,10 @@ std::vector<Index> cell_ticks(Index count, Index at_most) {
     return found;
 }
 
+std::string cell_label(const std::vector<std::string>& labels, Index i) {
+    return std::size_t(i) < labels.size() ? labels[std::size_t(i)] : fmt::format("{}", i);
+}
+
 Layout layout(const Figure& figure) {
     Layout l;
     const int n = int(figure.panels.size());

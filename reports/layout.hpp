@@ -46,6 +46,9 @@ std::string tick_label(double value);
 /// Every k-th of `count` cells, so that labels do not touch.
 std::vector<Index> cell_ticks(Index count, Index at_most);
 
+/// The word at `i`, or its number where there are no labels.
+std::string cell_label(const std::vector<std::string>& labels, Index i);
+
 /// Panels a row, and the inner size of one panel in pixels.
 struct Layout {
     int columns = 1, rows = 1, width = 600, height = 280;

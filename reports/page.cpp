@@ -23,7 +23,8 @@ std::string title_of(const Page& page) {
     return page.table.model().empty() ? "tsdiag report" : page.table.model();
 }
 
-/// `in`, `out` and the like, written between backquotes, become code.
+}  // namespace
+
 std::string caption_html(std::string_view caption) {
     std::string out;
     bool open = false;
@@ -35,6 +36,8 @@ std::string caption_html(std::string_view caption) {
     }
     return open ? out + "</code>" : out;
 }
+
+namespace {
 
 bool has_figure(const Page& page, const std::string& name) {
     return std::any_of(page.figures.begin(), page.figures.end(),
@@ -98,9 +101,19 @@ std::string figure_html(const Figure& f, bool drawn) {
         f.name, html(f.title), html(f.alt), fallback, caption_html(f.caption), files);
 }
 
+}  // namespace
+
+std::string figures_html(const std::vector<Figure>& figures, bool drawn) {
+    std::string out;
+    for (const Figure& f : figures) out += figure_html(f, drawn);
+    return out;
+}
+
+namespace {
+
 std::string figures_section(const Page& page) {
     std::string out = "<section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Figures</h2>\n";
-    for (const Figure& f : page.figures) out += figure_html(f, page.drawn);
+    out += figures_html(page.figures, page.drawn);
     if (!page.missing.empty()) {
         out += "<h3>Not drawn</h3>\n<ul>\n";
         for (const std::string& line : page.missing) out += "<li>" + html(line) + "</li>\n";
@@ -109,13 +122,15 @@ std::string figures_section(const Page& page) {
     return out + "</section>\n";
 }
 
-std::string data_section(const Page& page) {
+}  // namespace
+
+std::string data_html(const Table& table) {
     std::string items =
         "<li><a href=\"metrics.csv\" download>metrics.csv</a>: every number, one a row</li>\n";
-    if (!page.table.curves().empty())
+    if (!table.curves().empty())
         items +=
             "<li><a href=\"curves.csv\" download>curves.csv</a>: the points of every curve</li>\n";
-    if (!page.table.maps().empty())
+    if (!table.maps().empty())
         items += "<li><a href=\"maps.npz\" download>maps.npz</a>: the attention maps</li>\n";
     items +=
         "<li><a href=\"run.json\" download>run.json</a>: the settings, the model, how each number "
@@ -126,9 +141,11 @@ std::string data_section(const Page& page) {
            items + "</ul>\n</section>\n";
 }
 
-Json specifications(const Page& page) {
+namespace {
+
+Json specifications(const std::vector<Figure>& figures) {
     Json specs = Json::Object{};
-    for (const Figure& f : page.figures) specs.set(f.name, vega_lite(f));
+    for (const Figure& f : figures) specs.set(f.name, vega_lite(f));
     return specs;
 }
 
@@ -141,9 +158,8 @@ void append(std::string& out, std::string_view open, std::string_view body,
 
 }  // namespace
 
-std::string page_html(const Page& page) {
-    const std::string title = html(title_of(page));
-    const std::string facts = facts_html(page.run), numbers = summary_html(page.table);
+std::string document_html(const Document& document) {
+    const std::string title = html(document.title);
     std::string out = fmt::format(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -151,22 +167,12 @@ std::string page_html(const Page& page) {
         "<link rel=\"icon\" href=\"data:,\">\n<title>{} - tsdiag</title>\n",
         policy, title);
     append(out, "<style>\n", page_css(), "</style>\n</head>\n<body>\n");
-    out +=
-        "<a class=\"skip\" href=\"#verdict\">Skip to the verdict</a>\n<header>\n<p "
-        "class=\"tool\">tsdiag report</p>\n<h1>" +
-        title + "</h1>\n";
-    if (page.table.model() != title_of(page))
-        out += "<p class=\"lead\">" + html(page.table.model()) + "</p>\n";
-    out += "</header>\n<main>\n" + verdict_section(page) +
-           contents(page, !facts.empty(), !numbers.empty());
-    if (!facts.empty())
-        append(out, "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Model and run</h2>\n",
-               facts, "</section>\n");
-    if (!numbers.empty())
-        append(out,
-               "<section aria-labelledby=\"numbers\">\n<h2 id=\"numbers\">Numbers by layer</h2>\n",
-               numbers, "</section>\n");
-    out += figures_section(page) + data_section(page) + "</main>\n<footer>\n";
+    out += fmt::format(
+        "<a class=\"skip\" href=\"#verdict\">Skip to the {0}</a>\n<header>\n<p "
+        "class=\"tool\">tsdiag {1}</p>\n<h1>{2}</h1>\n",
+        document.main, document.kind, title);
+    if (!document.lead.empty()) append(out, "<p class=\"lead\">", html(document.lead), "</p>\n");
+    append(out, "</header>\n<main>\n", document.body, "</main>\n<footer>\n");
     append(
         out,
         "<p>Keys in brackets name the papers: [TSE] arXiv 2312.06182, [DEVIL] The Devil in Linear "
@@ -174,10 +180,30 @@ std::string page_html(const Page& page) {
         "<details><summary>Drawn with Vega, Vega-Lite and Vega-Embed: licences</summary><pre>",
         html(licences()), "</pre></details>\n</footer>\n");
     append(out, "<script id=\"specs\" type=\"application/json\">",
-           script_json(specifications(page)), "</script>\n");
+           script_json(specifications(document.figures)), "</script>\n");
     for (std::string_view script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})
         append(out, "<script>", script, "</script>\n");
     return out + "</body>\n</html>\n";
+}
+
+std::string page_html(const Page& page) {
+    const std::string facts = facts_html(page.run), numbers = summary_html(page.table);
+    std::string body = verdict_section(page) + contents(page, !facts.empty(), !numbers.empty());
+    if (!facts.empty())
+        append(body, "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Model and run</h2>\n",
+               facts, "</section>\n");
+    if (!numbers.empty())
+        append(body,
+               "<section aria-labelledby=\"numbers\">\n<h2 id=\"numbers\">Numbers by layer</h2>\n",
+               numbers, "</section>\n");
+    body += figures_section(page) + data_html(page.table);
+    const std::string title = title_of(page);
+    return document_html({.kind = "report",
+                          .main = "verdict",
+                          .title = title,
+                          .lead = page.table.model() == title ? "" : page.table.model(),
+                          .body = std::move(body),
+                          .figures = page.figures});
 }
 
 }  // namespace tsdiag::reports

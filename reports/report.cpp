@@ -19,6 +19,23 @@ std::string what_is_missing(const FigureEntry& entry) {
 
 }  // namespace
 
+namespace reports {
+
+std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
+                                     const std::filesystem::path& directory, bool& drawn) {
+    try {
+        draw(figures, directory / "figures");
+        drawn = true;
+    } catch (const NotAvailable& e) {
+        return {e.what()};
+    } catch (const Error& e) {
+        return {fmt::format("{} The page has all figures nevertheless.", e.what())};
+    }
+    return {};
+}
+
+}  // namespace reports
+
 std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory) {
     reports::Page page{.table = table, .run = run};
@@ -28,15 +45,8 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
         if (made.empty()) page.missing.push_back(what_is_missing(*entry));
         for (Figure& f : made) page.figures.push_back(std::move(f));
     }
-    std::vector<std::string> undrawn;
-    try {
-        draw(page.figures, directory / "figures");
-        page.drawn = true;
-    } catch (const NotAvailable& e) {
-        undrawn.push_back(e.what());
-    } catch (const Error& e) {
-        undrawn.push_back(fmt::format("{} The page has all figures nevertheless.", e.what()));
-    }
+    const std::vector<std::string> undrawn =
+        reports::draw_beside(page.figures, directory, page.drawn);
     write_atomically(directory / "report.html", reports::page_html(page));
     return undrawn;
 }

@@ -202,13 +202,18 @@ Json colours_of(const Grid& grid, const Layout& size) {
                           {"format", ".6~g"}}}};
 }
 
-Json cell_axis(const std::string& field, const std::string& title, Index count, Index at_most) {
-    return Object{{"field", field},
-                  {"type", "ordinal"},
-                  {"axis", Object{{"title", text(title)},
-                                  {"values", list(cell_ticks(count, at_most))},
-                                  {"labelAngle", 0},
-                                  {"grid", false}}}};
+Json cell_axis(const std::string& field, const std::string& title, Index count, Index at_most,
+               const std::vector<std::string>& labels) {
+    Json axis = Object{{"title", text(title)},
+                       {"values", list(cell_ticks(count, at_most))},
+                       {"labelAngle", 0},
+                       {"grid", false}};
+    if (!labels.empty()) {
+        Array words;
+        for (const std::string& label : labels) words.push_back(text(label));
+        axis.set("labelExpr", Json(std::move(words)).dump() + "[datum.value]");
+    }
+    return Object{{"field", field}, {"type", "ordinal"}, {"axis", axis}};
 }
 
 Json cell_panel(const Grid& grid, const Layout& size) {
@@ -223,8 +228,8 @@ Json cell_panel(const Grid& grid, const Layout& size) {
         {"data", Object{{"values", values}}},
         {"mark", Object{{"type", "rect"}, {"invalid", nullptr}}},
         {"encoding",
-         Object{{"x", cell_axis("c", grid.col_title, grid.cols, size.width / 20)},
-                {"y", cell_axis("r", grid.row_title, grid.rows, size.height / 14)},
+         Object{{"x", cell_axis("c", grid.col_title, grid.cols, size.width / 20, grid.col_labels)},
+                {"y", cell_axis("r", grid.row_title, grid.rows, size.height / 14, grid.row_labels)},
                 {"color", colour},
                 {"tooltip", Array{tip("r", grid.row_title, false), tip("c", grid.col_title, false),
                                   tip("v", grid.value_title, true)}}}}};

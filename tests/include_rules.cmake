@@ -12,7 +12,7 @@ get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # The public headers, each above those that it may include.
 set(public error json random tensor backend plugin ops linalg eigen table checkpoint attention spec events model probe
-    claim report run)
+    claim report run experiment)
 # Libraries, by the first part of their headers' names.
 set(libraries Eigen Spectra boost nlohmann fmt CLI dnnl oneapi zlib gtest gmock benchmark)
 
@@ -25,8 +25,8 @@ set(public_src/checkpoint ${contracts} checkpoint)
 set(public_src/attention ${contracts} attention)
 set(public_src/model ${contracts} checkpoint attention spec events model)
 set(public_src/run ${public})
-list(REMOVE_ITEM public_src/run report)
-set(public_src/experiments ${public_src/run})
+list(REMOVE_ITEM public_src/run report experiment)
+set(public_src/experiments ${public})
 set(public_src/claims ${contracts} attention spec model claim)
 set(public_src/cli ${public})
 set(public_probes error tensor backend ops linalg eigen attention spec events table probe)

@@ -119,6 +119,12 @@ RandomModel random_model(std::string_view text);
 /// Each tensor is drawn from `rng.fork(name)` when it is asked for.
 std::unique_ptr<Weights> random_weights(const RandomModel& model, Rng rng, const Backend& backend,
                                         Type type);
+/// Each tensor is asked of `all` once and stays in memory.  May be shared by threads.
+std::unique_ptr<Weights> resident_weights(std::shared_ptr<const Weights> all);
+/// The tensors whose names end with `ending` come from `redrawn`, all others from `kept`.
+std::unique_ptr<Weights> spliced_weights(std::shared_ptr<const Weights> kept,
+                                         std::shared_ptr<const Weights> redrawn,
+                                         std::string ending);
 
 /// Writes config.json and model.safetensors (float32; numbered shards of at most `shard_bytes`, one
 /// of which is in memory at a time) with the names of the spec's family into `directory`, so that

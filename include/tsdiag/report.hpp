@@ -39,6 +39,7 @@ struct Grid {
     std::optional<double> low = {}, high = {};  ///< where the colours end; absent: least, greatest
     Index step = 1;      ///< rows and columns that one cell stands for, on the axes
     bool image = false;  ///< a large matrix (an attention map): drawn as an image, not as cells
+    std::vector<std::string> row_labels = {}, col_labels = {};  ///< of cells; empty: their numbers
 };
 
 /// One panel: lines or a grid.
@@ -96,5 +97,31 @@ Json vega_lite(const Figure& figure);
 /// drawn, with the reason; figures whose metrics the table lacks are named on the page only.
 std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory);
+
+/// What somebody says of a quantity, beside what was measured.
+struct Comparison {
+    std::string what = {};                        ///< "xi1/xi2 of the attention step, block 0"
+    std::string says = {};                        ///< who says what: "[TSE] Cor. 2.7: 2"
+    std::optional<double> expected = {};          ///< the same as a number; none: words only
+    std::optional<double> measured = {}, error = {};  ///< mean and its standard error
+    Index count = 0;                              ///< trials behind it
+    std::string unknown = {};                     ///< why nothing was measured
+};
+/// "1.2 standard errors below": what the errors carry, and no more.
+std::string judgement(const Comparison& comparison);
+
+/// A page that sets a claim beside measurements.
+struct Study {
+    std::string name = {}, title = {}, source = {};
+    std::string claim = {};   ///< what the paper says
+    std::string method = {};  ///< what was done here, and how it differs
+    std::vector<std::string> notes = {};
+    std::vector<Comparison> comparisons = {};
+    std::vector<Figure> figures = {};
+};
+/// Writes figures/ and report.html (self-contained, no network) into `directory`, as
+/// `write_report` does, and returns what it returns.
+std::vector<std::string> write_study(const Study& study, const Table& table, const Json& run,
+                                     const std::filesystem::path& directory);
 
 }  // namespace tsdiag

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -94,13 +95,18 @@ struct RunOptions {
     Index tokens = 0;   ///< 0: the model's longest, at most 512
     Index samples = 0;  ///< inputs for the same weights; 0: all that a file holds, else 1
     Index trials = 1;   ///< draws of a random model, each with its own inputs
+    /// Trials draw only the tensors whose names end so ("attn.v.weight"); inputs and all other
+    /// weights are those of the first trial.  Empty: everything is drawn.
+    std::string redraw;
+    /// What one trial says beside its metrics, made of its own numbers.  Called from many threads.
+    std::function<void(const Table& trial, Sink& out)> derive = {};
     std::uint64_t seed = 0;
     std::string mask;                           ///< a .npy file, 1 = keep; empty: none
     Index first_layer = 0, last_layer = -1;     ///< measured, inclusive; -1: to the end
     std::vector<Index> heads;                   ///< measured; empty: all
     std::vector<std::string> probes = {"all"};  ///< see resolve_metrics
     std::vector<const ProbeEntry*>
-        own_probes;  ///< beside those of the list, with all their metrics
+        own_probes;  ///< beside those of the list, with all their metrics; made for each trial
     std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
     std::optional<Type> dtype;  ///< none: float32; of a trace: float64 where an array of it is
     std::string device = "auto";
@@ -117,7 +123,26 @@ struct RunResult {
 
 /// Runs the model (or replays the trace), hands its events to the probes, aggregates their numbers.
 /// The same options give the same result, bit for bit, on the same machine and thread count.
+/// Trials that are at least as many as threads are run side by side, each on one thread.
 RunResult run(const RunOptions& options);
+
+/// Several runs of models as one piece of work: the trials of all are run side by side, each on one
+/// thread, so that results do not depend on the number of threads.  `progress` speaks of the whole;
+/// that of the options is not called.
+std::vector<RunResult> run_together(std::span<const RunOptions> runs,
+                                    const std::function<void(const Progress&)>& progress = {});
+
+/// work(i) for i = 0 .. count - 1 on all threads, each on one of them; what it returns is called in
+/// the order of i, one at a time.  `order`: which to begin first; empty: 0, 1, ...  An exception
+/// ends the work and is thrown on.
+void in_order(Index count, const std::function<std::function<void()>(Index)>& work,
+              std::span<const Index> order = {});
+
+/// trial(i, sink) for i = 0 .. count - 1 by `in_order`; what it says goes to `out`, which therefore
+/// does not depend on the number of threads.  `done`: called from the calling thread with the
+/// fraction that is finished.
+void each_trial(Index count, Sink& out, const std::function<void(Index, Sink&)>& trial,
+                const std::function<void(double)>& done = {});
 
 /// The stream that the weights of a random model are drawn from in trial `trial` (the first is 0).
 Rng weights_rng(std::uint64_t seed, Index trial);

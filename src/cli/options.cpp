@@ -34,9 +34,17 @@ constexpr const char* list_examples = R"(Examples:
 constexpr const char* report_examples = R"(Example:
   tsdiag report char-gpt.tsdiag)";
 
+constexpr const char* figure_examples = R"(Examples:
+  tsdiag figure --list
+  tsdiag figure                                every figure, in a few minutes
+  tsdiag figure tse.fig3 --scale paper         1000 draws, as in the paper
+  tsdiag figure tse.fig2 --reading var_v=h/d --trials 50
+  tsdiag figure devil.fig2b --model examples/char-gpt)";
+
 constexpr const char* program_footer = R"(Examples:
   tsdiag probe examples/char-gpt          every diagnostic, and a report
   tsdiag inspect model.safetensors        what is in a file, and what would be run
+  tsdiag figure tse.fig2                  a figure of the papers, beside its claim
   tsdiag list random                      models that can be drawn
 
 tsdiag COMMAND --help says more.
@@ -137,6 +145,44 @@ void add_output(CLI::App* app, ProbeCommand& probe) {
                         "all that was recognised, ignored and assumed"));
 }
 
+ExperimentScale parse_scale(const std::string& word) {
+    if (word == "quick") return ExperimentScale::quick;
+    if (word == "paper") return ExperimentScale::paper;
+    throw UsageError(fmt::format("--scale: '{}' is not quick or paper.", word));
+}
+
+void add_figure(CLI::App* app, FigureCommand& figure) {
+    app->add_option("NAME", figure.names, "names of --list; default: all")->type_name("");
+    app->add_flag("--list", figure.list, "what can be drawn, and from which paper");
+    value(app, "--scale", "SCALE", "quick (default) or paper: sizes and numbers of trials",
+          [&](const std::string& t) { figure.scale = parse_scale(t); });
+    app->add_option_function<std::vector<std::string>>(
+           "--reading",
+           [&](const std::vector<std::string>& all) {
+               for (const std::string& t : all) {
+                   const auto [key, text] = parse_reading(t, "--reading");
+                   if (!figure.readings.emplace(key, text).second)
+                       throw UsageError(fmt::format("--reading: '{}' is given twice.", key));
+               }
+           },
+           "a size or an interpretation (docs/experiments.md)")
+        ->type_name("KEY=VALUE")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->expected(1);
+    value(app, "--trials", "T", "the same as --reading trials=T", [&](const std::string& t) {
+        figure.readings["trials"] = std::to_string(parse_count(t, "--trials", 1));
+    });
+    text(app, "--model", figure.model, "PATH", "a checkpoint, for figures that take one");
+    value(app, "--seed", "K", "of everything drawn (default 0)",
+          [&](const std::string& t) { figure.seed = parse_seed(t, "--seed"); });
+    value(app, "--threads", "N", "default: one a core; results do not depend on it",
+          [&](const std::string& t) { figure.threads = parse_count(t, "--threads", 1); });
+    text(app, "-o,--out", figure.out, "DIR", "a folder a figure in it (default: figures)");
+    app->add_flag("--force", figure.force, "write into directories that hold other files");
+    app->add_flag("-q,--quiet", figure.quiet, "nothing but errors");
+    app->add_flag("-v,--verbose", figure.verbose, "comparisons of every figure");
+}
+
 CLI::App* add_command(CLI::App& program, const char* name, const char* description,
                       const char* examples) {
     CLI::App* app = program.add_subcommand(name, description)->group("Commands");
@@ -180,7 +226,8 @@ struct Parser {
     InitCommand init;
     ListCommand list;
     ReportCommand report;
-    CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app;
+    FigureCommand figure;
+    CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *figure_app;
 
     Parser() {
         program.name("tsdiag");
@@ -204,6 +251,11 @@ struct Parser {
         add_trace(probe_app, probe.run.trace);
         add_machine(probe_app, probe);
         add_output(probe_app, probe);
+
+        figure_app = add_command(program, "figure",
+                                 "figures of the papers, the claim beside what is measured",
+                                 figure_examples);
+        add_figure(figure_app, figure);
 
         inspect_app = add_command(program, "inspect", "tensors of a file, and what would be run",
                                   inspect_examples);
@@ -256,8 +308,9 @@ struct Parser {
         if (&app == list_app) return list;
         if (&app == info_app) return InfoCommand{};
         if (&app == report_app) return report;
+        if (&app == figure_app) return figure;
         throw UsageError(
-            fmt::format("a command is expected: probe, inspect, init, list, info or report; "
+            fmt::format("a command is expected: probe, figure, inspect, init, list, info or report; "
                         "see tsdiag --help."));
     }
 };

@@ -1,11 +1,13 @@
 #pragma once
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
+#include "tsdiag/experiment.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag::cli {
@@ -33,12 +35,22 @@ struct InfoCommand {};
 struct ReportCommand {
     std::string directory;
 };
+struct FigureCommand {
+    std::vector<std::string> names;  ///< empty: all
+    bool list = false;
+    ExperimentScale scale = ExperimentScale::quick;
+    std::map<std::string, std::string> readings;
+    std::string model, out = "figures";
+    std::uint64_t seed = 0;
+    Index threads = 0;
+    bool force = false, quiet = false, verbose = false;
+};
 struct PrintCommand {
     std::string text;  ///< help or version
 };
 
 using Command = std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
-                             ReportCommand, PrintCommand>;
+                             ReportCommand, FigureCommand, PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);
@@ -57,6 +69,8 @@ Index parse_size(const std::string& text, std::string_view option);  ///< "512M"
 std::pair<Index, Index> parse_layers(const std::string& text, std::string_view option);
 std::vector<Index> parse_indices(const std::string& text, std::string_view option);  ///< "0,3,8:11"
 std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::string_view option);
+std::pair<std::string, std::string> parse_reading(const std::string& text,
+                                                  std::string_view option);  ///< "KEY=VALUE"
 std::vector<std::string> split(const std::string& text, char separator);
 
 }  // namespace tsdiag::cli

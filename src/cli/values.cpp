@@ -48,6 +48,14 @@ std::uint64_t parse_seed(const std::string& text, std::string_view option) {
     return value;
 }
 
+std::pair<std::string, std::string> parse_reading(const std::string& text,
+                                                  std::string_view option) {
+    const std::size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0 || equals + 1 == text.size())
+        refuse(option, text, "of the form KEY=VALUE, such as var_v=h/d");
+    return {text.substr(0, equals), text.substr(equals + 1)};
+}
+
 double parse_number(const std::string& text, std::string_view option) {
     double value = 0;
     if (!read(text, value) || !std::isfinite(value)) refuse(option, text, "a finite number");

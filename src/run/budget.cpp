@@ -67,6 +67,7 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
                         Type type, const Extras& extras) {
     // Seconds of one core, for an entry of P: measured at 512 tokens and 64 columns a head.
     constexpr double pass = 3e-9, spectra = 6e-8, jacobians = 2.9e-7, dobrushin = 5e-10;
+    constexpr double draw = 3e-9;  // a number
     const double n = double(tokens);
     double heads = 0;
     for (const BlockSpec& block : spec.blocks) heads += double(block.heads);
@@ -76,7 +77,8 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
     if (extras.jacobians) an_entry += jacobians;
     if (extras.dobrushin) an_entry += dobrushin * n;
     const double seconds = forward_flops(spec, tokens) / product_rate(backend, type) +
-                           heads * n * n * an_entry / double(omp_get_max_threads());
+                           (heads * n * n * an_entry + extras.drawn * draw) /
+                               double(omp_get_max_threads());
     return seconds * double(runs);
 }
 

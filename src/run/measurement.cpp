@@ -35,14 +35,14 @@ constexpr std::string_view not_finite = "NaN or infinity in the data";
 /// Where non-finite data are allowed, their numbers become undefined values.
 class Measurement::FiniteSink final : public Sink {
   public:
-    FiniteSink(Table& table, bool allow) : table_(table), allow_(allow) {}
+    FiniteSink(Sink& out, bool allow) : out_(out), allow_(allow) {}
     void scalar(const Place& at, std::string_view metric, const Value& value) override {
-        table_.scalar(at, metric, made_finite(value));
+        out_.scalar(at, metric, made_finite(value));
     }
     void point(const Place& at, std::string_view curve, double x, const Value& y) override {
-        table_.point(at, curve, x, made_finite(y));
+        out_.point(at, curve, x, made_finite(y));
     }
-    void matrix(Map map) override { table_.matrix(std::move(map)); }
+    void matrix(Map map) override { out_.matrix(std::move(map)); }
 
   private:
     Value made_finite(const Value& value) const {
@@ -51,13 +51,13 @@ class Measurement::FiniteSink final : public Sink {
             return undefined(std::string(not_finite));
         return value;
     }
-    Table& table_;
+    Sink& out_;
     bool allow_;
 };
 
-Measurement::Measurement(MeasurementSettings settings, Table& table)
+Measurement::Measurement(MeasurementSettings settings, Sink& out)
     : settings_(std::move(settings)),
-      sink_(std::make_unique<FiniteSink>(table, settings_.allow_nonfinite)) {
+      sink_(std::make_unique<FiniteSink>(out, settings_.allow_nonfinite)) {
     ProbeSettings common;
     common.by_name = settings_.by_name;
     common.heads = settings_.heads;
@@ -82,6 +82,15 @@ void Measurement::add(const ProbeEntry& entry, ProbeSettings settings) {
 Measurement::~Measurement() = default;
 
 void Measurement::begin_trial(Index trial) { trial_ = trial; }
+
+void Measurement::join(const Measurement& later) {
+    for (const auto& [layer, gain] : later.gains_) {
+        auto& [sum, count] = gains_[layer];
+        sum += gain.first;
+        count += gain.second;
+    }
+    solver_.insert(solver_.end(), later.solver_.begin(), later.solver_.end());
+}
 
 void Measurement::begin_sample(Index sample) {
     finish_sample();

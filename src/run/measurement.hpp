@@ -28,10 +28,12 @@ struct MeasurementSettings {
 /// of a row block are computed once and shared; an event that no probe needs is not asked for.
 class Measurement final : public Observer {
   public:
-    Measurement(MeasurementSettings settings, Table& table);
+    Measurement(MeasurementSettings settings, Sink& out);
     ~Measurement() override;
 
     void begin_trial(Index trial);
+    /// Takes in what a later trial's measurement knows beside its numbers.
+    void join(const Measurement& later);
     void begin_sample(Index sample) override;
     void on_hidden(const Hidden& event) override;
     bool wants_rows(Index layer) const override;

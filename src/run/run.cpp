@@ -4,12 +4,11 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <numeric>
 
 #include "arrays.hpp"
-#include "budget.hpp"
 #include "describe.hpp"
-#include "inputs.hpp"
-#include "measurement.hpp"
+#include "model_run.hpp"
 #include "replay.hpp"
 #include "tsdiag/error.hpp"
 
@@ -18,145 +17,65 @@ namespace {
 
 constexpr double minute = 60;
 
-void say(const RunOptions& options, const Progress& progress) {
-    if (options.progress) options.progress(progress);
+/// Opens what is no trace.
+Subject open_model(const RunOptions& options) {
+    Subject subject = open_subject(options.subject);
+    if (options.trials > 1 && subject.kind != Subject::Kind::random)
+        throw UsageError(fmt::format(
+            "--trials {}: draws new weights, and {} has its own; --samples draws new inputs.",
+            options.trials, options.subject.model));
+    if (!subject.is_trace() && options.trace.given())
+        throw UsageError(fmt::format(
+            "--attention, --causal, --scale and --a2 describe a trace, and {} is a model.",
+            options.subject.model));
+    return subject;
 }
 
-/// The words beside "core" and "all": they lift limits that the sets respect.
-std::vector<std::string> named(const std::vector<std::string>& words) {
-    std::vector<std::string> names;
-    for (const std::string& word : words)
-        if (word != "core" && word != "all") names.push_back(word);
-    return names.empty() ? names : resolve_metrics(names);
+/// Trials of all `runs` on threads of their own, the longest first.
+void side_by_side(std::span<ModelRun* const> runs, const std::function<void(double)>& tell) {
+    std::vector<std::pair<ModelRun*, Index>> trials;
+    double whole = 0;
+    for (ModelRun* run : runs)
+        for (Index t = 0; t < run->trials(); ++t) {
+            trials.emplace_back(run, t);
+            whole += run->seconds();
+        }
+    std::vector<Index> order(trials.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::ranges::stable_sort(order, std::greater<>(), [&](Index i) {
+        return trials[std::size_t(i)].first->seconds();
+    });
+    Meter meter(whole, tell);
+    in_order(
+        Index(trials.size()),
+        [&](Index i) {
+            const auto& [run, trial] = trials[std::size_t(i)];
+            return run->trial(trial, meter);
+        },
+        order);
 }
 
-void check_selection(const RunOptions& options, Index layers, Index heads) {
-    if (options.first_layer >= layers || options.last_layer >= layers)
-        throw UsageError(fmt::format("--layers: the model has the layers 0 to {}.", layers - 1));
-    if (options.last_layer >= 0 && options.last_layer < options.first_layer)
-        throw UsageError(fmt::format("--layers {}:{}: the first comes after the last.",
-                                     options.first_layer, options.last_layer));
-    for (const Index head : options.heads)
-        if (head >= heads)
-            throw UsageError(
-                fmt::format("--heads {}: the model has the heads 0 to {}.", head, heads - 1));
-    const Index last = options.last_layer < 0 ? layers - 1 : options.last_layer;
-    for (const auto& [layer, head] : options.maps) {
-        if (layer < options.first_layer || layer > last || head >= heads)
-            throw UsageError(
-                fmt::format("--maps {}:{}: expected a layer from {} to {} and a head from 0 to {}.",
-                            layer, head, options.first_layer, last, heads - 1));
-        if (!options.heads.empty() && std::ranges::find(options.heads, head) == options.heads.end())
-            throw UsageError(
-                fmt::format("--maps {}:{}: head {} is left out by --heads.", layer, head, head));
-    }
-}
-
-/// What one run needs beside the subject, and what it collects.
-struct Work {
-    const RunOptions& options;
-    const Backend& backend;
-    std::vector<std::string> metrics;
-    RunResult result;
-    Phases phases;
-    std::vector<std::string> warnings;
-    Index memory = 0;  ///< of the whole run
-};
-
-/// `layers`: of the model; those behind the last measured one are not run.
-MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples) {
+void measure_model(Work& work, const Subject& subject) {
     const RunOptions& options = work.options;
-    MeasurementSettings settings;
-    settings.metrics = work.metrics;
-    settings.by_name = named(options.probes);
-    settings.own_probes = options.own_probes;
-    settings.heads = options.heads;
-    settings.maps = options.maps;
-    settings.allow_nonfinite = options.allow_nonfinite;
-    settings.layers = options.last_layer < 0 ? layers : options.last_layer + 1;
-    settings.samples = samples;
-    settings.trials = options.trials;
-    if (options.progress)
-        settings.progress = [&options](double fraction, Index layer) {
-            say(options, {.phase = "measure", .fraction = fraction, .layer = layer});
-        };
-    return settings;
-}
-
-/// What is left of the budget for row blocks when `resident` bytes are held anyway.
-Index row_budget(Work& work, Index resident) {
-    constexpr Index least = Index(1) << 20;
-    if (work.options.memory > 0 && resident > work.options.memory)
-        work.warnings.push_back(
-            fmt::format("--memory {}: one layer and the states take about {} bytes, row blocks are "
-                        "as small as they can be",
-                        work.options.memory, resident));
-    return std::max(work.memory - resident, least);
-}
-
-/// Every trial's weights and samples through the model.
-void run_trials(const Work& work, const Subject& subject, Type type, const InputSource& source,
-                Measurement& measurement, RunSettings settings) {
-    const RunOptions& options = work.options;
-    std::shared_ptr<const Weights> weights;
-    if (subject.file)
-        weights = checkpoint_weights(subject.file, subject.architecture, work.backend, type,
-                                     options.allow_nonfinite);
-    for (Index trial = 0; trial < options.trials; ++trial) {
-        if (!subject.file)
-            weights = random_weights(subject.random, weights_rng(options.seed, trial), work.backend,
-                                     type);
-        settings.progress = [&](Index done, Index total) {
-            const double part = double(done) / double(std::max<Index>(total, 1));
-            say(options, {.phase = "measure",
-                          .fraction = (double(trial) + part) / double(options.trials),
-                          .layer = std::min(done, total - 1)});
-        };
-        measurement.begin_trial(trial);
-        Model(subject.spec(), weights, work.backend, type)
-            .run(source.samples(trial), measurement, settings);
-    }
-}
-
-void measure_model(Work& work, const Subject& subject, Type type) {
-    const RunOptions& options = work.options;
-    const ModelSpec& spec = subject.spec();
-    const Index layers = Index(spec.blocks.size());
-    if (layers == 0)
-        throw FormatError(
-            fmt::format("{}: has no layers, expected a transformer.", subject.argument));
-    Index heads = 1;
-    for (const BlockSpec& block : spec.blocks) heads = std::max(heads, block.heads);
-    check_selection(options, layers, heads);
-
     work.phases.begin("inputs");
     say(options, {.phase = "inputs"});
-    const InputSource source(options, spec, work.backend, type);
-    Measurement measurement(measurement_settings(work, layers, source.count()), work.result.table);
-    const double seconds =
-        estimate_seconds(spec, source.tokens(), source.count() * options.trials, work.backend, type,
-                         extras_of(work.metrics, measurement.wants_rows(0), source.tokens()));
+    const bool beside = options.trials > 1 && options.trials >= omp_get_max_threads();
+    ModelRun model(work, subject, beside || options.derive ? omp_get_max_threads() : 1);
 
     work.phases.begin("measure");
     Progress start{.phase = "measure"};
-    if (seconds > minute) start.estimate = seconds;
+    if (const double seconds = model.seconds() * double(options.trials); seconds > minute)
+        start.estimate = seconds;
     say(options, start);
-    RunSettings settings;
-    settings.memory = row_budget(work, resident_bytes(spec, source.tokens(), source.count(), type));
-    settings.first_layer = options.first_layer;
-    settings.last_layer = options.last_layer;
-    settings.allow_nonfinite = options.allow_nonfinite;
-    run_trials(work, subject, type, source, measurement, settings);
+    ModelRun* const only[] = {&model};
+    if (beside || options.derive)
+        side_by_side(only, [&](double fraction) {
+            say(options, {.phase = "measure", .fraction = fraction});
+        });
+    else
+        model.in_turn();
     work.phases.end();
-
-    Json input;
-    input.set("kind", source.kind()).set("tokens", source.tokens()).set("samples", source.count());
-    input.set("trials", options.trials).set("defaults", lines(source.defaults()));
-    Json& run = work.result.run;
-    run.set("dtype", type == Type::f32 ? "float32" : "float64");
-    run.set("model", describe_model(subject, measurement)).set("input", std::move(input));
-    run.set("settings", describe_settings(options, work.metrics, work.memory, layers));
-    run.set("solver", describe_solver(measurement));
+    model.describe();
 }
 
 void refuse_model_options(const RunOptions& options) {
@@ -184,7 +103,7 @@ void measure_trace(Work& work, const Subject& subject) {
     if (!options.mask.empty())
         settings.masks = read_masks(options.mask, settings.samples, summary.tokens);
     const Index states = 4 * summary.tokens * summary.width * Index(bytes_of(settings.type));
-    settings.memory = row_budget(work, states);
+    settings.memory = row_budget(work, work.memory, states);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
     settings.allow_nonfinite = options.allow_nonfinite;
@@ -212,24 +131,10 @@ Rng weights_rng(std::uint64_t seed, Index trial) {
 }
 
 RunResult run(const RunOptions& options) {
-    Work work{.options = options,
-              .backend = open_backend(options.device),
-              .metrics = resolve_metrics(options.probes),
-              .result = {Table(options.subject.model), {}},
-              .phases = {},
-              .warnings = {},
-              .memory = options.memory > 0 ? options.memory : machine_memory() / 2};
+    Work work = begin(options);
     work.phases.begin("open");
     say(options, {.phase = "open"});
-    const Subject subject = open_subject(options.subject);
-    if (options.trials > 1 && subject.kind != Subject::Kind::random)
-        throw UsageError(fmt::format(
-            "--trials {}: draws new weights, and {} has its own; --samples draws new inputs.",
-            options.trials, options.subject.model));
-    if (!subject.is_trace() && options.trace.given())
-        throw UsageError(fmt::format(
-            "--attention, --causal, --scale and --a2 describe a trace, and {} is a model.",
-            options.subject.model));
+    const Subject subject = open_model(options);
 
     Json& run = work.result.run;
     run.set("seed", Json(options.seed)).set("device", work.backend.name());
@@ -237,9 +142,46 @@ RunResult run(const RunOptions& options) {
     if (subject.is_trace())
         measure_trace(work, subject);
     else
-        measure_model(work, subject, options.dtype.value_or(Type::f32));
+        measure_model(work, subject);
     run.set("phases", work.phases.json()).set("warnings", lines(work.warnings));
     return std::move(work.result);
+}
+
+std::vector<RunResult> run_together(std::span<const RunOptions> runs,
+                                    const std::function<void(const Progress&)>& progress) {
+    const Index threads = omp_get_max_threads();
+    std::vector<std::unique_ptr<Work>> works;
+    std::vector<Subject> subjects;
+    subjects.reserve(runs.size());
+    std::vector<std::unique_ptr<ModelRun>> models;
+    std::vector<ModelRun*> all;
+    double seconds = 0;
+    for (const RunOptions& options : runs) {
+        works.push_back(std::make_unique<Work>(begin(options)));
+        subjects.push_back(open_model(options));
+        if (subjects.back().is_trace())
+            throw UsageError(fmt::format("{}: is a trace, expected a model.", options.subject.model));
+        models.push_back(std::make_unique<ModelRun>(*works.back(), subjects.back(), threads));
+        all.push_back(models.back().get());
+        seconds += models.back()->seconds() * double(options.trials);
+    }
+    Progress at{.phase = "measure"};
+    if (seconds > minute) at.estimate = seconds;
+    const auto tell = [&](double fraction) {
+        at.fraction = fraction;
+        if (progress) progress(at);
+    };
+    tell(0);
+    side_by_side(all, tell);
+    std::vector<RunResult> results;
+    for (std::size_t i = 0; i < works.size(); ++i) {
+        Json& run = works[i]->result.run;
+        run.set("seed", Json(runs[i].seed)).set("device", works[i]->backend.name());
+        models[i]->describe();
+        run.set("warnings", lines(works[i]->warnings));
+        results.push_back(std::move(works[i]->result));
+    }
+    return results;
 }
 
 }  // namespace tsdiag

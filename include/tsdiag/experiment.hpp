@@ -1,0 +1,105 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/report.hpp"
+#include "tsdiag/run.hpp"
+
+/// The figures of the papers, and some beyond them, as experiments.
+///
+///     ExperimentOptions options;
+///     options.scale = ExperimentScale::quick;
+///     const ExperimentEntry& fig2 = experiment("tse.fig2");
+///     RunResult result = perform(fig2, options);
+///     write_tables(result, "out");
+///     write_study(study(fig2, result, options), result.table, result.run, "out");
+namespace tsdiag {
+
+enum class ExperimentScale { tiny, quick, paper };  ///< tiny: for tests, no conclusion holds
+
+/// A size or a reading of an experiment, with its value at each scale.
+struct ExperimentKey {
+    std::string_view name;  ///< "var_v"
+    std::string_view tiny, quick, paper;
+    std::string_view description;
+    std::string_view words = {};  ///< "1/d h/d xavier torch"; empty: numbers only
+    bool numbers = true;          ///< a number may be given
+    bool whole = true;            ///< and must be a whole one
+    bool list = false;            ///< several, apart by commas
+    double least = 1, most = 1e5;
+};
+
+struct ExperimentOptions {
+    ExperimentScale scale = ExperimentScale::quick;
+    std::map<std::string, std::string> readings;  ///< keys that were given
+    std::uint64_t seed = 0;
+    std::string model;  ///< a checkpoint, for experiments that take one; empty: drawn models
+    std::function<void(const Progress&)> progress = {};
+};
+
+struct ExperimentEntry;
+
+/// The keys of an experiment, as the scale and the user set them.
+class ExperimentSetting {
+  public:
+    /// Throws `UsageError` for a key that the experiment lacks, with the nearest that it has, or a
+    /// value that it cannot have.
+    ExperimentSetting(const ExperimentEntry& entry, const ExperimentOptions& options);
+    const std::string& text(std::string_view key) const;
+    Index count(std::string_view key) const;
+    double number(std::string_view key) const;
+    std::vector<std::string> list(std::string_view key) const;
+    std::vector<Index> counts(std::string_view key) const;
+    std::vector<double> numbers(std::string_view key) const;
+    std::uint64_t seed() const { return options_.seed; }
+    const std::string& model() const { return options_.model; }
+    const std::function<void(const Progress&)>& progress() const { return options_.progress; }
+    const ExperimentEntry& entry() const { return entry_; }
+    Json json() const;  ///< scale, keys
+
+  private:
+    const ExperimentEntry& entry_;
+    const ExperimentOptions& options_;
+    std::map<std::string, std::string, std::less<>> values_;
+};
+
+/// What is drawn, and set beside what the paper says: from the table and the setting alone.
+struct Findings {
+    std::vector<Figure> figures;
+    std::vector<Comparison> comparisons;
+    std::vector<std::string> notes;
+};
+
+/// An experiment: one line in the list.
+struct ExperimentEntry {
+    std::string_view name;    ///< "tse.fig2"
+    std::string_view title;   ///< one line
+    std::string_view source;  ///< "[TSE] Figure 2"
+    std::string_view claim;   ///< what the source says of it
+    std::string_view method;  ///< what is done here, and how it differs
+    std::string_view table;   ///< the metrics and curves that it writes, each with its meaning
+    std::span<const ExperimentKey> keys;
+    bool takes_model = false;
+    RunResult (*measure)(const ExperimentSetting& setting);
+    Findings (*find)(const Table& table, const ExperimentSetting& setting);
+};
+std::span<const ExperimentEntry* const> experiments();
+/// Throws `UsageError` suggesting the nearest name.
+const ExperimentEntry& experiment(std::string_view name);
+
+/// Measures.  The same options give the same table, bit for bit, on the same machine with any
+/// number of threads.  `run` of the result holds `experiment`, `seed`, `threads`, `setting`,
+/// `phases` and, where models were run, `runs`.
+RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options);
+/// The page of a result.
+Study study(const ExperimentEntry& entry, const RunResult& result,
+            const ExperimentOptions& options);
+/// docs/experiments.md: every experiment with its claim, method, keys and columns.
+std::string experiments_markdown();
+
+}  // namespace tsdiag

@@ -1,0 +1,134 @@
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+
+#include "commands.hpp"
+#include "output_directory.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/experiment.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string list_text() {
+    std::vector<std::vector<std::string>> rows;
+    for (const ExperimentEntry* entry : experiments())
+        rows.push_back(
+            {std::string(entry->name), std::string(entry->title), std::string(entry->source)});
+    return printable(aligned(rows, 3));
+}
+
+std::vector<const ExperimentEntry*> chosen(const FigureCommand& command) {
+    std::vector<const ExperimentEntry*> found;
+    for (const std::string& name : command.names) found.push_back(&experiment(name));
+    if (found.empty()) found.assign(experiments().begin(), experiments().end());
+    return found;
+}
+
+bool has_key(const ExperimentEntry& entry, const std::string& name) {
+    return std::ranges::any_of(entry.keys,
+                               [&](const ExperimentKey& key) { return key.name == name; });
+}
+
+/// The options for one of several figures: a reading that some other of them has is passed over.
+ExperimentOptions options_for(const FigureCommand& command, const ExperimentEntry& entry,
+                              const std::vector<const ExperimentEntry*>& all) {
+    ExperimentOptions options;
+    options.scale = command.scale;
+    options.seed = command.seed;
+    for (const auto& [name, value] : command.readings) {
+        const bool elsewhere =
+            std::ranges::any_of(all, [&](const auto* other) { return has_key(*other, name); });
+        if (has_key(entry, name) || !elsewhere) options.readings[name] = value;
+    }
+    if (entry.takes_model || all.size() == 1) options.model = command.model;
+    return options;
+}
+
+/// "what: measured, said: difference", a line a comparison.
+std::string summary_of(const Study& page) {
+    std::vector<std::vector<std::string>> rows;
+    for (const Comparison& c : page.comparisons) {
+        std::string measured = c.unknown.empty() ? "-" : c.unknown;
+        if (c.measured)
+            measured = c.error ? fmt::format("{:.4g} +- {:.2g}", *c.measured, *c.error)
+                               : fmt::format("{:.4g}", *c.measured);
+        rows.push_back({"  " + c.what, measured,
+                        c.expected ? fmt::format("{:.4g}", *c.expected) : "", judgement(c)});
+    }
+    return printable(aligned(rows, 4));
+}
+
+void complete(Json& run) {
+    Json whole;
+    whole.set("tsdiag", TSDIAG_VERSION);
+    Json::Array words;
+    for (const std::string& word : command_line()) words.emplace_back(printable(word));
+    whole.set("command", std::move(words));
+    for (const auto& [key, value] : run.object()) whole.set(key, value);
+    run = std::move(whole);
+}
+
+OutputDirectory directory_of(const FigureCommand& command, const ExperimentEntry& entry) {
+    return OutputDirectory(
+        fs::path(command.out) / entry.name,
+        {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures"}, "run.json",
+        command.force);
+}
+
+void make(const FigureCommand& command, const ExperimentEntry& entry, ExperimentOptions options) {
+    OutputDirectory directory = directory_of(command, entry);
+    ProgressBar bar(command.quiet, command.verbose);
+    options.progress = [&bar](const Progress& progress) { bar.update(progress); };
+    RunResult result = perform(entry, options);
+    bar.clear();
+    complete(result.run);
+    write_tables(result, directory.temporary());
+    const Study page = study(entry, result, options);
+    Json::Array undrawn;
+    for (const std::string& line :
+         write_study(page, result.table, result.run, directory.temporary())) {
+        if (!command.quiet) say("tsdiag: " + printable(line));
+        undrawn.emplace_back(line);
+    }
+    result.run.set("warnings", std::move(undrawn));
+    write_atomically(directory.temporary() / "run.json", result.run.dump(2) + "\n");
+    directory.commit();
+    if (command.quiet) return;
+    const fs::path made = fs::path(command.out) / entry.name / "report.html";
+    print(fmt::format("{}  {} ({:.1f} s)\n", styled(std::string(entry.name), Style::bold),
+                      printable(entry.title), result.run["seconds"].number()));
+    if (command.verbose || command.names.size() == 1) print(summary_of(page));
+    print(fmt::format("  {}\n", printable(made.string())));
+}
+
+}  // namespace
+
+int run_command(const FigureCommand& command) {
+    if (command.list) {
+        print(list_text());
+        return 0;
+    }
+    if (command.threads > 0) omp_set_num_threads(int(command.threads));
+    const std::vector<const ExperimentEntry*> all = chosen(command);
+    if (!command.model.empty() &&
+        std::ranges::none_of(all, [](const ExperimentEntry* e) { return e->takes_model; }))
+        throw UsageError(fmt::format(
+            "--model {}: none of these figures takes a model; devil.fig2a and devil.fig2b do.",
+            command.model));
+    // What would be refused is refused before the first minute of work.
+    for (const ExperimentEntry* entry : all) {
+        const ExperimentOptions options = options_for(command, *entry, all);
+        const ExperimentSetting setting(*entry, options);
+        directory_of(command, *entry);
+    }
+    for (const ExperimentEntry* entry : all)
+        make(command, *entry, options_for(command, *entry, all));
+    return 0;
+}
+
+}  // namespace tsdiag::cli

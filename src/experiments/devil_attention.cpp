@@ -1,0 +1,265 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "support.hpp"
+#include "tsdiag/error.hpp"
+
+/// [DEVIL] Figure 2: how local attention is, and what it looks like.
+namespace tsdiag::experiment_list {
+namespace {
+
+/// Rows of P that sum to 1, so that their accumulated curves can be compared.
+constexpr std::string_view attentions = "softmax linear cosformer performer diag_attention";
+
+constexpr ExperimentKey key_attentions(std::string_view quick) {
+    return {.name = "attention", .tiny = "softmax,linear", .quick = quick, .paper = quick,
+            .description = "variants whose rows sum to 1", .words = attentions, .numbers = false,
+            .list = true};
+}
+constexpr ExperimentKey own_layers{"layers", "2", "4", "12", "layers of the drawn model"};
+constexpr ExperimentKey own_d{"d", "16", "256", "768", "width"};
+constexpr ExperimentKey own_heads{"heads", "2", "4", "12", "heads, a divisor of d"};
+constexpr ExperimentKey own_tokens{
+    .name = "tokens", .tiny = "8", .quick = "128", .paper = "256", .description = "tokens n",
+    .least = 2, .most = 512};
+
+constexpr std::array curve_keys{
+    key_attentions("softmax,linear,cosformer,performer,diag_attention"),
+    own_layers, own_d, own_heads, own_tokens, key_trials("2", "10")};
+constexpr std::array map_keys{key_attentions("softmax,linear,cosformer,diag_attention"),
+                              own_layers, own_d, own_heads, own_tokens,
+                              ExperimentKey{.name = "layer", .tiny = "1", .quick = "1", .paper = "1",
+                                            .description = "of the map", .least = 0},
+                              ExperimentKey{.name = "head", .tiny = "0", .quick = "0", .paper = "0",
+                                            .description = "of the map", .least = 0}};
+
+std::string drawn_model(const ExperimentSetting& setting, const std::string& attention) {
+    const Index d = setting.count("d"), heads = setting.count("heads");
+    if (d % heads != 0)
+        throw UsageError(
+            fmt::format("{}: heads={} do not divide d={}.", setting.entry().name, heads, d));
+    return fmt::format("random:bert-base,layers={},d={},heads={},attention={}",
+                       setting.count("layers"), d, heads, attention);
+}
+
+RunOptions options_for(const ExperimentSetting& setting, std::string model, Index trials) {
+    RunOptions options;
+    options.subject.model = std::move(model);
+    options.tokens = setting.count("tokens");
+    options.trials = trials;
+    options.seed = setting.seed();
+    options.device = "cpu";
+    return options;
+}
+
+/// The checkpoint, with as many tokens as it takes.
+RunOptions trained(const ExperimentSetting& setting) {
+    RunOptions options = options_for(setting, setting.model(), 1);
+    SubjectOptions subject;
+    subject.model = setting.model();
+    const Subject opened = open_subject(subject);
+    if (opened.is_trace() || opened.kind != Subject::Kind::checkpoint)
+        throw UsageError(
+            fmt::format("--model {}: expected a checkpoint or a directory.", setting.model()));
+    const Index longest = opened.spec().max_tokens;
+    if (longest > 0) options.tokens = std::min(options.tokens, longest);
+    return options;
+}
+
+RunResult measure_curves(const ExperimentSetting& setting) {
+    std::vector<RunOptions> runs;
+    for (const std::string& attention : setting.list("attention"))
+        runs.push_back(
+            options_for(setting, drawn_model(setting, attention), setting.count("trials")));
+    if (!setting.model().empty()) runs.push_back(trained(setting));
+    for (RunOptions& run : runs) run.probes = {"local_acc", "local_auc"};
+    return together(setting, runs);
+}
+
+/// Layer -> the layer's mean curve over the heads.
+std::map<Index, std::map<double, Number>> layer_curves(const Table& table,
+                                                       std::string_view model) {
+    std::map<Index, std::map<double, Number>> found;
+    for (const CurveRow& row : table.curves())
+        if (row.curve == "local_acc" && row.model == model && row.at.head < 0)
+            found[row.at.layer][row.x] = {row.y, row.standard_error, row.count, {}};
+    return found;
+}
+
+Number mean_auc(const Numbers& numbers, const std::string& model) {
+    Number mean{.value = 0.0};
+    const std::map<double, Number> layers = numbers.depth(model, "local_auc", "attn");
+    double squares = 0;
+    for (const auto& [layer, n] : layers) {
+        if (!n.value) return n;
+        *mean.value += *n.value / double(layers.size());
+        if (n.error) squares += *n.error * *n.error;
+        mean.count = n.count;
+    }
+    if (layers.empty()) return {.note = "not in the table"};
+    // layers of one draw are nearly independent at initialisation: their inputs differ, weights too
+    if (squares > 0) mean.error = std::sqrt(squares) / double(layers.size());
+    return mean;
+}
+
+const Axis window{.title = "window, share of the tokens", .low = 0, .high = 1};
+const Axis inside{.title = "attention inside", .low = 0, .high = 1.02};
+
+Findings find_curves(const Table& table, const ExperimentSetting& setting) {
+    const Numbers numbers(table);
+    const double uniform = (setting.number("tokens") + 1) / (2 * setting.number("tokens"));
+    Findings found;
+    Figure f{.name = "devil_fig2a",
+             .title = "Locally accumulated attention",
+             .caption = "C(L), the attention inside the nested window of L tokens around a row's own, over L/n "
+                        "[DEVIL] 3.2, mean over rows, heads and trials, in the first layer of drawn models; of a "
+                        "checkpoint, layer by layer. `uniform` attention lies on the dotted line."};
+    Plot drawn{.title = "drawn at random, layer 0", .x = window, .y = inside};
+    const Series reference{.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true};
+    for (const std::string& attention : setting.list("attention")) {
+        const std::string model = drawn_model(setting, attention);
+        const auto curves = layer_curves(table, model);
+        if (curves.empty()) continue;
+        drawn.series.push_back(line(attention, curves.begin()->second));
+        found.comparisons.push_back(compare(
+            fmt::format("area under C(L), mean over the layers, {}, drawn", attention),
+            attention == "diag_attention" ? "[DEVIL]: local by its blocks; uniform attention has"
+                                          : "uniform attention has",
+            uniform, mean_auc(numbers, model)));
+    }
+    drawn.series.push_back(reference);
+    f.panels.push_back(std::move(drawn));
+    if (!setting.model().empty()) {
+        Plot read{.title = "the checkpoint, by layer", .x = window, .y = inside, .ordered = true};
+        for (const auto& [layer, curve] : layer_curves(table, setting.model()))
+            read.series.push_back(line(fmt::format("layer {}", layer), curve));
+        read.series.push_back(reference);
+        f.panels.push_back(std::move(read));
+        found.comparisons.push_back(compare("area under C(L), mean over the layers, the checkpoint",
+                                            "[DEVIL]: trained softmax attention is local",
+                                            std::nullopt, mean_auc(numbers, setting.model())));
+    } else {
+        found.notes.push_back(
+            "No checkpoint was given: at initialisation no attention knows where tokens stand, so only variants "
+            "that are local by construction differ from uniform. `--model PATH` adds a trained model.");
+    }
+    found.notes.push_back(
+        "The paper compares trained models; a claim about training is neither confirmed nor denied by drawn ones.");
+    f.alt = in_words(f.panels);
+    found.figures.push_back(std::move(f));
+    return found;
+}
+
+/// A map of the chosen head for each variant, named after it.
+RunResult measure_maps(const ExperimentSetting& setting) {
+    std::vector<RunOptions> runs;
+    const std::pair<Index, Index> where{setting.count("layer"), setting.count("head")};
+    std::vector<std::string> names = setting.list("attention");
+    for (const std::string& attention : names)
+        runs.push_back(options_for(setting, drawn_model(setting, attention), 1));
+    if (!setting.model().empty()) {
+        runs.push_back(trained(setting));
+        names.emplace_back("checkpoint");
+    }
+    for (RunOptions& run : runs) {
+        run.probes = {"row_max", "entropy"};
+        run.maps = {where};
+    }
+    const std::vector<RunResult> results = run_together(runs, setting.progress());
+    RunResult all;
+    Json::Array described;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        all.table.append(results[i].table.metrics(), results[i].table.curves());
+        for (Map map : results[i].table.maps()) {
+            map.name = names[i];
+            all.table.matrix(std::move(map));
+        }
+        Json run = Json::Object{};
+        for (const char* key : {"model", "input", "settings"}) run.set(key, results[i].run[key]);
+        described.push_back(std::move(run));
+    }
+    all.run.set("runs", std::move(described));
+    return all;
+}
+
+Plot map_panel(const Map& map) {
+    Grid grid{.rows = map.rows, .cols = map.cols, .row_title = "token", .col_title = "attends to",
+              .value_title = "P", .image = true};
+    double most = 0;
+    for (const double v : map.values) {
+        grid.values.emplace_back(v);
+        most = std::max(most, v);
+    }
+    grid.low = 0;
+    grid.high = most;
+    return {.title = fmt::format("{}, greatest entry {:.3g}", map.name, most), .grid = grid};
+}
+
+Findings find_maps(const Table& table, const ExperimentSetting& setting) {
+    const Numbers numbers(table);
+    const Index layer = setting.count("layer");
+    const double tokens = setting.number("tokens");
+    Findings found;
+    Figure f{.name = "devil_fig2b",
+             .title = "Attention maps",
+             .caption = "P of one head: row i is what token i attends to. Each map has its own colours, from 0 to "
+                        "its greatest entry.",
+             .alt = "Attention maps."};
+    for (const Map& map : table.maps()) {
+        f.panels.push_back(map_panel(map));
+        f.alt += fmt::format(" {}: {} x {}.", f.panels.back().title, map.rows, map.cols);
+    }
+    if (!f.panels.empty()) found.figures.push_back(std::move(f));
+    for (const std::string& attention : setting.list("attention"))
+        found.comparisons.push_back(compare(
+            fmt::format("mean over rows and heads of the greatest entry, layer {}, {}", layer, attention),
+            "uniform attention has 1/n", 1 / tokens,
+            numbers.at(drawn_model(setting, attention), "row_max", "attn", layer)));
+    if (!setting.model().empty())
+        found.comparisons.push_back(
+            compare(fmt::format("the same, layer {}, the checkpoint", layer), "uniform attention has 1/n",
+                    std::nullopt, numbers.at(setting.model(), "row_max", "attn", layer)));
+    else
+        found.notes.push_back(
+            "No checkpoint was given: maps at initialisation are close to uniform. `--model PATH` adds one "
+            "of a trained model.");
+    return found;
+}
+
+constexpr std::string_view claim =
+    "Softmax attention of a trained transformer is concentrated around the diagonal, that of linear "
+    "transformers is spread over all tokens (\"attention dilution\"); diagonal attention is local by "
+    "construction.";
+
+}  // namespace
+
+extern const ExperimentEntry devil_fig2a = {
+    .name = "devil.fig2a",
+    .title = "Locally accumulated attention of several variants",
+    .source = "[DEVIL] Figure 2 (a), section 3.2",
+    .claim = claim,
+    .method = "Encoders of BERT's form drawn at random with each variant, and a checkpoint's own attention with "
+              "--model. C(L) is what section 3.2 defines; the pseudo-code of its appendix F differs "
+              "(references.md).",
+    .table = "local_auc by layer, curve local_acc over L/n, as in metrics.md",
+    .keys = curve_keys,
+    .takes_model = true,
+    .measure = measure_curves,
+    .find = find_curves};
+
+extern const ExperimentEntry devil_fig2b = {
+    .name = "devil.fig2b",
+    .title = "Attention maps of several variants",
+    .source = "[DEVIL] Figure 2 (b)",
+    .claim = claim,
+    .method = "P of one layer and head of encoders of BERT's form, drawn at random with each variant, and of a "
+              "checkpoint with --model.",
+    .table = "row_max, entropy by layer and head; maps.npz: the maps, named after their variant",
+    .keys = map_keys,
+    .takes_model = true,
+    .measure = measure_maps,
+    .find = find_maps};
+
+}  // namespace tsdiag::experiment_list

@@ -1,0 +1,88 @@
+#include "tsdiag/experiment.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <array>
+#include <chrono>
+
+#include "tsdiag/error.hpp"
+
+/// The list of experiments, in the order in which they are run.
+namespace tsdiag {
+
+// clang-format off
+#define TSDIAG_EXPERIMENTS(X) \
+    X(tse_fig1)               \
+    X(tse_fig2)               \
+    X(tse_fig3)               \
+    X(tse_fig4)               \
+    X(tse_fig5)               \
+    X(tse_fig8)               \
+    X(devil_fig2a)            \
+    X(devil_fig2b)            \
+    X(devil_sec3)             \
+    X(poly_frobenius)         \
+    X(law_lambda2)            \
+    X(law_saturation)         \
+    X(law_phase)
+// clang-format on
+
+namespace experiment_list {
+#define TSDIAG_DECLARE(name) extern const ExperimentEntry name;
+TSDIAG_EXPERIMENTS(TSDIAG_DECLARE)
+#undef TSDIAG_DECLARE
+}  // namespace experiment_list
+
+std::span<const ExperimentEntry* const> experiments() {
+#define TSDIAG_ADDRESS(name) &experiment_list::name,
+    static constexpr std::array list = {TSDIAG_EXPERIMENTS(TSDIAG_ADDRESS)};
+#undef TSDIAG_ADDRESS
+    return list;
+}
+
+const ExperimentEntry& experiment(std::string_view name) {
+    std::vector<std::string_view> known;
+    for (const ExperimentEntry* entry : experiments()) {
+        if (entry->name == name) return *entry;
+        known.push_back(entry->name);
+    }
+    const std::string near = nearest(std::string(name), known);
+    throw UsageError(fmt::format("'{}' is no figure; {}.", name,
+                                 near.empty() ? "see tsdiag figure --list"
+                                              : fmt::format("did you mean {}?", near)));
+}
+
+RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options) {
+    const ExperimentSetting setting(entry, options);
+    if (!options.model.empty() && !entry.takes_model)
+        throw UsageError(fmt::format("--model {}: {} draws its models at random and takes none.",
+                                     options.model, entry.name));
+    const auto start = std::chrono::steady_clock::now();
+    RunResult result = entry.measure(setting);
+    const double seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    Json run;
+    run.set("experiment", entry.name).set("seed", Json(options.seed));
+    run.set("threads", Index(omp_get_max_threads())).set("seconds", seconds);
+    run.set("setting", setting.json());
+    if (result.run.is_object())
+        for (const auto& [key, value] : result.run.object()) run.set(key, value);
+    result.run = std::move(run);
+    return result;
+}
+
+Study study(const ExperimentEntry& entry, const RunResult& result,
+            const ExperimentOptions& options) {
+    Findings found = entry.find(result.table, ExperimentSetting(entry, options));
+    return {.name = std::string(entry.name),
+            .title = std::string(entry.title),
+            .source = std::string(entry.source),
+            .claim = std::string(entry.claim),
+            .method = std::string(entry.method),
+            .notes = std::move(found.notes),
+            .comparisons = std::move(found.comparisons),
+            .figures = std::move(found.figures)};
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,54 @@
+#include <fmt/format.h>
+
+#include "tsdiag/experiment.hpp"
+
+namespace tsdiag {
+namespace {
+
+/// A bar would end the cell of a table.
+std::string cell(std::string_view text) {
+    std::string out;
+    for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
+    return out;
+}
+
+std::string values_of(const ExperimentKey& key) {
+    std::string text;
+    for (const char c : key.words) text += c == ' ' ? std::string(", ") : std::string(1, c);
+    if (key.numbers)
+        text += fmt::format("{}{} from {:.6g} to {:.6g}", text.empty() ? "" : ", or ",
+                            key.whole ? "whole number" : "number", key.least, key.most);
+    return key.list ? text + "; several, apart by commas" : text;
+}
+
+std::string section(const ExperimentEntry& entry) {
+    std::string out = fmt::format(
+        "## {}\n\n{}. Source: {}.\n\nClaim: {}\n\nMethod: {}\n\nTable: {}.\n\n| reading | quick | paper | "
+        "values | meaning |\n|---|---|---|---|---|\n",
+        entry.name, entry.title, entry.source, entry.claim, entry.method, entry.table);
+    for (const ExperimentKey& key : entry.keys)
+        out += fmt::format("| `{}` | `{}` | `{}` | {} | {} |\n", key.name, key.quick, key.paper,
+                           cell(values_of(key)), cell(key.description));
+    if (entry.takes_model) out += "\n`--model PATH` adds a checkpoint.\n";
+    return out + "\n";
+}
+
+}  // namespace
+
+std::string experiments_markdown() {
+    std::string out =
+        "# Experiments\n\n"
+        "Written by `experiments_markdown()` from the list in `src/experiments/experiments.cpp`; a test "
+        "compares the two.\n\n"
+        "`tsdiag figure NAME...` makes each into a folder of its own: `metrics.csv`, `curves.csv`, "
+        "`run.json`, `figures/` as SVG and PDF, and `report.html`, which sets the claim beside what was "
+        "measured. Without a name all are made. `--scale quick` (the default) or `paper` sets the readings below; "
+        "`--reading KEY=VALUE` sets one of them. Every number is a mean over trials with its standard error; a "
+        "difference within two of them is called nothing else. The same seed gives the same tables with any "
+        "number of threads.\n\n";
+    for (const ExperimentEntry* entry : experiments()) out += section(*entry);
+    out.pop_back();
+    return out;
+}
+
+}  // namespace tsdiag

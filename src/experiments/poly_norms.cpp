@@ -1,0 +1,289 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "moments.hpp"
+#include "support.hpp"
+#include "tsdiag/ops.hpp"
+
+/// [POLY] section 4: norms of softmax and polynomial attention at initialisation.
+namespace tsdiag::experiment_list {
+namespace {
+
+/// a (a+2) .. (a + 2(count-1))
+double rising(double a, int count) {
+    double product = 1;
+    for (int k = 0; k < count; ++k) product *= a + 2 * k;
+    return product;
+}
+
+double pairs(const PowerLaw& l) {
+    const double one = rising(l.D, l.p);
+    return l.N * (l.N - 1) * one * one + l.N * rising(l.D, 2 * l.p);
+}
+
+}  // namespace
+
+double mean_squared_norm(const PowerLaw& l) {
+    return std::pow(l.d, -l.p) * std::pow(l.variance, 2 * l.p) * rising(1, l.p) *
+           rising(l.d, l.p) * pairs(l);
+}
+
+double mean_squared_derivative(const PowerLaw& l) {
+    return std::pow(l.d, -l.p) * l.p * l.p * rising(1, l.p - 1) * rising(l.d, l.p) *
+           std::pow(l.variance, 2 * l.p - 1) * pairs(l);
+}
+
+namespace {
+
+constexpr std::array keys{
+    ExperimentKey{.name = "tokens", .tiny = "4,8", .quick = "16,32,64,128,256",
+                  .paper = "16,32,64,128,256,512", .description = "numbers of tokens N",
+                  .list = true, .least = 2, .most = 4096},
+    ExperimentKey{"D", "3", "8", "64", "features"},
+    ExperimentKey{"d", "2", "4", "64", "columns of a head"},
+    ExperimentKey{.name = "p", .tiny = "1,2", .quick = "1,3", .paper = "1,2,3",
+                  .description = "powers", .list = true, .least = 1, .most = 6},
+    ExperimentKey{.name = "variance", .tiny = "1", .quick = "1/D,1", .paper = "1/D,0.1,1",
+                  .description = "variances of the entries of Q and K", .words = "1/D",
+                  .whole = false, .list = true, .least = 1e-9, .most = 1e3},
+    key_trials("200", "400")};
+
+double variance_of(const ExperimentSetting& setting, const std::string& text) {
+    return text == "1/D" ? 1 / setting.number("D") : std::stod(text);
+}
+
+std::string model_of(const std::string& variance) { return "variance of Q, K = " + variance; }
+
+Tensor gaussian(const Rng& rng, Index rows, Index cols, double deviation) {
+    std::vector<double> values(std::size_t(rows * cols));
+    rng.fill_normal(std::span<double>(values), 0, deviation);
+    return Tensor::from_host(cpu(), {1, rows, cols}, std::span<const double>(values), Type::f64);
+}
+
+/// Squared lengths of the rows.
+std::vector<double> row_squares(const Tensor& x) {
+    return row_sum(multiply(x, x)).to_host<double>();
+}
+
+/// Norms of one draw at one N: `w` = X K are the rows by which S_ij depends on Q.
+struct OneDraw {
+    Index n = 0, d = 0;
+    std::vector<double> s, x2, w2, w;  ///< S, |x_i|^2, |w_j|^2, rows w_j
+
+    OneDraw(const Tensor& x, const Tensor& q, const Tensor& k) : n(x.rows()), d(q.cols()) {
+        const Tensor keys_of_x = matmul(x, k);
+        s = matmul(matmul(x, q), keys_of_x, Transpose::second, 1 / std::sqrt(double(d)))
+                .to_host<double>();
+        x2 = row_squares(x);
+        w2 = row_squares(keys_of_x);
+        w = keys_of_x.to_host<double>();
+    }
+
+    /// |S^p|_F^2 and |dS^p/dQ|_F^2 = p^2/d sum_ij S_ij^(2p-2) |x_i|^2 |w_j|^2.
+    std::pair<double, double> power(int p) const {
+        double norm = 0, derivative = 0;
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < n; ++j) {
+                const double entry = s[std::size_t(i * n + j)];
+                double below = 1;
+                for (int k = 1; k < p; ++k) below *= entry * entry;
+                norm += below * entry * entry;
+                derivative += below * x2[std::size_t(i)] * w2[std::size_t(j)];
+            }
+        return {norm, derivative * double(p) * double(p) / double(d)};
+    }
+
+    /// |P|_F^2 and |dP/dQ|_F^2 = sum_i |x_i|^2/d sum_j P_ij^2 |w_j - sum_k P_ik w_k|^2.
+    std::pair<double, double> softmax() const {
+        double norm = 0, derivative = 0;
+        std::vector<double> p(static_cast<std::size_t>(n)), mean(static_cast<std::size_t>(d));
+        for (Index i = 0; i < n; ++i) {
+            double top = s[std::size_t(i * n)], z = 0;
+            for (Index j = 0; j < n; ++j) top = std::max(top, s[std::size_t(i * n + j)]);
+            for (std::size_t j = 0; j < p.size(); ++j)
+                z += p[j] = std::exp(s[std::size_t(i * n) + j] - top);
+            std::fill(mean.begin(), mean.end(), 0.0);
+            for (std::size_t j = 0; j < p.size(); ++j) {
+                p[j] /= z;
+                for (std::size_t a = 0; a < mean.size(); ++a)
+                    mean[a] += p[j] * w[j * mean.size() + a];
+            }
+            for (std::size_t j = 0; j < p.size(); ++j) {
+                double distance = 0;
+                for (std::size_t a = 0; a < mean.size(); ++a) {
+                    const double off = w[j * mean.size() + a] - mean[a];
+                    distance += off * off;
+                }
+                norm += p[j] * p[j];
+                derivative += p[j] * p[j] * distance * x2[std::size_t(i)] / double(d);
+            }
+        }
+        return {norm, derivative};
+    }
+};
+
+/// The mean norm and the mean square of it, which has an exact law.
+void say(Sink& out, const std::string& what, double n, const std::pair<double, double>& squares) {
+    out.point({}, "fro_" + what, n, std::sqrt(squares.first));
+    out.point({}, "fro2_" + what, n, squares.first);
+    out.point({}, "dq_" + what, n, std::sqrt(squares.second));
+    out.point({}, "dq2_" + what, n, squares.second);
+}
+
+RunResult measure(const ExperimentSetting& setting) {
+    const Index D = setting.count("D"), d = setting.count("d");
+    const std::vector<Index> sizes = setting.counts("tokens"), powers = setting.counts("p");
+    const std::vector<std::string> variances = setting.list("variance");
+    RunResult result;
+    double finished = 0;
+    for (const std::string& text : variances) {
+        const double deviation = std::sqrt(variance_of(setting, text));
+        Table table(model_of(text));
+        each_trial(
+            setting.count("trials"), table,
+            [&](Index trial, Sink& out) {
+                const Rng rng = Rng(setting.seed()).fork("norms").fork(std::uint64_t(trial));
+                for (const Index n : sizes) {
+                    const Rng own = rng.fork(std::uint64_t(n));
+                    const OneDraw drawn(gaussian(own.fork("x"), n, D, 1),
+                                        gaussian(own.fork("q"), D, d, deviation),
+                                        gaussian(own.fork("k"), D, d, deviation));
+                    say(out, "softmax", double(n), drawn.softmax());
+                    for (const Index p : powers)
+                        say(out, fmt::format("p{}", p), double(n), drawn.power(int(p)));
+                }
+            },
+            [&](double part) {
+                if (setting.progress())
+                    setting.progress()({.phase = "measure",
+                                        .fraction = (finished + part) / double(variances.size())});
+            });
+        finished += 1;
+        result.table.append(table);
+    }
+    return result;
+}
+
+/// A curve over N times N^power.
+std::map<double, Number> with_power(std::map<double, Number> numbers, double power) {
+    for (auto& [n, number] : numbers) number = scaled(number, std::pow(n, power));
+    return numbers;
+}
+
+struct Kind {
+    const char* norm;    ///< "fro"
+    const char* square;  ///< "fro2"
+    const char* label;
+    double (*moment)(const PowerLaw&);
+};
+constexpr std::array kinds{Kind{"fro", "fro2", "|P|_F", mean_squared_norm},
+                           Kind{"dq", "dq2", "|dP/dQ|_F", mean_squared_derivative}};
+
+PowerLaw law_of(const ExperimentSetting& setting, const std::string& variance, Index p, double n) {
+    return {.N = n,
+            .D = setting.number("D"),
+            .d = setting.number("d"),
+            .variance = variance_of(setting, variance),
+            .p = int(p)};
+}
+
+Plot panel(const ExperimentSetting& setting, const Numbers& numbers, const std::string& variance,
+           Index p, const Kind& kind) {
+    const std::vector<double> sizes = setting.numbers("tokens");
+    const auto curve = [&](const std::string& what) {
+        return numbers.curve(model_of(variance), fmt::format("{}_{}", kind.norm, what));
+    };
+    Plot plot{.title = fmt::format("{}, Var(Q, K) = {}", kind.label, variance),
+              .x = {.title = "tokens N", .scale = Scale::log},
+              .y = {.title = kind.label, .scale = Scale::log}};
+    const std::string power = p == 1 ? "x" : fmt::format("x^{}", p);
+    const auto own = curve(fmt::format("p{}", p));
+    plot.series = {line("softmax", curve("softmax"), true), line(power, own, true),
+                   line(power + "/sqrt N", with_power(own, -0.5), true),
+                   line(power + "/N", with_power(own, -1), true)};
+    for (const double scale : {0.0, -0.5, -1.0})
+        plot.series.push_back(law("root of the exact mean square", sizes, [&](double n) {
+            return std::pow(n, scale) *
+                   std::sqrt(kind.moment(law_of(setting, variance, p, n)));
+        }));
+    return plot;
+}
+
+/// The exponent of a curve between its two largest N.
+Number growth(const std::map<double, Number>& numbers) {
+    if (numbers.size() < 2) return {.note = "two numbers of tokens are needed"};
+    const auto last = numbers.rbegin(), before = std::next(last);
+    return exponent(before->first, before->second, last->first, last->second);
+}
+
+void compare_variance(const ExperimentSetting& setting, const Numbers& numbers,
+                      const std::string& variance, std::vector<Comparison>& all) {
+    const double largest = setting.numbers("tokens").back();
+    const std::string model = model_of(variance);
+    const auto add = [&](const std::string& what, const char* says, double expected,
+                         const Number& number) {
+        all.push_back(compare(fmt::format("{}, Var(Q, K) = {}", what, variance), says, expected,
+                              number));
+    };
+    const auto softmax = numbers.curve(model, "fro_softmax");
+    add("exponent of |softmax|_F in N", "[POLY] Thm 4.1: at most 1/2", 0.5, growth(softmax));
+    for (const Index p : setting.counts("p")) {
+        const std::string name = fmt::format("p{}", p);
+        add(fmt::format("exponent of |x^{}/sqrt N|_F in N", p),
+            "[POLY] Cor. 4.3: O(sqrt N); read entry by entry, 1/2", 0.5,
+            scaled(growth(numbers.curve(model, "fro_" + name)), 1, -0.5));
+        if (p > 2) continue;  // too heavy-tailed for the mean of so few draws
+        for (const Kind& kind : kinds) {
+            const auto squares = numbers.curve(model, fmt::format("{}_{}", kind.square, name));
+            if (squares.contains(largest))
+                add(fmt::format("mean of {}^2, x^{}, N = {}", kind.label, p, largest),
+                    "the exact moment", kind.moment(law_of(setting, variance, p, largest)),
+                    squares.at(largest));
+        }
+    }
+}
+
+Findings find(const Table& table, const ExperimentSetting& setting) {
+    const Numbers numbers(table);
+    const std::vector<std::string> variances = setting.list("variance");
+    Findings found;
+    for (const Index p : setting.counts("p")) {
+        Figure f{.name = fmt::format("poly_frobenius_p{}", p),
+                 .title = p == 1 ? "Norms of softmax and of x" : fmt::format("Norms of softmax and of x^{}", p),
+                 .caption = "Means over the draws, bands of two standard errors; X ~ N(0, 1), S = X Q K^T X^T / sqrt d, "
+                            "powers entry by entry, derivatives by Q. Dashed: the root of the exact mean square, which "
+                            "is above the mean, and the more so the heavier the tails."};
+        for (const std::string& variance : variances)
+            for (const Kind& kind : kinds)
+                f.panels.push_back(panel(setting, numbers, variance, p, kind));
+        f.alt = in_words(f.panels);
+        found.figures.push_back(std::move(f));
+    }
+    for (const std::string& variance : variances)
+        compare_variance(setting, numbers, variance, found.comparisons);
+    found.notes.push_back(
+        "Powers are taken entry by entry, as the paper's proofs do; read as matrix powers the growth is N^p. The "
+        "bound of Theorem 4.1 holds for every matrix; how softmax grows in N at initialisation depends on the variance of its "
+        "logits, which the first comparison measures.");
+    return found;
+}
+
+}  // namespace
+
+extern const ExperimentEntry poly_frobenius = {
+    .name = "poly.frobenius",
+    .title = "Norms of softmax and polynomial attention against N",
+    .source = "[POLY] Theorems 4.1, 4.2, 4.4, Corollaries 4.3, 4.5",
+    .claim = "|softmax(S)|_F and its derivative are O(sqrt N); x^p grows as N in expectation, so x^p/sqrt N grows as "
+             "sqrt N too and regularises in the same way.",
+    .method = "Norms of P and of dP/dQ at initialisation over N, for several variances of the weights, beside the exact "
+              "second moments of the powers at every finite size.",
+    .table = "curves over N: fro_X = |P|_F, fro2_X its square, dq_X = |dP/dQ|_F, dq2_X its square, for X = "
+             "softmax, p1, p2, ...: S^p",
+    .keys = keys,
+    .measure = measure,
+    .find = find};
+
+}  // namespace tsdiag::experiment_list

@@ -1,0 +1,192 @@
+#include "support.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::experiment_list {
+
+Number Numbers::at(std::string_view model, std::string_view metric, std::string_view stage,
+                   Index layer) const {
+    for (const MetricRow& row : metrics_)
+        if (row.metric == metric && row.at.layer == layer && row.at.head < 0 &&
+            row.at.stage == stage && row.model == model)
+            return {row.value, row.standard_error, row.count, row.note};
+    return {.note = "not in the table"};
+}
+
+std::map<double, Number> Numbers::depth(std::string_view model, std::string_view metric,
+                                        std::string_view stage) const {
+    std::map<double, Number> found;
+    for (const MetricRow& row : metrics_)
+        if (row.metric == metric && row.at.layer >= 0 && row.at.head < 0 && row.at.stage == stage &&
+            row.model == model)
+            found[double(row.at.layer)] = {row.value, row.standard_error, row.count, row.note};
+    return found;
+}
+
+std::map<double, Number> Numbers::curve(std::string_view model, std::string_view curve) const {
+    std::map<double, Number> found;
+    for (const CurveRow& row : curves_)
+        if (row.curve == curve && row.model == model && row.at.head < 0)
+            found[row.x] = {row.y, row.standard_error, row.count, {}};
+    return found;
+}
+
+Number scaled(const Number& number, double factor, double offset) {
+    Number out = number;
+    if (out.value) out.value = factor * *out.value + offset;
+    if (out.error) out.error = std::abs(factor) * *out.error;
+    return out;
+}
+
+Number exponent(double x0, const Number& y0, double x1, const Number& y1) {
+    if (!y0.value || !y1.value || x0 == x1) return {.note = "two numbers are needed"};
+    const double span = std::log(x1 / x0);
+    Number found{.value = std::log(*y1.value / *y0.value) / span, .count = y0.count};
+    if (y0.error && y1.error)
+        found.error = std::hypot(*y0.error / *y0.value, *y1.error / *y1.value) / std::abs(span);
+    return found;
+}
+
+Series line(std::string name, const std::map<double, Number>& numbers, bool positive) {
+    Series s{.name = std::move(name)};
+    bool band = false;
+    for (const auto& [x, n] : numbers) {
+        const bool drawn = n.value && (!positive || *n.value > 0);
+        const bool error = drawn && n.error;
+        band = band || error;
+        s.x.push_back(x);
+        s.y.push_back(drawn ? n.value : std::nullopt);
+        s.low.push_back(error ? std::optional(*n.value - 2 * *n.error) : std::nullopt);
+        s.high.push_back(error ? std::optional(*n.value + 2 * *n.error) : std::nullopt);
+        // on a logarithmic axis a band that reaches zero ends at a tenth of the mean
+        if (error && positive) s.low.back() = std::max(*s.low.back(), *n.value / 10);
+    }
+    if (!band) s.low.clear(), s.high.clear();
+    return s;
+}
+
+Series law(std::string name, const std::vector<double>& x, const std::function<double(double)>& f) {
+    Series s{.name = std::move(name), .x = x, .dashed = true};
+    for (const double at : x) {
+        const double y = f(at);
+        s.y.push_back(std::isfinite(y) ? std::optional(y) : std::nullopt);
+    }
+    return s;
+}
+
+Series upright(std::string name, double x, double low, double high) {
+    return {.name = std::move(name), .x = {x, x}, .y = {low, high}, .dashed = true};
+}
+
+Comparison compare(std::string what, std::string says, std::optional<double> expected,
+                   const Number& measured) {
+    return {.what = std::move(what),
+            .says = std::move(says),
+            .expected = expected,
+            .measured = measured.value,
+            .error = measured.error,
+            .count = measured.count,
+            .unknown = measured.note};
+}
+
+std::string in_words(const std::vector<Plot>& panels) {
+    constexpr std::size_t most = 4;  // lines of a panel; more would not be listened to
+    std::string text;
+    for (const Plot& plot : panels) {
+        std::string part;
+        std::size_t told = 0;
+        for (const Series& s : plot.series) {
+            if (s.x.empty() || told == most) continue;
+            std::size_t first = 0, last = s.y.size() - 1;
+            while (first < last && !s.y[first]) ++first;
+            while (last > first && !s.y[last]) --last;
+            if (!s.y[first] || !s.y[last]) continue;
+            part += fmt::format("{}{}: {:.4g} at {:.4g}, {:.4g} at {:.4g}", told > 0 ? "; " : "",
+                                s.name, *s.y[first], s.x[first], *s.y[last], s.x[last]);
+            ++told;
+        }
+        if (part.empty()) continue;
+        text += fmt::format("{}{}: {}.", text.empty() ? "" : " ", plot.title, part);
+    }
+    return text;
+}
+
+RunResult together(const ExperimentSetting& setting, std::span<const RunOptions> runs,
+                   bool curves_only) {
+    const std::vector<RunResult> results = run_together(runs, setting.progress());
+    RunResult all;
+    Json::Array described;
+    for (const RunResult& result : results) {
+        if (curves_only)
+            all.table.append({}, result.table.curves());
+        else
+            all.table.append(result.table);
+        Json run = Json::Object{};
+        for (const char* key : {"model", "input", "settings", "solver", "warnings"})
+            run.set(key, result.run[key]);
+        described.push_back(std::move(run));
+    }
+    all.run.set("runs", std::move(described));
+    return all;
+}
+
+std::string encoder(const ExperimentSetting& setting, std::string_view kind,
+                    const std::string& more) {
+    const Index d = setting.count("d"), heads = setting.count("heads");
+    if (d % heads != 0)
+        throw UsageError(
+            fmt::format("{}: heads={} do not divide d={}.", setting.entry().name, heads, d));
+    return fmt::format("random:{},d={},heads={},layers={},ffn={}{}", kind, d, heads,
+                       setting.count("layers"), setting.count("ffn"), more);
+}
+
+RunOptions options_of(const ExperimentSetting& setting, std::string model,
+                      std::vector<std::string> probes) {
+    RunOptions options;
+    options.subject.model = std::move(model);
+    options.tokens = setting.count("tokens");
+    options.trials = setting.count("trials");
+    options.seed = setting.seed();
+    options.probes = std::move(probes);
+    options.device = "cpu";
+    return options;
+}
+
+double branch_gain(std::string_view var_v, double d, double heads, bool out_proj) {
+    const double variance = var_v == "1/d"      ? 1 / d
+                            : var_v == "h/d"    ? heads / d
+                            : var_v == "xavier" ? 2 / (d + d / heads)
+                            : var_v == "torch"  ? 1 / (3 * d)
+                                                : std::stod(std::string(var_v));
+    return d * variance * (out_proj ? 1.0 / 3 : 1.0);
+}
+
+double branch_gain(const ExperimentSetting& setting) {
+    return branch_gain(setting.text("var_v"), setting.number("d"), setting.number("heads"),
+                       setting.text("out_proj") == "1");
+}
+
+Value saturation_depth(const Table& trial, Index layers) {
+    const double target = std::log(99.0);
+    std::optional<double> before;
+    for (Index blocks = 0; blocks <= layers; ++blocks) {
+        const Place at = blocks == 0 ? Place{.layer = 0, .stage = "in"}
+                                     : Place{.layer = blocks - 1, .stage = "out"};
+        const auto sim = trial.find(at, "t_sim"), div = trial.find(at, "t_div");
+        if (!sim || !div || !sim->value || !div->value)
+            return undefined("t_sim or t_div is undefined");
+        if (*div->value == 0) return undefined("t_div = 0");
+        const double odds = std::log(*sim->value / *div->value);
+        if (odds >= target)
+            return before ? double(blocks - 1) + (target - *before) / (odds - *before) : 0.0;
+        before = odds;
+    }
+    return undefined(fmt::format("t_sim stays below 0.99 in {} blocks", layers));
+}
+
+}  // namespace tsdiag::experiment_list

@@ -1,0 +1,104 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/experiment.hpp"
+
+/// What the experiments share: models, runs, and reading numbers back from a table.
+namespace tsdiag::experiment_list {
+
+/// A mean with its standard error, as a table holds it.
+struct Number {
+    std::optional<double> value = {}, error = {};
+    Index count = 0;
+    std::string note = {};
+};
+
+/// The numbers of a table by model.
+class Numbers {
+  public:
+    explicit Numbers(const Table& table) : metrics_(table.metrics()), curves_(table.curves()) {}
+    /// A metric of a stage, without head; layer -1: of the whole model.
+    Number at(std::string_view model, std::string_view metric, std::string_view stage,
+              Index layer) const;
+    std::map<double, Number> depth(std::string_view model, std::string_view metric,
+                                   std::string_view stage) const;
+    std::map<double, Number> curve(std::string_view model, std::string_view curve) const;
+
+  private:
+    std::vector<MetricRow> metrics_;
+    std::vector<CurveRow> curves_;
+};
+
+/// factor x + offset, with its error.
+Number scaled(const Number& number, double factor, double offset = 0);
+
+/// Slope of log y over log x between two numbers, its error to first order; y0 and y1 as if
+/// independent.
+Number exponent(double x0, const Number& y0, double x1, const Number& y1);
+
+/// Means with a band of two standard errors; `positive`: for a logarithmic axis.
+Series line(std::string name, const std::map<double, Number>& numbers, bool positive = false);
+/// A prediction: y = f(x).
+Series law(std::string name, const std::vector<double>& x, const std::function<double(double)>& f);
+/// A vertical line.
+Series upright(std::string name, double x, double low, double high);
+Comparison compare(std::string what, std::string says, std::optional<double> expected,
+                   const Number& measured);
+/// "t_sim: 0.02 at 0, 0.99 at 12; ..." for the alternative text of a figure.
+std::string in_words(const std::vector<Plot>& panels);
+
+/// The runs together; their tables one after the other, and what run.json says of each in `runs`.
+/// `curves_only`: where runs of one model differ in what its name does not say.
+RunResult together(const ExperimentSetting& setting, std::span<const RunOptions> runs,
+                   bool curves_only = false);
+
+// Keys that several experiments have.
+constexpr ExperimentKey key_layers(std::string_view quick, std::string_view paper) {
+    return {"layers", "3", quick, paper, "blocks"};
+}
+constexpr ExperimentKey key_trials(std::string_view quick, std::string_view paper) {
+    return {"trials", "3", quick, paper, "independent draws"};
+}
+constexpr ExperimentKey key_tokens{
+    .name = "tokens", .tiny = "8", .quick = "64", .paper = "64", .description = "tokens n",
+    .least = 2};
+constexpr ExperimentKey key_d{"d", "16", "512", "512", "width"};
+constexpr ExperimentKey key_heads{"heads", "2", "8", "8", "heads, a divisor of d"};
+constexpr ExperimentKey key_ffn{"ffn", "32", "2048", "2048", "inner width of the feed-forward step"};
+constexpr ExperimentKey key_var_v{
+    .name = "var_v",
+    .tiny = "1/d",
+    .quick = "1/d",
+    .paper = "1/d",
+    .description = "variance of W_V: the paper's text says h/d, its figures need 1/d",
+    .words = "1/d h/d xavier torch",
+    .whole = false,
+    .least = 1e-12,
+    .most = 1e6};
+constexpr ExperimentKey key_out_proj{.name = "out_proj",
+                                     .tiny = "0",
+                                     .quick = "0",
+                                     .paper = "0",
+                                     .description = "1: an output projection with PyTorch's default",
+                                     .words = "0 1",
+                                     .numbers = false};
+
+/// random:KIND with the sizes of the setting; `more`: ",key=value...".
+std::string encoder(const ExperimentSetting& setting, std::string_view kind,
+                    const std::string& more = "");
+/// Options of a run of `model`: tokens, trials and seed of the setting.
+RunOptions options_of(const ExperimentSetting& setting, std::string model,
+                      std::vector<std::string> probes);
+/// a2 = alpha^2 d Var(W_V) of an encoder, with an output projection a third of it.
+double branch_gain(std::string_view var_v, double d, double heads, bool out_proj);
+double branch_gain(const ExperimentSetting& setting);
+
+/// Blocks until t_sim / t_div reaches 99, by interpolation of its logarithm: metric `depth_99` of
+/// the model, from t_sim and t_div at `in` of the first layer and `out` of all.
+Value saturation_depth(const Table& trial, Index layers);
+
+}  // namespace tsdiag::experiment_list

@@ -1,0 +1,149 @@
+#include "model_run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "budget.hpp"
+#include "describe.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+/// Layers that share parameters would draw them again and again.
+bool shares_layers(const ModelSpec& spec) {
+    return std::ranges::any_of(spec.blocks, [](const BlockSpec& b) { return b.shares >= 0; });
+}
+
+/// Numbers that a trial draws for the weights of its layers.
+double drawn_numbers(const Subject& subject, const std::string& redraw) {
+    double count = 0;
+    if (subject.kind == Subject::Kind::random)
+        for (const DrawnTensor& t : subject.random.tensors)
+            if (t.name.starts_with("layer.") && (redraw.empty() || t.name.ends_with(redraw)))
+                count += double(t.shape.count());
+    return count;
+}
+
+}  // namespace
+
+ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
+    : work_(work),
+      subject_(subject),
+      beside_(beside),
+      type_(work.options.dtype.value_or(Type::f32)),
+      source_(work.options, subject.spec(), work.backend, type_) {
+    const RunOptions& options = work.options;
+    const ModelSpec& spec = subject.spec();
+    const Index layers = Index(spec.blocks.size());
+    if (layers == 0)
+        throw FormatError(
+            fmt::format("{}: has no layers, expected a transformer.", subject.argument));
+    Index heads = 1;
+    for (const BlockSpec& block : spec.blocks) heads = std::max(heads, block.heads);
+    check_selection(options, layers, heads);
+    check_redraw();
+
+    measured_ = measurement_settings(work, layers, source_.count());
+    Table unused;
+    const bool rows = Measurement(measured_, unused).wants_rows(0);
+    Extras extras = extras_of(work.metrics, rows, source_.tokens());
+    extras.drawn = drawn_numbers(subject, options.redraw);
+    seconds_ = estimate_seconds(spec, source_.tokens(), source_.count(), work.backend, type_, extras);
+
+    const Index share = work.memory / beside;
+    const Index resident = resident_bytes(spec, source_.tokens(), source_.count(), type_);
+    settings_.memory = row_budget(work, share, resident);
+    settings_.first_layer = options.first_layer;
+    settings_.last_layer = options.last_layer;
+    settings_.allow_nonfinite = options.allow_nonfinite;
+    if (subject.file)
+        kept_ = checkpoint_weights(subject.file, subject.architecture, work.backend, type_,
+                                   options.allow_nonfinite);
+    else if (!options.redraw.empty())
+        kept_ = resident_weights(random_weights(subject.random, weights_rng(options.seed, 0),
+                                                work.backend, type_));
+}
+
+void ModelRun::check_redraw() const {
+    const std::string& redraw = work_.options.redraw;
+    if (redraw.empty()) return;
+    if (subject_.kind != Subject::Kind::random)
+        throw UsageError(fmt::format("{}: only the weights of a random model can be drawn again.",
+                                     subject_.argument));
+    if (drawn_numbers(subject_, redraw) == 0)
+        throw UsageError(fmt::format(
+            "{}: no tensor of the layers has a name that ends with '{}', such as attn.v.weight.",
+            subject_.argument, redraw));
+}
+
+std::shared_ptr<const Weights> ModelRun::weights(Index trial) const {
+    if (subject_.file) return kept_;
+    std::shared_ptr<const Weights> drawn =
+        random_weights(subject_.random, weights_rng(work_.options.seed, trial), work_.backend, type_);
+    if (kept_) return spliced_weights(kept_, drawn, work_.options.redraw);
+    return shares_layers(subject_.spec()) ? resident_weights(drawn) : drawn;
+}
+
+std::vector<Input> ModelRun::inputs(Index trial) const {
+    return source_.samples(work_.options.redraw.empty() ? trial : 0);
+}
+
+std::function<void()> ModelRun::trial(Index trial, Meter& meter) {
+    const auto said = std::make_shared<Recorder>();
+    MeasurementSettings own = measured_;
+    own.progress = nullptr;
+    const auto measurement = std::make_shared<Measurement>(std::move(own), *said);
+    measurement->begin_trial(trial);
+    RunSettings settings = settings_;
+    settings.progress = [&](Index, Index total) { meter.add(seconds_ / double(total)); };
+    Model(subject_.spec(), weights(trial), work_.backend, type_)
+        .run(inputs(trial), *measurement, settings);
+    if (work_.options.derive) {
+        Table table(work_.options.subject.model);
+        said->replay(table);
+        work_.options.derive(table, *said);
+    }
+    return [this, said, measurement] {
+        said->replay(work_.result.table);
+        if (whole_)
+            whole_->join(*measurement);
+        else
+            whole_ = measurement;
+    };
+}
+
+void ModelRun::in_turn() {
+    const RunOptions& options = work_.options;
+    whole_ = std::make_shared<Measurement>(measured_, work_.result.table);
+    for (Index trial = 0; trial < options.trials; ++trial) {
+        RunSettings settings = settings_;
+        settings.progress = [&](Index done, Index total) {
+            const double part = double(done) / double(std::max<Index>(total, 1));
+            say(options, {.phase = "measure",
+                          .fraction = (double(trial) + part) / double(options.trials),
+                          .layer = std::min(done, total - 1)});
+        };
+        whole_->begin_trial(trial);
+        Model(subject_.spec(), weights(trial), work_.backend, type_)
+            .run(inputs(trial), *whole_, settings);
+    }
+}
+
+void ModelRun::describe() {
+    const RunOptions& options = work_.options;
+    Json input;
+    input.set("kind", source_.kind())
+        .set("tokens", source_.tokens())
+        .set("samples", source_.count());
+    input.set("trials", options.trials).set("defaults", lines(source_.defaults()));
+    Json& run = work_.result.run;
+    run.set("dtype", type_ == Type::f32 ? "float32" : "float64");
+    run.set("model", describe_model(subject_, *whole_)).set("input", std::move(input));
+    run.set("settings", describe_settings(options, work_.metrics, work_.memory,
+                                          Index(subject_.spec().blocks.size())));
+    run.set("solver", describe_solver(*whole_));
+}
+
+}  // namespace tsdiag

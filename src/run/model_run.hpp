@@ -1,0 +1,47 @@
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "inputs.hpp"
+#include "recorder.hpp"
+#include "work.hpp"
+
+namespace tsdiag {
+
+/// All trials of one model: one after the other, or side by side on threads of their own.
+class ModelRun {
+  public:
+    /// `beside`: how many trials are in work at the same time; each has its share of the memory.
+    /// Throws `UsageError` for options that do not fit the model.
+    ModelRun(Work& work, const Subject& subject, Index beside);
+
+    Index trials() const { return work_.options.trials; }
+    double seconds() const { return seconds_; }  ///< of one trial on all threads, roughly
+    Index beside() const { return beside_; }
+
+    /// One trial, alone on its thread; what is returned adds it to the table, in the order of the
+    /// trials.
+    std::function<void()> trial(Index trial, Meter& meter);
+    /// All trials, each on all threads.
+    void in_turn();
+    /// Writes what run.json says of model, input and settings.
+    void describe();
+
+  private:
+    std::shared_ptr<const Weights> weights(Index trial) const;
+    std::vector<Input> inputs(Index trial) const;
+    void check_redraw() const;
+
+    Work& work_;
+    const Subject& subject_;
+    Index beside_;
+    Type type_;
+    InputSource source_;
+    RunSettings settings_;
+    MeasurementSettings measured_;
+    double seconds_ = 0;
+    std::shared_ptr<const Weights> kept_;  ///< the same in all trials; null: drawn anew
+    std::shared_ptr<Measurement> whole_;   ///< of the trials so far
+};
+
+}  // namespace tsdiag

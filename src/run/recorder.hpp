@@ -1,0 +1,43 @@
+#pragma once
+#include <atomic>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tsdiag/table.hpp"
+
+namespace tsdiag {
+
+/// What one trial says, to be said again in its turn.
+class Recorder final : public Sink {
+  public:
+    void scalar(const Place& at, std::string_view metric, const Value& value) override;
+    void point(const Place& at, std::string_view curve, double x, const Value& y) override;
+    void matrix(Map map) override;
+    void replay(Sink& out) const;
+
+  private:
+    struct Entry {
+        Place at;
+        std::string name;
+        Value value;
+        double x = 0;
+        bool is_point = false;
+    };
+    std::vector<Entry> entries_;
+    std::vector<Map> maps_;
+};
+
+/// Adds up what threads have done; the calling thread's own additions tell.
+class Meter {
+  public:
+    Meter(double whole, std::function<void(double)> tell) : whole_(whole), tell_(std::move(tell)) {}
+    void add(double part);
+
+  private:
+    double whole_;
+    std::function<void(double)> tell_;
+    std::atomic<double> done_ = 0;
+};
+
+}  // namespace tsdiag

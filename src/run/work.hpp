@@ -1,0 +1,33 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "measurement.hpp"
+#include "tsdiag/run.hpp"
+
+namespace tsdiag {
+
+/// What one run needs beside the subject, and what it collects.
+struct Work {
+    const RunOptions& options;
+    const Backend& backend;
+    std::vector<std::string> metrics;
+    RunResult result;
+    Phases phases = {};
+    std::vector<std::string> warnings = {};
+    Index memory = 0;  ///< of the whole run
+};
+Work begin(const RunOptions& options);
+
+/// Throws `UsageError` for layers, heads or maps that the model does not have.
+void check_selection(const RunOptions& options, Index layers, Index heads);
+/// `layers`: of the model; those behind the last measured one are not run.
+MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples);
+/// What is left of `memory` for row blocks when `resident` bytes are held anyway.
+Index row_budget(Work& work, Index memory, Index resident);
+
+inline void say(const RunOptions& options, const Progress& progress) {
+    if (options.progress) options.progress(progress);
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,208 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+
+#include "support/files.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/experiment.hpp"
+
+/// Laws over the list of experiments, at tiny scale: a new one is tested without another line here.
+namespace tsdiag::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+class EveryExperiment : public testing::TestWithParam<const ExperimentEntry*> {
+  protected:
+    static const ExperimentEntry& entry() { return *GetParam(); }
+    static ExperimentOptions tiny(std::uint64_t seed = 3) {
+        ExperimentOptions options;
+        options.scale = ExperimentScale::tiny;
+        options.seed = seed;
+        return options;
+    }
+    static Findings findings(const RunResult& result, const ExperimentOptions& options) {
+        return entry().find(result.table, ExperimentSetting(entry(), options));
+    }
+};
+
+std::string csv(const Table& table) {
+    std::string text = metrics_csv(table.metrics()) + curves_csv(table.curves());
+    for (const Map& map : table.maps())
+        for (const double v : map.values) text += shortest(v) + ' ';
+    return text;
+}
+
+bool drawn(const Series& s) {
+    return std::ranges::any_of(s.y, [](const auto& y) { return y.has_value(); });
+}
+
+void expect_valid(const Figure& f) {
+    EXPECT_THAT(f.name, testing::MatchesRegex("[a-z0-9_]+"));
+    EXPECT_THAT(f.title, Not(IsEmpty()));
+    EXPECT_GT(f.caption.size(), 40u) << f.name;
+    EXPECT_THAT(f.alt, testing::ContainsRegex("[0-9]")) << f.name;
+    ASSERT_FALSE(f.panels.empty()) << f.name;
+    for (const Plot& p : f.panels) {
+        EXPECT_THAT(p.title, Not(IsEmpty())) << f.name;
+        EXPECT_NE(p.series.empty(), !p.grid.has_value()) << f.name << ": lines or a grid";
+        for (const Series& s : p.series) {
+            EXPECT_EQ(s.x.size(), s.y.size()) << f.name << ", " << s.name;
+            EXPECT_EQ(s.low.size(), s.high.size()) << f.name << ", " << s.name;
+            EXPECT_TRUE(s.low.empty() || s.low.size() == s.y.size()) << f.name << ", " << s.name;
+            EXPECT_TRUE(drawn(s)) << f.name << ": nothing of '" << s.name << "' in the table";
+        }
+        if (p.grid) {
+            EXPECT_EQ(std::size_t(p.grid->rows * p.grid->cols), p.grid->values.size()) << f.name;
+        }
+    }
+}
+
+TEST_P(EveryExperiment, RunsAndItsTableHasWhatItsFiguresNeed) {
+    const ExperimentOptions options = tiny();
+    const RunResult result = perform(entry(), options);
+    const Findings found = findings(result, options);
+
+    EXPECT_FALSE(result.table.metrics().empty() && result.table.curves().empty());
+    ASSERT_FALSE(found.figures.empty());
+    std::set<std::string> names;
+    for (const Figure& f : found.figures) {
+        EXPECT_TRUE(names.insert(f.name).second) << f.name;
+        expect_valid(f);
+        EXPECT_EQ(vega_lite(f)["concat"].array().size(), f.panels.size());
+        EXPECT_NO_THROW(vega_lite(f).dump());
+    }
+    for (const char* key : {"experiment", "seed", "threads", "setting", "seconds"})
+        EXPECT_TRUE(result.run.contains(key)) << key;
+}
+
+TEST_P(EveryExperiment, EveryComparisonIsANumberWithItsTrialsOrSaysWhyNot) {
+    const ExperimentOptions options = tiny();
+    const Findings found = findings(perform(entry(), options), options);
+    ASSERT_FALSE(found.comparisons.empty());
+    for (const Comparison& c : found.comparisons) {
+        EXPECT_THAT(c.what, Not(IsEmpty()));
+        EXPECT_THAT(c.says, Not(IsEmpty())) << c.what;
+        EXPECT_NE(c.unknown, "not in the table") << c.what;
+        if (c.measured)
+            EXPECT_GT(c.count, 0) << c.what;
+        else
+            EXPECT_THAT(c.unknown, Not(IsEmpty())) << c.what;
+        if (c.measured && c.count > 1) {
+            EXPECT_TRUE(c.error.has_value()) << c.what;
+        }
+    }
+}
+
+TEST_P(EveryExperiment, TheSameSeedGivesTheSameTableOnAnyNumberOfThreads) {
+    const int before = omp_get_max_threads();
+    std::set<std::string> tables;
+    for (const int threads : {1, 2, 3}) {
+        omp_set_num_threads(threads);
+        tables.insert(csv(perform(entry(), tiny()).table));
+    }
+    omp_set_num_threads(before);
+    EXPECT_EQ(tables.size(), 1u);
+    EXPECT_EQ(tables.count(csv(perform(entry(), tiny(4)).table)), 0u) << "the seed does nothing";
+}
+
+TEST_P(EveryExperiment, WritesAPageThatSetsTheClaimBesideTheNumbers) {
+    TemporaryDirectory folder;
+    const ExperimentOptions options = tiny();
+    const RunResult result = perform(entry(), options);
+    const Study page = study(entry(), result, options);
+    write_tables(result, folder.path());
+    write_study(page, result.table, result.run, folder.path());
+    std::ifstream in(folder / "report.html", std::ios::binary);
+    const std::string html{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_THAT(html, HasSubstr("The claim"));
+    EXPECT_THAT(html, HasSubstr("standard error"));
+    EXPECT_THAT(html, Not(HasSubstr("http://")) ) << "the page needs no network";
+    for (const Figure& f : page.figures) EXPECT_THAT(html, HasSubstr("id=\"" + f.name + "\""));
+}
+
+TEST_P(EveryExperiment, KeysAreValidAtEveryScaleAndDescribed) {
+    for (const ExperimentScale scale :
+         {ExperimentScale::tiny, ExperimentScale::quick, ExperimentScale::paper}) {
+        ExperimentOptions options;
+        options.scale = scale;
+        for (const ExperimentKey& key : entry().keys)  // a given value is checked, a default is not
+            options.readings[std::string(key.name)] = scale == ExperimentScale::tiny ? key.tiny
+                                                      : scale == ExperimentScale::quick
+                                                          ? key.quick
+                                                          : key.paper;
+        EXPECT_NO_THROW(ExperimentSetting(entry(), options));
+    }
+    for (const ExperimentKey& key : entry().keys) {
+        EXPECT_THAT(std::string(key.description), Not(IsEmpty())) << key.name;
+        EXPECT_TRUE(key.numbers || !key.words.empty()) << key.name;
+    }
+    EXPECT_GT(entry().claim.size(), 40u);
+    EXPECT_GT(entry().method.size(), 40u);
+    EXPECT_GT(entry().table.size(), 20u);
+}
+
+TEST_P(EveryExperiment, RefusesWhatItDoesNotKnowInOneSentence) {
+    ExperimentOptions unknown = tiny();
+    unknown.readings["trial"] = "3";
+    try {
+        perform(entry(), unknown);
+        FAIL() << "an unknown reading was taken";
+    } catch (const UsageError& e) {
+        EXPECT_THAT(e.what(), HasSubstr("there is no reading 'trial'"));
+        EXPECT_THAT(e.what(), HasSubstr(entry().name));
+    }
+    for (const ExperimentKey& key : entry().keys)
+        for (const char* wrong : {"", "-1", "nan", "many", "1e9"}) {
+            ExperimentOptions options = tiny();
+            options.readings[std::string(key.name)] = wrong;
+            EXPECT_THROW(ExperimentSetting(entry(), options), UsageError)
+                << key.name << "=" << wrong;
+        }
+}
+
+std::string test_name(const testing::TestParamInfo<const ExperimentEntry*>& info) {
+    std::string name(info.param->name);
+    std::ranges::replace(name, '.', '_');
+    return name;
+}
+INSTANTIATE_TEST_SUITE_P(Experiments, EveryExperiment,
+                         testing::ValuesIn(experiments().begin(), experiments().end()), test_name);
+
+TEST(ExperimentList, NamesAreUniqueAndANearMissIsSuggested) {
+    std::set<std::string_view> names;
+    for (const ExperimentEntry* entry : experiments()) EXPECT_TRUE(names.insert(entry->name).second);
+    EXPECT_THROW(
+        {
+            try {
+                experiment("tse.fig33");
+            } catch (const UsageError& e) {
+                EXPECT_THAT(e.what(), HasSubstr("did you mean tse.fig3?"));
+                throw;
+            }
+        },
+        UsageError);
+}
+
+TEST(ExperimentList, TheDocumentIsWrittenFromIt) {
+    std::ifstream in(std::string(TSDIAG_TEST_DATA) + "/../../docs/experiments.md");
+    const std::string document{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(document, experiments_markdown()) << "write docs/experiments.md again";
+}
+
+TEST(ExperimentModel, IsRefusedWhereNoneIsTaken) {
+    ExperimentOptions options;
+    options.scale = ExperimentScale::tiny;
+    options.model = "examples/char-gpt";
+    EXPECT_THROW(perform(experiment("tse.fig2"), options), UsageError);
+}
+
+}  // namespace
+}  // namespace tsdiag::test

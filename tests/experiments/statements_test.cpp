@@ -1,0 +1,184 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "experiments/moments.hpp"
+#include "support/near.hpp"
+#include "tsdiag/experiment.hpp"
+
+/// What is known exactly, or measured elsewhere, of what the experiments show.
+namespace tsdiag::test {
+namespace {
+
+ExperimentOptions with(std::map<std::string, std::string> readings,
+                       ExperimentScale scale = ExperimentScale::tiny) {
+    ExperimentOptions options;
+    options.scale = scale;
+    options.readings = std::move(readings);
+    options.seed = 1;
+    return options;
+}
+
+MetricRow row(const Table& table, std::string_view model, std::string_view metric,
+              std::string_view stage, Index layer) {
+    for (const MetricRow& r : table.metrics())
+        if (r.metric == metric && r.at.stage == stage && r.at.layer == layer && r.at.head < 0 &&
+            r.model.find(model) != std::string::npos)
+            return r;
+    ADD_FAILURE() << "no " << metric << " at " << stage << " of layer " << layer;
+    return {};
+}
+
+CurveRow point(const Table& table, std::string_view curve, double x) {
+    for (const CurveRow& r : table.curves())
+        if (r.curve == curve && r.x == x) return r;
+    ADD_FAILURE() << "no " << curve << " at " << x;
+    return {};
+}
+
+/// The paper's encoder, as deep as the test needs.
+std::map<std::string, std::string> paper_sizes(std::string layers, std::string trials) {
+    return {{"layers", std::move(layers)}, {"tokens", "64"}, {"d", "512"},
+            {"heads", "8"},                {"ffn", "2048"},  {"trials", std::move(trials)}};
+}
+
+TEST(TseFig2, TheFirstStepEscalatesByTwoWithVarianceOneOverD) {
+    const RunResult result = perform(experiment("tse.fig2"), with(paper_sizes("1", "40")));
+    const MetricRow ratio = row(result.table, "", "xi_ratio", "attn", 0);
+    // three standard errors, and what mu1 and mu2 move the expectation by: (1 + 1.0024)/(1 + .0020)
+    EXPECT_NEAR(*ratio.value, 2, 3 * *ratio.standard_error + 0.002);
+    EXPECT_LT(*ratio.standard_error, 0.05);
+}
+
+TEST(TseFig2, OtherReadingsOfTheVarianceGiveTheirOwnRates) {
+    // E[xi1]/E[xi2] = 1 + a2 up to mu2^2 a2, a2 = d Var(W_V)
+    for (const auto& [reading, gain, slack] :
+         {std::tuple{"h/d", 8.0, 0.2}, std::tuple{"torch", 1.0 / 3, 0.01}}) {
+        auto sizes = paper_sizes("1", "20");
+        sizes["var_v"] = reading;
+        const RunResult result = perform(experiment("tse.fig2"), with(sizes));
+        const MetricRow ratio = row(result.table, "", "xi_ratio", "attn", 0);
+        EXPECT_NEAR(*ratio.value, 1 + gain, 3 * *ratio.standard_error + slack) << reading;
+    }
+}
+
+TEST(TseFig2, SimilarityPassesPointNineNineInTheTwelfthBlock) {
+    const RunResult result = perform(experiment("tse.fig2"), with(paper_sizes("12", "6")));
+    EXPECT_LT(*row(result.table, "", "t_sim", "out", 10).value, 0.99);
+    EXPECT_GT(*row(result.table, "", "t_sim", "out", 11).value, 0.99);
+}
+
+TEST(TseFig3, OnlyTheValueProjectionIsDrawnAgain) {
+    const RunResult result = perform(experiment("tse.fig3"), with({{"trials", "3"}}));
+    // what the first block's attention sees is the same in all trials, and so are its estimates
+    for (const char* metric : {"est1", "est2"}) {
+        const MetricRow estimate = row(result.table, "", metric, "attn", 0);
+        EXPECT_EQ(estimate.count, 3);
+        EXPECT_EQ(*estimate.standard_error, 0) << metric;
+    }
+    EXPECT_GT(*row(result.table, "", "r", "attn", 0).standard_error, 0);
+    EXPECT_GT(*row(result.table, "", "est2", "attn", 1).standard_error, 0);
+}
+
+TEST(TseFig5, TheStepMultipliesTheOddsByOneMinusTauSquared) {
+    const RunResult result =
+        perform(experiment("tse.fig5"), with({{"tau", "0.1,0.5"}, {"trials", "2"}}));
+    for (const auto& [model, factor] : {std::pair{"deesc=0.1", 0.81}, std::pair{"deesc=0.5", 0.25}})
+        for (const Index layer : {0, 1, 2})
+            // float32 states: the ratio of two sums of 128 rounded squares
+            EXPECT_NEAR(*row(result.table, model, "xi_ratio", "deesc", layer).value, factor,
+                        1e-4 * factor);
+}
+
+TEST(LawPhase, ThresholdIsWhereTheStepUndoesItsBlock) {
+    const RunResult result =
+        perform(experiment("law.phase"), with({{"tau", "0.5"}, {"trials", "1"}}));
+    const double product = *row(result.table, "", "xi_block", "out", 0).value;
+    double steps = 1;
+    for (const char* stage : {"attn", "norm1", "ffn", "norm2"})
+        steps *= *row(result.table, "", "xi_ratio", stage, 0).value;
+    EXPECT_CLOSE(product, steps, rounding(8));
+    EXPECT_CLOSE(*row(result.table, "", "tau_star", "out", 0).value, 1 - 1 / std::sqrt(product),
+                 rounding(8));
+}
+
+TEST(TseFig8, EtaHasMeanNearZeroAndTheSizeOfTheLawWhereSimilarityIsSmall) {
+    const RunResult result = perform(
+        experiment("tse.fig8"),
+        with({{"tokens", "64"}, {"d", "40"}, {"similarity", "0.02"}, {"trials", "2000"}}));
+    const CurveRow square = point(result.table, "eta_square", 0.02);
+    // 6/d to first order; terms of 1/d^2 are within a tenth of it at d = 40
+    EXPECT_NEAR(*square.y, 6.0 / 40, 4 * *square.standard_error + 0.1 * 6 / 40);
+}
+
+TEST(PolyMoments, AgreeWithTheirClosedFormsAtPowerOne) {
+    // p = 1: E |S|_F^2 = v^2 N D (N D + 2), E |dS/dQ|_F^2 = v N D (N D + 2)
+    using experiment_list::mean_squared_derivative;
+    using experiment_list::mean_squared_norm;
+    for (const double v : {0.3, 1.0})
+        for (const double n : {1.0, 4.0, 7.0}) {
+            const experiment_list::PowerLaw law{.N = n, .D = 3, .d = 2, .variance = v, .p = 1};
+            const double pairs = n * 3 * (n * 3 + 2);
+            EXPECT_CLOSE(mean_squared_norm(law), v * v * pairs, rounding(8));
+            EXPECT_CLOSE(mean_squared_derivative(law), v * pairs, rounding(8));
+        }
+}
+
+TEST(PolyMoments, OfScalarsArePowersOfNormals) {
+    // N = D = d = 1: S = x^2 q k, E S^2p = (4p-1)!! (2p-1)!!^2
+    const experiment_list::PowerLaw law{.p = 2};
+    EXPECT_CLOSE(experiment_list::mean_squared_norm(law), 105.0 * 9, rounding(8));
+    // dS^2/dq = 2 S x^2 k: 4 E x^8 q^2 k^4 = 4 * 105 * 1 * 3
+    EXPECT_CLOSE(experiment_list::mean_squared_derivative(law), 4 * 105.0 * 3, rounding(8));
+}
+
+TEST(PolyFrobenius, MeasuredSquaresMeetTheExactMoments) {
+    const RunResult result = perform(
+        experiment("poly.frobenius"),
+        with({{"tokens", "4"}, {"D", "3"}, {"d", "2"}, {"p", "1"}, {"trials", "20000"}}));
+    const experiment_list::PowerLaw law{.N = 4, .D = 3, .d = 2, .variance = 1, .p = 1};
+    const CurveRow norm = point(result.table, "fro2_p1", 4), by_q = point(result.table, "dq2_p1", 4);
+    EXPECT_NEAR(*norm.y, mean_squared_norm(law), 4 * *norm.standard_error);
+    EXPECT_NEAR(*by_q.y, mean_squared_derivative(law), 4 * *by_q.standard_error);
+    EXPECT_LT(*norm.standard_error, 0.03 * mean_squared_norm(law));
+}
+
+TEST(DevilSec3, LinearGradientsGrowAsTheScoresShrinkAndTheOthersAreBounded) {
+    const RunResult result = perform(
+        experiment("devil.sec3"), with({{"scales", "1,1e-2,1e-8"}, {"eps", "1e-4"}}));
+    const auto y = [&](const char* curve, double x) { return *point(result.table, curve, x).y; };
+    EXPECT_CLOSE(y("dl_linear", 1e-2), 100 * y("dl_linear", 1), rounding(64));
+    for (const double c : {1.0, 1e-2, 1e-8}) {
+        EXPECT_LE(y("dp_softmax", c), 0.25 * (1 + 1e-12));
+        EXPECT_LE(y("dl_softmax", c), 0.5 * (1 + 1e-12));
+        EXPECT_LE(y("dl_norm", c), 100 * (1 + 1e-12));  // 1/sqrt(eps)
+        EXPECT_LE(y("dp_linear", c), y("dp_linear_bound", c));
+    }
+}
+
+TEST(LawLambda2, FollowsItsLawWithinTenPerCent) {
+    const RunResult result =
+        perform(experiment("law.lambda2"),
+                with({{"tokens", "64"}, {"d", "128"}, {"heads", "4"}, {"trials", "10"}}));
+    const double law = std::sqrt(1.0 / 64 + 1.0 / 128) / 3;
+    EXPECT_NEAR(*point(result.table, "lambda2_abs", 64).y, law, 0.1 * law);
+}
+
+TEST(Judgement, SaysNoMoreThanTheErrorsCarry) {
+    const auto of = [](double measured, std::optional<double> error) {
+        Comparison c;
+        c.expected = 2;
+        c.measured = measured;
+        c.error = error;
+        return judgement(c);
+    };
+    EXPECT_EQ(of(2.1, 0.1), "within 2 standard errors (1.0 above)");
+    EXPECT_EQ(of(1.5, 0.1), "5.0 standard errors below");
+    EXPECT_EQ(of(2, {}), "equal to rounding");
+    EXPECT_THAT(of(2.5, {}), testing::HasSubstr("no standard error"));
+    EXPECT_EQ(judgement({}), "");
+}
+
+}  // namespace
+}  // namespace tsdiag::test
