@@ -114,8 +114,8 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
     Figure f{.name = "devil_fig2a",
              .title = "Locally accumulated attention",
              .caption = "C(L), the attention inside the nested window of L tokens around a row's own, over L/n "
-                        "[DEVIL] 3.2, mean over rows, heads and trials, in the first layer of drawn models; of a "
-                        "checkpoint, layer by layer. `uniform` attention lies on the dotted line."};
+                        "[DEVIL] 3.2, mean over rows, heads and trials, in the first layer of drawn models. "
+                        "`uniform` attention lies on the straight line."};
     Plot drawn{.title = "drawn at random, layer 0", .x = window, .y = inside};
     const Series reference{.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true};
     for (const std::string& attention : setting.list("attention")) {
@@ -131,12 +131,20 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
     }
     drawn.series.push_back(reference);
     f.panels.push_back(std::move(drawn));
+    f.alt = in_words(f.panels);
+    found.figures.push_back(std::move(f));
     if (!setting.model().empty()) {
         Plot read{.title = "the checkpoint, by layer", .x = window, .y = inside, .ordered = true};
         for (const auto& [layer, curve] : layer_curves(table, setting.model()))
             read.series.push_back(line(fmt::format("layer {}", layer), curve));
         read.series.push_back(reference);
-        f.panels.push_back(std::move(read));
+        Figure own{.name = "devil_fig2a_checkpoint",
+                   .title = "Locally accumulated attention of the checkpoint",
+                   .caption = "C(L) of each layer, mean over rows and heads, on ids drawn at random unless "
+                              "the checkpoint takes other inputs.",
+                   .panels = {std::move(read)}};
+        own.alt = in_words(own.panels);
+        found.figures.push_back(std::move(own));
         found.comparisons.push_back(compare("area under C(L), mean over the layers, the checkpoint",
                                             "[DEVIL]: trained softmax attention is local",
                                             std::nullopt, mean_auc(numbers, setting.model())));
@@ -147,8 +155,6 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
     }
     found.notes.push_back(
         "The paper compares trained models; a claim about training is neither confirmed nor denied by drawn ones.");
-    f.alt = in_words(f.panels);
-    found.figures.push_back(std::move(f));
     return found;
 }
 

@@ -16,7 +16,7 @@ constexpr std::array keys{
     ExperimentKey{.name = "d", .tiny = "16", .quick = "32,128,512", .paper = "32,128,512,1024",
                   .description = "widths D", .list = true},
     ExperimentKey{"heads", "2", "4", "8", "heads, a divisor of each width"},
-    key_trials("4", "20")};
+    key_trials("8", "20")};
 
 std::string model_of(const ExperimentSetting& setting, Index d) {
     return fmt::format("random:post-norm,d={},heads={},layers=1,ffn=1", d, setting.count("heads"));

@@ -203,8 +203,9 @@ Plot panel(const ExperimentSetting& setting, const Numbers& numbers, const std::
     plot.series = {line("softmax", curve("softmax"), true), line(power, own, true),
                    line(power + "/sqrt N", with_power(own, -0.5), true),
                    line(power + "/N", with_power(own, -1), true)};
-    for (const double scale : {0.0, -0.5, -1.0})
-        plot.series.push_back(law("root of the exact mean square", sizes, [&](double n) {
+    for (const auto& [scale, label] :
+         {std::pair{0.0, ""}, std::pair{-0.5, "/sqrt N"}, std::pair{-1.0, "/N"}})
+        plot.series.push_back(law("exact, " + power + label, sizes, [&, scale = scale](double n) {
             return std::pow(n, scale) *
                    std::sqrt(kind.moment(law_of(setting, variance, p, n)));
         }));

@@ -32,7 +32,8 @@ std::map<double, Number> Numbers::curve(std::string_view model, std::string_view
     std::map<double, Number> found;
     for (const CurveRow& row : curves_)
         if (row.curve == curve && row.model == model && row.at.head < 0)
-            found[row.x] = {row.y, row.standard_error, row.count, {}};
+            found[row.x] = {row.y, row.standard_error, row.count,
+                            row.y ? "" : "undefined in every trial"};
     return found;
 }
 

@@ -58,7 +58,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     found.comparisons.push_back(compare(fmt::format("|X|_F, block {}", last), "grows with depth",
                                         std::nullopt, numbers.at(model, "fro", "in", last)));
     found.comparisons.push_back(compare(fmt::format("|LN(X)|_F, block {}", last),
-                                        "constant: sqrt(n d), less what eps takes", unit,
+                                        fmt::format("constant: sqrt(n d) = {:.4f}, less what eps takes", unit),
+                                        std::nullopt,
                                         numbers.at(model, "fro", "norm1", last)));
     found.comparisons.push_back(compare("|SA(LN(X))|_F, block 0", "small at first", std::nullopt,
                                         numbers.at(model, "fro", "sa", 0)));

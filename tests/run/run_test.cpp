@@ -1,9 +1,11 @@
 #include "tsdiag/run.hpp"
 
 #include <gmock/gmock.h>
+#include <omp.h>
 
 #include <cmath>
 #include <map>
+#include <set>
 
 #include "support/files.hpp"
 #include "support/near.hpp"
@@ -45,6 +47,90 @@ TEST(Run, TheSameSeedGivesTheSameBytes) {
         options.seed = 6;
         EXPECT_NE(first, csv(run(options))) << model;
     }
+}
+
+TEST(Run, TrialsSideBySideGiveTheNumbersOfTrialsInTurn) {
+    RunOptions options = options_for(tiny_post);
+    options.trials = 4;
+    options.probes = {"core"};
+    const int before = omp_get_max_threads();
+    std::set<std::string> tables;
+    for (const int threads : {1, 2, 3}) {
+        omp_set_num_threads(threads);
+        tables.insert(csv(run(options)));
+    }
+    omp_set_num_threads(8);  // more threads than trials: one after the other, each on all of them
+    const RunResult in_turn = run(options);
+    omp_set_num_threads(before);
+    EXPECT_EQ(tables.size(), 1u);
+    const RunResult beside = run(options);
+    for (const MetricRow& found : in_turn.table.metrics()) {
+        const MetricRow& row = only(beside.table.metrics(), found);
+        EXPECT_EQ(found.count, row.count);
+        if (found.value) {
+            EXPECT_CLOSE(*found.value, *row.value, rounding(1e6));
+        }
+    }
+}
+
+TEST(Run, RedrawingOneTensorKeepsInputsAndAllOthers) {
+    RunOptions options = options_for(tiny_post);
+    options.trials = 5;
+    options.redraw = "attn.v.weight";
+    options.probes = {"t_sim", "lambda2_abs", "r"};
+    const RunResult result = run(options);
+    const Place first{.layer = 0, .stage = "attn"}, second{.layer = 1, .stage = "attn"};
+    // the first layer's attention knows neither W_V nor the trial, that of the second sees both
+    EXPECT_EQ(*result.table.find(first, "lambda2_abs")->standard_error, 0);
+    EXPECT_GT(*result.table.find(first, "r")->standard_error, 0);
+    EXPECT_GT(*result.table.find(second, "lambda2_abs")->standard_error, 0);
+    options.redraw = "attn.w.weight";
+    EXPECT_THROW(run(options), UsageError);
+}
+
+TEST(Run, WhatATrialDerivesIsAveragedOverTheTrials) {
+    RunOptions options = options_for(tiny_post);
+    options.trials = 3;
+    options.probes = {"t_sim"};
+    options.derive = [](const Table& trial, Sink& out) {
+        const auto found = trial.find({.layer = 0, .stage = "out"}, "t_sim");
+        out.scalar({}, "twice", 2 * *found->value);
+    };
+    const RunResult result = run(options);
+    const auto twice = result.table.find({}, "twice");
+    EXPECT_EQ(twice->count, 3);
+    EXPECT_CLOSE(*twice->value, 2 * *result.table.find({.layer = 0, .stage = "out"}, "t_sim")->value,
+                 rounding(8));
+}
+
+TEST(RunTogether, GivesWhatTheRunsGiveAloneOnOneThread) {
+    RunOptions a = options_for(tiny_post), b = options_for(tiny_gpt);
+    a.trials = 2;
+    const RunOptions both[] = {a, b};
+    double last = 0;
+    const std::vector<RunResult> results =
+        run_together(both, [&](const Progress& p) { last = std::max(last, p.fraction); });
+    const int before = omp_get_max_threads();
+    omp_set_num_threads(1);
+    EXPECT_EQ(csv(results.at(0)), csv(run(a)));
+    EXPECT_EQ(csv(results.at(1)), csv(run(b)));
+    omp_set_num_threads(before);
+    EXPECT_GT(last, 0);
+}
+
+TEST(InOrder, CommitsInOrderWhateverIsDoneFirst) {
+    std::vector<Index> committed;
+    const std::vector<Index> order = {4, 3, 2, 1, 0};
+    in_order(5, [&](Index i) { return [&committed, i] { committed.push_back(i); }; }, order);
+    EXPECT_THAT(committed, testing::ElementsAre(0, 1, 2, 3, 4));
+}
+
+TEST(InOrder, ThrowsOnWhatTheWorkThrows) {
+    const auto work = [](Index i) -> std::function<void()> {
+        if (i == 2) throw UsageError("the third");
+        return [] {};
+    };
+    EXPECT_THROW(in_order(8, work), UsageError);
 }
 
 TEST(Run, FirstTrialsDoNotDependOnLaterOnes) {
