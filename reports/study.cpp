@@ -29,7 +29,7 @@ std::string settings_html(const Study& study, const Json& run) {
     if (run["setting"]["keys"].is_object())
         for (const auto& [key, value] : run["setting"]["keys"].object())
             add(html(key), fact_value(value));
-    for (const char* key : {"seed", "threads", "seconds"}) add(key, fact_value(run[key]));
+    add("seed", fact_value(run["seed"]));
     return "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Setting</h2>\n<dl "
            "class=\"facts\">\n" +
            items + "</dl>\n</section>\n";
@@ -52,9 +52,12 @@ std::string comparisons_html(const std::vector<Comparison>& comparisons) {
             html(measured_text(c)), c.count > 0 ? fmt::format("{}", c.count) : "",
             html(judgement(c)));
     return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparisons\">\n"
-           "<table class=\"claims\">\n<caption>Measured: mean \u00b1 standard error over the trials. A "
-           "difference is given in standard errors; within two of them nothing is concluded.</caption>"
-           "\n<thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">what is said of it</th><th "
+           "<table class=\"claims\">\n<caption>Measured: mean \u00b1 standard error over the "
+           "trials. A "
+           "difference is given in standard errors; within two of them nothing is "
+           "concluded.</caption>"
+           "\n<thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">what is said of "
+           "it</th><th "
            "scope=\"col\">as a number</th><th scope=\"col\">measured</th><th "
            "scope=\"col\">trials</th><th scope=\"col\">difference</th></tr></thead>\n<tbody>\n" +
            body + "</tbody>\n</table>\n</div>\n";
@@ -66,10 +69,10 @@ std::string claim_html(const Study& study) {
         notes += "<li class=\"note\">" + caption_html(note) + "</li>\n";
     return fmt::format(
         "<section aria-labelledby=\"verdict\">\n<h2 id=\"verdict\">Claim and measurement</h2>\n"
-        "<dl class=\"claim\">\n<dt>The claim</dt><dd>{}</dd>\n<dt>Done here</dt><dd>{}</dd>\n</dl>\n{}"
+        "<dl class=\"claim\">\n<dt>The claim</dt><dd>{}</dd>\n<dt>Done "
+        "here</dt><dd>{}</dd>\n</dl>\n{}"
         "{}</section>\n",
-        caption_html(study.claim), caption_html(study.method),
-        comparisons_html(study.comparisons),
+        caption_html(study.claim), caption_html(study.method), comparisons_html(study.comparisons),
         notes.empty() ? "" : "<ul class=\"findings\">\n" + notes + "</ul>\n");
 }
 
@@ -99,13 +102,12 @@ std::vector<std::string> write_study(const Study& study, const Table& table, con
                              "id=\"figures\">Figures</h2>\n" +
                              figures_html(study.figures, drawn) + "</section>\n" +
                              settings_html(study, run) + data_html(table);
-    write_atomically(directory / "report.html",
-                     document_html({.kind = "figure " + study.name,
-                                    .main = "claim",
-                                    .title = study.title,
-                                    .lead = study.source,
-                                    .body = body,
-                                    .figures = study.figures}));
+    write_atomically(directory / "report.html", document_html({.kind = "figure " + study.name,
+                                                               .main = "claim",
+                                                               .title = study.title,
+                                                               .lead = study.source,
+                                                               .body = body,
+                                                               .figures = study.figures}));
     return undrawn;
 }
 

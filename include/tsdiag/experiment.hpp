@@ -96,6 +96,8 @@ const ExperimentEntry& experiment(std::string_view name);
 /// number of threads.  `run` of the result holds `experiment`, `seed`, `threads`, `setting`,
 /// `phases` and, where models were run, `runs`.
 RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options);
+/// The options that a run.json tells, to make the page again from the tables.
+ExperimentOptions recorded_options(const Json& run);
 /// The page of a result.
 Study study(const ExperimentEntry& entry, const RunResult& result,
             const ExperimentOptions& options);

@@ -100,12 +100,12 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
 
 /// What somebody says of a quantity, beside what was measured.
 struct Comparison {
-    std::string what = {};                        ///< "xi1/xi2 of the attention step, block 0"
-    std::string says = {};                        ///< who says what: "[TSE] Cor. 2.7: 2"
-    std::optional<double> expected = {};          ///< the same as a number; none: words only
+    std::string what = {};                            ///< "xi1/xi2 of the attention step, block 0"
+    std::string says = {};                            ///< who says what: "[TSE] Cor. 2.7: 2"
+    std::optional<double> expected = {};              ///< the same as a number; none: words only
     std::optional<double> measured = {}, error = {};  ///< mean and its standard error
-    Index count = 0;                              ///< trials behind it
-    std::string unknown = {};                     ///< why nothing was measured
+    Index count = 0;                                  ///< trials behind it
+    std::string unknown = {};                         ///< why nothing was measured
 };
 /// "1.2 standard errors below": what the errors carry, and no more.
 std::string judgement(const Comparison& comparison);

@@ -101,7 +101,8 @@ void make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     if (command.quiet) return;
     const fs::path made = fs::path(command.out) / entry.name / "report.html";
     print(fmt::format("{}  {} ({:.1f} s)\n", styled(std::string(entry.name), Style::bold),
-                      printable(entry.title), result.run["seconds"].number()));
+                      printable(entry.title),
+                      result.run["phases"].array().front()["seconds"].number()));
     if (command.verbose || command.names.size() == 1) print(summary_of(page));
     print(fmt::format("  {}\n", printable(made.string())));
 }

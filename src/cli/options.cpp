@@ -176,7 +176,7 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
     value(app, "--seed", "K", "of everything drawn (default 0)",
           [&](const std::string& t) { figure.seed = parse_seed(t, "--seed"); });
     value(app, "--threads", "N", "default: one a core; results do not depend on it",
-          [&](const std::string& t) { figure.threads = parse_count(t, "--threads", 1); });
+          [&](const std::string& t) { figure.threads = parse_count(t, "--threads", 1, 1024); });
     text(app, "-o,--out", figure.out, "DIR", "a folder a figure in it (default: figures)");
     app->add_flag("--force", figure.force, "write into directories that hold other files");
     app->add_flag("-q,--quiet", figure.quiet, "nothing but errors");
@@ -309,9 +309,9 @@ struct Parser {
         if (&app == info_app) return InfoCommand{};
         if (&app == report_app) return report;
         if (&app == figure_app) return figure;
-        throw UsageError(
-            fmt::format("a command is expected: probe, figure, inspect, init, list, info or report; "
-                        "see tsdiag --help."));
+        throw UsageError(fmt::format(
+            "a command is expected: probe, figure, inspect, init, list, info or report; "
+            "see tsdiag --help."));
     }
 };
 

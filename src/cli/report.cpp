@@ -9,6 +9,7 @@
 #include "output_directory.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/experiment.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -47,6 +48,15 @@ void read_maps(const fs::path& file, Table& table) {
     }
 }
 
+/// The page of a run, or of an experiment.
+std::vector<std::string> write_page(const RunResult& result, const fs::path& directory) {
+    if (!result.run.contains("experiment"))
+        return write_report(result.table, result.run, directory);
+    const ExperimentEntry& entry = experiment(result.run["experiment"].string());
+    const Study page = study(entry, result, recorded_options(result.run));
+    return write_study(page, result.table, result.run, directory);
+}
+
 }  // namespace
 
 int run_command(const ReportCommand& command) {
@@ -58,7 +68,7 @@ int run_command(const ReportCommand& command) {
     table.append(rows, read_curves_csv(read_text(curves), curves.string()));
     read_maps(from / "maps.npz", table);
     OutputDirectory directory(from, {"report.html", "figures"}, "run.json", true);
-    for (const std::string& line : write_report(table, run, directory.temporary()))
+    for (const std::string& line : write_page({std::move(table), run}, directory.temporary()))
         say("tsdiag: " + printable(line));
     directory.commit();
     print(fmt::format("{}\n", printable((from / "report.html").string())));

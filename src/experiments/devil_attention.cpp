@@ -14,26 +14,49 @@ namespace {
 constexpr std::string_view attentions = "softmax linear cosformer performer diag_attention";
 
 constexpr ExperimentKey key_attentions(std::string_view quick) {
-    return {.name = "attention", .tiny = "softmax,linear", .quick = quick, .paper = quick,
-            .description = "variants whose rows sum to 1", .words = attentions, .numbers = false,
+    return {.name = "attention",
+            .tiny = "softmax,linear",
+            .quick = quick,
+            .paper = quick,
+            .description = "variants whose rows sum to 1",
+            .words = attentions,
+            .numbers = false,
             .list = true};
 }
 constexpr ExperimentKey own_layers{"layers", "2", "4", "12", "layers of the drawn model"};
 constexpr ExperimentKey own_d{"d", "16", "256", "768", "width"};
 constexpr ExperimentKey own_heads{"heads", "2", "4", "12", "heads, a divisor of d"};
-constexpr ExperimentKey own_tokens{
-    .name = "tokens", .tiny = "8", .quick = "128", .paper = "256", .description = "tokens n",
-    .least = 2, .most = 512};
+constexpr ExperimentKey own_tokens{.name = "tokens",
+                                   .tiny = "8",
+                                   .quick = "128",
+                                   .paper = "256",
+                                   .description = "tokens n",
+                                   .least = 2,
+                                   .most = 512};
 
-constexpr std::array curve_keys{
-    key_attentions("softmax,linear,cosformer,performer,diag_attention"),
-    own_layers, own_d, own_heads, own_tokens, key_trials("2", "10")};
+constexpr std::array curve_keys{key_attentions("softmax,linear,cosformer,performer,diag_attention"),
+                                own_layers,
+                                own_d,
+                                own_heads,
+                                own_tokens,
+                                key_trials("2", "10")};
 constexpr std::array map_keys{key_attentions("softmax,linear,cosformer,diag_attention"),
-                              own_layers, own_d, own_heads, own_tokens,
-                              ExperimentKey{.name = "layer", .tiny = "1", .quick = "1", .paper = "1",
-                                            .description = "of the map", .least = 0},
-                              ExperimentKey{.name = "head", .tiny = "0", .quick = "0", .paper = "0",
-                                            .description = "of the map", .least = 0}};
+                              own_layers,
+                              own_d,
+                              own_heads,
+                              own_tokens,
+                              ExperimentKey{.name = "layer",
+                                            .tiny = "1",
+                                            .quick = "1",
+                                            .paper = "1",
+                                            .description = "of the map",
+                                            .least = 0},
+                              ExperimentKey{.name = "head",
+                                            .tiny = "0",
+                                            .quick = "0",
+                                            .paper = "0",
+                                            .description = "of the map",
+                                            .least = 0}};
 
 std::string drawn_model(const ExperimentSetting& setting, const std::string& attention) {
     const Index d = setting.count("d"), heads = setting.count("heads");
@@ -79,8 +102,7 @@ RunResult measure_curves(const ExperimentSetting& setting) {
 }
 
 /// Layer -> the layer's mean curve over the heads.
-std::map<Index, std::map<double, Number>> layer_curves(const Table& table,
-                                                       std::string_view model) {
+std::map<Index, std::map<double, Number>> layer_curves(const Table& table, std::string_view model) {
     std::map<Index, std::map<double, Number>> found;
     for (const CurveRow& row : table.curves())
         if (row.curve == "local_acc" && row.model == model && row.at.head < 0)
@@ -111,11 +133,13 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     const double uniform = (setting.number("tokens") + 1) / (2 * setting.number("tokens"));
     Findings found;
-    Figure f{.name = "devil_fig2a",
-             .title = "Locally accumulated attention",
-             .caption = "C(L), the attention inside the nested window of L tokens around a row's own, over L/n "
-                        "[DEVIL] 3.2, mean over rows, heads and trials, in the first layer of drawn models. "
-                        "`uniform` attention lies on the straight line."};
+    Figure f{
+        .name = "devil_fig2a",
+        .title = "Locally accumulated attention",
+        .caption =
+            "C(L), the attention inside the nested window of L tokens around a row's own, over L/n "
+            "[DEVIL] 3.2, mean over rows, heads and trials, in the first layer of drawn models. "
+            "`uniform` attention lies on the straight line."};
     Plot drawn{.title = "drawn at random, layer 0", .x = window, .y = inside};
     const Series reference{.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true};
     for (const std::string& attention : setting.list("attention")) {
@@ -138,11 +162,13 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
         for (const auto& [layer, curve] : layer_curves(table, setting.model()))
             read.series.push_back(line(fmt::format("layer {}", layer), curve));
         read.series.push_back(reference);
-        Figure own{.name = "devil_fig2a_checkpoint",
-                   .title = "Locally accumulated attention of the checkpoint",
-                   .caption = "C(L) of each layer, mean over rows and heads, on ids drawn at random unless "
-                              "the checkpoint takes other inputs.",
-                   .panels = {std::move(read)}};
+        Figure own{
+            .name = "devil_fig2a_checkpoint",
+            .title = "Locally accumulated attention of the checkpoint",
+            .caption =
+                "C(L) of each layer, mean over rows and heads, on ids drawn at random unless "
+                "the checkpoint takes other inputs.",
+            .panels = {std::move(read)}};
         own.alt = in_words(own.panels);
         found.figures.push_back(std::move(own));
         found.comparisons.push_back(compare("area under C(L), mean over the layers, the checkpoint",
@@ -150,11 +176,14 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
                                             std::nullopt, mean_auc(numbers, setting.model())));
     } else {
         found.notes.push_back(
-            "No checkpoint was given: at initialisation no attention knows where tokens stand, so only variants "
-            "that are local by construction differ from uniform. `--model PATH` adds a trained model.");
+            "No checkpoint was given: at initialisation no attention knows where tokens stand, so "
+            "only variants "
+            "that are local by construction differ from uniform. `--model PATH` adds a trained "
+            "model.");
     }
     found.notes.push_back(
-        "The paper compares trained models; a claim about training is neither confirmed nor denied by drawn ones.");
+        "The paper compares trained models; a claim about training is neither confirmed nor denied "
+        "by drawn ones.");
     return found;
 }
 
@@ -191,8 +220,12 @@ RunResult measure_maps(const ExperimentSetting& setting) {
 }
 
 Plot map_panel(const Map& map) {
-    Grid grid{.rows = map.rows, .cols = map.cols, .row_title = "token", .col_title = "attends to",
-              .value_title = "P", .image = true};
+    Grid grid{.rows = map.rows,
+              .cols = map.cols,
+              .row_title = "token",
+              .col_title = "attends to",
+              .value_title = "P",
+              .image = true};
     double most = 0;
     for (const double v : map.values) {
         grid.values.emplace_back(v);
@@ -210,8 +243,10 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
     Findings found;
     Figure f{.name = "devil_fig2b",
              .title = "Attention maps",
-             .caption = "P of one head: row i is what token i attends to. Each map has its own colours, from 0 to "
-                        "its greatest entry.",
+             .caption =
+                 "P of one head: row i is what token i attends to. Each map has its own colours, "
+                 "from 0 to "
+                 "its greatest entry.",
              .alt = "Attention maps."};
     for (const Map& map : table.maps()) {
         f.panels.push_back(map_panel(map));
@@ -219,24 +254,28 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
     }
     if (!f.panels.empty()) found.figures.push_back(std::move(f));
     for (const std::string& attention : setting.list("attention"))
-        found.comparisons.push_back(compare(
-            fmt::format("mean over rows and heads of the greatest entry, layer {}, {}", layer, attention),
-            "uniform attention has 1/n", 1 / tokens,
-            numbers.at(drawn_model(setting, attention), "row_max", "attn", layer)));
-    if (!setting.model().empty())
         found.comparisons.push_back(
-            compare(fmt::format("the same, layer {}, the checkpoint", layer), "uniform attention has 1/n",
-                    std::nullopt, numbers.at(setting.model(), "row_max", "attn", layer)));
+            compare(fmt::format("mean over rows and heads of the greatest entry, layer {}, {}",
+                                layer, attention),
+                    "uniform attention has 1/n", 1 / tokens,
+                    numbers.at(drawn_model(setting, attention), "row_max", "attn", layer)));
+    if (!setting.model().empty())
+        found.comparisons.push_back(compare(
+            fmt::format("the same, layer {}, the checkpoint", layer), "uniform attention has 1/n",
+            std::nullopt, numbers.at(setting.model(), "row_max", "attn", layer)));
     else
         found.notes.push_back(
-            "No checkpoint was given: maps at initialisation are close to uniform. `--model PATH` adds one "
+            "No checkpoint was given: maps at initialisation are close to uniform. `--model PATH` "
+            "adds one "
             "of a trained model.");
     return found;
 }
 
 constexpr std::string_view claim =
-    "Softmax attention of a trained transformer is concentrated around the diagonal, that of linear "
-    "transformers is spread over all tokens (\"attention dilution\"); diagonal attention is local by "
+    "Softmax attention of a trained transformer is concentrated around the diagonal, that of "
+    "linear "
+    "transformers is spread over all tokens (\"attention dilution\"); diagonal attention is local "
+    "by "
     "construction.";
 
 }  // namespace
@@ -246,9 +285,11 @@ extern const ExperimentEntry devil_fig2a = {
     .title = "Locally accumulated attention of several variants",
     .source = "[DEVIL] Figure 2 (a), section 3.2",
     .claim = claim,
-    .method = "Encoders of BERT's form drawn at random with each variant, and a checkpoint's own attention with "
-              "--model. C(L) is what section 3.2 defines; the pseudo-code of its appendix F differs "
-              "(references.md).",
+    .method =
+        "Encoders of BERT's form drawn at random with each variant, and a checkpoint's own "
+        "attention with "
+        "--model. C(L) is what section 3.2 defines; the pseudo-code of its appendix F differs "
+        "(references.md).",
     .table = "local_auc by layer, curve local_acc over L/n, as in metrics.md",
     .keys = curve_keys,
     .takes_model = true,
@@ -260,8 +301,10 @@ extern const ExperimentEntry devil_fig2b = {
     .title = "Attention maps of several variants",
     .source = "[DEVIL] Figure 2 (b)",
     .claim = claim,
-    .method = "P of one layer and head of encoders of BERT's form, drawn at random with each variant, and of a "
-              "checkpoint with --model.",
+    .method =
+        "P of one layer and head of encoders of BERT's form, drawn at random with each variant, "
+        "and of a "
+        "checkpoint with --model.",
     .table = "row_max, entropy by layer and head; maps.npz: the maps, named after their variant",
     .keys = map_keys,
     .takes_model = true,

@@ -10,19 +10,31 @@
 namespace tsdiag::experiment_list {
 namespace {
 
-constexpr std::array keys{
-    ExperimentKey{.name = "tokens", .tiny = "6", .quick = "64", .paper = "256",
-                  .description = "tokens n", .least = 2},
-    ExperimentKey{"d", "4", "64", "64", "columns of a head"},
-    ExperimentKey{.name = "scales", .tiny = "1,1e-4",
-                  .quick = "10,1,0.1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8",
-                  .paper = "10,1,0.1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8",
-                  .description = "factors c of the scores", .whole = false, .list = true,
-                  .least = 1e-12, .most = 100},
-    ExperimentKey{.name = "eps", .tiny = "1e-5", .quick = "1e-5", .paper = "1e-5",
-                  .description = "epsilon of the norm behind NormAttention", .whole = false,
-                  .least = 1e-12, .most = 1},
-    key_trials("20", "200")};
+constexpr std::array keys{ExperimentKey{.name = "tokens",
+                                        .tiny = "6",
+                                        .quick = "64",
+                                        .paper = "256",
+                                        .description = "tokens n",
+                                        .least = 2},
+                          ExperimentKey{"d", "4", "64", "64", "columns of a head"},
+                          ExperimentKey{.name = "scales",
+                                        .tiny = "1,1e-4",
+                                        .quick = "10,1,0.1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8",
+                                        .paper = "10,1,0.1,1e-2,1e-3,1e-4,1e-5,1e-6,1e-7,1e-8",
+                                        .description = "factors c of the scores",
+                                        .whole = false,
+                                        .list = true,
+                                        .least = 1e-12,
+                                        .most = 100},
+                          ExperimentKey{.name = "eps",
+                                        .tiny = "1e-5",
+                                        .quick = "1e-5",
+                                        .paper = "1e-5",
+                                        .description = "epsilon of the norm behind NormAttention",
+                                        .whole = false,
+                                        .least = 1e-12,
+                                        .most = 1},
+                          key_trials("20", "200")};
 
 using Vector = std::vector<double>;
 
@@ -51,7 +63,10 @@ Draw draw(const Rng& rng, Index n, Index d) {
         rng.fork(name).fill_normal(std::span<double>(v), 0, 1);
         return v;
     };
-    Draw out{.n = n, .d = d, .scores = Vector(std::size_t(n * n)), .values = rows("v"),
+    Draw out{.n = n,
+             .d = d,
+             .scores = Vector(std::size_t(n * n)),
+             .values = rows("v"),
              .cotangents = rows("g")};
     Vector q = rows("q"), k = rows("k");
     for (Vector* features : {&q, &k})
@@ -98,7 +113,8 @@ Largest softmax(const Draw& w, double c) {
     Largest most;
     const auto n = std::size_t(w.n);
     for (std::size_t i = 0; i < n; ++i) {
-        Vector p(w.scores.begin() + std::ptrdiff_t(i * n), w.scores.begin() + std::ptrdiff_t((i + 1) * n));
+        Vector p(w.scores.begin() + std::ptrdiff_t(i * n),
+                 w.scores.begin() + std::ptrdiff_t((i + 1) * n));
         const double top = c * *std::ranges::max_element(p);
         double z = 0;
         for (double& x : p) z += x = std::exp(c * x - top);
@@ -112,7 +128,8 @@ Largest linear(const Draw& w, double c) {
     Largest most;
     const auto n = std::size_t(w.n);
     for (std::size_t i = 0; i < n; ++i) {
-        Vector p(w.scores.begin() + std::ptrdiff_t(i * n), w.scores.begin() + std::ptrdiff_t((i + 1) * n));
+        Vector p(w.scores.begin() + std::ptrdiff_t(i * n),
+                 w.scores.begin() + std::ptrdiff_t((i + 1) * n));
         double z = 0;
         for (const double x : p) z += x;
         for (double& x : p) x /= z;
@@ -121,8 +138,8 @@ Largest linear(const Draw& w, double c) {
     return most;
 }
 
-/// O = RMSNorm(c S V): dL/dS_ij = <R_i g_i, v_j>, R = (I - t t^T / (d v)) / sqrt v, v = |t|^2/d + eps,
-/// t = row i of c S V; of the factor c only t feels it.  [DEVIL] (51), (58)
+/// O = RMSNorm(c S V): dL/dS_ij = <R_i g_i, v_j>, R = (I - t t^T / (d v)) / sqrt v, v = |t|^2/d +
+/// eps, t = row i of c S V; of the factor c only t feels it.  [DEVIL] (51), (58)
 double norm_attention(const Draw& w, double c, double eps) {
     double most = 0;
     const auto d = std::size_t(w.d);
@@ -131,9 +148,11 @@ double norm_attention(const Draw& w, double c, double eps) {
         for (Index j = 0; j < w.n; ++j)
             for (std::size_t a = 0; a < d; ++a)
                 t[a] += c * w.scores[std::size_t(i * w.n + j)] * w.value(j)[a];
-        const double v = dot(t, t) / double(w.d) + eps, along = dot(t, w.cotangent(i)) / (double(w.d) * v);
+        const double v = dot(t, t) / double(w.d) + eps,
+                     along = dot(t, w.cotangent(i)) / (double(w.d) * v);
         Vector g(d);
-        for (std::size_t a = 0; a < d; ++a) g[a] = (w.cotangent(i)[a] - along * t[a]) / std::sqrt(v);
+        for (std::size_t a = 0; a < d; ++a)
+            g[a] = (w.cotangent(i)[a] - along * t[a]) / std::sqrt(v);
         for (Index j = 0; j < w.n; ++j) most = std::max(most, std::abs(dot(g, w.value(j))));
     }
     return most;
@@ -147,13 +166,15 @@ RunResult measure(const ExperimentSetting& setting) {
     const std::vector<double> scales = setting.numbers("scales");
     std::vector<double> ascending = scales;
     std::ranges::sort(ascending);
-    const double low = ascending.front(), next = ascending[std::min<std::size_t>(1, ascending.size() - 1)];
+    const double low = ascending.front(),
+                 next = ascending[std::min<std::size_t>(1, ascending.size() - 1)];
     RunResult result;
     result.table = Table(name);
     each_trial(
         setting.count("trials"), result.table,
         [&](Index trial, Sink& out) {
-            const Draw w = draw(Rng(setting.seed()).fork("gradients").fork(std::uint64_t(trial)), n, d);
+            const Draw w =
+                draw(Rng(setting.seed()).fork("gradients").fork(std::uint64_t(trial)), n, d);
             const double unit = w.c1 * w.c2;
             const double least = *std::ranges::min_element(w.scores);
             for (const double c : scales) {
@@ -189,7 +210,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     const auto curve = [&](const char* which) { return numbers.curve(name, which); };
     const Axis c{.title = "factor c of the scores", .scale = Scale::log};
     Findings found;
-    Plot entry{.title = "largest |dP_ij/dS_ik|", .x = c,
+    Plot entry{.title = "largest |dP_ij/dS_ik|",
+               .x = c,
                .y = {.title = "largest derivative", .scale = Scale::log}};
     entry.series = {line("softmax", curve("dp_softmax"), true),
                     line("linear", curve("dp_linear"), true),
@@ -197,7 +219,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                     line("bound of linear, 1/(4 c min s)", curve("dp_linear_bound"), true)};
     entry.series.back().dashed = true;
     entry.series.back().low.clear(), entry.series.back().high.clear();
-    Plot loss{.title = "largest |dL/dS_ij| / (c1 c2)", .x = c,
+    Plot loss{.title = "largest |dL/dS_ij| / (c1 c2)",
+              .x = c,
               .y = {.title = "largest derivative", .scale = Scale::log}};
     loss.series = {line("softmax", curve("dl_softmax"), true),
                    line("linear", curve("dl_linear"), true),
@@ -208,9 +231,12 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                        [&](double) { return 1.5 * d * root; })};
     Figure f{.name = "devil_sec3",
              .title = "Gradients as the scores shrink",
-             .caption = "The scores are multiplied by c; derivatives are by the scaled scores, by closed forms. c1 is "
-                        "the longest row of dL/dO, c2 of V, both Gaussian. Linear attention divides by the sum of "
-                        "its scores, so its derivative is of degree -1 in c."};
+             .caption =
+                 "The scores are multiplied by c; derivatives are by the scaled scores, by closed "
+                 "forms. c1 is "
+                 "the longest row of dL/dO, c2 of V, both Gaussian. Linear attention divides by "
+                 "the sum of "
+                 "its scores, so its derivative is of degree -1 in c."};
     f.panels = {entry, loss};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
@@ -222,26 +248,30 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         return number == all.end() ? Number{.note = "not in the table"} : number->second;
     };
     for (const auto& [which, label, says, expected] :
-         {std::tuple{"exponent_linear", "linear", "[DEVIL] (12), (60): grows without bound, as 1/c", -1.0},
-          std::tuple{"exponent_softmax", "softmax", "[DEVIL] (59): bounded, constant as c tends to 0", 0.0},
-          std::tuple{"exponent_norm", "NormAttention", "[DEVIL] (61): bounded, constant as c tends to 0", 0.0}})
+         {std::tuple{"exponent_linear", "linear", "[DEVIL] (12), (60): grows without bound, as 1/c",
+                     -1.0},
+          std::tuple{"exponent_softmax", "softmax",
+                     "[DEVIL] (59): bounded, constant as c tends to 0", 0.0},
+          std::tuple{"exponent_norm", "NormAttention",
+                     "[DEVIL] (61): bounded, constant as c tends to 0", 0.0}})
         found.comparisons.push_back(
-            compare(fmt::format("exponent of the largest |dL/dS| in c near its least, {}", label), says,
-                    expected, numbers.at(name, which, "", -1)));
-    found.comparisons.push_back(compare(fmt::format("largest |dP/dS|, softmax, c = {}", scales.back()),
-                                        "at most 1/4 [DEVIL] (9)", std::nullopt,
-                                        at("dp_softmax", scales.back())));
+            compare(fmt::format("exponent of the largest |dL/dS| in c near its least, {}", label),
+                    says, expected, numbers.at(name, which, "", -1)));
     found.comparisons.push_back(
-        compare(fmt::format("largest |dL/dS| / (c1 c2), softmax, c = {}", scales.back()),
-                fmt::format("at most sqrt(n)/4 = {:.3g} [DEVIL] (59); 1/2 is sharp", std::sqrt(n) / 4),
-                std::nullopt, at("dl_softmax", scales.back())));
+        compare(fmt::format("largest |dP/dS|, softmax, c = {}", scales.back()),
+                "at most 1/4 [DEVIL] (9)", std::nullopt, at("dp_softmax", scales.back())));
+    found.comparisons.push_back(compare(
+        fmt::format("largest |dL/dS| / (c1 c2), softmax, c = {}", scales.back()),
+        fmt::format("at most sqrt(n)/4 = {:.3g} [DEVIL] (59); 1/2 is sharp", std::sqrt(n) / 4),
+        std::nullopt, at("dl_softmax", scales.back())));
     found.comparisons.push_back(compare(
         fmt::format("largest |dL/dS| / (c1 c2), NormAttention, c = {:g}", low),
         fmt::format("at most 3d/(2 sqrt eps) = {:.3g} [DEVIL] (61); 1/sqrt(eps) = {:.3g} is sharp",
                     1.5 * d * root, root),
         std::nullopt, at("dl_norm", low)));
     found.notes.push_back(
-        "Linear attention's gradient grows only where the whole row sum shrinks: a single small score does not make it "
+        "Linear attention's gradient grows only where the whole row sum shrinks: a single small "
+        "score does not make it "
         "large, although the printed bound 1/(4|s|) does.");
     return found;
 }
@@ -252,13 +282,19 @@ extern const ExperimentEntry devil_sec3 = {
     .name = "devil.sec3",
     .title = "Gradients of linear and softmax attention as scores shrink",
     .source = "[DEVIL] section 3.1 and appendix D",
-    .claim = "The gradient of linear attention is unbounded, that of softmax attention is bounded; "
-             "NormAttention restores a bound.",
-    .method = "Positive scores of random features, multiplied by c; the largest derivatives from closed forms in double, "
-              "over all entries, for random values and cotangents.",
-    .table = "curves over c: dp_softmax, dp_linear: max |dP_ij/dS_ik|; dp_linear_bound = 1/(4 c min s) [DEVIL] (11); "
-             "dl_softmax, dl_linear, dl_norm: max |dL/dS_ij| / (c1 c2); exponent_softmax, exponent_linear, exponent_norm: slope of log max |dL/dS_ij| between the "
-             "two least c of a trial",
+    .claim =
+        "The gradient of linear attention is unbounded, that of softmax attention is bounded; "
+        "NormAttention restores a bound.",
+    .method =
+        "Positive scores of random features, multiplied by c; the largest derivatives from closed "
+        "forms in double, "
+        "over all entries, for random values and cotangents.",
+    .table =
+        "curves over c: dp_softmax, dp_linear: max |dP_ij/dS_ik|; dp_linear_bound = 1/(4 c min s) "
+        "[DEVIL] (11); "
+        "dl_softmax, dl_linear, dl_norm: max |dL/dS_ij| / (c1 c2); exponent_softmax, "
+        "exponent_linear, exponent_norm: slope of log max |dL/dS_ij| between the "
+        "two least c of a trial",
     .keys = keys,
     .measure = measure,
     .find = find};

@@ -1,12 +1,10 @@
-#include "tsdiag/experiment.hpp"
-
 #include <fmt/format.h>
 #include <omp.h>
 
 #include <array>
-#include <chrono>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/experiment.hpp"
 
 /// The list of experiments, in the order in which they are run.
 namespace tsdiag {
@@ -48,9 +46,9 @@ const ExperimentEntry& experiment(std::string_view name) {
         known.push_back(entry->name);
     }
     const std::string near = nearest(std::string(name), known);
-    throw UsageError(fmt::format("'{}' is no figure; {}.", name,
-                                 near.empty() ? "see tsdiag figure --list"
-                                              : fmt::format("did you mean {}?", near)));
+    throw UsageError(fmt::format(
+        "'{}' is no figure; {}.", name,
+        near.empty() ? "see tsdiag figure --list" : fmt::format("did you mean {}?", near)));
 }
 
 RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options) {
@@ -58,18 +56,33 @@ RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options
     if (!options.model.empty() && !entry.takes_model)
         throw UsageError(fmt::format("--model {}: {} draws its models at random and takes none.",
                                      options.model, entry.name));
-    const auto start = std::chrono::steady_clock::now();
+    Phases phases;
+    phases.begin("measure");
     RunResult result = entry.measure(setting);
-    const double seconds =
-        std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    phases.end();
     Json run;
     run.set("experiment", entry.name).set("seed", Json(options.seed));
-    run.set("threads", Index(omp_get_max_threads())).set("seconds", seconds);
-    run.set("setting", setting.json());
+    run.set("threads", Index(omp_get_max_threads())).set("setting", setting.json());
+    run.set("phases", phases.json());
     if (result.run.is_object())
         for (const auto& [key, value] : result.run.object()) run.set(key, value);
     result.run = std::move(run);
     return result;
+}
+
+ExperimentOptions recorded_options(const Json& run) {
+    const Json& setting = run["setting"];
+    const std::string& scale = setting["scale"].string();
+    ExperimentOptions options;
+    options.scale = scale == "paper"   ? ExperimentScale::paper
+                    : scale == "quick" ? ExperimentScale::quick
+                                       : ExperimentScale::tiny;
+    for (const auto& [key, value] : setting["keys"].object())
+        options.readings[key] = value.string();
+    const Json& seed = run["seed"];
+    options.seed = seed.is_integer() ? std::uint64_t(seed.integer()) : std::uint64_t(seed.number());
+    if (setting.contains("model")) options.model = setting["model"].string();
+    return options;
 }
 
 Study study(const ExperimentEntry& entry, const RunResult& result,

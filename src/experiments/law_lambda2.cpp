@@ -9,14 +9,22 @@
 namespace tsdiag::experiment_list {
 namespace {
 
-constexpr std::array keys{
-    ExperimentKey{.name = "tokens", .tiny = "4,8", .quick = "8,16,32,64,128,256",
-                  .paper = "8,16,32,64,128,256,512,1024", .description = "numbers of tokens n",
-                  .list = true, .least = 2, .most = 16384},
-    ExperimentKey{.name = "d", .tiny = "16", .quick = "32,128,512", .paper = "32,128,512,1024",
-                  .description = "widths D", .list = true},
-    ExperimentKey{"heads", "2", "4", "8", "heads, a divisor of each width"},
-    key_trials("8", "20")};
+constexpr std::array keys{ExperimentKey{.name = "tokens",
+                                        .tiny = "4,8",
+                                        .quick = "8,16,32,64,128,256",
+                                        .paper = "8,16,32,64,128,256,512,1024",
+                                        .description = "numbers of tokens n",
+                                        .list = true,
+                                        .least = 2,
+                                        .most = 16384},
+                          ExperimentKey{.name = "d",
+                                        .tiny = "16",
+                                        .quick = "32,128,512",
+                                        .paper = "32,128,512,1024",
+                                        .description = "widths D",
+                                        .list = true},
+                          ExperimentKey{"heads", "2", "4", "8", "heads, a divisor of each width"},
+                          key_trials("8", "20")};
 
 std::string model_of(const ExperimentSetting& setting, Index d) {
     return fmt::format("random:post-norm,d={},heads={},layers=1,ffn=1", d, setting.count("heads"));
@@ -61,7 +69,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     ratio.marks = {{1.0, ""}};
     std::vector<Series> laws;
     for (const Index d : setting.counts("d")) {
-        const std::map<double, Number> measured = numbers.curve(model_of(setting, d), "lambda2_abs");
+        const std::map<double, Number> measured =
+            numbers.curve(model_of(setting, d), "lambda2_abs");
         if (measured.empty()) continue;
         const std::string name = fmt::format("D = {}", d);
         std::map<double, Number> relative;
@@ -83,16 +92,20 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                              measured.rbegin()->first, measured.rbegin()->second)));
     }
     plot.series.insert(plot.series.end(), laws.begin(), laws.end());
-    Figure f{.name = "law_lambda2",
-             .title = "The second eigenvalue of random attention",
-             .caption = "Mean of |lambda_2(P)| over heads and trials, P = softmax(Q K^T / sqrt(d_k)) of Gaussian "
-                        "tokens, W_Q and W_K ~ U(-1/sqrt D, 1/sqrt D). Dashed: (1/3) sqrt(1/n + 1/D), which "
-                        "ends at 1/(3 sqrt D) for long sequences."};
+    Figure f{
+        .name = "law_lambda2",
+        .title = "The second eigenvalue of random attention",
+        .caption =
+            "Mean of |lambda_2(P)| over heads and trials, P = softmax(Q K^T / sqrt(d_k)) of "
+            "Gaussian "
+            "tokens, W_Q and W_K ~ U(-1/sqrt D, 1/sqrt D). Dashed: (1/3) sqrt(1/n + 1/D), which "
+            "ends at 1/(3 sqrt D) for long sequences."};
     f.panels = {plot, ratio};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "The law is asymptotic: departures of several per cent are expected where n or D is small, and the errors "
+        "The law is asymptotic: departures of several per cent are expected where n or D is small, "
+        "and the errors "
         "resolve them.");
     return found;
 }
@@ -103,9 +116,11 @@ extern const ExperimentEntry law_lambda2 = {
     .name = "law.lambda2",
     .title = "|lambda_2| against tokens and width",
     .source = "beyond the papers: [TSE] section 2.5 with the width kept",
-    .claim = "[TSE] 2.5: |lambda_2| of attention at initialisation is O(1/sqrt n). With PyTorch's default "
-             "W_Q, W_K and D features it is about (1/3) sqrt(1/n + 1/D): a floor at 1/(3 sqrt D) for "
-             "n much larger than D.",
+    .claim =
+        "[TSE] 2.5: |lambda_2| of attention at initialisation is O(1/sqrt n). With PyTorch's "
+        "default "
+        "W_Q, W_K and D features it is about (1/3) sqrt(1/n + 1/D): a floor at 1/(3 sqrt D) for "
+        "n much larger than D.",
     .method = "One attention step on Gaussian tokens, PyTorch's default W_Q and W_K, many n and D.",
     .table = "curves over n: lambda2_abs, delta as in metrics.md, means over the heads of a trial",
     .keys = keys,

@@ -12,15 +12,26 @@ namespace {
 
 constexpr std::array keys{
     ExperimentKey{"layers", "14", "40", "40", "blocks, more than saturation takes"},
-    ExperimentKey{.name = "tokens", .tiny = "4,8", .quick = "8,16,32,64,128",
-                  .paper = "8,16,32,64,128,256,512", .description = "numbers of tokens n",
-                  .list = true, .least = 2, .most = 16384},
+    ExperimentKey{.name = "tokens",
+                  .tiny = "4,8",
+                  .quick = "8,16,32,64,128",
+                  .paper = "8,16,32,64,128,256,512",
+                  .description = "numbers of tokens n",
+                  .list = true,
+                  .least = 2,
+                  .most = 16384},
     ExperimentKey{"d", "16", "256", "512", "width"},
     ExperimentKey{"heads", "2", "4", "8", "heads, a divisor of d"},
     ExperimentKey{"ffn", "32", "1024", "2048", "inner width of the feed-forward step"},
-    ExperimentKey{.name = "var_v", .tiny = "1/d", .quick = "1/d,xavier,h/d",
-                  .paper = "torch,1/d,xavier,h/d", .description = "variances of W_V",
-                  .words = "1/d h/d xavier torch", .whole = false, .list = true, .least = 1e-12,
+    ExperimentKey{.name = "var_v",
+                  .tiny = "1/d",
+                  .quick = "1/d,xavier,h/d",
+                  .paper = "torch,1/d,xavier,h/d",
+                  .description = "variances of W_V",
+                  .words = "1/d h/d xavier torch",
+                  .whole = false,
+                  .list = true,
+                  .least = 1e-12,
                   .most = 1e6},
     key_trials("4", "20")};
 
@@ -72,8 +83,9 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
             numbers.curve(model_of(setting, variance), "depth_99");
         Series own = line("var_v = " + variance, measured);
         if (std::ranges::none_of(own.y, [](const auto& y) { return y.has_value(); })) {
-            found.notes.push_back(fmt::format(
-                "var_v = {}: t_sim stays below 0.99 in all {} blocks.", variance, setting.count("layers")));
+            found.notes.push_back(
+                fmt::format("var_v = {}: t_sim stays below 0.99 in all {} blocks.", variance,
+                            setting.count("layers")));
             continue;
         }
         depth.series.push_back(std::move(own));
@@ -81,30 +93,35 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                            [&](double n) { return predicted(n, gain); }));
         for (const auto& [n, number] : measured)
             if (n == sizes.front() || n == sizes.back())
-                found.comparisons.push_back(
-                    compare(fmt::format("blocks until t_sim = 0.99, n = {}, var_v = {}", n, variance),
-                            fmt::format("odds identity, attention alone: ratio {:.3g} a block", 1 + gain),
-                            predicted(n, gain), number));
+                found.comparisons.push_back(compare(
+                    fmt::format("blocks until t_sim = 0.99, n = {}, var_v = {}", n, variance),
+                    fmt::format("odds identity, attention alone: ratio {:.3g} a block", 1 + gain),
+                    predicted(n, gain), number));
         const std::map<double, Number> ffn =
             numbers.curve(model_of(setting, variance), "xi_ratio_ffn");
         if (const auto at = ffn.find(sizes.back()); at != ffn.end())
-            found.comparisons.push_back(
-                compare(fmt::format("xi1/xi2 of the first feed-forward step, n = {:.0f}, var_v = {}",
-                                    sizes.back(), variance),
-                        "[TSE] 2.3: feed-forward steps do not matter", 1.0, at->second));
+            found.comparisons.push_back(compare(
+                fmt::format("xi1/xi2 of the first feed-forward step, n = {:.0f}, var_v = {}",
+                            sizes.back(), variance),
+                "[TSE] 2.3: feed-forward steps do not matter", 1.0, at->second));
     }
     depth.series.insert(depth.series.end(), laws.begin(), laws.end());
-    Figure f{.name = "law_saturation",
-             .title = "Depth of saturation",
-             .caption = "Measured: the log odds t_sim/t_div interpolated between blocks. Predicted: (ln 99 + ln(n - "
-                        "1)) / ln(1 + a2), from the odds 1/(n - 1) of independent tokens and attention's ratio "
-                        "1 + a2 alone. A predicted depth beyond the measured blocks has no point."};
+    Figure f{
+        .name = "law_saturation",
+        .title = "Depth of saturation",
+        .caption =
+            "Measured: the log odds t_sim/t_div interpolated between blocks. Predicted: (ln 99 + "
+            "ln(n - "
+            "1)) / ln(1 + a2), from the odds 1/(n - 1) of independent tokens and attention's ratio "
+            "1 + a2 alone. A predicted depth beyond the measured blocks has no point."};
     f.panels = {depth};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "The identity holds for the product of xi1/xi2 over all steps; the prediction knows attention only, and "
-        "the feed-forward steps of the first blocks escalate too while similarity is small, so networks "
+        "The identity holds for the product of xi1/xi2 over all steps; the prediction knows "
+        "attention only, and "
+        "the feed-forward steps of the first blocks escalate too while similarity is small, so "
+        "networks "
         "saturate earlier than it says.");
     return found;
 }
@@ -115,12 +132,16 @@ extern const ExperimentEntry law_saturation = {
     .name = "law.saturation",
     .title = "When similarity saturates",
     .source = "beyond the papers: the odds identity, from [TSE] (6), (7), Remark 2.8",
-    .claim = "t_sim/t_div is multiplied by xi1/xi2 in each step, exactly; so from random tokens t_sim "
-             "reaches 1 - e after about (ln((1 - e)/e) + ln(n - 1)) / ln(1 + a2) blocks.",
-    .method = "Post-norm encoders as in tse.fig2 over numbers of tokens and variances of W_V; the depth at which "
-              "t_sim = 0.99 of each trial.",
-    .table = "curves over n: depth_99: blocks until t_sim/t_div = 99, log odds interpolated; "
-             "xi_ratio_attn, xi_ratio_ffn: xi1/xi2 of these steps in the first block",
+    .claim =
+        "t_sim/t_div is multiplied by xi1/xi2 in each step, exactly; so from random tokens t_sim "
+        "reaches 1 - e after about (ln((1 - e)/e) + ln(n - 1)) / ln(1 + a2) blocks.",
+    .method =
+        "Post-norm encoders as in tse.fig2 over numbers of tokens and variances of W_V; the depth "
+        "at which "
+        "t_sim = 0.99 of each trial.",
+    .table =
+        "curves over n: depth_99: blocks until t_sim/t_div = 99, log odds interpolated; "
+        "xi_ratio_attn, xi_ratio_ffn: xi1/xi2 of these steps in the first block",
     .keys = keys,
     .measure = measure,
     .find = find};

@@ -23,7 +23,8 @@ std::string values_of(const ExperimentKey& key) {
 
 std::string section(const ExperimentEntry& entry) {
     std::string out = fmt::format(
-        "## {}\n\n{}. Source: {}.\n\nClaim: {}\n\nMethod: {}\n\nTable: {}.\n\n| reading | quick | paper | "
+        "## {}\n\n{}. Source: {}.\n\nClaim: {}\n\nMethod: {}\n\nTable: {}.\n\n| reading | quick | "
+        "paper | "
         "values | meaning |\n|---|---|---|---|---|\n",
         entry.name, entry.title, entry.source, entry.claim, entry.method, entry.table);
     for (const ExperimentKey& key : entry.keys)
@@ -38,13 +39,18 @@ std::string section(const ExperimentEntry& entry) {
 std::string experiments_markdown() {
     std::string out =
         "# Experiments\n\n"
-        "Written by `experiments_markdown()` from the list in `src/experiments/experiments.cpp`; a test "
+        "Written by `experiments_markdown()` from the list in `src/experiments/experiments.cpp`; a "
+        "test "
         "compares the two.\n\n"
         "`tsdiag figure NAME...` makes each into a folder of its own: `metrics.csv`, `curves.csv`, "
-        "`run.json`, `figures/` as SVG and PDF, and `report.html`, which sets the claim beside what was "
-        "measured. Without a name all are made. `--scale quick` (the default) or `paper` sets the readings below; "
-        "`--reading KEY=VALUE` sets one of them. Every number is a mean over trials with its standard error; a "
-        "difference within two of them is called nothing else. The same seed gives the same tables with any "
+        "`run.json`, `figures/` as SVG and PDF, and `report.html`, which sets the claim beside "
+        "what was "
+        "measured. Without a name all are made. `--scale quick` (the default) or `paper` sets the "
+        "readings below; "
+        "`--reading KEY=VALUE` sets one of them. Every number is a mean over trials with its "
+        "standard error; a "
+        "difference within two of them is called nothing else. The same seed gives the same tables "
+        "with any "
         "number of threads.\n\n";
     for (const ExperimentEntry* entry : experiments()) out += section(*entry);
     out.pop_back();

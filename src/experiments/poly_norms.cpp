@@ -11,44 +11,35 @@
 namespace tsdiag::experiment_list {
 namespace {
 
-/// a (a+2) .. (a + 2(count-1))
-double rising(double a, int count) {
-    double product = 1;
-    for (int k = 0; k < count; ++k) product *= a + 2 * k;
-    return product;
-}
-
-double pairs(const PowerLaw& l) {
-    const double one = rising(l.D, l.p);
-    return l.N * (l.N - 1) * one * one + l.N * rising(l.D, 2 * l.p);
-}
-
-}  // namespace
-
-double mean_squared_norm(const PowerLaw& l) {
-    return std::pow(l.d, -l.p) * std::pow(l.variance, 2 * l.p) * rising(1, l.p) *
-           rising(l.d, l.p) * pairs(l);
-}
-
-double mean_squared_derivative(const PowerLaw& l) {
-    return std::pow(l.d, -l.p) * l.p * l.p * rising(1, l.p - 1) * rising(l.d, l.p) *
-           std::pow(l.variance, 2 * l.p - 1) * pairs(l);
-}
-
-namespace {
-
-constexpr std::array keys{
-    ExperimentKey{.name = "tokens", .tiny = "4,8", .quick = "16,32,64,128,256",
-                  .paper = "16,32,64,128,256,512", .description = "numbers of tokens N",
-                  .list = true, .least = 2, .most = 4096},
-    ExperimentKey{"D", "3", "8", "64", "features"},
-    ExperimentKey{"d", "2", "4", "64", "columns of a head"},
-    ExperimentKey{.name = "p", .tiny = "1,2", .quick = "1,3", .paper = "1,2,3",
-                  .description = "powers", .list = true, .least = 1, .most = 6},
-    ExperimentKey{.name = "variance", .tiny = "1", .quick = "1/D,1", .paper = "1/D,0.1,1",
-                  .description = "variances of the entries of Q and K", .words = "1/D",
-                  .whole = false, .list = true, .least = 1e-9, .most = 1e3},
-    key_trials("200", "400")};
+constexpr std::array keys{ExperimentKey{.name = "tokens",
+                                        .tiny = "4,8",
+                                        .quick = "16,32,64,128,256",
+                                        .paper = "16,32,64,128,256,512",
+                                        .description = "numbers of tokens N",
+                                        .list = true,
+                                        .least = 2,
+                                        .most = 4096},
+                          ExperimentKey{"D", "3", "8", "64", "features"},
+                          ExperimentKey{"d", "2", "4", "64", "columns of a head"},
+                          ExperimentKey{.name = "p",
+                                        .tiny = "1,2",
+                                        .quick = "1,3",
+                                        .paper = "1,2,3",
+                                        .description = "powers",
+                                        .list = true,
+                                        .least = 1,
+                                        .most = 6},
+                          ExperimentKey{.name = "variance",
+                                        .tiny = "1",
+                                        .quick = "1/D,1",
+                                        .paper = "1/D,0.1,1",
+                                        .description = "variances of the entries of Q and K",
+                                        .words = "1/D",
+                                        .whole = false,
+                                        .list = true,
+                                        .least = 1e-9,
+                                        .most = 1e3},
+                          key_trials("200", "400")};
 
 double variance_of(const ExperimentSetting& setting, const std::string& text) {
     return text == "1/D" ? 1 / setting.number("D") : std::stod(text);
@@ -206,8 +197,7 @@ Plot panel(const ExperimentSetting& setting, const Numbers& numbers, const std::
     for (const auto& [scale, label] :
          {std::pair{0.0, ""}, std::pair{-0.5, "/sqrt N"}, std::pair{-1.0, "/N"}})
         plot.series.push_back(law("exact, " + power + label, sizes, [&, scale = scale](double n) {
-            return std::pow(n, scale) *
-                   std::sqrt(kind.moment(law_of(setting, variance, p, n)));
+            return std::pow(n, scale) * std::sqrt(kind.moment(law_of(setting, variance, p, n)));
         }));
     return plot;
 }
@@ -225,8 +215,8 @@ void compare_variance(const ExperimentSetting& setting, const Numbers& numbers,
     const std::string model = model_of(variance);
     const auto add = [&](const std::string& what, const char* says, double expected,
                          const Number& number) {
-        all.push_back(compare(fmt::format("{}, Var(Q, K) = {}", what, variance), says, expected,
-                              number));
+        all.push_back(
+            compare(fmt::format("{}, Var(Q, K) = {}", what, variance), says, expected, number));
     };
     const auto softmax = numbers.curve(model, "fro_softmax");
     add("exponent of |softmax|_F in N", "[POLY] Thm 4.1: at most 1/2", 0.5, growth(softmax));
@@ -252,10 +242,14 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     Findings found;
     for (const Index p : setting.counts("p")) {
         Figure f{.name = fmt::format("poly_frobenius_p{}", p),
-                 .title = p == 1 ? "Norms of softmax and of x" : fmt::format("Norms of softmax and of x^{}", p),
-                 .caption = "Means over the draws, bands of two standard errors; X ~ N(0, 1), S = X Q K^T X^T / sqrt d, "
-                            "powers entry by entry, derivatives by Q. Dashed: the root of the exact mean square, which "
-                            "is above the mean, and the more so the heavier the tails."};
+                 .title = p == 1 ? "Norms of softmax and of x"
+                                 : fmt::format("Norms of softmax and of x^{}", p),
+                 .caption =
+                     "Means over the draws, bands of two standard errors; X ~ N(0, 1), S = X Q K^T "
+                     "X^T / sqrt d, "
+                     "powers entry by entry, derivatives by Q. Dashed: the root of the exact mean "
+                     "square, which "
+                     "is above the mean, and the more so the heavier the tails."};
         for (const std::string& variance : variances)
             for (const Kind& kind : kinds)
                 f.panels.push_back(panel(setting, numbers, variance, p, kind));
@@ -265,8 +259,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     for (const std::string& variance : variances)
         compare_variance(setting, numbers, variance, found.comparisons);
     found.notes.push_back(
-        "Powers are taken entry by entry, as the paper's proofs do; read as matrix powers the growth is N^p. The "
-        "bound of Theorem 4.1 holds for every matrix; how softmax grows in N at initialisation depends on the variance of its "
+        "Powers are taken entry by entry, as the paper's proofs do; read as matrix powers the "
+        "growth is N^p. The "
+        "bound of Theorem 4.1 holds for every matrix; how softmax grows in N at initialisation "
+        "depends on the variance of its "
         "logits, which the first comparison measures.");
     return found;
 }
@@ -277,12 +273,18 @@ extern const ExperimentEntry poly_frobenius = {
     .name = "poly.frobenius",
     .title = "Norms of softmax and polynomial attention against N",
     .source = "[POLY] Theorems 4.1, 4.2, 4.4, Corollaries 4.3, 4.5",
-    .claim = "|softmax(S)|_F and its derivative are O(sqrt N); x^p grows as N in expectation, so x^p/sqrt N grows as "
-             "sqrt N too and regularises in the same way.",
-    .method = "Norms of P and of dP/dQ at initialisation over N, for several variances of the weights, beside the exact "
-              "second moments of the powers at every finite size.",
-    .table = "curves over N: fro_X = |P|_F, fro2_X its square, dq_X = |dP/dQ|_F, dq2_X its square, for X = "
-             "softmax, p1, p2, ...: S^p",
+    .claim =
+        "|softmax(S)|_F and its derivative are O(sqrt N); x^p grows as N in expectation, so "
+        "x^p/sqrt N grows as "
+        "sqrt N too and regularises in the same way.",
+    .method =
+        "Norms of P and of dP/dQ at initialisation over N, for several variances of the weights, "
+        "beside the exact "
+        "second moments of the powers at every finite size.",
+    .table =
+        "curves over N: fro_X = |P|_F, fro2_X its square, dq_X = |dP/dQ|_F, dq2_X its square, for "
+        "X = "
+        "softmax, p1, p2, ...: S^p",
     .keys = keys,
     .measure = measure,
     .find = find};

@@ -58,8 +58,8 @@ void check_value(const ExperimentEntry& entry, const ExperimentKey& key, const s
         key.list ? parts_of(text, ',') : std::vector<std::string>{text};
     for (const std::string& part : parts)
         if (!fits(key, part))
-            throw UsageError(fmt::format("{}: {}={} is not {}.", entry.name, key.name, text,
-                                         expected_of(key)));
+            throw UsageError(
+                fmt::format("{}: {}={} is not {}.", entry.name, key.name, text, expected_of(key)));
 }
 
 std::string_view value_at(const ExperimentKey& key, ExperimentScale scale) {

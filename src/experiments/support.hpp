@@ -63,12 +63,16 @@ constexpr ExperimentKey key_layers(std::string_view quick, std::string_view pape
 constexpr ExperimentKey key_trials(std::string_view quick, std::string_view paper) {
     return {"trials", "3", quick, paper, "independent draws"};
 }
-constexpr ExperimentKey key_tokens{
-    .name = "tokens", .tiny = "8", .quick = "64", .paper = "64", .description = "tokens n",
-    .least = 2};
+constexpr ExperimentKey key_tokens{.name = "tokens",
+                                   .tiny = "8",
+                                   .quick = "64",
+                                   .paper = "64",
+                                   .description = "tokens n",
+                                   .least = 2};
 constexpr ExperimentKey key_d{"d", "16", "512", "512", "width"};
 constexpr ExperimentKey key_heads{"heads", "2", "8", "8", "heads, a divisor of d"};
-constexpr ExperimentKey key_ffn{"ffn", "32", "2048", "2048", "inner width of the feed-forward step"};
+constexpr ExperimentKey key_ffn{"ffn", "32", "2048", "2048",
+                                "inner width of the feed-forward step"};
 constexpr ExperimentKey key_var_v{
     .name = "var_v",
     .tiny = "1/d",
@@ -79,13 +83,14 @@ constexpr ExperimentKey key_var_v{
     .whole = false,
     .least = 1e-12,
     .most = 1e6};
-constexpr ExperimentKey key_out_proj{.name = "out_proj",
-                                     .tiny = "0",
-                                     .quick = "0",
-                                     .paper = "0",
-                                     .description = "1: an output projection with PyTorch's default",
-                                     .words = "0 1",
-                                     .numbers = false};
+constexpr ExperimentKey key_out_proj{
+    .name = "out_proj",
+    .tiny = "0",
+    .quick = "0",
+    .paper = "0",
+    .description = "1: an output projection with PyTorch's default",
+    .words = "0 1",
+    .numbers = false};
 
 /// random:KIND with the sizes of the setting; `more`: ",key=value...".
 std::string encoder(const ExperimentSetting& setting, std::string_view kind,

@@ -12,18 +12,29 @@ namespace {
 
 constexpr ExperimentKey key_tau(std::string_view tiny, std::string_view quick,
                                 std::string_view paper) {
-    return {.name = "tau", .tiny = tiny, .quick = quick, .paper = paper,
+    return {.name = "tau",
+            .tiny = tiny,
+            .quick = quick,
+            .paper = paper,
             .description = "strengths: Y = (I - tau Pi1) X after each block; 0: no such step",
-            .whole = false, .list = true, .least = 0, .most = 1};
+            .whole = false,
+            .list = true,
+            .least = 0,
+            .most = 1};
 }
 constexpr ExperimentKey small_d{"d", "16", "256", "512", "width"};
 constexpr ExperimentKey small_heads{"heads", "2", "4", "8", "heads, a divisor of d"};
 constexpr ExperimentKey small_ffn{"ffn", "32", "1024", "2048",
                                   "inner width of the feed-forward step"};
 
-constexpr std::array keys5{key_layers("40", "40"), key_tokens,   key_d,
-                           key_heads,              key_ffn,      key_var_v,
-                           key_out_proj,           key_tau("0.5,1", "0.1,0.5,1", "0.1,0.5,1"),
+constexpr std::array keys5{key_layers("40", "40"),
+                           key_tokens,
+                           key_d,
+                           key_heads,
+                           key_ffn,
+                           key_var_v,
+                           key_out_proj,
+                           key_tau("0.5,1", "0.1,0.5,1", "0.1,0.5,1"),
                            key_trials("4", "20")};
 constexpr std::array phase_keys{
     key_layers("30", "40"),
@@ -58,8 +69,8 @@ void derive(const Table& trial, Index layers, Sink& out) {
         }
         const Place at{.layer = layer, .stage = "out"};
         out.scalar(at, "xi_block", all ? Value(product) : undefined("a step has no xi1/xi2"));
-        out.scalar(at, "tau_star", all ? Value(1 - 1 / std::sqrt(product))
-                                       : undefined("a step has no xi1/xi2"));
+        out.scalar(at, "tau_star",
+                   all ? Value(1 - 1 / std::sqrt(product)) : undefined("a step has no xi1/xi2"));
     }
 }
 
@@ -141,18 +152,17 @@ Findings find5(const Table& table, const ExperimentSetting& setting) {
         const double strength = std::stod(tau);
         before.series.push_back(line(name_of(tau), numbers.depth(model, "t_div", "in")));
         inside.series.push_back(line(name_of(tau), numbers.depth(model, "t_div", "norm2")));
-        const std::string_view said = strength == 0.1 ? "figure: diversity still goes to 0"
+        const std::string_view said = strength == 0.1   ? "figure: diversity still goes to 0"
                                       : strength == 0.5 ? "figure: diversity stays near 0.5"
                                       : strength == 1   ? "figure: diversity stays at 1"
                                                         : "the figure does not have it";
         const std::optional<double> expected = strength == 0.5 ? std::optional(0.5) : std::nullopt;
-        found.comparisons.push_back(compare(fmt::format("t_div of the input of block {}, {}", last,
-                                                        name_of(tau)),
-                                            std::string(said), expected,
-                                            numbers.at(model, "t_div", "in", last)));
-        found.comparisons.push_back(compare(
-            fmt::format("t_div before the step, block {}, {}", last, name_of(tau)),
-            std::string(said), expected, numbers.at(model, "t_div", "norm2", last)));
+        found.comparisons.push_back(
+            compare(fmt::format("t_div of the input of block {}, {}", last, name_of(tau)),
+                    std::string(said), expected, numbers.at(model, "t_div", "in", last)));
+        found.comparisons.push_back(
+            compare(fmt::format("t_div before the step, block {}, {}", last, name_of(tau)),
+                    std::string(said), expected, numbers.at(model, "t_div", "norm2", last)));
         if (strength > 0 && strength < 1)
             found.comparisons.push_back(
                 compare(fmt::format("xi1/xi2 of the step alone, block 0, {}", name_of(tau)),
@@ -160,23 +170,27 @@ Findings find5(const Table& table, const ExperimentSetting& setting) {
                         numbers.at(model, "xi_ratio", "deesc", 0)));
     }
     const std::string first = setting.list("tau").front();
-    found.comparisons.push_back(compare(
-        "tau* of the attention step alone, block 0", "1 - 1/sqrt(1 + a2)",
-        1 - 1 / std::sqrt(1 + branch_gain(setting)),
-        threshold_of(numbers.at(model_of(setting, first), "xi_ratio", "attn", 0))));
+    found.comparisons.push_back(
+        compare("tau* of the attention step alone, block 0", "1 - 1/sqrt(1 + a2)",
+                1 - 1 / std::sqrt(1 + branch_gain(setting)),
+                threshold_of(numbers.at(model_of(setting, first), "xi_ratio", "attn", 0))));
     Figure f{.name = "tse_fig5",
              .title = "De-escalation by strength",
-             .caption = "After each block similarity is taken away: Y = (I - tau Pi1) X [TSE] (21). t_sim/t_div "
-                        "is multiplied by exactly (1 - tau)^2, and by xi1/xi2 in the block's other steps, "
-                        "so diversity grows in a block where tau > tau* = 1 - 1/sqrt(xi1/xi2) and dies out where tau < tau*. A "
-                        "level that is kept is one where the block's own tau* has come to meet tau."};
+             .caption =
+                 "After each block similarity is taken away: Y = (I - tau Pi1) X [TSE] (21). "
+                 "t_sim/t_div "
+                 "is multiplied by exactly (1 - tau)^2, and by xi1/xi2 in the block's other steps, "
+                 "so diversity grows in a block where tau > tau* = 1 - 1/sqrt(xi1/xi2) and dies "
+                 "out where tau < tau*. A "
+                 "level that is kept is one where the block's own tau* has come to meet tau."};
     f.panels = {before, inside, law_panel(setting, numbers), threshold_panel(setting, numbers)};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
-    found.notes.push_back(fmt::format(
-        "Reading: var_v={}, out_proj={}. A level that stays at 1/2 needs (1 - tau)^2 xi1/xi2 = 1 there; "
-        "the last panel shows which strength that would be in each block.",
-        setting.text("var_v"), setting.text("out_proj")));
+    found.notes.push_back(
+        fmt::format("Reading: var_v={}, out_proj={}. A level that stays at 1/2 needs (1 - tau)^2 "
+                    "xi1/xi2 = 1 there; "
+                    "the last panel shows which strength that would be in each block.",
+                    setting.text("var_v"), setting.text("out_proj")));
     return found;
 }
 
@@ -208,8 +222,9 @@ Findings find_phase(const Table& table, const ExperimentSetting& setting) {
                    upright("tau* of attention alone: 1 - 1/sqrt(1 + a2)", threshold, 0, 1)};
     Figure f{.name = "law_phase",
              .title = "Diversity by strength of de-escalation and depth",
-             .caption = "t_div of each block's input, mean over the trials. The odds t_sim/t_div grow by "
-                        "(1 - tau)^2 xi1/xi2 a block: diversity dies below tau* and survives above."};
+             .caption =
+                 "t_div of each block's input, mean over the trials. The odds t_sim/t_div grow by "
+                 "(1 - tau)^2 xi1/xi2 a block: diversity dies below tau* and survives above."};
     f.panels = {{.title = "t_div of the block's input", .grid = grid}, ends};
     f.alt = fmt::format("A heat map of {} strengths by {} blocks, and its last column as a line. ",
                         taus.size(), layers) +
@@ -222,24 +237,27 @@ Findings find_phase(const Table& table, const ExperimentSetting& setting) {
     const auto strong = std::ranges::min_element(taus, {}, [&](const std::string& tau) {
         return std::stod(tau) > threshold ? std::stod(tau) : 2;
     });
-    for (const auto& [tau, says] : {std::pair{*weak, "tends to 0 below"},
-                                    std::pair{*strong, "stays above 0 over"}})
-        found.comparisons.push_back(compare(
-            fmt::format("t_div of the input of block {}, {}", last, name_of(tau)),
-            fmt::format("{} tau* = {:.3f} of attention", says, threshold), std::nullopt, final_div[std::stod(tau)]));
+    for (const auto& [tau, says] :
+         {std::pair{*weak, "tends to 0 below"}, std::pair{*strong, "stays above 0 over"}})
+        found.comparisons.push_back(
+            compare(fmt::format("t_div of the input of block {}, {}", last, name_of(tau)),
+                    fmt::format("{} tau* = {:.3f} of attention", says, threshold), std::nullopt,
+                    final_div[std::stod(tau)]));
     for (const std::string& tau : {*weak, *strong})
-        found.comparisons.push_back(compare(
-            fmt::format("tau* of the whole block {}, {}", last, name_of(tau)),
-            "1 - 1/sqrt(1 + a2), where only attention escalates", threshold,
-            numbers.at(model_of(setting, tau), "tau_star", "out", last)));
+        found.comparisons.push_back(
+            compare(fmt::format("tau* of the whole block {}, {}", last, name_of(tau)),
+                    "1 - 1/sqrt(1 + a2), where only attention escalates", threshold,
+                    numbers.at(model_of(setting, tau), "tau_star", "out", last)));
     found.notes.push_back(
-        "The threshold of attention alone leaves out feed-forward and norms, which escalate a little where "
+        "The threshold of attention alone leaves out feed-forward and norms, which escalate a "
+        "little where "
         "similarity is small; tau* of the whole block counts them.");
     return found;
 }
 
 constexpr std::string_view columns =
-    "t_sim, t_div, xi_ratio by layer and stage as in metrics.md; xi_block: the product of xi_ratio over "
+    "t_sim, t_div, xi_ratio by layer and stage as in metrics.md; xi_block: the product of xi_ratio "
+    "over "
     "attention, feed-forward and both norms; tau_star = 1 - 1/sqrt(xi_block), both of each trial";
 
 }  // namespace
@@ -248,10 +266,14 @@ extern const ExperimentEntry tse_fig5 = {
     .name = "tse.fig5",
     .title = "De-escalation with tau = 0.1, 0.5 and 1",
     .source = "[TSE] Figure 5, (21)",
-    .claim = "Taking away a share tau of the similarity after each block keeps diversity: near 0.5 for "
-             "tau = 0.5, at 1 for tau = 1, while tau = 0.1 does not suffice.",
-    .method = "As tse.fig2, with the step Y = (I - tau Pi1) X after each block. Diversity is shown before "
-              "and after the step, with the exact law of the step and the threshold tau* = 1 - 1/sqrt(xi1/xi2).",
+    .claim =
+        "Taking away a share tau of the similarity after each block keeps diversity: near 0.5 for "
+        "tau = 0.5, at 1 for tau = 1, while tau = 0.1 does not suffice.",
+    .method =
+        "As tse.fig2, with the step Y = (I - tau Pi1) X after each block. Diversity is shown "
+        "before "
+        "and after the step, with the exact law of the step and the threshold tau* = 1 - "
+        "1/sqrt(xi1/xi2).",
     .table = columns,
     .keys = keys5,
     .measure = measure,
@@ -261,9 +283,12 @@ extern const ExperimentEntry law_phase = {
     .name = "law.phase",
     .title = "Phase diagram of de-escalation: strength by depth",
     .source = "beyond the papers: the odds identity, from [TSE] (6), (7), (21)",
-    .claim = "The odds t_sim/t_div are multiplied by xi1/xi2 in each step, so by (1 - tau)^2 (1 + a2) in a "
-             "block where attention alone escalates: diversity dies out below tau* = 1 - 1/sqrt(1 + a2) and "
-             "survives above.",
+    .claim =
+        "The odds t_sim/t_div are multiplied by xi1/xi2 in each step, so by (1 - tau)^2 (1 + a2) "
+        "in a "
+        "block where attention alone escalates: diversity dies out below tau* = 1 - 1/sqrt(1 + a2) "
+        "and "
+        "survives above.",
     .method = "As tse.fig5, over many strengths, at a smaller width at quick scale.",
     .table = columns,
     .keys = phase_keys,

@@ -10,15 +10,21 @@ namespace {
 
 constexpr std::array keys{
     ExperimentKey{"layers", "4", "100", "100", "blocks"},
-    ExperimentKey{.name = "tokens", .tiny = "8", .quick = "32", .paper = "128",
-                  .description = "random ids", .least = 2, .most = 512},
+    ExperimentKey{.name = "tokens",
+                  .tiny = "8",
+                  .quick = "32",
+                  .paper = "128",
+                  .description = "random ids",
+                  .least = 2,
+                  .most = 512},
     key_trials("2", "8"),
-    ExperimentKey{.name = "xxlarge",
-                  .tiny = "0",
-                  .quick = "1",
-                  .paper = "3",
-                  .description = "draws of ALBERT xxlarge, of 200 million parameters a layer; 0: none",
-                  .least = 0}};
+    ExperimentKey{
+        .name = "xxlarge",
+        .tiny = "0",
+        .quick = "1",
+        .paper = "3",
+        .description = "draws of ALBERT xxlarge, of 200 million parameters a layer; 0: none",
+        .least = 0}};
 
 struct Reading {
     std::string model, label;
@@ -63,28 +69,32 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         cos.series.push_back(line(r.label, numbers.depth(r.model, "t_cos", "out")));
         div.series.push_back(line(r.label, numbers.depth(r.model, "t_div", "out"), true));
         for (const char* metric : {"t_sim", "t_cos"})
-            found.comparisons.push_back(compare(fmt::format("{} after block {}, {}", metric, last, r.label),
-                                                "tends to 1 with depth", std::nullopt,
-                                                numbers.at(r.model, metric, "out", last)));
-        found.comparisons.push_back(compare(
-            fmt::format("blocks until t_sim = 0.99, {}", r.label), "few, against the depth",
-            std::nullopt, numbers.at(r.model, "depth_99", "", -1)));
+            found.comparisons.push_back(compare(
+                fmt::format("{} after block {}, {}", metric, last, r.label),
+                "tends to 1 with depth", std::nullopt, numbers.at(r.model, metric, "out", last)));
+        found.comparisons.push_back(compare(fmt::format("blocks until t_sim = 0.99, {}", r.label),
+                                            "few, against the depth", std::nullopt,
+                                            numbers.at(r.model, "depth_99", "", -1)));
     }
     Figure f{.name = "tse_fig1",
              .title = "Token similarity by depth at initialisation",
-             .caption = "t_sim = |Pi1 X|_F^2 / |X|_F^2 and t_cos, the mean cosine of pairs of tokens, of "
-                        "the state that leaves each block, on random ids. Bands: two standard errors."};
+             .caption =
+                 "t_sim = |Pi1 X|_F^2 / |X|_F^2 and t_cos, the mean cosine of pairs of tokens, of "
+                 "the state that leaves each block, on random ids. Bands: two standard errors."};
     f.panels = {sim, cos, div};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "The figure's third panel, the norm of the gradient by depth, needs the derivative of a loss; it is "
+        "The figure's third panel, the norm of the gradient by depth, needs the derivative of a "
+        "loss; it is "
         "not drawn here.");
     found.notes.push_back(
-        "States are float32: once tokens differ by rounding alone t_div stays near 1e-13 or below, which is a floor "
+        "States are float32: once tokens differ by rounding alone t_div stays near 1e-13 or below, "
+        "which is a floor "
         "of the arithmetic and not of the model.");
     found.notes.push_back(
-        "`AlbertConfig()` without arguments is the size xxlarge, not base: both readings are drawn.");
+        "`AlbertConfig()` without arguments is the size xxlarge, not base: both readings are "
+        "drawn.");
     return found;
 }
 
@@ -94,13 +104,16 @@ extern const ExperimentEntry tse_fig1 = {
     .name = "tse.fig1",
     .title = "Similarity over 100 blocks of BERT and ALBERT",
     .source = "[TSE] Figure 1",
-    .claim = "At default initialisation the tokens of BERT and of ALBERT grow alike with depth: t_sim "
-             "and t_cos approach 1, while gradients vanish.",
-    .method = "BERT base and ALBERT with their families' own initialisation, N(0, 0.02^2), drawn anew in "
-              "each trial, on random ids. The paper's input text is not known; at initialisation only "
-              "which ids are equal matters.",
-    .table = "t_sim, t_div, t_cos by layer and stage; depth_99: blocks until t_sim/t_div = 99, log "
-             "odds interpolated",
+    .claim =
+        "At default initialisation the tokens of BERT and of ALBERT grow alike with depth: t_sim "
+        "and t_cos approach 1, while gradients vanish.",
+    .method =
+        "BERT base and ALBERT with their families' own initialisation, N(0, 0.02^2), drawn anew in "
+        "each trial, on random ids. The paper's input text is not known; at initialisation only "
+        "which ids are equal matters.",
+    .table =
+        "t_sim, t_div, t_cos by layer and stage; depth_99: blocks until t_sim/t_div = 99, log "
+        "odds interpolated",
     .keys = keys,
     .measure = measure,
     .find = find};

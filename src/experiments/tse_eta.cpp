@@ -12,16 +12,30 @@ namespace {
 
 constexpr std::array keys{
     key_tokens,
-    ExperimentKey{.name = "d", .tiny = "4,8", .quick = "10,20,40", .paper = "10,20,40",
-                  .description = "widths", .list = true, .least = 2, .most = 4096},
-    ExperimentKey{.name = "similarity", .tiny = "0.1,0.9",
+    ExperimentKey{.name = "d",
+                  .tiny = "4,8",
+                  .quick = "10,20,40",
+                  .paper = "10,20,40",
+                  .description = "widths",
+                  .list = true,
+                  .least = 2,
+                  .most = 4096},
+    ExperimentKey{.name = "similarity",
+                  .tiny = "0.1,0.9",
                   .quick = "0.02,0.05,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,0.95,0.98",
                   .paper = "0.02,0.05,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,0.95,0.98",
-                  .description = "t_sim of the input", .whole = false, .list = true,
-                  .least = 1e-6, .most = 0.999999},
-    ExperimentKey{.name = "qk", .tiny = "uniform", .quick = "uniform", .paper = "uniform",
+                  .description = "t_sim of the input",
+                  .whole = false,
+                  .list = true,
+                  .least = 1e-6,
+                  .most = 0.999999},
+    ExperimentKey{.name = "qk",
+                  .tiny = "uniform",
+                  .quick = "uniform",
+                  .paper = "uniform",
                   .description = "W_Q, W_K: U(-1, 1)/sqrt d, or N(0, 1)",
-                  .words = "uniform normal", .numbers = false},
+                  .words = "uniform normal",
+                  .numbers = false},
     key_trials("400", "2000")};
 
 Tensor gaussian(const Rng& rng, Shape shape, double deviation) {
@@ -92,8 +106,8 @@ RunResult measure(const ExperimentSetting& setting) {
                 for (std::size_t i = 0; i < steps.size(); ++i) {
                     const Step& s = steps[i];
                     const StateMoments y = state_moments(add(s.x, matmul(s.mixed, w)));
-                    const double ratio = (y.mean_part / s.before.mean_part) /
-                                         (y.centred / s.before.centred);
+                    const double ratio =
+                        (y.mean_part / s.before.mean_part) / (y.centred / s.before.centred);
                     const double eta = s.expected - ratio;
                     out.point({}, "eta", similarities[i], eta);
                     out.point({}, "eta_square", similarities[i], eta * eta);
@@ -142,34 +156,39 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         mean.series.push_back(line(name, means));
         size.series.push_back(line(name, sizes));
         const double limit = std::sqrt(6 / double(d));
-        laws.push_back(
-            law("sqrt(6/d), " + name, {0, 1}, [limit](double) { return limit; }));
+        laws.push_back(law("sqrt(6/d), " + name, {0, 1}, [limit](double) { return limit; }));
         if (sizes.empty()) continue;
         const auto &first = *sizes.begin(), &last = *sizes.rbegin();
-        found.comparisons.push_back(compare(
-            fmt::format("sqrt(mean eta^2), {}, t_sim = {}", name, first.first),
-            "sqrt(6/d) as t_sim -> 0, to first order in 1/d", limit, first.second));
+        found.comparisons.push_back(
+            compare(fmt::format("sqrt(mean eta^2), {}, t_sim = {}", name, first.first),
+                    "sqrt(6/d) as t_sim -> 0, to first order in 1/d", limit, first.second));
         found.comparisons.push_back(compare(
             fmt::format("mean of eta^2(t_sim = {}) - eta^2({}), {}", last.first, first.first, name),
             "figure: eta is larger near t_sim = 1, so above 0", 0.0,
             numbers.curve(name, "eta_square_growth").at(last.first)));
-        found.comparisons.push_back(compare(fmt::format("mean eta, {}, t_sim = {}", name, first.first),
-                                            "tends to 0 as d grows", 0.0, means.begin()->second));
+        found.comparisons.push_back(
+            compare(fmt::format("mean eta, {}, t_sim = {}", name, first.first),
+                    "tends to 0 as d grows", 0.0, means.begin()->second));
     }
     size.series.insert(size.series.end(), laws.begin(), laws.end());
-    Figure f{.name = "tse_fig8",
-             .title = "eta against similarity, for three widths",
-             .caption = "eta = E[xi1]/E[xi2] - xi1/xi2 of one attention step with W ~ N(0, 1/d), X and P fixed; "
-                        "the expectations are exact: (1 + mu1^2)/(1 + mu2^2). Bands: two standard errors."};
+    Figure f{
+        .name = "tse_fig8",
+        .title = "eta against similarity, for three widths",
+        .caption =
+            "eta = E[xi1]/E[xi2] - xi1/xi2 of one attention step with W ~ N(0, 1/d), X and P "
+            "fixed; "
+            "the expectations are exact: (1 + mu1^2)/(1 + mu2^2). Bands: two standard errors."};
     f.panels = {mean, size};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     const Index first = setting.counts("d").front();
-    found.notes.push_back(fmt::format(
-        "Reading: W_Q, W_K {}; `--reading qk=uniform` or qk=normal. A mean of 50 draws, as in the paper, has "
-        "a standard error near sqrt(6/(50 d)) = {:.2f} at d = {}: single points of such a figure may be "
-        "noise.",
-        setting.text("qk"), std::sqrt(6 / (50 * double(first))), first));
+    found.notes.push_back(
+        fmt::format("Reading: W_Q, W_K {}; `--reading qk=uniform` or qk=normal. A mean of 50 "
+                    "draws, as in the paper, has "
+                    "a standard error near sqrt(6/(50 d)) = {:.2f} at d = {}: single points of "
+                    "such a figure may be "
+                    "noise.",
+                    setting.text("qk"), std::sqrt(6 / (50 * double(first))), first));
     return found;
 }
 
@@ -179,13 +198,20 @@ extern const ExperimentEntry tse_fig8 = {
     .name = "tse.fig8",
     .title = "eta: the rate against the ratio of expectations",
     .source = "[TSE] Figure 8, Lemmas A.1 and A.5",
-    .claim = "eta, by which xi1/xi2 falls short of E[xi1]/E[xi2], is small where t_sim is small, larger near "
-             "t_sim = 1, and comes closer to 0 as d grows.",
-    .method = "One head; tokens of prescribed t_sim and |X|_F^2 = n d; attention from W_Q, W_K; W drawn anew in each "
-              "trial, X and P fixed for each width and similarity. More draws than the paper's 50, so that errors "
-              "are smaller than what is claimed.",
-    .table = "curves over t_sim: eta = E[xi1]/E[xi2] - xi1/xi2; eta_square; eta_square_growth: eta_square less that "
-             "at the first similarity, of the same W; xi_expected = E[xi1]/E[xi2], exact",
+    .claim =
+        "eta, by which xi1/xi2 falls short of E[xi1]/E[xi2], is small where t_sim is small, larger "
+        "near "
+        "t_sim = 1, and comes closer to 0 as d grows.",
+    .method =
+        "One head; tokens of prescribed t_sim and |X|_F^2 = n d; attention from W_Q, W_K; W drawn "
+        "anew in each "
+        "trial, X and P fixed for each width and similarity. More draws than the paper's 50, so "
+        "that errors "
+        "are smaller than what is claimed.",
+    .table =
+        "curves over t_sim: eta = E[xi1]/E[xi2] - xi1/xi2; eta_square; eta_square_growth: "
+        "eta_square less that "
+        "at the first similarity, of the same W; xi_expected = E[xi1]/E[xi2], exact",
     .keys = keys,
     .measure = measure,
     .find = find};

@@ -191,8 +191,7 @@ std::unique_ptr<Weights> resident_weights(std::shared_ptr<const Weights> all) {
 std::unique_ptr<Weights> spliced_weights(std::shared_ptr<const Weights> kept,
                                          std::shared_ptr<const Weights> redrawn,
                                          std::string ending) {
-    return std::make_unique<SplicedWeights>(std::move(kept), std::move(redrawn),
-                                            std::move(ending));
+    return std::make_unique<SplicedWeights>(std::move(kept), std::move(redrawn), std::move(ending));
 }
 
 RandomModel random_model(std::string_view text) {

@@ -76,9 +76,9 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
     if (extras.spectra) an_entry += spectra;
     if (extras.jacobians) an_entry += jacobians;
     if (extras.dobrushin) an_entry += dobrushin * n;
-    const double seconds = forward_flops(spec, tokens) / product_rate(backend, type) +
-                           (heads * n * n * an_entry + extras.drawn * draw) /
-                               double(omp_get_max_threads());
+    const double seconds =
+        forward_flops(spec, tokens) / product_rate(backend, type) +
+        (heads * n * n * an_entry + extras.drawn * draw) / double(omp_get_max_threads());
     return seconds * double(runs);
 }
 

@@ -50,7 +50,8 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     const bool rows = Measurement(measured_, unused).wants_rows(0);
     Extras extras = extras_of(work.metrics, rows, source_.tokens());
     extras.drawn = drawn_numbers(subject, options.redraw);
-    seconds_ = estimate_seconds(spec, source_.tokens(), source_.count(), work.backend, type_, extras);
+    seconds_ =
+        estimate_seconds(spec, source_.tokens(), source_.count(), work.backend, type_, extras);
 
     const Index share = work.memory / beside;
     const Index resident = resident_bytes(spec, source_.tokens(), source_.count(), type_);
@@ -62,8 +63,8 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
         kept_ = checkpoint_weights(subject.file, subject.architecture, work.backend, type_,
                                    options.allow_nonfinite);
     else if (!options.redraw.empty())
-        kept_ = resident_weights(random_weights(subject.random, weights_rng(options.seed, 0),
-                                                work.backend, type_));
+        kept_ = resident_weights(
+            random_weights(subject.random, weights_rng(options.seed, 0), work.backend, type_));
 }
 
 void ModelRun::check_redraw() const {
@@ -80,8 +81,8 @@ void ModelRun::check_redraw() const {
 
 std::shared_ptr<const Weights> ModelRun::weights(Index trial) const {
     if (subject_.file) return kept_;
-    std::shared_ptr<const Weights> drawn =
-        random_weights(subject_.random, weights_rng(work_.options.seed, trial), work_.backend, type_);
+    std::shared_ptr<const Weights> drawn = random_weights(
+        subject_.random, weights_rng(work_.options.seed, trial), work_.backend, type_);
     if (kept_) return spliced_weights(kept_, drawn, work_.options.redraw);
     return shares_layers(subject_.spec()) ? resident_weights(drawn) : drawn;
 }

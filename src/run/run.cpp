@@ -42,9 +42,8 @@ void side_by_side(std::span<ModelRun* const> runs, const std::function<void(doub
         }
     std::vector<Index> order(trials.size());
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, std::greater<>(), [&](Index i) {
-        return trials[std::size_t(i)].first->seconds();
-    });
+    std::ranges::stable_sort(order, std::greater<>(),
+                             [&](Index i) { return trials[std::size_t(i)].first->seconds(); });
     Meter meter(whole, tell);
     in_order(
         Index(trials.size()),
@@ -160,7 +159,8 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
         works.push_back(std::make_unique<Work>(begin(options)));
         subjects.push_back(open_model(options));
         if (subjects.back().is_trace())
-            throw UsageError(fmt::format("{}: is a trace, expected a model.", options.subject.model));
+            throw UsageError(
+                fmt::format("{}: is a trace, expected a model.", options.subject.model));
         models.push_back(std::make_unique<ModelRun>(*works.back(), subjects.back(), threads));
         all.push_back(models.back().get());
         seconds += models.back()->seconds() * double(options.trials);

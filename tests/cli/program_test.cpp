@@ -34,7 +34,7 @@ void expect_one_sentence(const std::string& text) {
 
 TEST(Help, OfEveryCommandHasExamples) {
     TemporaryDirectory folder;
-    for (const char* command : {"probe", "inspect", "init", "list", "report"}) {
+    for (const char* command : {"probe", "figure", "inspect", "init", "list", "report"}) {
         const Finished help = tsdiag(folder, {command, "--help"});
         EXPECT_EQ(help.code, 0) << command;
         EXPECT_THAT(help.out, HasSubstr("Example")) << command;
@@ -81,6 +81,15 @@ const Usage usages[] = {
     {"heads", {"probe", tiny, "--heads", "1,x"}, "'1,x' is not"},
     {"maps", {"probe", tiny, "--maps", "1"}, "LAYER:HEAD"},
     {"scale", {"probe", tiny, "--scale", "nan"}, "finite"},
+    {"figure_name", {"figure", "tse.fig33"}, "did you mean tse.fig3?"},
+    {"figure_scale", {"figure", "tse.fig2", "--scale", "huge"}, "'huge' is not quick or paper"},
+    {"figure_reading", {"figure", "tse.fig2", "--reading", "var=1/d"}, "did you mean 'var_v'?"},
+    {"figure_value", {"figure", "tse.fig2", "--reading", "layers=0"}, "layers=0 is not a whole"},
+    {"figure_word", {"figure", "tse.fig2", "--reading", "var_v=big"}, "1/d, h/d, xavier, torch"},
+    {"figure_form", {"figure", "tse.fig2", "--reading", "layers"}, "KEY=VALUE"},
+    {"figure_trials", {"figure", "tse.fig2", "--trials", "0"}, "at least 1"},
+    {"figure_model", {"figure", "tse.fig2", "--model", "x"}, "devil.fig2a"},
+    {"figure_heads", {"figure", "tse.fig2", "--reading", "heads=7"}, "heads=7 do not divide d"},
     {"dtype", {"probe", tiny, "--dtype", "f16"}, "'f16' is not f32 or f64"},
     {"input", {"probe", tiny, "--input", "noise"}, "'noise' is not known"},
     {"probes", {"probe", tiny, "--probes", "t_simm"}, "t_sim"},
@@ -312,6 +321,49 @@ TEST(Interruption, LeavesNothingAndExits130) {
         EXPECT_THAT(found.err, HasSubstr("interrupted"));
         EXPECT_THAT(names_in(folder.path()), IsEmpty());
     }
+}
+
+std::vector<std::string> tiny_figure(const char* layers = "2") {
+    std::vector<std::string> words = {"figure", "tse.fig2", "--trials", "2", "--out", "figures"};
+    for (const std::string reading : {"d=16", "heads=2", "ffn=8", "tokens=8"}) {
+        words.emplace_back("--reading");
+        words.push_back(reading);
+    }
+    words.emplace_back("--reading");
+    words.push_back(std::string("layers=") + layers);
+    return words;
+}
+
+TEST(FigureCommand, WritesTheFilesOfARunAndAPageForEach) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, tiny_figure());
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("xi1/xi2 of the attention step"));
+    const fs::path made = fs::path(folder / "figures") / "tse.fig2";
+    for (const char* name : {"metrics.csv", "curves.csv", "run.json", "report.html"})
+        EXPECT_TRUE(fs::exists(made / name)) << name;
+    // the page again from the tables: the same, and not that of a run
+    std::ifstream before(made / "report.html", std::ios::binary);
+    const std::string page{std::istreambuf_iterator<char>(before), {}};
+    ASSERT_EQ(tsdiag(folder, {"report", "figures/tse.fig2"}).code, 0);
+    std::ifstream after(made / "report.html", std::ios::binary);
+    const std::string again{std::istreambuf_iterator<char>(after), {}};
+    EXPECT_TRUE(page == again);
+    EXPECT_TRUE(again.find("The claim") != std::string::npos);
+}
+
+TEST(FigureCommand, InterruptedLeavesNothing) {
+    TemporaryDirectory folder;
+    std::vector<std::string> words = tiny_figure("2000");
+    words[3] = "2000";
+    Running running(folder.path(), words);
+    for (int i = 0; i < 200 && !fs::exists(folder / "figures"); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    ASSERT_FALSE(running.ended());
+    running.signal(SIGINT);
+    EXPECT_EQ(running.wait().code, 130);
+    EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
 TEST(List, EveryListHasMembers) {

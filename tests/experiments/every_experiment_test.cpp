@@ -79,7 +79,7 @@ TEST_P(EveryExperiment, RunsAndItsTableHasWhatItsFiguresNeed) {
         EXPECT_EQ(vega_lite(f)["concat"].array().size(), f.panels.size());
         EXPECT_NO_THROW(vega_lite(f).dump());
     }
-    for (const char* key : {"experiment", "seed", "threads", "setting", "seconds"})
+    for (const char* key : {"experiment", "seed", "threads", "setting", "phases"})
         EXPECT_TRUE(result.run.contains(key)) << key;
 }
 
@@ -129,16 +129,29 @@ TEST_P(EveryExperiment, WritesAPageThatSetsTheClaimBesideTheNumbers) {
     for (const Figure& f : page.figures) EXPECT_TRUE(has("id=\"" + f.name + "\"")) << f.name;
 }
 
+TEST_P(EveryExperiment, ItsPageIsMadeAgainFromWhatRunJsonTells) {
+    ExperimentOptions options = tiny();
+    options.readings["trials"] = "2";
+    if (entry().name == "devil.fig2b") options.readings = {{"layer", "0"}};
+    const RunResult result = perform(entry(), options);
+    const ExperimentOptions recorded = recorded_options(Json::parse(result.run.dump(), "run.json"));
+    const Study first = study(entry(), result, options), again = study(entry(), result, recorded);
+    ASSERT_EQ(first.figures.size(), again.figures.size());
+    for (std::size_t i = 0; i < first.figures.size(); ++i)
+        EXPECT_EQ(first.figures[i].alt, again.figures[i].alt);
+    EXPECT_EQ(first.comparisons.size(), again.comparisons.size());
+    EXPECT_EQ(recorded.seed, options.seed);
+}
+
 TEST_P(EveryExperiment, KeysAreValidAtEveryScaleAndDescribed) {
     for (const ExperimentScale scale :
          {ExperimentScale::tiny, ExperimentScale::quick, ExperimentScale::paper}) {
         ExperimentOptions options;
         options.scale = scale;
         for (const ExperimentKey& key : entry().keys)  // a given value is checked, a default is not
-            options.readings[std::string(key.name)] = scale == ExperimentScale::tiny ? key.tiny
-                                                      : scale == ExperimentScale::quick
-                                                          ? key.quick
-                                                          : key.paper;
+            options.readings[std::string(key.name)] = scale == ExperimentScale::tiny    ? key.tiny
+                                                      : scale == ExperimentScale::quick ? key.quick
+                                                                                        : key.paper;
         EXPECT_NO_THROW(ExperimentSetting(entry(), options));
     }
     for (const ExperimentKey& key : entry().keys) {
@@ -179,7 +192,8 @@ INSTANTIATE_TEST_SUITE_P(Experiments, EveryExperiment,
 
 TEST(ExperimentList, NamesAreUniqueAndANearMissIsSuggested) {
     std::set<std::string_view> names;
-    for (const ExperimentEntry* entry : experiments()) EXPECT_TRUE(names.insert(entry->name).second);
+    for (const ExperimentEntry* entry : experiments())
+        EXPECT_TRUE(names.insert(entry->name).second);
     EXPECT_THROW(
         {
             try {

@@ -39,8 +39,12 @@ CurveRow point(const Table& table, std::string_view curve, double x) {
 
 /// The paper's encoder, as deep as the test needs.
 std::map<std::string, std::string> paper_sizes(std::string layers, std::string trials) {
-    return {{"layers", std::move(layers)}, {"tokens", "64"}, {"d", "512"},
-            {"heads", "8"},                {"ffn", "2048"},  {"trials", std::move(trials)}};
+    return {{"layers", std::move(layers)},
+            {"tokens", "64"},
+            {"d", "512"},
+            {"heads", "8"},
+            {"ffn", "2048"},
+            {"trials", std::move(trials)}};
 }
 
 TEST(TseFig2, TheFirstStepEscalatesByTwoWithVarianceOneOverD) {
@@ -99,9 +103,9 @@ TEST(LawPhase, ThresholdIsWhereTheStepUndoesItsBlock) {
 }
 
 TEST(TseFig8, EtaHasMeanNearZeroAndTheSizeOfTheLawWhereSimilarityIsSmall) {
-    const RunResult result = perform(
-        experiment("tse.fig8"),
-        with({{"tokens", "64"}, {"d", "40"}, {"similarity", "0.02"}, {"trials", "2000"}}));
+    const RunResult result =
+        perform(experiment("tse.fig8"),
+                with({{"tokens", "64"}, {"d", "40"}, {"similarity", "0.02"}, {"trials", "2000"}}));
     const CurveRow square = point(result.table, "eta_square", 0.02);
     // 6/d to first order; terms of 1/d^2 are within a tenth of it at d = 40
     EXPECT_NEAR(*square.y, 6.0 / 40, 4 * *square.standard_error + 0.1 * 6 / 40);
@@ -129,19 +133,20 @@ TEST(PolyMoments, OfScalarsArePowersOfNormals) {
 }
 
 TEST(PolyFrobenius, MeasuredSquaresMeetTheExactMoments) {
-    const RunResult result = perform(
-        experiment("poly.frobenius"),
-        with({{"tokens", "4"}, {"D", "3"}, {"d", "2"}, {"p", "1"}, {"trials", "20000"}}));
+    const RunResult result =
+        perform(experiment("poly.frobenius"),
+                with({{"tokens", "4"}, {"D", "3"}, {"d", "2"}, {"p", "1"}, {"trials", "20000"}}));
     const experiment_list::PowerLaw law{.N = 4, .D = 3, .d = 2, .variance = 1, .p = 1};
-    const CurveRow norm = point(result.table, "fro2_p1", 4), by_q = point(result.table, "dq2_p1", 4);
+    const CurveRow norm = point(result.table, "fro2_p1", 4),
+                   by_q = point(result.table, "dq2_p1", 4);
     EXPECT_NEAR(*norm.y, mean_squared_norm(law), 4 * *norm.standard_error);
     EXPECT_NEAR(*by_q.y, mean_squared_derivative(law), 4 * *by_q.standard_error);
     EXPECT_LT(*norm.standard_error, 0.03 * mean_squared_norm(law));
 }
 
 TEST(DevilSec3, LinearGradientsGrowAsTheScoresShrinkAndTheOthersAreBounded) {
-    const RunResult result = perform(
-        experiment("devil.sec3"), with({{"scales", "1,1e-2,1e-8"}, {"eps", "1e-4"}}));
+    const RunResult result =
+        perform(experiment("devil.sec3"), with({{"scales", "1,1e-2,1e-8"}, {"eps", "1e-4"}}));
     const auto y = [&](const char* curve, double x) { return *point(result.table, curve, x).y; };
     EXPECT_CLOSE(y("dl_linear", 1e-2), 100 * y("dl_linear", 1), rounding(64));
     for (const double c : {1.0, 1e-2, 1e-8}) {

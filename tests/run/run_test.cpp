@@ -99,8 +99,8 @@ TEST(Run, WhatATrialDerivesIsAveragedOverTheTrials) {
     const RunResult result = run(options);
     const auto twice = result.table.find({}, "twice");
     EXPECT_EQ(twice->count, 3);
-    EXPECT_CLOSE(*twice->value, 2 * *result.table.find({.layer = 0, .stage = "out"}, "t_sim")->value,
-                 rounding(8));
+    EXPECT_CLOSE(*twice->value,
+                 2 * *result.table.find({.layer = 0, .stage = "out"}, "t_sim")->value, rounding(8));
 }
 
 TEST(RunTogether, GivesWhatTheRunsGiveAloneOnOneThread) {
@@ -121,7 +121,8 @@ TEST(RunTogether, GivesWhatTheRunsGiveAloneOnOneThread) {
 TEST(InOrder, CommitsInOrderWhateverIsDoneFirst) {
     std::vector<Index> committed;
     const std::vector<Index> order = {4, 3, 2, 1, 0};
-    in_order(5, [&](Index i) { return [&committed, i] { committed.push_back(i); }; }, order);
+    in_order(
+        5, [&](Index i) { return [&committed, i] { committed.push_back(i); }; }, order);
     EXPECT_THAT(committed, testing::ElementsAre(0, 1, 2, 3, 4));
 }
 
