@@ -173,6 +173,7 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
     };
     tell(0);
     side_by_side(all, tell);
+    tell(1);
     std::vector<RunResult> results;
     for (std::size_t i = 0; i < works.size(); ++i) {
         Json& run = works[i]->result.run;

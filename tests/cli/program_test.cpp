@@ -83,7 +83,7 @@ const Usage usages[] = {
     {"scale", {"probe", tiny, "--scale", "nan"}, "finite"},
     {"figure_name", {"figure", "tse.fig33"}, "did you mean tse.fig3?"},
     {"figure_scale", {"figure", "tse.fig2", "--scale", "huge"}, "'huge' is not quick or paper"},
-    {"figure_reading", {"figure", "tse.fig2", "--reading", "var=1/d"}, "did you mean 'var_v'?"},
+    {"figure_reading", {"figure", "tse.fig2", "--reading", "var_w=1/d"}, "did you mean 'var_v'?"},
     {"figure_value", {"figure", "tse.fig2", "--reading", "layers=0"}, "layers=0 is not a whole"},
     {"figure_word", {"figure", "tse.fig2", "--reading", "var_v=big"}, "1/d, h/d, xavier, torch"},
     {"figure_form", {"figure", "tse.fig2", "--reading", "layers"}, "KEY=VALUE"},
