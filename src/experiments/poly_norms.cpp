@@ -196,9 +196,11 @@ Plot panel(const ExperimentSetting& setting, const Numbers& numbers, const std::
                    line(power + "/N", with_power(own, -1), true)};
     for (const auto& [scale, label] :
          {std::pair{0.0, ""}, std::pair{-0.5, "/sqrt N"}, std::pair{-1.0, "/N"}})
-        plot.series.push_back(law("exact, " + power + label, sizes, [&, scale = scale](double n) {
-            return std::pow(n, scale) * std::sqrt(kind.moment(law_of(setting, variance, p, n)));
-        }));
+        plot.series.push_back(
+            law("exact, " + power + label, sizes, [&, power_of_n = scale](double n) {
+                return std::pow(n, power_of_n) *
+                       std::sqrt(kind.moment(law_of(setting, variance, p, n)));
+            }));
     return plot;
 }
 

@@ -42,8 +42,8 @@ void side_by_side(std::span<ModelRun* const> runs, const std::function<void(doub
         }
     std::vector<Index> order(trials.size());
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, std::greater<>(),
-                             [&](Index i) { return trials[std::size_t(i)].first->seconds(); });
+    std::ranges::sort(
+        order, {}, [&](Index i) { return std::pair(-trials[std::size_t(i)].first->seconds(), i); });
     Meter meter(whole, tell);
     in_order(
         Index(trials.size()),
