@@ -58,21 +58,28 @@ void measure_model(Work& work, const Subject& subject) {
     const RunOptions& options = work.options;
     work.phases.begin("inputs");
     say(options, {.phase = "inputs"});
-    const bool beside = options.trials > 1 && options.trials >= omp_get_max_threads();
-    ModelRun model(work, subject, beside || options.derive ? omp_get_max_threads() : 1);
+    // a device has one queue, which threads would share
+    const bool beside =
+        options.trials > 1 && options.trials >= omp_get_max_threads() && work.backend.host_memory();
+    ModelRun model(work, subject, beside ? omp_get_max_threads() : 1);
 
     work.phases.begin("measure");
     Progress start{.phase = "measure"};
     if (const double seconds = model.seconds() * double(options.trials); seconds > minute)
         start.estimate = seconds;
     say(options, start);
-    ModelRun* const only[] = {&model};
-    if (beside || options.derive)
-        side_by_side(only, [&](double fraction) {
-            say(options, {.phase = "measure", .fraction = fraction});
-        });
-    else
+    const auto tell = [&](double fraction) {
+        say(options, {.phase = "measure", .fraction = fraction});
+    };
+    if (beside) {
+        ModelRun* const only[] = {&model};
+        side_by_side(only, tell);
+    } else if (options.derive) {
+        Meter meter(model.seconds() * double(options.trials), tell);
+        for (Index trial = 0; trial < options.trials; ++trial) model.trial(trial, meter)();
+    } else {
         model.in_turn();
+    }
     work.phases.end();
     model.describe();
 }
@@ -161,6 +168,10 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
         if (subjects.back().is_trace())
             throw UsageError(
                 fmt::format("{}: is a trace, expected a model.", options.subject.model));
+        if (!works.back()->backend.host_memory())
+            throw UsageError(fmt::format(
+                "--device {}: runs side by side are made on the CPU; pass --device cpu.",
+                options.device));
         models.push_back(std::make_unique<ModelRun>(*works.back(), subjects.back(), threads));
         all.push_back(models.back().get());
         seconds += models.back()->seconds() * double(options.trials);
