@@ -21,13 +21,14 @@ class AttentionNorms final : public Probe {
         tokens_ = s.n;
         why_no_logits_ = no_slope(e.block);
         sums_.add(e);
-        for (Index i = 0; i < s.heads * s.rows; ++i) {
-            const auto at = static_cast<std::size_t>(i);
-            Head& head = heads_[static_cast<std::size_t>(i / s.rows)];
-            head.squares.add(s.squares[at]);
+        totals_ = e.block.totals;
+        for (Index k = 0; k < s.heads; ++k) {
+            Head& head = heads_[static_cast<std::size_t>(k)];
+            head.squares.add(of_head(s.squares, s, k));
             if (!why_no_logits_.empty()) continue;
-            head.jacobian.add(s.jacobian[at]);
-            head.jacobian_max = std::max(head.jacobian_max, s.jacobian_max[at]);
+            head.jacobian.add(of_head(s.jacobian, s, k));
+            for (const double largest : of_head(s.jacobian_max, s, k))
+                head.jacobian_max = std::max(head.jacobian_max, largest);
         }
     }
 
@@ -36,9 +37,14 @@ class AttentionNorms final : public Probe {
         const bool has_logits = why_no_logits_.empty();
         const Value no_logits = undefined(why_no_logits_);
         emit_each(out, settings_, layer, "attn_fro", heads,
-                  [&](std::size_t k) { return frobenius(heads_[k].squares); });
+                  [&](std::size_t k) {
+                      return totals_ ? std::sqrt(totals_->squares[k])
+                                     : frobenius(heads_[k].squares);
+                  });
         emit_each(out, settings_, layer, "jac_fro", heads, [&](std::size_t k) {
-            return has_logits ? frobenius(heads_[k].jacobian) : no_logits;
+            return !has_logits ? no_logits
+                   : totals_   ? std::sqrt(totals_->jacobian[k])
+                               : frobenius(heads_[k].jacobian);
         });
         emit_each(out, settings_, layer, "dp_ds_max", heads, [&](std::size_t k) {
             return has_logits ? largest(heads_[k].jacobian_max, k) : no_logits;
@@ -47,6 +53,7 @@ class AttentionNorms final : public Probe {
                   [&](std::size_t k) { return largest(sums_.deviation(Index(k)), k); });
         heads_.clear();
         sums_.reset();
+        totals_.reset();
     }
 
   private:
@@ -69,6 +76,7 @@ class AttentionNorms final : public Probe {
     ProbeSettings settings_;
     std::vector<Head> heads_;
     RowSums sums_;
+    std::shared_ptr<const RowTotals> totals_;  ///< exact where only a sample of rows was seen
     Index tokens_ = 0;
     std::string why_no_logits_;
 };

@@ -18,14 +18,14 @@ class AttentionShape final : public Probe {
         heads_.resize(static_cast<std::size_t>(s.heads));
         tokens_ = s.n;
         sums_.add(e);
-        for (Index i = 0; i < s.heads * s.rows; ++i) {
-            const auto at = static_cast<std::size_t>(i);
-            Head& head = heads_[static_cast<std::size_t>(i / s.rows)];
-            head.entropy.add(s.entropy[at]);
-            head.largest.add(s.max_modulus[at]);
-            head.negative.add(s.negative[at]);
-            head.modulus.add(s.modulus[at]);
-            head.signed_entries = head.signed_entries || s.negative[at] > 0;
+        for (Index k = 0; k < s.heads; ++k) {
+            Head& head = heads_[static_cast<std::size_t>(k)];
+            head.entropy.add(of_head(s.entropy, s, k));
+            head.largest.add(of_head(s.max_modulus, s, k));
+            head.negative.add(of_head(s.negative, s, k));
+            head.modulus.add(of_head(s.modulus, s, k));
+            for (const double negative : of_head(s.negative, s, k))
+                head.signed_entries = head.signed_entries || negative > 0;
         }
     }
 

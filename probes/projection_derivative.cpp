@@ -67,6 +67,9 @@ Side make_side(const Projections& projections, const Tensor& raw, const Tensor& 
             side.cosine.push_back(std::cos(angle));
             side.sine.push_back(std::sin(angle));
         }
+    side.consecutive = side.pairs > 0;
+    for (Index i = 1; i < side.n && side.consecutive; ++i)
+        side.consecutive = projections.position[at(i)] == projections.position[at(i - 1)] + 1;
     side.normed = weight.defined();
     side.layer = projections.norm_is_layer;
     if (!side.normed) return side;
@@ -224,7 +227,9 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
     q_ = cast(projections.q, Type::f64);
     x_ = cast(input, Type::f64);
     const Index n = x_.rows();
-    if (n < 2 * x_.cols()) gram_ = matmul(x_, x_, Transpose::second);
+    constexpr Index largest_gram = 4096;
+    const bool distances = side_.consecutive && !side_.normed && n <= largest_gram;
+    if (n < 2 * x_.cols() || distances) gram_ = matmul(x_, x_, Transpose::second);
     input_squares_ = row_sum(square(x_)).reshape({1, 1, n});
     if (side_.normed) {
         shadow_ = on(backend, {side_.heads, n, side_.w}, side_.shadow);
@@ -232,7 +237,15 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
     }
 }
 
+/// Does y_ik . y_il depend on the distance of k and l alone?
+bool KeyDerivative::by_distance() const {
+    return side_.consecutive && !side_.normed && gram_.defined() &&
+           gram_.backend().host_memory();
+}
+
 double KeyDerivative::work(Index heads, Index n) const {
+    constexpr double reads = 6;  // what a multiplication that waits for memory costs in flops
+    if (by_distance()) return reads * double(n) * double(n) * double(heads);
     const double row =
         gram_.defined() ? 2 * double(n) * double(n) : 4 * double(n) * double(x_.cols());
     const double classes = gram_.defined() ? double(side_.pairs + 1) : double(2 * side_.pairs + 1);
@@ -286,6 +299,28 @@ struct KeyDerivative::Weighted {
     }
 };
 
+/// y_ik . y_il of each row i at the distances |k - l| = 0 .. cols - 1, (1, total, cols).
+Tensor KeyDerivative::over_distances(const std::vector<double>& q, Index total, Index cols) const {
+    const Index w = side_.w, pairs = side_.pairs, rest = 2 * pairs < w ? 1 : 0;
+    std::vector<double> lengths(at(total * (pairs + rest)), 0.0);
+    for (Index i = 0; i < total; ++i) {
+        double* length = lengths.data() + i * (pairs + rest);
+        for (Index c = 0; c < w; ++c) {
+            const Index pair = side_.pair_of(c).first;
+            length[pair < 0 ? pairs : pair] += q[at(i * w + c)] * q[at(i * w + c)];
+        }
+    }
+    std::vector<double> turns;  // cos of the angle between positions 0 and t
+    for (Index p = 0; p < pairs; ++p)
+        for (Index t = 0; t < cols; ++t)
+            turns.push_back(side_.cosine[at(t * pairs + p)] * side_.cosine[at(p)] +
+                            side_.sine[at(t * pairs + p)] * side_.sine[at(p)]);
+    turns.insert(turns.end(), at(rest * cols), 1.0);
+    const Backend& backend = x_.backend();
+    return matmul(on(backend, {1, total, pairs + rest}, lengths),
+                  on(backend, {1, pairs + rest, cols}, turns));
+}
+
 /// y_ij = R_j^T q_i: |y_ij| = |q_i|, and y_ik . y_il = sum over pairs of |q_i's pair|^2 cos(angle_k
 /// - angle_l).
 RowNorms KeyDerivative::without_norm(const Rows& r) const {
@@ -294,6 +329,21 @@ RowNorms KeyDerivative::without_norm(const Rows& r) const {
     const std::vector<double> first =
         row_sum(multiply(square(rows.slope), rows.input_squares)).to_host<double>();
     const Index w = side_.w, total = Index(first.size());
+    if (by_distance()) {
+        const Tensor lengths = over_distances(q, total, r.cols);
+        std::vector<double> form(at(total), 0.0);
+        if (r.divided)
+            form = toeplitz_forms(gram_.view(), rows.slope.view(),
+                                  multiply(rows.slope, rows.weight).view(), lengths.view());
+        const std::vector<double> whole = lengths.col_range(0, 1).to_host<double>();
+        RowNorms out;
+        for (Index i = 0; i < total; ++i) {
+            const double gross = whole[at(i)] * first[at(i)];
+            out.value.push_back((gross + form[at(i)]) * scale_ * scale_);
+            out.gross.push_back(gross * scale_ * scale_);
+        }
+        return out;
+    }
     RowNorms out{std::vector<double>(at(total), 0.0), std::vector<double>(at(total), 0.0)};
     const auto add_class = [&](const std::vector<double>& length, const Tensor& form) {
         const std::vector<double> f =

@@ -44,6 +44,7 @@ struct Side {
     Index pairs = 0;              ///< rotated pairs of columns
     bool interleaved = false;
     std::vector<double> cosine, sine;  ///< (n, pairs)
+    bool consecutive = false;          ///< the positions are p, p + 1, p + 2, ...
 
     std::pair<Index, Index> columns(Index pair) const;
     /// The pair of column c and whether c is its second; pair -1: not rotated.
@@ -75,6 +76,8 @@ class KeyDerivative {
 
   private:
     struct Weighted;
+    bool by_distance() const;
+    Tensor over_distances(const std::vector<double>& q, Index total, Index cols) const;
     RowNorms without_norm(const Rows& rows) const;
     RowNorms with_norm(const Rows& rows) const;
     Tensor column(const Tensor& q, Index head, Index c, const Tensor& shadow, const Tensor& mean,
@@ -85,7 +88,7 @@ class KeyDerivative {
 
     Side side_;
     double scale_;
-    Tensor q_, x_, gram_;   ///< (h, n, w), (1, n, d), X X^T where n < 2d
+    Tensor q_, x_, gram_;   ///< (h, n, w), (1, n, d), X X^T where it is small
     Tensor input_squares_;  ///< |x_j|^2, (1, 1, n)
     Tensor shadow_, ones_;  ///< (h', n, w)
 };

@@ -19,7 +19,16 @@ class Spectrum final : public Probe {
   public:
     explicit Spectrum(const ProbeSettings& settings) : settings_(settings) {}
 
-    void on_attention_rows(const AttentionRows& e, Sink&) override { sums_.add(e); }
+    void on_attention_rows(const AttentionRows& e, Sink&) override {
+        sums_.add(e);
+        const RowStatistics& s = e.stats;
+        diagonals_.resize(static_cast<std::size_t>(s.heads));
+        for (Index k = 0; k < s.heads; ++k) {
+            const std::span<const double> seen = of_head(s.diagonal, s, k);
+            std::vector<double>& diagonal = diagonals_[static_cast<std::size_t>(k)];
+            diagonal.insert(diagonal.end(), seen.begin(), seen.end());
+        }
+    }
 
     void on_attention(const Attention& e, Sink& out) override {
         if (wants_any({"lambda2_abs", "spectral_gap", "gap", "est2"})) second_eigenvalues(e, out);
@@ -28,7 +37,10 @@ class Spectrum final : public Probe {
         if (wants_any({"dobrushin"})) dobrushin_coefficients(e, out);
     }
 
-    void finish_layer(Index, Sink&) override { sums_.reset(); }
+    void finish_layer(Index, Sink&) override {
+        sums_.reset();
+        diagonals_.clear();
+    }
 
   private:
     bool wants_any(std::initializer_list<std::string_view> metrics) const {
@@ -57,11 +69,20 @@ class Spectrum final : public Probe {
             settings_.diagnostics->entries.push_back({at, std::string(metric), estimate});
     }
 
+    /// Of a causal P from the diagonal that was seen, without another pass.
+    std::vector<Estimate> second_moduli(const Attention& e) const {
+        const bool seen = !diagonals_.empty() && Index(diagonals_[0].size()) == e.op.tokens();
+        if (!seen || !e.op.structure().causal) return second_eigenvalue(e.op, e.memory);
+        std::vector<Estimate> found;
+        for (const std::vector<double>& diagonal : diagonals_)
+            found.push_back(second_eigenvalue(diagonal));
+        return found;
+    }
+
     void second_eigenvalues(const Attention& e, Sink& out) const {
         const Index h = e.op.heads();
         std::vector<Value> modulus(static_cast<std::size_t>(h), undefined("fewer than two tokens"));
-        if (e.op.tokens() >= 2)
-            modulus = values_of(second_eigenvalue(e.op), e.layer, "lambda2_abs");
+        if (e.op.tokens() >= 2) modulus = values_of(second_moduli(e), e.layer, "lambda2_abs");
         const auto of_stochastic = [&](std::size_t k, auto f) {
             if (!modulus[k].value && !modulus[k].low) return modulus[k];
             return sums_.stochastic(Index(k)) ? transform(modulus[k], f)
@@ -97,7 +118,7 @@ class Spectrum final : public Probe {
                                   : e.input.defined() ? nullptr
                                                       : no_input;
         if (!settings_.wants("delta") && why_no_est1) return emit_no_est1(e, out, why_no_est1);
-        const std::vector<Value> delta = values_of(centred_norm(e.op), e.layer, "delta");
+        const std::vector<Value> delta = values_of(centred_norm(e.op, e.memory), e.layer, "delta");
         if (settings_.wants("delta")) emit_heads(out, settings_, e.layer, "delta", delta);
         if (!settings_.wants("est1")) return;
         if (why_no_est1) return emit_no_est1(e, out, why_no_est1);
@@ -130,7 +151,7 @@ class Spectrum final : public Probe {
     }
 
     void stationary_norms(const Attention& e, Sink& out) const {
-        const std::vector<Contraction> found = stationary_norm(e.op);
+        const std::vector<Contraction> found = stationary_norm(e.op, e.memory);
         emit_each(out, settings_, e.layer, "delta_pi", e.op.heads(), [&](std::size_t k) {
             if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
             if (!found[k].estimate) return undefined(found[k].why_not);
@@ -152,6 +173,7 @@ class Spectrum final : public Probe {
 
     ProbeSettings settings_;
     RowSums sums_;
+    std::vector<std::vector<double>> diagonals_;  ///< of the rows seen, of each head
 };
 
 }  // namespace

@@ -86,8 +86,12 @@ void emit_heads(Sink& out, const ProbeSettings& settings, Index layer, std::stri
 
 void RowSums::add(const AttentionRows& event) {
     const RowStatistics& s = event.stats;
-    deviation_.resize(static_cast<std::size_t>(s.heads), 0.0);
     tolerance_ = row_sum_tolerance(event.block.p.type());
+    if (event.block.totals) {
+        deviation_ = event.block.totals->deviation;
+        return;
+    }
+    deviation_.resize(static_cast<std::size_t>(s.heads), 0.0);
     for (Index i = 0; i < s.heads * s.rows; ++i) {
         double& worst = deviation_[static_cast<std::size_t>(i / s.rows)];
         const double off = std::abs(s.sum[static_cast<std::size_t>(i)] - 1);
@@ -116,15 +120,32 @@ std::string RowSums::why_not(Index head) const {
     return fmt::format("rows do not sum to 1 (off by {:.1e})", deviation(head));
 }
 
+void RowMean::add(std::span<const double> block) {
+    const double rows = double(block.size());
+    double sum = 0;
+    for (const double x : block) sum += x;
+    sum_ += sum;
+    rows_ += rows;
+    blocks_ += 1;
+    sum_sum_ += sum * sum;
+    sum_rows_ += sum * rows;
+    rows_rows_ += rows * rows;
+}
+
 Value RowMean::value(Index n) const {
     if (rows_ == 0) return undefined("no rows of P were seen");
-    const double m = double(rows_), mean = sum_ / m;
-    if (rows_ >= n) return mean;
-    const double spread = std::max(0.0, squares_ - sum_ * mean) / std::max(1.0, m - 1);
-    const double error = std::sqrt(spread / m * (1 - m / double(n)));
-    Value v = interval(mean - 2 * error, mean + 2 * error,
-                       fmt::format("from {} of {} rows, standard error {:.1e}", rows_, n, error));
-    v.value = mean;
+    const double mean = sum_ / rows_;
+    if (rows_ >= double(n)) return mean;
+    Value v = mean;
+    v.note = fmt::format("from {} of {} rows", rows(), n);
+    if (blocks_ < 2) return v;
+    // Squares of what the blocks' sums are off by: sum - mean rows.
+    const double off = sum_sum_ - 2 * mean * sum_rows_ + mean * mean * rows_rows_;
+    const double spread = std::max(0.0, off) * blocks_ / (blocks_ - 1);
+    const double error = std::sqrt(spread * (1 - rows_ / double(n))) / rows_;
+    v.low = mean - 2 * error;
+    v.high = mean + 2 * error;
+    v.note += fmt::format(", standard error {:.1e}", error);
     return v;
 }
 

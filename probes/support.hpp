@@ -78,21 +78,24 @@ class RowSums {
     double tolerance_ = 0;
 };
 
+/// Of a head's rows in one block.
+inline std::span<const double> of_head(const std::vector<double>& all, const RowStatistics& s,
+                                       Index head) {
+    return std::span(all).subspan(static_cast<std::size_t>(head * s.rows),
+                                  static_cast<std::size_t>(s.rows));
+}
+
 /// The mean of a number over the rows of a head.  Where not all n rows were seen: an estimate with
-/// two standard errors (of a simple random sample) around it.
+/// two standard errors around it, those of a sample of blocks, for rows of one block are alike.
 class RowMean {
   public:
-    void add(double x) {
-        sum_ += x;
-        squares_ += x * x;
-        rows_ += 1;
-    }
-    Index rows() const { return rows_; }
+    void add(std::span<const double> block);
+    Index rows() const { return Index(rows_); }
     Value value(Index n) const;
 
   private:
-    double sum_ = 0, squares_ = 0;
-    Index rows_ = 0;
+    double sum_ = 0, rows_ = 0, blocks_ = 0;
+    double sum_sum_ = 0, sum_rows_ = 0, rows_rows_ = 0;  ///< of the blocks' sums and rows
 };
 
 /// Rows of P to be asked for at once: about 4 million entries over all heads.

@@ -15,6 +15,13 @@
 /// A stack of h matrices P, each n x n, that need never exist in memory.
 namespace tsdiag {
 
+/// Sums over all rows of each head, where P has factors: what a sample of rows need not estimate.
+struct RowTotals {
+    std::vector<double> squares;    ///< |P|_F^2
+    std::vector<double> jacobian;   ///< |dP/dS|_F^2; empty where there is no slope
+    std::vector<double> deviation;  ///< max_i |sum_j P_ij - 1|
+};
+
 /// Rows [first, first + b) of P, for all heads at once.
 struct RowBlock {
     Index first = 0;
@@ -23,6 +30,7 @@ struct RowBlock {
     bool divided = false;                ///< rows were divided by their sum z
     Visible visible;                     ///< of these rows
     std::string_view why_no_slope = {};  ///< where there is none
+    std::shared_ptr<const RowTotals> totals = {};  ///< where only a sample of rows is shown
 };
 RowStatistics row_statistics(const RowBlock& block);
 
@@ -73,6 +81,9 @@ class AttentionOperator {
 
     /// P v by row blocks, each shown to `visit` once.  v (h', n, w) -> (h, n, w).
     /// Where nobody wants to see or keep the rows: by factors, in linear time, where P has them.
+    /// P that has factors and more than `largest_seen_whole` tokens is never made whole: `visit`
+    /// sees about 1024 rows in blocks, one drawn from each of as many equal parts of P by a rule
+    /// that depends on n and h alone, and `RowBlock::totals`.
     Tensor apply(const Tensor& v, Index block_rows, const RowVisitor& visit = {}) const;
     /// P^T w by row blocks or by factors.  w (h, n, c) -> (h, n, c).
     Tensor apply_transpose(const Tensor& w, Index block_rows) const;
@@ -80,6 +91,16 @@ class AttentionOperator {
     const Tensor& matrix() const;
     /// Lets `apply` keep the rows that it makes, so that `matrix()` costs nothing afterwards.
     void keep_rows(bool keep) { keep_ = keep; }
+    /// Where P has factors; cost O(n m^2).
+    virtual std::optional<RowTotals> row_totals() const { return {}; }
+
+    static constexpr Index largest_seen_whole = 16384;
+    /// Bytes of P, whole.
+    double bytes() const;
+    /// Rows to be asked for at a time: P, its logits and its slope within `memory` bytes, and no
+    /// more than a cache holds, for each block is read several times; but as many as make a product
+    /// worth reading its keys.
+    Index rows_at_once(double memory) const;
 
   protected:
     /// P v and P^T w where they need no rows of P; empty: they do.
@@ -87,6 +108,9 @@ class AttentionOperator {
     virtual Tensor transposed_product(const Tensor& w) const;
 
   private:
+    bool sampled() const;
+    void show_sample(const RowVisitor& visit) const;
+
     bool keep_ = false;
     mutable Tensor matrix_;
 };

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "factors.hpp"
 #include "stored.hpp"
 #include "tsdiag/error.hpp"
 
@@ -54,13 +55,6 @@ std::vector<double> row_sums(const Tensor& left, const Tensor& right, bool causa
     return z;
 }
 
-Visible lower(Index first, Index count) {
-    Visible out;
-    out.first.assign(static_cast<std::size_t>(count), 0);
-    for (Index i = first; i < first + count; ++i) out.last.push_back(i + 1);
-    return out;
-}
-
 class FactoredAttention final : public AttentionOperator {
   public:
     FactoredAttention(const AttentionEntry& entry, Tensor left, Tensor right, bool causal,
@@ -77,7 +71,7 @@ class FactoredAttention final : public AttentionOperator {
         RowBlock block;
         block.first = first;
         block.divided = rule_.divide;
-        if (known_.causal) block.visible = lower(first, count);
+        if (known_.causal) block.visible = factors::lower(first, count);
         const Tensor p = matmul(left().row_range(first, count), right(), Transpose::second);
         block.why_no_slope = rule_.why_no_slope;
         if (rule_.why_no_slope.empty()) {
@@ -89,6 +83,10 @@ class FactoredAttention final : public AttentionOperator {
         return block;
     }
     Structure structure() const override { return known_; }
+    std::optional<RowTotals> row_totals() const override {
+        const bool slope = rule_.why_no_slope.empty();
+        return factors::row_totals(*known_.factors, known_.causal, slope, inverse_);
+    }
     Index heads() const override { return left().batch(); }
     Index tokens() const override { return left().rows(); }
     Type type() const override { return left().type(); }
@@ -136,7 +134,7 @@ class FactoredAttention final : public AttentionOperator {
     const Tensor& right() const { return known_.factors->right; }
 
     static Tensor triangle(const Tensor& l, const Tensor& r) {
-        return hide(matmul(l, r, Transpose::second), lower(0, l.rows()));
+        return hide(matmul(l, r, Transpose::second), factors::lower(0, l.rows()));
     }
 
     /// left with its rows divided by z; 1/z is kept for the slope.

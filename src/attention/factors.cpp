@@ -9,7 +9,8 @@
 namespace tsdiag::factors {
 namespace {
 
-constexpr Index chunk_rows = 1 << 12;  // widened to double at once
+constexpr Index chunk_rows = 1 << 12;    // widened to double at once
+constexpr Index triangle_rows = 1 << 8;  // whose triangle is formed
 constexpr double ulp = std::numeric_limits<double>::epsilon();
 
 /// Column means, (h, 1, m).
@@ -117,6 +118,13 @@ std::vector<double> product(const std::vector<double>& a, const std::vector<doub
 
 }  // namespace
 
+Visible lower(Index first, Index count) {
+    Visible out;
+    out.first.assign(static_cast<std::size_t>(count), 0);
+    for (Index i = first; i < first + count; ++i) out.last.push_back(i + 1);
+    return out;
+}
+
 bool wanted(const AttentionOperator& p, const Structure& known, double memory) {
     if (!known.factors) return false;
     return known.factors->left.cols() < p.tokens() / 4 || !stored::fits(p, memory);
@@ -143,6 +151,145 @@ std::vector<Estimate> centred_norm(const Factors& p) {
         if (e.high) e.high = std::sqrt(*e.high);
         return e;
     });
+}
+
+namespace {
+
+/// Row sums and row sums of squares of P or of its triangle, for one head at a time.
+class RowSums {
+  public:
+    RowSums(const Factors& p, Index head, bool causal)
+        : left_(p.left.batch_range(head, 1)), right_(p.right.batch_range(head, 1)), causal_(causal) {
+        for (Index first = 0; !causal && first < left_.rows(); first += chunk_rows)
+            add_right(cast(right_.row_range(first, count_from(first, chunk_rows)), Type::f64));
+    }
+
+    /// use(first, sums, squares), the rows in order.
+    template <class Use>
+    void each_chunk(const Use& use) {
+        const Index step = causal_ ? triangle_rows : chunk_rows;
+        for (Index first = 0; first < left_.rows(); first += step) {
+            const Index count = count_from(first, step);
+            const Tensor l = cast(left_.row_range(first, count), Type::f64);
+            Tensor sum, squares;
+            if (gram_.defined()) {
+                sum = matmul(l, sum_, Transpose::second);
+                squares = row_sum(multiply(matmul(l, gram_), l));
+            }
+            if (causal_) {
+                const Tensor r = cast(right_.row_range(first, count), Type::f64);
+                const Tensor t = hide(matmul(l, r, Transpose::second), lower(0, count));
+                const Tensor own = row_sum(t), own_squares = row_sum(multiply(t, t));
+                sum = sum.defined() ? add(sum, own) : own;
+                squares = squares.defined() ? add(squares, own_squares) : own_squares;
+                add_right(r);
+            }
+            use(first, sum.to_host<double>(), squares.to_host<double>());
+        }
+    }
+
+  private:
+    Index count_from(Index first, Index step) const {
+        return std::min(step, left_.rows() - first);
+    }
+    void add_right(const Tensor& r) {
+        const Tensor sum = column_sum(r), gram = matmul(r, r, Transpose::first);
+        sum_ = sum_.defined() ? add(sum_, sum) : sum;
+        gram_ = gram_.defined() ? add(gram_, gram) : gram;
+    }
+
+    Tensor left_, right_;
+    bool causal_;
+    Tensor sum_, gram_;  ///< of the rows of right before, (1, 1, m), (1, m, m)
+};
+
+}  // namespace
+
+namespace {
+
+template <class F>
+void with_type(const View& v, const F& use) {
+    v.type == Type::f32 ? use(float{}) : use(double{});
+}
+
+/// y = tril(L R^T) x, or its transpose times x, which sums from the last row up.
+void triangle_product(const View& l, const View& r, bool transposed, std::span<const double> x,
+                      std::span<double> y) {
+    const Index n = l.shape.rows, m = l.shape.cols;
+    const View &from = transposed ? l : r, &to = transposed ? r : l;
+    std::vector<double> sum(static_cast<std::size_t>(m), 0.0);
+    with_type(l, [&]<class T>(T) {
+        for (Index t = 0; t < n; ++t) {
+            const Index i = transposed ? n - 1 - t : t;
+            const T *a = from.row<T>(0, i), *b = to.row<T>(0, i);
+            const double weight = x[static_cast<std::size_t>(i)];
+            double* s = sum.data();
+            double total = 0;
+#pragma omp simd reduction(+ : total)
+            for (Index c = 0; c < m; ++c) {
+                s[c] += weight * double(a[c]);
+                total += s[c] * double(b[c]);
+            }
+            y[static_cast<std::size_t>(i)] = total;
+        }
+    });
+}
+
+}  // namespace
+
+std::vector<Estimate> causal_centred_norm(const Factors& p, double tolerance, Index products) {
+    const stored::Heads left(p.left), right(p.right);
+    return stored::for_each_head<Estimate>(left.count(), [&](Index k) {
+        const View l = left[k], r = right[k];
+        const Index n = l.shape.rows;
+        std::vector<double> u(static_cast<std::size_t>(n));
+        LinearMap map;
+        map.rows = map.cols = n;
+        map.normal = [&](std::span<const double> x, std::span<double> y) {
+            triangle_product(l, r, false, x, u);
+            double mean = 0;
+            for (const double e : u) mean += e / double(n);
+            for (double& e : u) e -= mean;
+            triangle_product(l, r, true, u, y);
+        };
+        Estimate found = largest_singular_value(map, tolerance, products);
+        found.method = "prefix sums";
+        return found;
+    });
+}
+
+RowTotals row_totals(const Factors& p, bool causal, bool slope, const Tensor& inverse) {
+    struct Head {
+        double squares = 0, jacobian = 0, deviation = 0;
+    };
+    const Index n = p.left.rows();
+    const auto heads = stored::for_each_head<Head>(p.left.batch(), [&](Index k) {
+        std::vector<double> g(static_cast<std::size_t>(n), 1.0);
+        if (inverse.defined()) g = inverse.batch_range(k, 1).to_host<double>();
+        Head head;
+        RowSums(p, k, causal)
+            .each_chunk([&](Index first, const std::vector<double>& sum,
+                            const std::vector<double>& squares) {
+                for (std::size_t i = 0; i < sum.size(); ++i) {
+                    const std::size_t row = static_cast<std::size_t>(first) + i;
+                    const double seen = causal ? double(row + 1) : double(n);
+                    // sum_jk of ((j == k) - P_ij)^2 / z^2, or of (j == k)
+                    const double parts =
+                        inverse.defined() ? seen - 2 * sum[i] + seen * squares[i] : seen;
+                    head.squares += squares[i];
+                    head.jacobian += g[row] * g[row] * std::max(0.0, parts);
+                    head.deviation = std::max(head.deviation, std::abs(sum[i] - 1));
+                }
+            });
+        return head;
+    });
+    RowTotals out;
+    for (const Head& head : heads) {
+        out.squares.push_back(head.squares);
+        if (slope) out.jacobian.push_back(head.jacobian);
+        out.deviation.push_back(head.deviation);
+    }
+    return out;
 }
 
 std::vector<std::vector<double>> diagonals(const Factors& p) {

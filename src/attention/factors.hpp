@@ -6,6 +6,9 @@
 /// Spectra of P = left right^T through matrices of its rank m.
 namespace tsdiag::factors {
 
+/// What rows [first, first + count) of a causal P see.
+Visible lower(Index first, Index count);
+
 /// Is the small way worth it: m < n/4, or P of more than `memory` bytes?
 bool wanted(const AttentionOperator& p, const Structure& known, double memory);
 
@@ -16,6 +19,15 @@ std::vector<Estimate> second_eigenvalue(const Factors& p, bool stochastic);
 /// |Pi2 P|_2 of each head, P not causal: its square is the largest eigenvalue of
 /// (left^T Pi2 left) (right^T right).  Cost O(n m^2 + m^3).
 std::vector<Estimate> centred_norm(const Factors& p);
+
+/// Sums over all rows of each head, causal: of the lower triangle.  The derivative, where `slope`,
+/// is that of P_ij = S_ij / z_i with 1/z = inverse (h, n, 1), or of P = S where that is empty.
+/// Cost O(n m^2).
+RowTotals row_totals(const Factors& p, bool causal, bool slope, const Tensor& inverse);
+
+/// |Pi2 P|_2 of each head, P the lower triangle: Golub-Kahan on products by prefix sums, each of
+/// cost O(n m).
+std::vector<Estimate> causal_centred_norm(const Factors& p, double tolerance, Index products);
 
 /// The diagonal of P of each head.  Cost O(n m).
 std::vector<std::vector<double>> diagonals(const Factors& p);

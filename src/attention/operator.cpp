@@ -15,7 +15,41 @@ void require_rows(const char* what, const Tensor& x, Index n, Index block_rows) 
                          " rows, expected at least 1");
 }
 
+constexpr Index sampled_rows = 1024, sampled_block = 8;
+constexpr Index sampled_entries = Index{1} << 23;  // of a block, over all heads
+
 }  // namespace
+
+double AttentionOperator::bytes() const {
+    return double(heads()) * double(tokens()) * double(tokens()) * double(bytes_of(type()));
+}
+
+Index AttentionOperator::rows_at_once(double memory) const {
+    constexpr double cache = 8 << 20, worth_keys = 64;
+    const double row = 3 * bytes() / double(tokens());
+    const double rows = std::min(memory, std::max(cache, worth_keys * row)) / row;
+    return std::clamp<Index>(Index(rows), 1, tokens());
+}
+
+bool AttentionOperator::sampled() const {
+    return tokens() > largest_seen_whole && structure().factors;
+}
+
+/// One block out of each of as many equal parts, so that every row is as likely as any other.
+void AttentionOperator::show_sample(const RowVisitor& visit) const {
+    const Index n = tokens();
+    const Index block = std::clamp<Index>(sampled_entries / (heads() * n), 1, sampled_block);
+    const Index blocks = (n + block - 1) / block, parts = sampled_rows / block;
+    const auto totals = std::make_shared<const RowTotals>(row_totals().value());
+    Rng rng = Rng(0).fork("sampled rows");
+    for (Index part = 0; part < parts; ++part) {
+        const Index from = part * blocks / parts, to = (part + 1) * blocks / parts;
+        const Index first = block * (from + Index(rng.below(std::uint64_t(to - from))));
+        RowBlock shown = rows(first, std::min(block, n - first));
+        shown.totals = totals;
+        visit(shown);
+    }
+}
 
 Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisitor& visit) const {
     const Index n = tokens(), h = heads();
@@ -23,8 +57,9 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
     if (v.batch() < 1 || h % v.batch() != 0)
         throw ShapeError("attention apply: values of " + std::to_string(v.batch()) +
                          " heads, expected a divisor of " + std::to_string(h));
-    const bool gather = keep_ && !matrix_.defined();
-    if (!visit && !gather)
+    const bool sample = sampled(), gather = keep_ && !matrix_.defined() && !sample;
+    if (visit && sample) show_sample(visit);
+    if (sample || (!visit && !gather))
         if (Tensor y = product(v); y.defined()) return y;
     const Tensor out = Tensor::empty(backend(), {h, n, v.cols()}, v.type());
     Tensor kept;

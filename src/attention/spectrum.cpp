@@ -18,7 +18,15 @@ using Result = std::span<double>;
 constexpr Index dense_below = 128;   // measured: from here on Arnoldi is faster
 constexpr Index dense_limit = 2048;  // beyond, what Arnoldi cannot certify stays an interval
 constexpr Index arnoldi_products = 384, lanczos_products = 640;
+constexpr double largest_basis = 5e8;  // bytes of the vectors of Lanczos where n is huge
 constexpr double tolerance = 1e-7;  // of residuals; that of a singular value enters squared
+
+/// Products with a P whose rows are made for each: as many as some minutes allow.
+Index affordable_products(const AttentionOperator& p, Index most) {
+    constexpr double largest_work = 2e11;  // entries of P: some 5 minutes of two cores
+    const double entries = double(p.heads()) * double(p.tokens()) * double(p.tokens());
+    return std::clamp<Index>(Index(largest_work / entries), 8, most);
+}
 
 /// Pi2 x; all of it is rounding where nothing is left, and then it is 0.
 void centre(Result x) {
@@ -210,7 +218,8 @@ std::vector<Estimate> streamed_second(const AttentionOperator& p, double memory,
         rows.multiply(from, y);
         if (deflated) centre_each(y);
     };
-    out = spectral_radii(map, p.heads(), tolerance, arnoldi_products, deflated ? 1 : 2);
+    out = spectral_radii(map, p.heads(), tolerance, affordable_products(p, arnoldi_products),
+                         deflated ? 1 : 2);
     for (Estimate& e : out)
         if (!e.converged && deflated) e.high = 1;
     return out;
@@ -264,12 +273,26 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
         if (!stored::fits(p, memory) || std::ranges::all_of(found, &Estimate::converged))
             return found;
     }
+    if (!stored::fits(p, memory) && known.causal && known.factors) {
+        const auto products = Index(largest_basis / 8 / double(p.heads() * p.tokens()));
+        std::vector<Estimate> found = factors::causal_centred_norm(
+            *known.factors, tolerance, std::clamp<Index>(products, 16, lanczos_products));
+        const std::optional<RowTotals> totals = p.row_totals();
+        for (std::size_t k = 0; k < found.size(); ++k)
+            if (!found[k].converged) found[k].high = std::sqrt(totals->squares[k]);  // |P|_F
+        return found;
+    }
     if (!stored::fits(p, memory)) {
         const streamed::Rows rows(p, memory);
         LinearMap map;
         map.rows = map.cols = p.heads() * p.tokens();
         map.normal = [&](Vector x, Result y) { rows.centred_normal(x, y); };
-        return largest_singular_values(map, p.heads(), tolerance, lanczos_products);
+        std::vector<Estimate> found = largest_singular_values(
+            map, p.heads(), tolerance, affordable_products(p, lanczos_products));
+        const std::vector<double> bounds = rows.centred_frobenius();
+        for (std::size_t k = 0; k < found.size(); ++k)
+            if (!found[k].converged) found[k].high = bounds[k];
+        return found;
     }
     const stored::Heads heads(p.matrix());
     return stored::for_each_head<Estimate>(heads.count(), [&](Index k) {

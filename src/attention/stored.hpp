@@ -10,9 +10,7 @@
 namespace tsdiag::stored {
 
 inline bool fits(const AttentionOperator& p, double memory) {
-    return double(p.heads()) * double(p.tokens()) * double(p.tokens()) *
-               double(bytes_of(p.type())) <=
-           memory;
+    return p.bytes() <= memory;
 }
 
 /// Rows of P of every head as the host sees them: the tensor itself where it can, else a copy.
@@ -36,7 +34,7 @@ template <class Out, class Work>
 std::vector<Out> for_each_head(Index count, const Work& work) {
     std::vector<Out> out(static_cast<std::size_t>(count));
     std::exception_ptr failure;
-#pragma omp parallel for schedule(dynamic)
+#pragma omp parallel for schedule(dynamic) if (count > 1)
     for (Index k = 0; k < count; ++k) {
         try {
             out[static_cast<std::size_t>(k)] = work(k);

@@ -1,6 +1,7 @@
 #include "streamed.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 namespace tsdiag::streamed {
 namespace {
@@ -14,10 +15,7 @@ struct Nothing {};
 
 }  // namespace
 
-Rows::Rows(const AttentionOperator& p, double memory) : p_(p) {
-    const double row = double(p.heads()) * double(p.tokens()) * double(bytes_of(p.type()));
-    block_ = std::clamp<Index>(static_cast<Index>(std::min(memory / 4, 64e6) / row), 1, p.tokens());
-}
+Rows::Rows(const AttentionOperator& p, double memory) : p_(p), block_(p.rows_at_once(memory)) {}
 
 template <class Use>
 void Rows::each_block(const Use& use) const {
@@ -39,20 +37,37 @@ void Rows::multiply(std::span<const double> x, std::span<double> y) const {
     });
 }
 
+void Rows::sum_columns() const {
+    if (!column_.empty()) return;
+    const Index n = p_.tokens(), h = p_.heads();
+    const std::vector<double> ones(static_cast<std::size_t>(block_), 1.0);
+    column_.assign(static_cast<std::size_t>(h * n), 0.0);
+    squares_.assign(static_cast<std::size_t>(h), 0.0);
+    each_block([&](const RowBlock& block, const stored::Heads& heads) {
+        stored::for_each_head<Nothing>(h, [&](Index k) {
+            const View rows = heads[k];
+            add_transposed(rows, 1, std::span(ones).first(std::size_t(rows.shape.rows)),
+                           of_head(std::span(column_), k, n, 0, n));
+            squares_[std::size_t(k)] += squared_norm(block.p.batch_range(k, 1));
+            return Nothing{};
+        });
+    });
+}
+
+std::vector<double> Rows::centred_frobenius() const {
+    sum_columns();
+    std::vector<double> squares = squares_;
+    const auto n = static_cast<std::size_t>(p_.tokens());
+    for (std::size_t i = 0; i < column_.size(); ++i)
+        squares[i / n] -= column_[i] * column_[i] / double(n);
+    for (double& e : squares) e = std::sqrt(std::max(0.0, e));
+    return squares;
+}
+
 void Rows::centred_normal(std::span<const double> x, std::span<double> y) const {
     const Index n = p_.tokens(), h = p_.heads();
-    const std::vector<double> ones(static_cast<std::size_t>(n), 1.0);
-    if (column_.empty()) {
-        column_.assign(static_cast<std::size_t>(h * n), 0.0);
-        each_block([&](const RowBlock&, const stored::Heads& heads) {
-            stored::for_each_head<Nothing>(h, [&](Index k) {
-                const View rows = heads[k];
-                add_transposed(rows, 1, std::span(ones).first(std::size_t(rows.shape.rows)),
-                               of_head(std::span(column_), k, n, 0, n));
-                return Nothing{};
-            });
-        });
-    }
+    const std::vector<double> ones(static_cast<std::size_t>(block_), 1.0);
+    sum_columns();
     // As in normal_product: the mean beforehand, and what its rounding left afterwards.
     std::vector<double> mean(static_cast<std::size_t>(h), 0.0), left(mean);
     for (std::size_t i = 0; i < x.size(); ++i)

@@ -11,22 +11,25 @@ namespace tsdiag::streamed {
 /// Vectors hold one head after the other: heads * n numbers.  Each product makes P once.
 class Rows {
   public:
-    /// Blocks take at most a quarter of `memory` bytes.
+    /// Blocks of as many rows as `memory` bytes and the cache allow.
     Rows(const AttentionOperator& p, double memory);
 
     void multiply(std::span<const double> x, std::span<double> y) const;
     /// y = (Pi2 P)^T (Pi2 P) x.  The first one makes P once more, for its column sums.
     void centred_normal(std::span<const double> x, std::span<double> y) const;
+    /// |Pi2 P|_F of each head.
+    std::vector<double> centred_frobenius() const;
     /// P_ii of each head.
     std::vector<std::vector<double>> diagonals() const;
 
   private:
     template <class Use>
     void each_block(const Use& use) const;
+    void sum_columns() const;
 
     const AttentionOperator& p_;
     Index block_;
-    mutable std::vector<double> column_;
+    mutable std::vector<double> column_, squares_;  ///< P^T 1 and |P|_F^2 of each head
 };
 
 }  // namespace tsdiag::streamed

@@ -10,6 +10,7 @@
 #include <oneapi/dnnl/dnnl.h>
 #endif
 
+#include "block_pool.hpp"
 #include "cpu_kernels.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
@@ -103,6 +104,12 @@ void small_product(View out, View a, View b, Index batch, Transpose t, T alpha) 
                             pc + r * out.row_stride, out.row_stride);
 }
 
+/// Never destroyed: a tensor may outlive every other static object.
+BlockPool& pool() {
+    static auto& only = *new BlockPool;
+    return only;
+}
+
 class CpuBackend final : public Backend {
   public:
     std::string_view name() const override { return "cpu"; }
@@ -120,12 +127,11 @@ class CpuBackend final : public Backend {
     }
 
     std::shared_ptr<void> allocate(std::size_t bytes) const override {
-        const std::size_t rounded = std::max<std::size_t>(64, (bytes + 63) / 64 * 64);
-        void* p = std::aligned_alloc(64, rounded);
+        void* p = pool().take(bytes);
         if (p == nullptr)
             throw Error(fmt::format(
-                "out of memory: {} bytes were asked for; lower --tokens or --memory", rounded));
-        return {p, [](void* q) { std::free(q); }};
+                "out of memory: {} bytes were asked for; lower --tokens or --memory", bytes));
+        return {p, [bytes](void* q) { pool().give(q, bytes); }};
     }
     void upload(View out, const void* host) const override {
         std::memcpy(out.data, host,
@@ -397,7 +403,7 @@ class CpuBackend final : public Backend {
     /// the sum.
     template <class T>
     static void accumulate_windows(RowStatistics& s, View p, const Visible& visible) {
-        const Index n = s.n, groups = s.heads >= 8 ? 1 : 8;
+        const Index n = s.n, groups = s.heads >= 8 ? 1 : std::clamp<Index>(s.rows / 32, 1, 8);
         const Index per = (s.rows + groups - 1) / groups;
         const auto size = static_cast<std::size_t>(n);
         std::vector<std::vector<double>> part(static_cast<std::size_t>(s.heads * groups));

@@ -2,38 +2,19 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
 #include <vector>
 
+#include "simd.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
-
-// Four columns at a time, in vectors that every compiler of this library lowers to what the
-// processor has. With FMA and AVX a product reads float32 at the speed of the second-level cache;
-// wider vectors gain nothing.
-#if defined(__x86_64__) && defined(__gnu_linux__) && defined(__GLIBC__) && !defined(__clang__)
-#define TSDIAG_CLONES __attribute__((target_clones("fma", "default")))
-#else
-#define TSDIAG_CLONES
-#endif
-#define TSDIAG_INLINE inline __attribute__((always_inline))
 
 namespace tsdiag {
 namespace {
 
-using Double4 = double __attribute__((vector_size(32)));
-using Float4 = float __attribute__((vector_size(16)));
+using simd::Double4, simd::load;
 using Float8 = float __attribute__((vector_size(32)));
 using Int8 = int __attribute__((vector_size(32)));
-
-// Out by reference: returning a vector from a function that is not compiled for it has another ABI.
-TSDIAG_INLINE void load(Double4& out, const double* p) { std::memcpy(&out, p, sizeof out); }
-TSDIAG_INLINE void load(Double4& out, const float* p) {
-    Float4 v;
-    std::memcpy(&v, p, sizeof v);
-    out = __builtin_convertvector(v, Double4);
-}
 
 /// y[r] = a_r . x for R rows at once.
 template <int R, class T>

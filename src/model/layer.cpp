@@ -176,14 +176,16 @@ class Pass {
                         .fork(static_cast<std::uint64_t>(b_.shares < 0 ? run_.layer : b_.shares));
         std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(std::move(input));
         const bool wanted = run_.observer && run_.observer->wants_attention(run_.layer);
-        const bool keep = wanted && map_fits(x.rows());
+        const bool keep = wanted && op->bytes() <= map_memory();
         op->keep_rows(keep);
+        const double rest = run_.memory == 0 ? std::numeric_limits<double>::infinity()
+                                             : double(run_.memory) - (keep ? op->bytes() : 0);
         RowVisitor visit;
         if (run_.observer && run_.observer->wants_rows(run_.layer))
             visit = [&](const RowBlock& block) {
                 run_.observer->on_attention_rows(run_.layer, block);
             };
-        Tensor branch = merge_heads(op->apply(parts.v, block_rows(x.rows(), keep), visit));
+        Tensor branch = merge_heads(op->apply(parts.v, op->rows_at_once(rest), visit));
         branch = output_norm(branch);
         if (parts.gate.defined()) branch = multiply(branch, parts.gate);
         if (!b_.value_projection_only) branch = linear(branch, w_.o, w_.o_bias);
@@ -212,21 +214,10 @@ class Pass {
         return y;
     }
 
-    Index bytes_a_row(Index n) const {
-        return b_.heads * n * static_cast<Index>(bytes_of(sample_.x.type()));
-    }
-    /// Half of the memory may hold P, the rest is for the blocks.
-    bool map_fits(Index n) const {
-        return run_.memory == 0 || n <= run_.memory / 2 / bytes_a_row(n);
-    }
-    /// Rows of P at a time: P, its logits and its slope within the budget, and no more than a cache
-    /// holds, for each block is read several times.
-    Index block_rows(Index n, bool keep) const {
-        constexpr Index cache = Index{8} << 20;
-        Index budget = cache;
-        if (run_.memory > 0)
-            budget = std::min(budget, run_.memory - (keep ? n * bytes_a_row(n) : 0));
-        return std::clamp<Index>(budget / (3 * bytes_a_row(n)), 1, n);
+    /// What P may take whole: half of the memory, the rest is for the blocks.
+    double map_memory() const {
+        constexpr double most = 2e9;
+        return run_.memory == 0 ? most : std::min(most, double(run_.memory) / 2);
     }
 
     const char* why_no_estimate() const {
@@ -241,6 +232,7 @@ class Pass {
                                      .residual = residual_,
                                      .projections = b_.gated_unit ? nullptr : &projections_,
                                      .a2 = run_.a2,
+                                     .memory = map_memory(),
                                      .pre_norm = b_.placement != NormPlacement::post,
                                      .why_no_estimate = why_no_estimate()});
     }

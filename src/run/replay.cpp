@@ -114,17 +114,17 @@ class Replay {
     void attention(Index layer, const Tensor& in, const Tensor& normed) {
         const std::unique_ptr<AttentionOperator> op = operator_of(layer);
         if (!op) return;
-        const Index n = op->tokens(), row = op->heads() * n * Index(bytes_of(op->type()));
-        const Index memory = settings_.memory > 0 ? settings_.memory : 4 * n * row;
-        const bool whole = observer_.wants_attention(layer) && 3 * n * row <= memory;
-        op->keep_rows(whole);
+        const Index n = op->tokens();
+        const double memory = settings_.memory > 0 ? double(settings_.memory) : 4 * op->bytes();
+        const double whole = std::min(2e9, memory / 2);
+        const bool keep = observer_.wants_attention(layer) && op->bytes() <= whole;
+        op->keep_rows(keep);
         if (observer_.wants_rows(layer)) {
             // P 1 shows each row once; the product itself is not needed.
             const std::vector<double> ones(std::size_t(n), 1.0);
             const Tensor one =
                 Tensor::from_host(backend_, {1, n, 1}, std::span<const double>(ones), op->type());
-            const Index block = whole ? n : std::clamp<Index>(memory / (4 * row), 1, n);
-            op->apply(one, block,
+            op->apply(one, op->rows_at_once(memory - (keep ? op->bytes() : 0)),
                       [&](const RowBlock& rows) { observer_.on_attention_rows(layer, rows); });
         }
         if (!observer_.wants_attention(layer)) return;
@@ -134,6 +134,7 @@ class Replay {
                                 .input = pre_norm ? normed : in,
                                 .residual = in,
                                 .a2 = settings_.trace.a2.value_or(1),
+                                .memory = whole,
                                 .pre_norm = pre_norm});
     }
 

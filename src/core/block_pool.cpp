@@ -1,0 +1,69 @@
+#include "block_pool.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <iterator>
+
+namespace tsdiag {
+namespace {
+
+constexpr std::size_t alignment = 64;
+constexpr std::size_t smallest = std::size_t{1} << 20;  // below, malloc reuses what it has
+constexpr std::size_t most_kept = std::size_t{1} << 28;
+
+/// Sizes in steps of an eighth to a sixteenth, so that a block fits its like.
+std::size_t size_class(std::size_t bytes) {
+    std::size_t step = alignment;
+    if (bytes >= smallest)
+        while (step * 16 < bytes) step *= 2;
+    return std::max(alignment, (bytes + step - 1) / step * step);
+}
+
+}  // namespace
+
+BlockPool::~BlockPool() { drop_until(0); }
+
+void* BlockPool::take(std::size_t bytes) {
+    const std::size_t size = size_class(bytes);
+    if (size < smallest) return std::aligned_alloc(alignment, size);
+    const std::lock_guard lock(mutex_);
+    live_bytes_ += size;
+    peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+    if (const auto found = kept_.find(size); found != kept_.end()) {
+        void* block = found->second;
+        kept_.erase(found);
+        kept_bytes_ -= size;
+        return block;
+    }
+    drop_until(peak_bytes_ - live_bytes_);
+    void* block = std::aligned_alloc(alignment, size);
+    if (block == nullptr) {
+        drop_until(0);
+        block = std::aligned_alloc(alignment, size);
+    }
+    if (block == nullptr) live_bytes_ -= size;
+    return block;
+}
+
+void BlockPool::give(void* block, std::size_t bytes) {
+    const std::size_t size = size_class(bytes);
+    if (size < smallest) return std::free(block);
+    const std::lock_guard lock(mutex_);
+    live_bytes_ -= size;
+    if (size > most_kept) return std::free(block);
+    kept_.emplace(size, block);
+    kept_bytes_ += size;
+    drop_until(std::min(most_kept, peak_bytes_ - live_bytes_));
+}
+
+/// The largest go first.
+void BlockPool::drop_until(std::size_t most) {
+    while (kept_bytes_ > most) {
+        const auto last = std::prev(kept_.end());
+        kept_bytes_ -= last->first;
+        std::free(last->second);
+        kept_.erase(last);
+    }
+}
+
+}  // namespace tsdiag
