@@ -27,21 +27,23 @@ void* BlockPool::take(std::size_t bytes) {
     const std::size_t size = size_class(bytes);
     if (size < smallest) return std::aligned_alloc(alignment, size);
     const std::lock_guard lock(mutex_);
-    live_bytes_ += size;
-    peak_bytes_ = std::max(peak_bytes_, live_bytes_);
+    const std::size_t live = live_bytes_ + size;
+    void* block = nullptr;
     if (const auto found = kept_.find(size); found != kept_.end()) {
-        void* block = found->second;
+        block = found->second;
         kept_.erase(found);
         kept_bytes_ -= size;
-        return block;
-    }
-    drop_until(peak_bytes_ - live_bytes_);
-    void* block = std::aligned_alloc(alignment, size);
-    if (block == nullptr) {
-        drop_until(0);
+    } else {
+        drop_until(std::max(peak_bytes_, live) - live);
         block = std::aligned_alloc(alignment, size);
+        if (block == nullptr) {
+            drop_until(0);
+            block = std::aligned_alloc(alignment, size);
+        }
+        if (block == nullptr) return nullptr;
     }
-    if (block == nullptr) live_bytes_ -= size;
+    live_bytes_ = live;
+    peak_bytes_ = std::max(peak_bytes_, live);
     return block;
 }
 
@@ -54,6 +56,11 @@ void BlockPool::give(void* block, std::size_t bytes) {
     kept_.emplace(size, block);
     kept_bytes_ += size;
     drop_until(std::min(most_kept, peak_bytes_ - live_bytes_));
+}
+
+std::size_t BlockPool::bytes() const {
+    const std::lock_guard lock(mutex_);
+    return live_bytes_ + kept_bytes_;
 }
 
 /// The largest go first.

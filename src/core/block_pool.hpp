@@ -15,11 +15,13 @@ class BlockPool {
     void* take(std::size_t bytes);
     /// Of the size that it was taken with.
     void give(void* block, std::size_t bytes);
+    /// In use and kept, of blocks that are large enough to be kept.
+    std::size_t bytes() const;
 
   private:
     void drop_until(std::size_t most_kept);
 
-    std::mutex mutex_;
+    mutable std::mutex mutex_;
     std::multimap<std::size_t, void*> kept_;
     std::size_t kept_bytes_ = 0, live_bytes_ = 0, peak_bytes_ = 0;
 };

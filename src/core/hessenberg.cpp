@@ -205,8 +205,9 @@ class ShiftedFactors {
         if (std::abs(at(n - 1, n - 1)) < smallest_) at(n - 1, n - 1) = smallest_;
     }
 
-    /// x = (H - theta)^-1 x
-    void solve(std::vector<Complex>& x) {
+    /// x = (H - theta)^-1 x, normalised; x^H (H - theta)^-1 x of the unit x before.
+    Complex solve(std::vector<Complex>& x) {
+        const std::vector<Complex> before = x;
         for (Index k = 0; k + 1 < n_; ++k) {
             Complex &a = x[std::size_t(k)], &b = x[std::size_t(k + 1)];
             if (swapped_[std::size_t(k)]) std::swap(a, b);
@@ -217,7 +218,10 @@ class ShiftedFactors {
             for (Index j = i + 1; j < n_; ++j) s -= multiply(at(i, j), x[std::size_t(j)]);
             x[std::size_t(i)] = s / at(i, i);
         }
+        Complex growth = 0;
+        for (std::size_t i = 0; i < x.size(); ++i) growth += std::conj(before[i]) * x[i];
         normalise(x);
+        return growth;
     }
 
     /// x = (H - theta)^-H x
@@ -264,13 +268,15 @@ std::vector<Complex> eigenvalues(const std::vector<double>& h, Index n) {
 Certificate certify(const std::vector<double>& h, Index n, Complex theta) {
     ShiftedFactors factors(h, n, theta);
     std::vector<Complex> right(std::size_t(n), 1.0), left(std::size_t(n), 1.0);
+    Complex growth = 0;
     for (int pass = 0; pass < 2; ++pass) {
-        factors.solve(right);
+        growth = factors.solve(right);
         factors.solve_adjoint(left);
     }
+    if (std::abs(growth) > 0) theta += 1.0 / growth;
     Complex overlap = 0;
     for (std::size_t i = 0; i < right.size(); ++i) overlap += std::conj(left[i]) * right[i];
-    return {std::abs(right.back()), 1 / std::max(std::abs(overlap), tiny)};
+    return {std::abs(right.back()), 1 / std::max(std::abs(overlap), tiny), theta};
 }
 
 Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
@@ -280,7 +286,8 @@ Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, do
     std::stable_sort(values.begin(), values.end(),
                      [](Complex a, Complex b) { return std::abs(a) > std::abs(b); });
     Leading out;
-    out.modulus = std::abs(values[std::size_t(rank - 1)]);
+    out.value = values[std::size_t(rank - 1)];
+    out.modulus = std::abs(out.value);
     const double allowed = 1e-6 * std::max(out.modulus, noise);
     out.certain = true;
     // Those that lead, and the next one below: an error of theirs may change the order.

@@ -17,6 +17,7 @@ struct Certificate {
     double last =
         0;  ///< |e_n^T s|, s the unit right eigenvector: Arnoldi's residual over h_{n+1,n}
     double condition = 1;  ///< 1 / |w^H s|, w the unit left eigenvector
+    std::complex<double> value = 0;  ///< the eigenvalue near theta
 };
 /// By inverse iteration.  Cost O(n^2).
 Certificate certify(const std::vector<double>& h, Index n, std::complex<double> theta);
@@ -25,6 +26,7 @@ Certificate certify(const std::vector<double>& h, Index n, std::complex<double> 
 /// of norm `noise`.
 struct Leading {
     double modulus = 0;
+    std::complex<double> value = 0;
     double residual = 0;   ///< coupling |e_n^T s|
     double radius = 0;     ///< condition * (residual + noise): first-order error of the modulus
     bool certain = false;  ///< radius <= 1e-6 modulus, and the next eigenvalue cannot overtake

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <complex>
 #include <limits>
 #include <vector>
 
@@ -33,19 +34,23 @@ class Basis {
         return std::span(rows_).subspan(std::size_t((size_ - 1) * n_), std::size_t(n_));
     }
 
-    /// Orthogonalises `image` against the basis, twice; its coefficients.  What remains, of norm
+    /// Orthogonalises `image` against the basis, once more where much of it went; its coefficients.  What remains, of norm
     /// `rest`, is the next vector, unless it is nothing but rounding: then `rest` is 0 and the
     /// basis stays.
     std::vector<double> extend(std::span<double> image, double& rest) {
         const View basis{rows_.data(), {1, size_, n_}, size_ * n_, n_, Type::f64};
         std::vector<double> total(std::size_t(size_), 0.0), part(total);
         const double before = norm(image);
+        double length = before;
         for (int pass = 0; pass < 2; ++pass) {
             multiply(basis, image, part);
             add_transposed(basis, -1, part, image);
             for (std::size_t i = 0; i < part.size(); ++i) total[i] += part[i];
+            rest = norm(image);
+            // What is long still is orthogonal to rounding: nothing cancelled.
+            if (rest > 0.7 * length) break;
+            length = rest;
         }
-        rest = norm(image);
         if (rest <= 8 * ulp * before || size_ == n_) {
             rest = 0;
             return total;
@@ -62,9 +67,11 @@ class Basis {
 };
 
 class Arnoldi {
+    static constexpr Index step = 8;  // between two looks at what leads
+
   public:
     Arnoldi(Index n, double tolerance, Index limit, Index rank)
-        : basis_(n), tolerance_(tolerance), limit_(limit), check_(32), rank_(rank) {}
+        : basis_(n), tolerance_(tolerance), limit_(limit), rank_(rank) {}
 
     bool done() const { return done_; }
     std::span<const double> direction() const { return basis_.last(); }
@@ -74,19 +81,26 @@ class Arnoldi {
         columns_.push_back(basis_.extend(image, rest));
         below_.push_back(rest);
         const Index m = static_cast<Index>(columns_.size());
-        if (rest > 0 && m < check_ && m < limit_) return;
-        examine(m, rest);
+        const double before = std::abs(leader_);  // at the last look
+        if (rest == 0 || m >= check_ || m >= limit_) {
+            check_ = m < 64 ? 64 : 4 * m;
+            look_ = m + step;
+            examine(m, rest, before);
+        } else if (m >= look_ && look_ > 0 && promises(m, rest)) {
+            look_ = m + std::max(step, m / 4);
+            examine(m, rest, before);
+        }
     }
 
     Estimate estimate() const { return out_; }
 
   private:
-    void examine(Index m, double rest) {
+    void examine(Index m, double rest, double before) {
         const std::vector<double> h = matrix(m);
         const double noise = ulp * norm(h);
         const hessenberg::Leading found = hessenberg::leading_eigenvalue(h, m, rank_, rest, noise);
         const bool invariant = rest == 0;
-        const bool stable = std::abs(found.modulus - out_.value) <= 1e-4 * found.modulus;
+        const bool stable = std::abs(found.modulus - before) <= 1e-4 * found.modulus;
         out_ = {.value = found.modulus,
                 .method = "arnoldi",
                 .residual = found.residual,
@@ -95,21 +109,21 @@ class Arnoldi {
                          (invariant || (stable && found.residual <=
                                                       tolerance_ * std::max(found.modulus, noise)));
         done_ = out_.converged || invariant || m >= limit_;
-        schedule(m, found.residual / std::max(found.modulus, noise));
+        leader_ = found.value;
         if (!out_.converged) {
             out_.low = std::max(0.0, found.modulus - found.radius);
             out_.high = found.modulus + found.radius;
         }
     }
 
-    /// The small problem costs m^3: look again where the residual, falling as it did, will do.
-    void schedule(Index m, double relative) {
-        const double rate = std::log(relative_ / relative) / double(m - looked_);
-        const double steps = std::log(relative / tolerance_) / rate;
-        const Index most = std::max<Index>(16, m / 2);
-        check_ = m + (rate > 0 && steps < double(most) ? std::max<Index>(12, Index(steps)) : most);
-        relative_ = relative;
-        looked_ = m;
+    /// The small problem costs m^3, following what led when it was last solved m^2: has its residual
+    /// fallen far enough to solve it again?
+    bool promises(Index m, double rest) {
+        look_ = m + step;
+        const hessenberg::Certificate c = hessenberg::certify(matrix(m), m, leader_);
+        leader_ = c.value;
+        const double residual = rest * c.last, modulus = std::abs(leader_);
+        return residual <= tolerance_ * modulus && c.condition * residual <= 1e-6 * modulus;
     }
 
     std::vector<double> matrix(Index m) const {
@@ -125,8 +139,9 @@ class Arnoldi {
 
     Basis basis_;
     double tolerance_;
-    Index limit_, check_, rank_, looked_ = 0;
-    double relative_ = 1;  // residual at the last look
+    Index limit_, rank_;
+    Index check_ = 32, look_ = 0;      // when the small problem is solved, or followed, at the latest
+    std::complex<double> leader_ = 0;  // the Ritz value that is followed
     std::vector<std::vector<double>> columns_;
     std::vector<double> below_;
     Estimate out_;

@@ -206,6 +206,39 @@ TEST_P(EveryAttention, DeclaredStructureIsTrue) {
     EXPECT_TENSOR_NEAR(product, op->matrix(), noise(*op));
 }
 
+TEST_P(EveryAttention, RowTotalsAreThoseOfAllItsRows) {
+    const auto op = make();
+    const auto totals = op->row_totals();
+    EXPECT_EQ(totals.has_value(), op->structure().factors.has_value());
+    if (!totals) return;
+    const RowBlock all = op->rows(0, n);
+    const RowStatistics s = row_statistics(all);
+    EXPECT_EQ(totals->jacobian.empty(), s.jacobian.empty());
+    const double entry = noise(*op).absolute;  // of P
+    const std::vector<double> slope =
+        s.jacobian.empty() ? std::vector<double>() : all.slope.to_host<double>();
+    for (Index k = 0; k < heads; ++k) {
+        double squares = 0, jacobian = 0, deviation = 0, error = 0, jacobian_error = 0;
+        for (Index i = 0; i < n; ++i) {
+            const auto at = std::size_t(k * n + i);
+            squares += s.squares[at];
+            deviation = std::max(deviation, std::abs(s.sum[at] - 1));
+            error += 2 * entry * s.modulus[at];
+            if (slope.empty()) continue;
+            const double g = slope[std::size_t((k * n + i) * n + i)];
+            jacobian += s.jacobian[at];
+            jacobian_error += 2 * entry * double(n) * g * g * (1 + s.modulus[at]);
+        }
+        const auto head = std::size_t(k);
+        const double relative = 64 * double(n) * epsilon(GetParam().type);
+        EXPECT_NEAR(totals->squares[head], squares, error + relative * squares);
+        EXPECT_NEAR(totals->deviation[head], deviation, double(n) * entry);
+        if (!slope.empty()) {
+            EXPECT_NEAR(totals->jacobian[head], jacobian, jacobian_error + relative * jacobian);
+        }
+    }
+}
+
 TEST_P(EveryAttention, RowsAreThoseOfTheirWindow) {
     // Positions with gaps: what a row sees follows the positions, not the order.
     AttentionInput in = input();

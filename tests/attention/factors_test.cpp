@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "attention/heads.hpp"
 #include "support/near.hpp"
 
@@ -112,6 +114,58 @@ TEST(Factors, OfALongSampleCostLinearTime) {
         const Tensor y = causal->apply(v, 16);
         EXPECT_TENSOR_NEAR(y.row_range(40000, 3), matmul(causal->rows(40000, 3).p, v),
                            (Tolerance{.relative = 1e-9, .reason = "sums of 50000 terms"}));
+    }
+}
+
+TEST(Factors, OfACausalHeadGiveItsCentredNorm) {
+    for (const Variant& v : variants) {
+        if (!attention(v.name).facts.causal) continue;
+        for (const Type type : {Type::f32, Type::f64}) {
+            const auto op = drawn(v.name, v.options, 70, type, true);
+            const std::vector<Estimate> found =
+                factors::causal_centred_norm(*op->structure().factors, 1e-8, 640);
+            const std::vector<Estimate> expected = centred_norm(*bare(*op));
+            for (std::size_t k = 0; k < found.size(); ++k) {
+                EXPECT_TRUE(found[k].converged);
+                EXPECT_NEAR(found[k].value, expected[k].value,
+                            (type == Type::f32 ? 1e-5 : 1e-7) * expected[k].value)
+                    << v.name;
+            }
+            // Through the front door where P does not fit.
+            EXPECT_EQ(centred_norm(*op, 1e4)[0].method, "prefix sums");
+        }
+    }
+}
+
+TEST(Factors, OfALongHeadShowASampleOfRows) {
+    const Index n = 20000;
+    for (const bool causal : {false, true}) {
+        AttentionInput in = drawn_input(2, n, 4, Type::f32, 6);
+        in.causal = causal;
+        const auto op = attention("linear").make(in);
+        op->keep_rows(true);  // P is not made all the same
+        std::vector<Index> seen, again;
+        const Tensor v = gaussian({2, n, 1}, Type::f32, 8);
+        const auto note = [n](std::vector<Index>& list) {
+            return [&list, n](const RowBlock& block) {
+                ASSERT_TRUE(block.totals);
+                EXPECT_EQ(block.totals->squares.size(), 2U);
+                for (Index i = 0; i < block.p.rows(); ++i) list.push_back(block.first + i);
+                EXPECT_LE(block.first + block.p.rows(), n);
+            };
+        };
+        const Tensor y = op->apply(v, 64, note(seen));
+        op->apply(v, 1000, note(again));
+        EXPECT_EQ(seen, again);  // whatever the row blocks
+        EXPECT_GE(seen.size(), 1000U);
+        EXPECT_LE(seen.size(), 1024U);
+        EXPECT_TRUE(std::ranges::is_sorted(seen));
+        EXPECT_EQ(std::ranges::adjacent_find(seen), seen.end());
+        // One block in each twentieth: the sample leaves no part out.
+        for (Index part = 0; part < 20; ++part)
+            EXPECT_TRUE(std::ranges::any_of(seen, [&](Index i) { return i * 20 / n == part; }));
+        const Tensor rows = matmul(op->rows(12345, 2).p, v);
+        EXPECT_TENSOR_NEAR(y.row_range(12345, 2), rows, rounding(double(n)));
     }
 }
 

@@ -304,6 +304,29 @@ TEST(Products, CentredNormalKeepsItsAccuracyNearRankOne) {
     EXPECT_ALL_CLOSE(y, exact.a, rounding(double(n) / 1e-8));
 }
 
+TEST(ToeplitzForms, EqualTheNaiveOnesForEveryRemainder) {
+    for (Index m : {1, 2, 5, 8, 23})
+        for (Index rows : {1, 3, 4, 9}) {
+            Matrix g = gaussian(m + 2, m + 2, 1);
+            for (Index k = 0; k < g.rows; ++k)
+                for (Index l = 0; l < k; ++l) g(k, l) = g(l, k);
+            const Matrix a = gaussian(rows, m, 2), b = gaussian(rows, m, 3),
+                         c = gaussian(rows, m, 4);
+            std::vector<double> expected;
+            for (Index i = 0; i < rows; ++i) {
+                double sum = 0;
+                for (Index k = 0; k < m; ++k)
+                    for (Index l = 0; l < m; ++l)
+                        sum += a(i, k) * g(k, l) * c(i, std::abs(k - l)) * b(i, l);
+                expected.push_back(sum);
+            }
+            // Sums of m^2 products of four normal numbers, whose moduli reach a few hundred.
+            const Tolerance sums = {.absolute = 1e-13 * double(m * m), .reason = "rounding"};
+            EXPECT_ALL_CLOSE(toeplitz_forms(view_of(g), view_of(a), view_of(b), view_of(c)),
+                             expected, sums);
+        }
+}
+
 TEST(LargestRowDistance, IsRightToDoubleWhereFloatSumsTie) {
     const Index n = 300;
     std::vector<float> p(std::size_t(n * n),

@@ -101,5 +101,62 @@ TEST(AttentionNorms, SomeRowsGiveAnEstimateWithItsError) {
     EXPECT_EQ(t.find(head(0), "dp_ds_max")->note, "over 20 of 40 rows");
 }
 
+/// A head of linear attention that is too long to be seen whole, shown as a forward pass shows it.
+class LongHead : public testing::Test {
+  protected:
+    static constexpr Index n = 17000;
+    LongHead() {
+        AttentionInput in;
+        in.q = tensor(gaussian(n, 4, 1, 0.5), Type::f32);
+        in.k = tensor(gaussian(n, 4, 2), Type::f32);
+        op = attention("linear").make(in);
+    }
+    Table table(std::string_view probe) const {
+        Table out;
+        const std::unique_ptr<Probe> p = entry(probe).make({});
+        op->apply(op->rows(0, 1).p.reshape({1, n, 1}), 64, [&](const RowBlock& block) {
+            p->on_attention_rows({0, block, row_statistics(block)}, out);
+        });
+        p->finish_layer(0, out);
+        return out;
+    }
+    /// f of the statistics of blocks that make up P.
+    void each_block(const std::function<void(const RowStatistics&)>& f) const {
+        for (Index first = 0; first < n; first += 500)
+            f(row_statistics(op->rows(first, std::min<Index>(500, n - first))));
+    }
+    std::unique_ptr<AttentionOperator> op;
+};
+
+TEST_F(LongHead, HasExactNormsAndEstimatesWithTheirErrors) {
+    double squares = 0, jacobian = 0, deviation = 0, entropy = 0, largest = 0;
+    each_block([&](const RowStatistics& s) {
+        for (std::size_t i = 0; i < s.sum.size(); ++i) {
+            squares += s.squares[i];
+            jacobian += s.jacobian[i];
+            entropy += s.entropy[i] / double(n);
+            largest += s.max_modulus[i] / double(n);
+            deviation = std::max(deviation, std::abs(s.sum[i] - 1));
+        }
+    });
+    const Table norms = table("attention_norms"), shape = table("attention_shape");
+    // Entries in float32 against sums in double: roundings of P average out.
+    const Tolerance exact = {.relative = 1e-6, .reason = "P in float32"};
+    EXPECT_CLOSE(value(norms, head(0), "attn_fro"), std::sqrt(squares), exact);
+    EXPECT_CLOSE(value(norms, head(0), "jac_fro"), std::sqrt(jacobian), exact);
+    EXPECT_FALSE(norms.find(head(0), "attn_fro")->low);
+    EXPECT_LE(value(norms, head(0), "row_sum_dev"), 1e-6);
+    EXPECT_EQ(norms.find(head(0), "dp_ds_max")->note.substr(0, 5), "over ");
+    for (const auto& [metric, expected] :
+         {std::pair<const char*, double>{"entropy", entropy}, {"row_max", largest}}) {
+        const auto row = *shape.find(head(0), metric);
+        ASSERT_TRUE(row.value && row.low && row.high) << metric;
+        // Five standard errors; the interval holds two.
+        EXPECT_NEAR(*row.value, expected, 5 * (*row.high - *row.low) / 4) << metric;
+        EXPECT_LT(*row.high - *row.low, 0.2 * expected) << metric;
+        EXPECT_NE(row.note.find("of 17000 rows, standard error"), std::string::npos) << row.note;
+    }
+}
+
 }  // namespace
 }  // namespace tsdiag::test
