@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "stored.hpp"
+#include "visible.hpp"
 
 namespace tsdiag::factors {
 namespace {
@@ -118,13 +119,6 @@ std::vector<double> product(const std::vector<double>& a, const std::vector<doub
 
 }  // namespace
 
-Visible lower(Index first, Index count) {
-    Visible out;
-    out.first.assign(static_cast<std::size_t>(count), 0);
-    for (Index i = first; i < first + count; ++i) out.last.push_back(i + 1);
-    return out;
-}
-
 bool wanted(const AttentionOperator& p, const Structure& known, double memory) {
     if (!known.factors) return false;
     return known.factors->left.cols() < p.tokens() / 4 || !stored::fits(p, memory);
@@ -178,7 +172,7 @@ class RowSums {
             }
             if (causal_) {
                 const Tensor r = cast(right_.row_range(first, count), Type::f64);
-                const Tensor t = hide(matmul(l, r, Transpose::second), lower(0, count));
+                const Tensor t = hide(matmul(l, r, Transpose::second), visible::lower(0, count));
                 const Tensor own = row_sum(t), own_squares = row_sum(multiply(t, t));
                 sum = sum.defined() ? add(sum, own) : own;
                 squares = squares.defined() ? add(squares, own_squares) : own_squares;

@@ -6,9 +6,6 @@
 /// Spectra of P = left right^T through matrices of its rank m.
 namespace tsdiag::factors {
 
-/// What rows [first, first + count) of a causal P see.
-Visible lower(Index first, Index count);
-
 /// Is the small way worth it: m < n/4, or P of more than `memory` bytes?
 bool wanted(const AttentionOperator& p, const Structure& known, double memory);
 

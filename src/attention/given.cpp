@@ -4,17 +4,10 @@
 
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
+#include "visible.hpp"
 
 namespace tsdiag {
 namespace {
-
-Visible seen_by(Index first, Index count, bool causal) {
-    Visible out;
-    if (!causal) return out;
-    out.first.assign(static_cast<std::size_t>(count), 0);
-    for (Index i = first; i < first + count; ++i) out.last.push_back(i + 1);
-    return out;
-}
 
 class GivenAttention final : public AttentionOperator {
   public:
@@ -29,7 +22,7 @@ class GivenAttention final : public AttentionOperator {
         block.p = p_.row_range(first, count);
         if (softmax_) block.slope = block.p;
         block.divided = softmax_;
-        block.visible = seen_by(first, count, known_.causal);
+        if (known_.causal) block.visible = visible::lower(first, count);
         return block;
     }
     Structure structure() const override { return known_; }
@@ -43,7 +36,7 @@ class GivenAttention final : public AttentionOperator {
     bool rows_sum_to_one() const {
         const RowStatistics all = row_statistics(p_, {}, false, 0, {});
         const RowStatistics seen =
-            row_statistics(p_, {}, false, 0, seen_by(0, tokens(), known_.causal));
+            row_statistics(p_, {}, false, 0, known_.causal ? visible::lower(0, tokens()) : Visible());
         const double tolerance = type() == Type::f32 ? 1e-6 : 1e-12;
         bool stochastic = true;
         for (std::size_t i = 0; i < all.sum.size(); ++i) {

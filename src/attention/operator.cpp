@@ -2,6 +2,7 @@
 
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
+#include "visible.hpp"
 
 namespace tsdiag {
 namespace {
@@ -66,8 +67,9 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
     for (Index first = 0; first < n; first += block_rows) {
         const Index count = std::min(block_rows, n - first);
         const RowBlock block = rows(first, count);
-        backend().matmul(out.row_range(first, count).view(), block.p.view(), v.view(),
-                         Transpose::none, 1);
+        const Index end = visible::end(block.visible, n);
+        backend().matmul(out.row_range(first, count).view(), block.p.col_range(0, end).view(),
+                         v.row_range(0, end).view(), Transpose::none, 1);
         if (visit) visit(block);
         if (!gather) continue;
         if (count == n) {

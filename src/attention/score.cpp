@@ -4,6 +4,7 @@
 #include <string>
 
 #include "tsdiag/error.hpp"
+#include "visible.hpp"
 
 namespace tsdiag::variants {
 namespace {
@@ -32,7 +33,7 @@ class ScoreAttention final : public AttentionOperator {
         block.first = first;
         block.visible = seen(in_, rule_.block, first, count);
         Logits logits;
-        logits.s = matmul(in_.q.row_range(first, count), in_.k, Transpose::second, in_.scale);
+        logits.s = products(first, count, visible::end(block.visible, tokens()));
         if (in_.bias.defined()) logits.bias = in_.bias.row_range(first, count);
         if (!rule_.alibi.empty()) {
             const Tensor distance = alibi(first, count);
@@ -48,6 +49,17 @@ class ScoreAttention final : public AttentionOperator {
     const Backend& backend() const override { return in_.q.backend(); }
 
   private:
+    /// scale q k^T of the keys before `end`, the only ones that some row sees; 0 behind.
+    Tensor products(Index first, Index count, Index end) const {
+        const Tensor q = in_.q.row_range(first, count);
+        if (end == tokens()) return matmul(q, in_.k, Transpose::second, in_.scale);
+        Tensor s = Tensor::empty(backend(), {heads(), count, tokens()}, type());
+        backend().matmul(s.col_range(0, end).view(), q.view(), in_.k.row_range(0, end).view(),
+                         Transpose::second, in_.scale);
+        const auto rows = static_cast<std::size_t>(count);
+        return hide(std::move(s),
+                    {std::vector<Index>(rows, 0), std::vector<Index>(rows, end)});
+    }
     /// -m_h |i - j|, (h, b, n).
     Tensor alibi(Index first, Index count) const {
         const Index n = tokens();

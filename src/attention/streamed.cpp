@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "visible.hpp"
+
 namespace tsdiag::streamed {
 namespace {
 
@@ -22,7 +24,7 @@ void Rows::each_block(const Use& use) const {
     const Index n = p_.tokens();
     for (Index first = 0; first < n; first += block_) {
         const RowBlock rows = p_.rows(first, std::min(block_, n - first));
-        use(rows, stored::Heads(rows.p, first));
+        use(rows, stored::Heads(rows.p.col_range(0, visible::end(rows.visible, n)), first));
     }
 }
 
@@ -31,7 +33,9 @@ void Rows::multiply(std::span<const double> x, std::span<double> y) const {
     each_block([&](const RowBlock& rows, const stored::Heads& heads) {
         const Index count = rows.p.rows();
         stored::for_each_head<Nothing>(heads.count(), [&](Index k) {
-            tsdiag::multiply(heads[k], of_head(x, k, n, 0, n), of_head(y, k, n, rows.first, count));
+            const View p = heads[k];
+            tsdiag::multiply(p, of_head(x, k, n, 0, p.shape.cols),
+                             of_head(y, k, n, rows.first, count));
             return Nothing{};
         });
     });
@@ -47,7 +51,7 @@ void Rows::sum_columns() const {
         stored::for_each_head<Nothing>(h, [&](Index k) {
             const View rows = heads[k];
             add_transposed(rows, 1, std::span(ones).first(std::size_t(rows.shape.rows)),
-                           of_head(std::span(column_), k, n, 0, n));
+                           of_head(std::span(column_), k, n, 0, rows.shape.cols));
             squares_[std::size_t(k)] += squared_norm(block.p.batch_range(k, 1));
             return Nothing{};
         });
@@ -78,7 +82,7 @@ void Rows::centred_normal(std::span<const double> x, std::span<double> y) const 
             const View rows = heads[k];
             left[std::size_t(k)] += add_normal_product(
                 rows, std::span(ones).first(std::size_t(rows.shape.rows)), mean[std::size_t(k)],
-                of_head(x, k, n, 0, n), of_head(y, k, n, 0, n));
+                of_head(x, k, n, 0, rows.shape.cols), of_head(y, k, n, 0, rows.shape.cols));
             return Nothing{};
         });
     });
