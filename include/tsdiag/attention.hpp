@@ -82,7 +82,7 @@ class AttentionOperator {
     /// P v by row blocks, each shown to `visit` once.  v (h', n, w) -> (h, n, w).
     /// Where nobody wants to see or keep the rows: by factors, in linear time, where P has them.
     /// P that has factors and more than `largest_seen_whole` tokens is never made whole: `visit`
-    /// sees about 1024 rows in blocks, one drawn from each of as many equal parts of P by a rule
+    /// sees about 512 rows in blocks, one drawn from each of as many equal parts of P by a rule
     /// that depends on n and h alone, and `RowBlock::totals`.
     Tensor apply(const Tensor& v, Index block_rows, const RowVisitor& visit = {}) const;
     /// P^T w by row blocks or by factors.  w (h, n, c) -> (h, n, c).

@@ -16,7 +16,7 @@ void require_rows(const char* what, const Tensor& x, Index n, Index block_rows) 
                          " rows, expected at least 1");
 }
 
-constexpr Index sampled_rows = 1024, sampled_block = 8;
+constexpr Index sampled_rows = 512, sampled_block = 8;
 constexpr Index sampled_entries = Index{1} << 23;  // of a block, over all heads
 
 }  // namespace

@@ -189,6 +189,60 @@ TEST(SecondEigenvalue, OfADefectiveChainWithoutZerosIsRightOrSaysThatItIsNot) {
     }
 }
 
+/// Tokens in three equal groups; a token gives its own group 0.2 and the next one 0.8, spread at
+/// random.  Such a chain is lumpable: the eigenvalues 0.2 + 0.8 w, w^3 = 1, are those of its groups,
+/// the others are of the size of n^-1/2.
+Matrix turning(Index n, std::uint64_t seed) {
+    const Matrix logits = noise(n, 1, seed);
+    Matrix p(n, n);
+    for (Index i = 0; i < n; ++i)
+        for (Index step : {0, 1}) {
+            const Index first = (3 * i / n + step) % 3 * (n / 3);
+            double sum = 0;
+            for (Index j = first; j < first + n / 3; ++j) sum += p(i, j) = std::exp(logits(i, j));
+            for (Index j = first; j < first + n / 3; ++j) p(i, j) *= (step ? 0.8 : 0.2) / sum;
+        }
+    return p;
+}
+
+TEST(SecondEigenvalue, OfAComplexPair) {
+    for (Index n : {60, 300, 999}) {
+        const Estimate e = second(turning(n, 4));
+        EXPECT_TRUE(e.converged) << n;
+        EXPECT_CLOSE(e.value, std::sqrt(0.52), stopped_at(1e-6)) << n << e.method;
+    }
+    // All eigenvalues on a curve, the leading pair next to others: a walk on a circle, mixed.
+    const Index n = 300;
+    Matrix p(n, n, 0.1 / double(n));
+    for (Index i = 0; i < n; ++i) {
+        p(i, (i + 1) % n) += 0.9 * 0.6;
+        p(i, i) += 0.9 * 0.1;
+        p(i, (i + n - 1) % n) += 0.9 * 0.3;
+    }
+    const double angle = 2 * M_PI / double(n);
+    const Estimate e = second(p);
+    EXPECT_TRUE(e.converged);
+    EXPECT_CLOSE(e.value, 0.9 * std::hypot(0.1 + 0.9 * std::cos(angle), 0.3 * std::sin(angle)),
+                 stopped_at(1e-6));
+}
+
+TEST(SecondEigenvalue, OfANearlyPeriodicChain) {
+    // A cycle with a leak: every eigenvalue but 1 has the modulus 1 - leak.
+    for (Index n : {50, 200})
+        for (double leak : {1e-2, 1e-6}) {
+            Matrix p(n, n, leak / double(n));
+            for (Index i = 0; i < n; ++i) p(i, (i + 1) % n) += 1 - leak;
+            const Estimate e = second(p);
+            if (e.converged) {
+                EXPECT_CLOSE(e.value, 1 - leak, stopped_at(1e-6)) << n;
+            } else {
+                ASSERT_TRUE(e.low && e.high) << n;
+                EXPECT_LE(*e.low, (1 - leak) * (1 + 1e-9)) << n;
+                EXPECT_GE(*e.high, (1 - leak) * (1 - 1e-9)) << n;
+            }
+        }
+}
+
 // Against another implementation.
 
 class EveryFamily : public testing::TestWithParam<Family> {};
@@ -205,6 +259,21 @@ TEST_P(EveryFamily, SecondEigenvalueEqualsTheDenseOne) {
         tolerance.absolute = epsilon(Type::f32);
         EXPECT_CLOSE(e.value, dense_second(narrow), tolerance) << n << e.method;
     }
+}
+
+TEST_P(EveryFamily, SecondEigenvalueEqualsTheDenseOneInExtendedPrecision) {
+    using Wide = Eigen::Matrix<long double, Eigen::Dynamic, Eigen::Dynamic>;
+    const Index n = 140;  // found by Arnoldi
+    const Matrix p = naive::softmax(GetParam().logits(n, 77));
+    const auto values =
+        Eigen::EigenSolver<Wide>(eigen(p).cast<long double>(), false).eigenvalues();
+    std::vector<double> moduli;
+    for (Index i = 0; i < n; ++i) moduli.push_back(double(std::abs(values[i])));
+    std::sort(moduli.rbegin(), moduli.rend());
+    const Estimate e = second(p);
+    EXPECT_TRUE(e.converged);
+    EXPECT_EQ(e.method, "arnoldi");
+    EXPECT_CLOSE(e.value, moduli[1], stopped_at(1e-6));
 }
 
 TEST_P(EveryFamily, CentredNormEqualsTheDenseOne) {
