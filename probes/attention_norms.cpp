@@ -36,11 +36,9 @@ class AttentionNorms final : public Probe {
         const Index heads = Index(heads_.size());
         const bool has_logits = why_no_logits_.empty();
         const Value no_logits = undefined(why_no_logits_);
-        emit_each(out, settings_, layer, "attn_fro", heads,
-                  [&](std::size_t k) {
-                      return totals_ ? std::sqrt(totals_->squares[k])
-                                     : frobenius(heads_[k].squares);
-                  });
+        emit_each(out, settings_, layer, "attn_fro", heads, [&](std::size_t k) {
+            return totals_ ? std::sqrt(totals_->squares[k]) : frobenius(heads_[k].squares);
+        });
         emit_each(out, settings_, layer, "jac_fro", heads, [&](std::size_t k) {
             return !has_logits ? no_logits
                    : totals_   ? std::sqrt(totals_->jacobian[k])

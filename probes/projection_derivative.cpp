@@ -239,8 +239,7 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
 
 /// Does y_ik . y_il depend on the distance of k and l alone?
 bool KeyDerivative::by_distance() const {
-    return side_.consecutive && !side_.normed && gram_.defined() &&
-           gram_.backend().host_memory();
+    return side_.consecutive && !side_.normed && gram_.defined() && gram_.backend().host_memory();
 }
 
 double KeyDerivative::work(Index heads, Index n) const {

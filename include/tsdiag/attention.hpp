@@ -27,9 +27,9 @@ struct RowBlock {
     Index first = 0;
     Tensor p;      ///< (h, b, n)
     Tensor slope;  ///< (h, b, n) a'(S)/z, what the Jacobian needs; empty if there are no logits
-    bool divided = false;                ///< rows were divided by their sum z
-    Visible visible;                     ///< of these rows
-    std::string_view why_no_slope = {};  ///< where there is none
+    bool divided = false;                          ///< rows were divided by their sum z
+    Visible visible;                               ///< of these rows
+    std::string_view why_no_slope = {};            ///< where there is none
     std::shared_ptr<const RowTotals> totals = {};  ///< where only a sample of rows is shown
 };
 RowStatistics row_statistics(const RowBlock& block);

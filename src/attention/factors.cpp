@@ -153,7 +153,9 @@ namespace {
 class RowSums {
   public:
     RowSums(const Factors& p, Index head, bool causal)
-        : left_(p.left.batch_range(head, 1)), right_(p.right.batch_range(head, 1)), causal_(causal) {
+        : left_(p.left.batch_range(head, 1)),
+          right_(p.right.batch_range(head, 1)),
+          causal_(causal) {
         for (Index first = 0; !causal && first < left_.rows(); first += chunk_rows)
             add_right(cast(right_.row_range(first, count_from(first, chunk_rows)), Type::f64));
     }
@@ -183,9 +185,7 @@ class RowSums {
     }
 
   private:
-    Index count_from(Index first, Index step) const {
-        return std::min(step, left_.rows() - first);
-    }
+    Index count_from(Index first, Index step) const { return std::min(step, left_.rows() - first); }
     void add_right(const Tensor& r) {
         const Tensor sum = column_sum(r), gram = matmul(r, r, Transpose::first);
         sum_ = sum_.defined() ? add(sum_, sum) : sum;

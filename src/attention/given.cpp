@@ -35,8 +35,8 @@ class GivenAttention final : public AttentionOperator {
     /// Whether P is stochastic is seen, not believed: within 1e-6 in float32, 1e-12 in float64.
     bool rows_sum_to_one() const {
         const RowStatistics all = row_statistics(p_, {}, false, 0, {});
-        const RowStatistics seen =
-            row_statistics(p_, {}, false, 0, known_.causal ? visible::lower(0, tokens()) : Visible());
+        const RowStatistics seen = row_statistics(
+            p_, {}, false, 0, known_.causal ? visible::lower(0, tokens()) : Visible());
         const double tolerance = type() == Type::f32 ? 1e-6 : 1e-12;
         bool stochastic = true;
         for (std::size_t i = 0; i < all.sum.size(); ++i) {

@@ -41,7 +41,9 @@ void AttentionOperator::show_sample(const RowVisitor& visit) const {
     const Index n = tokens();
     const Index block = std::clamp<Index>(sampled_entries / (heads() * n), 1, sampled_block);
     const Index blocks = (n + block - 1) / block, parts = sampled_rows / block;
-    const auto totals = std::make_shared<const RowTotals>(row_totals().value());
+    std::shared_ptr<const RowTotals> totals;
+    if (std::optional<RowTotals> all = row_totals())
+        totals = std::make_shared<const RowTotals>(std::move(*all));
     Rng rng = Rng(0).fork("sampled rows");
     for (Index part = 0; part < parts; ++part) {
         const Index from = part * blocks / parts, to = (part + 1) * blocks / parts;

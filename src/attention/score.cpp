@@ -57,8 +57,7 @@ class ScoreAttention final : public AttentionOperator {
         backend().matmul(s.col_range(0, end).view(), q.view(), in_.k.row_range(0, end).view(),
                          Transpose::second, in_.scale);
         const auto rows = static_cast<std::size_t>(count);
-        return hide(std::move(s),
-                    {std::vector<Index>(rows, 0), std::vector<Index>(rows, end)});
+        return hide(std::move(s), {std::vector<Index>(rows, 0), std::vector<Index>(rows, end)});
     }
     /// -m_h |i - j|, (h, b, n).
     Tensor alibi(Index first, Index count) const {

@@ -19,7 +19,7 @@ constexpr Index dense_below = 128;   // measured: from here on Arnoldi is faster
 constexpr Index dense_limit = 2048;  // beyond, what Arnoldi cannot certify stays an interval
 constexpr Index arnoldi_products = 384, lanczos_products = 640;
 constexpr double largest_basis = 5e8;  // bytes of the vectors of Lanczos where n is huge
-constexpr double tolerance = 1e-7;  // of residuals; that of a singular value enters squared
+constexpr double tolerance = 1e-7;     // of residuals; that of a singular value enters squared
 
 /// Products with a P whose rows are made for each: as many as some minutes allow.
 Index affordable_products(const AttentionOperator& p, Index most) {

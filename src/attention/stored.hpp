@@ -9,9 +9,7 @@
 /// P of every head in host memory, and work over heads in parallel.
 namespace tsdiag::stored {
 
-inline bool fits(const AttentionOperator& p, double memory) {
-    return p.bytes() <= memory;
-}
+inline bool fits(const AttentionOperator& p, double memory) { return p.bytes() <= memory; }
 
 /// Rows of P of every head as the host sees them: the tensor itself where it can, else a copy.
 /// Throws `NonFiniteError` where an entry is not finite.

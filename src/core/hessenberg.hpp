@@ -16,7 +16,7 @@ std::vector<std::complex<double>> eigenvalues(const std::vector<double>& h, Inde
 struct Certificate {
     double last =
         0;  ///< |e_n^T s|, s the unit right eigenvector: Arnoldi's residual over h_{n+1,n}
-    double condition = 1;  ///< 1 / |w^H s|, w the unit left eigenvector
+    double condition = 1;            ///< 1 / |w^H s|, w the unit left eigenvector
     std::complex<double> value = 0;  ///< the eigenvalue near theta
 };
 /// By inverse iteration.  Cost O(n^2).

@@ -34,9 +34,9 @@ class Basis {
         return std::span(rows_).subspan(std::size_t((size_ - 1) * n_), std::size_t(n_));
     }
 
-    /// Orthogonalises `image` against the basis, once more where much of it went; its coefficients.  What remains, of norm
-    /// `rest`, is the next vector, unless it is nothing but rounding: then `rest` is 0 and the
-    /// basis stays.
+    /// Orthogonalises `image` against the basis, once more where much of it went; its coefficients.
+    /// What remains, of norm `rest`, is the next vector, unless it is nothing but rounding: then
+    /// `rest` is 0 and the basis stays.
     std::vector<double> extend(std::span<double> image, double& rest) {
         const View basis{rows_.data(), {1, size_, n_}, size_ * n_, n_, Type::f64};
         std::vector<double> total(std::size_t(size_), 0.0), part(total);
@@ -116,8 +116,8 @@ class Arnoldi {
         }
     }
 
-    /// The small problem costs m^3, following what led when it was last solved m^2: has its residual
-    /// fallen far enough to solve it again?
+    /// The small problem costs m^3, following what led when it was last solved m^2: has its
+    /// residual fallen far enough to solve it again?
     bool promises(Index m, double rest) {
         look_ = m + step;
         const hessenberg::Certificate c = hessenberg::certify(matrix(m), m, leader_);
@@ -140,7 +140,7 @@ class Arnoldi {
     Basis basis_;
     double tolerance_;
     Index limit_, rank_;
-    Index check_ = 32, look_ = 0;      // when the small problem is solved, or followed, at the latest
+    Index check_ = 32, look_ = 0;  // when the small problem is solved, or followed, at the latest
     std::complex<double> leader_ = 0;  // the Ritz value that is followed
     std::vector<std::vector<double>> columns_;
     std::vector<double> below_;

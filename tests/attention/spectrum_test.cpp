@@ -190,8 +190,8 @@ TEST(SecondEigenvalue, OfADefectiveChainWithoutZerosIsRightOrSaysThatItIsNot) {
 }
 
 /// Tokens in three equal groups; a token gives its own group 0.2 and the next one 0.8, spread at
-/// random.  Such a chain is lumpable: the eigenvalues 0.2 + 0.8 w, w^3 = 1, are those of its groups,
-/// the others are of the size of n^-1/2.
+/// random.  Such a chain is lumpable: the eigenvalues 0.2 + 0.8 w, w^3 = 1, are those of its
+/// groups, the others are of the size of n^-1/2.
 Matrix turning(Index n, std::uint64_t seed) {
     const Matrix logits = noise(n, 1, seed);
     Matrix p(n, n);
@@ -265,8 +265,7 @@ TEST_P(EveryFamily, SecondEigenvalueEqualsTheDenseOneInExtendedPrecision) {
     using Wide = Eigen::Matrix<long double, Eigen::Dynamic, Eigen::Dynamic>;
     const Index n = 140;  // found by Arnoldi
     const Matrix p = naive::softmax(GetParam().logits(n, 77));
-    const auto values =
-        Eigen::EigenSolver<Wide>(eigen(p).cast<long double>(), false).eigenvalues();
+    const auto values = Eigen::EigenSolver<Wide>(eigen(p).cast<long double>(), false).eigenvalues();
     std::vector<double> moduli;
     for (Index i = 0; i < n; ++i) moduli.push_back(double(std::abs(values[i])));
     std::sort(moduli.rbegin(), moduli.rend());
