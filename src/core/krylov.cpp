@@ -87,7 +87,7 @@ class Arnoldi {
             look_ = m + step;
             examine(m, rest, before);
         } else if (m >= look_ && look_ > 0 && promises(m, rest)) {
-            look_ = m + std::max(step, m / 4);
+            look_ = m + std::max(step, m / 8);
             examine(m, rest, before);
         }
     }
@@ -119,11 +119,11 @@ class Arnoldi {
     /// The small problem costs m^3, following what led when it was last solved m^2: has its
     /// residual fallen far enough to solve it again?
     bool promises(Index m, double rest) {
-        look_ = m + step;
         const hessenberg::Certificate c = hessenberg::certify(matrix(m), m, leader_);
         leader_ = c.value;
-        const double residual = rest * c.last, modulus = std::abs(leader_);
-        return residual <= tolerance_ * modulus && c.condition * residual <= 1e-6 * modulus;
+        const double residual = rest * c.last, allowed = tolerance_ * std::abs(leader_);
+        look_ = m + (residual > 1e3 * allowed ? 2 * step : step);
+        return residual <= allowed && c.condition * residual <= 1e-6 * std::abs(leader_);
     }
 
     std::vector<double> matrix(Index m) const {
