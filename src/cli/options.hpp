@@ -6,6 +6,7 @@
 #include <variant>
 #include <vector>
 
+#include "tsdiag/claim.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag::cli {
@@ -33,12 +34,19 @@ struct InfoCommand {};
 struct ReportCommand {
     std::string directory;
 };
+struct CheckCommand {
+    std::vector<std::string> names;
+    CheckSettings settings;
+    std::string out;  ///< empty: no files
+    Index threads = 0;
+    bool list = false, strict = false, force = false, quiet = false;
+};
 struct PrintCommand {
     std::string text;  ///< help or version
 };
 
 using Command = std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
-                             ReportCommand, PrintCommand>;
+                             ReportCommand, CheckCommand, PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);
@@ -57,6 +65,8 @@ Index parse_size(const std::string& text, std::string_view option);  ///< "512M"
 std::pair<Index, Index> parse_layers(const std::string& text, std::string_view option);
 std::vector<Index> parse_indices(const std::string& text, std::string_view option);  ///< "0,3,8:11"
 std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::string_view option);
+/// "A:B": A, 2 A, 4 A, ... up to B.
+std::vector<Index> parse_doubling(const std::string& text, std::string_view option);
 std::vector<std::string> split(const std::string& text, char separator);
 
 }  // namespace tsdiag::cli
