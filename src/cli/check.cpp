@@ -128,6 +128,10 @@ Json described(const CheckCommand& command, const std::vector<Examined>& examine
 
 int run_command(const CheckCommand& command) {
     const std::vector<const Claim*> chosen = resolve_claims(command.names);
+    if (command.markdown) {
+        print(statements_markdown());
+        return 0;
+    }
     if (command.list) {
         print(list_text(chosen));
         return 0;

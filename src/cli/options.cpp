@@ -150,6 +150,7 @@ void add_check(CLI::App* app, CheckCommand& check) {
     app->add_option("NAME", check.names, "claims, or prefixes such as tse; default: all")
         ->type_name("");
     app->add_flag("--list", check.list, "names, statements, sources, sharp forms");
+    app->add_flag("--markdown", check.markdown, "the list as docs/statements.md");
     const auto group = [](CLI::Option* option) { option->group("Examination"); };
     group(value(app, "--trials", "T", "draws of each (default: the claim's own)",
                 [&](const std::string& t) { s.trials = parse_count(t, "--trials", 1); }));

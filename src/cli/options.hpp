@@ -39,7 +39,7 @@ struct CheckCommand {
     CheckSettings settings;
     std::string out;  ///< empty: no files
     Index threads = 0;
-    bool list = false, strict = false, force = false, quiet = false;
+    bool list = false, markdown = false, strict = false, force = false, quiet = false;
 };
 struct PrintCommand {
     std::string text;  ///< help or version
