@@ -38,6 +38,7 @@ namespace {
 constexpr double least_excess = 1e-9;
 constexpr std::size_t quantiles = 64;
 constexpr Index starts = 24;
+constexpr Index most_shown = 1024;  // numbers of a draw that broke nothing; its replay has them
 
 struct Found {
     double ratio = -INFINITY;  ///< the largest
@@ -116,8 +117,8 @@ class BoundExamination {
         }
     }
 
-    /// The best of many climbs at one size.
-    Found climb_at(const Sizes& sizes, std::size_t which) const {
+    /// Where many climbs at one size end, the best first.
+    std::vector<Found> climb_at(const Sizes& sizes, std::size_t which) const {
         const Rng rng = how_.rng.fork(bound_.reading + "/search").fork(std::uint64_t(which));
         std::vector<Best> tops(static_cast<std::size_t>(starts));
         const Variables pattern = draw_at(rng, sizes);
@@ -134,11 +135,13 @@ class BoundExamination {
             };
             tops[std::size_t(s)] = climb(f, std::move(x), evaluations);
         });
-        const auto top =
-            std::max_element(tops.begin(), tops.end(),
-                             [](const Best& a, const Best& b) { return a.value < b.value; });
-        Found found{top->value, pattern, {}};
-        found.at.assign(top->x);
+        std::stable_sort(tops.begin(), tops.end(),
+                         [](const Best& a, const Best& b) { return a.value > b.value; });
+        std::vector<Found> found;
+        for (const Best& top : tops) {
+            found.push_back({top.value, pattern, {}});
+            found.back().at.assign(top.x);
+        }
         return found;
     }
 
@@ -146,13 +149,14 @@ class BoundExamination {
         std::vector<Sizes> sizes = bound_.search;
         if (how_.sizes_chosen && !sizes.empty()) sizes = {{how_.n, how_.d}};
         for (std::size_t i = 0; i < sizes.size(); ++i) {
-            const Found found = climb_at(sizes[i], i);
+            const std::vector<Found> tops = climb_at(sizes[i], i);
             searched_ +=
                 fmt::format("{}n={} d={}", searched_.empty() ? "" : ", ", sizes[i].n, sizes[i].d);
-            const bool broken =
-                breaks(found.ratio) && (witness_.trial || !confirmed_) && try_witness(found);
-            if (found.ratio > best_.ratio && (broken || confirmed_ || !breaks(found.ratio)))
-                best_ = found;
+            if (!confirmed_ || witness_.trial)  // the first size that breaks it is the smallest
+                for (const Found& found : tops)
+                    if (!breaks(found.ratio) || try_witness(found)) break;
+            const Found& top = tops.front();
+            if (top.ratio > best_.ratio && (confirmed_ || !breaks(top.ratio))) best_ = top;
         }
     }
 
@@ -181,7 +185,8 @@ class BoundExamination {
             result_.measured = s->measured;
             result_.bound = s->bound;
         }
-        result_.witness = bound_.shown ? bound_.shown(shown.at) : shown.at.named();
+        if (confirmed_ || shown.at.count() <= most_shown)
+            result_.witness = bound_.shown ? bound_.shown(shown.at) : shown.at.named();
         if (std::isfinite(best_.ratio)) result_.tightness = best_.ratio;
         if (shown.trial) result_.replay = Replay{how_.seed, bound_.reading, *shown.trial};
         result_.note = note();

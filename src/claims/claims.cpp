@@ -7,10 +7,29 @@
 #include "tsdiag/error.hpp"
 
 /// The claims, one line each, in the order of the papers.
+// clang-format off
 #define TSDIAG_CLAIMS(X) \
     X(devil_eq59)        \
     X(poly_thm42)        \
-    X(tse_lemma24)
+    X(tse_def11)         \
+    X(tse_eq1)           \
+    X(tse_prop23)        \
+    X(tse_lemma24)       \
+    X(tse_eq11)          \
+    X(tse_prop25)        \
+    X(tse_thm26)         \
+    X(tse_cor27)         \
+    X(tse_rem28)         \
+    X(tse_prop29)        \
+    X(tse_lemmaA1)       \
+    X(tse_lemmaA5)       \
+    X(tse_sec221)        \
+    X(tse_sec23_ffn)     \
+    X(tse_sec23_ln)      \
+    X(tse_sec25)         \
+    X(tse_eq20)          \
+    X(tse_eq21)
+// clang-format on
 
 namespace tsdiag {
 namespace claim {

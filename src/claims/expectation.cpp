@@ -43,8 +43,8 @@ Interval interval_of(const Mean& mean, const Check& how, const Samples& s, doubl
 }
 
 Verdict decide(const Mean& mean, const Interval& i) {
-    const double claimed = mean.claimed;
-    const bool above = i.low > claimed, below = i.high < claimed;
+    const double claimed = mean.claimed, room = mean.within * std::abs(claimed);
+    const bool above = i.low > claimed + room, below = i.high < claimed - room;
     switch (mean.relation) {
         case Relation::at_most:
             return above               ? Verdict::false_as_stated
@@ -58,6 +58,9 @@ Verdict decide(const Mean& mean, const Interval& i) {
             break;
     }
     if (above || below) return Verdict::false_as_stated;
+    if (mean.within > 0)
+        return i.low >= claimed - room && i.high <= claimed + room ? Verdict::holds
+                                                                   : Verdict::not_decided;
     const double half = (i.high - i.low) / 2;
     return half <= narrow * std::abs(claimed) ? Verdict::holds : Verdict::not_decided;
 }
@@ -65,8 +68,10 @@ Verdict decide(const Mean& mean, const Interval& i) {
 /// How many trials would narrow the interval to what a verdict needs.
 std::string trials_needed(const Mean& mean, const Interval& i, Index trials) {
     const double half = (i.high - i.low) / 2;
-    const double needed = mean.relation == Relation::equal ? narrow * std::abs(mean.claimed)
-                                                           : std::abs(i.value - mean.claimed);
+    const double apart = std::abs(i.value - mean.claimed);
+    const double needed = mean.relation != Relation::equal ? apart
+                          : mean.within > 0 ? std::abs(apart - mean.within * std::abs(mean.claimed))
+                                            : narrow * std::abs(mean.claimed);
     const double factor = half / needed;
     const double count = double(trials) * factor * factor;
     if (!(count < 1e9)) return "no number of trials is likely to decide it";

@@ -12,6 +12,8 @@ struct Mean {
     std::string reading = {}, formula = {};
     Role role = Role::part;
     Relation relation = Relation::equal;
+    /// > 0: an equation that is meant to this part of the claimed value.
+    double within = 0;
     double claimed = 0;  ///< the other side, computed from what is not random
     /// The exact value at this size, where there is a formula for it: reported beside the mean.
     std::optional<double> exact = {};
@@ -23,8 +25,9 @@ struct Mean {
 
 /// Draws `how.trials` values.  The interval at the joint confidence decides: an inequality holds or
 /// is false where the interval lies on one side of what is claimed; an equation is false where the
-/// interval leaves it out, and holds where the interval has it and is narrower than 5 % on either
-/// side.  Otherwise it is not decided, and the note says how many trials would be needed.
+/// interval leaves out all that is meant, and holds where the interval lies within it; an exact
+/// equation holds where the interval has it and is narrower than 5 % on either side.  Otherwise it
+/// is not decided, and the note says how many trials would be needed.
 Reading examine_mean(const Mean& mean, const Check& how);
 
 }  // namespace tsdiag::claim
