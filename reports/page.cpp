@@ -17,12 +17,6 @@ constexpr std::string_view policy =
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'";
 
-std::string title_of(const Page& page) {
-    const Json& name = page.run["model"]["name"];
-    if (name.is_string() && !name.string().empty()) return name.string();
-    return page.table.model().empty() ? "tsdiag report" : page.table.model();
-}
-
 /// `in`, `out` and the like, written between backquotes, become code.
 std::string caption_html(std::string_view caption) {
     std::string out;
@@ -57,20 +51,19 @@ std::string verdict_section(const Page& page) {
         items += fmt::format("<li class=\"{0}\"><span class=\"level\">{0}</span>{1}{2}</li>\n",
                              level, html(f.text), link);
     }
-    if (items.empty())
-        items = "<li class=\"note\">The table has nothing to say a sentence about.</li>";
+    if (items.empty()) items = "<li class=\"note\">" + html(page.wordless) + "</li>";
     return "<section aria-labelledby=\"verdict\">\n<h2 id=\"verdict\">Verdict</h2>\n<ul "
            "class=\"findings\">\n" +
            items + "</ul>\n</section>\n";
 }
 
-std::string contents(const Page& page, bool facts, bool numbers) {
+std::string contents(const Page& page) {
     std::string items;
     const auto add = [&](std::string_view anchor, const std::string& title) {
         items += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", anchor, title);
     };
-    if (facts) add("facts", "Model and run");
-    if (numbers) add("numbers", "Numbers by layer");
+    if (!page.facts.empty()) add("facts", html(page.facts_title));
+    if (!page.numbers.empty()) add("numbers", html(page.numbers_title));
     for (const Figure& f : page.figures) add(f.name, html(f.title));
     add("data", "Data");
     return "<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ol class=\"contents\">\n" + items +
@@ -110,20 +103,21 @@ std::string figures_section(const Page& page) {
 }
 
 std::string data_section(const Page& page) {
-    std::string items =
-        "<li><a href=\"metrics.csv\" download>metrics.csv</a>: every number, one a row</li>\n";
-    if (!page.table.curves().empty())
-        items +=
-            "<li><a href=\"curves.csv\" download>curves.csv</a>: the points of every curve</li>\n";
-    if (!page.table.maps().empty())
-        items += "<li><a href=\"maps.npz\" download>maps.npz</a>: the attention maps</li>\n";
-    items +=
-        "<li><a href=\"run.json\" download>run.json</a>: the settings, the model, how each number "
-        "was "
-        "found</li>\n";
+    std::string items;
+    for (const auto& [file, content] : page.files)
+        items += fmt::format("<li><a href=\"{0}\" download>{0}</a>: {1}</li>\n", html(file),
+                             html(content));
     return "<section aria-labelledby=\"data\">\n<h2 id=\"data\">Data</h2>\n<p>Beside this page "
            "lie:</p>\n<ul>\n" +
            items + "</ul>\n</section>\n";
+}
+
+/// A section with a heading and HTML; nothing where that is empty.
+std::string section_html(std::string_view anchor, std::string_view title, const std::string& body) {
+    if (body.empty()) return {};
+    return fmt::format(
+        "<section aria-labelledby=\"{0}\">\n<h2 id=\"{0}\">{1}</h2>\n{2}</section>\n", anchor,
+        html(title), body);
 }
 
 Json specifications(const Page& page) {
@@ -142,8 +136,7 @@ void append(std::string& out, std::string_view open, std::string_view body,
 }  // namespace
 
 std::string page_html(const Page& page) {
-    const std::string title = html(title_of(page));
-    const std::string facts = facts_html(page.run), numbers = summary_html(page.table);
+    const std::string title = html(page.title);
     std::string out = fmt::format(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -155,17 +148,10 @@ std::string page_html(const Page& page) {
         "<a class=\"skip\" href=\"#verdict\">Skip to the verdict</a>\n<header>\n<p "
         "class=\"tool\">tsdiag report</p>\n<h1>" +
         title + "</h1>\n";
-    if (page.table.model() != title_of(page))
-        out += "<p class=\"lead\">" + html(page.table.model()) + "</p>\n";
-    out += "</header>\n<main>\n" + verdict_section(page) +
-           contents(page, !facts.empty(), !numbers.empty());
-    if (!facts.empty())
-        append(out, "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Model and run</h2>\n",
-               facts, "</section>\n");
-    if (!numbers.empty())
-        append(out,
-               "<section aria-labelledby=\"numbers\">\n<h2 id=\"numbers\">Numbers by layer</h2>\n",
-               numbers, "</section>\n");
+    if (!page.lead.empty()) out += "<p class=\"lead\">" + html(page.lead) + "</p>\n";
+    out += "</header>\n<main>\n" + verdict_section(page) + contents(page);
+    out += section_html("facts", page.facts_title, page.facts);
+    out += section_html("numbers", page.numbers_title, page.numbers);
     out += figures_section(page) + data_section(page) + "</main>\n<footer>\n";
     append(
         out,

@@ -97,4 +97,16 @@ Json vega_lite(const Figure& figure);
 std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory);
 
+struct Examined;  // claim.hpp
+
+/// The figure of a claim: measured over bound (quantiles over the draws), running means against
+/// what is claimed, or the fit of an exponent.  Nothing where it rests on exact comparisons alone.
+std::optional<Figure> claim_figure(const Examined& examined);
+
+/// Writes figures/ and report.html of an examination, as `write_report` does; `described` is the
+/// content of claims.json.
+std::vector<std::string> write_claims_report(std::span<const Examined> examined,
+                                             const Json& described,
+                                             const std::filesystem::path& directory);
+
 }  // namespace tsdiag

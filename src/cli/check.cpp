@@ -155,9 +155,14 @@ int run_command(const CheckCommand& command) {
         write_atomically(directory->temporary() / "claims.csv", claims_csv(claim_rows(examined)));
         const Json json = described(command, examined);
         write_atomically(directory->temporary() / "claims.json", json.dump(2) + "\n");
+        for (const std::string& line : write_claims_report(examined, json, directory->temporary()))
+            if (!command.quiet) say("tsdiag: " + printable(line));
         directory->commit();
     }
-    if (!command.quiet) print(result_table(examined) + remarks(examined));
+    if (!command.quiet) {
+        print(result_table(examined) + remarks(examined));
+        if (directory) print(fmt::format("\n{}\n", printable(command.out + "/report.html")));
+    }
     return command.strict && something_is_false(examined) ? a_check_failed : 0;
 }
 
