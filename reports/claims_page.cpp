@@ -106,14 +106,14 @@ void add_reading(Figure& figure, const Reading& r) {
     const std::string title = r.name.empty() ? r.formula : r.name;
     if (figure.panels.empty() || !shares(figure.panels.back(), t)) {
         figure.panels.push_back(
-            {.title = means ? fmt::format("{}: {}", title, name(r.verdict)) : "measured and bound",
+            {.title = means ? title : "measured and bound",
              .x = {.title = t.x_title, .scale = t.log_x ? Scale::log : Scale::linear},
              .y = {.title = t.y_title, .scale = t.log_y ? Scale::log : Scale::linear}});
         if (!means) figure.panels.back().marks.emplace_back(1.0, "bound");
     }
     Plot& panel = figure.panels.back();
     panel.series.push_back(line(means ? "measured" : title, t, t.y, false));
-    if (means) panel.series.push_back(line(t.log_y ? "fit" : "claimed", t, t.claimed, true));
+    if (means) panel.series.push_back(line("claimed", t, t.claimed, true));
 }
 
 }  // namespace

@@ -78,7 +78,7 @@ struct Trace {
     std::string x_title = {}, y_title = {};
     bool log_x = false, log_y = false;
     std::vector<double> x = {}, y = {}, low = {}, high = {};  ///< low, high: empty, or as y
-    std::vector<double> claimed = {};                         ///< as y; the bound or the fit
+    std::vector<double> claimed = {};                         ///< as y
 };
 
 /// What was found of one reading of a claim.

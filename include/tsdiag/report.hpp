@@ -100,7 +100,7 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
 struct Examined;  // claim.hpp
 
 /// The figure of a claim: measured over bound (quantiles over the draws), running means against
-/// what is claimed, or the fit of an exponent.  Nothing where it rests on exact comparisons alone.
+/// what is claimed, or means over N against the claimed power.  Nothing where it rests on exact comparisons alone.
 std::optional<Figure> claim_figure(const Examined& examined);
 
 /// Writes figures/ and report.html of an examination, as `write_report` does; `described` is the

@@ -40,8 +40,9 @@ std::vector<std::vector<double>> draw_samples(const Growth& growth, const Check&
     return samples;
 }
 
+/// The means, and the power that is claimed through the first of them.
 Trace trace_of(const Growth& growth, const Check& how, const std::vector<double>& x,
-               const std::vector<std::vector<double>>& samples, const PowerLaw& fit) {
+               const std::vector<std::vector<double>>& samples) {
     Trace t{.x_title = growth.size, .y_title = "mean", .log_x = true, .log_y = true};
     for (std::size_t i = 0; i < x.size(); ++i) {
         const Interval mean = student_interval(moments_of(samples[i]), how.confidence);
@@ -49,7 +50,7 @@ Trace trace_of(const Growth& growth, const Check& how, const std::vector<double>
         t.y.push_back(mean.value);
         t.low.push_back(std::max(mean.low, mean.value / 10));  // a logarithmic axis needs it
         t.high.push_back(mean.high);
-        t.claimed.push_back(std::exp(fit.offset) * std::pow(x[i], fit.exponent.value));
+        t.claimed.push_back(t.y.front() * std::pow(x[i] / x.front(), growth.claimed));
     }
     return t;
 }
@@ -94,7 +95,7 @@ Reading examine_growth(const Growth& growth, const Check& how) {
         r.note += fmt::format("; about {:.2g} trials each, or a longer range, would decide it",
                               double(trials) * std::pow(half / std::max(std::abs(room), 1e-3), 2));
     }
-    r.trace = trace_of(growth, how, x, samples, fit);
+    r.trace = trace_of(growth, how, x, samples);
     return r;
 }
 
