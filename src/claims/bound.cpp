@@ -135,8 +135,7 @@ class BoundExamination {
             };
             tops[std::size_t(s)] = climb(f, std::move(x), evaluations);
         });
-        std::stable_sort(tops.begin(), tops.end(),
-                         [](const Best& a, const Best& b) { return a.value > b.value; });
+        std::sort(tops.begin(), tops.end(), better);
         std::vector<Found> found;
         for (const Best& top : tops) {
             found.push_back({top.value, pattern, {}});

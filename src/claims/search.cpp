@@ -39,8 +39,7 @@ class Simplex {
         return std::isnan(v) ? -INFINITY : v;
     }
     void sort() {
-        std::stable_sort(vertices_.begin(), vertices_.end(),
-                         [](const Best& a, const Best& b) { return a.value > b.value; });
+        std::sort(vertices_.begin(), vertices_.end(), better);
     }
     bool flat() {
         sort();

@@ -11,6 +11,11 @@ struct Best {
     double value = 0;
 };
 
+/// The larger value first; points in order where those are equal.
+inline bool better(const Best& a, const Best& b) {
+    return a.value != b.value ? a.value > b.value : a.x < b.x;
+}
+
 /// Climbs from `start` by the simplex method of Nelder and Mead with the coefficients of Gao and
 /// Han (2012), which depend on the dimension; restarted around the best point until the
 /// evaluations are used or a restart gains nothing.  `f` may be -infinity where it is undefined.
