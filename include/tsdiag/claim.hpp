@@ -112,7 +112,7 @@ struct Claim {
     std::string_view loose = {};  ///< where nothing attains it: how far away it stays
     Index n = 8, d = 4, heads = 1,
           trials = 1000;  ///< what it is examined with unless told otherwise
-    Index least_n = 1;
+    Index least_n = 1, least_d = 1;
     bool chance = false;  ///< some reading rests on means: two trials at least
     std::vector<Reading> (*check)(const Check& how);
     /// A case that attains the bound; may be null.

@@ -38,7 +38,8 @@ namespace {
 constexpr double least_excess = 1e-9;
 constexpr std::size_t quantiles = 64;
 constexpr Index starts = 24;
-constexpr Index most_shown = 1024;  // numbers of a draw that broke nothing; its replay has them
+constexpr Index most_searched = 80;  // free numbers; a simplex in more dimensions hardly moves
+constexpr Index most_shown = 1024;   // numbers of a draw that broke nothing; its replay has them
 
 struct Found {
     double ratio = -INFINITY;  ///< the largest
@@ -148,6 +149,7 @@ class BoundExamination {
         std::vector<Sizes> sizes = bound_.search;
         if (how_.sizes_chosen && !sizes.empty()) sizes = {{how_.n, how_.d}};
         for (std::size_t i = 0; i < sizes.size(); ++i) {
+            if (draw_at(how_.rng, sizes[i]).count() > most_searched) continue;
             const std::vector<Found> tops = climb_at(sizes[i], i);
             searched_ +=
                 fmt::format("{}n={} d={}", searched_.empty() ? "" : ", ", sizes[i].n, sizes[i].d);
@@ -172,7 +174,7 @@ class BoundExamination {
     }
 
     void decide() {
-        if (result_.trials == 0 && searched_.empty()) {
+        if (best_.ratio == -INFINITY) {
             result_.note = "the statement has no meaning for any of the draws";
             return;
         }
@@ -199,6 +201,8 @@ class BoundExamination {
         if (how_.only) add(fmt::format("trial {} alone", *how_.only));
         if (undefined_ > 0) add(fmt::format("no meaning in {} draws", undefined_));
         if (!searched_.empty()) add("searched at " + searched_);
+        if (searched_.empty() && !bound_.search.empty() && !how_.only)
+            add("too many variables for a search");
         if (!confirmed_ && breaks(best_.ratio)) add("broken by less than rounding explains");
         if (!std::isfinite(best_.ratio) && confirmed_) add("measured / bound has no limit");
         return text;

@@ -27,6 +27,9 @@ void check_sizes(const Claim& claim, const Check& how) {
     if (how.n < claim.least_n)
         refuse(claim, fmt::format("--n {} is too small, the statement needs n >= {}", how.n,
                                   claim.least_n));
+    if (how.d < claim.least_d)
+        refuse(claim, fmt::format("--d {} is too small, the statement needs d >= {}", how.d,
+                                  claim.least_d));
     if (how.d % how.heads != 0)
         refuse(claim, fmt::format("--heads {} does not divide --d {}", how.heads, how.d));
     if (claim.chance && how.trials < 2 && !how.only)

@@ -85,6 +85,7 @@ extern const Claim tse_eq20 = {
     .d = 32,
     .trials = 1000,
     .least_n = 2,
+    .least_d = 2,
     .chance = true,
     .check = check_prenorm,
     .tight = attain_prenorm,

@@ -38,9 +38,7 @@ class Simplex {
         const double v = f_(x);
         return std::isnan(v) ? -INFINITY : v;
     }
-    void sort() {
-        std::sort(vertices_.begin(), vertices_.end(), better);
-    }
+    void sort() { std::sort(vertices_.begin(), vertices_.end(), better); }
     bool flat() {
         sort();
         const double top = vertices_.front().value, bottom = vertices_.back().value;

@@ -184,6 +184,7 @@ extern const Claim tse_sec23_ln = {
     .d = 256,
     .trials = 400,
     .least_n = 2,
+    .least_d = 2,
     .chance = true,
     .check = check_norm,
     .tight = attain_norm,

@@ -65,6 +65,7 @@ TEST(Check, RefusesInOneSentence) {
         {{"check", "tse.lemma2.4", "--heads", "3"}, "--heads 3 does not divide --d 8"},
         {{"check", "tse.lemma2.4", "--trials", "1"}, "expected at least 2"},
         {{"check", "tse.eq1", "--n", "1"}, "the statement needs n >= 2"},
+        {{"check", "tse.eq20", "--d", "1"}, "the statement needs d >= 2"},
         {{"check", "--dist", "gausian"}, "Did you mean 'gaussian'?"},
         {{"check", "--confidence", "2"}, "--confidence 2 is not between 0 and 1"},
         {{"check", "poly.thm4.2", "--range", "8:16"}, "--range: '8:16' is not a range"},
