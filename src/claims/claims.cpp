@@ -9,8 +9,28 @@
 /// The claims, one line each, in the order of the papers.
 // clang-format off
 #define TSDIAG_CLAIMS(X) \
+    X(devil_eq7)         \
+    X(devil_eq9)         \
+    X(devil_eq11)        \
+    X(devil_prop31)      \
+    X(devil_propD4)      \
+    X(devil_propD5)      \
+    X(devil_propD6)      \
+    X(devil_eq48_linear) \
+    X(devil_eq53)        \
+    X(devil_eq57)        \
     X(devil_eq59)        \
+    X(devil_eq60)        \
+    X(devil_eq61)        \
+    X(poly_thm41a)       \
+    X(poly_thm41b)       \
     X(poly_thm42)        \
+    X(poly_cor43)        \
+    X(poly_thm44)        \
+    X(poly_cor45)        \
+    X(poly_eq43)         \
+    X(poly_eq55)         \
+    X(poly_eq71)         \
     X(tse_def11)         \
     X(tse_eq1)           \
     X(tse_prop23)        \
@@ -29,7 +49,6 @@
     X(tse_sec25)         \
     X(tse_eq20)          \
     X(tse_eq21)
-// clang-format on
 
 namespace tsdiag {
 namespace claim {

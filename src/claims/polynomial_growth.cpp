@@ -3,82 +3,94 @@
 #include <cmath>
 
 #include "growth.hpp"
+#include "polynomial.hpp"
 
-/// How polynomial attention grows with the number of tokens.  [POLY] Thm 4.2
+/// How polynomial attention and its gradient grow with the number of tokens.  [POLY] Thm 4.2, 4.4
 namespace tsdiag::claim {
 namespace {
 
-/// The logits X Q K^T X^T / sqrt(w) as A B^T: A = X Q / sqrt(w), B = X K, each N x w.
-struct Factors {
-    Matrix a, b;
+using Norm = double (*)(const Logits&, int p);
+
+/// What a statement says: the mean of |.|_F N^-divided is O(N^claimed).
+struct Statement {
+    std::string_view formula;
+    Norm elementwise, matrix;
+    double claimed, divided;
 };
+constexpr Statement norm{"E |S^p|_F = O(N)", elementwise_norm, matrix_norm, 1, 0};
+constexpr Statement scaled_norm{"E |S^p / sqrt(N)|_F = O(sqrt(N))", elementwise_norm, matrix_norm,
+                                0.5, 0.5};
+constexpr Statement gradient{"E |d(S^p)/dQ|_F = O(N)", elementwise_gradient_norm,
+                             matrix_gradient_norm, 1, 0};
+constexpr Statement scaled_gradient{"E |d(S^p / sqrt(N))/dQ|_F = O(sqrt(N))",
+                                    elementwise_gradient_norm, matrix_gradient_norm, 0.5, 0.5};
 
-Factors draw_factors(const Check& how, Index N, const Rng& rng) {
-    const Index D = how.d, w = how.d / how.heads;
-    const Matrix X = draw(rng, "X", N, D, how.distribution);
-    const Matrix Q = draw_weights(rng, "Q", D, w, how.distribution, 1);
-    const Matrix K = draw_weights(rng, "K", D, w, how.distribution, 1);
-    return {X * Q / std::sqrt(double(w)), X * K};
+double scaled(double value, Index N, const Statement& s) {
+    return value * std::pow(double(N), -s.divided);
 }
 
-double elementwise_norm(const Factors& f, int p) {
-    const Matrix S = f.a * f.b.transpose();
-    Matrix power = S;
-    for (int i = 1; i < p; ++i) power = power.cwiseProduct(S);
-    return power.norm();
-}
-
-/// |(A B^T)^p|_F = |A C B^T|_F, C = (B^T A)^(p - 1): never N x N.
-double matrix_norm(const Factors& f, int p) {
-    const Index w = f.a.cols();
-    Matrix C = Matrix::Identity(w, w);
-    for (int i = 1; i < p; ++i) C = C * (f.b.transpose() * f.a);
-    const Matrix left = f.a.transpose() * f.a, right = f.b.transpose() * f.b;
-    return std::sqrt((C.transpose() * left * C * right).trace());
-}
-
-using Norm = double (*)(const Factors&, int);
-
-Growth growth_of(const Check& how, Norm norm, int p, std::string_view meaning) {
+Growth growth_of(const Check& how, const Statement& s, Norm measured, int p,
+                 std::string_view meaning) {
     return {.reading = fmt::format("{}, p = {}", meaning, p),
-            .formula = "E |(X Q K^T X^T / sqrt(d))^p|_F = O(N)",
+            .formula = std::string(s.formula),
             .role = Role::interpretation,
-            .claimed = 1,
+            .claimed = s.claimed,
             .sizes = {32, 64, 128, 256, 512},
-            .sample = [&how, norm, p](Index N, const Rng& rng) {
-                return norm(draw_factors(how, N, rng), p);
+            .sample = [&how, s, measured, p](Index N, const Rng& rng) {
+                return scaled(measured(draw_logits(how, N, rng), p), N, s);
             }};
 }
 
-std::vector<Reading> check_growth(const Check& how) {
+std::vector<Reading> check_growth(const Check& how, const Statement& s) {
     std::vector<Reading> readings;
     for (const int p : {1, 2, 3})
-        readings.push_back(examine_growth(growth_of(how, elementwise_norm, p, "elementwise"), how));
+        readings.push_back(examine_growth(growth_of(how, s, s.elementwise, p, "elementwise"), how));
     for (const int p : {2, 3})
-        readings.push_back(examine_growth(growth_of(how, matrix_norm, p, "matrix power"), how));
+        readings.push_back(examine_growth(growth_of(how, s, s.matrix, p, "matrix power"), how));
     return readings;
 }
 
-/// X with one and the same row: every entry of the logits is equal, and the norm is N times it.
-Attained attain_growth() {
+/// X with one and the same row: every entry of the logits is equal, and so is what it gains by Q.
+Attained attain_growth(const Statement& s) {
     const Matrix x{{1.0, 2, -1, 0.5}};
-    const auto norm = [&](Index N) {
-        return elementwise_norm({x.replicate(N, 1), x.replicate(N, 1)}, 2);
+    const auto at = [&](Index N) {
+        const Matrix rows = x.replicate(N, 1);
+        return scaled(s.elementwise({rows, rows, rows}, 2), N, s);
     };
-    return {std::log(norm(64) / norm(16)) / std::log(4.0), 1, 1e-12};
+    return {std::log(at(64) / at(16)) / std::log(4.0), s.claimed, 1e-12};
 }
 
 /// Entries of X that grow with N are not of one variance.
-Reading violate_growth(const Check& how) {
-    Growth broken = growth_of(how, elementwise_norm, 2, "entries of X of deviation sqrt(N)");
-    broken.sample = [&how](Index N, const Rng& rng) {
-        Factors f = draw_factors(how, N, rng);
-        f.a *= std::sqrt(double(N));
-        f.b *= std::sqrt(double(N));
-        return elementwise_norm(f, 2);
+Reading violate_growth(const Check& how, const Statement& s) {
+    Growth broken = growth_of(how, s, s.elementwise, 2, "entries of X of deviation sqrt(N)");
+    broken.sample = [&how, s](Index N, const Rng& rng) {
+        Logits logits = draw_logits(how, N, rng);
+        for (Matrix* factor : {&logits.X, &logits.A, &logits.B}) *factor *= std::sqrt(double(N));
+        return scaled(s.elementwise(logits, 2), N, s);
     };
     return examine_growth(broken, how);
 }
+
+/// As large as softmax attention of small logits, whose norm does not grow, is x^p / N.
+std::vector<Reading> check_scaled_norm(const Check& how) {
+    std::vector<Reading> readings = check_growth(how, scaled_norm);
+    const auto add = [&](const Statement& s, std::string_view meaning) {
+        Growth theta = growth_of(how, s, elementwise_norm, 2, meaning);
+        theta.role = Role::sharper;
+        theta.relation = Relation::equal;
+        readings.push_back(examine_growth(theta, how));
+    };
+    Statement theta = scaled_norm;
+    theta.formula = "E |S^p / sqrt(N)|_F = Theta(sqrt(N))";
+    add(theta, "elementwise, from both sides");
+    add({"E |S^p / N|_F = Theta(1)", elementwise_norm, matrix_norm, 0, 1},
+        "elementwise, divided by N");
+    return readings;
+}
+
+constexpr std::string_view assumptions =
+    "S = X Q K^T X^T / sqrt(d); entries of X, Q and K independent with mean 0 and one variance; D "
+    "and d fixed";
 
 }  // namespace
 
@@ -89,14 +101,66 @@ extern const Claim poly_thm42 = {
         "E |(X Q K^T X^T / sqrt(d))^p|_F = O(N), in two readings: entry by entry, and as "
         "a power of the matrix.",
     .source = "[POLY] Thm 4.2, (8)",
-    .assumes = "entries of X, Q and K independent with mean 0 and one variance; D and d fixed",
+    .assumes = assumptions,
     .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
     .d = 8,
     .heads = 2,
     .trials = 60,
     .chance = true,
-    .check = check_growth,
-    .tight = attain_growth,
-    .violate = violate_growth};
+    .check = [](const Check& how) { return check_growth(how, norm); },
+    .tight = [] { return attain_growth(norm); },
+    .violate = [](const Check& how) { return violate_growth(how, norm); }};
+
+extern const Claim poly_cor43 = {
+    .name = "poly.cor4.3",
+    .statement =
+        "Divided by sqrt(N), the p-th power of the logits grows as the bound of softmax attention "
+        "does: E |(X Q K^T X^T / sqrt(d))^p / sqrt(N)|_F = O(sqrt(N)), in two readings: entry by "
+        "entry, and as a power of the matrix.",
+    .source = "[POLY] Cor. 4.3, (9)",
+    .assumes = assumptions,
+    .sharp =
+        "Entry by entry Theta(sqrt(N)), while softmax attention of small logits has a norm of "
+        "order 1: a power divided by N does not grow.",
+    .d = 8,
+    .heads = 2,
+    .trials = 60,
+    .chance = true,
+    .check = check_scaled_norm,
+    .tight = [] { return attain_growth(scaled_norm); },
+    .violate = [](const Check& how) { return violate_growth(how, scaled_norm); }};
+
+extern const Claim poly_thm44 = {
+    .name = "poly.thm4.4",
+    .statement =
+        "The gradient of the p-th power of the logits by the weights Q grows at most linearly with "
+        "the number of tokens: E |d((X Q K^T X^T / sqrt(d))^p)/dQ|_F = O(N), in two readings: "
+        "entry by entry, and as a power of the matrix.",
+    .source = "[POLY] Thm 4.4, (10)",
+    .assumes = assumptions,
+    .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
+    .d = 8,
+    .heads = 2,
+    .trials = 60,
+    .chance = true,
+    .check = [](const Check& how) { return check_growth(how, gradient); },
+    .tight = [] { return attain_growth(gradient); },
+    .violate = [](const Check& how) { return violate_growth(how, gradient); }};
+
+extern const Claim poly_cor45 = {
+    .name = "poly.cor4.5",
+    .statement =
+        "Divided by sqrt(N), the gradient of the p-th power of the logits grows as the bound of "
+        "softmax attention does: E |d((X Q K^T X^T / sqrt(d))^p / sqrt(N))/dQ|_F = O(sqrt(N)), in "
+        "two readings: entry by entry, and as a power of the matrix.",
+    .source = "[POLY] Cor. 4.5, (11)",
+    .assumes = assumptions,
+    .d = 8,
+    .heads = 2,
+    .trials = 60,
+    .chance = true,
+    .check = [](const Check& how) { return check_growth(how, scaled_gradient); },
+    .tight = [] { return attain_growth(scaled_gradient); },
+    .violate = [](const Check& how) { return violate_growth(how, scaled_gradient); }};
 
 }  // namespace tsdiag::claim
