@@ -28,8 +28,10 @@ Matrix linear_derivative(const Matrix& s) {
 }
 
 Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
-    const Matrix o = s * V / s.sum();
-    return g * (V.rowwise() - o.row(0)).transpose() / s.sum();
+    const Vector along = V * g.transpose();
+    const Index n = along.size();
+    const Matrix apart = along.replicate(1, n) - along.transpose().replicate(n, 1);
+    return (apart * s.transpose()).transpose() / (s.sum() * s.sum());
 }
 
 double rms_square(const Matrix& t, double eps) { return t.squaredNorm() / double(t.cols()) + eps; }

@@ -34,11 +34,6 @@ using Quantity = Matrix (*)(const Matrix& s, const Variables& v);
 
 Matrix derivative(const Matrix& s, const Variables&) { return linear_derivative(s); }
 Matrix gradient(const Matrix& s, const Variables& v) { return linear_gradient(s, v("V"), v("g")); }
-/// Equal tokens have equal values.
-Matrix gradient_of_equal_tokens(const Matrix& s, const Variables& v) {
-    return linear_gradient(s, v("V").row(0).replicate(s.cols(), 1), v("g"));
-}
-
 /// Both quantities are of degree -1 in the scores: the query is scaled to give 2 M.
 Bound exceeds(std::string reading, std::string formula, Quantity quantity) {
     return {.reading = std::move(reading),
@@ -113,21 +108,30 @@ Bound unbounded_gradient() {
     return exceeds("for every M", "for every M some q and k have |dL/ds_ij| > M", gradient);
 }
 
+/// The same first key and value for all, as equal tokens have, and dp/ds scaled to 2 M.
 Bound equal_tokens() {
-    Bound bound = exceeds("equal tokens",
-                          "for every M some q and equal keys have |dL/ds_ij| > M, with v_j = W x_j "
-                          "of equal tokens",
-                          gradient_of_equal_tokens);
+    Bound bound =
+        exceeds("equal tokens",
+                "for every M some q, equal keys and equal values have |dL/ds_ij| > M", gradient);
     bound.role = Role::sharper;
-    const auto draw_all = bound.draw;
-    bound.draw = [draw_all](const Rng& rng, const Sizes& at, Distribution distribution) {
-        const Variables all = draw_all(rng, at, distribution);
+    bound.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
+        const Variables all = draw_keys(rng, at, distribution);
         Variables v;
         v.set("M", all("M"));
-        v.set("k", all("k").row(0).replicate(at.n, 1));
-        v.set("V", all("V").row(0).replicate(at.n, 1));
+        v.set("k", all("k").row(0));
+        v.set("v", all("V").row(0));
         v.set("g", all("g"));
+        v.set("n", Matrix::Constant(1, 1, double(at.n)));
         return v;
+    };
+    bound.sides = [](const Variables& v) -> std::optional<Sides> {
+        const double M = v("M")(0);
+        const auto n = Index(v("n")(0));
+        if (!(M > 0 && n > 1 && std::abs(v("v").cwiseProduct(v("g")).sum()) > 0)) return {};
+        const Matrix k = v("k").replicate(n, 1), V = v("v").replicate(n, 1);
+        const double at_one = linear_derivative(scores(query(1, k.cols()), k)).maxCoeff();
+        const Matrix s = scores(query(at_one / (2 * M), k.cols()), k);
+        return Sides{linear_gradient(s, V, v("g")).cwiseAbs().maxCoeff(), M};
     };
     return bound;
 }

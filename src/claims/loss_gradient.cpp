@@ -99,8 +99,14 @@ std::vector<Reading> check_chain(const Check& how) {
     const Bound second = step(
         "second layer", "h(dL/dX2) <= sqrt(d1) a1 h(W2) = a2",
         [](const TailGradients& g) { return largest_row(g.X2); }, a2);
-    const Bound printed =
+    Bound printed =
         step("first layer, as printed", "h(dL/dX1) <= sqrt(d) a2 h(W2)", of_input, with_second);
+    printed.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Tail t = tail_of(v);
+        // The ratio has no limit: the search keeps to weights that can be checked by hand.
+        if (largest_row(t.W2) < largest_row(t.W1) / 100) return {};
+        return Sides{of_input(gradients(t)), with_second(t)};
+    };
     const Bound sharp = sharper(step("loss, sharp", "h(dL/dO) <= sqrt(2)", of_output,
                                      [](const Tail&) { return std::sqrt(2.0); }));
     std::vector<Reading> readings;

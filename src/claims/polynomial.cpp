@@ -26,11 +26,11 @@ double token_moments(const LogitSizes& s, int p) {
 
 }  // namespace
 
-Logits draw_logits(const Check& how, Index N, const Rng& rng) {
+Logits draw_logits(const Check& how, Index N, const Rng& rng, double weights) {
     const Index D = how.d, w = how.d / how.heads;
     Matrix X = draw(rng, "X", N, D, how.distribution);
-    const Matrix Q = draw_weights(rng, "Q", D, w, how.distribution, 1);
-    const Matrix K = draw_weights(rng, "K", D, w, how.distribution, 1);
+    const Matrix Q = draw_weights(rng, "Q", D, w, how.distribution, weights);
+    const Matrix K = draw_weights(rng, "K", D, w, how.distribution, weights);
     Matrix A = X * Q / std::sqrt(double(w)), B = X * K;
     return {std::move(X), std::move(A), std::move(B)};
 }

@@ -9,9 +9,9 @@ namespace tsdiag::claim {
 struct Logits {
     Matrix X, A, B;
 };
-/// Entries of mean 0; variance 1, but for weights whose distribution brings its own.  D = `how.d`,
-/// w = D / `how.heads`.
-Logits draw_logits(const Check& how, Index N, const Rng& rng);
+/// Entries of mean 0; X of variance 1, Q and K of variance `weights` unless their distribution
+/// brings its own.  D = `how.d`, w = D / `how.heads`.
+Logits draw_logits(const Check& how, Index N, const Rng& rng, double weights = 1);
 
 /// |S^p|_F, entry by entry: O(N^2 (w + p)).
 double elementwise_norm(const Logits& s, int p);

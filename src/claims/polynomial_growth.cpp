@@ -25,6 +25,8 @@ constexpr Statement gradient{"E |d(S^p)/dQ|_F = O(N)", elementwise_gradient_norm
 constexpr Statement scaled_gradient{"E |d(S^p / sqrt(N))/dQ|_F = O(sqrt(N))",
                                     elementwise_gradient_norm, matrix_gradient_norm, 0.5, 0.5};
 
+const std::vector<Index> sizes{32, 48, 64, 96, 128, 192, 256};
+
 double scaled(double value, Index N, const Statement& s) {
     return value * std::pow(double(N), -s.divided);
 }
@@ -35,7 +37,7 @@ Growth growth_of(const Check& how, const Statement& s, Norm measured, int p,
             .formula = std::string(s.formula),
             .role = Role::interpretation,
             .claimed = s.claimed,
-            .sizes = {32, 64, 128, 256, 512},
+            .sizes = sizes,
             .sample = [&how, s, measured, p](Index N, const Rng& rng) {
                 return scaled(measured(draw_logits(how, N, rng), p), N, s);
             }};
@@ -71,7 +73,20 @@ Reading violate_growth(const Check& how, const Statement& s) {
     return examine_growth(broken, how);
 }
 
-/// As large as softmax attention of small logits, whose norm does not grow, is x^p / N.
+/// Softmax attention as it is where training begins: weights of variance 1/D.
+Growth softmax_growth(const Check& how) {
+    return {.reading = "softmax, Q and K of variance 1/D",
+            .formula = "E |softmax(S)|_F = Theta(1)",
+            .role = Role::sharper,
+            .relation = Relation::equal,
+            .claimed = 0,
+            .sizes = sizes,
+            .sample = [&how](Index N, const Rng& rng) {
+                const Logits s = draw_logits(how, N, rng, 1 / double(how.d));
+                return softmax(s.A * s.B.transpose()).norm();
+            }};
+}
+
 std::vector<Reading> check_scaled_norm(const Check& how) {
     std::vector<Reading> readings = check_growth(how, scaled_norm);
     const auto add = [&](const Statement& s, std::string_view meaning) {
@@ -85,6 +100,7 @@ std::vector<Reading> check_scaled_norm(const Check& how) {
     add(theta, "elementwise, from both sides");
     add({"E |S^p / N|_F = Theta(1)", elementwise_norm, matrix_norm, 0, 1},
         "elementwise, divided by N");
+    readings.push_back(examine_growth(softmax_growth(how), how));
     return readings;
 }
 
@@ -103,9 +119,9 @@ extern const Claim poly_thm42 = {
     .source = "[POLY] Thm 4.2, (8)",
     .assumes = assumptions,
     .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
-    .d = 8,
+    .d = 16,
     .heads = 2,
-    .trials = 60,
+    .trials = 80,
     .chance = true,
     .check = [](const Check& how) { return check_growth(how, norm); },
     .tight = [] { return attain_growth(norm); },
@@ -122,9 +138,9 @@ extern const Claim poly_cor43 = {
     .sharp =
         "Entry by entry Theta(sqrt(N)), while softmax attention of small logits has a norm of "
         "order 1: a power divided by N does not grow.",
-    .d = 8,
+    .d = 16,
     .heads = 2,
-    .trials = 60,
+    .trials = 80,
     .chance = true,
     .check = check_scaled_norm,
     .tight = [] { return attain_growth(scaled_norm); },
@@ -139,9 +155,9 @@ extern const Claim poly_thm44 = {
     .source = "[POLY] Thm 4.4, (10)",
     .assumes = assumptions,
     .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
-    .d = 8,
+    .d = 16,
     .heads = 2,
-    .trials = 60,
+    .trials = 80,
     .chance = true,
     .check = [](const Check& how) { return check_growth(how, gradient); },
     .tight = [] { return attain_growth(gradient); },
@@ -155,9 +171,9 @@ extern const Claim poly_cor45 = {
         "two readings: entry by entry, and as a power of the matrix.",
     .source = "[POLY] Cor. 4.5, (11)",
     .assumes = assumptions,
-    .d = 8,
+    .d = 16,
     .heads = 2,
-    .trials = 60,
+    .trials = 80,
     .chance = true,
     .check = [](const Check& how) { return check_growth(how, scaled_gradient); },
     .tight = [] { return attain_growth(scaled_gradient); },

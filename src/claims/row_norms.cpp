@@ -108,7 +108,7 @@ Reading violate_spectral(const Check& how) {
 extern const Claim devil_propD4 = {
     .name = "devil.propD4",
     .statement =
-        "With h(X) the largest norm of a row, h(X Y^T) <= sqrt(r) h(X) h(Y) for an Y of r rows.",
+        "With h(X) the largest norm of a row, h(X Y^T) <= sqrt(r) h(X) h(Y) for a Y of r rows.",
     .source = "[DEVIL] Prop. D.4, (37)",
     .assumes = "X and Y have equally many columns",
     .sharp = "h(X Y^T) <= h(X) |Y|_2.",

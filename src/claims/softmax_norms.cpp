@@ -23,7 +23,7 @@ Bound bound_of(std::string reading, std::string formula, Measured measured, doub
             .sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
                 return Sides{measured(v("A")), factor * root_of_rows(v)};
             },
-            .search = {{1, 1}, {2, 1}, {3, 1}}};
+            .search = {{2, 1}, {3, 1}}};
 }
 
 double softmax_norm(const Matrix& A) { return softmax(A).norm(); }
