@@ -3,6 +3,17 @@
 #include <cmath>
 
 namespace tsdiag::claim {
+namespace {
+
+/// sum_k w_k <g, v_j - v_k>, 1 x n
+Matrix apart_from_mean(const Matrix& w, const Matrix& V, const Matrix& g) {
+    const Vector along = V * g.transpose();
+    const Index n = along.size();
+    const Matrix apart = along.replicate(1, n) - along.transpose().replicate(n, 1);
+    return (apart * w.transpose()).transpose();
+}
+
+}  // namespace
 
 Matrix softmax_derivative(const Matrix& p) {
     Matrix derivative = -p.transpose() * p;
@@ -27,11 +38,13 @@ Matrix linear_derivative(const Matrix& s) {
     return (Matrix::Identity(n, n) - p.transpose() * Matrix::Ones(1, n)) / s.sum();
 }
 
+Matrix softmax_gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
+    const Matrix p = softmax(s);
+    return p.cwiseProduct(apart_from_mean(p, V, g));
+}
+
 Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
-    const Vector along = V * g.transpose();
-    const Index n = along.size();
-    const Matrix apart = along.replicate(1, n) - along.transpose().replicate(n, 1);
-    return (apart * s.transpose()).transpose() / (s.sum() * s.sum());
+    return apart_from_mean(s, V, g) / (s.sum() * s.sum());
 }
 
 double rms_square(const Matrix& t, double eps) { return t.squaredNorm() / double(t.cols()) + eps; }

@@ -11,6 +11,8 @@ namespace tsdiag::claim {
 Matrix softmax_derivative(const Matrix& p);
 /// dp_j/ds_k of p = s / sum(s): (1_{j=k} - p_j) / sum(s).  Also where s_k = 0.
 Matrix linear_derivative(const Matrix& s);
+/// dL/ds_j of o = p V, p = softmax(s): p_j <g, v_j - o>, 1 x n, by differences of values.
+Matrix softmax_gradient(const Matrix& s, const Matrix& V, const Matrix& g);
 /// dL/ds_j of o = p V, p = s / sum(s): <g, v_j - o> / sum(s), 1 x n, by differences of values: 0
 /// where all are equal, and never what rounding leaves.
 Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g);

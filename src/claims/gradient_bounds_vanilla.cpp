@@ -1,6 +1,6 @@
 #include <cmath>
 
-#include "bound.hpp"
+#include "derivatives.hpp"
 
 /// How large the gradient by a logit of softmax attention can be.  [DEVIL] (48), (59)
 namespace tsdiag::claim {
@@ -15,13 +15,8 @@ Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
     return v;
 }
 
-/// max_j |dL/ds_j| = max_j p_j |<g, v_j - o>|
-double largest_gradient(const Variables& v) {
-    const Matrix &V = v("V"), &g = v("g");
-    const Matrix p = softmax(v("s"));
-    const Matrix apart = V.rowwise() - (p * V).row(0);
-    return ((apart * g.transpose()).transpose().array() * p.array()).abs().maxCoeff();
-}
+Matrix gradient(const Variables& v) { return softmax_gradient(v("s"), v("V"), v("g")); }
+double largest_gradient(const Variables& v) { return gradient(v).cwiseAbs().maxCoeff(); }
 
 double printed_bound(const Variables& v) {
     return std::sqrt(double(v("V").rows())) / 4 * v("g").norm() * largest_row(v("V"));
@@ -45,7 +40,15 @@ std::vector<Reading> check_vanilla(const Check& how) {
     sharp.sides = [](const Variables& v) -> std::optional<Sides> {
         return Sides{largest_gradient(v), v("g").norm() * largest_row(v("V")) / 2};
     };
-    return {examine_bound(printed(), how), examine_bound(sharp, how)};
+    Bound row = printed();
+    row.reading = "of a row";
+    row.formula = "|dL/ds_i| <= c1 c2 / sqrt(2)";
+    row.role = Role::sharper;
+    row.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{gradient(v).norm(), v("g").norm() * largest_row(v("V")) / std::sqrt(2)};
+    };
+    row.search = {{2, 1}, {3, 1}};
+    return {examine_bound(printed(), how), examine_bound(sharp, how), examine_bound(row, how)};
 }
 
 /// n = 4, p = (1/2, 1/6, 1/6, 1/6), v_1 opposite to the others: 1/2 on both sides.

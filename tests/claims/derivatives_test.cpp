@@ -79,12 +79,14 @@ TEST(Derivatives, OfTheRootMeanSquareNormHaveKnownNorms) {
 TEST(Gradients, OfAttentionEqualDifferences) {
     const Matrix V = normal("V", 5, 3), g = normal("g", 1, 3);
     const double eps = 0.2;
+    const auto vanilla = [&](const Matrix& s) -> Matrix { return softmax(s) * V * g.transpose(); };
     const auto linear = [&](const Matrix& s) -> Matrix { return s / s.sum() * V * g.transpose(); };
     const auto norm = [&](const Matrix& s) -> Matrix {
         const Matrix t = s * V;
         return t * g.transpose() / std::sqrt(t.squaredNorm() / 3 + eps);
     };
     const Matrix s = normal("s", 1, 5).cwiseAbs();
+    EXPECT_LT((differences(vanilla, s, step) - softmax_gradient(s, V, g)).norm(), near);
     EXPECT_LT((differences(linear, s, step) - linear_gradient(s, V, g)).norm(), near);
     EXPECT_LT((differences(norm, s, step) - norm_attention_gradient(s, V, g, eps)).norm(), near);
 }
@@ -92,6 +94,8 @@ TEST(Gradients, OfAttentionEqualDifferences) {
 TEST(Gradients, HaveTheirInvariants) {
     const Matrix V = normal("V", 6, 3), g = normal("g", 1, 3), s = normal("s", 1, 6).cwiseAbs();
     const double eps = 0.2;
+    EXPECT_NEAR(softmax_gradient(s, V, g).sum(), 0,
+                1e-14);  // a shift of the logits changes nothing
     // sum_j s_j dL/ds_j: 0 by homogeneity, eps <g, t> / v^(3/2) where eps breaks it
     EXPECT_NEAR(linear_gradient(s, V, g).cwiseProduct(s).sum(), 0, 1e-14);
     const Matrix t = s * V;

@@ -33,6 +33,7 @@ const std::vector<Expected>& expected_devil() {
         {"devil.eq57", "sharp", holds},
         {"devil.eq59", "as printed", is_false},  // n = 2: 1/2 > sqrt(2)/4
         {"devil.eq59", "sharp", holds},
+        {"devil.eq59", "of a row", holds},
         {"devil.eq60", "for every M", holds},
         {"devil.eq60", "homogeneous", holds},
         {"devil.eq60", "equal tokens", is_false},  // equal values: no gradient
