@@ -84,7 +84,7 @@ endfunction()
 
 # libtsdiag from all parts, once every part is there.
 function(tsdiag_library)
-    foreach(part core checkpoint attention model probes reports run experiments)
+    foreach(part core checkpoint attention model probes claims reports run experiments)
         if(NOT TARGET tsdiag_${part})
             return()
         endif()

@@ -17,12 +17,6 @@ constexpr std::string_view policy =
     "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
     "img-src data: blob:; base-uri 'none'; form-action 'none'";
 
-std::string title_of(const Page& page) {
-    const Json& name = page.run["model"]["name"];
-    if (name.is_string() && !name.string().empty()) return name.string();
-    return page.table.model().empty() ? "tsdiag report" : page.table.model();
-}
-
 }  // namespace
 
 std::string caption_html(std::string_view caption) {
@@ -60,20 +54,19 @@ std::string verdict_section(const Page& page) {
         items += fmt::format("<li class=\"{0}\"><span class=\"level\">{0}</span>{1}{2}</li>\n",
                              level, html(f.text), link);
     }
-    if (items.empty())
-        items = "<li class=\"note\">The table has nothing to say a sentence about.</li>";
+    if (items.empty()) items = "<li class=\"note\">" + html(page.wordless) + "</li>";
     return "<section aria-labelledby=\"verdict\">\n<h2 id=\"verdict\">Verdict</h2>\n<ul "
            "class=\"findings\">\n" +
            items + "</ul>\n</section>\n";
 }
 
-std::string contents(const Page& page, bool facts, bool numbers) {
+std::string contents(const Page& page) {
     std::string items;
     const auto add = [&](std::string_view anchor, const std::string& title) {
         items += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", anchor, title);
     };
-    if (facts) add("facts", "Model and run");
-    if (numbers) add("numbers", "Numbers by layer");
+    if (!page.facts.empty()) add("facts", html(page.facts_title));
+    if (!page.numbers.empty()) add("numbers", html(page.numbers_title));
     for (const Figure& f : page.figures) add(f.name, html(f.title));
     add("data", "Data");
     return "<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ol class=\"contents\">\n" + items +
@@ -109,11 +102,21 @@ std::string figures_html(const std::vector<Figure>& figures, bool drawn) {
     return out;
 }
 
+std::string data_html(const Files& files) {
+    std::string items;
+    for (const auto& [file, content] : files)
+        items += fmt::format("<li><a href=\"{0}\" download>{0}</a>: {1}</li>\n", html(file),
+                             html(content));
+    return "<section aria-labelledby=\"data\">\n<h2 id=\"data\">Data</h2>\n<p>Beside this page "
+           "lie:</p>\n<ul>\n" +
+           items + "</ul>\n</section>\n";
+}
+
 namespace {
 
 std::string figures_section(const Page& page) {
-    std::string out = "<section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Figures</h2>\n";
-    out += figures_html(page.figures, page.drawn);
+    std::string out = "<section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Figures</h2>\n" +
+                      figures_html(page.figures, page.drawn);
     if (!page.missing.empty()) {
         out += "<h3>Not drawn</h3>\n<ul>\n";
         for (const std::string& line : page.missing) out += "<li>" + html(line) + "</li>\n";
@@ -122,26 +125,13 @@ std::string figures_section(const Page& page) {
     return out + "</section>\n";
 }
 
-}  // namespace
-
-std::string data_html(const Table& table) {
-    std::string items =
-        "<li><a href=\"metrics.csv\" download>metrics.csv</a>: every number, one a row</li>\n";
-    if (!table.curves().empty())
-        items +=
-            "<li><a href=\"curves.csv\" download>curves.csv</a>: the points of every curve</li>\n";
-    if (!table.maps().empty())
-        items += "<li><a href=\"maps.npz\" download>maps.npz</a>: the attention maps</li>\n";
-    items +=
-        "<li><a href=\"run.json\" download>run.json</a>: the settings, the model, how each number "
-        "was "
-        "found</li>\n";
-    return "<section aria-labelledby=\"data\">\n<h2 id=\"data\">Data</h2>\n<p>Beside this page "
-           "lie:</p>\n<ul>\n" +
-           items + "</ul>\n</section>\n";
+/// A section with a heading and HTML; nothing where that is empty.
+std::string section_html(std::string_view anchor, std::string_view title, const std::string& body) {
+    if (body.empty()) return {};
+    return fmt::format(
+        "<section aria-labelledby=\"{0}\">\n<h2 id=\"{0}\">{1}</h2>\n{2}</section>\n", anchor,
+        html(title), body);
 }
-
-namespace {
 
 Json specifications(const std::vector<Figure>& figures) {
     Json specs = Json::Object{};
@@ -187,21 +177,14 @@ std::string document_html(const Document& document) {
 }
 
 std::string page_html(const Page& page) {
-    const std::string facts = facts_html(page.run), numbers = summary_html(page.table);
-    std::string body = verdict_section(page) + contents(page, !facts.empty(), !numbers.empty());
-    if (!facts.empty())
-        append(body, "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Model and run</h2>\n",
-               facts, "</section>\n");
-    if (!numbers.empty())
-        append(body,
-               "<section aria-labelledby=\"numbers\">\n<h2 id=\"numbers\">Numbers by layer</h2>\n",
-               numbers, "</section>\n");
-    body += figures_section(page) + data_html(page.table);
-    const std::string title = title_of(page);
+    std::string body = verdict_section(page) + contents(page);
+    body += section_html("facts", page.facts_title, page.facts);
+    body += section_html("numbers", page.numbers_title, page.numbers);
+    body += figures_section(page) + data_html(page.files);
     return document_html({.kind = "report",
                           .main = "verdict",
-                          .title = title,
-                          .lead = page.table.model() == title ? "" : page.table.model(),
+                          .title = page.title,
+                          .lead = page.lead,
                           .body = std::move(body),
                           .figures = page.figures});
 }

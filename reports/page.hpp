@@ -1,24 +1,35 @@
 #pragma once
 #include <filesystem>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tsdiag/report.hpp"
 
 namespace tsdiag::reports {
 
-/// What the page shows.
+/// The files beside a page: name, content.
+using Files = std::vector<std::pair<std::string, std::string>>;
+
+/// What a page shows; HTML where a member says so.
 struct Page {
-    const Table& table;
-    const Json& run;
+    std::string title = {}, lead = {};
+    std::string facts_title = {}, facts = {};      ///< a definition list; HTML; may be empty
+    std::string numbers_title = {}, numbers = {};  ///< a table; HTML; may be empty
+    std::string wordless = {};                     ///< said where there is no finding
     std::vector<Figure> figures = {};
     std::vector<Finding> findings = {};
-    std::vector<std::string> missing = {};  ///< one line for each figure that lacks its metrics
-    bool drawn = false;                     ///< figures/ has them as SVG and PDF
+    std::vector<std::string> missing = {};  ///< one line for each figure that was not made, why
+    Files files = {};
+    bool drawn = false;  ///< figures/ has them as SVG and PDF
 };
 
 /// The whole of report.html.
 std::string page_html(const Page& page);
+
+/// Draws the figures of `page` and writes it; returns what could not be drawn, and why.
+std::vector<std::string> write_page(Page page, const std::filesystem::path& directory);
 
 /// A page that needs nothing else: style, scripts and licences around `body`.
 struct Document {
@@ -34,8 +45,10 @@ std::string figures_html(const std::vector<Figure>& figures, bool drawn);
 /// Draws into directory/figures and says so in `drawn`; else one line why not.
 std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
                                      const std::filesystem::path& directory, bool& drawn);
+/// What a run leaves beside its page.
+Files files_of(const Table& table);
 /// The section that names the files beside the page.
-std::string data_html(const Table& table);
+std::string data_html(const Files& files);
 /// `in`, `out` and the like, written between backquotes, become code.
 std::string caption_html(std::string_view caption);
 

@@ -17,9 +17,23 @@ std::string what_is_missing(const FigureEntry& entry) {
     return fmt::format("{}: the table has no value of {}.", entry.title, names);
 }
 
+std::string title_of(const Table& table, const Json& run) {
+    const Json& name = run["model"]["name"];
+    if (name.is_string() && !name.string().empty()) return name.string();
+    return table.model().empty() ? "tsdiag report" : table.model();
+}
+
 }  // namespace
 
 namespace reports {
+
+Files files_of(const Table& table) {
+    Files files = {{"metrics.csv", "every number, one a row"}};
+    if (!table.curves().empty()) files.emplace_back("curves.csv", "the points of every curve");
+    if (!table.maps().empty()) files.emplace_back("maps.npz", "the attention maps");
+    files.emplace_back("run.json", "the settings, the model, how each number was found");
+    return files;
+}
 
 std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
                                      const std::filesystem::path& directory, bool& drawn) {
@@ -34,21 +48,31 @@ std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
     return {};
 }
 
+std::vector<std::string> write_page(Page page, const std::filesystem::path& directory) {
+    std::vector<std::string> undrawn = draw_beside(page.figures, directory, page.drawn);
+    write_atomically(directory / "report.html", page_html(page));
+    return undrawn;
+}
+
 }  // namespace reports
 
 std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory) {
-    reports::Page page{.table = table, .run = run};
-    page.findings = verdict(table, run);
+    reports::Page page{.title = title_of(table, run),
+                       .facts_title = "Model and run",
+                       .facts = reports::facts_html(run),
+                       .numbers_title = "Numbers by layer",
+                       .numbers = reports::summary_html(table),
+                       .wordless = "The table has nothing to say a sentence about.",
+                       .findings = verdict(table, run),
+                       .files = reports::files_of(table)};
+    if (table.model() != page.title) page.lead = table.model();
     for (const FigureEntry* entry : figures()) {
         std::vector<Figure> made = entry->make(table);
         if (made.empty()) page.missing.push_back(what_is_missing(*entry));
         for (Figure& f : made) page.figures.push_back(std::move(f));
     }
-    const std::vector<std::string> undrawn =
-        reports::draw_beside(page.figures, directory, page.drawn);
-    write_atomically(directory / "report.html", reports::page_html(page));
-    return undrawn;
+    return reports::write_page(std::move(page), directory);
 }
 
 }  // namespace tsdiag

@@ -101,7 +101,7 @@ std::vector<std::string> write_study(const Study& study, const Table& table, con
                              "<section aria-labelledby=\"figures\">\n<h2 "
                              "id=\"figures\">Figures</h2>\n" +
                              figures_html(study.figures, drawn) + "</section>\n" +
-                             settings_html(study, run) + data_html(table);
+                             settings_html(study, run) + data_html(files_of(table));
     write_atomically(directory / "report.html", document_html({.kind = "figure " + study.name,
                                                                .main = "claim",
                                                                .title = study.title,

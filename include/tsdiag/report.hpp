@@ -123,5 +123,17 @@ struct Study {
 /// `write_report` does, and returns what it returns.
 std::vector<std::string> write_study(const Study& study, const Table& table, const Json& run,
                                      const std::filesystem::path& directory);
+struct Examined;  // claim.hpp
+
+/// The figure of a claim: measured over bound (quantiles over the draws), running means against
+/// what is claimed, or means over N against the claimed power.  Nothing where it rests on exact
+/// comparisons alone.
+std::optional<Figure> claim_figure(const Examined& examined);
+
+/// Writes figures/ and report.html of an examination, as `write_report` does; `described` is the
+/// content of claims.json.
+std::vector<std::string> write_claims_report(std::span<const Examined> examined,
+                                             const Json& described,
+                                             const std::filesystem::path& directory);
 
 }  // namespace tsdiag

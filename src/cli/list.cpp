@@ -83,6 +83,13 @@ Rows list_random() {
     return rows;
 }
 
+Rows list_claims() {
+    Rows rows;
+    for (const Claim* claim : claims())
+        rows.push_back({std::string(claim->name), std::string(claim->source)});
+    return rows;
+}
+
 struct List {
     const char* name;
     std::function<Rows()> rows;
@@ -96,6 +103,7 @@ const std::vector<List>& lists() {
         {"probes", list_probes},
         {"metrics", list_metrics},
         {"figures", list_figures},
+        {"claims", list_claims},
         {"backends", list_backends_here},
         {"random", list_random}};
     return all;

@@ -41,10 +41,18 @@ constexpr const char* figure_examples = R"(Examples:
   tsdiag figure tse.fig2 --reading var_v=h/d --trials 50
   tsdiag figure devil.fig2b --model examples/char-gpt)";
 
+constexpr const char* check_examples = R"(Examples:
+  tsdiag check                            every statement, with its own sizes
+  tsdiag check devil.eq59 --n 2 --d 1     one, at chosen sizes
+  tsdiag check tse --dist rademacher --trials 10000 --out checked
+  tsdiag check poly.thm4.2 --range 32:1024
+  tsdiag check --list)";
+
 constexpr const char* program_footer = R"(Examples:
   tsdiag probe examples/char-gpt          every diagnostic, and a report
   tsdiag inspect model.safetensors        what is in a file, and what would be run
   tsdiag figure tse.fig2                  a figure of the papers, beside its claim
+  tsdiag check tse                        the statements of a paper, examined
   tsdiag list random                      models that can be drawn
 
 tsdiag COMMAND --help says more.
@@ -183,6 +191,41 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
     app->add_flag("-v,--verbose", figure.verbose, "comparisons of every figure");
 }
 
+void add_check(CLI::App* app, CheckCommand& check) {
+    CheckSettings& s = check.settings;
+    app->add_option("NAME", check.names, "claims, or prefixes such as tse; default: all")
+        ->type_name("");
+    app->add_flag("--list", check.list, "names, statements, sources, sharp forms");
+    app->add_flag("--markdown", check.markdown, "the list as docs/statements.md");
+    const auto group = [](CLI::Option* option) { option->group("Examination"); };
+    group(value(app, "--trials", "T", "draws of each (default: the claim's own)",
+                [&](const std::string& t) { s.trials = parse_count(t, "--trials", 1); }));
+    group(value(app, "--seed", "K", "of everything drawn (default 0)",
+                [&](const std::string& t) { s.seed = parse_seed(t, "--seed"); }));
+    group(value(app, "--n", "N", "tokens",
+                [&](const std::string& t) { s.n = parse_count(t, "--n", 1); }));
+    group(value(app, "--d", "D", "width",
+                [&](const std::string& t) { s.d = parse_count(t, "--d", 1); }));
+    group(value(app, "--heads", "H", "heads; divides the width",
+                [&](const std::string& t) { s.heads = parse_count(t, "--heads", 1); }));
+    group(value(app, "--dist", "NAME", "gaussian, uniform, rademacher, torch or xavier",
+                [&](const std::string& t) { s.distribution = distribution(t); }));
+    group(value(app, "--range", "A:B", "sizes A, 2A, ... B that exponents are fitted over",
+                [&](const std::string& t) { s.range = parse_doubling(t, "--range"); }));
+    group(value(app, "--confidence", "C", "of all intervals together (default 0.95)",
+                [&](const std::string& t) { s.confidence = parse_number(t, "--confidence"); }));
+    group(value(app, "--trial", "T", "this trial alone, to see again what was found",
+                [&](const std::string& t) { s.only = parse_count(t, "--trial", 0); }));
+    group(value(app, "--threads", "N", "default: one a core", [&](const std::string& t) {
+        check.threads = parse_count(t, "--threads", 1, 1024);
+    }));
+    const auto output = [](CLI::Option* option) { option->group("Output"); };
+    output(text(app, "-o,--out", check.out, "DIR", "claims.csv, claims.json and a report"));
+    output(app->add_flag("--strict", check.strict, "exit code 4 where something is violated"));
+    output(app->add_flag("--force", check.force, "write into a directory that holds other files"));
+    output(app->add_flag("-q,--quiet", check.quiet, "nothing but errors"));
+}
+
 CLI::App* add_command(CLI::App& program, const char* name, const char* description,
                       const char* examples) {
     CLI::App* app = program.add_subcommand(name, description)->group("Commands");
@@ -226,8 +269,10 @@ struct Parser {
     InitCommand init;
     ListCommand list;
     ReportCommand report;
+    CheckCommand check;
     FigureCommand figure;
-    CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *figure_app;
+    CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *check_app,
+        *figure_app;
 
     Parser() {
         program.name("tsdiag");
@@ -285,6 +330,9 @@ struct Parser {
         report_app->add_option("DIR", report.directory, "what tsdiag probe wrote")
             ->required()
             ->type_name("");
+        check_app =
+            add_command(program, "check", "examines the statements of the papers", check_examples);
+        add_check(check_app, check);
     }
 
     const CLI::App& chosen() const {
@@ -308,9 +356,10 @@ struct Parser {
         if (&app == list_app) return list;
         if (&app == info_app) return InfoCommand{};
         if (&app == report_app) return report;
+        if (&app == check_app) return check;
         if (&app == figure_app) return figure;
         throw UsageError(fmt::format(
-            "a command is expected: probe, figure, inspect, init, list, info or report; "
+            "a command is expected: probe, check, figure, inspect, init, list, info or report; "
             "see tsdiag --help."));
     }
 };

@@ -7,6 +7,7 @@
 #include <variant>
 #include <vector>
 
+#include "tsdiag/claim.hpp"
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/run.hpp"
 
@@ -45,12 +46,19 @@ struct FigureCommand {
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;
 };
+struct CheckCommand {
+    std::vector<std::string> names;
+    CheckSettings settings;
+    std::string out;  ///< empty: no files
+    Index threads = 0;
+    bool list = false, markdown = false, strict = false, force = false, quiet = false;
+};
 struct PrintCommand {
     std::string text;  ///< help or version
 };
 
 using Command = std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
-                             ReportCommand, FigureCommand, PrintCommand>;
+                             ReportCommand, CheckCommand, FigureCommand, PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);
@@ -71,6 +79,8 @@ std::vector<Index> parse_indices(const std::string& text, std::string_view optio
 std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::string_view option);
 std::pair<std::string, std::string> parse_reading(const std::string& text,
                                                   std::string_view option);  ///< "KEY=VALUE"
+/// "A:B": A, 2 A, 4 A, ... up to B.
+std::vector<Index> parse_doubling(const std::string& text, std::string_view option);
 std::vector<std::string> split(const std::string& text, char separator);
 
 }  // namespace tsdiag::cli

@@ -111,6 +111,19 @@ std::vector<Index> parse_indices(const std::string& text, std::string_view optio
     return list;
 }
 
+std::vector<Index> parse_doubling(const std::string& text, std::string_view option) {
+    const std::vector<std::string> ends = split(text, ':');
+    Index first = 0, last = 0;
+    constexpr Index most = 1 << 20;
+    if (ends.size() != 2 || !read(ends[0], first) || !read(ends[1], last) || first < 2 ||
+        last > most || last < 4 * first)
+        refuse(option, text,
+               "a range such as 32:512, from 2 up and at least four times from end to end");
+    std::vector<Index> list;
+    for (Index size = first; size <= last; size *= 2) list.push_back(size);
+    return list;
+}
+
 std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::string_view option) {
     std::vector<std::pair<Index, Index>> list;
     for (const std::string& part : split(text, ',')) {

@@ -1,3 +1,5 @@
+#include "tsdiag/csv.hpp"
+
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
@@ -19,134 +21,6 @@ constexpr std::string_view metrics_header =
     "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note";
 constexpr std::string_view curves_header = "model,step,layer,stage,head,curve,x,y,stderr,count";
 
-/// Appends fields to a line of CSV.
-class Line {
-  public:
-    explicit Line(std::string& out) : out_(out) {}
-    Line& text(std::string_view s) {
-        separate();
-        if (s.find_first_of(",\"\r\n") == std::string_view::npos) {
-            out_ += s;
-            return *this;
-        }
-        out_ += '"';
-        for (char c : s) {
-            if (c == '"') out_ += '"';
-            out_ += c;
-        }
-        out_ += '"';
-        return *this;
-    }
-    Line& index(Index i) {
-        separate();
-        if (i >= 0) fmt::format_to(std::back_inserter(out_), "{}", i);
-        return *this;
-    }
-    Line& number(std::optional<double> v) {
-        separate();
-        if (v) out_ += shortest(*v);
-        return *this;
-    }
-    void end() { out_ += '\n'; }
-
-  private:
-    void separate() {
-        if (!first_) out_ += ',';
-        first_ = false;
-    }
-    std::string& out_;
-    bool first_ = true;
-};
-
-/// Splits a CSV text into records; names the line of whatever is wrong.
-class Reader {
-  public:
-    Reader(std::string_view text, std::string_view source, std::string_view header)
-        : text_(text), source_(source) {
-        if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
-        const std::size_t columns = std::size_t(std::count(header.begin(), header.end(), ',')) + 1;
-        if (!next() || joined() != header)
-            fail(fmt::format("the header is '{}', expected '{}'", joined(), header));
-        columns_ = columns;
-    }
-    bool next() {
-        fields_.clear();
-        if (at_ >= text_.size()) return false;
-        line_ += lines_;
-        lines_ = 1;
-        bool more = true;
-        while (more) more = field();
-        if (columns_ && fields_.size() != columns_)
-            fail(fmt::format("{} fields found, expected {}", fields_.size(), columns_));
-        return true;
-    }
-    const std::string& text(std::size_t i) const { return fields_[i]; }
-    Index index(std::size_t i) const { return fields_[i].empty() ? -1 : integer(i); }
-    Index integer(std::size_t i) const {
-        Index value = 0;
-        const std::string& s = fields_[i];
-        const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-        if (error != std::errc() || end != s.data() + s.size() || value < 0)
-            fail(fmt::format("'{}' found in column {}, expected a count", s, i + 1));
-        return value;
-    }
-    std::optional<double> number(std::size_t i) const {
-        const std::string& s = fields_[i];
-        if (s.empty()) return std::nullopt;
-        double value = 0;
-        const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
-        if (error != std::errc() || end != s.data() + s.size() || !std::isfinite(value))
-            fail(fmt::format("'{}' found in column {}, expected a finite number", s, i + 1));
-        return value;
-    }
-    double required(std::size_t i) const {
-        const std::optional<double> v = number(i);
-        if (!v) fail(fmt::format("column {} is empty, expected a number", i + 1));
-        return *v;
-    }
-
-  private:
-    [[noreturn]] void fail(const std::string& what) const {
-        throw FormatError(fmt::format("{}: line {}: {}. Was it written by tsdiag?", source_,
-                                      line_ ? line_ : 1, what));
-    }
-    std::string joined() const { return fmt::format("{}", fmt::join(fields_, ",")); }
-    /// Reads one field; says whether another follows in the same record.
-    bool field() {
-        std::string& out = fields_.emplace_back();
-        if (at_ < text_.size() && text_[at_] == '"') quoted(out);
-        while (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n' && text_[at_] != '\r')
-            out += text_[at_++];
-        if (at_ < text_.size() && text_[at_] == ',') return ++at_, true;
-        if (at_ < text_.size() && text_[at_] == '\r') ++at_;
-        if (at_ < text_.size() && text_[at_] == '\n') ++at_;
-        return false;
-    }
-    void quoted(std::string& out) {
-        ++at_;
-        for (;;) {
-            if (at_ >= text_.size()) fail("a quoted field does not end");
-            const char c = text_[at_++];
-            if (c == '\n') ++lines_;
-            if (c != '"') {
-                out += c;
-            } else if (at_ < text_.size() && text_[at_] == '"') {
-                out += '"';
-                ++at_;
-            } else {
-                break;
-            }
-        }
-        if (at_ < text_.size() && !std::strchr(",\r\n", text_[at_]))
-            fail("text follows a closing quote");
-    }
-
-    std::string_view text_, source_;
-    std::size_t at_ = 0, columns_ = 0;
-    Index line_ = 0, lines_ = 1;  // the record's first line, and how many it spans
-    std::vector<std::string> fields_;
-};
-
 [[noreturn]] void cannot_write(const std::filesystem::path& file, const std::string& temporary,
                                int error) {
     if (!temporary.empty()) ::unlink(temporary.c_str());
@@ -157,6 +31,121 @@ class Reader {
 }
 
 }  // namespace
+
+CsvLine& CsvLine::text(std::string_view s) {
+    separate();
+    if (s.find_first_of(",\"\r\n") == std::string_view::npos) {
+        out_ += s;
+        return *this;
+    }
+    out_ += '"';
+    for (char c : s) {
+        if (c == '"') out_ += '"';
+        out_ += c;
+    }
+    out_ += '"';
+    return *this;
+}
+
+CsvLine& CsvLine::index(Index i) {
+    separate();
+    if (i >= 0) fmt::format_to(std::back_inserter(out_), "{}", i);
+    return *this;
+}
+
+CsvLine& CsvLine::number(std::optional<double> v) {
+    separate();
+    if (v) out_ += shortest(*v);
+    return *this;
+}
+
+void CsvLine::separate() {
+    if (!first_) out_ += ',';
+    first_ = false;
+}
+
+CsvReader::CsvReader(std::string_view text, std::string_view source, std::string_view header)
+    : text_(text), source_(source) {
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+    const std::size_t columns = std::size_t(std::count(header.begin(), header.end(), ',')) + 1;
+    if (!next() || joined() != header)
+        fail(fmt::format("the header is '{}', expected '{}'", joined(), header));
+    columns_ = columns;
+}
+
+bool CsvReader::next() {
+    fields_.clear();
+    if (at_ >= text_.size()) return false;
+    line_ += lines_;
+    lines_ = 1;
+    bool more = true;
+    while (more) more = field();
+    if (columns_ && fields_.size() != columns_)
+        fail(fmt::format("{} fields found, expected {}", fields_.size(), columns_));
+    return true;
+}
+
+Index CsvReader::integer(std::size_t i) const {
+    Index value = 0;
+    const std::string& s = fields_[i];
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
+    if (error != std::errc() || end != s.data() + s.size() || value < 0)
+        fail(fmt::format("'{}' found in column {}, expected a count", s, i + 1));
+    return value;
+}
+
+std::optional<double> CsvReader::number(std::size_t i) const {
+    const std::string& s = fields_[i];
+    if (s.empty()) return std::nullopt;
+    double value = 0;
+    const auto [end, error] = std::from_chars(s.data(), s.data() + s.size(), value);
+    if (error != std::errc() || end != s.data() + s.size() || !std::isfinite(value))
+        fail(fmt::format("'{}' found in column {}, expected a finite number", s, i + 1));
+    return value;
+}
+
+double CsvReader::required(std::size_t i) const {
+    const std::optional<double> v = number(i);
+    if (!v) fail(fmt::format("column {} is empty, expected a number", i + 1));
+    return *v;
+}
+
+void CsvReader::fail(const std::string& what) const {
+    throw FormatError(fmt::format("{}: line {}: {}. Was it written by tsdiag?", source_,
+                                  line_ ? line_ : 1, what));
+}
+
+std::string CsvReader::joined() const { return fmt::format("{}", fmt::join(fields_, ",")); }
+
+bool CsvReader::field() {
+    std::string& out = fields_.emplace_back();
+    if (at_ < text_.size() && text_[at_] == '"') quoted(out);
+    while (at_ < text_.size() && text_[at_] != ',' && text_[at_] != '\n' && text_[at_] != '\r')
+        out += text_[at_++];
+    if (at_ < text_.size() && text_[at_] == ',') return ++at_, true;
+    if (at_ < text_.size() && text_[at_] == '\r') ++at_;
+    if (at_ < text_.size() && text_[at_] == '\n') ++at_;
+    return false;
+}
+
+void CsvReader::quoted(std::string& out) {
+    ++at_;
+    for (;;) {
+        if (at_ >= text_.size()) fail("a quoted field does not end");
+        const char c = text_[at_++];
+        if (c == '\n') ++lines_;
+        if (c != '"') {
+            out += c;
+        } else if (at_ < text_.size() && text_[at_] == '"') {
+            out += '"';
+            ++at_;
+        } else {
+            break;
+        }
+    }
+    if (at_ < text_.size() && !std::strchr(",\r\n", text_[at_]))
+        fail("text follows a closing quote");
+}
 
 std::string shortest(double value) {
     if (!std::isfinite(value))
@@ -170,7 +159,7 @@ std::string metrics_csv(const std::vector<MetricRow>& rows) {
     std::string out(metrics_header);
     out += '\n';
     for (const MetricRow& r : rows)
-        Line(out)
+        CsvLine(out)
             .text(r.model)
             .index(r.at.step)
             .index(r.at.layer)
@@ -192,7 +181,7 @@ std::string curves_csv(const std::vector<CurveRow>& rows) {
     std::string out(curves_header);
     out += '\n';
     for (const CurveRow& r : rows)
-        Line(out)
+        CsvLine(out)
             .text(r.model)
             .index(r.at.step)
             .index(r.at.layer)
@@ -209,7 +198,7 @@ std::string curves_csv(const std::vector<CurveRow>& rows) {
 
 std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view source) {
     std::vector<MetricRow> rows;
-    for (Reader in(text, source, metrics_header); in.next();) {
+    for (CsvReader in(text, source, metrics_header); in.next();) {
         MetricRow& r = rows.emplace_back();
         r.model = in.text(0);
         r.at = {in.index(1), in.index(2), in.text(3), in.index(4), in.text(5)};
@@ -226,7 +215,7 @@ std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view 
 
 std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view source) {
     std::vector<CurveRow> rows;
-    for (Reader in(text, source, curves_header); in.next();) {
+    for (CsvReader in(text, source, curves_header); in.next();) {
         CurveRow& r = rows.emplace_back();
         r.model = in.text(0);
         r.at = {in.index(1), in.index(2), in.text(3), in.index(4), {}};

@@ -34,7 +34,7 @@ void expect_one_sentence(const std::string& text) {
 
 TEST(Help, OfEveryCommandHasExamples) {
     TemporaryDirectory folder;
-    for (const char* command : {"probe", "figure", "inspect", "init", "list", "report"}) {
+    for (const char* command : {"probe", "check", "figure", "inspect", "init", "list", "report"}) {
         const Finished help = tsdiag(folder, {command, "--help"});
         EXPECT_EQ(help.code, 0) << command;
         EXPECT_THAT(help.out, HasSubstr("Example")) << command;
@@ -369,7 +369,7 @@ TEST(FigureCommand, InterruptedLeavesNothing) {
 TEST(List, EveryListHasMembers) {
     TemporaryDirectory folder;
     for (const char* what : {"formats", "architectures", "attentions", "probes", "metrics",
-                             "figures", "backends", "random"}) {
+                             "figures", "claims", "backends", "random"}) {
         const Finished found = tsdiag(folder, {"list", what});
         EXPECT_EQ(found.code, 0) << what;
         EXPECT_GE(std::count(found.out.begin(), found.out.end(), '\n'), 1) << what;

@@ -1,0 +1,164 @@
+#pragma once
+#include <functional>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/json.hpp"
+#include "tsdiag/random.hpp"
+#include "tsdiag/table.hpp"
+
+/// Statements of the papers, examined by measurement.  A verdict is computed from what was
+/// measured; nothing in a claim says what it should be.
+namespace tsdiag {
+
+/// How entries are drawn.  The first three have the variance that a statement asks for; the two
+/// others bring their own: torch.nn.Linear's U(-1/sqrt(d), 1/sqrt(d)), and Xavier's uniform of
+/// variance 2/(fan_in + fan_out).
+enum class Distribution { gaussian, uniform, rademacher, torch, xavier };
+std::string_view name(Distribution distribution);
+std::span<const Distribution> distributions();
+/// Throws `UsageError` with the nearest name.
+Distribution distribution(const std::string& word);
+
+/// What the user chose; 0 and empty: each claim's own.
+struct CheckSettings {
+    Index trials = 0;
+    Index n = 0, d = 0, heads = 0;
+    std::uint64_t seed = 0;
+    Distribution distribution = Distribution::gaussian;
+    double confidence = 0.95;
+    std::vector<Index> range = {};   ///< sizes N of an exponent, ascending, three at least
+    std::optional<Index> only = {};  ///< this trial alone: replays what a `Replay` names
+};
+
+/// What one claim is examined with: every size is known.
+struct Check {
+    Index trials = 0, n = 0, d = 0, heads = 1;
+    bool sizes_chosen = false;  ///< by the user: searches stay at them
+    Distribution distribution = Distribution::gaussian;
+    double confidence = 0.95;
+    std::vector<Index> range = {};
+    std::optional<Index> only = {};
+    std::uint64_t seed = 0;
+    std::string claim = {};  ///< its name, for messages and streams
+    Rng rng{0};              ///< of this claim: trial t of a part is rng.fork(part).fork(t)
+    /// The level of the intervals that decide: 1 - (1 - confidence)/50, so that all of the some
+    /// fifty comparisons with chance of one examination hold together with `confidence`.
+    double joint_confidence() const { return 1 - (1 - confidence) / 50; }
+};
+
+enum class Verdict { holds, false_as_stated, holds_asymptotically, ambiguous, not_decided };
+std::string_view name(Verdict verdict);  ///< "holds", "false as stated", ...
+
+/// How a reading counts in the verdict of its claim.
+enum class Role {
+    part,            ///< one of the things stated: each must hold
+    interpretation,  ///< one way to understand the words: where they differ, the claim is ambiguous
+    sharper          ///< more than is stated (a sharp form, a repair): does not count
+};
+
+struct NamedMatrix {
+    std::string name;
+    Index rows = 0, cols = 0;
+    std::vector<double> values = {};  ///< row-major
+};
+
+/// The trial that gave `measured`: Rng(seed).fork(claim).fork(part).fork(trial).
+struct Replay {
+    std::uint64_t seed = 0;
+    std::string part;
+    Index trial = 0;
+};
+
+/// What a figure shows of a reading.
+struct Trace {
+    std::string x_title = {}, y_title = {};
+    bool log_x = false, log_y = false;
+    std::vector<double> x = {}, y = {}, low = {}, high = {};  ///< low, high: empty, or as y
+    std::vector<double> claimed = {};                         ///< as y
+};
+
+/// What was found of one reading of a claim.
+struct Reading {
+    std::string name = {};     ///< distinguishes the readings of a claim; lower case
+    std::string formula = {};  ///< "|dL/ds| <= c1 c2 / 2"
+    Role role = Role::part;
+    Verdict verdict = Verdict::not_decided;
+    std::optional<double> measured = {}, bound = {};
+    std::optional<double> tightness = {};       ///< largest measured/bound (bound/measured of >=)
+    std::optional<double> low = {}, high = {};  ///< the interval of `measured` that decided
+    Index trials = 0;
+    std::string note = {};
+    std::vector<NamedMatrix> witness = {};  ///< breaks it; or came closest to the bound
+    std::optional<Replay> replay = {};      ///< absent where a search found the witness
+    Trace trace = {};
+};
+
+/// What a claim's tight case gives: |measured - bound| <= accuracy |bound|.
+struct Attained {
+    double measured = 0, bound = 0, accuracy = 0;
+};
+
+/// A statement of a paper.
+struct Claim {
+    std::string_view name;       ///< "tse.prop2.3"
+    std::string_view statement;  ///< words and formula
+    std::string_view source;     ///< "[TSE] Prop. 2.3, (6), (7)"
+    std::string_view assumes = {};
+    std::string_view sharp = {};  ///< the sharp form, where one is known
+    std::string_view loose = {};  ///< where nothing attains it: how far away it stays
+    Index n = 8, d = 4, heads = 1,
+          trials = 1000;  ///< what it is examined with unless told otherwise
+    Index least_n = 1, least_d = 1;
+    bool chance = false;  ///< some reading rests on means: two trials at least
+    std::vector<Reading> (*check)(const Check& how);
+    /// A case that attains the bound; may be null.
+    Attained (*tight)() = nullptr;
+    /// Breaks a hypothesis: the reading that it returns is false.
+    Reading (*violate)(const Check& how) = nullptr;
+};
+/// The list, in the order of the papers.
+std::span<const Claim* const> claims();
+/// Names, or prefixes that end at a dot ("tse"), as claims in the order of the list; nothing: all.
+/// Throws `UsageError` with the nearest name.
+std::vector<const Claim*> resolve_claims(std::span<const std::string> words);
+
+struct Examined {
+    const Claim* claim = nullptr;
+    Verdict verdict = Verdict::not_decided;
+    std::vector<Reading> readings = {};
+    Check how = {};
+};
+
+/// Examines one claim.  The same settings give the same result on any number of threads.  Throws
+/// `UsageError` for sizes that the claim cannot have, `NonFiniteError` naming claim, part and trial
+/// where a draw gives a number that is not finite.
+Examined examine(const Claim& claim, const CheckSettings& settings);
+/// The sizes that `examine` would use.
+Check plan(const Claim& claim, const CheckSettings& settings);
+
+/// Parts: false if one is, holds if all do, asymptotically if some do only so; interpretations that
+/// differ make it ambiguous; not decided otherwise.
+Verdict overall(std::span<const Reading> readings);
+
+/// One row of claims.csv: a reading, or the claim (`reading` empty).
+struct ClaimRow {
+    std::string name = {}, reading = {}, verdict = {};
+    std::optional<double> measured = {}, bound = {}, tightness = {}, low = {}, high = {};
+    Index trials = 0;
+    std::string note = {};
+    bool operator==(const ClaimRow&) const = default;
+};
+std::vector<ClaimRow> claim_rows(std::span<const Examined> examined);
+/// `name,reading,verdict,measured,bound,tightness,low,high,trials,note`
+std::string claims_csv(const std::vector<ClaimRow>& rows);
+std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view source);
+/// Settings, statements, readings with witnesses and replays.
+Json claims_json(std::span<const Examined> examined, const CheckSettings& settings);
+/// docs/statements.md
+std::string statements_markdown();
+
+}  // namespace tsdiag

@@ -1,0 +1,67 @@
+#pragma once
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/random.hpp"
+#include "tsdiag/table.hpp"
+
+/// Means, exponents and how far they can be trusted.
+namespace tsdiag {
+
+/// A number between two others.
+struct Interval {
+    double value = 0, low = 0, high = 0;
+};
+
+/// Mean and variance of a stream of numbers in one pass (Welford).
+class Moments {
+  public:
+    void add(double x);
+    Index count() const { return count_; }
+    double mean() const { return mean_; }
+    double variance() const;        ///< unbiased; 0 below two numbers
+    double standard_error() const;  ///< sqrt(variance / count)
+
+  private:
+    Index count_ = 0;
+    double mean_ = 0, m2_ = 0;
+};
+Moments moments_of(std::span<const double> values);
+
+/// mean -+ t sd/sqrt(count), t the quantile of Student's t with count - 1 degrees of freedom.
+/// Exact for normal numbers.  Throws `UsageError` below two numbers or for a confidence outside (0,
+/// 1).
+Interval student_interval(const Moments& moments, double confidence);
+
+/// Bootstrap of the mean: percentiles of the means of `resamples` samples drawn with replacement.
+/// For numbers with heavy or lopsided tails.  Cost: resamples * count.
+Interval bootstrap_mean(std::span<const double> values, double confidence, const Rng& rng,
+                        Index resamples);
+/// Bootstrap of mean(a) / mean(b), pairs resampled together.
+Interval bootstrap_ratio(std::span<const double> a, std::span<const double> b, double confidence,
+                         const Rng& rng, Index resamples);
+
+/// y = exp(offset) x^exponent by least squares of log y on log x.
+struct PowerLaw {
+    Interval exponent;
+    double offset = 0;
+};
+/// The interval is that of the regression (Student's t with points - 2 degrees of freedom): it
+/// covers the scatter about the line.  Throws `UsageError` below three points or where one is not
+/// positive.
+PowerLaw fit_power_law(std::span<const double> x, std::span<const double> y, double confidence);
+/// The same fit of the means of samples[i] at x[i]; the interval is the bootstrap's over the
+/// samples: it covers the noise of the means, whatever their scatter about the line.  Throws as
+/// above, and below two numbers a sample.
+PowerLaw fit_power_law(std::span<const double> x, std::span<const std::vector<double>> samples,
+                       double confidence, const Rng& rng, Index resamples);
+
+/// How many resamples give the percentiles of `confidence` about ten numbers in each tail, at most
+/// 20 000.
+Index resamples_for(double confidence);
+
+/// The quantile of the standard normal distribution at (1 + confidence) / 2.
+double normal_quantile(double confidence);
+
+}  // namespace tsdiag

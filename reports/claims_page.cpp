@@ -1,0 +1,159 @@
+#include <fmt/format.h>
+
+#include "page.hpp"
+#include "text.hpp"
+#include "tsdiag/claim.hpp"
+
+/// The page of an examination: a verdict a claim, a row a reading, a figure a claim.
+namespace tsdiag {
+namespace {
+
+using reports::html;
+using reports::number;
+
+std::string figure_name(const Claim& claim) {
+    std::string text(claim.name);
+    for (char& c : text)
+        if (c == '.' || c == '-') c = '_';
+    for (char& c : text) c = char(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+}
+
+bool is_false(Verdict v) { return v == Verdict::false_as_stated || v == Verdict::ambiguous; }
+
+Finding finding(const Examined& e) {
+    Finding f;
+    f.level = is_false(e.verdict)                 ? Finding::Level::warning
+              : e.verdict == Verdict::not_decided ? Finding::Level::note
+                                                  : Finding::Level::good;
+    f.text = fmt::format("{}: {}. {}", e.claim->name, name(e.verdict), e.claim->statement);
+    for (const Reading& r : e.readings) {
+        if (r.verdict != Verdict::false_as_stated || r.role == Role::sharper) continue;
+        f.text += fmt::format(" {}: {} fails,", r.name, r.formula);
+        if (r.measured && r.bound)
+            f.text += fmt::format(" {} against {}.", number(*r.measured), number(*r.bound));
+    }
+    f.figure = figure_name(*e.claim);
+    return f;
+}
+
+std::string cell(std::optional<double> v) {
+    return v ? fmt::format("<td>{}</td>", number(*v)) : "<td></td>";
+}
+
+std::string row(const Examined& e, const Reading& r) {
+    const std::string range =
+        r.low && r.high ? fmt::format("{} .. {}", number(*r.low), number(*r.high)) : "";
+    return fmt::format(
+        "<tr><th scope=\"row\">{}</th><td>{}{}</td><td>{}</td>{}{}{}<td>{}</td><td>{}</td>"
+        "<td>{}</td></tr>\n",
+        html(e.claim->name), html(r.name), r.role == Role::sharper ? " *" : "", name(r.verdict),
+        cell(r.measured), cell(r.bound), cell(r.tightness), range, r.trials, html(r.note));
+}
+
+std::string table_html(std::span<const Examined> examined) {
+    std::string head, body;
+    for (const char* title : {"claim", "reading", "verdict", "measured", "bound", "ratio",
+                              "interval", "trials", "note"})
+        head += fmt::format("<th scope=\"col\">{}</th>", title);
+    for (const Examined& e : examined)
+        for (const Reading& r : e.readings) body += row(e, r);
+    return fmt::format(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Readings\">\n<table>\n"
+        "<caption>One row a reading. Ratio: measured/bound, of >= bound/measured; above 1 the "
+        "statement fails. Interval: of what was measured, at the level that decides. A star: "
+        "sharper than what is stated; it does not count.</caption>\n"
+        "<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
+        head, body);
+}
+
+std::string facts(const Json& run) {
+    std::string out;
+    const auto add = [&](std::string_view head, const std::string& text) {
+        if (!text.empty()) out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", head, html(text));
+    };
+    add("Seed", run["seed"].is_number() ? run["seed"].dump() : "");
+    add("Confidence", run["confidence"].is_number() ? run["confidence"].dump() : "");
+    add("Distribution", run["distribution"].is_string() ? run["distribution"].string() : "");
+    std::string command;
+    if (run["command"].is_array())
+        for (const Json& word : run["command"].array())
+            command += (command.empty() ? "" : " ") + word.string();
+    add("Command", command);
+    add("Version", run["tsdiag"].is_string() ? run["tsdiag"].string() : "");
+    return out.empty() ? out : "<dl class=\"facts\">\n" + out + "</dl>\n";
+}
+
+Series line(std::string name, const Trace& t, const std::vector<double>& y, bool dashed) {
+    Series s{.name = std::move(name), .x = t.x, .dashed = dashed};
+    s.y.assign(y.begin(), y.end());
+    if (!dashed && !t.low.empty()) {
+        s.low.assign(t.low.begin(), t.low.end());
+        s.high.assign(t.high.begin(), t.high.end());
+    }
+    return s;
+}
+
+/// Readings whose traces have the same axes share a panel, but for means: each has its own scale.
+bool shares(const Plot& panel, const Trace& t) {
+    return panel.x.title == t.x_title && panel.y.title == t.y_title && t.y_title != "mean";
+}
+
+void add_reading(Figure& figure, const Reading& r) {
+    const Trace& t = r.trace;
+    if (t.x.empty()) return;
+    const bool means = t.y_title == "mean";
+    const std::string title = r.name.empty() ? r.formula : r.name;
+    if (figure.panels.empty() || !shares(figure.panels.back(), t)) {
+        figure.panels.push_back(
+            {.title = means ? title : "measured and bound",
+             .x = {.title = t.x_title, .scale = t.log_x ? Scale::log : Scale::linear},
+             .y = {.title = t.y_title, .scale = t.log_y ? Scale::log : Scale::linear}});
+        if (!means) figure.panels.back().marks.emplace_back(1.0, "bound");
+    }
+    Plot& panel = figure.panels.back();
+    panel.series.push_back(line(means ? "measured" : title, t, t.y, false));
+    if (means) panel.series.push_back(line("claimed", t, t.claimed, true));
+}
+
+}  // namespace
+
+std::optional<Figure> claim_figure(const Examined& e) {
+    Figure figure{.name = figure_name(*e.claim),
+                  .title = fmt::format("{}: {}", e.claim->name, name(e.verdict)),
+                  .caption = fmt::format("{} Source: {}. Examined with n = {}, d = {}, {} trials.",
+                                         e.claim->statement, e.claim->source, e.how.n, e.how.d,
+                                         e.how.trials)};
+    for (const Reading& r : e.readings) {
+        add_reading(figure, r);
+        if (!r.measured || !r.bound) continue;
+        figure.alt += fmt::format("{}{}: {}, {} against {}.", figure.alt.empty() ? "" : " ", r.name,
+                                  name(r.verdict), number(*r.measured), number(*r.bound));
+    }
+    if (figure.panels.empty()) return {};
+    return figure;
+}
+
+std::vector<std::string> write_claims_report(std::span<const Examined> examined,
+                                             const Json& described,
+                                             const std::filesystem::path& directory) {
+    reports::Page page{.title = "Statements, examined",
+                       .facts_title = "Examination",
+                       .facts = facts(described),
+                       .numbers_title = "Readings",
+                       .numbers = table_html(examined),
+                       .wordless = "No statement was examined.",
+                       .files = {{"claims.csv", "every reading, one a row"},
+                                 {"claims.json", "settings, statements, witnesses, replays"}}};
+    for (const Examined& e : examined) {
+        page.findings.push_back(finding(e));
+        if (std::optional<Figure> f = claim_figure(e))
+            page.figures.push_back(std::move(*f));
+        else
+            page.missing.push_back(
+                fmt::format("{}: exact comparisons, all in the table.", e.claim->name));
+    }
+    return reports::write_page(std::move(page), directory);
+}
+
+}  // namespace tsdiag

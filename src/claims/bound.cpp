@@ -1,0 +1,246 @@
+#include "bound.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "search.hpp"
+#include "trials.hpp"
+#include "tsdiag/error.hpp"
+#include "witness.hpp"
+
+namespace tsdiag::claim {
+
+double tightness(const Sides& s, Relation relation) {
+    if (relation == Relation::equal) return s.measured == s.bound ? 1 : INFINITY;
+    const double small = relation == Relation::at_most ? s.measured : s.bound;
+    const double large = relation == Relation::at_most ? s.bound : s.measured;
+    if (small <= 0) return small < 0 && large < small ? INFINITY : 0;
+    return large > 0 ? small / large : INFINITY;
+}
+
+Rng trial_rng(const Check& how, std::string_view part, Index trial) {
+    return how.rng.fork(part).fork(std::uint64_t(trial));
+}
+
+void refuse_nonfinite(const Check& how, std::string_view part, Index trial, double value) {
+    throw NonFiniteError(fmt::format(
+        "{}: trial {} of '{}' with seed {} gives {}, expected a finite number; --trial {} shows it "
+        "alone, and other sizes or another --dist may avoid it.",
+        how.claim, trial, part, how.seed, value, trial));
+}
+
+namespace {
+
+/// The least excess that counts: rounding to six digits, and the rounding errors of the formulas,
+/// stay well below it.
+constexpr double least_excess = 1e-9;
+constexpr std::size_t quantiles = 64;
+constexpr Index starts = 24;
+constexpr Index most_searched = 80;  // free numbers; a simplex in more dimensions hardly moves
+constexpr Index most_shown = 1024;   // numbers of a draw that broke nothing; its replay has them
+
+struct Found {
+    double ratio = -INFINITY;  ///< the largest
+    Variables at;
+    std::optional<Index> trial;
+};
+
+class BoundExamination {
+  public:
+    BoundExamination(const Bound& bound, const Check& how) : bound_(bound), how_(how) {
+        result_.name = bound.reading;
+        result_.formula = bound.formula;
+        result_.role = bound.role;
+    }
+
+    Reading run() {
+        draw();
+        if (!how_.only) search();
+        decide();
+        return std::move(result_);
+    }
+
+  private:
+    double ratio(const Variables& v) const {
+        const std::optional<Sides> s = bound_.sides(v);
+        if (!s || !std::isfinite(s->measured) || !std::isfinite(s->bound)) return -INFINITY;
+        return tightness(*s, bound_.relation);
+    }
+    bool breaks(double r) const { return r > 1 + bound_.accuracy; }
+    Variables draw_at(const Rng& rng, const Sizes& sizes) const {
+        return bound_.draw(rng, sizes, how_.distribution);
+    }
+    /// The tightness of one trial; nothing where the statement has no meaning.
+    std::optional<double> trial(Index t) const {
+        const std::optional<Sides> s =
+            bound_.sides(draw_at(trial_rng(how_, bound_.reading, t), {how_.n, how_.d}));
+        if (!s) return {};
+        for (const double side : {s->measured, s->bound})
+            if (!std::isfinite(side)) refuse_nonfinite(how_, bound_.reading, t, side);
+        return tightness(*s, bound_.relation);
+    }
+
+    void draw() {
+        const Index first = how_.only.value_or(0);
+        const Index count = how_.only ? 1 : how_.trials;
+        std::vector<std::optional<double>> ratios(static_cast<std::size_t>(count));
+        for_each_trial(count, [&](Index t) { ratios[std::size_t(t)] = trial(first + t); });
+        std::vector<double> defined;
+        for (Index t = 0; t < count; ++t) {
+            const std::optional<double>& r = ratios[std::size_t(t)];
+            if (!r) continue;
+            defined.push_back(*r);
+            if (*r > best_.ratio) best_ = {*r, {}, first + t};
+        }
+        result_.trials = Index(defined.size());
+        undefined_ = count - result_.trials;
+        if (best_.trial)
+            best_.at = draw_at(trial_rng(how_, bound_.reading, *best_.trial), {how_.n, how_.d});
+        if (best_.trial && breaks(best_.ratio)) try_witness(best_);
+        trace(std::move(defined));
+    }
+
+    void trace(std::vector<double> ratios) {
+        if (ratios.empty()) return;
+        std::sort(ratios.begin(), ratios.end());
+        Trace& t = result_.trace;
+        t.x_title = "part of the draws";
+        t.y_title = bound_.relation == Relation::at_least ? "bound / measured" : "measured / bound";
+        const std::size_t points = std::min(quantiles, ratios.size());
+        for (std::size_t i = 0; i < points; ++i) {
+            const std::size_t at = points == 1 ? 0 : i * (ratios.size() - 1) / (points - 1);
+            if (!std::isfinite(ratios[at])) continue;
+            t.x.push_back(double(at + 1) / double(ratios.size()));
+            t.y.push_back(ratios[at]);
+            t.claimed.push_back(1);
+        }
+    }
+
+    /// Where many climbs at one size end, the best first.
+    std::vector<Found> climb_at(const Sizes& sizes, std::size_t which) const {
+        const Rng rng = how_.rng.fork(bound_.reading + "/search").fork(std::uint64_t(which));
+        std::vector<Best> tops(static_cast<std::size_t>(starts));
+        const Variables pattern = draw_at(rng, sizes);
+        const Index evaluations = 400 + 150 * std::min<Index>(pattern.count(), 40);
+        for_each_trial(starts, [&](Index s) {
+            Rng stream = rng.fork(std::uint64_t(s));
+            Variables v = draw_at(stream, sizes);
+            std::vector<double> x = v.flat();
+            if (s % 2 == 1)  // entries of very different sizes are where bounds are loose or tight
+                for (double& entry : x) entry *= std::pow(10.0, 3 * stream.uniform() - 1.5);
+            const auto f = [&](const std::vector<double>& at) {
+                v.assign(at);
+                return ratio(v);
+            };
+            tops[std::size_t(s)] = climb(f, std::move(x), evaluations);
+        });
+        std::sort(tops.begin(), tops.end(), better);
+        std::vector<Found> found;
+        for (const Best& top : tops) {
+            found.push_back({top.value, pattern, {}});
+            found.back().at.assign(top.x);
+        }
+        return found;
+    }
+
+    void search() {
+        std::vector<Sizes> sizes = bound_.search;
+        if (how_.sizes_chosen && !sizes.empty()) sizes = {{how_.n, how_.d}};
+        for (std::size_t i = 0; i < sizes.size(); ++i) {
+            if (draw_at(how_.rng, sizes[i]).count() > most_searched) continue;
+            const std::vector<Found> tops = climb_at(sizes[i], i);
+            searched_ +=
+                fmt::format("{}n={} d={}", searched_.empty() ? "" : ", ", sizes[i].n, sizes[i].d);
+            if (!confirmed_ || witness_.trial)  // the first size that breaks it is the smallest
+                for (const Found& found : tops)
+                    if (!breaks(found.ratio) || try_witness(found)) break;
+            const Found& top = tops.front();
+            if (top.ratio > best_.ratio && (confirmed_ || !breaks(top.ratio))) best_ = top;
+        }
+    }
+
+    /// Keeps `found` as the witness where it is more than rounding.
+    bool try_witness(const Found& found) {
+        const double excess = std::min(found.ratio - 1, 1.0);
+        const double least = 1 + std::max(0.7 * excess, std::max(bound_.accuracy, least_excess));
+        const auto strength = [&](const Variables& v) { return ratio(v); };
+        std::optional<Variables> plain = plain_witness(found.at, strength, least);
+        if (!plain) return false;
+        confirmed_ = true;
+        witness_ = {ratio(*plain), std::move(*plain), found.trial};
+        return true;
+    }
+
+    void decide() {
+        if (best_.ratio == -INFINITY) {
+            result_.note = "the statement has no meaning for any of the draws";
+            return;
+        }
+        result_.verdict = confirmed_            ? Verdict::false_as_stated
+                          : breaks(best_.ratio) ? Verdict::not_decided
+                                                : Verdict::holds;
+        const Found& shown = confirmed_ ? witness_ : best_;
+        if (const std::optional<Sides> s = bound_.sides(shown.at)) {
+            result_.measured = s->measured;
+            result_.bound = s->bound;
+        }
+        if (confirmed_ || shown.at.count() <= most_shown)
+            result_.witness = bound_.shown ? bound_.shown(shown.at) : shown.at.named();
+        if (std::isfinite(best_.ratio)) result_.tightness = best_.ratio;
+        if (shown.trial) result_.replay = Replay{how_.seed, bound_.reading, *shown.trial};
+        result_.note = note();
+    }
+
+    std::string note() const {
+        std::string text;
+        const auto add = [&](const std::string& more) {
+            text += (text.empty() ? "" : "; ") + more;
+        };
+        if (how_.only) add(fmt::format("trial {} alone", *how_.only));
+        if (undefined_ > 0) add(fmt::format("no meaning in {} draws", undefined_));
+        if (!searched_.empty()) add("searched at " + searched_);
+        if (searched_.empty() && !bound_.search.empty() && !how_.only)
+            add("too many variables for a search");
+        if (!confirmed_ && breaks(best_.ratio)) add("broken by less than rounding explains");
+        if (!std::isfinite(best_.ratio) && confirmed_) add("measured / bound has no limit");
+        return text;
+    }
+
+    const Bound& bound_;
+    const Check& how_;
+    Reading result_;
+    Found best_, witness_;
+    bool confirmed_ = false;
+    Index undefined_ = 0;
+    std::string searched_;
+};
+
+}  // namespace
+
+Reading examine_bound(const Bound& bound, const Check& how) {
+    return BoundExamination(bound, how).run();
+}
+
+Reading compare(std::string reading, std::string formula, Role role, Relation relation,
+                const Sides& s, double accuracy, std::vector<NamedMatrix> witness) {
+    Reading r;
+    r.name = std::move(reading);
+    r.formula = std::move(formula);
+    r.role = role;
+    r.measured = s.measured;
+    r.bound = s.bound;
+    r.trials = 1;
+    const double room = accuracy * std::max(std::abs(s.bound), std::abs(s.measured));
+    const bool above = s.measured > s.bound + room, below = s.measured < s.bound - room;
+    const bool fails =
+        (above && relation != Relation::at_least) || (below && relation != Relation::at_most);
+    r.verdict = fails ? Verdict::false_as_stated : Verdict::holds;
+    const double t = relation == Relation::equal ? s.measured / s.bound : tightness(s, relation);
+    if (std::isfinite(t)) r.tightness = t;
+    r.witness = std::move(witness);
+    return r;
+}
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,53 @@
+#pragma once
+#include <functional>
+
+#include "variables.hpp"
+
+/// Inequalities between two numbers that a draw determines.
+namespace tsdiag::claim {
+
+enum class Relation { at_most, at_least, equal };
+
+struct Sides {
+    double measured = 0, bound = 0;
+};
+/// measured/bound (at_least: bound/measured): above 1 the inequality is broken.  0 where the
+/// bound says nothing, infinite where nothing was allowed.
+double tightness(const Sides& sides, Relation relation);
+
+/// measured <= bound or measured >= bound, for every value of the variables.  An identity is the
+/// bound |left - right| <= what rounding explains.
+struct Bound {
+    std::string reading = {}, formula = {};
+    Role role = Role::part;
+    Relation relation = Relation::at_most;
+    /// Relative: a bound that is attained is exceeded by rounding.
+    double accuracy = 1e-12;
+    /// Free of constraints: a stochastic matrix is drawn as its logits, say, since searches and
+    /// rounding move every entry.
+    std::function<Variables(const Rng&, const Sizes&, Distribution)> draw = {};
+    /// Nothing where the variables give the statement no meaning, or break a hypothesis.
+    std::function<std::optional<Sides>(const Variables&)> sides = {};
+    /// Sizes at which a search tries to break it, the smallest first; empty: no search.  A user
+    /// who chose sizes gets the search there.
+    std::vector<Sizes> search = {};
+    /// What is printed of a witness; the variables themselves where empty.
+    std::function<std::vector<NamedMatrix>(const Variables&)> shown = {};
+};
+
+/// Draws `how.trials` times at (n, d), then searches: Nelder and Mead from many starts.  A
+/// violation counts where it survives rounding the variables to six digits, so that rounding
+/// errors break nothing; the witness is made as plain as it can be.
+Reading examine_bound(const Bound& bound, const Check& how);
+
+/// The same comparison of two numbers that are known, without a draw.
+Reading compare(std::string reading, std::string formula, Role role, Relation relation,
+                const Sides& sides, double accuracy, std::vector<NamedMatrix> witness = {});
+
+/// Throws `NonFiniteError` naming claim, part and trial.
+[[noreturn]] void refuse_nonfinite(const Check& how, std::string_view part, Index trial,
+                                   double value);
+/// The streams of a part.
+Rng trial_rng(const Check& how, std::string_view part, Index trial);
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,74 @@
+#include "derivatives.hpp"
+
+#include <cmath>
+
+namespace tsdiag::claim {
+namespace {
+
+/// sum_k w_k <g, v_j - v_k>, 1 x n
+Matrix apart_from_mean(const Matrix& w, const Matrix& V, const Matrix& g) {
+    const Vector along = V * g.transpose();
+    const Index n = along.size();
+    const Matrix apart = along.replicate(1, n) - along.transpose().replicate(n, 1);
+    return (apart * w.transpose()).transpose();
+}
+
+}  // namespace
+
+Matrix softmax_derivative(const Matrix& p) {
+    Matrix derivative = -p.transpose() * p;
+    const Index n = p.cols();
+    double before = 0;
+    Matrix others(1, n);  // sums from both ends: 1 - p_j cancels where p_j is near 1
+    for (Index j = 0; j < n; ++j) {
+        others(j) = before;
+        before += p(j);
+    }
+    double behind = 0;
+    for (Index j = n - 1; j >= 0; --j) {
+        derivative(j, j) = p(j) * (others(j) + behind);
+        behind += p(j);
+    }
+    return derivative;
+}
+
+Matrix linear_derivative(const Matrix& s) {
+    const Index n = s.cols();
+    const Matrix p = s / s.sum();
+    return (Matrix::Identity(n, n) - p.transpose() * Matrix::Ones(1, n)) / s.sum();
+}
+
+Matrix softmax_gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
+    const Matrix p = softmax(s);
+    return p.cwiseProduct(apart_from_mean(p, V, g));
+}
+
+Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
+    return apart_from_mean(s, V, g) / (s.sum() * s.sum());
+}
+
+double rms_square(const Matrix& t, double eps) { return t.squaredNorm() / double(t.cols()) + eps; }
+
+Matrix rms_norm_derivative(const Matrix& t, double eps) {
+    const Index d = t.cols();
+    const double v = rms_square(t, eps);
+    return (Matrix::Identity(d, d) - t.transpose() * t / (double(d) * v)) / std::sqrt(v);
+}
+
+Matrix norm_attention_gradient(const Matrix& s, const Matrix& V, const Matrix& g, double eps) {
+    const Matrix t = s * V;
+    const double v = rms_square(t, eps);
+    const double along = (g * t.transpose())(0) / (double(t.cols()) * v);
+    return (g - along * t) * V.transpose() / std::sqrt(v);
+}
+
+Sides worst_entry(const Matrix& measured, const Matrix& bound) {
+    Sides worst{std::abs(measured(0)), bound(0)};
+    for (Index i = 1; i < measured.size(); ++i) {
+        const Sides next{std::abs(measured(i)), bound(i)};
+        if (tightness(next, Relation::at_most) > tightness(worst, Relation::at_most)) worst = next;
+    }
+    return worst;
+}
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,48 @@
+#pragma once
+#include <complex>
+
+#include "bound.hpp"
+
+/// Derivatives of one row of attention.  s: logits or scores, 1 x n; V: values, n x d;
+/// g = dL/do: 1 x d.
+namespace tsdiag::claim {
+
+/// dp_j/ds_k of p = softmax(s): diag(p) - p^T p, with 1 - p_j as a sum of the others.
+Matrix softmax_derivative(const Matrix& p);
+/// dp_j/ds_k of p = s / sum(s): (1_{j=k} - p_j) / sum(s).  Also where s_k = 0.
+Matrix linear_derivative(const Matrix& s);
+/// dL/ds_j of o = p V, p = softmax(s): p_j <g, v_j - o>, 1 x n, by differences of values.
+Matrix softmax_gradient(const Matrix& s, const Matrix& V, const Matrix& g);
+/// dL/ds_j of o = p V, p = s / sum(s): <g, v_j - o> / sum(s), 1 x n, by differences of values: 0
+/// where all are equal, and never what rounding leaves.
+Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g);
+
+/// sigma^2 + eps, sigma^2 = |t|^2 / d.  t: 1 x d.
+double rms_square(const Matrix& t, double eps);
+/// do_j/dt_k of o = t / sqrt(v), v = sigma^2 + eps: (I - t^T t / (d v)) / sqrt(v).
+Matrix rms_norm_derivative(const Matrix& t, double eps);
+/// dL/ds_j of o = t / sqrt(v), t = s V: <g R, v_j> with R the derivative above.  1 x n.
+Matrix norm_attention_gradient(const Matrix& s, const Matrix& V, const Matrix& g, double eps);
+
+/// Entry by entry: the pair where |measured| / bound is largest.
+Sides worst_entry(const Matrix& measured, const Matrix& bound);
+
+using ComplexRow = Eigen::RowVectorXcd;
+/// df_j/dx_k of an analytic f by a complex step: Im f(x + i h e_k)_j / h.  Nothing is subtracted,
+/// so that h can be far below rounding and the result is right to rounding.
+template <class F>
+Matrix complex_step(const F& f, const Matrix& x) {
+    constexpr double h = 1e-100;
+    const ComplexRow at = x.row(0).template cast<std::complex<double>>();
+    Matrix derivative;
+    for (Index k = 0; k < x.cols(); ++k) {
+        ComplexRow stepped = at;
+        stepped(k) += std::complex<double>(0, h);
+        const ComplexRow value = f(stepped);
+        if (k == 0) derivative.resize(value.cols(), x.cols());
+        derivative.col(k) = value.imag().transpose() / h;
+    }
+    return derivative;
+}
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <limits>
+
+#include "tsdiag/claim.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr std::array all_distributions = {Distribution::gaussian, Distribution::uniform,
+                                          Distribution::rademacher, Distribution::torch,
+                                          Distribution::xavier};
+
+void refuse(const Claim& claim, const std::string& why) {
+    throw UsageError(fmt::format("{}: {}.", claim.name, why));
+}
+
+void check_sizes(const Claim& claim, const Check& how) {
+    for (const auto& [option, value] : {std::pair{"--n", how.n},
+                                        {"--d", how.d},
+                                        {"--heads", how.heads},
+                                        {"--trials", how.trials}})
+        if (value < 1) refuse(claim, fmt::format("{} {} is not at least 1", option, value));
+    if (how.n < claim.least_n)
+        refuse(claim, fmt::format("--n {} is too small, the statement needs n >= {}", how.n,
+                                  claim.least_n));
+    if (how.d < claim.least_d)
+        refuse(claim, fmt::format("--d {} is too small, the statement needs d >= {}", how.d,
+                                  claim.least_d));
+    if (how.d % how.heads != 0)
+        refuse(claim, fmt::format("--heads {} does not divide --d {}", how.heads, how.d));
+    if (claim.chance && how.trials < 2 && !how.only)
+        refuse(claim, fmt::format("--trials {} gives no interval of a mean, expected at least 2",
+                                  how.trials));
+    if (!(how.confidence > 0 && how.confidence < 1))
+        refuse(claim, fmt::format("--confidence {} is not between 0 and 1", how.confidence));
+    if (!how.range.empty() &&
+        (how.range.size() < 3 || !std::is_sorted(how.range.begin(), how.range.end()) ||
+         std::adjacent_find(how.range.begin(), how.range.end()) != how.range.end() ||
+         how.range.front() < 2))
+        refuse(claim, "a range needs three ascending sizes of at least 2 for an exponent");
+}
+
+}  // namespace
+
+std::string_view name(Distribution distribution) {
+    switch (distribution) {
+        case Distribution::gaussian:
+            return "gaussian";
+        case Distribution::uniform:
+            return "uniform";
+        case Distribution::rademacher:
+            return "rademacher";
+        case Distribution::torch:
+            return "torch";
+        case Distribution::xavier:
+            break;
+    }
+    return "xavier";
+}
+
+std::span<const Distribution> distributions() { return all_distributions; }
+
+Distribution distribution(const std::string& word) {
+    std::vector<std::string> known;
+    for (const Distribution d : all_distributions) {
+        if (word == name(d)) return d;
+        known.emplace_back(name(d));
+    }
+    const std::string near = nearest(word, known);
+    throw UsageError(fmt::format("'{}' is no distribution.{}", word,
+                                 near.empty()
+                                     ? " Expected gaussian, uniform, rademacher, torch or xavier."
+                                     : fmt::format(" Did you mean '{}'?", near)));
+}
+
+std::string_view name(Verdict verdict) {
+    switch (verdict) {
+        case Verdict::holds:
+            return "holds";
+        case Verdict::false_as_stated:
+            return "false as stated";
+        case Verdict::holds_asymptotically:
+            return "holds asymptotically";
+        case Verdict::ambiguous:
+            return "ambiguous";
+        case Verdict::not_decided:
+            break;
+    }
+    return "not decided";
+}
+
+Verdict overall(std::span<const Reading> readings) {
+    Verdict parts = Verdict::holds;
+    std::optional<Verdict> meant;
+    bool differ = false, any = false;
+    const auto rank = [](Verdict v) {  // a conjunction is as weak as its weakest part
+        constexpr std::array order = {Verdict::holds, Verdict::holds_asymptotically,
+                                      Verdict::ambiguous, Verdict::not_decided,
+                                      Verdict::false_as_stated};
+        return std::find(order.begin(), order.end(), v) - order.begin();
+    };
+    for (const Reading& r : readings) {
+        if (r.role == Role::sharper) continue;
+        any = true;
+        if (r.role == Role::part) {
+            if (rank(r.verdict) > rank(parts)) parts = r.verdict;
+        } else {
+            differ = differ || (meant && *meant != r.verdict);
+            if (!meant || rank(r.verdict) > rank(*meant)) meant = r.verdict;
+        }
+    }
+    if (!any) return Verdict::not_decided;
+    if (meant) {
+        const Verdict together = !differ                          ? *meant
+                                 : *meant == Verdict::not_decided ? Verdict::not_decided
+                                                                  : Verdict::ambiguous;
+        if (rank(together) > rank(parts)) parts = together;
+    }
+    return parts;
+}
+
+Check plan(const Claim& claim, const CheckSettings& s) {
+    Check how;
+    how.trials = s.trials > 0 ? s.trials : claim.trials;
+    how.n = s.n > 0 ? s.n : claim.n;
+    how.d = s.d > 0 ? s.d : claim.d;
+    how.heads = s.heads > 0 ? s.heads : claim.heads;
+    if (s.heads == 0 && how.d % how.heads != 0) how.heads = 1;
+    how.sizes_chosen = s.n > 0 || s.d > 0;
+    how.distribution = s.distribution;
+    how.confidence = s.confidence;
+    how.range = s.range;
+    how.only = s.only;
+    how.seed = s.seed;
+    how.claim = claim.name;
+    how.rng = Rng(s.seed).fork(claim.name);
+    check_sizes(claim, how);
+    return how;
+}
+
+Examined examine(const Claim& claim, const CheckSettings& settings) {
+    Examined e{.claim = &claim, .how = plan(claim, settings)};
+    e.readings = claim.check(e.how);
+    e.verdict = overall(e.readings);
+    return e;
+}
+
+}  // namespace tsdiag

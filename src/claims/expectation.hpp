@@ -1,0 +1,33 @@
+#pragma once
+#include <array>
+#include <functional>
+
+#include "bound.hpp"
+
+/// Statements about the mean of something random.
+namespace tsdiag::claim {
+
+/// What is averaged: E of one number, or E a / E b of two.
+struct Mean {
+    std::string reading = {}, formula = {};
+    Role role = Role::part;
+    Relation relation = Relation::equal;
+    /// > 0: an equation that is meant to this part of the claimed value.
+    double within = 0;
+    double claimed = 0;  ///< the other side, computed from what is not random
+    /// The exact value at this size, where there is a formula for it: reported beside the mean.
+    std::optional<double> exact = {};
+    std::function<double(const Rng&)> sample = {};
+    std::function<std::array<double, 2>(const Rng&)> ratio = {};  ///< instead of `sample`
+    bool heavy = false;                   ///< tails that want the bootstrap, not Student's t
+    std::vector<NamedMatrix> fixed = {};  ///< what is not random, to be shown where it is false
+};
+
+/// Draws `how.trials` values.  The interval at the joint confidence decides: an inequality holds or
+/// is false where the interval lies on one side of what is claimed; an equation is false where the
+/// interval leaves out all that is meant, and holds where the interval lies within it; an exact
+/// equation holds where the interval has it and is narrower than 5 % on either side.  Otherwise it
+/// is not decided, and the note says how many trials would be needed.
+Reading examine_mean(const Mean& mean, const Check& how);
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,93 @@
+#include <cmath>
+
+#include "derivatives.hpp"
+
+/// How large the gradient by a logit of softmax attention can be.  [DEVIL] (48), (59)
+namespace tsdiag::claim {
+namespace {
+
+/// One row s of logits, values V, and g = dL/do: the statement is about each row by itself.
+Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("s", draw(rng, "s", 1, at.n, distribution));
+    v.set("V", draw(rng, "V", at.n, at.d, distribution));
+    v.set("g", draw(rng, "g", 1, at.d, distribution));
+    return v;
+}
+
+Matrix gradient(const Variables& v) { return softmax_gradient(v("s"), v("V"), v("g")); }
+double largest_gradient(const Variables& v) { return gradient(v).cwiseAbs().maxCoeff(); }
+
+double printed_bound(const Variables& v) {
+    return std::sqrt(double(v("V").rows())) / 4 * v("g").norm() * largest_row(v("V"));
+}
+
+Bound printed() {
+    return {.reading = "as printed",
+            .formula = "|dL/ds_ij| <= sqrt(n) c1 c2 / 4",
+            .draw = draw_row,
+            .sides = [](const Variables& v) -> std::optional<Sides> {
+                return Sides{largest_gradient(v), printed_bound(v)};
+            },
+            .search = {{2, 1}, {3, 1}, {4, 1}, {5, 1}, {8, 1}}};
+}
+
+std::vector<Reading> check_vanilla(const Check& how) {
+    Bound sharp = printed();
+    sharp.reading = "sharp";
+    sharp.formula = "|dL/ds_ij| <= c1 c2 / 2";
+    sharp.role = Role::sharper;
+    sharp.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{largest_gradient(v), v("g").norm() * largest_row(v("V")) / 2};
+    };
+    Bound row = printed();
+    row.reading = "of a row";
+    row.formula = "|dL/ds_i| <= c1 c2 / sqrt(2)";
+    row.role = Role::sharper;
+    row.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{gradient(v).norm(), v("g").norm() * largest_row(v("V")) / std::sqrt(2)};
+    };
+    row.search = {{2, 1}, {3, 1}};
+    return {examine_bound(printed(), how), examine_bound(sharp, how), examine_bound(row, how)};
+}
+
+/// n = 4, p = (1/2, 1/6, 1/6, 1/6), v_1 opposite to the others: 1/2 on both sides.
+Attained attain_vanilla() {
+    Variables v;
+    v.set("s", Matrix{{std::log(3.0), 0, 0, 0}});
+    v.set("V", Matrix{{1.0}, {-1}, {-1}, {-1}});
+    v.set("g", Matrix{{1.0}});
+    return {largest_gradient(v), printed_bound(v), 1e-14};
+}
+
+/// c2 that bounds the shortest value instead of all.
+Reading violate_vanilla(const Check& how) {
+    Bound broken = printed();
+    broken.reading = "c2 of one value only";
+    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& V = v("V");
+        return Sides{largest_gradient(v), std::sqrt(double(V.rows())) / 4 * v("g").norm() *
+                                              V.rowwise().norm().minCoeff()};
+    };
+    return examine_bound(broken, how);
+}
+
+}  // namespace
+
+extern const Claim devil_eq59 = {
+    .name = "devil.eq59",
+    .statement =
+        "Softmax attention bounds the gradient by its logits: |dL/ds_ij| <= sqrt(n) c1 c2 "
+        "/ 4 with c1 = max |dL/do_i| and c2 = max |v_j|.",
+    .source = "[DEVIL] (48), (59), vanilla",
+    .assumes = "p = softmax(s), o = p V; s, V and g = dL/do arbitrary",
+    .sharp =
+        "|dL/ds_ij| <= c1 c2 / 2 for every n >= 2: dL/ds_ij = p_ij (1 - p_ij) <g_i, v_j - "
+        "vbar> with vbar in the convex hull of the other values.",
+    .n = 16,
+    .d = 4,
+    .check = check_vanilla,
+    .tight = attain_vanilla,
+    .violate = violate_vanilla};
+
+}  // namespace tsdiag::claim

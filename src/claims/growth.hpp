@@ -1,0 +1,29 @@
+#pragma once
+#include <functional>
+
+#include "bound.hpp"
+
+/// Statements such as O(N): exponents over a range of sizes.
+namespace tsdiag::claim {
+
+struct Growth {
+    std::string reading = {}, formula = {};
+    Role role = Role::part;
+    Relation relation = Relation::at_most;  ///< O(N^e); equal: Theta(N^e)
+    double claimed = 0;                     ///< the exponent e
+    std::vector<Index> sizes = {};          ///< N, where the user chose no range
+    std::function<double(Index N, const Rng&)> sample = {};
+    std::string size = "N";  ///< what the papers call it
+};
+
+/// Exponents are told apart to this much: at sizes that can be computed, lower orders and
+/// logarithms bend a line by about as much.
+constexpr double exponent_resolution = 0.25;
+
+/// Means over `how.trials` draws at each N, and the exponent of their least-squares line in
+/// logarithms.  Its interval is the wider one of the bootstrap over trials and of the regression.
+/// It holds asymptotically where the interval stays within the resolution of what is claimed, is
+/// false where it lies beyond, and is not decided otherwise.
+Reading examine_growth(const Growth& growth, const Check& how);
+
+}  // namespace tsdiag::claim

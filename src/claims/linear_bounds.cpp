@@ -1,0 +1,101 @@
+#include <cmath>
+
+#include "derivatives.hpp"
+
+/// How large the gradient by a score of linear attention is, as far as the smallest score tells.
+/// [DEVIL] (48)
+namespace tsdiag::claim {
+namespace {
+
+Variables draw_signed(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("s", draw(rng, "s", 1, at.n, distribution));
+    v.set("V", draw(rng, "V", at.n, at.d, distribution));
+    v.set("g", draw(rng, "g", 1, at.d, distribution));
+    return v;
+}
+
+Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
+    v.set("V", draw(rng, "V", at.n, at.d, distribution));
+    v.set("g", draw(rng, "g", 1, at.d, distribution));
+    return v;
+}
+
+double largest_gradient(const Variables& v) {
+    return linear_gradient(v("s"), v("V"), v("g")).cwiseAbs().maxCoeff();
+}
+
+/// factor(n) c1 c2 / c3
+Sides sides_of(const Variables& v, double (*factor)(double n)) {
+    const double c3 = v("s").cwiseAbs().minCoeff();
+    return {largest_gradient(v),
+            factor(double(v("s").cols())) * v("g").norm() * largest_row(v("V")) / c3};
+}
+
+double printed_factor(double n) { return std::sqrt(n) / 4; }
+double sharp_factor(double n) { return 2 * (n - 1) / (n * n); }
+
+Bound bound_by(std::string reading, std::string formula, double (*factor)(double n)) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .draw = draw_row,
+            .sides = [factor](const Variables& v) -> std::optional<Sides> {
+                if (!(v("s").minCoeff() > 0)) return {};
+                return sides_of(v, factor);
+            },
+            .search = {{2, 1}, {3, 1}, {4, 1}, {6, 1}}};
+}
+
+Bound printed() {
+    return bound_by("as printed", "|dL/ds_ij| <= sqrt(n) c1 c2 / (4 c3)", printed_factor);
+}
+
+std::vector<Reading> check_bound(const Check& how) {
+    Bound sharp = bound_by("sharp", "|dL/ds_ij| <= 2 (n - 1) c1 c2 / (n^2 c3)", sharp_factor);
+    sharp.role = Role::sharper;
+    return {examine_bound(printed(), how), examine_bound(sharp, how)};
+}
+
+/// n = 2, equal scores, values 1 and 1 - sqrt(2): sqrt(2)/4 on both sides.
+Attained attain_bound() {
+    Variables v;
+    v.set("s", Matrix{{1.0, 1.0}});
+    v.set("V", Matrix{{1.0}, {1 - std::sqrt(2)}});
+    v.set("g", Matrix{{1.0}});
+    const Sides s = sides_of(v, printed_factor);
+    return {s.measured, s.bound, 1e-14};
+}
+
+/// Scores of both signs, at sizes where positive ones keep to the bound.
+Reading violate_bound(const Check& how) {
+    Bound broken = printed();
+    broken.reading = "scores of both signs";
+    broken.draw = draw_signed;
+    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& s = v("s");
+        if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
+        return sides_of(v, printed_factor);
+    };
+    broken.search = {{4, 1}, {6, 1}};
+    return examine_bound(broken, how);
+}
+
+}  // namespace
+
+extern const Claim devil_eq48_linear = {
+    .name = "devil.eq48-linear",
+    .statement =
+        "Where no score is below c3 > 0, linear attention bounds the gradient by its scores: "
+        "|dL/ds_ij| <= sqrt(n) c1 c2 / (4 c3) with c1 = max |dL/do_i|, c2 = max |v_j|.",
+    .source = "[DEVIL] (48), linear",
+    .assumes = "p_ij = s_ij / sum_k s_ik, o = p V; every s_ij >= c3 > 0",
+    .sharp = "|dL/ds_ij| <= 2 (n - 1) c1 c2 / (n^2 c3): it falls with n.",
+    .n = 16,
+    .d = 4,
+    .check = check_bound,
+    .tight = attain_bound,
+    .violate = violate_bound};
+
+}  // namespace tsdiag::claim

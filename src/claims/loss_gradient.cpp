@@ -1,0 +1,150 @@
+#include "loss_gradient.hpp"
+
+#include <cmath>
+
+#include "bound.hpp"
+
+namespace tsdiag::claim {
+namespace {
+
+Index label(Index row, const Matrix& O) { return row % O.cols(); }
+
+Matrix output(const Tail& t, double slope) {
+    return (slope * t.X1 * t.W1).cwiseMax(0) * t.W2 * t.W3;
+}
+
+}  // namespace
+
+double loss(const Tail& t) {
+    const Matrix O = output(t, 1), p = softmax(O);
+    double sum = 0;
+    for (Index i = 0; i < O.rows(); ++i) sum -= std::log(p(i, label(i, O)));
+    return sum;
+}
+
+TailGradients gradients(const Tail& t, double slope) {
+    TailGradients g;
+    const Matrix O = output(t, slope);
+    g.O = softmax(O);
+    for (Index i = 0; i < O.rows(); ++i) {
+        const Index own = label(i, O);
+        g.O(i, own) = 0;  // p - 1 = minus the sum of the others, without cancellation
+        g.O(i, own) = -g.O.row(i).sum();
+    }
+    g.X3 = g.O * t.W3.transpose();
+    g.X2 = g.X3 * t.W2.transpose();
+    const Matrix active = ((t.X1 * t.W1).array() > 0).cast<double>();
+    g.X1 = slope * g.X2.cwiseProduct(active) * t.W1.transpose();
+    return g;
+}
+
+namespace {
+
+/// d1 = 2 d, m = d + 1 classes.
+Variables draw_tail(const Rng& rng, const Sizes& at, Distribution distribution) {
+    const Index d = at.d, d1 = 2 * at.d, m = at.d + 1;
+    Variables v;
+    v.set("X1", draw(rng, "X1", at.n, d, distribution));
+    v.set("W1", draw(rng, "W1", d, d1, distribution));
+    v.set("W2", draw(rng, "W2", d1, d, distribution));
+    v.set("W3", draw(rng, "W3", d, m, distribution));
+    return v;
+}
+
+Tail tail_of(const Variables& v) { return {v("X1"), v("W1"), v("W2"), v("W3")}; }
+
+/// a0 = 2 and what the following weights make of it: sqrt(r) h(W) each, r the rows of W.
+double grown(double a, const Matrix& W) { return std::sqrt(double(W.rows())) * a * largest_row(W); }
+constexpr double a0 = 2;
+double a1(const Tail& t) { return grown(a0, t.W3); }
+double a2(const Tail& t) { return grown(a1(t), t.W2); }
+
+using Measured = double (*)(const TailGradients&);
+using Allowed = double (*)(const Tail&);
+
+Bound step(std::string reading, std::string formula, Measured measured, Allowed allowed) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .draw = draw_tail,
+            .sides = [measured, allowed](const Variables& v) -> std::optional<Sides> {
+                const Tail t = tail_of(v);
+                return Sides{measured(gradients(t)), allowed(t)};
+            },
+            .search = {{1, 1}, {2, 1}}};
+}
+
+double of_output(const TailGradients& g) { return largest_row(g.O); }
+double of_input(const TailGradients& g) { return largest_row(g.X1); }
+double with_first(const Tail& t) { return grown(a2(t), t.W1); }
+/// sqrt(d) is the number of rows of W1, as in the corrected form; only h differs.
+double with_second(const Tail& t) {
+    return std::sqrt(double(t.W1.rows())) * a2(t) * largest_row(t.W2);
+}
+
+Bound first_layer() {
+    return step("first layer, h(W1)", "h(dL/dX1) <= sqrt(d) a2 h(W1)", of_input, with_first);
+}
+
+Bound sharper(Bound bound) {
+    bound.role = Role::sharper;
+    return bound;
+}
+
+std::vector<Reading> check_chain(const Check& how) {
+    const Bound loss_step =
+        step("loss", "h(dL/dO) <= a0 = 2", of_output, [](const Tail&) { return a0; });
+    const Bound classifier = step(
+        "classifier", "h(dL/dX3) <= sqrt(d) a0 h(W3) = a1",
+        [](const TailGradients& g) { return largest_row(g.X3); }, a1);
+    const Bound second = step(
+        "second layer", "h(dL/dX2) <= sqrt(d1) a1 h(W2) = a2",
+        [](const TailGradients& g) { return largest_row(g.X2); }, a2);
+    Bound printed =
+        step("first layer, as printed", "h(dL/dX1) <= sqrt(d) a2 h(W2)", of_input, with_second);
+    printed.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Tail t = tail_of(v);
+        // The ratio has no limit: the search keeps to weights that can be checked by hand.
+        if (largest_row(t.W2) < largest_row(t.W1) / 100) return {};
+        return Sides{of_input(gradients(t)), with_second(t)};
+    };
+    const Bound sharp = sharper(step("loss, sharp", "h(dL/dO) <= sqrt(2)", of_output,
+                                     [](const Tail&) { return std::sqrt(2.0); }));
+    std::vector<Reading> readings;
+    for (const Bound& b : {loss_step, classifier, second, printed, sharper(first_layer()), sharp})
+        readings.push_back(examine_bound(b, how));
+    return readings;
+}
+
+/// An activation of slope 10 instead of 1.
+Reading violate_chain(const Check& how) {
+    Bound broken = first_layer();
+    broken.reading = "an activation of slope 10";
+    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Tail t = tail_of(v);
+        return Sides{of_input(gradients(t, 10)), with_first(t)};
+    };
+    return examine_bound(broken, how);
+}
+
+}  // namespace
+
+extern const Claim devil_propD5 = {
+    .name = "devil.propD5",
+    .statement =
+        "The gradient that reaches attention is bounded by the weights behind it: h(dL/dO) <= 2 = "
+        "a0, h(dL/dX3) <= sqrt(d) a0 h(W3) = a1, h(dL/dX2) <= sqrt(d1) a1 h(W2) = a2 and "
+        "h(dL/dX1) <= sqrt(d) a2 h(W2), h the largest norm of a row.",
+    .source = "[DEVIL] Prop. D.5, (63) to (66)",
+    .assumes =
+        "X2 = relu(X1 W1), X3 = X2 W2, O = X3 W3, L the sum over rows of the cross-entropy; d1 = 2 "
+        "d and d + 1 classes",
+    .sharp =
+        "h(dL/dX1) <= sqrt(d) a2 h(W1): the last step meets W1, not W2.  And h(dL/dO) <= sqrt(2), "
+        "as 2 bounds its square.",
+    .loose = "a0 = 2 bounds the square of h(dL/dO), so that every step stays below 1 / sqrt(2).",
+    .n = 4,
+    .d = 3,
+    .check = check_chain,
+    .violate = violate_chain};
+
+}  // namespace tsdiag::claim

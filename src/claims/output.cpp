@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include "tsdiag/claim.hpp"
+#include "tsdiag/csv.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr std::string_view header =
+    "name,reading,verdict,measured,bound,tightness,low,high,trials,note";
+
+Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(); }
+
+std::string_view name(Role role) {
+    return role == Role::part             ? "part"
+           : role == Role::interpretation ? "interpretation"
+                                          : "sharper";
+}
+
+Json matrix_json(const NamedMatrix& m) {
+    Json::Array rows;
+    for (Index i = 0; i < m.rows; ++i) {
+        Json::Array row;
+        for (Index j = 0; j < m.cols; ++j) row.emplace_back(m.values[std::size_t(i * m.cols + j)]);
+        rows.emplace_back(std::move(row));
+    }
+    Json json;
+    return json.set("name", m.name).set("rows", std::move(rows));
+}
+
+Json reading_json(const Reading& r) {
+    Json json;
+    json.set("reading", r.name).set("formula", r.formula).set("role", name(r.role));
+    json.set("verdict", name(r.verdict)).set("measured", or_null(r.measured));
+    json.set("bound", or_null(r.bound)).set("tightness", or_null(r.tightness));
+    json.set("low", or_null(r.low)).set("high", or_null(r.high)).set("trials", r.trials);
+    json.set("note", r.note);
+    Json::Array witness;
+    for (const NamedMatrix& m : r.witness) witness.push_back(matrix_json(m));
+    json.set("witness", std::move(witness));
+    if (r.replay)
+        json.set("replay", Json(Json::Object{{"seed", Json(r.replay->seed)},
+                                             {"part", Json(r.replay->part)},
+                                             {"trial", Json(r.replay->trial)}}));
+    return json;
+}
+
+Json claim_json(const Examined& e) {
+    Json json;
+    json.set("name", e.claim->name).set("statement", e.claim->statement);
+    json.set("source", e.claim->source).set("assumes", e.claim->assumes);
+    json.set("sharp", e.claim->sharp).set("verdict", name(e.verdict));
+    json.set("n", e.how.n).set("d", e.how.d).set("heads", e.how.heads).set("trials", e.how.trials);
+    Json::Array readings;
+    for (const Reading& r : e.readings) readings.push_back(reading_json(r));
+    return json.set("readings", std::move(readings));
+}
+
+}  // namespace
+
+std::vector<ClaimRow> claim_rows(std::span<const Examined> examined) {
+    std::vector<ClaimRow> rows;
+    for (const Examined& e : examined) {
+        rows.push_back({.name = std::string(e.claim->name),
+                        .verdict = std::string(name(e.verdict)),
+                        .trials = e.how.trials});
+        for (const Reading& r : e.readings)
+            rows.push_back({std::string(e.claim->name), r.name, std::string(name(r.verdict)),
+                            r.measured, r.bound, r.tightness, r.low, r.high, r.trials, r.note});
+    }
+    return rows;
+}
+
+std::string claims_csv(const std::vector<ClaimRow>& rows) {
+    std::string out(header);
+    out += '\n';
+    for (const ClaimRow& r : rows)
+        CsvLine(out)
+            .text(r.name)
+            .text(r.reading)
+            .text(r.verdict)
+            .number(r.measured)
+            .number(r.bound)
+            .number(r.tightness)
+            .number(r.low)
+            .number(r.high)
+            .index(r.trials)
+            .text(r.note)
+            .end();
+    return out;
+}
+
+std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view source) {
+    std::vector<ClaimRow> rows;
+    for (CsvReader in(text, source, header); in.next();)
+        rows.push_back({in.text(0), in.text(1), in.text(2), in.number(3), in.number(4),
+                        in.number(5), in.number(6), in.number(7), in.integer(8), in.text(9)});
+    return rows;
+}
+
+Json claims_json(std::span<const Examined> examined, const CheckSettings& settings) {
+    Json json;
+    json.set("seed", Json(settings.seed)).set("confidence", settings.confidence);
+    json.set("distribution", name(settings.distribution));
+    Json::Array all;
+    for (const Examined& e : examined) all.push_back(claim_json(e));
+    return json.set("claims", std::move(all));
+}
+
+}  // namespace tsdiag

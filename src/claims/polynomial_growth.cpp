@@ -1,0 +1,182 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "growth.hpp"
+#include "polynomial.hpp"
+
+/// How polynomial attention and its gradient grow with the number of tokens.  [POLY] Thm 4.2, 4.4
+namespace tsdiag::claim {
+namespace {
+
+using Norm = double (*)(const Logits&, int p);
+
+/// What a statement says: the mean of |.|_F N^-divided is O(N^claimed).
+struct Statement {
+    std::string_view formula;
+    Norm elementwise, matrix;
+    double claimed, divided;
+};
+constexpr Statement norm{"E |S^p|_F = O(N)", elementwise_norm, matrix_norm, 1, 0};
+constexpr Statement scaled_norm{"E |S^p / sqrt(N)|_F = O(sqrt(N))", elementwise_norm, matrix_norm,
+                                0.5, 0.5};
+constexpr Statement gradient{"E |d(S^p)/dQ|_F = O(N)", elementwise_gradient_norm,
+                             matrix_gradient_norm, 1, 0};
+constexpr Statement scaled_gradient{"E |d(S^p / sqrt(N))/dQ|_F = O(sqrt(N))",
+                                    elementwise_gradient_norm, matrix_gradient_norm, 0.5, 0.5};
+
+const std::vector<Index> sizes{32, 48, 64, 96, 128, 192, 256};
+
+double scaled(double value, Index N, const Statement& s) {
+    return value * std::pow(double(N), -s.divided);
+}
+
+Growth growth_of(const Check& how, const Statement& s, Norm measured, int p,
+                 std::string_view meaning) {
+    return {.reading = fmt::format("{}, p = {}", meaning, p),
+            .formula = std::string(s.formula),
+            .role = Role::interpretation,
+            .claimed = s.claimed,
+            .sizes = sizes,
+            .sample = [&how, s, measured, p](Index N, const Rng& rng) {
+                return scaled(measured(draw_logits(how, N, rng), p), N, s);
+            }};
+}
+
+std::vector<Reading> check_growth(const Check& how, const Statement& s) {
+    std::vector<Reading> readings;
+    for (const int p : {1, 2, 3})
+        readings.push_back(examine_growth(growth_of(how, s, s.elementwise, p, "elementwise"), how));
+    for (const int p : {2, 3})
+        readings.push_back(examine_growth(growth_of(how, s, s.matrix, p, "matrix power"), how));
+    return readings;
+}
+
+/// X with one and the same row: every entry of the logits is equal, and so is what it gains by Q.
+Attained attain_growth(const Statement& s) {
+    const Matrix x{{1.0, 2, -1, 0.5}};
+    const auto at = [&](Index N) {
+        const Matrix rows = x.replicate(N, 1);
+        return scaled(s.elementwise({rows, rows, rows}, 2), N, s);
+    };
+    return {std::log(at(64) / at(16)) / std::log(4.0), s.claimed, 1e-12};
+}
+
+/// Entries of X that grow with N are not of one variance.
+Reading violate_growth(const Check& how, const Statement& s) {
+    Growth broken = growth_of(how, s, s.elementwise, 2, "entries of X of deviation sqrt(N)");
+    broken.sample = [&how, s](Index N, const Rng& rng) {
+        Logits logits = draw_logits(how, N, rng);
+        for (Matrix* factor : {&logits.X, &logits.A, &logits.B}) *factor *= std::sqrt(double(N));
+        return scaled(s.elementwise(logits, 2), N, s);
+    };
+    return examine_growth(broken, how);
+}
+
+/// Softmax attention as it is where training begins: weights of variance 1/D.
+Growth softmax_growth(const Check& how) {
+    return {.reading = "softmax, Q and K of variance 1/D",
+            .formula = "E |softmax(S)|_F = Theta(1)",
+            .role = Role::sharper,
+            .relation = Relation::equal,
+            .claimed = 0,
+            .sizes = sizes,
+            .sample = [&how](Index N, const Rng& rng) {
+                const Logits s = draw_logits(how, N, rng, 1 / double(how.d));
+                return softmax(s.A * s.B.transpose()).norm();
+            }};
+}
+
+std::vector<Reading> check_scaled_norm(const Check& how) {
+    std::vector<Reading> readings = check_growth(how, scaled_norm);
+    const auto add = [&](const Statement& s, std::string_view meaning) {
+        Growth theta = growth_of(how, s, elementwise_norm, 2, meaning);
+        theta.role = Role::sharper;
+        theta.relation = Relation::equal;
+        readings.push_back(examine_growth(theta, how));
+    };
+    Statement theta = scaled_norm;
+    theta.formula = "E |S^p / sqrt(N)|_F = Theta(sqrt(N))";
+    add(theta, "elementwise, from both sides");
+    add({"E |S^p / N|_F = Theta(1)", elementwise_norm, matrix_norm, 0, 1},
+        "elementwise, divided by N");
+    readings.push_back(examine_growth(softmax_growth(how), how));
+    return readings;
+}
+
+constexpr std::string_view assumptions =
+    "S = X Q K^T X^T / sqrt(d); entries of X, Q and K independent with mean 0 and one variance; D "
+    "and d fixed";
+
+}  // namespace
+
+extern const Claim poly_thm42 = {
+    .name = "poly.thm4.2",
+    .statement =
+        "The p-th power of the logits grows at most linearly with the number of tokens: "
+        "E |(X Q K^T X^T / sqrt(d))^p|_F = O(N), in two readings: entry by entry, and as "
+        "a power of the matrix.",
+    .source = "[POLY] Thm 4.2, (8)",
+    .assumes = assumptions,
+    .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
+    .d = 16,
+    .heads = 2,
+    .trials = 80,
+    .chance = true,
+    .check = [](const Check& how) { return check_growth(how, norm); },
+    .tight = [] { return attain_growth(norm); },
+    .violate = [](const Check& how) { return violate_growth(how, norm); }};
+
+extern const Claim poly_cor43 = {
+    .name = "poly.cor4.3",
+    .statement =
+        "Divided by sqrt(N), the p-th power of the logits grows as the bound of softmax attention "
+        "does: E |(X Q K^T X^T / sqrt(d))^p / sqrt(N)|_F = O(sqrt(N)), in two readings: entry by "
+        "entry, and as a power of the matrix.",
+    .source = "[POLY] Cor. 4.3, (9)",
+    .assumes = assumptions,
+    .sharp =
+        "Entry by entry Theta(sqrt(N)), while softmax attention of small logits has a norm of "
+        "order 1: a power divided by N does not grow.",
+    .d = 16,
+    .heads = 2,
+    .trials = 80,
+    .chance = true,
+    .check = check_scaled_norm,
+    .tight = [] { return attain_growth(scaled_norm); },
+    .violate = [](const Check& how) { return violate_growth(how, scaled_norm); }};
+
+extern const Claim poly_thm44 = {
+    .name = "poly.thm4.4",
+    .statement =
+        "The gradient of the p-th power of the logits by the weights Q grows at most linearly with "
+        "the number of tokens: E |d((X Q K^T X^T / sqrt(d))^p)/dQ|_F = O(N), in two readings: "
+        "entry by entry, and as a power of the matrix.",
+    .source = "[POLY] Thm 4.4, (10)",
+    .assumes = assumptions,
+    .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
+    .d = 16,
+    .heads = 2,
+    .trials = 80,
+    .chance = true,
+    .check = [](const Check& how) { return check_growth(how, gradient); },
+    .tight = [] { return attain_growth(gradient); },
+    .violate = [](const Check& how) { return violate_growth(how, gradient); }};
+
+extern const Claim poly_cor45 = {
+    .name = "poly.cor4.5",
+    .statement =
+        "Divided by sqrt(N), the gradient of the p-th power of the logits grows as the bound of "
+        "softmax attention does: E |d((X Q K^T X^T / sqrt(d))^p / sqrt(N))/dQ|_F = O(sqrt(N)), in "
+        "two readings: entry by entry, and as a power of the matrix.",
+    .source = "[POLY] Cor. 4.5, (11)",
+    .assumes = assumptions,
+    .d = 16,
+    .heads = 2,
+    .trials = 80,
+    .chance = true,
+    .check = [](const Check& how) { return check_growth(how, scaled_gradient); },
+    .tight = [] { return attain_growth(scaled_gradient); },
+    .violate = [](const Check& how) { return violate_growth(how, scaled_gradient); }};
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,285 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "expectation.hpp"
+#include "polynomial.hpp"
+
+/// Mean squares of polynomial attention and of its gradient at a given size.  [POLY] (43), (55),
+/// (71)
+namespace tsdiag::claim {
+namespace {
+
+/// Draws averaged in one trial: tails of high powers of normal numbers are heavy.
+constexpr Index pairs = 256;
+constexpr std::uint64_t copies = 16;
+
+/// Entry by entry <a, b>^2p of rows a and b of two matrices of D columns.
+double mean_power(const Matrix& a, const Matrix& b, int p) {
+    const Vector products = a.cwiseProduct(b).rowwise().sum();
+    return products.array().square().pow(p).mean();
+}
+
+double entry_power(const Check& how, int p, const Rng& rng) {
+    return mean_power(draw(rng, "a", pairs, how.d, how.distribution),
+                      draw(rng, "b", pairs, how.d, how.distribution), p);
+}
+
+/// The logits here are not divided by sqrt(w).
+double undivided(double norm, const Logits& s, int p) {
+    return std::pow(double(s.A.cols()), p) * norm * norm;
+}
+double norm_square(const Logits& s, int p) { return undivided(elementwise_norm(s, p), s, p); }
+double gradient_norm_square(const Logits& s, int p) {
+    return undivided(elementwise_gradient_norm(s, p), s, p);
+}
+
+/// The mean over some copies of X, Q and K.
+template <class Measured>
+double mean_of_copies(const Check& how, const Rng& rng, const Measured& measured) {
+    double sum = 0;
+    for (std::uint64_t copy = 0; copy < copies; ++copy)
+        sum += measured(draw_logits(how, how.n, rng.fork(copy)));
+    return sum / double(copies);
+}
+
+double printed_entry(Index D, int p) {
+    return std::pow(double(D), p) * double_factorial(2 * p - 1);
+}
+double exact_entry(Index D, int p) { return norm_moment(D, p) * double_factorial(2 * p - 1); }
+
+/// The exact moments are those of normal numbers.
+std::optional<double> if_normal(const Check& how, double exact) {
+    if (how.distribution != Distribution::gaussian) return {};
+    return exact;
+}
+
+Mean entry(const Check& how, int p) {
+    return {.reading = fmt::format("p = {}", p),
+            .formula = p == 1 ? "E <a, b>^2 = D" : "E <a, b>^(2p) <= D^p (2p - 1)!!",
+            .relation = p == 1 ? Relation::equal : Relation::at_most,
+            .claimed = printed_entry(how.d, p),
+            .exact = if_normal(how, exact_entry(how.d, p)),
+            .sample = [&how, p](const Rng& rng) { return entry_power(how, p, rng); }};
+}
+
+std::vector<Reading> check_entry(const Check& how) {
+    Mean exact = entry(how, 2);
+    exact.reading = "exact, p = 2";
+    exact.formula = "E <a, b>^(2p) = D (D + 2) ... (D + 2p - 2) (2p - 1)!!";
+    exact.role = Role::sharper;
+    exact.relation = Relation::equal;
+    exact.claimed = exact_entry(how.d, 2);
+    const Mean shared{
+        .reading = "X in both factors, p = 2",
+        .formula =
+            "E |(X Q K^T X^T)^p|_F^2 = (2p - 1)!! d ... (d + 2p - 2) (N (N - 1) (D ... (D + "
+            "2p - 2))^2 + N D ... (D + 4p - 2))",
+        .role = Role::sharper,
+        .claimed = logit_square(logit_sizes(how), 2),
+        .sample = [&how](const Rng& rng) {
+            return mean_of_copies(how, rng, [](const Logits& s) { return norm_square(s, 2); });
+        }};
+    return {examine_mean(entry(how, 1), how), examine_mean(entry(how, 2), how),
+            examine_mean(entry(how, 3), how), examine_mean(exact, how), examine_mean(shared, how)};
+}
+
+/// Numbers -1 and 1, equally likely, in one dimension: a^2 b^2 = 1.
+Attained attain_entry() {
+    const Matrix a{{-1.0}, {-1}, {1}, {1}}, b{{-1.0}, {1}, {-1}, {1}};
+    return {mean_power(a, b, 1), printed_entry(1, 1), 1e-14};
+}
+
+/// a = b: E |a|^4 = D (D + 2).
+Reading violate_entry(const Check& how) {
+    Mean broken = entry(how, 1);
+    broken.reading = "a and b the same";
+    broken.sample = [&how](const Rng& rng) {
+        const Matrix a = draw(rng, "a", pairs, how.d, how.distribution);
+        return mean_power(a, a, 1);
+    };
+    return examine_mean(broken, how);
+}
+
+/// (55): pairs of tokens and of entries, without those where only the tokens or only the entries
+/// are equal.
+double printed_first(const LogitSizes& s) {
+    const double N = double(s.N), D = double(s.D);
+    return double(s.w) * s.weights * s.x * s.x * (N * (N - 1) * D * (D - 1) + 3 * N * D);
+}
+
+/// (71)
+double printed_power(const LogitSizes& s, int p) {
+    return double_factorial(2 * p - 3) * std::pow(double(s.w), p) * std::pow(s.weights, 2 * p - 1) *
+           std::pow(s.x, 2 * p) * std::pow(double(s.N), 2) * std::pow(double(s.D), 2 * p);
+}
+
+Mean gradient_mean(const Check& how, int p, std::string reading, std::string formula,
+                   double claimed) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .claimed = claimed,
+            .exact = if_normal(how, gradient_square(logit_sizes(how), p)),
+            .sample = [&how, p](const Rng& rng) {
+                return mean_of_copies(how, rng,
+                                      [p](const Logits& s) { return gradient_norm_square(s, p); });
+            }};
+}
+
+Mean sharper(Mean mean) {
+    mean.role = Role::sharper;
+    return mean;
+}
+
+Mean first_power(const Check& how) {
+    return gradient_mean(how, 1, "as printed",
+                         "E |d(X Q K^T X^T)/dQ|_F^2 = d sigma_w^2 sigma_x^4 (N (N - 1) D (D - 1) + "
+                         "3 N D)",
+                         printed_first(logit_sizes(how)));
+}
+
+Mean first_power_exact(const Check& how) {
+    return sharper(gradient_mean(how, 1, "exact",
+                                 "E |d(X Q K^T X^T)/dQ|_F^2 = d sigma_w^2 sigma_x^4 N D (N D + 2)",
+                                 gradient_square(logit_sizes(how), 1)));
+}
+
+std::vector<Reading> check_first_power(const Check& how) {
+    return {examine_mean(first_power(how), how), examine_mean(first_power_exact(how), how)};
+}
+
+/// N = D = d = 1: x^4 k^2 over the three points of Gauss-Hermite, exact to the fifth power.
+Attained attain_first_power() {
+    const std::array<double, 3> at{-std::sqrt(3), 0, std::sqrt(3)},
+        weight{1.0 / 6, 2.0 / 3, 1.0 / 6};
+    double mean = 0;
+    for (std::size_t i = 0; i < 3; ++i)
+        for (std::size_t k = 0; k < 3; ++k) {
+            const Matrix X{{at[i]}}, B = X * at[k];
+            mean += weight[i] * weight[k] * gradient_norm_square({X, X, B}, 1);
+        }
+    return {mean, printed_first({1, 1, 1}), 1e-14};
+}
+
+/// Entries of X with mean 1.
+Reading violate_first_power(const Check& how) {
+    Mean broken = first_power_exact(how);
+    broken.reading = "entries of X of mean 1";
+    broken.sample = [&how](const Rng& rng) {
+        const Index w = how.d / how.heads;
+        const Matrix X = draw(rng, "X", how.n, how.d, how.distribution).array() + 1;
+        const Matrix B = X * draw_weights(rng, "K", how.d, w, how.distribution, 1);
+        return gradient_norm_square({X, B, B}, 1);
+    };
+    return examine_mean(broken, how);
+}
+
+Mean higher_power(const Check& how, int p, std::string reading) {
+    return gradient_mean(
+        how, p, std::move(reading),
+        "E |d((X Q K^T X^T)^p)/dQ|_F^2 = (2p - 3)!! d^p sigma_w^(4p - 2) sigma_x^(4p) N^2 D^(2p)",
+        printed_power(logit_sizes(how), p));
+}
+
+Mean second_power_exact(const Check& how) {
+    return sharper(gradient_mean(
+        how, 2, "exact, p = 2",
+        "p^2 (2p - 3)!! d ... (d + 2p - 2) sigma_w^(4p - 2) sigma_x^(4p) (N (N - 1) (D ... (D + 2p "
+        "- 2))^2 + N D ... (D + 4p - 2))",
+        gradient_square(logit_sizes(how), 2)));
+}
+
+/// The same at sizes where lower orders are small: what is missing is p^2.
+Check at_large_sizes(Check how) {
+    how.n = how.d = 48;
+    how.heads = 1;
+    how.trials = std::clamp<Index>(how.trials / 50, 2, 40);
+    return how;
+}
+
+std::vector<Reading> check_higher_power(const Check& how) {
+    const Check large = at_large_sizes(how);
+    return {examine_mean(higher_power(how, 2, "p = 2"), how),
+            examine_mean(higher_power(how, 3, "p = 3"), how),
+            examine_mean(higher_power(large, 2, "p = 2, N = D = d = 48"), large),
+            examine_mean(second_power_exact(how), how)};
+}
+
+/// The second power of logits of the same Q and K: their sign is lost, and so is the independence.
+Reading violate_higher_power(const Check& how) {
+    Mean broken = second_power_exact(how);
+    broken.reading = "Q and K the same";
+    broken.sample = [&how](const Rng& rng) {
+        return mean_of_copies(how, rng, [](Logits s) {
+            s.B = s.A * std::sqrt(double(s.A.cols()));
+            return gradient_norm_square(s, 2);
+        });
+    };
+    return examine_mean(broken, how);
+}
+
+}  // namespace
+
+extern const Claim poly_eq43 = {
+    .name = "poly.eq43",
+    .statement =
+        "The even moments of an entry of a product of two Gaussian matrices of inner dimension D "
+        "are bounded by E <a, b>^(2p) <= D^p (2p - 1)!!.",
+    .source = "[POLY] (41), (43)",
+    .assumes = "entries of a and b independent and normal with variance 1",
+    .sharp = "D (D + 2) ... (D + 2p - 2) (2p - 1)!!, exactly.",
+    .n = 8,
+    .d = 8,
+    .trials = 4000,
+    .chance = true,
+    .check = check_entry,
+    .tight = attain_entry,
+    .violate = violate_entry};
+
+extern const Claim poly_eq55 = {
+    .name = "poly.eq55",
+    .statement =
+        "The gradient of the logits by the weights Q has the mean square E |d(X Q K^T X^T)/dQ|_F^2 "
+        "= d sigma_w^2 sigma_x^4 (N (N - 1) D (D - 1) + 3 N D).",
+    .source = "[POLY] (53) to (55)",
+    .assumes =
+        "entries of X (N x D) normal with variance sigma_x^2, of Q and K (D x d) with sigma_w^2, "
+        "all independent",
+    .sharp =
+        "d sigma_w^2 sigma_x^4 N D (N D + 2): the terms of one token and two entries, and of two "
+        "tokens and one entry, are missing.",
+    .n = 4,
+    .d = 4,
+    .heads = 2,
+    .trials = 2000,
+    .chance = true,
+    .check = check_first_power,
+    .tight = attain_first_power,
+    .violate = violate_first_power};
+
+extern const Claim poly_eq71 = {
+    .name = "poly.eq71",
+    .statement =
+        "The gradient of the p-th power of the logits, entry by entry, by the weights Q has the "
+        "mean square E |d((X Q K^T X^T)^p)/dQ|_F^2 = (2p - 3)!! d^p sigma_w^(4p - 2) sigma_x^(4p) "
+        "N^2 D^(2p).",
+    .source = "[POLY] (65) to (71)",
+    .assumes =
+        "entries of X (N x D) normal with variance sigma_x^2, of Q and K (D x d) with sigma_w^2, "
+        "all independent",
+    .sharp =
+        "p^2 (2p - 3)!! d ... (d + 2p - 2) sigma_w^(4p - 2) sigma_x^(4p) (N (N - 1) (D ... (D + 2p "
+        "- 2))^2 + N D ... (D + 4p - 2)), the dots in steps of 2.  A factor p^2 is missing at "
+        "every "
+        "size.",
+    .loose = "the mean square is more than p^2 times what is stated.",
+    .n = 8,
+    .d = 8,
+    .trials = 2000,
+    .chance = true,
+    .check = check_higher_power,
+    .violate = violate_higher_power};
+
+}  // namespace tsdiag::claim

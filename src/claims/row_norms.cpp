@@ -1,0 +1,127 @@
+#include <cmath>
+
+#include "bound.hpp"
+
+/// The largest norm of a row, h(X) = max_i |x_i|, and products.  [DEVIL] Prop. D.4, D.6
+namespace tsdiag::claim {
+namespace {
+
+/// X and Y have one inner dimension; Y has one row more, so that the numbers of rows differ.
+Variables draw_pair(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("X", draw(rng, "X", at.n, at.d, distribution));
+    v.set("Y", draw(rng, "Y", at.n + 1, at.d, distribution));
+    return v;
+}
+
+double product_norm(const Variables& v) { return largest_row(v("X") * v("Y").transpose()); }
+
+/// sqrt(r) h(X) h(Y)
+double product_bound(const Variables& v, Index r) {
+    return std::sqrt(double(r)) * largest_row(v("X")) * largest_row(v("Y"));
+}
+
+Bound product() {
+    return {.reading = "as printed",
+            .formula = "h(X Y^T) <= sqrt(r) h(X) h(Y)",
+            .draw = draw_pair,
+            .sides = [](const Variables& v) -> std::optional<Sides> {
+                return Sides{product_norm(v), product_bound(v, v("Y").rows())};
+            },
+            .search = {{1, 1}, {1, 2}, {2, 2}}};
+}
+
+std::vector<Reading> check_product(const Check& how) {
+    Bound sharp = product();
+    sharp.reading = "sharp";
+    sharp.formula = "h(X Y^T) <= h(X) |Y|_2";
+    sharp.role = Role::sharper;
+    sharp.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{product_norm(v), largest_row(v("X")) * spectral_norm(v("Y"))};
+    };
+    return {examine_bound(product(), how), examine_bound(sharp, how)};
+}
+
+Attained attain_product() {
+    Variables v;
+    v.set("X", Matrix{{3.0, 4}});
+    v.set("Y", Matrix{{3.0, 4}, {-3, -4}, {3, 4}});
+    return {product_norm(v), product_bound(v, 3), 1e-14};
+}
+
+Reading violate_product(const Check& how) {
+    Bound broken = product();
+    broken.reading = "r taken as the inner dimension";
+    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{product_norm(v), product_bound(v, v("Y").cols())};
+    };
+    return examine_bound(broken, how);
+}
+
+Variables draw_matrix(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("X", draw(rng, "X", at.n, at.d, distribution));
+    return v;
+}
+
+double spectral_bound(const Matrix& X, Index n) { return std::sqrt(double(n)) * largest_row(X); }
+
+Bound spectral() {
+    return {.reading = "as printed",
+            .formula = "|X|_2 <= sqrt(n) h(X)",
+            .draw = draw_matrix,
+            .sides = [](const Variables& v) -> std::optional<Sides> {
+                const Matrix& X = v("X");
+                return Sides{spectral_norm(X), spectral_bound(X, X.rows())};
+            },
+            .search = {{1, 1}, {2, 1}, {2, 2}}};
+}
+
+std::vector<Reading> check_spectral(const Check& how) {
+    Bound below = spectral();
+    below.reading = "from below";
+    below.formula = "|X|_2 >= h(X)";
+    below.role = Role::sharper;
+    below.relation = Relation::at_least;
+    below.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{spectral_norm(v("X")), largest_row(v("X"))};
+    };
+    return {examine_bound(spectral(), how), examine_bound(below, how)};
+}
+
+Attained attain_spectral() {
+    const Matrix X = Matrix{{3.0, 4}}.replicate(5, 1);
+    return {spectral_norm(X), spectral_bound(X, 5), 1e-13};
+}
+
+Reading violate_spectral(const Check& how) {
+    Bound broken = spectral();
+    broken.reading = "n taken as the number of columns";
+    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{spectral_norm(v("X")), spectral_bound(v("X"), v("X").cols())};
+    };
+    return examine_bound(broken, how);
+}
+
+}  // namespace
+
+extern const Claim devil_propD4 = {
+    .name = "devil.propD4",
+    .statement =
+        "With h(X) the largest norm of a row, h(X Y^T) <= sqrt(r) h(X) h(Y) for a Y of r rows.",
+    .source = "[DEVIL] Prop. D.4, (37)",
+    .assumes = "X and Y have equally many columns",
+    .sharp = "h(X Y^T) <= h(X) |Y|_2.",
+    .check = check_product,
+    .tight = attain_product,
+    .violate = violate_product};
+
+extern const Claim devil_propD6 = {
+    .name = "devil.propD6",
+    .statement = "With h(X) the largest norm of a row, |X|_2 <= sqrt(n) h(X) for an X of n rows.",
+    .source = "[DEVIL] Prop. D.6, (41), (42)",
+    .check = check_spectral,
+    .tight = attain_spectral,
+    .violate = violate_spectral};
+
+}  // namespace tsdiag::claim

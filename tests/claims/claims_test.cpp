@@ -1,0 +1,118 @@
+#include <gtest/gtest.h>
+
+#include <array>
+
+#include "support/files.hpp"
+#include "tsdiag/claim.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+template <class F>
+std::string message(F f) {
+    try {
+        f();
+    } catch (const UsageError& e) {
+        return e.what();
+    }
+    return "no error";
+}
+
+const Claim& claim(const std::string& name) { return *resolve_claims(std::vector{name}).front(); }
+
+TEST(Claims, AreFoundByNameOrPrefixOrSuggested) {
+    EXPECT_EQ(resolve_claims({}).size(), claims().size());
+    EXPECT_EQ(resolve_claims(std::vector<std::string>{"devil.eq59"}).size(), 1u);
+    const auto tse = resolve_claims(std::vector<std::string>{"tse", "tse.lemma2.4"});
+    EXPECT_FALSE(tse.empty());
+    for (const Claim* c : tse) EXPECT_TRUE(c->name.starts_with("tse.")) << c->name;
+    EXPECT_EQ(message([] { resolve_claims(std::vector<std::string>{"tse.lema2.4"}); }),
+              "'tse.lema2.4' is no claim. Did you mean 'tse.lemma2.4'? tsdiag check --list has "
+              "their names.");
+    EXPECT_THROW(resolve_claims(std::vector<std::string>{"ts"}), UsageError);
+    EXPECT_THROW(resolve_claims(std::vector<std::string>{""}), UsageError);
+}
+
+TEST(Claims, RefuseImpossibleSizesInOneSentence) {
+    const Claim& lemma = claim("tse.lemma2.4");
+    EXPECT_EQ(message([&] { plan(lemma, {.trials = 1}); }),
+              "tse.lemma2.4: --trials 1 gives no interval of a mean, expected at least 2.");
+    EXPECT_EQ(message([&] { plan(lemma, {.d = 6, .heads = 4}); }),
+              "tse.lemma2.4: --heads 4 does not divide --d 6.");
+    EXPECT_EQ(message([&] { plan(lemma, {.n = -1}); }), "no error");  // 0 and below: its own
+    EXPECT_EQ(message([&] { plan(lemma, {.confidence = 1}); }),
+              "tse.lemma2.4: --confidence 1 is not between 0 and 1.");
+    EXPECT_NE(message([&] { plan(lemma, {.range = {8, 16}}); }), "no error");
+    EXPECT_EQ(message([] { distribution("gausian"); }),
+              "'gausian' is no distribution. Did you mean 'gaussian'?");
+}
+
+TEST(Claims, KnowEveryDistributionByItsName) {
+    for (const Distribution d : distributions()) EXPECT_EQ(distribution(std::string(name(d))), d);
+}
+
+Reading reading(Role role, Verdict verdict) {
+    Reading r;
+    r.role = role;
+    r.verdict = verdict;
+    return r;
+}
+
+TEST(Claims, CombineReadings) {
+    using enum Verdict;
+    const auto combined = [](std::vector<Reading> list) { return overall(list); };
+    EXPECT_EQ(combined({reading(Role::part, holds), reading(Role::part, holds)}), holds);
+    EXPECT_EQ(combined({reading(Role::part, holds), reading(Role::part, false_as_stated)}),
+              false_as_stated);
+    EXPECT_EQ(combined({reading(Role::part, not_decided), reading(Role::part, false_as_stated)}),
+              false_as_stated);
+    EXPECT_EQ(combined({reading(Role::part, holds), reading(Role::part, not_decided)}),
+              not_decided);
+    EXPECT_EQ(combined({reading(Role::part, holds), reading(Role::part, holds_asymptotically)}),
+              holds_asymptotically);
+    EXPECT_EQ(combined({reading(Role::part, holds), reading(Role::sharper, false_as_stated)}),
+              holds);
+    EXPECT_EQ(combined({reading(Role::interpretation, holds_asymptotically),
+                        reading(Role::interpretation, false_as_stated)}),
+              ambiguous);
+    EXPECT_EQ(combined({reading(Role::interpretation, false_as_stated),
+                        reading(Role::interpretation, false_as_stated)}),
+              false_as_stated);
+    EXPECT_EQ(combined({}), not_decided);
+    EXPECT_EQ(combined({reading(Role::sharper, holds)}), not_decided);
+}
+
+TEST(ClaimsCsv, ReadsBackWhatWasWritten) {
+    const std::vector<ClaimRow> rows = {{.name = "a.b", .verdict = "holds", .trials = 7},
+                                        {"a.b", "comma, \"quote\"\nline", "false as stated", 0.1,
+                                         1e-300, 1.0 / 3, -2.5, 1e300, 12, "note"}};
+    const std::string text = claims_csv(rows);
+    EXPECT_TRUE(
+        text.starts_with("name,reading,verdict,measured,bound,tightness,low,high,trials,note\n"));
+    EXPECT_EQ(read_claims_csv(text, "claims.csv"), rows);
+    for (std::size_t end = 0; end < text.size(); ++end) {
+        try {
+            read_claims_csv(std::string_view(text).substr(0, end), "claims.csv");
+        } catch (const FormatError&) {
+            continue;  // a part of a file may be one, or is refused
+        }
+    }
+}
+
+TEST(ClaimsCsv, OfAnExaminationReadsBack) {
+    const std::vector<Examined> list{examine(claim("devil.eq59"), {.trials = 20})};
+    const std::vector<ClaimRow> rows = claim_rows(list);
+    ASSERT_EQ(rows.size(), 1 + list.front().readings.size());
+    EXPECT_EQ(read_claims_csv(claims_csv(rows), "claims.csv"), rows);
+}
+
+TEST(Statements, DocumentIsWrittenFromTheList) {
+    const std::string file =
+        test::read_file(std::filesystem::path(TSDIAG_TEST_DATA) / "../../docs/statements.md");
+    EXPECT_EQ(file, statements_markdown())
+        << "tsdiag check --markdown > docs/statements.md writes it again";
+}
+
+}  // namespace
+}  // namespace tsdiag

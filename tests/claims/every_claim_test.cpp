@@ -1,0 +1,144 @@
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "expected.hpp"
+#include "tsdiag/error.hpp"
+
+/// Laws over the list of claims.
+namespace tsdiag {
+namespace {
+
+/// Examined once a program with the claim's own sizes and seed 0.
+const Examined& examined(const Claim& claim) {
+    static std::map<const Claim*, Examined> done;
+    const auto at = done.find(&claim);
+    return at != done.end() ? at->second : done.emplace(&claim, examine(claim, {})).first->second;
+}
+
+std::vector<test::Expected> expectations(const Claim& claim) {
+    std::vector<test::Expected> found;
+    for (const auto* table :
+         {&test::expected_devil(), &test::expected_poly(), &test::expected_tse()})
+        for (const test::Expected& e : *table)
+            if (e.claim == claim.name) found.push_back(e);
+    return found;
+}
+
+const Reading* find(const std::vector<Reading>& readings, std::string_view name) {
+    const auto at = std::find_if(readings.begin(), readings.end(),
+                                 [&](const Reading& r) { return r.name == name; });
+    return at == readings.end() ? nullptr : &*at;
+}
+
+class EveryClaim : public testing::TestWithParam<const Claim*> {
+  protected:
+    const Claim& claim() const { return *GetParam(); }
+};
+
+TEST_P(EveryClaim, SaysWhatItStatesAndWhere) {
+    EXPECT_FALSE(claim().statement.empty());
+    EXPECT_TRUE(claim().source.starts_with('[')) << claim().source;
+    EXPECT_EQ(claim().tight == nullptr, !claim().loose.empty())
+        << "either a case attains it, or the statement says how loose it is";
+    ASSERT_NE(claim().violate, nullptr);
+}
+
+TEST_P(EveryClaim, TightCaseAttainsTheBound) {
+    if (!claim().tight) GTEST_SKIP() << "nothing attains it: " << claim().loose;
+    const Attained a = claim().tight();
+    EXPECT_LE(a.accuracy, 0.1);
+    EXPECT_NEAR(a.measured, a.bound, a.accuracy * std::abs(a.bound));
+}
+
+TEST_P(EveryClaim, BrokenHypothesisIsFoundFalse) {
+    const Reading broken = claim().violate(plan(claim(), {}));
+    EXPECT_EQ(broken.verdict, Verdict::false_as_stated)
+        << broken.name << ": " << broken.measured.value_or(NAN) << " against "
+        << broken.bound.value_or(NAN) << " " << broken.note;
+}
+
+TEST_P(EveryClaim, VerdictIsTheKnownOne) {
+    std::set<std::string> names;
+    for (const Reading& r : examined(claim()).readings)
+        EXPECT_TRUE(names.insert(r.name).second) << "two readings are called " << r.name;
+    EXPECT_EQ(names.size(), expectations(claim()).size()) << "a reading nobody expects";
+    for (const test::Expected& e : expectations(claim())) {
+        const Reading* r = find(examined(claim()).readings, e.reading);
+        ASSERT_NE(r, nullptr) << e.reading;
+        EXPECT_EQ(r->verdict, e.verdict)
+            << e.reading << ": " << name(r->verdict) << ", " << r->measured.value_or(NAN)
+            << " against " << r->bound.value_or(NAN) << " [" << r->low.value_or(NAN) << ", "
+            << r->high.value_or(NAN) << "] " << r->note;
+    }
+}
+
+TEST_P(EveryClaim, FalseReadingsShowWhy) {
+    for (const Reading& r : examined(claim()).readings)
+        if (r.verdict == Verdict::false_as_stated) {
+            EXPECT_TRUE(!r.witness.empty() || (r.low && r.high)) << r.name;
+        }
+}
+
+/// Few trials: the law is about bits, not about verdicts.
+CheckSettings few(const Claim& claim) {
+    CheckSettings s;
+    s.trials = std::min<Index>(claim.trials, 24);
+    s.seed = 5;
+    return s;
+}
+
+TEST_P(EveryClaim, SameSeedSameResultOnAnyNumberOfThreads) {
+    const int threads = omp_get_max_threads();
+    std::vector<std::string> texts;
+    for (const int count : {1, 3}) {
+        omp_set_num_threads(count);
+        const std::vector<Examined> list{examine(claim(), few(claim()))};
+        texts.push_back(claims_json(list, few(claim())).dump());
+    }
+    omp_set_num_threads(threads);
+    EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST_P(EveryClaim, ReplayGivesTheSameNumber) {
+    for (const Reading& r : examined(claim()).readings) {
+        if (!r.replay) continue;
+        CheckSettings again;
+        again.seed = r.replay->seed;
+        again.only = r.replay->trial;
+        const Examined alone = examine(claim(), again);
+        const Reading* same = find(alone.readings, r.name);
+        ASSERT_NE(same, nullptr);
+        EXPECT_EQ(same->verdict, r.verdict) << r.name;
+        if (r.verdict == Verdict::holds) {
+            EXPECT_EQ(same->measured, r.measured) << r.name;
+        }
+    }
+}
+
+TEST_P(EveryClaim, VerdictOfTheClaimFollowsFromItsReadings) {
+    EXPECT_EQ(examined(claim()).verdict, overall(examined(claim()).readings));
+}
+
+std::string test_name(const testing::TestParamInfo<const Claim*>& info) {
+    std::string text(info.param->name);
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return c == '.' || c == '-'; }, '_');
+    return text;
+}
+INSTANTIATE_TEST_SUITE_P(List, EveryClaim, testing::ValuesIn(claims().begin(), claims().end()),
+                         test_name);
+
+TEST(Expectations, AreOfClaimsThatExist) {
+    for (const auto* table :
+         {&test::expected_devil(), &test::expected_poly(), &test::expected_tse()})
+        for (const test::Expected& e : *table)
+            EXPECT_NO_THROW(resolve_claims(std::vector{std::string(e.claim)})) << e.claim;
+}
+
+}  // namespace
+}  // namespace tsdiag

@@ -1,0 +1,61 @@
+#include "expected.hpp"
+
+namespace tsdiag::test {
+
+const std::vector<Expected>& expected_tse() {
+    static const std::vector<Expected> table = {
+        {"tse.def1.1", "sum", holds},
+        {"tse.def1.1", "t_sim at most 1", holds},
+        {"tse.def1.1", "t_div at most 1", holds},
+        {"tse.eq1", "identity", holds},
+        {"tse.eq1", "range", holds},
+        {"tse.prop2.3", "rate", holds},
+        {"tse.prop2.3", "odds", holds},
+        {"tse.lemma2.4", "similar part", holds},
+        {"tse.lemma2.4", "diverse part", holds},
+        {"tse.eq11", "similar part", holds},
+        {"tse.eq11", "diverse part", holds},
+        {"tse.eq11", "ceiling of mu1", holds},
+        {"tse.prop2.5", "identity", holds},
+        {"tse.prop2.5", "gap is not negative", holds},
+        {"tse.thm2.6", "every d", is_false},  // d = 1: 17/18 < 1.3
+        {"tse.thm2.6", "this d", holds},
+        {"tse.thm2.6", "sub-gaussian norm 1/sqrt(d)", is_false},  // d Var <= ln 2
+        {"tse.thm2.6", "sharp", holds},
+        {"tse.thm2.6", "sharp, d = 1", holds},
+        {"tse.cor2.7", "symmetric P", holds},
+        {"tse.cor2.7", "bound, symmetric P", holds},
+        {"tse.cor2.7", "estimate, softmax P, wide", holds},
+        {"tse.cor2.7", "estimate, any P", is_false},                 // nilpotent P: the wrong sign
+        {"tse.cor2.7", "no escalation at |lambda2| = 1", is_false},  // blockdiag(J, J)/2: 3/2
+        {"tse.rem2.8", "limit", asymptotically},
+        {"tse.rem2.8", "as a ceiling", is_false},  // 3.78 > 2
+        {"tse.prop2.9", "similar part", holds},
+        {"tse.prop2.9", "diverse part", holds},
+        {"tse.prop2.9", "bound of the similar part", holds},
+        {"tse.prop2.9", "bound of the diverse part", holds},
+        {"tse.prop2.9", "square of the mean delta", is_false},  // I and Pi1: 1/2 > 1/4
+        {"tse.lemmaA1", "ratio", holds},
+        {"tse.lemmaA1", "least gamma", holds},
+        {"tse.lemmaA5", "eps in (0, 1)", asymptotically},
+        {"tse.lemmaA5", "every eps", is_false},  // chi-square tails
+        {"tse.lemmaA5", "variance of normal gains", holds},
+        {"tse.sec2.2.1", "plain products", is_false},  // two maps of three points
+        {"tse.sec2.2.1", "with the residual", holds},
+        {"tse.sec2.3-ffn", "independent tokens", is_false},
+        {"tse.sec2.3-ffn", "tokens alike", holds},
+        {"tse.sec2.3-ffn", "arc-cosine kernel", holds},
+        {"tse.sec2.3-ln", "random tokens", holds},
+        {"tse.sec2.3-ln", "any tokens", is_false},
+        {"tse.sec2.5", "independent entries", asymptotically},
+        {"tse.sec2.5", "attention, n below the width of 512", asymptotically},
+        {"tse.sec2.5", "attention, n beyond the width of 32", is_false},  // sqrt(1/n + 1/D)
+        {"tse.eq20", "attention step", holds},
+        {"tse.eq20", "feed-forward step", holds},
+        {"tse.eq21", "similarity", holds},
+        {"tse.eq21", "diversity", holds},
+    };
+    return table;
+}
+
+}  // namespace tsdiag::test

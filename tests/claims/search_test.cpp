@@ -1,0 +1,105 @@
+#include "claims/search.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "claims/bound.hpp"
+#include "claims/witness.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::claim {
+namespace {
+
+TEST(Search, ClimbsRosenbrocksValley) {
+    const auto f = [](const std::vector<double>& x) {
+        return -(100 * std::pow(x[1] - x[0] * x[0], 2) + std::pow(1 - x[0], 2));
+    };
+    const Best best = climb(f, {-1.2, 1}, 4000);
+    EXPECT_NEAR(best.value, 0, 1e-8);
+    EXPECT_NEAR(best.x[0], 1, 1e-3);  // the valley is flat: 1e-8 in value is 1e-4 in x
+}
+
+TEST(Search, StaysWhereTheFunctionIsDefined) {
+    const auto f = [](const std::vector<double>& x) { return x[0] > 2 ? NAN : x[0] - x[1] * x[1]; };
+    const Best best = climb(f, {0.3, 0.7}, 3000);
+    EXPECT_NEAR(best.value, 2, 1e-4);
+    EXPECT_LE(best.x[0], 2);
+}
+
+TEST(Witness, IsMadePlain) {
+    Variables v;
+    v.set("x", Matrix{{2.0001, -0.3331}});
+    const auto strength = [](const Variables& at) {
+        const Matrix& x = at("x");
+        return x(0, 0) / (1e-9 + x(0, 0) + 4 * std::abs(x(0, 1)));
+    };
+    const std::optional<Variables> plain = plain_witness(v, strength, 0.55);
+    ASSERT_TRUE(plain);
+    EXPECT_EQ((*plain)("x"), (Matrix{{1.0, 0.0}}));
+}
+
+TEST(Witness, ThatRoundingDestroysIsNone) {
+    Variables v;
+    v.set("x", Matrix{{1.0000001}});
+    const auto strength = [](const Variables& at) { return at("x")(0, 0) > 1.00000005 ? 2.0 : 0; };
+    EXPECT_FALSE(plain_witness(v, strength, 1));
+}
+
+TEST(Bounds, KnowWhichSideIsLarge) {
+    EXPECT_DOUBLE_EQ(tightness({1, 2}, Relation::at_most), 0.5);
+    EXPECT_DOUBLE_EQ(tightness({1, 2}, Relation::at_least), 2);
+    EXPECT_EQ(tightness({0, 0}, Relation::at_most), 0);
+    EXPECT_TRUE(std::isinf(tightness({1, 0}, Relation::at_most)));
+    EXPECT_EQ(tightness({3, -1}, Relation::at_least), 0);
+}
+
+Bound square() {
+    return {.reading = "square",
+            .draw =
+                [](const Rng& rng, const Sizes& at, Distribution distribution) {
+                    Variables v;
+                    v.set("x", draw(rng, "x", at.n, at.d, distribution));
+                    return v;
+                },
+            .sides = [](const Variables& v) -> std::optional<Sides> {
+                return Sides{v("x").sum(), v("x").squaredNorm()};
+            },
+            .search = {{1, 1}}};
+}
+
+TEST(Bounds, AreBrokenByTheSearchWhereDrawsDoNot) {
+    // Rademacher draws of 1 x 1 have x <= x^2; x = 1/2 does not.
+    Check how{.trials = 50, .n = 1, .d = 1, .distribution = Distribution::rademacher};
+    const Reading r = examine_bound(square(), how);
+    EXPECT_EQ(r.verdict, Verdict::false_as_stated);
+    ASSERT_EQ(r.witness.size(), 1u);
+    EXPECT_GT(r.witness[0].values[0], r.witness[0].values[0] * r.witness[0].values[0]);
+    Bound unsearched = square();
+    unsearched.search.clear();
+    EXPECT_EQ(examine_bound(unsearched, how).verdict, Verdict::holds);
+}
+
+TEST(Bounds, NameTheTrialThatIsNotFinite) {
+    Bound infinite = square();
+    infinite.sides = [](const Variables&) -> std::optional<Sides> { return Sides{NAN, 1}; };
+    const Check how{.trials = 3, .n = 1, .d = 1, .claim = "some.claim"};
+    try {
+        examine_bound(infinite, how);
+        FAIL();
+    } catch (const NonFiniteError& e) {
+        EXPECT_TRUE(std::string(e.what()).starts_with(
+            "some.claim: trial 0 of 'square' with seed 0 gives nan"))
+            << e.what();
+    }
+}
+
+TEST(Bounds, WithoutMeaningAreNotDecided) {
+    Bound none = square();
+    none.search.clear();
+    none.sides = [](const Variables&) -> std::optional<Sides> { return {}; };
+    EXPECT_EQ(examine_bound(none, {.trials = 3, .n = 1, .d = 1}).verdict, Verdict::not_decided);
+}
+
+}  // namespace
+}  // namespace tsdiag::claim

@@ -1,0 +1,75 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "folder.hpp"
+#include "tsdiag/claim.hpp"
+#include "tsdiag/report.hpp"
+
+namespace tsdiag {
+namespace {
+
+using test::Folder;
+using test::slurp;
+using testing::HasSubstr;
+using testing::Not;
+
+Examined made_up() {
+    static const Claim claim{.name = "some.eq1-x",
+                             .statement = "a < b & <b>all</b> of it",
+                             .source = "[TSE] (1)",
+                             .check = nullptr};
+    Examined e{.claim = &claim, .verdict = Verdict::false_as_stated};
+    Reading bound{.name = "as printed", .formula = "a <= b"};
+    bound.verdict = Verdict::false_as_stated;
+    bound.measured = 0.5;
+    bound.bound = 0.25;
+    bound.trace = {.x_title = "part of the draws", .y_title = "measured / bound"};
+    bound.trace.x = {0.5, 1};
+    bound.trace.y = {0.1, 2};
+    bound.trace.claimed = {1, 1};
+    Reading mean{.name = "mean"};
+    mean.trace = {.x_title = "trials", .y_title = "mean", .log_x = true};
+    mean.trace.x = {16, 32};
+    mean.trace.y = {1, 1.5};
+    mean.trace.low = {0, 1};
+    mean.trace.high = {2, 2};
+    mean.trace.claimed = {1.2, 1.2};
+    e.readings = {bound, mean};
+    return e;
+}
+
+TEST(ClaimFigure, HasAPanelForEachKindOfAxes) {
+    const Examined e = made_up();
+    const std::optional<Figure> figure = claim_figure(e);
+    ASSERT_TRUE(figure);
+    EXPECT_EQ(figure->name, "some_eq1_x");
+    ASSERT_EQ(figure->panels.size(), 2u);
+    EXPECT_EQ(figure->panels[0].marks.size(), 1u);  // the bound
+    EXPECT_EQ(figure->panels[1].series.size(), 2u);
+    EXPECT_TRUE(figure->panels[1].series[1].dashed);
+    EXPECT_EQ(figure->panels[1].series[0].low.size(), 2u);
+    EXPECT_THAT(figure->alt, HasSubstr("as printed: false as stated, 0.5 against 0.25."));
+}
+
+TEST(ClaimFigure, IsNoneOfExactComparisons) {
+    Examined e = made_up();
+    for (Reading& r : e.readings) r.trace = {};
+    EXPECT_FALSE(claim_figure(e));
+}
+
+TEST(ClaimsReport, SaysWhatFailsAndEscapesIt) {
+    Folder folder;
+    const std::vector<Examined> list{made_up()};
+    Json run;
+    run.set("seed", 3).set("command", Json::Array{"tsdiag", "</script>"});
+    write_claims_report(list, run, folder.path);
+    const std::string page = slurp(folder.path / "report.html");
+    EXPECT_THAT(page, HasSubstr("as printed: a &lt;= b fails, 0.5 against 0.25."));
+    EXPECT_THAT(page, HasSubstr("&lt;b&gt;all&lt;/b&gt;"));
+    EXPECT_THAT(page, Not(HasSubstr("<b>all</b>")));
+    EXPECT_THAT(page, HasSubstr("claims.csv"));
+    EXPECT_THAT(page, HasSubstr("id=\"some_eq1_x\""));
+}
+
+}  // namespace
+}  // namespace tsdiag
