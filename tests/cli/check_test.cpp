@@ -60,7 +60,7 @@ TEST(Check, ForeignFilesAreNeverReplaced) {
 TEST(Check, RefusesInOneSentence) {
     TemporaryDirectory folder;
     const std::vector<std::pair<std::vector<std::string>, std::string>> cases = {
-        {{"check", "devil.eq5"}, "Did you mean 'devil.eq59'?"},
+        {{"check", "tse.lema2.4"}, "Did you mean 'tse.lemma2.4'?"},
         {{"check", "--n", "0"}, "--n: '0' is not an integer of at least 1"},
         {{"check", "tse.lemma2.4", "--heads", "3"}, "--heads 3 does not divide --d 8"},
         {{"check", "tse.lemma2.4", "--trials", "1"}, "expected at least 2"},
