@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <tuple>
 
 #include "head_classes.hpp"
 #include "rows.hpp"
@@ -326,8 +327,10 @@ void Verdict::undefined_numbers() {
     }
     if (undefined == 0) return;
     std::vector<std::pair<std::string, std::size_t>> sorted(reasons.begin(), reasons.end());
-    std::stable_sort(sorted.begin(), sorted.end(),
-                     [](auto& a, auto& b) { return a.second > b.second; });
+    std::sort(sorted.begin(), sorted.end(), [](const auto& a, const auto& b) {
+        return std::tie(b.second, a.first) <
+               std::tie(a.second, b.first);  // the most frequent first
+    });
     std::string text;
     for (std::size_t i = 0; i < std::min(sorted.size(), most_reasons); ++i)
         text += fmt::format("{}\"{}\" ({})", i ? ", " : "", sorted[i].first, sorted[i].second);

@@ -108,9 +108,11 @@ Estimate exact(double value, const char* method) {
 
 /// The second largest of moduli found one by one; it is as certain as the least certain of them.
 Estimate second_largest(std::vector<Estimate> all) {
-    std::stable_sort(all.begin(), all.end(),
-                     [](const Estimate& a, const Estimate& b) { return a.value > b.value; });
-    Estimate out = all[1];
+    const auto first = std::ranges::max_element(all, {}, &Estimate::value);
+    std::iter_swap(all.begin(), first);
+    Estimate out =
+        *std::max_element(all.begin() + 1, all.end(),
+                          [](const Estimate& a, const Estimate& b) { return a.value < b.value; });
     for (const Estimate& e : all) {
         out.iterations = std::max(out.iterations, e.iterations);
         out.residual = std::max(out.residual, e.residual);

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <tuple>
 
 #include "products.hpp"
 #include "tsdiag/error.hpp"
@@ -283,8 +284,10 @@ Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, do
                            double noise) {
     if (n < rank) return {.certain = coupling <= noise};
     std::vector<Complex> values = eigenvalues(h, n);
-    std::stable_sort(values.begin(), values.end(),
-                     [](Complex a, Complex b) { return std::abs(a) > std::abs(b); });
+    std::sort(values.begin(), values.end(), [](Complex a, Complex b) {  // pairs stay together
+        return std::tuple(std::abs(a), a.real(), a.imag()) >
+               std::tuple(std::abs(b), b.real(), b.imag());
+    });
     Leading out;
     out.value = values[std::size_t(rank - 1)];
     out.modulus = std::abs(out.value);
