@@ -55,19 +55,23 @@ Opened open_library(const fs::path& path) {
     return {plugin, {}};
 }
 
+bool has_driver() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr; }
+
 const Opened& cuda_plugin() {
     static const Opened opened = [] {
         const std::vector<fs::path> all = places();
         std::error_code failed;
+        const bool chosen = std::getenv("TSDIAG_CUDA_PLUGIN") != nullptr;
+        // Without a driver the library is of no use, and its cuBLAS takes 200 MB to say so.
+        if (!chosen && !has_driver()) return Opened{nullptr, "no driver of NVIDIA's is installed"};
         for (const fs::path& path : all)
             if (path == library || fs::exists(path, failed)) {
                 Opened found = open_library(path);
                 // Only the last is a guess, which need not be there.
                 if (found.plugin != nullptr || path != library) return found;
             }
-        return Opened{nullptr, std::getenv("TSDIAG_CUDA_PLUGIN") != nullptr
-                                   ? fmt::format("{}: there is no such file", all[0].string())
-                                   : fmt::format("{} is not installed", library)};
+        return Opened{nullptr, chosen ? fmt::format("{}: there is no such file", all[0].string())
+                                      : fmt::format("{} is not installed", library)};
     }();
     return opened;
 }
