@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <malloc.h>
 #include <signal.h>
 
 #include <clocale>
@@ -48,6 +49,8 @@ int run_program(int argc, const char* const* argv) {
 }  // namespace tsdiag::cli
 
 int main(int argc, char** argv) {
+    // Fixed, or it grows with what is freed, and holes between large vectors are kept for ever.
+    mallopt(M_MMAP_THRESHOLD, 4 << 20);
     std::setlocale(LC_CTYPE, "");  // numbers keep their points
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, as a full disk is

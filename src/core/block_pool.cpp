@@ -1,5 +1,7 @@
 #include "block_pool.hpp"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
@@ -10,6 +12,19 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::size_t smallest = std::size_t{1} << 20;  // below, malloc reuses what it has
 constexpr std::size_t most_kept = std::size_t{1} << 28;
+
+// Large blocks come from the system itself: malloc, once it has freed a large one, takes the next
+// from its heap, and keeps the holes between them.
+#ifdef __SANITIZE_ADDRESS__  // its allocator knows the end of every block
+void* take_large(std::size_t size) { return std::aligned_alloc(alignment, size); }
+void give_large(void* block, std::size_t) { std::free(block); }
+#else
+void* take_large(std::size_t size) {
+    void* block = mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    return block == MAP_FAILED ? nullptr : block;
+}
+void give_large(void* block, std::size_t size) { munmap(block, size); }
+#endif
 
 /// Sizes in steps of an eighth to a sixteenth, so that a block fits its like.
 std::size_t size_class(std::size_t bytes) {
@@ -35,10 +50,10 @@ void* BlockPool::take(std::size_t bytes) {
         kept_bytes_ -= size;
     } else {
         drop_until(std::max(peak_bytes_, live) - live);
-        block = std::aligned_alloc(alignment, size);
+        block = take_large(size);
         if (block == nullptr) {
             drop_until(0);
-            block = std::aligned_alloc(alignment, size);
+            block = take_large(size);
         }
         if (block == nullptr) return nullptr;
     }
@@ -52,7 +67,7 @@ void BlockPool::give(void* block, std::size_t bytes) {
     if (size < smallest) return std::free(block);
     const std::lock_guard lock(mutex_);
     live_bytes_ -= size;
-    if (size > most_kept) return std::free(block);
+    if (size > most_kept) return give_large(block, size);
     kept_.emplace(size, block);
     kept_bytes_ += size;
     drop_until(std::min(most_kept, peak_bytes_ - live_bytes_));
@@ -68,7 +83,7 @@ void BlockPool::drop_until(std::size_t most) {
     while (kept_bytes_ > most) {
         const auto last = std::prev(kept_.end());
         kept_bytes_ -= last->first;
-        std::free(last->second);
+        give_large(last->second, last->first);
         kept_.erase(last);
     }
 }
