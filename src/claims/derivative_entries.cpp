@@ -32,7 +32,7 @@ Matrix linear_slope(const Matrix& s) { return s.cwiseInverse(); }
 Matrix parabola_slope(const Matrix& s) { return 2 * s.array() / (1 + s.array().square()); }
 
 Matrix printed_derivative(const Matrix& p, const Matrix& slope) {
-    return (Matrix(p.asDiagonal()) - p.transpose() * p) * slope.asDiagonal();
+    return (Matrix(p.row(0).asDiagonal()) - p.transpose() * p) * slope.row(0).asDiagonal();
 }
 
 /// What rounding explains: a sum of n numbers and a few operations, of terms of size f'_k / sum f.
