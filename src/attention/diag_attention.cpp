@@ -100,7 +100,7 @@ const AttentionEntry diag_attention = {
         else
             rule.fill = [](Logits logits, RowBlock& block) {
                 block.p = hide(map(Unary::relu, std::move(logits).biased()), block.visible);
-                block.slope = step(block.p);
+                block.slope = map(Unary::step, block.p);
             };
         return score_attention(std::move(input), std::move(rule));
     }};

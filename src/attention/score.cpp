@@ -103,11 +103,4 @@ Visible seen(const AttentionInput& in, Index block, Index first, Index count) {
     return out;
 }
 
-Tensor step(const Tensor& x) {
-    const double tiny = 1e-30;  // x / x is 1 exactly; below, which no logit is, it is less
-    const Tensor bound =
-        Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&tiny, 1), x.type());
-    return divide(x, zip(Binary::maximum, x, bound));
-}
-
 }  // namespace tsdiag::variants

@@ -44,6 +44,12 @@ std::string_view name(Unary op) {
             return "sine";
         case Unary::cosine:
             return "cosine";
+        case Unary::log:
+            return "log";
+        case Unary::step:
+            return "step";
+        case Unary::normal_cdf:
+            return "normal_cdf";
     }
     return "unknown";
 }
