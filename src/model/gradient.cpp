@@ -129,7 +129,8 @@ class Sweep {
                          const std::function<bool(const std::string&)>& waits) const {
         for (std::size_t i = 0; i < used.size(); ++i) {
             const auto& [name, value, rows] = used[i];
-            if (name.ends_with(".lrpe.theta")) continue;  // rotations are by given angles
+            // What is read on the host is constant in the sweep.
+            if (name.ends_with(".lrpe.theta") || name.ends_with(".rel_pos_bias")) continue;
             Tensor g = gradients[i];
             if (const auto more = way.pending.find(name); more != way.pending.end()) {
                 if (!rows.empty()) g = scatter_add_rows(g, rows, more->second.rows());
@@ -199,7 +200,7 @@ class Sweep {
              .v = tape.v,
              .output = output,
              .normed = normed,
-             .projections = &tape.projections,
+             .projections = run.block.gated_unit ? nullptr : &tape.projections,
              .plain_logits =
                  !tape.input.bias.defined() && (alibi == options.end() || alibi->second == "0"),
              .norm = run.block.output_norm,

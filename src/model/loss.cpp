@@ -57,11 +57,7 @@ Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y, co
 
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x) {
     if (!spec.final_norm) return x;
-    const BlockSpec& b = spec.blocks.back();
-    const Tensor weight = weights.get("final_norm.weight");
-    return b.norm == NormKind::rms
-               ? rms_norm(x, weight, b.eps)
-               : layer_norm(x, weight, optional(weights, "final_norm.bias"), b.eps);
+    return normed(spec.last_norm(), x, load_norm(weights, "final_norm"), spec.blocks.back().eps);
 }
 
 Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y, const Loss& loss) {

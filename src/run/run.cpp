@@ -9,6 +9,7 @@
 #include "budget.hpp"
 #include "describe.hpp"
 #include "inputs.hpp"
+#include "losses.hpp"
 #include "measurement.hpp"
 #include "replay.hpp"
 #include "tsdiag/error.hpp"
@@ -28,6 +29,20 @@ std::vector<std::string> named(const std::vector<std::string>& words) {
     for (const std::string& word : words)
         if (word != "core" && word != "all") names.push_back(word);
     return names.empty() ? names : resolve_metrics(names);
+}
+
+/// The metrics that are wanted and can be had: those of gradients need a loss.
+std::vector<std::string> wanted_metrics(const RunOptions& options) {
+    std::vector<std::string> all = resolve_metrics(options.probes);
+    if (!options.loss.empty()) return all;
+    if (!options.labels.empty()) throw UsageError("--labels: belongs to --loss classify.");
+    for (const std::string& metric : named(options.probes))
+        if (needs_loss(metric))
+            throw UsageError(fmt::format(
+                "--probes: {} is made of a loss; pass --loss lm, mlm, classify, square or vjp.",
+                metric));
+    std::erase_if(all, needs_loss);
+    return all;
 }
 
 void check_selection(const RunOptions& options, Index layers, Index heads) {
@@ -94,9 +109,23 @@ Index row_budget(Work& work, Index resident) {
     return std::max(work.memory - resident, least);
 }
 
-/// Every trial's weights and samples through the model.
+/// A reverse sweep through the trial's model.
+void run_gradients(const Work& work, const Model& model, std::vector<Input> inputs, Index trial,
+                   const LossSource& losses, Measurement& measurement, RunSettings settings) {
+    const RunOptions& options = work.options;
+    const std::vector<Loss> of_samples = losses.losses(trial, inputs);
+    settings.progress = [&](Index done, Index total) {
+        say(options,
+            {.phase = "gradients",
+             .fraction = (double(trial) + double(done) / double(total)) / double(options.trials),
+             .layer = total - done});
+    };
+    model.differentiate(inputs, of_samples, measurement, settings);
+}
+
+/// Every trial's weights and samples through the model, and back where there is a loss.
 void run_trials(const Work& work, const Subject& subject, Type type, const InputSource& source,
-                Measurement& measurement, RunSettings settings) {
+                const LossSource* losses, Measurement& measurement, RunSettings settings) {
     const RunOptions& options = work.options;
     std::shared_ptr<const Weights> weights;
     if (subject.file)
@@ -113,8 +142,10 @@ void run_trials(const Work& work, const Subject& subject, Type type, const Input
                           .layer = std::min(done, total - 1)});
         };
         measurement.begin_trial(trial);
-        Model(subject.spec(), weights, work.backend, type)
-            .run(source.samples(trial), measurement, settings);
+        const Model model(subject.spec(), weights, work.backend, type);
+        const std::vector<Input> inputs = source.samples(trial);
+        model.run(inputs, measurement, settings);
+        if (losses) run_gradients(work, model, inputs, trial, *losses, measurement, settings);
     }
 }
 
@@ -132,6 +163,8 @@ void measure_model(Work& work, const Subject& subject, Type type) {
     work.phases.begin("inputs");
     say(options, {.phase = "inputs"});
     const InputSource source(options, spec, work.backend, type);
+    std::optional<LossSource> losses;
+    if (!options.loss.empty()) losses.emplace(options, spec, source, work.backend, type);
     Measurement measurement(measurement_settings(work, layers, source.count()), work.result.table);
     const double seconds =
         estimate_seconds(spec, source.tokens(), source.count() * options.trials, work.backend, type,
@@ -146,7 +179,8 @@ void measure_model(Work& work, const Subject& subject, Type type) {
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
     settings.allow_nonfinite = options.allow_nonfinite;
-    run_trials(work, subject, type, source, measurement, settings);
+    const bool sweep = losses && measurement.wants_gradients();
+    run_trials(work, subject, type, source, sweep ? &*losses : nullptr, measurement, settings);
     work.phases.end();
 
     Json input;
@@ -155,6 +189,7 @@ void measure_model(Work& work, const Subject& subject, Type type) {
     Json& run = work.result.run;
     run.set("dtype", type == Type::f32 ? "float32" : "float64");
     run.set("model", describe_model(subject, measurement)).set("input", std::move(input));
+    if (sweep) run.set("loss", losses->json().set("value", *measurement.loss()));
     run.set("settings", describe_settings(options, work.metrics, work.memory, layers));
     run.set("solver", describe_solver(measurement));
 }
@@ -166,6 +201,7 @@ void refuse_model_options(const RunOptions& options) {
     };
     if (!options.input.empty()) refuse("--input");
     if (options.tokens > 0) refuse("--tokens");
+    if (!options.loss.empty()) refuse("--loss");
 }
 
 void measure_trace(Work& work, const Subject& subject) {
@@ -214,7 +250,7 @@ Rng weights_rng(std::uint64_t seed, Index trial) {
 RunResult run(const RunOptions& options) {
     Work work{.options = options,
               .backend = open_backend(options.device),
-              .metrics = resolve_metrics(options.probes),
+              .metrics = wanted_metrics(options),
               .result = {Table(options.subject.model), {}},
               .phases = {},
               .warnings = {},
