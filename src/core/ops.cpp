@@ -43,13 +43,13 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transpose t, double alpha) {
     if (inner_a != inner_b || b.batch() < 1 || a.batch() % b.batch() != 0) misfit("matmul", a, b);
     const Shape shape{a.batch(), t == Transpose::first ? a.cols() : a.rows(),
                       t == Transpose::second ? b.rows() : b.cols()};
-    const Tensor out = Tensor::empty(a.backend(), shape, a.type());
+    Tensor out = Tensor::empty(a.backend(), shape, a.type());
     a.backend().matmul(out.view(), a.view(), b.view(), t, alpha);
     return any_tracked({&a, &b}) ? recorded_product(out, a, b, t, alpha) : out;
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    const Tensor y = matmul(x, weight, Transpose::second);
+    Tensor y = matmul(x, weight, Transpose::second);
     if (!bias.defined()) return y;
     same_kind("linear", y, bias);
     const Shape shape{1, 1, y.cols()};
@@ -113,13 +113,13 @@ Tensor zip(Binary op, const Tensor& a, const Tensor& b) {
     if (!extends(a.batch(), b.batch()) || !extends(a.rows(), b.rows()) ||
         !extends(a.cols(), b.cols()))
         misfit("elementwise operation", a, b);
-    const Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
+    Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
     a.backend().binary(op, out.view(), a.view(), b.view());
     return any_tracked({&a, &b}) ? recorded_pair(op, out, a, b) : out;
 }
 
 Tensor affine(const Tensor& a, double alpha, double beta) {
-    const Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
+    Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
     a.backend().affine(out.view(), a.view(), alpha, beta);
     if (!a.tracked()) return out;
     return record(out, {{a, [alpha](const Tensor& g, const Saved&) { return scale(g, alpha); }}});
@@ -136,14 +136,14 @@ Tensor recorded_sum(const Tensor& out, const Tensor& a) {
 }  // namespace
 
 Tensor row_sum(const Tensor& a) {
-    const Tensor out = Tensor::empty(a.backend(), {a.batch(), a.rows(), 1}, a.type());
+    Tensor out = Tensor::empty(a.backend(), {a.batch(), a.rows(), 1}, a.type());
     a.backend().row_sum(out.view(), a.view());
     return recorded_sum(out, a);
 }
 
 Tensor row_max(const Tensor& a) {
     if (a.cols() < 1) throw ShapeError("row_max of " + ops::text(a.shape()) + ": a row is empty");
-    const Tensor out = Tensor::empty(a.backend(), {a.batch(), a.rows(), 1}, a.type());
+    Tensor out = Tensor::empty(a.backend(), {a.batch(), a.rows(), 1}, a.type());
     a.backend().row_max(out.view(), a.view());
     if (!a.tracked()) return out;
     // The mask of the largest entries is constant where there is a derivative.
@@ -154,7 +154,7 @@ Tensor row_max(const Tensor& a) {
 }
 
 Tensor column_sum(const Tensor& a) {
-    const Tensor out = Tensor::empty(a.backend(), {a.batch(), 1, a.cols()}, a.type());
+    Tensor out = Tensor::empty(a.backend(), {a.batch(), 1, a.cols()}, a.type());
     a.backend().column_sum(out.view(), a.view());
     return recorded_sum(out, a);
 }
@@ -165,7 +165,7 @@ Tensor subtract_column_mean(const Tensor& a) { return subtract(a, column_mean(a)
 
 Tensor softmax_rows(Tensor s, const Visible& visible) {
     require_visible("softmax_rows", s, visible);
-    const Tensor p = s.unique() ? s.detached() : map(Unary::copy, s.detached());
+    Tensor p = s.unique() ? s.detached() : map(Unary::copy, s.detached());
     p.backend().softmax_rows(p.view(), visible);
     if (!s.tracked()) return p;
     const auto pullback = [](const Tensor& g, const Saved& saved) {
@@ -177,7 +177,7 @@ Tensor softmax_rows(Tensor s, const Visible& visible) {
 
 Tensor hide(Tensor p, const Visible& visible) {
     require_visible("hide", p, visible);
-    const Tensor out = p.unique() ? p.detached() : map(Unary::copy, p.detached());
+    Tensor out = p.unique() ? p.detached() : map(Unary::copy, p.detached());
     out.backend().hide(out.view(), visible);
     if (!p.tracked()) return out;
     return record(out,
@@ -187,7 +187,7 @@ Tensor hide(Tensor p, const Visible& visible) {
 Tensor log_sum_exp(const Tensor& a) {
     const Tensor top = row_max(a.detached());
     const Tensor sum = row_sum(map(Unary::exp, subtract(a.detached(), top)));
-    const Tensor out = add(map(Unary::log, sum), top);
+    Tensor out = add(map(Unary::log, sum), top);
     if (!a.tracked()) return out;
     const auto pullback = [](const Tensor& g, const Saved& saved) {
         return multiply(softmax_rows(saved.operands[0], {}), g);

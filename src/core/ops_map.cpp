@@ -108,7 +108,7 @@ Tensor pull(Unary op, const Tensor& g, const Saved& saved) {
 }  // namespace
 
 Tensor map(Unary op, const Tensor& a) {
-    const Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
+    Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
     a.backend().unary(op, out.view(), a.view());
     if (!a.tracked()) return out;
     const bool constant = op == Unary::copy || op == Unary::negate || op == Unary::step;

@@ -35,7 +35,7 @@ Tensor normalise(const Tensor& x, const Tensor& weight, const Tensor& bias, doub
             ops::same_kind("norm", x, *t);
             if (t->shape() != vector) ops::misfit("norm", x, *t);
         }
-    const Tensor out = Tensor::empty(x.backend(), x.shape(), x.type());
+    Tensor out = Tensor::empty(x.backend(), x.shape(), x.type());
     x.backend().normalise_rows(out.view(), x.view(), weight.defined() ? &weight.view() : nullptr,
                                bias.defined() ? &bias.view() : nullptr, eps, centre);
     if (!any_tracked({&x, &weight, &bias})) return out;

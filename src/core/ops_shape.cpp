@@ -16,8 +16,8 @@ Tensor gather_rows(const Tensor& table, std::span<const Index> rows) {
     for (const Index r : rows)
         if (r < 0 || r >= table.rows())
             throw ShapeError(fmt::format("row {} of a table with {} rows", r, table.rows()));
-    const Tensor out = Tensor::empty(
-        table.backend(), {1, static_cast<Index>(rows.size()), table.cols()}, table.type());
+    Tensor out = Tensor::empty(table.backend(), {1, static_cast<Index>(rows.size()), table.cols()},
+                               table.type());
     table.backend().gather_rows(out.view(), table.view(), rows);
     if (!table.tracked()) return out;
     const std::vector<Index> taken(rows.begin(), rows.end());
@@ -33,7 +33,7 @@ Tensor scatter_add_rows(const Tensor& a, std::span<const Index> rows, Index coun
     for (const Index r : rows)
         if (r < 0 || r >= count)
             throw ShapeError(fmt::format("row {} of a table with {} rows", r, count));
-    const Tensor out = Tensor::empty(a.backend(), {1, count, a.cols()}, a.type());
+    Tensor out = Tensor::empty(a.backend(), {1, count, a.cols()}, a.type());
     a.backend().scatter_add_rows(out.view(), a.view(), rows);
     if (!a.tracked()) return out;
     const std::vector<Index> taken(rows.begin(), rows.end());
@@ -107,7 +107,7 @@ Tensor zeros(const Backend& backend, Shape shape, Type type) {
 }
 
 Tensor place(const Tensor& a, Shape shape, Index batch, Index row, Index col) {
-    const Tensor out = zeros(a.backend(), shape, a.type());
+    Tensor out = zeros(a.backend(), shape, a.type());
     const auto part = [=, inner = a.shape()](const Tensor& whole) {
         return whole.batch_range(batch, inner.batch)
             .row_range(row, inner.rows)
@@ -146,7 +146,7 @@ Tensor reduce_to(const Tensor& a, Shape shape) {
 
 Tensor repeat_batches(const Tensor& a, Index times) {
     if (times == 1) return a;
-    const Tensor out =
+    Tensor out =
         Tensor::empty(a.backend(), {a.batch() * times, a.rows(), a.cols()}, a.type());
     for (Index k = 0; k < out.batch(); ++k)
         a.backend().unary(Unary::copy, out.batch_range(k, 1).view(),
@@ -162,7 +162,7 @@ Tensor contiguous(const Tensor& a) { return a.contiguous() ? a : map(Unary::copy
 Tensor cast(const Tensor& a, Type type) {
     if (a.type() == type) return a;
     const std::vector<double> values = a.to_host<double>();
-    const Tensor out = Tensor::from_host(a.backend(), a.shape(), std::span(values), type);
+    Tensor out = Tensor::from_host(a.backend(), a.shape(), std::span(values), type);
     if (!a.tracked()) return out;
     return record(
         out, {{a, [from = a.type()](const Tensor& g, const Saved&) { return cast(g, from); }}});
@@ -176,14 +176,14 @@ Tensor transpose(const Tensor& a) {
             for (Index c = 0; c < a.cols(); ++c)
                 values[static_cast<std::size_t>((b * a.cols() + c) * a.rows() + r)] =
                     in[static_cast<std::size_t>((b * a.rows() + r) * a.cols() + c)];
-    const Tensor out = Tensor::from_host(a.backend(), {a.batch(), a.cols(), a.rows()},
-                                         std::span<const double>(values), a.type());
+    Tensor out = Tensor::from_host(a.backend(), {a.batch(), a.cols(), a.rows()},
+                                   std::span<const double>(values), a.type());
     if (!a.tracked()) return out;
     return record(out, {{a, [](const Tensor& g, const Saved&) { return transpose(g); }}});
 }
 
 Tensor merge_heads(const Tensor& a) {
-    const Tensor out = Tensor::empty(a.backend(), {1, a.rows(), a.batch() * a.cols()}, a.type());
+    Tensor out = Tensor::empty(a.backend(), {1, a.rows(), a.batch() * a.cols()}, a.type());
     a.backend().unary(Unary::copy, out.split_heads(a.batch()).view(), a.view());
     if (!a.tracked()) return out;
     return record(
@@ -197,7 +197,7 @@ Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const
         2 * static_cast<Index>(frequency.size()) > a.cols())
         throw ShapeError(fmt::format("rotate: {} positions and {} frequencies for a tensor {}",
                                      position.size(), frequency.size(), text(a.shape())));
-    const Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
+    Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
     a.backend().rotate(out.view(), a.view(), position, frequency, interleaved);
     if (!a.tracked()) return out;
     const std::vector<double> at(position.begin(), position.end());

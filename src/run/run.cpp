@@ -166,9 +166,11 @@ void measure_model(Work& work, const Subject& subject, Type type) {
     std::optional<LossSource> losses;
     if (!options.loss.empty()) losses.emplace(options, spec, source, work.backend, type);
     Measurement measurement(measurement_settings(work, layers, source.count()), work.result.table);
-    const double seconds =
-        estimate_seconds(spec, source.tokens(), source.count() * options.trials, work.backend, type,
-                         extras_of(work.metrics, measurement.wants_rows(0), source.tokens()));
+    const bool sweep = losses && measurement.wants_gradients();
+    Extras extras = extras_of(work.metrics, measurement.wants_rows(0), source.tokens());
+    extras.gradients = sweep;
+    const double seconds = estimate_seconds(spec, source.tokens(), source.count() * options.trials,
+                                            work.backend, type, extras);
 
     work.phases.begin("measure");
     Progress start{.phase = "measure"};
@@ -179,7 +181,6 @@ void measure_model(Work& work, const Subject& subject, Type type) {
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
     settings.allow_nonfinite = options.allow_nonfinite;
-    const bool sweep = losses && measurement.wants_gradients();
     run_trials(work, subject, type, source, sweep ? &*losses : nullptr, measurement, settings);
     work.phases.end();
 
