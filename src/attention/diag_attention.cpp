@@ -54,8 +54,8 @@ Tensor share_of_tokens(const Tensor& s, const Tensor& p, const Visible& visible,
             share[static_cast<std::size_t>(k * count + i)] = z / (z + double(zeros));
         }
     }
-    const Tensor out = Tensor::from_host(p.backend(), {h, count, 1},
-                                         std::span<const double>(share), p.type());
+    const Tensor out =
+        Tensor::from_host(p.backend(), {h, count, 1}, std::span<const double>(share), p.type());
     if (!s.tracked()) return out;
     std::vector<double> padded(static_cast<std::size_t>(count), 0.0);
     for (Index i = skipped; i < count; ++i) padded[static_cast<std::size_t>(i)] = double(zeros);
@@ -103,8 +103,8 @@ const AttentionEntry diag_attention = {
                 const Tensor kept = zeros > 0 ? scale(s, 1) : Tensor();
                 block.p = softmax_rows(std::move(s), block.visible);
                 if (zeros > 0)
-                    block.p =
-                        multiply(block.p, share_of_tokens(kept, block.p, block.visible, block.first, from, zeros));
+                    block.p = multiply(block.p, share_of_tokens(kept, block.p, block.visible,
+                                                                block.first, from, zeros));
                 block.slope = block.p;
                 block.divided = true;
             };

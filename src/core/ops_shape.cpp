@@ -146,8 +146,7 @@ Tensor reduce_to(const Tensor& a, Shape shape) {
 
 Tensor repeat_batches(const Tensor& a, Index times) {
     if (times == 1) return a;
-    Tensor out =
-        Tensor::empty(a.backend(), {a.batch() * times, a.rows(), a.cols()}, a.type());
+    Tensor out = Tensor::empty(a.backend(), {a.batch() * times, a.rows(), a.cols()}, a.type());
     for (Index k = 0; k < out.batch(); ++k)
         a.backend().unary(Unary::copy, out.batch_range(k, 1).view(),
                           a.batch_range(k / times, 1).view());

@@ -13,8 +13,8 @@ Tensor shifted(const Tensor& x) {
     const Index n = x.rows(), half = (x.cols() + 1) / 2;
     const Tensor before = x.col_range(0, half).row_range(0, n - 1);
     const Tensor first = zeros(x.backend(), {1, 1, half}, x.type());
-    return concat_cols(std::vector<Tensor>{concat_rows({first, before}),
-                                           x.col_range(half, x.cols() - half)});
+    return concat_cols(
+        std::vector<Tensor>{concat_rows({first, before}), x.col_range(half, x.cols() - half)});
 }
 
 /// x - 2 v (v . x).

@@ -101,7 +101,7 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
     const Index e = spec.embedding_width;
     if (spec.head.transform) {
         list.linear("head.transform", e, spec.width, true);
-        list.norm("head.norm", e, true);
+        list.norm(NormKind::layer, "head.norm", e, true);
     }
     if (spec.head.matrix) list.tensor("head.weight", spec.vocabulary, e);
     if (spec.head.bias) list.vector("head.bias", spec.vocabulary);
