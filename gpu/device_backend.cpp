@@ -165,6 +165,9 @@ class DeviceBackend final : public Backend {
     void row_sum(View out, View a) const override {
         if (begin(out)) gpu::row_sum(out, a);
     }
+    void row_max(View out, View a) const override {
+        if (begin(out)) gpu::row_max(out, a);
+    }
     void column_sum(View out, View a) const override {
         if (begin(out)) gpu::column_sum(out, a);
     }
@@ -172,6 +175,11 @@ class DeviceBackend final : public Backend {
         if (!begin(out)) return;
         const Array<Index> on_device(rows);
         gpu::gather_rows(out, table, on_device.data());
+    }
+    void scatter_add_rows(View out, View a, std::span<const Index> rows) const override {
+        if (!begin(out)) return;
+        const Array<Index> on_device(rows);
+        gpu::scatter_add_rows(out, a, on_device.data());
     }
     void rotate(View out, View a, std::span<const double> position,
                 std::span<const double> frequency, bool interleaved) const override {

@@ -44,6 +44,12 @@ __device__ T apply(Unary op, T x) {
             return sin(x);
         case Unary::cosine:
             return cos(x);
+        case Unary::log:
+            return log(x);
+        case Unary::step:
+            return x > 0 ? one : T(0);
+        case Unary::normal_cdf:
+            return T(0.5) * (one + erf(x * T(0.70710678118654752440)));
     }
     return x;
 }
@@ -99,6 +105,14 @@ __global__ void gather_kernel(Rows<T> out, Rows<const T> table, const Index* row
     const Index count = out.rows * out.cols;
     for (Index i = global_thread(); i < count; i += all_threads())
         out.row(0, i / out.cols)[i % out.cols] = table.row(0, rows[i / out.cols])[i % out.cols];
+}
+
+template <class T>
+__global__ void scatter_kernel(Rows<T> out, Rows<const T> a, const Index* rows) {
+    for (Index j = global_thread(); j < out.cols; j += all_threads()) {
+        for (Index r = 0; r < out.rows; ++r) out.row(0, r)[j] = T(0);
+        for (Index r = 0; r < a.rows; ++r) out.row(0, rows[r])[j] += a.row(0, r)[j];
+    }
 }
 
 /// A thread a pair of columns of one row, in all batches: the angle is found once.
@@ -160,6 +174,13 @@ void gather_rows(View out, View table, const Index* rows) {
     typed(out, [&]<class T>(T) {
         TSDIAG_LAUNCH(gather_kernel<T>, grid_for(out.shape.count()), block_size, rows_of<T>(out),
                       rows_of<const T>(table), rows);
+    });
+}
+
+void scatter_add_rows(View out, View a, const Index* rows) {
+    typed(out, [&]<class T>(T) {
+        TSDIAG_LAUNCH(scatter_kernel<T>, grid_for(out.shape.cols), block_size, rows_of<T>(out),
+                      rows_of<const T>(a), rows);
     });
 }
 

@@ -15,6 +15,8 @@ void unary(Unary op, View out, View a);
 void binary(Binary op, View out, View a, View b);
 void affine(View out, View a, double alpha, double beta);
 void gather_rows(View out, View table, const Index* rows);
+/// A thread a column adds the rows of a to rows of out, one after the other.
+void scatter_add_rows(View out, View a, const Index* rows);
 void rotate(View out, View a, const double* position, const double* frequency, Index pairs,
             bool interleaved);
 void hide(View p, DeviceVisible visible);
@@ -23,6 +25,7 @@ void hide(View p, DeviceVisible visible);
 void normalise_rows(View out, View a, const View* weight, const View* bias, double eps,
                     bool centre);
 void row_sum(View out, View a);
+void row_max(View out, View a);
 void column_sum(View out, View a);
 void softmax_rows(View p, DeviceVisible visible);
 /// squares[b * rows + r] = |row|^2

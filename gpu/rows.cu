@@ -42,6 +42,17 @@ __global__ void row_sum_kernel(Rows<T> out, Rows<const T> a) {
     }
 }
 
+template <class T>
+__global__ void row_max_kernel(Rows<T> out, Rows<const T> a) {
+    for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
+        const T* x = a.row(i);
+        T top = x[0];
+        for (Index j = threadIdx.x; j < a.cols; j += blockDim.x) top = x[j] > top ? x[j] : top;
+        top = block_reduce(top, Maximum());
+        if (threadIdx.x == 0) *out.row(i) = top;
+    }
+}
+
 /// A thread a column: neighbours read neighbours.
 template <class T>
 __global__ void column_sum_kernel(Rows<T> out, Rows<const T> a) {
@@ -112,6 +123,13 @@ void normalise_rows(View out, View a, const View* weight, const View* bias, doub
 void row_sum(View out, View a) {
     typed(out, [&]<class T>(T) {
         TSDIAG_LAUNCH(row_sum_kernel<T>, grid_of_rows(a.shape.batch * a.shape.rows), block_size,
+                      rows_of<T>(out), rows_of<const T>(a));
+    });
+}
+
+void row_max(View out, View a) {
+    typed(out, [&]<class T>(T) {
+        TSDIAG_LAUNCH(row_max_kernel<T>, grid_of_rows(a.shape.batch * a.shape.rows), block_size,
                       rows_of<T>(out), rows_of<const T>(a));
     });
 }

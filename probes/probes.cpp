@@ -18,7 +18,9 @@
     X(attention_shape)      \
     X(locality)             \
     X(locality_appendix)    \
-    X(attention_maps)
+    X(attention_maps)       \
+    X(gradients)            \
+    X(gradient_bounds)
 
 namespace tsdiag {
 namespace probe {
@@ -96,6 +98,13 @@ std::vector<std::string> resolve_metrics(std::span<const std::string> words) {
     for (const std::string& name : all)
         if (contains(wanted, name)) result.push_back(name);
     return result;
+}
+
+bool needs_loss(std::string_view metric) {
+    for (const ProbeEntry* entry : probes())
+        if (has(entry->needs, Needs::gradient) || has(entry->needs, Needs::attention_gradient))
+            if (contains(declared(*entry), metric)) return true;
+    return false;
 }
 
 bool ProbeSettings::wants(std::string_view metric) const {

@@ -16,7 +16,9 @@ namespace tsdiag {
     X(heads_norms)          \
     X(heads_shape)          \
     X(accumulation)         \
-    X(attention_maps)
+    X(attention_maps)       \
+    X(gradient_norms)       \
+    X(gradient_bounds)
 // clang-format on
 
 namespace reports {

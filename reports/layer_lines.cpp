@@ -208,6 +208,62 @@ std::vector<Figure> make_state_norms(const Table& table) {
     return finished(std::move(f), "Line chart over the layers.");
 }
 
+std::vector<Series> gradients_by_parameter(const Rows& rows) {
+    std::vector<Series> found;
+    for (const std::string& model : rows.models())
+        for (const char* tensor : {"", "attn.q.weight", "attn.k.weight", "attn.v.weight",
+                                   "attn.o.weight", "ffn.up.weight", "ffn.down.weight"}) {
+            const std::string name = *tensor ? tensor : "all of the layer";
+            Series s = over_layers(series_name(rows, model, name),
+                                   rows.depth(model, "grad_norm", "", tensor), true);
+            if (!any_value(s)) continue;
+            found.push_back(std::move(s));
+            if (rows.models().size() > 1) break;
+        }
+    return found;
+}
+
+std::vector<Figure> make_gradient_norms(const Table& table) {
+    const Rows rows(table);
+    Figure f{.name = "gradient_norms",
+             .title = "Gradients over depth",
+             .caption =
+                 "grad_norm = |dL/dX| by the states of a layer and by its parameters, L the loss "
+                 "of the run [TSE Fig. 1]. The sweep goes from the last layer to the first: lines "
+                 "that rise to the left are gradients that grow on their way back. A parameter is "
+                 "drawn for its weight matrix alone, `all of the layer` is the root of the sum of "
+                 "squares over all parameters." +
+                 std::string(band_note)};
+    const Axis axis{.title = "|dL/dX|", .scale = Scale::log};
+    add_panel(
+        f, "grad_norm by state", axis,
+        by_stage(rows, "grad_norm", {"in", "norm1", "sa", "attn", "norm2", "ffn", "out"}, true));
+    add_panel(f, "grad_norm by parameter", axis, gradients_by_parameter(rows));
+    return finished(std::move(f), "Line charts over the layers.");
+}
+
+std::vector<Figure> make_gradient_bounds(const Table& table) {
+    const Rows rows(table);
+    std::vector<Series> lines;
+    for (const std::string& model : rows.models())
+        for (const char* metric : {"ds_max", "ds_sharp", "ds_bound"}) {
+            Series s = over_layers(series_name(rows, model, metric),
+                                   rows.depth(model, metric, "attn"), true);
+            s.dashed = std::string_view(metric) != "ds_max";
+            if (any_value(s)) lines.push_back(std::move(s));
+        }
+    Figure f{.name = "gradient_bounds",
+             .title = "Gradients by the logits and their bounds",
+             .caption =
+                 "ds_max = max |dL/dS| over the logits S of a head, the mean over the heads. "
+                 "Dashed: ds_bound, the bound that [DEVIL (59)-(61)] gives for the attention, and "
+                 "ds_sharp, one that is attained." +
+                 std::string(band_note)};
+    add_panel(f, "ds_max and its bounds", {.title = "|dL/dS|", .scale = Scale::log},
+              std::move(lines));
+    return finished(std::move(f), "Line chart over the layers.");
+}
+
 }  // namespace
 
 extern const FigureEntry similarity = {.name = "similarity",
@@ -226,5 +282,13 @@ extern const FigureEntry state_norms = {.name = "state_norms",
                                         .title = "Norms of the states over depth",
                                         .needs = "fro",
                                         .make = make_state_norms};
+extern const FigureEntry gradient_norms = {.name = "gradient_norms",
+                                           .title = "Gradients over depth",
+                                           .needs = "grad_norm",
+                                           .make = make_gradient_norms};
+extern const FigureEntry gradient_bounds = {.name = "gradient_bounds",
+                                            .title = "Gradients by the logits and their bounds",
+                                            .needs = "ds_max ds_bound ds_sharp",
+                                            .make = make_gradient_bounds};
 
 }  // namespace tsdiag::reports

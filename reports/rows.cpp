@@ -27,12 +27,13 @@ const std::vector<const MetricRow*>& Rows::of(std::string_view metric) const {
 
 bool Rows::has(std::string_view metric) const { return !of(metric).empty(); }
 
-Depth Rows::depth(const std::string& model, std::string_view metric, std::string_view stage) const {
+Depth Rows::depth(const std::string& model, std::string_view metric, std::string_view stage,
+                  std::string_view tensor) const {
     Depth means;
     std::map<Index, std::pair<double, Index>> sums;
     for (const MetricRow* row : of(metric)) {
         const Place& at = row->at;
-        if (row->model != model || at.stage != stage || at.layer < 0 || !at.tensor.empty())
+        if (row->model != model || at.stage != stage || at.layer < 0 || at.tensor != tensor)
             continue;
         if (at.head < 0) {
             means[at.layer] = {row->value, row->standard_error};

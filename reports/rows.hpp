@@ -28,9 +28,10 @@ class Rows {
     /// Is there a row of the metric, defined or not?
     bool has(std::string_view metric) const;
 
-    /// A metric of a stage by layer, without head and tensor; for a metric that exists per head
-    /// only, the mean over the heads.  Empty where there is no row.
-    Depth depth(const std::string& model, std::string_view metric, std::string_view stage) const;
+    /// A metric of a stage (or of a parameter) by layer, without head; for a metric that exists per
+    /// head only, the mean over the heads.  Empty where there is no row.
+    Depth depth(const std::string& model, std::string_view metric, std::string_view stage,
+                std::string_view tensor = {}) const;
     Heads heads(const std::string& model, std::string_view metric) const;
     /// The stage at which the attention's escalation is measured: `attn`, or `ffn` of parallel
     /// blocks.

@@ -17,6 +17,7 @@ using Level = Finding::Level;
 
 constexpr double saturated = 0.99;     ///< t_sim above which the tokens of a state are called alike
 constexpr double mostly = 0.9;         ///< and mostly alike
+constexpr double steep = 1e3;          ///< between first and last layer, of a gradient
 constexpr int first_layers = 3;        ///< whose measured ratio predicts the depth of saturation
 constexpr std::size_t most_heads = 6;  ///< named one by one
 constexpr std::size_t most_reasons = 3;  ///< for undefined numbers, told
@@ -33,6 +34,7 @@ class Verdict {
         predicted_depth();
         attention_rate();
         heads();
+        gradients();
         undefined_numbers();
         bounded_numbers();
         return std::move(found_);
@@ -54,6 +56,7 @@ class Verdict {
     std::string estimates_in_words(const Depth& measured) const;
     std::string gain_in_words(const Depth& measured) const;
     void heads();
+    void gradients();
     void undefined_numbers();
     void bounded_numbers();
 
@@ -313,6 +316,30 @@ void Verdict::heads() {
                         c.criterion, fullest_layer(c.members), head_list(c.members)),
             figure);
     }
+}
+
+void Verdict::gradients() {
+    const auto values = defined(depth("grad_norm", ""));
+    if (values.size() < 2) return;
+    const auto [first, early] = values.front();
+    const auto [last, late] = values.back();
+    if (early <= 0 || late <= 0) {
+        say(Level::warning,
+            fmt::format("The gradient by the parameters of layer {} is 0: nothing there can learn.",
+                        early <= 0 ? first : last),
+            "gradient_norms");
+        return;
+    }
+    const double change = early / late, a_layer = std::pow(change, 1 / double(last - first));
+    const bool grows = change > steep, vanishes = change < 1 / steep;
+    say(grows || vanishes ? Level::warning : Level::note,
+        fmt::format("{}: by the parameters of layer {} it is {}, by those of layer {} {}, "
+                    "a factor of {} a layer on its way back.",
+                    grows      ? "The gradient explodes"
+                    : vanishes ? "The gradient vanishes"
+                               : "The gradient reaches all layers",
+                    last, number(late), first, number(early), number(a_layer)),
+        "gradient_norms");
 }
 
 void Verdict::undefined_numbers() {

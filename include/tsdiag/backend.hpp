@@ -29,7 +29,10 @@ enum class Unary {
     sqrt,
     reciprocal,
     sine,
-    cosine
+    cosine,
+    log,
+    step,       ///< 1 where x > 0, else 0
+    normal_cdf  ///< (1 + erf(x / sqrt 2)) / 2
 };
 enum class Binary { add, subtract, multiply, divide, maximum };
 
@@ -94,7 +97,10 @@ class Backend {
                                 bool centre) const = 0;
     virtual void row_sum(View out, View a) const = 0;     ///< (b, r, 1), accumulated in double
     virtual void column_sum(View out, View a) const = 0;  ///< (b, 1, c), accumulated in double
+    virtual void row_max(View out, View a) const = 0;     ///< (b, r, 1)
     virtual void gather_rows(View out, View table, std::span<const Index> rows) const = 0;
+    /// out (1, m, c) = 0, then row i of a is added to row rows[i], in the order of i.
+    virtual void scatter_add_rows(View out, View a, std::span<const Index> rows) const = 0;
     /// Rotates pairs of columns of each row by angle position[r] * frequency[p]: pairs (p, p + m)
     /// or, where `interleaved`, (2p, 2p + 1), m = frequency.size(); columns from 2m on are copied.
     virtual void rotate(View out, View a, std::span<const double> position,

@@ -50,6 +50,28 @@ struct Attention {
     const char* why_no_estimate = nullptr;
 };
 
+/// The derivative of a loss by a state or a parameter, of one sample.
+struct Gradient {
+    Index layer = -1;         ///< -1: of no layer (embedding, final norm, output head)
+    std::string_view stage;   ///< of a state; empty: a parameter
+    std::string_view tensor;  ///< of a parameter: its name, in a layer the part behind `layer.L.`
+    /// Of the shape of the state or parameter; of a table, rows that no token uses may be left out.
+    const Tensor& g;
+};
+
+/// What a reverse sweep knows at one attention of one sample, O = P V.
+struct AttentionGradient {
+    Index layer = 0;
+    const AttentionOperator& op;
+    const Tensor& v;       ///< V, (h', n, w)
+    const Tensor& output;  ///< dL/dO, (h, n, w)
+    const Tensor& normed;  ///< dL/d norm(O), heads side by side, (1, n, h w); empty: no norm
+    const Projections* projections = nullptr;
+    bool plain_logits = true;  ///< logits are scale q k^T, nothing is added
+    OutputNorm norm = OutputNorm::none;
+    double norm_eps = 0;
+};
+
 /// Receives what a model emits.  Layers come in order; inside a layer, samples one after the other.
 class Observer {
   public:
@@ -73,6 +95,14 @@ class Observer {
         return false;
     }
     virtual void on_attention(const Attention&) {}
+    // A reverse sweep: last layer first, inside a layer sample by sample.
+    virtual void on_loss(double value) { (void)value; }
+    virtual void on_gradient(const Gradient&) {}
+    virtual bool wants_attention_gradient(Index layer) const {
+        (void)layer;
+        return false;
+    }
+    virtual void on_attention_gradient(const AttentionGradient&) {}
     virtual void end_layer(Index layer) { (void)layer; }  ///< all samples of the layer are done
 };
 

@@ -26,6 +26,7 @@ namespace tsdiag {
 ///   embed.position_scale   layer.L.attn.lrpe.{theta,v}   layer.L.norm1.g of NormKind::scale
 ///   layer.L.attn.{z,gate}.{weight,bias}   layer.L.attn.offset.{gamma,beta} of a gated unit
 ///   layer.L.attn.NAME of the attention's own (BlockSpec::own)
+///   head.{weight [V, e], bias} head.transform.{weight [e, d], bias} head.norm.{weight,bias}
 /// norm1 belongs to the attention step and norm2 to the feed-forward step, whatever the placement.
 class Weights {
   public:
@@ -148,7 +149,22 @@ struct RunSettings {
     std::function<void(Index done, Index total)> progress = {};  ///< layers
 };
 
-/// The one forward pass.
+/// A number L made of a sample's last state Y (n, d), behind the final norm where there is one.
+struct Loss {
+    enum class Kind {
+        tokens,   ///< mean over k of the cross-entropy of id targets[k] at row rows[k] of Y
+        classes,  ///< cross-entropy of `label`, the logits are classifier times the mean row of Y
+        square,   ///< |Y|_F^2 / 2
+        product   ///< <cotangent, Y>
+    };
+    Kind kind = Kind::square;
+    std::vector<Index> rows = {}, targets = {};
+    Tensor classifier = {};  ///< (1, C, d)
+    Index label = 0;
+    Tensor cotangent = {};  ///< (1, n, d)
+};
+
+/// The one forward pass, and the reverse sweep through it.
 class Model {
   public:
     Model(ModelSpec spec, std::shared_ptr<const Weights> weights, const Backend& backend,
@@ -161,6 +177,15 @@ class Model {
     /// and stage where a NaN arose.
     void run(std::span<const Input> inputs, Observer& observer,
              const RunSettings& settings = {}) const;
+
+    /// Tells `observer` the derivatives of each sample's loss by every state and parameter, last
+    /// layer first.  Of the forward pass the inputs of the layers are kept, layers n d numbers a
+    /// sample, as many samples at once as half of `settings.memory` holds; the inside of a layer is
+    /// computed again, with P whole.  A parameter that layers share is told where it belongs, with
+    /// the sum over its uses.  Cost: about four forward passes.  Throws `UsageError` for a loss
+    /// that the model cannot have.
+    void differentiate(std::span<const Input> inputs, std::span<const Loss> losses,
+                       Observer& observer, const RunSettings& settings = {}) const;
 
     /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d of one layer.
     double branch_gain(Index layer) const;

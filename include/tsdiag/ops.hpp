@@ -1,12 +1,13 @@
 #pragma once
 #include <initializer_list>
 #include <span>
+#include <vector>
 
 #include "tsdiag/backend.hpp"
 #include "tsdiag/tensor.hpp"
 
 /// Every function on tensors.  Shapes are (batch, rows, cols); `ShapeError` names op and shapes
-/// that do not fit.
+/// that do not fit.  All that return tensors are differentiable (gradient.hpp).
 namespace tsdiag {
 
 /// alpha a b, alpha a^T b (first) or alpha a b^T (second).  a (h, n, k), b (h', k, m), h' divides
@@ -31,13 +32,32 @@ Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, dou
 Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps);
 
 Tensor row_sum(const Tensor& a);     ///< (b, r, 1)
+Tensor row_max(const Tensor& a);     ///< (b, r, 1); the derivative is shared among equal maxima
 Tensor column_sum(const Tensor& a);  ///< (b, 1, c)
 Tensor column_mean(const Tensor& a);
 Tensor subtract_column_mean(const Tensor& a);  ///< Pi2 X
 
 Tensor gather_rows(const Tensor& table, std::span<const Index> rows);  ///< (1, rows.size(), c)
-Tensor concat_rows(std::initializer_list<Tensor> parts);               ///< along rows
-Tensor contiguous(const Tensor& a);                                    ///< a copy where needed
+/// (1, count, c): row i of a (1, r, c) is added to row rows[i] of zeros.
+Tensor scatter_add_rows(const Tensor& a, std::span<const Index> rows, Index count);
+/// a_(i, columns[i]) of each row i of a (1, r, c), as (1, r, 1).
+Tensor pick(const Tensor& a, std::span<const Index> columns);
+Tensor concat_rows(std::span<const Tensor> parts);
+inline Tensor concat_rows(std::initializer_list<Tensor> parts) {
+    return concat_rows(std::span(parts.begin(), parts.size()));
+}
+Tensor concat_cols(std::span<const Tensor> parts);
+/// Zeros of `shape` with `a` put in at (batch, row, col).
+Tensor place(const Tensor& a, Shape shape, Index batch, Index row, Index col);
+Tensor zeros(const Backend& backend, Shape shape, Type type);
+/// Extents of a that are 1 become those of `shape`.
+Tensor expand(const Tensor& a, Shape shape);
+/// Sums over the axes that are 1 in `shape`, and over groups of batches: what `expand` and a
+/// grouped product have for a derivative.
+Tensor reduce_to(const Tensor& a, Shape shape);
+/// Each batch `times` times, one after the other.
+Tensor repeat_batches(const Tensor& a, Index times);
+Tensor contiguous(const Tensor& a);  ///< a copy where needed
 Tensor cast(const Tensor& a, Type type);
 Tensor transpose(const Tensor& a);  ///< (b, c, r), a copy
 /// (h, n, w) -> (1, n, h w): heads side by side.  The inverse of Tensor::split_heads.
@@ -51,6 +71,7 @@ Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const
 /// it).
 Tensor softmax_rows(Tensor s, const Visible& visible);
 Tensor hide(Tensor p, const Visible& visible);
+Tensor log_sum_exp(const Tensor& a);  ///< of each row, (b, r, 1)
 
 RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first,
                              const Visible& visible);

@@ -12,7 +12,13 @@
 namespace tsdiag {
 
 /// Which events a probe wants.
-enum class Needs : unsigned { hidden = 1, rows = 2, attention = 4 };
+enum class Needs : unsigned {
+    hidden = 1,
+    rows = 2,
+    attention = 4,
+    gradient = 8,
+    attention_gradient = 16
+};
 constexpr Needs operator|(Needs a, Needs b) { return Needs(unsigned(a) | unsigned(b)); }
 constexpr bool has(Needs set, Needs one) { return (unsigned(set) & unsigned(one)) != 0; }
 
@@ -22,6 +28,8 @@ constexpr bool has(Needs set, Needs one) { return (unsigned(set) & unsigned(one)
 ///     probe->on_hidden(event, state_moments(event.x), sink);       // each state, in order
 ///     probe->on_attention_rows({layer, block, row_statistics(block)}, sink);
 ///     probe->on_attention(attention, sink);                        // after the rows of its layer
+///     probe->on_gradient(gradient, sink);                          // in a reverse sweep
+///     probe->on_attention_gradient(attention_gradient, sink);
 ///     probe->finish_layer(layer, sink);
 ///
 /// It computes only the metrics that are wanted.  Its numbers depend neither on the row blocks nor
@@ -32,6 +40,8 @@ class Probe {
     virtual void on_hidden(const Hidden&, const StateMoments&, Sink&) {}
     virtual void on_attention_rows(const AttentionRows&, Sink&) {}
     virtual void on_attention(const Attention&, Sink&) {}
+    virtual void on_gradient(const Gradient&, Sink&) {}
+    virtual void on_attention_gradient(const AttentionGradient&, Sink&) {}
     /// One sample's layer is complete.
     virtual void finish_layer(Index layer, Sink&) { (void)layer; }
 };
@@ -73,5 +83,7 @@ std::span<const std::string_view> core_metrics();
 /// "core", "all", or names of metrics, curves or probes, as metrics and curves in the order of the
 /// list.  Throws `UsageError` with the nearest name.
 std::vector<std::string> resolve_metrics(std::span<const std::string> words);
+/// Does the metric exist only where there is a loss?
+bool needs_loss(std::string_view metric);
 
 }  // namespace tsdiag

@@ -79,7 +79,7 @@ struct TraceOptions {
 
 /// Where a run is.  `fraction` is that of the phase, in [0, 1].
 struct Progress {
-    std::string_view phase;  ///< "open", "inputs", "measure"
+    std::string_view phase;  ///< "open", "inputs", "measure", "gradients"
     double fraction = 0;
     Index layer = -1;  ///< in work; -1: none
     std::optional<double> estimate =
@@ -101,7 +101,11 @@ struct RunOptions {
     /// What one trial says beside its metrics, made of its own numbers.  Called from many threads.
     std::function<void(const Table& trial, Sink& out)> derive = {};
     std::uint64_t seed = 0;
-    std::string mask;                           ///< a .npy file, 1 = keep; empty: none
+    /// lm, mlm[:ID], classify[:C], square or vjp, see docs/metrics.md; empty: no gradients
+    std::string loss;
+    std::string
+        labels;        ///< of `classify`, a text or .npy file with one label a sample; empty: drawn
+    std::string mask;  ///< a .npy file, 1 = keep; empty: none
     Index first_layer = 0, last_layer = -1;     ///< measured, inclusive; -1: to the end
     std::vector<Index> heads;                   ///< measured; empty: all
     std::vector<std::string> probes = {"all"};  ///< see resolve_metrics

@@ -97,6 +97,14 @@ struct BlockSpec {
     Index value_columns() const { return value_dim > 0 ? value_dim : head_dim; }
 };
 
+/// What turns the last state into logits of ids, where a file has it: for losses alone.
+struct OutputHead {
+    bool matrix = false;  ///< `head.weight` [V, e]; else the token embedding serves
+    bool bias = false;    ///< `head.bias` [V]
+    bool transform =
+        false;  ///< norm(act(W x + b)) before the matrix: `head.transform`, `head.norm`
+};
+
 struct ModelSpec {
     std::string family;  ///< "bert", "gpt2", ...
     std::string name;    ///< for people: "BERT, 12 layers, d = 768, 12 heads"
@@ -125,6 +133,7 @@ struct ModelSpec {
     bool final_norm = false;
     std::optional<NormKind> final_norm_kind;  ///< empty: that of the layers
     std::vector<BlockSpec> blocks;
+    OutputHead head;
 
     bool trained = true;                                     ///< read from a file, not drawn
     std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
@@ -137,6 +146,8 @@ struct ModelSpec {
 
 /// All parameters of a model in the order of their use; what layers share is listed once.
 std::vector<Parameter> parameters(const ModelSpec& spec);
+/// Those of the output head.
+std::vector<Parameter> head_parameters(const ModelSpec& spec);
 
 std::string_view name(Unary op);
 std::string_view name(NormPlacement placement);

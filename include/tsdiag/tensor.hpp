@@ -11,6 +11,7 @@ namespace tsdiag {
 
 using Index = std::int64_t;
 class Backend;
+struct Record;
 
 enum class Type { f32, f64 };
 constexpr std::size_t bytes_of(Type t) { return t == Type::f32 ? 4 : 8; }
@@ -53,6 +54,13 @@ class Tensor {
         return owner_.use_count() == 1;
     }  ///< no other tensor shares the elements
 
+    /// Is it known how the tensor was computed?  See gradient.hpp.
+    bool tracked() const { return record_ != nullptr; }
+    const std::shared_ptr<const Record>& record() const { return record_; }
+    /// The same elements, computed as `record` says; null: not tracked.
+    Tensor recorded(std::shared_ptr<const Record> record) const;
+    Tensor detached() const { return recorded({}); }
+
     // Views of the same elements: no copy.
     Tensor row_range(Index first, Index count) const;
     Tensor col_range(Index first, Index count) const;
@@ -90,6 +98,7 @@ class Tensor {
     View view_;
     const Backend* backend_ = nullptr;
     std::shared_ptr<const void> owner_;
+    std::shared_ptr<const Record> record_;
 };
 
 }  // namespace tsdiag

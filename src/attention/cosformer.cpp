@@ -4,27 +4,27 @@
 #include <numbers>
 
 #include "factored.hpp"
-#include "features.hpp"
 
 namespace tsdiag::variants {
 namespace {
 
 /// [relu(x) sin(pi i / 2M), relu(x) cos(pi i / 2M)], i = 1 .. M.
 Tensor weighted(const Tensor& x, const std::vector<double>& position, double length) {
-    const Index w = x.cols();
-    return map_rows(
-        x, 2 * w, [&](Index, Index i, std::span<const double> in, std::span<double> out) {
-            const double at =
-                1 + (position.empty() ? double(i) : position[static_cast<std::size_t>(i)]);
-            const double angle = std::numbers::pi / 2 * at / length;
-            // At i = M the cosine is 0, and rounding must not make it negative.
-            const double s = std::sin(angle), c = std::max(0.0, std::cos(angle));
-            for (std::size_t k = 0; k < in.size(); ++k) {
-                const double positive = std::max(0.0, in[k]);
-                out[k] = positive * s;
-                out[k + in.size()] = positive * c;
-            }
-        });
+    std::array<std::vector<double>, 2> weights;
+    for (Index i = 0; i < x.rows(); ++i) {
+        const double at =
+            1 + (position.empty() ? double(i) : position[static_cast<std::size_t>(i)]);
+        const double angle = std::numbers::pi / 2 * at / length;
+        weights[0].push_back(std::sin(angle));
+        // At i = M the cosine is 0, and rounding must not make it negative.
+        weights[1].push_back(std::max(0.0, std::cos(angle)));
+    }
+    const Tensor positive = map(Unary::relu, x);
+    std::vector<Tensor> parts;
+    for (const std::vector<double>& w : weights)
+        parts.push_back(multiply(
+            positive, Tensor::from_host(x.backend(), {1, x.rows(), 1}, std::span(w), x.type())));
+    return concat_cols(parts);
 }
 
 constexpr std::array option_list{

@@ -4,6 +4,7 @@
 
 #include "score.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/gradient.hpp"
 
 namespace tsdiag::variants {
 namespace {
@@ -36,8 +37,8 @@ Index missing(const AttentionInput& in, Index block) {
 /// Z / (Z + zeros) of each row i from `first_row` on, Z the sum of exp of its logits; else 1.
 ///
 /// Z = exp(s_ij) / p_ij for any j that row i sees; the largest p_ij is accurate.
-Tensor share_of_tokens(const Tensor& s, const Tensor& p, Index first, Index first_row,
-                       Index zeros) {
+Tensor share_of_tokens(const Tensor& s, const Tensor& p, const Visible& visible, Index first,
+                       Index first_row, Index zeros) {
     const Index h = p.batch(), count = p.rows(), n = p.cols();
     std::vector<double> share(static_cast<std::size_t>(h * count), 1.0);
     const Index skipped = std::max<Index>(0, first_row - first);
@@ -53,7 +54,17 @@ Tensor share_of_tokens(const Tensor& s, const Tensor& p, Index first, Index firs
             share[static_cast<std::size_t>(k * count + i)] = z / (z + double(zeros));
         }
     }
-    return Tensor::from_host(p.backend(), {h, count, 1}, std::span<const double>(share), p.type());
+    const Tensor out =
+        Tensor::from_host(p.backend(), {h, count, 1}, std::span<const double>(share), p.type());
+    if (!s.tracked()) return out;
+    std::vector<double> padded(static_cast<std::size_t>(count), 0.0);
+    for (Index i = skipped; i < count; ++i) padded[static_cast<std::size_t>(i)] = double(zeros);
+    const Tensor top = row_max(s.detached());
+    const Tensor sum = row_sum(hide(map(Unary::exp, subtract(s, top)), visible));
+    const Tensor added = multiply(
+        map(Unary::exp, scale(top, -1)),
+        Tensor::from_host(p.backend(), {1, count, 1}, std::span<const double>(padded), p.type()));
+    return with_derivative(out, divide(sum, add(sum, added)));
 }
 
 /// Row of the first token in the last chunk.
@@ -92,15 +103,15 @@ const AttentionEntry diag_attention = {
                 const Tensor kept = zeros > 0 ? scale(s, 1) : Tensor();
                 block.p = softmax_rows(std::move(s), block.visible);
                 if (zeros > 0)
-                    block.p =
-                        multiply(block.p, share_of_tokens(kept, block.p, block.first, from, zeros));
+                    block.p = multiply(block.p, share_of_tokens(kept, block.p, block.visible,
+                                                                block.first, from, zeros));
                 block.slope = block.p;
                 block.divided = true;
             };
         else
             rule.fill = [](Logits logits, RowBlock& block) {
                 block.p = hide(map(Unary::relu, std::move(logits).biased()), block.visible);
-                block.slope = step(block.p);
+                block.slope = map(Unary::step, block.p);
             };
         return score_attention(std::move(input), std::move(rule));
     }};

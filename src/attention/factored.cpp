@@ -8,6 +8,7 @@
 #include "factors.hpp"
 #include "stored.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/gradient.hpp"
 #include "visible.hpp"
 
 namespace tsdiag::variants {
@@ -15,17 +16,6 @@ namespace {
 
 constexpr Index chunk_rows = 256;    // of a causal product: the triangle of a chunk is formed
 constexpr Index sum_rows = 1 << 12;  // held in double at once
-
-/// The same batches, each `heads / x.batch()` times.
-Tensor repeat_heads(const Tensor& x, Index heads) {
-    if (x.batch() == heads) return x;
-    const Tensor out = Tensor::empty(x.backend(), {heads, x.rows(), x.cols()}, x.type());
-    const Index group = heads / x.batch();
-    for (Index k = 0; k < heads; ++k)
-        x.backend().unary(Unary::copy, out.batch_range(k, 1).view(),
-                          x.batch_range(k / group, 1).view());
-    return out;
-}
 
 /// z of one head, in double: left_i . (floor + sum_j right_j) over all j, or over j <= i.
 std::vector<double> row_sums(const Tensor& left, const Tensor& right, bool causal, double floor) {
@@ -62,7 +52,7 @@ class FactoredAttention final : public AttentionOperator {
                       const FactorRule& rule)
         : rule_(rule) {
         known_.causal = causal;
-        right = repeat_heads(right, left.batch());
+        right = repeat_batches(right, left.batch() / right.batch());
         known_.row_stochastic = rule_.divide && rule_.nonnegative && rule_.floor == 0;
         if (rule_.divide) left = divided(entry, left, right);
         known_.factors = Factors{std::move(left), std::move(right)};
@@ -97,7 +87,7 @@ class FactoredAttention final : public AttentionOperator {
     Tensor product(const Tensor& v) const override {
         if (!known_.causal) return matmul(left(), matmul(right(), v, Transpose::first));
         const Index n = tokens();
-        const Tensor out = Tensor::empty(backend(), {heads(), n, v.cols()}, v.type());
+        std::vector<Tensor> parts;
         Tensor sum;  // right^T v of the chunks before, (h, m, c)
         for (Index first = 0; first < n; first += chunk_rows) {
             const Index count = std::min(chunk_rows, n - first);
@@ -105,11 +95,11 @@ class FactoredAttention final : public AttentionOperator {
                          x = v.row_range(first, count);
             Tensor y = matmul(triangle(l, r), x);
             if (sum.defined()) y = add(y, matmul(l, sum));
-            backend().unary(Unary::copy, out.row_range(first, count).view(), y.view());
+            parts.push_back(std::move(y));
             const Tensor part = matmul(r, x, Transpose::first);
             sum = sum.defined() ? add(sum, part) : part;
         }
-        return out;
+        return concat_rows(parts);
     }
 
     Tensor transposed_product(const Tensor& w) const override {
@@ -152,7 +142,22 @@ class FactoredAttention final : public AttentionOperator {
                     entry, sums[static_cast<std::size_t>(k)][static_cast<std::size_t>(i)], k, i));
         inverse_ = Tensor::from_host(left.backend(), {h, n, 1}, std::span<const double>(inverse),
                                      left.type());
+        if (left.tracked() || right.tracked()) record_inverse(left, right);
         return multiply(left, inverse_);
+    }
+
+    /// 1/z with its derivative.  A row of zeros stays one however its factors move.
+    void record_inverse(const Tensor& left, const Tensor& right) {
+        known_.factors = Factors{left, right};  // not divided yet
+        const Tensor ones =
+            affine(right.col_range(0, 1).batch_range(0, 1).detached(), 0, 1);  // (1, n, 1)
+        Tensor z = product(repeat_batches(ones, left.batch()));
+        if (rule_.floor != 0) z = add(z, scale(row_sum(left), rule_.floor));
+        if (rule_.least > 0)
+            z = zip(Binary::maximum, z, affine(z.detached(), 0, rule_.least));
+        else  // 1 where z = 0
+            z = add(z, affine(map(Unary::step, map(Unary::square, inverse_)), -1, 1));
+        inverse_ = with_derivative(inverse_, map(Unary::reciprocal, z));
     }
 
     double inverse_of(const AttentionEntry& entry, double z, Index head, Index row) {

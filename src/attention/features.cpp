@@ -1,37 +1,10 @@
 #include "features.hpp"
 
-#include <algorithm>
 #include <cmath>
 
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::variants {
-
-Tensor map_rows(const Tensor& x, Index cols, const RowMap& f) {
-    constexpr Index chunk_elements = Index{1} << 20;
-    const Index n = x.rows(), w = x.cols();
-    const Index chunk = std::clamp<Index>(chunk_elements / std::max<Index>(1, w + cols), 1, n);
-    const Tensor out = Tensor::empty(x.backend(), {x.batch(), n, cols}, x.type());
-    const auto part = [](auto& values, Index at, Index count) {
-        return std::span(values).subspan(static_cast<std::size_t>(at * count),
-                                         static_cast<std::size_t>(count));
-    };
-    for (Index b = 0; b < x.batch(); ++b)
-        for (Index first = 0; first < n; first += chunk) {
-            const Index count = std::min(chunk, n - first);
-            const std::vector<double> in =
-                x.batch_range(b, 1).row_range(first, count).to_host<double>();
-            std::vector<double> values(static_cast<std::size_t>(count * cols));
-#pragma omp parallel for schedule(static)
-            for (Index i = 0; i < count; ++i)
-                f(b, first + i, part(in, i, w), part(values, i, cols));
-            const Tensor made = Tensor::from_host(x.backend(), {1, count, cols},
-                                                  std::span<const double>(values), x.type());
-            x.backend().unary(Unary::copy, out.batch_range(b, 1).row_range(first, count).view(),
-                              made.view());
-        }
-    return out;
-}
 
 Tensor feature_map(std::string_view name, const Tensor& x) {
     if (name == "identity") return x;

@@ -1,17 +1,10 @@
 #pragma once
-#include <functional>
 #include <span>
 
 #include "options.hpp"
 
 /// Feature maps phi of queries and keys.
 namespace tsdiag::variants {
-
-/// out (b, n, cols): row i of batch b is f(b, i, row i of x), in double on the host, in chunks and
-/// in parallel.
-using RowMap =
-    std::function<void(Index batch, Index row, std::span<const double> in, std::span<double> out)>;
-Tensor map_rows(const Tensor& x, Index cols, const RowMap& f);
 
 /// elu, 1+elu or relu, by the words of an option.
 Tensor feature_map(std::string_view name, const Tensor& x);

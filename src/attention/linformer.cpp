@@ -42,13 +42,6 @@ Tensor projection(const AttentionInput& in, std::string_view name, const Rng& rn
     return given.row_range(0, n);
 }
 
-Tensor repeated(const Tensor& x, Index heads) {
-    const Tensor out = Tensor::empty(x.backend(), {heads, x.rows(), x.cols()}, x.type());
-    for (Index k = 0; k < heads; ++k)
-        x.backend().unary(Unary::copy, out.batch_range(k, 1).view(), x.view());
-    return out;
-}
-
 }  // namespace
 
 extern const AttentionEntry linformer;
@@ -78,7 +71,7 @@ const AttentionEntry linformer = {
         const bool shared = options.is("shared", "1") && !parameter(in, "proj_v").defined();
         const Tensor f = shared ? e : projection(in, "proj_v", options.rng(in), k);
         const Tensor keys =
-            matmul(repeated(e, in.k.batch()), in.k, Transpose::first);  // (h', k, w)
+            matmul(repeat_batches(e, in.k.batch()), in.k, Transpose::first);  // (h', k, w)
         return factored_attention(
             linformer, softmax_rows(matmul(in.q, keys, Transpose::second, in.scale), {}), f, false,
             {.why_no_slope = "P is a softmax of n x k logits times F^T"});

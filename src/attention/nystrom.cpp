@@ -64,14 +64,8 @@ Tensor identity_minus(double a, const Tensor& x) {
 
 /// Six steps V <- V (13 I - K V (15 I - K V (7 I - K V))) / 4 from K^T over its largest column sum.
 Tensor inverse(const Tensor& k, bool each_head) {
-    std::vector<double> largest;
-    for (Index b = 0; b < k.batch(); ++b) {
-        const std::vector<double> sums = column_sum(k.batch_range(b, 1)).to_host<double>();
-        largest.push_back(*std::ranges::max_element(sums));
-    }
-    if (!each_head) std::ranges::fill(largest, *std::ranges::max_element(largest));
-    const Tensor bound = Tensor::from_host(k.backend(), {k.batch(), 1, 1},
-                                           std::span<const double>(largest), k.type());
+    Tensor bound = row_max(column_sum(k));  // (h, 1, 1)
+    if (!each_head) bound = row_max(bound.reshape({1, 1, k.batch()}));
     Tensor v = divide(transpose(k), bound);
     for (int step = 0; step < 6; ++step) {
         const Tensor kv = matmul(k, v);
@@ -85,7 +79,7 @@ Tensor inverse(const Tensor& k, bool each_head) {
 /// P + C, C_ij = w_(j - i + width/2) of each head: a convolution over the values.
 class WithConvolution final : public AttentionOperator {
   public:
-    WithConvolution(std::unique_ptr<AttentionOperator> p, std::vector<double> kernel)
+    WithConvolution(std::unique_ptr<AttentionOperator> p, Tensor kernel)
         : p_(std::move(p)), kernel_(std::move(kernel)) {}
 
     RowBlock rows(Index first, Index count) const override {
@@ -104,39 +98,40 @@ class WithConvolution final : public AttentionOperator {
 
   private:
     Tensor band(Index first, Index count) const {
-        const Index n = tokens(), h = heads(), width = std::ssize(kernel_) / h;
-        std::vector<double> values(static_cast<std::size_t>(h * count * n), 0.0);
-        for (Index k = 0; k < h; ++k)
-            for (Index i = 0; i < count; ++i)
-                for (Index t = 0; t < width; ++t) {
-                    const Index j = first + i + t - width / 2;
-                    if (j >= 0 && j < n)
-                        values[static_cast<std::size_t>((k * count + i) * n + j)] =
-                            kernel_[static_cast<std::size_t>(k * width + t)];
-                }
-        return Tensor::from_host(backend(), {h, count, n}, std::span<const double>(values), type());
+        const Index n = tokens(), h = heads(), width = kernel_.cols();
+        // A table with one row an offset and a row of zeros for all that are farther away.
+        const Tensor table =
+            place(transpose(kernel_).reshape({1, width, h}), {1, width + 1, h}, 0, 0, 0);
+        std::vector<Index> offset;
+        for (Index i = first; i < first + count; ++i)
+            for (Index j = 0; j < n; ++j) {
+                const Index t = j - i + width / 2;
+                offset.push_back(t >= 0 && t < width ? t : width);
+            }
+        return transpose(gather_rows(table, offset)).reshape({h, count, n});
     }
 
     std::unique_ptr<AttentionOperator> p_;
-    std::vector<double> kernel_;  ///< (h, width)
+    Tensor kernel_;  ///< (1, h, width)
 };
 
-/// The weights of the convolution, (h, width); none: empty.
-std::vector<double> convolution(const Options& options, const AttentionInput& in) {
+/// The weights of the convolution, (1, h, width); none: empty.
+Tensor convolution(const Options& options, const AttentionInput& in) {
     const Index h = in.q.batch();
     if (const Tensor given = parameter(in, "conv"); given.defined()) {
-        if (given.shape().count() % (2 * h) == 0 || given.shape().count() % h != 0)
+        const Index count = given.shape().count();
+        if (count % (2 * h) == 0 || count % h != 0)
             throw ShapeError(fmt::format(
                 "attention 'nystrom': a convolution of {} numbers, expected an odd width times {}",
-                given.shape().count(), h));
-        return given.to_host<double>();
+                count, h));
+        return contiguous(given).reshape({1, h, count / h});
     }
     const Index width = options.count("conv");
     if (width == 0) return {};
     if (width % 2 == 0)
         throw UsageError(fmt::format("attention 'nystrom': conv={} is not odd", width));
-    return drawn_uniform(options.rng(in), h, width, 1 / std::sqrt(double(width)), cpu(), Type::f64)
-        .to_host<double>();
+    return drawn_uniform(options.rng(in), h, width, 1 / std::sqrt(double(width)), in.q.backend(),
+                         in.q.type());
 }
 
 }  // namespace
@@ -168,7 +163,7 @@ const AttentionEntry nystrom = {
                 fmt::format("attention 'nystrom': landmarks={} does not divide the {} tokens of "
                             "the sample; pass landmarks=K or --tokens N that fit",
                             m, n));
-        const std::vector<double> kernel = convolution(options, in);
+        const Tensor kernel = convolution(options, in);
         std::unique_ptr<AttentionOperator> op;
         if (m == n && options.is("whole", "softmax")) {
             in.options.clear();
@@ -183,7 +178,7 @@ const AttentionEntry nystrom = {
             op = factored_attention(nystrom, left, transpose(kernel_of(q, in.k)), false,
                                     {.why_no_slope = no_logits});
         }
-        if (kernel.empty()) return op;
+        if (!kernel.defined()) return op;
         return std::make_unique<WithConvolution>(std::move(op), kernel);
     }};
 

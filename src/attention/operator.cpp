@@ -65,13 +65,17 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
     if (sample || (!visit && !gather))
         if (Tensor y = product(v); y.defined()) return y;
     const Tensor out = Tensor::empty(backend(), {h, n, v.cols()}, v.type());
+    std::vector<Tensor> recorded;  // of a gradient: the rows are no longer to be written into `out`
     Tensor kept;
     for (Index first = 0; first < n; first += block_rows) {
         const Index count = std::min(block_rows, n - first);
         const RowBlock block = rows(first, count);
         const Index end = visible::end(block.visible, n);
-        backend().matmul(out.row_range(first, count).view(), block.p.col_range(0, end).view(),
-                         v.row_range(0, end).view(), Transpose::none, 1);
+        if (block.p.tracked() || v.tracked())
+            recorded.push_back(matmul(block.p.col_range(0, end), v.row_range(0, end)));
+        else
+            backend().matmul(out.row_range(first, count).view(), block.p.col_range(0, end).view(),
+                             v.row_range(0, end).view(), Transpose::none, 1);
         if (visit) visit(block);
         if (!gather) continue;
         if (count == n) {
@@ -82,7 +86,8 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
         }
     }
     if (gather) matrix_ = kept;
-    return out;
+    if (recorded.size() == 1) return recorded.front();
+    return recorded.empty() ? out : concat_rows(recorded);
 }
 
 Tensor AttentionOperator::apply_transpose(const Tensor& w, Index block_rows) const {

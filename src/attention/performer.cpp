@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "factored.hpp"
 #include "features.hpp"
@@ -42,72 +41,36 @@ constexpr std::array option_list{
                     .whole = true,
                     .description = "of W, which a layer's heads share"}};
 
-using Row = std::span<const double>;
-
-/// exp(u - |x|^2/2 - top) + epsilon over sqrt(m), u = W x, x scaled; top: of the row, or given.
-void exponential(Row u, double half_square, const double* top, double epsilon,
-                 std::span<double> out) {
-    const double most = top ? *top : *std::ranges::max_element(u);
-    const double root = std::sqrt(double(u.size()));
-    for (std::size_t c = 0; c < u.size(); ++c)
-        out[c] = (std::exp(u[c] - half_square - most) + epsilon) / root;
-}
-
-double half_square(Row x, double scale) {
-    double s = 0;
-    for (double e : x) s += e * e;
-    return s * scale / 2;
-}
-
-double dot(Row a, Row b) {
-    double s = 0;
-    for (std::size_t c = 0; c < a.size(); ++c) s += a[c] * b[c];
-    return s;
-}
-
-/// W x sqrt(scale) of each row, in double.
+/// W, (1, m, d), and the scale of the logits, which x is multiplied by the root of.
 struct Projection {
-    std::vector<double> w;
-    Index m;
+    Tensor w;
     double scale, epsilon;
-    void apply(Row x, std::span<double> u) const {
-        const double root = std::sqrt(scale);
-        for (std::size_t c = 0; c < u.size(); ++c)
-            u[c] = root * dot(x, Row(w).subspan(c * x.size(), x.size()));
+    Tensor apply(const Tensor& x) const {
+        return matmul(x, w, Transpose::second, std::sqrt(scale));
     }
 };
 
+/// exp(u - |x|^2/2 - top) + epsilon over sqrt(m), u = W x, x scaled.
+Tensor exponential(const Tensor& u, const Tensor& x, const Tensor& top, const Projection& f) {
+    const Tensor half_square = affine(row_sum(map(Unary::square, x)), f.scale / 2);
+    const double root = std::sqrt(double(u.cols()));
+    return affine(map(Unary::exp, subtract(subtract(u, half_square), top)), 1 / root,
+                  f.epsilon / root);
+}
+
 Tensor query_features(const Tensor& q, const Projection& f) {
-    return map_rows(q, f.m, [&](Index, Index, Row in, std::span<double> out) {
-        f.apply(in, out);
-        exponential(out, half_square(in, f.scale), nullptr, f.epsilon, out);
-    });
+    const Tensor u = f.apply(q);
+    return exponential(u, q, row_max(u), f);
 }
 
 /// The subtracted maximum is that over features and tokens: a factor of the head, which cancels.
 Tensor key_features(const Tensor& k, const Projection& f) {
-    std::vector<double> top;
-    for (Index b = 0; b < k.batch(); ++b) {
-        const std::vector<double> rows =
-            map_rows(k.batch_range(b, 1), 1, [&](Index, Index, Row in, std::span<double> out) {
-                std::vector<double> u(static_cast<std::size_t>(f.m));
-                f.apply(in, u);
-                out[0] = *std::ranges::max_element(u);
-            }).to_host<double>();
-        top.push_back(*std::ranges::max_element(rows));
-    }
-    return map_rows(k, f.m, [&](Index b, Index, Row in, std::span<double> out) {
-        f.apply(in, out);
-        exponential(out, half_square(in, f.scale), &top[static_cast<std::size_t>(b)], f.epsilon,
-                    out);
-    });
+    const Tensor u = f.apply(k);
+    return exponential(u, k, row_max(row_max(u).reshape({k.batch(), 1, k.rows()})), f);
 }
 
 Tensor relu_features(const Tensor& x, const Projection& f) {
-    return map_rows(x, f.m, [&](Index, Index, Row in, std::span<double> out) {
-        f.apply(in, out);
-        for (double& e : out) e = std::max(0.0, e) + f.epsilon;
-    });
+    return affine(map(Unary::relu, f.apply(x)), 1, f.epsilon);
 }
 
 Projection projection(const Options& options, const AttentionInput& in) {
@@ -120,11 +83,11 @@ Projection projection(const Options& options, const AttentionInput& in) {
         const double d = double(w);
         const Index m = options.is("features", "auto") ? std::max<Index>(1, Index(d * std::log(d)))
                                                        : options.count("features");
-        drawn = orthogonal_features(options.rng(in), m, w, cpu(), Type::f64);
+        drawn = orthogonal_features(options.rng(in), m, w, in.q.backend(), in.q.type());
     }
     const double epsilon =
         options.number("epsilon").value_or(options.is("kernel", "relu") ? 1e-3 : 1e-4);
-    return {drawn.to_host<double>(), drawn.rows(), in.scale, epsilon};
+    return {drawn, in.scale, epsilon};
 }
 
 }  // namespace

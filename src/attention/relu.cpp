@@ -27,7 +27,7 @@ const AttentionEntry relu = {
         rule.fill = [c](Logits logits, RowBlock& block) {
             const Tensor positive = map(Unary::relu, std::move(logits).biased());
             block.p = hide(scale(positive, c), block.visible);
-            block.slope = hide(scale(step(positive), c), block.visible);
+            block.slope = hide(scale(map(Unary::step, positive), c), block.visible);
         };
         return score_attention(std::move(input), std::move(rule));
     }};

@@ -52,7 +52,8 @@ class ScoreAttention final : public AttentionOperator {
     /// scale q k^T of the keys before `end`, the only ones that some row sees; 0 behind.
     Tensor products(Index first, Index count, Index end) const {
         const Tensor q = in_.q.row_range(first, count);
-        if (end == tokens()) return matmul(q, in_.k, Transpose::second, in_.scale);
+        if (end == tokens() || q.tracked() || in_.k.tracked())
+            return matmul(q, in_.k, Transpose::second, in_.scale);
         Tensor s = Tensor::empty(backend(), {heads(), count, tokens()}, type());
         backend().matmul(s.col_range(0, end).view(), q.view(), in_.k.row_range(0, end).view(),
                          Transpose::second, in_.scale);
@@ -112,13 +113,6 @@ Visible seen(const AttentionInput& in, Index block, Index first, Index count) {
         out.last.push_back(to);
     }
     return out;
-}
-
-Tensor step(const Tensor& x) {
-    const double tiny = 1e-30;  // x / x is 1 exactly; below, which no logit is, it is less
-    const Tensor bound =
-        Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&tiny, 1), x.type());
-    return divide(x, zip(Binary::maximum, x, bound));
 }
 
 }  // namespace tsdiag::variants

@@ -31,7 +31,4 @@ std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRu
 /// What rows [first, first + count) see.  `block`: as in ScoreRule.
 Visible seen(const AttentionInput& input, Index block, Index first, Index count);
 
-/// 1 where x > 0, else 0; x >= 0.
-Tensor step(const Tensor& x);
-
 }  // namespace tsdiag::variants

@@ -15,6 +15,7 @@ constexpr const char* probe_examples = R"(Examples:
   tsdiag probe examples/char-gpt
   tsdiag probe model.safetensors --input ids:ids.txt --tokens 256 --out result
   tsdiag probe random:bert-base --tokens 512 --probes core
+  tsdiag probe examples/char-gpt --loss lm
   tsdiag probe random:post-norm,d=512,heads=8,layers=20 --tokens 64 --trials 50
   tsdiag probe trace.npz --attention softmax --maps 0:0,5:3)";
 
@@ -102,6 +103,9 @@ void add_input(CLI::App* app, RunOptions& run) {
                 [&](const std::string& t) { run.trials = parse_count(t, "--trials", 1); }));
     group(value(app, "--seed", "K", "of everything drawn (default 0)",
                 [&](const std::string& t) { run.seed = parse_seed(t, "--seed"); }));
+    group(text(app, "--loss", run.loss, "LOSS",
+               "adds gradients: lm, mlm[:ID], classify[:C], square or vjp"));
+    group(text(app, "--labels", run.labels, "FILE", "of --loss classify, one a sample"));
     group(text(app, "--mask", run.mask, "FILE.npy", "(n) or (S, n), 1 = keep"));
 }
 

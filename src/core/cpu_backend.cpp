@@ -213,6 +213,15 @@ class CpuBackend final : public Backend {
         });
     }
 
+    void row_max(View out, View a) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(a.shape, [&](Index b, Index r) {
+                const T* x = a.row<T>(b, r);
+                *out.row<T>(b, r) = *std::max_element(x, x + a.shape.cols);
+            });
+        });
+    }
+
     void column_sum(View out, View a) const override {
         typed(out, [&]<class T>(T) {
             const Index cols = a.shape.cols;
@@ -236,6 +245,18 @@ class CpuBackend final : public Backend {
                 std::copy_n(table.row<T>(0, rows[static_cast<std::size_t>(r)]), out.shape.cols,
                             out.row<T>(0, r));
             });
+        });
+    }
+
+    void scatter_add_rows(View out, View a, std::span<const Index> rows) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(out.shape,
+                     [&](Index, Index r) { std::fill_n(out.row<T>(0, r), out.shape.cols, T(0)); });
+            for (Index r = 0; r < a.shape.rows; ++r) {
+                const T* x = a.row<T>(0, r);
+                T* y = out.row<T>(0, rows[static_cast<std::size_t>(r)]);
+                for (Index j = 0; j < a.shape.cols; ++j) y[j] += x[j];
+            }
         });
     }
 

@@ -85,6 +85,15 @@ void unary(int op, const T* a, T* out, Index count) {
         case Unary::cosine:
             for (Index i = 0; i < count; ++i) out[i] = std::cos(a[i]);
             return;
+        case Unary::log:
+            for (Index i = 0; i < count; ++i) out[i] = std::log(a[i]);
+            return;
+        case Unary::step:
+            return each(a, out, count, [one](T x) { return x > 0 ? one : T(0); });
+        case Unary::normal_cdf:
+            return each(a, out, count, [one](T x) {
+                return T(0.5) * (one + erf_(x * T(0.70710678118654752440)));
+            });
     }
 }
 

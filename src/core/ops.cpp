@@ -1,53 +1,37 @@
 #include "tsdiag/ops.hpp"
 
-#include <fmt/format.h>
-
-#include <string>
-
+#include "ops_check.hpp"
+#include "record.hpp"
 #include "tsdiag/error.hpp"
 
+/// Products, pairs, reductions, softmax: each with its derivative.
 namespace tsdiag {
+
+using ops::misfit, ops::require_visible, ops::same_kind;
+
 namespace {
-
-std::string text(const Shape& s) { return fmt::format("({}, {}, {})", s.batch, s.rows, s.cols); }
-
-[[noreturn]] void misfit(const char* op, const Tensor& a, const Tensor& b) {
-    throw ShapeError(fmt::format("{} of {} and {}: the shapes do not fit", op, text(a.shape()),
-                                 text(b.shape())));
-}
-
-void same_kind(const char* op, const Tensor& a, const Tensor& b) {
-    if (!a.defined() || !b.defined()) throw ShapeError(fmt::format("{}: an operand is empty", op));
-    if (a.type() != b.type())
-        throw ShapeError(fmt::format("{}: float32 and float64 do not mix", op));
-    check(&a.backend() == &b.backend(), "operands on two backends");
-}
 
 bool extends(Index a, Index b) { return b == a || b == 1; }
 
-Tensor normalise(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps,
-                 bool centre) {
-    for (const Tensor* t : {&weight, &bias})
-        if (t->defined()) {
-            same_kind("norm", x, *t);
-            if (t->shape() != Shape{1, 1, x.cols()}) misfit("norm", x, *t);
-        }
-    Tensor out = Tensor::empty(x.backend(), x.shape(), x.type());
-    x.backend().normalise_rows(out.view(), x.view(), weight.defined() ? &weight.view() : nullptr,
-                               bias.defined() ? &bias.view() : nullptr, eps, centre);
-    return out;
-}
-
-void require_visible(const char* op, const Tensor& p, const Visible& visible) {
-    if (visible.everything()) return;
-    const auto rows = static_cast<std::size_t>(p.rows());
-    if (visible.first.size() != rows || visible.last.size() != rows)
-        throw ShapeError(
-            fmt::format("{}: {} visible ranges for {} rows", op, visible.first.size(), rows));
-    for (std::size_t i = 0; i < rows; ++i)
-        check(0 <= visible.first[i] && visible.first[i] <= visible.last[i] &&
-                  visible.last[i] <= p.cols(),
-              "visible range outside the row");
+/// out = alpha op(a) op(b), whose derivatives are products of the same kind.
+Tensor recorded_product(const Tensor& out, const Tensor& a, const Tensor& b, Transpose t,
+                        double alpha) {
+    const Shape shape_b = b.shape();
+    const Index group = a.batch() / b.batch();
+    const auto by_a = [=](const Tensor& g, const Saved& saved) {
+        const Tensor& other = saved.operands[1];
+        if (t == Transpose::none) return matmul(g, other, Transpose::second, alpha);
+        if (t == Transpose::second) return matmul(g, other, Transpose::none, alpha);
+        return matmul(repeat_batches(other, group), g, Transpose::second, alpha);
+    };
+    const auto by_b = [=](const Tensor& g, const Saved& saved) {
+        const Tensor& other = saved.operands[0];
+        const Tensor each = t == Transpose::none     ? matmul(other, g, Transpose::first, alpha)
+                            : t == Transpose::second ? matmul(g, other, Transpose::first, alpha)
+                                                     : matmul(other, g, Transpose::none, alpha);
+        return reduce_to(each, shape_b);
+    };
+    return record(out, {{a, by_a}, {b, by_b}}, {a, b});
 }
 
 }  // namespace
@@ -61,23 +45,68 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transpose t, double alpha) {
                       t == Transpose::second ? b.rows() : b.cols()};
     Tensor out = Tensor::empty(a.backend(), shape, a.type());
     a.backend().matmul(out.view(), a.view(), b.view(), t, alpha);
-    return out;
+    return any_tracked({&a, &b}) ? recorded_product(out, a, b, t, alpha) : out;
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     Tensor y = matmul(x, weight, Transpose::second);
     if (!bias.defined()) return y;
     same_kind("linear", y, bias);
-    if (bias.shape() != Shape{1, 1, y.cols()}) misfit("linear", y, bias);
+    const Shape shape{1, 1, y.cols()};
+    if (bias.shape() != shape) misfit("linear", y, bias);
     y.backend().binary(Binary::add, y.view(), y.view(), bias.view());  // y is still ours alone
-    return y;
+    if (!any_tracked({&y, &bias})) return y;
+    return record(y,
+                  {{y, [](const Tensor& g, const Saved&) { return g; }},
+                   {bias, [shape](const Tensor& g, const Saved&) { return reduce_to(g, shape); }}});
 }
 
-Tensor map(Unary op, const Tensor& a) {
-    Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
-    a.backend().unary(op, out.view(), a.view());
-    return out;
+namespace {
+
+/// out = a op b: the cotangents of a and b before b's is summed over the axes it was spread over.
+Tensor recorded_pair(Binary op, const Tensor& out, const Tensor& a, const Tensor& b) {
+    const Shape shape = b.shape();
+    const auto same = [](const Tensor& g, const Saved&) { return g; };
+    const auto sum = [shape](const Tensor& g) { return reduce_to(g, shape); };
+    switch (op) {
+        case Binary::add:
+            return record(
+                out, {{a, same}, {b, [sum](const Tensor& g, const Saved&) { return sum(g); }}});
+        case Binary::subtract:
+            return record(out, {{a, same}, {b, [sum](const Tensor& g, const Saved&) {
+                                                return scale(sum(g), -1);
+                                            }}});
+        case Binary::multiply:
+            return record(
+                out,
+                {{a, [](const Tensor& g, const Saved& s) { return multiply(g, s.operands[1]); }},
+                 {b, [sum](const Tensor& g,
+                           const Saved& s) { return sum(multiply(g, s.operands[0])); }}},
+                {a, b});
+        case Binary::divide:
+            return record(
+                out,
+                {{a, [](const Tensor& g, const Saved& s) { return divide(g, s.operands[0]); }},
+                 {b,
+                  [sum](const Tensor& g, const Saved& s) {
+                      return scale(sum(divide(multiply(g, s.result), s.operands[0])), -1);
+                  }}},
+                {b}, true);
+        case Binary::maximum:
+            break;
+    }
+    const auto first = [](const Saved& s) {  // 1 where a is the greater one
+        return map(Unary::step, subtract(s.operands[0], s.operands[1]));
+    };
+    return record(
+        out,
+        {{a, [first](const Tensor& g, const Saved& s) { return multiply(g, first(s)); }},
+         {b, [first, sum](const Tensor& g,
+                          const Saved& s) { return sum(multiply(g, affine(first(s), -1, 1))); }}},
+        {a, b});
 }
+
+}  // namespace
 
 Tensor zip(Binary op, const Tensor& a, const Tensor& b) {
     same_kind("elementwise operation", a, b);
@@ -86,116 +115,84 @@ Tensor zip(Binary op, const Tensor& a, const Tensor& b) {
         misfit("elementwise operation", a, b);
     Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
     a.backend().binary(op, out.view(), a.view(), b.view());
-    return out;
+    return any_tracked({&a, &b}) ? recorded_pair(op, out, a, b) : out;
 }
 
 Tensor affine(const Tensor& a, double alpha, double beta) {
     Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
     a.backend().affine(out.view(), a.view(), alpha, beta);
-    return out;
+    if (!a.tracked()) return out;
+    return record(out, {{a, [alpha](const Tensor& g, const Saved&) { return scale(g, alpha); }}});
 }
 
-Tensor layer_norm(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps) {
-    return normalise(x, weight, bias, eps, true);
+namespace {
+/// A sum: every term has the cotangent of the sum.
+Tensor recorded_sum(const Tensor& out, const Tensor& a) {
+    if (!a.tracked()) return out;
+    return record(
+        out,
+        {{a, [shape = a.shape()](const Tensor& g, const Saved&) { return expand(g, shape); }}});
 }
-Tensor rms_norm(const Tensor& x, const Tensor& weight, double eps) {
-    return normalise(x, weight, {}, eps, false);
-}
+}  // namespace
 
 Tensor row_sum(const Tensor& a) {
     Tensor out = Tensor::empty(a.backend(), {a.batch(), a.rows(), 1}, a.type());
     a.backend().row_sum(out.view(), a.view());
-    return out;
+    return recorded_sum(out, a);
+}
+
+Tensor row_max(const Tensor& a) {
+    if (a.cols() < 1) throw ShapeError("row_max of " + ops::text(a.shape()) + ": a row is empty");
+    Tensor out = Tensor::empty(a.backend(), {a.batch(), a.rows(), 1}, a.type());
+    a.backend().row_max(out.view(), a.view());
+    if (!a.tracked()) return out;
+    // The mask of the largest entries is constant where there is a derivative.
+    const Tensor below = map(Unary::step, scale(subtract(a.detached(), out), -1));
+    const Tensor mask = affine(below, -1, 1), share = divide(mask, row_sum(mask));
+    return record(out,
+                  {{a, [share](const Tensor& g, const Saved&) { return multiply(share, g); }}});
 }
 
 Tensor column_sum(const Tensor& a) {
     Tensor out = Tensor::empty(a.backend(), {a.batch(), 1, a.cols()}, a.type());
     a.backend().column_sum(out.view(), a.view());
-    return out;
+    return recorded_sum(out, a);
 }
 Tensor column_mean(const Tensor& a) {
     return scale(column_sum(a), 1.0 / static_cast<double>(a.rows()));
 }
 Tensor subtract_column_mean(const Tensor& a) { return subtract(a, column_mean(a)); }
 
-Tensor gather_rows(const Tensor& table, std::span<const Index> rows) {
-    if (table.batch() != 1) throw ShapeError("gather_rows of a batched table");
-    for (const Index r : rows)
-        if (r < 0 || r >= table.rows())
-            throw ShapeError(fmt::format("row {} of a table with {} rows", r, table.rows()));
-    Tensor out = Tensor::empty(table.backend(), {1, static_cast<Index>(rows.size()), table.cols()},
-                               table.type());
-    table.backend().gather_rows(out.view(), table.view(), rows);
-    return out;
-}
-
-Tensor concat_rows(std::initializer_list<Tensor> parts) {
-    const Tensor& head = *parts.begin();
-    Shape shape = head.shape();
-    shape.rows = 0;
-    for (const Tensor& p : parts) {
-        same_kind("concat_rows", head, p);
-        if (p.batch() != shape.batch || p.cols() != shape.cols) misfit("concat_rows", head, p);
-        shape.rows += p.rows();
-    }
-    Tensor out = Tensor::empty(head.backend(), shape, head.type());
-    Index at = 0;
-    for (const Tensor& p : parts) {
-        head.backend().unary(Unary::copy, out.row_range(at, p.rows()).view(), p.view());
-        at += p.rows();
-    }
-    return out;
-}
-
-Tensor contiguous(const Tensor& a) { return a.contiguous() ? a : map(Unary::copy, a); }
-
-Tensor cast(const Tensor& a, Type type) {
-    if (a.type() == type) return a;
-    const std::vector<double> values = a.to_host<double>();
-    return Tensor::from_host(a.backend(), a.shape(), std::span(values), type);
-}
-
-Tensor transpose(const Tensor& a) {
-    const std::vector<double> in = a.to_host<double>();
-    std::vector<double> out(in.size());
-    for (Index b = 0; b < a.batch(); ++b)
-        for (Index r = 0; r < a.rows(); ++r)
-            for (Index c = 0; c < a.cols(); ++c)
-                out[static_cast<std::size_t>((b * a.cols() + c) * a.rows() + r)] =
-                    in[static_cast<std::size_t>((b * a.rows() + r) * a.cols() + c)];
-    return Tensor::from_host(a.backend(), {a.batch(), a.cols(), a.rows()},
-                             std::span<const double>(out), a.type());
-}
-
-Tensor merge_heads(const Tensor& a) {
-    Tensor out = Tensor::empty(a.backend(), {1, a.rows(), a.batch() * a.cols()}, a.type());
-    a.backend().unary(Unary::copy, out.split_heads(a.batch()).view(), a.view());
-    return out;
-}
-
-Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const double> frequency,
-              bool interleaved) {
-    if (static_cast<Index>(position.size()) != a.rows() ||
-        2 * static_cast<Index>(frequency.size()) > a.cols())
-        throw ShapeError(fmt::format("rotate: {} positions and {} frequencies for a tensor {}",
-                                     position.size(), frequency.size(), text(a.shape())));
-    Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
-    a.backend().rotate(out.view(), a.view(), position, frequency, interleaved);
-    return out;
-}
-
 Tensor softmax_rows(Tensor s, const Visible& visible) {
     require_visible("softmax_rows", s, visible);
-    Tensor p = s.unique() ? std::move(s) : map(Unary::copy, s);
+    Tensor p = s.unique() ? s.detached() : map(Unary::copy, s.detached());
     p.backend().softmax_rows(p.view(), visible);
-    return p;
+    if (!s.tracked()) return p;
+    const auto pullback = [](const Tensor& g, const Saved& saved) {
+        const Tensor& out = saved.result;
+        return multiply(out, subtract(g, row_sum(multiply(g, out))));
+    };
+    return record(p, {{s, pullback}}, {}, true);
 }
 
 Tensor hide(Tensor p, const Visible& visible) {
     require_visible("hide", p, visible);
-    Tensor out = p.unique() ? std::move(p) : map(Unary::copy, p);
+    Tensor out = p.unique() ? p.detached() : map(Unary::copy, p.detached());
     out.backend().hide(out.view(), visible);
-    return out;
+    if (!p.tracked()) return out;
+    return record(out,
+                  {{p, [visible](const Tensor& g, const Saved&) { return hide(g, visible); }}});
+}
+
+Tensor log_sum_exp(const Tensor& a) {
+    const Tensor top = row_max(a.detached());
+    const Tensor sum = row_sum(map(Unary::exp, subtract(a.detached(), top)));
+    Tensor out = add(map(Unary::log, sum), top);
+    if (!a.tracked()) return out;
+    const auto pullback = [](const Tensor& g, const Saved& saved) {
+        return multiply(softmax_rows(saved.operands[0], {}), g);
+    };
+    return record(out, {{a, pullback}}, {a});
 }
 
 RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first,

@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "record.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
 
@@ -29,7 +30,21 @@ std::vector<To> converted(std::span<const From> values) {
     return std::vector<To>(values.begin(), values.end());
 }
 
+/// `view` of the elements of `whole` from (batch, row, col) on.
+Tensor recorded_range(const Tensor& view, const Tensor& whole, Index batch, Index row, Index col) {
+    if (!whole.tracked()) return view;
+    return record(view, {{whole, [=, shape = whole.shape()](const Tensor& g, const Saved&) {
+                              return place(g, shape, batch, row, col);
+                          }}});
+}
+
 }  // namespace
+
+Tensor Tensor::recorded(std::shared_ptr<const Record> record) const {
+    Tensor t = *this;
+    t.record_ = std::move(record);
+    return t;
+}
 
 bool Tensor::contiguous() const {
     const bool rows_adjacent = view_.row_stride == view_.shape.cols || view_.shape.rows <= 1;
@@ -39,36 +54,38 @@ bool Tensor::contiguous() const {
 
 Tensor Tensor::row_range(Index first, Index count) const {
     require_range("rows", first, count, rows());
-    Tensor t = *this;
+    Tensor t = detached();
     t.view_.data = at(view_, first * view_.row_stride);
     t.view_.shape.rows = count;
-    return t;
+    return recorded_range(t, *this, 0, first, 0);
 }
 
 Tensor Tensor::col_range(Index first, Index count) const {
     require_range("columns", first, count, cols());
-    Tensor t = *this;
+    Tensor t = detached();
     t.view_.data = at(view_, first);
     t.view_.shape.cols = count;
-    return t;
+    return recorded_range(t, *this, 0, 0, first);
 }
 
 Tensor Tensor::batch_range(Index first, Index count) const {
     require_range("batches", first, count, batch());
-    Tensor t = *this;
+    Tensor t = detached();
     t.view_.data = at(view_, first * view_.batch_stride);
     t.view_.shape.batch = count;
-    return t;
+    return recorded_range(t, *this, first, 0, 0);
 }
 
 Tensor Tensor::split_heads(Index heads) const {
     if (batch() != 1 || heads < 1 || cols() % heads != 0)
         throw ShapeError(fmt::format("{} heads do not divide a ({}, {}, {}) tensor", heads, batch(),
                                      rows(), cols()));
-    Tensor t = *this;
+    Tensor t = detached();
     t.view_.shape = {heads, rows(), cols() / heads};
     t.view_.batch_stride = cols() / heads;
-    return t;
+    if (!tracked()) return t;
+    return tsdiag::record(t,
+                          {{*this, [](const Tensor& g, const Saved&) { return merge_heads(g); }}});
 }
 
 Tensor Tensor::reshape(Shape shape) const {
@@ -77,9 +94,12 @@ Tensor Tensor::reshape(Shape shape) const {
         throw ShapeError(fmt::format("({}, {}, {}) has {} elements and cannot become ({}, {}, {})",
                                      batch(), rows(), cols(), view_.shape.count(), shape.batch,
                                      shape.rows, shape.cols));
-    Tensor t = *this;
+    Tensor t = detached();
     t.view_ = dense_view(view_.data, shape, type());
-    return t;
+    if (!tracked()) return t;
+    return tsdiag::record(t, {{*this, [from = this->shape()](const Tensor& g, const Saved&) {
+                                   return tsdiag::contiguous(g).reshape(from);
+                               }}});
 }
 
 template <class T>

@@ -11,12 +11,10 @@ namespace {
 /// The first half of the columns comes from the token before; the first token's are 0.
 Tensor shifted(const Tensor& x) {
     const Index n = x.rows(), half = (x.cols() + 1) / 2;
-    std::vector<double> values = x.to_host<double>();
-    for (Index i = n; i-- > 0;)
-        for (Index c = 0; c < half; ++c)
-            values[static_cast<std::size_t>(i * x.cols() + c)] =
-                i == 0 ? 0 : values[static_cast<std::size_t>((i - 1) * x.cols() + c)];
-    return Tensor::from_host(x.backend(), x.shape(), std::span<const double>(values), x.type());
+    const Tensor before = x.col_range(0, half).row_range(0, n - 1);
+    const Tensor first = zeros(x.backend(), {1, 1, half}, x.type());
+    return concat_cols(
+        std::vector<Tensor>{concat_rows({first, before}), x.col_range(half, x.cols() - half)});
 }
 
 /// x - 2 v (v . x).

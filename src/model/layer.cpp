@@ -174,6 +174,7 @@ class Pass {
         input.rng = Rng(0)
                         .fork("attention")
                         .fork(static_cast<std::uint64_t>(b_.shares < 0 ? run_.layer : b_.shares));
+        if (run_.tape) *run_.tape = {input, parts.v, {}, {}, parts.projections};
         std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(std::move(input));
         const bool wanted = run_.observer && run_.observer->wants_attention(run_.layer);
         const bool keep = wanted && op->bytes() <= map_memory();
@@ -185,8 +186,14 @@ class Pass {
             visit = [&](const RowBlock& block) {
                 run_.observer->on_attention_rows(run_.layer, block);
             };
-        Tensor branch = merge_heads(op->apply(parts.v, op->rows_at_once(rest), visit));
-        branch = output_norm(branch);
+        // What is to be differentiated needs P whole anyway.
+        const Index block = x.tracked() ? x.rows() : op->rows_at_once(rest);
+        const Tensor output = op->apply(parts.v, block, visit);
+        Tensor branch = output_norm(merge_heads(output));
+        if (run_.tape) {
+            run_.tape->output = output;
+            if (b_.output_norm != OutputNorm::none) run_.tape->normed = branch;
+        }
         if (parts.gate.defined()) branch = multiply(branch, parts.gate);
         if (!b_.value_projection_only) branch = linear(branch, w_.o, w_.o_bias);
         if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);

@@ -25,12 +25,20 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
 /// d^2 head_dim flops.  NaN for a gated unit, whose branch is no linear function of P V.
 double branch_gain(const BlockSpec& block, const LayerWeights& weights);
 
+/// What a reverse sweep reads of an attention, O = P V.
+struct AttentionTape {
+    AttentionInput input;
+    Tensor v, output, normed;  ///< V, O (h, n, w), norm(O) (1, n, h w); empty: there is no norm
+    Projections projections;
+};
+
 /// How a layer is applied to a sample.
 struct LayerRun {
     Index layer = 0;
     const BlockSpec& block;
     const LayerWeights& weights;
-    Observer* observer = nullptr;  ///< null: no events
+    Observer* observer = nullptr;   ///< null: no events
+    AttentionTape* tape = nullptr;  ///< null: nothing is kept
     double a2 = 1;
     Index memory = 0;
     bool allow_nonfinite = false;

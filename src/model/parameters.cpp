@@ -96,6 +96,18 @@ std::vector<Parameter> parameters(const ModelSpec& spec) {
     return std::move(list.out);
 }
 
+std::vector<Parameter> head_parameters(const ModelSpec& spec) {
+    Listing list;
+    const Index e = spec.embedding_width;
+    if (spec.head.transform) {
+        list.linear("head.transform", e, spec.width, true);
+        list.norm(NormKind::layer, "head.norm", e, true);
+    }
+    if (spec.head.matrix) list.tensor("head.weight", spec.vocabulary, e);
+    if (spec.head.bias) list.vector("head.bias", spec.vocabulary);
+    return std::move(list.out);
+}
+
 double forward_flops(const ModelSpec& spec, Index n) {
     const auto tokens = static_cast<double>(n), d = static_cast<double>(spec.width);
     double flops = 0;

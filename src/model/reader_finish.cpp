@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "head.hpp"
 #include "reader.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
@@ -201,6 +202,7 @@ Architecture Reader::finish(Names names, Words unused) {
     }
     check_tensors(names);
     list_leftovers(names, unused);
+    for (auto& found : output_head(file_, names, spec)) names.push_back(std::move(found));
     spec.name = describe(spec);
     for (std::string& line : rules(spec)) saw(std::move(line));
     return {std::move(spec), std::move(names)};

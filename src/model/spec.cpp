@@ -44,6 +44,12 @@ std::string_view name(Unary op) {
             return "sine";
         case Unary::cosine:
             return "cosine";
+        case Unary::log:
+            return "log";
+        case Unary::step:
+            return "step";
+        case Unary::normal_cdf:
+            return "normal_cdf";
     }
     return "unknown";
 }
@@ -239,6 +245,9 @@ Json ModelSpec::json() const {
     if (final_norm) out.set("final_norm_kind", tsdiag::name(last_norm()));
     if (channels > 0) image_json(*this, out);
     out.set("norm_before_layers", norm_before_layers).set("final_norm", final_norm);
+    Json output;
+    output.set("matrix", head.matrix).set("bias", head.bias).set("transform", head.transform);
+    out.set("head", std::move(output));
     Json::Array all;
     for (const BlockSpec& b : blocks) all.push_back(tsdiag::json(b));
     out.set("blocks", all).set("recognised", lines(recognised)).set("ignored", lines(ignored));

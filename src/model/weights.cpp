@@ -104,6 +104,11 @@ class CheckpointWeights final : public Weights {
             TensorSource& source = sources[p.name];
             entries_.emplace(order_.back(), Entry{std::move(p), std::move(source)});
         }
+        for (Parameter& p : head_parameters(architecture.spec)) {
+            TensorSource& source = sources[p.name];
+            std::string name = p.name;
+            entries_.emplace(std::move(name), Entry{std::move(p), std::move(source)});
+        }
     }
 
     bool has(std::string_view name) const override { return entries_.contains(std::string(name)); }

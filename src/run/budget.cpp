@@ -76,8 +76,9 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
     if (extras.spectra) an_entry += spectra;
     if (extras.jacobians) an_entry += jacobians;
     if (extras.dobrushin) an_entry += dobrushin * n;
+    const double passes = extras.gradients ? 5 : 1;  // forward twice, each layer again, and back
     const double seconds =
-        forward_flops(spec, tokens) / product_rate(backend, type) +
+        passes * forward_flops(spec, tokens) / product_rate(backend, type) +
         (heads * n * n * an_entry + extras.drawn * draw) / double(omp_get_max_threads());
     return seconds * double(runs);
 }

@@ -18,6 +18,7 @@ struct Extras {
     bool spectra = false;    ///< lambda_2, delta, delta_pi and what is made of them
     bool dobrushin = false;  ///< n^3/2 a head
     bool jacobians = false;  ///< dP/dW_Q, dP/dW_K
+    bool gradients = false;  ///< a reverse sweep
     double drawn = 0;        ///< random numbers for weights, a trial
 };
 Extras extras_of(const std::vector<std::string>& metrics, bool rows, Index tokens);

@@ -83,6 +83,7 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
     settings.set("tokens", options.tokens)
         .set("samples", options.samples)
         .set("trials", options.trials);
+    if (!options.loss.empty()) settings.set("loss", options.loss).set("labels", options.labels);
     settings.set("mask", options.mask)
         .set("layers", fmt::format("{}:{}", options.first_layer, last));
     settings.set("heads", std::move(heads)).set("probes", lines(options.probes));

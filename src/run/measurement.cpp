@@ -77,6 +77,9 @@ void Measurement::add(const ProbeEntry& entry, ProbeSettings settings) {
     needs_hidden_ = needs_hidden_ || has(entry.needs, Needs::hidden);
     needs_rows_ = needs_rows_ || has(entry.needs, Needs::rows);
     needs_attention_ = needs_attention_ || has(entry.needs, Needs::attention);
+    needs_gradient_ = needs_gradient_ || has(entry.needs, Needs::gradient);
+    needs_attention_gradient_ =
+        needs_attention_gradient_ || has(entry.needs, Needs::attention_gradient);
 }
 
 Measurement::~Measurement() = default;
@@ -90,6 +93,8 @@ void Measurement::join(const Measurement& later) {
         count += gain.second;
     }
     solver_.insert(solver_.end(), later.solver_.begin(), later.solver_.end());
+    losses_ += later.losses_;
+    loss_count_ += later.loss_count_;
 }
 
 void Measurement::begin_sample(Index sample) {
@@ -154,6 +159,31 @@ void Measurement::on_attention(const Attention& event) {
     if (!needs_attention_ || spoiled(event)) return;
     for (const Driven& driven : probes_)
         if (has(driven.entry->needs, Needs::attention)) driven.probe->on_attention(event, *sink_);
+}
+
+void Measurement::on_loss(double value) {
+    losses_ += value;
+    loss_count_ += 1;
+}
+
+std::optional<double> Measurement::loss() const {
+    if (loss_count_ == 0) return std::nullopt;
+    return losses_ / double(loss_count_);
+}
+
+void Measurement::on_gradient(const Gradient& event) {
+    if (event.layer >= 0) layer_ = event.layer;
+    for (const Driven& driven : probes_)
+        if (has(driven.entry->needs, Needs::gradient)) driven.probe->on_gradient(event, *sink_);
+}
+
+bool Measurement::wants_attention_gradient(Index) const { return needs_attention_gradient_; }
+
+void Measurement::on_attention_gradient(const AttentionGradient& event) {
+    layer_ = event.layer;
+    for (const Driven& driven : probes_)
+        if (has(driven.entry->needs, Needs::attention_gradient))
+            driven.probe->on_attention_gradient(event, *sink_);
 }
 
 void Measurement::finish_sample() {

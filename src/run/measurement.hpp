@@ -40,7 +40,16 @@ class Measurement final : public Observer {
     void on_attention_rows(Index layer, const RowBlock& block) override;
     bool wants_attention(Index layer) const override;
     void on_attention(const Attention& event) override;
+    void on_loss(double value) override;
+    void on_gradient(const Gradient& event) override;
+    bool wants_attention_gradient(Index layer) const override;
+    void on_attention_gradient(const AttentionGradient& event) override;
     void end_layer(Index layer) override;
+
+    /// Is a reverse sweep wanted?
+    bool wants_gradients() const { return needs_gradient_ || needs_attention_gradient_; }
+    /// Mean over samples and trials; empty where there was no sweep.
+    std::optional<double> loss() const;
 
     /// Mean over the trials of each layer's a2; empty where no event told it.
     std::vector<std::optional<double>> branch_gains() const;
@@ -65,6 +74,9 @@ class Measurement final : public Observer {
     Diagnostics diagnostics_;
     std::vector<Driven> probes_;
     bool needs_hidden_ = false, needs_rows_ = false, needs_attention_ = false;
+    bool needs_gradient_ = false, needs_attention_gradient_ = false;
+    double losses_ = 0;
+    Index loss_count_ = 0;
     bool finite_rows_ = true;  ///< of this layer and sample, as far as they were seen
     Index trial_ = 0, sample_ = 0;
     Index layer_ = -1;  ///< of the events since begin_sample; -1: none yet

@@ -47,8 +47,11 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
 
     measured_ = measurement_settings(work, layers, source_.count());
     Table unused;
-    const bool rows = Measurement(measured_, unused).wants_rows(0);
-    Extras extras = extras_of(work.metrics, rows, source_.tokens());
+    const Measurement wanted(measured_, unused);
+    if (!options.loss.empty()) losses_.emplace(options, spec, source_, work.backend, type_);
+    if (!wanted.wants_gradients()) losses_.reset();
+    Extras extras = extras_of(work.metrics, wanted.wants_rows(0), source_.tokens());
+    extras.gradients = losses_.has_value();
     extras.drawn = drawn_numbers(subject, options.redraw);
     seconds_ =
         estimate_seconds(spec, source_.tokens(), source_.count(), work.backend, type_, extras);
@@ -91,16 +94,28 @@ std::vector<Input> ModelRun::inputs(Index trial) const {
     return source_.samples(work_.options.redraw.empty() ? trial : 0);
 }
 
+void ModelRun::measure(Index trial, Measurement& measurement, const Layers& tell) const {
+    RunSettings settings = settings_;
+    settings.progress = [&](Index done, Index total) { tell("measure", done, total); };
+    const Model model(subject_.spec(), weights(trial), work_.backend, type_);
+    std::vector<Input> samples = inputs(trial);
+    model.run(samples, measurement, settings);
+    if (!losses_) return;
+    settings.progress = [&](Index done, Index total) { tell("gradients", done, total); };
+    const std::vector<Loss> losses = losses_->losses(trial, samples);
+    model.differentiate(samples, losses, measurement, settings);
+}
+
 std::function<void()> ModelRun::trial(Index trial, Meter& meter) {
     const auto said = std::make_shared<Recorder>();
     MeasurementSettings own = measured_;
     own.progress = nullptr;
     const auto measurement = std::make_shared<Measurement>(std::move(own), *said);
     measurement->begin_trial(trial);
-    RunSettings settings = settings_;
-    settings.progress = [&](Index, Index total) { meter.add(seconds_ / double(total)); };
-    Model(subject_.spec(), weights(trial), work_.backend, type_)
-        .run(inputs(trial), *measurement, settings);
+    const double sweeps = losses_ ? 2 : 1;
+    measure(trial, *measurement, [&](std::string_view, Index, Index total) {
+        meter.add(seconds_ / (sweeps * double(total)));
+    });
     if (work_.options.derive) {
         Table table(work_.options.subject.model);
         said->replay(table);
@@ -119,16 +134,14 @@ void ModelRun::in_turn() {
     const RunOptions& options = work_.options;
     whole_ = std::make_shared<Measurement>(measured_, work_.result.table);
     for (Index trial = 0; trial < options.trials; ++trial) {
-        RunSettings settings = settings_;
-        settings.progress = [&](Index done, Index total) {
-            const double part = double(done) / double(std::max<Index>(total, 1));
-            say(options, {.phase = "measure",
-                          .fraction = (double(trial) + part) / double(options.trials),
-                          .layer = std::min(done, total - 1)});
-        };
         whole_->begin_trial(trial);
-        Model(subject_.spec(), weights(trial), work_.backend, type_)
-            .run(inputs(trial), *whole_, settings);
+        measure(trial, *whole_, [&](std::string_view phase, Index done, Index total) {
+            const double part = double(done) / double(std::max<Index>(total, 1));
+            const Index back = total - done, on = std::min(done, total - 1);
+            say(options, {.phase = phase,
+                          .fraction = (double(trial) + part) / double(options.trials),
+                          .layer = phase == "gradients" ? back : on});
+        });
     }
 }
 
@@ -142,6 +155,7 @@ void ModelRun::describe() {
     Json& run = work_.result.run;
     run.set("dtype", type_ == Type::f32 ? "float32" : "float64");
     run.set("model", describe_model(subject_, *whole_)).set("input", std::move(input));
+    if (losses_) run.set("loss", losses_->json().set("value", *whole_->loss()));
     run.set("settings", describe_settings(options, work_.metrics, work_.memory,
                                           Index(subject_.spec().blocks.size())));
     run.set("solver", describe_solver(*whole_));

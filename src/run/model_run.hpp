@@ -1,8 +1,10 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "inputs.hpp"
+#include "losses.hpp"
 #include "recorder.hpp"
 #include "work.hpp"
 
@@ -31,12 +33,17 @@ class ModelRun {
     std::shared_ptr<const Weights> weights(Index trial) const;
     std::vector<Input> inputs(Index trial) const;
     void check_redraw() const;
+    /// The trial's model over its inputs, and back where there is a loss.  `tell`: the phase, and
+    /// how many of its layers are done.
+    using Layers = std::function<void(std::string_view phase, Index done, Index total)>;
+    void measure(Index trial, Measurement& measurement, const Layers& tell) const;
 
     Work& work_;
     const Subject& subject_;
     Index beside_;
     Type type_;
     InputSource source_;
+    std::optional<LossSource> losses_;  ///< empty: nothing is wanted of a reverse sweep
     RunSettings settings_;
     MeasurementSettings measured_;
     double seconds_ = 0;

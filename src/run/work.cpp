@@ -8,10 +8,36 @@
 
 namespace tsdiag {
 
+namespace {
+
+/// The words beside "core" and "all": they lift limits that the sets respect.
+std::vector<std::string> named(const std::vector<std::string>& words) {
+    std::vector<std::string> names;
+    for (const std::string& word : words)
+        if (word != "core" && word != "all") names.push_back(word);
+    return names.empty() ? names : resolve_metrics(names);
+}
+
+/// The metrics that are wanted and can be had: those of gradients need a loss.
+std::vector<std::string> wanted_metrics(const RunOptions& options) {
+    std::vector<std::string> all = resolve_metrics(options.probes);
+    if (!options.loss.empty()) return all;
+    if (!options.labels.empty()) throw UsageError("--labels: belongs to --loss classify.");
+    for (const std::string& metric : named(options.probes))
+        if (needs_loss(metric))
+            throw UsageError(fmt::format(
+                "--probes: {} is made of a loss; pass --loss lm, mlm, classify, square or vjp.",
+                metric));
+    std::erase_if(all, needs_loss);
+    return all;
+}
+
+}  // namespace
+
 Work begin(const RunOptions& options) {
     return {.options = options,
             .backend = open_backend(options.device),
-            .metrics = resolve_metrics(options.probes),
+            .metrics = wanted_metrics(options),
             .result = {Table(options.subject.model), {}},
             .memory = options.memory > 0 ? options.memory : machine_memory() / 2};
 }
@@ -37,16 +63,6 @@ void check_selection(const RunOptions& options, Index layers, Index heads) {
                 fmt::format("--maps {}:{}: head {} is left out by --heads.", layer, head, head));
     }
 }
-
-namespace {
-/// The words beside "core" and "all": they lift limits that the sets respect.
-std::vector<std::string> named(const std::vector<std::string>& words) {
-    std::vector<std::string> names;
-    for (const std::string& word : words)
-        if (word != "core" && word != "all") names.push_back(word);
-    return names.empty() ? names : resolve_metrics(names);
-}
-}  // namespace
 
 MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples) {
     const RunOptions& options = work.options;

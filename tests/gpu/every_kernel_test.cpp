@@ -69,9 +69,10 @@ class EveryKernel : public testing::TestWithParam<Type> {
 
 TEST_P(EveryKernel, Unary) {
     const Both a = drawn({2, 7, 37}, GetParam(), 1);
-    for (int op = 0; op <= static_cast<int>(Unary::cosine); ++op) {
+    for (int op = 0; op <= static_cast<int>(Unary::normal_cdf); ++op) {
         const auto f = [&](const std::vector<Tensor>& x) {
-            const bool positive = Unary(op) == Unary::sqrt || Unary(op) == Unary::reciprocal;
+            const bool positive = Unary(op) == Unary::sqrt || Unary(op) == Unary::reciprocal ||
+                                  Unary(op) == Unary::log;
             return map(Unary(op), positive ? affine(multiply(x[0], x[0]), 1, 0.5) : x[0]);
         };
         expect_same_of(f, {&a}, "unary " + std::to_string(op));
@@ -118,6 +119,7 @@ TEST_P(EveryKernel, NormsAndSums) {
                    "bare layer norm");
     expect_same_of([](const auto& t) { return rms_norm(t[0], t[1], 1e-6); }, {&x, &w}, "rms norm");
     expect_same_of([](const auto& t) { return row_sum(t[0]); }, {&x}, "row sum");
+    expect_same_of([](const auto& t) { return row_max(t[0]); }, {&x}, "row max");
     expect_same_of([](const auto& t) { return column_sum(t[0]); }, {&x}, "column sum");
     expect_same_of([](const auto& t) { return subtract_column_mean(t[0].col_range(2, 70)); }, {&x},
                    "centred");
@@ -132,6 +134,8 @@ TEST_P(EveryKernel, CopiesOfViews) {
     expect_same_of([](const auto& t) { return cast(t[0], Type::f64); }, {&x}, "cast");
     const std::vector<Index> rows = {3, 3, 0, 10};
     expect_same_of([&](const auto& t) { return gather_rows(t[0], rows); }, {&x}, "gathered");
+    expect_same_of([&](const auto& t) { return scatter_add_rows(t[0].row_range(0, 4), rows, 11); },
+                   {&x}, "scattered");
     expect_same_of(
         [&](const auto& t) {
             return concat_rows({t[0].row_range(2, 3), t[0]});

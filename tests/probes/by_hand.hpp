@@ -99,6 +99,13 @@ struct Layer {
     const Projections* projections = nullptr;
     double a2 = 1;
     bool pre_norm = false;
+    /// Gradients of states, then of parameters (stage: empty, pred: the parameter's name).
+    std::vector<State> gradients = {};
+    Tensor v = {}, output = {},
+           normed = {};  ///< of the attention's gradient; v empty: there is none
+    OutputNorm norm = OutputNorm::none;
+    double norm_eps = 0;
+    bool plain_logits = true;
     Index block = 3;  ///< rows that are shown at once
     Index rows = -1;  ///< shown at all; -1: all
     Index layer = 0;
@@ -125,6 +132,19 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
                                 .pre_norm = l.pre_norm},
                                out);
     }
+    for (const Layer::State& s : l.gradients)
+        if (has(needs, Needs::gradient)) probe.on_gradient({l.layer, s.stage, s.pred, s.x}, out);
+    if (l.v.defined() && has(needs, Needs::attention_gradient))
+        probe.on_attention_gradient({.layer = l.layer,
+                                     .op = *l.op,
+                                     .v = l.v,
+                                     .output = l.output,
+                                     .normed = l.normed,
+                                     .projections = l.projections,
+                                     .plain_logits = l.plain_logits,
+                                     .norm = l.norm,
+                                     .norm_eps = l.norm_eps},
+                                    out);
     probe.finish_layer(l.layer, out);
 }
 

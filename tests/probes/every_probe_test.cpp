@@ -35,6 +35,9 @@ struct Scene {
         projections.k = projections.k_raw = tensor(gaussian(n, w, 12), type);
         layer.projections = &projections;
         layer.a2 = 0.9;
+        layer.gradients = {{"in", "", state(13)}, {"", "attn.q.weight", state(14)}};
+        layer.v = tensor(gaussian(n, 2, 15), type);
+        layer.output = tensor({gaussian(n, 2, 16), gaussian(n, 2, 17), gaussian(n, 2, 18)}, type);
     }
     Scene(const Scene&) = delete;
 };

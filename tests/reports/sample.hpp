@@ -18,7 +18,7 @@ struct Shape {
     int layers = 12, heads = 12, tokens = 64, samples = 3;
     double ratio = 2;  ///< xi_ratio of the attention step
     bool post_norm = true;
-    bool curves = true;
+    bool curves = true, gradients = true;
     int maps = 0;
 };
 
@@ -79,6 +79,25 @@ inline void add_head(Table& t, const Shape& shape, int l, int h, int sample) {
     t.scalar(at, "local_auc", auc + 0.1 * u);
 }
 
+/// Gradients that double with each layer on their way back.
+inline void add_gradients(Table& t, const Shape& shape, int sample) {
+    for (int l = shape.layers - 1; l >= 0; --l) {
+        const double size = std::exp2(shape.layers - l) * (1 + 0.1 * noise(l, sample, 3));
+        for (const char* stage : {"in", "sa", "attn", "out"})
+            t.scalar({.layer = l, .stage = stage}, "grad_norm",
+                     size * (1 + noise(l, int(stage[0]))));
+        for (const char* tensor : {"attn.q.weight", "attn.v.weight", "norm1.bias"})
+            t.scalar({.layer = l, .tensor = tensor}, "grad_norm", size * noise(l, int(tensor[5])));
+        t.scalar({.layer = l}, "grad_norm", size);
+        for (int h = 0; h < shape.heads; ++h) {
+            const Place at{.layer = l, .stage = "attn", .head = h};
+            t.scalar(at, "ds_max", 0.01 * size * (1 + noise(l, h)));
+            t.scalar(at, "ds_sharp", size);
+            t.scalar(at, "ds_bound", std::sqrt(double(shape.tokens)) / 2 * size);
+        }
+    }
+}
+
 inline void add_attention(Table& t, const Shape& shape, int sample) {
     for (int l = 0; l < shape.layers; ++l) {
         for (int h = 0; h < shape.heads; ++h) add_head(t, shape, l, h, sample);
@@ -122,6 +141,7 @@ inline Table sample_table(const Shape& shape = {}, const std::string& model = "r
     for (int s = 0; s < shape.samples; ++s) {
         add_states(t, shape, s);
         add_attention(t, shape, s);
+        if (shape.gradients) add_gradients(t, shape, s);
     }
     for (int m = 0; m < shape.maps; ++m) t.matrix(causal_map(m, m % shape.heads, shape.tokens));
     return t;

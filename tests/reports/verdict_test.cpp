@@ -205,5 +205,30 @@ TEST(VerdictTest, SeveralModelsAreNamed) {
     EXPECT_THAT(all[1].text, testing::StartsWith("b: Token"));
 }
 
+Table gradients(const std::vector<double>& by_layer) {
+    Table t("m");
+    for (std::size_t l = 0; l < by_layer.size(); ++l) {
+        t.scalar({.layer = Index(l)}, "grad_norm", by_layer[l]);
+        t.scalar({.layer = Index(l), .tensor = "norm1.bias"}, "grad_norm", 7.0);
+    }
+    return t;
+}
+
+TEST(VerdictTest, SaysHowTheGradientChangesOnItsWayBack) {
+    const auto found = [](const std::vector<double>& by_layer) {
+        return saying(verdict(gradients(by_layer), {}), "radient");
+    };
+    EXPECT_EQ(found({8, 4, 2, 1}).level, Finding::Level::note);
+    EXPECT_THAT(found({8, 4, 2, 1}).text,
+                AllOf(HasSubstr("reaches all layers"), HasSubstr("of layer 3 it is 1"),
+                      HasSubstr("of layer 0 8,"), HasSubstr("a factor of 2 a layer")));
+    EXPECT_EQ(found({1e4, 1}).level, Finding::Level::warning);
+    EXPECT_THAT(found({1e4, 1}).text, HasSubstr("explodes"));
+    EXPECT_THAT(found({1e-4, 1}).text, HasSubstr("vanishes"));
+    EXPECT_THAT(found({0, 1}).text, HasSubstr("layer 0 is 0"));
+    EXPECT_THAT(found({1}).text, testing::IsEmpty());
+    EXPECT_EQ(found({8, 1}).figure, "gradient_norms");
+}
+
 }  // namespace
 }  // namespace tsdiag

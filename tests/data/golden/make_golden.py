@@ -1813,9 +1813,9 @@ def main():
             manifest = {entry["name"]: entry for entry in json.load(file)["cases"]}
     produced = {}
     for name in chosen:
-        keep = {}                                             # what make_metrics.py wrote
+        keep = {}                                             # what the other scripts wrote
         directory = os.path.join(HERE, name)
-        for extra in ("metrics.csv", "curves.csv", "metrics.json"):
+        for extra in ("metrics.csv", "curves.csv", "metrics.json", "gradients.csv"):
             if os.path.exists(os.path.join(directory, extra)):
                 with open(os.path.join(directory, extra), "rb") as file:
                     keep[extra] = file.read()

@@ -1,0 +1,186 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "support.hpp"
+#include "tsdiag/ops.hpp"
+
+/// max |dL/dS_ij| of each head, and the bounds of [DEVIL] (59)-(61) for it.
+namespace tsdiag::probe {
+namespace {
+
+/// Which bound there is for dL/dS.
+enum class Law {
+    softmax,     ///< rows exp(S) / z
+    linear,      ///< rows S / z, S > 0
+    normalised,  ///< P = S, and a root-mean-square norm behind P V
+    none
+};
+
+/// What the rows of a head tell.
+struct Head {
+    double largest = 0;                                      ///< max |dL/dS_ij|
+    double least = std::numeric_limits<double>::infinity();  ///< min |S_ij|
+    bool negative = false;                                   ///< some S_ij < 0
+    bool identity = true;                                    ///< P = S
+};
+
+std::vector<double> row_norms(const Tensor& x) {
+    std::vector<double> out;
+    const std::vector<double> values = x.to_host<double>();
+    const auto cols = static_cast<std::size_t>(x.cols());
+    for (std::size_t at = 0; at < values.size(); at += cols) {
+        double squares = 0;
+        for (std::size_t j = 0; j < cols; ++j) squares += values[at + j] * values[at + j];
+        out.push_back(std::sqrt(squares));
+    }
+    return out;
+}
+
+/// max_i |x_i| of each batch.
+std::vector<double> largest_rows(const Tensor& x) {
+    const std::vector<double> norms = row_norms(x);
+    std::vector<double> out;
+    for (auto at = norms.begin(); at != norms.end(); at += x.rows())
+        out.push_back(*std::max_element(at, at + x.rows()));
+    return out;
+}
+
+class GradientBounds final : public Probe {
+  public:
+    explicit GradientBounds(const ProbeSettings& settings) : settings_(settings) {}
+
+    void on_attention_gradient(const AttentionGradient& e, Sink& out) override {
+        const Index h = e.op.heads();
+        const bool norm = e.norm != OutputNorm::none;
+        const std::vector<double> outputs = largest_rows(norm ? e.normed : e.output),
+                                  values = largest_rows(e.v);
+        const auto c1 = [&](std::size_t k) { return outputs[norm ? 0 : k]; };
+        const auto c2 = [&](std::size_t k) {
+            return values[k / (static_cast<std::size_t>(h) / values.size())];
+        };
+        emit_each(out, settings_, e.layer, "c1", h, [&](std::size_t k) { return Value(c1(k)); });
+        emit_each(out, settings_, e.layer, "c2", h, [&](std::size_t k) { return Value(c2(k)); });
+        const RowBlock first = e.op.rows(0, 1);
+        const std::string no_logits = why_no_logits(e, first);
+        std::vector<Head> heads(static_cast<std::size_t>(h));
+        if (first.slope.defined()) read_rows(e, no_logits.empty(), heads);
+        const auto emit = [&](std::string_view metric, std::string why_not, auto value) {
+            emit_each(out, settings_, e.layer, metric, h, [&](std::size_t k) {
+                return why_not.empty() ? value(k) : undefined(why_not);
+            });
+        };
+        emit("ds_max", no_slope(first), [&](std::size_t k) { return Value(heads[k].largest); });
+        emit("c3", no_logits, [&](std::size_t k) { return Value(heads[k].least); });
+        const auto bound = [&](bool sharp) {
+            return [&, sharp](std::size_t k) {
+                const Law law = law_of(e, first, heads[k]);
+                return bound_of(e, law, heads[k], c1(k) * c2(k), sharp);
+            };
+        };
+        emit("ds_bound", no_slope(first), bound(false));
+        emit("ds_sharp", no_slope(first), bound(true));
+    }
+
+  private:
+    static std::string why_no_logits(const AttentionGradient& e, const RowBlock& block) {
+        if (!block.slope.defined()) return no_slope(block);
+        if (e.op.structure().factors) return {};
+        if (!e.projections) return "no projections";
+        return e.plain_logits ? "" : "the logits are not scale q k^T alone";
+    }
+
+    /// dL/dS_ij = slope_ij (G_ij - sum_k G_ik P_ik), G = dL/dP = dL/dO V^T; without the sum where
+    /// rows are not divided by theirs.
+    static void read_rows(const AttentionGradient& e, bool logits, std::vector<Head>& heads) {
+        const Index n = e.op.tokens(), step = block_rows(e.op);
+        for (Index first = 0; first < n; first += step) {
+            const Index count = std::min(step, n - first);
+            const RowBlock block = e.op.rows(first, count);
+            const std::vector<double> p = block.p.to_host<double>(),
+                                      slope = block.slope.to_host<double>(),
+                                      g = matmul(e.output.row_range(first, count), e.v,
+                                                 Transpose::second)
+                                              .to_host<double>(),
+                                      s = logits ? logits_of(e, block) : std::vector<double>();
+            for (Index r = 0; r < e.op.heads() * count; ++r) {
+                const Index row = r % count;
+                const bool all = block.visible.everything();
+                const Index from = all ? 0 : block.visible.first[static_cast<std::size_t>(row)],
+                            to = all ? n : block.visible.last[static_cast<std::size_t>(row)];
+                Head& head = heads[static_cast<std::size_t>(r / count)];
+                const auto at = [&](Index j) { return static_cast<std::size_t>(r * n + j); };
+                double mean = 0;
+                for (Index j = from; j < to && block.divided; ++j) mean += g[at(j)] * p[at(j)];
+                for (Index j = from; j < to; ++j) {
+                    head.largest =
+                        std::max(head.largest, std::abs(slope[at(j)] * (g[at(j)] - mean)));
+                    head.identity = head.identity && !block.divided && slope[at(j)] == 1;
+                    if (!logits) continue;
+                    head.least = std::min(head.least, std::abs(s[at(j)]));
+                    head.negative = head.negative || s[at(j)] < 0;
+                }
+            }
+        }
+    }
+
+    static std::vector<double> logits_of(const AttentionGradient& e, const RowBlock& block) {
+        if (!e.op.structure().factors)
+            return matmul(e.projections->q.row_range(block.first, block.p.rows()), e.projections->k,
+                          Transpose::second, e.projections->scale)
+                .to_host<double>();
+        // P is S or S / z, the slope 1 or 1 / z.
+        std::vector<double> s = block.p.to_host<double>();
+        const std::vector<double> slope = block.slope.to_host<double>();
+        for (std::size_t i = 0; i < s.size(); ++i)
+            if (slope[i] != 0) s[i] /= slope[i];
+        return s;
+    }
+
+    static Law law_of(const AttentionGradient& e, const RowBlock& block, const Head& head) {
+        const bool exponential =
+            block.divided && block.slope.view().data == block.p.view().data;  // a' = a
+        const bool norm = e.norm != OutputNorm::none;
+        if (exponential && !norm) return Law::softmax;
+        if (block.divided && e.op.structure().factors && !norm) return Law::linear;
+        return head.identity && e.norm == OutputNorm::rms ? Law::normalised : Law::none;
+    }
+
+    /// `c12`: c1 c2.  The sharp bounds: docs/metrics.md.
+    static Value bound_of(const AttentionGradient& e, Law law, const Head& head, double c12,
+                          bool sharp) {
+        const double n = double(e.op.tokens());
+        switch (law) {
+            case Law::softmax:
+                return sharp ? c12 / 2 : std::sqrt(n) * c12 / 4;
+            case Law::linear: {
+                if (head.negative) return undefined("logits of both signs have no bound");
+                if (head.least == 0) return undefined("a logit is 0");
+                if (!sharp) return std::sqrt(n) * c12 / (4 * head.least);
+                // Of a row of m tokens 2 (m - 1) / m^2, which is largest at m = 2.
+                const double m = e.op.structure().causal ? std::min(n, 2.0) : n;
+                return 2 * (m - 1) / (m * m) * c12 / head.least;
+            }
+            case Law::normalised: {
+                const double root = std::sqrt(e.norm_eps);
+                if (root == 0) return undefined("the norm has no eps");
+                return sharp ? c12 / root : 1.5 * double(e.normed.cols()) * c12 / root;
+            }
+            case Law::none:
+                break;
+        }
+        return undefined("no bound is known for this attention");
+    }
+
+    ProbeSettings settings_;
+};
+
+}  // namespace
+
+extern const ProbeEntry gradient_bounds = {.name = "gradient_bounds",
+                                           .metrics = "ds_max c1 c2 c3 ds_bound ds_sharp",
+                                           .curves = "",
+                                           .needs = Needs::attention_gradient,
+                                           .make = make<GradientBounds>};
+
+}  // namespace tsdiag::probe

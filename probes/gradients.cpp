@@ -1,0 +1,43 @@
+#include <cmath>
+
+#include "support.hpp"
+#include "tsdiag/ops.hpp"
+
+/// How large the derivatives of a loss are.  [TSE] Fig. 1
+namespace tsdiag::probe {
+namespace {
+
+class Gradients final : public Probe {
+  public:
+    explicit Gradients(const ProbeSettings&) {}
+
+    void on_gradient(const Gradient& e, Sink& out) override {
+        const double squared = squared_norm(e.g);
+        out.scalar(
+            {.layer = e.layer, .stage = std::string(e.stage), .tensor = std::string(e.tensor)},
+            "grad_norm", std::sqrt(squared));
+        if (e.layer < 0 || e.tensor.empty()) return;
+        squares_ += squared;
+        parameters_ += 1;
+    }
+
+    void finish_layer(Index layer, Sink& out) override {
+        if (parameters_ > 0) out.scalar({.layer = layer}, "grad_norm", std::sqrt(squares_));
+        squares_ = 0;
+        parameters_ = 0;
+    }
+
+  private:
+    double squares_ = 0;
+    Index parameters_ = 0;
+};
+
+}  // namespace
+
+extern const ProbeEntry gradients = {.name = "gradients",
+                                     .metrics = "grad_norm",
+                                     .curves = "",
+                                     .needs = Needs::gradient,
+                                     .make = make<Gradients>};
+
+}  // namespace tsdiag::probe

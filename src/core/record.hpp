@@ -1,0 +1,24 @@
+#pragma once
+#include <initializer_list>
+
+#include "tsdiag/gradient.hpp"
+
+/// How ops record themselves.
+namespace tsdiag {
+
+struct Dependence {
+    const Tensor& operand;
+    Pullback pullback;  ///< called only where the operand is tracked
+};
+
+inline bool any_tracked(std::initializer_list<const Tensor*> operands) {
+    for (const Tensor* t : operands)
+        if (t->tracked()) return true;
+    return false;
+}
+
+/// `out` as the result of an op: its elements are those that `out` has now.
+Tensor record(const Tensor& out, std::initializer_list<Dependence> on,
+              std::vector<Tensor> saved = {}, bool save_result = false);
+
+}  // namespace tsdiag

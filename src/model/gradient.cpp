@@ -1,0 +1,258 @@
+#include "gradient.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "tsdiag/error.hpp"
+
+/// The reverse sweep: layer by layer from the last, the inside of a layer computed again.
+namespace tsdiag {
+namespace model {
+
+Tensor TrackedWeights::get(std::string_view name) const {
+    for (const Used& u : used_)
+        if (u.name == name) return u.value;
+    used_.push_back({std::string(name), variable(weights_.get(name)), {}});
+    return used_.back().value;
+}
+
+Tensor TrackedWeights::rows(std::string_view name, std::span<const Index> rows) const {
+    std::vector<Index> once(rows.begin(), rows.end()), at;
+    std::ranges::sort(once);
+    once.erase(std::ranges::unique(once).begin(), once.end());
+    for (const Index r : rows) at.push_back(std::ranges::lower_bound(once, r) - once.begin());
+    const Tensor table = variable(weights_.rows(name, once));
+    used_.push_back({std::string(name), table, std::move(once)});
+    return gather_rows(table, at);
+}
+
+namespace {
+
+/// The stages of a layer as it says them.
+class Stages final : public Observer {
+  public:
+    void on_hidden(const Hidden& e) override { all.emplace_back(e.stage, e.x); }
+    std::vector<std::pair<std::string, Tensor>> all;
+};
+
+/// The attention of the tape once more, without what was recorded.
+std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& block) {
+    Projections& p = tape.projections;
+    for (Tensor* t : {&tape.v, &p.q, &p.k, &p.q_raw, &p.k_raw, &p.q_norm, &p.k_norm})
+        *t = t->detached();
+    AttentionInput input = tape.input;
+    for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2}) *t = t->detached();
+    input.parameter = [own = std::move(input.parameter)](std::string_view name) {
+        return own ? own(name).detached() : Tensor();
+    };
+    return attention(block.attention).make(std::move(input));
+}
+
+/// One sample on its way back.
+struct Way {
+    Sample sample;                          ///< positions; x: where the layer in work begins
+    std::vector<Tensor> inputs;             ///< of each layer
+    Tensor end;                             ///< of the last layer
+    Tensor cotangent;                       ///< dL/d of what the layer in work hands on
+    std::map<std::string, Tensor> pending;  ///< gradients of parameters with further uses before
+};
+
+class Sweep {
+  public:
+    Sweep(const ModelSpec& spec, const Weights& weights, const Backend& backend, Type type,
+          Observer& observer, const RunSettings& settings)
+        : spec_(spec),
+          weights_(weights),
+          backend_(backend),
+          type_(type),
+          observer_(observer),
+          settings_(settings),
+          layers_(static_cast<Index>(spec.blocks.size())),
+          last_(settings.last_layer < 0 ? layers_ - 1 : settings.last_layer) {}
+
+    void run(std::span<const Input> inputs, std::span<const Loss> losses, Index first) {
+        std::vector<Way> ways(inputs.size());
+        for (std::size_t s = 0; s < ways.size(); ++s)
+            ways[s].sample = embedded(weights_, inputs[s]);
+        weights_.release();
+        for (Index l = 0; l < layers_; ++l) forward(l, ways);
+        for (Index l = layers_ - 1; l >= 0; --l) {
+            const BlockSpec& block = spec_.blocks[static_cast<std::size_t>(l)];
+            const TrackedWeights tracked(weights_), ends(weights_);
+            const LayerWeights weights = load_layer(tracked, spec_, l);
+            for (std::size_t s = 0; s < ways.size(); ++s) {
+                if (told(l)) observer_.begin_sample(first + static_cast<Index>(s));
+                if (l == layers_ - 1) begin(ends, losses[s], ways[s]);
+                LayerRun run{.layer = l, .block = block, .weights = weights};
+                run.memory = settings_.memory;
+                run.allow_nonfinite = settings_.allow_nonfinite;
+                back(run, tracked, ways[s]);
+                if (l == 0) finish(inputs[s], ways[s]);
+            }
+            weights_.release();
+            if (told(l)) observer_.end_layer(l);
+            if (settings_.progress) settings_.progress(layers_ - l, layers_);
+        }
+    }
+
+  private:
+    bool told(Index layer) const { return layer >= settings_.first_layer && layer <= last_; }
+
+    Sample embedded(const Weights& weights, const Input& input) const {
+        return embed(spec_, weights, input, backend_, type_, settings_.allow_nonfinite);
+    }
+
+    void forward(Index l, std::vector<Way>& ways) const {
+        const LayerWeights weights = load_layer(weights_, spec_, l);
+        LayerRun run{
+            .layer = l, .block = spec_.blocks[static_cast<std::size_t>(l)], .weights = weights};
+        run.memory = settings_.memory;
+        run.allow_nonfinite = settings_.allow_nonfinite;
+        for (Way& way : ways) {
+            way.inputs.push_back(way.sample.x);
+            way.sample.x = apply_layer(run, way.sample);
+            if (l + 1 == layers_) way.end = way.sample.x;
+        }
+        weights_.release();
+    }
+
+    void tell_state(Index layer, std::string_view stage, const Tensor& g) const {
+        if (told(layer)) observer_.on_gradient({layer, stage, "", g});
+    }
+
+    /// Tells the gradients of `used`, and of `pending` what belongs to them; those with further
+    /// uses wait.
+    void tell_parameters(Index layer, const std::vector<TrackedWeights::Used>& used,
+                         std::span<const Tensor> gradients, Way& way,
+                         const std::function<bool(const std::string&)>& waits) const {
+        for (std::size_t i = 0; i < used.size(); ++i) {
+            const auto& [name, value, rows] = used[i];
+            // What is read on the host is constant in the sweep.
+            if (name.ends_with(".lrpe.theta") || name.ends_with(".rel_pos_bias")) continue;
+            Tensor g = gradients[i];
+            if (const auto more = way.pending.find(name); more != way.pending.end()) {
+                if (!rows.empty()) g = scatter_add_rows(g, rows, more->second.rows());
+                g = add(more->second, g);
+                way.pending.erase(more);
+            }
+            if (waits(name))
+                way.pending[name] = g;
+            else if (layer < 0 || told(layer))
+                observer_.on_gradient(
+                    {layer, "", layer < 0 ? name : name.substr(name.find('.', 6) + 1), g});
+        }
+    }
+
+    /// The loss and what lies behind the layers.
+    void begin(const TrackedWeights& ends, const Loss& loss, Way& way) const {
+        const Tensor x = variable(way.end), y = last_state(spec_, ends, x);
+        const Tensor value = loss_of(spec_, ends, y, loss);
+        observer_.on_loss(value.item());
+        std::vector<Tensor> wrt = {x, y};
+        for (const TrackedWeights::Used& u : ends.used()) wrt.push_back(u.value);
+        const std::vector<Tensor> found = grad(value, affine(value.detached(), 0, 1), wrt);
+        way.cotangent = found[0];
+        way.end = {};
+        if (spec_.final_norm) tell_state(layers_ - 1, "final_norm", found[1]);
+        tell_parameters(
+            -1, ends.used(), std::span(found).subspan(2), way,
+            [&](const std::string& name) { return name == "embed.token" && way.sample.embedded; });
+    }
+
+    void back(const LayerRun& layer, const TrackedWeights& tracked, Way& way) const {
+        Stages stages;
+        AttentionTape tape;
+        LayerRun run = layer;
+        run.observer = &stages;
+        run.tape = &tape;
+        Sample sample = way.sample;
+        sample.x = variable(way.inputs.back());
+        way.inputs.pop_back();
+        const Tensor y = apply_layer(run, sample);
+        std::vector<Tensor> wrt = {sample.x, tape.output};
+        if (tape.normed.defined()) wrt.push_back(tape.normed);
+        const std::size_t states = wrt.size();
+        for (const auto& [stage, x] : stages.all) wrt.push_back(x);
+        const std::size_t parameters = wrt.size();
+        for (const TrackedWeights::Used& u : tracked.used()) wrt.push_back(u.value);
+        const std::vector<Tensor> found = grad(y, way.cotangent, wrt);
+
+        way.cotangent = found[0];
+        for (std::size_t i = 0; i < stages.all.size(); ++i)
+            tell_state(run.layer, stages.all[i].first, found[states + i]);
+        const bool shared = run.block.shares >= 0 && run.block.shares != run.layer;
+        tell_parameters(run.layer, tracked.used(), std::span(found).subspan(parameters), way,
+                        [shared](const std::string&) { return shared; });
+        if (told(run.layer) && observer_.wants_attention_gradient(run.layer))
+            tell_attention(run, tape, found[1], tape.normed.defined() ? found[2] : Tensor());
+    }
+
+    void tell_attention(const LayerRun& run, AttentionTape& tape, const Tensor& output,
+                        const Tensor& normed) const {
+        const std::unique_ptr<AttentionOperator> op = detach(tape, run.block);
+        const auto& options = run.block.attention_options;
+        const auto alibi = options.find("alibi");
+        observer_.on_attention_gradient(
+            {.layer = run.layer,
+             .op = *op,
+             .v = tape.v,
+             .output = output,
+             .normed = normed,
+             .projections = run.block.gated_unit ? nullptr : &tape.projections,
+             .plain_logits =
+                 !tape.input.bias.defined() && (alibi == options.end() || alibi->second == "0"),
+             .norm = run.block.output_norm,
+             .norm_eps = run.block.eps});
+    }
+
+    /// What lies before the layers.
+    void finish(const Input& input, Way& way) const {
+        if (!way.sample.embedded) return;
+        tell_state(0, "embed", way.cotangent);
+        const TrackedWeights tracked(weights_);
+        const Tensor x = embedded(tracked, input).x;
+        std::vector<Tensor> wrt;
+        for (const TrackedWeights::Used& u : tracked.used()) wrt.push_back(u.value);
+        tell_parameters(-1, tracked.used(), grad(x, way.cotangent, wrt), way,
+                        [](const std::string&) { return false; });
+        for (const auto& [name, g] : way.pending) observer_.on_gradient({-1, "", name, g});
+    }
+
+    const ModelSpec& spec_;
+    const Weights& weights_;
+    const Backend& backend_;
+    Type type_;
+    Observer& observer_;
+    const RunSettings& settings_;
+    Index layers_, last_;
+};
+
+}  // namespace
+}  // namespace model
+
+void Model::differentiate(std::span<const Input> inputs, std::span<const Loss> losses,
+                          Observer& observer, const RunSettings& settings) const {
+    if (inputs.size() != losses.size())
+        throw UsageError(fmt::format("{} samples and {} losses, expected one loss a sample",
+                                     inputs.size(), losses.size()));
+    const auto layers = static_cast<Index>(spec_.blocks.size());
+    model::Sweep sweep(spec_, *weights_, *backend_, type_, observer, settings);
+    const auto count = static_cast<Index>(inputs.size());
+    Index group = 1;
+    for (Index first = 0; first < count; first += group) {
+        const auto at = static_cast<std::size_t>(first);
+        const Input& input = inputs[at];
+        const Index tokens = std::max<Index>(
+            {std::ssize(input.ids), input.hidden.defined() ? input.hidden.rows() : 0,
+             input.embeddings.defined() ? input.embeddings.rows() : 0,
+             input.image.defined() ? spec_.patches() + spec_.prefix_tokens : 1});
+        const Index bytes = layers * tokens * spec_.width * static_cast<Index>(bytes_of(type_));
+        group = settings.memory > 0 ? std::max<Index>(1, settings.memory / 2 / bytes) : count;
+        const auto size = static_cast<std::size_t>(std::min(group, count - first));
+        sweep.run(inputs.subspan(at, size), losses.subspan(at, size), first);
+    }
+}
+
+}  // namespace tsdiag

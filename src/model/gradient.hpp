@@ -1,0 +1,39 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "layer.hpp"
+#include "tsdiag/gradient.hpp"
+
+/// What the reverse sweep through a model is made of.
+namespace tsdiag::model {
+
+/// The parameters of other weights as variables, and which of them were asked for.
+class TrackedWeights final : public Weights {
+  public:
+    struct Used {
+        std::string name;
+        Tensor value;             ///< the variable
+        std::vector<Index> rows;  ///< of the whole table, where only these were taken
+    };
+
+    explicit TrackedWeights(const Weights& weights) : weights_(weights) {}
+    bool has(std::string_view name) const override { return weights_.has(name); }
+    Tensor get(std::string_view name) const override;
+    /// Each row of the table is taken once, however often it is asked for.
+    Tensor rows(std::string_view name, std::span<const Index> rows) const override;
+    std::vector<std::string> names() const override { return weights_.names(); }
+    const std::vector<Used>& used() const { return used_; }
+
+  private:
+    const Weights& weights_;
+    mutable std::vector<Used> used_;
+};
+
+/// Y: `x` behind the final norm.
+Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x);
+
+/// L, (1, 1, 1).  Throws `UsageError` for a loss that does not fit the model or the sample.
+Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y, const Loss& loss);
+
+}  // namespace tsdiag::model

@@ -1,0 +1,42 @@
+#pragma once
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "inputs.hpp"
+#include "tsdiag/run.hpp"
+
+namespace tsdiag {
+
+/// The losses of a run's samples: `--loss`.
+class LossSource {
+  public:
+    /// Throws `UsageError` for a loss that is not known or that model and input cannot have.
+    LossSource(const RunOptions& options, const ModelSpec& spec, const InputSource& inputs,
+               const Backend& backend, Type type);
+
+    /// One loss a sample.  What is drawn comes from
+    /// Rng(seed).fork("loss").fork(trial).fork(sample); `mlm` replaces ids of `inputs`.
+    std::vector<Loss> losses(Index trial, std::vector<Input>& inputs) const;
+
+    Json json() const;  ///< for run.json
+
+  private:
+    void parse(const std::string& text);
+    void read_labels(const std::string& file);
+    Loss next_token(const Input& input) const;
+    Loss masked_tokens(Rng rng, Input& input) const;
+    Loss classes(Rng rng, Index sample) const;
+    Loss product(Rng rng, Index rows) const;
+
+    std::string name_;
+    Index number_ = -1;  ///< behind the colon; -1: none
+    std::uint64_t seed_;
+    Index vocabulary_, width_, tokens_;
+    const Backend& backend_;
+    Type type_;
+    Tensor classifier_;
+    std::vector<Index> labels_;
+};
+
+}  // namespace tsdiag
