@@ -62,7 +62,7 @@ if(TARGET tsdiag_cuda)
 endif()
 
 # The plug-in with emulated kernels, for tests of the program; and one of another build.
-if(TARGET cli_tests AND NOT TSDIAG_SANITIZE)
+if(TARGET cli_tests)
     add_library(tsdiag_emulated MODULE gpu/emulated_kernels.cpp ${gpu_sources}/device_backend.cpp
         ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/plugin.cpp)
     target_include_directories(tsdiag_emulated PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources})
