@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "page.hpp"
+#include "text.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
@@ -72,6 +73,21 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
         if (made.empty()) page.missing.push_back(what_is_missing(*entry));
         for (Figure& f : made) page.figures.push_back(std::move(f));
     }
+    return reports::write_page(std::move(page), directory);
+}
+
+std::vector<std::string> write_plain_page(const PlainPage& plain,
+                                          const std::filesystem::path& directory) {
+    reports::Page page{.title = plain.title,
+                       .lead = plain.lead,
+                       .facts_title = "Setting",
+                       .figures = plain.figures,
+                       .findings = plain.findings,
+                       .files = plain.files};
+    for (const auto& [name, value] : plain.facts)
+        page.facts +=
+            fmt::format("<dt>{}</dt><dd>{}</dd>\n", reports::html(name), reports::html(value));
+    if (!page.facts.empty()) page.facts = "<dl class=\"facts\">\n" + page.facts + "</dl>\n";
     return reports::write_page(std::move(page), directory);
 }
 

@@ -12,20 +12,21 @@ get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # The public headers, each above those that it may include.
 set(public error json random tensor backend plugin ops gradient linalg eigen table csv intervals checkpoint attention
-    spec events model probe claim report run experiment)
+    spec events model probe claim report run train experiment)
 # Libraries, by the first part of their headers' names.
 set(libraries Eigen Spectra boost nlohmann fmt CLI dnnl oneapi zlib gtest gmock benchmark)
 
 # The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.
 set(contracts error json random tensor backend plugin ops gradient linalg eigen table csv intervals)
-set(folders src/core src/checkpoint src/attention src/model src/run src/claims src/experiments src/cli probes reports
+set(folders src/core src/checkpoint src/attention src/model src/run src/train src/claims src/experiments src/cli probes reports
     gpu)
 set(public_src/core ${contracts})
 set(public_src/checkpoint ${contracts} checkpoint)
 set(public_src/attention ${contracts} attention)
 set(public_src/model ${contracts} checkpoint attention spec events model)
 set(public_src/run ${public})
-list(REMOVE_ITEM public_src/run report experiment)
+list(REMOVE_ITEM public_src/run report train experiment)
+set(public_src/train ${public_src/run} report train)
 set(public_src/experiments ${public})
 set(public_src/claims ${contracts} attention spec model claim)
 set(public_src/cli ${public})
@@ -37,6 +38,7 @@ set(libraries_src/checkpoint fmt zlib)
 set(libraries_src/attention Eigen fmt)
 set(libraries_src/model fmt)
 set(libraries_src/run fmt)
+set(libraries_src/train fmt)
 set(libraries_src/experiments fmt)
 set(libraries_src/claims Eigen fmt)
 set(libraries_src/cli CLI fmt)

@@ -142,6 +142,9 @@ struct Input {
     std::vector<bool> keep;  ///< the mask, true = keep; empty: all
 };
 
+/// Tokens that `input` makes, at least 1.
+Index tokens_of(const ModelSpec& spec, const Input& input);
+
 struct RunSettings {
     Index memory = 0;                        ///< bytes for row blocks and kept maps; 0: no limit
     Index first_layer = 0, last_layer = -1;  ///< events only for these (inclusive; -1: to the end)
@@ -162,6 +165,23 @@ struct Loss {
     Tensor classifier = {};  ///< (1, C, d)
     Index label = 0;
     Tensor cotangent = {};  ///< (1, n, d)
+};
+
+/// A sample's loss, and its derivatives for training.
+struct StepSettings {
+    bool gradients = true;
+    bool hits = false;   ///< count where the target has the greatest logit
+    double dropout = 0;  ///< probability p, in [0, 1): entries of the embedding and of each branch
+                         ///< are zeroed, the others divided by 1 - p
+    Rng rng{0};          ///< of the dropout
+};
+struct StepResult {
+    double loss = 0;
+    Index predictions = 0, correct = 0;
+    /// By parameter and of its shape; "classifier": that of the loss.  Parameters that the loss
+    /// does not depend on are left out, and those that are read on the host (tables of relative
+    /// positions, the angles of LRPE).
+    std::vector<std::pair<std::string, Tensor>> gradients = {};
 };
 
 /// The one forward pass, and the reverse sweep through it.
@@ -186,6 +206,11 @@ class Model {
     /// that the model cannot have.
     void differentiate(std::span<const Input> inputs, std::span<const Loss> losses,
                        Observer& observer, const RunSettings& settings = {}) const;
+
+    /// The same derivatives by the parameters alone, of one sample, with everything of the forward
+    /// pass kept: about three forward passes.  Throws `NonFiniteError` naming layer and stage where
+    /// a NaN arose.
+    StepResult step(const Input& input, const Loss& loss, const StepSettings& settings = {}) const;
 
     /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d of one layer.
     double branch_gain(Index layer) const;

@@ -123,6 +123,19 @@ struct Study {
 /// `write_report` does, and returns what it returns.
 std::vector<std::string> write_study(const Study& study, const Table& table, const Json& run,
                                      const std::filesystem::path& directory);
+/// A page of facts, findings and figures.
+struct PlainPage {
+    std::string title = {}, lead = {};
+    std::vector<std::pair<std::string, std::string>> facts = {};  ///< name, value
+    std::vector<Finding> findings = {};
+    std::vector<Figure> figures = {};
+    std::vector<std::pair<std::string, std::string>> files = {};  ///< beside it: name, content
+};
+/// Writes figures/ and report.html into `directory`, as `write_report` does, and returns what it
+/// returns.
+std::vector<std::string> write_plain_page(const PlainPage& page,
+                                          const std::filesystem::path& directory);
+
 struct Examined;  // claim.hpp
 
 /// The figure of a claim: measured over bound (quantiles over the draws), running means against

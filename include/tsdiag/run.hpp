@@ -130,6 +130,12 @@ struct RunResult {
 /// Trials that are at least as many as threads are run side by side, each on one thread.
 RunResult run(const RunOptions& options);
 
+/// What `run` measures, of a model and samples that the caller holds.  `losses`: one a sample, for
+/// metrics of gradients; empty: there are none.  Of the options it reads probes, heads, layers,
+/// maps, memory and allow_nonfinite.
+void measure(const Model& model, std::span<const Input> inputs, std::span<const Loss> losses,
+             const RunOptions& options, const Backend& backend, Type type, Sink& out);
+
 /// Several runs of models as one piece of work: the trials of all are run side by side, each on one
 /// thread, so that results do not depend on the number of threads.  `progress` speaks of the whole;
 /// that of the options is not called.

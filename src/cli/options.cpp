@@ -35,6 +35,11 @@ constexpr const char* list_examples = R"(Examples:
 constexpr const char* report_examples = R"(Example:
   tsdiag report char-gpt.tsdiag)";
 
+constexpr const char* train_examples = R"(Examples:
+  tsdiag train random:gpt2,layers=2,d=64,heads=4 --data copy --tokens 33 --steps 500 -o run
+  tsdiag train random:gpt2,layers=4,d=128,heads=4 --data chars:book.txt --probe-every 100 -o run
+  tsdiag train random:vit,layers=6,d=96,heads=3,image=32,patch=4 --data patterns -o run
+  tsdiag train MODEL --data ... -o run --resume       after an interruption)";
 constexpr const char* figure_examples = R"(Examples:
   tsdiag figure --list
   tsdiag figure                                every figure, in a few minutes
@@ -230,6 +235,75 @@ void add_check(CLI::App* app, CheckCommand& check) {
     output(app->add_flag("-q,--quiet", check.quiet, "nothing but errors"));
 }
 
+void add_train(CLI::App* app, TrainCommand& train) {
+    TrainOptions& o = train.train;
+    add_subject(app, o.subject);
+    const auto group = [](const char* name) {
+        return [name](CLI::Option* option) { option->group(name); };
+    };
+    const auto count = [&](const char* names, const char* letter, const char* words, Index& out,
+                           Index least) {
+        return value(app, names, letter, words, [&out, names, least](const std::string& t) {
+            out = parse_count(t, names, least);
+        });
+    };
+    const auto number = [&](const char* names, const char* words, double& out) {
+        return value(app, names, "X", words,
+                     [&out, names](const std::string& t) { out = parse_number(t, names); });
+    };
+    const auto data = group("Data");
+    data(text(
+        app, "--data", o.data, "KIND",
+        "text:FILE (bytes), chars:FILE (characters), images:DIR\n(CIFAR-10, CIFAR-100, MNIST), "
+        "patterns[:CLASSES],\ncopy[:SYMBOLS] or reverse[:SYMBOLS]"));
+    data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify; default: by the data"));
+    data(count("--tokens", "N", "a sample's; default: the model's longest, at most 128", o.tokens,
+               1));
+    data(count("--batch", "B", "samples a step (default 8)", o.batch, 1));
+    const auto rule = group("Optimiser");
+    rule(count("--steps", "T", "updates (default 1000)", o.steps, 1));
+    rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
+    rule(value(app, "--schedule", "NAME", "cosine (default), constant, inverse-sqrt or multistep",
+               [&](const std::string& t) { o.schedule.kind = schedule_named(t); }));
+    rule(count("--warmup", "T", "steps of linear warm-up (default 0)", o.schedule.warmup, 0));
+    rule(number("--floor", "of the cosine: share of the rate at its end", o.schedule.floor));
+    rule(value(
+        app, "--milestones", "LIST", "of multistep: steps, apart by commas",
+        [&](const std::string& t) { o.schedule.milestones = parse_indices(t, "--milestones"); }));
+    rule(number("--factor", "of multistep: at each milestone (default 0.1)", o.schedule.factor));
+    rule(number("--weight-decay", "of matrices (default 0.01)", o.adam.decay));
+    rule(number("--beta1", "default 0.9", o.adam.beta1));
+    rule(number("--beta2", "default 0.999", o.adam.beta2));
+    rule(number("--eps", "default 1e-8", o.adam.eps));
+    rule(number("--clip", "greatest norm of the gradient (default 1; 0: none)", o.clip));
+    rule(number("--dropout", "of the embedding and each branch (default 0)", o.dropout));
+    rule(value(app, "--seed", "K", "of weights, samples and dropout (default 0)",
+               [&](const std::string& t) { o.seed = parse_seed(t, "--seed"); }));
+    const auto watch = group("Watching");
+    watch(count("--eval-every", "T", "steps; default: at the end", o.eval_every, 1));
+    watch(count("--eval-samples", "S", "held out (default 64)", o.eval_samples, 0));
+    watch(count("--probe-every", "T", "steps; default: no probes", o.probe_every, 1));
+    watch(count("--probe-samples", "S", "held out (default 1)", o.probe_samples, 1));
+    watch(value(app, "--probes", "LIST", "core (default), all, or names (tsdiag list metrics)",
+                [&](const std::string& t) { o.probes = split(t, ','); }));
+    const auto machine = group("Machine");
+    machine(text(app, "--device", o.device, "NAME", "auto, cpu, cuda or cuda:N"));
+    machine(
+        value(app, "--threads", "N", "default: one a core; results do not depend on it",
+              [&](const std::string& t) { train.threads = parse_count(t, "--threads", 1, 1024); }));
+    const auto output = group("Output");
+    output(app->add_option_function<std::string>(
+                  "-o,--out", [&](const std::string& t) { o.directory = t; },
+                  "logs, checkpoints, report")
+               ->type_name("DIR")
+               ->required());
+    output(count("--save-every", "T", "steps; default: at the end", o.save_every, 1));
+    output(app->add_flag("--resume", o.resume, "go on from the last checkpoint of DIR"));
+    output(app->add_flag("--force", train.force, "begin anew in a directory that holds files"));
+    output(app->add_flag("-q,--quiet", train.quiet, "nothing but errors"));
+    output(app->add_flag("-v,--verbose", train.verbose, "progress where there is no terminal"));
+}
+
 CLI::App* add_command(CLI::App& program, const char* name, const char* description,
                       const char* examples) {
     CLI::App* app = program.add_subcommand(name, description)->group("Commands");
@@ -275,8 +349,9 @@ struct Parser {
     ReportCommand report;
     CheckCommand check;
     FigureCommand figure;
+    TrainCommand train;
     CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *check_app,
-        *figure_app;
+        *figure_app, *train_app;
 
     Parser() {
         program.name("tsdiag");
@@ -305,6 +380,10 @@ struct Parser {
                                  "figures of the papers, the claim beside what is measured",
                                  figure_examples);
         add_figure(figure_app, figure);
+
+        train_app = add_command(program, "train", "a small training run, with probes on a schedule",
+                                train_examples);
+        add_train(train_app, train);
 
         inspect_app = add_command(program, "inspect", "tensors of a file, and what would be run",
                                   inspect_examples);
@@ -362,9 +441,11 @@ struct Parser {
         if (&app == report_app) return report;
         if (&app == check_app) return check;
         if (&app == figure_app) return figure;
-        throw UsageError(fmt::format(
-            "a command is expected: probe, check, figure, inspect, init, list, info or report; "
-            "see tsdiag --help."));
+        if (&app == train_app) return train;
+        throw UsageError(
+            fmt::format("a command is expected: probe, check, figure, train, inspect, init, list, "
+                        "info or report; "
+                        "see tsdiag --help."));
     }
 };
 

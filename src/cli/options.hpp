@@ -10,6 +10,7 @@
 #include "tsdiag/claim.hpp"
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/run.hpp"
+#include "tsdiag/train.hpp"
 
 namespace tsdiag::cli {
 
@@ -53,12 +54,18 @@ struct CheckCommand {
     Index threads = 0;
     bool list = false, markdown = false, strict = false, force = false, quiet = false;
 };
+struct TrainCommand {
+    TrainOptions train;
+    Index threads = 0;
+    bool force = false, quiet = false, verbose = false;
+};
 struct PrintCommand {
     std::string text;  ///< help or version
 };
 
-using Command = std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
-                             ReportCommand, CheckCommand, FigureCommand, PrintCommand>;
+using Command =
+    std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand, ReportCommand,
+                 CheckCommand, FigureCommand, TrainCommand, PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);

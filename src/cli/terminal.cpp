@@ -162,8 +162,10 @@ std::string duration(double seconds) {
                              : fmt::format("{} h {} min", minutes / 60, minutes % 60);
 }
 
+bool error_is_terminal() { return isatty(STDERR_FILENO) == 1 && !is_dumb(); }
+
 ProgressBar::ProgressBar(bool quiet, bool lines)
-    : quiet_(quiet), lines_(lines), terminal_(isatty(STDERR_FILENO) == 1 && !is_dumb()) {}
+    : quiet_(quiet), lines_(lines), terminal_(error_is_terminal()) {}
 
 void ProgressBar::announce(double seconds, bool measured) {
     if (announced_) return;

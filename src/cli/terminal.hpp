@@ -28,6 +28,9 @@ enum class Style { plain, bold, dim, warning };
 /// TERM=dumb).
 std::string styled(std::string_view text, Style style);
 
+/// Is standard error a terminal that can move its cursor?
+bool error_is_terminal();
+
 /// Columns of the terminal; 80 where there is none.
 std::size_t terminal_width();
 /// Words of `text` in lines of `width`, later ones behind `indent` spaces.

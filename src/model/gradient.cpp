@@ -13,7 +13,7 @@ namespace model {
 
 Tensor TrackedWeights::get(std::string_view name) const {
     for (const Used& u : used_)
-        if (u.name == name) return u.value;
+        if (u.name == name && u.rows.empty()) return u.value;
     used_.push_back({std::string(name), variable(weights_.get(name)), {}});
     return used_.back().value;
 }
@@ -26,6 +26,10 @@ Tensor TrackedWeights::rows(std::string_view name, std::span<const Index> rows) 
     const Tensor table = variable(weights_.rows(name, once));
     used_.push_back({std::string(name), table, std::move(once)});
     return gather_rows(table, at);
+}
+
+bool constant_in_sweep(std::string_view name) {
+    return name.ends_with(".lrpe.theta") || name.ends_with(".rel_pos_bias");
 }
 
 namespace {
@@ -129,8 +133,7 @@ class Sweep {
                          const std::function<bool(const std::string&)>& waits) const {
         for (std::size_t i = 0; i < used.size(); ++i) {
             const auto& [name, value, rows] = used[i];
-            // What is read on the host is constant in the sweep.
-            if (name.ends_with(".lrpe.theta") || name.ends_with(".rel_pos_bias")) continue;
+            if (constant_in_sweep(name)) continue;
             Tensor g = gradients[i];
             if (const auto more = way.pending.find(name); more != way.pending.end()) {
                 if (!rows.empty()) g = scatter_add_rows(g, rows, more->second.rows());
@@ -243,11 +246,7 @@ void Model::differentiate(std::span<const Input> inputs, std::span<const Loss> l
     Index group = 1;
     for (Index first = 0; first < count; first += group) {
         const auto at = static_cast<std::size_t>(first);
-        const Input& input = inputs[at];
-        const Index tokens = std::max<Index>(
-            {std::ssize(input.ids), input.hidden.defined() ? input.hidden.rows() : 0,
-             input.embeddings.defined() ? input.embeddings.rows() : 0,
-             input.image.defined() ? spec_.patches() + spec_.prefix_tokens : 1});
+        const Index tokens = tokens_of(spec_, inputs[at]);
         const Index bytes = layers * tokens * spec_.width * static_cast<Index>(bytes_of(type_));
         group = settings.memory > 0 ? std::max<Index>(1, settings.memory / 2 / bytes) : count;
         const auto size = static_cast<std::size_t>(std::min(group, count - first));

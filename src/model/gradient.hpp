@@ -33,7 +33,16 @@ class TrackedWeights final : public Weights {
 /// Y: `x` behind the final norm.
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x);
 
+/// How often the target had the greatest logit.
+struct Hits {
+    Index predictions = 0, correct = 0;
+};
 /// L, (1, 1, 1).  Throws `UsageError` for a loss that does not fit the model or the sample.
-Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y, const Loss& loss);
+/// `hits`: counted where it is given and the loss has targets.
+Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y, const Loss& loss,
+               Hits* hits = nullptr);
+
+/// Is the parameter read on the host, and so a constant to the sweep?
+bool constant_in_sweep(std::string_view name);
 
 }  // namespace tsdiag::model

@@ -155,7 +155,11 @@ class Pass {
         return out;
     }
 
-    Tensor plus_attention(const Tensor& x, const Tensor& branch) const {
+    Tensor dropped(const Tensor& branch, std::string_view stage) const {
+        return run_.dropout ? run_.dropout(branch, stage) : branch;
+    }
+    Tensor plus_attention(const Tensor& x, const Tensor& given) const {
+        const Tensor branch = dropped(given, "sa");
         return add(x, b_.alpha == 1 ? branch : scale(branch, b_.alpha));
     }
 
@@ -164,7 +168,7 @@ class Pass {
         inner = b_.gated ? multiply(map(b_.activation, linear(x, w_.gate, w_.gate_bias)), inner)
                          : map(b_.activation, inner);
         const Tensor out = linear(inner, w_.down, w_.down_bias);
-        return w_.scale2.defined() ? multiply(out, w_.scale2) : out;
+        return dropped(w_.scale2.defined() ? multiply(out, w_.scale2) : out, "ffn");
     }
 
     /// The attention branch of `x`, to be added to `residual`.

@@ -39,6 +39,8 @@ struct LayerRun {
     const LayerWeights& weights;
     Observer* observer = nullptr;   ///< null: no events
     AttentionTape* tape = nullptr;  ///< null: nothing is kept
+    /// What becomes of a branch before it is added; empty: nothing.
+    std::function<Tensor(const Tensor& branch, std::string_view stage)> dropout = {};
     double a2 = 1;
     Index memory = 0;
     bool allow_nonfinite = false;

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "gradient.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -15,8 +17,16 @@ Tensor optional(const Weights& weights, std::string_view name) {
 /// Sum of all elements, (1, 1, 1).
 Tensor total(const Tensor& x) { return column_sum(row_sum(x)); }
 
+void count(const Tensor& logits, std::span<const Index> targets, Hits& hits) {
+    const std::vector<double> behind =
+        subtract(pick(logits, targets), row_max(logits)).to_host<double>();
+    hits.predictions += std::ssize(behind);
+    hits.correct += std::ranges::count(behind, 0.0);
+}
+
 /// Mean over the rows of log sum_j exp(a_ij) - a_(i, targets[i]).
-Tensor cross_entropy(const Tensor& logits, std::span<const Index> targets) {
+Tensor cross_entropy(const Tensor& logits, std::span<const Index> targets, Hits* hits) {
+    if (hits) count(logits.detached(), targets, *hits);
     return scale(total(subtract(log_sum_exp(logits), pick(logits, targets))),
                  1 / static_cast<double>(targets.size()));
 }
@@ -44,13 +54,14 @@ Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
     return linear(x, matrix, optional(weights, "head.bias"));
 }
 
-Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y, const Loss& loss) {
+Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y, const Loss& loss,
+                 Hits* hits) {
     if (loss.rows.empty() || loss.rows.size() != loss.targets.size())
         throw UsageError(
             fmt::format("a loss on tokens has {} rows and {} targets, expected as many of both and "
                         "at least one; lm needs two tokens",
                         loss.rows.size(), loss.targets.size()));
-    return cross_entropy(logits_of(s, weights, gather_rows(y, loss.rows)), loss.targets);
+    return cross_entropy(logits_of(s, weights, gather_rows(y, loss.rows)), loss.targets, hits);
 }
 
 }  // namespace
@@ -60,13 +71,14 @@ Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x
     return normed(spec.last_norm(), x, load_norm(weights, "final_norm"), spec.blocks.back().eps);
 }
 
-Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y, const Loss& loss) {
+Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y, const Loss& loss,
+               Hits* hits) {
     switch (loss.kind) {
         case Loss::Kind::tokens:
-            return by_tokens(spec, weights, y, loss);
+            return by_tokens(spec, weights, y, loss, hits);
         case Loss::Kind::classes:
             return cross_entropy(linear(column_mean(y), loss.classifier, {}),
-                                 std::span(&loss.label, 1));
+                                 std::span(&loss.label, 1), hits);
         case Loss::Kind::square:
             return scale(total(map(Unary::square, y)), 0.5);
         case Loss::Kind::product:

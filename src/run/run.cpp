@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "arrays.hpp"
+#include "budget.hpp"
 #include "describe.hpp"
 #include "model_run.hpp"
 #include "replay.hpp"
@@ -152,6 +153,28 @@ RunResult run(const RunOptions& options) {
         measure_model(work, subject);
     run.set("phases", work.phases.json()).set("warnings", lines(work.warnings));
     return std::move(work.result);
+}
+
+void measure(const Model& model, std::span<const Input> inputs, std::span<const Loss> losses,
+             const RunOptions& options, const Backend& backend, Type type, Sink& out) {
+    RunOptions own = options;
+    own.loss = losses.empty() ? "" : "given";
+    own.labels.clear();
+    Work work = begin(own, backend);
+    const Index layers = Index(model.spec().blocks.size());
+    Measurement measurement(measurement_settings(work, layers, Index(inputs.size())), out);
+    Index tokens = 1;
+    for (const Input& input : inputs) tokens = std::max(tokens, tokens_of(model.spec(), input));
+    RunSettings settings;
+    settings.memory = row_budget(work, work.memory,
+                                 resident_bytes(model.spec(), tokens, Index(inputs.size()), type));
+    settings.first_layer = own.first_layer;
+    settings.last_layer = own.last_layer;
+    settings.allow_nonfinite = own.allow_nonfinite;
+    measurement.begin_trial(0);
+    model.run(inputs, measurement, settings);
+    if (!losses.empty() && measurement.wants_gradients())
+        model.differentiate(inputs, losses, measurement, settings);
 }
 
 std::vector<RunResult> run_together(std::span<const RunOptions> runs,

@@ -34,9 +34,11 @@ std::vector<std::string> wanted_metrics(const RunOptions& options) {
 
 }  // namespace
 
-Work begin(const RunOptions& options) {
+Work begin(const RunOptions& options) { return begin(options, open_backend(options.device)); }
+
+Work begin(const RunOptions& options, const Backend& backend) {
     return {.options = options,
-            .backend = open_backend(options.device),
+            .backend = backend,
             .metrics = wanted_metrics(options),
             .result = {Table(options.subject.model), {}},
             .memory = options.memory > 0 ? options.memory : machine_memory() / 2};

@@ -18,6 +18,7 @@ struct Work {
     Index memory = 0;  ///< of the whole run
 };
 Work begin(const RunOptions& options);
+Work begin(const RunOptions& options, const Backend& backend);
 
 /// Throws `UsageError` for layers, heads or maps that the model does not have.
 void check_selection(const RunOptions& options, Index layers, Index heads);

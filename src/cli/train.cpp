@@ -1,0 +1,109 @@
+#include "tsdiag/train.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <chrono>
+
+#include "commands.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A line on standard error: the step, its loss and gradient norm, the time left.
+class Live {
+  public:
+    Live(const TrainCommand& command) : command_(command) {}
+    ~Live() { clear(); }
+    Live(const Live&) = delete;
+    Live& operator=(const Live&) = delete;
+
+    void update(const TrainStep& step) {
+        if (command_.quiet) return;
+        const Clock::time_point now = Clock::now();
+        if (first_ == 0) first_ = step.step - 1;
+        const Index steps = command_.train.steps, done = step.step - first_;
+        const double seconds = std::chrono::duration<double>(now - start_).count();
+        const double left = seconds * double(steps - step.step) / double(done);
+        const std::string text =
+            fmt::format("step {}/{}  loss {:.4f}  |g| {:.3g}  {} left", step.step, steps, step.loss,
+                        step.grad_norm, duration(left));
+        if (error_is_terminal()) {
+            if (now - last_ < std::chrono::milliseconds(100) && step.step < steps) return;
+            std::fprintf(stderr, "\r%s\x1b[K", text.c_str());
+            drawn_ = true;
+        } else if (command_.verbose && now - last_ > std::chrono::seconds(10)) {
+            say("tsdiag: " + text);
+        } else {
+            return;
+        }
+        last_ = now;
+    }
+    void clear() {
+        if (drawn_) std::fputs("\r\x1b[K", stderr);
+        drawn_ = false;
+    }
+
+  private:
+    using Clock = std::chrono::steady_clock;
+    const TrainCommand& command_;
+    Clock::time_point start_ = Clock::now(), last_ = start_;
+    Index first_ = 0;
+    bool drawn_ = false;
+};
+
+/// A new or empty directory, one to go on in, or one that may be overwritten.
+void prepare(const TrainCommand& command) {
+    const fs::path out = command.train.directory;
+    if (command.train.resume) {
+        if (!fs::is_directory(out))
+            throw UsageError(fmt::format("--resume: {} is no directory.", out.string()));
+        return;
+    }
+    if (fs::exists(out) && !fs::is_directory(out))
+        throw UsageError(fmt::format("{}: is a file, expected a directory.", out.string()));
+    if (!fs::exists(out) || fs::is_empty(out)) return;
+    if (!command.force)
+        throw UsageError(fmt::format(
+            "{}: holds files; pass --resume to go on with a run, --force to begin it anew.",
+            out.string()));
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(out / "checkpoints", none))
+        if (entry.path().filename().string().starts_with("step-")) fs::remove_all(entry.path());
+}
+
+}  // namespace
+
+int run_command(const TrainCommand& command) {
+    if (command.threads > 0) omp_set_num_threads(int(command.threads));
+    prepare(command);
+    TrainOptions options = command.train;
+    Live live(command);
+    options.progress = [&](const TrainStep& step) {
+        live.update(step);
+        return true;
+    };
+    TrainResult result = train(options);
+    live.clear();
+    Json whole;
+    whole.set("tsdiag", TSDIAG_VERSION);
+    Json::Array words;
+    for (const std::string& word : command_line()) words.emplace_back(printable(word));
+    whole.set("command", std::move(words));
+    for (const auto& [key, value] : result.run.object()) whole.set(key, value);
+    const PlainPage page = training_page(result);
+    for (const std::string& line : write_plain_page(page, options.directory))
+        if (!command.quiet) say("tsdiag: " + printable(line));
+    write_atomically(options.directory / "run.json", whole.dump(2) + "\n");
+    if (command.quiet) return 0;
+    for (const Finding& finding : page.findings)
+        print("- " + wrapped(printable(finding.text), terminal_width(), 2) + "\n");
+    print(fmt::format("\n{}\n", printable((options.directory / "report.html").string())));
+    return 0;
+}
+
+}  // namespace tsdiag::cli

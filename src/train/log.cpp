@@ -1,0 +1,128 @@
+#include "log.hpp"
+
+#include <fmt/format.h>
+
+#include "data.hpp"
+#include "tsdiag/csv.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr const char* steps_header = "step,loss,grad_norm,rate";
+constexpr const char* gradients_header = "step,layer,grad_norm";
+constexpr const char* evaluations_header = "step,loss,accuracy,predictions";
+
+std::string line(const TrainStep& s) {
+    std::string out;
+    CsvLine(out).index(s.step).number(s.loss).number(s.grad_norm).number(s.rate).end();
+    return out;
+}
+std::string layer_lines(const TrainStep& s) {
+    std::string out;
+    for (std::size_t l = 0; l < s.layer_norms.size(); ++l)
+        CsvLine(out)
+            .index(s.step)
+            .index(l + 1 < s.layer_norms.size() ? Index(l) : -1)
+            .number(s.layer_norms[l])
+            .end();
+    return out;
+}
+std::string line(const Evaluation& e) {
+    std::string out;
+    CsvLine(out).index(e.step).number(e.loss).number(e.accuracy).index(e.predictions).end();
+    return out;
+}
+
+}  // namespace
+
+std::string steps_csv(const std::vector<TrainStep>& steps) {
+    std::string out = std::string(steps_header) + "\n";
+    for (const TrainStep& s : steps) out += line(s);
+    return out;
+}
+std::string gradients_csv(const std::vector<TrainStep>& steps) {
+    std::string out = std::string(gradients_header) + "\n";
+    for (const TrainStep& s : steps) out += layer_lines(s);
+    return out;
+}
+std::string evaluations_csv(const std::vector<Evaluation>& evaluations) {
+    std::string out = std::string(evaluations_header) + "\n";
+    for (const Evaluation& e : evaluations) out += line(e);
+    return out;
+}
+
+namespace training {
+namespace {
+
+void append(std::ofstream& out, const std::string& text, const std::filesystem::path& directory) {
+    if (!out.is_open()) return;
+    out << text << std::flush;
+    if (!out)
+        throw Error(fmt::format("{}: cannot be written (is the disk full?).", directory.string()));
+}
+
+}  // namespace
+
+void Log::begin(const TrainResult& result) {
+    if (directory_.empty()) return;
+    const auto open = [&](std::ofstream& file, const char* name, const std::string& text) {
+        write_atomically(directory_ / name, text);
+        file.open(directory_ / name, std::ios::app | std::ios::binary);
+    };
+    open(steps_, "steps.csv", steps_csv(result.steps));
+    open(gradients_, "gradients.csv", gradients_csv(result.steps));
+    open(evaluations_, "evaluations.csv", evaluations_csv(result.evaluations));
+    write(result.table);
+}
+
+void Log::add(const TrainStep& step) {
+    append(steps_, line(step), directory_);
+    append(gradients_, layer_lines(step), directory_);
+}
+void Log::add(const Evaluation& evaluation) { append(evaluations_, line(evaluation), directory_); }
+
+void Log::write(const Table& table) const {
+    if (directory_.empty()) return;
+    write_atomically(directory_ / "metrics.csv", metrics_csv(table.metrics()));
+    write_atomically(directory_ / "curves.csv", curves_csv(table.curves()));
+}
+
+void Log::read(Index step, TrainResult& result) const {
+    const auto text = [&](const char* name) { return read_whole((directory_ / name).string()); };
+    const std::string steps = text("steps.csv"), gradients = text("gradients.csv"),
+                      evaluations = text("evaluations.csv"), metrics = text("metrics.csv"),
+                      curves = text("curves.csv");
+    for (CsvReader in(steps, "steps.csv", steps_header); in.next();) {
+        if (in.integer(0) > step) break;
+        if (in.integer(0) != std::ssize(result.steps) + 1) in.fail("the steps are not consecutive");
+        result.steps.push_back({.step = in.integer(0),
+                                .loss = in.required(1),
+                                .grad_norm = in.required(2),
+                                .rate = in.required(3)});
+    }
+    if (std::ssize(result.steps) != step)
+        throw FormatError(
+            fmt::format("{}/steps.csv: has {} steps, and the checkpoint is of step {}.",
+                        directory_.string(), result.steps.size(), step));
+    for (CsvReader in(gradients, "gradients.csv", gradients_header); in.next();) {
+        const Index at = in.integer(0);
+        if (at > step) break;
+        if (at < 1) in.fail("steps count from 1");
+        result.steps[std::size_t(at - 1)].layer_norms.push_back(in.required(2));
+    }
+    for (CsvReader in(evaluations, "evaluations.csv", evaluations_header); in.next();)
+        if (in.integer(0) <= step)
+            result.evaluations.push_back({.step = in.integer(0),
+                                          .loss = in.required(1),
+                                          .accuracy = in.required(2),
+                                          .predictions = in.integer(3)});
+    std::vector<MetricRow> rows = read_metrics_csv(metrics, "metrics.csv");
+    std::vector<CurveRow> points = read_curves_csv(curves, "curves.csv");
+    std::erase_if(rows, [&](const MetricRow& row) { return row.at.step > step; });
+    std::erase_if(points, [&](const CurveRow& row) { return row.at.step > step; });
+    result.table.append(rows, points);
+}
+
+}  // namespace training
+}  // namespace tsdiag

@@ -1,0 +1,46 @@
+#pragma once
+#include <map>
+#include <string>
+
+#include "tsdiag/model.hpp"
+#include "tsdiag/train.hpp"
+
+namespace tsdiag::training {
+
+/// The parameters that are trained, on the backend.  They belong to the optimiser, which writes
+/// over them; nobody else may keep them beyond a step.
+class Parameters final : public Weights {
+  public:
+    void set(const std::string& name, Tensor value) { tensors_[name] = std::move(value); }
+    bool has(std::string_view name) const override { return tensors_.contains(name); }
+    Tensor get(std::string_view name) const override;
+    std::vector<std::string> names() const override;
+    const std::map<std::string, Tensor, std::less<>>& all() const { return tensors_; }
+
+  private:
+    std::map<std::string, Tensor, std::less<>> tensors_;
+};
+
+/// The moments of AdamW, and its step.
+class Optimiser {
+  public:
+    explicit Optimiser(AdamW adam) : adam_(adam) {}
+    /// Updates parameters `name` by the gradient factor * g; t counts steps from 1.
+    void update(const std::string& name, const Tensor& w, const Tensor& g, double factor,
+                double rate, Index t);
+
+    struct State {
+        Tensor m, v;
+    };
+    const std::map<std::string, State>& states() const { return states_; }
+    void restore(const std::string& name, State state) { states_[name] = std::move(state); }
+
+  private:
+    AdamW adam_;
+    std::map<std::string, State> states_;
+};
+
+/// Only matrices decay.
+inline bool decays(const Tensor& w) { return w.rows() > 1; }
+
+}  // namespace tsdiag::training

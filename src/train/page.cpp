@@ -1,0 +1,245 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tsdiag/train.hpp"
+
+/// The page of a training run.
+namespace tsdiag {
+namespace {
+
+constexpr Index most_points = 400;
+
+/// A number of every step: means over equal parts of the run, with least and greatest where a part
+/// has several steps.
+Series by_step(const std::string& name, const std::vector<TrainStep>& steps,
+               const std::function<double(const TrainStep&)>& number) {
+    Series out{.name = name};
+    const Index count = std::ssize(steps), parts = std::min(count, most_points);
+    for (Index p = 0; p < parts; ++p) {
+        const Index first = p * count / parts, last = (p + 1) * count / parts;
+        double sum = 0, low = HUGE_VAL, high = -HUGE_VAL;
+        for (Index i = first; i < last; ++i) {
+            const double v = number(steps[std::size_t(i)]);
+            sum += v;
+            low = std::min(low, v);
+            high = std::max(high, v);
+        }
+        out.x.push_back(double(steps[std::size_t(last - 1)].step));
+        out.y.emplace_back(sum / double(last - first));
+        if (count > parts) {
+            out.low.emplace_back(low);
+            out.high.emplace_back(high);
+        }
+    }
+    return out;
+}
+
+Series by_evaluation(const std::string& name, const TrainResult& result,
+                     double Evaluation::*number) {
+    Series out{.name = name};
+    for (const Evaluation& e : result.evaluations) {
+        out.x.push_back(double(e.step));
+        out.y.emplace_back(e.*number);
+    }
+    return out;
+}
+
+const std::string& words_of_band() {
+    static const std::string words =
+        " Where there are more steps than points, a point is a mean and the band reaches from the "
+        "least to the greatest.";
+    return words;
+}
+
+Figure learning(const TrainResult& result) {
+    const Axis steps{.title = "step"};
+    Plot loss{.title = "loss", .x = steps, .y = {.title = "L, nats"}};
+    loss.series = {by_step("training", result.steps, [](const TrainStep& s) { return s.loss; })};
+    Figure out{.name = "learning",
+               .title = "Loss",
+               .caption =
+                   "L is the mean cross-entropy of a step's batch before its update, and of "
+                   "samples that training never sees." +
+                   words_of_band()};
+    if (!result.evaluations.empty())
+        loss.series.push_back(by_evaluation("held out", result, &Evaluation::loss));
+    out.panels.push_back(loss);
+    if (!result.evaluations.empty()) {
+        Plot accuracy{.title = "accuracy, held out",
+                      .x = steps,
+                      .y = {.title = "share of targets", .low = 0, .high = 1}};
+        accuracy.series = {by_evaluation("held out", result, &Evaluation::accuracy)};
+        out.panels.push_back(accuracy);
+    }
+    out.alt =
+        fmt::format("The loss goes from {:.4g} at step 1 to {:.4g} at step {}.",
+                    result.steps.front().loss, result.steps.back().loss, result.steps.back().step);
+    return out;
+}
+
+Figure gradients(const TrainResult& result) {
+    const Axis steps{.title = "step"};
+    Plot norm{.title = "gradient norm", .x = steps, .y = {.title = "|dL/dw|", .scale = Scale::log}};
+    norm.series = {
+        by_step("all parameters", result.steps, [](const TrainStep& s) { return s.grad_norm; })};
+    Plot layers{.title = "by layer",
+                .x = steps,
+                .y = {.title = "|dL/dw|", .scale = Scale::log},
+                .ordered = true};
+    const std::size_t count = result.steps.front().layer_norms.size() - 1;
+    for (std::size_t l = 0; l < count; ++l)
+        layers.series.push_back(by_step(fmt::format("layer {}", l), result.steps,
+                                        [l](const TrainStep& s) { return s.layer_norms[l]; }));
+    Plot rate{.title = "learning rate", .x = steps, .y = {.title = "rate", .low = 0}};
+    rate.series = {by_step("rate", result.steps, [](const TrainStep& s) { return s.rate; })};
+    Figure out{.name = "gradients",
+               .title = "Gradients",
+               .caption =
+                   "Norms of the gradient of the batch's mean loss, before clipping: of all "
+                   "parameters, and of those of each layer." +
+                   words_of_band()};
+    out.panels = {norm, layers, rate};
+    const auto [least, most] = std::ranges::minmax(result.steps, {}, &TrainStep::grad_norm);
+    out.alt = fmt::format("The gradient norm lies between {:.3g} (step {}) and {:.3g} (step {}).",
+                          least.grad_norm, least.step, most.grad_norm, most.step);
+    return out;
+}
+
+/// A metric against the step, a line a layer, means over heads.
+Plot trajectory(const std::vector<MetricRow>& rows, const std::string& metric,
+                std::string_view stage) {
+    std::map<Index, std::map<Index, std::pair<double, Index>>> layers;
+    for (const MetricRow& row : rows)
+        if (row.metric == metric && row.at.stage == stage && row.at.layer >= 0 && row.value &&
+            row.at.tensor.empty()) {
+            auto& [sum, count] = layers[row.at.layer][row.at.step];
+            sum += *row.value;
+            count += 1;
+        }
+    Plot out{.title = metric, .x = {.title = "step"}, .y = {.title = metric}, .ordered = true};
+    for (const auto& [layer, steps] : layers) {
+        Series line{.name = fmt::format("layer {}", layer)};
+        for (const auto& [step, mean] : steps) {
+            line.x.push_back(double(step));
+            line.y.emplace_back(mean.first / double(mean.second));
+        }
+        out.series.push_back(std::move(line));
+    }
+    return out;
+}
+
+struct Shown {
+    const char *name, *title;
+    std::vector<std::pair<std::string, std::string_view>> metrics;  ///< metric, stage
+};
+
+std::vector<Figure> trajectories(const Table& table) {
+    const std::vector<Shown> all = {
+        {"similarity",
+         "Token similarity and escalation through training",
+         {{"t_sim", "out"}, {"r", "attn"}, {"xi_ratio", "attn"}}},
+        {"mixing", "Mixing through training", {{"lambda2_abs", "attn"}, {"delta", "attn"}}},
+        {"norms",
+         "Attention and Jacobian norms through training",
+         {{"attn_fro", "attn"}, {"jac_fro", "attn"}, {"entropy", "attn"}}}};
+    const std::vector<MetricRow> rows = table.metrics();
+    std::vector<Figure> out;
+    for (const Shown& shown : all) {
+        Figure figure{.name = shown.name,
+                      .title = shown.title,
+                      .caption =
+                          "Of held-out samples, the same at every step; means over heads. "
+                          "docs/metrics.md defines the numbers."};
+        for (const auto& [metric, stage] : shown.metrics)
+            if (Plot plot = trajectory(rows, metric, stage); !plot.series.empty())
+                figure.panels.push_back(std::move(plot));
+        if (figure.panels.empty()) continue;
+        for (const Plot& plot : figure.panels) {
+            const Series& last = plot.series.back();
+            figure.alt += fmt::format("{} of {} goes from {:.4g} to {:.4g}. ", plot.title,
+                                      last.name, *last.y.front(), *last.y.back());
+        }
+        figure.alt.pop_back();
+        out.push_back(std::move(figure));
+    }
+    return out;
+}
+
+/// The step whose gradient norm stands out most from the steps before it.
+Finding jumps(const std::vector<TrainStep>& steps) {
+    constexpr Index window = 50;
+    constexpr double much = 10;
+    double most = 0, before = 0;
+    const TrainStep* at = nullptr;
+    for (Index i = window; i < std::ssize(steps); ++i) {
+        std::vector<double> norms;
+        for (Index k = i - window; k < i; ++k) norms.push_back(steps[std::size_t(k)].grad_norm);
+        std::ranges::nth_element(norms, norms.begin() + window / 2);
+        const double median = norms[window / 2], ratio = steps[std::size_t(i)].grad_norm / median;
+        if (ratio > most) most = ratio, before = median, at = &steps[std::size_t(i)];
+    }
+    if (!at || most < much)
+        return {Finding::Level::good,
+                fmt::format("No gradient norm is {:.0f} times the median of the {} before it.",
+                            much, window),
+                "gradients"};
+    return {Finding::Level::warning,
+            fmt::format("The gradient norm jumps to {:.3g} at step {}, {:.3g} times the median of "
+                        "the {} steps before it ({:.3g}).",
+                        at->grad_norm, at->step, most, window, before),
+            "gradients"};
+}
+
+std::vector<Finding> findings_of(const TrainResult& result) {
+    std::vector<Finding> out;
+    const TrainStep &first = result.steps.front(), &last = result.steps.back();
+    const bool fell = last.loss < first.loss;
+    out.push_back({fell ? Finding::Level::good : Finding::Level::warning,
+                   fmt::format("The training loss goes from {:.4g} at step 1 to {:.4g} at step {}.",
+                               first.loss, last.loss, last.step),
+                   "learning"});
+    if (!result.evaluations.empty()) {
+        const Evaluation& end = result.evaluations.back();
+        out.push_back({Finding::Level::note,
+                       fmt::format("Held out, at step {}: loss {:.4g}, {:.3g} % of {} targets have "
+                                   "the greatest logit.",
+                                   end.step, end.loss, 100 * end.accuracy, end.predictions),
+                       "learning"});
+    }
+    out.push_back(jumps(result.steps));
+    if (!result.finished)
+        out.push_back(
+            {Finding::Level::warning,
+             fmt::format("The run was stopped behind step {}; --resume goes on.", last.step), ""});
+    return out;
+}
+
+std::string fact(const Json& value) { return value.is_string() ? value.string() : value.dump(); }
+
+}  // namespace
+
+PlainPage training_page(const TrainResult& result) {
+    PlainPage page{.title = fmt::format("Training of {}", fact(result.run["model"])),
+                   .lead = fact(result.run["samples"])};
+    for (const char* key : {"parameters", "device", "threads"})
+        page.facts.emplace_back(key, fact(result.run[key]));
+    if (result.run["train"].is_object())
+        for (const auto& [key, value] : result.run["train"].object())
+            page.facts.emplace_back(key, fact(value));
+    page.files = {{"steps.csv", "loss, gradient norm and learning rate of every step"},
+                  {"gradients.csv", "gradient norms by layer"},
+                  {"evaluations.csv", "loss and accuracy of held-out samples"},
+                  {"metrics.csv", "what the probes said, by step"},
+                  {"checkpoints", "the model at saved steps"},
+                  {"run.json", "the settings"}};
+    if (result.steps.empty()) return page;
+    page.findings = findings_of(result);
+    page.figures = {learning(result), gradients(result)};
+    for (Figure& figure : trajectories(result.table)) page.figures.push_back(std::move(figure));
+    return page;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <numbers>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/train.hpp"
+
+namespace tsdiag {
+namespace {
+constexpr std::array<std::string_view, 4> kinds = {"constant", "cosine", "inverse-sqrt",
+                                                   "multistep"};
+}
+
+std::string_view name(Schedule::Kind kind) { return kinds[std::size_t(kind)]; }
+
+Schedule::Kind schedule_named(const std::string& name) {
+    for (std::size_t i = 0; i < kinds.size(); ++i)
+        if (kinds[i] == name) return Schedule::Kind(i);
+    throw UsageError(fmt::format(
+        "--schedule: '{}' is not known, expected constant, cosine, inverse-sqrt or multistep.",
+        name));
+}
+
+double Schedule::at(Index step, Index steps) const {
+    const double t = double(step), w = double(warmup);
+    const double slow = warmup > 0 ? std::min(1.0, t / w) : 1.0;
+    switch (kind) {
+        case Kind::constant:
+            return slow * rate;
+        case Kind::cosine: {
+            const double part =
+                steps > warmup ? std::clamp((t - w) / double(steps - warmup), 0.0, 1.0) : 0.0;
+            return slow * rate *
+                   (floor + (1 - floor) * (1 + std::cos(std::numbers::pi * part)) / 2);
+        }
+        case Kind::inverse_sqrt: {
+            const double from = std::max(w, 1.0);
+            return slow * rate * std::sqrt(from / std::max(t, from));
+        }
+        case Kind::multistep:
+            return slow * rate *
+                   std::pow(factor, double(std::ranges::count_if(
+                                        milestones, [&](Index m) { return m < step; })));
+    }
+    return rate;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,205 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "data.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::training {
+namespace {
+
+constexpr double held_out_share = 0.1;  // the end of the file
+constexpr double masked_share = 0.15;   // [BERT]
+
+/// The code points of UTF-8; throws where it is none.
+std::vector<char32_t> code_points(const std::string& text, const std::string& file) {
+    std::vector<char32_t> out;
+    for (std::size_t i = 0; i < text.size();) {
+        const auto lead = static_cast<unsigned char>(text[i]);
+        const std::size_t length = lead < 0x80       ? 1
+                                   : lead >> 5 == 6  ? 2
+                                   : lead >> 4 == 14 ? 3
+                                   : lead >> 3 == 30 ? 4
+                                                     : 0;
+        bool good = length > 0 && i + length <= text.size();
+        char32_t c = length == 1 ? lead : lead & (0xffU >> (length + 1));
+        for (std::size_t k = 1; good && k < length; ++k) {
+            const auto next = static_cast<unsigned char>(text[i + k]);
+            good = next >> 6 == 2;
+            c = c << 6 | (next & 0x3fU);
+        }
+        if (!good)
+            throw FormatError(
+                fmt::format("{}: byte {} is not UTF-8; text:{} reads it as bytes.", file, i, file));
+        out.push_back(c);
+        i += length;
+    }
+    return out;
+}
+
+std::string utf8(char32_t c) {
+    std::string out;
+    if (c < 0x80) return {char(c)};
+    const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
+    out += char((0xf00U >> more & 0xffU) | (c >> 6 * more));
+    for (int k = more - 1; k >= 0; --k) out += char(0x80U | (c >> 6 * k & 0x3fU));
+    return out;
+}
+
+/// Windows of one file; the last id masks where there is masking.
+class TextData final : public Data {
+  public:
+    TextData(const std::string& file, bool characters, bool masked)
+        : file_(file), characters_(characters), masked_(masked) {
+        const std::string text = read_whole(file);
+        if (characters) {
+            const std::vector<char32_t> points = code_points(text, file);
+            alphabet_ = points;
+            std::ranges::sort(alphabet_);
+            alphabet_.erase(std::ranges::unique(alphabet_).begin(), alphabet_.end());
+            for (const char32_t c : points)
+                ids_.push_back(
+                    std::int32_t(std::ranges::lower_bound(alphabet_, c) - alphabet_.begin()));
+        } else {
+            for (const char c : text) ids_.push_back(static_cast<unsigned char>(c));
+        }
+        split_ = Index(double(ids_.size()) * (1 - held_out_share));
+    }
+
+    std::string description() const override {
+        return fmt::format("{} {} of {}, the last tenth held out", ids_.size(),
+                           characters_ ? fmt::format("characters ({} different)", alphabet_.size())
+                                       : std::string("bytes"),
+                           file_);
+    }
+    Index vocabulary() const override {
+        return (characters_ ? std::ssize(alphabet_) : 256) + (masked_ ? 1 : 0);
+    }
+    Index held_out() const override { return std::ssize(ids_) - split_; }
+    Json words() const override {
+        if (!characters_) return {};
+        Json::Array out;
+        for (const char32_t c : alphabet_) out.emplace_back(utf8(c));
+        Json json;
+        json.set("characters", std::move(out));
+        return json;
+    }
+
+    void require(const Fit& fit) const override {
+        require_tokens(fit, vocabulary(), !masked_);
+        if (std::ssize(ids_) - split_ < fit.tokens || split_ < fit.tokens)
+            throw UsageError(
+                fmt::format("{}: has {} tokens, of which a tenth is held out; a window of {} needs "
+                            "{} at least.",
+                            file_, ids_.size(), fit.tokens, 10 * fit.tokens));
+        if (fit.tokens < 2)
+            throw UsageError("--tokens 1: there is no next token to learn; expected 2 or more.");
+    }
+    Example training(const Fit& fit, const Rng& seed, Index i) const override {
+        Rng rng = seed.fork(std::uint64_t(i));
+        const auto first = Index(rng.below(std::uint64_t(split_ - fit.tokens + 1)));
+        return window(fit, first, rng.fork("mask"));
+    }
+    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
+        Rng rng = seed.fork("held out").fork(std::uint64_t(i));
+        const Index places = std::ssize(ids_) - split_ - fit.tokens + 1;
+        return window(fit, split_ + Index(rng.below(std::uint64_t(places))), rng.fork("mask"));
+    }
+
+  private:
+    Example window(const Fit& fit, Index first, Rng rng) const {
+        Example out;
+        out.loss.kind = Loss::Kind::tokens;
+        for (Index i = first; i < first + fit.tokens; ++i)
+            out.input.ids.push_back(ids_[std::size_t(i)]);
+        if (masked_) {
+            mask(out, rng);
+            return out;
+        }
+        for (Index i = 0; i + 1 < fit.tokens; ++i) {
+            out.loss.rows.push_back(i);
+            out.loss.targets.push_back(out.input.ids[std::size_t(i) + 1]);
+        }
+        return out;
+    }
+    void mask(Example& out, Rng& rng) const {
+        const auto n = std::uint64_t(out.input.ids.size());
+        std::vector<Index> order(n);
+        for (std::size_t i = 0; i < n; ++i) order[i] = Index(i);
+        const auto count =
+            std::max<std::uint64_t>(1, std::uint64_t(std::llround(masked_share * double(n))));
+        for (std::uint64_t i = 0; i < count; ++i) std::swap(order[i], order[i + rng.below(n - i)]);
+        order.resize(count);
+        std::ranges::sort(order);
+        for (const Index row : order) {
+            Index& id = out.input.ids[std::size_t(row)];
+            out.loss.rows.push_back(row);
+            out.loss.targets.push_back(id);
+            id = vocabulary() - 1;
+        }
+    }
+
+    std::string file_;
+    bool characters_, masked_;
+    std::vector<char32_t> alphabet_;
+    std::vector<std::int32_t> ids_;
+    Index split_ = 0;
+};
+
+/// Symbols, a separator, and the symbols again: what stands behind the separator is learnt.
+class SequenceData final : public Data {
+  public:
+    SequenceData(bool reversed, Index symbols) : reversed_(reversed), symbols_(symbols) {}
+
+    std::string description() const override {
+        return fmt::format("sequences of {} symbols, {}", symbols_,
+                           reversed_ ? "to be reversed" : "to be copied");
+    }
+    Index vocabulary() const override { return symbols_ + 1; }
+    Index held_out() const override { return Index{1} << 20; }
+    void require(const Fit& fit) const override {
+        require_tokens(fit, vocabulary(), true);
+        if (fit.tokens < 3)
+            throw UsageError(fmt::format(
+                "--tokens {}: a symbol, a separator and its copy are 3; expected 3 or more.",
+                fit.tokens));
+    }
+    Example training(const Fit& fit, const Rng& seed, Index i) const override {
+        return drawn(fit, seed.fork(std::uint64_t(i)));
+    }
+    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
+        return drawn(fit, seed.fork("held out").fork(std::uint64_t(i)));
+    }
+
+  private:
+    Example drawn(const Fit& fit, Rng rng) const {
+        const Index count = (fit.tokens - 1) / 2;
+        Example out;
+        std::vector<Index>& ids = out.input.ids;
+        for (Index i = 0; i < count; ++i) ids.push_back(Index(rng.below(std::uint64_t(symbols_))));
+        ids.push_back(symbols_);
+        for (Index i = 0; i < count; ++i)
+            ids.push_back(ids[std::size_t(reversed_ ? count - 1 - i : i)]);
+        out.loss.kind = Loss::Kind::tokens;
+        for (Index i = count; i < 2 * count; ++i) {
+            out.loss.rows.push_back(i);
+            out.loss.targets.push_back(ids[std::size_t(i) + 1]);
+        }
+        return out;
+    }
+
+    bool reversed_;
+    Index symbols_;
+};
+
+}  // namespace
+
+std::unique_ptr<Data> text_data(const std::string& file, bool characters, bool masked) {
+    return std::make_unique<TextData>(file, characters, masked);
+}
+std::unique_ptr<Data> sequence_data(bool reversed, Index symbols) {
+    return std::make_unique<SequenceData>(reversed, symbols);
+}
+
+}  // namespace tsdiag::training

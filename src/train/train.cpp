@@ -1,0 +1,368 @@
+#include "tsdiag/train.hpp"
+
+#include <fmt/format.h>
+#include <omp.h>
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cmath>
+
+#include "data.hpp"
+#include "log.hpp"
+#include "optimiser.hpp"
+#include "state.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag {
+namespace {
+
+using namespace training;
+
+constexpr Type type = Type::f32;
+constexpr const char* classifier = "classifier";
+
+/// What probes say, at a step of training.
+class StepSink final : public Sink {
+  public:
+    StepSink(Sink& out, Index step) : out_(out), step_(step) {}
+    void scalar(const Place& at, std::string_view metric, const Value& value) override {
+        out_.scalar(moved(at), metric, value);
+    }
+    void point(const Place& at, std::string_view curve, double x, const Value& y) override {
+        out_.point(moved(at), curve, x, y);
+    }
+    void matrix(Map map) override {
+        map.at.step = step_;
+        out_.matrix(std::move(map));
+    }
+
+  private:
+    Place moved(Place at) const {
+        at.step = step_;
+        return at;
+    }
+    Sink& out_;
+    Index step_;
+};
+
+/// The random model with the vocabulary of the data where it names none.
+SubjectOptions with_vocabulary(SubjectOptions subject, Index vocabulary) {
+    const bool random = subject.model.starts_with("random:");
+    if (random && vocabulary > 0 && subject.model.find("vocab=") == std::string::npos)
+        subject.model += fmt::format(",vocab={}", vocabulary);
+    return subject;
+}
+
+void require_sane(const TrainOptions& o) {
+    const auto refuse = [](const std::string& what) { throw UsageError(what); };
+    if (o.steps < 1) refuse("--steps: expected 1 or more.");
+    if (o.batch < 1) refuse("--batch: expected 1 or more.");
+    if (!(o.dropout >= 0 && o.dropout < 1))
+        refuse(fmt::format("--dropout {}: expected a share from 0 to below 1.", o.dropout));
+    if (!(o.schedule.rate > 0)) refuse("--rate: expected a number above 0.");
+    if (!(o.clip >= 0)) refuse("--clip: expected 0 (no clipping) or more.");
+    if (!(o.adam.beta1 >= 0 && o.adam.beta1 < 1 && o.adam.beta2 >= 0 && o.adam.beta2 < 1))
+        refuse("--betas: expected two numbers from 0 to below 1.");
+    if (!(o.adam.decay >= 0) || !(o.adam.eps > 0))
+        refuse("--weight-decay: expected 0 or more, and --eps above 0.");
+    if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to go on from.");
+}
+
+class Training {
+  public:
+    explicit Training(const TrainOptions& options)
+        : options_(options),
+          backend_(open_backend(options.device)),
+          loss_(options.loss),
+          data_(open_data(options.data, loss_)),
+          subject_(open_subject(with_vocabulary(options.subject, data_->vocabulary()))),
+          spec_(checked_spec()),
+          fit_{spec_, backend_, type, settled_tokens()},
+          parameters_(std::make_shared<Parameters>()),
+          optimiser_(options.adam),
+          log_(options.directory) {
+        data_->require(fit_);
+        draw_parameters();
+        for (Index i = 0; i < std::min(options.eval_samples, data_->held_out()); ++i)
+            held_out_.push_back(complete(data_->held_out(fit_, rng_.fork("data"), i)));
+    }
+
+    TrainResult run() {
+        describe();
+        Index step = options_.resume ? resumed() : 0;
+        log_.begin(result_);
+        const Model model(spec_, parameters_, backend_, type);
+        if (step == 0) observe(model, 0);
+        bool stopped = false;
+        while (step < options_.steps && !stopped) {
+            ++step;
+            update(model, step);
+            stopped = step == options_.stop_after;
+            if (options_.progress && !options_.progress(result_.steps.back())) stopped = true;
+            observe(model, step);
+            const bool due = options_.save_every > 0 && step % options_.save_every == 0;
+            if (due || stopped || step == options_.steps) save(step);
+        }
+        result_.finished = step == options_.steps;
+        for (const auto& [name, tensor] : parameters_->all())
+            result_.parameters.emplace_back(name, tensor);
+        return std::move(result_);
+    }
+
+  private:
+    const ModelSpec& checked_spec() const {
+        if (subject_.is_trace())
+            throw UsageError(fmt::format("{}: is a trace, expected a model.", subject_.argument));
+        return subject_.spec();
+    }
+    Index settled_tokens() const {
+        constexpr Index usual = 128;
+        if (options_.tokens > 0) return options_.tokens;
+        return spec_.max_tokens > 0 ? std::min(spec_.max_tokens, usual) : usual;
+    }
+
+    void draw_parameters() {
+        std::shared_ptr<const Weights> weights;
+        if (subject_.file)
+            weights =
+                checkpoint_weights(subject_.file, subject_.architecture, backend_, type, false);
+        else
+            weights =
+                random_weights(subject_.random, weights_rng(options_.seed, 0), backend_, type);
+        for (const std::string& name : weights->names())
+            parameters_->set(name,
+                             map(Unary::copy, weights->get(name)));  // a file is not written to
+        if (data_->classes() > 0) {
+            const Shape shape{1, data_->classes(), spec_.width};
+            const Rng rng = weights_rng(options_.seed, 0).fork(classifier);
+            parameters_->set(classifier, Tensor::filled(backend_, shape, [&](std::span<float> w) {
+                                 rng.fill_normal(w, 0, 1 / std::sqrt(double(spec_.width)));
+                             }));
+        }
+    }
+
+    Example complete(Example example) const {
+        if (example.loss.kind == Loss::Kind::classes)
+            example.loss.classifier = parameters_->get(classifier);
+        return example;
+    }
+
+    /// work(i), and what it returns in the order of i: side by side where the host computes.
+    void each(Index count, const std::function<std::function<void()>(Index)>& work) const {
+        if (backend_.host_memory()) return in_order(count, work);
+        for (Index i = 0; i < count; ++i) work(i)();
+    }
+
+    void update(const Model& model, Index step) {
+        std::vector<Example> examples;
+        for (Index b = 0; b < options_.batch; ++b)
+            examples.push_back(complete(
+                data_->training(fit_, rng_.fork("data"), (step - 1) * options_.batch + b)));
+        std::vector<std::pair<std::string, Tensor>> sum;
+        double loss = 0;
+        try {
+            each(options_.batch, [&](Index b) -> std::function<void()> {
+                const Example& e = examples[std::size_t(b)];
+                StepSettings settings{.dropout = options_.dropout};
+                settings.rng =
+                    rng_.fork("dropout").fork(std::uint64_t(step)).fork(std::uint64_t(b));
+                const auto found =
+                    std::make_shared<StepResult>(model.step(e.input, e.loss, settings));
+                return [&, found] {
+                    loss += found->loss;
+                    gather(sum, found->gradients);
+                };
+            });
+        } catch (const NonFiniteError& error) {
+            throw NonFiniteError(fmt::format("step {}: {}{}", step, error.what(), kept()));
+        }
+        apply(step, loss / double(options_.batch), sum);
+    }
+
+    static void gather(std::vector<std::pair<std::string, Tensor>>& sum,
+                       const std::vector<std::pair<std::string, Tensor>>& more) {
+        for (const auto& [name, g] : more) {
+            const auto at = std::ranges::find(sum, name, &std::pair<std::string, Tensor>::first);
+            if (at == sum.end())
+                sum.emplace_back(name, g);
+            else
+                at->second = add(std::exchange(at->second, {}), g);
+        }
+    }
+
+    void apply(Index step, double loss, const std::vector<std::pair<std::string, Tensor>>& sum) {
+        const double mean = 1 / double(options_.batch);
+        TrainStep row{
+            .step = step, .loss = loss, .rate = options_.schedule.at(step, options_.steps)};
+        row.layer_norms.resize(spec_.blocks.size() + 1);
+        double squares = 0;
+        for (const auto& [name, g] : sum) {
+            const double norm = squared_norm(g) * mean * mean;
+            row.layer_norms[layer_of(name)] += norm;
+            squares += norm;
+        }
+        for (double& norm : row.layer_norms) norm = std::sqrt(norm);
+        row.grad_norm = std::sqrt(squares);
+        if (!std::isfinite(loss) || !std::isfinite(row.grad_norm)) refuse(step, loss, sum);
+        const bool clips = options_.clip > 0 && row.grad_norm > options_.clip;
+        const double factor = clips ? mean * options_.clip / row.grad_norm : mean;
+        for (const auto& [name, g] : sum)
+            optimiser_.update(name, parameters_->get(name), g, factor, row.rate, step);
+        log_.add(row);
+        result_.steps.push_back(std::move(row));
+    }
+
+    /// The sweep goes back from the loss: what is last in the order of the model came first.
+    [[noreturn]] void refuse(Index step, double loss,
+                             const std::vector<std::pair<std::string, Tensor>>& sum) const {
+        if (!std::isfinite(loss))
+            throw NonFiniteError(fmt::format("step {}: the loss is {}{}", step, loss, kept()));
+        for (auto at = sum.rbegin(); at != sum.rend(); ++at)
+            if (const Index bad = first_nonfinite(at->second); bad >= 0)
+                throw NonFiniteError(fmt::format(
+                    "step {}: the gradient by '{}' is the first on its way back that is "
+                    "not finite, at element {}{}",
+                    step, at->first, bad, kept()));
+        throw NonFiniteError(
+            fmt::format("step {}: the norm of the gradients is too large for a "
+                        "double{}",
+                        step, kept()));
+    }
+
+    /// "; the last good checkpoint is DIR/checkpoints/step-N."
+    std::string kept() const {
+        const Index last = options_.directory.empty() ? -1 : last_saved(options_.directory);
+        const std::string hint = "; a lower --rate, --clip or a longer --warmup may help";
+        if (last < 0) return hint + ".";
+        return fmt::format("{}; the last good checkpoint is {}/checkpoints/step-{}.", hint,
+                           options_.directory.string(), last);
+    }
+
+    std::size_t layer_of(const std::string& name) const {
+        if (!name.starts_with("layer.")) return spec_.blocks.size();
+        std::size_t layer = 0;
+        std::from_chars(name.data() + 6, name.data() + name.size(), layer);
+        return layer;
+    }
+
+    /// Evaluation and probes, where they are due behind `step` updates.
+    void observe(const Model& model, Index step) {
+        const auto due = [&](Index every) { return every > 0 && step % every == 0; };
+        if (due(options_.eval_every) || step == options_.steps) evaluate(model, step);
+        if (!due(options_.probe_every)) return;
+        std::vector<Input> inputs;
+        std::vector<Loss> losses;
+        for (Index i = 0; i < options_.probe_samples && i < std::ssize(held_out_); ++i) {
+            const Example e = complete(held_out_[std::size_t(i)]);
+            inputs.push_back(e.input);
+            losses.push_back(e.loss);
+        }
+        RunOptions run;
+        run.probes = options_.probes;
+        StepSink sink(result_.table, step);
+        measure(model, inputs, losses, run, backend_, type, sink);
+        log_.write(result_.table);
+    }
+
+    void evaluate(const Model& model, Index step) {
+        Evaluation row{.step = step};
+        Index correct = 0;
+        each(std::ssize(held_out_), [&](Index i) -> std::function<void()> {
+            const Example e = complete(held_out_[std::size_t(i)]);
+            const StepResult found =
+                model.step(e.input, e.loss, {.gradients = false, .hits = true});
+            return [&, loss = found.loss, hit = found.correct, all = found.predictions] {
+                row.loss += loss;
+                correct += hit;
+                row.predictions += all;
+            };
+        });
+        if (held_out_.empty()) return;
+        row.loss /= double(held_out_.size());
+        row.accuracy = double(correct) / double(std::max<Index>(row.predictions, 1));
+        log_.add(row);
+        result_.evaluations.push_back(row);
+    }
+
+    /// What must be the same for a run to be gone on with.
+    Json identity() const {
+        const TrainOptions& o = options_;
+        Json milestones = Json::Array{};
+        for (const Index m : o.schedule.milestones) milestones.push(m);
+        Json out;
+        out.set("model", o.subject.model).set("data", o.data).set("loss", loss_);
+        out.set("tokens", fit_.tokens).set("batch", o.batch).set("steps", o.steps);
+        out.set("schedule", std::string(name(o.schedule.kind))).set("rate", o.schedule.rate);
+        out.set("warmup", o.schedule.warmup).set("floor", o.schedule.floor);
+        out.set("milestones", std::move(milestones)).set("factor", o.schedule.factor);
+        out.set("beta1", o.adam.beta1).set("beta2", o.adam.beta2).set("eps", o.adam.eps);
+        out.set("decay", o.adam.decay).set("clip", o.clip).set("dropout", o.dropout);
+        out.set("seed", Json(o.seed));
+        out.set("eval_every", o.eval_every).set("eval_samples", o.eval_samples);
+        out.set("probe_every", o.probe_every).set("probe_samples", o.probe_samples);
+        Json::Array probes(o.probes.begin(), o.probes.end());
+        return std::move(out.set("probes", std::move(probes)));
+    }
+
+    void describe() {
+        Index count = 0;
+        for (const auto& [name, tensor] : parameters_->all()) count += tensor.shape().count();
+        result_.table = Table(options_.subject.model);
+        result_.run.set("seed", Json(options_.seed)).set("device", backend_.name());
+        result_.run.set("threads", Index(omp_get_max_threads())).set("dtype", "float32");
+        result_.run.set("model", subject_.argument).set("parameters", count);
+        result_.run.set("samples", data_->description()).set("train", identity());
+        if (!options_.directory.empty() && !data_->words().is_null())
+            write_atomically(options_.directory / "characters.json", data_->words().dump(1) + "\n");
+    }
+
+    /// Reads the last checkpoint and what was logged up to it.
+    Index resumed() {
+        const Index step = last_saved(options_.directory);
+        if (step < 0)
+            throw UsageError(fmt::format("--resume: {} holds no checkpoint to go on from.",
+                                         options_.directory.string()));
+        const Json then = described_state(options_.directory, step), now = identity();
+        for (const auto& [key, value] : now.object())
+            if (then[key].dump() != value.dump())
+                throw UsageError(
+                    fmt::format("--resume: {} was trained with {} {}, and now it is {}.",
+                                options_.directory.string(), key, then[key].dump(), value.dump()));
+        load_state(options_.directory, step, *parameters_, optimiser_);
+        log_.read(step, result_);
+        return step;
+    }
+
+    void save(Index step) {
+        if (options_.directory.empty()) return;
+        const std::string why =
+            save_state(options_.directory, step, spec_, *parameters_, optimiser_, identity());
+        if (!why.empty()) result_.run.set("warnings", Json::Array{Json(why)});
+    }
+
+    const TrainOptions& options_;
+    const Backend& backend_;
+    std::string loss_;
+    std::unique_ptr<Data> data_;
+    Subject subject_;
+    const ModelSpec& spec_;
+    Fit fit_;
+    std::shared_ptr<Parameters> parameters_;
+    Optimiser optimiser_;
+    Log log_;
+    Rng rng_ = Rng(options_.seed).fork("train");
+    std::vector<Example> held_out_;
+    TrainResult result_;
+};
+
+}  // namespace
+
+TrainResult train(const TrainOptions& options) {
+    require_sane(options);
+    if (!options.directory.empty()) std::filesystem::create_directories(options.directory);
+    return Training(options).run();
+}
+
+}  // namespace tsdiag
