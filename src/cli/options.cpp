@@ -38,7 +38,7 @@ constexpr const char* report_examples = R"(Example:
 constexpr const char* train_examples = R"(Examples:
   tsdiag train random:gpt2,layers=2,d=64,heads=4 --data copy --tokens 33 --steps 500 -o run
   tsdiag train random:gpt2,layers=4,d=128,heads=4 --data chars:book.txt --probe-every 100 -o run
-  tsdiag train random:vit,layers=6,d=96,heads=3,image=32,patch=4 --data patterns -o run
+  tsdiag train random:deit-tiny,layers=6,image=32,patch=4 --data patterns -o run
   tsdiag train MODEL --data ... -o run --resume       after an interruption)";
 constexpr const char* figure_examples = R"(Examples:
   tsdiag figure --list

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "data.hpp"
@@ -42,7 +43,8 @@ std::string utf8(char32_t c) {
     std::string out;
     if (c < 0x80) return {char(c)};
     const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    out += char((0xf00U >> more & 0xffU) | (c >> 6 * more));
+    constexpr std::array<unsigned, 4> lead = {0, 0xc0, 0xe0, 0xf0};
+    out += char(lead[std::size_t(more)] | (c >> 6 * more));
     for (int k = more - 1; k >= 0; --k) out += char(0x80U | (c >> 6 * k & 0x3fU));
     return out;
 }

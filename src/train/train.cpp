@@ -176,7 +176,9 @@ class Training {
                 };
             });
         } catch (const NonFiniteError& error) {
-            throw NonFiniteError(fmt::format("step {}: {}{}", step, error.what(), kept()));
+            const std::string what = error.what();  // behind the semicolon: advice for a probe
+            throw NonFiniteError(
+                fmt::format("step {}: {}{}", step, what.substr(0, what.find(';')), kept()));
         }
         apply(step, loss / double(options_.batch), sum);
     }

@@ -1,0 +1,250 @@
+#include "tsdiag/train.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <omp.h>
+
+#include <cmath>
+#include <limits>
+
+#include "support/files.hpp"
+#include "support/near.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+using testing::HasSubstr;
+
+TrainOptions tiny() {
+    TrainOptions o;
+    o.subject.model = "random:gpt2,layers=2,d=16,heads=2,tokens=16";
+    o.data = "copy:4";
+    o.tokens = 9;
+    o.batch = 4;
+    o.steps = 12;
+    o.eval_samples = 8;
+    return o;
+}
+std::string all_of(const TrainResult& r) {
+    std::string out = steps_csv(r.steps) + gradients_csv(r.steps) + evaluations_csv(r.evaluations) +
+                      metrics_csv(r.table.metrics()) + curves_csv(r.table.curves());
+    for (const auto& [name, tensor] : r.parameters)
+        for (const float x : tensor.to_host<float>()) out += shortest(x) + ' ';
+    return out;
+}
+std::string error_of(const TrainOptions& options) {
+    try {
+        train(options);
+    } catch (const Error& error) {
+        return error.what();
+    }
+    return "(no error)";
+}
+
+TEST(Train, LearnsToCopy) {
+    TrainOptions o = tiny();
+    o.steps = 400;
+    o.schedule.rate = 1e-2;
+    o.schedule.warmup = 20;
+    const TrainResult r = train(o);
+    ASSERT_TRUE(r.finished);
+    EXPECT_GT(r.steps.front().loss, 0.9 * std::log(4.0));  // it knows nothing of 4 symbols
+    EXPECT_LT(r.steps.back().loss, 0.1);
+    EXPECT_GT(r.evaluations.back().accuracy, 0.95);
+    EXPECT_EQ(r.evaluations.back().predictions, 8 * 4);
+}
+
+TEST(Train, LearnsToTellPatternsApart) {
+    TrainOptions o;
+    o.subject.model = "random:deit-tiny,layers=1,d=24,heads=2,image=16,patch=4";
+    o.data = "patterns:2";
+    o.steps = 150;
+    o.batch = 8;
+    o.schedule.rate = 3e-3;
+    const TrainResult r = train(o);
+    EXPECT_GT(r.evaluations.back().accuracy, 0.9);
+}
+
+TEST(Train, LearnsMaskedTextFromItsNeighbours) {
+    TemporaryDirectory folder;
+    std::string text;
+    for (int i = 0; i < 40; ++i) text += std::string(100, char('a' + i % 4));
+    write_file(folder / "text", text);
+    TrainOptions o;
+    o.subject.model = "random:bert-base,layers=1,d=24,heads=2,tokens=32";
+    o.data = "chars:" + folder / "text";
+    o.loss = "mlm";
+    o.tokens = 20;
+    o.steps = 300;
+    o.schedule.rate = 5e-3;
+    EXPECT_GT(train(o).evaluations.back().accuracy, 0.8);  // some windows hold a border
+}
+
+TEST(Train, IsTheSameOnAnyNumberOfThreads) {
+    TrainOptions o = tiny();
+    o.dropout = 0.2;
+    o.eval_every = 4;
+    o.probe_every = 6;
+    const int threads = omp_get_max_threads();
+    omp_set_num_threads(1);
+    const std::string one = all_of(train(o));
+    omp_set_num_threads(3);
+    const std::string three = all_of(train(o));
+    omp_set_num_threads(threads);
+    EXPECT_EQ(one, three);
+}
+
+TEST(Train, GoesOnAsIfNothingHadHappened) {
+    TemporaryDirectory whole, parts;
+    TrainOptions o = tiny();
+    o.dropout = 0.1;
+    o.eval_every = 5;
+    o.probe_every = 4;
+    o.save_every = 5;
+    o.directory = whole / "";
+    const TrainResult expected = train(o);
+    o.directory = parts / "";
+    o.stop_after = 7;
+    EXPECT_FALSE(train(o).finished);
+    o.stop_after = 0;
+    o.resume = true;
+    const TrainResult found = train(o);
+    EXPECT_EQ(all_of(found), all_of(expected));
+    for (const char* file :
+         {"steps.csv", "gradients.csv", "evaluations.csv", "metrics.csv", "curves.csv",
+          "checkpoints/step-12/model.safetensors", "checkpoints/step-12/training.safetensors"})
+        EXPECT_EQ(read_file(parts / file), read_file(whole / file)) << file;
+}
+
+TEST(Train, KeepsTheLastTwoStatesAndEveryModel) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.save_every = 4;
+    o.directory = folder / "";
+    train(o);
+    for (const char* step : {"step-4", "step-8", "step-12"})
+        EXPECT_TRUE(std::filesystem::exists(
+            folder / ("checkpoints/" + std::string(step) + "/model.safetensors")));
+    EXPECT_FALSE(std::filesystem::exists(folder / "checkpoints/step-4/training.safetensors"));
+    EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/step-8/training.safetensors"));
+}
+
+TEST(Train, AHalfWrittenCheckpointIsNone) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.save_every = 6;
+    o.stop_after = 6;
+    o.directory = folder / "";
+    train(o);
+    std::filesystem::create_directories(folder / "checkpoints/step-9.partial");
+    write_file(folder / "checkpoints/step-9.partial/training.safetensors", "cut");
+    std::filesystem::create_directories(folder / "checkpoints/step-10");
+    o.stop_after = 0;
+    o.resume = true;
+    EXPECT_TRUE(train(o).finished);
+}
+
+TEST(Train, ProbesSayWhatProbeSaysOfTheCheckpoint) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.steps = 3;
+    o.probe_every = 3;
+    o.probes = {"core"};
+    o.directory = folder / "";
+    const TrainResult r = train(o);
+    RunOptions probe;
+    probe.subject.model = folder / "checkpoints/step-3";
+    // the first held-out sample, as the tables of training know it by its numbers alone
+    probe.input = "ids:" + folder / "ids.txt";
+    std::string loss;
+    Index found = 0;
+    // Sequences of 9 tokens over 4 symbols: the one that gives the same numbers is the one probed.
+    for (int code = 0; code < 256 && found == 0; ++code) {
+        std::string ids;
+        for (const bool again : {false, true}) {
+            for (int k = 0; k < 4; ++k) ids += std::to_string(code >> 2 * k & 3) + ' ';
+            if (!again) ids += "4 ";
+        }
+        write_file(folder / "ids.txt", ids + "\n");
+        probe.probes = {"t_sim"};
+        const auto row = run(probe).table.find({.layer = 0, .stage = "in"}, "t_sim");
+        const auto ours = r.table.find({.step = 3, .layer = 0, .stage = "in"}, "t_sim");
+        ASSERT_TRUE(row && ours);
+        if (*row->value != *ours->value) continue;
+        probe.probes = o.probes;
+        for (const MetricRow& m : run(probe).table.metrics()) {
+            Place at = m.at;
+            at.step = 3;
+            const auto same = r.table.find(at, m.metric);
+            ASSERT_TRUE(same) << m.metric;
+            EXPECT_EQ(same->value, m.value) << m.metric;
+            ++found;
+        }
+    }
+    EXPECT_GT(found, 50);
+}
+
+TEST(Train, StopsWhereANumberIsNoLongerFinite) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.schedule.kind = Schedule::Kind::constant;
+    o.schedule.rate = 1e30;
+    o.clip = 0;
+    o.save_every = 1;
+    o.directory = folder / "";
+    const std::string error = error_of(o);
+    EXPECT_THAT(error, HasSubstr("step 2: layer 0, stage"));
+    EXPECT_THAT(error, HasSubstr("the last good checkpoint is"));
+    EXPECT_THAT(error, HasSubstr("step-1."));
+    EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/step-1/training.safetensors"));
+}
+
+TEST(Train, ClipsTheWholeGradient) {
+    // Where beta1 = beta2 = 0 and eps is large, an update is rate g / eps: its norm is clip / eps.
+    TrainOptions o = tiny();
+    o.steps = 1;
+    o.schedule.kind = Schedule::Kind::constant;
+    o.schedule.rate = 1e3;
+    o.adam = {.beta1 = 0, .beta2 = 0, .eps = 1e6, .decay = 0};
+    o.clip = 1e-2;
+    const TrainResult after = train(o);
+    ASSERT_GT(after.steps[0].grad_norm, o.clip);
+    o.schedule.rate = 1e-30;
+    const TrainResult before = train(o);
+    double squares = 0;
+    for (std::size_t i = 0; i < before.parameters.size(); ++i) {
+        const auto a = before.parameters[i].second.to_host<double>(),
+                   b = after.parameters[i].second.to_host<double>();
+        for (std::size_t k = 0; k < a.size(); ++k) squares += (a[k] - b[k]) * (a[k] - b[k]);
+    }
+    // Updates of 1e-5 at weights of 1e-2 keep two digits in float32, errors of many average out.
+    EXPECT_TRUE(close(std::sqrt(squares), o.clip * 1e3 / 1e6,
+                      {.relative = 0.02, .reason = "float32 weights"}));
+}
+
+TEST(Train, RefusesWhatCannotBe) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.resume = true;
+    EXPECT_THAT(error_of(o), HasSubstr("no directory"));
+    o.directory = folder / "";
+    EXPECT_THAT(error_of(o), HasSubstr("holds no checkpoint"));
+    o.resume = false;
+    train(o);
+    o.resume = true;
+    o.batch = 5;
+    EXPECT_THAT(error_of(o), HasSubstr("was trained with batch 4, and now it is 5"));
+    o.batch = 4;
+    write_file(folder / "checkpoints/step-12/training.safetensors", "cut");
+    EXPECT_NE(error_of(o), "(no error)");
+    o = tiny();
+    o.dropout = 1;
+    EXPECT_THAT(error_of(o), HasSubstr("--dropout 1"));
+    o = tiny();
+    o.subject.model = "random:post-norm,layers=1,d=8,heads=2";
+    EXPECT_NE(error_of(o), "(no error)");
+}
+
+}  // namespace
+}  // namespace tsdiag::test
