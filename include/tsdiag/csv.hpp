@@ -29,9 +29,13 @@ class CsvReader {
   public:
     /// Reads the first record, which must be `header`.
     CsvReader(std::string_view text, std::string_view source, std::string_view header);
+    /// Reads the first record, whatever names it has; every other must be as long.
+    CsvReader(std::string_view text, std::string_view source);
     /// The next record; false behind the last.
     bool next();
     const std::string& text(std::size_t i) const { return fields_[i]; }
+    const std::vector<std::string>& fields() const { return fields_; }
+    Index line() const { return line_; }  ///< where the record begins, from 1
     Index index(std::size_t i) const { return fields_[i].empty() ? -1 : integer(i); }
     Index integer(std::size_t i) const;
     std::optional<double> number(std::size_t i) const;
@@ -47,6 +51,7 @@ class CsvReader {
     std::size_t at_ = 0, columns_ = 0;
     Index line_ = 0, lines_ = 1;  // the record's first line, and how many it spans
     std::vector<std::string> fields_;
+    bool own_ = true;  // expected to be a table of tsdiag
 };
 
 }  // namespace tsdiag

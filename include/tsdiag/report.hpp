@@ -136,6 +136,12 @@ struct PlainPage {
 std::vector<std::string> write_plain_page(const PlainPage& page,
                                           const std::filesystem::path& directory);
 
+/// What logs of gradient norms say, from the tables and run.json of `summarise_logs`: each
+/// grad_rsd, which series are told apart, and what must be known of the logs.
+std::vector<Finding> log_verdict(const Table& table, const Json& run);
+/// Their page, as `write_report` does.
+std::vector<std::string> write_log_report(const Table& table, const Json& run,
+                                          const std::filesystem::path& directory);
 struct Examined;  // claim.hpp
 
 /// The figure of a claim: measured over bound (quantiles over the draws), running means against

@@ -11,6 +11,7 @@ int run_command(const ListCommand& command);
 int run_command(const InfoCommand& command);
 int run_command(const ReportCommand& command);
 int run_command(const FigureCommand& command);
+int run_command(const GradientsCommand& command);
 int run_command(const CheckCommand& command);
 int run_command(const TrainCommand& command);
 int run_command(const PrintCommand& command);

@@ -47,6 +47,11 @@ constexpr const char* figure_examples = R"(Examples:
   tsdiag figure tse.fig2 --reading var_v=h/d --trials 50
   tsdiag figure devil.fig2b --model examples/char-gpt)";
 
+constexpr const char* gradients_examples = R"(Examples:
+  tsdiag gradients trainer_state.json
+  tsdiag gradients vanilla.csv linear.csv norm.csv --from 1000
+  tsdiag gradients runs/a runs/b --tag train/total_norm -o compared)";
+
 constexpr const char* check_examples = R"(Examples:
   tsdiag check                            every statement, with its own sizes
   tsdiag check devil.eq59 --n 2 --d 1     one, at chosen sizes
@@ -200,6 +205,39 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
     app->add_flag("-v,--verbose", figure.verbose, "comparisons of every figure");
 }
 
+void add_gradients(CLI::App* app, GradientsCommand& gradients) {
+    LogOptions& log = gradients.log;
+    app->add_option("FILE", gradients.files,
+                    "CSV, JSON lines, trainer_state.json, TensorBoard event file or\ndirectory")
+        ->required()
+        ->type_name("");
+    text(app, "--column,--tag", log.column, "NAME", "of the series (default: by name)");
+    text(app, "--step-column", log.step_column, "NAME", "of the steps (default: by name)");
+    value(app, "--from", "STEP", "first step that counts",
+          [&](const std::string& t) { log.first = parse_count(t, "--from", 0); });
+    value(app, "--to", "STEP", "last step that counts",
+          [&](const std::string& t) { log.last = parse_count(t, "--to", 0); });
+    app->add_flag("--allow-nonfinite", log.allow_nonfinite, "NaN and infinity are left out");
+    app->add_flag("--allow-truncated", log.allow_truncated,
+                  "a record that is cut off at the end is left out");
+    value(app, "--confidence", "C", "of the intervals (default 0.95)", [&](const std::string& t) {
+        gradients.dispersion.confidence = parse_number(t, "--confidence");
+    });
+    value(app, "--resamples", "B", "of the bootstrap (default 2000)", [&](const std::string& t) {
+        gradients.dispersion.resamples = parse_count(t, "--resamples", 100, 1000000);
+    });
+    value(app, "--block", "L", "neighbours drawn together (default: by the data)",
+          [&](const std::string& t) { gradients.dispersion.block = parse_count(t, "--block", 1); });
+    value(app, "--seed", "K", "of the bootstrap (default 0)",
+          [&](const std::string& t) { gradients.dispersion.seed = parse_seed(t, "--seed"); });
+    const auto output = [](CLI::Option* option) { option->group("Output"); };
+    output(text(app, "-o,--out", gradients.out, "DIR", "default: gradients.tsdiag"));
+    output(app->add_flag("--no-report", gradients.no_report, "tables alone"));
+    output(
+        app->add_flag("--force", gradients.force, "write into a directory that holds other files"));
+    output(app->add_flag("-q,--quiet", gradients.quiet, "nothing but errors"));
+}
+
 void add_check(CLI::App* app, CheckCommand& check) {
     CheckSettings& s = check.settings;
     app->add_option("NAME", check.names, "claims, or prefixes such as tse; default: all")
@@ -350,8 +388,9 @@ struct Parser {
     CheckCommand check;
     FigureCommand figure;
     TrainCommand train;
+    GradientsCommand gradients;
     CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *check_app,
-        *figure_app, *train_app;
+        *figure_app, *train_app, *gradients_app;
 
     Parser() {
         program.name("tsdiag");
@@ -384,6 +423,11 @@ struct Parser {
         train_app = add_command(program, "train", "a small training run, with probes on a schedule",
                                 train_examples);
         add_train(train_app, train);
+
+        gradients_app =
+            add_command(program, "gradients", "how much the gradient norms of a training vary",
+                        gradients_examples);
+        add_gradients(gradients_app, gradients);
 
         inspect_app = add_command(program, "inspect", "tensors of a file, and what would be run",
                                   inspect_examples);
@@ -442,10 +486,11 @@ struct Parser {
         if (&app == check_app) return check;
         if (&app == figure_app) return figure;
         if (&app == train_app) return train;
-        throw UsageError(
-            fmt::format("a command is expected: probe, check, figure, train, inspect, init, list, "
-                        "info or report; "
-                        "see tsdiag --help."));
+        if (&app == gradients_app) return gradients;
+        throw UsageError(fmt::format(
+            "a command is expected: probe, check, figure, train, gradients, inspect, init, list, info or "
+            "report; "
+            "see tsdiag --help."));
     }
 };
 

@@ -11,6 +11,7 @@
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/run.hpp"
 #include "tsdiag/train.hpp"
+#include "tsdiag/training_log.hpp"
 
 namespace tsdiag::cli {
 
@@ -47,6 +48,13 @@ struct FigureCommand {
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;
 };
+struct GradientsCommand {
+    std::vector<std::string> files;
+    LogOptions log;
+    DispersionOptions dispersion;
+    std::string out = "gradients.tsdiag";
+    bool force = false, no_report = false, quiet = false;
+};
 struct CheckCommand {
     std::vector<std::string> names;
     CheckSettings settings;
@@ -65,7 +73,8 @@ struct PrintCommand {
 
 using Command =
     std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand, ReportCommand,
-                 CheckCommand, FigureCommand, TrainCommand, PrintCommand>;
+                 CheckCommand, FigureCommand, TrainCommand, GradientsCommand,
+                 PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);

@@ -50,6 +50,7 @@ void read_maps(const fs::path& file, Table& table) {
 
 /// The page of a run, or of an experiment.
 std::vector<std::string> write_page(const RunResult& result, const fs::path& directory) {
+    if (result.run.contains("logs")) return write_log_report(result.table, result.run, directory);
     if (!result.run.contains("experiment"))
         return write_report(result.table, result.run, directory);
     const ExperimentEntry& entry = experiment(result.run["experiment"].string());

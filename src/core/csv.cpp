@@ -73,6 +73,13 @@ CsvReader::CsvReader(std::string_view text, std::string_view source, std::string
     columns_ = columns;
 }
 
+CsvReader::CsvReader(std::string_view text, std::string_view source)
+    : text_(text), source_(source), own_(false) {
+    if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
+    if (!next()) fail("no header is found, expected the names of the columns");
+    columns_ = fields_.size();
+}
+
 bool CsvReader::next() {
     fields_.clear();
     if (at_ >= text_.size()) return false;
@@ -111,8 +118,8 @@ double CsvReader::required(std::size_t i) const {
 }
 
 void CsvReader::fail(const std::string& what) const {
-    throw FormatError(fmt::format("{}: line {}: {}. Was it written by tsdiag?", source_,
-                                  line_ ? line_ : 1, what));
+    throw FormatError(fmt::format("{}: line {}: {}.{}", source_, line_ ? line_ : 1, what,
+                                  own_ ? " Was it written by tsdiag?" : ""));
 }
 
 std::string CsvReader::joined() const { return fmt::format("{}", fmt::join(fields_, ",")); }

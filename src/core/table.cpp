@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <limits>
 
 #include "tsdiag/error.hpp"
 
@@ -229,7 +230,9 @@ Table::Moments Table::moments_of(const MetricRow& row) {
     m.seen = std::max<Index>(row.count, 1);
     m.count = row.value ? std::max<Index>(row.count, 1) : 0;
     m.mean = row.value.value_or(0);
-    const double error = row.standard_error.value_or(0);
+    // Of several numbers without a standard error the spread is not known, which is not 0.
+    const double unknown = m.count > 1 ? std::numeric_limits<double>::quiet_NaN() : 0;
+    const double error = row.standard_error.value_or(unknown);
     m.m2 = error * error * double(m.count) * double(m.count - 1);
     m.bounded = row.low && row.high;
     m.known = m.bounded ? m.seen : m.count;

@@ -175,6 +175,14 @@ TEST(TableTest, AppendKeepsModelsApartAndMergesEqualKeys) {
     EXPECT_DOUBLE_EQ(*rows[0].standard_error, *expected.standard_error);
 }
 
+TEST(TableTest, RowsThatWereReadWithoutAStandardErrorHaveNone) {
+    Table table("m");
+    MetricRow row{.model = "m", .metric = "x", .value = 2.0, .count = 7};
+    table.append({row}, {});
+    EXPECT_EQ(table.find({}, "x")->value, 2.0);
+    EXPECT_FALSE(table.find({}, "x")->standard_error);
+}
+
 TEST(TableTest, FindSaysNothingOfWhatWasNeverAdded) {
     Table table("m");
     table.scalar(out3, "r", 1.0);

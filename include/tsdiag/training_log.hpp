@@ -1,0 +1,71 @@
+#pragma once
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "tsdiag/json.hpp"
+#include "tsdiag/series.hpp"
+#include "tsdiag/table.hpp"
+
+/// Series of numbers that a training wrote down.
+namespace tsdiag {
+
+/// One quantity over the steps, in ascending order of them.
+struct LoggedSeries {
+    std::string source = {}, name = {};  ///< the file as given; the column, key or tag
+    std::vector<Index> steps = {};
+    std::vector<double> values = {};
+    std::vector<std::string> notes = {};  ///< what was replaced, missing or left out
+};
+
+struct LogOptions {
+    std::string column = {};       ///< of the values, or the tag of a long table; empty: by name
+    std::string step_column = {};  ///< empty: by name; in a file without one lines are counted
+    Index first = 0, last = -1;    ///< steps, both included; -1: to the end
+    bool allow_nonfinite = false;  ///< NaN and infinity are left out, and counted in the notes
+    bool allow_truncated = false;  ///< a record that was cut off at the end is left out
+    double least = 0;              ///< a smaller number cannot be what is looked for
+};
+
+/// The series of a log.  The content decides what it is:
+///
+///  - a TensorBoard event file (TFRecord frames with masked CRC-32C, each checked): scalars as
+///    `simple_value` or as a tensor of one float or double;
+///  - JSON lines, or a trainer_state.json with its `log_history`; nested keys are joined by '/';
+///  - CSV with a header, RFC 4180, wide (a column a quantity) or long (a column that names the
+///    quantity - metric, tag, name, key, variable - beside one called value).
+///
+/// A directory stands for the event files in it, in the order of their names, or for its
+/// trainer_state.json.
+///
+/// Without `column` every series is taken whose name speaks of a gradient norm ("grad_norm",
+/// "train/grad-norm", "gradients/norm", "gnorm"), but for limits ("max_grad_norm", "..clip..").  An
+/// empty cell and an absent key are no number at that step.  Of equal steps the later record wins
+/// (a training that was resumed); a step backwards without one drops nothing.  Both, and steps that
+/// are missing at the usual distance, are told in `notes`.
+///
+/// Cost: O(file) time and memory.  Throws `FormatError` naming file and line (or byte) for a file
+/// that is empty, damaged, truncated, or has no such series, for a cell that is no number, and for
+/// a number below `least`; `NonFiniteError` for NaN and infinity.
+std::vector<LoggedSeries> read_training_log(const std::filesystem::path& file,
+                                            const LogOptions& options = {});
+
+/// What the series say: rows of metrics.csv and curves.csv, and what run.json tells of them.
+struct LogSummary {
+    Table table;
+    Json run;
+};
+
+/// `grad_rsd` (with its interval, standard error and count) and `grad_mean` of each series; the
+/// ratios `grad_rsd_ratio` of all pairs of up to four series, else of each to the first, whose
+/// intervals hold together with the confidence of one; the curves `grad_norm` and
+/// `grad_norm_mean`, a moving mean over max(5, T / 25) neighbours.  Column `model` is the file,
+/// with the name of the series where it has several.  Cost: that of `dispersion`, a series and a
+/// pair.
+LogSummary summarise_logs(const std::vector<LoggedSeries>& all,
+                          const DispersionOptions& options = {});
+
+/// Does the name speak of a gradient norm?
+bool names_gradient_norm(std::string_view name);
+
+}  // namespace tsdiag

@@ -1,0 +1,278 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+
+#include "page.hpp"
+#include "rows.hpp"
+#include "text.hpp"
+
+/// The page of gradient-norm logs.
+namespace tsdiag {
+namespace {
+
+using namespace reports;
+
+constexpr std::size_t most_panels = 6, most_points = 600;
+
+/// Of paths the end that tells them apart.
+std::map<std::string, std::string> short_names(const Json& run) {
+    std::map<std::string, std::string> out;
+    std::vector<std::string> models;
+    for (const Json& log : run["logs"].array()) models.push_back(log["model"].string());
+    for (const std::string& model : models) {
+        std::string found = model;
+        for (std::size_t end = model.find(": "), at = model.rfind('/', end);
+             at != std::string::npos; at = at == 0 ? std::string::npos : model.rfind('/', at - 1)) {
+            const std::string tail = model.substr(at + 1);
+            const auto same = [&](const std::string& other) {
+                return other == tail || other.ends_with("/" + tail);
+            };
+            if (std::ranges::count_if(models, same) <= 1) {
+                found = tail;
+                break;
+            }
+        }
+        out[model] = found;
+    }
+    return out;
+}
+
+/// At most `most_points` points: means of neighbours, with the least and the greatest as band.
+Series thinned(std::string name, const std::vector<std::pair<double, double>>& points) {
+    Series out{.name = std::move(name)};
+    const std::size_t width = (points.size() + most_points - 1) / most_points;
+    for (std::size_t i = 0; i < points.size(); i += width) {
+        const std::size_t end = std::min(points.size(), i + width);
+        double x = 0, y = 0, low = points[i].second, high = low;
+        for (std::size_t j = i; j < end; ++j) {
+            x += points[j].first / double(end - i);
+            y += points[j].second / double(end - i);
+            low = std::min(low, points[j].second);
+            high = std::max(high, points[j].second);
+        }
+        out.x.push_back(x);
+        out.y.emplace_back(y);
+        if (width == 1) continue;
+        out.low.emplace_back(low);
+        out.high.emplace_back(high);
+    }
+    return out;
+}
+
+std::optional<Figure> series_figure(const Table& table, const Json& run,
+                                    const std::map<std::string, std::string>& names) {
+    std::map<std::pair<std::string, std::string>, std::vector<std::pair<double, double>>> points;
+    for (const CurveRow& row : table.curves())
+        if (row.y) points[{row.model, row.curve}].emplace_back(row.x, *row.y);
+    Figure figure{.name = "gradient_series", .title = "Gradient norm over the steps"};
+    for (const Json& log : run["logs"].array()) {
+        if (figure.panels.size() == most_panels) break;
+        const std::string& model = log["model"].string();
+        Plot plot{
+            .title = names.at(model), .x = {.title = "step"}, .y = {.title = "gradient norm"}};
+        plot.series.push_back(thinned("as logged", points[{model, "grad_norm"}]));
+        plot.series.push_back(thinned("moving mean", points[{model, "grad_norm_mean"}]));
+        plot.series.back().low.clear();
+        plot.series.back().high.clear();
+        if (spans_decades(plot.series)) plot.y.scale = Scale::log;
+        figure.panels.push_back(std::move(plot));
+    }
+    if (figure.panels.empty()) return std::nullopt;
+    const std::size_t all = run["logs"].array().size();
+    figure.caption =
+        "The series as it was logged, and its moving mean over max(5, T/25) neighbours. Of more "
+        "than 600 numbers the line is the mean of neighbours and the band their range.";
+    if (all > most_panels)
+        figure.caption += fmt::format(" The first {} of {} series are drawn; `curves.csv` has all.",
+                                      most_panels, all);
+    figure.alt = "Gradient norms over the steps. " + in_words(figure.panels);
+    return figure;
+}
+
+struct Estimate {
+    std::string name;
+    double value, low, high;
+};
+
+/// Intervals above each other: one line a name, the estimate in its middle.
+std::optional<Figure> intervals_figure(Figure figure, const std::vector<Estimate>& all,
+                                       const std::string& title, bool ratio) {
+    if (all.empty()) return std::nullopt;
+    Plot plot{.x = {.title = title},
+              .y = {.title = "the first on top",
+                    .low = 0.0,
+                    .high = double(all.size()) + 1,
+                    .whole = true}};
+    double low = all.front().low, high = all.front().high;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const double at = double(all.size() - i);
+        const double value = all[i].value;
+        constexpr double tick = 0.12;  // marks the estimate
+        plot.series.push_back({.name = all[i].name,
+                               .x = {all[i].low, value, value, value, value, all[i].high},
+                               .y = {at, at, at + tick, at - tick, at, at}});
+        low = std::min(low, all[i].low);
+        high = std::max(high, all[i].high);
+        figure.alt += fmt::format("{}: {}, {} to {}. ", all[i].name, number(all[i].value),
+                                  number(all[i].low), number(all[i].high));
+    }
+    if (ratio)
+        plot.series.push_back(
+            {.name = "equal", .x = {1, 1}, .y = {0.0, double(all.size()) + 1}, .dashed = true});
+    if (low > 0 && high > 20 * low) plot.x.scale = Scale::log;
+    figure.panels.push_back(std::move(plot));
+    return figure;
+}
+
+std::vector<Estimate> estimates(const Table& table, std::string_view metric,
+                                const std::map<std::string, std::string>& names) {
+    std::vector<Estimate> all;
+    for (const MetricRow& row : table.metrics()) {
+        if (row.metric != metric || !row.value || !row.low || !row.high) continue;
+        std::string name = names.at(row.model);
+        if (metric == "grad_rsd_ratio") name += " / " + names.at(row.at.tensor);
+        all.push_back({std::move(name), *row.value, *row.low, *row.high});
+    }
+    return all;
+}
+
+std::string span_of(const MetricRow& row) {
+    return fmt::format("{} [{}, {}]", number(*row.value), number(*row.low), number(*row.high));
+}
+
+Finding finding_of(const MetricRow& row, const std::map<std::string, std::string>& names) {
+    const std::string name = names.at(row.model);
+    if (row.metric == "grad_rsd") {
+        if (!row.value)
+            return {Finding::Level::warning,
+                    fmt::format("{}: grad_rsd is undefined: {}.", name, row.note), ""};
+        if (!row.low)
+            return {Finding::Level::warning,
+                    fmt::format("{}: grad_rsd is {} over {} numbers; {}.", name, number(*row.value),
+                                row.count, row.note),
+                    "gradient_series"};
+        return {Finding::Level::note,
+                fmt::format("{}: grad_rsd is {} over {} numbers.", name, span_of(row), row.count),
+                "gradient_rsd"};
+    }
+    const std::string other = names.at(row.at.tensor);
+    if (!row.value || !row.low)
+        return {Finding::Level::note,
+                fmt::format("{} and {} are not compared: {}.", name, other, row.note), ""};
+    const std::string ratio = fmt::format("the ratio of their grad_rsd is {}", span_of(row));
+    if (*row.low <= 1 && *row.high >= 1)
+        return {Finding::Level::note,
+                fmt::format("{} and {} are not told apart: {}.", name, other, ratio),
+                "gradient_ratio"};
+    return {Finding::Level::note,
+            fmt::format("{} varies {} than {}: {}.", name, *row.low > 1 ? "more" : "less", other,
+                        ratio),
+            "gradient_ratio"};
+}
+
+void add_warnings(const Json& run, const std::map<std::string, std::string>& names,
+                  std::vector<Finding>& findings) {
+    constexpr double most_drift = 3;
+    for (const Json& log : run["logs"].array()) {
+        const std::string& name = names.at(log["model"].string());
+        if (log["drift"].is_number() && std::abs(log["drift"].number()) > most_drift)
+            findings.push_back(
+                {Finding::Level::warning,
+                 fmt::format("{}: the mean of the last half lies {:.1f} standard errors {} that of "
+                             "the first, so its grad_rsd holds a trend, too, and its interval "
+                             "assumes there is none; --from and --to choose the steps.",
+                             name, std::abs(log["drift"].number()),
+                             log["drift"].number() > 0 ? "above" : "below"),
+                 "gradient_series"});
+        for (const Json& note : log["notes"].array())
+            findings.push_back({Finding::Level::warning,
+                                fmt::format("{}: {}.", name, note.string()), "gradient_series"});
+    }
+}
+
+std::string numbers_html(const Table& table, const Json& run,
+                         const std::map<std::string, std::string>& names) {
+    std::map<std::string, MetricRow> rsd, mean;
+    for (const MetricRow& row : table.metrics()) {
+        if (row.metric == "grad_rsd") rsd[row.model] = row;
+        if (row.metric == "grad_mean") mean[row.model] = row;
+    }
+    std::string body;
+    const auto cell = [](const std::optional<double>& v) {
+        return fmt::format("<td>{}</td>", v ? number(*v) : "\u2013");
+    };
+    for (const Json& log : run["logs"].array()) {
+        const std::string& model = log["model"].string();
+        const MetricRow& one = rsd[model];
+        body += fmt::format("<tr><th scope=\"row\">{}</th><td class=\"words\">{}</td>",
+                            html(names.at(model)), html(log["series"].string()));
+        body += cell(one.value) + cell(one.low) + cell(one.high) + cell(one.standard_error) +
+                cell(mean[model].value);
+        body += fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
+                            log["count"].integer(), log["first_step"].integer(),
+                            log["last_step"].integer(), log["block"].integer());
+    }
+    std::string head;
+    for (const char* title : {"log", "series", "grad_rsd", "low", "high", "stderr", "mean", "count",
+                              "first step", "last step", "block"})
+        head += fmt::format("<th scope=\"col\">{}</th>", title);
+    return fmt::format(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Series\">\n<table "
+        "class=\"claims\">\n<caption>grad_rsd is the standard deviation over the mean; low and "
+        "high "
+        "bound it with a confidence of {} by resampling blocks of neighbours.</caption>\n"
+        "<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
+        number(run["confidence"].number()), head, body);
+}
+
+}  // namespace
+
+std::vector<Finding> log_verdict(const Table& table, const Json& run) {
+    const auto names = short_names(run);
+    std::vector<Finding> findings;
+    for (const MetricRow& row : table.metrics())
+        if (row.metric == "grad_rsd" || row.metric == "grad_rsd_ratio")
+            findings.push_back(finding_of(row, names));
+    add_warnings(run, names, findings);
+    return findings;
+}
+
+std::vector<std::string> write_log_report(const Table& table, const Json& run,
+                                          const std::filesystem::path& directory) {
+    const auto names = short_names(run);
+    Page page{.title = "Gradient norms over training",
+              .facts_title = "Run",
+              .facts = facts_html(run),
+              .numbers_title = "Series",
+              .numbers = numbers_html(table, run, names),
+              .wordless = "No series has a number.",
+              .findings = log_verdict(table, run),
+              .files = files_of(table)};
+    const std::string level = number(100 * run["confidence"].number());
+    const Figure rsd{.name = "gradient_rsd",
+                     .title = "Relative standard deviation",
+                     .caption = fmt::format(
+                         "grad_rsd = std(g)/mean(g) of each series [DEVIL] Table 2, and its {} % "
+                         "interval: studentised circular block bootstrap of its logarithm.",
+                         level)};
+    const Figure ratio{
+        .name = "gradient_ratio",
+        .title = "Ratios of relative standard deviations",
+        .caption = fmt::format("grad_rsd of one series over that of another. The intervals hold "
+                               "together with a confidence of {} %; where one contains 1 the two "
+                               "are not told apart.",
+                               level)};
+    const auto add = [&](std::optional<Figure> figure) {
+        if (figure) page.figures.push_back(std::move(*figure));
+    };
+    add(series_figure(table, run, names));
+    add(intervals_figure(rsd, estimates(table, "grad_rsd", names), "grad_rsd", false));
+    add(intervals_figure(ratio, estimates(table, "grad_rsd_ratio", names), "ratio of grad_rsd",
+                         true));
+    return write_page(std::move(page), directory);
+}
+
+}  // namespace tsdiag

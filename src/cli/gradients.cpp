@@ -1,0 +1,93 @@
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "output_directory.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/report.hpp"
+#include "tsdiag/training_log.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+std::string text_of(const std::optional<double>& value) {
+    return value ? fmt::format("{:.4g}", *value) : "-";
+}
+
+std::string table_of(const LogSummary& summary) {
+    std::vector<std::vector<std::string>> rows = {
+        {"log", "series", "grad_rsd", "low", "high", "stderr", "mean", "count"}};
+    const std::vector<MetricRow> metrics = summary.table.metrics();
+    for (std::size_t i = 0; i < metrics.size(); ++i) {
+        const MetricRow& row = metrics[i];
+        if (row.metric != "grad_rsd") continue;
+        const bool has_mean = i + 1 < metrics.size() && metrics[i + 1].metric == "grad_mean";
+        std::string file = row.model;
+        if (const std::string tail = ": " + row.at.tensor; file.ends_with(tail))
+            file.resize(file.size() - tail.size());
+        rows.push_back({printable(file), printable(row.at.tensor), text_of(row.value),
+                        text_of(row.low), text_of(row.high), text_of(row.standard_error),
+                        has_mean ? text_of(metrics[i + 1].value) : "-",
+                        fmt::format("{}", row.count)});
+    }
+    const std::string text = aligned(rows, 2);
+    const std::size_t end = text.find('\n');
+    return styled(text.substr(0, end), Style::bold) + text.substr(end);
+}
+
+Json run_json(const Json& run, const GradientsCommand& command) {
+    Json whole;
+    whole.set("tsdiag", TSDIAG_VERSION);
+    Json::Array words;
+    for (const std::string& word : command_line()) words.emplace_back(printable(word));
+    whole.set("command", std::move(words));
+    for (const auto& [key, value] : run.object()) whole.set(key, value);
+    Json settings;
+    const LogOptions& log = command.log;
+    settings.set("column", log.column).set("step_column", log.step_column);
+    settings.set("from", log.first).set("to", log.last >= 0 ? Json(log.last) : Json());
+    settings.set("allow_nonfinite", log.allow_nonfinite);
+    settings.set("allow_truncated", log.allow_truncated);
+    return whole.set("settings", std::move(settings));
+}
+
+}  // namespace
+
+int run_command(const GradientsCommand& command) {
+    OutputDirectory directory(
+        command.out,
+        {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures"}, "run.json",
+        command.force);
+    std::vector<LoggedSeries> all;
+    for (const std::string& file : command.files)
+        for (LoggedSeries& one : read_training_log(file, command.log))
+            all.push_back(std::move(one));
+    LogSummary summary = summarise_logs(all, command.dispersion);
+    Json run = run_json(summary.run, command);
+    write_tables({summary.table, run}, directory.temporary());
+    Json::Array undrawn;
+    if (!command.no_report)
+        for (const std::string& line :
+             write_log_report(summary.table, run, directory.temporary())) {
+            if (!command.quiet) say("tsdiag: " + printable(line));
+            undrawn.emplace_back(line);
+        }
+    run.set("warnings", std::move(undrawn));
+    write_atomically(directory.temporary() / "run.json", run.dump(2) + "\n");
+    directory.commit();
+    if (command.quiet) return 0;
+    print(table_of(summary) + "\n");
+    for (const Finding& finding : log_verdict(summary.table, run)) {
+        const bool warns = finding.level == Finding::Level::warning;
+        print(styled(warns ? "! " : "- ", warns ? Style::warning : Style::plain) +
+              wrapped(printable(finding.text), terminal_width(), 2) + "\n");
+    }
+    const char* made = command.no_report ? "metrics.csv" : "report.html";
+    print(fmt::format("\n{}\n",
+                      styled(printable((fs::path(command.out) / made).string()), Style::bold)));
+    return 0;
+}
+
+}  // namespace tsdiag::cli

@@ -1,0 +1,131 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/training_log.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr std::size_t most_paired = 4;
+
+/// The file, with the name of the series where it has several.  Throws where a series is given
+/// twice.
+std::vector<std::string> models_of(const std::vector<LoggedSeries>& all) {
+    std::map<std::string, int> of_source;
+    for (const LoggedSeries& one : all) ++of_source[one.source];
+    std::vector<std::string> models;
+    std::set<std::string> seen;
+    for (const LoggedSeries& one : all) {
+        models.push_back(of_source[one.source] > 1 ? one.source + ": " + one.name : one.source);
+        if (!seen.insert(models.back()).second)
+            throw UsageError(fmt::format("{}: is given twice; name each log once.", one.source));
+    }
+    return models;
+}
+
+std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::size_t count) {
+    std::vector<std::pair<std::size_t, std::size_t>> pairs;
+    for (std::size_t a = 0; a < count; ++a)
+        for (std::size_t b = a + 1; b < count; ++b)
+            if (count <= most_paired || a == 0) pairs.emplace_back(a, b);
+    return pairs;
+}
+
+/// A mean over `width` neighbours around each; narrower at the ends.
+std::vector<double> moving_mean(const std::vector<double>& x, Index width) {
+    std::vector<double> sums(x.size() + 1), out(x.size());
+    for (std::size_t i = 0; i < x.size(); ++i) sums[i + 1] = sums[i] + x[i];
+    const std::size_t half = std::size_t(width) / 2;
+    for (std::size_t i = 0; i < x.size(); ++i) {
+        const std::size_t from = i > half ? i - half : 0, to = std::min(x.size(), i + half + 1);
+        out[i] = (sums[to] - sums[from]) / double(to - from);
+    }
+    return out;
+}
+
+MetricRow row_of(const std::string& model, const std::string& name, std::string metric,
+                 const Value& value, Index count) {
+    return {.model = model,
+            .at = {.tensor = name},
+            .metric = std::move(metric),
+            .value = value.value,
+            .low = value.low,
+            .high = value.high,
+            .count = value.value ? count : 0,
+            .note = value.note};
+}
+
+Json lines(const std::vector<std::string>& all) {
+    Json::Array out;
+    for (const std::string& line : all) out.emplace_back(line);
+    return out;
+}
+
+Json described(const LoggedSeries& one, const std::string& model, const Dispersion& found,
+               Index width) {
+    Json log;
+    log.set("model", model).set("source", one.source).set("series", one.name);
+    log.set("count", found.count).set("block", found.block).set("window", width);
+    if (!one.steps.empty())
+        log.set("first_step", one.steps.front()).set("last_step", one.steps.back());
+    const std::optional<double> moved = drift(one.values);
+    log.set("drift", moved ? Json(*moved) : Json()).set("notes", lines(one.notes));
+    return log;
+}
+
+}  // namespace
+
+LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const DispersionOptions& options) {
+    const std::vector<std::string> models = models_of(all);
+    LogSummary out{Table(all.size() == 1 ? models.front() : ""), {}};
+    std::vector<MetricRow> metrics;
+    std::vector<CurveRow> curves;
+    Json::Array logs;
+    for (std::size_t i = 0; i < all.size(); ++i) {
+        const LoggedSeries& one = all[i];
+        const Dispersion found = dispersion(one.values, options);
+        MetricRow rsd = row_of(models[i], one.name, "grad_rsd", found.rsd, found.count);
+        if (found.rsd.low) rsd.standard_error = found.standard_error;
+        metrics.push_back(rsd);
+        MetricRow mean = row_of(models[i], one.name, "grad_mean", Value(found.mean), found.count);
+        if (found.mean_error > 0) mean.standard_error = found.mean_error;
+        if (found.count > 1) metrics.push_back(mean);
+        const Index width = std::max<Index>(5, found.count / 25);
+        const std::vector<double> smooth = moving_mean(one.values, width);
+        for (std::size_t t = 0; t < one.values.size(); ++t)
+            curves.push_back({.model = models[i],
+                              .curve = "grad_norm",
+                              .x = double(one.steps[t]),
+                              .y = one.values[t],
+                              .count = 1});
+        for (std::size_t t = 0; t < one.values.size(); ++t)
+            curves.push_back({.model = models[i],
+                              .curve = "grad_norm_mean",
+                              .x = double(one.steps[t]),
+                              .y = smooth[t],
+                              .count = 1});
+        logs.push_back(described(one, models[i], found, width));
+    }
+    const auto pairs = pairs_of(all.size());
+    DispersionOptions shared = options;
+    if (!pairs.empty()) {
+        shared.confidence = 1 - (1 - options.confidence) / double(pairs.size());
+        shared.resamples = std::min<Index>(20000, options.resamples * Index(pairs.size()));
+    }
+    for (const auto& [a, b] : pairs) {
+        const Value ratio = dispersion_ratio(all[a].values, all[b].values, shared);
+        metrics.push_back(row_of(models[a], models[b], "grad_rsd_ratio", ratio,
+                                 std::ssize(all[a].values) + std::ssize(all[b].values)));
+    }
+    out.table.append(metrics, curves);
+    out.run.set("logs", std::move(logs)).set("seed", Json(options.seed));
+    out.run.set("confidence", options.confidence).set("resamples", options.resamples);
+    out.run.set("comparisons", Index(pairs.size()));
+    return out;
+}
+
+}  // namespace tsdiag

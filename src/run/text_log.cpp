@@ -1,0 +1,244 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "log_records.hpp"
+#include "tsdiag/csv.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/json.hpp"
+
+/// Logs as text: CSV, wide or long, and JSON lines.
+namespace tsdiag {
+namespace {
+
+constexpr std::size_t none = std::size_t(-1);
+
+std::string line_place(Index line) { return fmt::format("line {}", line); }
+
+/// A step as a log writes it: "500", "500.0".
+Index parse_step(std::string_view text, const LogRecords& out, const std::string& place) {
+    const std::optional<double> value = logged_number(text);
+    constexpr double largest = 9007199254740992.0;  // 2^53: above it doubles skip integers
+    if (!value || !(*value >= 0 && *value <= largest) || *value != std::floor(*value))
+        out.fail(place, fmt::format("the step is '{}', expected a whole number; pass --step-column "
+                                    "with the right name",
+                                    text.substr(0, 40)));
+    return Index(*value);
+}
+
+std::size_t find_column(const std::vector<std::string>& names,
+                        std::initializer_list<std::string_view> wanted) {
+    for (const std::string_view want : wanted)
+        for (std::size_t c = 0; c < names.size(); ++c)
+            if (names[c].size() == want.size() &&
+                std::equal(want.begin(), want.end(), names[c].begin(), [](char a, char b) {
+                    return a == (b >= 'A' && b <= 'Z' ? char(b - 'A' + 'a') : b);
+                }))
+                return c;
+    return none;
+}
+
+std::size_t step_column(const std::vector<std::string>& names, const LogRecords& out) {
+    const std::string& given = out.options().step_column;
+    std::size_t best = none;
+    for (std::size_t c = 0; c < names.size(); ++c) {
+        if (!given.empty()) {
+            if (names[c] == given) return c;
+            continue;
+        }
+        const int rank = step_rank(names[c]);
+        if (rank > 0 && (best == none || rank < step_rank(names[best]))) best = c;
+    }
+    if (!given.empty())
+        out.fail("line 1", fmt::format("has no column '{}', expected the one of the steps; pass "
+                                       "--step-column with the right name",
+                                       given));
+    return best;
+}
+
+/// Where the parts of a row stand.
+struct Layout {
+    std::size_t step = none;
+    std::size_t tag = none, value = none;  ///< of a long table
+    std::vector<std::size_t> qualifiers;   ///< of a long table: they belong to the name
+    std::vector<std::pair<std::size_t, std::string>> columns;  ///< of a wide table
+
+    bool is_long() const { return tag != none && value != none; }
+};
+
+Layout layout_of(const std::vector<std::string>& names, LogRecords& out) {
+    Layout layout;
+    layout.step = step_column(names, out);
+    layout.tag = find_column(names, {"metric", "tag", "name", "key", "variable"});
+    layout.value = find_column(names, {"value"});
+    if (layout.is_long()) {
+        for (const std::string_view word :
+             {"run", "model", "layer", "stage", "head", "tensor", "parameter", "module"})
+            if (const std::size_t c = find_column(names, {word}); c != none && c != layout.tag)
+                layout.qualifiers.push_back(c);
+        return layout;
+    }
+    for (std::size_t c = 0; c < names.size(); ++c)
+        if (c != layout.step && out.wants(names[c])) layout.columns.emplace_back(c, names[c]);
+    for (std::size_t i = 0; i < layout.columns.size(); ++i)
+        for (std::size_t j = i + 1; j < layout.columns.size(); ++j)
+            if (layout.columns[i].second == layout.columns[j].second)
+                out.fail("line 1", fmt::format("names two columns '{}', expected each name once",
+                                               layout.columns[i].second));
+    return layout;
+}
+
+/// "grad_norm layer=3 tensor=attn.q" of a long table.
+std::string long_name(const CsvReader& row, const Layout& layout,
+                      const std::vector<std::string>& names) {
+    std::string name = row.text(layout.tag);
+    for (const std::size_t c : layout.qualifiers)
+        if (!row.text(c).empty()) name += fmt::format(" {}={}", names[c], row.text(c));
+    return name;
+}
+
+/// NaN and Infinity, which Python writes and JSON lacks, as strings.
+std::string with_quoted_nonfinite(std::string_view line) {
+    std::string out;
+    bool inside = false;
+    for (std::size_t i = 0; i < line.size(); ++i) {
+        const char c = line[i];
+        if (inside && c == '\\' && i + 1 < line.size()) {
+            out += c;
+            out += line[++i];
+            continue;
+        }
+        if (c == '"') inside = !inside;
+        bool replaced = false;
+        for (const std::string_view word : {"NaN", "-Infinity", "Infinity"})
+            if (!inside && !replaced && line.substr(i).starts_with(word)) {
+                out += fmt::format("\"{}\"", word);
+                i += word.size() - 1;
+                replaced = true;
+            }
+        if (!replaced) out += c;
+    }
+    return out;
+}
+
+/// The numbers of an object; nested keys are joined.
+void read_object(const Json& object, const std::string& prefix, Index step,
+                 const std::string& place, LogRecords& out) {
+    for (const auto& [key, value] : object.object()) {
+        const std::string name = prefix.empty() ? key : prefix + "/" + key;
+        if (value.is_object()) {
+            read_object(value, name, step, place, out);
+        } else if (value.is_number() || value.is_string()) {
+            if (!out.wants(name)) continue;
+            if (value.is_string())
+                out.add_text(name, step, value.string(), place);
+            else
+                out.add(name, step, value.number(), place);
+        } else if (!value.is_null() && out.wants(name)) {
+            out.fail(place,
+                     fmt::format("'{}' is no number; pass --column with the right name", name));
+        }
+    }
+}
+
+/// The step of an object; -1 where it says none.
+Index step_of(const Json& object, const std::string& place, const LogRecords& out) {
+    const std::string& given = out.options().step_column;
+    const Json* best = nullptr;
+    int best_rank = 0;
+    for (const auto& [key, value] : object.object()) {
+        const int rank = given.empty() ? step_rank(key) : key == given ? 1 : 0;
+        const bool readable = value.is_number() || value.is_string();
+        if (rank > 0 && readable && (!best || rank < best_rank)) {
+            best = &value;
+            best_rank = rank;
+        }
+    }
+    if (!best && !given.empty())
+        out.fail(place, fmt::format("has no '{}', expected the step; pass --step-column with the "
+                                    "right name",
+                                    given));
+    if (!best) return -1;
+    return parse_step(best->is_string() ? best->string() : shortest(best->number()), out, place);
+}
+
+/// A record of a log; lines without a step are counted.
+void read_record(const Json& record, Index counted, const std::string& place, bool& without_step,
+                 LogRecords& out) {
+    if (!record.is_object())
+        out.fail(place,
+                 "holds no JSON object, expected one a line such as {\"step\": 1, "
+                 "\"grad_norm\": 0.5}");
+    Index step = step_of(record, place, out);
+    if (step < 0) {
+        without_step = true;
+        step = counted;
+    }
+    read_object(record, "", step, place, out);
+}
+
+/// The text up to its last whole line, where one that was cut off may be left out.
+std::string_view whole_lines(std::string_view text, LogRecords& out) {
+    if (!out.options().allow_truncated || text.ends_with('\n')) return text;
+    const std::size_t end = text.rfind('\n');
+    if (end == std::string_view::npos) return text;
+    out.note("the last line has no end and is left out");
+    return text.substr(0, end + 1);
+}
+
+constexpr const char* counted_note = "no column or key tells the step: records are counted from 1";
+
+}  // namespace
+
+void read_csv_log(std::string_view text, LogRecords& out) {
+    CsvReader row(whole_lines(text, out), out.source());
+    const std::vector<std::string> names = row.fields();
+    const Layout layout = layout_of(names, out);
+    if (layout.step == none) out.note(counted_note);
+    Index counted = 0;
+    while (row.next()) {
+        const std::string place = line_place(row.line());
+        ++counted;
+        const auto step = [&] {
+            return layout.step == none ? counted : parse_step(row.text(layout.step), out, place);
+        };
+        if (layout.is_long()) {
+            const std::string name = long_name(row, layout, names);
+            const bool wanted = out.wants(name) || (row.text(layout.tag) == out.options().column);
+            if (wanted) out.add_text(name, step(), row.text(layout.value), place);
+            continue;
+        }
+        for (const auto& [c, name] : layout.columns)
+            if (!row.text(c).empty()) out.add_text(name, step(), row.text(c), place);
+    }
+}
+
+void read_json_log(std::string_view text, LogRecords& out) {
+    bool without_step = false;
+    if (text.find("\"log_history\"") != std::string_view::npos) {
+        const Json state = Json::parse(with_quoted_nonfinite(text), out.source());
+        Index counted = 0;
+        for (const Json& record : state["log_history"].array()) {
+            ++counted;
+            read_record(record, counted, fmt::format("record {}", counted), without_step, out);
+        }
+        if (without_step) out.note(counted_note);
+        return;
+    }
+    text = whole_lines(text, out);
+    for (Index line = 1, counted = 0; !text.empty(); ++line) {
+        const std::size_t end = std::min(text.find('\n'), text.size());
+        const std::string_view one = text.substr(0, end);
+        text.remove_prefix(std::min(end + 1, text.size()));
+        if (one.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+        const std::string place = line_place(line);
+        const Json record =
+            Json::parse(with_quoted_nonfinite(one), fmt::format("{}: {}", out.source(), place));
+        read_record(record, ++counted, place, without_step, out);
+    }
+    if (without_step) out.note(counted_note);
+}
+
+}  // namespace tsdiag

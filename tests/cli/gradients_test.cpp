@@ -1,0 +1,60 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "program.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+/// Two logs of a stationary series; `spread` scales what varies.
+void write_log(const std::string& file, double spread) {
+    std::ofstream out(file);
+    out << "step,grad_norm\n";
+    for (int t = 0; t < 120; ++t) out << t << ',' << 1 + spread * std::sin(0.9 * t * t) << '\n';
+}
+
+TEST(Gradients, WritesTablesAndAPageThatReportMakesAgain) {
+    const TemporaryDirectory folder;
+    write_log(folder / "wide.csv", 0.5);
+    write_log(folder / "narrow.csv", 0.1);
+    const Finished done = tsdiag(folder, {"gradients", "wide.csv", "narrow.csv"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_NE(done.out.find("wide.csv varies more than narrow.csv"), std::string::npos) << done.out;
+    const std::string page = read_file(folder / "gradients.tsdiag/report.html");
+    EXPECT_NE(page.find("gradient_ratio"), std::string::npos);
+    const std::string metrics = read_file(folder / "gradients.tsdiag/metrics.csv");
+    EXPECT_NE(metrics.find("wide.csv,,,,,grad_norm,grad_rsd,"), std::string::npos);
+    const Finished again = tsdiag(folder, {"report", "gradients.tsdiag"});
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_EQ(read_file(folder / "gradients.tsdiag/report.html"), page);
+}
+
+TEST(Gradients, GivesTheSameFilesForTheSameSeed) {
+    const TemporaryDirectory folder;
+    write_log(folder / "log.csv", 0.5);
+    const auto metrics = [&](const std::string& out, const std::string& seed) {
+        EXPECT_EQ(
+            tsdiag(folder, {"gradients", "log.csv", "-q", "--no-report", "-o", out, "--seed", seed})
+                .code,
+            0);
+        return read_file(folder / (out + "/metrics.csv"));
+    };
+    const std::string first = metrics("a", "1");
+    EXPECT_EQ(first, metrics("b", "1"));
+    EXPECT_NE(first, metrics("c", "2"));
+}
+
+TEST(Gradients, RefusesInOneLineAndLeavesNothing) {
+    const TemporaryDirectory folder;
+    std::ofstream(folder / "bad.csv") << "step,grad_norm\n1,oops\n";
+    const Finished done = tsdiag(folder, {"gradients", "bad.csv"});
+    EXPECT_EQ(done.code, 1);
+    EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
+    EXPECT_EQ(names_in(folder.path()), std::vector<std::string>{"bad.csv"});
+    EXPECT_EQ(tsdiag(folder, {"gradients"}).code, 2);
+    EXPECT_EQ(tsdiag(folder, {"gradients", "missing.csv"}).code, 1);
+}
+
+}  // namespace
+}  // namespace tsdiag::test
