@@ -54,6 +54,10 @@ std::string caption_html(std::string_view caption);
 
 /// The definition list of model, input and run; empty where run.json says nothing.
 std::string facts_html(const Json& run);
+/// Metrics over the steps of a series of checkpoints; none where the table has one step.
+std::vector<Figure> trajectories(const Table& table, const Json& run);
+/// The rows of the last step, without it.
+Table last_step(const Table& table);
 /// The table of the layers, and how many of them it leaves out.
 std::string summary_html(const Table& table);
 

@@ -57,19 +57,36 @@ std::vector<std::string> write_page(Page page, const std::filesystem::path& dire
 
 }  // namespace reports
 
+namespace {
+
+/// The page of a series: what changed, and then the last checkpoint as it would stand alone.
+reports::Page with_trajectories(reports::Page page, const Table& table, const Json& run) {
+    std::vector<Finding> changes = trajectory_verdict(run);
+    changes.push_back({Finding::Level::note, "What follows is said of the last checkpoint.", ""});
+    page.findings.insert(page.findings.begin(), changes.begin(), changes.end());
+    page.figures = reports::trajectories(table, run);
+    page.numbers_title = "Numbers by layer, last checkpoint";
+    return page;
+}
+
+}  // namespace
+
 std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory) {
+    const bool is_series = run.contains("checkpoints");
+    const Table shown = is_series ? reports::last_step(table) : table;
     reports::Page page{.title = title_of(table, run),
                        .facts_title = "Model and run",
                        .facts = reports::facts_html(run),
                        .numbers_title = "Numbers by layer",
-                       .numbers = reports::summary_html(table),
+                       .numbers = reports::summary_html(shown),
                        .wordless = "The table has nothing to say a sentence about.",
-                       .findings = verdict(table, run),
+                       .findings = verdict(shown, run),
                        .files = reports::files_of(table)};
     if (table.model() != page.title) page.lead = table.model();
+    if (is_series) page = with_trajectories(std::move(page), table, run);
     for (const FigureEntry* entry : figures()) {
-        std::vector<Figure> made = entry->make(table);
+        std::vector<Figure> made = entry->make(shown);
         if (made.empty()) page.missing.push_back(what_is_missing(*entry));
         for (Figure& f : made) page.figures.push_back(std::move(f));
     }

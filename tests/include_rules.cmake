@@ -12,7 +12,7 @@ get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # The public headers, each above those that it may include.
 set(public error json random tensor backend plugin ops gradient linalg eigen table csv intervals series checkpoint
-    attention spec events model probe training_log claim report run train experiment)
+    attention spec events model probe training_log claim report run checkpoint_series train experiment)
 # Libraries, by the first part of their headers' names.
 set(libraries Eigen Spectra boost nlohmann fmt CLI dnnl oneapi zlib gtest gmock benchmark)
 

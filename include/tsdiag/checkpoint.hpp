@@ -117,6 +117,12 @@ std::span<const FormatEntry* const> formats();
 /// Throws `FormatError`, also for a format that is recognised and not supported (GGUF).
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
+/// The checkpoints in a directory, sorted by name: files that end as checkpoints do, and
+/// directories with a model of Hugging Face's names or one such file.  None where the directory is
+/// one model: where it has a model of those names, an index of shards, shards, or a single file and
+/// no such directories.  Nothing is opened.  Throws `FormatError` where it cannot be read.
+std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
+
 /// The model's own tensors inside `file`: wrapper dicts (`state_dict`, `model`, `model_ema`, ...)
 /// are entered and common prefixes (`module.`, `_orig_mod.`, and a Lightning attribute such as
 /// `net.`) stripped, optimizer state and bookkeeping left out, as docs/formats.md "Wrappers" says.

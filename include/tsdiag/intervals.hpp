@@ -34,6 +34,9 @@ Moments moments_of(std::span<const double> values);
 /// 1).
 Interval student_interval(const Moments& moments, double confidence);
 
+/// The quantile of Student's t at (1 + confidence) / 2, with `freedom` > 0 degrees of freedom.
+double student_quantile(double confidence, double freedom);
+
 /// Bootstrap of the mean: percentiles of the means of `resamples` samples drawn with replacement.
 /// For numbers with heavy or lopsided tails.  Cost: resamples * count.
 Interval bootstrap_mean(std::span<const double> values, double confidence, const Rng& rng,

@@ -136,6 +136,10 @@ struct PlainPage {
 std::vector<std::string> write_plain_page(const PlainPage& page,
                                           const std::filesystem::path& directory);
 
+/// What changed over a series of checkpoints, from `changes` of run.json: what its intervals carry,
+/// and no more.
+std::vector<Finding> trajectory_verdict(const Json& run);
+
 /// What logs of gradient norms say, from the tables and run.json of `summarise_logs`: each
 /// grad_rsd, which series are told apart, and what must be known of the logs.
 std::vector<Finding> log_verdict(const Table& table, const Json& run);

@@ -93,6 +93,26 @@ Index read_index(const fs::path& path) {
     return index;
 }
 
+bool has_known_name(const fs::path& directory) {
+    std::error_code error;
+    return std::any_of(known_names.begin(), known_names.end(),
+                       [&](std::string_view name) { return fs::exists(directory / name, error); });
+}
+
+bool has_index(const fs::path& directory) {
+    std::error_code error;
+    for (fs::directory_iterator at(directory, error), end; !error && at != end; at.increment(error))
+        if (at->path().filename().string().ends_with(".index.json")) return true;
+    return false;
+}
+
+/// Would `open_directory` find a model there?
+bool is_model(const fs::path& directory) {
+    std::error_code error;
+    const bool empty = fs::is_empty(directory, error);
+    return !error && !empty && (has_known_name(directory) || candidates(directory).size() == 1);
+}
+
 }  // namespace
 
 std::unique_ptr<Checkpoint> open_shards(const fs::path& path) {
@@ -158,3 +178,28 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
 }
 
 }  // namespace tsdiag::checkpoint
+
+namespace tsdiag {
+
+std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory) {
+    using namespace checkpoint;
+    if (has_known_name(directory) || has_index(directory)) return {};
+    std::vector<fs::path> found = candidates(directory);
+    const bool shards = std::any_of(found.begin(), found.end(), [](const fs::path& file) {
+        return is_shard(file.filename().string());
+    });
+    if (shards) return {};
+    const std::size_t files = found.size();
+    std::error_code error;
+    for (fs::directory_iterator at(directory, error), end; !error && at != end;
+         at.increment(error)) {
+        std::error_code ignored;
+        if (at->path().filename().string().starts_with('.') || !at->is_directory(ignored)) continue;
+        if (is_model(at->path())) found.push_back(at->path());
+    }
+    if (files == 1 && found.size() == 1) return {};
+    std::sort(found.begin(), found.end());
+    return found;
+}
+
+}  // namespace tsdiag

@@ -5,6 +5,8 @@
 namespace tsdiag::cli {
 
 int run_command(const ProbeCommand& command);
+/// `probe` of checkpoints of one training, into `out`.
+int run_series(const ProbeCommand& command, const std::string& out);
 int run_command(const InspectCommand& command);
 int run_command(const InitCommand& command);
 int run_command(const ListCommand& command);

@@ -16,6 +16,7 @@ constexpr const char* probe_examples = R"(Examples:
   tsdiag probe model.safetensors --input ids:ids.txt --tokens 256 --out result
   tsdiag probe random:bert-base --tokens 512 --probes core
   tsdiag probe examples/char-gpt --loss lm
+  tsdiag probe runs/a --samples 8         checkpoint-500, checkpoint-1000, ... in runs/a
   tsdiag probe random:post-norm,d=512,heads=8,layers=20 --tokens 64 --trials 50
   tsdiag probe trace.npz --attention softmax --maps 0:0,5:3)";
 
@@ -88,10 +89,6 @@ Type parse_dtype(const std::string& word) {
 }
 
 void add_subject(CLI::App* app, SubjectOptions& subject) {
-    app->add_option("MODEL", subject.model,
-                    "HF directory, checkpoint, trace, or random:NAME[,key=value...]")
-        ->required()
-        ->type_name("");
     const auto group = [](CLI::Option* option) { option->group("Model"); };
     group(text(app, "--config", subject.config, "FILE", "config.json where it lies elsewhere"));
     group(value(app, "--n-heads", "N", "heads, where the file does not say",
@@ -408,7 +405,16 @@ struct Parser {
 
         probe_app = add_command(program, "probe", "every diagnostic of a model, and a report",
                                 probe_examples);
+        probe_app
+            ->add_option("MODEL", probe.models,
+                         "HF directory, checkpoint, trace, random:NAME[,key=value...];\nseveral "
+                         "checkpoints of one training, or a directory of them")
+            ->required()
+            ->type_name("");
         add_subject(probe_app, probe.run.subject);
+        value(probe_app, "--steps", "LIST", "of several checkpoints, where they do not say",
+              [&](const std::string& t) { probe.steps = parse_steps(t, "--steps"); })
+            ->group("Model");
         add_input(probe_app, probe.run);
         add_measurement(probe_app, probe.run);
         add_trace(probe_app, probe.run.trace);
@@ -431,6 +437,11 @@ struct Parser {
 
         inspect_app = add_command(program, "inspect", "tensors of a file, and what would be run",
                                   inspect_examples);
+        inspect_app
+            ->add_option("MODEL", inspect.subject.model,
+                         "HF directory, checkpoint, trace, or random:NAME[,key=value...]")
+            ->required()
+            ->type_name("");
         add_subject(inspect_app, inspect.subject);
         value(inspect_app, "--seed", "K", "of a random model (default 0)",
               [&](const std::string& t) { inspect.seed = parse_seed(t, "--seed"); });

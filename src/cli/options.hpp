@@ -16,6 +16,8 @@
 namespace tsdiag::cli {
 
 struct ProbeCommand {
+    std::vector<std::string> models;  ///< several: checkpoints of one training
+    std::vector<Index> steps;         ///< of the checkpoints; empty: as they say
     RunOptions run;
     std::string out;  ///< empty: by the model's name
     Index threads = 0;
@@ -91,6 +93,7 @@ double parse_number(const std::string& text, std::string_view option);
 Index parse_size(const std::string& text, std::string_view option);  ///< "512M": powers of 1024
 /// "A:B", "A:", ":B", "A": inclusive; the last is -1 where it is left out.
 std::pair<Index, Index> parse_layers(const std::string& text, std::string_view option);
+std::vector<Index> parse_steps(const std::string& text, std::string_view option);    ///< "100,200"
 std::vector<Index> parse_indices(const std::string& text, std::string_view option);  ///< "0,3,8:11"
 std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::string_view option);
 std::pair<std::string, std::string> parse_reading(const std::string& text,

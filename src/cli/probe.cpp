@@ -4,6 +4,7 @@
 #include "commands.hpp"
 #include "output_directory.hpp"
 #include "terminal.hpp"
+#include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
 
@@ -32,6 +33,13 @@ std::string default_directory(const std::string& model) {
     return (name.empty() || name == "." || name == ".." ? "model" : name) + ".tsdiag";
 }
 
+/// What the directory is named after: of several checkpoints the one that holds the first.
+std::string named_by(const std::vector<std::string>& models) {
+    if (models.size() == 1) return models.front();
+    const fs::path holder = fs::path(models.front()).lexically_normal().parent_path();
+    return holder.filename().empty() ? "checkpoints" : holder.string();
+}
+
 Json complete(const Json& run) {
     Json whole;
     whole.set("tsdiag", TSDIAG_VERSION);
@@ -53,12 +61,17 @@ void append(Json& run, std::string_view key, const Json::Array& more) {
 int run_command(const ProbeCommand& command) {
     if (command.threads > 0) omp_set_num_threads(int(command.threads));
     const std::string out =
-        command.out.empty() ? default_directory(command.run.subject.model) : command.out;
+        command.out.empty() ? default_directory(named_by(command.models)) : command.out;
+    if (is_series(command.models)) return run_series(command, out);
+    if (!command.steps.empty())
+        throw UsageError(fmt::format("--steps: {} is one model, expected several checkpoints.",
+                                     command.models.front()));
     OutputDirectory directory(
         out, {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures"},
         "run.json", command.force);
     ProgressBar bar(command.quiet, command.verbose);
     RunOptions options = command.run;
+    options.subject.model = command.models.front();
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     RunResult result = run(options);
     bar.clear();

@@ -96,6 +96,12 @@ std::pair<Index, Index> parse_layers(const std::string& text, std::string_view o
     return {first, last};
 }
 
+std::vector<Index> parse_steps(const std::string& text, std::string_view option) {
+    std::vector<Index> steps;
+    for (const std::string& one : split(text, ',')) steps.push_back(parse_count(one, option, 0));
+    return steps;
+}
+
 std::vector<Index> parse_indices(const std::string& text, std::string_view option) {
     constexpr std::string_view expected = "a list of heads such as 0,3,8:11";
     constexpr Index most = 1'000'000;

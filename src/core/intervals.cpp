@@ -25,10 +25,6 @@ void require_count(std::size_t count, std::size_t least, std::string_view what) 
                                      count, what, least));
 }
 
-double student_quantile(double confidence, double freedom) {
-    return boost::math::quantile(boost::math::students_t(freedom), (1 + confidence) / 2);
-}
-
 /// The value and the percentiles of what `statistic` makes of resample after resample.
 Interval percentiles(double value, double confidence, Index resamples,
                      const std::function<double(Rng&)>& statistic, const Rng& rng) {
@@ -125,6 +121,11 @@ Moments moments_of(std::span<const double> values) {
     Moments m;
     for (const double v : values) m.add(v);
     return m;
+}
+
+double student_quantile(double confidence, double freedom) {
+    require_confidence(confidence);
+    return boost::math::quantile(boost::math::students_t(freedom), (1 + confidence) / 2);
 }
 
 Interval student_interval(const Moments& moments, double confidence) {

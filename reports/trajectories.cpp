@@ -1,0 +1,240 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <set>
+
+#include "page.hpp"
+#include "rows.hpp"
+#include "text.hpp"
+
+/// Metrics over the steps of a training.
+namespace tsdiag {
+namespace {
+
+using namespace reports;
+
+constexpr std::size_t most_layers = 6, most_findings = 8;
+
+struct Shown {
+    std::string_view metric, stage;
+};
+constexpr std::array shown = {
+    Shown{"t_sim", "out"},    Shown{"t_div", "out"},        Shown{"r_layer", "out"},
+    Shown{"fro", "out"},      Shown{"stable_rank", "out"},  Shown{"xi_ratio", "attn"},
+    Shown{"xi_ratio", "ffn"}, Shown{"lambda2_abs", "attn"}, Shown{"delta", "attn"},
+    Shown{"entropy", "attn"}, Shown{"row_max", "attn"},     Shown{"attn_fro", "attn"},
+    Shown{"jac_fro", "attn"}, Shown{"neg_mass", "attn"},    Shown{"local_auc", "attn"},
+    Shown{"grad_norm", ""}};
+
+using Steps = std::map<Index, Point>;   // by step
+using Layers = std::map<Index, Steps>;  // by layer
+
+Layers layers_of(const std::vector<MetricRow>& rows, const Shown& what) {
+    Layers out;
+    for (const MetricRow& row : rows)
+        if (row.metric == what.metric && row.at.stage == what.stage && row.at.layer >= 0 &&
+            row.at.head < 0 && row.at.tensor.empty() && row.at.step >= 0)
+            out[row.at.layer][row.at.step] = {row.value, row.standard_error};
+    return out;
+}
+
+/// At most `most_layers`, the first and the last among them.
+std::vector<Index> chosen(const Layers& layers) {
+    std::vector<Index> all, out;
+    for (const auto& [layer, steps] : layers) all.push_back(layer);
+    if (all.size() <= most_layers) return all;
+    for (std::size_t i = 0; i < most_layers; ++i)
+        out.push_back(all[i * (all.size() - 1) / (most_layers - 1)]);
+    return out;
+}
+
+Series over_steps(Index layer, const Steps& steps) {
+    Series s{.name = fmt::format("layer {}", layer)};
+    bool band = false;
+    for (const auto& [step, point] : steps) {
+        s.x.push_back(double(step));
+        s.y.push_back(point.value);
+        const bool error = point.value && point.error;
+        band = band || error;
+        s.low.push_back(error ? std::optional(*point.value - 2 * *point.error) : std::nullopt);
+        s.high.push_back(error ? std::optional(*point.value + 2 * *point.error) : std::nullopt);
+    }
+    if (!band) s.low.clear(), s.high.clear();
+    return s;
+}
+
+Grid grid_of(const Layers& layers, const std::set<Index>& steps, const std::string& unit,
+             std::string_view metric) {
+    Grid grid{.rows = Index(layers.size()), .cols = Index(steps.size())};
+    grid.row_title = "layer";
+    grid.col_title = unit;
+    grid.value_title = metric;
+    for (const auto& [layer, points] : layers) {
+        grid.row_labels.push_back(fmt::format("{}", layer));
+        for (const Index step : steps) {
+            const auto found = points.find(step);
+            grid.values.push_back(found == points.end() ? std::nullopt : found->second.value);
+        }
+    }
+    for (const Index step : steps) grid.col_labels.push_back(fmt::format("{}", step));
+    return grid;
+}
+
+std::string words(const Series& s) {
+    std::string text;
+    for (const std::size_t i : {std::size_t(0), s.x.size() - 1})
+        if (s.y[i])
+            text += fmt::format("{}{} at {}", text.empty() ? "" : ", ", number(*s.y[i]), s.x[i]);
+    return text.empty() ? "" : fmt::format(" {}: {}.", s.name, text);
+}
+
+std::optional<Figure> trajectory(const std::vector<MetricRow>& rows, const Shown& what,
+                                 const std::string& unit) {
+    const Layers layers = layers_of(rows, what);
+    std::set<Index> steps;
+    bool any = false;  // a metric that is 0 everywhere (neg_mass of softmax) has no course
+    for (const auto& [layer, points] : layers)
+        for (const auto& [step, point] : points)
+            if (point.value) {
+                steps.insert(step);
+                any = any || *point.value != 0;
+            }
+    if (steps.size() < 2 || !any) return std::nullopt;
+    const std::string stage = what.stage.empty() ? "" : fmt::format("_{}", what.stage);
+    Figure figure{
+        .name = fmt::format("trajectory_{}{}", what.metric, stage),
+        .title = fmt::format("{}{} over the {}s", what.metric,
+                             what.stage.empty() ? "" : fmt::format(" ({})", what.stage), unit)};
+    Plot lines{.title = fmt::format("{} by layer", what.metric),
+               .x = {.title = unit},
+               .y = {.title = std::string(what.metric)},
+               .ordered = true};
+    figure.alt = fmt::format("{} over the {}s.", what.metric, unit);
+    for (const Index layer : chosen(layers)) {
+        lines.series.push_back(over_steps(layer, layers.at(layer)));
+        figure.alt += words(lines.series.back());
+    }
+    if (spans_decades(lines.series)) {
+        lines.y.scale = Scale::log;
+        // a band that reaches zero ends at a tenth of the mean
+        for (Series& s : lines.series)
+            for (std::size_t i = 0; i < s.low.size(); ++i)
+                if (s.low[i]) s.low[i] = std::max(*s.low[i], *s.y[i] / 10);
+    }
+    figure.panels.push_back(std::move(lines));
+    if (layers.size() >= 3 && steps.size() >= 3) {
+        Plot cells{.title = fmt::format("{}, layer by {}", what.metric, unit)};
+        cells.grid = grid_of(layers, steps, unit, what.metric);
+        figure.panels.push_back(std::move(cells));
+    }
+    figure.caption = fmt::format(
+        "`{}`{} of each layer as the training goes on, the same inputs at every {}{}; the band is "
+        "two standard errors over the inputs.{}",
+        what.metric, what.stage.empty() ? "" : fmt::format(" at stage `{}`", what.stage), unit,
+        what.stage == "attn" ? ", mean over the heads" : "",
+        layers.size() > most_layers
+            ? fmt::format(" {} of {} layers are drawn as lines.", most_layers, layers.size())
+            : "");
+    return figure;
+}
+
+std::string in_words(const Json& change, const std::string& unit) {
+    const double first = change["first"].number(), last = change["last"].number();
+    const double steepest = change["steepest"].number(), whole = last - first;
+    std::string text = fmt::format(
+        "{}{} of layer {} {} from {} to {} between {} {} and {}", change["metric"].string(),
+        change["stage"].string().empty() ? "" : fmt::format(" ({})", change["stage"].string()),
+        change["layer"].integer(), whole > 0 ? "rose" : "fell", number(first), number(last), unit,
+        change["from"].integer(), change["to"].integer());
+    const bool parts = change["steepest_from"].integer() != change["from"].integer() ||
+                       change["steepest_to"].integer() != change["to"].integer();
+    if (parts)
+        text += fmt::format("; the steepest part is {:+.3g}, between {} and {}", steepest,
+                            change["steepest_from"].integer(), change["steepest_to"].integer());
+    return text + ".";
+}
+
+bool is_shown(const Json& change) {
+    return std::ranges::any_of(shown, [&](const Shown& what) {
+        return what.metric == change["metric"].string() && what.stage == change["stage"].string();
+    });
+}
+
+double relative(const Json& change) {
+    const double first = change["first"].number(), last = change["last"].number();
+    return std::abs(last - first) / std::max(std::abs(first), std::abs(last));
+}
+
+}  // namespace
+
+std::vector<Finding> trajectory_verdict(const Json& run) {
+    std::map<std::string, const Json*> greatest;  // of each metric the layer that moved most
+    std::size_t count = 0, certain = 0, known = 0;
+    for (const Json& change : run["changes"].array()) {
+        ++count;
+        if (change["error"].is_number()) ++known;
+        if (!change["certain"].boolean()) continue;
+        ++certain;
+        if (!is_shown(change)) continue;
+        const Json*& best = greatest[change["metric"].string()];
+        if (!best || relative(change) > relative(*best)) best = &change;
+    }
+    if (count == 0) return {};
+    if (known == 0)
+        return {{Finding::Level::note,
+                 "One input was measured, so changes over the training have no standard error and "
+                 "nothing is concluded from them; --samples 8 or more gives them one.",
+                 ""}};
+    std::vector<const Json*> order;
+    for (const auto& [metric, change] : greatest) order.push_back(change);
+    std::ranges::sort(order,
+                      [](const Json* a, const Json* b) { return relative(*a) > relative(*b); });
+    if (order.size() > most_findings) order.resize(most_findings);
+    std::vector<Finding> findings = {
+        {Finding::Level::note,
+         fmt::format("{} of {} changes between the first checkpoint and the last are larger than "
+                     "the inputs' scatter explains (95 % for all together); of the drawn "
+                     "metrics the layer that moved most follows.",
+                     certain, count),
+         ""}};
+    const std::string unit = run["unit"].string();
+    for (const Json* change : order) {
+        const std::string metric = (*change)["metric"].string(),
+                          stage = (*change)["stage"].string();
+        findings.push_back({Finding::Level::note, in_words(*change, unit),
+                            "trajectory_" + metric + (stage.empty() ? "" : "_" + stage)});
+    }
+    return findings;
+}
+
+namespace reports {
+
+std::vector<Figure> trajectories(const Table& table, const Json& run) {
+    const std::vector<MetricRow> rows = table.metrics();
+    const std::string unit = run["unit"].is_string() ? run["unit"].string() : "step";
+    std::vector<Figure> figures;
+    for (const Shown& what : shown)
+        if (std::optional<Figure> figure = trajectory(rows, what, unit))
+            figures.push_back(std::move(*figure));
+    return figures;
+}
+
+Table last_step(const Table& table) {
+    std::vector<MetricRow> metrics = table.metrics();
+    std::vector<CurveRow> curves = table.curves();
+    Index last = -1;
+    for (const MetricRow& row : metrics) last = std::max(last, row.at.step);
+    std::erase_if(metrics, [&](const MetricRow& row) { return row.at.step != last; });
+    std::erase_if(curves, [&](const CurveRow& row) { return row.at.step != last; });
+    for (MetricRow& row : metrics) row.at.step = -1;
+    for (CurveRow& row : curves) row.at.step = -1;
+    Table out(table.model());
+    out.append(metrics, curves);
+    return out;
+}
+
+}  // namespace reports
+}  // namespace tsdiag

@@ -1,0 +1,241 @@
+#include "tsdiag/checkpoint_series.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <iterator>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Found {
+    Index step = -1;
+    std::string unit, origin;
+};
+
+constexpr std::array<std::pair<std::string_view, std::string_view>, 5> metadata_keys = {
+    std::pair{"global_step", "step"},
+    {"step", "step"},
+    {"iter_num", "iteration"},
+    {"iteration", "iteration"},
+    {"num_updates", "step"}};
+
+/// A whole number that is not negative, also as text (safetensors has nothing else).
+std::optional<Index> whole(const Json& value) {
+    if (value.is_integer())
+        return value.integer() >= 0 ? std::optional(value.integer()) : std::nullopt;
+    if (!value.is_string()) return std::nullopt;
+    const std::string& text = value.string();
+    Index out = 0;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), out);
+    if (text.empty() || error != std::errc() || end != text.data() + text.size() || out < 0)
+        return std::nullopt;
+    return out;
+}
+
+std::optional<Found> step_in(const Json& metadata, const std::string& where) {
+    for (const auto& [key, unit] : metadata_keys)
+        if (const auto step = whole(metadata[key]))
+            return Found{*step, std::string(unit), fmt::format("{} of {}", key, where)};
+    return std::nullopt;
+}
+
+std::optional<Found> step_beside(const fs::path& path) {
+    std::error_code failed;
+    const fs::path state =
+        (fs::is_directory(path, failed) ? path : path.parent_path()) / "trainer_state.json";
+    constexpr std::uintmax_t longest = 256u << 20;
+    const std::uintmax_t size = fs::file_size(state, failed);
+    if (failed || size > longest) return std::nullopt;
+    std::ifstream in(state, std::ios::binary);
+    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    return step_in(Json::parse(text, state.string()), "trainer_state.json");
+}
+
+bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
+/// The digits behind the last `word` of `name`, at most one of -_= between.
+std::optional<Index> number_after(std::string_view name, std::string_view word) {
+    for (std::size_t at = name.rfind(word); at != std::string_view::npos;
+         at = at == 0 ? std::string_view::npos : name.rfind(word, at - 1)) {
+        std::size_t from = at + word.size();
+        if (from < name.size() &&
+            std::string_view("-_=.").find(name[from]) != std::string_view::npos)
+            ++from;
+        Index value = 0;
+        const auto [end, error] =
+            std::from_chars(name.data() + from, name.data() + name.size(), value);
+        if (error == std::errc() && from < name.size() && is_digit(name[from])) return value;
+    }
+    return std::nullopt;
+}
+
+/// The number at the end of the name, before its suffix: "model_500.pt".
+std::optional<Index> number_at_end(std::string_view name) {
+    std::size_t end = name.size(), from = end;
+    while (from > 0 && is_digit(name[from - 1])) --from;
+    Index value = 0;
+    const auto [at, error] = std::from_chars(name.data() + from, name.data() + end, value);
+    if (from == end || error != std::errc()) return std::nullopt;
+    return value;
+}
+
+std::optional<Found> step_in_name(const fs::path& path) {
+    std::string name = path.filename().string();
+    for (const std::string_view suffix :
+         {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".model"})
+        if (name.ends_with(suffix)) name.resize(name.size() - suffix.size());
+    std::ranges::transform(name, name.begin(),
+                           [](char c) { return c >= 'A' && c <= 'Z' ? char(c - 'A' + 'a') : c; });
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 8> words = {
+        std::pair{"step", "step"}, {"steps", "step"},   {"iteration", "iteration"},
+        {"iter", "iteration"},     {"updates", "step"}, {"epoch", "epoch"},
+        {"checkpoint", "step"},    {"ckpt", "step"}};
+    for (const auto& [word, unit] : words)
+        if (const auto step = number_after(name, word))
+            return Found{*step, std::string(unit), "its name"};
+    if (const auto step = number_at_end(name)) return Found{*step, "step", "its name"};
+    return std::nullopt;
+}
+
+bool has_standard_name(const fs::path& path) {
+    const std::string name = path.filename().string();
+    return name.starts_with("model.") || name.starts_with("pytorch_model");
+}
+
+Found find_step(const std::string& path) {
+    const std::unique_ptr<Checkpoint> file = open_file(path);
+    if (is_trace(*file))
+        throw FormatError(
+            fmt::format("{}: is a trace, expected a checkpoint; probe traces one by one.", path));
+    const std::string where = fs::is_directory(path) ? "its file" : "the file";
+    if (const auto found = step_in(file->metadata(), where)) return *found;
+    if (fs::is_directory(path) || has_standard_name(path))
+        if (const auto found = step_beside(path)) return *found;
+    const fs::path given = fs::path(path).lexically_normal();
+    const fs::path named = given.has_filename() ? given : given.parent_path();
+    if (has_standard_name(named)) {  // model.safetensors says nothing, its directory may
+        if (const auto found = step_in_name(fs::absolute(named).parent_path())) return *found;
+    } else if (const auto found = step_in_name(named)) {
+        return *found;
+    }
+    if (const auto epoch = whole(file->metadata()["epoch"]))
+        return {*epoch, "epoch", fmt::format("epoch of {}", where)};
+    throw UsageError(fmt::format(
+        "{}: neither its metadata nor its name tells its training step, expected a name such as "
+        "checkpoint-500; rename it, or pass --steps with one number for each checkpoint.",
+        path));
+}
+
+/// The directory that all lie in.
+std::string common_directory(const std::vector<std::string>& paths) {
+    fs::path common = fs::path(paths.front()).lexically_normal();
+    if (!common.has_filename()) common = common.parent_path();
+    common = common.parent_path();
+    for (const std::string& path : paths) {
+        const std::string normal = fs::path(path).lexically_normal().string();
+        while (!common.empty() && common != common.root_path() &&
+               !normal.starts_with(common.string() + "/"))
+            common = common.parent_path();
+    }
+    return common.empty() ? "checkpoints" : common.string();
+}
+
+/// Of equal steps the first stays where contents are equal.
+void leave_out_copies(CheckpointSeries& series) {
+    std::vector<SeriesMember> kept;
+    for (SeriesMember& one : series.members) {
+        if (!kept.empty() && kept.back().step == one.step) {
+            if (contents_digest(kept.back().path) != contents_digest(one.path))
+                throw UsageError(fmt::format(
+                    "{}: is of {} {} ({}), as {} is, and the two differ; leave one out, or pass "
+                    "--steps.",
+                    one.path, series.unit, one.step, one.origin, kept.back().path));
+            series.notes.push_back(
+                fmt::format("{}: a copy of {} and left out", one.path, kept.back().path));
+            continue;
+        }
+        kept.push_back(std::move(one));
+    }
+    series.members = std::move(kept);
+}
+
+std::vector<std::string> expanded(const std::vector<std::string>& arguments) {
+    if (arguments.size() > 1) return arguments;
+    std::vector<std::string> paths;
+    for (const fs::path& path : checkpoints_in(arguments.front())) paths.push_back(path.string());
+    return paths;
+}
+
+/// What tells two architectures apart, in words.
+std::string first_difference(const Json& a, const Json& b) {
+    for (const auto& [key, value] : a.object())
+        if (key != "name" && value.dump() != b[key].dump()) {
+            const auto cut = [](std::string text) {
+                return text.size() > 60 ? text.substr(0, 57) + "..." : text;
+            };
+            return fmt::format("{} is {}, expected {}", key, cut(b[key].dump()), cut(value.dump()));
+        }
+    return {};
+}
+
+}  // namespace
+
+bool is_series(const std::vector<std::string>& arguments) {
+    if (arguments.size() != 1) return arguments.size() > 1;
+    std::error_code failed;
+    return fs::is_directory(arguments.front(), failed) &&
+           checkpoints_in(arguments.front()).size() > 1;
+}
+
+CheckpointSeries find_series(const std::vector<std::string>& arguments,
+                             const std::vector<Index>& steps) {
+    CheckpointSeries series;
+    const std::vector<std::string> paths = expanded(arguments);
+    series.name = arguments.size() == 1 ? arguments.front() : common_directory(paths);
+    if (!steps.empty() && steps.size() != paths.size())
+        throw UsageError(
+            fmt::format("--steps: {} numbers are given, expected {}, one for each "
+                        "checkpoint ({} first).",
+                        steps.size(), paths.size(), paths.front()));
+    for (std::size_t i = 0; i < paths.size(); ++i) {
+        if (paths[i].starts_with("random:"))
+            throw UsageError(fmt::format(
+                "{}: is a drawn model, expected a checkpoint; probe drawn models one by one.",
+                paths[i]));
+        const Found found =
+            steps.empty() ? find_step(paths[i]) : Found{steps[i], "step", "--steps"};
+        if (series.unit.empty()) series.unit = found.unit;
+        if (series.unit != found.unit)
+            throw UsageError(fmt::format(
+                "{}: tells its {} ({} {}), and {} its {}, expected the same of all; pass --steps.",
+                paths[i], found.unit, found.origin, found.step, paths.front(), series.unit));
+        series.members.push_back({paths[i], found.step, found.origin});
+    }
+    std::ranges::stable_sort(series.members, {}, &SeriesMember::step);
+    leave_out_copies(series);
+    return series;
+}
+
+void require_one_architecture(const CheckpointSeries& series, const SubjectOptions& options) {
+    Json first;
+    for (const SeriesMember& member : series.members) {
+        SubjectOptions one = options;
+        one.model = member.path;
+        const Json spec = open_subject(one).spec().json();
+        if (first.is_null()) first = spec;
+        if (const std::string difference = first_difference(first, spec); !difference.empty())
+            throw ShapeError(fmt::format(
+                "{}: is of another architecture than {}: {}; a series is of one architecture.",
+                member.path, series.members.front().path, difference));
+    }
+}
+
+}  // namespace tsdiag

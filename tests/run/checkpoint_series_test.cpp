@@ -1,0 +1,216 @@
+#include "tsdiag/checkpoint_series.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "support/files.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/intervals.hpp"
+
+namespace tsdiag {
+namespace {
+
+namespace fs = std::filesystem;
+
+class CheckpointSeriesTest : public testing::Test {
+  protected:
+    /// A file with one tensor, which `value` tells from others.
+    std::string write(const std::string& name, float value = 1, const Json& metadata = {}) {
+        const fs::path path = folder / name;
+        fs::create_directories(path.parent_path());
+        const std::vector<float> numbers = {value, 2};
+        const NamedArray array{.name = "w", .shape = {2}, .f32 = numbers, .f64 = {}};
+        write_safetensors(path, std::span(&array, 1), metadata);
+        return path.string();
+    }
+    std::string refusal(const std::vector<std::string>& arguments,
+                        const std::vector<Index>& steps = {}) {
+        try {
+            find_series(arguments, steps);
+        } catch (const Error& error) {
+            return error.what();
+        }
+        return "was taken";
+    }
+    Index step_of(const std::string& name, const Json& metadata = {}) {
+        const CheckpointSeries series =
+            find_series({write(name, 1, metadata), write("other/step_7.safetensors")});
+        for (const SeriesMember& member : series.members)
+            if (member.path == (folder / name)) return member.step;
+        return -1;
+    }
+    test::TemporaryDirectory folder;
+};
+
+TEST_F(CheckpointSeriesTest, TheNameTellsTheStep) {
+    EXPECT_EQ(step_of("step_1000.safetensors"), 1000);
+    EXPECT_EQ(step_of("model-step=2000.safetensors"), 2000);
+    EXPECT_EQ(step_of("epoch=3-step=1200.safetensors"), 1200);
+    EXPECT_EQ(step_of("epoch3.step40.safetensors"), 40);
+    EXPECT_EQ(step_of("STEP143000.safetensors"), 143000);
+    EXPECT_EQ(step_of("ckpt-500.safetensors"), 500);
+    EXPECT_EQ(step_of("gpt2_d64_0300.safetensors"), 300);
+    EXPECT_EQ(step_of("checkpoint-500/model.safetensors"), 500);
+}
+
+TEST_F(CheckpointSeriesTest, TheMetadataComeBeforeTheName) {
+    const auto with = [](const char* key, const char* value) { return Json().set(key, value); };
+    EXPECT_EQ(step_of("a_1.safetensors", with("global_step", "30")), 30);
+    EXPECT_EQ(step_of("b_1.safetensors", with("step", "31")), 31);
+    EXPECT_EQ(step_of("c_2.safetensors", with("step", "-3")), 2);
+    EXPECT_EQ(step_of("d_2.safetensors", with("step", "many")), 2);
+    EXPECT_EQ(step_of("e_2.safetensors", with("epoch", "9")), 2);
+}
+
+TEST_F(CheckpointSeriesTest, TheTrainersStateComesBeforeTheNameOfADirectory) {
+    const std::string a = write("x/checkpoint-5/model.safetensors"),
+                      b = write("x/checkpoint-6/model.safetensors", 2);
+    std::ofstream(folder / "x/checkpoint-5/trainer_state.json") << "{\"global_step\": 500}";
+    const CheckpointSeries series = find_series({folder / "x"});
+    ASSERT_EQ(series.members.size(), 2u);
+    EXPECT_EQ(series.members[0].step, 6);
+    EXPECT_EQ(series.members[0].origin, "its name");
+    EXPECT_EQ(series.members[1].step, 500);
+    EXPECT_EQ(series.members[1].origin, "global_step of trainer_state.json");
+    EXPECT_EQ(series.name, folder / "x");
+}
+
+TEST_F(CheckpointSeriesTest, IsInTheOrderOfTheStepsAsNumbers) {
+    write("run/step_1000.safetensors", 1);
+    write("run/step_200.safetensors", 2);
+    write("run/step_30.safetensors", 3);
+    std::vector<Index> steps;
+    for (const SeriesMember& member : find_series({folder / "run"}).members)
+        steps.push_back(member.step);
+    EXPECT_EQ(steps, (std::vector<Index>{30, 200, 1000}));
+}
+
+TEST_F(CheckpointSeriesTest, TellsASeriesFromOneModel) {
+    const std::string one = write("one/model.safetensors");
+    write("one/checkpoint-5/model.safetensors");
+    write("one/checkpoint-6/model.safetensors");
+    EXPECT_FALSE(is_series({folder / "one"}));
+    EXPECT_FALSE(is_series({one}));
+    EXPECT_FALSE(is_series({"random:gpt2"}));
+    EXPECT_TRUE(is_series({one, "x"}));
+    write("shards/model-00001-of-00002.safetensors");
+    write("shards/model-00002-of-00002.safetensors");
+    EXPECT_FALSE(is_series({folder / "shards"}));
+    std::ofstream(folder / "shards/model.safetensors.index.json") << "{}";
+    EXPECT_FALSE(is_series({folder / "shards"}));
+    write("own/a_1.safetensors");
+    write("own/a_2.safetensors");
+    EXPECT_TRUE(is_series({folder / "own"}));
+    std::ofstream(folder / "own/a.safetensors.index.json") << "{}";
+    EXPECT_FALSE(is_series({folder / "own"}));
+    write("single/only.safetensors");
+    EXPECT_FALSE(is_series({folder / "single"}));
+    EXPECT_THROW(checkpoints_in(folder / "none"), FormatError);
+}
+
+TEST_F(CheckpointSeriesTest, LeavesOutACopyAndRefusesATie) {
+    write("run/step_1.safetensors", 1);
+    write("run/step_2.safetensors", 2);
+    write("run/final_2.safetensors", 2);
+    const CheckpointSeries series = find_series({folder / "run"});
+    EXPECT_EQ(series.members.size(), 2u);
+    ASSERT_EQ(series.notes.size(), 1u);
+    EXPECT_NE(series.notes[0].find("a copy of"), std::string::npos);
+    write("run/final_2.safetensors", 3);
+    EXPECT_NE(refusal({folder / "run"}).find("the two differ"), std::string::npos);
+}
+
+TEST_F(CheckpointSeriesTest, RefusesInOneSentence) {
+    const std::string a = write("step_1.safetensors"), b = write("step_2.safetensors", 2),
+                      best = write("best.safetensors", 3), epoch = write("epoch_4.safetensors", 4);
+    EXPECT_NE(refusal({a, best}).find("neither its metadata nor its name"), std::string::npos);
+    EXPECT_NE(refusal({a, epoch}).find("expected the same of all; pass --steps"),
+              std::string::npos);
+    EXPECT_NE(refusal({a, b}, {1}).find("1 numbers are given, expected 2"), std::string::npos);
+    EXPECT_NE(refusal({a, b}, {1, 1}).find("the two differ"), std::string::npos);
+    EXPECT_NE(refusal({a, "random:gpt2"}).find("is a drawn model"), std::string::npos);
+    EXPECT_NE(refusal({a, folder / "missing"}).find("no such file"), std::string::npos);
+    EXPECT_EQ(find_series({a, best, epoch}, {3, 2, 1}).members.front().path, epoch);
+}
+
+TEST_F(CheckpointSeriesTest, TheDigestSeesEveryByteOfTheModelAndNoOptimizer) {
+    const std::string file = write("d/model.safetensors");
+    const std::string before = contents_digest(folder / "d");
+    std::ofstream(folder / "d/optimizer.pt") << "x";
+    EXPECT_EQ(contents_digest(folder / "d"), before);
+    const std::string bytes = test::read_file(file);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+        std::string changed = bytes;
+        changed[i] = char(changed[i] ^ 1);
+        std::ofstream(file, std::ios::binary) << changed;
+        EXPECT_NE(contents_digest(folder / "d"), before) << i;
+    }
+    std::ofstream(file, std::ios::binary) << bytes;
+    EXPECT_EQ(contents_digest(folder / "d"), before);
+    std::ofstream(folder / "d/config.json") << "{}";
+    EXPECT_NE(contents_digest(folder / "d"), before);
+}
+
+TEST_F(CheckpointSeriesTest, TheSettingsThatDecideNumbersAreInTheirDigest) {
+    const RunOptions plain;
+    const auto changed = [&](const auto& change) {
+        RunOptions options;
+        change(options);
+        return settings_digest(options) != settings_digest(plain);
+    };
+    EXPECT_TRUE(changed([](RunOptions& o) { o.seed = 1; }));
+    EXPECT_TRUE(changed([](RunOptions& o) { o.tokens = 1; }));
+    EXPECT_TRUE(changed([](RunOptions& o) { o.samples = 1; }));
+    EXPECT_TRUE(changed([](RunOptions& o) { o.loss = "lm"; }));
+    EXPECT_TRUE(changed([](RunOptions& o) { o.heads = {0}; }));
+    EXPECT_TRUE(changed([](RunOptions& o) { o.probes = {"core"}; }));
+    EXPECT_TRUE(changed([](RunOptions& o) { o.dtype = Type::f64; }));
+    EXPECT_FALSE(changed([](RunOptions& o) { o.memory = 1; }));
+    EXPECT_FALSE(changed([](RunOptions& o) { o.subject.model = "x"; }));
+    RunOptions named;
+    named.input = "ids:" + (folder / "ids.txt");
+    std::ofstream(folder / "ids.txt") << "1 2 3";
+    const std::string before = settings_digest(named);
+    std::ofstream(folder / "ids.txt") << "1 2 4";
+    EXPECT_NE(settings_digest(named), before);
+}
+
+MetricRow row(Index step, Index layer, double value, std::optional<double> error, Index count) {
+    MetricRow out{.model = "m", .at = {.step = step, .layer = layer, .stage = "out"}};
+    out.metric = "t_sim";
+    out.value = value;
+    out.standard_error = error;
+    out.count = count;
+    return out;
+}
+
+TEST(MetricChanges, AreCertainWhereStudentsIntervalSaysSo) {
+    // two changes: t at confidence 1 - 0.05/2 with 7 degrees of freedom, times sqrt(2) 0.01
+    const double limit = student_quantile(0.975, 7) * std::sqrt(2.0) * 0.01;
+    Table table("m");
+    table.append(
+        {row(0, 0, 0.1, 0.01, 8), row(10, 0, 0.3, 0.01, 8), row(20, 0, 0.1 + 1.01 * limit, 0.01, 8),
+         row(0, 1, 0.1, 0.01, 8), row(20, 1, 0.1 + 0.99 * limit, 0.01, 8)},
+        {});
+    const auto changes = metric_changes(table);
+    ASSERT_EQ(changes.size(), 2u);
+    EXPECT_TRUE(changes[0].certain);
+    EXPECT_FALSE(changes[1].certain);
+    EXPECT_EQ(changes[0].from, 0);
+    EXPECT_EQ(changes[0].to, 20);
+    EXPECT_EQ(changes[0].steepest_from, 0);
+    EXPECT_EQ(changes[0].steepest_to, 10);
+    EXPECT_NEAR(changes[0].error, std::sqrt(2.0) * 0.01, 1e-15);  // a root of a sum: some eps
+}
+
+TEST(MetricChanges, AreNeverCertainOfOneInput) {
+    Table table("m");
+    table.append({row(0, 0, 0.1, {}, 1), row(20, 0, 0.9, {}, 1)}, {});
+    ASSERT_EQ(metric_changes(table).size(), 1u);
+    EXPECT_FALSE(metric_changes(table)[0].certain);
+    EXPECT_EQ(metric_changes(table)[0].error, 0);
+}
+
+}  // namespace
+}  // namespace tsdiag
