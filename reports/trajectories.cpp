@@ -196,9 +196,9 @@ std::vector<Finding> trajectory_verdict(const Json& run) {
     std::vector<Finding> findings = {
         {Finding::Level::note,
          fmt::format("{} of {} changes between the first checkpoint and the last are larger than "
-                     "the inputs' scatter explains (95 % for all together); of the drawn "
-                     "metrics the layer that moved most follows.",
-                     certain, count),
+                     "the inputs' scatter explains (95 % for all together){}.",
+                     certain, count,
+                     order.empty() ? "" : "; of each metric drawn here, the layer that moved most"),
          ""}};
     const std::string unit = run["unit"].string();
     for (const Json* change : order) {

@@ -39,7 +39,7 @@ struct Dispersion {
 ///
 /// so its standard error is that of their block means.  Studentised, because in a dependent series
 /// the sample's deviation is too small on average, and a percentile interval is too small twice.
-/// There is no interval below 20 numbers, for a constant series, or where fewer than 5 blocks fit;
+/// There is no interval below 20 numbers, for a constant series, or where fewer than 10 blocks fit;
 /// the note says so.  The series is taken for stationary: a trend counts as variation.
 /// Cost: O(resamples T) time, O(T) memory.  Throws `NonFiniteError` for NaN and infinity,
 /// `UsageError` for options out of range.

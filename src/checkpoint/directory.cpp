@@ -198,6 +198,8 @@ std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& d
         if (is_model(at->path())) found.push_back(at->path());
     }
     if (files == 1 && found.size() == 1) return {};
+    const fs::path below = directory / "checkpoints";  // where trainers put them
+    if (found.empty() && fs::is_directory(below, error)) return checkpoints_in(below);
     std::sort(found.begin(), found.end());
     return found;
 }

@@ -88,13 +88,21 @@ Type parse_dtype(const std::string& word) {
     throw UsageError(fmt::format("--dtype: '{}' is not f32 or f64.", word));
 }
 
-void add_subject(CLI::App* app, SubjectOptions& subject) {
+void add_subject_options(CLI::App* app, SubjectOptions& subject) {
     const auto group = [](CLI::Option* option) { option->group("Model"); };
     group(text(app, "--config", subject.config, "FILE", "config.json where it lies elsewhere"));
     group(value(app, "--n-heads", "N", "heads, where the file does not say",
                 [&](const std::string& t) { subject.heads = parse_count(t, "--n-heads", 1); }));
     group(value(app, "--width", "N", "width, to accept a pruned file",
                 [&](const std::string& t) { subject.width = parse_count(t, "--width", 1); }));
+}
+
+void add_subject(CLI::App* app, SubjectOptions& subject) {
+    app->add_option("MODEL", subject.model,
+                    "HF directory, checkpoint, trace, or random:NAME[,key=value...]")
+        ->required()
+        ->type_name("");
+    add_subject_options(app, subject);
 }
 
 void add_input(CLI::App* app, RunOptions& run) {
@@ -411,7 +419,7 @@ struct Parser {
                          "checkpoints of one training, or a directory of them")
             ->required()
             ->type_name("");
-        add_subject(probe_app, probe.run.subject);
+        add_subject_options(probe_app, probe.run.subject);
         value(probe_app, "--steps", "LIST", "of several checkpoints, where they do not say",
               [&](const std::string& t) { probe.steps = parse_steps(t, "--steps"); })
             ->group("Model");
@@ -437,11 +445,6 @@ struct Parser {
 
         inspect_app = add_command(program, "inspect", "tensors of a file, and what would be run",
                                   inspect_examples);
-        inspect_app
-            ->add_option("MODEL", inspect.subject.model,
-                         "HF directory, checkpoint, trace, or random:NAME[,key=value...]")
-            ->required()
-            ->type_name("");
         add_subject(inspect_app, inspect.subject);
         value(inspect_app, "--seed", "K", "of a random model (default 0)",
               [&](const std::string& t) { inspect.seed = parse_seed(t, "--seed"); });
@@ -498,10 +501,11 @@ struct Parser {
         if (&app == figure_app) return figure;
         if (&app == train_app) return train;
         if (&app == gradients_app) return gradients;
-        throw UsageError(fmt::format(
-            "a command is expected: probe, check, figure, train, gradients, inspect, init, list, info or "
-            "report; "
-            "see tsdiag --help."));
+        throw UsageError(
+            fmt::format("a command is expected: probe, check, figure, train, gradients, inspect, "
+                        "init, list, info or "
+                        "report; "
+                        "see tsdiag --help."));
     }
 };
 

@@ -75,8 +75,7 @@ struct PrintCommand {
 
 using Command =
     std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand, ReportCommand,
-                 CheckCommand, FigureCommand, TrainCommand, GradientsCommand,
-                 PrintCommand>;
+                 CheckCommand, FigureCommand, TrainCommand, GradientsCommand, PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);

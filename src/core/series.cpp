@@ -12,7 +12,7 @@
 namespace tsdiag {
 namespace {
 
-constexpr Index least_count = 20, least_blocks = 5;
+constexpr Index least_count = 20, least_blocks = 10;
 
 struct MeanAndVariance {
     double mean = 0, variance = 0;  ///< variance: divided by T

@@ -62,7 +62,7 @@ std::size_t step_column(const std::vector<std::string>& names, const LogRecords&
 struct Layout {
     std::size_t step = none;
     std::size_t tag = none, value = none;  ///< of a long table
-    std::vector<std::size_t> qualifiers;   ///< of a long table: they belong to the name
+    std::vector<std::size_t> qualifiers;   ///< layer, tensor and the like: they belong to the name
     std::vector<std::pair<std::size_t, std::string>> columns;  ///< of a wide table
 
     bool is_long() const { return tag != none && value != none; }
@@ -73,13 +73,12 @@ Layout layout_of(const std::vector<std::string>& names, LogRecords& out) {
     layout.step = step_column(names, out);
     layout.tag = find_column(names, {"metric", "tag", "name", "key", "variable"});
     layout.value = find_column(names, {"value"});
-    if (layout.is_long()) {
-        for (const std::string_view word :
-             {"run", "model", "layer", "stage", "head", "tensor", "parameter", "module"})
-            if (const std::size_t c = find_column(names, {word}); c != none && c != layout.tag)
-                layout.qualifiers.push_back(c);
-        return layout;
-    }
+    for (const std::string_view word :
+         {"run", "model", "layer", "stage", "head", "tensor", "parameter", "module"})
+        if (const std::size_t c = find_column(names, {word});
+            c != none && c != layout.tag && c != layout.step && names[c] != out.options().column)
+            layout.qualifiers.push_back(c);
+    if (layout.is_long()) return layout;
     for (std::size_t c = 0; c < names.size(); ++c)
         if (c != layout.step && out.wants(names[c])) layout.columns.emplace_back(c, names[c]);
     for (std::size_t i = 0; i < layout.columns.size(); ++i)
@@ -90,10 +89,9 @@ Layout layout_of(const std::vector<std::string>& names, LogRecords& out) {
     return layout;
 }
 
-/// "grad_norm layer=3 tensor=attn.q" of a long table.
-std::string long_name(const CsvReader& row, const Layout& layout,
+/// "grad_norm layer=3 tensor=attn.q"
+std::string qualified(std::string name, const CsvReader& row, const Layout& layout,
                       const std::vector<std::string>& names) {
-    std::string name = row.text(layout.tag);
     for (const std::size_t c : layout.qualifiers)
         if (!row.text(c).empty()) name += fmt::format(" {}={}", names[c], row.text(c));
     return name;
@@ -205,13 +203,15 @@ void read_csv_log(std::string_view text, LogRecords& out) {
             return layout.step == none ? counted : parse_step(row.text(layout.step), out, place);
         };
         if (layout.is_long()) {
-            const std::string name = long_name(row, layout, names);
-            const bool wanted = out.wants(name) || (row.text(layout.tag) == out.options().column);
-            if (wanted) out.add_text(name, step(), row.text(layout.value), place);
+            const std::string& tag = row.text(layout.tag);
+            const std::string name = qualified(tag, row, layout, names);
+            if (out.wants(tag) || name == out.options().column)
+                out.add_text(name, step(), row.text(layout.value), place);
             continue;
         }
         for (const auto& [c, name] : layout.columns)
-            if (!row.text(c).empty()) out.add_text(name, step(), row.text(c), place);
+            if (!row.text(c).empty())
+                out.add_text(qualified(name, row, layout, names), step(), row.text(c), place);
     }
 }
 

@@ -74,6 +74,21 @@ TEST_F(TrainingLog, ReadsLongTables) {
     EXPECT_EQ(read(text, {.column = "grad_norm layer=1"})[0].values, (Numbers{0.7, 0.8}));
 }
 
+TEST_F(TrainingLog, ALayerInAWideTableBelongsToTheName) {
+    const auto all =
+        read("step,layer,grad_norm\n1,0,0.5\n1,1,0.7\n1,,0.9\n2,0,0.6\n2,1,0.8\n2,,1\n");
+    ASSERT_EQ(all.size(), 3u);
+    EXPECT_EQ(all[0].name, "grad_norm layer=0");
+    EXPECT_EQ(all[1].values, (Numbers{0.7, 0.8}));
+    EXPECT_EQ(all[2].name, "grad_norm");
+    EXPECT_TRUE(all[0].notes.empty());
+}
+
+TEST_F(TrainingLog, TheNameOfAModelIsNoNameOfASeries) {
+    const std::string found = refusal("step,model,metric,value\n1,grad_norm_run,t_sim,0.5\n");
+    EXPECT_NE(found.find("it has t_sim"), std::string::npos) << found;
+}
+
 TEST_F(TrainingLog, TheLaterOfEqualStepsWins) {
     const auto all = read("step,grad_norm\n1,0.1\n2,0.2\n3,0.3\n2,0.5\n3,0.6\n4,0.7\n");
     EXPECT_EQ(all[0].steps, (Steps{1, 2, 3, 4}));
