@@ -120,7 +120,8 @@ std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 /// The checkpoints in a directory, sorted by name: files that end as checkpoints do, and
 /// directories with a model of Hugging Face's names or one such file.  None where the directory is
 /// one model: where it has a model of those names, an index of shards, shards, or a single file and
-/// no such directories.  Nothing is opened.  Throws `FormatError` where it cannot be read.
+/// no such directories.  Where it holds none, those of its folder `checkpoints`.  Nothing is
+/// opened.  Throws `FormatError` where it cannot be read.
 std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
 
 /// The model's own tensors inside `file`: wrapper dicts (`state_dict`, `model`, `model_ema`, ...)

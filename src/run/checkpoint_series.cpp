@@ -219,7 +219,14 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
                 paths[i], found.unit, found.origin, found.step, paths.front(), series.unit));
         series.members.push_back({paths[i], found.step, found.origin});
     }
-    std::ranges::stable_sort(series.members, {}, &SeriesMember::step);
+    // of equal steps the one that was named first
+    std::vector<std::pair<Index, std::size_t>> order;
+    for (std::size_t i = 0; i < series.members.size(); ++i)
+        order.emplace_back(series.members[i].step, i);
+    std::ranges::sort(order);
+    std::vector<SeriesMember> sorted;
+    for (const auto& [step, i] : order) sorted.push_back(std::move(series.members[i]));
+    series.members = std::move(sorted);
     leave_out_copies(series);
     return series;
 }

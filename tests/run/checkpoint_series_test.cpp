@@ -104,6 +104,9 @@ TEST_F(CheckpointSeriesTest, TellsASeriesFromOneModel) {
     EXPECT_TRUE(is_series({folder / "own"}));
     std::ofstream(folder / "own/a.safetensors.index.json") << "{}";
     EXPECT_FALSE(is_series({folder / "own"}));
+    write("trained/checkpoints/step-1/model.safetensors");
+    write("trained/checkpoints/step-2/model.safetensors");
+    EXPECT_TRUE(is_series({folder / "trained"}));
     write("single/only.safetensors");
     EXPECT_FALSE(is_series({folder / "single"}));
     EXPECT_THROW(checkpoints_in(folder / "none"), FormatError);
