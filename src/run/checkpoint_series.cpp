@@ -228,6 +228,10 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
     for (const auto& [step, i] : order) sorted.push_back(std::move(series.members[i]));
     series.members = std::move(sorted);
     leave_out_copies(series);
+    if (series.members.size() < 2)
+        throw UsageError(
+            fmt::format("{}: is the only checkpoint, the others are copies of it; probe it alone.",
+                        series.members.front().path));
     return series;
 }
 

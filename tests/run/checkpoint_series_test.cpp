@@ -120,8 +120,23 @@ TEST_F(CheckpointSeriesTest, LeavesOutACopyAndRefusesATie) {
     EXPECT_EQ(series.members.size(), 2u);
     ASSERT_EQ(series.notes.size(), 1u);
     EXPECT_NE(series.notes[0].find("a copy of"), std::string::npos);
+    EXPECT_NE(refusal({folder / "run/step_2.safetensors", folder / "run/final_2.safetensors"})
+                  .find("is the only checkpoint"),
+              std::string::npos);
     write("run/final_2.safetensors", 3);
     EXPECT_NE(refusal({folder / "run"}).find("the two differ"), std::string::npos);
+}
+
+TEST_F(CheckpointSeriesTest, ReadsTheStepsOfNanoGptAndLightning) {
+    const fs::path shared = fs::path(TSDIAG_SHARED_DATA) / "torch";
+    const fs::path nanogpt = shared / "nanogpt-style-ckpt.pt",
+                   lightning = shared / "lightning-legacy-ReverseTask.ckpt";
+    if (!fs::exists(nanogpt) || !fs::exists(lightning)) GTEST_SKIP() << "no shared data";
+    // iter_num and global_step are told apart, so the two are no series
+    const std::string found = refusal({nanogpt.string(), lightning.string()});
+    EXPECT_NE(found.find("tells its step (global_step of the file 1170)"), std::string::npos)
+        << found;
+    EXPECT_NE(found.find("its iteration"), std::string::npos) << found;
 }
 
 TEST_F(CheckpointSeriesTest, RefusesInOneSentence) {
