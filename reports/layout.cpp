@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 namespace tsdiag::reports {
 namespace {
@@ -102,11 +103,13 @@ Rgb colour_at(Palette palette, double t) {
 
 std::vector<LineStyle> line_styles(const Figure& figure) {
     std::vector<LineStyle> styles;
-    std::size_t measured = 0, predicted = 0, ordered = 0;
+    std::size_t measured = 0, predicted = 0;
+    std::set<std::string> in_order;  // the same name in two panels is one line
     for (const Plot& plot : figure.panels)
         if (plot.ordered)
-            ordered += std::size_t(std::count_if(plot.series.begin(), plot.series.end(),
-                                                 [](const Series& s) { return !s.dashed; }));
+            for (const Series& s : plot.series)
+                if (!s.dashed) in_order.insert(s.name);
+    const std::size_t ordered = in_order.size();
     for (const Plot& plot : figure.panels)
         for (const Series& s : plot.series) {
             const auto known = [&](const LineStyle& style) { return style.name == s.name; };

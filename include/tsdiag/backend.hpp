@@ -1,4 +1,5 @@
 #pragma once
+#include <cstddef>
 #include <memory>
 #include <span>
 #include <string>
@@ -120,6 +121,12 @@ class Backend {
 
 /// The CPU.  Always there.
 const Backend& cpu();
+/// Bytes of the CPU's tensors: now, and at most since the last `restart_cpu_peak`.
+struct TensorBytes {
+    std::size_t now = 0, peak = 0;
+};
+TensorBytes cpu_bytes();
+void restart_cpu_peak();
 /// "cpu", "cuda", "cuda:1" or "auto" (the best there is).  Throws `NotAvailable` saying which part
 /// is missing.
 const Backend& open_backend(std::string_view name);

@@ -39,6 +39,7 @@ struct ExperimentOptions {
     std::map<std::string, std::string> readings;  ///< keys that were given
     std::uint64_t seed = 0;
     std::string model;  ///< a checkpoint, for experiments that take one; empty: drawn models
+    std::string data;   ///< for those that train, as `TrainOptions::data`; empty: what they draw
     std::function<void(const Progress&)> progress = {};
 };
 
@@ -58,6 +59,7 @@ class ExperimentSetting {
     std::vector<double> numbers(std::string_view key) const;
     std::uint64_t seed() const { return options_.seed; }
     const std::string& model() const { return options_.model; }
+    const std::string& data() const { return options_.data; }
     const std::function<void(const Progress&)>& progress() const { return options_.progress; }
     const ExperimentEntry& entry() const { return entry_; }
     Json json() const;  ///< scale, keys
@@ -85,6 +87,8 @@ struct ExperimentEntry {
     std::string_view table;   ///< the metrics and curves that it writes, each with its meaning
     std::span<const ExperimentKey> keys;
     bool takes_model = false;
+    bool takes_data = false;
+    bool timed = false;  ///< measures this machine: the table is not the same twice
     RunResult (*measure)(const ExperimentSetting& setting);
     Findings (*find)(const Table& table, const ExperimentSetting& setting);
 };

@@ -151,6 +151,7 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec);
 
 std::string_view name(Unary op);
 std::string_view name(NormPlacement placement);
+NormPlacement placement_named(std::string_view text);  ///< throws `UsageError`
 std::string_view name(NormKind kind);
 std::string_view name(Positions positions);
 std::string_view name(OutputNorm norm);

@@ -52,7 +52,7 @@ struct TrainOptions {
     /// model of text gets its vocabulary from the data where no vocab= is given.
     SubjectOptions subject;
     /// text:FILE (bytes), chars:FILE (characters), images:DIR (CIFAR-10/100 binary, MNIST idx),
-    /// patterns[:CLASSES] (procedural images), copy[:SYMBOLS], reverse[:SYMBOLS]
+    /// patterns[:CLASSES] (procedural images), markov[:SYMBOLS], copy[:SYMBOLS], reverse[:SYMBOLS]
     std::string data;
     std::string loss;  ///< lm, mlm or classify; empty: classify for images, else lm
     Index tokens = 0;  ///< a sample's; 0: the model's longest, at most 128

@@ -46,6 +46,7 @@ ExperimentOptions options_for(const FigureCommand& command, const ExperimentEntr
         if (has_key(entry, name) || !elsewhere) options.readings[name] = value;
     }
     if (entry.takes_model || all.size() == 1) options.model = command.model;
+    if (entry.takes_data || all.size() == 1) options.data = command.data;
     return options;
 }
 

@@ -200,6 +200,8 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
         figure.readings["trials"] = std::to_string(parse_count(t, "--trials", 1));
     });
     text(app, "--model", figure.model, "PATH", "a checkpoint, for figures that take one");
+    text(app, "--data", figure.data, "KIND",
+         "for figures that train, as of tsdiag train (images:DIR)");
     value(app, "--seed", "K", "of everything drawn (default 0)",
           [&](const std::string& t) { figure.seed = parse_seed(t, "--seed"); });
     value(app, "--threads", "N", "default: one a core; results do not depend on it",
@@ -298,7 +300,7 @@ void add_train(CLI::App* app, TrainCommand& train) {
     data(text(
         app, "--data", o.data, "KIND",
         "text:FILE (bytes), chars:FILE (characters), images:DIR\n(CIFAR-10, CIFAR-100, MNIST), "
-        "patterns[:CLASSES],\ncopy[:SYMBOLS] or reverse[:SYMBOLS]"));
+        "patterns[:CLASSES],\nmarkov[:SYMBOLS], copy[:SYMBOLS] or reverse[:SYMBOLS]"));
     data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify; default: by the data"));
     data(count("--tokens", "N", "a sample's; default: the model's longest, at most 128", o.tokens,
                1));

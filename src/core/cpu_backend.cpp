@@ -2,6 +2,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
@@ -110,6 +111,15 @@ BlockPool& pool() {
     return only;
 }
 
+/// Of all tensors; no order between threads is needed.
+std::atomic<std::size_t> live_bytes = 0, peak_bytes = 0;
+
+void count_taken(std::size_t bytes) {
+    const std::size_t now = live_bytes += bytes;
+    for (std::size_t peak = peak_bytes; now > peak && !peak_bytes.compare_exchange_weak(peak, now);)
+        ;
+}
+
 class CpuBackend final : public Backend {
   public:
     std::string_view name() const override { return "cpu"; }
@@ -131,7 +141,11 @@ class CpuBackend final : public Backend {
         if (p == nullptr)
             throw Error(fmt::format(
                 "out of memory: {} bytes were asked for; lower --tokens or --memory", bytes));
-        return {p, [bytes](void* q) { pool().give(q, bytes); }};
+        count_taken(bytes);
+        return {p, [bytes](void* q) {
+                    live_bytes -= bytes;
+                    pool().give(q, bytes);
+                }};
     }
     void upload(View out, const void* host) const override {
         std::memcpy(out.data, host,
@@ -501,5 +515,8 @@ const Backend& cpu() {
     static const CpuBackend backend;
     return backend;
 }
+
+TensorBytes cpu_bytes() { return {live_bytes, peak_bytes}; }
+void restart_cpu_peak() { peak_bytes = live_bytes.load(); }
 
 }  // namespace tsdiag

@@ -20,7 +20,12 @@ namespace tsdiag {
     X(devil_fig2a)            \
     X(devil_fig2b)            \
     X(devil_sec3)             \
+    X(devil_table2)           \
+    X(devil_table7)           \
     X(poly_frobenius)         \
+    X(poly_fig1)              \
+    X(poly_fig2)              \
+    X(tse_fig6)               \
     X(law_lambda2)            \
     X(law_saturation)         \
     X(law_phase)
@@ -56,6 +61,9 @@ RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options
     if (!options.model.empty() && !entry.takes_model)
         throw UsageError(fmt::format("--model {}: {} draws its models at random and takes none.",
                                      options.model, entry.name));
+    if (!options.data.empty() && !entry.takes_data)
+        throw UsageError(
+            fmt::format("--data {}: {} trains nothing and takes none.", options.data, entry.name));
     Phases phases;
     phases.begin("measure");
     RunResult result = entry.measure(setting);
@@ -82,6 +90,7 @@ ExperimentOptions recorded_options(const Json& run) {
     const Json& seed = run["seed"];
     options.seed = seed.is_integer() ? std::uint64_t(seed.integer()) : std::uint64_t(seed.number());
     if (setting.contains("model")) options.model = setting["model"].string();
+    if (setting.contains("data")) options.data = setting["data"].string();
     return options;
 }
 

@@ -31,6 +31,8 @@ std::string section(const ExperimentEntry& entry) {
         out += fmt::format("| `{}` | `{}` | `{}` | {} | {} |\n", key.name, key.quick, key.paper,
                            cell(values_of(key)), cell(key.description));
     if (entry.takes_model) out += "\n`--model PATH` adds a checkpoint.\n";
+    if (entry.takes_data)
+        out += "\n`--data KIND` trains on other data, as `tsdiag train` names them.\n";
     return out + "\n";
 }
 

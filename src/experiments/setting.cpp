@@ -136,6 +136,7 @@ Json ExperimentSetting::json() const {
                       : options_.scale == ExperimentScale::quick ? "quick"
                                                                  : "tiny");
     if (!options_.model.empty()) json.set("model", options_.model);
+    if (!options_.data.empty()) json.set("data", options_.data);
     return json.set("keys", std::move(keys));
 }
 

@@ -44,6 +44,15 @@ Number scaled(const Number& number, double factor, double offset) {
     return out;
 }
 
+Number ratio(const Number& a, const Number& b) {
+    if (!a.value || !b.value || *b.value == 0) return {.note = "not in the table"};
+    const double value = *a.value / *b.value;
+    Number out{.value = value, .count = std::min(a.count, b.count)};
+    if (a.error && b.error && *a.value != 0)
+        out.error = std::abs(value) * std::hypot(*a.error / *a.value, *b.error / *b.value);
+    return out;
+}
+
 Number exponent(double x0, const Number& y0, double x1, const Number& y1) {
     if (!y0.value || !y1.value || x0 == x1) return {.note = "two numbers are needed"};
     const double span = std::log(x1 / x0);

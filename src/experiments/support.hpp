@@ -36,6 +36,9 @@ class Numbers {
 /// factor x + offset, with its error.
 Number scaled(const Number& number, double factor, double offset = 0);
 
+/// a / b, its error to first order, a and b as if independent; nothing where b is 0.
+Number ratio(const Number& a, const Number& b);
+
 /// Slope of log y over log x between two numbers, its error to first order; y0 and y1 as if
 /// independent.
 Number exponent(double x0, const Number& y0, double x1, const Number& y1);

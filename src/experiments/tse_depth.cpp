@@ -28,6 +28,7 @@ constexpr std::array keys{
 
 struct Reading {
     std::string model, label;
+    bool large = false;  ///< too large for a reverse sweep within minutes
 };
 
 std::vector<Reading> readings(const ExperimentSetting& setting) {
@@ -35,7 +36,7 @@ std::vector<Reading> readings(const ExperimentSetting& setting) {
     std::vector<Reading> all = {{"random:bert-base" + layers, "BERT base"},
                                 {"random:albert-base-v2" + layers, "ALBERT base"}};
     if (setting.count("xxlarge") > 0)
-        all.push_back({"random:albert-xxlarge-v2" + layers, "ALBERT xxlarge"});
+        all.push_back({"random:albert-xxlarge-v2" + layers, "ALBERT xxlarge", true});
     return all;
 }
 
@@ -43,8 +44,11 @@ RunResult measure(const ExperimentSetting& setting) {
     const Index layers = setting.count("layers");
     std::vector<RunOptions> runs;
     for (const Reading& reading : readings(setting)) {
-        runs.push_back(options_of(setting, reading.model, {"t_sim", "t_div", "t_cos"}));
-        if (reading.label.ends_with("xxlarge")) runs.back().trials = setting.count("xxlarge");
+        std::vector<std::string> metrics = {"t_sim", "t_div", "t_cos"};
+        if (!reading.large) metrics.emplace_back("grad_norm");
+        runs.push_back(options_of(setting, reading.model, std::move(metrics)));
+        if (!reading.large) runs.back().loss = "vjp";
+        if (reading.large) runs.back().trials = setting.count("xxlarge");
         runs.back().derive = [layers](const Table& trial, Sink& out) {
             out.scalar({}, "depth_99", saturation_depth(trial, layers));
         };
@@ -76,18 +80,33 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                                             "few, against the depth", std::nullopt,
                                             numbers.at(r.model, "depth_99", "", -1)));
     }
+    Plot gradient{.title = "gradient norm by block",
+                  .x = {.title = "block", .whole = true},
+                  .y = {.title = "|dL/d in|", .scale = Scale::log}};
+    for (const Reading& r : readings(setting)) {
+        if (r.large) continue;
+        gradient.series.push_back(line(r.label, numbers.depth(r.model, "grad_norm", "in"), true));
+        found.comparisons.push_back(
+            compare(fmt::format("gradient norm at the input of block 0 over that at block {}, {}",
+                                last, r.label),
+                    "vanishes with depth", std::nullopt,
+                    ratio(numbers.at(r.model, "grad_norm", "in", 0),
+                          numbers.at(r.model, "grad_norm", "in", last))));
+    }
     Figure f{.name = "tse_fig1",
              .title = "Token similarity by depth at initialisation",
              .caption =
                  "t_sim = |Pi1 X|_F^2 / |X|_F^2 and t_cos, the mean cosine of pairs of tokens, of "
-                 "the state that leaves each block, on random ids. Bands: two standard errors."};
-    f.panels = {sim, cos, div};
+                 "the state that leaves each block, on random ids; the norm of the gradient by the "
+                 "state "
+                 "that enters it. Bands: two standard errors."};
+    f.panels = {sim, cos, div, gradient};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "The figure's third panel, the norm of the gradient by depth, needs the derivative of a "
-        "loss; it is "
-        "not drawn here.");
+        "The paper does not say of which loss the gradient is. Here it is the pullback of a random "
+        "unit cotangent of the last state, so that it tells of the network alone. The size xxlarge "
+        "is left out of it.");
     found.notes.push_back(
         "States are float32: once tokens differ by rounding alone t_div stays near 1e-13 or below, "
         "which is a floor "
@@ -112,7 +131,8 @@ extern const ExperimentEntry tse_fig1 = {
         "each trial, on random ids. The paper's input text is not known; at initialisation only "
         "which ids are equal matters.",
     .table =
-        "t_sim, t_div, t_cos by layer and stage; depth_99: blocks until t_sim/t_div = 99, log "
+        "t_sim, t_div, t_cos, grad_norm by layer and stage; depth_99: blocks until t_sim/t_div = "
+        "99, log "
         "odds interpolated",
     .keys = keys,
     .measure = measure,

@@ -186,6 +186,9 @@ void Reader::apply_own_keys() {
         if (said["window"].is_integer()) b.window = said["window"].integer();
         if (said["output_norm"].is_string())
             b.output_norm = output_norm_named(said["output_norm"].string());
+        if (said["placement"].is_string())
+            b.placement = placement_named(said["placement"].string());
+        if (said["deesc"].is_number()) b.deesc = said["deesc"].number();
         if (!said["attention_options"].is_object()) continue;
         for (const auto& [key, value] : said["attention_options"].object())
             b.attention_options[key] = value.string();

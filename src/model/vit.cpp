@@ -97,11 +97,14 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const Index image = k.count("image", 224), patch = k.count("patch", 16);
     const Index channels = k.count("channels", 3);
     const Sizes sizes = read_sizes(k, preset);
+    const NormPlacement placement = placement_named(k.text("placement").value_or("pre"));
+    const double deesc = k.number("deesc", 0);
     k.finish();
     if (image % patch != 0) k.refuse("patch does not divide image");
     if (k.has("vocab") || k.has("tokens")) k.refuse("an image model takes image= and patch=");
     BlockSpec b = block(sizes);
-    b.placement = NormPlacement::pre;
+    b.placement = placement;
+    b.deesc = deesc;
     ModelSpec s = token_model("vit", sizes, b);
     s.vocabulary = 0;
     s.channels = channels;

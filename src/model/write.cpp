@@ -144,6 +144,8 @@ Json attention_json(const BlockSpec& b) {
     for (const auto& [key, value] : b.attention_options) options.set(key, value);
     out.set("attention", b.attention).set("causal", b.causal).set("window", b.window);
     if (!options.is_null()) out.set("attention_options", std::move(options));
+    out.set("placement", tsdiag::name(b.placement));
+    if (b.deesc != 0) out.set("deesc", b.deesc);
     return out.set("output_norm", tsdiag::name(b.output_norm));
 }
 

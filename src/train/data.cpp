@@ -13,7 +13,8 @@ namespace tsdiag::training {
 namespace {
 
 constexpr const char* kinds =
-    "text:FILE, chars:FILE, images:DIR, patterns[:CLASSES], copy[:SYMBOLS] or reverse[:SYMBOLS]";
+    "text:FILE, chars:FILE, images:DIR, patterns[:CLASSES], markov[:SYMBOLS], copy[:SYMBOLS] or "
+    "reverse[:SYMBOLS]";
 
 /// The number behind the colon, or `fallback`.
 Index number(const std::string& text, std::string_view rest, Index fallback, Index least,
@@ -47,6 +48,7 @@ std::unique_ptr<Data> open_data(const std::string& text, std::string& loss) {
     if (kind == "text" || kind == "chars") return text_data(rest, kind == "chars", loss == "mlm");
     if (kind == "images") return image_data(rest);
     if (kind == "patterns") return pattern_data(number(text, rest, 10, 2, 1000));
+    if (kind == "markov") return markov_data(number(text, rest, 32, 2, 10000), loss == "mlm");
     if (kind == "copy" || kind == "reverse") {
         if (loss == "mlm")
             throw UsageError(

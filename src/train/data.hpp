@@ -46,6 +46,7 @@ std::unique_ptr<Data> open_data(const std::string& text, std::string& loss);
 
 // The kinds, each in a file of its own.
 std::unique_ptr<Data> text_data(const std::string& file, bool characters, bool masked);
+std::unique_ptr<Data> markov_data(Index symbols, bool masked);
 std::unique_ptr<Data> sequence_data(bool reversed, Index symbols);
 std::unique_ptr<Data> image_data(const std::string& directory);
 std::unique_ptr<Data> pattern_data(Index classes);

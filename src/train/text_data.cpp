@@ -49,6 +49,32 @@ std::string utf8(char32_t c) {
     return out;
 }
 
+/// What is to be learnt of the ids of `out`: the next ones, or 15 % of them behind `mask`.
+void next_tokens(Example& out) {
+    out.loss.kind = Loss::Kind::tokens;
+    for (Index i = 0; i + 1 < std::ssize(out.input.ids); ++i) {
+        out.loss.rows.push_back(i);
+        out.loss.targets.push_back(out.input.ids[std::size_t(i) + 1]);
+    }
+}
+void masked_tokens(Example& out, Index mask, Rng rng) {
+    out.loss.kind = Loss::Kind::tokens;
+    const auto n = std::uint64_t(out.input.ids.size());
+    std::vector<Index> order(n);
+    for (std::size_t i = 0; i < n; ++i) order[i] = Index(i);
+    const auto count =
+        std::max<std::uint64_t>(1, std::uint64_t(std::llround(masked_share * double(n))));
+    for (std::uint64_t i = 0; i < count; ++i) std::swap(order[i], order[i + rng.below(n - i)]);
+    order.resize(count);
+    std::ranges::sort(order);
+    for (const Index row : order) {
+        Index& id = out.input.ids[std::size_t(row)];
+        out.loss.rows.push_back(row);
+        out.loss.targets.push_back(id);
+        id = mask;
+    }
+}
+
 /// Windows of one file; the last id masks where there is masking.
 class TextData final : public Data {
   public:
@@ -112,34 +138,13 @@ class TextData final : public Data {
   private:
     Example window(const Fit& fit, Index first, Rng rng) const {
         Example out;
-        out.loss.kind = Loss::Kind::tokens;
         for (Index i = first; i < first + fit.tokens; ++i)
             out.input.ids.push_back(ids_[std::size_t(i)]);
-        if (masked_) {
-            mask(out, rng);
-            return out;
-        }
-        for (Index i = 0; i + 1 < fit.tokens; ++i) {
-            out.loss.rows.push_back(i);
-            out.loss.targets.push_back(out.input.ids[std::size_t(i) + 1]);
-        }
+        if (masked_)
+            masked_tokens(out, vocabulary() - 1, rng);
+        else
+            next_tokens(out);
         return out;
-    }
-    void mask(Example& out, Rng& rng) const {
-        const auto n = std::uint64_t(out.input.ids.size());
-        std::vector<Index> order(n);
-        for (std::size_t i = 0; i < n; ++i) order[i] = Index(i);
-        const auto count =
-            std::max<std::uint64_t>(1, std::uint64_t(std::llround(masked_share * double(n))));
-        for (std::uint64_t i = 0; i < count; ++i) std::swap(order[i], order[i + rng.below(n - i)]);
-        order.resize(count);
-        std::ranges::sort(order);
-        for (const Index row : order) {
-            Index& id = out.input.ids[std::size_t(row)];
-            out.loss.rows.push_back(row);
-            out.loss.targets.push_back(id);
-            id = vocabulary() - 1;
-        }
     }
 
     std::string file_;
@@ -195,10 +200,65 @@ class SequenceData final : public Data {
     Index symbols_;
 };
 
+/// A Markov chain of second order: three symbols may follow each pair, drawn once from the pair.
+class MarkovData final : public Data {
+  public:
+    MarkovData(Index symbols, bool masked) : symbols_(symbols), masked_(masked) {}
+
+    std::string description() const override {
+        return fmt::format("a Markov chain of second order over {} symbols", symbols_);
+    }
+    Index vocabulary() const override { return symbols_ + (masked_ ? 1 : 0); }
+    Index held_out() const override { return Index{1} << 20; }
+    void require(const Fit& fit) const override {
+        require_tokens(fit, vocabulary(), !masked_);
+        if (fit.tokens < 2)
+            throw UsageError("--tokens 1: there is no next token to learn; expected 2 or more.");
+    }
+    Example training(const Fit& fit, const Rng& seed, Index i) const override {
+        return drawn(fit, seed, seed.fork(std::uint64_t(i)));
+    }
+    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
+        return drawn(fit, seed, seed.fork("held out").fork(std::uint64_t(i)));
+    }
+
+  private:
+    Example drawn(const Fit& fit, const Rng& seed, Rng rng) const {
+        const auto any = std::uint64_t(symbols_);
+        Example out;
+        std::vector<Index>& ids = out.input.ids;
+        while (std::ssize(ids) < fit.tokens) {
+            if (ids.size() < 2) {
+                ids.push_back(Index(rng.below(any)));
+                continue;
+            }
+            const auto pair =
+                std::uint64_t(ids[ids.size() - 2] * symbols_ + ids[ids.size() - 1]);
+            Rng choices = seed.fork("chain").fork(pair);
+            const double u = rng.uniform();
+            const int which = u < likely[0] ? 0 : u < likely[0] + likely[1] ? 1 : 2;
+            for (int k = 0; k < which; ++k) choices.below(any);
+            ids.push_back(Index(choices.below(any)));
+        }
+        if (masked_)
+            masked_tokens(out, symbols_, rng.fork("mask"));
+        else
+            next_tokens(out);
+        return out;
+    }
+
+    static constexpr std::array<double, 2> likely = {0.7, 0.2};  // and 0.1
+    Index symbols_;
+    bool masked_;
+};
+
 }  // namespace
 
 std::unique_ptr<Data> text_data(const std::string& file, bool characters, bool masked) {
     return std::make_unique<TextData>(file, characters, masked);
+}
+std::unique_ptr<Data> markov_data(Index symbols, bool masked) {
+    return std::make_unique<MarkovData>(symbols, masked);
 }
 std::unique_ptr<Data> sequence_data(bool reversed, Index symbols) {
     return std::make_unique<SequenceData>(reversed, symbols);

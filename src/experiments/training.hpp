@@ -1,0 +1,63 @@
+#pragma once
+#include "support.hpp"
+#include "tsdiag/train.hpp"
+
+/// What the experiments that train share.
+namespace tsdiag::experiment_list {
+
+/// A model in training, under the name that it has in the table.
+struct Trained {
+    std::string name;
+    TrainOptions options;
+};
+/// What a run that may have been stopped by a number that is not finite leaves.
+struct Outcome {
+    std::vector<TrainStep> steps;  ///< all that were made
+    std::vector<Evaluation> evaluations;
+    Table table;           ///< what the probes said
+    std::string diverged;  ///< why it ended early; empty: it did not
+};
+
+/// Each model `trials` times with seeds of their own, side by side, a thread a run.  `tell`: what
+/// of a run the table keeps, beside what all experiments keep: curves `train_loss` and
+/// `train_grad_norm` (means over at most 60 parts of the run), `accuracy` at evaluations; metrics
+/// `final_loss` (mean of the last tenth of the steps), `final_accuracy`, `diverged` (1 or 0).
+RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
+                  const std::function<void(const Outcome&, Sink&)>& tell = {});
+
+/// Options that all of them share: steps, batch, rate, seed.  Keys: steps, batch, rate.
+TrainOptions train_options(const ExperimentSetting& setting, std::string model, std::string data);
+
+/// A curve by model and layer; layer -1: of the whole model.
+std::map<double, Number> curve_of(const Table& table, const std::string& model,
+                                  const std::string& curve, Index layer = -1);
+
+/// "a over b: difference 0.12 +- 0.03": whether a number of one model exceeds that of the next.
+/// Beyond two standard errors of the difference it does or does not; within, nothing is said.
+Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
+                    const Number& a, const Number& b, bool expected);
+
+constexpr ExperimentKey key_steps(std::string_view quick, std::string_view paper) {
+    return {.name = "steps",
+            .tiny = "30",
+            .quick = quick,
+            .paper = paper,
+            .description = "updates",
+            .least = 30,
+            .most = 1e7};
+}
+constexpr ExperimentKey key_batch(std::string_view quick, std::string_view paper) {
+    return {"batch", "2", quick, paper, "samples an update"};
+}
+constexpr ExperimentKey key_rate(std::string_view quick, std::string_view paper) {
+    return {.name = "rate",
+            .tiny = quick,
+            .quick = quick,
+            .paper = paper,
+            .description = "greatest learning rate: warm-up over a tenth, then a cosine",
+            .whole = false,
+            .least = 1e-8,
+            .most = 1};
+}
+
+}  // namespace tsdiag::experiment_list
