@@ -60,10 +60,11 @@ Outcome outcome_of(TrainOptions options) {
 
 }  // namespace
 
-TrainOptions train_options(const ExperimentSetting& setting, std::string model, std::string data) {
+TrainOptions train_options(const ExperimentSetting& setting, std::string model,
+                           const std::string& data) {
     TrainOptions options;
     options.subject.model = std::move(model);
-    options.data = setting.data().empty() ? std::move(data) : setting.data();
+    options.data = setting.data().empty() ? data : setting.data();
     options.steps = setting.count("steps");
     options.batch = setting.count("batch");
     options.schedule.rate = setting.number("rate");

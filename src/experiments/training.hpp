@@ -26,7 +26,8 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
                   const std::function<void(const Outcome&, Sink&)>& tell = {});
 
 /// Options that all of them share: steps, batch, rate, seed.  Keys: steps, batch, rate.
-TrainOptions train_options(const ExperimentSetting& setting, std::string model, std::string data);
+TrainOptions train_options(const ExperimentSetting& setting, std::string model,
+                           const std::string& data);
 
 /// A curve by model and layer; layer -1: of the whole model.
 std::map<double, Number> curve_of(const Table& table, const std::string& model,

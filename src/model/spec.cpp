@@ -70,7 +70,8 @@ NormPlacement placement_named(std::string_view text) {
     for (const NormPlacement placement :
          {NormPlacement::post, NormPlacement::pre, NormPlacement::parallel})
         if (name(placement) == text) return placement;
-    throw UsageError("placement=" + std::string(text) + " is not known; it is post, pre or parallel");
+    throw UsageError("placement=" + std::string(text) +
+                     " is not known; it is post, pre or parallel");
 }
 
 std::string_view name(NormKind kind) {

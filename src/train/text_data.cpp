@@ -232,8 +232,7 @@ class MarkovData final : public Data {
                 ids.push_back(Index(rng.below(any)));
                 continue;
             }
-            const auto pair =
-                std::uint64_t(ids[ids.size() - 2] * symbols_ + ids[ids.size() - 1]);
+            const auto pair = std::uint64_t(ids[ids.size() - 2] * symbols_ + ids[ids.size() - 1]);
             Rng choices = seed.fork("chain").fork(pair);
             const double u = rng.uniform();
             const int which = u < likely[0] ? 0 : u < likely[0] + likely[1] ? 1 : 2;
