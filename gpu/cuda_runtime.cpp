@@ -2,6 +2,7 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <atomic>
 #include <limits>
 #include <memory>
 #include <vector>
@@ -107,10 +108,16 @@ void to_device(void* device, const void* host, std::size_t bytes) {
         require(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "a copy to the device");
 }
 
+namespace {
+std::atomic<std::size_t> copied_to_host = 0;
+}
+
 void to_host(void* host, const void* device, std::size_t bytes) {
+    copied_to_host += bytes;
     if (bytes > 0)
         require(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "a copy from the device");
 }
+std::size_t bytes_to_host() { return copied_to_host; }
 
 void multiply(const Product& p) {
     // cuBLAS is column-major: it sees the transposes, and c^T = op(b)^T op(a)^T.

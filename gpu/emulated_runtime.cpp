@@ -1,3 +1,4 @@
+#include <atomic>
 #include <cstdlib>
 #include <cstring>
 
@@ -17,9 +18,15 @@ std::size_t free_bytes() { return 0; }
 void to_device(void* device, const void* host, std::size_t bytes) {
     if (bytes > 0) std::memcpy(device, host, bytes);
 }
+namespace {
+std::atomic<std::size_t> copied_to_host = 0;
+}
+
 void to_host(void* host, const void* device, std::size_t bytes) {
+    copied_to_host += bytes;
     if (bytes > 0) std::memcpy(host, device, bytes);
 }
+std::size_t bytes_to_host() { return copied_to_host; }
 
 namespace {
 

@@ -23,6 +23,8 @@ std::size_t free_bytes();
 
 void to_device(void* device, const void* host, std::size_t bytes);
 void to_host(void* host, const void* device, std::size_t bytes);
+/// How many bytes `to_host` has copied since the program started.
+std::size_t bytes_to_host();
 
 /// A stack of row-major products c = alpha op(a) op(b), op(a) (m, k), op(b) (k, n).
 struct Product {

@@ -4,6 +4,7 @@
 
 #include "classes.hpp"
 #include "factors.hpp"
+#include "squaring.hpp"
 #include "stored.hpp"
 #include "streamed.hpp"
 #include "tsdiag/attention.hpp"
@@ -164,9 +165,54 @@ Estimate second_of(const View& p, bool stochastic) {
     return eigenvalue(p, stochastic, stochastic ? 1 : 2);
 }
 
+Estimate centred_norm_of(const View& p) {
+    const std::vector<double> column = stored::column_sums(p);
+    const std::vector<double> ones(column.size(), 1.0);
+    LinearMap map;
+    map.rows = map.cols = p.shape.rows;
+    map.normal = [&](Vector x, Result y) { normal_product(p, ones, column, x, y); };
+    Estimate found = largest_singular_value(map, tolerance, lanczos_products);
+    if (!found.converged) found.high = stored::centred_frobenius(p, column);
+    return found;
+}
+
+/// What `of` finds for each head of P in host memory.
+template <class Of>
+std::vector<Estimate> on_host(const Tensor& p, const Of& of) {
+    const stored::Heads heads(p);
+    return stored::for_each_head<Estimate>(heads.count(), [&](Index k) { return of(heads[k]); });
+}
+
+/// The same on a device, where `squared` finds it there; only heads of which that cannot be sure
+/// go to the host.
+template <class Squared, class Of>
+std::vector<Estimate> where_it_is(const Tensor& p, const Squared& squared, const Of& of) {
+    if (p.backend().host_memory() || p.rows() > squaring::largest) return on_host(p, of);
+    stored::require_finite(p, 0);
+    std::vector<Estimate> found = squared(p);
+    for (std::size_t k = 0; k < found.size(); ++k)
+        if (!found[k].converged) found[k] = on_host(p.batch_range(Index(k), 1), of).front();
+    return found;
+}
+
 std::vector<double> diagonal_of(const View& p) {
     std::vector<double> out;
     for (Index i = 0; i < p.shape.rows; ++i) out.push_back(entry(p, i, i));
+    return out;
+}
+
+/// Of a causal P: its diagonal, which on a device is a part of the statistics of its rows.
+std::vector<Estimate> second_of_causal(const Tensor& p) {
+    if (p.backend().host_memory())
+        return on_host(p, [](const View& head) { return second_eigenvalue(diagonal_of(head)); });
+    stored::require_finite(p, 0);
+    RowBlock rows;
+    rows.p = p;
+    const std::vector<double> all = row_statistics(rows).diagonal;
+    const auto n = static_cast<std::size_t>(p.rows());
+    std::vector<Estimate> out;
+    for (std::size_t at = 0; at < all.size(); at += n)
+        out.push_back(second_eigenvalue(std::span(all).subspan(at, n)));
     return out;
 }
 
@@ -260,12 +306,10 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
             return found;
     }
     if (!stored::fits(p, memory)) return streamed_second(p, memory, known);
-    const stored::Heads heads(p.matrix());
-    return stored::for_each_head<Estimate>(heads.count(), [&](Index k) {
-        const View head = heads[k];
-        return known.causal ? second_eigenvalue(diagonal_of(head))
-                            : second_of(head, known.row_stochastic);
-    });
+    if (known.causal) return second_of_causal(p.matrix());
+    const auto of_head = [&](const View& head) { return second_of(head, known.row_stochastic); };
+    if (!known.row_stochastic) return on_host(p.matrix(), of_head);
+    return where_it_is(p.matrix(), squaring::second_eigenvalue, of_head);
 }
 
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
@@ -296,18 +340,7 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
             if (!found[k].converged) found[k].high = bounds[k];
         return found;
     }
-    const stored::Heads heads(p.matrix());
-    return stored::for_each_head<Estimate>(heads.count(), [&](Index k) {
-        const View head = heads[k];
-        const std::vector<double> column = stored::column_sums(head);
-        const std::vector<double> ones(column.size(), 1.0);
-        LinearMap map;
-        map.rows = map.cols = head.shape.rows;
-        map.normal = [&](Vector x, Result y) { normal_product(head, ones, column, x, y); };
-        Estimate found = largest_singular_value(map, tolerance, lanczos_products);
-        if (!found.converged) found.high = stored::centred_frobenius(head, column);
-        return found;
-    });
+    return where_it_is(p.matrix(), squaring::centred_norm, centred_norm_of);
 }
 
 }  // namespace tsdiag

@@ -7,13 +7,18 @@
 
 namespace tsdiag::stored {
 
-Heads::Heads(const Tensor& rows, Index first) : rows_(rows), view_(rows.view()) {
+void require_finite(const Tensor& rows, Index first) {
     const Index bad = first_nonfinite(rows), n = rows.cols();
     if (bad >= 0)
         throw NonFiniteError("attention matrix: row " +
                              std::to_string(first + bad / n % rows.rows()) + " of head " +
                              std::to_string(bad / n / rows.rows()) +
                              " has an entry that is not finite, so its spectrum has no meaning");
+}
+
+Heads::Heads(const Tensor& rows, Index first) : rows_(rows), view_(rows.view()) {
+    require_finite(rows, first);
+    const Index n = rows.cols();
     if (rows.backend().host_memory()) return;
     if (rows.type() == Type::f32) {
         narrow_ = rows.to_host<float>();

@@ -11,6 +11,9 @@ namespace tsdiag::stored {
 
 inline bool fits(const AttentionOperator& p, double memory) { return p.bytes() <= memory; }
 
+/// Throws `NonFiniteError` where an entry of rows first, first + 1, ... of P is not finite.
+void require_finite(const Tensor& rows, Index first);
+
 /// Rows of P of every head as the host sees them: the tensor itself where it can, else a copy.
 /// Throws `NonFiniteError` where an entry is not finite.
 class Heads {

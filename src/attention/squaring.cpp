@@ -1,0 +1,157 @@
+#include "squaring.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <span>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::squaring {
+namespace {
+
+constexpr Index most_squarings = 44;
+constexpr double narrow = 1e-9, allowed_rounding = 1e-7;
+constexpr double ulp = std::numeric_limits<double>::epsilon();
+constexpr double vanishing = 1e-8;  // of a trace beside the norm: says nothing of the radius
+
+/// What the norms and traces of A, A^2, A^4, ... tell.
+class Bracket {
+  public:
+    explicit Bracket(Index n) : n_(static_cast<double>(n)) {}
+
+    bool done() const { return done_; }
+
+    /// Of A^(2^s), scaled by the powers of two returned before; returns the next one, which brings
+    /// the norm to [1/2, 1).
+    double add(double squares, double trace) {
+        if (!norms_.empty()) scale_ *= 2;
+        if (squares == 0) {
+            // Nothing is left of a power: A is 0, or nilpotent to rounding, of which no error of an
+            // eigenvalue follows.
+            done_ = done_ || norms_.empty();
+            if (norms_.empty()) upper_ = rounding_ = 0;
+            return 1;
+        }
+        int exponent = 0;
+        const double norm = std::frexp(std::sqrt(squares), &exponent);
+        trace = std::ldexp(std::abs(trace), -exponent);
+        scale_ += exponent * std::numbers::ln2;
+        const double power = std::ldexp(1.0, static_cast<int>(norms_.size()));
+        norms_.push_back(scale_ + std::log(norm));
+        upper_ = std::min(upper_, std::exp(norms_.back() / power));
+        if (trace > vanishing * norm) {
+            lower_ = std::max(lower_, std::exp((scale_ + std::log(trace / (n_ - 1))) / power));
+            rounding_ = norm / trace * rounding();
+        }
+        done_ = upper_ - lower_ <= narrow * upper_ && rounding_ <= allowed_rounding;
+        return std::ldexp(1.0, -exponent);
+    }
+
+    Estimate estimate() const {
+        Estimate out;
+        out.value = (lower_ + upper_) / 2;
+        out.method = "squaring";
+        out.residual = std::max(0.0, upper_ - lower_);
+        out.iterations = norms_.empty() ? 0 : static_cast<Index>(norms_.size()) - 1;
+        out.converged = done_;
+        if (!done_) out.low = lower_, out.high = upper_;
+        return out;
+    }
+
+  private:
+    /// 2^-53 sqrt(n) max_j 2^-(j+1) (|A^(2^j)|_F / rho^(2^j))^2, of the powers before the last.
+    double rounding() const {
+        const double radius = std::log((lower_ + upper_) / 2);
+        double most = -1e3;
+        for (std::size_t j = 0; j + 1 < norms_.size(); ++j) {
+            const double power = std::ldexp(1.0, static_cast<int>(j));
+            most = std::max(most, 2 * (norms_[j] - power * radius) -
+                                      static_cast<double>(j + 1) * std::numbers::ln2);
+        }
+        return ulp / 2 * std::sqrt(n_) * std::exp(std::min(700.0, most));
+    }
+
+    double n_;
+    double scale_ = 0;           ///< log of what A^(2^s) was divided by
+    std::vector<double> norms_;  ///< log |A^(2^j)|_F
+    double lower_ = 0, upper_ = std::numeric_limits<double>::infinity();
+    double rounding_ = std::numeric_limits<double>::infinity();
+    bool done_ = false;
+};
+
+Tensor total(const Tensor& a) { return column_sum(row_sum(a)); }  // (h, 1, 1)
+Tensor squares(const Tensor& a) { return total(map(Unary::square, a)); }
+
+/// One factor a matrix.
+Tensor times(const Tensor& a, const std::vector<double>& factors) {
+    return multiply(a, Tensor::from_host(a.backend(), {a.batch(), 1, 1},
+                                         std::span<const double>(factors), Type::f64));
+}
+
+Tensor identity(const Backend& backend, Index n) {
+    std::vector<double> values(static_cast<std::size_t>(n * n), 0.0);
+    for (std::size_t i = 0; i < values.size(); i += static_cast<std::size_t>(n) + 1) values[i] = 1;
+    return Tensor::from_host(backend, {1, n, n}, std::span<const double>(values), Type::f64);
+}
+
+/// `a` is P centred: 0 where no more of P is left than its rounding.
+Tensor without_rounding(Tensor a, const Tensor& p) {
+    const std::vector<double> left = squares(a).to_host<double>();
+    const std::vector<double> whole = squares(p).to_host<double>();
+    std::vector<double> keep;
+    for (std::size_t k = 0; k < left.size(); ++k)
+        keep.push_back(left[k] > 16 * ulp * ulp * whole[k] ? 1 : 0);
+    if (std::ranges::find(keep, 0.0) == keep.end()) return a;
+    return times(a, keep);
+}
+
+/// P Pi2
+Tensor centred_rows(const Tensor& p) {
+    return subtract(p, scale(row_sum(p), 1 / static_cast<double>(p.cols())));
+}
+
+}  // namespace
+
+std::vector<Estimate> spectral_radii(Tensor a) {
+    check(a.rows() == a.cols() && a.rows() >= 2 && a.type() == Type::f64,
+          "repeated squaring: square matrices in float64");
+    const Tensor one = identity(a.backend(), a.rows());
+    std::vector<Bracket> brackets(static_cast<std::size_t>(a.batch()), Bracket(a.rows()));
+    for (Index s = 0; s <= most_squarings; ++s) {
+        if (s > 0) a = matmul(a, a);
+        const Tensor parts[] = {squares(a), total(multiply(a, one))};
+        const std::vector<double> numbers = concat_cols(parts).to_host<double>();
+        std::vector<double> factors;
+        for (std::size_t k = 0; k < brackets.size(); ++k) {
+            Bracket& bracket = brackets[k];
+            factors.push_back(bracket.done() ? 0 : bracket.add(numbers[2 * k], numbers[2 * k + 1]));
+        }
+        if (std::ranges::all_of(brackets, &Bracket::done)) break;
+        a = times(a, factors);
+    }
+    std::vector<Estimate> out;
+    for (const Bracket& bracket : brackets) out.push_back(bracket.estimate());
+    return out;
+}
+
+std::vector<Estimate> second_eigenvalue(const Tensor& p) {
+    const Tensor wide = cast(p, Type::f64);
+    return spectral_radii(without_rounding(centred_rows(subtract_column_mean(wide)), wide));
+}
+
+std::vector<Estimate> centred_norm(const Tensor& p) {
+    const Tensor wide = cast(p, Type::f64);
+    const Tensor a = without_rounding(subtract_column_mean(wide), wide);
+    std::vector<Estimate> found = spectral_radii(matmul(a, a, Transpose::first));
+    for (Estimate& e : found) {
+        e.value = std::sqrt(e.value);
+        if (e.value > 0) e.residual /= 2 * e.value;
+        if (e.low) e.low = std::sqrt(*e.low);
+        if (e.high) e.high = std::sqrt(*e.high);
+    }
+    return found;
+}
+
+}  // namespace tsdiag::squaring

@@ -1,0 +1,34 @@
+#pragma once
+#include <vector>
+
+#include "tsdiag/linalg.hpp"
+#include "tsdiag/ops.hpp"
+
+/// Spectral radii by repeated squaring: products of whole stacks, of which only two numbers a
+/// matrix leave the device.
+namespace tsdiag::squaring {
+
+/// Beyond, s n^3 products cost more than Krylov's m n^2.
+constexpr Index largest = 1024;
+
+/// The spectral radius rho of each matrix A of a stack, (h, n, n) in float64, of rank < n (as a
+/// centred one has).  Gelfand's formula with k = 2^s, s = 0, 1, ...:
+///
+///     (|tr A^k| / (n - 1))^(1/k) <= rho <= |A^k|_F^(1/k)
+///
+/// until the bracket is narrower than 1e-9.  Rounding is not in the bracket, and where A is far
+/// from normal it breaks it; the first-order guard
+///
+///     |A^k|_F / |tr A^k| 2^-53 sqrt(n) max_j 2^-(j+1) (|A^(2^j)|_F / rho^(2^j))^2
+///
+/// must be below 1e-7, else `converged` is false and the bracket is all that is known.  Method
+/// "squaring", `residual` the width of the bracket, `iterations` the squarings.
+/// Cost 2 n^3 a squaring and matrix, some 32 of them; memory 3 stacks.
+std::vector<Estimate> spectral_radii(Tensor a);
+
+/// |lambda_2| of each row-stochastic P, (h, n, n): the spectral radius of Pi2 P Pi2.
+std::vector<Estimate> second_eigenvalue(const Tensor& p);
+/// |Pi2 P|_2 of each P, (h, n, n): the root of the spectral radius of (Pi2 P)^T (Pi2 P).
+std::vector<Estimate> centred_norm(const Tensor& p);
+
+}  // namespace tsdiag::squaring

@@ -1,0 +1,77 @@
+#include "attention/squaring.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "attention/heads.hpp"
+
+namespace tsdiag {
+namespace {
+
+using namespace test;
+using naive::Matrix;
+
+TEST(Squaring, FindsWhatTheDenseMethodFindsForHeadsLikeTrainedOnes) {
+    for (const Family& family : families()) {
+        const Matrix p = naive::softmax(family.logits(96, 5));
+        const Estimate found = squaring::second_eigenvalue(one_head(p)).front();
+        ASSERT_TRUE(found.converged) << family.name;
+        // Both are right to rounding times the condition number; the bracket is 1e-9 wide.
+        EXPECT_NEAR(found.value, dense_eigenvalue(p.a, 96, 2).value, 1e-7 * found.value)
+            << family.name;
+        const Estimate delta = squaring::centred_norm(one_head(p)).front();
+        ASSERT_TRUE(delta.converged) << family.name;
+        EXPECT_NEAR(delta.value, centred_norm(*given(p)).front().value, 1e-7 * delta.value)
+            << family.name;
+    }
+}
+
+TEST(Squaring, IsSureOfATriangularHeadOnlyWhereItIsRight) {
+    int refused = 0;
+    for (const Family& family : families()) {
+        const Matrix p = naive::softmax(family.logits(160, 5), true);
+        const Estimate found = squaring::second_eigenvalue(one_head(p)).front();
+        double expected = 0;
+        for (Index i = 1; i < 160; ++i) expected = std::max(expected, p(i, i));
+        if (found.converged) {
+            EXPECT_NEAR(found.value, expected, 1e-6 * expected) << family.name;
+        } else {
+            ++refused;
+            EXPECT_TRUE(found.low && found.high) << family.name;
+        }
+    }
+    EXPECT_GT(refused, 0);
+}
+
+TEST(Squaring, KnowsClosedForms) {
+    // Two states that stay with 0.9 and 0.7: 0.6.  All rows equal: 0.  A cycle of three: 1.
+    Matrix chain(2, 2);
+    chain.a = {0.9, 0.1, 0.3, 0.7};
+    Matrix equal(3, 3), cycle(3, 3);
+    for (Index i = 0; i < 3; ++i) {
+        for (Index j = 0; j < 3; ++j) equal(i, j) = (1 + double(j)) / 6;
+        cycle(i, (i + 1) % 3) = 1;
+    }
+    // The bracket is 1e-9 wide.
+    EXPECT_NEAR(squaring::second_eigenvalue(one_head(chain)).front().value, 0.6, 1e-9);
+    const Estimate none = squaring::second_eigenvalue(one_head(equal)).front();
+    EXPECT_EQ(none.value, 0);
+    EXPECT_TRUE(none.converged);
+    EXPECT_NEAR(squaring::second_eigenvalue(one_head(cycle)).front().value, 1, 1e-9);
+    EXPECT_NEAR(squaring::centred_norm(one_head(cycle)).front().value, 1, 1e-9);
+}
+
+TEST(Squaring, TakesEachHeadOfAStackForItself) {
+    const AttentionInput in = drawn_input(3, 33, 6, Type::f64, 9);
+    const auto p = attention("softmax").make(in);
+    const std::vector<Estimate> together = squaring::second_eigenvalue(p->matrix());
+    for (Index k = 0; k < 3; ++k) {
+        const Estimate alone = squaring::second_eigenvalue(p->matrix().batch_range(k, 1)).front();
+        EXPECT_NEAR(together[std::size_t(k)].value, alone.value, 1e-9);
+        EXPECT_EQ(together[std::size_t(k)].iterations, alone.iterations);
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag

@@ -1,0 +1,108 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "attention/cases.hpp"
+#include "device_backend.hpp"
+#include "runtime.hpp"
+#include "tsdiag/error.hpp"
+
+/// |lambda_2| and delta on a device against the CPU's, and what they copy to the host.
+namespace tsdiag {
+namespace {
+
+using namespace test;
+
+const Backend& device() {
+    static const Backend& first = *gpu::make_backend(0).release();  // outlives every tensor
+    return first;
+}
+
+class Spectra : public testing::Test {
+    void SetUp() override {
+        std::string why;
+        if (gpu::count_devices(why) == 0) GTEST_SKIP() << why;
+    }
+};
+
+Tensor moved(const Tensor& x) {
+    return Tensor::from_host(device(), x.shape(), std::span<const double>(x.to_host<double>()),
+                             x.type());
+}
+
+void expect_same(const std::vector<Estimate>& found, const std::vector<Estimate>& expected,
+                 const std::string& what) {
+    ASSERT_EQ(found.size(), expected.size()) << what;
+    for (std::size_t k = 0; k < found.size(); ++k) {
+        EXPECT_EQ(found[k].converged, expected[k].converged) << what;
+        // What both promise where they are certain; below 1e-9 all is rounding of P.
+        if (expected[k].converged) {
+            EXPECT_NEAR(found[k].value, expected[k].value, 1e-6 * expected[k].value + 1e-9)
+                << what << " by " << found[k].method << " and " << expected[k].method;
+        }
+    }
+}
+
+TEST_F(Spectra, OfEveryAttentionAreThoseOfTheCpu) {
+    for (const Case& variant : cases())
+        for (const bool causal : {false, true}) {
+            if (causal && !variant.entry->facts.causal) continue;
+            const bool fits_few = variant.entry->name != "nystrom";
+            const Index n = fits_few ? std::min<Index>(variant.n, 11) : variant.n;
+            AttentionInput in = drawn_input(2, n, 6, Type::f64, 17);
+            in.causal = causal;
+            in.options = variant.options;
+            const auto host = variant.entry->make(in);
+            in.q = moved(in.q), in.k = moved(in.k);
+            const auto there = variant.entry->make(in);
+            const std::string what = variant.title + (causal ? " causal" : "");
+            expect_same(second_eigenvalue(*there), second_eigenvalue(*host), what + " lambda_2");
+            expect_same(centred_norm(*there), centred_norm(*host), what + " delta");
+        }
+}
+
+TEST_F(Spectra, OfAGivenDefectiveHeadGoToTheHost) {
+    // Triangular after the tokens are turned round, and far from normal: squaring is not sure.
+    const Index n = 33;
+    naive::Matrix p(n, n);
+    for (Index i = 0; i < n; ++i)
+        for (Index j = i; j < n; ++j) p(i, j) = 1 / double(n - i);
+    const Estimate found =
+        second_eigenvalue(*given_attention(moved(one_head(p)), false, "")).front();
+    EXPECT_EQ(found.method, "diagonal");
+    EXPECT_NEAR(found.value, 0.5, 1e-15);
+}
+
+TEST_F(Spectra, CopyNumbersAndNotP) {
+    constexpr Index n = 80, heads = 1;
+    for (const bool causal : {false, true}) {
+        AttentionInput in = drawn_input(heads, n, 6, Type::f64, 3);
+        in.q = moved(in.q), in.k = moved(in.k);
+        in.causal = causal;
+        const auto p = attention("softmax").make(in);
+        p->matrix();
+        const std::size_t before = gpu::bytes_to_host();
+        second_eigenvalue(*p);
+        centred_norm(*p);
+        const std::size_t copied = gpu::bytes_to_host() - before;
+        // Ten numbers a row (the fields of its statistics), and the norm and trace of each of at
+        // most 44 powers, for both.
+        EXPECT_LE(copied, std::size_t(heads) * 8 * (13 * std::size_t(n) + 2 * 2 * 48)) << causal;
+        EXPECT_LT(copied, std::size_t(heads * n * n) * 8 / 2) << causal;
+    }
+}
+
+TEST_F(Spectra, OfAHeadThatIsNotFiniteAreRefused) {
+    AttentionInput in = drawn_input(1, 5, 2, Type::f64, 3);
+    std::vector<double> q = in.q.to_host<double>();
+    q[4] = std::nan("");
+    in.q = moved(Tensor::from_host(cpu(), in.q.shape(), std::span<const double>(q), Type::f64));
+    in.k = moved(in.k);
+    const auto op = attention("softmax").make(in);
+    EXPECT_THROW(second_eigenvalue(*op), NonFiniteError);
+    EXPECT_THROW(centred_norm(*op), NonFiniteError);
+}
+
+}  // namespace
+}  // namespace tsdiag
