@@ -2,9 +2,13 @@
 #include <cuda_runtime.h>
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <limits>
-#include <memory>
+#include <map>
+#include <mutex>
 #include <vector>
 
 #include "runtime.hpp"
@@ -28,19 +32,108 @@ std::string release_of(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// One of each device, never destroyed: the driver may be gone before static objects are.
-cublasHandle_t cublas() {
-    static auto& handles = *new std::vector<cublasHandle_t>();
+/// Handles of cuBLAS, one a thread and device.  A thread that ends leaves its own to the next.
+/// Never destroyed: the driver may be gone before static objects are.
+struct Handles {
+    std::mutex mutex;
+    std::multimap<int, cublasHandle_t> idle;
+
+    static Handles& all() {
+        static auto& only = *new Handles;
+        return only;
+    }
+    cublasHandle_t take(int device) {
+        const std::lock_guard lock(mutex);
+        if (const auto found = idle.find(device); found != idle.end()) {
+            const cublasHandle_t handle = found->second;
+            idle.erase(found);
+            return handle;
+        }
+        cublasHandle_t handle = nullptr;
+        require(cublasCreate(&handle), "cublasCreate");
+        require(cublasSetStream(handle, cudaStreamPerThread), "cublasSetStream");
+        return handle;
+    }
+};
+
+/// Of the present device: keeps what is released for what is asked for next.
+cudaMemPool_t pool() {
     int device = 0;
     require(cudaGetDevice(&device), "cudaGetDevice");
-    const auto index = static_cast<std::size_t>(device);
-    if (handles.size() <= index) handles.resize(index + 1, nullptr);
-    if (handles[index] == nullptr) {
-        require(cublasCreate(&handles[index]), "cublasCreate");
-        require(cublasSetMathMode(handles[index], CUBLAS_PEDANTIC_MATH), "cublasSetMathMode");
-    }
-    return handles[index];
+    cudaMemPool_t of_device = nullptr;
+    require(cudaDeviceGetDefaultMemPool(&of_device, device), "cudaDeviceGetDefaultMemPool");
+    return of_device;
 }
+
+struct Borrowed {
+    std::map<int, cublasHandle_t> handles;
+
+    ~Borrowed() {
+        const std::lock_guard lock(Handles::all().mutex);
+        Handles::all().idle.insert(handles.begin(), handles.end());
+    }
+};
+
+cublasHandle_t cublas() {
+    thread_local Borrowed own;
+    int device = 0;
+    require(cudaGetDevice(&device), "cudaGetDevice");
+    const auto [found, fresh] = own.handles.try_emplace(device, nullptr);
+    if (fresh) found->second = Handles::all().take(device);
+    return found->second;
+}
+
+/// Two pages-locked buffers that copies take in turn, the host filling one while the device reads
+/// the other.  Of the process: one large copy at a time has all of the bus.
+class Staging {
+  public:
+    static Staging& only() {
+        static auto& staging = *new Staging;  // never destroyed, as the handles
+        return staging;
+    }
+
+    void copy(void* device, const void* host, std::size_t bytes) {
+        const std::lock_guard lock(mutex_);
+        for (Buffer& b : buffers_) b.prepare();
+        std::size_t turn = 0;
+        for (std::size_t done = 0; done < bytes; done += size, ++turn) {
+            Buffer& b = buffers_[turn % 2];
+            const std::size_t part = std::min(size, bytes - done);
+            require(cudaEventSynchronize(b.read), "a copy to the device");
+            std::memcpy(b.data, static_cast<const std::byte*>(host) + done, part);
+            require(cudaMemcpyAsync(static_cast<std::byte*>(device) + done, b.data, part,
+                                    cudaMemcpyHostToDevice, cudaStreamPerThread),
+                    "a copy to the device");
+            require(cudaEventRecord(b.read, cudaStreamPerThread), "a copy to the device");
+        }
+        for (Buffer& b : buffers_)  // before another thread, or device, fills them
+            require(cudaEventSynchronize(b.read), "a copy to the device");
+    }
+
+  private:
+    static constexpr std::size_t size = std::size_t{16} << 20;
+    struct Buffer {
+        void* data = nullptr;
+        cudaEvent_t read = nullptr;
+        int device = -1;
+
+        /// An event belongs to a device.
+        void prepare() {
+            int current = 0;
+            require(cudaGetDevice(&current), "cudaGetDevice");
+            if (data == nullptr)
+                require(cudaHostAlloc(&data, size, cudaHostAllocPortable), "cudaHostAlloc");
+            if (device == current) return;
+            if (read != nullptr) require(cudaEventDestroy(read), "cudaEventDestroy");
+            require(cudaEventCreateWithFlags(&read, cudaEventDisableTiming), "cudaEventCreate");
+            device = current;
+        }
+    };
+    std::mutex mutex_;
+    std::array<Buffer, 2> buffers_;
+};
+
+std::atomic<std::size_t> copied_to_host = 0;
 
 }  // namespace
 
@@ -83,47 +176,88 @@ std::string describe(int index) {
         static_cast<double>(free) / gib, release_of(driver), release_of(runtime));
 }
 
+void open(int index) {
+    select(index);
+    std::uint64_t all = std::numeric_limits<std::uint64_t>::max();
+    require(cudaMemPoolSetAttribute(pool(), cudaMemPoolAttrReleaseThreshold, &all),
+            "cudaMemPoolSetAttribute");
+}
+
 void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     void* data = nullptr;
-    const cudaError_t status = cudaMallocAsync(&data, bytes, nullptr);
+    cudaError_t status = cudaMallocAsync(&data, bytes, cudaStreamPerThread);
+    if (status == cudaErrorMemoryAllocation) {  // blocks of other sizes may be in its way
+        cudaGetLastError();
+        synchronise();
+        require(cudaMemPoolTrimTo(pool(), 0), "cudaMemPoolTrimTo");
+        status = cudaMallocAsync(&data, bytes, cudaStreamPerThread);
+    }
     if (status == cudaSuccess) return data;
     cudaGetLastError();
-    if (status == cudaErrorMemoryAllocation) return nullptr;
-    require(status, "cudaMallocAsync");
+    if (status != cudaErrorMemoryAllocation) require(status, "cudaMallocAsync");
     return nullptr;
 }
 
 void release(void* data) {
-    if (data != nullptr) cudaFreeAsync(data, nullptr);
+    if (data != nullptr) cudaFreeAsync(data, cudaStreamPerThread);
 }
 
 std::size_t free_bytes() {
     std::size_t free = 0, total = 0;
-    return cudaMemGetInfo(&free, &total) == cudaSuccess ? free : 0;
+    std::uint64_t kept = 0, used = 0;
+    require(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    require(cudaMemPoolGetAttribute(pool(), cudaMemPoolAttrReservedMemCurrent, &kept),
+            "cudaMemPoolGetAttribute");
+    require(cudaMemPoolGetAttribute(pool(), cudaMemPoolAttrUsedMemCurrent, &used),
+            "cudaMemPoolGetAttribute");
+    return free + (kept - used);
 }
 
 void to_device(void* device, const void* host, std::size_t bytes) {
     if (bytes > 0)
-        require(cudaMemcpy(device, host, bytes, cudaMemcpyHostToDevice), "a copy to the device");
+        require(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cudaStreamPerThread),
+                "a copy to the device");
 }
 
-namespace {
-std::atomic<std::size_t> copied_to_host = 0;
+void to_device_staged(void* device, const void* host, std::size_t bytes) {
+    constexpr std::size_t small = std::size_t{1} << 18;
+    if (bytes <= small) return to_device(device, host, bytes);
+    Staging::only().copy(device, host, bytes);
 }
 
 void to_host(void* host, const void* device, std::size_t bytes) {
     copied_to_host += bytes;
-    if (bytes > 0)
-        require(cudaMemcpy(host, device, bytes, cudaMemcpyDeviceToHost), "a copy from the device");
+    if (bytes == 0) return;
+    require(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cudaStreamPerThread),
+            "a copy from the device");
+    synchronise();
 }
+
+void synchronise() { require(cudaStreamSynchronize(cudaStreamPerThread), "the device's work"); }
 std::size_t bytes_to_host() { return copied_to_host; }
+
+namespace {
+
+cublasComputeType_t compute_type(const Product& p) {
+    if (p.type == Type::f64) return CUBLAS_COMPUTE_64F;
+    switch (p.products) {
+        case Products::tf32:
+            return CUBLAS_COMPUTE_32F_FAST_TF32;
+        case Products::bf16:
+            return CUBLAS_COMPUTE_32F_FAST_16BF;
+        case Products::exact:
+            break;
+    }
+    return CUBLAS_COMPUTE_32F;  // without TF32 in the default math mode
+}
+
+}  // namespace
 
 void multiply(const Product& p) {
     // cuBLAS is column-major: it sees the transposes, and c^T = op(b)^T op(a)^T.
     const bool single = p.type == Type::f32;
     const cudaDataType type = single ? CUDA_R_32F : CUDA_R_64F;
-    const cublasComputeType_t compute = single ? CUBLAS_COMPUTE_32F : CUBLAS_COMPUTE_64F;
     const float alpha32 = static_cast<float>(p.alpha), zero32 = 0;
     const double alpha64 = p.alpha, zero64 = 0;
     const auto op = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
@@ -132,7 +266,7 @@ void multiply(const Product& p) {
             cublas(), op(p.transpose_b), op(p.transpose_a), p.n, p.m, p.k,
             single ? static_cast<const void*>(&alpha32) : &alpha64, p.b, type, p.row_b, p.batch_b,
             p.a, type, p.row_a, p.batch_a, single ? static_cast<const void*>(&zero32) : &zero64,
-            p.c, type, p.row_c, p.batch_c, p.count, compute, CUBLAS_GEMM_DEFAULT),
+            p.c, type, p.row_c, p.batch_c, p.count, compute_type(p), CUBLAS_GEMM_DEFAULT),
         "a product");
 }
 

@@ -14,16 +14,18 @@
 namespace tsdiag::gpu {
 namespace {
 
+OutOfMemory out_of_memory(std::string_view device, std::size_t bytes) {
+    return OutOfMemory(fmt::format(
+        "{} is out of memory: {} bytes were asked for, {} are free; lower --tokens or --memory",
+        device, bytes, free_bytes()));
+}
+
 /// An array on the device for the time of a call.
 template <class T>
 class Array {
   public:
     explicit Array(std::size_t count) : count_(count), data_(allocate(count * sizeof(T))) {
-        if (data_ == nullptr && count > 0)
-            throw Error(
-                fmt::format("the device is out of memory: {} bytes were asked for, {} are "
-                            "free; lower --tokens or --memory",
-                            count * sizeof(T), free_bytes()));
+        if (data_ == nullptr && count > 0) throw out_of_memory("the device", count * sizeof(T));
     }
     explicit Array(std::span<const T> values) : Array(values.size()) {
         to_device(data_, values.data(), values.size_bytes());
@@ -80,20 +82,29 @@ double sum(const std::vector<double>& values) {
 
 class DeviceBackend final : public Backend {
   public:
-    explicit DeviceBackend(int index) : index_(index), name_(fmt::format("cuda:{}", index)) {}
+    DeviceBackend(int index, Products products)
+        : index_(index), products_(products), name_(fmt::format("cuda:{}", index)) {
+        open(index);
+    }
 
     std::string_view name() const override { return name_; }
     bool host_memory() const override { return false; }
     std::string description() const override { return describe(index_); }
+    std::size_t available() const override {
+        select(index_);
+        return free_bytes();
+    }
+    /// A few rows a processor are enough, more only take memory.
+    double working_set() const override { return double(available()) / 8; }
+    void synchronise() const override {
+        select(index_);
+        gpu::synchronise();
+    }
 
     std::shared_ptr<void> allocate(std::size_t bytes) const override {
         select(index_);
         void* data = gpu::allocate(std::max<std::size_t>(bytes, 1));
-        if (data == nullptr)
-            throw Error(
-                fmt::format("{} is out of memory: {} bytes were asked for, {} are free; "
-                            "lower --tokens or --memory",
-                            name_, bytes, free_bytes()));
+        if (data == nullptr) throw out_of_memory(name_, bytes);
         return {data, [index = index_](void* p) {
                     select(index);
                     release(p);
@@ -103,10 +114,14 @@ class DeviceBackend final : public Backend {
     void upload(View out, const void* host) const override {
         if (out.shape.count() == 0) return;
         select(index_);
-        if (contiguous(out)) return to_device(out.data, host, bytes_in(out));
-        const Array<std::byte> whole(bytes_in(out));
-        to_device(whole.data(), host, bytes_in(out));
-        gpu::unary(Unary::copy, out, packed(out, whole.data()));
+        if (contiguous(out)) {
+            to_device_staged(out.data, host, bytes_in(out));
+        } else {
+            const Array<std::byte> whole(bytes_in(out));
+            to_device_staged(whole.data(), host, bytes_in(out));
+            gpu::unary(Unary::copy, out, packed(out, whole.data()));
+        }
+        gpu::synchronise();
     }
 
     void download(void* host, View in) const override {
@@ -123,6 +138,7 @@ class DeviceBackend final : public Backend {
         select(index_);
         Product p;
         p.type = out.type;
+        p.products = products_;
         p.transpose_a = t == Transpose::first;
         p.transpose_b = t == Transpose::second;
         p.m = out.shape.rows;
@@ -149,6 +165,16 @@ class DeviceBackend final : public Backend {
         }
     }
 
+    void matvec(View y, View a, View x, bool transposed) const override {
+        if (!begin(y)) return;
+        if (!transposed) return gpu::matvec(y, a, x);
+        const Index chunks = chunks_of(a.shape.rows), n = a.shape.cols;
+        const Array<double> parts(static_cast<std::size_t>(a.shape.batch * chunks * n));
+        gpu::matvec_transposed(parts.data(), a, x);
+        gpu::column_sum({y.data, {a.shape.batch, 1, n}, n, n, Type::f64},
+                        {parts.data(), {a.shape.batch, chunks, n}, chunks * n, n, Type::f64});
+    }
+
     void unary(Unary op, View out, View a) const override {
         if (begin(out)) gpu::unary(op, out, a);
     }
@@ -170,6 +196,13 @@ class DeviceBackend final : public Backend {
     }
     void column_sum(View out, View a) const override {
         if (begin(out)) gpu::column_sum(out, a);
+    }
+    void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset,
+              double scale) const override {
+        if (begin(out)) gpu::draw(out, law, seed, stream, offset, scale);
+    }
+    void adamw(View w, View m, View v, View g, const AdamWStep& step) const override {
+        if (begin(w)) gpu::adamw(w, m, v, g, step);
     }
     void gather_rows(View out, View table, std::span<const Index> rows) const override {
         if (!begin(out)) return;
@@ -223,9 +256,10 @@ class DeviceBackend final : public Backend {
         for (std::size_t f = 0; f < fields.size(); ++f)
             std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(f * rows), rows,
                         fields[f]->begin());
-        const Array<double> window(s.window.size());
-        gpu::windows(window.data(), p, first, seen.get());
-        s.window = window.host();
+        const Index chunks = chunks_of(p.shape.rows);
+        const Array<double> parts(s.window.size() * static_cast<std::size_t>(chunks));
+        gpu::windows(parts.data(), p, first, seen.get());
+        s.window = sum_of_chunks(parts, s.heads, chunks, s.n);
         return s;
     }
 
@@ -241,14 +275,16 @@ class DeviceBackend final : public Backend {
         const std::vector<double> of_row = squares.host();
         m.squared = sum(of_row);
         m.zero_row = std::ranges::find(of_row, 0.0) != of_row.end();
-        const Array<double> column(static_cast<std::size_t>(d)), unit(static_cast<std::size_t>(d));
+        const Index chunks = chunks_of(n);
+        const auto parts = static_cast<std::size_t>(chunks * d);
+        const Array<double> column(parts), unit(parts);
         gpu::state_sums(column.data(), unit.data(), x, squares.data());
-        std::vector<double> mean = column.host();
+        std::vector<double> mean = sum_of_chunks(column, 1, chunks, d);
         for (double& c : mean) {
             m.mean_part += c * c / static_cast<double>(n);
             c /= static_cast<double>(n);
         }
-        for (const double u : unit.host()) m.unit_sum += u * u;
+        for (const double u : sum_of_chunks(unit, 1, chunks, d)) m.unit_sum += u * u;
         const Array<double> on_device{std::span<const double>(mean)};
         gpu::centred_squares(squares.data(), x, on_device.data());
         m.centred = sum(squares.host());
@@ -273,6 +309,15 @@ class DeviceBackend final : public Backend {
     }
 
   private:
+    /// (batch, chunks, n) summed over the chunks, on the host.
+    static std::vector<double> sum_of_chunks(const Array<double>& parts, Index batch, Index chunks,
+                                             Index n) {
+        const Array<double> sums(static_cast<std::size_t>(batch * n));
+        gpu::column_sum({sums.data(), {batch, 1, n}, n, n, Type::f64},
+                        {parts.data(), {batch, chunks, n}, chunks * n, n, Type::f64});
+        return sums.host();
+    }
+
     /// Makes the device current; false where there is nothing to do.
     bool begin(const View& v) const {
         select(index_);
@@ -280,11 +325,14 @@ class DeviceBackend final : public Backend {
     }
 
     int index_;
+    Products products_;
     std::string name_;
 };
 
 }  // namespace
 
-std::unique_ptr<Backend> make_backend(int index) { return std::make_unique<DeviceBackend>(index); }
+std::unique_ptr<Backend> make_backend(int index, Products products) {
+    return std::make_unique<DeviceBackend>(index, products);
+}
 
 }  // namespace tsdiag::gpu

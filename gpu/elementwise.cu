@@ -75,7 +75,7 @@ template <class T>
 __global__ void unary_kernel(Unary op, Rows<T> out, Rows<const T> a) {
     const Index count = out.batch * out.rows * out.cols;
     for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index row = i / out.cols, col = i % out.cols;
+        const Index row = quotient(i, out.cols), col = i - row * out.cols;
         out.row(row)[col] = apply(op, a.row(row)[col]);
     }
 }
@@ -84,8 +84,8 @@ template <class T>
 __global__ void binary_kernel(Binary op, Rows<T> out, Rows<const T> a, Rows<const T> b) {
     const Index count = out.batch * out.rows * out.cols;
     for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index batch = i / out.cols / out.rows, row = i / out.cols % out.rows,
-                    col = i % out.cols;
+        const Index line = quotient(i, out.cols), col = i - line * out.cols;
+        const Index batch = quotient(line, out.rows), row = line - batch * out.rows;
         const T* y = b.row(b.batch == 1 ? 0 : batch, b.rows == 1 ? 0 : row);
         out.row(batch, row)[col] = apply(op, a.row(batch, row)[col], y[b.cols == 1 ? 0 : col]);
     }
@@ -95,7 +95,7 @@ template <class T>
 __global__ void affine_kernel(Rows<T> out, Rows<const T> a, T alpha, T beta) {
     const Index count = out.batch * out.rows * out.cols;
     for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index row = i / out.cols, col = i % out.cols;
+        const Index row = quotient(i, out.cols), col = i - row * out.cols;
         out.row(row)[col] = alpha * a.row(row)[col] + beta;
     }
 }
@@ -103,8 +103,10 @@ __global__ void affine_kernel(Rows<T> out, Rows<const T> a, T alpha, T beta) {
 template <class T>
 __global__ void gather_kernel(Rows<T> out, Rows<const T> table, const Index* rows) {
     const Index count = out.rows * out.cols;
-    for (Index i = global_thread(); i < count; i += all_threads())
-        out.row(0, i / out.cols)[i % out.cols] = table.row(0, rows[i / out.cols])[i % out.cols];
+    for (Index i = global_thread(); i < count; i += all_threads()) {
+        const Index row = quotient(i, out.cols), col = i - row * out.cols;
+        out.row(0, row)[col] = table.row(0, rows[row])[col];
+    }
 }
 
 template <class T>
@@ -141,13 +143,85 @@ template <class T>
 __global__ void hide_kernel(Rows<T> p, DeviceVisible visible) {
     const Index count = p.batch * p.rows * p.cols;
     for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index row = i / p.cols, col = i % p.cols;
+        const Index row = quotient(i, p.cols), col = i - row * p.cols;
         const Range seen = visible_range(visible, row % p.rows, p.cols);
         if (col < seen.first || col >= seen.last) p.row(row)[col] = T(0);
     }
 }
 
+/// Two elements of Philox4x32-10 a thread, as src/core/cpu_kernels.cpp makes them.
+__device__ void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t block,
+                            double& a, double& b) {
+    std::uint32_t c0 = static_cast<std::uint32_t>(block),
+                  c1 = static_cast<std::uint32_t>(block >> 32),
+                  c2 = static_cast<std::uint32_t>(stream),
+                  c3 = static_cast<std::uint32_t>(stream >> 32),
+                  k0 = static_cast<std::uint32_t>(seed),
+                  k1 = static_cast<std::uint32_t>(seed >> 32);
+    for (int round = 0; round < 10; ++round) {
+        const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0,
+                            p1 = std::uint64_t{0xCD9E8D57U} * c2;
+        c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+        c1 = static_cast<std::uint32_t>(p1);
+        c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+        c3 = static_cast<std::uint32_t>(p0);
+        k0 += 0x9E3779B9U;
+        k1 += 0xBB67AE85U;
+    }
+    // The upper 52 bits of each half, in the middle of their interval of (0, 1).
+    const std::uint64_t u = (std::uint64_t{c1} << 32 | c0) >> 12,
+                        v = (std::uint64_t{c3} << 32 | c2) >> 12;
+    a = static_cast<double>(u) * 0x1p-52 + 0x1p-53;
+    b = static_cast<double>(v) * 0x1p-52 + 0x1p-53;
+}
+
+template <class T>
+__global__ void draw_kernel(T* out, Index count, Law law, std::uint64_t seed, std::uint64_t stream,
+                            double offset, double scale) {
+    for (Index i = global_thread(); 2 * i < count; i += all_threads()) {
+        double a, b;
+        philox_pair(seed, stream, static_cast<std::uint64_t>(i), a, b);
+        if (law == Law::normal) {  // Box and Muller
+            const double radius = sqrt(-2 * log(a)), turn = 6.283185307179586477 * b;
+            a = radius * cos(turn);
+            b = radius * sin(turn);
+        }
+        out[2 * i] = static_cast<T>(offset + scale * a);
+        if (2 * i + 1 < count) out[2 * i + 1] = static_cast<T>(offset + scale * b);
+    }
+}
+
+template <class T>
+__global__ void adamw_kernel(T* w, T* m, T* v, const T* g, Index count, AdamWStep s) {
+    const T b1 = T(s.beta1), b2 = T(s.beta2), eps = T(s.eps), factor = T(s.factor);
+    const T rate = T(s.rate), unbias = T(s.unbias), shrink = T(s.shrink);
+    for (Index i = global_thread(); i < count; i += all_threads()) {
+        const T x = factor * g[i];
+        const T first = b1 * m[i] + (1 - b1) * x, second = b2 * v[i] + (1 - b2) * x * x;
+        m[i] = first;
+        v[i] = second;
+        w[i] = shrink * w[i] - rate * first / (sqrt(unbias * second) + eps);
+    }
+}
+
 }  // namespace
+
+void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset,
+          double scale) {
+    typed(out, [&]<class T>(T) {
+        const Index count = out.shape.count();
+        TSDIAG_LAUNCH(draw_kernel<T>, grid_for((count + 1) / 2), block_size,
+                      static_cast<T*>(out.data), count, law, seed, stream, offset, scale);
+    });
+}
+
+void adamw(View w, View m, View v, View g, const AdamWStep& step) {
+    typed(w, [&]<class T>(T) {
+        TSDIAG_LAUNCH(adamw_kernel<T>, grid_for(w.shape.count()), block_size,
+                      static_cast<T*>(w.data), static_cast<T*>(m.data), static_cast<T*>(v.data),
+                      static_cast<const T*>(g.data), w.shape.count(), step);
+    });
+}
 
 void unary(Unary op, View out, View a) {
     typed(out, [&]<class T>(T) {

@@ -39,7 +39,7 @@ struct State {
     std::exception_ptr failure;
     std::vector<std::array<unsigned char, 32 * 16>> exchanged;  ///< by the lanes of each warp
 };
-inline State state;
+inline thread_local State state;  ///< threads of the host launch side by side
 
 constexpr unsigned warp = 32;
 
@@ -138,7 +138,7 @@ using std::cos, std::erf, std::exp, std::expm1, std::log, std::sin, std::sqrt, s
 #define __global__
 #define __device__
 #define __host__
-#define __shared__ static
+#define __shared__ static thread_local
 #define __forceinline__ inline
 #define threadIdx \
     (::tsdiag::gpu::emulator::state.fibers[::tsdiag::gpu::emulator::state.current].thread)

@@ -15,6 +15,8 @@ void unary(Unary op, View out, View a);
 void binary(Binary op, View out, View a, View b);
 void affine(View out, View a, double alpha, double beta);
 void gather_rows(View out, View table, const Index* rows);
+void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset, double scale);
+void adamw(View w, View m, View v, View g, const AdamWStep& step);
 /// A thread a column adds the rows of a to rows of out, one after the other.
 void scatter_add_rows(View out, View a, const Index* rows);
 void rotate(View out, View a, const double* position, const double* frequency, Index pairs,
@@ -28,6 +30,10 @@ void row_sum(View out, View a);
 void row_max(View out, View a);
 void column_sum(View out, View a);
 void softmax_rows(View p, DeviceVisible visible);
+/// y = a x, a warp a row.
+void matvec(View y, View a, View x);
+/// a^T x of each chunk of rows of a, (batch, chunks, cols): a thread a column.
+void matvec_transposed(double* parts, View a, View x);
 /// squares[b * rows + r] = |row|^2
 void row_squares(double* squares, View a);
 /// found[b * rows + r] = column of the first non-finite element, -1: none
@@ -41,9 +47,13 @@ struct RowFields {
 };
 void row_fields(RowFields out, View p, const View* slope, bool divided, Index first,
                 DeviceVisible visible);
-/// RowStatistics::window, (heads, n).
+/// Sums over all rows are made of sums over chunks of so many rows, whatever the device.
+constexpr Index chunk_rows = 64;
+constexpr Index chunks_of(Index rows) { return (rows + chunk_rows - 1) / chunk_rows; }
+/// RowStatistics::window of each chunk of rows, (heads, chunks, n).
 void windows(double* window, View p, Index first, DeviceVisible visible);
-/// column[j] = sum_i x_ij, unit[j] = sum_i x_ij / |x_i|; squares from row_squares.
+/// Of each chunk of rows, (chunks, d): column = sum_i x_ij, unit = sum_i x_ij / |x_i|; squares from
+/// row_squares.
 void state_sums(double* column, double* unit, View x, const double* squares);
 /// centred[i] = |x_i - mean|^2
 void centred_squares(double* centred, View x, const double* mean);

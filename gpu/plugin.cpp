@@ -24,16 +24,17 @@ int devices(char* why, std::size_t size) {
     return count;
 }
 
-const Backend* open(int index, char* why, std::size_t size) {
+const Backend* open(int index, Products products, char* why, std::size_t size) {
     static std::mutex mutex;
-    static auto& opened = *new std::map<int, std::unique_ptr<Backend>>();  // never destroyed
+    static auto& opened =
+        *new std::map<std::pair<int, Products>, std::unique_ptr<Backend>>();  // never destroyed
     try {
         std::string reason;
         const int count = count_devices(reason);
         if (index >= 0 && index < count) {
             const std::lock_guard lock(mutex);
-            std::unique_ptr<Backend>& backend = opened[index];
-            if (!backend) backend = make_backend(index);
+            std::unique_ptr<Backend>& backend = opened[{index, products}];
+            if (!backend) backend = make_backend(index, products);
             backend->allocate(1);  // the device answers
             return backend.get();
         }

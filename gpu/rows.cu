@@ -86,6 +86,36 @@ __global__ void softmax_kernel(Rows<T> p, DeviceVisible visible) {
 }
 
 template <class T>
+__global__ void matvec_kernel(double* y, Rows<const T> a, const double* x) {
+    constexpr int rows_at_once = block_size / warp_size;
+    const Index lane = threadIdx.x % warp_size;
+    const Index warp = static_cast<Index>(blockIdx.x) * rows_at_once + threadIdx.x / warp_size;
+    for (Index i = warp; i < a.batch * a.rows; i += static_cast<Index>(gridDim.x) * rows_at_once) {
+        const T* row = a.row(i);
+        const double* v = x + quotient(i, a.rows) * a.cols;
+        double s = 0;
+        for (Index j = lane; j < a.cols; j += warp_size) s += static_cast<double>(row[j]) * v[j];
+        for (int mask = warp_size / 2; mask > 0; mask /= 2)
+            s += __shfl_xor_sync(0xFFFFFFFFU, s, mask);
+        if (lane == 0) y[i] = s;
+    }
+}
+
+template <class T>
+__global__ void matvec_transposed_kernel(double* parts, Rows<const T> a, const double* x) {
+    const Index chunks = chunks_of(a.rows);
+    for (Index t = global_thread(); t < a.batch * chunks * a.cols; t += all_threads()) {
+        const Index part = quotient(t, a.cols), j = t - part * a.cols;
+        const Index b = quotient(part, chunks), begin = (part - b * chunks) * chunk_rows;
+        const Index end = begin + chunk_rows < a.rows ? begin + chunk_rows : a.rows;
+        double s = 0;
+        for (Index r = begin; r < end; ++r)
+            s += static_cast<double>(a.row(b, r)[j]) * x[b * a.rows + r];
+        parts[t] = s;
+    }
+}
+
+template <class T>
 __global__ void squares_kernel(double* squares, Rows<const T> a) {
     for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
         const T* x = a.row(i);
@@ -145,6 +175,22 @@ void softmax_rows(View p, DeviceVisible visible) {
     typed(p, [&]<class T>(T) {
         TSDIAG_LAUNCH(softmax_kernel<T>, grid_of_rows(p.shape.batch * p.shape.rows), block_size,
                       rows_of<T>(p), visible);
+    });
+}
+
+void matvec(View y, View a, View x) {
+    typed(a, [&]<class T>(T) {
+        TSDIAG_LAUNCH(matvec_kernel<T>, grid_for(a.shape.batch * a.shape.rows * warp_size),
+                      block_size, static_cast<double*>(y.data), rows_of<const T>(a),
+                      static_cast<const double*>(x.data));
+    });
+}
+
+void matvec_transposed(double* parts, View a, View x) {
+    typed(a, [&]<class T>(T) {
+        TSDIAG_LAUNCH(matvec_transposed_kernel<T>,
+                      grid_for(a.shape.batch * chunks_of(a.shape.rows) * a.shape.cols), block_size,
+                      parts, rows_of<const T>(a), static_cast<const double*>(x.data));
     });
 }
 

@@ -2,14 +2,17 @@
 #include <cstddef>
 #include <string>
 
-#include "tsdiag/tensor.hpp"
+#include "tsdiag/backend.hpp"
 
-/// What the backend needs of a device beside kernels: memory, copies, products.  One stream; the
-/// host waits only where it reads.  cuda_runtime.cpp has the device, emulated_runtime.cpp the host.
+/// What the backend needs of a device beside kernels: memory, copies, products.  Each thread of the
+/// host has a stream of its own, in which what it asks for is done in turn; it waits only where it
+/// reads.  cuda_runtime.cpp has the device, emulated_runtime.cpp the host.
 namespace tsdiag::gpu {
 
 /// How many devices can be used; 0: `why` says what is missing.
 int count_devices(std::string& why);
+/// Before device `index` is first used.
+void open(int index);
 /// Makes device `index` that of this thread.
 void select(int index);
 /// "NVIDIA H200, compute capability 9.0, 139.8 GiB (139.1 GiB free), driver 13.0, runtime 13.0".
@@ -18,17 +21,22 @@ std::string describe(int index);
 /// Null where there is no more.  Freed memory is used again once the kernels before have ended.
 void* allocate(std::size_t bytes);
 void release(void* data);
-/// How much could be had, for messages.
 std::size_t free_bytes();
 
+/// `host` may be changed on return.
 void to_device(void* device, const void* host, std::size_t bytes);
+/// The same for much, past the pages of the host that a device cannot read itself.
+void to_device_staged(void* device, const void* host, std::size_t bytes);
 void to_host(void* host, const void* device, std::size_t bytes);
+/// Waits for all that this thread has asked for.
+void synchronise();
 /// How many bytes `to_host` has copied since the program started.
 std::size_t bytes_to_host();
 
 /// A stack of row-major products c = alpha op(a) op(b), op(a) (m, k), op(b) (k, n).
 struct Product {
     Type type = Type::f32;
+    Products products = Products::exact;  ///< of float32
     bool transpose_a = false, transpose_b = false;
     Index m = 0, n = 0, k = 0, count = 0;
     double alpha = 1;

@@ -81,6 +81,7 @@ class AttentionOperator {
 
     /// P v by row blocks, each shown to `visit` once.  v (h', n, w) -> (h, n, w).
     /// Where nobody wants to see or keep the rows: by factors, in linear time, where P has them.
+    /// A block that a device has no memory for is halved.
     /// P that has factors and more than `largest_seen_whole` tokens is never made whole: `visit`
     /// sees about 512 rows in blocks, one drawn from each of as many equal parts of P by a rule
     /// that depends on n and h alone, and `RowBlock::totals`.
@@ -97,8 +98,8 @@ class AttentionOperator {
     static constexpr Index largest_seen_whole = 16384;
     /// Bytes of P, whole.
     double bytes() const;
-    /// Rows to be asked for at a time: P, its logits and its slope within `memory` bytes, and no
-    /// more than a cache holds, for each block is read several times; but as many as make a product
+    /// Rows to be asked for at a time: P, its logits and its slope within `memory` bytes and the
+    /// backend's working set, for each block is read several times; but as many as make a product
     /// worth reading its keys.
     Index rows_at_once(double memory) const;
 

@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
@@ -36,6 +37,21 @@ enum class Unary {
     normal_cdf  ///< (1 + erf(x / sqrt 2)) / 2
 };
 enum class Binary { add, subtract, multiply, divide, maximum };
+enum class Law { uniform, normal };
+
+/// How products of float32 are made: as they are, or on a device from factors rounded to 11 bits
+/// (TF32) or 8 (bfloat16), several times as fast.
+enum class Products { exact, tf32, bf16 };
+
+/// One step of AdamW, the same for all elements: with x = factor g,
+/// m = beta1 m + (1 - beta1) x, v = beta2 v + (1 - beta2) x^2,
+/// w = shrink w - rate m / (sqrt(unbias v) + eps).
+struct AdamWStep {
+    double beta1 = 0, beta2 = 0, eps = 0, factor = 1;
+    double rate = 0;    ///< the learning rate / (1 - beta1^t)
+    double unbias = 1;  ///< 1 / (1 - beta2^t)
+    double shrink = 1;  ///< 1 - learning rate * decay
+};
 
 /// The columns that a row may see: [first[i], last[i]) for row i of a block; the same for all
 /// heads. Empty vectors: everything.  Causal, windowed and block-diagonal attention are all of this
@@ -79,14 +95,25 @@ class Backend {
     virtual std::string_view name() const = 0;    ///< "cpu", "cuda:0"
     virtual std::string description() const = 0;  ///< device, instruction set, libraries, threads
     virtual bool host_memory() const = 0;         ///< tensors are ordinary memory
+    /// Bytes that tensors can have: those of the machine, or what is free on the device.
+    virtual std::size_t available() const = 0;
+    /// Bytes of rows that are best made at once: what caches hold, or what fills a device.
+    virtual double working_set() const = 0;
+    /// Waits for all work that this thread has given: only then may another thread use its results.
+    virtual void synchronise() const = 0;
 
+    /// Throws `OutOfMemory`.
     virtual std::shared_ptr<void> allocate(std::size_t bytes) const = 0;
-    virtual void upload(View out, const void* host) const = 0;  ///< contiguous host, type of `out`
+    /// From contiguous host memory of the type of `out`; for the use of any thread.
+    virtual void upload(View out, const void* host) const = 0;
     virtual void download(void* host, View in) const = 0;
 
     /// out = alpha op(a) op(b).  b.batch divides a.batch: batch i of a meets batch i /
     /// (a.batch/b.batch) of b.
     virtual void matmul(View out, View a, View b, Transpose t, double alpha) const = 0;
+    /// y = op(a) x, the vectors (b, m, 1) and (b, k, 1) contiguous and in float64, the sums in
+    /// double whatever the type of a.
+    virtual void matvec(View y, View a, View x, bool transposed) const = 0;
     virtual void unary(Unary op, View out, View a) const = 0;
     /// Broadcasting: each extent of b is that of a, or 1.
     virtual void binary(Binary op, View out, View a, View b) const = 0;
@@ -106,6 +133,12 @@ class Backend {
     /// or, where `interleaved`, (2p, 2p + 1), m = frequency.size(); columns from 2m on are copied.
     virtual void rotate(View out, View a, std::span<const double> position,
                         std::span<const double> frequency, bool interleaved) const = 0;
+    /// Elements 0, 1, ... of stream `stream` of seed `seed` (`Rng`), in (batch, row, col) order:
+    /// offset + scale u, u uniform in (0, 1) or standard normal.  `out` is contiguous.
+    virtual void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset,
+                      double scale) const = 0;
+    /// In place, of contiguous tensors of one shape.
+    virtual void adamw(View w, View m, View v, View g, const AdamWStep& step) const = 0;
     /// In place: softmax over the visible columns of each row, 0 outside them.
     virtual void softmax_rows(View p, const Visible& visible) const = 0;
     /// In place: entries outside the visible columns become 0.
@@ -127,9 +160,12 @@ struct TensorBytes {
 };
 TensorBytes cpu_bytes();
 void restart_cpu_peak();
+/// Bytes that this process may take: the machine's memory, or the limit of its control group where
+/// that is lower.
+std::size_t machine_memory();
 /// "cpu", "cuda", "cuda:1" or "auto" (the best there is).  Throws `NotAvailable` saying which part
-/// is missing.
-const Backend& open_backend(std::string_view name);
+/// is missing; the CPU has exact products alone.
+const Backend& open_backend(std::string_view name, Products products = Products::exact);
 /// Names of the backends that could be opened here, each with its description.
 std::vector<std::pair<std::string, std::string>> list_backends();
 

@@ -27,6 +27,10 @@ class NonFiniteError : public Error {
 class NotAvailable : public Error {
     using Error::Error;
 };
+/// No memory is left, of the machine or of a device.
+class OutOfMemory : public Error {
+    using Error::Error;
+};
 /// The caller asked for something that does not exist or does not fit.
 class UsageError : public Error {
     using Error::Error;

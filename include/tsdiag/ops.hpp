@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "tsdiag/backend.hpp"
+#include "tsdiag/random.hpp"
 #include "tsdiag/tensor.hpp"
 
 /// Every function on tensors.  Shapes are (batch, rows, cols); `ShapeError` names op and shapes
@@ -13,6 +14,9 @@ namespace tsdiag {
 /// alpha a b, alpha a^T b (first) or alpha a b^T (second).  a (h, n, k), b (h', k, m), h' divides
 /// h: batch i of a meets batch i / (h/h') of b (grouped queries).  Cost: 2 h n k m flops.
 Tensor matmul(const Tensor& a, const Tensor& b, Transpose t = Transpose::none, double alpha = 1);
+/// op(a) x, x (b, k, 1) in float64: the sums and the result are in double whatever the type of a.
+/// Not differentiable.
+Tensor matvec(const Tensor& a, const Tensor& x, bool transposed = false);
 /// x W^T + bias with W (1, out, in) as `nn.Linear` stores it; bias (1, 1, out) may be empty.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
@@ -50,6 +54,10 @@ Tensor concat_cols(std::span<const Tensor> parts);
 /// Zeros of `shape` with `a` put in at (batch, row, col).
 Tensor place(const Tensor& a, Shape shape, Index batch, Index row, Index col);
 Tensor zeros(const Backend& backend, Shape shape, Type type);
+/// offset + scale u, u the elements of this stream from its beginning: uniform in (0, 1) or
+/// standard normal.
+Tensor random_tensor(const Backend& backend, Shape shape, Type type, Law law, const Rng& rng,
+                     double offset, double scale);
 /// Extents of a that are 1 become those of `shape`.
 Tensor expand(const Tensor& a, Shape shape);
 /// Sums over the axes that are 1 in `shape`, and over groups of batches: what `expand` and a

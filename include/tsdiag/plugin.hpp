@@ -10,7 +10,7 @@
 namespace tsdiag {
 
 /// Changes with Backend, View, RowStatistics or StateMoments.
-constexpr std::uint32_t plugin_abi = 2;
+constexpr std::uint32_t plugin_abi = 3;
 constexpr const char* plugin_entry = "tsdiag_backend_plugin";
 
 struct BackendPlugin {
@@ -19,7 +19,7 @@ struct BackendPlugin {
     /// How many devices there are; 0: `why` says what is missing.
     int (*devices)(char* why, std::size_t size);
     /// Device `index`, which lives as long as the program; null: `why` says what failed.
-    const Backend* (*open)(int index, char* why, std::size_t size);
+    const Backend* (*open)(int index, Products products, char* why, std::size_t size);
 };
 
 }  // namespace tsdiag

@@ -18,6 +18,9 @@ class Rng {
     Rng fork(std::uint64_t part) const;
     Rng fork(std::string_view part) const;
 
+    std::uint64_t seed() const { return seed_; }
+    std::uint64_t stream() const { return stream_; }
+
     double uniform();                      ///< next number in (0, 1), 53 bits
     double normal();                       ///< next standard normal (Box-Muller)
     std::uint64_t below(std::uint64_t n);  ///< next integer in [0, n), n > 0, unbiased

@@ -54,7 +54,7 @@ Tensor share_of_tokens(const Tensor& s, const Tensor& p, const Visible& visible,
             share[static_cast<std::size_t>(k * count + i)] = z / (z + double(zeros));
         }
     }
-    const Tensor out =
+    Tensor out =
         Tensor::from_host(p.backend(), {h, count, 1}, std::span<const double>(share), p.type());
     if (!s.tracked()) return out;
     std::vector<double> padded(static_cast<std::size_t>(count), 0.0);

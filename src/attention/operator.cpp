@@ -26,9 +26,9 @@ double AttentionOperator::bytes() const {
 }
 
 Index AttentionOperator::rows_at_once(double memory) const {
-    constexpr double cache = 8 << 20, worth_keys = 64;
+    constexpr double worth_keys = 64;
     const double row = 3 * bytes() / double(tokens());
-    const double rows = std::min(memory, std::max(cache, worth_keys * row)) / row;
+    const double rows = std::min(memory, std::max(backend().working_set(), worth_keys * row)) / row;
     return std::clamp<Index>(Index(rows), 1, tokens());
 }
 
@@ -60,30 +60,45 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
     if (v.batch() < 1 || h % v.batch() != 0)
         throw ShapeError("attention apply: values of " + std::to_string(v.batch()) +
                          " heads, expected a divisor of " + std::to_string(h));
-    const bool sample = sampled(), gather = keep_ && !matrix_.defined() && !sample;
+    const bool sample = sampled();
+    bool gather = keep_ && !matrix_.defined() && !sample;
     if (visit && sample) show_sample(visit);
     if (sample || (!visit && !gather))
         if (Tensor y = product(v); y.defined()) return y;
     const Tensor out = Tensor::empty(backend(), {h, n, v.cols()}, v.type());
     std::vector<Tensor> recorded;  // of a gradient: the rows are no longer to be written into `out`
     Tensor kept;
-    for (Index first = 0; first < n; first += block_rows) {
-        const Index count = std::min(block_rows, n - first);
-        const RowBlock block = rows(first, count);
-        const Index end = visible::end(block.visible, n);
-        if (block.p.tracked() || v.tracked())
-            recorded.push_back(matmul(block.p.col_range(0, end), v.row_range(0, end)));
-        else
-            backend().matmul(out.row_range(first, count).view(), block.p.col_range(0, end).view(),
-                             v.row_range(0, end).view(), Transpose::none, 1);
-        if (visit) visit(block);
-        if (!gather) continue;
-        if (count == n) {
-            kept = block.p;
-        } else {
-            if (!kept.defined()) kept = Tensor::empty(backend(), {h, n, n}, type());
-            backend().unary(Unary::copy, kept.row_range(first, count).view(), block.p.view());
+    if (gather && block_rows < n) {
+        try {
+            kept = Tensor::empty(backend(), {h, n, n}, type());
+        } catch (const OutOfMemory&) {
+            gather = false;
         }
+    }
+    for (Index first = 0; first < n;) {
+        const Index count = std::min(block_rows, n - first);
+        RowBlock block;
+        try {
+            block = rows(first, count);
+            const Index end = visible::end(block.visible, n);
+            if (block.p.tracked() || v.tracked())
+                recorded.push_back(matmul(block.p.col_range(0, end), v.row_range(0, end)));
+            else
+                backend().matmul(out.row_range(first, count).view(),
+                                 block.p.col_range(0, end).view(), v.row_range(0, end).view(),
+                                 Transpose::none, 1);
+        } catch (const OutOfMemory&) {
+            if (count == 1) throw;
+            block_rows = (count + 1) / 2;
+            gather = gather && kept.defined();
+            continue;
+        }
+        if (visit) visit(block);
+        if (gather && count == n)
+            kept = block.p;
+        else if (gather)
+            backend().unary(Unary::copy, kept.row_range(first, count).view(), block.p.view());
+        first += count;
     }
     if (gather) matrix_ = kept;
     if (recorded.size() == 1) return recorded.front();

@@ -84,11 +84,11 @@ std::string why_no_device() {
     return opened.plugin->devices(why.data(), why.size()) > 0 ? std::string() : why.data();
 }
 
-const Backend& open_device(std::string_view name, int index) {
+const Backend& open_device(std::string_view name, int index, Products products) {
     if (const std::string why = why_no_device(); !why.empty())
         throw NotAvailable(fmt::format("device '{}': {}; use --device cpu", name, why));
     std::array<char, 512> why{};
-    const Backend* backend = cuda_plugin().plugin->open(index, why.data(), why.size());
+    const Backend* backend = cuda_plugin().plugin->open(index, products, why.data(), why.size());
     if (backend == nullptr)
         throw NotAvailable(fmt::format("device '{}': {}; use --device cpu", name, why.data()));
     return *backend;
@@ -104,11 +104,17 @@ int index_of(std::string_view name) {
 
 }  // namespace
 
-const Backend& open_backend(std::string_view name) {
-    if (name == "cpu") return cpu();
-    if (name == "auto") return why_no_device().empty() ? open_device("cuda:0", 0) : cpu();
-    if (name == "cuda") return open_device(name, 0);
-    if (name.starts_with("cuda:") && index_of(name) >= 0) return open_device(name, index_of(name));
+const Backend& open_backend(std::string_view name, Products products) {
+    const auto host = [products]() -> const Backend& {
+        if (products == Products::exact) return cpu();
+        throw NotAvailable("--fast: rounds the products of a device, and this is the CPU");
+    };
+    if (name == "cpu") return host();
+    if (name == "auto")
+        return why_no_device().empty() ? open_device("cuda:0", 0, products) : host();
+    if (name == "cuda") return open_device(name, 0, products);
+    if (name.starts_with("cuda:") && index_of(name) >= 0)
+        return open_device(name, index_of(name), products);
     throw UsageError(
         fmt::format("device '{}' is unknown; expected auto, cpu, cuda or cuda:N", name));
 }
@@ -122,7 +128,8 @@ std::vector<std::pair<std::string, std::string>> list_backends() {
     std::array<char, 512> why{};
     const int count = cuda_plugin().plugin->devices(why.data(), why.size());
     for (int i = 0; i < count; ++i) {
-        const Backend* backend = cuda_plugin().plugin->open(i, why.data(), why.size());
+        const Backend* backend =
+            cuda_plugin().plugin->open(i, Products::exact, why.data(), why.size());
         list.emplace_back(fmt::format("cuda:{}", i),
                           backend != nullptr ? backend->description()
                                              : fmt::format("not available: {}", why.data()));

@@ -15,6 +15,8 @@
 #include "cpu_kernels.hpp"
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/linalg.hpp"
+#include "tsdiag/random.hpp"
 
 namespace tsdiag {
 namespace kernels {
@@ -120,6 +122,22 @@ void count_taken(std::size_t bytes) {
         ;
 }
 
+template <class T>
+void adamw_in_place(View weights, View first, View second, View gradient, const AdamWStep& s) {
+    T *w = weights.row<T>(0, 0), *m = first.row<T>(0, 0), *v = second.row<T>(0, 0);
+    const T* g = gradient.row<T>(0, 0);
+    const Index count = weights.shape.count();
+    const T b1 = T(s.beta1), b2 = T(s.beta2), eps = T(s.eps), factor = T(s.factor);
+    const T rate = T(s.rate), unbias = T(s.unbias), shrink = T(s.shrink);
+#pragma omp parallel for simd schedule(static) if (count > worth_threads)
+    for (Index i = 0; i < count; ++i) {
+        const T x = factor * g[i];
+        m[i] = b1 * m[i] + (1 - b1) * x;
+        v[i] = b2 * v[i] + (1 - b2) * x * x;
+        w[i] = shrink * w[i] - rate * m[i] / (std::sqrt(unbias * v[i]) + eps);
+    }
+}
+
 class CpuBackend final : public Backend {
   public:
     std::string_view name() const override { return "cpu"; }
@@ -136,10 +154,14 @@ class CpuBackend final : public Backend {
                            omp_get_max_threads(), kernels::table().name, gemm);
     }
 
+    std::size_t available() const override { return machine_memory(); }
+    double working_set() const override { return 8 << 20; }
+    void synchronise() const override {}
+
     std::shared_ptr<void> allocate(std::size_t bytes) const override {
         void* p = pool().take(bytes);
         if (p == nullptr)
-            throw Error(fmt::format(
+            throw OutOfMemory(fmt::format(
                 "out of memory: {} bytes were asked for; lower --tokens or --memory", bytes));
         count_taken(bytes);
         return {p, [bytes](void* q) {
@@ -174,6 +196,25 @@ class CpuBackend final : public Backend {
             for (Index i = 0; i < batches; ++i)
                 small_product<T>(out, a, b, i, t, static_cast<T>(alpha));
         });
+    }
+
+    void matvec(View y, View a, View x, bool transposed) const override {
+        const auto vector = [](const View& v, Index b) {
+            return std::span(v.row<double>(b, 0), static_cast<std::size_t>(v.shape.rows));
+        };
+#pragma omp parallel for schedule(static) if (a.shape.count() > worth_threads)
+        for (Index b = 0; b < a.shape.batch; ++b) {
+            View one = a;
+            one.data = static_cast<std::byte*>(a.data) +
+                       b * a.batch_stride * static_cast<Index>(bytes_of(a.type));
+            one.shape.batch = 1;
+            if (!transposed) {
+                multiply(one, vector(x, b), vector(y, b));
+            } else {
+                std::ranges::fill(vector(y, b), 0.0);
+                add_transposed(one, 1, vector(x, b), vector(y, b));
+            }
+        }
     }
 
     void unary(Unary op, View out, View a) const override {
@@ -304,6 +345,21 @@ class CpuBackend final : public Backend {
         });
     }
 
+    void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset,
+              double scale) const override {
+        typed(out, [&]<class T>(T) {
+            const std::span<T> values(static_cast<T*>(out.data),
+                                      static_cast<std::size_t>(out.shape.count()));
+            const Rng rng(seed, stream);
+            if (law == Law::normal)
+                rng.fill_normal(values, offset, scale);
+            else
+                rng.fill_uniform(values, offset, offset + scale);
+        });
+    }
+    void adamw(View w, View m, View v, View g, const AdamWStep& step) const override {
+        typed(w, [&]<class T>(T) { adamw_in_place<T>(w, m, v, g, step); });
+    }
     void softmax_rows(View p, const Visible& visible) const override {
         typed(p, [&]<class T>(T) {
             each_row(p.shape, [&](Index b, Index r) {

@@ -48,6 +48,17 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transpose t, double alpha) {
     return any_tracked({&a, &b}) ? recorded_product(out, a, b, t, alpha) : out;
 }
 
+Tensor matvec(const Tensor& a, const Tensor& x, bool transposed) {
+    const Index from = transposed ? a.rows() : a.cols(), to = transposed ? a.cols() : a.rows();
+    if (x.shape() != Shape{a.batch(), from, 1} || x.type() != Type::f64)
+        throw ShapeError("matvec: " + ops::text(x.shape()) + " is no float64 vector for " +
+                         ops::text(a.shape()));
+    const Tensor from_x = contiguous(x);
+    Tensor y = Tensor::empty(a.backend(), {a.batch(), to, 1}, Type::f64);
+    a.backend().matvec(y.view(), a.view(), from_x.view(), transposed);
+    return y;
+}
+
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     Tensor y = matmul(x, weight, Transpose::second);
     if (!bias.defined()) return y;

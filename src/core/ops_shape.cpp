@@ -99,6 +99,13 @@ Tensor concat_cols(std::span<const Tensor> parts) {
     return out;
 }
 
+Tensor random_tensor(const Backend& backend, Shape shape, Type type, Law law, const Rng& rng,
+                     double offset, double scale) {
+    Tensor out = Tensor::empty(backend, shape, type);
+    if (shape.count() > 0) backend.draw(out.view(), law, rng.seed(), rng.stream(), offset, scale);
+    return out;
+}
+
 Tensor zeros(const Backend& backend, Shape shape, Type type) {
     const auto fill = [](auto values) { std::fill(values.begin(), values.end(), 0); };
     return type == Type::f32

@@ -48,6 +48,14 @@ class RandomWeights final : public Weights {
     }
     Tensor get(std::string_view name) const override {
         const DrawnTensor& t = find(name);
+        const Draw::Law law = t.draw.law;
+        const bool at_once = !by_rows(t) && t.draw.zero_row < 0;
+        const double s = t.draw.spread;
+        if (at_once && law == Draw::Law::normal)
+            return random_tensor(backend_, t.shape, type_, Law::normal, rng_.fork(t.name), 0, s);
+        if (at_once && law == Draw::Law::uniform)
+            return random_tensor(backend_, t.shape, type_, Law::uniform, rng_.fork(t.name), -s,
+                                 2 * s);
         return type_ == Type::f32 ? whole<float>(t) : whole<double>(t);
     }
     Tensor rows(std::string_view name, std::span<const Index> rows) const override {
@@ -148,7 +156,9 @@ class ResidentWeights final : public Weights {
         const std::lock_guard lock(mutex_);
         const auto found = held_.find(name);
         if (found != held_.end()) return found->second;
-        return held_.emplace(name, all_->get(name)).first->second;
+        Tensor value = all_->get(name);
+        value.backend().synchronise();  // it is for other threads, too
+        return held_.emplace(name, std::move(value)).first->second;
     }
     Tensor rows(std::string_view name, std::span<const Index> rows) const override {
         const std::lock_guard lock(mutex_);

@@ -12,19 +12,10 @@ namespace {
 
 using model::TrackedWeights;
 
-/// 0 with probability p, else 1 / (1 - p).
-template <class T>
-Tensor dropout_mask(const Backend& backend, Shape shape, double p, const Rng& rng) {
-    return Tensor::filled(backend, shape, [&](std::span<T> mask) {
-        rng.fill_uniform(mask, 0, 1);
-        for (T& m : mask) m = m < p ? T(0) : T(1 / (1 - p));
-    });
-}
-
+/// Times 0 with probability p, else 1 / (1 - p).
 Tensor drop(const Tensor& x, double p, const Rng& rng) {
-    return multiply(x, x.type() == Type::f32
-                           ? dropout_mask<float>(x.backend(), x.shape(), p, rng)
-                           : dropout_mask<double>(x.backend(), x.shape(), p, rng));
+    const Tensor above = random_tensor(x.backend(), x.shape(), x.type(), Law::uniform, rng, -p, 1);
+    return multiply(x, scale(map(Unary::step, above), 1 / (1 - p)));
 }
 
 /// The derivatives of `value` by what was used of `tracked`, each parameter whole and once.

@@ -1,7 +1,5 @@
 #include <sys/resource.h>
-#include <unistd.h>
 
-#include <charconv>
 #include <fstream>
 #include <string>
 
@@ -50,20 +48,6 @@ Json Phases::json() const {
         phases.push_back(std::move(entry));
     }
     return phases;
-}
-
-Index machine_memory() {
-    Index bytes = Index(sysconf(_SC_PHYS_PAGES)) * Index(sysconf(_SC_PAGE_SIZE));
-    for (const char* limit :
-         {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-        std::ifstream in(limit);
-        std::string word;  // a number, or "max"
-        Index value = 0;
-        if (!(in >> word)) continue;
-        const auto [end, error] = std::from_chars(word.data(), word.data() + word.size(), value);
-        if (error == std::errc() && value > 0) bytes = std::min(bytes, value);
-    }
-    return bytes;
 }
 
 }  // namespace tsdiag

@@ -34,14 +34,16 @@ std::vector<std::string> wanted_metrics(const RunOptions& options) {
 
 }  // namespace
 
-Work begin(const RunOptions& options) { return begin(options, open_backend(options.device)); }
+Work begin(const RunOptions& options) {
+    return begin(options, open_backend(options.device, options.products));
+}
 
 Work begin(const RunOptions& options, const Backend& backend) {
     return {.options = options,
             .backend = backend,
             .metrics = wanted_metrics(options),
             .result = {Table(options.subject.model), {}},
-            .memory = options.memory > 0 ? options.memory : machine_memory() / 2};
+            .memory = options.memory > 0 ? options.memory : Index(backend.available() / 2)};
 }
 
 void check_selection(const RunOptions& options, Index layers, Index heads) {

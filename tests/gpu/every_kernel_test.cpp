@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <limits>
+#include <memory>
 
 #include "device_backend.hpp"
 #include "runtime.hpp"
@@ -221,6 +222,80 @@ TEST_P(EveryKernel, MomentsOfStates) {
     EXPECT_FALSE(a.zero_row);
     const Both zero = {affine(x.host, 0), affine(x.device, 0)};
     EXPECT_TRUE(state_moments(zero.device).zero_row);
+}
+
+TEST_P(EveryKernel, SumsOverMoreRowsThanAChunk) {
+    const Both x = drawn({2, 150, 33}, GetParam(), 1);
+    const double allowed = GetParam() == Type::f32 ? 1e-5 : 1e-12;
+    const auto statistics = [](const Tensor& p) {
+        return row_statistics(p, Tensor(), false, 0, Visible());
+    };
+    expect_near(statistics(x.device).window, statistics(x.host).window, allowed, "window");
+}
+
+TEST_P(EveryKernel, ProductsWithVectors) {
+    const Both a = drawn({2, 150, 37}, GetParam(), 1), x = drawn({2, 30, 1}, Type::f64, 2),
+               y = drawn({2, 150, 1}, Type::f64, 3);
+    expect_same_of([](const auto& t) { return matvec(t[0].col_range(4, 30), t[1]); }, {&a, &x},
+                   "a x");
+    expect_same_of([](const auto& t) { return matvec(t[0], t[1], true); }, {&a, &y}, "a^T y");
+}
+
+TEST_P(EveryKernel, DrawsTheSameStream) {
+    for (const Index count : {1, 7, 900}) {
+        const auto of = [&](const Backend& backend, Law law) {
+            return random_tensor(backend, {1, 1, count}, GetParam(), law,
+                                 Rng(7, std::uint64_t{5} << 40), -0.5, 2)
+                .to_host<double>();
+        };
+        EXPECT_EQ(of(device(), Law::uniform), of(cpu(), Law::uniform));  // exact steps alone
+        // The logarithm and the cosine round differently.
+        expect_near(of(device(), Law::normal), of(cpu(), Law::normal),
+                    GetParam() == Type::f32 ? 2e-7 : 1e-14, "normal");
+    }
+}
+
+TEST_P(EveryKernel, StepsOfAdamW) {
+    Both w = drawn({1, 7, 41}, GetParam(), 1), m = drawn({1, 7, 41}, GetParam(), 2),
+         v = drawn({1, 7, 41}, GetParam(), 3);
+    const Both g = drawn({1, 7, 41}, GetParam(), 4);
+    v = {map(Unary::square, v.host), map(Unary::square, v.device)};
+    const AdamWStep step{.beta1 = 0.9,
+                         .beta2 = 0.99,
+                         .eps = 1e-8,
+                         .factor = 0.3,
+                         .rate = 0.1,
+                         .unbias = 1.5,
+                         .shrink = 0.98};
+    cpu().adamw(w.host.view(), m.host.view(), v.host.view(), g.host.view(), step);
+    device().adamw(w.device.view(), m.device.view(), v.device.view(), g.device.view(), step);
+    expect_same(w.device, w.host, "w");
+    expect_same(m.device, m.host, "m");
+    expect_same(v.device, v.host, "v");
+}
+
+TEST(Products, OfRoundedFactorsAreNearTheExactOnes) {
+    std::string why;
+    if (gpu::count_devices(why) == 0) GTEST_SKIP() << why;
+    const Both a = drawn({1, 40, 300}, Type::f32, 1);
+    const std::vector<double> exact = matmul(a.host, a.host, Transpose::second).to_host<double>();
+    double before = 0;
+    for (const auto& [products, bits] :
+         {std::pair{Products::exact, 23}, {Products::tf32, 10}, {Products::bf16, 7}}) {
+        static std::vector<std::unique_ptr<Backend>> backends;  // they outlive their tensors
+        backends.push_back(gpu::make_backend(0, products));
+        const Tensor x =
+            Tensor::from_host(*backends.back(), a.host.shape(),
+                              std::span<const double>(a.host.to_host<double>()), Type::f32);
+        const std::vector<double> found = matmul(x, x, Transpose::second).to_host<double>();
+        double largest = 0;
+        for (std::size_t i = 0; i < exact.size(); ++i)
+            largest = std::max(largest, std::abs(found[i] - exact[i]));
+        // 300 products of numbers near 1, factors and sums rounded to so many bits.
+        EXPECT_LT(largest, 300 * 8 * std::ldexp(1.0, -bits)) << bits;
+        EXPECT_GT(largest, before) << bits;
+        before = 3 * largest;
+    }
 }
 
 TEST_P(EveryKernel, FirstNonFinite) {
