@@ -68,6 +68,20 @@ std::vector<Estimate> spectral_radii(const LinearMap& stack, Index count, double
 std::vector<Estimate> largest_singular_values(const LinearMap& stack, Index count,
                                               double tolerance = 1e-8, Index max_products = 384);
 
+/// `count` square maps of tensors wherever they are: y = A x, both (count, n, 1) in float64.
+struct StackMap {
+    const Backend& backend;
+    Index count = 0, n = 0;
+    std::function<Tensor(const Tensor& x)> apply;
+    bool centred = false;  ///< Pi2 A Pi2 is meant
+};
+/// The same methods with the basis where the maps are: of each product some numbers a vector leave
+/// the device.  Memory: max_products vectors.  Maps of `largest_singular_values` are A^T A.
+std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance = 1e-8,
+                                     Index max_products = 384, Index rank = 1);
+std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance = 1e-8,
+                                              Index max_products = 384);
+
 // Products with one row-major matrix in host memory (a View of one batch, float32 or float64), in
 // double.
 

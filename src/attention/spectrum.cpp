@@ -1,9 +1,12 @@
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <limits>
 
 #include "classes.hpp"
 #include "factors.hpp"
+#include "on_device.hpp"
 #include "squaring.hpp"
 #include "stored.hpp"
 #include "streamed.hpp"
@@ -183,36 +186,61 @@ std::vector<Estimate> on_host(const Tensor& p, const Of& of) {
     return stored::for_each_head<Estimate>(heads.count(), [&](Index k) { return of(heads[k]); });
 }
 
-/// The same on a device, where `squared` finds it there; only heads of which that cannot be sure
-/// go to the host.
-template <class Squared, class Of>
-std::vector<Estimate> where_it_is(const Tensor& p, const Squared& squared, const Of& of) {
-    if (p.backend().host_memory() || p.rows() > squaring::largest) return on_host(p, of);
-    stored::require_finite(p, 0);
-    std::vector<Estimate> found = squared(p);
+/// of(p) of as many heads at once as there is memory for.
+template <class Of>
+std::vector<Estimate> in_groups(const Tensor& p, const Of& of) {
+    try {
+        return of(p);
+    } catch (const OutOfMemory&) {
+        if (p.batch() == 1) throw;
+    }
+    const Index half = p.batch() / 2;
+    std::vector<Estimate> out = in_groups(p.batch_range(0, half), of);
+    std::ranges::move(in_groups(p.batch_range(half, p.batch() - half), of),
+                      std::back_inserter(out));
+    return out;
+}
+
+/// Heads of which that is not sure are found on the host, where they are small enough.
+void settle_on_host(const Tensor& p, std::vector<Estimate>& found,
+                    const std::function<Estimate(const View&)>& of) {
     for (std::size_t k = 0; k < found.size(); ++k)
-        if (!found[k].converged) found[k] = on_host(p.batch_range(Index(k), 1), of).front();
+        if (!found[k].converged && p.rows() <= dense_limit)
+            found[k] = on_host(p.batch_range(Index(k), 1), of).front();
+}
+
+/// Of a P on a device that is kept and not causal.
+std::vector<Estimate> second_of_kept(const AttentionOperator& p, double memory, bool stochastic) {
+    const auto of_head = [&](const View& head) { return second_of(head, stochastic); };
+    const Tensor& whole = p.matrix();
+    if (p.tokens() <= dense_below && !stochastic) return on_host(whole, of_head);
+    stored::require_finite(whole, 0);
+    std::vector<Estimate> found;
+    if (stochastic && p.tokens() <= squaring::largest) {
+        found = in_groups(whole, squaring::second_eigenvalue);
+    } else {
+        const std::vector<bool> falls_apart = on_device::has_zero(whole);
+        if (std::ranges::find(falls_apart, false) == falls_apart.end())
+            return on_host(whole, of_head);
+        found = on_device::second_eigenvalue(p, memory, stochastic);
+        for (std::size_t k = 0; k < found.size(); ++k)
+            if (falls_apart[k]) found[k] = on_host(whole.batch_range(Index(k), 1), of_head).front();
+    }
+    settle_on_host(whole, found, of_head);
+    return found;
+}
+
+std::vector<Estimate> centred_norm_of_kept(const AttentionOperator& p, double memory) {
+    if (p.tokens() > squaring::largest) return on_device::centred_norm(p, memory);
+    stored::require_finite(p.matrix(), 0);
+    std::vector<Estimate> found = in_groups(p.matrix(), squaring::centred_norm);
+    settle_on_host(p.matrix(), found, centred_norm_of);
     return found;
 }
 
 std::vector<double> diagonal_of(const View& p) {
     std::vector<double> out;
     for (Index i = 0; i < p.shape.rows; ++i) out.push_back(entry(p, i, i));
-    return out;
-}
-
-/// Of a causal P: its diagonal, which on a device is a part of the statistics of its rows.
-std::vector<Estimate> second_of_causal(const Tensor& p) {
-    if (p.backend().host_memory())
-        return on_host(p, [](const View& head) { return second_eigenvalue(diagonal_of(head)); });
-    stored::require_finite(p, 0);
-    RowBlock rows;
-    rows.p = p;
-    const std::vector<double> all = row_statistics(rows).diagonal;
-    const auto n = static_cast<std::size_t>(p.rows());
-    std::vector<Estimate> out;
-    for (std::size_t at = 0; at < all.size(); at += n)
-        out.push_back(second_eigenvalue(std::span(all).subspan(at, n)));
     return out;
 }
 
@@ -248,11 +276,6 @@ std::vector<Estimate> second_of_blocks(const AttentionOperator& p, const Structu
 std::vector<Estimate> streamed_second(const AttentionOperator& p, double memory,
                                       const Structure& known) {
     const streamed::Rows rows(p, memory);
-    std::vector<Estimate> out;
-    if (known.causal) {
-        for (const auto& d : rows.diagonals()) out.push_back(second_eigenvalue(d));
-        return out;
-    }
     const bool deflated = known.row_stochastic;
     const std::size_t n = static_cast<std::size_t>(p.tokens());
     const auto centre_each = [n](Result x) {
@@ -266,8 +289,8 @@ std::vector<Estimate> streamed_second(const AttentionOperator& p, double memory,
         rows.multiply(from, y);
         if (deflated) centre_each(y);
     };
-    out = spectral_radii(map, p.heads(), tolerance, affordable_products(p, arnoldi_products),
-                         deflated ? 1 : 2);
+    std::vector<Estimate> out = spectral_radii(
+        map, p.heads(), tolerance, affordable_products(p, arnoldi_products), deflated ? 1 : 2);
     for (Estimate& e : out)
         if (!e.converged && deflated) e.high = 1;
     return out;
@@ -305,11 +328,21 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
         if (!stored::fits(p, memory) || std::ranges::all_of(found, &Estimate::converged))
             return found;
     }
-    if (!stored::fits(p, memory)) return streamed_second(p, memory, known);
-    if (known.causal) return second_of_causal(p.matrix());
-    const auto of_head = [&](const View& head) { return second_of(head, known.row_stochastic); };
-    if (!known.row_stochastic) return on_host(p.matrix(), of_head);
-    return where_it_is(p.matrix(), squaring::second_eigenvalue, of_head);
+    const bool device = !p.backend().host_memory(), fits = stored::fits(p, memory);
+    if (known.causal && (device || !fits)) {
+        std::vector<Estimate> out;
+        for (const auto& d :
+             device ? on_device::diagonals(p, memory) : streamed::Rows(p, memory).diagonals())
+            out.push_back(second_eigenvalue(d));
+        return out;
+    }
+    if (device && fits) return second_of_kept(p, memory, known.row_stochastic);
+    if (device) return on_device::second_eigenvalue(p, memory, known.row_stochastic);
+    if (!fits) return streamed_second(p, memory, known);
+    return on_host(p.matrix(), [&](const View& head) {
+        return known.causal ? second_eigenvalue(diagonal_of(head))
+                            : second_of(head, known.row_stochastic);
+    });
 }
 
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
@@ -328,6 +361,9 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
             if (!found[k].converged) found[k].high = std::sqrt(totals->squares[k]);  // |P|_F
         return found;
     }
+    const bool device = !p.backend().host_memory();
+    if (device && stored::fits(p, memory)) return centred_norm_of_kept(p, memory);
+    if (device) return on_device::centred_norm(p, memory);
     if (!stored::fits(p, memory)) {
         const streamed::Rows rows(p, memory);
         LinearMap map;
@@ -340,7 +376,7 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
             if (!found[k].converged) found[k].high = bounds[k];
         return found;
     }
-    return where_it_is(p.matrix(), squaring::centred_norm, centred_norm_of);
+    return on_host(p.matrix(), centred_norm_of);
 }
 
 }  // namespace tsdiag

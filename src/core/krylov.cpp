@@ -9,6 +9,7 @@
 #include "tridiagonal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
+#include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 
 namespace tsdiag {
@@ -66,19 +67,18 @@ class Basis {
     std::vector<double> rows_;
 };
 
+/// Takes what each product is in the basis so far, and the norm of what is left of it.
 class Arnoldi {
     static constexpr Index step = 8;  // between two looks at what leads
 
   public:
-    Arnoldi(Index n, double tolerance, Index limit, Index rank)
-        : basis_(n), tolerance_(tolerance), limit_(limit), rank_(rank) {}
+    Arnoldi(double tolerance, Index limit, Index rank)
+        : tolerance_(tolerance), limit_(limit), rank_(rank) {}
 
     bool done() const { return done_; }
-    std::span<const double> direction() const { return basis_.last(); }
 
-    void advance(std::span<double> image) {
-        double rest = 0;
-        columns_.push_back(basis_.extend(image, rest));
+    void add(std::vector<double> coefficients, double rest) {
+        columns_.push_back(std::move(coefficients));
         below_.push_back(rest);
         const Index m = static_cast<Index>(columns_.size());
         const double before = std::abs(leader_);  // at the last look
@@ -137,7 +137,6 @@ class Arnoldi {
         return h;
     }
 
-    Basis basis_;
     double tolerance_;
     Index limit_, rank_;
     Index check_ = 32, look_ = 0;  // when the small problem is solved, or followed, at the latest
@@ -150,15 +149,12 @@ class Arnoldi {
 
 class Lanczos {
   public:
-    Lanczos(Index n, double tolerance, Index limit)
-        : basis_(n), tolerance_(tolerance), limit_(limit), check_(16) {}
+    Lanczos(double tolerance, Index limit) : tolerance_(tolerance), limit_(limit), check_(16) {}
 
     bool done() const { return done_; }
-    std::span<const double> direction() const { return basis_.last(); }
 
-    void advance(std::span<double> image) {
-        double rest = 0;
-        diagonal_.push_back(basis_.extend(image, rest).back());
+    void add(const std::vector<double>& coefficients, double rest) {
+        diagonal_.push_back(coefficients.back());
         const Index m = static_cast<Index>(diagonal_.size());
         if (rest == 0 || m >= check_ || m >= limit_) {
             check_ = m + 8;
@@ -188,7 +184,6 @@ class Lanczos {
         }
     }
 
-    Basis basis_;
     double tolerance_;
     Index limit_, check_;
     std::vector<double> diagonal_, off_;
@@ -196,25 +191,120 @@ class Lanczos {
     bool done_ = false;
 };
 
+template <class Solver>
+std::vector<Estimate> estimates(const std::vector<Solver>& solvers) {
+    std::vector<Estimate> out;
+    for (const Solver& s : solvers) out.push_back(s.estimate());
+    return out;
+}
+
 /// Gives each solver its images until all are done.
 template <class Solver, class Apply>
 std::vector<Estimate> iterate(Index n, Index count, const Solver& start, const Apply& apply) {
     std::vector<Solver> solvers(std::size_t(count), start);
+    std::vector<Basis> bases(solvers.size(), Basis(n));
     std::vector<double> x(std::size_t(count * n)), y(x.size());
     const auto part = [n](std::vector<double>& v, std::size_t i) {
         return std::span(v).subspan(i * std::size_t(n), std::size_t(n));
     };
-    const auto busy = [](const Solver& s) { return !s.done(); };
-    while (std::any_of(solvers.begin(), solvers.end(), busy)) {
+    while (!std::ranges::all_of(solvers, &Solver::done)) {
         for (std::size_t i = 0; i < solvers.size(); ++i)
-            std::ranges::copy(solvers[i].direction(), part(x, i).begin());
+            std::ranges::copy(bases[i].last(), part(x, i).begin());
         apply(x, y);
-        for (std::size_t i = 0; i < solvers.size(); ++i)
-            if (busy(solvers[i])) solvers[i].advance(part(y, i));
+        for (std::size_t i = 0; i < solvers.size(); ++i) {
+            if (solvers[i].done()) continue;
+            double rest = 0;
+            std::vector<double> coefficients = bases[i].extend(part(y, i), rest);
+            solvers[i].add(std::move(coefficients), rest);
+        }
     }
-    std::vector<Estimate> out;
-    for (const Solver& s : solvers) out.push_back(s.estimate());
-    return out;
+    return estimates(solvers);
+}
+
+/// Orthonormal bases of a stack of Krylov spaces where the maps are, of one size.
+class StackBasis {
+  public:
+    explicit StackBasis(const StackMap& map) : map_(map) {
+        std::vector<double> start(std::size_t(map.n));
+        Rng(0x6b72796c6f76, 0).fill_normal(start, 0, 1);  // as of one map
+        Tensor x = expand(Tensor::from_host(map.backend, {1, map.n, 1},
+                                            std::span<const double>(start), Type::f64),
+                          {map.count, map.n, 1});
+        if (map.centred) x = subtract_column_mean(x);
+        append(x, norms(x));
+    }
+
+    /// The next images in the basis, and the norm of what is left of each, 0 where that is
+    /// rounding.
+    void extend(std::vector<std::vector<double>>& coefficients, std::vector<double>& rest) {
+        Tensor image = map_.apply(last_);
+        const std::vector<double> whole = norms(image);
+        if (map_.centred) image = subtract_column_mean(image);
+        const std::vector<double> before = norms(image);
+        const Tensor basis = rows_.row_range(0, size_);
+        Tensor total;
+        for (int pass = 0; pass < 2; ++pass) {
+            const Tensor part = matmul(basis, image);
+            image = subtract(image, matmul(basis, part, Transpose::first));
+            total = total.defined() ? add(total, part) : part;
+        }
+        rest = norms(image);
+        const std::vector<double> all = total.to_host<double>();
+        coefficients.clear();
+        for (std::size_t i = 0; i < rest.size(); ++i) {
+            const auto own = all.begin() + std::ptrdiff_t(i) * size_;
+            coefficients.emplace_back(own, own + size_);
+            const bool nothing = map_.centred && before[i] <= 4 * ulp * whole[i];
+            if (nothing) std::ranges::fill(coefficients.back(), 0.0);
+            if (nothing || rest[i] <= 8 * ulp * before[i] || size_ == map_.n) rest[i] = 0;
+        }
+        append(image, rest);
+    }
+
+  private:
+    static std::vector<double> norms(const Tensor& x) {
+        std::vector<double> all = column_sum(map(Unary::square, x)).to_host<double>();
+        for (double& e : all) e = std::sqrt(e);
+        return all;
+    }
+
+    /// x over its norms, or 0 where they are.
+    void append(const Tensor& x, std::vector<double> norms) {
+        constexpr Index step = 64;
+        for (double& e : norms) e = e > 0 ? 1 / e : 0;
+        last_ = multiply(x, Tensor::from_host(map_.backend, {map_.count, 1, 1},
+                                              std::span<const double>(norms), Type::f64));
+        if (!rows_.defined() || size_ == rows_.rows()) {
+            const Tensor wider =
+                Tensor::empty(map_.backend, {map_.count, size_ + step, map_.n}, Type::f64);
+            if (size_ > 0)
+                map_.backend.unary(Unary::copy, wider.row_range(0, size_).view(), rows_.view());
+            rows_ = wider;
+        }
+        map_.backend.unary(Unary::copy, rows_.row_range(size_, 1).view(),
+                           last_.reshape({map_.count, 1, map_.n}).view());
+        ++size_;
+    }
+
+    const StackMap& map_;
+    Index size_ = 0;
+    Tensor rows_, last_;  // (count, capacity, n) and the last of them, (count, n, 1)
+};
+
+/// Finished maps go on with the others; what they give is not looked at.
+template <class Solver>
+std::vector<Estimate> iterate(const StackMap& map, const Solver& start) {
+    check(map.count > 0 && map.n > 0, "a stack of maps");
+    std::vector<Solver> solvers(std::size_t(map.count), start);
+    StackBasis basis(map);
+    std::vector<std::vector<double>> coefficients;
+    std::vector<double> rest;
+    while (!std::ranges::all_of(solvers, &Solver::done)) {
+        basis.extend(coefficients, rest);
+        for (std::size_t i = 0; i < solvers.size(); ++i)
+            if (!solvers[i].done()) solvers[i].add(std::move(coefficients[i]), rest[i]);
+    }
+    return estimates(solvers);
 }
 
 }  // namespace
@@ -223,8 +313,7 @@ std::vector<Estimate> spectral_radii(const LinearMap& a, Index count, double tol
                                      Index max_products, Index rank) {
     check(a.rows == a.cols && count > 0 && a.rows > 0 && a.rows % count == 0 && max_products > 0,
           "spectral_radii: a square map for each");
-    const Index n = a.rows / count;
-    return iterate(n, count, Arnoldi(n, tolerance, max_products, rank), a.apply);
+    return iterate(a.rows / count, count, Arnoldi(tolerance, max_products, rank), a.apply);
 }
 
 std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, double tolerance,
@@ -232,13 +321,23 @@ std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, d
     check(count > 0 && a.cols > 0 && a.cols % count == 0 && max_products > 0,
           "largest_singular_values: equal maps");
     const Index n = a.cols / count;
-    const Lanczos start(n, tolerance, max_products);
+    const Lanczos start(tolerance, max_products);
     if (a.normal) return iterate(n, count, start, a.normal);
     std::vector<double> between(std::size_t(a.rows));
     return iterate(n, count, start, [&](std::span<const double> x, std::span<double> y) {
         a.apply(x, between);
         a.transpose(between, y);
     });
+}
+
+std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance, Index max_products,
+                                     Index rank) {
+    return iterate(stack, Arnoldi(tolerance, max_products, rank));
+}
+
+std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance,
+                                              Index max_products) {
+    return iterate(stack, Lanczos(tolerance, max_products));
 }
 
 Estimate spectral_radius(const LinearMap& a, double tolerance, Index max_products, Index rank) {

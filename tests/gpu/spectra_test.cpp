@@ -49,8 +49,8 @@ TEST_F(Spectra, OfEveryAttentionAreThoseOfTheCpu) {
         for (const bool causal : {false, true}) {
             if (causal && !variant.entry->facts.causal) continue;
             const bool fits_few = variant.entry->name != "nystrom";
-            const Index n = fits_few ? std::min<Index>(variant.n, 11) : variant.n;
-            AttentionInput in = drawn_input(2, n, 6, Type::f64, 17);
+            const Index n = fits_few ? std::min<Index>(variant.n, 7) : variant.n;
+            AttentionInput in = drawn_input(1, n, 6, Type::f64, 17);
             in.causal = causal;
             in.options = variant.options;
             const auto host = variant.entry->make(in);
@@ -63,11 +63,11 @@ TEST_F(Spectra, OfEveryAttentionAreThoseOfTheCpu) {
 }
 
 TEST_F(Spectra, OfAGivenDefectiveHeadGoToTheHost) {
-    // Triangular after the tokens are turned round, and far from normal: squaring is not sure.
-    const Index n = 33;
+    // One Jordan block, whose powers grow as no eigenvalue says: squaring is not sure.
+    const Index n = 40;
     naive::Matrix p(n, n);
-    for (Index i = 0; i < n; ++i)
-        for (Index j = i; j < n; ++j) p(i, j) = 1 / double(n - i);
+    for (Index i = 0; i < n; ++i) p(i, i) = p(i, std::min(i + 1, n - 1)) = 0.5;
+    p(n - 1, n - 1) = 1;
     const Estimate found =
         second_eigenvalue(*given_attention(moved(one_head(p)), false, "")).front();
     EXPECT_EQ(found.method, "diagonal");
@@ -75,7 +75,7 @@ TEST_F(Spectra, OfAGivenDefectiveHeadGoToTheHost) {
 }
 
 TEST_F(Spectra, CopyNumbersAndNotP) {
-    constexpr Index n = 80, heads = 1;
+    constexpr Index n = 48, heads = 1;
     for (const bool causal : {false, true}) {
         AttentionInput in = drawn_input(heads, n, 6, Type::f64, 3);
         in.q = moved(in.q), in.k = moved(in.k);

@@ -1,0 +1,178 @@
+#include "on_device.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <utility>
+
+#include "stored.hpp"
+#include "tsdiag/error.hpp"
+#include "visible.hpp"
+
+namespace tsdiag::on_device {
+namespace {
+
+constexpr Index arnoldi_products = 384, lanczos_products = 640;
+constexpr double tolerance = 1e-7;  // of residuals; that of a singular value enters squared
+
+/// out += part on its first rows.
+void add_to(const Tensor& out, const Tensor& part) {
+    const View rows = out.row_range(0, part.rows()).view();
+    out.backend().binary(Binary::add, rows, rows, part.view());
+}
+
+RowStatistics statistics(const Tensor& rows, Index first) {
+    return row_statistics(rows, Tensor(), false, first, Visible());
+}
+
+/// P x and P^T Pi2 P x of all heads; x (h, n, 1) in float64.
+class Products {
+  public:
+    Products(const AttentionOperator& p, double memory)
+        : p_(p), block_(p.rows_at_once(memory)), kept_(stored::fits(p, memory)) {}
+
+    Tensor multiply(const Tensor& x) {
+        const Tensor y = Tensor::empty(p_.backend(), x.shape(), Type::f64);
+        each_block([&](const RowBlock& rows, const Tensor& p) {
+            const Tensor part = matvec(p, x.row_range(0, p.cols()));
+            p_.backend().unary(Unary::copy, y.row_range(rows.first, p.rows()).view(), part.view());
+        });
+        return y;
+    }
+
+    /// As `normal_product`: the mean of P x beforehand, and what its rounding left afterwards.
+    Tensor normal(const Tensor& x) {
+        const double n = double(p_.tokens());
+        sum_columns();
+        const Tensor mean = scale(column_sum(tsdiag::multiply(column_, x)), 1 / n);
+        Tensor y = zeros(p_.backend(), x.shape(), Type::f64), left;
+        each_block([&](const RowBlock&, const Tensor& p) {
+            const Tensor u = subtract(matvec(p, x.row_range(0, p.cols())), mean);
+            const Tensor sum = column_sum(u);
+            left = left.defined() ? add(left, sum) : sum;
+            add_to(y, matvec(p, u, true));
+        });
+        return subtract(y, tsdiag::multiply(column_, scale(left, 1 / n)));
+    }
+
+    std::vector<double> centred_frobenius() {
+        sum_columns();
+        std::vector<double> squares(static_cast<std::size_t>(p_.heads()), 0.0);
+        each_block([&](const RowBlock& rows, const Tensor& p) {
+            const std::vector<double> of_row = statistics(p, rows.first).squares;
+            for (std::size_t i = 0; i < of_row.size(); ++i)
+                squares[i / static_cast<std::size_t>(p.rows())] += of_row[i];
+        });
+        const std::vector<double> column =
+            column_sum(map(Unary::square, column_)).to_host<double>();
+        for (std::size_t k = 0; k < squares.size(); ++k)
+            squares[k] = std::sqrt(std::max(0.0, squares[k] - column[k] / double(p_.tokens())));
+        return squares;
+    }
+
+    /// use(rows, their columns that are not all hidden)
+    void each_block(const std::function<void(const RowBlock&, const Tensor&)>& use) {
+        if (kept_) {
+            RowBlock all;
+            all.p = p_.matrix();
+            if (!std::exchange(finite_, true)) stored::require_finite(all.p, 0);
+            return use(all, all.p);
+        }
+        const Index n = p_.tokens();
+        for (Index first = 0; first < n;) {
+            const Index count = std::min(block_, n - first);
+            RowBlock rows;
+            try {
+                rows = p_.rows(first, count);
+            } catch (const OutOfMemory&) {
+                if (count == 1) throw;
+                block_ = (count + 1) / 2;
+                continue;
+            }
+            if (!finite_) stored::require_finite(rows.p, first);
+            use(rows, rows.p.col_range(0, visible::end(rows.visible, n)));
+            first += count;
+        }
+        finite_ = true;
+    }
+
+    /// As many as some minutes and a third of the memory allow.
+    Index affordable(Index most) const {
+        constexpr double largest_work = 2e13;  // entries of P that are made again
+        const double vectors =
+            double(p_.backend().available()) / 3 / (8 * double(p_.heads()) * double(p_.tokens()));
+        const double products = kept_ ? double(most) : largest_work / (p_.bytes() / 4);
+        return std::clamp<Index>(Index(std::min(vectors, products)), 8, most);
+    }
+
+  private:
+    void sum_columns() {
+        if (column_.defined()) return;
+        const Shape shape{p_.heads(), p_.tokens(), 1};
+        const Tensor ones = affine(zeros(p_.backend(), shape, Type::f64), 0, 1);
+        column_ = zeros(p_.backend(), shape, Type::f64);
+        each_block([&](const RowBlock&, const Tensor& p) {
+            add_to(column_, matvec(p, ones.row_range(0, p.rows()), true));
+        });
+    }
+
+    const AttentionOperator& p_;
+    Index block_;
+    bool kept_, finite_ = false;
+    Tensor column_;  ///< P^T 1
+};
+
+}  // namespace
+
+std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory,
+                                        bool stochastic) {
+    Products products(p, memory);
+    const StackMap map{.backend = p.backend(),
+                       .count = p.heads(),
+                       .n = p.tokens(),
+                       .apply = [&](const Tensor& x) { return products.multiply(x); },
+                       .centred = stochastic};
+    std::vector<Estimate> out =
+        spectral_radii(map, tolerance, products.affordable(arnoldi_products), stochastic ? 1 : 2);
+    for (Estimate& e : out)
+        if (!e.converged && stochastic) e.high = 1;
+    return out;
+}
+
+std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
+    Products products(p, memory);
+    const StackMap map{
+        .backend = p.backend(), .count = p.heads(), .n = p.tokens(), .apply = [&](const Tensor& x) {
+            return products.normal(x);
+        }};
+    std::vector<Estimate> out =
+        largest_singular_values(map, tolerance, products.affordable(lanczos_products));
+    if (std::ranges::all_of(out, &Estimate::converged)) return out;
+    const std::vector<double> bounds = products.centred_frobenius();
+    for (std::size_t k = 0; k < out.size(); ++k)
+        if (!out[k].converged) out[k].high = bounds[k];
+    return out;
+}
+
+std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double memory) {
+    std::vector<std::vector<double>> out(static_cast<std::size_t>(p.heads()));
+    Products(p, memory).each_block([&](const RowBlock& rows, const Tensor&) {
+        const std::vector<double> all = statistics(rows.p, rows.first).diagonal;
+        const auto count = static_cast<std::size_t>(rows.p.rows());
+        for (std::size_t i = 0; i < all.size(); ++i) out[i / count].push_back(all[i]);
+    });
+    return out;
+}
+
+std::vector<bool> has_zero(const Tensor& p) {
+    std::vector<bool> out;
+    for (Index k = 0; k < p.batch(); ++k) {
+        const Tensor least =  // p^2 of each row
+            map(Unary::negate,
+                row_max(map(Unary::negate, map(Unary::square, p.batch_range(k, 1)))));
+        out.push_back(column_sum(map(Unary::step, least)).item() < double(p.rows()));
+    }
+    return out;
+}
+
+}  // namespace tsdiag::on_device

@@ -1,0 +1,20 @@
+#pragma once
+#include <vector>
+
+#include "tsdiag/attention.hpp"
+
+/// Spectra of a P that is on a device, by products there: it is kept where it fits into memory,
+/// else made block by block for each product.  Only numbers leave the device.
+namespace tsdiag::on_device {
+
+/// The second largest eigenvalue modulus of each head, by Arnoldi on Pi2 P Pi2 where P is
+/// stochastic, else on P.  Cost m n^2 a head, m some hundred.
+std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory, bool stochastic);
+/// |Pi2 P|_2 of each head, by Lanczos on P^T Pi2 P.
+std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory);
+/// P_ii of each head.
+std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double memory);
+/// Heads that have an entry 0, whose graph may fall apart.
+std::vector<bool> has_zero(const Tensor& p);
+
+}  // namespace tsdiag::on_device
