@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <map>
 
+#include "layer_feed.hpp"
 #include "tsdiag/error.hpp"
 
 /// The reverse sweep: layer by layer from the last, the inside of a layer computed again.
@@ -81,7 +82,8 @@ class Sweep {
         for (std::size_t s = 0; s < ways.size(); ++s)
             ways[s].sample = embedded(weights_, inputs[s]);
         weights_.release();
-        for (Index l = 0; l < layers_; ++l) forward(l, ways);
+        LayerFeed feed(weights_, spec_, backend_);
+        for (Index l = 0; l < layers_; ++l) forward(l, feed.take(l, l + 1), ways);
         for (Index l = layers_ - 1; l >= 0; --l) {
             const BlockSpec& block = spec_.blocks[static_cast<std::size_t>(l)];
             const TrackedWeights tracked(weights_), ends(weights_);
@@ -108,8 +110,7 @@ class Sweep {
         return embed(spec_, weights, input, backend_, type_, settings_.allow_nonfinite);
     }
 
-    void forward(Index l, std::vector<Way>& ways) const {
-        const LayerWeights weights = load_layer(weights_, spec_, l);
+    void forward(Index l, const LayerWeights& weights, std::vector<Way>& ways) const {
         LayerRun run{
             .layer = l, .block = spec_.blocks[static_cast<std::size_t>(l)], .weights = weights};
         run.memory = settings_.memory;

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include "layer.hpp"
+#include "layer_feed.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -42,11 +42,12 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
         model::require_finite(samples.back().x, 0, "embed", settings.allow_nonfinite);
     }
     weights_->release();
+    model::LayerFeed feed(*weights_, spec_, *backend_);
     for (Index l = 0; l <= last; ++l) {
         const bool told = l >= first;
         const BlockSpec& block = spec_.blocks[static_cast<std::size_t>(l)];
         {
-            const model::LayerWeights weights = model::load_layer(*weights_, spec_, l);
+            const model::LayerWeights weights = feed.take(l, l < last ? l + 1 : -1);
             model::LayerRun run{.layer = l, .block = block, .weights = weights};
             run.observer = told ? &observer : nullptr;
             if (told && observer.wants_attention(l)) run.a2 = model::branch_gain(block, weights);

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <mutex>
 #include <unordered_map>
 
 #include "names.hpp"
@@ -135,6 +136,7 @@ class CheckpointWeights final : public Weights {
     }
 
     void release() const override {
+        const std::lock_guard lock(mutex_);
         for (const RawTensor& raw : touched_) release_pages(raw);
         touched_.clear();
     }
@@ -160,6 +162,7 @@ class CheckpointWeights final : public Weights {
                 "{}: weight '{}' has dtype {}; weights must be floating-point numbers (f8, f16, "
                 "bf16, f32, f64), quantised ones are not supported",
                 file_->source(), file_name, raw.dtype_name));
+        const std::lock_guard lock(mutex_);
         touched_.push_back(raw);
         return raw;
     }
@@ -190,10 +193,8 @@ class CheckpointWeights final : public Weights {
             else
                 stack(e, raw, values);
         });
-        if (e.source.concat.empty() && e.source.length == 0) {  // else its pages serve again
+        if (e.source.concat.empty() && e.source.length == 0)  // else its pages serve again
             release_pages(raw);
-            touched_.pop_back();
-        }
         return copy;
     }
 
@@ -262,6 +263,7 @@ class CheckpointWeights final : public Weights {
     bool allow_nonfinite_;
     std::vector<std::string> order_;
     std::unordered_map<std::string, Entry> entries_;
+    mutable std::mutex mutex_;  ///< of what follows: another thread may read the next layer
     mutable std::vector<RawTensor> touched_;
 };
 
