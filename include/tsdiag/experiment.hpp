@@ -39,7 +39,8 @@ struct ExperimentOptions {
     std::map<std::string, std::string> readings;  ///< keys that were given
     std::uint64_t seed = 0;
     std::string model;  ///< a checkpoint, for experiments that take one; empty: drawn models
-    std::string data;   ///< for those that train, as `TrainOptions::data`; empty: what they draw
+    std::string device = "auto";
+    std::string data;  ///< for those that train, as `TrainOptions::data`; empty: what they draw
     std::function<void(const Progress&)> progress = {};
 };
 
@@ -59,6 +60,7 @@ class ExperimentSetting {
     std::vector<double> numbers(std::string_view key) const;
     std::uint64_t seed() const { return options_.seed; }
     const std::string& model() const { return options_.model; }
+    const std::string& device() const { return options_.device; }
     const std::string& data() const { return options_.data; }
     const std::function<void(const Progress&)>& progress() const { return options_.progress; }
     const ExperimentEntry& entry() const { return entry_; }

@@ -114,7 +114,8 @@ struct RunOptions {
     std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
     std::optional<Type> dtype;  ///< none: float32; of a trace: float64 where an array of it is
     std::string device = "auto";
-    Index memory = 0;  ///< bytes that the run may take; 0: half of the machine's
+    Products products = Products::exact;  ///< of a device
+    Index memory = 0;                     ///< bytes that the run may take; 0: half of the machine's
     bool allow_nonfinite = false;
     /// Called often and from one thread; what it throws ends the run.
     std::function<void(const Progress&)> progress = {};
@@ -177,9 +178,5 @@ class Phases {
     std::string name_;
     std::chrono::steady_clock::time_point start_;
 };
-
-/// Bytes that this process may take: the machine's memory, or the limit of its control group where
-/// that is lower.
-Index machine_memory();
 
 }  // namespace tsdiag

@@ -40,6 +40,7 @@ ExperimentOptions options_for(const FigureCommand& command, const ExperimentEntr
     ExperimentOptions options;
     options.scale = command.scale;
     options.seed = command.seed;
+    options.device = command.device;
     for (const auto& [name, value] : command.readings) {
         const bool elsewhere =
             std::ranges::any_of(all, [&](const auto* other) { return has_key(*other, name); });

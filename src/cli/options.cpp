@@ -88,6 +88,18 @@ Type parse_dtype(const std::string& word) {
     throw UsageError(fmt::format("--dtype: '{}' is not f32 or f64.", word));
 }
 
+Products parse_products(const std::string& word) {
+    if (word == "tf32") return Products::tf32;
+    if (word == "bf16") return Products::bf16;
+    throw UsageError(fmt::format("--fast: '{}' is not tf32 or bf16.", word));
+}
+
+CLI::Option* fast(CLI::App* app, Products& products) {
+    return value(app, "--fast", "TYPE",
+                 "tf32 or bf16: float32 products of a device from rounded factors",
+                 [&](const std::string& t) { products = parse_products(t); });
+}
+
 void add_subject_options(CLI::App* app, SubjectOptions& subject) {
     const auto group = [](CLI::Option* option) { option->group("Model"); };
     group(text(app, "--config", subject.config, "FILE", "config.json where it lies elsewhere"));
@@ -154,7 +166,8 @@ void add_machine(CLI::App* app, ProbeCommand& probe) {
     const auto group = [](CLI::Option* option) { option->group("Machine"); };
     group(value(app, "--dtype", "TYPE", "f32 or f64 (default f32; a trace: its own)",
                 [&](const std::string& t) { probe.run.dtype = parse_dtype(t); }));
-    group(text(app, "--device", probe.run.device, "NAME", "auto, cpu or cuda"));
+    group(text(app, "--device", probe.run.device, "NAME", "auto, cpu, cuda or cuda:N"));
+    group(fast(app, probe.run.products));
     group(value(app, "--memory", "SIZE", "such as 512M or 2G (default: half of the machine's)",
                 [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
     group(value(app, "--threads", "N", "default: one a core", [&](const std::string& t) {
@@ -204,6 +217,7 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
          "for figures that train, as of tsdiag train (images:DIR)");
     value(app, "--seed", "K", "of everything drawn (default 0)",
           [&](const std::string& t) { figure.seed = parse_seed(t, "--seed"); });
+    text(app, "--device", figure.device, "NAME", "auto, cpu, cuda or cuda:N");
     value(app, "--threads", "N", "default: one a core; results do not depend on it",
           [&](const std::string& t) { figure.threads = parse_count(t, "--threads", 1, 1024); });
     text(app, "-o,--out", figure.out, "DIR", "a folder a figure in it (default: figures)");
@@ -333,6 +347,7 @@ void add_train(CLI::App* app, TrainCommand& train) {
                 [&](const std::string& t) { o.probes = split(t, ','); }));
     const auto machine = group("Machine");
     machine(text(app, "--device", o.device, "NAME", "auto, cpu, cuda or cuda:N"));
+    machine(fast(app, o.products));
     machine(
         value(app, "--threads", "N", "default: one a core; results do not depend on it",
               [&](const std::string& t) { train.threads = parse_count(t, "--threads", 1, 1024); }));

@@ -45,7 +45,7 @@ struct FigureCommand {
     bool list = false;
     ExperimentScale scale = ExperimentScale::quick;
     std::map<std::string, std::string> readings;
-    std::string model, data, out = "figures";
+    std::string model, data, device = "auto", out = "figures";
     std::uint64_t seed = 0;
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;

@@ -73,7 +73,7 @@ RunOptions options_for(const ExperimentSetting& setting, std::string model, Inde
     options.tokens = setting.count("tokens");
     options.trials = trials;
     options.seed = setting.seed();
-    options.device = "cpu";
+    options.device = setting.device();
     return options;
 }
 

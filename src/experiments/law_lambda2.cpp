@@ -40,7 +40,7 @@ RunResult measure(const ExperimentSetting& setting) {
             run.trials = setting.count("trials");
             run.seed = setting.seed();
             run.probes = {"lambda2_abs", "delta"};
-            run.device = "cpu";
+            run.device = setting.device();
             run.derive = [n](const Table& trial, Sink& out) {
                 for (const char* metric : {"lambda2_abs", "delta"}) {
                     const auto row = trial.find({.layer = 0, .stage = "attn"}, metric);

@@ -50,7 +50,7 @@ RunResult measure(const ExperimentSetting& setting) {
             run.trials = setting.count("trials");
             run.seed = setting.seed();
             run.probes = {"t_sim", "t_div", "xi_ratio"};
-            run.device = "cpu";
+            run.device = setting.device();
             run.derive = [n, layers](const Table& trial, Sink& out) {
                 out.point({}, "depth_99", double(n), saturation_depth(trial, layers));
                 for (const char* stage : {"attn", "ffn"})

@@ -163,7 +163,7 @@ RunOptions options_of(const ExperimentSetting& setting, std::string model,
     options.trials = setting.count("trials");
     options.seed = setting.seed();
     options.probes = std::move(probes);
-    options.device = "cpu";
+    options.device = setting.device();
     return options;
 }
 

@@ -64,6 +64,7 @@ TrainOptions train_options(const ExperimentSetting& setting, std::string model,
                            const std::string& data) {
     TrainOptions options;
     options.subject.model = std::move(model);
+    options.device = setting.device();
     options.data = setting.data().empty() ? data : setting.data();
     options.steps = setting.count("steps");
     options.batch = setting.count("batch");

@@ -145,6 +145,21 @@ void ModelRun::in_turn() {
     }
 }
 
+std::vector<double> ModelRun::first_layer() const {
+    class Output final : public Observer {
+      public:
+        void on_hidden(const Hidden& e) override {
+            if (e.stage == "out") values = e.x.to_host<double>();
+        }
+        std::vector<double> values;
+    } output;
+    const Model model(subject_.spec(), weights(0), work_.backend, type_);
+    RunSettings settings = settings_;
+    settings.first_layer = settings.last_layer = 0;
+    model.run(std::vector<Input>(1, inputs(0).front()), output, settings);
+    return std::move(output.values);
+}
+
 void ModelRun::describe() {
     const RunOptions& options = work_.options;
     Json input;

@@ -26,6 +26,8 @@ class ModelRun {
     std::function<void()> trial(Index trial, Meter& meter);
     /// All trials, each on all threads.
     void in_turn();
+    /// What the first layer makes of the first sample of the first trial, row by row.
+    std::vector<double> first_layer() const;
     /// Writes what run.json says of model, input and settings.
     void describe();
 

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 #include <numeric>
 
 #include "arrays.hpp"
@@ -55,13 +56,25 @@ void side_by_side(std::span<ModelRun* const> runs, const std::function<void(doub
         order);
 }
 
+/// |Y - Y'|_F / |Y|_F, Y what the first layer makes of the first sample with exact products, Y'
+/// with those of `model`.
+double first_layer_error(const RunOptions& options, const Subject& subject, const ModelRun& model) {
+    Work exact = begin(options, open_backend(options.device));
+    const std::vector<double> expected = ModelRun(exact, subject, 1).first_layer(),
+                              found = model.first_layer();
+    double difference = 0, whole = 0;
+    for (std::size_t i = 0; i < expected.size(); ++i) {
+        difference += (found[i] - expected[i]) * (found[i] - expected[i]);
+        whole += expected[i] * expected[i];
+    }
+    return std::sqrt(difference / whole);
+}
+
 void measure_model(Work& work, const Subject& subject) {
     const RunOptions& options = work.options;
     work.phases.begin("inputs");
     say(options, {.phase = "inputs"});
-    // a device has one queue, which threads would share
-    const bool beside =
-        options.trials > 1 && options.trials >= omp_get_max_threads() && work.backend.host_memory();
+    const bool beside = options.trials > 1 && options.trials >= omp_get_max_threads();
     ModelRun model(work, subject, beside ? omp_get_max_threads() : 1);
 
     work.phases.begin("measure");
@@ -83,6 +96,14 @@ void measure_model(Work& work, const Subject& subject) {
     }
     work.phases.end();
     model.describe();
+    if (options.products == Products::exact) return;
+    const double error = first_layer_error(options, subject, model);
+    const char* name = options.products == Products::tf32 ? "tf32" : "bf16";
+    work.result.run.set("fast", Json().set("products", name).set("first_layer_error", error));
+    work.warnings.push_back(
+        fmt::format("--fast {}: what the first layer makes of the first sample differs by {:.1e} "
+                    "of its norm from what float32 gives",
+                    name, error));
 }
 
 void refuse_model_options(const RunOptions& options) {
@@ -192,10 +213,6 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
         if (subjects.back().is_trace())
             throw UsageError(
                 fmt::format("{}: is a trace, expected a model.", options.subject.model));
-        if (!works.back()->backend.host_memory())
-            throw UsageError(fmt::format(
-                "--device {}: runs side by side are made on the CPU; pass --device cpu.",
-                options.device));
         models.push_back(std::make_unique<ModelRun>(*works.back(), subjects.back(), threads));
         all.push_back(models.back().get());
         seconds += models.back()->seconds() * double(options.trials);

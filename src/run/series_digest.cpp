@@ -109,6 +109,7 @@ std::string settings_digest(const RunOptions& o) {
     for (const std::string& probe : o.probes) digest.add("probe " + probe);
     add(o.dtype ? int(*o.dtype) : -1);
     digest.add(o.device);
+    add(int(o.products));
     add(int(o.allow_nonfinite));
     return digest.text();
 }

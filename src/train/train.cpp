@@ -74,7 +74,7 @@ class Training {
   public:
     explicit Training(const TrainOptions& options)
         : options_(options),
-          backend_(open_backend(options.device)),
+          backend_(open_backend(options.device, options.products)),
           loss_(options.loss),
           data_(open_data(options.data, loss_)),
           subject_(open_subject(with_vocabulary(options.subject, data_->vocabulary()))),
@@ -149,10 +149,18 @@ class Training {
         return example;
     }
 
-    /// work(i), and what it returns in the order of i: side by side where the host computes.
+    /// work(i) side by side, and what it returns in the order of i, each handing on to other
+    /// threads.
     void each(Index count, const std::function<std::function<void()>(Index)>& work) const {
-        if (backend_.host_memory()) return in_order(count, work);
-        for (Index i = 0; i < count; ++i) work(i)();
+        backend_.synchronise();
+        in_order(count, [&](Index i) -> std::function<void()> {
+            const std::function<void()> commit = work(i);
+            backend_.synchronise();
+            return [this, commit] {
+                commit();
+                backend_.synchronise();
+            };
+        });
     }
 
     void update(const Model& model, Index step) {
