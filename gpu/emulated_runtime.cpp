@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <atomic>
 #include <bit>
 #include <cstdlib>
@@ -13,11 +14,8 @@ namespace tsdiag::gpu {
 namespace {
 
 std::size_t capacity() {
-    static const std::size_t bytes = [] {
-        const char* said = std::getenv("TSDIAG_EMULATED_MEMORY");
-        return said != nullptr ? std::strtoull(said, nullptr, 10) : std::size_t{1} << 32;
-    }();
-    return bytes;
+    const char* said = std::getenv("TSDIAG_EMULATED_MEMORY");
+    return said != nullptr ? std::strtoull(said, nullptr, 10) : std::size_t{1} << 32;
 }
 
 struct Memory {
@@ -100,7 +98,7 @@ void release(void* data) {
 }
 std::size_t free_bytes() {
     const std::lock_guard lock(memory().mutex);
-    return capacity() - memory().taken;
+    return std::max(capacity(), memory().taken) - memory().taken;
 }
 
 void to_device(void* device, const void* host, std::size_t bytes) {

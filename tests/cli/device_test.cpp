@@ -2,8 +2,10 @@
 
 #include <cmath>
 #include <filesystem>
+#include <sstream>
 
 #include "program.hpp"
+#include "tsdiag/json.hpp"
 #include "tsdiag/table.hpp"
 
 /// `--device`: what is said where there is none, and the program on an emulated one.
@@ -71,10 +73,11 @@ class EveryModelOnADevice : public testing::TestWithParam<std::string> {};
 TEST_P(EveryModelOnADevice, GivesTheNumbersOfTheCpu) {
     TemporaryDirectory folder;
     for (const char* device : {"cuda", "cpu"}) {
-        const Finished found = tsdiag(folder,
-                                      {"probe", GetParam(), "--tokens", "5", "--dtype", "f64",
-                                       "--no-report", "--device", device, "-o", device},
-                                      {plugin(TSDIAG_EMULATED_PLUGIN)});
+        const Finished found =
+            tsdiag(folder,
+                   {"probe", GetParam(), "--tokens", "5", "--dtype", "f64", "--loss", "square",
+                    "--no-report", "--device", device, "-o", device},
+                   {plugin(TSDIAG_EMULATED_PLUGIN)});
         ASSERT_EQ(found.code, 0) << found.err;
     }
     const auto rows = [&](const char* device) {
@@ -94,6 +97,74 @@ TEST_P(EveryModelOnADevice, GivesTheNumbersOfTheCpu) {
                 << found[i].metric;
         }
     }
+}
+
+/// Columns of a file of numbers.
+std::vector<double> column(const fs::path& file, std::size_t which) {
+    std::istringstream lines(read_file(file));
+    std::string line;
+    std::getline(lines, line);
+    std::vector<double> out;
+    while (std::getline(lines, line)) {
+        std::istringstream cells(line);
+        std::string cell;
+        for (std::size_t i = 0; i <= which; ++i) std::getline(cells, cell, ',');
+        out.push_back(std::stod(cell));
+    }
+    return out;
+}
+
+TEST(Device, TrainsAsTheCpuDoes) {
+    TemporaryDirectory folder;
+    for (const char* device : {"cuda", "cpu"}) {
+        const Finished found =
+            tsdiag(folder,
+                   {"train", "random:gpt2,layers=1,d=4,heads=1,vocab=5", "--data", "copy:3",
+                    "--tokens", "5", "--batch", "3", "--steps", "3", "--dropout", "0.1",
+                    "--eval-samples", "1", "--device", device, "-o", device},
+                   {plugin(TSDIAG_EMULATED_PLUGIN)});
+        ASSERT_EQ(found.code, 0) << found.err;
+    }
+    for (const std::size_t which : {1U, 2U}) {  // loss, norm of the gradient
+        const std::vector<double> found = column(folder.path() / "cuda/steps.csv", which),
+                                  expected = column(folder.path() / "cpu/steps.csv", which);
+        ASSERT_EQ(found.size(), 3U);
+        // Float32, in which the steps before have been rounded otherwise.
+        for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
+    }
+}
+
+TEST(Device, SaysHowFarRoundedProductsAreOff) {
+    TemporaryDirectory folder;
+    const std::vector<std::string> words = {
+        "probe",       "random:gpt2,layers=1,d=8,heads=2,vocab=9",
+        "--tokens",    "5",
+        "--probes",    "t_sim",
+        "--fast",      "bf16",
+        "--no-report", "-o",
+        "out"};
+    const Finished found = tsdiag(folder, words, {plugin(TSDIAG_EMULATED_PLUGIN)});
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("--fast bf16"));
+    const Json run = Json::parse(read_file(folder.path() / "out/run.json"), "run.json");
+    // Factors are rounded to 2^-9 of themselves, and sums of them to less of the whole.
+    EXPECT_GT(run["fast"]["first_layer_error"].number(), 1e-6);
+    EXPECT_LT(run["fast"]["first_layer_error"].number(), std::ldexp(1.0, -8));
+    const Finished refused = tsdiag(folder, words, {plugin("/nowhere/lib.so")});
+    EXPECT_EQ(refused.code, 3);
+    EXPECT_THAT(refused.err, HasSubstr("--fast"));
+}
+
+TEST(Device, ThatIsFullIsOneSentence) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder,
+                                  {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9", "--tokens",
+                                   "5", "--no-report", "--device", "cuda", "-o", "out"},
+                                  {plugin(TSDIAG_EMULATED_PLUGIN), "TSDIAG_EMULATED_MEMORY=9000"});
+    EXPECT_EQ(found.code, 1);
+    EXPECT_THAT(found.err, HasSubstr("cuda:0 is out of memory"));
+    EXPECT_EQ(std::count(found.err.begin(), found.err.end(), '\n'), 1) << found.err;
+    EXPECT_THAT(names_in(folder.path()), IsEmpty());
 }
 
 INSTANTIATE_TEST_SUITE_P(
