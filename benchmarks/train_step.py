@@ -1,8 +1,9 @@
 """One training step of a GPT-2-like model, beside PyTorch on the same machine in the same run.
 
     OPENBLAS_CORETYPE=SkylakeX python3 benchmarks/train_step.py build/release/tsdiag
+    python3 benchmarks/train_step.py build/device/tsdiag --device cuda --batch 64 --steps 20
 
-6 layers, d = 512, 8 heads, pre-norm, GELU, tied bytes vocabulary of 256; n = 512, batch 8, float32,
+6 layers, d = 512, 8 heads, pre-norm, GELU, tied bytes vocabulary of 256; n = 512, float32,
 AdamW, clipping by the global norm.  Both sides are timed in turn; a step's time is the difference of
 two runs divided by the difference of their steps (tsdiag) or the time of a step after a warm-up
 (PyTorch, eager, attention of baddbmm/softmax/bmm over whole batches).
@@ -18,7 +19,7 @@ import time
 import torch
 from torch import nn
 
-LAYERS, D, HEADS, N, BATCH, VOCAB = 6, 512, 8, 512, 8, 256
+LAYERS, D, HEADS, N, VOCAB = 6, 512, 8, 512, 256
 
 
 class Block(nn.Module):
@@ -47,11 +48,17 @@ class Model(nn.Module):
         self.norm = nn.LayerNorm(D)
 
     def forward(self, ids):
-        x = self.blocks(self.token(ids) + self.position(torch.arange(N)))
+        x = self.blocks(self.token(ids) + self.position(torch.arange(N, device=ids.device)))
         return self.norm(x) @ self.token.weight.T
 
 
+def wait(tensor):
+    if tensor.is_cuda:
+        torch.cuda.synchronize()
+
+
 def torch_step(model, optimiser, ids):
+    wait(ids)
     start = time.perf_counter()
     optimiser.zero_grad(set_to_none=True)
     logits = model(ids)[:, :-1]
@@ -59,13 +66,14 @@ def torch_step(model, optimiser, ids):
     loss.backward()
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimiser.step()
+    wait(ids)
     return time.perf_counter() - start
 
 
-def tsdiag_seconds(program, text, steps, out):
+def tsdiag_seconds(args, text, steps, out):
     start = time.perf_counter()
-    subprocess.run([program, "train", f"random:gpt2,layers={LAYERS},d={D},heads={HEADS},act=gelu", "--data",
-                    f"text:{text}", "--tokens", str(N), "--batch", str(BATCH), "--steps", str(steps),
+    subprocess.run([args.program, "train", f"random:gpt2,layers={LAYERS},d={D},heads={HEADS},act=gelu", "--data",
+                    f"text:{text}", "--tokens", str(N), "--batch", str(args.batch), "--device", args.device, "--steps", str(steps),
                     "--eval-samples", "0", "-q", "--force", "-o", out], check=True)
     return time.perf_counter() - start
 
@@ -74,11 +82,15 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("program")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu", help="of both: cpu or cuda, float32 without TF32")
+    parser.add_argument("--steps", type=int, default=3, help="of tsdiag, that are timed")
+    parser.add_argument("--batch", type=int, default=8)
     args = parser.parse_args()
     torch.manual_seed(0)
-    model = Model()
+    torch.backends.cuda.matmul.allow_tf32 = False
+    model = Model().to(args.device)
     optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3)
-    ids = torch.randint(VOCAB, (BATCH, N))
+    ids = torch.randint(VOCAB, (args.batch, N), device=args.device)
     torch_step(model, optimiser, ids)
     with tempfile.TemporaryDirectory() as folder:
         text = os.path.join(folder, "bytes")
@@ -87,8 +99,8 @@ def main():
         ratios = []
         for _ in range(args.rounds):
             theirs = min(torch_step(model, optimiser, ids) for _ in range(2))
-            short = tsdiag_seconds(args.program, text, 1, os.path.join(folder, "out"))
-            ours = (tsdiag_seconds(args.program, text, 4, os.path.join(folder, "out")) - short) / 3
+            short = tsdiag_seconds(args, text, 1, os.path.join(folder, "out"))
+            ours = (tsdiag_seconds(args, text, 1 + args.steps, os.path.join(folder, "out")) - short) / args.steps
             ratios.append(theirs / ours)
             print(f"PyTorch {theirs:.2f} s  tsdiag {ours:.2f} s  ratio {ratios[-1]:.2f}", flush=True)
     print(f"median ratio {statistics.median(ratios):.2f}, least {min(ratios):.2f}")

@@ -60,10 +60,11 @@ gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_siz
 
 # The same tests on a device, where there is one.
 if(TARGET tsdiag_cuda)
-    add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/spectra_test.cpp $<TARGET_OBJECTS:tsdiag_cuda_objects>)
+    add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/spectra_test.cpp gpu/cusolver_test.cpp
+        $<TARGET_OBJECTS:tsdiag_cuda_objects>)
     target_include_directories(gpu_device_tests PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(gpu_device_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX CUDA::cudart_static
-        CUDA::cublas)
+        CUDA::cublas CUDA::cusolver)
     target_compile_options(gpu_device_tests PRIVATE -Wall -Wextra -Wshadow)
     tsdiag_use_parts(gpu_device_tests core attention)
     add_test(NAME gpu_device_tests COMMAND gpu_device_tests --gtest_brief=1)
@@ -81,6 +82,15 @@ if(TARGET cli_tests)
     add_dependencies(cli_tests tsdiag_emulated tsdiag_other_build)
     target_compile_definitions(cli_tests PRIVATE TSDIAG_EMULATED_PLUGIN="$<TARGET_FILE:tsdiag_emulated>"
         TSDIAG_OTHER_PLUGIN="$<TARGET_FILE:tsdiag_other_build>")
+    # What gpu/bench measures, at sizes that only show that it works.
+    add_executable(tsdiag_device_benchmarks ${PROJECT_SOURCE_DIR}/benchmarks/device.cpp)
+    target_link_libraries(tsdiag_device_benchmarks PRIVATE tsdiag fmt::fmt OpenMP::OpenMP_CXX)
+    target_compile_options(tsdiag_device_benchmarks PRIVATE -Wall -Wextra)
+    add_test(NAME device_benchmarks COMMAND tsdiag_device_benchmarks cuda tiny)
+    set_tests_properties(device_benchmarks PROPERTIES TIMEOUT 300 ENVIRONMENT
+        "TSDIAG_CUDA_PLUGIN=$<TARGET_FILE:tsdiag_emulated>"
+        PASS_REGULAR_EXPRESSION "one head, n = 20: delta, streamed \\| [0-9]")
+    add_dependencies(tsdiag_device_benchmarks tsdiag_emulated)
     if(TARGET tsdiag_cuda)
         add_dependencies(cli_tests tsdiag_cuda)
         target_compile_definitions(cli_tests PRIVATE TSDIAG_CUDA_PLUGIN_FILE="$<TARGET_FILE:tsdiag_cuda>")

@@ -1,0 +1,217 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstring>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "tsdiag/attention.hpp"
+#include "tsdiag/run.hpp"
+
+/// What a device makes of the work, each beside the limit that binds it, as one table.
+///
+///     tsdiag_device_benchmarks [DEVICE] [tiny]
+///
+/// `tiny`: sizes at which the program itself is tested.
+namespace {
+
+using namespace tsdiag;
+
+struct Sizes {
+    Index width, layers, heads, tokens, batch;  ///< a forward pass: BERT-large
+    Index wide;                                 ///< side of the largest product
+    Index copied;                               ///< numbers
+    Index short_heads, short_tokens;            ///< squaring
+    Index long_heads, long_tokens;              ///< Arnoldi on a P that is kept
+    Index streamed;                             ///< tokens of one head
+};
+constexpr Sizes whole{1024, 24, 16, 512, 32, 8192, Index{1} << 29, 384, 1024, 144, 4096, 131072};
+constexpr Sizes tiny{8, 1, 2, 5, 2, 16, 1000, 2, 9, 1, 12, 20};
+
+class Bench {
+  public:
+    Bench(const Backend& backend, const Sizes& sizes) : device_(backend), s_(sizes) {}
+
+    void run() {
+        std::printf("%s\n\n| what | seconds | rate | of its limit |\n|---|---:|---:|---:|\n",
+                    device_.description().c_str());
+        limits();
+        statistics();
+        forward();
+        spectra();
+        streamed();
+    }
+
+  private:
+    /// The median of some runs after one that is not counted.
+    double seconds(const std::function<void()>& work, int runs = 5) const {
+        std::vector<double> all;
+        for (int i = 0; i <= runs; ++i) {
+            device_.synchronise();
+            const auto start = std::chrono::steady_clock::now();
+            work();
+            device_.synchronise();
+            const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+            if (i > 0) all.push_back(taken.count());
+        }
+        std::ranges::sort(all);
+        return all[all.size() / 2];
+    }
+
+    static void row(const std::string& what, double seconds, const std::string& rate = {},
+                    const std::string& limit = {}) {
+        std::printf("| %s | %.4g | %s | %s |\n", what.c_str(), seconds, rate.c_str(),
+                    limit.c_str());
+        std::fflush(stdout);
+    }
+    static std::string percent(double part) { return fmt::format("{:.0f} %", 100 * part); }
+
+    Tensor normal(Shape shape, Type type, double deviation = 1) const {
+        return random_tensor(device_, shape, type, Law::normal, Rng(1), 0, deviation);
+    }
+
+    void limits() {
+        const Tensor x = normal({1, 1, s_.copied}, Type::f32);
+        const double bytes = 8 * double(s_.copied);
+        double t = seconds([&] { map(Unary::copy, x); });
+        bandwidth_ = bytes / t;
+        row("copy, read and written", t, fmt::format("{:.0f} GB/s", bandwidth_ / 1e9));
+        for (const Type type : {Type::f32, Type::f64}) {
+            const Tensor a = normal({1, s_.wide, s_.wide}, type);
+            t = seconds([&] { matmul(a, a); });
+            const double flops = 2 * double(s_.wide) * double(s_.wide) * double(s_.wide);
+            row(fmt::format("product of two matrices of {}, {}", s_.wide,
+                            type == Type::f32 ? "float32" : "float64"),
+                t, fmt::format("{:.1f} TFLOP/s", flops / t / 1e12));
+        }
+    }
+
+    void statistics() {
+        const Shape shape{s_.short_heads, s_.short_tokens, s_.short_tokens};
+        const double bytes = 4 * double(shape.count());
+        const Tensor p = softmax_rows(normal(shape, Type::f32));
+        const auto reads = [&](const char* what, double times, const std::function<void()>& work) {
+            const double t = seconds(work), rate = times * bytes / t;
+            row(what, t, fmt::format("{:.0f} GB/s", rate / 1e9), percent(rate / bandwidth_));
+        };
+        // The floor of the statistics is one read for the fields and one for the windows.
+        reads("statistics of rows, P and its slope", 2,
+              [&] { row_statistics(p, p, true, 0, Visible()); });
+        reads("softmax, in place after a copy", 4, [&] { softmax_rows(map(Unary::copy, p)); });
+        reads("layer norm", 2, [&] { layer_norm(p, {}, {}, 1e-5); });
+    }
+
+    /// All products of a layer for one sample.
+    void products_of_layer(const Tensor& x, const Tensor& square, const Tensor& up,
+                           const Tensor& down) const {
+        const Tensor q = linear(x, square, {}), k = linear(x, square, {}),
+                     v = linear(x, square, {});
+        const Tensor s =
+            matmul(q.split_heads(s_.heads), k.split_heads(s_.heads), Transpose::second);
+        matmul(s, v.split_heads(s_.heads));
+        linear(linear(linear(x, square, {}), up, {}), down, {});
+    }
+
+    void forward() {
+        const Index d = s_.width;
+        const std::string text =
+            fmt::format("bert-large,layers={},d={},heads={},vocab=64", s_.layers, d, s_.heads);
+        const RandomModel drawn = random_model(text);
+        const std::shared_ptr<const Weights> weights =
+            resident_weights(random_weights(drawn, Rng(1), device_, Type::f32));
+        const Model model(drawn.spec, weights, device_, Type::f32);
+        std::vector<Input> inputs(std::size_t(s_.batch));
+        for (Input& input : inputs)
+            for (Index i = 0; i < s_.tokens; ++i) input.ids.push_back(i % 64);
+        Observer nobody;
+        const double whole = seconds([&] { model.run(inputs, nobody); }, 3);
+
+        const Tensor x = normal({1, s_.tokens, d}, Type::f32),
+                     square = normal({1, d, d}, Type::f32), up = normal({1, 4 * d, d}, Type::f32),
+                     down = normal({1, d, 4 * d}, Type::f32);
+        const double products = seconds(
+            [&] {
+                for (Index i = 0; i < s_.batch * s_.layers; ++i)
+                    products_of_layer(x, square, up, down);
+            },
+            3);
+        const double flops = double(s_.batch) * forward_flops(drawn.spec, s_.tokens);
+        const auto rate = [&](double t) { return fmt::format("{:.1f} TFLOP/s", flops / t / 1e12); };
+        const std::string size = fmt::format("BERT-large sizes, {} x {}", s_.batch, s_.tokens);
+        row(size + ": products alone", products, rate(products));
+        row(size + ": forward", whole, rate(whole), percent(products / whole));
+        RunOptions options;
+        options.probes = {"attn_fro", "jac_fro", "entropy", "row_max", "local_auc"};
+        Table table("benchmark");
+        const double measured =
+            seconds([&] { measure(model, inputs, {}, options, device_, Type::f32, table); }, 1);
+        row(size + ": with the statistics of all heads", measured, rate(measured),
+            fmt::format("{:.2f} of the forward pass", measured / whole));
+    }
+
+    std::unique_ptr<AttentionOperator> heads(Index count, Index n) const {
+        AttentionInput input;
+        input.q = normal({count, n, 64}, Type::f32);
+        input.k = random_tensor(device_, {count, n, 64}, Type::f32, Law::normal, Rng(2), 0, 1);
+        input.scale = 1.0 / 8;
+        return attention("softmax").make(std::move(input));
+    }
+
+    void spectra() {
+        for (const auto& [count, n] : {std::pair{s_.short_heads, s_.short_tokens},
+                                       std::pair{s_.long_heads, s_.long_tokens}}) {
+            const auto p = heads(count, n);
+            p->matrix();
+            std::vector<Estimate> found;
+            const double second = seconds([&] { found = second_eigenvalue(*p, 1e12); }, 1);
+            row(fmt::format("|lambda_2| of {} heads, n = {} ({})", count, n, found[0].method),
+                second, fmt::format("{:.3g} ms a head", 1e3 * second / double(count)),
+                fmt::format("{} of {} certain",
+                            std::ranges::count(found, true, &Estimate::converged), count));
+            const double norm = seconds([&] { centred_norm(*p, 1e12); }, 1);
+            row(fmt::format("delta of {} heads, n = {}", count, n), norm,
+                fmt::format("{:.3g} ms a head", 1e3 * norm / double(count)));
+        }
+    }
+
+    void streamed() {
+        constexpr double memory = 6e9;
+        const auto p = heads(1, s_.streamed);
+        const Tensor v = normal({1, s_.streamed, 64}, Type::f32);
+        const double rows = seconds(
+            [&] {
+                p->apply(v, p->rows_at_once(memory),
+                         [](const RowBlock& block) { row_statistics(block); });
+            },
+            1);
+        row(fmt::format("one head, n = {}: P V and statistics of rows", s_.streamed), rows);
+        row(fmt::format("one head, n = {}: |lambda_2|, streamed", s_.streamed),
+            seconds([&] { second_eigenvalue(*p, memory); }, 1));
+        row(fmt::format("one head, n = {}: delta, streamed", s_.streamed),
+            seconds([&] { centred_norm(*p, memory); }, 1));
+    }
+
+    const Backend& device_;
+    Sizes s_;
+    double bandwidth_ = 0;
+};
+
+}  // namespace
+
+int main(int argc, char** argv) try {
+    std::string device = "cuda";
+    bool small = false;
+    for (int i = 1; i < argc; ++i)
+        if (std::strcmp(argv[i], "tiny") == 0)
+            small = true;
+        else
+            device = argv[i];
+    Bench(open_backend(device), small ? tiny : whole).run();
+    return 0;
+} catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+}
