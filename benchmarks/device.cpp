@@ -92,7 +92,7 @@ class Bench {
     void statistics() {
         const Shape shape{s_.short_heads, s_.short_tokens, s_.short_tokens};
         const double bytes = 4 * double(shape.count());
-        const Tensor p = softmax_rows(normal(shape, Type::f32));
+        const Tensor p = softmax_rows(normal(shape, Type::f32), {});
         const auto reads = [&](const char* what, double times, const std::function<void()>& work) {
             const double t = seconds(work), rate = times * bytes / t;
             row(what, t, fmt::format("{:.0f} GB/s", rate / 1e9), percent(rate / bandwidth_));
@@ -100,7 +100,7 @@ class Bench {
         // The floor of the statistics is one read for the fields and one for the windows.
         reads("statistics of rows, P and its slope", 2,
               [&] { row_statistics(p, p, true, 0, Visible()); });
-        reads("softmax, in place after a copy", 4, [&] { softmax_rows(map(Unary::copy, p)); });
+        reads("softmax, in place after a copy", 4, [&] { softmax_rows(map(Unary::copy, p), {}); });
         reads("layer norm", 2, [&] { layer_norm(p, {}, {}, 1e-5); });
     }
 

@@ -24,12 +24,25 @@ void require(cudaError_t status, const char* what) {
                                 cudaGetErrorName(status)));
 }
 void require(cublasStatus_t status, const char* what) {
+    if (status == CUBLAS_STATUS_ALLOC_FAILED)
+        throw OutOfMemory(fmt::format(
+            "the device is out of memory: cuBLAS has none for {}; lower --tokens or --memory",
+            what));
     if (status != CUBLAS_STATUS_SUCCESS)
         throw Error(fmt::format("cuBLAS: {} failed: {}", what, cublasGetStatusString(status)));
 }
 
 std::string release_of(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
+}
+
+/// Of the present device: keeps what is released for what is asked for next.
+cudaMemPool_t pool() {
+    int device = 0;
+    require(cudaGetDevice(&device), "cudaGetDevice");
+    cudaMemPool_t of_device = nullptr;
+    require(cudaDeviceGetDefaultMemPool(&of_device, device), "cudaDeviceGetDefaultMemPool");
+    return of_device;
 }
 
 /// Handles of cuBLAS, one a thread and device.  A thread that ends leaves its own to the next.
@@ -50,25 +63,23 @@ struct Handles {
             return handle;
         }
         cublasHandle_t handle = nullptr;
-        require(cublasCreate(&handle), "cublasCreate");
+        cublasStatus_t status = cublasCreate(&handle);
+        if (status != CUBLAS_STATUS_SUCCESS) {  // its memory may be what the pool keeps
+            synchronise();
+            require(cudaMemPoolTrimTo(pool(), 0), "cudaMemPoolTrimTo");
+            status = cublasCreate(&handle);
+        }
+        require(status, "cublasCreate");
         require(cublasSetStream(handle, cudaStreamPerThread), "cublasSetStream");
         return handle;
     }
 };
 
-/// Of the present device: keeps what is released for what is asked for next.
-cudaMemPool_t pool() {
-    int device = 0;
-    require(cudaGetDevice(&device), "cudaGetDevice");
-    cudaMemPool_t of_device = nullptr;
-    require(cudaDeviceGetDefaultMemPool(&of_device, device), "cudaDeviceGetDefaultMemPool");
-    return of_device;
-}
-
 struct Borrowed {
     std::map<int, cublasHandle_t> handles;
 
     ~Borrowed() {
+        cudaStreamSynchronize(cudaStreamPerThread);  // the next thread has a stream of its own
         const std::lock_guard lock(Handles::all().mutex);
         Handles::all().idle.insert(handles.begin(), handles.end());
     }
@@ -78,9 +89,9 @@ cublasHandle_t cublas() {
     thread_local Borrowed own;
     int device = 0;
     require(cudaGetDevice(&device), "cudaGetDevice");
-    const auto [found, fresh] = own.handles.try_emplace(device, nullptr);
-    if (fresh) found->second = Handles::all().take(device);
-    return found->second;
+    if (const auto found = own.handles.find(device); found != own.handles.end())
+        return found->second;
+    return own.handles.emplace(device, Handles::all().take(device)).first->second;
 }
 
 /// Two pages-locked buffers that copies take in turn, the host filling one while the device reads
@@ -135,8 +146,17 @@ class Staging {
 
 std::atomic<std::size_t> copied_to_host = 0;
 
+bool reads_pageable_memory() {
+    int device = 0, reads = 0;
+    require(cudaGetDevice(&device), "cudaGetDevice");
+    require(cudaDeviceGetAttribute(&reads, cudaDevAttrPageableMemoryAccess, device),
+            "cudaDeviceGetAttribute");
+    return reads != 0;
+}
+
 }  // namespace
 
+const bool emulated = false;
 int count_devices(std::string& why) {
     int count = 0;
     const cudaError_t status = cudaGetDeviceCount(&count);
@@ -215,9 +235,11 @@ std::size_t free_bytes() {
 }
 
 void to_device(void* device, const void* host, std::size_t bytes) {
-    if (bytes > 0)
-        require(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cudaStreamPerThread),
-                "a copy to the device");
+    if (bytes == 0) return;
+    require(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cudaStreamPerThread),
+            "a copy to the device");
+    // Ordinary memory is copied to a buffer before the call returns, unless the device can read it.
+    if (reads_pageable_memory()) synchronise();
 }
 
 void to_device_staged(void* device, const void* host, std::size_t bytes) {
@@ -232,6 +254,10 @@ void to_host(void* host, const void* device, std::size_t bytes) {
     require(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cudaStreamPerThread),
             "a copy from the device");
     synchronise();
+}
+
+void clear(void* device, std::size_t bytes) {
+    require(cudaMemsetAsync(device, 0, bytes, cudaStreamPerThread), "a fill");
 }
 
 void synchronise() { require(cudaStreamSynchronize(cudaStreamPerThread), "the device's work"); }

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numeric>
+#include <utility>
 #include <vector>
 
 #include "kernels.hpp"
@@ -106,8 +108,11 @@ class DeviceBackend final : public Backend {
         void* data = gpu::allocate(std::max<std::size_t>(bytes, 1));
         if (data == nullptr) throw out_of_memory(name_, bytes);
         return {data, [index = index_](void* p) {
-                    select(index);
-                    release(p);
+                    try {
+                        select(index);
+                        release(p);
+                    } catch (const Error&) {  // the device is lost, and its memory with it
+                    }
                 }};
     }
 
@@ -178,6 +183,12 @@ class DeviceBackend final : public Backend {
     void unary(Unary op, View out, View a) const override {
         if (begin(out)) gpu::unary(op, out, a);
     }
+    void convert(View out, View a) const override {
+        if (begin(out)) gpu::convert(out, a);
+    }
+    void transpose(View out, View a) const override {
+        if (begin(out)) gpu::transpose(out, a);
+    }
     void binary(Binary op, View out, View a, View b) const override {
         if (begin(out)) gpu::binary(op, out, a, b);
     }
@@ -211,8 +222,22 @@ class DeviceBackend final : public Backend {
     }
     void scatter_add_rows(View out, View a, std::span<const Index> rows) const override {
         if (!begin(out)) return;
-        const Array<Index> on_device(rows);
-        gpu::scatter_add_rows(out, a, on_device.data());
+        clear(out.data, bytes_in(out));
+        std::vector<Index> order(rows.size()), starts, of_group;  // those of a row in their order
+        std::iota(order.begin(), order.end(), 0);
+        std::ranges::sort(order, {},
+                          [&](Index i) { return std::pair(rows[static_cast<std::size_t>(i)], i); });
+        for (std::size_t k = 0; k < order.size(); ++k) {
+            const Index row = rows[static_cast<std::size_t>(order[k])];
+            if (!of_group.empty() && of_group.back() == row) continue;
+            starts.push_back(static_cast<Index>(k));
+            of_group.push_back(row);
+        }
+        if (of_group.empty()) return;
+        starts.push_back(static_cast<Index>(order.size()));
+        const Array<Index> r{std::span<const Index>(of_group)}, s{std::span<const Index>(starts)},
+            o{std::span<const Index>(order)};
+        gpu::add_groups(out, a, {r.data(), s.data(), o.data(), std::ssize(of_group)});
     }
     void rotate(View out, View a, std::span<const double> position,
                 std::span<const double> frequency, bool interleaved) const override {

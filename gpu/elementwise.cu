@@ -109,11 +109,34 @@ __global__ void gather_kernel(Rows<T> out, Rows<const T> table, const Index* row
     }
 }
 
+template <class To, class From>
+__global__ void convert_kernel(Rows<To> out, Rows<const From> a) {
+    const Index count = out.batch * out.rows * out.cols;
+    for (Index i = global_thread(); i < count; i += all_threads()) {
+        const Index row = quotient(i, out.cols), col = i - row * out.cols;
+        out.row(row)[col] = static_cast<To>(a.row(row)[col]);
+    }
+}
+
 template <class T>
-__global__ void scatter_kernel(Rows<T> out, Rows<const T> a, const Index* rows) {
-    for (Index j = global_thread(); j < out.cols; j += all_threads()) {
-        for (Index r = 0; r < out.rows; ++r) out.row(0, r)[j] = T(0);
-        for (Index r = 0; r < a.rows; ++r) out.row(0, rows[r])[j] += a.row(0, r)[j];
+__global__ void transpose_kernel(Rows<T> out, Rows<const T> a) {
+    const Index count = out.batch * out.rows * out.cols;
+    for (Index i = global_thread(); i < count; i += all_threads()) {
+        const Index line = quotient(i, out.cols), col = i - line * out.cols;
+        const Index batch = quotient(line, out.rows), row = line - batch * out.rows;
+        out.row(batch, row)[col] = a.row(batch, col)[row];
+    }
+}
+
+/// A thread a column of a group.
+template <class T>
+__global__ void groups_kernel(Rows<T> out, Rows<const T> a, Groups groups) {
+    for (Index t = global_thread(); t < groups.count * out.cols; t += all_threads()) {
+        const Index g = quotient(t, out.cols), j = t - g * out.cols;
+        T s = 0;
+        for (Index k = groups.starts[g]; k < groups.starts[g + 1]; ++k)
+            s += a.row(0, groups.order[k])[j];
+        out.row(0, groups.rows[g])[j] += s;
     }
 }
 
@@ -251,10 +274,26 @@ void gather_rows(View out, View table, const Index* rows) {
     });
 }
 
-void scatter_add_rows(View out, View a, const Index* rows) {
+void convert(View out, View a) {
+    typed(out, [&]<class To>(To) {
+        typed(a, [&]<class From>(From) {
+            TSDIAG_LAUNCH((convert_kernel<To, From>), grid_for(out.shape.count()), block_size,
+                          rows_of<To>(out), rows_of<const From>(a));
+        });
+    });
+}
+
+void transpose(View out, View a) {
     typed(out, [&]<class T>(T) {
-        TSDIAG_LAUNCH(scatter_kernel<T>, grid_for(out.shape.cols), block_size, rows_of<T>(out),
-                      rows_of<const T>(a), rows);
+        TSDIAG_LAUNCH(transpose_kernel<T>, grid_for(out.shape.count()), block_size, rows_of<T>(out),
+                      rows_of<const T>(a));
+    });
+}
+
+void add_groups(View out, View a, Groups groups) {
+    typed(out, [&]<class T>(T) {
+        TSDIAG_LAUNCH(groups_kernel<T>, grid_for(groups.count * out.shape.cols), block_size,
+                      rows_of<T>(out), rows_of<const T>(a), groups);
     });
 }
 

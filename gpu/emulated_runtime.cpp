@@ -71,6 +71,7 @@ void multiply_as(const Product& p) {
 
 }  // namespace
 
+const bool emulated = true;
 int count_devices(std::string&) { return 1; }
 void open(int) {}
 void select(int) {}
@@ -111,6 +112,7 @@ void to_host(void* host, const void* device, std::size_t bytes) {
     copied_to_host += bytes;
     if (bytes > 0) std::memcpy(host, device, bytes);
 }
+void clear(void* device, std::size_t bytes) { std::memset(device, 0, bytes); }
 void synchronise() {}
 std::size_t bytes_to_host() { return copied_to_host; }
 

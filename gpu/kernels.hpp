@@ -17,8 +17,14 @@ void affine(View out, View a, double alpha, double beta);
 void gather_rows(View out, View table, const Index* rows);
 void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset, double scale);
 void adamw(View w, View m, View v, View g, const AdamWStep& step);
-/// A thread a column adds the rows of a to rows of out, one after the other.
-void scatter_add_rows(View out, View a, const Index* rows);
+void convert(View out, View a);
+void transpose(View out, View a);
+/// Adds to row rows[g] of out the rows order[starts[g]], ..., order[starts[g + 1] - 1] of a.
+struct Groups {
+    const Index *rows, *starts, *order;
+    Index count;
+};
+void add_groups(View out, View a, Groups groups);
 void rotate(View out, View a, const double* position, const double* frequency, Index pairs,
             bool interleaved);
 void hide(View p, DeviceVisible visible);

@@ -9,6 +9,8 @@
 /// reads.  cuda_runtime.cpp has the device, emulated_runtime.cpp the host.
 namespace tsdiag::gpu {
 
+/// Kernels are fibers of the host.
+extern const bool emulated;
 /// How many devices can be used; 0: `why` says what is missing.
 int count_devices(std::string& why);
 /// Before device `index` is first used.
@@ -28,6 +30,8 @@ void to_device(void* device, const void* host, std::size_t bytes);
 /// The same for much, past the pages of the host that a device cannot read itself.
 void to_device_staged(void* device, const void* host, std::size_t bytes);
 void to_host(void* host, const void* device, std::size_t bytes);
+/// Bytes of 0.
+void clear(void* device, std::size_t bytes);
 /// Waits for all that this thread has asked for.
 void synchronise();
 /// How many bytes `to_host` has copied since the program started.

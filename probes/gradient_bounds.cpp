@@ -25,25 +25,18 @@ struct Head {
     bool identity = true;                                    ///< P = S
 };
 
-std::vector<double> row_norms(const Tensor& x) {
+/// The largest entry of each batch.
+std::vector<double> largest_entries(const Tensor& x) {
+    const std::vector<double> rows = row_max(x).to_host<double>();
     std::vector<double> out;
-    const std::vector<double> values = x.to_host<double>();
-    const auto cols = static_cast<std::size_t>(x.cols());
-    for (std::size_t at = 0; at < values.size(); at += cols) {
-        double squares = 0;
-        for (std::size_t j = 0; j < cols; ++j) squares += values[at + j] * values[at + j];
-        out.push_back(std::sqrt(squares));
-    }
+    for (auto at = rows.begin(); at != rows.end(); at += x.rows())
+        out.push_back(*std::max_element(at, at + x.rows()));
     return out;
 }
 
 /// max_i |x_i| of each batch.
-std::vector<double> largest_rows(const Tensor& x) {
-    const std::vector<double> norms = row_norms(x);
-    std::vector<double> out;
-    for (auto at = norms.begin(); at != norms.end(); at += x.rows())
-        out.push_back(*std::max_element(at, at + x.rows()));
-    return out;
+std::vector<double> longest_rows(const Tensor& x) {
+    return largest_entries(map(Unary::sqrt, row_sum(map(Unary::square, cast(x, Type::f64)))));
 }
 
 class GradientBounds final : public Probe {
@@ -53,8 +46,8 @@ class GradientBounds final : public Probe {
     void on_attention_gradient(const AttentionGradient& e, Sink& out) override {
         const Index h = e.op.heads();
         const bool norm = e.norm != OutputNorm::none;
-        const std::vector<double> outputs = largest_rows(norm ? e.normed : e.output),
-                                  values = largest_rows(e.v);
+        const std::vector<double> outputs = longest_rows(norm ? e.normed : e.output),
+                                  values = longest_rows(e.v);
         const auto c1 = [&](std::size_t k) { return outputs[norm ? 0 : k]; };
         const auto c2 = [&](std::size_t k) {
             return values[k / (static_cast<std::size_t>(h) / values.size())];
@@ -97,44 +90,39 @@ class GradientBounds final : public Probe {
         for (Index first = 0; first < n; first += step) {
             const Index count = std::min(step, n - first);
             const RowBlock block = e.op.rows(first, count);
-            const std::vector<double> p = block.p.to_host<double>(),
-                                      slope = block.slope.to_host<double>(),
-                                      g = matmul(e.output.row_range(first, count), e.v,
-                                                 Transpose::second)
-                                              .to_host<double>(),
-                                      s = logits ? logits_of(e, block) : std::vector<double>();
-            for (Index r = 0; r < e.op.heads() * count; ++r) {
-                const Index row = r % count;
-                const bool all = block.visible.everything();
-                const Index from = all ? 0 : block.visible.first[static_cast<std::size_t>(row)],
-                            to = all ? n : block.visible.last[static_cast<std::size_t>(row)];
-                Head& head = heads[static_cast<std::size_t>(r / count)];
-                const auto at = [&](Index j) { return static_cast<std::size_t>(r * n + j); };
-                double mean = 0;
-                for (Index j = from; j < to && block.divided; ++j) mean += g[at(j)] * p[at(j)];
-                for (Index j = from; j < to; ++j) {
-                    head.largest =
-                        std::max(head.largest, std::abs(slope[at(j)] * (g[at(j)] - mean)));
-                    head.identity = head.identity && !block.divided && slope[at(j)] == 1;
-                    if (!logits) continue;
-                    head.least = std::min(head.least, std::abs(s[at(j)]));
-                    head.negative = head.negative || s[at(j)] < 0;
-                }
+            const Tensor slope = cast(block.slope, Type::f64);
+            Tensor g =
+                cast(matmul(e.output.row_range(first, count), e.v, Transpose::second), Type::f64);
+            if (block.divided) g = subtract(g, row_sum(multiply(g, cast(block.p, Type::f64))));
+            const auto largest = [&](const Tensor& x) {
+                return largest_entries(hide(x, block.visible));
+            };
+            const std::vector<double> derivative = largest(modulus(multiply(slope, g))),
+                                      from_one = largest(modulus(affine(slope, 1, -1)));
+            for (std::size_t k = 0; k < heads.size(); ++k) {
+                heads[k].largest = std::max(heads[k].largest, derivative[k]);
+                heads[k].identity = heads[k].identity && !block.divided && from_one[k] == 0;
+            }
+            if (!logits) continue;
+            const Tensor s = logits_of(e, block);
+            const std::vector<double> inverse = largest(modulus(map(Unary::reciprocal, s))),
+                                      below = largest(affine(s, -1));
+            for (std::size_t k = 0; k < heads.size(); ++k) {
+                heads[k].least = std::min(heads[k].least, 1 / inverse[k]);
+                heads[k].negative = heads[k].negative || below[k] > 0;
             }
         }
     }
 
-    static std::vector<double> logits_of(const AttentionGradient& e, const RowBlock& block) {
+    static Tensor modulus(const Tensor& x) { return zip(Binary::maximum, x, affine(x, -1)); }
+
+    static Tensor logits_of(const AttentionGradient& e, const RowBlock& block) {
         if (!e.op.structure().factors)
-            return matmul(e.projections->q.row_range(block.first, block.p.rows()), e.projections->k,
-                          Transpose::second, e.projections->scale)
-                .to_host<double>();
-        // P is S or S / z, the slope 1 or 1 / z.
-        std::vector<double> s = block.p.to_host<double>();
-        const std::vector<double> slope = block.slope.to_host<double>();
-        for (std::size_t i = 0; i < s.size(); ++i)
-            if (slope[i] != 0) s[i] /= slope[i];
-        return s;
+            return cast(matmul(e.projections->q.row_range(block.first, block.p.rows()),
+                               e.projections->k, Transpose::second, e.projections->scale),
+                        Type::f64);
+        // P is S or S / z, the slope 1 or 1 / z; what is hidden becomes 0 / 0, and hidden again.
+        return divide(cast(block.p, Type::f64), cast(block.slope, Type::f64));
     }
 
     static Law law_of(const AttentionGradient& e, const RowBlock& block, const Head& head) {

@@ -115,6 +115,9 @@ class Backend {
     /// double whatever the type of a.
     virtual void matvec(View y, View a, View x, bool transposed) const = 0;
     virtual void unary(Unary op, View out, View a) const = 0;
+    /// The elements of a in the type of `out`.
+    virtual void convert(View out, View a) const = 0;
+    virtual void transpose(View out, View a) const = 0;  ///< out (b, c, r), a (b, r, c)
     /// Broadcasting: each extent of b is that of a, or 1.
     virtual void binary(Binary op, View out, View a, View b) const = 0;
     /// out = alpha a + beta.
@@ -127,7 +130,7 @@ class Backend {
     virtual void column_sum(View out, View a) const = 0;  ///< (b, 1, c), accumulated in double
     virtual void row_max(View out, View a) const = 0;     ///< (b, r, 1)
     virtual void gather_rows(View out, View table, std::span<const Index> rows) const = 0;
-    /// out (1, m, c) = 0, then row i of a is added to row rows[i], in the order of i.
+    /// out (1, m, c), contiguous, = 0, then row i of a is added to row rows[i], in the order of i.
     virtual void scatter_add_rows(View out, View a, std::span<const Index> rows) const = 0;
     /// Rotates pairs of columns of each row by angle position[r] * frequency[p]: pairs (p, p + m)
     /// or, where `interleaved`, (2p, 2p + 1), m = frequency.size(); columns from 2m on are copied.

@@ -131,7 +131,7 @@ class FactoredAttention final : public AttentionOperator {
     /// left with its rows divided by z; 1/z is kept for the slope.
     Tensor divided(const AttentionEntry& entry, const Tensor& left, const Tensor& right) {
         const Index h = left.batch(), n = left.rows();
-        const auto sums = stored::for_each_head<std::vector<double>>(h, [&](Index k) {
+        const auto sums = stored::for_each_head<std::vector<double>>(left, [&](Index k) {
             return row_sums(left.batch_range(k, 1), right.batch_range(k, 1), known_.causal,
                             rule_.floor);
         });

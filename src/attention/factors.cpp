@@ -126,7 +126,7 @@ bool wanted(const AttentionOperator& p, const Structure& known, double memory) {
 
 std::vector<Estimate> second_eigenvalue(const Factors& p, bool stochastic) {
     const Grams g = grams(p, stochastic);
-    return stored::for_each_head<Estimate>(p.left.batch(), [&](Index k) {
+    return stored::for_each_head<Estimate>(g.left, [&](Index k) {
         const Balanced b = balanced(g, k);
         return leading(b.cross, b.m, stochastic ? 1 : 2, b.noise());
     });
@@ -134,7 +134,7 @@ std::vector<Estimate> second_eigenvalue(const Factors& p, bool stochastic) {
 
 std::vector<Estimate> centred_norm(const Factors& p) {
     const Grams g = grams(p, true);
-    return stored::for_each_head<Estimate>(p.left.batch(), [&](Index k) {
+    return stored::for_each_head<Estimate>(g.left, [&](Index k) {
         const Balanced b = balanced(g, k);
         // Of the square: |Pi2 P|_2 times the noise of Pi2 P, and that of the product of the Grams.
         const double norm = b.left_centred * b.right_whole;
@@ -257,7 +257,7 @@ RowTotals row_totals(const Factors& p, bool causal, bool slope, const Tensor& in
         double squares = 0, jacobian = 0, deviation = 0;
     };
     const Index n = p.left.rows();
-    const auto heads = stored::for_each_head<Head>(p.left.batch(), [&](Index k) {
+    const auto heads = stored::for_each_head<Head>(p.left, [&](Index k) {
         std::vector<double> g(static_cast<std::size_t>(n), 1.0);
         if (inverse.defined()) g = inverse.batch_range(k, 1).to_host<double>();
         Head head;
@@ -287,7 +287,7 @@ RowTotals row_totals(const Factors& p, bool causal, bool slope, const Tensor& in
 }
 
 std::vector<std::vector<double>> diagonals(const Factors& p) {
-    return stored::for_each_head<std::vector<double>>(p.left.batch(), [&](Index k) {
+    return stored::for_each_head<std::vector<double>>(p.left, [&](Index k) {
         const Tensor l = p.left.batch_range(k, 1), r = p.right.batch_range(k, 1);
         std::vector<double> out;
         for (Index first = 0; first < l.rows(); first += chunk_rows) {

@@ -48,6 +48,14 @@ std::vector<Out> for_each_head(Index count, const Work& work) {
     return out;
 }
 
+/// The same for work on tensors: threads may use them once `shared` and what came before it are
+/// done.
+template <class Out, class Work>
+std::vector<Out> for_each_head(const Tensor& shared, const Work& work) {
+    shared.backend().synchronise();
+    return for_each_head<Out>(shared.batch(), work);
+}
+
 /// A^T 1 and |Pi2 A|_F of a matrix in host memory.
 std::vector<double> column_sums(const View& a);
 double centred_frobenius(const View& a, std::span<const double> column_sums);

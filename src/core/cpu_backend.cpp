@@ -226,6 +226,26 @@ class CpuBackend final : public Backend {
         });
     }
 
+    void convert(View out, View a) const override {
+        typed(out, [&]<class To>(To) {
+            typed(a, [&]<class From>(From) {
+                each_row(out.shape, [&](Index b, Index r) {
+                    std::transform(a.row<From>(b, r), a.row<From>(b, r) + a.shape.cols,
+                                   out.row<To>(b, r), [](From x) { return static_cast<To>(x); });
+                });
+            });
+        });
+    }
+
+    void transpose(View out, View a) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(out.shape, [&](Index b, Index r) {
+                T* to = out.row<T>(b, r);
+                for (Index c = 0; c < out.shape.cols; ++c) to[c] = a.row<T>(b, c)[r];
+            });
+        });
+    }
+
     void binary(Binary op, View out, View a, View b) const override {
         typed(out, [&]<class T>(T) {
             each_row(out.shape, [&](Index batch, Index r) {

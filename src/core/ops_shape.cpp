@@ -167,23 +167,16 @@ Tensor contiguous(const Tensor& a) { return a.contiguous() ? a : map(Unary::copy
 
 Tensor cast(const Tensor& a, Type type) {
     if (a.type() == type) return a;
-    const std::vector<double> values = a.to_host<double>();
-    Tensor out = Tensor::from_host(a.backend(), a.shape(), std::span(values), type);
+    Tensor out = Tensor::empty(a.backend(), a.shape(), type);
+    a.backend().convert(out.view(), a.view());
     if (!a.tracked()) return out;
     return record(
         out, {{a, [from = a.type()](const Tensor& g, const Saved&) { return cast(g, from); }}});
 }
 
 Tensor transpose(const Tensor& a) {
-    const std::vector<double> in = a.to_host<double>();
-    std::vector<double> values(in.size());
-    for (Index b = 0; b < a.batch(); ++b)
-        for (Index r = 0; r < a.rows(); ++r)
-            for (Index c = 0; c < a.cols(); ++c)
-                values[static_cast<std::size_t>((b * a.cols() + c) * a.rows() + r)] =
-                    in[static_cast<std::size_t>((b * a.rows() + r) * a.cols() + c)];
-    Tensor out = Tensor::from_host(a.backend(), {a.batch(), a.cols(), a.rows()},
-                                   std::span<const double>(values), a.type());
+    Tensor out = Tensor::empty(a.backend(), {a.batch(), a.cols(), a.rows()}, a.type());
+    a.backend().transpose(out.view(), a.view());
     if (!a.tracked()) return out;
     return record(out, {{a, [](const Tensor& g, const Saved&) { return transpose(g); }}});
 }

@@ -116,6 +116,7 @@ std::function<void()> ModelRun::trial(Index trial, Meter& meter) {
     measure(trial, *measurement, [&](std::string_view, Index, Index total) {
         meter.add(seconds_ / (sweeps * double(total)));
     });
+    work_.backend.synchronise();  // what is left of the work uses weights that others may drop
     if (work_.options.derive) {
         Table table(work_.options.subject.model);
         said->replay(table);

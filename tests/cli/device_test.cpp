@@ -171,7 +171,7 @@ INSTANTIATE_TEST_SUITE_P(
     Models, EveryModelOnADevice,
     testing::Values("random:post-norm,d=8,heads=2,layers=1,ffn=9",
                     "random:llama-7b,d=16,heads=4,kv_heads=2,layers=1,vocab=9,ffn=9",
-                    "random:gpt2,d=8,heads=2,layers=1,vocab=9",
+                    "random:gpt2,d=8,heads=2,layers=2,vocab=9",
                     "random:post-norm,attention=performer,d=8,heads=2,layers=1,ffn=9"),
     [](const auto& test) { return "model_" + std::to_string(test.index); });
 

@@ -293,7 +293,10 @@ TEST(Products, OfRoundedFactorsAreNearTheExactOnes) {
             largest = std::max(largest, std::abs(found[i] - exact[i]));
         // 300 products of numbers near 1, factors and sums rounded to so many bits.
         EXPECT_LT(largest, 300 * 8 * std::ldexp(1.0, -bits)) << bits;
-        EXPECT_GT(largest, before) << bits;
+        // cuBLAS may round less than it is allowed to.
+        if (gpu::emulated) {
+            EXPECT_GT(largest, before) << bits;
+        }
         before = 3 * largest;
     }
 }

@@ -62,7 +62,8 @@ gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_siz
 if(TARGET tsdiag_cuda)
     add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/spectra_test.cpp gpu/cusolver_test.cpp
         $<TARGET_OBJECTS:tsdiag_cuda_objects>)
-    target_include_directories(gpu_device_tests PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR})
+    target_include_directories(gpu_device_tests PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR}
+        ${PROJECT_SOURCE_DIR}/src)
     target_link_libraries(gpu_device_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX CUDA::cudart_static
         CUDA::cublas CUDA::cusolver)
     target_compile_options(gpu_device_tests PRIVATE -Wall -Wextra -Wshadow)

@@ -1,0 +1,32 @@
+#pragma once
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <string>
+
+#include "options.hpp"
+
+/// The options of each command.
+namespace tsdiag::cli {
+
+/// An option whose text `read` understands.
+CLI::Option* value(CLI::App* app, const char* names, const char* metavariable,
+                   const char* description, const std::function<void(const std::string&)>& read);
+CLI::Option* text(CLI::App* app, const char* names, std::string& out, const char* metavariable,
+                  const char* description);
+
+// model_options.cpp
+void add_subject_options(CLI::App* app, SubjectOptions& subject);
+void add_subject(CLI::App* app, SubjectOptions& subject);
+void add_input(CLI::App* app, RunOptions& run);
+void add_measurement(CLI::App* app, RunOptions& run);
+void add_trace(CLI::App* app, TraceOptions& trace);
+void add_machine(CLI::App* app, ProbeCommand& probe);
+void add_output(CLI::App* app, ProbeCommand& probe);
+void add_train(CLI::App* app, TrainCommand& train);
+
+// study_options.cpp
+void add_figure(CLI::App* app, FigureCommand& figure);
+void add_gradients(CLI::App* app, GradientsCommand& gradients);
+void add_check(CLI::App* app, CheckCommand& check);
+
+}  // namespace tsdiag::cli

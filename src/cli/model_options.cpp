@@ -1,0 +1,183 @@
+#include <fmt/format.h>
+
+#include "command_options.hpp"
+#include "tsdiag/error.hpp"
+
+/// Options of the commands that run a model: probe, train.
+namespace tsdiag::cli {
+namespace {
+
+Type parse_dtype(const std::string& word) {
+    if (word == "f32" || word == "float32") return Type::f32;
+    if (word == "f64" || word == "float64") return Type::f64;
+    throw UsageError(fmt::format("--dtype: '{}' is not f32 or f64.", word));
+}
+
+Products parse_products(const std::string& word) {
+    if (word == "tf32") return Products::tf32;
+    if (word == "bf16") return Products::bf16;
+    throw UsageError(fmt::format("--fast: '{}' is not tf32 or bf16.", word));
+}
+
+CLI::Option* fast(CLI::App* app, Products& products) {
+    return value(app, "--fast", "TYPE",
+                 "tf32 or bf16: float32 products of a device from rounded factors",
+                 [&](const std::string& t) { products = parse_products(t); });
+}
+
+}  // namespace
+
+void add_subject_options(CLI::App* app, SubjectOptions& subject) {
+    const auto group = [](CLI::Option* option) { option->group("Model"); };
+    group(text(app, "--config", subject.config, "FILE", "config.json where it lies elsewhere"));
+    group(value(app, "--n-heads", "N", "heads, where the file does not say",
+                [&](const std::string& t) { subject.heads = parse_count(t, "--n-heads", 1); }));
+    group(value(app, "--width", "N", "width, to accept a pruned file",
+                [&](const std::string& t) { subject.width = parse_count(t, "--width", 1); }));
+}
+
+void add_subject(CLI::App* app, SubjectOptions& subject) {
+    app->add_option("MODEL", subject.model,
+                    "HF directory, checkpoint, trace, or random:NAME[,key=value...]")
+        ->required()
+        ->type_name("");
+    add_subject_options(app, subject);
+}
+
+void add_input(CLI::App* app, RunOptions& run) {
+    const auto group = [](CLI::Option* option) { option->group("Input"); };
+    group(text(
+        app, "--input", run.input, "KIND",
+        "gaussian, ids:random, ids:FILE, embeddings:FILE.npy,\nhidden:FILE.npy or image:FILE.npy"));
+    group(value(app, "--tokens", "N", "default: the model's longest, at most 512",
+                [&](const std::string& t) { run.tokens = parse_count(t, "--tokens", 1); }));
+    group(value(app, "--samples", "S", "inputs for the same weights",
+                [&](const std::string& t) { run.samples = parse_count(t, "--samples", 1); }));
+    group(value(app, "--trials", "T", "draws of a random model, each with new inputs",
+                [&](const std::string& t) { run.trials = parse_count(t, "--trials", 1); }));
+    group(value(app, "--seed", "K", "of everything drawn (default 0)",
+                [&](const std::string& t) { run.seed = parse_seed(t, "--seed"); }));
+    group(text(app, "--loss", run.loss, "LOSS",
+               "adds gradients: lm, mlm[:ID], classify[:C], square or vjp"));
+    group(text(app, "--labels", run.labels, "FILE", "of --loss classify, one a sample"));
+    group(text(app, "--mask", run.mask, "FILE.npy", "(n) or (S, n), 1 = keep"));
+}
+
+void add_measurement(CLI::App* app, RunOptions& run) {
+    const auto group = [](CLI::Option* option) { option->group("Measurement"); };
+    group(
+        value(app, "--layers", "A:B", "measured layers, both included", [&](const std::string& t) {
+            std::tie(run.first_layer, run.last_layer) = parse_layers(t, "--layers");
+        }));
+    group(value(app, "--heads", "LIST", "measured heads, such as 0,3,8:11",
+                [&](const std::string& t) { run.heads = parse_indices(t, "--heads"); }));
+    group(value(app, "--probes", "NAMES", "core, all (default), or names (tsdiag list metrics)",
+                [&](const std::string& t) { run.probes = split(t, ','); }));
+    group(value(app, "--maps", "L:H,...", "attention maps to keep and draw",
+                [&](const std::string& t) { run.maps = parse_maps(t, "--maps"); }));
+    group(app->add_flag("--allow-nonfinite", run.allow_nonfinite, "NaN in the data become notes"));
+}
+
+void add_trace(CLI::App* app, TraceOptions& trace) {
+    const auto group = [](CLI::Option* option) { option->group("Trace"); };
+    group(text(app, "--attention", trace.attention, "NAME",
+               "forms P from queries and keys, or says what P is"));
+    group(app->add_flag("--causal", trace.causal, "queries see keys up to their own position"));
+    group(value(app, "--scale", "X", "of the logits (default 1/sqrt(columns of a head))",
+                [&](const std::string& t) { trace.scale = parse_number(t, "--scale"); }));
+    group(value(app, "--a2", "X", "alpha^2 |W_V W_O|_F^2 / d (default 1)",
+                [&](const std::string& t) { trace.a2 = parse_number(t, "--a2"); }));
+}
+
+void add_machine(CLI::App* app, ProbeCommand& probe) {
+    const auto group = [](CLI::Option* option) { option->group("Machine"); };
+    group(value(app, "--dtype", "TYPE", "f32 or f64 (default f32; a trace: its own)",
+                [&](const std::string& t) { probe.run.dtype = parse_dtype(t); }));
+    group(text(app, "--device", probe.run.device, "NAME", "auto, cpu, cuda or cuda:N"));
+    group(fast(app, probe.run.products));
+    group(value(app, "--memory", "SIZE", "such as 512M or 2G (default: half of the machine's)",
+                [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
+    group(value(app, "--threads", "N", "default: one a core", [&](const std::string& t) {
+        probe.threads = parse_count(t, "--threads", 1, 1024);
+    }));
+}
+
+void add_output(CLI::App* app, ProbeCommand& probe) {
+    const auto group = [](CLI::Option* option) { option->group("Output"); };
+    group(text(app, "-o,--out", probe.out, "DIR", "default: NAME.tsdiag"));
+    group(app->add_flag("--no-report", probe.no_report, "tables alone"));
+    group(app->add_flag("--force", probe.force, "write into a directory that holds other files"));
+    group(app->add_flag("-q,--quiet", probe.quiet, "nothing but errors"));
+    group(app->add_flag("-v,--verbose", probe.verbose,
+                        "all that was recognised, ignored and assumed"));
+}
+void add_train(CLI::App* app, TrainCommand& train) {
+    TrainOptions& o = train.train;
+    add_subject(app, o.subject);
+    const auto group = [](const char* name) {
+        return [name](CLI::Option* option) { option->group(name); };
+    };
+    const auto count = [&](const char* names, const char* letter, const char* words, Index& out,
+                           Index least) {
+        return value(app, names, letter, words, [&out, names, least](const std::string& t) {
+            out = parse_count(t, names, least);
+        });
+    };
+    const auto number = [&](const char* names, const char* words, double& out) {
+        return value(app, names, "X", words,
+                     [&out, names](const std::string& t) { out = parse_number(t, names); });
+    };
+    const auto data = group("Data");
+    data(text(
+        app, "--data", o.data, "KIND",
+        "text:FILE (bytes), chars:FILE (characters), images:DIR\n(CIFAR-10, CIFAR-100, MNIST), "
+        "patterns[:CLASSES],\nmarkov[:SYMBOLS], copy[:SYMBOLS] or reverse[:SYMBOLS]"));
+    data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify; default: by the data"));
+    data(count("--tokens", "N", "a sample's; default: the model's longest, at most 128", o.tokens,
+               1));
+    data(count("--batch", "B", "samples a step (default 8)", o.batch, 1));
+    const auto rule = group("Optimiser");
+    rule(count("--steps", "T", "updates (default 1000)", o.steps, 1));
+    rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
+    rule(value(app, "--schedule", "NAME", "cosine (default), constant, inverse-sqrt or multistep",
+               [&](const std::string& t) { o.schedule.kind = schedule_named(t); }));
+    rule(count("--warmup", "T", "steps of linear warm-up (default 0)", o.schedule.warmup, 0));
+    rule(number("--floor", "of the cosine: share of the rate at its end", o.schedule.floor));
+    rule(value(
+        app, "--milestones", "LIST", "of multistep: steps, apart by commas",
+        [&](const std::string& t) { o.schedule.milestones = parse_indices(t, "--milestones"); }));
+    rule(number("--factor", "of multistep: at each milestone (default 0.1)", o.schedule.factor));
+    rule(number("--weight-decay", "of matrices (default 0.01)", o.adam.decay));
+    rule(number("--beta1", "default 0.9", o.adam.beta1));
+    rule(number("--beta2", "default 0.999", o.adam.beta2));
+    rule(number("--eps", "default 1e-8", o.adam.eps));
+    rule(number("--clip", "greatest norm of the gradient (default 1; 0: none)", o.clip));
+    rule(number("--dropout", "of the embedding and each branch (default 0)", o.dropout));
+    rule(value(app, "--seed", "K", "of weights, samples and dropout (default 0)",
+               [&](const std::string& t) { o.seed = parse_seed(t, "--seed"); }));
+    const auto watch = group("Watching");
+    watch(count("--eval-every", "T", "steps; default: at the end", o.eval_every, 1));
+    watch(count("--eval-samples", "S", "held out (default 64)", o.eval_samples, 0));
+    watch(count("--probe-every", "T", "steps; default: no probes", o.probe_every, 1));
+    watch(count("--probe-samples", "S", "held out (default 1)", o.probe_samples, 1));
+    watch(value(app, "--probes", "LIST", "core (default), all, or names (tsdiag list metrics)",
+                [&](const std::string& t) { o.probes = split(t, ','); }));
+    const auto machine = group("Machine");
+    machine(text(app, "--device", o.device, "NAME", "auto, cpu, cuda or cuda:N"));
+    machine(fast(app, o.products));
+    machine(
+        value(app, "--threads", "N", "default: one a core; results do not depend on it",
+              [&](const std::string& t) { train.threads = parse_count(t, "--threads", 1, 1024); }));
+    const auto output = group("Output");
+    output(app->add_option_function<std::string>(
+                  "-o,--out", [&](const std::string& t) { o.directory = t; },
+                  "logs, checkpoints, report")
+               ->type_name("DIR")
+               ->required());
+    output(count("--save-every", "T", "steps; default: at the end", o.save_every, 1));
+    output(app->add_flag("--resume", o.resume, "go on from the last checkpoint of DIR"));
+    output(app->add_flag("--force", train.force, "begin anew in a directory that holds files"));
+    output(app->add_flag("-q,--quiet", train.quiet, "nothing but errors"));
+    output(app->add_flag("-v,--verbose", train.verbose, "progress where there is no terminal"));
+}
+}  // namespace tsdiag::cli
