@@ -85,7 +85,9 @@ class Training {
           log_(options.directory) {
         data_->require(fit_);
         draw_parameters();
-        for (Index i = 0; i < std::min(options.eval_samples, data_->held_out()); ++i)
+        const Index probed = options.probe_every > 0 ? options.probe_samples : 0;
+        const Index kept = std::max(options.eval_samples, probed);
+        for (Index i = 0; i < std::min(kept, data_->held_out()); ++i)
             held_out_.push_back(complete(data_->held_out(fit_, rng_.fork("data"), i)));
     }
 
@@ -279,7 +281,8 @@ class Training {
     void evaluate(const Model& model, Index step) {
         Evaluation row{.step = step};
         Index correct = 0;
-        each(std::ssize(held_out_), [&](Index i) -> std::function<void()> {
+        const Index count = std::min<Index>(options_.eval_samples, std::ssize(held_out_));
+        each(count, [&](Index i) -> std::function<void()> {
             const Example e = complete(held_out_[std::size_t(i)]);
             const StepResult found =
                 model.step(e.input, e.loss, {.gradients = false, .hits = true});
@@ -289,8 +292,8 @@ class Training {
                 row.predictions += all;
             };
         });
-        if (held_out_.empty()) return;
-        row.loss /= double(held_out_.size());
+        if (count == 0) return;
+        row.loss /= double(count);
         row.accuracy = double(correct) / double(std::max<Index>(row.predictions, 1));
         log_.add(row);
         result_.evaluations.push_back(row);

@@ -95,6 +95,20 @@ TEST(Train, IsTheSameOnAnyNumberOfThreads) {
     EXPECT_EQ(one, three);
 }
 
+TEST(Train, ProbesSamplesThatAreNotEvaluated) {
+    TrainOptions o = tiny();
+    o.steps = 2;
+    o.eval_samples = 0;
+    o.probe_every = 2;
+    o.probe_samples = 3;
+    const TrainResult found = train(o);
+    EXPECT_TRUE(found.evaluations.empty());
+    const std::vector<MetricRow> rows = found.table.metrics();
+    const auto row = std::ranges::find(rows, "t_sim", &MetricRow::metric);
+    ASSERT_NE(row, rows.end());
+    EXPECT_EQ(row->count, 3);
+}
+
 TEST(Train, GoesOnAsIfNothingHadHappened) {
     TemporaryDirectory whole, parts;
     TrainOptions o = tiny();
