@@ -26,13 +26,13 @@ set(gpu_environment "ENVIRONMENT;ASAN_OPTIONS=detect_stack_use_after_return=0")
 gpu_kernel_tests(gpu_tests ${gpu_sources})
 gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ${gpu_environment})
 
-# Spectra take thousands of launches, for which the sanitizers are too slow.
-add_executable(gpu_spectra_tests gpu/spectra_test.cpp gpu/emulated_kernels.cpp ${gpu_sources}/device_backend.cpp
+# Whole attentions take thousands of launches, for which the sanitizers are too slow.
+add_executable(gpu_attention_tests gpu/attention_test.cpp gpu/spectra_test.cpp gpu/emulated_kernels.cpp ${gpu_sources}/device_backend.cpp
     ${gpu_sources}/emulated_runtime.cpp)
-target_include_directories(gpu_spectra_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(gpu_spectra_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
-tsdiag_use_parts(gpu_spectra_tests core attention)
-gtest_discover_tests(gpu_spectra_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+target_include_directories(gpu_attention_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR})
+target_link_libraries(gpu_attention_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
+tsdiag_use_parts(gpu_attention_tests core attention)
+gtest_discover_tests(gpu_attention_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
 
 # gpu_mutant(NAME FILE FROM TO): the kernels with the first FROM of FILE replaced.
 function(gpu_mutant name file from to)
@@ -60,7 +60,8 @@ gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_siz
 
 # The same tests on a device, where there is one.
 if(TARGET tsdiag_cuda)
-    add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/spectra_test.cpp gpu/cusolver_test.cpp
+    add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/attention_test.cpp gpu/spectra_test.cpp
+        gpu/cusolver_test.cpp
         $<TARGET_OBJECTS:tsdiag_cuda_objects>)
     target_include_directories(gpu_device_tests PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR}
         ${PROJECT_SOURCE_DIR}/src)

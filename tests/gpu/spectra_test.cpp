@@ -7,9 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "attention/cases.hpp"
-#include "device_backend.hpp"
-#include "runtime.hpp"
+#include "device_case.hpp"
 #include "tsdiag/error.hpp"
 
 /// |lambda_2| and delta on a device against the CPU's, and what they copy to the host.
@@ -18,22 +16,7 @@ namespace {
 
 using namespace test;
 
-const Backend& device() {
-    static const Backend& first = *gpu::make_backend(0).release();  // outlives every tensor
-    return first;
-}
-
-class Spectra : public testing::Test {
-    void SetUp() override {
-        std::string why;
-        if (gpu::count_devices(why) == 0) GTEST_SKIP() << why;
-    }
-};
-
-Tensor moved(const Tensor& x) {
-    return Tensor::from_host(device(), x.shape(), std::span<const double>(x.to_host<double>()),
-                             x.type());
-}
+using Spectra = OnADevice;
 
 void expect_same(const std::vector<Estimate>& found, const std::vector<Estimate>& expected,
                  const std::string& what) {
