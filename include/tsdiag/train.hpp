@@ -104,6 +104,9 @@ struct TrainResult {
     std::vector<std::pair<std::string, Tensor>> parameters;  ///< by canonical name
 };
 
+/// What `train` left in `directory`, without parameters: for its page.
+TrainResult recorded_training(const std::filesystem::path& directory, const Json& run);
+
 /// Trains.  The same options give the same numbers, bit for bit, on the same machine with any
 /// number of threads, interrupted and resumed or not.
 ///

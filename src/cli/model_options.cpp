@@ -145,7 +145,7 @@ void add_train(CLI::App* app, TrainCommand& train) {
     rule(number("--floor", "of the cosine: share of the rate at its end", o.schedule.floor));
     rule(value(
         app, "--milestones", "LIST", "of multistep: steps, apart by commas",
-        [&](const std::string& t) { o.schedule.milestones = parse_indices(t, "--milestones"); }));
+        [&](const std::string& t) { o.schedule.milestones = parse_steps(t, "--milestones"); }));
     rule(number("--factor", "of multistep: at each milestone (default 0.1)", o.schedule.factor));
     rule(number("--weight-decay", "of matrices (default 0.01)", o.adam.decay));
     rule(number("--beta1", "default 0.9", o.adam.beta1));
@@ -170,7 +170,11 @@ void add_train(CLI::App* app, TrainCommand& train) {
               [&](const std::string& t) { train.threads = parse_count(t, "--threads", 1, 1024); }));
     const auto output = group("Output");
     output(app->add_option_function<std::string>(
-                  "-o,--out", [&](const std::string& t) { o.directory = t; },
+                  "-o,--out",
+                  [&](const std::string& t) {
+                      if (t.empty()) throw UsageError("--out: expected a directory.");
+                      o.directory = t;
+                  },
                   "logs, checkpoints, report")
                ->type_name("DIR")
                ->required());

@@ -252,7 +252,10 @@ Command parse(int argc, const char* const* argv) {
         const CLI::App& app = parser.chosen();
         refuse_extras(parser.program, app);  // the likelier cause, where there is one
         const std::string where = &app == &parser.program ? "tsdiag" : "tsdiag " + app.get_name();
-        throw UsageError(fmt::format("{}; see {} --help.", error.what(), where));
+        std::string what = error.what();
+        if (what.find("At Most 1 required") != std::string::npos)
+            what = what.substr(0, what.find(':')) + " is given more than once";
+        throw UsageError(fmt::format("{}; see {} --help.", what, where));
     }
     return parser.command();
 }

@@ -40,6 +40,14 @@ std::string named_by(const std::vector<std::string>& models) {
     return holder.filename().empty() ? "checkpoints" : holder.string();
 }
 
+/// A directory of a training that has one checkpoint so far means that one.
+std::string the_model(const std::string& model) {
+    std::error_code failed;
+    if (!fs::is_directory(model, failed)) return model;
+    const std::vector<fs::path> found = checkpoints_in(model);
+    return found.size() == 1 ? found.front().string() : model;
+}
+
 Json complete(const Json& run) {
     Json whole;
     whole.set("tsdiag", TSDIAG_VERSION);
@@ -71,7 +79,7 @@ int run_command(const ProbeCommand& command) {
         "run.json", command.force);
     ProgressBar bar(command.quiet, command.verbose);
     RunOptions options = command.run;
-    options.subject.model = command.models.front();
+    options.subject.model = the_model(command.models.front());
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     RunResult result = run(options);
     bar.clear();

@@ -10,6 +10,7 @@
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
+#include "tsdiag/train.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -48,9 +49,12 @@ void read_maps(const fs::path& file, Table& table) {
     }
 }
 
-/// The page of a run, or of an experiment.
-std::vector<std::string> write_page(const RunResult& result, const fs::path& directory) {
+/// The page of a run, a training, an experiment, or logs.
+std::vector<std::string> write_page(const RunResult& result, const fs::path& from,
+                                    const fs::path& directory) {
     if (result.run.contains("logs")) return write_log_report(result.table, result.run, directory);
+    if (result.run.contains("train"))
+        return write_plain_page(training_page(recorded_training(from, result.run)), directory);
     if (!result.run.contains("experiment"))
         return write_report(result.table, result.run, directory);
     const ExperimentEntry& entry = experiment(result.run["experiment"].string());
@@ -69,7 +73,7 @@ int run_command(const ReportCommand& command) {
     table.append(rows, read_curves_csv(read_text(curves), curves.string()));
     read_maps(from / "maps.npz", table);
     OutputDirectory directory(from, {"report.html", "figures"}, "run.json", true);
-    for (const std::string& line : write_page({std::move(table), run}, directory.temporary()))
+    for (const std::string& line : write_page({std::move(table), run}, from, directory.temporary()))
         say("tsdiag: " + printable(line));
     directory.commit();
     print(fmt::format("{}\n", printable((from / "report.html").string())));

@@ -72,8 +72,11 @@ void prepare(const TrainCommand& command) {
             "{}: holds files; pass --resume to go on with a run, --force to begin it anew.",
             out.string()));
     std::error_code none;
-    for (const auto& entry : fs::directory_iterator(out / "checkpoints", none))
-        if (entry.path().filename().string().starts_with("step-")) fs::remove_all(entry.path());
+    const std::string model = fs::weakly_canonical(command.train.subject.model, none).string(),
+                      inside = fs::canonical(out, none).string() + "/";
+    if (model.starts_with(inside))
+        throw UsageError(fmt::format("--force: {} lies in {}, which is begun anew.",
+                                     command.train.subject.model, out.string()));
 }
 
 }  // namespace

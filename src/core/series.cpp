@@ -39,6 +39,19 @@ void influence(std::span<const double> x, const MeanAndVariance& s, std::vector<
     }
 }
 
+/// x over a power of two, so that its largest number is near 1 and no square leaves the range.
+struct Scaled {
+    std::vector<double> values;
+    int exponent = 0;
+
+    explicit Scaled(std::span<const double> x) : values(x.begin(), x.end()) {
+        double top = 0;
+        for (const double v : x) top = std::max(top, std::abs(v));
+        std::frexp(top, &exponent);
+        for (double& v : values) v = std::ldexp(v, -exponent);
+    }
+};
+
 /// The standard error of the mean of x, whose own mean is taken away first, from all circular
 /// blocks.
 double error_of_mean(std::span<const double> x, Index block) {
@@ -150,8 +163,10 @@ Index automatic_block(std::span<const double> x) {
         for (Index t = k; t < n; ++t)
             covariance[std::size_t(k)] +=
                 (x[std::size_t(t)] - mean) * (x[std::size_t(t - k)] - mean) / double(n);
-    if (!(covariance[0] > 0)) return 1;
-    const double limit = 2 * std::sqrt(std::log10(double(n)) / double(n)) * covariance[0];
+    const double variance = covariance[0];
+    if (!(variance > 0)) return 1;
+    for (double& c : covariance) c /= variance;
+    const double limit = 2 * std::sqrt(std::log10(double(n)) / double(n));
     // The last lag before `run` insignificant ones; else the last significant one.
     Index last = 0, quiet = 0;
     for (Index k = 1; k <= longest && quiet < run; ++k) {
@@ -173,8 +188,10 @@ Index automatic_block(std::span<const double> x) {
     return Index(std::clamp(std::ceil(block), 1.0, limit_block));
 }
 
-Dispersion dispersion(std::span<const double> g, const DispersionOptions& options) {
-    check_options(g, options);
+Dispersion dispersion(std::span<const double> given, const DispersionOptions& options) {
+    check_options(given, options);
+    const Scaled scaled(given);
+    const std::span<const double> g = scaled.values;
     Dispersion out;
     out.count = std::ssize(g);
     if (out.count < 2) {
@@ -182,7 +199,7 @@ Dispersion dispersion(std::span<const double> g, const DispersionOptions& option
         return out;
     }
     const MeanAndVariance s = spread_of(g);
-    out.mean = s.mean;
+    out.mean = std::ldexp(s.mean, scaled.exponent);
     if (!(s.mean > 0)) {
         out.rsd = undefined("the mean is not positive");
         return out;
@@ -196,7 +213,7 @@ Dispersion dispersion(std::span<const double> g, const DispersionOptions& option
     const double rsd = std::exp(log_rsd(s, g.size()));
     out.rsd = Value(rsd);
     out.block = block_for(g, options.block);
-    out.mean_error = error_of_mean(g, out.block);
+    out.mean_error = std::ldexp(error_of_mean(g, out.block), scaled.exponent);
     if (out.count < least_count || out.count < least_blocks * out.block) {
         out.rsd.note = out.count < least_count
                            ? fmt::format("{} numbers carry no interval", out.count)
@@ -224,7 +241,8 @@ Value dispersion_ratio(std::span<const double> a, std::span<const double> b,
                        const DispersionOptions& options) {
     const Dispersion first = dispersion(a, options), second = dispersion(b, options);
     if (!first.rsd.low || !second.rsd.low) return undefined("one of the series has no interval");
-    Bootstrap over(a, first.block), under(b, second.block);
+    const Scaled one(a), other(b);
+    Bootstrap over(one.values, first.block), under(other.values, second.block);
     const Bootstrap::Estimate found{over.found.value - under.found.value,
                                     std::hypot(over.found.error, under.found.error)};
     Rng rng_a = generator(options, "over"), rng_b = generator(options, "under");
@@ -242,7 +260,9 @@ Value dispersion_ratio(std::span<const double> a, std::span<const double> b,
     return out;
 }
 
-std::optional<double> drift(std::span<const double> g) {
+std::optional<double> drift(std::span<const double> given) {
+    const Scaled scaled(given);
+    const std::span<const double> g = scaled.values;
     const std::size_t half = g.size() / 2;
     if (std::ssize(g) < least_count) return std::nullopt;
     const std::span<const double> first = g.first(half), last = g.last(half);

@@ -96,6 +96,7 @@ LogRecords::Gathered& LogRecords::at(std::string_view name) {
 
 void LogRecords::add(std::string_view name, Index step, double value, const std::string& place) {
     if (step < options_.first || (options_.last >= 0 && step > options_.last)) return;
+    ++added_;
     Gathered& series = at(name);
     if (!std::isfinite(value)) {
         if (!options_.allow_nonfinite)

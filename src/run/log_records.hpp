@@ -28,6 +28,7 @@ class LogRecords {
     void enter(std::string source) { source_ = std::move(source); }
     const std::string& source() const { return source_; }
     const LogOptions& options() const { return options_; }
+    Index added() const { return added_; }  ///< numbers so far, also those that are left out
     [[noreturn]] void fail(const std::string& place, const std::string& what) const;
 
     /// Orders the steps and says what was replaced and is missing.
@@ -45,6 +46,7 @@ class LogRecords {
     std::string source_;
     LogOptions options_;
     std::vector<std::string> known_, notes_;
+    Index added_ = 0;
     std::map<std::string, bool, std::less<>> wanted_;
     std::vector<Gathered> all_;
     std::map<std::string, std::size_t, std::less<>> index_;

@@ -162,19 +162,26 @@ Index step_of(const Json& object, const std::string& place, const LogRecords& ou
     return parse_step(best->is_string() ? best->string() : shortest(best->number()), out, place);
 }
 
-/// A record of a log; lines without a step are counted.
-void read_record(const Json& record, Index counted, const std::string& place, bool& without_step,
+/// Of the records that hold what is looked for: some tell their step, some do not.
+struct Steps {
+    bool told = false, counted = false;
+};
+
+/// A record of a log; where none tells a step they are counted.
+void read_record(const Json& record, Index counted, const std::string& place, Steps& seen,
                  LogRecords& out) {
     if (!record.is_object())
         out.fail(place,
                  "holds no JSON object, expected one a line such as {\"step\": 1, "
                  "\"grad_norm\": 0.5}");
-    Index step = step_of(record, place, out);
-    if (step < 0) {
-        without_step = true;
-        step = counted;
-    }
-    read_object(record, "", step, place, out);
+    const Index step = step_of(record, place, out), before = out.added();
+    read_object(record, "", step < 0 ? counted : step, place, out);
+    if (out.added() == before) return;
+    (step < 0 ? seen.counted : seen.told) = true;
+    if (seen.told && seen.counted)
+        out.fail(place, fmt::format("{} a step, unlike the records before; pass --step-column, or "
+                                    "take such lines out",
+                                    step < 0 ? "does not tell" : "tells"));
 }
 
 /// The text up to its last whole line, where one that was cut off may be left out.
@@ -216,15 +223,15 @@ void read_csv_log(std::string_view text, LogRecords& out) {
 }
 
 void read_json_log(std::string_view text, LogRecords& out) {
-    bool without_step = false;
+    Steps seen;
     if (text.find("\"log_history\"") != std::string_view::npos) {
         const Json state = Json::parse(with_quoted_nonfinite(text), out.source());
         Index counted = 0;
         for (const Json& record : state["log_history"].array()) {
             ++counted;
-            read_record(record, counted, fmt::format("record {}", counted), without_step, out);
+            read_record(record, counted, fmt::format("record {}", counted), seen, out);
         }
-        if (without_step) out.note(counted_note);
+        if (seen.counted) out.note(counted_note);
         return;
     }
     text = whole_lines(text, out);
@@ -236,9 +243,9 @@ void read_json_log(std::string_view text, LogRecords& out) {
         const std::string place = line_place(line);
         const Json record =
             Json::parse(with_quoted_nonfinite(one), fmt::format("{}: {}", out.source(), place));
-        read_record(record, ++counted, place, without_step, out);
+        read_record(record, ++counted, place, seen, out);
     }
-    if (without_step) out.note(counted_note);
+    if (seen.counted) out.note(counted_note);
 }
 
 }  // namespace tsdiag

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "data.hpp"
 #include "tsdiag/csv.hpp"
 #include "tsdiag/error.hpp"
@@ -101,14 +103,14 @@ void Log::read(Index step, TrainResult& result) const {
                                 .grad_norm = in.required(2),
                                 .rate = in.required(3)});
     }
-    if (std::ssize(result.steps) != step)
+    if (step < std::numeric_limits<Index>::max() && std::ssize(result.steps) != step)
         throw FormatError(
             fmt::format("{}/steps.csv: has {} steps, and the checkpoint is of step {}.",
                         directory_.string(), result.steps.size(), step));
     for (CsvReader in(gradients, "gradients.csv", gradients_header); in.next();) {
         const Index at = in.integer(0);
         if (at > step) break;
-        if (at < 1) in.fail("steps count from 1");
+        if (at < 1 || at > std::ssize(result.steps)) in.fail("is of a step that steps.csv lacks");
         result.steps[std::size_t(at - 1)].layer_norms.push_back(in.required(2));
     }
     for (CsvReader in(evaluations, "evaluations.csv", evaluations_header); in.next();)

@@ -17,7 +17,8 @@ class Log {
     void add(const Evaluation& evaluation);
     void write(const Table& table) const;  ///< metrics.csv, curves.csv: what the probes said
 
-    /// What an earlier run logged up to `step`, for a result to go on from.
+    /// What an earlier run logged up to `step`, for a result to go on from; the largest number:
+    /// all.
     void read(Index step, TrainResult& result) const;
 
   private:

@@ -62,6 +62,12 @@ class Arrays {
 
 }  // namespace
 
+void remove_saved(const fs::path& directory) {
+    std::error_code none;
+    for (const auto& entry : fs::directory_iterator(directory / "checkpoints", none))
+        if (entry.path().filename().string().starts_with("step-")) fs::remove_all(entry.path());
+}
+
 Index last_saved(const fs::path& directory) {
     const std::vector<Index> steps = saved_steps(directory);
     return steps.empty() ? -1 : steps.back();

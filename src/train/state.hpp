@@ -13,6 +13,9 @@ std::string save_state(const std::filesystem::path& directory, Index step, const
                        const Parameters& parameters, const Optimiser& optimiser,
                        const Json& described);
 
+/// Removes all of them: a run begins anew.
+void remove_saved(const std::filesystem::path& directory);
+
 /// The last step that can be gone on from; -1: none.
 Index last_saved(const std::filesystem::path& directory);
 

@@ -7,11 +7,13 @@
 #include <charconv>
 #include <chrono>
 #include <cmath>
+#include <limits>
 
 #include "data.hpp"
 #include "log.hpp"
 #include "optimiser.hpp"
 #include "state.hpp"
+#include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -64,10 +66,20 @@ void require_sane(const TrainOptions& o) {
     if (!(o.schedule.rate > 0)) refuse("--rate: expected a number above 0.");
     if (!(o.clip >= 0)) refuse("--clip: expected 0 (no clipping) or more.");
     if (!(o.adam.beta1 >= 0 && o.adam.beta1 < 1 && o.adam.beta2 >= 0 && o.adam.beta2 < 1))
-        refuse("--betas: expected two numbers from 0 to below 1.");
-    if (!(o.adam.decay >= 0) || !(o.adam.eps > 0))
-        refuse("--weight-decay: expected 0 or more, and --eps above 0.");
+        refuse("--beta1, --beta2: expected numbers from 0 to below 1.");
+    if (!(o.adam.decay >= 0)) refuse("--weight-decay: expected 0 or more.");
+    if (!(o.adam.eps > 0)) refuse("--eps: expected a number above 0.");
+    if (!(o.schedule.floor >= 0 && o.schedule.floor <= 1))
+        refuse("--floor: expected a share of the rate, from 0 to 1.");
+    if (!(o.schedule.factor > 0)) refuse("--factor: expected a number above 0.");
     if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to go on from.");
+}
+
+/// Of the file in "text:FILE"; empty where there is none.
+std::string digest_of_file(const std::string& data) {
+    const std::filesystem::path file = data.substr(std::min(data.size(), data.find(':') + 1));
+    std::error_code none;
+    return std::filesystem::is_regular_file(file, none) ? contents_digest(file) : "";
 }
 
 class Training {
@@ -83,6 +95,7 @@ class Training {
           parameters_(std::make_shared<Parameters>()),
           optimiser_(options.adam),
           log_(options.directory) {
+        contents_ = digest_of_file(options.data);
         data_->require(fit_);
         draw_parameters();
         const Index probed = options.probe_every > 0 ? options.probe_samples : 0;
@@ -94,8 +107,9 @@ class Training {
     TrainResult run() {
         describe();
         Index step = options_.resume ? resumed() : 0;
-        log_.begin(result_);
         const Model model(spec_, parameters_, backend_, type);
+        if (step == 0) rehearse(model);
+        begin_files(step);
         if (step == 0) observe(model, 0);
         bool stopped = false;
         while (step < options_.steps && !stopped) {
@@ -186,9 +200,9 @@ class Training {
                 };
             });
         } catch (const NonFiniteError& error) {
-            const std::string what = error.what();  // behind the semicolon: advice for a probe
-            throw NonFiniteError(
-                fmt::format("step {}: {}{}", step, what.substr(0, what.find(';')), kept()));
+            const std::string what = error.what();  // behind the comma: advice for a probe
+            throw NonFiniteError(fmt::format("step {}: {}{}", step,
+                                             what.substr(0, what.find(", although")), kept()));
         }
         apply(step, loss / double(options_.batch), sum);
     }
@@ -222,8 +236,18 @@ class Training {
         const double factor = clips ? mean * options_.clip / row.grad_norm : mean;
         for (const auto& [name, g] : sum)
             optimiser_.update(name, parameters_->get(name), g, factor, row.rate, step);
+        require_finite_parameters(step);
         log_.add(row);
         result_.steps.push_back(std::move(row));
+    }
+
+    /// Before anyone saves them.
+    void require_finite_parameters(Index step) const {
+        for (const auto& [name, w] : parameters_->all())
+            if (const Index bad = first_nonfinite(w); bad >= 0)
+                throw NonFiniteError(
+                    fmt::format("step {}: its update makes '{}' infinite or NaN, at element {}{}",
+                                step, name, bad, kept()));
     }
 
     /// The sweep goes back from the loss: what is last in the order of the model came first.
@@ -305,7 +329,8 @@ class Training {
         Json milestones = Json::Array{};
         for (const Index m : o.schedule.milestones) milestones.push(m);
         Json out;
-        out.set("model", o.subject.model).set("data", o.data).set("loss", loss_);
+        out.set("model", o.subject.model).set("data", o.data).set("contents", contents_);
+        out.set("loss", loss_);
         out.set("tokens", fit_.tokens).set("batch", o.batch).set("steps", o.steps);
         out.set("schedule", std::string(name(o.schedule.kind))).set("rate", o.schedule.rate);
         out.set("warmup", o.schedule.warmup).set("floor", o.schedule.floor);
@@ -327,7 +352,25 @@ class Training {
         result_.run.set("threads", Index(omp_get_max_threads())).set("dtype", "float32");
         result_.run.set("model", subject_.argument).set("parameters", count);
         result_.run.set("samples", data_->description()).set("train", identity());
-        if (!options_.directory.empty() && !data_->words().is_null())
+    }
+
+    /// One sample forward and back, and the names of the probes: what cannot be trained is refused
+    /// before anything is written.
+    void rehearse(const Model& model) const {
+        if (options_.probe_every > 0) resolve_metrics(options_.probes);
+        try {
+            const Example e = complete(data_->training(fit_, rng_.fork("data"), 0));
+            model.step(e.input, e.loss);
+        } catch (const NonFiniteError&) {  // the first step says so, and of which step
+        }
+    }
+
+    void begin_files(Index step) {
+        if (options_.directory.empty()) return;
+        std::filesystem::create_directories(options_.directory);
+        if (step == 0) remove_saved(options_.directory);
+        log_.begin(result_);
+        if (!data_->words().is_null())
             write_atomically(options_.directory / "characters.json", data_->words().dump(1) + "\n");
     }
 
@@ -358,6 +401,7 @@ class Training {
     const TrainOptions& options_;
     const Backend& backend_;
     std::string loss_;
+    std::string contents_;  ///< digest of the file of the data; empty: it is no file
     std::unique_ptr<Data> data_;
     Subject subject_;
     const ModelSpec& spec_;
@@ -372,9 +416,17 @@ class Training {
 
 }  // namespace
 
+TrainResult recorded_training(const std::filesystem::path& directory, const Json& run) {
+    TrainResult result;
+    result.run = run;
+    result.table = Table(run["train"]["model"].string());
+    training::Log(directory).read(std::numeric_limits<Index>::max(), result);
+    result.finished = Index(run["train"]["steps"].number()) == std::ssize(result.steps);
+    return result;
+}
+
 TrainResult train(const TrainOptions& options) {
     require_sane(options);
-    if (!options.directory.empty()) std::filesystem::create_directories(options.directory);
     return Training(options).run();
 }
 

@@ -44,6 +44,24 @@ TEST(Dispersion, DoesNotDependOnTheScale) {
     EXPECT_NEAR(*one.rsd.high, *other.rsd.high, rounding);
 }
 
+TEST(Dispersion, TakesNumbersWhoseSquaresLeaveTheRange) {
+    const std::vector<double> g = autoregressive(Rng(3), 0.5, 4, 200);
+    const double expected = *dispersion(g).rsd.value;
+    for (const double factor : {1e-290, 1e-170, 1e120, 1e300}) {
+        std::vector<double> scaled = g;
+        for (double& v : scaled) v *= factor;
+        const Dispersion found = dispersion(scaled);
+        EXPECT_NEAR(*found.rsd.value, expected, 1e-12) << factor;  // the factor rounds each number
+        EXPECT_NEAR(found.mean / factor, dispersion(g).mean, 1e-12 * found.mean / factor);
+        EXPECT_TRUE(drift(scaled).has_value()) << factor;
+    }
+    std::vector<double> outlier = g;
+    outlier[7] = 1e120;
+    EXPECT_TRUE(drift(outlier).has_value());
+    // One number of n: the deviation is sqrt(n) means.
+    EXPECT_NEAR(*dispersion(outlier).rsd.value, std::sqrt(200.0), 1e-9);
+}
+
 TEST(Dispersion, IsTheSameForTheSameSeedAndAnotherForAnother) {
     const std::vector<double> g = autoregressive(Rng(3), 0.5, 4, 100);
     EXPECT_EQ(dispersion(g).rsd.low, dispersion(g).rsd.low);

@@ -144,6 +144,10 @@ TEST_F(TrainingLog, RefusesInOneSentence) {
     expect("", "is empty");
     expect(" \n\n", "is empty");
     expect("step,grad_norm\n", "it has grad_norm; the one that was looked for is empty");
+    expect("{\"grad_norm\": 1}\n{\"step\": 1, \"grad_norm\": 2}\n",
+           "line 2: tells a step, unlike the records before");
+    expect("{\"step\": 1, \"grad_norm\": 1}\n{\"loss\": 3}\n{\"grad_norm\": 2}\n",
+           "line 3: does not tell a step");
     expect("step,loss\n1,2\n", "it has loss; pass --column");
     expect("step,grad_norm\n1,2\n2\n", "line 3: 1 fields found, expected 2");
     expect("step,grad_norm\n1,two\n", "line 2: 'grad_norm' is 'two', expected a number");

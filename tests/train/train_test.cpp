@@ -214,6 +214,57 @@ TEST(Train, StopsWhereANumberIsNoLongerFinite) {
     EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/step-1/training.safetensors"));
 }
 
+TEST(Train, KeepsNoCheckpointOfInfiniteWeights) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.schedule.kind = Schedule::Kind::constant;
+    o.schedule.rate = 1e39;  // of float32: infinite
+    o.save_every = 1;
+    o.directory = folder / "";
+    const std::string error = error_of(o);
+    EXPECT_THAT(error, HasSubstr("step 1: its update makes '"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "checkpoints"));
+}
+
+TEST(Train, DoesNotGoOnWithOtherData) {
+    TemporaryDirectory folder;
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += char('a' + i * i % 7);
+    write_file(folder / "text", text);
+    TrainOptions o = tiny();
+    o.data = "text:" + (folder / "text");
+    o.directory = folder / "run";
+    o.stop_after = 3;
+    o.save_every = 3;
+    train(o);
+    text[9] = 'z';
+    write_file(folder / "text", text);
+    o.resume = true;
+    EXPECT_THAT(error_of(o), HasSubstr("was trained with contents"));
+}
+
+TEST(Train, WritesAndRemovesNothingThatCannotBeTrained) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.directory = folder / "run";
+    o.save_every = 6;
+    train(o);
+    const std::string steps = read_file(folder / "run/steps.csv");
+    o.probe_every = 6;
+    o.probes = {"t_sm"};
+    EXPECT_THAT(error_of(o), HasSubstr("t_sim"));
+    EXPECT_EQ(read_file(folder / "run/steps.csv"), steps);
+    EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-6"));
+    o.directory = folder / "other";
+    EXPECT_NE(error_of(o), "(no error)");
+    EXPECT_FALSE(std::filesystem::exists(folder / "other"));
+    o = tiny();
+    o.steps = 3;
+    o.directory = folder / "run";  // begun anew
+    train(o);
+    EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-6"));
+}
+
 TEST(Train, ClipsTheWholeGradient) {
     // Where beta1 = beta2 = 0 and eps is large, an update is rate g / eps: its norm is clip / eps.
     TrainOptions o = tiny();
@@ -252,6 +303,12 @@ TEST(Train, RefusesWhatCannotBe) {
     o.batch = 4;
     write_file(folder / "checkpoints/step-12/training.safetensors", "cut");
     EXPECT_NE(error_of(o), "(no error)");
+    o = tiny();
+    o.schedule.floor = -1;
+    EXPECT_THAT(error_of(o), HasSubstr("--floor"));
+    o = tiny();
+    o.schedule.factor = -1;
+    EXPECT_THAT(error_of(o), HasSubstr("--factor"));
     o = tiny();
     o.dropout = 1;
     EXPECT_THAT(error_of(o), HasSubstr("--dropout 1"));
