@@ -56,6 +56,7 @@ endfunction()
 
 gpu_mutant(dropped_barrier kernel.hpp "__syncthreads();" "")
 gpu_mutant(missing_guard elementwise.cu "i < count; i += all_threads()" "i <= count; i += all_threads()")
+gpu_mutant(short_warp statistics.cu "int mask = warp_size / 2" "int mask = warp_size / 4")
 gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_size / 4")
 
 # The same tests on a device, where there is one.
