@@ -238,6 +238,18 @@ std::vector<Estimate> centred_norm_of_kept(const AttentionOperator& p, double me
     return found;
 }
 
+/// Of a P on a device, which may be fuller than was thought.
+template <class Kept, class Streamed>
+std::vector<Estimate> kept_or_streamed(const AttentionOperator& p, double memory, const Kept& kept,
+                                       const Streamed& streamed) {
+    if (!stored::fits(p, memory)) return streamed(memory);
+    try {
+        return kept(memory);
+    } catch (const OutOfMemory&) {
+        return streamed(p.bytes() / 2);
+    }
+}
+
 std::vector<double> diagonal_of(const View& p) {
     std::vector<double> out;
     for (Index i = 0; i < p.shape.rows; ++i) out.push_back(entry(p, i, i));
@@ -336,8 +348,12 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
             out.push_back(second_eigenvalue(d));
         return out;
     }
-    if (device && fits) return second_of_kept(p, memory, known.row_stochastic);
-    if (device) return on_device::second_eigenvalue(p, memory, known.row_stochastic);
+    if (device)
+        return kept_or_streamed(
+            p, memory, [&](double bytes) { return second_of_kept(p, bytes, known.row_stochastic); },
+            [&](double bytes) {
+                return on_device::second_eigenvalue(p, bytes, known.row_stochastic);
+            });
     if (!fits) return streamed_second(p, memory, known);
     return on_host(p.matrix(), [&](const View& head) {
         return known.causal ? second_eigenvalue(diagonal_of(head))
@@ -361,9 +377,10 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
             if (!found[k].converged) found[k].high = std::sqrt(totals->squares[k]);  // |P|_F
         return found;
     }
-    const bool device = !p.backend().host_memory();
-    if (device && stored::fits(p, memory)) return centred_norm_of_kept(p, memory);
-    if (device) return on_device::centred_norm(p, memory);
+    if (!p.backend().host_memory())
+        return kept_or_streamed(
+            p, memory, [&](double bytes) { return centred_norm_of_kept(p, bytes); },
+            [&](double bytes) { return on_device::centred_norm(p, bytes); });
     if (!stored::fits(p, memory)) {
         const streamed::Rows rows(p, memory);
         LinearMap map;

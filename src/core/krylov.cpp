@@ -270,13 +270,13 @@ class StackBasis {
 
     /// x over its norms, or 0 where they are.
     void append(const Tensor& x, std::vector<double> norms) {
-        constexpr Index step = 64;
         for (double& e : norms) e = e > 0 ? 1 / e : 0;
         last_ = multiply(x, Tensor::from_host(map_.backend, {map_.count, 1, 1},
                                               std::span<const double>(norms), Type::f64));
         if (!rows_.defined() || size_ == rows_.rows()) {
+            const Index capacity = std::max<Index>(16, size_ + size_ / 2);
             const Tensor wider =
-                Tensor::empty(map_.backend, {map_.count, size_ + step, map_.n}, Type::f64);
+                Tensor::empty(map_.backend, {map_.count, capacity, map_.n}, Type::f64);
             if (size_ > 0)
                 map_.backend.unary(Unary::copy, wider.row_range(0, size_).view(), rows_.view());
             rows_ = wider;

@@ -137,16 +137,34 @@ TEST_F(FullDevice, HalvesBlocksAndSeesEachRowOnce) {
 }
 
 TEST_F(FullDevice, TakesAsManyHeadsAtOnceAsFit) {
-    constexpr Index n = 6, heads = 4;
+    constexpr Index n = 9, heads = 4;
     AttentionInput in = drawn_input(heads, n, 6, Type::f64, 3);
     const auto expected = second_eigenvalue(*attention("softmax").make(in));
     in.q = moved(in.q), in.k = moved(in.k);
     const auto p = attention("softmax").make(in);
     p->matrix();
-    const MemoryLeft one_head(5 * 8 * n * n + 1000);
-    const auto found = second_eigenvalue(*p);
-    for (std::size_t k = 0; k < heads; ++k)
-        EXPECT_NEAR(found[k].value, expected[k].value, 1e-6 * expected[k].value);
+    {
+        const MemoryLeft one_head(5 * 8 * n * n + 1000);
+        const auto found = second_eigenvalue(*p);
+        for (std::size_t k = 0; k < heads; ++k) {
+            EXPECT_EQ(found[k].method, "squaring");
+            EXPECT_NEAR(found[k].value, expected[k].value, 1e-6 * expected[k].value);
+        }
+    }
+}
+
+TEST_F(FullDevice, MakesPByBlocksWhereItDoesNotFit) {
+    constexpr Index n = 80;
+    AttentionInput in = drawn_input(1, n, 6, Type::f64, 3);
+    const double expected = second_eigenvalue(*attention("softmax").make(in)).front().value;
+    in.q = moved(in.q), in.k = moved(in.k);
+    const auto p = attention("softmax").make(in);
+    const MemoryLeft no_matrix(8 * n * n - 8);
+    const Estimate found = second_eigenvalue(*p).front();
+    EXPECT_EQ(found.method, "arnoldi");
+    // With as many vectors as there is memory for.
+    EXPECT_LE(found.low.value_or(found.value), expected * (1 + 1e-6));
+    EXPECT_GE(found.high.value_or(found.value), expected * (1 - 1e-6));
 }
 
 TEST_F(Spectra, OfAHeadThatIsNotFiniteAreRefused) {
