@@ -69,7 +69,6 @@ struct TrainOptions {
     Index probe_samples = 1;                     ///< held out, the same each time
     std::vector<std::string> probes = {"core"};  ///< with a loss: gradient metrics too
     std::string device = "auto";
-    Products products = Products::exact;  ///< of a device
     /// Where logs and checkpoints go; empty: nothing is written.
     std::filesystem::path directory = {};
     Index save_every = 0;  ///< steps; 0: at the end only

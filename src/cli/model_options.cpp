@@ -111,6 +111,7 @@ void add_output(CLI::App* app, ProbeCommand& probe) {
     group(app->add_flag("-v,--verbose", probe.verbose,
                         "all that was recognised, ignored and assumed"));
 }
+
 void add_train(CLI::App* app, TrainCommand& train) {
     TrainOptions& o = train.train;
     add_subject(app, o.subject);
@@ -164,7 +165,6 @@ void add_train(CLI::App* app, TrainCommand& train) {
                 [&](const std::string& t) { o.probes = split(t, ','); }));
     const auto machine = group("Machine");
     machine(text(app, "--device", o.device, "NAME", "auto, cpu, cuda or cuda:N"));
-    machine(fast(app, o.products));
     machine(
         value(app, "--threads", "N", "default: one a core; results do not depend on it",
               [&](const std::string& t) { train.threads = parse_count(t, "--threads", 1, 1024); }));

@@ -114,6 +114,7 @@ void refuse_model_options(const RunOptions& options) {
     if (!options.input.empty()) refuse("--input");
     if (options.tokens > 0) refuse("--tokens");
     if (!options.loss.empty()) refuse("--loss");
+    if (options.products != Products::exact) refuse("--fast");
 }
 
 void measure_trace(Work& work, const Subject& subject) {

@@ -86,7 +86,7 @@ class Training {
   public:
     explicit Training(const TrainOptions& options)
         : options_(options),
-          backend_(open_backend(options.device, options.products)),
+          backend_(open_backend(options.device)),
           loss_(options.loss),
           data_(open_data(options.data, loss_)),
           subject_(open_subject(with_vocabulary(options.subject, data_->vocabulary()))),

@@ -155,6 +155,21 @@ TEST(Device, SaysHowFarRoundedProductsAreOff) {
     EXPECT_THAT(refused.err, HasSubstr("--fast"));
 }
 
+TEST(Device, RoundsNoProductsOfATrace) {
+    TemporaryDirectory folder;
+    const std::string header =
+        R"({"attentions.0":{"dtype":"F32","shape":[1,2,2],"data_offsets":[0,16]}})";
+    write_file(folder.path() / "trace.safetensors", std::string(1, char(header.size())) +
+                                                        std::string(7, '\0') + header +
+                                                        std::string(16, '\0'));
+    const Finished found = tsdiag(folder,
+                                  {"probe", "trace.safetensors", "--device", "cuda", "--fast",
+                                   "tf32", "--no-report", "-o", "out"},
+                                  {plugin(TSDIAG_EMULATED_PLUGIN)});
+    EXPECT_EQ(found.code, 2);
+    EXPECT_THAT(found.err, HasSubstr("--fast: does not apply to a trace"));
+}
+
 TEST(Device, ThatIsFullIsOneSentence) {
     TemporaryDirectory folder;
     const Finished found = tsdiag(folder,
