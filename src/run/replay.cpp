@@ -40,14 +40,14 @@ bool lower_triangular(const Tensor& p, bool promised, const std::string& source)
 
 /// The layer's P comes from `attentions.L`, but from queries and keys where a variant other than
 /// softmax is asked for.
-bool uses_given(const Trace& trace, Index layer, const TraceOptions& options) {
+bool uses_given(const SavedTrace& trace, Index layer, const TraceOptions& options) {
     const bool forms_other = !options.attention.empty() && options.attention != "softmax";
     return trace.attentions().contains(layer) && !(forms_other && trace.queries().contains(layer));
 }
 
 class Replay {
   public:
-    Replay(const Trace& trace, const Backend& backend, Observer& observer,
+    Replay(const SavedTrace& trace, const Backend& backend, Observer& observer,
            const ReplaySettings& settings)
         : trace_(trace), backend_(backend), observer_(observer), settings_(settings) {}
 
@@ -64,7 +64,7 @@ class Replay {
     }
 
   private:
-    Tensor load(const Trace::Array& array) const {
+    Tensor load(const SavedTrace::Array& array) const {
         const RawTensor raw = array.sample(sample_);
         const bool flat = raw.shape.size() == 2;
         const Shape shape = flat ? Shape{1, raw.shape[0], raw.shape[1]}
@@ -73,7 +73,7 @@ class Replay {
                          settings_.allow_nonfinite);
     }
     /// The kept rows of the array of `layer`; empty where there is none.
-    Tensor rows_of(const Trace::Layers& layers, Index layer) const {
+    Tensor rows_of(const SavedTrace::Layers& layers, Index layer) const {
         const auto found = layers.find(layer);
         if (found == layers.end()) return {};
         const Tensor x = load(found->second);
@@ -94,7 +94,7 @@ class Replay {
     std::unique_ptr<AttentionOperator> operator_of(Index layer) const {
         const TraceOptions& options = settings_.trace;
         if (uses_given(trace_, layer, options)) {
-            const Trace::Array& array = trace_.attentions().at(layer);
+            const SavedTrace::Array& array = trace_.attentions().at(layer);
             Tensor p = load(array);
             if (!kept_.empty()) p = take_rows_and_columns(p, kept_);
             const bool causal = lower_triangular(p, options.causal, array.name);
@@ -138,7 +138,7 @@ class Replay {
                                 .pre_norm = pre_norm});
     }
 
-    const Trace& trace_;
+    const SavedTrace& trace_;
     const Backend& backend_;
     Observer& observer_;
     const ReplaySettings& settings_;
@@ -146,7 +146,7 @@ class Replay {
     std::vector<Index> kept_;
 };
 
-std::string layers_text(const Trace::Layers& layers) {
+std::string layers_text(const SavedTrace::Layers& layers) {
     const Index first = layers.begin()->first, last = layers.rbegin()->first;
     return first == last ? fmt::format("{}", first) : fmt::format("{} to {}", first, last);
 }
@@ -155,7 +155,7 @@ std::string layers_text(const Trace::Layers& layers) {
 
 void replay(const Checkpoint& file, const Backend& backend, Observer& observer,
             const ReplaySettings& settings) {
-    const Trace trace(file);
+    const SavedTrace trace(file);
     const std::string& variant = settings.trace.attention;
     if (!variant.empty()) attention(variant);  // an unknown name is said before any work
     for (const auto& [layer, array] : trace.attentions())
@@ -170,9 +170,9 @@ void replay(const Checkpoint& file, const Backend& backend, Observer& observer,
 }
 
 TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
-    const Trace trace(file);
+    const SavedTrace trace(file);
     TraceNotes notes;
-    const auto used = [&](const Trace::Layers& layers, std::string_view what) {
+    const auto used = [&](const SavedTrace::Layers& layers, std::string_view what) {
         if (!layers.empty())
             notes.recognised.push_back(fmt::format("{} {}", what, layers_text(layers)));
     };

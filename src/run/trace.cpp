@@ -28,14 +28,14 @@ std::optional<Index> layer_of(std::string_view name, std::string_view prefix) {
     return layer;
 }
 
-[[noreturn]] void misfit(const Trace::Array& array, std::string_view expected) {
+[[noreturn]] void misfit(const SavedTrace::Array& array, std::string_view expected) {
     throw ShapeError(
         fmt::format("{} is {}, expected {}.", array.name, shape_text(array.raw.shape), expected));
 }
 
 }  // namespace
 
-RawTensor Trace::Array::sample(Index s) const { return by_sample ? element(raw, s) : raw; }
+RawTensor SavedTrace::Array::sample(Index s) const { return by_sample ? element(raw, s) : raw; }
 
 bool is_trace(const Checkpoint& file) {
     bool queries = false, keys = false;
@@ -47,9 +47,9 @@ bool is_trace(const Checkpoint& file) {
     return queries && keys;
 }
 
-TraceSummary summarise_trace(const Checkpoint& file) { return Trace(file).summary(); }
+TraceSummary summarise_trace(const Checkpoint& file) { return SavedTrace(file).summary(); }
 
-Trace::Trace(const Checkpoint& file) {
+SavedTrace::SavedTrace(const Checkpoint& file) {
     sort(file);
     // The first array of each kind sets the sizes; those that know the tokens best come first.
     check_states(states_);
@@ -62,7 +62,7 @@ Trace::Trace(const Checkpoint& file) {
     measure();
 }
 
-void Trace::sort(const Checkpoint& file) {
+void SavedTrace::sort(const Checkpoint& file) {
     const std::array<std::pair<std::string_view, Layers*>, 6> kinds{
         {{"hidden_states.", &states_},
          {"attention_inputs.", &inputs_},
@@ -85,7 +85,7 @@ void Trace::sort(const Checkpoint& file) {
 }
 
 /// An array has `rank` axes, or one more in front that counts samples.
-void Trace::check_samples(Array& array, std::size_t rank) {
+void SavedTrace::check_samples(Array& array, std::size_t rank) {
     const std::vector<std::int64_t>& shape = array.raw.shape;
     if (shape.size() != rank && shape.size() != rank + 1)
         misfit(array, rank == 2 ? "(tokens, width) or (samples, tokens, width)"
@@ -108,7 +108,7 @@ void Trace::check_samples(Array& array, std::size_t rank) {
         misfit(array, fmt::format("{} tokens as in {}", summary_.tokens, tokens_from_));
 }
 
-void Trace::check_states(Layers& layers) {
+void SavedTrace::check_states(Layers& layers) {
     for (auto& [layer, array] : layers) {
         check_samples(array, 2);
         const Index width = array.raw.shape.back();
@@ -121,7 +121,7 @@ void Trace::check_states(Layers& layers) {
     }
 }
 
-void Trace::check_heads(Layers& layers) {
+void SavedTrace::check_heads(Layers& layers) {
     for (auto& [layer, array] : layers) {
         check_samples(array, 3);
         const std::vector<std::int64_t>& shape = array.raw.shape;
@@ -133,7 +133,7 @@ void Trace::check_heads(Layers& layers) {
     }
 }
 
-void Trace::check_pairs() const {
+void SavedTrace::check_pairs() const {
     for (const auto& [layer, query] : queries_) {
         const auto found = keys_.find(layer);
         if (found == keys_.end())
@@ -152,7 +152,7 @@ void Trace::check_pairs() const {
                 "{} has no partner, expected an array 'queries.{}' beside it.", key.name, layer));
 }
 
-void Trace::measure() {
+void SavedTrace::measure() {
     const auto end_of = [](const Layers& layers) {
         return layers.empty() ? 0 : layers.rbegin()->first + 1;
     };

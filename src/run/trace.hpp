@@ -7,7 +7,7 @@
 namespace tsdiag {
 
 /// The arrays of a saved trace by layer, their sizes checked against each other.
-class Trace {
+class SavedTrace {
   public:
     struct Array {
         std::string name;  ///< "trace.npz: array 'attentions.3'"
@@ -19,7 +19,7 @@ class Trace {
     using Layers = std::map<Index, Array>;
 
     /// Throws `ShapeError`, `FormatError` naming the array.  Reads no elements.
-    explicit Trace(const Checkpoint& file);
+    explicit SavedTrace(const Checkpoint& file);
 
     const Layers& states() const { return states_; }          ///< (n, d)
     const Layers& inputs() const { return inputs_; }          ///< (n, d)

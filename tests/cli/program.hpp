@@ -1,5 +1,6 @@
 #pragma once
 #include <fcntl.h>
+#include <gtest/gtest.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/wait.h>
@@ -100,6 +101,13 @@ class Running {
 inline Finished tsdiag(const TemporaryDirectory& folder, std::vector<std::string> words,
                        std::vector<std::string> environment = {}) {
     return Running(folder.path(), std::move(words), std::move(environment)).wait();
+}
+
+/// One sentence for the user: one line, named, with an end.
+inline void expect_one_sentence(const std::string& text) {
+    EXPECT_TRUE(text.starts_with("tsdiag: ")) << text;
+    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
+    EXPECT_EQ(text.find("terminate"), std::string::npos) << text;
 }
 
 /// Names in `folder`, sorted.

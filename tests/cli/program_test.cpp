@@ -25,13 +25,6 @@ std::vector<std::string> probe(const std::string& model, std::vector<std::string
     return words;
 }
 
-/// One sentence for the user: one line, named, with an end.
-void expect_one_sentence(const std::string& text) {
-    EXPECT_TRUE(text.starts_with("tsdiag: ")) << text;
-    EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
-    EXPECT_THAT(text, Not(HasSubstr("terminate"))) << text;
-}
-
 TEST(Help, OfEveryCommandHasExamples) {
     TemporaryDirectory folder;
     for (const char* command : {"probe", "check", "figure", "inspect", "init", "list", "report"}) {

@@ -1,0 +1,7 @@
+#pragma once
+#include <vector>
+namespace tsdiag {
+struct Reading {
+    std::vector<double> values;
+};
+}  // namespace tsdiag

@@ -1,0 +1,9 @@
+#include "reading.hpp"
+namespace tsdiag {
+namespace {
+struct Hidden {};
+}  // namespace
+struct Seen {
+    Hidden* none = nullptr;
+};
+}  // namespace tsdiag
