@@ -64,6 +64,54 @@ void append(std::ofstream& out, const std::string& text, const std::filesystem::
         throw Error(fmt::format("{}: cannot be written (is the disk full?).", directory.string()));
 }
 
+/// Steps 1, 2, 3, ... up to `step`.
+void read_steps(const std::string& text, Index step, std::vector<TrainStep>& out) {
+    for (CsvReader in(text, "steps.csv", steps_header); in.next();) {
+        if (in.integer(0) > step) break;
+        if (in.integer(0) != std::ssize(out) + 1) in.fail("the steps are not consecutive");
+        out.push_back({.step = in.integer(0),
+                       .loss = in.required(1),
+                       .grad_norm = in.required(2),
+                       .rate = in.required(3)});
+    }
+}
+
+/// The norms of layers 0, 1, 2, ... of every step and last that of no layer, as many of each.
+void read_gradients(const std::string& text, std::vector<TrainStep>& steps) {
+    std::size_t at = 0;
+    bool ended = false;  // the norm of no layer was read
+    for (CsvReader in(text, "gradients.csv", gradients_header); in.next();) {
+        if (ended) ++at;
+        ended = false;
+        if (at == steps.size()) break;
+        std::vector<double>& norms = steps[at].layer_norms;
+        const Index expected = steps[at].step, layer = in.index(1);
+        if (in.integer(0) != expected)
+            in.fail(fmt::format("is of step {}, expected step {}", in.integer(0), expected));
+        if (layer >= 0 ? layer != std::ssize(norms)
+                       : at > 0 && norms.size() + 1 != steps[0].layer_norms.size())
+            in.fail(fmt::format("layer '{}' follows {} layers of step {}", in.text(1), norms.size(),
+                                expected));
+        norms.push_back(in.required(2));
+        ended = layer < 0;
+    }
+    if (ended) ++at;
+    if (at < steps.size())
+        throw FormatError(fmt::format("gradients.csv: ends within step {}, and steps.csv has {}.",
+                                      steps[at].step, steps.size()));
+}
+
+void read_evaluations(const std::string& text, Index step, std::vector<Evaluation>& out) {
+    for (CsvReader in(text, "evaluations.csv", evaluations_header); in.next();) {
+        if (in.integer(0) > step) break;
+        if (!out.empty() && in.integer(0) <= out.back().step) in.fail("the steps do not ascend");
+        out.push_back({.step = in.integer(0),
+                       .loss = in.required(1),
+                       .accuracy = in.required(2),
+                       .predictions = in.integer(3)});
+    }
+}
+
 }  // namespace
 
 void Log::begin(const TrainResult& result) {
@@ -95,30 +143,13 @@ void Log::read(Index step, TrainResult& result) const {
     const std::string steps = text("steps.csv"), gradients = text("gradients.csv"),
                       evaluations = text("evaluations.csv"), metrics = text("metrics.csv"),
                       curves = text("curves.csv");
-    for (CsvReader in(steps, "steps.csv", steps_header); in.next();) {
-        if (in.integer(0) > step) break;
-        if (in.integer(0) != std::ssize(result.steps) + 1) in.fail("the steps are not consecutive");
-        result.steps.push_back({.step = in.integer(0),
-                                .loss = in.required(1),
-                                .grad_norm = in.required(2),
-                                .rate = in.required(3)});
-    }
+    read_steps(steps, step, result.steps);
     if (step < std::numeric_limits<Index>::max() && std::ssize(result.steps) != step)
         throw FormatError(
             fmt::format("{}/steps.csv: has {} steps, and the checkpoint is of step {}.",
                         directory_.string(), result.steps.size(), step));
-    for (CsvReader in(gradients, "gradients.csv", gradients_header); in.next();) {
-        const Index at = in.integer(0);
-        if (at > step) break;
-        if (at < 1 || at > std::ssize(result.steps)) in.fail("is of a step that steps.csv lacks");
-        result.steps[std::size_t(at - 1)].layer_norms.push_back(in.required(2));
-    }
-    for (CsvReader in(evaluations, "evaluations.csv", evaluations_header); in.next();)
-        if (in.integer(0) <= step)
-            result.evaluations.push_back({.step = in.integer(0),
-                                          .loss = in.required(1),
-                                          .accuracy = in.required(2),
-                                          .predictions = in.integer(3)});
+    read_gradients(gradients, result.steps);
+    read_evaluations(evaluations, step, result.evaluations);
     std::vector<MetricRow> rows = read_metrics_csv(metrics, "metrics.csv");
     std::vector<CurveRow> points = read_curves_csv(curves, "curves.csv");
     std::erase_if(rows, [&](const MetricRow& row) { return row.at.step > step; });

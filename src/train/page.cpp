@@ -20,15 +20,15 @@ Series by_step(const std::string& name, const std::vector<TrainStep>& steps,
     const Index count = std::ssize(steps), parts = std::min(count, most_points);
     for (Index p = 0; p < parts; ++p) {
         const Index first = p * count / parts, last = (p + 1) * count / parts;
-        double sum = 0, low = HUGE_VAL, high = -HUGE_VAL;
+        double mean = 0, low = HUGE_VAL, high = -HUGE_VAL;
         for (Index i = first; i < last; ++i) {
             const double v = number(steps[std::size_t(i)]);
-            sum += v;
+            mean += v / double(last - first);  // a sum of them may be infinite
             low = std::min(low, v);
             high = std::max(high, v);
         }
         out.x.push_back(double(steps[std::size_t(last - 1)].step));
-        out.y.emplace_back(sum / double(last - first));
+        out.y.emplace_back(mean);
         if (count > parts) {
             out.low.emplace_back(low);
             out.high.emplace_back(high);
@@ -80,6 +80,13 @@ Figure learning(const TrainResult& result) {
     return out;
 }
 
+/// Layers that every step has a gradient norm of; behind them stands that of no layer.
+std::size_t layers_of(const std::vector<TrainStep>& steps) {
+    std::size_t least = steps.front().layer_norms.size();
+    for (const TrainStep& s : steps) least = std::min(least, s.layer_norms.size());
+    return least > 0 ? least - 1 : 0;
+}
+
 Figure gradients(const TrainResult& result) {
     const Axis steps{.title = "step"};
     Plot norm{.title = "gradient norm", .x = steps, .y = {.title = "|dL/dw|", .scale = Scale::log}};
@@ -89,8 +96,7 @@ Figure gradients(const TrainResult& result) {
                 .x = steps,
                 .y = {.title = "|dL/dw|", .scale = Scale::log},
                 .ordered = true};
-    const std::size_t count = result.steps.front().layer_norms.size() - 1;
-    for (std::size_t l = 0; l < count; ++l)
+    for (std::size_t l = 0; l < layers_of(result.steps); ++l)
         layers.series.push_back(by_step(fmt::format("layer {}", l), result.steps,
                                         [l](const TrainStep& s) { return s.layer_norms[l]; }));
     Plot rate{.title = "learning rate", .x = steps, .y = {.title = "rate", .low = 0}};
@@ -101,7 +107,8 @@ Figure gradients(const TrainResult& result) {
                    "Norms of the gradient of the batch's mean loss, before clipping: of all "
                    "parameters, and of those of each layer." +
                    words_of_band()};
-    out.panels = {norm, layers, rate};
+    out.panels = {norm, rate};
+    if (!layers.series.empty()) out.panels.insert(out.panels.begin() + 1, layers);
     const auto [least, most] = std::ranges::minmax(result.steps, {}, &TrainStep::grad_norm);
     out.alt = fmt::format("The gradient norm lies between {:.3g} (step {}) and {:.3g} (step {}).",
                           least.grad_norm, least.step, most.grad_norm, most.step);
