@@ -9,14 +9,13 @@ namespace {
 
 Index label(Index row, const Matrix& O) { return row % O.cols(); }
 
-Matrix output(const Tail& t, double slope) {
-    return (slope * t.X1 * t.W1).cwiseMax(0) * t.W2 * t.W3;
-}
+Matrix rectified(const Matrix& x, double slope) { return slope * x.cwiseMax(0); }
+Matrix active(const Matrix& x) { return (x.array() > 0).cast<double>(); }
 
 }  // namespace
 
 double loss(const Tail& t) {
-    const Matrix O = output(t, 1), p = softmax(O);
+    const Matrix O = rectified(rectified(t.X1 * t.W1, 1) * t.W2, 1) * t.W3, p = softmax(O);
     double sum = 0;
     for (Index i = 0; i < O.rows(); ++i) sum -= std::log(p(i, label(i, O)));
     return sum;
@@ -24,7 +23,8 @@ double loss(const Tail& t) {
 
 TailGradients gradients(const Tail& t, double slope) {
     TailGradients g;
-    const Matrix O = output(t, slope);
+    const Matrix first = t.X1 * t.W1, second = rectified(first, slope) * t.W2;
+    const Matrix O = rectified(second, slope) * t.W3;
     g.O = softmax(O);
     for (Index i = 0; i < O.rows(); ++i) {
         const Index own = label(i, O);
@@ -32,9 +32,8 @@ TailGradients gradients(const Tail& t, double slope) {
         g.O(i, own) = -g.O.row(i).sum();
     }
     g.X3 = g.O * t.W3.transpose();
-    g.X2 = g.X3 * t.W2.transpose();
-    const Matrix active = ((t.X1 * t.W1).array() > 0).cast<double>();
-    g.X1 = slope * g.X2.cwiseProduct(active) * t.W1.transpose();
+    g.X2 = slope * g.X3.cwiseProduct(active(second)) * t.W2.transpose();
+    g.X1 = slope * g.X2.cwiseProduct(active(first)) * t.W1.transpose();
     return g;
 }
 
@@ -93,6 +92,11 @@ Bound sharper(Bound bound) {
 std::vector<Reading> check_chain(const Check& how) {
     const Bound loss_step =
         step("loss", "h(dL/dO) <= a0 = 2", of_output, [](const Tail&) { return a0; });
+    Bound equality = loss_step;
+    equality.reading = "loss, with the = of (63)";
+    equality.formula = "h(dL/dO) = a0 = 2";
+    equality.role = Role::interpretation;
+    equality.relation = Relation::at_least;  // the other half of =
     const Bound classifier = step(
         "classifier", "h(dL/dX3) <= sqrt(d) a0 h(W3) = a1",
         [](const TailGradients& g) { return largest_row(g.X3); }, a1);
@@ -110,15 +114,16 @@ std::vector<Reading> check_chain(const Check& how) {
     const Bound sharp = sharper(step("loss, sharp", "h(dL/dO) <= sqrt(2)", of_output,
                                      [](const Tail&) { return std::sqrt(2.0); }));
     std::vector<Reading> readings;
-    for (const Bound& b : {loss_step, classifier, second, printed, sharper(first_layer()), sharp})
+    for (const Bound& b :
+         {loss_step, equality, classifier, second, printed, sharper(first_layer()), sharp})
         readings.push_back(examine_bound(b, how));
     return readings;
 }
 
-/// An activation of slope 10 instead of 1.
+/// Activations of slope 10 instead of 1.
 Reading violate_chain(const Check& how) {
     Bound broken = first_layer();
-    broken.reading = "an activation of slope 10";
+    broken.reading = "activations of slope 10";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         const Tail t = tail_of(v);
         return Sides{of_input(gradients(t, 10)), with_first(t)};
@@ -131,13 +136,13 @@ Reading violate_chain(const Check& how) {
 extern const Claim devil_propD5 = {
     .name = "devil.propD5",
     .statement =
-        "The gradient that reaches attention is bounded by the weights behind it: h(dL/dO) <= 2 = "
-        "a0, h(dL/dX3) <= sqrt(d) a0 h(W3) = a1, h(dL/dX2) <= sqrt(d1) a1 h(W2) = a2 and "
-        "h(dL/dX1) <= sqrt(d) a2 h(W2), h the largest norm of a row.",
+        "The gradient that reaches attention is bounded by the weights behind it: h(dL/dO) = max "
+        "(|p|^2 - 2 p_1 + 1) = a0, h(dL/dX3) <= sqrt(d) a0 h(W3) = a1, h(dL/dX2) <= sqrt(d1) a1 "
+        "h(W2) = a2 and h(dL/dX1) <= sqrt(d) a2 h(W2), h the largest norm of a row.",
     .source = "[DEVIL] Prop. D.5, (63) to (66)",
     .assumes =
-        "X2 = relu(X1 W1), X3 = X2 W2, O = X3 W3, L the sum over rows of the cross-entropy; d1 = 2 "
-        "d and d + 1 classes",
+        "X2 = relu(X1 W1), X3 = relu(X2 W2), O = X3 W3, L the sum over rows of the cross-entropy; "
+        "d1 = 2 d and d + 1 classes; the maximum a0 is 2, at p_1 = 0 and another weight of 1",
     .sharp =
         "h(dL/dX1) <= sqrt(d) a2 h(W1): the last step meets W1, not W2.  And h(dL/dO) <= sqrt(2), "
         "as 2 bounds its square.",

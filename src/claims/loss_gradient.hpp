@@ -4,7 +4,7 @@
 /// From a loss back to the output of attention.  [DEVIL] App. D.5
 namespace tsdiag::claim {
 
-/// X1 (n x d) -> X2 = relu(X1 W1) (n x d1) -> X3 = X2 W2 (n x d) -> O = X3 W3 (n x m).
+/// X1 (n x d) -> X2 = relu(X1 W1) (n x d1) -> X3 = relu(X2 W2) (n x d) -> O = X3 W3 (n x m).
 struct Tail {
     Matrix X1, W1, W2, W3;
 };
@@ -15,7 +15,7 @@ struct TailGradients {
 };
 
 double loss(const Tail& tail);
-/// `slope` multiplies the derivative of the activation: 1 for relu.
+/// `slope` multiplies both activations: 1 for relu.
 TailGradients gradients(const Tail& tail, double slope = 1);
 
 }  // namespace tsdiag::claim

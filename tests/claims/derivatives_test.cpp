@@ -127,6 +127,13 @@ TEST(LossGradient, OfThePapersSmallestCase) {
     EXPECT_NEAR(gradients(tail).X1(0), 2 * other, 1e-14);  // 1.7616 > 0.0283 = sqrt(2) 2 0.1^2
 }
 
+TEST(LossGradient, StopsAtASecondLayerThatIsOff) {
+    // W2 < 0 switches the second activation off: no number passes, whatever W1 is
+    const Tail tail{Matrix{{1.0}}, Matrix{{10.0}}, Matrix{{-0.02}}, Matrix{{-1.0, 1.0}}};
+    EXPECT_EQ(gradients(tail).X1(0), 0);
+    EXPECT_EQ(loss(tail), std::log(2.0));
+}
+
 TEST(Sides, AreThoseOfTheTightestEntry) {
     const Sides worst = worst_entry(Matrix{{1.0, -3, 5}}, Matrix{{2.0, 4, 100}});
     EXPECT_EQ(worst.measured, 3);
