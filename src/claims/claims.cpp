@@ -16,9 +16,16 @@
     X(devil_propD4)      \
     X(devil_propD5)      \
     X(devil_propD6)      \
+    X(devil_eq43)        \
+    X(devil_eq47)        \
     X(devil_eq48_linear) \
+    X(devil_eq49)        \
+    X(devil_eq52)        \
     X(devil_eq53)        \
+    X(devil_eq53_steps)  \
+    X(devil_eq55)        \
     X(devil_eq57)        \
+    X(devil_eq58)        \
     X(devil_eq59)        \
     X(devil_eq60)        \
     X(devil_eq61)        \

@@ -19,22 +19,6 @@ Variables draw_scores(const Rng& rng, const Sizes& at, Distribution distribution
     return v;
 }
 
-ComplexRow normalised(const ComplexRow& f) { return f / f.sum(); }
-ComplexRow complex_softmax(const ComplexRow& s) { return normalised(s.array().exp()); }
-ComplexRow complex_linear(const ComplexRow& s) { return normalised(s); }
-ComplexRow complex_parabola(const ComplexRow& s) { return normalised(1 + s.array().square()); }
-
-using Row = ComplexRow (*)(const ComplexRow&);
-using Slope = Matrix (*)(const Matrix& s);  ///< f'(s_k) / f(s_k), 1 x n
-
-Matrix no_slope(const Matrix& s) { return Matrix::Ones(1, s.cols()); }
-Matrix linear_slope(const Matrix& s) { return s.cwiseInverse(); }
-Matrix parabola_slope(const Matrix& s) { return 2 * s.array() / (1 + s.array().square()); }
-
-Matrix printed_derivative(const Matrix& p, const Matrix& slope) {
-    return (Matrix(p.row(0).asDiagonal()) - p.transpose() * p) * slope.row(0).asDiagonal();
-}
-
 /// What rounding explains: a sum of n numbers and a few operations, of terms of size f'_k / sum f.
 Matrix rounding(const Matrix& p, const Matrix& slope) {
     const double n = double(p.cols());
@@ -43,23 +27,17 @@ Matrix rounding(const Matrix& p, const Matrix& slope) {
     return columns.replicate(p.cols(), 1);
 }
 
-struct Family {
-    Row row;
-    Slope slope;
-};
-
-Bound formula(std::string reading, std::string text, const Family& family) {
+Bound formula(std::string reading, std::string text, const Weights& family) {
     return {.reading = std::move(reading),
             .formula = std::move(text),
             .accuracy = 0,
             .draw = draw_scores,
             .sides = [family](const Variables& v) -> std::optional<Sides> {
                 const Matrix& s = v("s");
-                const Matrix p = family.row(s.row(0).cast<std::complex<double>>()).real();
+                const Matrix p = family.of(s.row(0).cast<std::complex<double>>()).real();
                 const Matrix slope = family.slope(s);
-                return worst_entry(
-                    complex_step(family.row, s) - printed_derivative(p.row(0), slope),
-                    rounding(p, slope));
+                return worst_entry(complex_step(family.of, s) - weight_derivative(p.row(0), slope),
+                                   rounding(p, slope));
             }};
 }
 
@@ -81,7 +59,7 @@ Bound zero_score() {
                 const Matrix& s = v("s");
                 if (!(s.sum() > 0)) return {};
                 const Matrix ones = Matrix::Ones(1, s.cols());
-                return worst_entry(complex_step(complex_linear, s) - linear_derivative(s),
+                return worst_entry(complex_step(linear_weights.of, s) - linear_derivative(s),
                                    rounding(ones / s.sum(), ones));
             }};
 }
@@ -89,12 +67,11 @@ Bound zero_score() {
 std::vector<Reading> check_formulas(const Check& how) {
     const Bound general = formula(
         "general", "f(x) = 1 + x^2: dp_ij/ds_ik = f'(s_ik) / f(s_ik) (1_{j=k} p_ij - p_ij p_ik)",
-        {complex_parabola, parabola_slope});
-    const Bound vanilla = formula("softmax", "f = exp: dp_ij/ds_ik = 1_{j=k} p_ij - p_ij p_ik",
-                                  {complex_softmax, no_slope});
-    const Bound linear =
-        formula("linear", "f(x) = x: dp_ij/ds_ik = (1_{j=k} p_ij - p_ij p_ik) / s_ik",
-                {complex_linear, linear_slope});
+        parabola_weights);
+    const Bound vanilla =
+        formula("softmax", "f = exp: dp_ij/ds_ik = 1_{j=k} p_ij - p_ij p_ik", softmax_weights);
+    const Bound linear = formula(
+        "linear", "f(x) = x: dp_ij/ds_ik = (1_{j=k} p_ij - p_ij p_ik) / s_ik", linear_weights);
     return {examine_bound(general, how), examine_bound(vanilla, how), examine_bound(linear, how),
             examine_bound(zero_score(), how)};
 }
@@ -102,14 +79,15 @@ std::vector<Reading> check_formulas(const Check& how) {
 /// Two equal logits: a derivative of 1/4.
 Attained attain_formulas() {
     const Matrix s = Matrix::Zero(1, 2), p = softmax(s);
-    return {complex_step(complex_softmax, s)(0, 0), printed_derivative(p, no_slope(s))(0, 0),
-            1e-14};
+    return {complex_step(softmax_weights.of, s)(0, 0),
+            weight_derivative(p, softmax_weights.slope(s))(0, 0), 1e-14};
 }
 
 /// f(s) without the sum in the denominator.
 Reading violate_formulas(const Check& how) {
-    const Row alone = [](const ComplexRow& s) -> ComplexRow { return s.array().exp(); };
-    return examine_bound(formula("not normalised", "p_ij = f(s_ij)", {alone, no_slope}), how);
+    Weights alone = softmax_weights;
+    alone.of = [](const ComplexRow& s) -> ComplexRow { return s.array().exp(); };
+    return examine_bound(formula("not normalised", "p_ij = f(s_ij)", alone), how);
 }
 
 Bound quarter() {
@@ -167,6 +145,14 @@ Bound linear_entries() {
 }
 
 std::vector<Reading> check_linear(const Check& how) {
+    Bound least = linear_entries();
+    least.reading = "by the least score";
+    least.formula = "|dp_ik/ds_ij| <= 1 / (4 c3), c3 = min |s_ij|";
+    least.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& s = v("s");
+        if (!positive(s)) return {};
+        return Sides{linear_derivative(s).cwiseAbs().maxCoeff(), 0.25 / s.minCoeff()};
+    };
     Bound sharp = linear_entries();
     sharp.reading = "sharp";
     sharp.formula = "|dp_ij/ds_ik| <= max(p_ij, 1 - p_ik) / Delta_i";
@@ -180,7 +166,8 @@ std::vector<Reading> check_linear(const Check& how) {
         const Matrix rest = (1 - p.array()).matrix().replicate(n, 1);
         return worst_entry(linear_derivative(s), own.cwiseMax(rest) / s.sum());
     };
-    return {examine_bound(linear_entries(), how), examine_bound(sharp, how)};
+    return {examine_bound(linear_entries(), how), examine_bound(least, how),
+            examine_bound(sharp, how)};
 }
 
 Attained attain_linear() {
@@ -210,7 +197,7 @@ extern const Claim devil_eq7 = {
         "by a logit is f'(s_ik) / f(s_ik) (1_{j=k} p_ij - p_ij p_ik): without the factor for "
         "softmax, with 1 / s_ik for linear attention.",
     .source = "[DEVIL] (7), (8), (10)",
-    .assumes = "f(s_ik) != 0 and Delta_i != 0",
+    .assumes = "f(s_ij) >= 0, f(s_ik) != 0 and Delta_i != 0",
     .sharp = "(1_{j=k} - p_ij) f'(s_ik) / Delta_i, which also holds where f(s_ik) = 0.",
     .d = 1,
     .check = check_formulas,
@@ -220,7 +207,7 @@ extern const Claim devil_eq7 = {
 extern const Claim devil_eq9 = {
     .name = "devil.eq9",
     .statement = "No entry of the derivative of softmax exceeds a quarter: |dp_ij/ds_ik| <= 1/4.",
-    .source = "[DEVIL] (9)",
+    .source = "[DEVIL] (9), (18) to (22), (45)",
     .assumes = "p_i = softmax(s_i), s arbitrary",
     .sharp = "As a matrix |diag(p) - p p^T|_2 <= 1/2, attained by two weights of 1/2.",
     .d = 1,
@@ -232,8 +219,8 @@ extern const Claim devil_eq11 = {
     .name = "devil.eq11",
     .statement =
         "The derivative of linear attention by a score is bounded by the score: |dp_ij/ds_ik| <= "
-        "1 / (4 |s_ik|).",
-    .source = "[DEVIL] (11)",
+        "1 / (4 |s_ik|), and so by the least one, c3: at most 1 / (4 c3).",
+    .source = "[DEVIL] (11), (46)",
     .assumes = "p_ij = s_ij / sum_k s_ik with every s_ik > 0",
     .sharp =
         "|dp_ij/ds_ik| <= max(p_ij, 1 - p_ik) / Delta_i <= 1 / Delta_i: a small score alone makes "

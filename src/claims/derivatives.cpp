@@ -13,7 +13,22 @@ Matrix apart_from_mean(const Matrix& w, const Matrix& V, const Matrix& g) {
     return (apart * w.transpose()).transpose();
 }
 
+ComplexRow normalised(const ComplexRow& f) { return f / f.sum(); }
+
 }  // namespace
+
+const Weights softmax_weights{
+    [](const ComplexRow& s) -> ComplexRow { return normalised(s.array().exp()); },
+    [](const Matrix& s) -> Matrix { return Matrix::Ones(1, s.cols()); }};
+const Weights linear_weights{normalised,
+                             [](const Matrix& s) -> Matrix { return s.cwiseInverse(); }};
+const Weights parabola_weights{
+    [](const ComplexRow& s) -> ComplexRow { return normalised(1 + s.array().square()); },
+    [](const Matrix& s) -> Matrix { return 2 * s.array() / (1 + s.array().square()); }};
+
+Matrix weight_derivative(const Matrix& p, const Matrix& slope) {
+    return (Matrix(p.row(0).asDiagonal()) - p.transpose() * p) * slope.row(0).asDiagonal();
+}
 
 Matrix softmax_derivative(const Matrix& p) {
     Matrix derivative = -p.transpose() * p;

@@ -45,4 +45,15 @@ Matrix complex_step(const F& f, const Matrix& x) {
     return derivative;
 }
 
+/// Weights p_j = f(s_j) / sum_k f(s_k) of scores, 1 x n.
+struct Weights {
+    ComplexRow (*of)(const ComplexRow& s);
+    Matrix (*slope)(const Matrix& s);  ///< f'(s_k) / f(s_k), 1 x n
+};
+extern const Weights softmax_weights;   ///< f = exp
+extern const Weights linear_weights;    ///< f(x) = x
+extern const Weights parabola_weights;  ///< f(x) = 1 + x^2
+/// dp_j/ds_k = slope_k (1_{j=k} p_j - p_j p_k), as printed.  [DEVIL] (7)
+Matrix weight_derivative(const Matrix& p, const Matrix& slope);
+
 }  // namespace tsdiag::claim

@@ -48,7 +48,15 @@ std::vector<Reading> check_vanilla(const Check& how) {
         return Sides{gradient(v).norm(), v("g").norm() * largest_row(v("V")) / std::sqrt(2)};
     };
     row.search = {{2, 1}, {3, 1}};
-    return {examine_bound(printed(), how), examine_bound(sharp, how), examine_bound(row, how)};
+    Bound step = row;
+    step.reading = "row of U, a step of (48)";
+    step.formula = "|U_j|_2 <= 1/4, U_jk = dp_ik/ds_ij";
+    step.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix U = softmax_derivative(softmax(v("s")));
+        return Sides{largest_row(U), 0.25};
+    };
+    return {examine_bound(printed(), how), examine_bound(sharp, how), examine_bound(row, how),
+            examine_bound(step, how)};
 }
 
 /// n = 4, p = (1/2, 1/6, 1/6, 1/6), v_1 opposite to the others: 1/2 on both sides.

@@ -55,7 +55,15 @@ Bound printed() {
 std::vector<Reading> check_bound(const Check& how) {
     Bound sharp = bound_by("sharp", "|dL/ds_ij| <= 2 (n - 1) c1 c2 / (n^2 c3)", sharp_factor);
     sharp.role = Role::sharper;
-    return {examine_bound(printed(), how), examine_bound(sharp, how)};
+    Bound step = sharp;
+    step.reading = "row of U, a step of (48)";
+    step.formula = "|U_j|_2 <= 1 / (4 c3), U_jk = dp_ik/ds_ij";
+    step.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& s = v("s");
+        if (!(s.minCoeff() > 0)) return {};
+        return Sides{largest_row(linear_derivative(s).transpose()), 0.25 / s.minCoeff()};
+    };
+    return {examine_bound(printed(), how), examine_bound(sharp, how), examine_bound(step, how)};
 }
 
 /// n = 2, equal scores, values 1 and 1 - sqrt(2): sqrt(2)/4 on both sides.

@@ -3,10 +3,12 @@
 
 #include "derivatives.hpp"
 
-/// Linear attention with phi = elu + 1 has gradients above any number M: for every draw of the keys
-/// a query is made that exceeds it.  [DEVIL] Prop. 3.1, (60)
+/// Equal queries and keys whose features are short make the derivatives of linear attention exceed
+/// any number; phi = elu + 1.  [DEVIL] Prop. 3.1, (23) to (27), (49), (50), (60)
 namespace tsdiag::claim {
 namespace {
+
+constexpr double eps = std::numeric_limits<double>::epsilon();
 
 double feature(double x) { return x > 0 ? x + 1 : std::exp(x); }
 double feature_inverse(double y) { return y > 1 ? y - 1 : std::log(y); }
@@ -16,51 +18,67 @@ Matrix scores(const Matrix& q, const Matrix& k) {
     return q.unaryExpr(&feature) * k.unaryExpr(&feature).transpose();
 }
 
-/// The query whose features are all c.
-Matrix query(double c, Index d) { return Matrix::Constant(1, d, feature_inverse(c)); }
+/// q_i = k_j = phi^-1(x0) for all i and j, x0 = sqrt(length) u/|u|: every score is `length`.  (23)
+Matrix construction(const Matrix& u, double length, Index n) {
+    const Matrix x0 = u.cwiseAbs().normalized() * std::sqrt(length);
+    const Matrix q = x0.unaryExpr(&feature_inverse);
+    return scores(q, q.replicate(n, 1));
+}
+/// What rounding explains of such a score, as part of it: logarithms of features, and d products.
+double score_rounding(const Matrix& u, double length) {
+    const Matrix x0 = u.cwiseAbs().normalized() * std::sqrt(length);
+    const double logarithm = x0.array().log().abs().maxCoeff();
+    return (8 * (1 + logarithm) + double(u.cols())) * eps;
+}
 
-/// M from 1 to 10^12, keys, values and g = dL/do.
-Variables draw_keys(const Rng& rng, const Sizes& at, Distribution distribution) {
+bool positive(const Matrix& u) { return u.cwiseAbs().minCoeff() > 0; }
+
+/// M from 1 to 10^12, the direction u of x0, the number of keys, values and g = dL/do.
+Variables draw_construction(const Rng& rng, const Sizes& at, Distribution distribution) {
     Rng stream = rng.fork("M");
     Variables v;
     v.set("M", Matrix{{std::pow(10.0, 12 * stream.uniform())}});
-    v.set("k", draw(rng, "k", at.n, at.d, distribution));
+    v.set("u", draw(rng, "u", 1, at.d, distribution));
     v.set("V", draw(rng, "V", at.n, at.d, distribution));
     v.set("g", draw(rng, "g", 1, at.d, distribution));
     return v;
 }
 
-using Quantity = Matrix (*)(const Matrix& s, const Variables& v);
+double keys(const Variables& v) { return double(v("V").rows()); }
 
-Matrix derivative(const Matrix& s, const Variables&) { return linear_derivative(s); }
-Matrix gradient(const Matrix& s, const Variables& v) { return linear_gradient(s, v("V"), v("g")); }
-/// Both quantities are of degree -1 in the scores: the query is scaled to give 2 M.
-Bound exceeds(std::string reading, std::string formula, Quantity quantity) {
-    return {.reading = std::move(reading),
-            .formula = std::move(formula),
-            .relation = Relation::at_least,
-            .draw = draw_keys,
-            .sides = [quantity](const Variables& v) -> std::optional<Sides> {
-                const Matrix& k = v("k");
-                const double M = v("M")(0);
-                if (!(M > 0)) return {};
-                const double at_one =
-                    quantity(scores(query(1, k.cols()), k), v).cwiseAbs().maxCoeff();
-                const double c = at_one > 0 ? at_one / (2 * M) : 1 / M;
-                return Sides{quantity(scores(query(c, k.cols()), k), v).cwiseAbs().maxCoeff(), M};
-            }};
+/// What somebody would check: M, and the queries and keys.
+std::vector<NamedMatrix> shown_by(const Variables& v, double length) {
+    const Matrix x0 = v("u").cwiseAbs().normalized() * std::sqrt(length);
+    return {named("M", v("M")), named("q = k", x0.unaryExpr(&feature_inverse)),
+            named("n", Matrix::Constant(1, 1, keys(v)))};
 }
 
-Bound without_values(Bound bound) {
-    bound.shown = [](const Variables& v) {
-        return std::vector<NamedMatrix>{named("M", v("M")), named("k", v("k"))};
-    };
-    return bound;
+/// dp_j/ds_k, n x n, by a complex step: nothing of (10) is used.
+Matrix derivative(const Matrix& s) { return complex_step(linear_weights.of, s); }
+/// dL/ds, 1 x n, of L = <g, o>.
+Matrix gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
+    const Eigen::VectorXcd along = (V * g.transpose()).cast<std::complex<double>>();
+    return complex_step(
+        [&](const ComplexRow& x) -> ComplexRow { return linear_weights.of(x) * along; }, s);
 }
+
+// --- Prop. 3.1
+
+/// 1/(n^2 M), less a part that rounding does not reach.
+double short_enough(const Variables& v) { return 0.999 / (keys(v) * keys(v) * v("M")(0)); }
 
 Bound unbounded_derivative() {
-    return without_values(
-        exceeds("for every M", "for every M some q and k have |dp_ij/ds_ik| > M", derivative));
+    return {.reading = "for every M",
+            .formula = "for every M equal q_i and k_j have |dp_ij/ds_ik| > M for all j and k",
+            .relation = Relation::at_least,
+            .draw = draw_construction,
+            .sides = [](const Variables& v) -> std::optional<Sides> {
+                const double M = v("M")(0);
+                if (!(M > 0 && positive(v("u")))) return {};
+                const Matrix s = construction(v("u"), short_enough(v), v("V").rows());
+                return Sides{derivative(s).cwiseAbs().minCoeff(), M};
+            },
+            .shown = [](const Variables& v) { return shown_by(v, short_enough(v)); }};
 }
 
 /// Any positive scores.
@@ -87,12 +105,11 @@ std::vector<Reading> check_derivative(const Check& how) {
     return {examine_bound(unbounded_derivative(), how), examine_bound(by_the_sum(), how)};
 }
 
-/// n scores of eps: (1 / eps) (1 / n) (1 - 1 / n).
+/// n scores of c: (1 / c) (1 / n) (1 - 1 / n).
 Attained attain_derivative() {
-    const double n = 4, eps = 1e-6;
-    const Matrix k = Matrix::Zero(Index(n), 2);
-    const Matrix s = scores(query(eps / 2, 2), k);
-    return {linear_derivative(s).cwiseAbs().maxCoeff(), (1 - 1 / n) / (n * eps), 1e-13};
+    const double n = 4, c = 1e-6;
+    const Matrix s = construction(Matrix{{1.0, 2}}, c, Index(n));
+    return {derivative(s).cwiseAbs().maxCoeff(), (1 - 1 / n) / (n * c), 1e-13};
 }
 
 Reading alone(Bound bound, Check how) {
@@ -104,36 +121,114 @@ Reading alone(Bound bound, Check how) {
 /// One key has the weight 1 whatever its score.
 Reading violate_derivative(const Check& how) { return alone(unbounded_derivative(), how); }
 
-Bound unbounded_gradient() {
-    return exceeds("for every M", "for every M some q and k have |dL/ds_ij| > M", gradient);
+// --- (27), (49), (50)
+
+/// t_jk of (49).
+Matrix printed_table(Index n) {
+    const double part = 1 / double(n);
+    return Matrix::Identity(n, n) * part - Matrix::Constant(n, n, part * part);
 }
 
-/// The same first key and value for all, as equal tokens have, and dp/ds scaled to 2 M.
+Bound printed_entries(std::string reading, Matrix (*table)(Index n)) {
+    return {
+        .reading = std::move(reading),
+        .formula = "dp_ik/ds_ij = t_jk / (x0^T x0), t_jk = 1/n (1 - 1/n) or -1/n^2",
+        .accuracy = 0,
+        .draw = draw_construction,
+        .sides = [table](const Variables& v) -> std::optional<Sides> {
+            if (!(v("M")(0) > 0 && positive(v("u")))) return {};
+            const Index n = v("V").rows();
+            const double length = 1 / v("M")(0);
+            const Matrix s = construction(v("u"), length, n);
+            const double off = 8 * (score_rounding(v("u"), length) + keys(v) * eps);
+            return Sides{(derivative(s) * length - table(n)).cwiseAbs().maxCoeff(), off / keys(v)};
+        },
+        .shown = [](const Variables& v) { return shown_by(v, 1 / v("M")(0)); }};
+}
+
+/// |sum_k dL/dp_ik t_jk|, 1 x n, by differences of values.
+Matrix weighted_values(const Variables& v) {
+    return (linear_gradient(Matrix::Ones(1, v("V").rows()), v("V"), v("g"))).cwiseAbs();
+}
+
+/// x0^T x0 = c <= 1/M: the printed lower bound has 1/c replaced by M.
+Bound printed_gradient() {
+    return {
+        .reading = "gradient, (50)",
+        .formula = "|dL/ds_ij| >= |sum_k dL/dp_ik t_jk| / eps for x0^T x0 <= eps",
+        .relation = Relation::at_least,
+        .accuracy = 1e-9,  // attained; logarithms of the features are rounded
+        .draw = draw_construction,
+        .sides = [](const Variables& v) -> std::optional<Sides> {
+            const Matrix least = weighted_values(v);
+            if (!(v("M")(0) > 0 && positive(v("u")) && least.maxCoeff() > 0)) return {};
+            const Matrix s = construction(v("u"), 1 / v("M")(0), v("V").rows());
+            Index worst = 0;
+            least.row(0).maxCoeff(&worst);
+            return Sides{std::abs(gradient(s, v("V"), v("g"))(worst)), v("M")(0) * least(worst)};
+        }};
+}
+
+std::vector<Reading> check_table(const Check& how) {
+    return {examine_bound(printed_entries("derivative", printed_table), how),
+            examine_bound(printed_gradient(), how)};
+}
+
+/// Two keys, x0^T x0 = 1/8: dp_1/ds_1 = 8/4.
+Attained attain_table() {
+    const Matrix s = construction(Matrix{{3.0, 4}}, 0.125, 2);
+    return {derivative(s)(0, 0), 8 * printed_table(2)(0, 0), 1e-14};
+}
+
+/// The table of softmax's uniform weights with n + 1 keys.
+Reading violate_table(const Check& how) {
+    return examine_bound(
+        printed_entries("a key too many",
+                        [](Index n) -> Matrix { return printed_table(n + 1).topLeftCorner(n, n); }),
+        how);
+}
+
+// --- (60)
+
+Bound unbounded_gradient() {
+    return {.reading = "for every M",
+            .formula = "for every M equal q_i and k_j have |dL/ds_ij| > M",
+            .relation = Relation::at_least,
+            .draw = draw_construction,
+            .sides = [](const Variables& v) -> std::optional<Sides> {
+                const double M = v("M")(0), most = weighted_values(v).maxCoeff();
+                if (!(M > 0 && positive(v("u")))) return {};
+                // without values that differ along g no length helps: then 1/M, as good as any
+                const double length = most > 0 ? 0.999 * most / M : 1 / M;
+                const Matrix s = construction(v("u"), length, v("V").rows());
+                return Sides{gradient(s, v("V"), v("g")).cwiseAbs().maxCoeff(), M};
+            }};
+}
+
+/// What the construction makes of tokens: q_i = W_Q^T x_i is the same for all, so that an injective
+/// W_Q leaves one token, and one value.
 Bound equal_tokens() {
-    Bound bound =
-        exceeds("equal tokens",
-                "for every M some q, equal keys and equal values have |dL/ds_ij| > M", gradient);
-    bound.role = Role::sharper;
-    bound.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
-        const Variables all = draw_keys(rng, at, distribution);
-        Variables v;
-        v.set("M", all("M"));
-        v.set("k", all("k").row(0));
-        v.set("v", all("V").row(0));
-        v.set("g", all("g"));
-        v.set("n", Matrix::Constant(1, 1, double(at.n)));
-        return v;
-    };
-    bound.sides = [](const Variables& v) -> std::optional<Sides> {
-        const double M = v("M")(0);
-        const auto n = Index(v("n")(0));
-        if (!(M > 0 && n > 1 && std::abs(v("v").cwiseProduct(v("g")).sum()) > 0)) return {};
-        const Matrix k = v("k").replicate(n, 1), V = v("v").replicate(n, 1);
-        const double at_one = linear_derivative(scores(query(1, k.cols()), k)).maxCoeff();
-        const Matrix s = scores(query(at_one / (2 * M), k.cols()), k);
-        return Sides{linear_gradient(s, V, v("g")).cwiseAbs().maxCoeff(), M};
-    };
-    return bound;
+    return {.reading = "equal tokens",
+            .formula = "the same where q_i = x_i W_Q with an invertible W_Q: all values are equal",
+            .role = Role::sharper,
+            .relation = Relation::at_least,
+            .draw = draw_construction,
+            .sides = [](const Variables& v) -> std::optional<Sides> {
+                const double M = v("M")(0);
+                const Matrix first = v("V").row(0);
+                const double along = (first * v("g").transpose())(0);
+                if (!(M > 0 && positive(v("u")) && along != 0 && keys(v) > 1)) return {};
+                const Matrix s = construction(v("u"), short_enough(v), v("V").rows());
+                const Matrix V = first.replicate(v("V").rows(), 1);
+                return Sides{linear_gradient(s, V, v("g")).cwiseAbs().maxCoeff(), M};
+            },
+            .shown =
+                [](const Variables& v) {
+                    std::vector<NamedMatrix> all = shown_by(v, short_enough(v));
+                    all.push_back(named("v", v("V").row(0)));
+                    all.push_back(named("g", v("g")));
+                    return all;
+                }};
 }
 
 Bound homogeneous() {
@@ -143,7 +238,7 @@ Bound homogeneous() {
             .accuracy = 0,
             .draw =
                 [](const Rng& rng, const Sizes& at, Distribution distribution) {
-                    Variables v = draw_keys(rng, at, distribution);
+                    Variables v = draw_construction(rng, at, distribution);
                     v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
                     return v;
                 },
@@ -151,12 +246,12 @@ Bound homogeneous() {
                 const Matrix& s = v("s");
                 if (!(s.minCoeff() > 0)) return {};
                 const double c = 1 / v("M")(0);
-                const Matrix apart = c * gradient(c * s, v) - gradient(s, v);
+                const Matrix apart =
+                    c * linear_gradient(c * s, v("V"), v("g")) - linear_gradient(s, v("V"), v("g"));
                 // what rounding explains: sums of n and of d numbers, no larger than c1 c2 each
                 const double terms = double(s.cols() + v("V").cols() + 8);
                 return Sides{apart.cwiseAbs().maxCoeff(),
-                             2 * terms * std::numeric_limits<double>::epsilon() * v("g").norm() *
-                                 largest_row(v("V")) / s.sum()};
+                             2 * terms * eps * v("g").norm() * largest_row(v("V")) / s.sum()};
             }};
 }
 
@@ -165,11 +260,11 @@ std::vector<Reading> check_gradient(const Check& how) {
             examine_bound(equal_tokens(), how)};
 }
 
-/// Two scores of eps, values 1 and -1: 1 / (2 eps).
+/// Two scores of c, values 1 and -1: 1 / (2 c).
 Attained attain_gradient() {
-    const double eps = 1e-6;
-    const Matrix s = scores(query(eps, 1), Matrix::Zero(2, 1));
-    return {linear_gradient(s, Matrix{{1.0}, {-1}}, Matrix{{1.0}})(0), 1 / (2 * eps), 1e-13};
+    const double c = 1e-6;
+    const Matrix s = construction(Matrix{{1.0}}, c, 2);
+    return {gradient(s, Matrix{{1.0}, {-1}}, Matrix{{1.0}})(0), 1 / (2 * c), 1e-13};
 }
 
 Reading violate_gradient(const Check& how) { return alone(unbounded_gradient(), how); }
@@ -181,11 +276,12 @@ extern const Claim devil_prop31 = {
     .statement =
         "The derivative of linear attention by its scores is unbounded: for every M > 0 some q_i "
         "and k_j have |dp_ij/ds_ik| > M.",
-    .source = "[DEVIL] Prop. 3.1, (12)",
+    .source = "[DEVIL] Prop. 3.1, (12), (23) to (27)",
     .assumes =
-        "n >= 2; s_ij = <phi(q_i), phi(k_j)>, phi = elu + 1 reaches arbitrarily small vectors",
+        "n >= 2; s_ij = <phi(q_i), phi(k_j)>, phi = elu + 1 reaches arbitrarily small vectors; "
+        "q_i = k_j = phi^-1(x0) as in the proof, derivatives by a complex step",
     .sharp =
-        "n equal scores of eps give (1 / eps) (1 / n) (1 - 1 / n); nothing exceeds 1 / Delta_i, so "
+        "n equal scores of c give (1 / c) (1 / n) (1 - 1 / n); nothing exceeds 1 / Delta_i, so "
         "that the sum of the scores, not one of them, must vanish.",
     .n = 8,
     .d = 4,
@@ -194,16 +290,33 @@ extern const Claim devil_prop31 = {
     .tight = attain_derivative,
     .violate = violate_derivative};
 
+extern const Claim devil_eq49 = {
+    .name = "devil.eq49",
+    .statement =
+        "Where q_i = k_j = phi^-1(x0) for all i and j, dp_ik/ds_ij = t_jk / (x0^T x0) with t_jk = "
+        "1/n (1 - 1/n) for j = k and -1/n^2 otherwise, and |dL/ds_ij| >= |sum_k dL/dp_ik t_jk| / "
+        "eps for x0^T x0 <= eps.",
+    .source = "[DEVIL] (27), (49), (50)",
+    .assumes = "s_ij = <phi(q_i), phi(k_j)>, phi = elu + 1; values and dL/dO arbitrary",
+    .n = 8,
+    .d = 4,
+    .least_n = 2,
+    .check = check_table,
+    .tight = attain_table,
+    .violate = violate_table};
+
 extern const Claim devil_eq60 = {
     .name = "devil.eq60",
     .statement =
         "The gradient by the scores of linear attention is unbounded: for every M > 0 some q_i and "
         "k_j have |dL/ds_ij| > M.",
     .source = "[DEVIL] (60)",
-    .assumes = "n >= 2; values that are not all equal; phi = elu + 1",
+    .assumes =
+        "n >= 2; values that are not all equal along dL/dO; phi = elu + 1; q_i = k_j as in "
+        "Prop. 3.1",
     .sharp =
-        "dL/dS(c S) = dL/dS(S) / c.  Equal tokens, from which Prop. 3.1 is proved, give no "
-        "gradient at all, as their values are equal too.",
+        "dL/dS(c S) = dL/dS(S) / c.  Where q_i = x_i W_Q with an invertible W_Q, the equal queries "
+        "of the proof are equal tokens, whose values are equal too: no gradient at all.",
     .n = 8,
     .d = 4,
     .least_n = 2,

@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
 
 #include "derivatives.hpp"
 
-/// Attention whose rows are divided by their root mean square.  [DEVIL] (53) to (61)
+/// The loss by the scores of attention whose rows are divided by their root mean square.
+/// [DEVIL] (55) to (61)
 namespace tsdiag::claim {
 namespace {
 
@@ -12,88 +15,12 @@ Matrix draw_eps(const Rng& rng) {
     return draw(rng, "eps", 1, 1, Distribution::gaussian).cwiseAbs();
 }
 
-Variables draw_token(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("t", draw(rng, "t", 1, at.d, distribution));
-    v.set("eps", draw_eps(rng));
-    return v;
-}
-
-/// measured(R) against factor(d) / sqrt(sigma^2 + eps), R the derivative of the norm.
-Bound norm_bound(std::string reading, std::string formula, double (*measured)(const Matrix& R),
-                 double (*factor)(double d)) {
-    return {.reading = std::move(reading),
-            .formula = std::move(formula),
-            .draw = draw_token,
-            .sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
-                if (!(eps_of(v) > 0)) return {};
-                const Matrix& t = v("t");
-                return Sides{measured(rms_norm_derivative(t, eps_of(v))),
-                             factor(double(t.cols())) / std::sqrt(rms_square(t, eps_of(v)))};
-            },
-            .search = {{1, 1}, {1, 2}, {1, 4}}};
-}
-
-/// The same with a negative eps, as long as the root exists.
-Reading with_negative_eps(Bound bound, double (*measured)(const Matrix& R),
-                          double (*factor)(double d), const Check& how) {
-    bound.reading = "a negative eps";
-    bound.sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
-        const Matrix& t = v("t");
-        const double eps = -eps_of(v), square = rms_square(t, eps);
-        if (!(eps < 0 && square > 0)) return {};
-        return Sides{measured(rms_norm_derivative(t, eps)),
-                     factor(double(t.cols())) / std::sqrt(square)};
-    };
-    return examine_bound(bound, how);
-}
-
-double largest_entry(const Matrix& R) { return R.cwiseAbs().maxCoeff(); }
-double largest_diagonal(const Matrix& R) { return R.diagonal().cwiseAbs().maxCoeff(); }
-double largest_off_diagonal(const Matrix& R) {
-    return Matrix(R - Matrix(R.diagonal().asDiagonal())).cwiseAbs().maxCoeff();
-}
-double three_halves(double) { return 1.5; }
 double three_halves_d(double d) { return 1.5 * d; }
 double one(double) { return 1; }
-double half(double) { return 0.5; }
-
-Bound entries() {
-    return norm_bound("entries", "|do_j/dt_k| <= 3 / (2 sqrt(sigma^2 + eps))", largest_entry,
-                      three_halves);
-}
 
 Bound sharper(Bound bound) {
     bound.role = Role::sharper;
     return bound;
-}
-
-std::vector<Reading> check_entries(const Check& how) {
-    const Bound diagonal = sharper(norm_bound(
-        "sharp, diagonal", "|do_j/dt_j| <= 1 / sqrt(sigma^2 + eps)", largest_diagonal, one));
-    const Bound rest = sharper(norm_bound("sharp, off the diagonal",
-                                          "|do_j/dt_k| <= 1 / (2 sqrt(sigma^2 + eps)), j != k",
-                                          largest_off_diagonal, half));
-    return {examine_bound(entries(), how), examine_bound(diagonal, how), examine_bound(rest, how)};
-}
-
-Reading violate_entries(const Check& how) {
-    return with_negative_eps(entries(), largest_entry, three_halves, how);
-}
-
-Bound norm() {
-    return norm_bound("norm", "|R|_2 <= 3 d / (2 sqrt(sigma^2 + eps))", spectral_norm,
-                      three_halves_d);
-}
-
-std::vector<Reading> check_norm(const Check& how) {
-    const Bound sharp =
-        sharper(norm_bound("sharp", "|R|_2 <= 1 / sqrt(sigma^2 + eps)", spectral_norm, one));
-    return {examine_bound(norm(), how), examine_bound(sharp, how)};
-}
-
-Reading violate_norm(const Check& how) {
-    return with_negative_eps(norm(), spectral_norm, three_halves_d, how);
 }
 
 Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
@@ -158,35 +85,173 @@ Reading violate_gradient(const Check& how) {
     return examine_bound(broken, how);
 }
 
+// --- (55), (56), (58)
+
+/// s, V and eps, and a: the loss is |o - a|^2 / 2, so that dL/do = o - a.
+Variables draw_loss(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("s", draw(rng, "s", 1, at.n, distribution));
+    v.set("V", draw(rng, "V", at.n, at.d, distribution));
+    v.set("eps", draw_eps(rng));
+    v.set("a", draw(rng, "a", 1, at.d, distribution));
+    return v;
+}
+
+std::complex<double> loss_of(const ComplexRow& t, const Matrix& a, double eps) {
+    const ComplexRow o = t / std::sqrt(t.array().square().sum() / double(t.cols()) + eps);
+    return (o - a.row(0).cast<std::complex<double>>()).array().square().sum() / 2.0;
+}
+
+/// One row of attention: t = s V, g = dL/do, R_jk = do_k/dt_j.
+struct Row {
+    Matrix t, g, R;
+    double root = 0, off = 0;  ///< sqrt(sigma^2 + eps); what rounding explains of dL/dt
+};
+Row row_of(const Variables& v) {
+    const double eps = eps_of(v);
+    Row r;
+    r.t = v("s") * v("V");
+    r.root = std::sqrt(rms_square(r.t, eps));
+    r.g = r.t / r.root - v("a");
+    r.R = rms_norm_derivative(r.t, eps).transpose();
+    // sums of n and of d numbers; t cancels by what its terms exceed it, which moves o and R
+    const double terms = double(v("V").rows() + r.t.cols() + 8);
+    const double size = r.g.norm() + std::sqrt(double(r.t.cols()));
+    const double moved = 1 + (v("s").cwiseAbs() * v("V").cwiseAbs()).norm() / r.root;
+    r.off = 16 * terms * std::numeric_limits<double>::epsilon() * size * moved / r.root;
+    return r;
+}
+
+/// What is printed of dL/dt against the derivative of the loss, 1 x d each.
+Bound by_input(std::string reading, std::string formula, Matrix (*printed)(const Row&, Index n)) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .accuracy = 0,
+            .draw = draw_loss,
+            .sides = [printed](const Variables& v) -> std::optional<Sides> {
+                const Index n = v("V").rows();
+                if (!(eps_of(v) > 0)) return {};
+                const Row r = row_of(v);
+                const auto f = [&](const ComplexRow& t) {
+                    return ComplexRow::Constant(1, loss_of(t, v("a"), eps_of(v))).eval();
+                };
+                return Sides{(complex_step(f, r.t) - printed(r, n)).cwiseAbs().maxCoeff(), r.off};
+            }};
+}
+
+Matrix whole_sum(const Row& r, Index) { return r.g * r.R.transpose(); }
+/// Of the d terms of each sum the first n.
+Matrix sum_to_n(const Row& r, Index n) {
+    const Index first = std::min(n, r.g.cols());
+    return r.g.leftCols(first) * r.R.leftCols(first).transpose();
+}
+
+Bound printed_sum() {
+    Bound b = by_input("k from 1 to n, as printed", "dL/dt_ij = sum_{k=1}^n dL/do_ik do_ik/dt_ij",
+                       sum_to_n);
+    b.sides = [inner = b.sides](const Variables& v) -> std::optional<Sides> {
+        if (v("V").rows() > v("V").cols()) return {};  // o_ik has no k beyond d
+        return inner(v);
+    };
+    return b;
+}
+
+std::vector<Reading> check_sum(const Check& how) {
+    return {
+        examine_bound(printed_sum(), how),
+        examine_bound(sharper(by_input("k from 1 to d",
+                                       "dL/dt_ij = sum_{k=1}^d dL/do_ik do_ik/dt_ij", whole_sum)),
+                      how)};
+}
+
+/// n = d: the sums are equal.  t = (3, 4), eps = 25/2, a = 0: dL/dt = t eps / 25^2.
+Attained attain_sum() {
+    Variables v;
+    v.set("s", Matrix{{3.0, 4}});
+    v.set("V", Matrix::Identity(2, 2));
+    v.set("eps", Matrix{{12.5}});
+    v.set("a", Matrix::Zero(1, 2));
+    return {sum_to_n(row_of(v), 2)(0), 3 * 12.5 / 625, 1e-14};
+}
+
+/// The derivative without its second term.
+Reading violate_sum(const Check& how) {
+    return examine_bound(by_input("without the second term", "(56) with R = I / sqrt(...)",
+                                  [](const Row& r, Index) -> Matrix { return r.g / r.root; }),
+                         how);
+}
+
+/// The printed gradient by the scores of one row, 1 x n.
+Bound by_scores(std::string reading, std::string formula,
+                Matrix (*printed)(const Row&, const Matrix& V)) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .accuracy = 0,
+            .draw = draw_loss,
+            .sides = [printed](const Variables& v) -> std::optional<Sides> {
+                if (!(eps_of(v) > 0)) return {};
+                const Row r = row_of(v);
+                const Matrix& V = v("V");
+                const auto f = [&](const ComplexRow& s) {
+                    const ComplexRow t = s * V.cast<std::complex<double>>();
+                    return ComplexRow::Constant(1, loss_of(t, v("a"), eps_of(v))).eval();
+                };
+                return worst_entry(complex_step(f, v("s")) - printed(r, V),
+                                   r.off * V.rowwise().norm().transpose());
+            }};
+}
+
+Bound printed_scores() {
+    return by_scores("by scores", "dL/dS_i = dL/dO_i R^T V^T",
+                     [](const Row& r, const Matrix& V) -> Matrix {
+                         return r.g * r.R.transpose() * V.transpose();
+                     });
+}
+
+std::vector<Reading> check_chain(const Check& how) {
+    return {examine_bound(by_input("by inputs", "dL/dT_i = dL/dO_i R^T", whole_sum), how),
+            examine_bound(printed_scores(), how)};
+}
+
+/// The scores' derivative of the norm is left out.
+Reading violate_chain(const Check& how) {
+    return examine_bound(
+        by_scores("without R", "dL/dS_i = dL/dO_i V^T",
+                  [](const Row& r, const Matrix& V) -> Matrix { return r.g * V.transpose(); }),
+        how);
+}
+
 }  // namespace
 
-extern const Claim devil_eq53 = {
-    .name = "devil.eq53",
+extern const Claim devil_eq55 = {
+    .name = "devil.eq55",
     .statement =
-        "No entry of the derivative of o = t / sqrt(sigma^2 + eps), sigma^2 = |t|^2 / d, exceeds "
-        "3 / (2 sqrt(sigma^2 + eps)).",
-    .source = "[DEVIL] (53)",
-    .assumes = "eps > 0, t arbitrary",
-    .sharp = "1 / sqrt(sigma^2 + eps) on the diagonal, half of it off the diagonal.",
-    .loose = "measured / bound stays at or below 2/3.",
-    .n = 1,
-    .d = 8,
-    .check = check_entries,
-    .violate = violate_entries};
+        "The gradient by the input of the norm is dL/dt_ij = sum_{k=1}^n dL/do_ik do_ik/dt_ij, the "
+        "sum over as many terms as there are rows.",
+    .source = "[DEVIL] (54), (55)",
+    .assumes =
+        "o_i = t_i / sqrt(sigma_i^2 + eps) in d entries, eps > 0; n <= d, as o_ik has no k > d",
+    .sharp = "The sum runs over the d entries of o_i; for n = d the two are equal.",
+    .n = 2,
+    .d = 4,
+    .check = check_sum,
+    .tight = attain_sum,
+    .violate = violate_sum};
 
-extern const Claim devil_eq57 = {
-    .name = "devil.eq57",
+extern const Claim devil_eq58 = {
+    .name = "devil.eq58",
     .statement =
-        "The derivative R of o = t / sqrt(sigma^2 + eps), sigma^2 = |t|^2 / d, has |R|_2 <= 3 d / "
-        "(2 sqrt(sigma^2 + eps)).",
-    .source = "[DEVIL] (57)",
-    .assumes = "eps > 0, t arbitrary",
-    .sharp = "|R|_2 = 1 / sqrt(sigma^2 + eps) for d >= 2, eps (sigma^2 + eps)^(-3/2) for d = 1.",
-    .loose = "measured / bound stays at or below 2 / (3 d).",
-    .n = 1,
-    .d = 8,
-    .check = check_norm,
-    .violate = violate_norm};
+        "The gradients of NormAttention by its inputs and by its scores are dL/dT_i = dL/dO_i R^T "
+        "and dL/dS_i = dL/dO_i R^T V^T with R_jk = do_ik/dt_ij.",
+    .source = "[DEVIL] (56), (58)",
+    .assumes =
+        "o_i = t_i / sqrt(sigma_i^2 + eps), t_i = sum_j s_ij v_j, eps > 0; examined with the loss "
+        "|o - a|^2 / 2",
+    .n = 8,
+    .d = 4,
+    .check = check_chain,
+    .tight = attain_sum,  // V = I: the gradient by scores is that by inputs
+    .violate = violate_chain};
 
 extern const Claim devil_eq61 = {
     .name = "devil.eq61",

@@ -1,0 +1,154 @@
+#include <limits>
+
+#include "derivatives.hpp"
+
+/// From dL/dO back to the weights and to the scores of attention.  [DEVIL] (43), (44), (47)
+namespace tsdiag::claim {
+namespace {
+
+/// Of one row: o = p V, and the loss |o - a|^2 / 2, so that dL/do = o - a.
+std::complex<double> loss_of(const ComplexRow& p, const Variables& v) {
+    const ComplexRow o = p * v("V").cast<std::complex<double>>();
+    return (o - v("a").row(0).cast<std::complex<double>>()).array().square().sum() / 2.0;
+}
+
+Matrix weight_gradient(const Matrix& p, const Variables& v) {
+    return (p * v("V") - v("a")) * v("V").transpose();
+}
+
+/// What rounding explains of dL/dp, 1 x n: sums of n and of d numbers.
+Matrix rounding(const Matrix& p, const Variables& v) {
+    const Matrix &V = v("V"), &a = v("a");
+    const double terms = 16 * double(V.rows() + V.cols() + 8);
+    const double size = (p.cwiseAbs() * V.cwiseAbs() + a.cwiseAbs()).norm();
+    return terms * std::numeric_limits<double>::epsilon() * size * V.rowwise().norm().transpose();
+}
+
+Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
+    v.set("V", draw(rng, "V", at.n, at.d, distribution));
+    v.set("a", draw(rng, "a", 1, at.d, distribution));
+    return v;
+}
+
+// --- (43)
+
+Bound by_weights(std::string reading, Matrix (*printed)(const Matrix& p, const Variables&)) {
+    return {.reading = std::move(reading),
+            .formula = "dL/dP = dL/dO V^T",
+            .accuracy = 0,
+            .draw = draw_row,
+            .sides = [printed](const Variables& v) -> std::optional<Sides> {
+                const Matrix& p = v("s");
+                const auto f = [&](const ComplexRow& x) {
+                    return ComplexRow::Constant(1, loss_of(x, v)).eval();
+                };
+                return worst_entry(complex_step(f, p) - printed(p, v), rounding(p, v));
+            }};
+}
+
+std::vector<Reading> check_weights(const Check& how) {
+    return {examine_bound(by_weights("as printed", weight_gradient), how)};
+}
+
+Variables small_case() {
+    Variables v;
+    v.set("s", Matrix{{3.0, 1}});
+    v.set("V", Matrix{{1.0}, {-1}});
+    v.set("a", Matrix{{0.0}});
+    return v;
+}
+
+/// p = (3, 1), V = (1; -1): o = 2, and dL/dp_1 = 2.
+Attained attain_weights() {
+    const Variables v = small_case();
+    const auto f = [&](const ComplexRow& x) {
+        return ComplexRow::Constant(1, loss_of(x, v)).eval();
+    };
+    return {complex_step(f, v("s"))(0), 2, 1e-14};
+}
+
+/// dL/dO at a = 0.
+Reading violate_weights(const Check& how) {
+    const auto without = [](const Matrix& p, const Variables& v) -> Matrix {
+        return p * v("V") * v("V").transpose();
+    };
+    return examine_bound(by_weights("the output in place of dL/dO", without), how);
+}
+
+// --- (47)
+
+/// U_jk = dp_k/ds_j, [DEVIL] (44); the other way round where `transposed`.
+Bound by_scores(std::string reading, const Weights& weights, bool transposed = false) {
+    return {.reading = std::move(reading),
+            .formula = "dL/ds_ij = sum_k dL/dp_ik dp_ik/ds_ij = dL/dO_i V^T U_j^T",
+            .accuracy = 0,
+            .draw = draw_row,
+            .sides = [=](const Variables& v) -> std::optional<Sides> {
+                const Matrix& s = v("s");
+                if (!(s.minCoeff() > 0)) return {};
+                const Matrix slope = weights.slope(s);
+                const Matrix p = weights.of(s.row(0).cast<std::complex<double>>()).real();
+                const auto f = [&](const ComplexRow& x) {
+                    return ComplexRow::Constant(1, loss_of(weights.of(x), v)).eval();
+                };
+                Matrix U = weight_derivative(p, slope).transpose();
+                if (transposed) U.transposeInPlace();
+                const Matrix whole = (Matrix(p.row(0).asDiagonal()) + p.transpose() * p) *
+                                     slope.cwiseAbs().row(0).asDiagonal();
+                return worst_entry(complex_step(f, s) - weight_gradient(p, v) * U.transpose(),
+                                   rounding(p, v) * whole);
+            }};
+}
+
+std::vector<Reading> check_scores(const Check& how) {
+    return {examine_bound(by_scores("softmax", softmax_weights), how),
+            examine_bound(by_scores("linear", linear_weights), how),
+            examine_bound(by_scores("f(x) = 1 + x^2", parabola_weights), how)};
+}
+
+/// Linear scores (3, 1): p = (3, 1)/4, o = 1/2; dp/ds_1 = (1, -1)/16, dL/dp = (1, -1)/2.
+Attained attain_scores() {
+    const Variables v = small_case();
+    const auto f = [&](const ComplexRow& x) {
+        return ComplexRow::Constant(1, loss_of(linear_weights.of(x), v)).eval();
+    };
+    return {complex_step(f, v("s"))(0), 1.0 / 16, 1e-14};
+}
+
+/// U the other way round, which linear attention tells apart.
+Reading violate_scores(const Check& how) {
+    return examine_bound(by_scores("U_jk = dp_j/ds_k", linear_weights, true), how);
+}
+
+}  // namespace
+
+extern const Claim devil_eq43 = {
+    .name = "devil.eq43",
+    .statement = "The gradient by the weights of attention is dL/dP = dL/dO V^T.",
+    .source = "[DEVIL] (43)",
+    .assumes = "O = P V; examined row by row with the loss |o - a|^2 / 2",
+    .n = 8,
+    .d = 4,
+    .check = check_weights,
+    .tight = attain_weights,
+    .violate = violate_weights};
+
+extern const Claim devil_eq47 = {
+    .name = "devil.eq47",
+    .statement =
+        "The gradient by the scores of attention is dL/ds_ij = sum_k dL/dp_ik dp_ik/ds_ij = "
+        "dL/dO_i V^T U_j^T with U_jk = dp_ik/ds_ij.",
+    .source = "[DEVIL] (44), (47)",
+    .assumes =
+        "p_ij = f(s_ij) / sum_k f(s_ik), o_i = sum_j p_ij v_j; scores positive; examined with the "
+        "loss |o - a|^2 / 2",
+    .n = 8,
+    .d = 4,
+    .least_n = 2,
+    .check = check_scores,
+    .tight = attain_scores,
+    .violate = violate_scores};
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,304 @@
+#include <cmath>
+#include <limits>
+
+#include "derivatives.hpp"
+
+/// The derivative of a row divided by its root mean square.  [DEVIL] (52), (53), (57)
+namespace tsdiag::claim {
+namespace {
+
+double eps_of(const Variables& v) { return v("eps")(0); }
+
+Variables draw_token(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("t", draw(rng, "t", 1, at.d, distribution));
+    v.set("eps", draw(rng, "eps", 1, 1, Distribution::gaussian).cwiseAbs());
+    return v;
+}
+
+using Measured = double (*)(const Matrix& R);
+using Factor = double (*)(double d);
+
+/// measured(R) against factor(d) / sqrt(sigma^2 + eps), R the derivative of the norm.
+Bound norm_bound(std::string reading, std::string formula, Measured measured, Factor factor) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .draw = draw_token,
+            .sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
+                if (!(eps_of(v) > 0)) return {};
+                const Matrix& t = v("t");
+                return Sides{measured(rms_norm_derivative(t, eps_of(v))),
+                             factor(double(t.cols())) / std::sqrt(rms_square(t, eps_of(v)))};
+            },
+            .search = {{1, 1}, {1, 2}, {1, 4}}};
+}
+
+/// The same with a negative eps, as long as the root exists.
+Reading with_negative_eps(Bound bound, Measured measured, Factor factor, const Check& how) {
+    bound.reading = "a negative eps";
+    bound.sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
+        const Matrix& t = v("t");
+        const double eps = -eps_of(v), square = rms_square(t, eps);
+        if (!(eps < 0 && square > 0)) return {};
+        return Sides{measured(rms_norm_derivative(t, eps)),
+                     factor(double(t.cols())) / std::sqrt(square)};
+    };
+    return examine_bound(bound, how);
+}
+
+double largest_entry(const Matrix& R) { return R.cwiseAbs().maxCoeff(); }
+double largest_diagonal(const Matrix& R) { return R.diagonal().cwiseAbs().maxCoeff(); }
+double largest_off_diagonal(const Matrix& R) {
+    return Matrix(R - Matrix(R.diagonal().asDiagonal())).cwiseAbs().maxCoeff();
+}
+double frobenius_norm(const Matrix& R) { return R.norm(); }
+double three_halves(double) { return 1.5; }
+double three_halves_d(double d) { return 1.5 * d; }
+double one(double) { return 1; }
+double half(double) { return 0.5; }
+double root(double d) { return std::sqrt(d); }
+
+Bound sharper(Bound bound) {
+    bound.role = Role::sharper;
+    return bound;
+}
+
+// --- (52)
+
+ComplexRow normed(const ComplexRow& t, double eps) {
+    return t / std::sqrt(t.array().square().sum() / double(t.cols()) + eps);
+}
+
+/// The printed derivative; `share` is 1/d of the mean of squares.
+Bound derivative_formula(std::string reading, std::string formula, double (*share)(double d)) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .accuracy = 0,
+            .draw = draw_token,
+            .sides = [share](const Variables& v) -> std::optional<Sides> {
+                const Matrix& t = v("t");
+                const double eps = eps_of(v), d = double(t.cols()), square = rms_square(t, eps);
+                if (!(eps > 0)) return {};
+                const auto f = [eps](const ComplexRow& x) { return normed(x, eps); };
+                const Matrix printed =
+                    (Matrix::Identity(t.cols(), t.cols()) - share(d) * t.transpose() * t / square) /
+                    std::sqrt(square);
+                // what rounding explains: sums of d squares, and terms of size 1 at most
+                const double off = (8 * d + 32) * std::numeric_limits<double>::epsilon();
+                return Sides{(complex_step(f, t) - printed).cwiseAbs().maxCoeff(),
+                             off / std::sqrt(square)};
+            }};
+}
+
+Bound printed_derivative() {
+    return derivative_formula(
+        "as printed",
+        "do_ij/dt_ik = (1{j=k} - t_ij t_ik / (d (sigma_i^2 + eps))) / sqrt(sigma_i^2 + eps)",
+        [](double d) { return 1 / d; });
+}
+
+std::vector<Reading> check_formula(const Check& how) {
+    return {examine_bound(printed_derivative(), how)};
+}
+
+/// t = (3, 4), eps = 25/2: sigma^2 + eps = 25, and the first entry is (1 - 9/50)/5.
+Attained attain_formula() {
+    const auto f = [](const ComplexRow& x) { return normed(x, 12.5); };
+    return {complex_step(f, Matrix{{3.0, 4}})(0, 0), 0.2 * (1 - 9.0 / 50), 1e-14};
+}
+
+/// A mean of squares that is a sum: (52) without its 1/d.
+Reading violate_formula(const Check& how) {
+    return examine_bound(derivative_formula("without 1/d", "(52) without 1/d", one), how);
+}
+
+// --- (53)
+
+Bound entries() {
+    return norm_bound("entries", "|do_j/dt_k| <= 3 / (2 sqrt(sigma^2 + eps))", largest_entry,
+                      three_halves);
+}
+
+std::vector<Reading> check_entries(const Check& how) {
+    const Bound diagonal = sharper(norm_bound(
+        "sharp, diagonal", "|do_j/dt_j| <= 1 / sqrt(sigma^2 + eps)", largest_diagonal, one));
+    const Bound rest = sharper(norm_bound("sharp, off the diagonal",
+                                          "|do_j/dt_k| <= 1 / (2 sqrt(sigma^2 + eps)), j != k",
+                                          largest_off_diagonal, half));
+    return {examine_bound(entries(), how), examine_bound(diagonal, how), examine_bound(rest, how)};
+}
+
+Reading violate_entries(const Check& how) {
+    return with_negative_eps(entries(), largest_entry, three_halves, how);
+}
+
+/// The brackets of the lines of (53), d x d each.
+struct Lines {
+    Matrix derivative;  ///< |do_j/dt_k| sqrt(sigma^2 + eps)
+    Matrix first;       ///< 1{j=k} - t_j t_k / (|t|^2 + d eps)
+    Matrix second;      ///< 1{j=k} + t_j t_k / (|t|^2 + d eps)
+    Matrix third;       ///< 1{j=k} + (t_j^2 + t_k^2) / (2 |t|^2)
+};
+Lines lines_of(const Matrix& t, double eps) {
+    const Index d = t.cols();
+    const Matrix I = Matrix::Identity(d, d);
+    const double square = rms_square(t, eps);
+    const Matrix products = t.transpose() * t / (double(d) * square);
+    const Matrix squares = t.cwiseAbs2().replicate(d, 1);
+    return {rms_norm_derivative(t, eps).cwiseAbs() * std::sqrt(square), I - products, I + products,
+            I + (squares + squares.transpose()) / (2 * t.squaredNorm())};
+}
+
+using Line = Matrix (*)(const Lines&);
+
+/// Entry by entry; of an equality what differs by more than rounding.
+Bound line_bound(std::string reading, std::string formula, Line left, Line right, bool equality) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .draw = draw_token,
+            .sides = [=](const Variables& v) -> std::optional<Sides> {
+                const Matrix& t = v("t");
+                if (!(eps_of(v) > 0 && t.squaredNorm() > 0)) return {};
+                const Lines lines = lines_of(t, eps_of(v));
+                const Matrix a = left(lines), b = right(lines);
+                if (!equality) return worst_entry(a, b);
+                const double off =
+                    double(8 * t.cols() + 32) * std::numeric_limits<double>::epsilon();
+                return worst_entry(a - b, Matrix::Constant(a.rows(), a.cols(), off));
+            },
+            .search = {{1, 1}, {1, 2}, {1, 3}}};
+}
+
+Matrix derivative_line(const Lines& l) { return l.derivative; }
+Matrix first_line(const Lines& l) { return l.first; }
+Matrix second_line(const Lines& l) { return l.second; }
+Matrix third_line(const Lines& l) { return l.third; }
+Matrix fourth_line(const Lines& l) { return Matrix::Constant(l.third.rows(), l.third.cols(), 1.5); }
+
+std::vector<Reading> check_steps(const Check& how) {
+    const Bound list[] = {
+        line_bound("first equality",
+                   "|do_j/dt_k| sqrt(sigma^2 + eps) = 1{j=k} - t_j t_k / (|t|^2 + d eps)",
+                   derivative_line, first_line, true),
+        line_bound("second equality",
+                   "1{j=k} - t_j t_k / (|t|^2 + d eps) = 1{j=k} + t_j t_k / (|t|^2 + d eps)",
+                   first_line, second_line, true),
+        line_bound("third line",
+                   "1{j=k} + t_j t_k / (|t|^2 + d eps) <= 1{j=k} + (t_j^2 + t_k^2) / (2 |t|^2)",
+                   second_line, third_line, false),
+        line_bound("fourth line", "1{j=k} + (t_j^2 + t_k^2) / (2 |t|^2) <= 3/2", third_line,
+                   fourth_line, false),
+        sharper(line_bound(
+            "absolute values",
+            "|do_j/dt_k| sqrt(sigma^2 + eps) = |1{j=k} - t_j t_k / (|t|^2 + d eps)|",
+            derivative_line, [](const Lines& l) -> Matrix { return l.first.cwiseAbs(); }, true))};
+    std::vector<Reading> readings;
+    for (const Bound& b : list) readings.push_back(examine_bound(b, how));
+    return readings;
+}
+
+/// t = (1, 1): both sides of the third line are 1/2 off the diagonal as eps vanishes.
+Attained attain_steps() {
+    const Lines l = lines_of(Matrix{{1.0, 1}}, 1e-12);
+    return {l.second(0, 1), l.third(0, 1), 1e-11};
+}
+
+/// The third line with a negative eps.
+Reading violate_steps(const Check& how) {
+    Bound broken =
+        line_bound("a negative eps", "the third line of (53)", second_line, third_line, false);
+    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& t = v("t");
+        if (!(eps_of(v) > 0 && rms_square(t, -eps_of(v)) > 0)) return {};
+        const Lines lines = lines_of(t, -eps_of(v));
+        return worst_entry(lines.second, lines.third);
+    };
+    return examine_bound(broken, how);
+}
+
+// --- (57)
+
+Bound norm() {
+    return norm_bound("norm", "|R|_2 <= 3 d / (2 sqrt(sigma^2 + eps))", spectral_norm,
+                      three_halves_d);
+}
+
+std::vector<Reading> check_norm(const Check& how) {
+    const Bound frobenius =
+        norm_bound("Frobenius norm", "|R|_2 <= |R|_F <= 3 d / (2 sqrt(sigma^2 + eps))",
+                   frobenius_norm, three_halves_d);
+    const Bound sharp =
+        sharper(norm_bound("sharp", "|R|_2 <= 1 / sqrt(sigma^2 + eps)", spectral_norm, one));
+    const Bound all = sharper(norm_bound(
+        "sharp, Frobenius norm", "|R|_F <= sqrt(d) / sqrt(sigma^2 + eps)", frobenius_norm, root));
+    return {examine_bound(norm(), how), examine_bound(frobenius, how), examine_bound(sharp, how),
+            examine_bound(all, how)};
+}
+
+Reading violate_norm(const Check& how) {
+    return with_negative_eps(norm(), spectral_norm, three_halves_d, how);
+}
+
+}  // namespace
+
+extern const Claim devil_eq52 = {
+    .name = "devil.eq52",
+    .statement =
+        "The derivative of a row of NormAttention by its input is do_ij/dt_ik = (1{j=k} - t_ij "
+        "t_ik / (d (sigma_i^2 + eps))) / sqrt(sigma_i^2 + eps).",
+    .source = "[DEVIL] (34), (51), (52)",
+    .assumes = "o_i = t_i / sqrt(sigma_i^2 + eps), sigma_i^2 = |t_i|^2 / d, eps > 0, t arbitrary",
+    .n = 1,
+    .d = 8,
+    .check = check_formula,
+    .tight = attain_formula,
+    .violate = violate_formula};
+
+extern const Claim devil_eq53 = {
+    .name = "devil.eq53",
+    .statement =
+        "No entry of the derivative of o = t / sqrt(sigma^2 + eps), sigma^2 = |t|^2 / d, exceeds "
+        "3 / (2 sqrt(sigma^2 + eps)).",
+    .source = "[DEVIL] (53), first and last line",
+    .assumes = "eps > 0, t arbitrary",
+    .sharp = "1 / sqrt(sigma^2 + eps) on the diagonal, half of it off the diagonal.",
+    .loose = "measured / bound stays at or below 2/3.",
+    .n = 1,
+    .d = 8,
+    .check = check_entries,
+    .violate = violate_entries};
+
+extern const Claim devil_eq53_steps = {
+    .name = "devil.eq53-steps",
+    .statement =
+        "The lines by which (53) is derived, each divided by 1 / sqrt(sigma^2 + eps): |do_j/dt_k| "
+        "= 1{j=k} - t_j t_k / (|t|^2 + d eps) = 1{j=k} + t_j t_k / (|t|^2 + d eps) <= 1{j=k} + "
+        "(t_j^2 + t_k^2) / (2 |t|^2) <= 3/2.",
+    .source = "[DEVIL] (53), the lines between",
+    .assumes = "eps > 0, t != 0",
+    .sharp =
+        "|do_j/dt_k| is the absolute value of the first line, which is at most 1 where j = k and "
+        "at most 1/2 elsewhere; that gives (53) without its other lines.",
+    .n = 1,
+    .d = 8,
+    .check = check_steps,
+    .tight = attain_steps,
+    .violate = violate_steps};
+
+extern const Claim devil_eq57 = {
+    .name = "devil.eq57",
+    .statement =
+        "The derivative R of o = t / sqrt(sigma^2 + eps), sigma^2 = |t|^2 / d, has |R|_2 <= |R|_F "
+        "<= 3 d / (2 sqrt(sigma^2 + eps)).",
+    .source = "[DEVIL] (57)",
+    .assumes = "eps > 0, t arbitrary",
+    .sharp =
+        "|R|_2 = 1 / sqrt(sigma^2 + eps) for d >= 2, eps (sigma^2 + eps)^(-3/2) for d = 1; |R|_F "
+        "is at most sqrt(d) / sqrt(sigma^2 + eps).",
+    .loose = "measured / bound stays at or below 2 / (3 sqrt(d)).",
+    .n = 1,
+    .d = 8,
+    .check = check_norm,
+    .violate = violate_norm};
+
+}  // namespace tsdiag::claim
