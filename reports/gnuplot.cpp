@@ -239,8 +239,8 @@ std::string script_of(const Figure& figure) {
         "set terminal pdfcairo noenhanced size {:.3f}in,{:.3f}in font 'sans-serif,11' "
         "dashlength 2 linewidth 1.6\n"
         "}}\nset output '{}.'.format\n",
-        valid_utf8(gnuplot_string(figure.title)), figure.name, page.width, page.height,
-        page.width / 72, page.height / 72, figure.name);
+        gnuplot_string(figure.title), figure.name, page.width, page.height, page.width / 72,
+        page.height / 72, figure.name);
     for (std::size_t i = 0; i < styles.size(); ++i)
         out += fmt::format("set style line {} linecolor rgb '{}' linewidth 1.6 dashtype {}\n",
                            i + 1, styles[i].colour, dash_of(styles[i]));
@@ -306,11 +306,18 @@ void draw(std::span<const Figure> figures, const fs::path& directory) {
                                  grid_png(*grid));
         arguments.push_back(figure.name + ".gp");
     }
-    const Outcome outcome = run_program(arguments, directory);
+    constexpr std::chrono::seconds start{60}, a_figure{10};  // a hundred times what they take
+    const std::chrono::seconds limit = start + a_figure * std::ssize(figures);
+    const Outcome outcome = run_program(arguments, directory, limit);
     if (!outcome.found)
         throw NotAvailable(
             "gnuplot was not found, so the figures are not drawn as SVG and PDF; install "
             "gnuplot-nox.");
+    if (!outcome.in_time)
+        throw Error(
+            fmt::format("{}: gnuplot did not end within {} s and was stopped; is the gnuplot "
+                        "on PATH the real one?",
+                        directory.string(), limit.count()));
     if (outcome.status != 0)
         throw Error(fmt::format("{}: gnuplot failed with status {}: {}", directory.string(),
                                 outcome.status, outcome.first_line));

@@ -2,30 +2,85 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spawn.h>
+#include <poll.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <csignal>
 #include <cstring>
 
 #include "tsdiag/error.hpp"
 
-extern char** environ;
-
 namespace tsdiag::reports {
 namespace {
 
-/// What the child writes, read until it closes the pipe; only the beginning is kept.
-std::string drain(int fd) {
+using Clock = std::chrono::steady_clock;
+
+int milliseconds_until(Clock::time_point deadline) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    return int(std::max<std::int64_t>(left.count(), 0));
+}
+
+/// What the child writes, read until it closes the pipe or the deadline; only the beginning is
+/// kept.
+std::string drain(int fd, Clock::time_point deadline) {
     std::string text;
     char buffer[4096];
     for (;;) {
+        pollfd ready{.fd = fd, .events = POLLIN, .revents = 0};
+        const int polled = ::poll(&ready, 1, milliseconds_until(deadline));
+        if (polled < 0 && errno == EINTR) continue;
+        if (polled <= 0) return text;
         const ssize_t n = ::read(fd, buffer, sizeof buffer);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return text;
         if (text.size() < sizeof buffer) text.append(buffer, std::size_t(n));
     }
+}
+
+/// The status of the child, which is killed with all that it started where the deadline passes.
+int status_of(pid_t child, Clock::time_point deadline, bool& in_time) {
+    int status = 0;
+    for (int flags = WNOHANG;;) {
+        const pid_t ended = ::waitpid(child, &status, flags);
+        if (ended == child || (ended < 0 && errno != EINTR)) return status;
+        if (ended < 0 || flags == 0) continue;
+        if (milliseconds_until(deadline) > 0) {
+            ::poll(nullptr, 0, 2);
+        } else {
+            in_time = false;
+            ::kill(-child, SIGKILL);
+            flags = 0;
+        }
+    }
+}
+
+/// Starts the program in a process group of its own, which ends with this process however that
+/// ends. Returns 0 or an error number.  `vfork`: nothing of a large process is copied; the child
+/// only makes system calls.
+int start(const std::vector<char*>& argv, const char* directory, int output, pid_t& child) {
+    const pid_t parent = ::getpid();
+    const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    sigset_t none;
+    sigemptyset(&none);
+    volatile int error = 0;
+    child = ::vfork();
+    if (child == 0) {
+        ::setpgid(0, 0);
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::sigprocmask(SIG_SETMASK, &none, nullptr);
+        if (::getppid() == parent && ::chdir(directory) == 0 && ::dup2(nothing, 0) >= 0 &&
+            ::dup2(output, 1) >= 0 && ::dup2(output, 2) >= 0)
+            ::execvp(argv[0], argv.data());
+        error = errno;
+        ::_exit(127);
+    }
+    if (child < 0) error = errno;
+    ::close(nothing);
+    if (child > 0 && error) ::waitpid(child, nullptr, 0);
+    return error;
 }
 
 /// The first line that says something: gnuplot repeats the command and points at it with a caret.
@@ -44,29 +99,21 @@ std::string telling_line(const std::string& text) {
 }  // namespace
 
 Outcome run_program(const std::vector<std::string>& arguments,
-                    const std::filesystem::path& directory) {
+                    const std::filesystem::path& directory, std::chrono::seconds limit) {
     int pipe[2];
     if (::pipe2(pipe, O_CLOEXEC) != 0)
         throw Error(fmt::format("{}: no pipe: {}.", arguments[0], std::strerror(errno)));
     std::vector<char*> argv;
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);
-    posix_spawn_file_actions_t actions;
-    posix_spawn_file_actions_init(&actions);
-    posix_spawn_file_actions_addchdir_np(&actions, directory.c_str());
-    posix_spawn_file_actions_addopen(&actions, 0, "/dev/null", O_RDONLY, 0);
-    posix_spawn_file_actions_adddup2(&actions, pipe[1], 1);
-    posix_spawn_file_actions_adddup2(&actions, pipe[1], 2);
     pid_t child = 0;
-    const int error = ::posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
-    posix_spawn_file_actions_destroy(&actions);
+    const int error = start(argv, directory.c_str(), pipe[1], child);
     ::close(pipe[1]);
     Outcome outcome;
     if (error == 0) {
-        outcome.first_line = telling_line(drain(pipe[0]));
-        int status = 0;
-        while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
-        }
+        const Clock::time_point deadline = Clock::now() + limit;
+        outcome.first_line = telling_line(drain(pipe[0], deadline));
+        const int status = status_of(child, deadline, outcome.in_time);
         outcome.status = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     }
     ::close(pipe[0]);

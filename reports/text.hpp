@@ -14,8 +14,6 @@ std::string counted(std::size_t count, std::string_view noun);
 std::string number(double value);
 std::string similarity(double t_sim, std::optional<double> t_div);
 
-/// Valid UTF-8: a byte that is not becomes U+FFFD.
-std::string valid_utf8(std::string_view s);
 /// For element content and quoted attributes of HTML.
 std::string html(std::string_view s);
 /// JSON that may stand inside a script element.

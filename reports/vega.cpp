@@ -6,6 +6,7 @@
 #include "png.hpp"
 #include "text.hpp"
 #include "tsdiag/report.hpp"
+#include "tsdiag/text.hpp"
 
 /// The Vega-Lite writer.
 namespace tsdiag {
@@ -15,7 +16,7 @@ using namespace reports;
 using Object = Json::Object;
 using Array = Json::Array;
 
-Json text(std::string_view s) { return Json(valid_utf8(s)); }
+Json text(std::string_view s) { return Json(visible(s, "\n")); }
 
 /// Six significant digits: more cannot be seen, and the page stays small.
 Json rounded(double v) { return Json(std::strtod(fmt::format("{:.6g}", v).c_str(), nullptr)); }

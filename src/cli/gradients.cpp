@@ -27,8 +27,8 @@ std::string table_of(const LogSummary& summary) {
         std::string file = row.model;
         if (const std::string tail = ": " + row.at.tensor; file.ends_with(tail))
             file.resize(file.size() - tail.size());
-        rows.push_back({printable(file), printable(row.at.tensor), text_of(row.value),
-                        text_of(row.low), text_of(row.high), text_of(row.standard_error),
+        rows.push_back({file, row.at.tensor, text_of(row.value), text_of(row.low),
+                        text_of(row.high), text_of(row.standard_error),
                         has_mean ? text_of(metrics[i + 1].value) : "-",
                         fmt::format("{}", row.count)});
     }

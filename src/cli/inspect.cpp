@@ -58,6 +58,8 @@ std::string number(std::optional<double> value) {
     return value ? fmt::format("{:.9g}", *value) : "-";
 }
 
+std::string name_cell(const std::string& name) { return printable(name, widest_cell); }
+
 Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(); }
 
 /// Prints each tensor as it is read: a reader of a large file sees the first ones at once.
@@ -78,7 +80,7 @@ class Listing {
         const auto of = [&](std::optional<double> value) {
             return line.values ? number(value) : "-";
         };
-        std::string text = row(printable(line.name), shape_text(line.shape), printable(line.dtype),
+        std::string text = row(name_cell(line.name), shape_text(line.shape), printable(line.dtype),
                                of(v.sum), of(v.norm), of(v.minimum), of(v.maximum));
         if (v.nonfinite > 0) text += fmt::format("  {} not finite", v.nonfinite);
         print(text + "\n");
@@ -190,7 +192,7 @@ int run_command(const InspectCommand& command) {
     std::size_t width = 6;
     if (file) {
         for (const std::string& name : file->names())
-            width = std::max(width, printable(name).size());
+            width = std::max(width, name_cell(name).size());
         Listing listing(command.json, width);
         for (const std::string& name : file->names()) listing.add(line_of(*file, name));
         json.set("tensors", listing.take());

@@ -124,7 +124,7 @@ int run_command(const ListCommand& command) {
     for (const List& list : lists())
         if (command.what == list.name) {
             const Rows rows = list.rows();
-            print(printable(aligned(rows, rows.empty() ? 0 : rows.front().size())));
+            print(aligned(rows, rows.empty() ? 0 : rows.front().size()));
             return 0;
         }
     const std::string near = nearest(command.what, listed());

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -36,20 +37,6 @@ bool coloured() {
 bool utf8() {
     static const bool yes = std::string_view(nl_langinfo(CODESET)) == "UTF-8";
     return yes;
-}
-
-/// How many bytes the UTF-8 sequence at the beginning of `text` has; 0 where there is none.
-std::size_t sequence_length(std::string_view text) {
-    const auto first = static_cast<unsigned char>(text.front());
-    const std::size_t length = first < 0x80                    ? 1
-                               : first >= 0xc2 && first < 0xe0 ? 2
-                               : first >= 0xe0 && first < 0xf0 ? 3
-                               : first >= 0xf0 && first < 0xf5 ? 4
-                                                               : 0;
-    if (length == 0 || length > text.size()) return 0;
-    for (std::size_t i = 1; i < length; ++i)
-        if ((static_cast<unsigned char>(text[i]) & 0xc0) != 0x80) return 0;
-    return length;
 }
 
 /// Signs that messages use, for terminals without UTF-8.
@@ -82,22 +69,14 @@ void say(std::string_view line) {
     std::fwrite(text.data(), 1, text.size(), stderr);
 }
 
-std::string printable(std::string_view text) {
+std::string printable(std::string_view text, std::size_t most) {
+    std::string shown = shortened(visible(text), most);
+    if (utf8()) return shown;
     std::string out;
-    while (!text.empty()) {
-        const auto first = static_cast<unsigned char>(text.front());
-        const std::size_t length = sequence_length(text);
-        const bool control =
-            first < 0x20 || first == 0x7f ||
-            (length == 2 && first == 0xc2 && static_cast<unsigned char>(text[1]) < 0xa0);
-        if (length == 0 || (control && first != '\n'))
-            out += fmt::format(
-                "\\x{:02x}", control && length == 2 ? static_cast<unsigned char>(text[1]) : first);
-        else if (length > 1 && !utf8())
-            out += spelled(text.substr(0, length));
-        else
-            out += text.substr(0, length);
-        text.remove_prefix(std::max<std::size_t>(length, 1));
+    for (std::string_view rest = shown; !rest.empty();) {
+        const std::string_view sign = rest.substr(0, utf8_length(rest));
+        out += sign.size() > 1 ? spelled(sign) : std::string(sign);
+        rest.remove_prefix(sign.size());
     }
     return out;
 }
@@ -134,9 +113,10 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t indent
     return out;
 }
 
-std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size_t left_columns) {
+std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns) {
     std::vector<std::size_t> widths;
-    for (const auto& row : rows) {
+    for (auto& row : rows) {
+        for (std::string& cell : row) cell = printable(cell, widest_cell);
         widths.resize(std::max(widths.size(), row.size()));
         for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
     }

@@ -19,9 +19,12 @@ void print(std::string_view text);
 /// One line to standard error.
 void say(std::string_view line);
 
-/// What may go to a terminal: control characters are escaped, and where the locale is not UTF-8 so
-/// is what is not ASCII, but for a few signs that have a spelling.
-std::string printable(std::string_view text);
+/// One line that may go to a terminal: control characters are spelled, what is longer than `most`
+/// bytes is shortened, and where the locale is not UTF-8 signs that are not ASCII are spelled or
+/// '?'.
+std::string printable(std::string_view text, std::size_t most = 4096);
+/// Bytes that a cell of a table may take.
+constexpr std::size_t widest_cell = 160;
 
 enum class Style { plain, bold, dim, warning };
 /// `text` in colour where standard output is a terminal that wants it (NO_COLOR, CLICOLOR_FORCE,
@@ -36,8 +39,8 @@ std::size_t terminal_width();
 /// Words of `text` in lines of `width`, later ones behind `indent` spaces.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent);
 
-/// Cells in columns, numbers to the right; the first row is the head.
-std::string aligned(const std::vector<std::vector<std::string>>& rows, std::size_t left_columns);
+/// Cells in columns, numbers to the right; the first row is the head.  Each cell is made printable.
+std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns);
 
 /// "45 s", "3 min", "2 h 10 min"
 std::string duration(double seconds);

@@ -9,6 +9,7 @@
 #include <unordered_set>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {
@@ -112,24 +113,15 @@ class Builder {
     Json root_;
 };
 
-/// Length of the well-formed UTF-8 sequence at the beginning of `s`, 0 where there is none.
-std::size_t utf8_length(std::string_view s) {
-    const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(s[i]); };
-    const auto follows = [&](std::size_t i) { return i < s.size() && (byte(i) & 0xC0) == 0x80; };
-    const unsigned lead = byte(0);
-    if (lead < 0x80) return 1;
-    if (lead >= 0xC2 && lead < 0xE0) return follows(1) ? 2 : 0;
-    if (lead >= 0xE0 && lead < 0xF0) {
-        if (!follows(1) || !follows(2)) return 0;
-        if ((lead == 0xE0 && byte(1) < 0xA0) || (lead == 0xED && byte(1) >= 0xA0)) return 0;
-        return 3;
+/// A control character as JSON writes it: \\uXXXX, beyond U+FFFF as two of them.
+void escape(std::string& out, std::string_view sequence) {
+    std::uint32_t code = code_point(sequence);
+    if (code >= 0x10000) {
+        code -= 0x10000;
+        out += fmt::format("\\u{:04x}\\u{:04x}", 0xd800 + (code >> 10), 0xdc00 + (code & 0x3ff));
+    } else {
+        out += fmt::format("\\u{:04x}", code);
     }
-    if (lead >= 0xF0 && lead < 0xF5) {
-        if (!follows(1) || !follows(2) || !follows(3)) return 0;
-        if ((lead == 0xF0 && byte(1) < 0x90) || (lead == 0xF4 && byte(1) >= 0x90)) return 0;
-        return 4;
-    }
-    return 0;
 }
 
 void write_string(std::string& out, std::string_view s) {
@@ -139,7 +131,7 @@ void write_string(std::string& out, std::string_view s) {
         const char c = s[0];
         if (length == 0)
             out += "\\ufffd";  // the text of a pickle need not be UTF-8; JSON must be
-        else if (length > 1)
+        else if (length > 1 && !is_control(s.substr(0, length)))
             out += s.substr(0, length);
         else if (c == '"' || c == '\\')
             (out += '\\') += c;
@@ -149,8 +141,8 @@ void write_string(std::string& out, std::string_view s) {
             out += "\\t";
         else if (c == '\r')
             out += "\\r";
-        else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f)
-            out += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
+        else if (is_control(s.substr(0, length)))
+            escape(out, s.substr(0, length));
         else
             out += c;
         s.remove_prefix(length == 0 ? 1 : length);

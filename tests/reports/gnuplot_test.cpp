@@ -1,9 +1,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <thread>
+
 #include "../../reports/process.hpp"
 #include "folder.hpp"
 #include "sample.hpp"
+#include "support/process.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
 
@@ -138,6 +142,21 @@ TEST(ProcessTest, ReportsStatusAndWhatWasSaid) {
     const reports::Outcome outcome = reports::run_program({"ls", "missing-file"}, folder.path);
     EXPECT_NE(outcome.status, 0);
     EXPECT_THAT(outcome.first_line, HasSubstr("missing-file"));
+}
+
+TEST(ProcessTest, WhatDoesNotEndIsStoppedWithAllThatItStarted) {
+    Folder folder;
+    const auto begin = std::chrono::steady_clock::now();
+    const reports::Outcome outcome =
+        reports::run_program({"sh", "-c", "sleep 100 & echo $! >child; echo said; wait"},
+                             folder.path, std::chrono::seconds(1));
+    EXPECT_FALSE(outcome.in_time);
+    EXPECT_EQ(outcome.first_line, "said");
+    EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
+    const pid_t child = std::stoi(slurp(folder.path / "child"));
+    for (int i = 0; i < 500 && test::is_alive(child); ++i)
+        std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    EXPECT_FALSE(test::is_alive(child));
 }
 
 }  // namespace

@@ -1,0 +1,33 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+/// Text from files that nobody here wrote: names of tensors, of models, of columns.
+namespace tsdiag {
+
+/// Length of the well-formed UTF-8 sequence at the beginning of `s`; 0 where there is none
+/// (overlong forms, surrogates, beyond U+10FFFF, cut off).  `s` is not empty.
+std::size_t utf8_length(std::string_view s);
+
+/// The code point of a well-formed sequence.
+std::uint32_t code_point(std::string_view sequence);
+
+/// Is the sequence one that shows no sign of its own but changes what its neighbours look like:
+/// C0 and C1 controls, DEL, separators of lines and paragraphs, marks of direction, characters of
+/// no width?  Such names could forge a second line of output, or read backwards.
+bool is_control(std::string_view sequence);
+
+/// The control character `sequence` spelled in ASCII: \n, \x1b, \u202e.
+std::string spelled_control(std::string_view sequence);
+
+/// Valid UTF-8 that shows all that `s` holds: a byte that is none becomes U+FFFD, a control
+/// character its spelling, but for those of `kept`.
+std::string visible(std::string_view s, std::string_view kept = "");
+
+/// At most some `most` bytes of `s`: of a longer text its beginning and end, and how much is
+/// missing.
+std::string shortened(std::string_view s, std::size_t most);
+
+}  // namespace tsdiag

@@ -1,0 +1,96 @@
+#include "tsdiag/text.hpp"
+
+#include <fmt/format.h>
+
+namespace tsdiag {
+namespace {
+
+constexpr std::string_view replacement = "\xef\xbf\xbd";  // U+FFFD
+
+}  // namespace
+
+std::uint32_t code_point(std::string_view sequence) {
+    const auto byte = [&](std::size_t i) { return std::uint32_t(std::uint8_t(sequence[i])); };
+    constexpr std::uint32_t lead_bits[] = {0, 0x7f, 0x1f, 0x0f, 0x07};
+    std::uint32_t code = byte(0) & lead_bits[sequence.size()];
+    for (std::size_t i = 1; i < sequence.size(); ++i) code = code << 6 | (byte(i) & 0x3f);
+    return code;
+}
+
+std::size_t utf8_length(std::string_view s) {
+    const auto byte = [&](std::size_t i) { return std::uint8_t(s[i]); };
+    const std::uint8_t lead = byte(0);
+    if (lead < 0x80) return 1;
+    const std::size_t n = lead >= 0xf0 ? 4 : lead >= 0xe0 ? 3 : 2;
+    if (lead < 0xc2 || lead > 0xf4 || s.size() < n) return 0;
+    for (std::size_t i = 1; i < n; ++i)
+        if ((byte(i) & 0xc0) != 0x80) return 0;
+    const std::uint8_t second = byte(1);
+    const bool overlong = (lead == 0xe0 && second < 0xa0) || (lead == 0xf0 && second < 0x90);
+    const bool surrogate = lead == 0xed && second > 0x9f;
+    const bool beyond = lead == 0xf4 && second > 0x8f;
+    return overlong || surrogate || beyond ? 0 : n;
+}
+
+bool is_control(std::string_view sequence) {
+    struct Range {
+        std::uint32_t first, last;
+    };
+    constexpr Range controls[] = {
+        {0, 0x1f},          {0x7f, 0x9f},      // C0, DEL, C1
+        {0xad, 0xad},       {0x61c, 0x61c},    // soft hyphen, Arabic letter mark
+        {0x180e, 0x180e},   {0x200b, 0x200f},  // no width; marks of direction
+        {0x2028, 0x202e},   {0x2060, 0x206f},  // separators, embeddings, isolates
+        {0xfeff, 0xfeff},   {0xfff9, 0xfffb},  // byte order mark, annotations
+        {0xe0000, 0xe007f},                    // tags
+    };
+    const std::uint32_t code = code_point(sequence);
+    for (const Range& range : controls)
+        if (range.first <= code && code <= range.last) return true;
+    return false;
+}
+
+std::string spelled_control(std::string_view sequence) {
+    const std::uint32_t code = code_point(sequence);
+    switch (code) {
+        case '\n':
+            return "\\n";
+        case '\r':
+            return "\\r";
+        case '\t':
+            return "\\t";
+        default:
+            break;
+    }
+    return code < 0x100     ? fmt::format("\\x{:02x}", code)
+           : code < 0x10000 ? fmt::format("\\u{:04x}", code)
+                            : fmt::format("\\U{:08x}", code);
+}
+
+std::string visible(std::string_view s, std::string_view kept) {
+    std::string out;
+    while (!s.empty()) {
+        const std::size_t length = utf8_length(s);
+        const std::string_view sequence = s.substr(0, length);
+        if (length == 0)
+            out += replacement;
+        else if (is_control(sequence) && kept.find(sequence) == std::string_view::npos)
+            out += spelled_control(sequence);
+        else
+            out += sequence;
+        s.remove_prefix(length ? length : 1);
+    }
+    return out;
+}
+
+std::string shortened(std::string_view s, std::size_t most) {
+    if (s.size() <= most) return std::string(s);
+    const auto inside = [&](std::size_t i) { return (std::uint8_t(s[i]) & 0xc0) == 0x80; };
+    std::size_t head = most - most / 4, tail = s.size() - most / 4;
+    while (head > 0 && inside(head)) --head;
+    while (tail < s.size() && inside(tail)) ++tail;
+    return fmt::format("{}...({} bytes left out)...{}", s.substr(0, head), tail - head,
+                       s.substr(tail));
+}
+
+}  // namespace tsdiag
