@@ -13,6 +13,8 @@ namespace tsdiag {
 class CsvLine {
   public:
     explicit CsvLine(std::string& out) : out_(out) {}
+    /// A text that a spreadsheet would compute, since it begins with = + - @ or a tab, gets an
+    /// apostrophe in front, which `CsvReader` takes away again.
     CsvLine& text(std::string_view s);
     CsvLine& index(Index i);                   ///< empty where negative
     CsvLine& number(std::optional<double> v);  ///< shortest decimal that round-trips; may be empty
@@ -20,6 +22,7 @@ class CsvLine {
 
   private:
     void separate();
+    CsvLine& quoted(std::string_view s);
     std::string& out_;
     bool first_ = true;
 };

@@ -21,6 +21,11 @@ constexpr std::string_view metrics_header =
     "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note";
 constexpr std::string_view curves_header = "model,step,layer,stage,head,curve,x,y,stderr,count";
 
+/// Would a spreadsheet compute the cell rather than show it, or has it the sign that prevents that?
+bool is_formula(std::string_view cell) {
+    return !cell.empty() && std::string_view("=+-@\t\r'").find(cell[0]) != std::string_view::npos;
+}
+
 [[noreturn]] void cannot_write(const std::filesystem::path& file, const std::string& temporary,
                                int error) {
     if (!temporary.empty()) ::unlink(temporary.c_str());
@@ -34,6 +39,11 @@ constexpr std::string_view curves_header = "model,step,layer,stage,head,curve,x,
 
 CsvLine& CsvLine::text(std::string_view s) {
     separate();
+    if (is_formula(s)) return quoted("'" + std::string(s));
+    return quoted(s);
+}
+
+CsvLine& CsvLine::quoted(std::string_view s) {
     if (s.find_first_of(",\"\r\n") == std::string_view::npos) {
         out_ += s;
         return *this;
@@ -87,6 +97,10 @@ bool CsvReader::next() {
     lines_ = 1;
     bool more = true;
     while (more) more = field();
+    if (own_)
+        for (std::string& field : fields_)
+            if (field.starts_with('\'') && is_formula(std::string_view(field).substr(1)))
+                field.erase(0, 1);
     if (columns_ && fields_.size() != columns_)
         fail(fmt::format("{} fields found, expected {}", fields_.size(), columns_));
     return true;

@@ -96,6 +96,22 @@ TEST(CsvTest, HostileTextSurvivesTheRoundTrip) {
     EXPECT_EQ(back[1].note, row.note);
 }
 
+TEST(CsvTest, NoTextIsAFormulaForASpreadsheet) {
+    for (const std::string text : {"=1+1", "+x", "-x", "@x", "\tx", "\rx", "'x", "'=x", "''"}) {
+        MetricRow row;
+        row.model = row.at.tensor = row.note = text;
+        row.metric = "t_sim";
+        row.value = -1;
+        const std::string csv = metrics_csv({row});
+        EXPECT_TRUE(csv.substr(header.size()).starts_with(text[0] == '\r' ? "\"'" : "'")) << csv;
+        EXPECT_NE(csv.find(",-1,"), std::string::npos) << csv;  // numbers are left as they are
+        const MetricRow read = read_metrics_csv(csv, "m").front();
+        EXPECT_EQ(read.model, text);
+        EXPECT_EQ(read.at.tensor, text);
+        EXPECT_EQ(read.note, text);
+    }
+}
+
 TEST(CsvTest, CurvesRoundTrip) {
     Table table("m");
     for (double y : {0.1, 0.3}) table.point({.layer = 2, .head = 1}, "local_acc", 1.0 / 3, y);
