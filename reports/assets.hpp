@@ -4,11 +4,16 @@
 /// Files of this folder that every report carries, built into the library.
 namespace tsdiag::reports {
 
-std::string_view vega_js();
-std::string_view vega_lite_js();
-std::string_view vega_embed_js();
-std::string_view licences();  ///< of the three
-std::string_view page_css();
-std::string_view page_js();
+struct Asset {
+    std::string_view text;
+    std::string_view sha256;  ///< of the text, 64 hexadecimal digits
+};
+
+Asset vega_js();
+Asset vega_lite_js();
+Asset vega_embed_js();
+Asset licences();  ///< of the three
+Asset page_css();
+Asset page_js();
 
 }  // namespace tsdiag::reports

@@ -12,10 +12,26 @@
 namespace tsdiag::reports {
 namespace {
 
-// Nothing is loaded from anywhere: the page says so to the browser, which then refuses to.
-constexpr std::string_view policy =
-    "default-src 'none'; script-src 'unsafe-inline' 'unsafe-eval'; style-src 'unsafe-inline'; "
-    "img-src data: blob:; base-uri 'none'; form-action 'none'";
+/// 'sha256-...' in base64, as a policy names a script that may run.
+std::string source_of(const Asset& asset) {
+    std::string bytes;
+    for (std::size_t i = 0; i + 1 < asset.sha256.size(); i += 2)
+        bytes += char(std::stoi(std::string(asset.sha256.substr(i, 2)), nullptr, 16));
+    return " 'sha256-" + base64(bytes) + "'";
+}
+
+/// Nothing is loaded from anywhere, and no script runs and no style counts but those of this
+/// program: the page says so to the browser, which then refuses whatever a name might have smuggled
+/// in.
+std::string policy() {
+    std::string scripts;
+    for (const Asset& script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})
+        scripts += source_of(script);
+    return fmt::format(
+        "default-src 'none'; script-src{}; style-src{}; img-src data: blob:; "
+        "base-uri 'none'; form-action 'none'",
+        scripts, source_of(page_css()));
+}
 
 }  // namespace
 
@@ -155,8 +171,8 @@ std::string document_html(const Document& document) {
         "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
         "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
         "<link rel=\"icon\" href=\"data:,\">\n<title>{} - tsdiag</title>\n",
-        policy, title);
-    append(out, "<style>\n", page_css(), "</style>\n</head>\n<body>\n");
+        policy(), title);
+    append(out, "<style>", page_css().text, "</style>\n</head>\n<body>\n");
     out += fmt::format(
         "<a class=\"skip\" href=\"#verdict\">Skip to the {0}</a>\n<header>\n<p "
         "class=\"tool\">tsdiag {1}</p>\n<h1>{2}</h1>\n",
@@ -168,11 +184,11 @@ std::string document_html(const Document& document) {
         "<p>Keys in brackets name the papers: [TSE] arXiv 2312.06182, [DEVIL] The Devil in Linear "
         "Transformer, [POLY] Rethinking Attention. Layers and heads count from 0.</p>\n"
         "<details><summary>Drawn with Vega, Vega-Lite and Vega-Embed: licences</summary><pre>",
-        html(licences()), "</pre></details>\n</footer>\n");
+        html(licences().text), "</pre></details>\n</footer>\n");
     append(out, "<script id=\"specs\" type=\"application/json\">",
            script_json(specifications(document.figures)), "</script>\n");
-    for (std::string_view script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})
-        append(out, "<script>", script, "</script>\n");
+    for (const Asset& script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})
+        append(out, "<script>", script.text, "</script>\n");
     return out + "</body>\n</html>\n";
 }
 

@@ -22,6 +22,9 @@
         actions: false,
         renderer: "svg",
         mode: "vega-lite",
+        ast: true, // expressions are interpreted: the page's policy lets no text become code
+        defaultStyle: false,
+        tooltip: { disableDefaultStyle: true },
       });
       views.set(name, result.view);
       const image = place.querySelector("svg");
