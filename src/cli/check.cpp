@@ -1,11 +1,11 @@
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 
 #include "commands.hpp"
 #include "output_directory.hpp"
 #include "terminal.hpp"
+#include "threads.hpp"
 #include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
@@ -76,7 +76,7 @@ std::string result_table(const std::vector<Examined>& examined) {
         rows.push_back({claim, "", std::string(name(e.verdict)), "", "", "", ""});
         for (const Reading& r : e.readings) rows.push_back(row("", r));
     }
-    const std::string text = printable(aligned(rows, 3));
+    const std::string text = aligned(rows, 3);
     const std::size_t end = text.find('\n');
     return styled(text.substr(0, end), Style::bold) + text.substr(end);
 }
@@ -136,7 +136,7 @@ int run_command(const CheckCommand& command) {
         print(list_text(chosen));
         return 0;
     }
-    if (command.threads > 0) omp_set_num_threads(int(command.threads));
+    if (command.threads > 0) use_threads(command.threads);
     for (const Claim* claim : chosen) plan(*claim, command.settings);  // refuses before hours pass
     std::optional<OutputDirectory> directory;
     if (!command.out.empty())

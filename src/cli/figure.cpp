@@ -1,11 +1,11 @@
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <algorithm>
 
 #include "commands.hpp"
 #include "output_directory.hpp"
 #include "terminal.hpp"
+#include "threads.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 
@@ -19,7 +19,7 @@ std::string list_text() {
     for (const ExperimentEntry* entry : experiments())
         rows.push_back(
             {std::string(entry->name), std::string(entry->title), std::string(entry->source)});
-    return printable(aligned(rows, 3));
+    return aligned(rows, 3);
 }
 
 std::vector<const ExperimentEntry*> chosen(const FigureCommand& command) {
@@ -62,7 +62,7 @@ std::string summary_of(const Study& page) {
         rows.push_back({"  " + c.what, measured,
                         c.expected ? fmt::format("{:.4g}", *c.expected) : "", judgement(c)});
     }
-    return printable(aligned(rows, 4));
+    return aligned(rows, 4);
 }
 
 void complete(Json& run) {
@@ -116,7 +116,7 @@ int run_command(const FigureCommand& command) {
         print(list_text());
         return 0;
     }
-    if (command.threads > 0) omp_set_num_threads(int(command.threads));
+    if (command.threads > 0) use_threads(command.threads);
     const std::vector<const ExperimentEntry*> all = chosen(command);
     if (!command.model.empty() &&
         std::ranges::none_of(all, [](const ExperimentEntry* e) { return e->takes_model; }))

@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <omp.h>
 #include <unistd.h>
 
 #include <cstdlib>
@@ -7,6 +8,7 @@
 
 #include "commands.hpp"
 #include "terminal.hpp"
+#include "threads.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -35,13 +37,14 @@ int run_command(const InfoCommand&) {
         {"compiler", __VERSION__},
         {"build", TSDIAG_BUILD_TYPE},
         {"processor", processor()},
+        {"threads", fmt::format("{}, waiting policy {}", omp_get_max_threads(), wait_policy())},
         {"memory", fmt::format("{:.1f} GiB", double(machine_memory()) / double(Index(1) << 30))}};
     for (const auto& [name, description] : list_backends())
         rows.push_back({"device " + name, description});
     rows.push_back({"formatting", fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000,
                                               FMT_VERSION / 100 % 100, FMT_VERSION % 100)});
     rows.push_back({"gnuplot", found_on_path("gnuplot")});
-    print(printable(aligned(rows, 2)));
+    print(aligned(rows, 2));
     return 0;
 }
 

@@ -9,12 +9,16 @@
 #include "commands.hpp"
 #include "output_directory.hpp"
 #include "terminal.hpp"
+#include "threads.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::cli {
 namespace {
 
 enum Exit { done = 0, bad_input = 1, usage = 2, not_available = 3, failed = 4 };
+
+constexpr std::string_view no_memory =
+    "there is not enough memory for this; choose smaller sizes, or bound them by --memory.";
 
 int fail(Exit code, std::string_view message) {
     say(fmt::format("tsdiag: {}", printable(message)));
@@ -34,9 +38,9 @@ int run_program(int argc, const char* const* argv) {
     } catch (const BrokenInvariant& error) {
         return fail(failed, error.what());
     } catch (const std::bad_alloc&) {
-        return fail(bad_input,
-                    "there is not enough memory for this; give fewer --tokens or --samples, or a "
-                    "--memory.");
+        return fail(bad_input, no_memory);
+    } catch (const std::length_error&) {  // more elements than any vector has
+        return fail(bad_input, no_memory);
     } catch (const std::filesystem::filesystem_error& error) {
         return fail(bad_input,
                     fmt::format("{}: {}.", error.path1().string(), error.code().message()));
@@ -49,12 +53,14 @@ int run_program(int argc, const char* const* argv) {
 }  // namespace tsdiag::cli
 
 int main(int argc, char** argv) {
+    tsdiag::cli::wait_passively(argv);
     // Fixed, or it grows with what is freed, and holes between large vectors are kept for ever.
     mallopt(M_MMAP_THRESHOLD, 4 << 20);
     std::setlocale(LC_CTYPE, "");  // numbers keep their points
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, as a full disk is
     tsdiag::cli::watch_interruptions();
+    tsdiag::cli::use_threads(0);
     tsdiag::cli::command_line().assign(argv, argv + argc);
     return tsdiag::cli::run_program(argc, argv);
 }

@@ -51,10 +51,12 @@ void add_input(CLI::App* app, RunOptions& run) {
         "gaussian, ids:random, ids:FILE, embeddings:FILE.npy,\nhidden:FILE.npy or image:FILE.npy"));
     group(value(app, "--tokens", "N", "default: the model's longest, at most 512",
                 [&](const std::string& t) { run.tokens = parse_count(t, "--tokens", 1); }));
-    group(value(app, "--samples", "S", "inputs for the same weights",
-                [&](const std::string& t) { run.samples = parse_count(t, "--samples", 1); }));
-    group(value(app, "--trials", "T", "draws of a random model, each with new inputs",
-                [&](const std::string& t) { run.trials = parse_count(t, "--trials", 1); }));
+    group(value(app, "--samples", "S", "inputs for the same weights", [&](const std::string& t) {
+        run.samples = parse_count(t, "--samples", 1, most_draws);
+    }));
+    group(value(
+        app, "--trials", "T", "draws of a random model, each with new inputs",
+        [&](const std::string& t) { run.trials = parse_count(t, "--trials", 1, most_draws); }));
     group(value(app, "--seed", "K", "of everything drawn (default 0)",
                 [&](const std::string& t) { run.seed = parse_seed(t, "--seed"); }));
     group(text(app, "--loss", run.loss, "LOSS",
@@ -119,9 +121,9 @@ void add_train(CLI::App* app, TrainCommand& train) {
         return [name](CLI::Option* option) { option->group(name); };
     };
     const auto count = [&](const char* names, const char* letter, const char* words, Index& out,
-                           Index least) {
-        return value(app, names, letter, words, [&out, names, least](const std::string& t) {
-            out = parse_count(t, names, least);
+                           Index least, Index most = no_limit) {
+        return value(app, names, letter, words, [&out, names, least, most](const std::string& t) {
+            out = parse_count(t, names, least, most);
         });
     };
     const auto number = [&](const char* names, const char* words, double& out) {
@@ -136,7 +138,7 @@ void add_train(CLI::App* app, TrainCommand& train) {
     data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify; default: by the data"));
     data(count("--tokens", "N", "a sample's; default: the model's longest, at most 128", o.tokens,
                1));
-    data(count("--batch", "B", "samples a step (default 8)", o.batch, 1));
+    data(count("--batch", "B", "samples a step (default 8)", o.batch, 1, most_draws));
     const auto rule = group("Optimiser");
     rule(count("--steps", "T", "updates (default 1000)", o.steps, 1));
     rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
@@ -158,9 +160,9 @@ void add_train(CLI::App* app, TrainCommand& train) {
                [&](const std::string& t) { o.seed = parse_seed(t, "--seed"); }));
     const auto watch = group("Watching");
     watch(count("--eval-every", "T", "steps; default: at the end", o.eval_every, 1));
-    watch(count("--eval-samples", "S", "held out (default 64)", o.eval_samples, 0));
+    watch(count("--eval-samples", "S", "held out (default 64)", o.eval_samples, 0, most_draws));
     watch(count("--probe-every", "T", "steps; default: no probes", o.probe_every, 1));
-    watch(count("--probe-samples", "S", "held out (default 1)", o.probe_samples, 1));
+    watch(count("--probe-samples", "S", "held out (default 1)", o.probe_samples, 1, most_draws));
     watch(value(app, "--probes", "LIST", "core (default), all, or names (tsdiag list metrics)",
                 [&](const std::string& t) { o.probes = split(t, ','); }));
     const auto machine = group("Machine");

@@ -85,6 +85,7 @@ const std::vector<std::string>& listed();
 
 // Values of options; each throws `UsageError` naming `option`.
 constexpr Index no_limit = std::numeric_limits<Index>::max();
+constexpr Index most_draws = 10'000'000;  ///< of samples and trials: lists of them fit in memory
 Index parse_count(const std::string& text, std::string_view option, Index least,
                   Index most = no_limit);
 std::uint64_t parse_seed(const std::string& text, std::string_view option);

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 #include <mutex>
+#include <system_error>
 #include <thread>
 
 #include "terminal.hpp"
@@ -77,7 +78,11 @@ void watch_interruptions() {
     }
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     unfinished();
-    std::thread(wait_for_interruption, signals).detach();
+    try {
+        std::thread(wait_for_interruption, signals).detach();
+    } catch (const std::system_error&) {  // no thread can be had: a signal ends the program at once
+        pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+    }
 }
 
 OutputDirectory::OutputDirectory(fs::path path, std::vector<std::string> entries,

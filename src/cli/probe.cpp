@@ -1,9 +1,9 @@
 #include <fmt/format.h>
-#include <omp.h>
 
 #include "commands.hpp"
 #include "output_directory.hpp"
 #include "terminal.hpp"
+#include "threads.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
@@ -67,7 +67,7 @@ void append(Json& run, std::string_view key, const Json::Array& more) {
 }  // namespace
 
 int run_command(const ProbeCommand& command) {
-    if (command.threads > 0) omp_set_num_threads(int(command.threads));
+    if (command.threads > 0) use_threads(command.threads);
     const std::string out =
         command.out.empty() ? default_directory(named_by(command.models)) : command.out;
     if (is_series(command.models)) return run_series(command, out);

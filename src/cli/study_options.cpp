@@ -34,7 +34,7 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
         ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
         ->expected(1);
     value(app, "--trials", "T", "the same as --reading trials=T", [&](const std::string& t) {
-        figure.readings["trials"] = std::to_string(parse_count(t, "--trials", 1));
+        figure.readings["trials"] = std::to_string(parse_count(t, "--trials", 1, most_draws));
     });
     text(app, "--model", figure.model, "PATH", "a checkpoint, for figures that take one");
     text(app, "--data", figure.data, "KIND",
@@ -90,8 +90,9 @@ void add_check(CLI::App* app, CheckCommand& check) {
     app->add_flag("--list", check.list, "names, statements, sources, sharp forms");
     app->add_flag("--markdown", check.markdown, "the list as docs/statements.md");
     const auto group = [](CLI::Option* option) { option->group("Examination"); };
-    group(value(app, "--trials", "T", "draws of each (default: the claim's own)",
-                [&](const std::string& t) { s.trials = parse_count(t, "--trials", 1); }));
+    group(
+        value(app, "--trials", "T", "draws of each (default: the claim's own)",
+              [&](const std::string& t) { s.trials = parse_count(t, "--trials", 1, most_draws); }));
     group(value(app, "--seed", "K", "of everything drawn (default 0)",
                 [&](const std::string& t) { s.seed = parse_seed(t, "--seed"); }));
     group(value(app, "--n", "N", "tokens",

@@ -1,12 +1,12 @@
 #include "tsdiag/train.hpp"
 
 #include <fmt/format.h>
-#include <omp.h>
 
 #include <chrono>
 
 #include "commands.hpp"
 #include "terminal.hpp"
+#include "threads.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::cli {
@@ -82,7 +82,7 @@ void prepare(const TrainCommand& command) {
 }  // namespace
 
 int run_command(const TrainCommand& command) {
-    if (command.threads > 0) omp_set_num_threads(int(command.threads));
+    if (command.threads > 0) use_threads(command.threads);
     prepare(command);
     TrainOptions options = command.train;
     Live live(command);

@@ -39,10 +39,9 @@ std::optional<T> parsed(const std::string& text) {
 }
 }  // namespace
 
-Index KeyReader::count(std::string_view key, Index fallback) {
+Index KeyReader::count(std::string_view key, Index fallback, Index most) {
     const auto said = text(key);
     if (!said) return fallback;
-    constexpr Index most = 100'000'000;  // keeps products of two sizes far from overflow
     const auto value = parsed<Index>(*said);
     if (!value || *value < 1 || *value > most)
         refuse(fmt::format("{}={} must be a whole number from 1 to {}", key, *said, most));
@@ -144,8 +143,9 @@ std::vector<std::string_view> names_of(std::span<const NamedSizes> named) {
 }
 
 Sizes read_sizes(KeyReader& keys, Sizes preset) {
+    constexpr Index deepest = 10'000;  // ten times the deepest that was published
     Sizes s = preset;
-    s.layers = keys.count("layers", preset.layers);
+    s.layers = keys.count("layers", preset.layers, deepest);
     s.d = keys.count("d", preset.d);
     s.heads = keys.count("heads", preset.heads);
     const Index kv = preset.kv_heads > 0 ? preset.kv_heads : preset.heads;

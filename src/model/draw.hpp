@@ -20,7 +20,8 @@ class KeyReader {
     KeyReader(std::string_view name, const Keys& keys) : name_(name), keys_(keys) {}
 
     std::optional<std::string> text(std::string_view key);
-    Index count(std::string_view key, Index fallback);  ///< at least 1
+    /// From 1 to `most`; the default keeps products of two sizes far from overflow.
+    Index count(std::string_view key, Index fallback, Index most = 100'000'000);
     double number(std::string_view key, double fallback);
     bool flag(std::string_view key, bool fallback);  ///< 0 or 1
     bool has(std::string_view key) const;

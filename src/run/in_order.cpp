@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <map>
 #include <mutex>
 
 #include "recorder.hpp"
@@ -33,15 +34,11 @@ namespace {
 /// Calls what the workers return, in order.
 class Committer {
   public:
-    explicit Committer(Index count) : ready_(std::size_t(count)) {}
-
     void hand_in(Index i, std::function<void()> commit) {
         const std::lock_guard lock(mutex_);
-        ready_[std::size_t(i)] = std::move(commit);
-        for (; next_ < ready_.size() && ready_[next_]; ++next_) {
-            ready_[next_]();
-            ready_[next_] = nullptr;
-        }
+        ready_.emplace(i, std::move(commit));
+        for (; !ready_.empty() && ready_.begin()->first == next_; ++next_)
+            ready_.extract(ready_.begin()).mapped()();
     }
     void fail(Index i) {
         const std::lock_guard lock(mutex_);
@@ -57,8 +54,8 @@ class Committer {
 
   private:
     std::mutex mutex_;
-    std::vector<std::function<void()>> ready_;
-    std::size_t next_ = 0;
+    std::map<Index, std::function<void()>> ready_;  ///< those that wait for an earlier one
+    Index next_ = 0;
     std::exception_ptr failure_;
     Index failed_at_ = 0;
 };
@@ -67,7 +64,7 @@ class Committer {
 
 void in_order(Index count, const std::function<std::function<void()>(Index)>& work,
               std::span<const Index> order) {
-    Committer committer(count);
+    Committer committer;
     // Regions inside the work are not spread further: one level is active.
 #pragma omp parallel for schedule(dynamic, 1)
     for (Index k = 0; k < count; ++k) {

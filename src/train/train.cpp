@@ -98,10 +98,6 @@ class Training {
         contents_ = digest_of_file(options.data);
         data_->require(fit_);
         draw_parameters();
-        const Index probed = options.probe_every > 0 ? options.probe_samples : 0;
-        const Index kept = std::max(options.eval_samples, probed);
-        for (Index i = 0; i < std::min(kept, data_->held_out()); ++i)
-            held_out_.push_back(complete(data_->held_out(fit_, rng_.fork("data"), i)));
     }
 
     TrainResult run() {
@@ -165,6 +161,10 @@ class Training {
         return example;
     }
 
+    Example held_out(Index i) const {
+        return complete(data_->held_out(fit_, rng_.fork("data"), i));
+    }
+
     /// work(i) side by side, and what it returns in the order of i, each handing on to other
     /// threads.
     void each(Index count, const std::function<std::function<void()>(Index)>& work) const {
@@ -180,15 +180,12 @@ class Training {
     }
 
     void update(const Model& model, Index step) {
-        std::vector<Example> examples;
-        for (Index b = 0; b < options_.batch; ++b)
-            examples.push_back(complete(
-                data_->training(fit_, rng_.fork("data"), (step - 1) * options_.batch + b)));
         std::vector<std::pair<std::string, Tensor>> sum;
         double loss = 0;
         try {
             each(options_.batch, [&](Index b) -> std::function<void()> {
-                const Example& e = examples[std::size_t(b)];
+                const Example e = complete(
+                    data_->training(fit_, rng_.fork("data"), (step - 1) * options_.batch + b));
                 StepSettings settings{.dropout = options_.dropout};
                 settings.rng =
                     rng_.fork("dropout").fork(std::uint64_t(step)).fork(std::uint64_t(b));
@@ -290,8 +287,8 @@ class Training {
         if (!due(options_.probe_every)) return;
         std::vector<Input> inputs;
         std::vector<Loss> losses;
-        for (Index i = 0; i < options_.probe_samples && i < std::ssize(held_out_); ++i) {
-            const Example e = complete(held_out_[std::size_t(i)]);
+        for (Index i = 0; i < std::min(options_.probe_samples, data_->held_out()); ++i) {
+            const Example e = held_out(i);
             inputs.push_back(e.input);
             losses.push_back(e.loss);
         }
@@ -305,9 +302,9 @@ class Training {
     void evaluate(const Model& model, Index step) {
         Evaluation row{.step = step};
         Index correct = 0;
-        const Index count = std::min<Index>(options_.eval_samples, std::ssize(held_out_));
+        const Index count = std::min(options_.eval_samples, data_->held_out());
         each(count, [&](Index i) -> std::function<void()> {
-            const Example e = complete(held_out_[std::size_t(i)]);
+            const Example e = held_out(i);
             const StepResult found =
                 model.step(e.input, e.loss, {.gradients = false, .hits = true});
             return [&, loss = found.loss, hit = found.correct, all = found.predictions] {
@@ -410,7 +407,6 @@ class Training {
     Optimiser optimiser_;
     Log log_;
     Rng rng_ = Rng(options_.seed).fork("train");
-    std::vector<Example> held_out_;
     TrainResult result_;
 };
 
