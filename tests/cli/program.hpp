@@ -27,7 +27,8 @@ struct Finished {
 
 class Running {
   public:
-    /// Arguments as words; `environment`: "NAME=value" beside a fixed, colourless one.
+    /// Arguments as words; `environment`: "NAME=value" in place of or beside what is inherited,
+    /// which is made colourless.
     Running(const std::filesystem::path& directory, std::vector<std::string> words,
             std::vector<std::string> environment = {})
         : out_(directory / ".stdout"), err_(directory / ".stderr") {
@@ -66,10 +67,15 @@ class Running {
                std::vector<std::string> environment) {
         std::vector<char*> argv, envp;
         for (std::string& word : words) argv.push_back(word.data());
+        const auto replaced = [&](std::string_view variable) {
+            const std::string_view name = variable.substr(0, variable.find('=') + 1);
+            return name.starts_with("CLICOLOR") || name.starts_with("NO_COLOR") ||
+                   std::ranges::any_of(environment, [&](const std::string& given) {
+                       return given.starts_with(name);
+                   });
+        };
         for (char** e = environ; *e; ++e)
-            if (!std::string_view(*e).starts_with("CLICOLOR") &&
-                !std::string_view(*e).starts_with("NO_COLOR"))
-                envp.push_back(*e);
+            if (!replaced(*e)) envp.push_back(*e);
         for (std::string& word : environment) envp.push_back(word.data());
         argv.push_back(nullptr);
         envp.push_back(nullptr);
