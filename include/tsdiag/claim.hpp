@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <functional>
 #include <optional>
 #include <span>
@@ -32,7 +33,19 @@ struct CheckSettings {
     double confidence = 0.95;
     std::vector<Index> range = {};   ///< sizes N of an exponent, ascending, three at least
     std::optional<Index> only = {};  ///< this trial alone: replays what a `Replay` names
+    bool mutated = false;            ///< each reading against its mutant: what holds must fail
 };
+
+struct Check;
+
+/// A condition of a statement that the choice of entries and sizes decides.
+struct Hypothesis {
+    std::string_view name;  ///< "normal entries"
+    /// Why `how` does not meet it: "--dist uniform draws others"; empty where it does.
+    std::string (*unmet)(const Check& how);
+};
+/// Those of a claim, null behind the last.
+using Hypotheses = std::array<const Hypothesis*, 4>;
 
 /// What one claim is examined with: every size is known.
 struct Check {
@@ -43,14 +56,24 @@ struct Check {
     std::vector<Index> range = {};
     std::optional<Index> only = {};
     std::uint64_t seed = 0;
-    std::string claim = {};  ///< its name, for messages and streams
-    Rng rng{0};              ///< of this claim: trial t of a part is rng.fork(part).fork(t)
+    std::string claim = {};      ///< its name, for messages and streams
+    Hypotheses hypotheses = {};  ///< of the claim: of each reading that names none of its own
+    bool mutated = false;        ///< each reading against its mutant, a test of the test
+    Rng rng{0};                  ///< of this claim: trial t of a part is rng.fork(part).fork(t)
     /// The level of the intervals that decide: 1 - (1 - confidence)/50, so that all of the some
     /// fifty comparisons with chance of one examination hold together with `confidence`.
     double joint_confidence() const { return 1 - (1 - confidence) / 50; }
 };
 
-enum class Verdict { holds, false_as_stated, holds_asymptotically, ambiguous, not_decided };
+/// `holds`: not broken by these draws and this search, which is no proof.
+enum class Verdict {
+    holds,
+    false_as_stated,
+    holds_asymptotically,
+    ambiguous,
+    not_decided,
+    hypothesis_not_met  ///< what was drawn is none of what the statement speaks of
+};
 std::string_view name(Verdict verdict);  ///< "holds", "false as stated", ...
 
 /// How a reading counts in the verdict of its claim.
@@ -73,6 +96,11 @@ struct Replay {
     Index trial = 0;
 };
 
+/// A hypothesis of a reading, and why it is not met; empty where it is.
+struct Asked {
+    std::string name, unmet;
+};
+
 /// What a figure shows of a reading.
 struct Trace {
     std::string x_title = {}, y_title = {};
@@ -91,7 +119,11 @@ struct Reading {
     std::optional<double> tightness = {};       ///< largest measured/bound (bound/measured of >=)
     std::optional<double> low = {}, high = {};  ///< the interval of `measured` that decided
     Index trials = 0;
+    Index steps = 0;  ///< of the search for a violation: evaluations of both sides
     std::string note = {};
+    std::vector<Asked> hypotheses = {};
+    std::string mutant = {};  ///< the change of the claimed side by which it fails: "x 0.99"
+    std::string of = {};      ///< a control: the reading that it shows to be one that can fail
     std::vector<NamedMatrix> witness = {};  ///< breaks it; or came closest to the bound
     std::optional<Replay> replay = {};      ///< absent where a search found the witness
     Trace trace = {};
@@ -108,6 +140,8 @@ struct Claim {
     std::string_view statement;  ///< words and formula
     std::string_view source;     ///< "[TSE] Prop. 2.3, (6), (7)"
     std::string_view assumes = {};
+    Hypotheses hypotheses = {};   ///< what `assumes` asks of entries and sizes
+    std::string_view proof = {};  ///< where it is short
     std::string_view sharp = {};  ///< the sharp form, where one is known
     std::string_view loose = {};  ///< where nothing attains it: how far away it stays
     Index n = 8, d = 4, heads = 1,
@@ -117,8 +151,8 @@ struct Claim {
     std::vector<Reading> (*check)(const Check& how);
     /// A case that attains the bound; may be null.
     Attained (*tight)() = nullptr;
-    /// Breaks a hypothesis: the reading that it returns is false.
-    Reading (*violate)(const Check& how) = nullptr;
+    /// Controls: each breaks a hypothesis, and is found false.
+    std::vector<Reading> (*violate)(const Check& how) = nullptr;
 };
 /// The list, in the order of the papers.
 std::span<const Claim* const> claims();
@@ -129,7 +163,7 @@ std::vector<const Claim*> resolve_claims(std::span<const std::string> words);
 struct Examined {
     const Claim* claim = nullptr;
     Verdict verdict = Verdict::not_decided;
-    std::vector<Reading> readings = {};
+    std::vector<Reading> readings = {}, controls = {};
     Check how = {};
 };
 
@@ -141,19 +175,20 @@ Examined examine(const Claim& claim, const CheckSettings& settings);
 Check plan(const Claim& claim, const CheckSettings& settings);
 
 /// Parts: false if one is, holds if all do, asymptotically if some do only so; interpretations that
-/// differ make it ambiguous; not decided otherwise.
+/// differ make it ambiguous; not decided otherwise.  A hypothesis that one of them misses is one
+/// that the claim misses.
 Verdict overall(std::span<const Reading> readings);
 
-/// One row of claims.csv: a reading, or the claim (`reading` empty).
+/// One row of claims.csv: a reading, a control (`role` "control"), or the claim (`reading` empty).
 struct ClaimRow {
-    std::string name = {}, reading = {}, verdict = {};
+    std::string name = {}, reading = {}, role = {}, verdict = {};
     std::optional<double> measured = {}, bound = {}, tightness = {}, low = {}, high = {};
-    Index trials = 0;
+    Index trials = 0, steps = 0;
     std::string note = {};
     bool operator==(const ClaimRow&) const = default;
 };
 std::vector<ClaimRow> claim_rows(std::span<const Examined> examined);
-/// `name,reading,verdict,measured,bound,tightness,low,high,trials,note`
+/// `name,reading,role,verdict,measured,bound,tightness,low,high,trials,steps,note`
 std::string claims_csv(const std::vector<ClaimRow>& rows);
 std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view source);
 /// Settings, statements, readings with witnesses and replays.

@@ -13,7 +13,10 @@
 namespace tsdiag::claim {
 
 double tightness(const Sides& s, Relation relation) {
-    if (relation == Relation::equal) return s.measured == s.bound ? 1 : INFINITY;
+    if (relation == Relation::equal) {
+        const double apart = std::abs(s.measured - s.bound);
+        return apart == 0 ? 0 : s.room > 0 ? apart / s.room : INFINITY;
+    }
     const double small = relation == Relation::at_most ? s.measured : s.bound;
     const double large = relation == Relation::at_most ? s.bound : s.measured;
     if (small <= 0) return small < 0 && large < small ? INFINITY : 0;
@@ -49,13 +52,20 @@ struct Found {
 
 class BoundExamination {
   public:
-    BoundExamination(const Bound& bound, const Check& how) : bound_(bound), how_(how) {
-        result_.name = bound.reading;
-        result_.formula = bound.formula;
-        result_.role = bound.role;
+    BoundExamination(const Bound& bound, const Check& how)
+        : bound_(bound),
+          how_(how),
+          result_(
+              begin(bound.reading, bound.formula, bound.role, how, bound.hypotheses, bound.given)) {
+        const double own = bound.relation == Relation::at_most ? 0.99 : 1.01;
+        const double mutant = bound.mutant.factor == 0 ? own : bound.mutant.factor;
+        result_.mutant = described(mutant, bound.mutant);
+        if (how.mutated) factor_ = mutant;
+        for (const Condition& c : bound.conditions) result_.hypotheses.push_back({c.name, {}});
     }
 
     Reading run() {
+        if (result_.verdict == Verdict::hypothesis_not_met) return std::move(result_);
         draw();
         if (!how_.only) search();
         decide();
@@ -63,8 +73,15 @@ class BoundExamination {
     }
 
   private:
+    std::optional<Sides> sides(const Variables& v) const {
+        for (const Condition& c : bound_.conditions)
+            if (!(c.missed(v) <= rounding_misses)) return {};
+        std::optional<Sides> s = bound_.sides(v);
+        if (s) s->bound *= factor_;
+        return s;
+    }
     double ratio(const Variables& v) const {
-        const std::optional<Sides> s = bound_.sides(v);
+        const std::optional<Sides> s = sides(v);
         if (!s || !std::isfinite(s->measured) || !std::isfinite(s->bound)) return -INFINITY;
         return tightness(*s, bound_.relation);
     }
@@ -75,7 +92,7 @@ class BoundExamination {
     /// The tightness of one trial; nothing where the statement has no meaning.
     std::optional<double> trial(Index t) const {
         const std::optional<Sides> s =
-            bound_.sides(draw_at(trial_rng(how_, bound_.reading, t), {how_.n, how_.d}));
+            sides(draw_at(trial_rng(how_, bound_.reading, t), {how_.n, how_.d}));
         if (!s) return {};
         for (const double side : {s->measured, s->bound})
             if (!std::isfinite(side)) refuse_nonfinite(how_, bound_.reading, t, side);
@@ -107,7 +124,9 @@ class BoundExamination {
         std::sort(ratios.begin(), ratios.end());
         Trace& t = result_.trace;
         t.x_title = "part of the draws";
-        t.y_title = bound_.relation == Relation::at_least ? "bound / measured" : "measured / bound";
+        t.y_title = bound_.relation == Relation::at_least  ? "bound / measured"
+                    : bound_.relation == Relation::at_most ? "measured / bound"
+                                                           : "difference / rounding";
         const std::size_t points = std::min(quantiles, ratios.size());
         for (std::size_t i = 0; i < points; ++i) {
             const std::size_t at = points == 1 ? 0 : i * (ratios.size() - 1) / (points - 1);
@@ -119,7 +138,7 @@ class BoundExamination {
     }
 
     /// Where many climbs at one size end, the best first.
-    std::vector<Found> climb_at(const Sizes& sizes, std::size_t which) const {
+    std::vector<Found> climb_at(const Sizes& sizes, std::size_t which) {
         const Rng rng = how_.rng.fork(bound_.reading + "/search").fork(std::uint64_t(which));
         std::vector<Best> tops(static_cast<std::size_t>(starts));
         const Variables pattern = draw_at(rng, sizes);
@@ -141,6 +160,7 @@ class BoundExamination {
         for (const Best& top : tops) {
             found.push_back({top.value, pattern, {}});
             found.back().at.assign(top.x);
+            result_.steps += top.steps;
         }
         return found;
     }
@@ -182,7 +202,7 @@ class BoundExamination {
                           : breaks(best_.ratio) ? Verdict::not_decided
                                                 : Verdict::holds;
         const Found& shown = confirmed_ ? witness_ : best_;
-        if (const std::optional<Sides> s = bound_.sides(shown.at)) {
+        if (const std::optional<Sides> s = sides(shown.at)) {
             result_.measured = s->measured;
             result_.bound = s->bound;
         }
@@ -211,6 +231,7 @@ class BoundExamination {
     const Bound& bound_;
     const Check& how_;
     Reading result_;
+    double factor_ = 1;  ///< of what is claimed: a mutant's, or 1
     Found best_, witness_;
     bool confirmed_ = false;
     Index undefined_ = 0;

@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 
+#include "hypotheses.hpp"
 #include "variables.hpp"
 
 /// Inequalities between two numbers that a draw determines.
@@ -10,23 +11,36 @@ enum class Relation { at_most, at_least, equal };
 
 struct Sides {
     double measured = 0, bound = 0;
+    double room = 0;  ///< of an equation: how far apart rounding may leave its sides
 };
-/// measured/bound (at_least: bound/measured): above 1 the inequality is broken.  0 where the
-/// bound says nothing, infinite where nothing was allowed.
+/// measured/bound (at_least: bound/measured; equal: |measured - bound|/room): above 1 the relation
+/// is broken.  0 where the bound says nothing, infinite where nothing was allowed.
 double tightness(const Sides& sides, Relation relation);
 
-/// measured <= bound or measured >= bound, for every value of the variables.  An identity is the
-/// bound |left - right| <= what rounding explains.
+/// A hypothesis on what is drawn, by how much variables miss it, relative to their size.
+struct Condition {
+    std::string name = {};
+    std::function<double(const Variables&)> missed = {};
+};
+/// What rounding misses a condition by.
+constexpr double rounding_misses = 1e-9;
+
+/// measured <= bound, measured >= bound or measured = bound, for every value of the variables.
 struct Bound {
     std::string reading = {}, formula = {};
     Role role = Role::part;
     Relation relation = Relation::at_most;
     /// Relative: a bound that is attained is exceeded by rounding.
     double accuracy = 1e-12;
+    std::optional<Hypotheses> hypotheses = {};  ///< in place of the claim's
+    std::vector<Asked> given = {};              ///< found of what is not drawn
+    /// A draw, a step of the search or a witness that misses one by more than rounding is none.
+    std::vector<Condition> conditions = {};
+    Mutant mutant = {};
     /// Free of constraints: a stochastic matrix is drawn as its logits, say, since searches and
     /// rounding move every entry.
     std::function<Variables(const Rng&, const Sizes&, Distribution)> draw = {};
-    /// Nothing where the variables give the statement no meaning, or break a hypothesis.
+    /// Nothing where the variables give the statement no meaning.
     std::function<std::optional<Sides>(const Variables&)> sides = {};
     /// Sizes at which a search tries to break it, the smallest first; empty: no search.  A user
     /// who chose sizes gets the search there.

@@ -37,6 +37,7 @@ Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
 Bound by_weights(std::string reading, Matrix (*printed)(const Matrix& p, const Variables&)) {
     return {.reading = std::move(reading),
             .formula = "dL/dP = dL/dO V^T",
+            .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_row,
             .sides = [printed](const Variables& v) -> std::optional<Sides> {
@@ -44,7 +45,7 @@ Bound by_weights(std::string reading, Matrix (*printed)(const Matrix& p, const V
                 const auto f = [&](const ComplexRow& x) {
                     return ComplexRow::Constant(1, loss_of(x, v)).eval();
                 };
-                return worst_entry(complex_step(f, p) - printed(p, v), rounding(p, v));
+                return worst_difference(complex_step(f, p), printed(p, v), rounding(p, v));
             }};
 }
 
@@ -70,11 +71,11 @@ Attained attain_weights() {
 }
 
 /// dL/dO at a = 0.
-Reading violate_weights(const Check& how) {
+std::vector<Reading> violate_weights(const Check& how) {
     const auto without = [](const Matrix& p, const Variables& v) -> Matrix {
         return p * v("V") * v("V").transpose();
     };
-    return examine_bound(by_weights("the output in place of dL/dO", without), how);
+    return {examine_bound(by_weights("the output in place of dL/dO", without), how)};
 }
 
 // --- (47)
@@ -83,6 +84,7 @@ Reading violate_weights(const Check& how) {
 Bound by_scores(std::string reading, const Weights& weights, bool transposed = false) {
     return {.reading = std::move(reading),
             .formula = "dL/ds_ij = sum_k dL/dp_ik dp_ik/ds_ij = dL/dO_i V^T U_j^T",
+            .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_row,
             .sides = [=](const Variables& v) -> std::optional<Sides> {
@@ -97,8 +99,8 @@ Bound by_scores(std::string reading, const Weights& weights, bool transposed = f
                 if (transposed) U.transposeInPlace();
                 const Matrix whole = (Matrix(p.row(0).asDiagonal()) + p.transpose() * p) *
                                      slope.cwiseAbs().row(0).asDiagonal();
-                return worst_entry(complex_step(f, s) - weight_gradient(p, v) * U.transpose(),
-                                   rounding(p, v) * whole);
+                return worst_difference(complex_step(f, s), weight_gradient(p, v) * U.transpose(),
+                                        rounding(p, v) * whole);
             }};
 }
 
@@ -118,8 +120,8 @@ Attained attain_scores() {
 }
 
 /// U the other way round, which linear attention tells apart.
-Reading violate_scores(const Check& how) {
-    return examine_bound(by_scores("U_jk = dp_j/ds_k", linear_weights, true), how);
+std::vector<Reading> violate_scores(const Check& how) {
+    return {examine_bound(by_scores("U_jk = dp_j/ds_k", linear_weights, true), how)};
 }
 
 }  // namespace

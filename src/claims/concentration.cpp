@@ -76,7 +76,7 @@ Attained attain_concentration() {
 }
 
 /// Gains whose W is one number, not d of them: nothing concentrates.
-Reading violate_concentration(const Check& how) {
+std::vector<Reading> violate_concentration(const Check& how) {
     const Step step = draw_step(how.rng.fork("step"), how);
     Mean broken = spread(how, step);
     broken.reading = "one number for all of W";
@@ -87,7 +87,7 @@ Reading violate_concentration(const Check& how) {
             gains_of(step.X, step.apply(W)).xi1 - 1 - std::pow(mixing_of(step).mu1, 2);
         return off * off;
     };
-    return examine_mean(broken, how);
+    return {examine_mean(broken, how)};
 }
 
 }  // namespace

@@ -30,14 +30,15 @@ Matrix rounding(const Matrix& p, const Matrix& slope) {
 Bound formula(std::string reading, std::string text, const Weights& family) {
     return {.reading = std::move(reading),
             .formula = std::move(text),
+            .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_scores,
             .sides = [family](const Variables& v) -> std::optional<Sides> {
                 const Matrix& s = v("s");
                 const Matrix p = family.of(s.row(0).cast<std::complex<double>>()).real();
                 const Matrix slope = family.slope(s);
-                return worst_entry(complex_step(family.of, s) - weight_derivative(p.row(0), slope),
-                                   rounding(p, slope));
+                return worst_difference(complex_step(family.of, s),
+                                        weight_derivative(p.row(0), slope), rounding(p, slope));
             }};
 }
 
@@ -46,6 +47,7 @@ Bound zero_score() {
     return {.reading = "linear, a score of 0",
             .formula = "f(x) = x: dp_ij/ds_ik = (1_{j=k} - p_ij) / Delta_i for every s_ik",
             .role = Role::sharper,
+            .relation = Relation::equal,
             .accuracy = 0,
             .draw =
                 [](const Rng& rng, const Sizes& at, Distribution distribution) {
@@ -59,8 +61,8 @@ Bound zero_score() {
                 const Matrix& s = v("s");
                 if (!(s.sum() > 0)) return {};
                 const Matrix ones = Matrix::Ones(1, s.cols());
-                return worst_entry(complex_step(linear_weights.of, s) - linear_derivative(s),
-                                   rounding(ones / s.sum(), ones));
+                return worst_difference(complex_step(linear_weights.of, s), linear_derivative(s),
+                                        rounding(ones / s.sum(), ones));
             }};
 }
 
@@ -84,10 +86,10 @@ Attained attain_formulas() {
 }
 
 /// f(s) without the sum in the denominator.
-Reading violate_formulas(const Check& how) {
+std::vector<Reading> violate_formulas(const Check& how) {
     Weights alone = softmax_weights;
     alone.of = [](const ComplexRow& s) -> ComplexRow { return s.array().exp(); };
-    return examine_bound(formula("not normalised", "p_ij = f(s_ij)", alone), how);
+    return {examine_bound(formula("not normalised", "p_ij = f(s_ij)", alone), how)};
 }
 
 Bound quarter() {
@@ -117,13 +119,13 @@ Attained attain_quarter() {
 }
 
 /// p = softmax(2 s): every derivative is doubled.
-Reading violate_quarter(const Check& how) {
+std::vector<Reading> violate_quarter(const Check& how) {
     Bound broken = quarter();
     broken.reading = "a temperature of 1/2";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         return Sides{2 * softmax_derivative(softmax(2 * v("s"))).cwiseAbs().maxCoeff(), 0.25};
     };
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 bool positive(const Matrix& s) { return s.minCoeff() > 0; }
@@ -176,7 +178,7 @@ Attained attain_linear() {
 }
 
 /// Scores of both signs, whose sum can vanish.
-Reading violate_linear(const Check& how) {
+std::vector<Reading> violate_linear(const Check& how) {
     Bound broken = linear_entries();
     broken.reading = "scores of both signs";
     broken.draw = draw_logits;
@@ -185,7 +187,7 @@ Reading violate_linear(const Check& how) {
         if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
         return worst_entry(linear_derivative(s), inverse_scores(s));
     };
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 }  // namespace

@@ -86,4 +86,16 @@ Sides worst_entry(const Matrix& measured, const Matrix& bound) {
     return worst;
 }
 
+Sides worst_difference(const Matrix& measured, const Matrix& claimed, const Matrix& room) {
+    Sides worst, largest;
+    for (Index i = 0; i < measured.size(); ++i) {
+        const Sides next{measured(i), claimed(i), room(i)};
+        if (i == 0 || tightness(next, Relation::equal) > tightness(worst, Relation::equal))
+            worst = next;
+        if (i == 0 || std::abs(next.bound) * largest.room > std::abs(largest.bound) * next.room)
+            largest = next;
+    }
+    return tightness(worst, Relation::equal) > 1 ? worst : largest;
+}
+
 }  // namespace tsdiag::claim

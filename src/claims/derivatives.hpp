@@ -26,6 +26,9 @@ Matrix norm_attention_gradient(const Matrix& s, const Matrix& V, const Matrix& g
 
 /// Entry by entry: the pair where |measured| / bound is largest.
 Sides worst_entry(const Matrix& measured, const Matrix& bound);
+/// Of an equation, entry by entry: the pair furthest apart as part of its room; where none is
+/// further apart than that, the one with the largest claim.
+Sides worst_difference(const Matrix& measured, const Matrix& claimed, const Matrix& room);
 
 using ComplexRow = Eigen::RowVectorXcd;
 /// df_j/dx_k of an analytic f by a complex step: Im f(x + i h e_k)_j / h.  Nothing is subtracted,

@@ -1,7 +1,5 @@
 #include "escalation.hpp"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -38,12 +36,6 @@ std::optional<double> exact_rate(const Step& step) {
 double drawn_rate(const Step& step, const Rng& rng, Distribution distribution, double variance) {
     const Index d = step.X.cols();
     return t_div(step.X) / t_div(step.apply(draw(rng, "W", d, d, distribution, variance)));
-}
-
-Reading with_variance(Reading reading, double d_variance) {
-    if (std::abs(d_variance - 1) > 1e-12)
-        reading.note += fmt::format("; d sigma^2 = {:.4g}, the statement assumes 1", d_variance);
-    return reading;
 }
 
 double second_eigenvalue(const Matrix& P) {

@@ -16,8 +16,6 @@ double limit_rate(const Step& step);
 std::optional<double> exact_rate(const Step& step);
 /// r of one draw of W with entries of the given variance.
 double drawn_rate(const Step& step, const Rng& rng, Distribution distribution, double variance);
-/// Says in the note where the entries of W did not have d sigma^2 = 1.
-Reading with_variance(Reading reading, double d_variance);
 /// The modulus of the second eigenvalue.
 double second_eigenvalue(const Matrix& P);
 /// Every tuple of `count` numbers from `values`, in order; stops where `visit` returns true.

@@ -88,9 +88,11 @@ std::string_view name(Verdict verdict) {
         case Verdict::ambiguous:
             return "ambiguous";
         case Verdict::not_decided:
+            return "not decided";
+        case Verdict::hypothesis_not_met:
             break;
     }
-    return "not decided";
+    return "hypothesis not met";
 }
 
 Verdict overall(std::span<const Reading> readings) {
@@ -105,6 +107,7 @@ Verdict overall(std::span<const Reading> readings) {
     };
     for (const Reading& r : readings) {
         if (r.role == Role::sharper) continue;
+        if (r.verdict == Verdict::hypothesis_not_met) return r.verdict;
         any = true;
         if (r.role == Role::part) {
             if (rank(r.verdict) > rank(parts)) parts = r.verdict;
@@ -137,6 +140,8 @@ Check plan(const Claim& claim, const CheckSettings& s) {
     how.only = s.only;
     how.seed = s.seed;
     how.claim = claim.name;
+    how.hypotheses = claim.hypotheses;
+    how.mutated = s.mutated;
     how.rng = Rng(s.seed).fork(claim.name);
     check_sizes(claim, how);
     return how;
@@ -146,6 +151,7 @@ Examined examine(const Claim& claim, const CheckSettings& settings) {
     Examined e{.claim = &claim, .how = plan(claim, settings)};
     e.readings = claim.check(e.how);
     e.verdict = overall(e.readings);
+    if (claim.violate && !settings.only && !settings.mutated) e.controls = claim.violate(e.how);
     return e;
 }
 

@@ -115,11 +115,14 @@ Reading one_trial(const Mean& mean, const Check& how, Reading r) {
 
 }  // namespace
 
-Reading examine_mean(const Mean& mean, const Check& how) {
-    Reading r;
-    r.name = mean.reading;
-    r.formula = mean.formula;
-    r.role = mean.role;
+Reading examine_mean(const Mean& stated, const Check& how) {
+    Mean mean = stated;
+    const double own = mean.relation == Relation::at_most ? 0.99 : 1.01;
+    const double mutant = mean.mutant.factor == 0 ? own : mean.mutant.factor;
+    if (how.mutated) mean.claimed *= mutant;
+    Reading r = begin(mean.reading, mean.formula, mean.role, how, mean.hypotheses, mean.given);
+    r.mutant = described(mutant, mean.mutant);
+    if (r.verdict == Verdict::hypothesis_not_met) return r;
     r.bound = mean.claimed;
     if (how.only) return one_trial(mean, how, std::move(r));
     const Samples samples = draw_samples(mean, how);

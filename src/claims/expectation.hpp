@@ -14,6 +14,9 @@ struct Mean {
     Relation relation = Relation::equal;
     /// > 0: an equation that is meant to this part of the claimed value.
     double within = 0;
+    std::optional<Hypotheses> hypotheses = {};  ///< in place of the claim's
+    std::vector<Asked> given = {};              ///< found of what is not random
+    Mutant mutant = {};
     double claimed = 0;  ///< the other side, computed from what is not random
     /// The exact value at this size, where there is a formula for it: reported beside the mean.
     std::optional<double> exact = {};

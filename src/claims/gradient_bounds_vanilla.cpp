@@ -69,7 +69,7 @@ Attained attain_vanilla() {
 }
 
 /// c2 that bounds the shortest value instead of all.
-Reading violate_vanilla(const Check& how) {
+std::vector<Reading> violate_vanilla(const Check& how) {
     Bound broken = printed();
     broken.reading = "c2 of one value only";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
@@ -77,7 +77,7 @@ Reading violate_vanilla(const Check& how) {
         return Sides{largest_gradient(v), std::sqrt(double(V.rows())) / 4 * v("g").norm() *
                                               V.rowwise().norm().minCoeff()};
     };
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 }  // namespace

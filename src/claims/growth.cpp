@@ -57,11 +57,14 @@ Trace trace_of(const Growth& growth, const Check& how, const std::vector<double>
 
 }  // namespace
 
-Reading examine_growth(const Growth& growth, const Check& how) {
-    Reading r;
-    r.name = growth.reading;
-    r.formula = growth.formula;
-    r.role = growth.role;
+Reading examine_growth(const Growth& stated, const Check& how) {
+    Growth growth = stated;
+    const double mutant = growth.mutant.factor == 0 ? -0.3 : growth.mutant.factor;
+    if (how.mutated) growth.claimed += mutant;
+    Reading r =
+        begin(growth.reading, growth.formula, growth.role, how, growth.hypotheses, growth.given);
+    r.mutant = described(mutant, growth.mutant);
+    if (r.verdict == Verdict::hypothesis_not_met) return r;
     r.bound = growth.claimed;
     const std::vector<Index>& sizes = how.range.empty() ? growth.sizes : how.range;
     const Index trials = how.trials;

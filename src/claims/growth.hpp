@@ -9,9 +9,12 @@ namespace tsdiag::claim {
 struct Growth {
     std::string reading = {}, formula = {};
     Role role = Role::part;
-    Relation relation = Relation::at_most;  ///< O(N^e); equal: Theta(N^e)
-    double claimed = 0;                     ///< the exponent e
-    std::vector<Index> sizes = {};          ///< N, where the user chose no range
+    Relation relation = Relation::at_most;      ///< O(N^e); equal: Theta(N^e)
+    std::optional<Hypotheses> hypotheses = {};  ///< in place of the claim's
+    std::vector<Asked> given = {};
+    Mutant mutant = {};
+    double claimed = 0;             ///< the exponent e
+    std::vector<Index> sizes = {};  ///< N, where the user chose no range
     std::function<double(Index N, const Rng&)> sample = {};
     std::string size = "N";  ///< what the papers call it
 };

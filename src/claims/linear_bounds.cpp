@@ -77,7 +77,7 @@ Attained attain_bound() {
 }
 
 /// Scores of both signs, at sizes where positive ones keep to the bound.
-Reading violate_bound(const Check& how) {
+std::vector<Reading> violate_bound(const Check& how) {
     Bound broken = printed();
     broken.reading = "scores of both signs";
     broken.draw = draw_signed;
@@ -87,7 +87,7 @@ Reading violate_bound(const Check& how) {
         return sides_of(v, printed_factor);
     };
     broken.search = {{4, 1}, {6, 1}};
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 }  // namespace

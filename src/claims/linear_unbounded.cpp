@@ -119,7 +119,9 @@ Reading alone(Bound bound, Check how) {
 }
 
 /// One key has the weight 1 whatever its score.
-Reading violate_derivative(const Check& how) { return alone(unbounded_derivative(), how); }
+std::vector<Reading> violate_derivative(const Check& how) {
+    return {alone(unbounded_derivative(), how)};
+}
 
 // --- (27), (49), (50)
 
@@ -130,20 +132,21 @@ Matrix printed_table(Index n) {
 }
 
 Bound printed_entries(std::string reading, Matrix (*table)(Index n)) {
-    return {
-        .reading = std::move(reading),
-        .formula = "dp_ik/ds_ij = t_jk / (x0^T x0), t_jk = 1/n (1 - 1/n) or -1/n^2",
-        .accuracy = 0,
-        .draw = draw_construction,
-        .sides = [table](const Variables& v) -> std::optional<Sides> {
-            if (!(v("M")(0) > 0 && positive(v("u")))) return {};
-            const Index n = v("V").rows();
-            const double length = 1 / v("M")(0);
-            const Matrix s = construction(v("u"), length, n);
-            const double off = 8 * (score_rounding(v("u"), length) + keys(v) * eps);
-            return Sides{(derivative(s) * length - table(n)).cwiseAbs().maxCoeff(), off / keys(v)};
-        },
-        .shown = [](const Variables& v) { return shown_by(v, 1 / v("M")(0)); }};
+    return {.reading = std::move(reading),
+            .formula = "dp_ik/ds_ij = t_jk / (x0^T x0), t_jk = 1/n (1 - 1/n) or -1/n^2",
+            .relation = Relation::equal,
+            .accuracy = 0,
+            .draw = draw_construction,
+            .sides = [table](const Variables& v) -> std::optional<Sides> {
+                if (!(v("M")(0) > 0 && positive(v("u")))) return {};
+                const Index n = v("V").rows();
+                const double length = 1 / v("M")(0);
+                const Matrix s = construction(v("u"), length, n);
+                const double off = 8 * (score_rounding(v("u"), length) + keys(v) * eps);
+                return worst_difference(derivative(s) * length, table(n),
+                                        Matrix::Constant(n, n, off / keys(v)));
+            },
+            .shown = [](const Variables& v) { return shown_by(v, 1 / v("M")(0)); }};
 }
 
 /// |sum_k dL/dp_ik t_jk|, 1 x n, by differences of values.
@@ -181,11 +184,11 @@ Attained attain_table() {
 }
 
 /// The table of softmax's uniform weights with n + 1 keys.
-Reading violate_table(const Check& how) {
-    return examine_bound(
+std::vector<Reading> violate_table(const Check& how) {
+    return {examine_bound(
         printed_entries("a key too many",
                         [](Index n) -> Matrix { return printed_table(n + 1).topLeftCorner(n, n); }),
-        how);
+        how)};
 }
 
 // --- (60)
@@ -233,8 +236,9 @@ Bound equal_tokens() {
 
 Bound homogeneous() {
     return {.reading = "homogeneous",
-            .formula = "|c dL/dS(c S) - dL/dS(S)| = 0 for c > 0",
+            .formula = "c dL/dS(c S) = dL/dS(S) for c > 0",
             .role = Role::sharper,
+            .relation = Relation::equal,
             .accuracy = 0,
             .draw =
                 [](const Rng& rng, const Sizes& at, Distribution distribution) {
@@ -246,12 +250,12 @@ Bound homogeneous() {
                 const Matrix& s = v("s");
                 if (!(s.minCoeff() > 0)) return {};
                 const double c = 1 / v("M")(0);
-                const Matrix apart =
-                    c * linear_gradient(c * s, v("V"), v("g")) - linear_gradient(s, v("V"), v("g"));
                 // what rounding explains: sums of n and of d numbers, no larger than c1 c2 each
                 const double terms = double(s.cols() + v("V").cols() + 8);
-                return Sides{apart.cwiseAbs().maxCoeff(),
-                             2 * terms * eps * v("g").norm() * largest_row(v("V")) / s.sum()};
+                const double off = 2 * terms * eps * v("g").norm() * largest_row(v("V")) / s.sum();
+                return worst_difference(c * linear_gradient(c * s, v("V"), v("g")),
+                                        linear_gradient(s, v("V"), v("g")),
+                                        Matrix::Constant(1, s.cols(), off));
             }};
 }
 
@@ -267,7 +271,9 @@ Attained attain_gradient() {
     return {gradient(s, Matrix{{1.0}, {-1}}, Matrix{{1.0}})(0), 1 / (2 * c), 1e-13};
 }
 
-Reading violate_gradient(const Check& how) { return alone(unbounded_gradient(), how); }
+std::vector<Reading> violate_gradient(const Check& how) {
+    return {alone(unbounded_gradient(), how)};
+}
 
 }  // namespace
 

@@ -121,14 +121,14 @@ std::vector<Reading> check_chain(const Check& how) {
 }
 
 /// Activations of slope 10 instead of 1.
-Reading violate_chain(const Check& how) {
+std::vector<Reading> violate_chain(const Check& how) {
     Bound broken = first_layer();
     broken.reading = "activations of slope 10";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         const Tail t = tail_of(v);
         return Sides{of_input(gradients(t, 10)), with_first(t)};
     };
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 }  // namespace

@@ -74,7 +74,7 @@ std::vector<Reading> check_gradient(const Check& how) {
 }
 
 /// The norm uses a hundredth of the eps that the bound knows.
-Reading violate_gradient(const Check& how) {
+std::vector<Reading> violate_gradient(const Check& how) {
     Bound broken = printed_gradient();
     broken.reading = "another eps";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
@@ -82,7 +82,7 @@ Reading violate_gradient(const Check& how) {
         return Sides{gradient(v, eps_of(v) / 100).cwiseAbs().maxCoeff(),
                      uniform_bound(v, three_halves_d)};
     };
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 // --- (55), (56), (58)
@@ -126,6 +126,7 @@ Row row_of(const Variables& v) {
 Bound by_input(std::string reading, std::string formula, Matrix (*printed)(const Row&, Index n)) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
+            .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_loss,
             .sides = [printed](const Variables& v) -> std::optional<Sides> {
@@ -135,7 +136,8 @@ Bound by_input(std::string reading, std::string formula, Matrix (*printed)(const
                 const auto f = [&](const ComplexRow& t) {
                     return ComplexRow::Constant(1, loss_of(t, v("a"), eps_of(v))).eval();
                 };
-                return Sides{(complex_step(f, r.t) - printed(r, n)).cwiseAbs().maxCoeff(), r.off};
+                return worst_difference(complex_step(f, r.t), printed(r, n),
+                                        Matrix::Constant(1, r.t.cols(), r.off));
             }};
 }
 
@@ -175,10 +177,10 @@ Attained attain_sum() {
 }
 
 /// The derivative without its second term.
-Reading violate_sum(const Check& how) {
-    return examine_bound(by_input("without the second term", "(56) with R = I / sqrt(...)",
-                                  [](const Row& r, Index) -> Matrix { return r.g / r.root; }),
-                         how);
+std::vector<Reading> violate_sum(const Check& how) {
+    return {examine_bound(by_input("without the second term", "(56) with R = I / sqrt(...)",
+                                   [](const Row& r, Index) -> Matrix { return r.g / r.root; }),
+                          how)};
 }
 
 /// The printed gradient by the scores of one row, 1 x n.
@@ -186,6 +188,7 @@ Bound by_scores(std::string reading, std::string formula,
                 Matrix (*printed)(const Row&, const Matrix& V)) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
+            .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_loss,
             .sides = [printed](const Variables& v) -> std::optional<Sides> {
@@ -196,8 +199,8 @@ Bound by_scores(std::string reading, std::string formula,
                     const ComplexRow t = s * V.cast<std::complex<double>>();
                     return ComplexRow::Constant(1, loss_of(t, v("a"), eps_of(v))).eval();
                 };
-                return worst_entry(complex_step(f, v("s")) - printed(r, V),
-                                   r.off * V.rowwise().norm().transpose());
+                return worst_difference(complex_step(f, v("s")), printed(r, V),
+                                        r.off * V.rowwise().norm().transpose());
             }};
 }
 
@@ -214,11 +217,11 @@ std::vector<Reading> check_chain(const Check& how) {
 }
 
 /// The scores' derivative of the norm is left out.
-Reading violate_chain(const Check& how) {
-    return examine_bound(
+std::vector<Reading> violate_chain(const Check& how) {
+    return {examine_bound(
         by_scores("without R", "dL/dS_i = dL/dO_i V^T",
                   [](const Row& r, const Matrix& V) -> Matrix { return r.g * V.transpose(); }),
-        how);
+        how)};
 }
 
 }  // namespace

@@ -73,6 +73,7 @@ ComplexRow normed(const ComplexRow& t, double eps) {
 Bound derivative_formula(std::string reading, std::string formula, double (*share)(double d)) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
+            .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_token,
             .sides = [share](const Variables& v) -> std::optional<Sides> {
@@ -85,8 +86,9 @@ Bound derivative_formula(std::string reading, std::string formula, double (*shar
                     std::sqrt(square);
                 // what rounding explains: sums of d squares, and terms of size 1 at most
                 const double off = (8 * d + 32) * std::numeric_limits<double>::epsilon();
-                return Sides{(complex_step(f, t) - printed).cwiseAbs().maxCoeff(),
-                             off / std::sqrt(square)};
+                return worst_difference(
+                    complex_step(f, t), printed,
+                    Matrix::Constant(t.cols(), t.cols(), off / std::sqrt(square)));
             }};
 }
 
@@ -108,8 +110,8 @@ Attained attain_formula() {
 }
 
 /// A mean of squares that is a sum: (52) without its 1/d.
-Reading violate_formula(const Check& how) {
-    return examine_bound(derivative_formula("without 1/d", "(52) without 1/d", one), how);
+std::vector<Reading> violate_formula(const Check& how) {
+    return {examine_bound(derivative_formula("without 1/d", "(52) without 1/d", one), how)};
 }
 
 // --- (53)
@@ -128,8 +130,8 @@ std::vector<Reading> check_entries(const Check& how) {
     return {examine_bound(entries(), how), examine_bound(diagonal, how), examine_bound(rest, how)};
 }
 
-Reading violate_entries(const Check& how) {
-    return with_negative_eps(entries(), largest_entry, three_halves, how);
+std::vector<Reading> violate_entries(const Check& how) {
+    return {with_negative_eps(entries(), largest_entry, three_halves, how)};
 }
 
 /// The brackets of the lines of (53), d x d each.
@@ -155,6 +157,7 @@ using Line = Matrix (*)(const Lines&);
 Bound line_bound(std::string reading, std::string formula, Line left, Line right, bool equality) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
+            .relation = equality ? Relation::equal : Relation::at_most,
             .draw = draw_token,
             .sides = [=](const Variables& v) -> std::optional<Sides> {
                 const Matrix& t = v("t");
@@ -164,7 +167,7 @@ Bound line_bound(std::string reading, std::string formula, Line left, Line right
                 if (!equality) return worst_entry(a, b);
                 const double off =
                     double(8 * t.cols() + 32) * std::numeric_limits<double>::epsilon();
-                return worst_entry(a - b, Matrix::Constant(a.rows(), a.cols(), off));
+                return worst_difference(a, b, Matrix::Constant(a.rows(), a.cols(), off));
             },
             .search = {{1, 1}, {1, 2}, {1, 3}}};
 }
@@ -204,7 +207,7 @@ Attained attain_steps() {
 }
 
 /// The third line with a negative eps.
-Reading violate_steps(const Check& how) {
+std::vector<Reading> violate_steps(const Check& how) {
     Bound broken =
         line_bound("a negative eps", "the third line of (53)", second_line, third_line, false);
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
@@ -213,7 +216,7 @@ Reading violate_steps(const Check& how) {
         const Lines lines = lines_of(t, -eps_of(v));
         return worst_entry(lines.second, lines.third);
     };
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 // --- (57)
@@ -235,8 +238,8 @@ std::vector<Reading> check_norm(const Check& how) {
             examine_bound(all, how)};
 }
 
-Reading violate_norm(const Check& how) {
-    return with_negative_eps(norm(), spectral_norm, three_halves_d, how);
+std::vector<Reading> violate_norm(const Check& how) {
+    return {with_negative_eps(norm(), spectral_norm, three_halves_d, how)};
 }
 
 }  // namespace

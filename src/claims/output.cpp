@@ -7,7 +7,7 @@ namespace tsdiag {
 namespace {
 
 constexpr std::string_view header =
-    "name,reading,verdict,measured,bound,tightness,low,high,trials,note";
+    "name,reading,role,verdict,measured,bound,tightness,low,high,trials,steps,note";
 
 Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(); }
 
@@ -28,13 +28,22 @@ Json matrix_json(const NamedMatrix& m) {
     return json.set("name", m.name).set("rows", std::move(rows));
 }
 
+Json hypothesis_json(const Asked& h) {
+    Json json;
+    return json.set("name", h.name).set("met", h.unmet.empty()).set("unmet", h.unmet);
+}
+
 Json reading_json(const Reading& r) {
     Json json;
     json.set("reading", r.name).set("formula", r.formula).set("role", name(r.role));
     json.set("verdict", name(r.verdict)).set("measured", or_null(r.measured));
     json.set("bound", or_null(r.bound)).set("tightness", or_null(r.tightness));
     json.set("low", or_null(r.low)).set("high", or_null(r.high)).set("trials", r.trials);
-    json.set("note", r.note);
+    json.set("steps", r.steps).set("note", r.note);
+    Json::Array hypotheses;
+    for (const Asked& h : r.hypotheses) hypotheses.push_back(hypothesis_json(h));
+    json.set("hypotheses", std::move(hypotheses)).set("mutant", r.mutant);
+    if (!r.of.empty()) json.set("of", r.of);
     Json::Array witness;
     for (const NamedMatrix& m : r.witness) witness.push_back(matrix_json(m));
     json.set("witness", std::move(witness));
@@ -45,15 +54,36 @@ Json reading_json(const Reading& r) {
     return json;
 }
 
+/// The claim's own hypotheses, with the distributions that meet each at these sizes.
+Json admitted_json(const Claim& claim, Check how) {
+    Json::Array all;
+    for (const Hypothesis* h : claim.hypotheses) {
+        if (!h) continue;
+        Json json = hypothesis_json({std::string(h->name), h->unmet(how)});
+        Json::Array admits;
+        Check other = how;
+        for (const Distribution d : distributions()) {
+            other.distribution = d;
+            if (h->unmet(other).empty()) admits.emplace_back(std::string(name(d)));
+        }
+        all.push_back(json.set("admits", std::move(admits)));
+    }
+    return Json(std::move(all));
+}
+
 Json claim_json(const Examined& e) {
     Json json;
     json.set("name", e.claim->name).set("statement", e.claim->statement);
     json.set("source", e.claim->source).set("assumes", e.claim->assumes);
     json.set("sharp", e.claim->sharp).set("verdict", name(e.verdict));
     json.set("n", e.how.n).set("d", e.how.d).set("heads", e.how.heads).set("trials", e.how.trials);
-    Json::Array readings;
-    for (const Reading& r : e.readings) readings.push_back(reading_json(r));
-    return json.set("readings", std::move(readings));
+    json.set("hypotheses", admitted_json(*e.claim, e.how)).set("proof", e.claim->proof);
+    const auto list = [](const std::vector<Reading>& readings) {
+        Json::Array array;
+        for (const Reading& r : readings) array.push_back(reading_json(r));
+        return array;
+    };
+    return json.set("readings", list(e.readings)).set("controls", list(e.controls));
 }
 
 }  // namespace
@@ -62,11 +92,16 @@ std::vector<ClaimRow> claim_rows(std::span<const Examined> examined) {
     std::vector<ClaimRow> rows;
     for (const Examined& e : examined) {
         rows.push_back({.name = std::string(e.claim->name),
+                        .role = "claim",
                         .verdict = std::string(name(e.verdict)),
                         .trials = e.how.trials});
-        for (const Reading& r : e.readings)
-            rows.push_back({std::string(e.claim->name), r.name, std::string(name(r.verdict)),
-                            r.measured, r.bound, r.tightness, r.low, r.high, r.trials, r.note});
+        const auto add = [&](const Reading& r, std::string_view role) {
+            rows.push_back({std::string(e.claim->name), r.name, std::string(role),
+                            std::string(name(r.verdict)), r.measured, r.bound, r.tightness, r.low,
+                            r.high, r.trials, r.steps, r.note});
+        };
+        for (const Reading& r : e.readings) add(r, name(r.role));
+        for (const Reading& r : e.controls) add(r, "control");
     }
     return rows;
 }
@@ -78,6 +113,7 @@ std::string claims_csv(const std::vector<ClaimRow>& rows) {
         CsvLine(out)
             .text(r.name)
             .text(r.reading)
+            .text(r.role)
             .text(r.verdict)
             .number(r.measured)
             .number(r.bound)
@@ -85,6 +121,7 @@ std::string claims_csv(const std::vector<ClaimRow>& rows) {
             .number(r.low)
             .number(r.high)
             .index(r.trials)
+            .index(r.steps)
             .text(r.note)
             .end();
     return out;
@@ -93,8 +130,9 @@ std::string claims_csv(const std::vector<ClaimRow>& rows) {
 std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view source) {
     std::vector<ClaimRow> rows;
     for (CsvReader in(text, source, header); in.next();)
-        rows.push_back({in.text(0), in.text(1), in.text(2), in.number(3), in.number(4),
-                        in.number(5), in.number(6), in.number(7), in.integer(8), in.text(9)});
+        rows.push_back({in.text(0), in.text(1), in.text(2), in.text(3), in.number(4), in.number(5),
+                        in.number(6), in.number(7), in.number(8), in.integer(9), in.integer(10),
+                        in.text(11)});
     return rows;
 }
 

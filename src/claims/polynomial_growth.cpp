@@ -63,14 +63,14 @@ Attained attain_growth(const Statement& s) {
 }
 
 /// Entries of X that grow with N are not of one variance.
-Reading violate_growth(const Check& how, const Statement& s) {
+std::vector<Reading> violate_growth(const Check& how, const Statement& s) {
     Growth broken = growth_of(how, s, s.elementwise, 2, "entries of X of deviation sqrt(N)");
     broken.sample = [&how, s](Index N, const Rng& rng) {
         Logits logits = draw_logits(how, N, rng);
         for (Matrix* factor : {&logits.X, &logits.A, &logits.B}) *factor *= std::sqrt(double(N));
         return scaled(s.elementwise(logits, 2), N, s);
     };
-    return examine_growth(broken, how);
+    return {examine_growth(broken, how)};
 }
 
 /// Softmax attention as it is where training begins: weights of variance 1/D.
@@ -105,8 +105,8 @@ std::vector<Reading> check_scaled_norm(const Check& how) {
 }
 
 constexpr std::string_view assumptions =
-    "S = X Q K^T X^T / sqrt(d); entries of X, Q and K independent with mean 0 and one variance; D "
-    "and d fixed";
+    "S = X Q K^T X^T / sqrt(d); entries of X, Q and K independent and normal with mean 0 and "
+    "variances that do not depend on N; D and d fixed";
 
 }  // namespace
 
@@ -118,6 +118,7 @@ extern const Claim poly_thm42 = {
         "a power of the matrix.",
     .source = "[POLY] Thm 4.2, (8)",
     .assumes = assumptions,
+    .hypotheses = {&normal_entries},
     .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
     .d = 16,
     .heads = 2,
@@ -135,6 +136,7 @@ extern const Claim poly_cor43 = {
         "entry, and as a power of the matrix.",
     .source = "[POLY] Cor. 4.3, (9)",
     .assumes = assumptions,
+    .hypotheses = {&normal_entries},
     .sharp =
         "Entry by entry Theta(sqrt(N)), while softmax attention of small logits has a norm of "
         "order 1: a power divided by N does not grow.",
@@ -154,6 +156,7 @@ extern const Claim poly_thm44 = {
         "entry by entry, and as a power of the matrix.",
     .source = "[POLY] Thm 4.4, (10)",
     .assumes = assumptions,
+    .hypotheses = {&normal_entries},
     .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
     .d = 16,
     .heads = 2,
@@ -171,6 +174,7 @@ extern const Claim poly_cor45 = {
         "two readings: entry by entry, and as a power of the matrix.",
     .source = "[POLY] Cor. 4.5, (11)",
     .assumes = assumptions,
+    .hypotheses = {&normal_entries},
     .d = 16,
     .heads = 2,
     .trials = 80,

@@ -63,11 +63,11 @@ Attained attain_prenorm() {
 }
 
 /// A branch that is correlated with the state.
-Reading violate_prenorm(const Check& how) {
+std::vector<Reading> violate_prenorm(const Check& how) {
     const Step step = prenorm_step(how);
     Mean broken = attention_growth(how, step, 0.25);
     broken.reading = "branch along the state";
-    return examine_mean(broken, how);
+    return {examine_mean(broken, how)};
 }
 
 }  // namespace

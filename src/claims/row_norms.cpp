@@ -49,13 +49,13 @@ Attained attain_product() {
     return {product_norm(v), product_bound(v, 3), 1e-14};
 }
 
-Reading violate_product(const Check& how) {
+std::vector<Reading> violate_product(const Check& how) {
     Bound broken = product();
     broken.reading = "r taken as the inner dimension";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         return Sides{product_norm(v), product_bound(v, v("Y").cols())};
     };
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 Variables draw_matrix(const Rng& rng, const Sizes& at, Distribution distribution) {
@@ -94,13 +94,13 @@ Attained attain_spectral() {
     return {spectral_norm(X), spectral_bound(X, 5), 1e-13};
 }
 
-Reading violate_spectral(const Check& how) {
+std::vector<Reading> violate_spectral(const Check& how) {
     Bound broken = spectral();
     broken.reading = "n taken as the number of columns";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         return Sides{spectral_norm(v("X")), spectral_bound(v("X"), v("X").cols())};
     };
-    return examine_bound(broken, how);
+    return {examine_bound(broken, how)};
 }
 
 }  // namespace

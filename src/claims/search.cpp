@@ -93,7 +93,7 @@ Best climb(const std::function<double(const std::vector<double>&)>& f, std::vect
            Index evaluations) {
     Simplex simplex(f, evaluations);
     Best best{start, -INFINITY};
-    if (start.empty()) return {start, f(start)};
+    if (start.empty()) return {start, f(start), 1};
     double size = 0.5;
     while (simplex.left() > 0) {
         Best next = simplex.run(best.x, size);
@@ -104,6 +104,7 @@ Best climb(const std::function<double(const std::vector<double>&)>& f, std::vect
             size /= 4;
         }
     }
+    best.steps = evaluations - simplex.left();
     return best;
 }
 

@@ -9,6 +9,7 @@ namespace tsdiag::claim {
 struct Best {
     std::vector<double> x;
     double value = 0;
+    Index steps = 0;  ///< evaluations that it took
 };
 
 /// The larger value first; points in order where those are equal.

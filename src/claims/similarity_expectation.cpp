@@ -43,9 +43,9 @@ Attained attain_gains() {
 }
 
 /// Entries of W with a mean of one standard deviation.
-Reading violate_gains(const Check& how) {
+std::vector<Reading> violate_gains(const Check& how) {
     const Step step = fixed_step(how);
-    return examine_mean(gain(how, step, true, 1 / std::sqrt(double(how.d))), how);
+    return {examine_mean(gain(how, step, true, 1 / std::sqrt(double(how.d))), how)};
 }
 
 // --- Prop. 2.9: several heads
@@ -162,14 +162,14 @@ Attained attain_heads() {
 }
 
 /// A variance of 4/d in place of 1/d.
-Reading violate_heads(const Check& how) {
+std::vector<Reading> violate_heads(const Check& how) {
     const Heads heads = draw_heads(how.rng.fork("heads"), how);
     Mean broken = head_gain(how, heads, true);
     broken.reading = "entries of twice the deviation";
     broken.sample = [&how, &heads](const Rng& rng) {
         return gains_of(heads.X, apply_heads(heads, how, rng, 4 / double(how.d))).xi1;
     };
-    return examine_mean(broken, how);
+    return {examine_mean(broken, how)};
 }
 
 }  // namespace

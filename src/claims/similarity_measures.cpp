@@ -19,15 +19,13 @@ Variables draw_tokens(const Rng& rng, const Sizes& at, Distribution distribution
 /// What n d additions and some products can be off by, as part of the result.
 double rounding(const Matrix& x) { return 4 * eps * double(x.size() + 8); }
 
-/// |left - right| against what rounding explains of `size`.
-Sides identity(double left, double right, double tolerance) {
-    return {std::abs(left - right), tolerance};
-}
+Sides identity(double left, double right, double tolerance) { return {left, right, tolerance}; }
 
 Bound tokens(std::string reading, std::string formula,
              std::optional<Sides> (*sides)(const Variables&)) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
+            .relation = Relation::equal,
             .draw = draw_tokens,
             .sides = sides};
 }
@@ -51,6 +49,7 @@ std::vector<Reading> check_definition(const Check& how) {
     };
     Bound most = tokens("t_sim at most 1", "t_sim <= 1", similarity);
     Bound rest = tokens("t_div at most 1", "t_div <= 1", diversity);
+    most.relation = rest.relation = Relation::at_most;
     most.search = rest.search = {{2, 1}, {3, 2}};
     return {examine_bound(tokens("sum", "t_sim + t_div = 1", whole), how), examine_bound(most, how),
             examine_bound(rest, how)};
@@ -59,7 +58,7 @@ std::vector<Reading> check_definition(const Check& how) {
 Attained attain_definition() { return {t_sim(Matrix{{1.0, 2}, {1, 2}, {1, 2}}), 1, 1e-15}; }
 
 /// A mean with unequal weights is no orthogonal projection.
-Reading violate_definition(const Check& how) {
+std::vector<Reading> violate_definition(const Check& how) {
     const auto weighted = [](const Variables& v) -> std::optional<Sides> {
         const Matrix& X = v("X");
         Vector weight = Vector::LinSpaced(X.rows(), 1, double(X.rows()));
@@ -68,7 +67,7 @@ Reading violate_definition(const Check& how) {
         const double sum = (part.squaredNorm() + (X - part).squaredNorm()) / X.squaredNorm();
         return identity(sum, 1, rounding(X));
     };
-    return examine_bound(tokens("weighted mean", "t_sim + t_div = 1", weighted), how);
+    return {examine_bound(tokens("weighted mean", "t_sim + t_div = 1", weighted), how)};
 }
 
 // --- (1)
@@ -119,7 +118,7 @@ Attained attain_cosine() {
     return {mean_cosine(Matrix{{1.0, 0}, {-0.5, h}, {-0.5, -h}}), -0.5, 1e-14};
 }
 
-Reading violate_cosine(const Check& how) {
+std::vector<Reading> violate_cosine(const Check& how) {
     const auto unnormalised = [](const Variables& v) -> std::optional<Sides> {
         const Matrix& X = v("X");
         Matrix stretched = X;  // rows of different length, for any distribution
@@ -128,8 +127,8 @@ Reading violate_cosine(const Check& how) {
         return identity(mean_cosine(stretched), through_similarity(stretched),
                         2 * rounding(X) * double(X.rows()));
     };
-    return examine_bound(
-        tokens("rows of any length", "t_cos = (n t_sim - 1)/(n - 1)", unnormalised), how);
+    return {examine_bound(
+        tokens("rows of any length", "t_cos = (n t_sim - 1)/(n - 1)", unnormalised), how)};
 }
 
 // --- Prop. 2.3
@@ -184,7 +183,7 @@ Attained attain_rate() {
     return {t_div(X) / t_div(Y), 1 + (16.0 / 9 - 1) / 2, 1e-14};
 }
 
-Reading violate_rate(const Check& how) {
+std::vector<Reading> violate_rate(const Check& how) {
     const auto after = [](const Variables& v) -> std::optional<Sides> {
         if (!escalates(v)) return {};
         const Matrix &X = v("X"), &Y = v("Y");
@@ -192,8 +191,8 @@ Reading violate_rate(const Check& how) {
         const double r = t_div(X) / t_div(Y);
         return identity(r, 1 + (g.xi1 / g.xi2 - 1) * t_sim(Y), rate_tolerance(X, Y, r));
     };
-    return examine_bound(
-        pair_identity("similarity after the step", "r = 1 + (xi1/xi2 - 1) t_sim(Y)", after), how);
+    return {examine_bound(
+        pair_identity("similarity after the step", "r = 1 + (xi1/xi2 - 1) t_sim(Y)", after), how)};
 }
 
 // --- (21)
@@ -239,7 +238,7 @@ Attained attain_removal() {
 }
 
 /// Takes away the first token instead of the mean.
-Reading violate_removal(const Check& how) {
+std::vector<Reading> violate_removal(const Check& how) {
     Bound b = removal_bound(true);
     b.reading = "first token taken away";
     b.sides = [](const Variables& v) -> std::optional<Sides> {
@@ -250,7 +249,7 @@ Reading violate_removal(const Check& how) {
         const double rest = t_div(X) + (1 - tau) * (1 - tau) * t;
         return identity(t_sim(Y), (1 - tau) * (1 - tau) * t / rest, rounding(X));
     };
-    return examine_bound(b, how);
+    return {examine_bound(b, how)};
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ Attained attain_mixing() {
 }
 
 /// Rows that sum to one half.
-Reading violate_mixing(const Check& how) {
+std::vector<Reading> violate_mixing(const Check& how) {
     Bound b = mixing_bound("rows that sum to 1/2", "mu1 >= 1 - omega", Relation::at_least, nullptr);
     b.sides = [](const Variables& v) -> std::optional<Sides> {
         Step step = step_of(v);
@@ -82,7 +82,7 @@ Reading violate_mixing(const Check& how) {
         const Mixing m = mixing_of(step);
         return Sides{m.mu1, 1 - m.omega};
     };
-    return examine_bound(b, how);
+    return {examine_bound(b, how)};
 }
 
 // --- Prop. 2.5
@@ -144,8 +144,8 @@ Attained attain_gap() {
     return {means_of(m).ratio(), 1.6, 1e-14};
 }
 
-Reading violate_gap(const Check& how) {
-    return examine_bound(rate_bound("eta with the other sign", -1), how);
+std::vector<Reading> violate_gap(const Check& how) {
+    return {examine_bound(rate_bound("eta with the other sign", -1), how)};
 }
 
 // --- Lemma A.1
@@ -212,8 +212,8 @@ Attained attain_deviation() {
 }
 
 /// Deviations larger than gamma.
-Reading violate_deviation(const Check& how) {
-    return examine_bound(deviation_bound("t beyond 1", 1e6), how);
+std::vector<Reading> violate_deviation(const Check& how) {
+    return {examine_bound(deviation_bound("t beyond 1", 1e6), how)};
 }
 
 }  // namespace
@@ -241,6 +241,7 @@ extern const Claim tse_prop25 = {
         "is not negative.",
     .source = "[TSE] Prop. 2.5, (13)-(15)",
     .assumes = "alpha = 1, E xi_i = 1 + mu_i^2 (Lemma 2.4 with d sigma^2 = 1)",
+    .hypotheses = {&standard_scale},
     .n = 8,
     .d = 8,
     .least_n = 2,
@@ -256,6 +257,7 @@ extern const Claim tse_lemmaA1 = {
         "doubly stochastic P.",
     .source = "[TSE] Lemma A.1, (23), (24)",
     .assumes = "alpha = 1, d sigma^2 = 1; Pi1 X and Pi2 X not zero",
+    .hypotheses = {&standard_scale},
     .sharp =
         "Attained at t = 1. Without double stochasticity gamma can be smaller: 1/12 for mu1 = "
         "3, mu2 = 0.",

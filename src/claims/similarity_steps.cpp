@@ -84,7 +84,7 @@ Attained attain_feed_forward() {
 }
 
 /// Hidden units that are always on add one and the same row to every token.
-Reading violate_feed_forward(const Check& how) {
+std::vector<Reading> violate_feed_forward(const Check& how) {
     const Matrix X = alike(how.rng.fork("diverse"), how, 0);
     Mean broken = feed_forward_ratio(X, "a large shared bias");
     broken.exact.reset();
@@ -94,7 +94,7 @@ Reading violate_feed_forward(const Check& how) {
         const Gains g = gains_of(X, Y);
         return {g.xi1, g.xi2};
     };
-    return examine_mean(broken, how);
+    return {examine_mean(broken, how)};
 }
 
 // --- layer norm
@@ -147,8 +147,8 @@ Attained attain_norm() {
 }
 
 /// Rows of very different length.
-Reading violate_norm(const Check& how) {
-    return examine_bound(any_tokens("rows scaled to length 1", false), how);
+std::vector<Reading> violate_norm(const Check& how) {
+    return {examine_bound(any_tokens("rows scaled to length 1", false), how)};
 }
 
 }  // namespace

@@ -49,13 +49,13 @@ Attained attain_norm() {
 }
 
 /// exp(A) divided by the largest entry of a row in place of its sum.
-Reading violate_norm(const Check& how) {
+std::vector<Reading> violate_norm(const Check& how) {
     const Measured by_largest = [](const Matrix& A) {
         return Matrix((A.colwise() - A.rowwise().maxCoeff()).array().exp()).norm();
     };
-    return examine_bound(
+    return {examine_bound(
         bound_of("divided by the largest", "|exp(A) / max exp(A)|_F <= sqrt(N)", by_largest, 1),
-        how);
+        how)};
 }
 
 double derivative_norm(const Matrix& A) {
@@ -92,10 +92,10 @@ std::vector<Reading> check_derivative(const Check& how) {
 }
 
 /// softmax(10 A): the derivative by A is ten times as large.
-Reading violate_derivative(const Check& how) {
+std::vector<Reading> violate_derivative(const Check& how) {
     const Measured hot = [](const Matrix& A) { return 10 * derivative_norm(10 * A); };
-    return examine_bound(
-        bound_of("a temperature of 1/10", "|dsoftmax(10 A)|_F <= 2 sqrt(N)", hot, 2), how);
+    return {examine_bound(
+        bound_of("a temperature of 1/10", "|dsoftmax(10 A)|_F <= 2 sqrt(N)", hot, 2), how)};
 }
 
 }  // namespace

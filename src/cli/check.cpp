@@ -98,7 +98,8 @@ std::string remarks(const std::vector<Examined>& examined) {
                     text += (&m == r.witness.data() ? " with " : ", ") + matrix(m);
                 if (r.replay) text += fmt::format(" (--trial {})", r.replay->trial);
                 add(e, r, text + ".");
-            } else if (r.verdict == Verdict::not_decided) {
+            } else if (r.verdict == Verdict::not_decided ||
+                       r.verdict == Verdict::hypothesis_not_met) {
                 add(e, r, r.note + ".");
             }
         }

@@ -85,11 +85,11 @@ TEST(Claims, CombineReadings) {
 
 TEST(ClaimsCsv, ReadsBackWhatWasWritten) {
     const std::vector<ClaimRow> rows = {{.name = "a.b", .verdict = "holds", .trials = 7},
-                                        {"a.b", "comma, \"quote\"\nline", "false as stated", 0.1,
-                                         1e-300, 1.0 / 3, -2.5, 1e300, 12, "note"}};
+                                        {"a.b", "comma, \"quote\"\nline", "part", "false as stated",
+                                         0.1, 1e-300, 1.0 / 3, -2.5, 1e300, 12, 34, "note"}};
     const std::string text = claims_csv(rows);
-    EXPECT_TRUE(
-        text.starts_with("name,reading,verdict,measured,bound,tightness,low,high,trials,note\n"));
+    EXPECT_TRUE(text.starts_with(
+        "name,reading,role,verdict,measured,bound,tightness,low,high,trials,steps,note\n"));
     EXPECT_EQ(read_claims_csv(text, "claims.csv"), rows);
     for (std::size_t end = 0; end < text.size(); ++end) {
         try {
@@ -103,7 +103,7 @@ TEST(ClaimsCsv, ReadsBackWhatWasWritten) {
 TEST(ClaimsCsv, OfAnExaminationReadsBack) {
     const std::vector<Examined> list{examine(claim("devil.eq59"), {.trials = 20})};
     const std::vector<ClaimRow> rows = claim_rows(list);
-    ASSERT_EQ(rows.size(), 1 + list.front().readings.size());
+    ASSERT_EQ(rows.size(), 1 + list.front().readings.size() + list.front().controls.size());
     EXPECT_EQ(read_claims_csv(claims_csv(rows), "claims.csv"), rows);
 }
 

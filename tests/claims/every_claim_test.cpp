@@ -56,10 +56,11 @@ TEST_P(EveryClaim, TightCaseAttainsTheBound) {
 }
 
 TEST_P(EveryClaim, BrokenHypothesisIsFoundFalse) {
-    const Reading broken = claim().violate(plan(claim(), {}));
-    EXPECT_EQ(broken.verdict, Verdict::false_as_stated)
-        << broken.name << ": " << broken.measured.value_or(NAN) << " against "
-        << broken.bound.value_or(NAN) << " " << broken.note;
+    ASSERT_FALSE(examined(claim()).controls.empty());
+    for (const Reading& broken : examined(claim()).controls)
+        EXPECT_EQ(broken.verdict, Verdict::false_as_stated)
+            << broken.name << ": " << broken.measured.value_or(NAN) << " against "
+            << broken.bound.value_or(NAN) << " " << broken.note;
 }
 
 TEST_P(EveryClaim, VerdictIsTheKnownOne) {
@@ -74,6 +75,32 @@ TEST_P(EveryClaim, VerdictIsTheKnownOne) {
             << e.reading << ": " << name(r->verdict) << ", " << r->measured.value_or(NAN)
             << " against " << r->bound.value_or(NAN) << " [" << r->low.value_or(NAN) << ", "
             << r->high.value_or(NAN) << "] " << r->note;
+    }
+}
+
+/// Those whose readings are being mended; to be emptied.
+const std::set<std::string_view> unmended = {
+    "devil.prop3.1", "devil.propD5", "devil.eq53",     "devil.eq57",    "devil.eq60",
+    "devil.eq61",    "poly.thm4.1b", "poly.thm4.2",    "poly.cor4.3",   "poly.cor4.5",
+    "poly.thm4.4",   "poly.eq43",    "poly.eq55",      "poly.eq71",     "tse.lemma2.4",
+    "tse.prop2.5",   "tse.thm2.6",   "tse.cor2.7",     "tse.rem2.8",    "tse.prop2.9",
+    "tse.lemmaA5",   "tse.sec2.2.1", "tse.sec2.3-ffn", "tse.sec2.3-ln", "tse.sec2.5",
+    "tse.eq20"};
+
+/// A reading that no change of what is claimed turns false is no test.
+TEST_P(EveryClaim, HoldsNoReadingThatItsMutantHolds) {
+    if (unmended.contains(claim().name)) GTEST_SKIP() << "not yet";
+    const Examined mutated = examine(claim(), {.mutated = true});
+    for (const Reading& r : examined(claim()).readings) {
+        if (r.verdict != Verdict::holds && r.verdict != Verdict::holds_asymptotically) continue;
+        EXPECT_FALSE(r.mutant.empty()) << r.name << " names no mutant";
+        const Reading* mutant = find(mutated.readings, r.name);
+        ASSERT_NE(mutant, nullptr) << r.name;
+        EXPECT_EQ(mutant->verdict, Verdict::false_as_stated)
+            << r.name << " (" << r.mutant << "): " << name(mutant->verdict) << ", "
+            << mutant->measured.value_or(NAN) << " against " << mutant->bound.value_or(NAN) << " ["
+            << mutant->low.value_or(NAN) << ", " << mutant->high.value_or(NAN) << "] "
+            << mutant->note;
     }
 }
 

@@ -1,0 +1,32 @@
+#pragma once
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tsdiag/claim.hpp"
+
+/// What statements ask of the entries that are drawn.  A verdict outside of it is none: an engine
+/// asks before it draws.
+namespace tsdiag::claim {
+
+/// "normal entries": all are drawn normal.
+extern const Hypothesis normal_entries;
+/// "d sigma^2 = 1": the variance of an entry of a d x d weight matrix is 1/d.
+extern const Hypothesis standard_scale;
+
+/// What every engine begins with: a reading that names its hypotheses, `own` or those of the claim,
+/// and what else was found of them.  Its verdict is `hypothesis_not_met` where one is missed, and
+/// its note says which.
+Reading begin(std::string name, std::string formula, Role role, const Check& how,
+              const std::optional<Hypotheses>& own, const std::vector<Asked>& given);
+
+/// How a reading is mutated: what is claimed is multiplied by `factor` (of an exponent: shifted by
+/// it).  One in a hundred unless `why` says what the reading cannot be told apart from.
+struct Mutant {
+    double factor = 0;  ///< 0: 0.99 of an upper bound, 1.01 otherwise; of an exponent -0.3
+    std::string why = {};
+};
+/// "x 0.99", "x 0.6: nothing attains it"
+std::string described(double factor, const Mutant& mutant);
+
+}  // namespace tsdiag::claim
