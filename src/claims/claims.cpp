@@ -31,12 +31,15 @@
     X(devil_eq61)        \
     X(poly_thm41a)       \
     X(poly_thm41b)       \
+    X(poly_eq34)         \
     X(poly_thm42)        \
     X(poly_cor43)        \
     X(poly_thm44)        \
     X(poly_cor45)        \
+    X(poly_cor45_k)      \
     X(poly_eq43)         \
     X(poly_eq55)         \
+    X(poly_eq56)         \
     X(poly_eq71)         \
     X(tse_def11)         \
     X(tse_eq1)           \

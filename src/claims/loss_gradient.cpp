@@ -64,6 +64,7 @@ using Allowed = double (*)(const Tail&);
 Bound step(std::string reading, std::string formula, Measured measured, Allowed allowed) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
+            .mutant = {.factor = 0.7, .why = "nothing exceeds 1 / sqrt(2) of it"},
             .draw = draw_tail,
             .sides = [measured, allowed](const Variables& v) -> std::optional<Sides> {
                 const Tail t = tail_of(v);
@@ -111,8 +112,9 @@ std::vector<Reading> check_chain(const Check& how) {
         if (largest_row(t.W2) < largest_row(t.W1) / 100) return {};
         return Sides{of_input(gradients(t)), with_second(t)};
     };
-    const Bound sharp = sharper(step("loss, sharp", "h(dL/dO) <= sqrt(2)", of_output,
-                                     [](const Tail&) { return std::sqrt(2.0); }));
+    Bound sharp = sharper(step("loss, sharp", "h(dL/dO) <= sqrt(2)", of_output,
+                               [](const Tail&) { return std::sqrt(2.0); }));
+    sharp.mutant = {};
     std::vector<Reading> readings;
     for (const Bound& b :
          {loss_step, equality, classifier, second, printed, sharper(first_layer()), sharp})

@@ -26,11 +26,11 @@ double token_moments(const LogitSizes& s, int p) {
 
 }  // namespace
 
-Logits draw_logits(const Check& how, Index N, const Rng& rng, double weights) {
+Logits draw_logits(const Check& how, Index N, const Rng& rng, const Scales& scales) {
     const Index D = how.d, w = how.d / how.heads;
-    Matrix X = draw(rng, "X", N, D, how.distribution);
-    const Matrix Q = draw_weights(rng, "Q", D, w, how.distribution, weights);
-    const Matrix K = draw_weights(rng, "K", D, w, how.distribution, weights);
+    Matrix X = draw(rng, "X", N, D, how.distribution, scales.tokens);
+    const Matrix Q = draw_weights(rng, "Q", D, w, how.distribution, scales.weights);
+    const Matrix K = draw_weights(rng, "K", D, w, how.distribution, scales.weights);
     Matrix A = X * Q / std::sqrt(double(w)), B = X * K;
     return {std::move(X), std::move(A), std::move(B)};
 }
@@ -69,6 +69,32 @@ double matrix_gradient_norm(const Logits& s, int p) {
     return std::sqrt(square / double(s.A.cols()));
 }
 
+/// J^T J = p^2/w sum_i (x_i x_i^T) x (B^T diag(S_ij^(2p-2)) B), D w x D w.
+double elementwise_gradient_spectral_norm(const Logits& s, int p) {
+    const Matrix powers = elementwise_power(s.A * s.B.transpose(), p - 1).cwiseAbs2();
+    const Index D = s.X.cols(), w = s.B.cols();
+    Matrix square = Matrix::Zero(D * w, D * w);
+    for (Index i = 0; i < s.X.rows(); ++i) {
+        const Matrix part = s.B.transpose() * powers.row(i).asDiagonal() * s.B;
+        for (Index a = 0; a < D; ++a)
+            for (Index b = 0; b < D; ++b)
+                square.block(a * w, b * w, w, w) += s.X(i, a) * s.X(i, b) * part;
+    }
+    Vector x = Vector::Ones(D * w).normalized();
+    double value = 0;
+    for (int step = 0; step < 200; ++step) {
+        const Vector next = square * x;
+        value = next.norm();
+        x = next / value;
+    }
+    return p * std::sqrt(value / double(w));
+}
+
+Logits by_keys(const Logits& s) {
+    const double root = std::sqrt(double(s.A.cols()));
+    return {s.X, s.B / root, s.A * root};
+}
+
 double double_factorial(int m) {
     double product = 1;
     for (int k = m; k > 1; k -= 2) product *= k;
@@ -83,7 +109,9 @@ double norm_moment(Index k, int p) {
 
 LogitSizes logit_sizes(const Check& how) {
     const Index w = how.d / how.heads;
-    return {how.n, how.d, w, 1, weight_variance(how.distribution, how.d, w, 1)};
+    const Scales scales;
+    return {how.n, how.d, w, scales.tokens,
+            weight_variance(how.distribution, how.d, w, scales.weights)};
 }
 
 double logit_square(const LogitSizes& s, int p) {

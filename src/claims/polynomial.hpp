@@ -9,9 +9,14 @@ namespace tsdiag::claim {
 struct Logits {
     Matrix X, A, B;
 };
-/// Entries of mean 0; X of variance 1, Q and K of variance `weights` unless their distribution
-/// brings its own.  D = `how.d`, w = D / `how.heads`.
-Logits draw_logits(const Check& how, Index N, const Rng& rng, double weights = 1);
+/// sigma_x^2 and sigma_t^2 of [POLY] Thm 4.2: two variances, and not 1, whose powers would not
+/// show.
+struct Scales {
+    double tokens = 2, weights = 0.5;
+};
+/// Entries of mean 0; X of variance `scales.tokens`, Q and K of variance `scales.weights` unless
+/// their distribution brings its own.  D = `how.d`, w = D / `how.heads`.
+Logits draw_logits(const Check& how, Index N, const Rng& rng, const Scales& scales = {});
 
 /// |S^p|_F, entry by entry: O(N^2 (w + p)).
 double elementwise_norm(const Logits& s, int p);
@@ -20,6 +25,10 @@ double matrix_norm(const Logits& s, int p);
 /// |d(S^p)/dQ|_F, the norm of an N^2 x D w matrix, in the same two readings.
 double elementwise_gradient_norm(const Logits& s, int p);
 double matrix_gradient_norm(const Logits& s, int p);
+/// The spectral norm of that N^2 x D w matrix, entry by entry: the power method.
+double elementwise_gradient_spectral_norm(const Logits& s, int p);
+/// S^T, whose gradient by Q has the norms of the gradient of S by K.
+Logits by_keys(const Logits& s);
 
 /// 1 * 3 * ... * m; 1 for m < 1.
 double double_factorial(int m);

@@ -16,19 +16,47 @@ struct Statement {
     std::string_view formula;
     Norm elementwise, matrix;
     double claimed, divided;
+    bool outside = false;  ///< sqrt(d) divides the power, not the logits
 };
 constexpr Statement norm{"E |S^p|_F = O(N)", elementwise_norm, matrix_norm, 1, 0};
 constexpr Statement scaled_norm{"E |S^p / sqrt(N)|_F = O(sqrt(N))", elementwise_norm, matrix_norm,
                                 0.5, 0.5};
-constexpr Statement gradient{"E |d(S^p)/dQ|_F = O(N)", elementwise_gradient_norm,
-                             matrix_gradient_norm, 1, 0};
-constexpr Statement scaled_gradient{"E |d(S^p / sqrt(N))/dQ|_F = O(sqrt(N))",
-                                    elementwise_gradient_norm, matrix_gradient_norm, 0.5, 0.5};
+constexpr Statement gradient{"E |d((X Q K^T X^T)^p / sqrt(d))/dQ|_F = O(N)",
+                             elementwise_gradient_norm,
+                             matrix_gradient_norm,
+                             1,
+                             0,
+                             true};
+constexpr Statement scaled_gradient{"E |d((X Q K^T X^T)^p / sqrt(d))/dQ / sqrt(N)|_F = O(sqrt(N))",
+                                    elementwise_gradient_norm,
+                                    matrix_gradient_norm,
+                                    0.5,
+                                    0.5,
+                                    true};
+
+double by_keys_elementwise(const Logits& s, int p) {
+    return elementwise_gradient_norm(by_keys(s), p);
+}
+double by_keys_matrix(const Logits& s, int p) { return matrix_gradient_norm(by_keys(s), p); }
+constexpr Statement key_gradient{"E |d((X Q K^T X^T)^p / sqrt(d))/dK|_F = O(N)",
+                                 by_keys_elementwise,
+                                 by_keys_matrix,
+                                 1,
+                                 0,
+                                 true};
 
 const std::vector<Index> sizes{32, 48, 64, 96, 128, 192, 256};
 
-double scaled(double value, Index N, const Statement& s) {
-    return value * std::pow(double(N), -s.divided);
+/// One draw of what the statement is about.  S has sqrt(d) in each of p factors.
+double value_of(const Logits& logits, const Statement& s, Norm measured, int p) {
+    const double d = double(logits.A.cols()), N = double(logits.X.rows());
+    return measured(logits, p) * std::pow(N, -s.divided) *
+           (s.outside ? std::pow(d, (p - 1) / 2.0) : 1);
+}
+
+Mutant heavy(int p) {
+    if (p == 1) return {};
+    return {.factor = -0.5, .why = "tails of powers are heavy"};
 }
 
 Growth growth_of(const Check& how, const Statement& s, Norm measured, int p,
@@ -36,10 +64,11 @@ Growth growth_of(const Check& how, const Statement& s, Norm measured, int p,
     return {.reading = fmt::format("{}, p = {}", meaning, p),
             .formula = std::string(s.formula),
             .role = Role::interpretation,
+            .mutant = heavy(p),
             .claimed = s.claimed,
             .sizes = sizes,
             .sample = [&how, s, measured, p](Index N, const Rng& rng) {
-                return scaled(measured(draw_logits(how, N, rng), p), N, s);
+                return value_of(draw_logits(how, N, rng), s, measured, p);
             }};
 }
 
@@ -57,7 +86,7 @@ Attained attain_growth(const Statement& s) {
     const Matrix x{{1.0, 2, -1, 0.5}};
     const auto at = [&](Index N) {
         const Matrix rows = x.replicate(N, 1);
-        return scaled(s.elementwise({rows, rows, rows}, 2), N, s);
+        return value_of({rows, rows, rows}, s, s.elementwise, 2);
     };
     return {std::log(at(64) / at(16)) / std::log(4.0), s.claimed, 1e-12};
 }
@@ -68,7 +97,7 @@ std::vector<Reading> violate_growth(const Check& how, const Statement& s) {
     broken.sample = [&how, s](Index N, const Rng& rng) {
         Logits logits = draw_logits(how, N, rng);
         for (Matrix* factor : {&logits.X, &logits.A, &logits.B}) *factor *= std::sqrt(double(N));
-        return scaled(s.elementwise(logits, 2), N, s);
+        return value_of(logits, s, s.elementwise, 2);
     };
     return {examine_growth(broken, how)};
 }
@@ -82,7 +111,8 @@ Growth softmax_growth(const Check& how) {
             .claimed = 0,
             .sizes = sizes,
             .sample = [&how](Index N, const Rng& rng) {
-                const Logits s = draw_logits(how, N, rng, 1 / double(how.d));
+                const Logits s =
+                    draw_logits(how, N, rng, {.tokens = 1, .weights = 1 / double(how.d)});
                 return softmax(s.A * s.B.transpose()).norm();
             }};
 }
@@ -104,9 +134,24 @@ std::vector<Reading> check_scaled_norm(const Check& how) {
     return readings;
 }
 
+/// No norm is named: the spectral one is the smallest of those in use.
+std::vector<Reading> check_gradient(const Check& how) {
+    std::vector<Reading> readings = check_growth(how, gradient);
+    Statement spectral = gradient;
+    spectral.formula = "E |d((X Q K^T X^T)^p / sqrt(d))/dQ|_2 = O(N)";
+    readings.push_back(examine_growth(growth_of(how, spectral, elementwise_gradient_spectral_norm,
+                                                2, "elementwise, spectral norm"),
+                                      how));
+    return readings;
+}
+
 constexpr std::string_view assumptions =
-    "S = X Q K^T X^T / sqrt(d); entries of X, Q and K independent and normal with mean 0 and "
-    "variances that do not depend on N; D and d fixed";
+    "S = X Q K^T X^T / sqrt(d); entries of X normal with variance sigma_x^2, of Q and K with "
+    "sigma_t^2, all independent with mean 0; D and d fixed";
+constexpr std::string_view gradient_assumptions =
+    "entries of X normal with variance sigma_x^2, of Q and K with sigma_t^2, all independent with "
+    "mean 0; D and d fixed; no norm is named, the Frobenius norm of the N^2 x D d matrix unless a "
+    "reading says otherwise";
 
 }  // namespace
 
@@ -152,17 +197,18 @@ extern const Claim poly_thm44 = {
     .name = "poly.thm4.4",
     .statement =
         "The gradient of the p-th power of the logits by the weights Q grows at most linearly with "
-        "the number of tokens: E |d((X Q K^T X^T / sqrt(d))^p)/dQ|_F = O(N), in two readings: "
-        "entry by entry, and as a power of the matrix.",
+        "the number of tokens: E |d((X Q K^T X^T)^p / sqrt(d))/dQ| = O(N), in two readings: entry "
+        "by "
+        "entry, and as a power of the matrix.",
     .source = "[POLY] Thm 4.4, (10)",
-    .assumes = assumptions,
+    .assumes = gradient_assumptions,
     .hypotheses = {&normal_entries},
     .sharp = "Entry by entry Theta(N) for every p; as a matrix power N^p.",
     .d = 16,
     .heads = 2,
     .trials = 80,
     .chance = true,
-    .check = [](const Check& how) { return check_growth(how, gradient); },
+    .check = [](const Check& how) { return check_gradient(how); },
     .tight = [] { return attain_growth(gradient); },
     .violate = [](const Check& how) { return violate_growth(how, gradient); }};
 
@@ -170,10 +216,11 @@ extern const Claim poly_cor45 = {
     .name = "poly.cor4.5",
     .statement =
         "Divided by sqrt(N), the gradient of the p-th power of the logits grows as the bound of "
-        "softmax attention does: E |d((X Q K^T X^T / sqrt(d))^p / sqrt(N))/dQ|_F = O(sqrt(N)), in "
-        "two readings: entry by entry, and as a power of the matrix.",
+        "softmax attention does: E |d((X Q K^T X^T)^p / sqrt(d))/dQ / sqrt(N)| = O(sqrt(N)), in "
+        "two "
+        "readings: entry by entry, and as a power of the matrix.",
     .source = "[POLY] Cor. 4.5, (11)",
-    .assumes = assumptions,
+    .assumes = gradient_assumptions,
     .hypotheses = {&normal_entries},
     .d = 16,
     .heads = 2,
@@ -182,5 +229,24 @@ extern const Claim poly_cor45 = {
     .check = [](const Check& how) { return check_growth(how, scaled_gradient); },
     .tight = [] { return attain_growth(scaled_gradient); },
     .violate = [](const Check& how) { return violate_growth(how, scaled_gradient); }};
+
+extern const Claim poly_cor45_k = {
+    .name = "poly.cor4.5-k",
+    .statement =
+        "An analogous estimate holds for derivatives by the weights K: E |d((X Q K^T X^T)^p / "
+        "sqrt(d))/dK| = O(N), in two readings: entry by entry, and as a power of the matrix.",
+    .source = "[POLY] after Cor. 4.5",
+    .assumes = gradient_assumptions,
+    .hypotheses = {&normal_entries},
+    .sharp =
+        "The logits of Q and K are those of K and Q transposed, so that the norms have one "
+        "distribution: entry by entry Theta(N) for every p; as a matrix power N^p.",
+    .d = 16,
+    .heads = 2,
+    .trials = 80,
+    .chance = true,
+    .check = [](const Check& how) { return check_growth(how, key_gradient); },
+    .tight = [] { return attain_growth(key_gradient); },
+    .violate = [](const Check& how) { return violate_growth(how, key_gradient); }};
 
 }  // namespace tsdiag::claim

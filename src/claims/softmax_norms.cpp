@@ -1,8 +1,9 @@
 #include <cmath>
+#include <limits>
 
 #include "derivatives.hpp"
 
-/// Frobenius norms of softmax and of its derivative.  [POLY] Thm 4.1
+/// Frobenius norms of softmax and of its derivative.  [POLY] Thm 4.1, (34)
 namespace tsdiag::claim {
 namespace {
 
@@ -74,13 +75,16 @@ double bound_by_norm(const Matrix& A) {
 }
 
 Bound derivative() {
-    return bound_of("as printed", "|dsoftmax(A)|_F <= 2 sqrt(N)", derivative_norm, 2);
+    Bound b = bound_of("as printed", "|dsoftmax(A)|_F <= 2 sqrt(N)", derivative_norm, 2);
+    b.mutant = {.factor = 0.2, .why = "nothing exceeds a quarter of it"};
+    return b;
 }
 
 std::vector<Reading> check_derivative(const Check& how) {
     Bound sharp = bound_of("sharp", "|dsoftmax(A)|_F <= sqrt(N) / 2", derivative_norm, 0.5);
     sharp.role = Role::sharper;
     Bound by_norm = derivative();
+    by_norm.mutant = {};
     by_norm.reading = "by the norm";
     by_norm.formula = "|dsoftmax(A)|_F <= F sqrt(1 - F^2 / N), F = |softmax(A)|_F";
     by_norm.role = Role::sharper;
@@ -96,6 +100,79 @@ std::vector<Reading> violate_derivative(const Check& how) {
     const Measured hot = [](const Matrix& A) { return 10 * derivative_norm(10 * A); };
     return {examine_bound(
         bound_of("a temperature of 1/10", "|dsoftmax(10 A)|_F <= 2 sqrt(N)", hot, 2), how)};
+}
+
+// --- the proof, (30) to (38)
+
+/// 1 - F_j of every row, as the sum of the other weights.
+Matrix others(const Matrix& P) {
+    Matrix rest(P.rows(), P.cols());
+    for (Index i = 0; i < P.rows(); ++i)
+        rest.row(i) = softmax_derivative(P.row(i)).diagonal().cwiseQuotient(P.row(i).transpose());
+    return rest;
+}
+
+/// An equation between matrices of the weights, entry by entry; sums of N weights are rounded.
+Bound equation(std::string reading, std::string formula, Matrix (*left)(const Matrix& P),
+               Matrix (*right)(const Matrix& P)) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .relation = Relation::equal,
+            .accuracy = 0,
+            .draw = draw_logits,
+            .sides = [left, right](const Variables& v) -> std::optional<Sides> {
+                const Matrix P = softmax(v("A"));
+                if (!(P.minCoeff() > 0)) return {};
+                const double room =
+                    double(4 * P.cols() + 16) * std::numeric_limits<double>::epsilon();
+                const Matrix a = left(P);
+                return worst_difference(a, right(P), Matrix::Constant(a.rows(), a.cols(), room));
+            },
+            .search = {{2, 1}, {3, 1}}};
+}
+
+Matrix one_less(const Matrix& P) { return (1 - P.array()).matrix(); }
+Matrix twice_the_others(const Matrix& P) { return 2 * others(P); }
+
+/// Row by row sum_j |grad F_ij|^2 against 4 sum_j F_ij^2 sum_{k != j} F_ik.
+Bound row_bound(std::string reading, double temperature) {
+    return {.reading = std::move(reading),
+            .formula = "sum_j |grad F_ij|^2 <= 4 sum_j F_ij^2 sum_{k != j} F_ik",
+            .mutant = {.factor = 0.2, .why = "nothing exceeds a quarter of it"},
+            .draw = draw_logits,
+            .sides = [temperature](const Variables& v) -> std::optional<Sides> {
+                const Matrix P = softmax(v("A") / temperature);
+                if (!(P.minCoeff() > 0)) return {};
+                Matrix gradients(P.rows(), 1);
+                for (Index i = 0; i < P.rows(); ++i)
+                    gradients(i) =
+                        softmax_derivative(P.row(i)).squaredNorm() / (temperature * temperature);
+                return worst_entry(gradients,
+                                   4 * P.cwiseAbs2().cwiseProduct(others(P)).rowwise().sum());
+            },
+            .search = {{2, 1}, {3, 1}}};
+}
+
+std::vector<Reading> check_steps(const Check& how) {
+    Bound corrected = equation(
+        "before (34), corrected", "|1 - F_ij| + sum_{k != j} F_ik = 2 sum_{k != j} F_ik",
+        [](const Matrix& P) -> Matrix { return one_less(P) + others(P); }, twice_the_others);
+    corrected.role = Role::sharper;
+    return {examine_bound(equation("before (34)", "1 - F_ij = 2 sum_{k != j} F_ik", one_less,
+                                   twice_the_others),
+                          how),
+            examine_bound(corrected, how), examine_bound(row_bound("(34)", 1), how),
+            examine_bound(
+                equation(
+                    "(38)", "4 sum_j F_ij^2 = 4",
+                    [](const Matrix& P) -> Matrix { return 4 * P.cwiseAbs2().rowwise().sum(); },
+                    [](const Matrix& P) -> Matrix { return Matrix::Constant(P.rows(), 1, 4); }),
+                how)};
+}
+
+/// softmax(10 A), whose gradient is ten times as large.
+std::vector<Reading> violate_steps(const Check& how) {
+    return {examine_bound(row_bound("a temperature of 1/10", 0.1), how)};
 }
 
 }  // namespace
@@ -123,5 +200,19 @@ extern const Claim poly_thm41b = {
     .loose = "measured / bound stays at or below 1/4.",
     .check = check_derivative,
     .violate = violate_derivative};
+
+extern const Claim poly_eq34 = {
+    .name = "poly.eq34",
+    .statement =
+        "The steps by which (7) is derived: 1 - F_ij = 2 sum_{k != j} F_ik, hence sum_j |grad "
+        "F_ij|^2 <= 4 sum_j F_ij^2 sum_{k != j} F_ik <= 4 sum_j F_ij^2 = 4.",
+    .source = "[POLY] (30) to (38)",
+    .assumes = "F = softmax(A), row by row",
+    .sharp =
+        "|1 - F_ij| + sum_{k != j} F_ik is twice the sum, which is what (34) uses; the last = is "
+        "<=, with equality for a single token looked at.",
+    .loose = "(34) stays at or below 1/4, which uniform rows attain.",
+    .check = check_steps,
+    .violate = violate_steps};
 
 }  // namespace tsdiag::claim

@@ -143,5 +143,47 @@ TEST(Norms, OfGradientsEqualDifferences) {
     }
 }
 
+/// d(S_ij^p)/dQ_ab as an N^2 x D w matrix, from its definition.
+Matrix jacobian(const Logits& s, int p) {
+    const Matrix S = s.A * s.B.transpose();
+    const Index N = S.rows(), D = s.X.cols(), w = s.B.cols();
+    Matrix J(N * N, D * w);
+    for (Index i = 0; i < N; ++i)
+        for (Index j = 0; j < N; ++j)
+            for (Index a = 0; a < D; ++a)
+                for (Index b = 0; b < w; ++b)
+                    J(i * N + j, a * w + b) =
+                        p * std::pow(S(i, j), p - 1) * s.X(i, a) * s.B(j, b) / std::sqrt(double(w));
+    return J;
+}
+
+TEST(Norms, OfGradientsEqualThoseOfTheWholeJacobian) {
+    const Logits s = drawn_logits();
+    for (const int p : {1, 2, 3}) {
+        const Matrix J = jacobian(s, p);
+        const double entries = elementwise_gradient_norm(s, p);
+        EXPECT_NEAR(entries, J.norm(), 1e-13 * entries) << p;
+        const double spectral = spectral_norm(J);
+        // the power method stops at 200 steps, short of its limit by a power of their ratio
+        EXPECT_NEAR(elementwise_gradient_spectral_norm(s, p), spectral, 1e-6 * spectral) << p;
+    }
+}
+
+TEST(Norms, OfGradientsByKeysAreThoseOfTheTransposedLogits) {
+    Logits s = drawn_logits();
+    const Matrix Q = draw(Rng(4), "Q", 4, 2, Distribution::gaussian);
+    const Matrix K = draw(Rng(4), "K", 4, 2, Distribution::gaussian);
+    s.A = s.X * Q / std::sqrt(2.0);
+    s.B = s.X * K;
+    const Logits keys = by_keys(s);
+    EXPECT_LT((keys.A * keys.B.transpose() - (s.A * s.B.transpose()).transpose()).norm(), 1e-13);
+    for (const int p : {1, 2, 3}) {
+        const double entries = differences(keys, K, entry_power, p);
+        EXPECT_NEAR(elementwise_gradient_norm(keys, p), entries, 1e-8 * entries) << p;
+        const double whole = differences(keys, K, matrix_power, p);
+        EXPECT_NEAR(matrix_gradient_norm(keys, p), whole, 1e-8 * whole) << p;
+    }
+}
+
 }  // namespace
 }  // namespace tsdiag::claim
