@@ -14,8 +14,15 @@ struct Step {
     double alpha = 1;
     Matrix apply(const Matrix& W) const { return X + alpha * P * X * W; }
 };
-/// X of `distribution`, P = softmax of logits drawn N(0, spread^2).
+/// X of `distribution`, P = softmax of logits drawn N(0, spread^2), alpha = 1.
 Step draw_step(const Rng& rng, const Check& how, double spread = 1);
+/// X of `distribution` and logits N(0, 1), free of constraints, and the step that they make.
+Variables draw_mixed(const Rng& rng, const Sizes& at, Distribution distribution);
+Step mixed_step(const Variables& v, double alpha = 1);
+/// A number between 1/2 and 3/2, 1 x 1: alpha where a statement is about any.
+Matrix draw_alpha(const Rng& rng);
+/// P(X) = softmax(X Wq (X Wk)^T / sqrt(d)), Wq and Wk uniform in (-1, 1)/sqrt(d).  [TSE] (2)
+Matrix attention_of(const Matrix& X, const Rng& rng);
 
 /// |Pi_i P X|_F / |Pi_i X|_F.  [TSE] (10)
 struct Mixing {
@@ -24,14 +31,22 @@ struct Mixing {
     double delta = 0;  ///< |Pi2 P|_2.  [TSE] (12)
 };
 Mixing mixing_of(const Step& step);
+/// The same without `delta`, which is a singular value and costs more than all others.
+Mixing mixing_without_delta(const Step& step);
+/// |Pi2 P|_2
+double delta_of(const Matrix& P);
 
 /// |Pi_i Y|_F^2 / |Pi_i X|_F^2.  [TSE] (7)
 struct Gains {
     double xi1 = 0, xi2 = 0;
 };
 Gains gains_of(const Matrix& X, const Matrix& Y);
+/// E xi_i = 1 + a2 mu_i^2 with a2 = alpha^2 d sigma^2.  [TSE] (9)
+Gains expected_gains(const Mixing& mixing, double a2);
+/// Both Pi1 X and Pi2 X are more than rounding of X: a ten-thousandth at least.
+bool has_both_parts(const Matrix& X);
 
-/// X and P, for witnesses.
+/// X and P, and alpha where it is not 1, for witnesses.
 std::vector<NamedMatrix> named(const Step& step);
 
 }  // namespace tsdiag::claim

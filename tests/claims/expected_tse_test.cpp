@@ -15,8 +15,12 @@ const std::vector<Expected>& expected_tse() {
         {"tse.lemma2.4", "diverse part", holds},
         {"tse.eq11", "similar part", holds},
         {"tse.eq11", "diverse part", holds},
+        {"tse.eq11", "columns that sum to 1", holds},
+        {"tse.eq11", "X = e u^T", holds},
         {"tse.eq11", "ceiling of mu1", holds},
         {"tse.prop2.5", "identity", holds},
+        {"tse.prop2.5", "means, at this d", holds},
+        {"tse.prop2.5", "(15)", holds},
         {"tse.prop2.5", "gap is not negative", holds},
         {"tse.thm2.6", "every d", is_false},  // d = 1: 17/18 < 1.3
         {"tse.thm2.6", "this d", holds},
@@ -36,7 +40,9 @@ const std::vector<Expected>& expected_tse() {
         {"tse.prop2.9", "bound of the diverse part", holds},
         {"tse.prop2.9", "square of the mean delta", is_false},  // I and Pi1: 1/2 > 1/4
         {"tse.lemmaA1", "ratio", holds},
+        {"tse.lemmaA1", "(24)", holds},
         {"tse.lemmaA1", "least gamma", holds},
+        {"tse.lemmaA1", "least gamma, X near e u^T", holds},
         {"tse.lemmaA5", "eps in (0, 1)", asymptotically},
         {"tse.lemmaA5", "every eps", is_false},  // chi-square tails
         {"tse.lemmaA5", "variance of normal gains", holds},
