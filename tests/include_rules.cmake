@@ -11,16 +11,17 @@ endif()
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # The public headers, each above those that it may include.
-set(public error text json random tensor backend plugin ops gradient linalg eigen table csv intervals series checkpoint
+set(public error text json random tensor backend plugin ops gradient linalg eigen table csv intervals series output checkpoint
     attention spec events model probe training_log claim report run checkpoint_series train experiment)
 # Libraries, by the first part of their headers' names.
 set(libraries Eigen Spectra boost nlohmann fmt CLI dnnl oneapi zlib gtest gmock benchmark)
 
 # The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.
 set(contracts error text json random tensor backend plugin ops gradient linalg eigen table csv intervals series)
-set(folders src/core src/checkpoint src/attention src/model src/run src/train src/claims src/experiments src/cli probes reports
+set(folders src/core src/output src/checkpoint src/attention src/model src/run src/train src/claims src/experiments src/cli probes reports
     gpu)
 set(public_src/core ${contracts})
+set(public_src/output error table output)
 set(public_src/checkpoint ${contracts} checkpoint)
 set(public_src/attention ${contracts} attention)
 set(public_src/model ${contracts} checkpoint attention spec events model)
@@ -34,6 +35,7 @@ set(public_probes error tensor backend ops gradient linalg eigen attention spec 
 set(public_reports error text json table claim report)
 set(public_gpu error tensor backend plugin)
 set(libraries_src/core Eigen Spectra boost nlohmann fmt dnnl oneapi)
+set(libraries_src/output fmt)
 set(libraries_src/checkpoint fmt zlib)
 set(libraries_src/attention Eigen fmt)
 set(libraries_src/model fmt)
