@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "commands.hpp"
-#include "output_directory.hpp"
+#include "result_files.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/claim.hpp"
@@ -114,17 +114,6 @@ bool something_is_false(const std::vector<Examined>& examined) {
     });
 }
 
-Json described(const CheckCommand& command, const std::vector<Examined>& examined) {
-    Json json;
-    json.set("tsdiag", TSDIAG_VERSION);
-    Json::Array words;
-    for (const std::string& word : command_line()) words.emplace_back(printable(word));
-    json.set("command", std::move(words));
-    const Json body = claims_json(examined, command.settings);
-    for (const auto& [key, value] : body.object()) json.set(key, value);
-    return json;
-}
-
 }  // namespace
 
 int run_command(const CheckCommand& command) {
@@ -139,12 +128,11 @@ int run_command(const CheckCommand& command) {
     }
     if (command.threads > 0) use_threads(command.threads);
     for (const Claim* claim : chosen) plan(*claim, command.settings);  // refuses before hours pass
-    std::optional<OutputDirectory> directory;
+    std::optional<OutputFolder> directory;
     if (!command.out.empty())
-        directory.emplace(
-            command.out,
-            std::vector<std::string>{"claims.csv", "claims.json", "report.html", "figures"},
-            "claims.json", command.force);
+        directory.emplace(command.out, OutputPlan{.writes = {"claims.csv", "claims.json",
+                                                             "report.html", "figures/*"},
+                                                  .force = command.force});
     ProgressBar bar(command.quiet, false);
     std::vector<Examined> examined;
     for (const Claim* claim : chosen) {
@@ -154,8 +142,8 @@ int run_command(const CheckCommand& command) {
     bar.clear();
     if (directory) {
         write_atomically(directory->temporary() / "claims.csv", claims_csv(claim_rows(examined)));
-        const Json json = described(command, examined);
-        write_atomically(directory->temporary() / "claims.json", json.dump(2) + "\n");
+        const Json json = described(claims_json(examined, command.settings));
+        write_description(json, directory->temporary(), "claims.json");
         for (const std::string& line : write_claims_report(examined, json, directory->temporary()))
             if (!command.quiet) say("tsdiag: " + printable(line));
         directory->commit();

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "commands.hpp"
-#include "output_directory.hpp"
+#include "result_files.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/error.hpp"
@@ -65,30 +65,17 @@ std::string summary_of(const Study& page) {
     return aligned(rows, 4);
 }
 
-void complete(Json& run) {
-    Json whole;
-    whole.set("tsdiag", TSDIAG_VERSION);
-    Json::Array words;
-    for (const std::string& word : command_line()) words.emplace_back(printable(word));
-    whole.set("command", std::move(words));
-    for (const auto& [key, value] : run.object()) whole.set(key, value);
-    run = std::move(whole);
-}
-
-OutputDirectory directory_of(const FigureCommand& command, const ExperimentEntry& entry) {
-    return OutputDirectory(
-        fs::path(command.out) / entry.name,
-        {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures"}, "run.json",
-        command.force);
+OutputFolder directory_of(const FigureCommand& command, const ExperimentEntry& entry) {
+    return OutputFolder(fs::path(command.out) / entry.name, result_plan(command.force));
 }
 
 void make(const FigureCommand& command, const ExperimentEntry& entry, ExperimentOptions options) {
-    OutputDirectory directory = directory_of(command, entry);
+    OutputFolder directory = directory_of(command, entry);
     ProgressBar bar(command.quiet, command.verbose);
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     RunResult result = perform(entry, options);
     bar.clear();
-    complete(result.run);
+    result.run = described(result.run);
     write_tables(result, directory.temporary());
     const Study page = study(entry, result, options);
     Json::Array undrawn;
@@ -98,7 +85,7 @@ void make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
         undrawn.emplace_back(line);
     }
     result.run.set("warnings", std::move(undrawn));
-    write_atomically(directory.temporary() / "run.json", result.run.dump(2) + "\n");
+    write_description(result.run, directory.temporary());
     directory.commit();
     if (command.quiet) return;
     const fs::path made = fs::path(command.out) / entry.name / "report.html";

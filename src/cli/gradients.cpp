@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
-#include "output_directory.hpp"
+#include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
@@ -37,35 +37,26 @@ std::string table_of(const LogSummary& summary) {
     return styled(text.substr(0, end), Style::bold) + text.substr(end);
 }
 
-Json run_json(const Json& run, const GradientsCommand& command) {
-    Json whole;
-    whole.set("tsdiag", TSDIAG_VERSION);
-    Json::Array words;
-    for (const std::string& word : command_line()) words.emplace_back(printable(word));
-    whole.set("command", std::move(words));
-    for (const auto& [key, value] : run.object()) whole.set(key, value);
+Json with_settings(Json run, const GradientsCommand& command) {
     Json settings;
     const LogOptions& log = command.log;
     settings.set("column", log.column).set("step_column", log.step_column);
     settings.set("from", log.first).set("to", log.last >= 0 ? Json(log.last) : Json());
     settings.set("allow_nonfinite", log.allow_nonfinite);
     settings.set("allow_truncated", log.allow_truncated);
-    return whole.set("settings", std::move(settings));
+    return std::move(run.set("settings", std::move(settings)));
 }
 
 }  // namespace
 
 int run_command(const GradientsCommand& command) {
-    OutputDirectory directory(
-        command.out,
-        {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures"}, "run.json",
-        command.force);
+    OutputFolder directory(command.out, result_plan(command.force));
     std::vector<LoggedSeries> all;
     for (const std::string& file : command.files)
         for (LoggedSeries& one : read_training_log(file, command.log))
             all.push_back(std::move(one));
     LogSummary summary = summarise_logs(all, command.dispersion);
-    Json run = run_json(summary.run, command);
+    Json run = with_settings(described(summary.run), command);
     write_tables({summary.table, run}, directory.temporary());
     Json::Array undrawn;
     if (!command.no_report)
@@ -75,7 +66,7 @@ int run_command(const GradientsCommand& command) {
             undrawn.emplace_back(line);
         }
     run.set("warnings", std::move(undrawn));
-    write_atomically(directory.temporary() / "run.json", run.dump(2) + "\n");
+    write_description(run, directory.temporary());
     directory.commit();
     if (command.quiet) return 0;
     print(table_of(summary) + "\n");

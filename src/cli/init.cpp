@@ -1,9 +1,9 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
-#include "output_directory.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/output.hpp"
 
 namespace tsdiag::cli {
 
@@ -17,11 +17,13 @@ int run_command(const InitCommand& command) {
     const Subject subject = open_subject(options);
     const auto weights =
         random_weights(subject.random, weights_rng(command.seed, 0), cpu(), Type::f32);
-    // The rest are other forms of a model, one of which would be opened in place of this.
-    OutputDirectory directory(command.out,
-                              {"config.json", "model.safetensors", "model.safetensors.index.json",
-                               "pytorch_model.bin", "pytorch_model.bin.index.json"},
-                              "", command.force);
+    // The last three are other forms of a model, which would be opened in place of this.
+    OutputFolder directory(command.out,
+                           {.writes = {"config.json", "model.safetensors", "model-*.safetensors",
+                                       "model.safetensors.index.json", "pytorch_model.bin",
+                                       "pytorch_model-*.bin", "pytorch_model.bin.index.json"},
+                            .replace = false,
+                            .force = command.force});
     write_model(subject.spec(), *weights, directory.temporary());
     directory.commit();
     print(fmt::format("{}\n", printable(command.out)));

@@ -7,7 +7,7 @@
 #include <new>
 
 #include "commands.hpp"
-#include "output_directory.hpp"
+#include "interruption.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/error.hpp"

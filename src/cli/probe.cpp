@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
-#include "output_directory.hpp"
+#include "result_files.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/checkpoint_series.hpp"
@@ -48,16 +48,6 @@ std::string the_model(const std::string& model) {
     return found.size() == 1 ? found.front().string() : model;
 }
 
-Json complete(const Json& run) {
-    Json whole;
-    whole.set("tsdiag", TSDIAG_VERSION);
-    Json::Array command;
-    for (const std::string& word : command_line()) command.emplace_back(printable(word));
-    whole.set("command", std::move(command));
-    for (const auto& [key, value] : run.object()) whole.set(key, value);
-    return whole;
-}
-
 void append(Json& run, std::string_view key, const Json::Array& more) {
     Json::Array all = run[key].array();
     all.insert(all.end(), more.begin(), more.end());
@@ -74,9 +64,7 @@ int run_command(const ProbeCommand& command) {
     if (!command.steps.empty())
         throw UsageError(fmt::format("--steps: {} is one model, expected several checkpoints.",
                                      command.models.front()));
-    OutputDirectory directory(
-        out, {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures"},
-        "run.json", command.force);
+    OutputFolder directory(out, result_plan(command.force));
     ProgressBar bar(command.quiet, command.verbose);
     RunOptions options = command.run;
     options.subject.model = the_model(command.models.front());
@@ -84,7 +72,7 @@ int run_command(const ProbeCommand& command) {
     RunResult result = run(options);
     bar.clear();
 
-    result.run = complete(result.run);
+    result.run = described(result.run);
     write_tables(result, directory.temporary());
     if (!command.no_report) {
         Phases phases;
@@ -99,7 +87,7 @@ int run_command(const ProbeCommand& command) {
         append(result.run, "phases", phases.json().array());
         append(result.run, "warnings", undrawn);
     }
-    write_atomically(directory.temporary() / "run.json", result.run.dump(2) + "\n");
+    write_description(result.run, directory.temporary());
     directory.commit();
     if (command.quiet) return 0;
     print(summary(result, command.verbose));

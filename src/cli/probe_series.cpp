@@ -1,11 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "commands.hpp"
-#include "output_directory.hpp"
+#include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
@@ -19,29 +17,6 @@ namespace fs = std::filesystem;
 
 constexpr const char* parts = "checkpoints";
 
-std::string read_text(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-/// The file that shows that an earlier run made `out`: its run.json, or that of a finished
-/// checkpoint where the run was interrupted.
-std::string marker(const fs::path& out) {
-    std::error_code failed;
-    if (fs::exists(out / "run.json", failed)) return "run.json";
-    for (fs::directory_iterator at(out / parts, failed), end; !failed && at != end;
-         at.increment(failed))
-        if (fs::exists(at->path() / "run.json", failed))
-            return (fs::path(parts) / at->path().filename() / "run.json").string();
-    return "run.json";
-}
-
-OutputDirectory directory_of(const fs::path& out, bool force) {
-    return OutputDirectory(
-        out, {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures"},
-        marker(out), force);
-}
-
 /// What one checkpoint gave, and whether it had been done before.
 struct Part {
     std::vector<MetricRow> metrics;
@@ -50,20 +25,18 @@ struct Part {
     bool kept = false;
 };
 
+OutputPlan part_plan() {
+    return {.writes = {"metrics.csv", "curves.csv", "run.json"}, .force = true};
+}
+
 /// The tables of an earlier run, where they are those of this digest and whole.
 std::optional<Part> finished_part(const fs::path& from, const std::string& digest) {
     std::error_code failed;
     if (!fs::exists(from / "run.json", failed)) return std::nullopt;
     try {
-        Part part;
-        part.run = Json::parse(read_text(from / "run.json"), (from / "run.json").string());
-        if (!part.run["digest"].is_string() || part.run["digest"].string() != digest)
-            return std::nullopt;
-        const fs::path metrics = from / "metrics.csv", curves = from / "curves.csv";
-        part.metrics = read_metrics_csv(read_text(metrics), metrics.string());
-        part.curves = read_curves_csv(read_text(curves), curves.string());
-        part.kept = true;
-        return part;
+        Json run = read_description(from);
+        if (run["digest"].dump() != Json(digest).dump()) return std::nullopt;
+        return Part{read_metrics(from), read_curves(from), std::move(run), true};
     } catch (const Error&) {
         return std::nullopt;  // damaged: done again
     }
@@ -86,17 +59,17 @@ Part measured_part(const RunOptions& options, const fs::path& to, const std::str
     RunResult result = run(options);
     Part part{.metrics = result.table.metrics(), .curves = result.table.curves(), .run = {}};
     set_place(part, model, step);
-    part.run.set("tsdiag", TSDIAG_VERSION).set("digest", digest);
-    for (const auto& [key, value] : result.run.object()) part.run.set(key, value);
-    OutputDirectory directory(to, {"metrics.csv", "curves.csv", "run.json"}, "run.json", true);
+    part.run = result.run;
+    part.run.set("digest", digest);
+    OutputFolder directory(to, part_plan());
     write_atomically(directory.temporary() / "metrics.csv", metrics_csv(part.metrics));
     write_atomically(directory.temporary() / "curves.csv", curves_csv(part.curves));
-    write_atomically(directory.temporary() / "run.json", part.run.dump(2) + "\n");
+    write_description(described(part.run), directory.temporary());
     directory.commit();
     return part;
 }
 
-Json described(const SeriesMember& member, const Part& part) {
+Json member_json(const SeriesMember& member, const Part& part) {
     Json one;
     one.set("path", member.path).set("step", member.step).set("origin", member.origin);
     return one.set("digest", part.run["digest"]).set("kept", part.kept);
@@ -118,14 +91,12 @@ Json changes_json(const std::vector<MetricChange>& changes) {
 /// run.json: that of the last checkpoint, with what is known of the series.
 Json whole_run(const CheckpointSeries& series, const std::vector<Part>& done, const Table& table) {
     Json run;
-    run.set("tsdiag", TSDIAG_VERSION);
-    Json::Array command, members, warnings;
-    for (const std::string& word : command_line()) command.emplace_back(printable(word));
-    run.set("command", std::move(command));
+    Json::Array members, warnings;
     for (const auto& [key, value] : done.back().run.object())
-        if (key != "tsdiag" && key != "digest") run.set(key, value);
+        if (key != "tsdiag" && key != "command" && key != "digest" && key != "tables")
+            run.set(key, value);
     for (std::size_t i = 0; i < done.size(); ++i) {
-        members.push_back(described(series.members[i], done[i]));
+        members.push_back(member_json(series.members[i], done[i]));
         for (const Json& line : done[i].run["warnings"].array())
             warnings.emplace_back(
                 fmt::format("{} {}: {}", series.unit, series.members[i].step, line.string()));
@@ -134,7 +105,7 @@ Json whole_run(const CheckpointSeries& series, const std::vector<Part>& done, co
     run.set("series", series.name).set("unit", series.unit);
     run.set("checkpoints", std::move(members));
     run.set("changes", changes_json(metric_changes(table)));
-    return run.set("warnings", std::move(warnings));
+    return described(run.set("warnings", std::move(warnings)));
 }
 
 void refuse_options(const ProbeCommand& command) {
@@ -153,16 +124,26 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     refuse_options(command);
     const CheckpointSeries series = find_series(command.models, command.steps);
     require_one_architecture(series, command.run.subject);
-    directory_of(out, command.force);  // refused before the first minute of work
+    OutputFolder directory(out, result_plan(command.force));
+    finish_output(directory.folder() / parts);
     const std::string settings = settings_digest(command.run);
+
+    const auto place_of = [&](const SeriesMember& member) {
+        return directory.folder() / parts / std::to_string(member.step);
+    };
+    std::vector<std::string> digests;
+    std::vector<std::optional<Part>> finished;
+    for (const SeriesMember& member : series.members) {
+        digests.push_back(contents_digest(member.path) + "-" + settings);
+        finished.push_back(finished_part(place_of(member), digests.back()));
+        if (!finished.back()) OutputFolder(place_of(member), part_plan());  // refused now or never
+    }
 
     ProgressBar bar(command.quiet, command.verbose);
     std::vector<Part> done;
     const double count = double(series.members.size());
     for (const SeriesMember& member : series.members) {
-        const fs::path to = fs::path(out) / parts / std::to_string(member.step);
-        const std::string digest = contents_digest(member.path) + "-" + settings;
-        std::optional<Part> part = finished_part(to, digest);
+        std::optional<Part>& part = finished[done.size()];
         if (!part) {
             RunOptions options = command.run;
             options.subject.model = member.path;
@@ -173,7 +154,8 @@ int run_series(const ProbeCommand& command, const std::string& out) {
                             .fraction = (before + at.fraction) / count,
                             .layer = at.layer});
             };
-            part = measured_part(options, to, digest, series.name, member.step);
+            part = measured_part(options, place_of(member), digests[done.size()], series.name,
+                                 member.step);
         }
         set_place(*part, series.name, member.step);
         done.push_back(std::move(*part));
@@ -183,12 +165,11 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     Table table(series.name);
     for (const Part& part : done) table.append(part.metrics, part.curves);
     Json run = whole_run(series, done, table);
-    OutputDirectory directory = directory_of(out, command.force);
     write_tables({table, run}, directory.temporary());
     if (!command.no_report)
         for (const std::string& line : write_report(table, run, directory.temporary()))
             if (!command.quiet) say("tsdiag: " + printable(line));
-    write_atomically(directory.temporary() / "run.json", run.dump(2) + "\n");
+    write_description(run, directory.temporary());
     directory.commit();
     if (command.quiet) return 0;
     const auto kept = std::ranges::count_if(done, &Part::kept);

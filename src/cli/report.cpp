@@ -2,11 +2,8 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "commands.hpp"
-#include "output_directory.hpp"
+#include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
@@ -16,38 +13,6 @@ namespace tsdiag::cli {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string read_text(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    if (!in)
-        throw FormatError(fmt::format(
-            "{}: cannot be read, expected a file that tsdiag probe wrote.", file.string()));
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
-
-/// "attention.3.5": map, layer, head.
-void read_maps(const fs::path& file, Table& table) {
-    if (!fs::exists(file)) return;
-    const std::unique_ptr<Checkpoint> maps = open_checkpoint(file);
-    for (const std::string& name : maps->names()) {
-        const std::vector<std::string> parts = split(name, '.');
-        const RawTensor array = maps->tensor(name);
-        if (parts.size() != 3 || array.shape.size() != 2)
-            throw FormatError(fmt::format(
-                "{}: array '{}' is no attention map, expected NAME.LAYER.HEAD of two axes.",
-                file.string(), name));
-        Map map;
-        map.name = parts[0];
-        map.at.layer = parse_count(parts[1], file.string(), 0);
-        map.at.stage = "attn";
-        map.at.head = parse_count(parts[2], file.string(), 0);
-        map.rows = array.shape[0];
-        map.cols = array.shape[1];
-        map.values.resize(std::size_t(array.count()));
-        widen<double>(array, map.values);
-        table.matrix(std::move(map));
-    }
-}
 
 /// The page of a run, a training, an experiment, or logs.
 std::vector<std::string> write_page(const RunResult& result, const fs::path& from,
@@ -66,14 +31,16 @@ std::vector<std::string> write_page(const RunResult& result, const fs::path& fro
 
 int run_command(const ReportCommand& command) {
     const fs::path from = command.directory;
-    const Json run = Json::parse(read_text(from / "run.json"), (from / "run.json").string());
-    const fs::path metrics = from / "metrics.csv", curves = from / "curves.csv";
-    const std::vector<MetricRow> rows = read_metrics_csv(read_text(metrics), metrics.string());
-    Table table(rows.empty() ? "" : rows.front().model);
-    table.append(rows, read_curves_csv(read_text(curves), curves.string()));
-    read_maps(from / "maps.npz", table);
-    OutputDirectory directory(from, {"report.html", "figures"}, "run.json", true);
-    for (const std::string& line : write_page({std::move(table), run}, from, directory.temporary()))
+    std::error_code failed;
+    if (!fs::is_directory(from, failed))
+        throw FormatError(
+            fmt::format("{}: is no directory, expected one that tsdiag wrote.", from.string()));
+    // Before anything is read: it finishes what a killed process has begun.
+    OutputFolder directory(from, {.writes = {"report.html", "figures/*"},
+                                  .force = true,
+                                  .in_place = fs::is_directory(from / "checkpoints", failed)});
+    const RunResult result = read_result(from);
+    for (const std::string& line : write_page(result, from, directory.temporary()))
         say("tsdiag: " + printable(line));
     directory.commit();
     print(fmt::format("{}\n", printable((from / "report.html").string())));

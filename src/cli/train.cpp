@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "commands.hpp"
+#include "result_files.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/error.hpp"
@@ -84,6 +85,7 @@ void prepare(const TrainCommand& command) {
 int run_command(const TrainCommand& command) {
     if (command.threads > 0) use_threads(command.threads);
     prepare(command);
+    const FolderLock lock(command.train.directory);  // also while its page is made
     TrainOptions options = command.train;
     Live live(command);
     options.progress = [&](const TrainStep& step) {
@@ -92,16 +94,14 @@ int run_command(const TrainCommand& command) {
     };
     TrainResult result = train(options);
     live.clear();
-    Json whole;
-    whole.set("tsdiag", TSDIAG_VERSION);
-    Json::Array words;
-    for (const std::string& word : command_line()) words.emplace_back(printable(word));
-    whole.set("command", std::move(words));
-    for (const auto& [key, value] : result.run.object()) whole.set(key, value);
     const PlainPage page = training_page(result);
-    for (const std::string& line : write_plain_page(page, options.directory))
+    OutputFolder directory(
+        options.directory,
+        {.writes = {"run.json", "report.html", "figures/*"}, .force = true, .in_place = true});
+    for (const std::string& line : write_plain_page(page, directory.temporary()))
         if (!command.quiet) say("tsdiag: " + printable(line));
-    write_atomically(options.directory / "run.json", whole.dump(2) + "\n");
+    write_description(described(result.run), directory.temporary(), "run.json", lock.folder());
+    directory.commit();
     if (command.quiet) return 0;
     for (const Finding& finding : page.findings)
         print("- " + wrapped(printable(finding.text), terminal_width(), 2) + "\n");

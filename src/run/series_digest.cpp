@@ -50,7 +50,7 @@ void add_file(const fs::path& file, ContentDigest& digest) {
 bool is_of_the_model(const fs::path& file) {
     const std::string name = file.filename().string();
     for (const std::string_view other :
-         {"training_args.bin", "optimizer.", "scheduler.", "rng_state", "scaler."})
+         {"training_args.bin", "optimizer.", "scheduler.", "rng_state", "scaler.", "files.sha256"})
         if (name.starts_with(other)) return false;
     return true;
 }

@@ -1,8 +1,12 @@
 #include "log.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
-#include <limits>
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 
 #include "data.hpp"
 #include "tsdiag/csv.hpp"
@@ -57,17 +61,23 @@ std::string evaluations_csv(const std::vector<Evaluation>& evaluations) {
 namespace training {
 namespace {
 
-void append(std::ofstream& out, const std::string& text, const std::filesystem::path& directory) {
-    if (!out.is_open()) return;
-    out << text << std::flush;
-    if (!out)
-        throw Error(fmt::format("{}: cannot be written (is the disk full?).", directory.string()));
+enum File { steps_file, gradients_file, evaluations_file, metrics_file, curves_file };
+
+/// What each is without a line.
+std::array<std::string, 5> headers() {
+    return {steps_csv({}), gradients_csv({}), evaluations_csv({}), metrics_csv({}), curves_csv({})};
 }
 
-/// Steps 1, 2, 3, ... up to `step`.
-void read_steps(const std::string& text, Index step, std::vector<TrainStep>& out) {
+std::string without_header(const std::string& csv) { return csv.substr(csv.find('\n') + 1); }
+
+[[noreturn]] void cannot_write(const std::filesystem::path& file, int error) {
+    throw Error(fmt::format("{}: cannot be written ({}).{}", file.string(), std::strerror(error),
+                            error == ENOSPC ? " Free some space and pass --resume." : ""));
+}
+
+/// Steps 1, 2, 3, ...
+void read_steps(const std::string& text, std::vector<TrainStep>& out) {
     for (CsvReader in(text, "steps.csv", steps_header); in.next();) {
-        if (in.integer(0) > step) break;
         if (in.integer(0) != std::ssize(out) + 1) in.fail("the steps are not consecutive");
         out.push_back({.step = in.integer(0),
                        .loss = in.required(1),
@@ -83,7 +93,7 @@ void read_gradients(const std::string& text, std::vector<TrainStep>& steps) {
     for (CsvReader in(text, "gradients.csv", gradients_header); in.next();) {
         if (ended) ++at;
         ended = false;
-        if (at == steps.size()) break;
+        if (at == steps.size()) in.fail("is of a step that steps.csv lacks");
         std::vector<double>& norms = steps[at].layer_norms;
         const Index expected = steps[at].step, layer = in.index(1);
         if (in.integer(0) != expected)
@@ -101,9 +111,8 @@ void read_gradients(const std::string& text, std::vector<TrainStep>& steps) {
                                       steps[at].step, steps.size()));
 }
 
-void read_evaluations(const std::string& text, Index step, std::vector<Evaluation>& out) {
+void read_evaluations(const std::string& text, std::vector<Evaluation>& out) {
     for (CsvReader in(text, "evaluations.csv", evaluations_header); in.next();) {
-        if (in.integer(0) > step) break;
         if (!out.empty() && in.integer(0) <= out.back().step) in.fail("the steps do not ascend");
         out.push_back({.step = in.integer(0),
                        .loss = in.required(1),
@@ -112,49 +121,126 @@ void read_evaluations(const std::string& text, Index step, std::vector<Evaluatio
     }
 }
 
+/// A log, or what it was at its mark.
+std::string log_text(const std::filesystem::path& directory, const std::string& name,
+                     const LogMarks* marks) {
+    const std::filesystem::path file = directory / name;
+    std::error_code failed;
+    if (!std::filesystem::is_regular_file(file, failed))
+        throw FormatError(fmt::format("{}: is missing.", file.string()));
+    std::string text = read_whole(file.string());
+    if (!marks) return text;
+    const Manifest::Entry& mark = marks->at(name);
+    if (text.size() < *mark.grows)
+        throw FormatError(fmt::format("{}: has {} bytes, expected the {} that were written.",
+                                      file.string(), text.size(), *mark.grows));
+    text.resize(*mark.grows);
+    if (sha256(text) != mark.digest)
+        throw FormatError(fmt::format("{}: its first {} bytes are not those that were written.",
+                                      file.string(), text.size()));
+    return text;
+}
+
 }  // namespace
 
-void Log::begin(const TrainResult& result) {
-    if (directory_.empty()) return;
-    const auto open = [&](std::ofstream& file, const char* name, const std::string& text) {
-        write_atomically(directory_ / name, text);
-        file.open(directory_ / name, std::ios::app | std::ios::binary);
-    };
-    open(steps_, "steps.csv", steps_csv(result.steps));
-    open(gradients_, "gradients.csv", gradients_csv(result.steps));
-    open(evaluations_, "evaluations.csv", evaluations_csv(result.evaluations));
-    write(result.table);
+const std::array<const char*, 5>& Log::files() {
+    static constexpr std::array<const char*, 5> names = {
+        "steps.csv", "gradients.csv", "evaluations.csv", "metrics.csv", "curves.csv"};
+    return names;
+}
+
+void Log::write_empty(const std::filesystem::path& directory) {
+    const std::array<std::string, 5> texts = headers();
+    for (std::size_t i = 0; i < texts.size(); ++i)
+        write_atomically(directory / files()[i], texts[i]);
+}
+
+LogMarks Log::empty_marks() {
+    LogMarks out;
+    const std::array<std::string, 5> texts = headers();
+    for (std::size_t i = 0; i < texts.size(); ++i)
+        out[files()[i]] = {sha256(texts[i]), texts[i].size()};
+    return out;
+}
+
+void Log::open(const std::filesystem::path& directory, const LogMarks& marks, const Table& table) {
+    close();
+    directory_ = directory;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+        const std::string name = files()[i], text = log_text(directory, name, &marks);
+        const std::filesystem::path file = directory / name;
+        File& log = open_[i];
+        log = {};
+        log.descriptor = ::open(file.c_str(), O_WRONLY | O_APPEND | O_CLOEXEC | O_NOFOLLOW);
+        if (log.descriptor < 0 || ::ftruncate(log.descriptor, off_t(text.size())) != 0)
+            cannot_write(file, errno);
+        log.digest.add(text);
+        log.bytes = text.size();
+    }
+    rows_ = table.metrics().size();
+    points_ = table.curves().size();
+}
+
+void Log::append(std::size_t file, std::string_view text) {
+    File& log = open_[file];
+    if (log.descriptor < 0) return;
+    log.digest.add(text);
+    log.bytes += text.size();
+    while (!text.empty()) {
+        const ssize_t written = ::write(log.descriptor, text.data(), text.size());
+        if (written < 0 && errno != EINTR) cannot_write(directory_ / files()[file], errno);
+        text.remove_prefix(std::size_t(std::max<ssize_t>(written, 0)));
+    }
 }
 
 void Log::add(const TrainStep& step) {
-    append(steps_, line(step), directory_);
-    append(gradients_, layer_lines(step), directory_);
-}
-void Log::add(const Evaluation& evaluation) { append(evaluations_, line(evaluation), directory_); }
-
-void Log::write(const Table& table) const {
-    if (directory_.empty()) return;
-    write_atomically(directory_ / "metrics.csv", metrics_csv(table.metrics()));
-    write_atomically(directory_ / "curves.csv", curves_csv(table.curves()));
+    append(steps_file, line(step));
+    append(gradients_file, layer_lines(step));
 }
 
-void Log::read(Index step, TrainResult& result) const {
-    const auto text = [&](const char* name) { return read_whole((directory_ / name).string()); };
-    const std::string steps = text("steps.csv"), gradients = text("gradients.csv"),
-                      evaluations = text("evaluations.csv"), metrics = text("metrics.csv"),
-                      curves = text("curves.csv");
-    read_steps(steps, step, result.steps);
-    if (step < std::numeric_limits<Index>::max() && std::ssize(result.steps) != step)
-        throw FormatError(
-            fmt::format("{}/steps.csv: has {} steps, and the checkpoint is of step {}.",
-                        directory_.string(), result.steps.size(), step));
-    read_gradients(gradients, result.steps);
-    read_evaluations(evaluations, step, result.evaluations);
-    std::vector<MetricRow> rows = read_metrics_csv(metrics, "metrics.csv");
-    std::vector<CurveRow> points = read_curves_csv(curves, "curves.csv");
-    std::erase_if(rows, [&](const MetricRow& row) { return row.at.step > step; });
-    std::erase_if(points, [&](const CurveRow& row) { return row.at.step > step; });
-    result.table.append(rows, points);
+void Log::add(const Evaluation& evaluation) { append(evaluations_file, line(evaluation)); }
+
+void Log::add(const Table& table) {
+    std::vector<MetricRow> rows = table.metrics();
+    std::vector<CurveRow> points = table.curves();
+    rows.erase(rows.begin(), rows.begin() + std::ptrdiff_t(rows_));
+    points.erase(points.begin(), points.begin() + std::ptrdiff_t(points_));
+    append(metrics_file, without_header(metrics_csv(rows)));
+    append(curves_file, without_header(curves_csv(points)));
+    rows_ += rows.size();
+    points_ += points.size();
+}
+
+LogMarks Log::sync() {
+    LogMarks out;
+    for (std::size_t i = 0; i < open_.size(); ++i) {
+        // A file system without fsync says EINVAL or EROFS.
+        if (::fsync(open_[i].descriptor) != 0 && errno != EINVAL && errno != EROFS)
+            cannot_write(directory_ / files()[i], errno);
+        out[files()[i]] = {open_[i].digest.hex(), open_[i].bytes};
+    }
+    return out;
+}
+
+void Log::close() {
+    for (File& log : open_) {
+        if (log.descriptor >= 0) ::close(log.descriptor);
+        log.descriptor = -1;
+    }
+}
+
+void read_logs(const std::filesystem::path& directory, const LogMarks* marks, TrainResult& result) {
+    std::array<std::string, 5> text;
+    for (std::size_t i = 0; i < text.size(); ++i)
+        text[i] = log_text(directory, Log::files()[i], marks);
+    result.steps.clear();
+    result.evaluations.clear();
+    read_steps(text[steps_file], result.steps);
+    read_gradients(text[gradients_file], result.steps);
+    read_evaluations(text[evaluations_file], result.evaluations);
+    result.table = Table(result.table.model());
+    result.table.append(read_metrics_csv(text[metrics_file], "metrics.csv"),
+                        read_curves_csv(text[curves_file], "curves.csv"));
 }
 
 }  // namespace training

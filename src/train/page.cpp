@@ -200,6 +200,8 @@ Finding jumps(const std::vector<TrainStep>& steps) {
             "gradients"};
 }
 
+std::string fact(const Json& value) { return value.is_string() ? value.string() : value.dump(); }
+
 std::vector<Finding> findings_of(const TrainResult& result) {
     std::vector<Finding> out;
     const TrainStep &first = result.steps.front(), &last = result.steps.back();
@@ -217,14 +219,15 @@ std::vector<Finding> findings_of(const TrainResult& result) {
                        "learning"});
     }
     out.push_back(jumps(result.steps));
+    if (result.run["warnings"].is_array())
+        for (const Json& line : result.run["warnings"].array())
+            out.push_back({Finding::Level::warning, fact(line) + ".", ""});
     if (!result.finished)
         out.push_back(
             {Finding::Level::warning,
              fmt::format("The run was stopped behind step {}; --resume goes on.", last.step), ""});
     return out;
 }
-
-std::string fact(const Json& value) { return value.is_string() ? value.string() : value.dump(); }
 
 }  // namespace
 

@@ -1,11 +1,12 @@
 #include "state.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
+#include <iterator>
+#include <numeric>
+#include <set>
+#include <sstream>
 #include <vector>
 
 #include "tsdiag/error.hpp"
@@ -14,37 +15,6 @@ namespace tsdiag::training {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr const char* state_file = "training.safetensors";
-
-fs::path folder(const fs::path& directory, Index step) {
-    return directory / "checkpoints" / fmt::format("step-{}", step);
-}
-
-/// The steps of DIR/checkpoints/step-N that hold a training state, ascending.
-std::vector<Index> saved_steps(const fs::path& directory) {
-    std::vector<Index> out;
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(directory / "checkpoints", none)) {
-        const std::string name = entry.path().filename().string();
-        Index step = 0;
-        if (!name.starts_with("step-")) continue;
-        const auto [end, error] = std::from_chars(name.data() + 5, name.data() + name.size(), step);
-        if (error == std::errc() && end == name.data() + name.size() &&
-            fs::exists(entry.path() / state_file))
-            out.push_back(step);
-    }
-    std::sort(out.begin(), out.end());
-    return out;
-}
-
-/// Waits until the disk has `path`.
-void flush(const fs::path& path) {
-    const int file = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (file < 0) return;
-    fsync(file);
-    close(file);
-}
 
 /// Host copies that outlive the arrays which speak of them.
 class Arrays {
@@ -60,83 +30,118 @@ class Arrays {
     std::vector<NamedArray> arrays_;
 };
 
+struct Bytes {
+    std::string name;
+    std::vector<Index> shape;
+    std::span<const std::byte> bytes;
+};
+
+/// "NAME SHAPE DIGEST", a line a tensor in the order of the names; each is digested by one thread.
+std::string lines_of(std::vector<Bytes> tensors) {
+    std::ranges::sort(tensors, {}, &Bytes::name);
+    std::vector<std::string> lines(tensors.size());
+#pragma omp parallel for schedule(dynamic)
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+        const Bytes& t = tensors[i];
+        Sha256 digest;
+        digest.add({reinterpret_cast<const char*>(t.bytes.data()), t.bytes.size()});
+        lines[i] = fmt::format("{} {} {}\n", t.name, fmt::join(t.shape, "x"), digest.hex());
+    }
+    return std::accumulate(lines.begin(), lines.end(), std::string());
+}
+
+Json json_of(const LogMarks& marks) {
+    Json out;
+    for (const auto& [name, mark] : marks)
+        out.set(name, Json(Json::Object{{"bytes", Json(*mark.grows)}, {"sha256", mark.digest}}));
+    return out;
+}
+
+LogMarks marks_of(const Json& json) {
+    LogMarks out;
+    for (const char* name : Log::files()) {
+        const Json& mark = json[name];
+        out[name] = {mark["sha256"].string(), std::uint64_t(mark["bytes"].integer())};
+    }
+    return out;
+}
+
+std::set<std::string> split_lines(const std::string& text) {
+    std::set<std::string> out;
+    std::istringstream in(text);
+    for (std::string one; std::getline(in, one);) out.insert(one);
+    return out;
+}
+
+/// The tensor of the first line that only one of the two has.
+std::string first_difference(const std::string& then, const std::string& now) {
+    const std::set<std::string> a = split_lines(then), b = split_lines(now);
+    std::vector<std::string> differing;
+    std::ranges::set_difference(a, b, std::back_inserter(differing));
+    if (differing.empty()) std::ranges::set_difference(b, a, std::back_inserter(differing));
+    return differing.empty() ? "" : differing.front().substr(0, differing.front().find(' '));
+}
+
 }  // namespace
 
-void remove_saved(const fs::path& directory) {
-    std::error_code none;
-    for (const auto& entry : fs::directory_iterator(directory / "checkpoints", none))
-        if (entry.path().filename().string().starts_with("step-")) fs::remove_all(entry.path());
-}
-
-Index last_saved(const fs::path& directory) {
-    const std::vector<Index> steps = saved_steps(directory);
-    return steps.empty() ? -1 : steps.back();
-}
-
-std::string save_state(const fs::path& directory, Index step, const ModelSpec& spec,
-                       const Parameters& parameters, const Optimiser& optimiser,
-                       const Json& described) {
-    const fs::path whole = folder(directory, step);
-    const fs::path partial = whole.string() + ".partial";
-    fs::remove_all(partial);
-    fs::create_directories(partial);
-    std::string why;
-    try {
-        write_model(spec, parameters, partial);
-    } catch (const NotAvailable& error) {
-        why = error.what();
-    }
+void write_state(const fs::path& file, const Parameters& parameters, const Optimiser& optimiser,
+                 const StateNotes& notes) {
     Arrays arrays;
     for (const auto& [name, value] : parameters.all()) arrays.add("parameter." + name, value);
     for (const auto& [name, state] : optimiser.states()) {
         arrays.add("m." + name, state.m);
         arrays.add("v." + name, state.v);
     }
+    std::vector<Bytes> tensors;
+    for (const NamedArray& a : arrays.all())
+        tensors.push_back({a.name, a.shape, std::as_bytes(a.f32)});
+    const std::string identity = notes.identity.dump(), logs = json_of(notes.logs).dump(),
+                      lines = lines_of(std::move(tensors));
     Json metadata;
-    metadata.set("training", described.dump());
-    write_safetensors(partial / state_file, arrays.all(), metadata);
-    for (const auto& entry : fs::directory_iterator(partial)) flush(entry.path());
-    fs::remove_all(whole);
-    fs::rename(partial, whole);
-    flush(whole.parent_path());
-    const std::vector<Index> steps = saved_steps(directory);
-    for (std::size_t i = 0; i + 2 < steps.size(); ++i)
-        fs::remove(folder(directory, steps[i]) / state_file);
-    return why;
+    metadata.set("training", identity).set("logs", logs).set("tensors", lines);
+    metadata.set("sha256", sha256(identity + "\n" + logs + "\n" + lines));
+    write_safetensors(file, arrays.all(), metadata);
 }
 
-Json described_state(const fs::path& directory, Index step) {
-    const fs::path file = folder(directory, step) / state_file;
-    const std::unique_ptr<Checkpoint> state = open_checkpoint(file);
-    const Json& text = state->metadata()["training"];
-    if (!text.is_string())
-        throw FormatError(fmt::format("{}: holds no training state.", file.string()));
-    return Json::parse(text.string(), file.string());
+State::State(const fs::path& file) : file_(file), state_(open_checkpoint(file)) {
+    const auto text = [&](const char* key) -> const std::string& {
+        const Json& value = state_->metadata()[key];
+        if (!value.is_string())
+            throw FormatError(fmt::format("{}: holds no training state.", file.string()));
+        return value.string();
+    };
+    const std::string& lines = text("tensors");
+    if (sha256(text("training") + "\n" + text("logs") + "\n" + lines) != text("sha256"))
+        throw FormatError(fmt::format("{}: is damaged (its notes).", file.string()));
+    std::vector<Bytes> tensors;
+    for (const std::string& name : state_->names()) {
+        const RawTensor raw = state_->tensor(name);
+        if (raw.dtype != DType::f32 || !as_is<float>(raw))
+            throw FormatError(fmt::format("{}: '{}' is {}, expected float32.", file.string(), name,
+                                          raw.dtype_name));
+        tensors.push_back({name, raw.shape, std::as_bytes(*as_is<float>(raw))});
+    }
+    if (const std::string found = lines_of(std::move(tensors)); found != lines)
+        throw FormatError(fmt::format("{}: is damaged ('{}' is not what was written).",
+                                      file.string(), first_difference(lines, found)));
+    notes_.identity = Json::parse(text("training"), file.string());
+    notes_.logs = marks_of(Json::parse(text("logs"), file.string()));
 }
 
-void load_state(const fs::path& directory, Index step, Parameters& parameters,
-                Optimiser& optimiser) {
-    const fs::path file = folder(directory, step) / state_file;
-    const std::unique_ptr<Checkpoint> state = open_checkpoint(file);
+void State::restore(Parameters& parameters, Optimiser& optimiser) const {
     const auto read = [&](const std::string& name, const Tensor& like) {
-        if (!state->has(name))
-            throw FormatError(fmt::format("{}: lacks '{}'.", file.string(), name));
-        const RawTensor raw = state->tensor(name);
         const Shape shape = like.shape();
-        if (raw.shape != std::vector<Index>{shape.batch, shape.rows, shape.cols} ||
-            raw.dtype != DType::f32)
-            throw FormatError(fmt::format(
-                "{}: '{}' is {} of {} elements, expected float32 of {} x {} x {}.", file.string(),
-                name, raw.dtype_name, raw.count(), shape.batch, shape.rows, shape.cols));
-        std::vector<float> values(static_cast<std::size_t>(raw.count()));
-        widen(raw, std::span<float>(values));
-        return Tensor::from_host(like.backend(), shape, std::span<const float>(values),
+        if (!state_->has(name) ||
+            state_->tensor(name).shape != std::vector<Index>{shape.batch, shape.rows, shape.cols})
+            throw FormatError(fmt::format("{}: lacks '{}' of {} x {} x {}.", file_.string(), name,
+                                          shape.batch, shape.rows, shape.cols));
+        return Tensor::from_host(like.backend(), shape, *as_is<float>(state_->tensor(name)),
                                  like.type());
     };
     for (const std::string& name : parameters.names()) {
         const Tensor like = parameters.get(name);
         parameters.set(name, read("parameter." + name, like));
-        if (state->has("m." + name))
+        if (state_->has("m." + name))
             optimiser.restore(name, {read("m." + name, like), read("v." + name, like)});
     }
 }

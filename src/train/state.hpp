@@ -1,29 +1,37 @@
 #pragma once
 #include <filesystem>
 
+#include "log.hpp"
 #include "optimiser.hpp"
 
-/// Checkpoints of a training run: DIR/checkpoints/step-N.
+/// The training state of a checkpoint: training.safetensors beside the model.
 namespace tsdiag::training {
 
-/// Writes the model, where its family can be written, and parameters and moments with `described`
-/// beside it.  The folder appears under its name when it is whole; the training states of all but
-/// the last two are removed.  Returns why there is no model, or nothing.
-std::string save_state(const std::filesystem::path& directory, Index step, const ModelSpec& spec,
-                       const Parameters& parameters, const Optimiser& optimiser,
-                       const Json& described);
+constexpr const char* state_file = "training.safetensors";
 
-/// Removes all of them: a run begins anew.
-void remove_saved(const std::filesystem::path& directory);
+/// What stands in a state beside parameters and moments.
+struct StateNotes {
+    Json identity;  ///< what must be the same for the run to be gone on with
+    LogMarks logs;
+};
 
-/// The last step that can be gone on from; -1: none.
-Index last_saved(const std::filesystem::path& directory);
+/// Writes parameters, moments and notes, with a digest of all.
+void write_state(const std::filesystem::path& file, const Parameters& parameters,
+                 const Optimiser& optimiser, const StateNotes& notes);
 
-/// Reads parameters and moments back.  Throws `FormatError` for a state that is damaged or of
-/// another model.
-void load_state(const std::filesystem::path& directory, Index step, Parameters& parameters,
-                Optimiser& optimiser);
-/// What `save_state` was told.
-Json described_state(const std::filesystem::path& directory, Index step);
+/// A state that was read whole: its digest holds.  Throws `FormatError` where it does not, naming
+/// the tensor.
+class State {
+  public:
+    explicit State(const std::filesystem::path& file);
+    const StateNotes& notes() const { return notes_; }
+    /// Throws `FormatError` where it is of another model.
+    void restore(Parameters& parameters, Optimiser& optimiser) const;
+
+  private:
+    std::filesystem::path file_;
+    std::unique_ptr<Checkpoint> state_;
+    StateNotes notes_;
+};
 
 }  // namespace tsdiag::training

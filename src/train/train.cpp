@@ -12,7 +12,7 @@
 #include "data.hpp"
 #include "log.hpp"
 #include "optimiser.hpp"
-#include "state.hpp"
+#include "run_folder.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -94,7 +94,7 @@ class Training {
           fit_{spec_, backend_, type, settled_tokens()},
           parameters_(std::make_shared<Parameters>()),
           optimiser_(options.adam),
-          log_(options.directory) {
+          folder_(options.directory) {
         contents_ = digest_of_file(options.data);
         data_->require(fit_);
         draw_parameters();
@@ -104,8 +104,10 @@ class Training {
         describe();
         Index step = options_.resume ? resumed() : 0;
         const Model model(spec_, parameters_, backend_, type);
-        if (step == 0) rehearse(model);
-        begin_files(step);
+        if (step == 0) {
+            rehearse(model);
+            folder_.begin(data_->words());
+        }
         if (step == 0) observe(model, 0);
         bool stopped = false;
         while (step < options_.steps && !stopped) {
@@ -118,6 +120,8 @@ class Training {
             if (due || stopped || step == options_.steps) save(step);
         }
         result_.finished = step == options_.steps;
+        if (!warnings_.empty()) result_.run.set("warnings", Json::Array(warnings_));
+        folder_.finish();
         for (const auto& [name, tensor] : parameters_->all())
             result_.parameters.emplace_back(name, tensor);
         return std::move(result_);
@@ -234,7 +238,7 @@ class Training {
         for (const auto& [name, g] : sum)
             optimiser_.update(name, parameters_->get(name), g, factor, row.rate, step);
         require_finite_parameters(step);
-        log_.add(row);
+        folder_.add(row);
         result_.steps.push_back(std::move(row));
     }
 
@@ -266,7 +270,7 @@ class Training {
 
     /// "; the last good checkpoint is DIR/checkpoints/step-N."
     std::string kept() const {
-        const Index last = options_.directory.empty() ? -1 : last_saved(options_.directory);
+        const Index last = folder_.last_saved();
         const std::string hint = "; a lower --rate, --clip or a longer --warmup may help";
         if (last < 0) return hint + ".";
         return fmt::format("{}; the last good checkpoint is {}/checkpoints/step-{}.", hint,
@@ -296,7 +300,7 @@ class Training {
         run.probes = options_.probes;
         StepSink sink(result_.table, step);
         measure(model, inputs, losses, run, backend_, type, sink);
-        log_.write(result_.table);
+        folder_.add(result_.table);
     }
 
     void evaluate(const Model& model, Index step) {
@@ -316,7 +320,7 @@ class Training {
         if (count == 0) return;
         row.loss /= double(count);
         row.accuracy = double(correct) / double(std::max<Index>(row.predictions, 1));
-        log_.add(row);
+        folder_.add(row);
         result_.evaluations.push_back(row);
     }
 
@@ -362,37 +366,19 @@ class Training {
         }
     }
 
-    void begin_files(Index step) {
-        if (options_.directory.empty()) return;
-        std::filesystem::create_directories(options_.directory);
-        if (step == 0) remove_saved(options_.directory);
-        log_.begin(result_);
-        if (!data_->words().is_null())
-            write_atomically(options_.directory / "characters.json", data_->words().dump(1) + "\n");
-    }
-
     /// Reads the last checkpoint and what was logged up to it.
     Index resumed() {
-        const Index step = last_saved(options_.directory);
-        if (step < 0)
-            throw UsageError(fmt::format("--resume: {} holds no checkpoint to go on from.",
-                                         options_.directory.string()));
-        const Json then = described_state(options_.directory, step), now = identity();
-        for (const auto& [key, value] : now.object())
-            if (then[key].dump() != value.dump())
-                throw UsageError(
-                    fmt::format("--resume: {} was trained with {} {}, and now it is {}.",
-                                options_.directory.string(), key, then[key].dump(), value.dump()));
-        load_state(options_.directory, step, *parameters_, optimiser_);
-        log_.read(step, result_);
+        std::vector<std::string> notes;
+        const Index step = folder_.resume(identity(), *parameters_, optimiser_, result_, notes);
+        for (const std::string& note : notes) warn(note);
         return step;
     }
 
-    void save(Index step) {
-        if (options_.directory.empty()) return;
-        const std::string why =
-            save_state(options_.directory, step, spec_, *parameters_, optimiser_, identity());
-        if (!why.empty()) result_.run.set("warnings", Json::Array{Json(why)});
+    void save(Index step) { warn(folder_.save(step, spec_, *parameters_, optimiser_, identity())); }
+
+    void warn(const std::string& text) {
+        if (!text.empty() && std::ranges::find(warnings_, text, &Json::string) == warnings_.end())
+            warnings_.emplace_back(text);
     }
 
     const TrainOptions& options_;
@@ -405,7 +391,8 @@ class Training {
     Fit fit_;
     std::shared_ptr<Parameters> parameters_;
     Optimiser optimiser_;
-    Log log_;
+    RunFolder folder_;
+    std::vector<Json> warnings_;
     Rng rng_ = Rng(options_.seed).fork("train");
     TrainResult result_;
 };
@@ -416,7 +403,7 @@ TrainResult recorded_training(const std::filesystem::path& directory, const Json
     TrainResult result;
     result.run = run;
     result.table = Table(run["train"]["model"].string());
-    training::Log(directory).read(std::numeric_limits<Index>::max(), result);
+    training::read_logs(directory, nullptr, result);
     result.finished = Index(run["train"]["steps"].number()) == std::ssize(result.steps);
     return result;
 }

@@ -89,8 +89,7 @@ TEST(HostileNames, ForgeNoLineAndHideNothing) {
             EXPECT_THAT(*text, Not(HasSubstr(control)));
     const Json inspected = Json::parse(json.out, "inspect");
     std::vector<std::string> read;
-    for (const Json& tensor : inspected["tensors"].array())
-        read.push_back(tensor["name"].string());
+    for (const Json& tensor : inspected["tensors"].array()) read.push_back(tensor["name"].string());
     EXPECT_THAT(read, testing::UnorderedElementsAreArray(names));
 }
 

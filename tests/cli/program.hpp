@@ -42,6 +42,7 @@ class Running {
         return running;
     }
     void signal(int number) const { kill(child_, number); }
+    pid_t pid() const { return child_; }
     bool ended() {
         siginfo_t info{};
         return waitid(P_PID, id_t(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&

@@ -207,7 +207,8 @@ TEST(Probe, WritesTablesAndSaysWhatWasRun) {
     EXPECT_THAT(found.out, HasSubstr("t_sim"));
     EXPECT_THAT(found.out, HasSubstr("ids:random, 8 tokens, 1 sample"));
     EXPECT_THAT(names_in(folder.path()), ElementsAre("out"));
-    EXPECT_THAT(names_in(folder / "out"), ElementsAre("curves.csv", "metrics.csv", "run.json"));
+    EXPECT_THAT(names_in(folder / "out"),
+                ElementsAre("curves.csv", "files.sha256", "metrics.csv", "run.json"));
     const Json run = Json::parse(read_file(folder / "out/run.json"), "run.json");
     EXPECT_EQ(run["command"].array()[1].string(), "probe");
     EXPECT_FALSE(run["tsdiag"].string().empty());
@@ -228,7 +229,8 @@ TEST(Probe, TheSameSeedGivesTheSameFiles) {
     const fs::path first = folder.path() / "first", second = folder.path() / "second";
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(first)) {
         const fs::path name = fs::relative(entry.path(), first);
-        if (entry.is_directory() || name == "run.json") continue;  // run.json has seconds
+        if (entry.is_directory() || name == "run.json" || name == "files.sha256")
+            continue;  // run.json has seconds
         EXPECT_EQ(read_file(entry.path()), read_file(second / name)) << name;
     }
 }
@@ -258,7 +260,7 @@ TEST(Output, ForeignFilesAreNeverReplaced) {
     EXPECT_THAT(names_in(folder / "out"), ElementsAre("mine.txt"));
     ASSERT_EQ(tsdiag(folder, probe(tiny, {"--force"})).code, 0);
     EXPECT_THAT(names_in(folder / "out"),
-                ElementsAre("curves.csv", "metrics.csv", "mine.txt", "run.json"));
+                ElementsAre("curves.csv", "files.sha256", "metrics.csv", "mine.txt", "run.json"));
     EXPECT_EQ(read_file(folder / "out/mine.txt"), "mine");
 }
 
@@ -268,8 +270,8 @@ TEST(Output, ARunReplacesAnEarlierOne) {
     const std::string before = read_file(folder / "out/metrics.csv");
     ASSERT_EQ(tsdiag(folder, probe(tiny, {"--seed", "9"})).code, 0);
     EXPECT_NE(before, read_file(folder / "out/metrics.csv"));
-    EXPECT_THAT(names_in(folder / "out"),
-                ElementsAre("curves.csv", "metrics.csv", "run.json"));  // no stale maps
+    EXPECT_THAT(names_in(folder / "out"), ElementsAre("curves.csv", "files.sha256", "metrics.csv",
+                                                      "run.json"));  // no stale maps
 }
 
 TEST(Output, ParentsAreMadeAndUnmade) {
@@ -380,7 +382,8 @@ TEST(List, EveryListHasMembers) {
 TEST(Init, TheDirectoryIsTheModelThatProbeDraws) {
     TemporaryDirectory folder;
     ASSERT_EQ(tsdiag(folder, {"init", tiny, "-o", "model", "--seed", "3"}).code, 0);
-    EXPECT_THAT(names_in(folder / "model"), ElementsAre("config.json", "model.safetensors"));
+    const auto files = ElementsAre("config.json", "files.sha256", "model.safetensors");
+    EXPECT_THAT(names_in(folder / "model"), files);
     for (const auto& [model, out] : {std::pair{tiny, "drawn"}, {"model", "read"}}) {
         const Finished found = tsdiag(
             folder, {"probe", model, "--no-report", "--tokens", "8", "--seed", "3", "-o", out});
@@ -393,9 +396,13 @@ TEST(Init, TheDirectoryIsTheModelThatProbeDraws) {
     };
     EXPECT_EQ(rows("drawn"), rows("read"));
     EXPECT_EQ(tsdiag(folder, {"init", tiny, "-o", "model"}).code, 2);
-    std::ofstream(folder.path() / "model/pytorch_model.bin") << "another model";
     ASSERT_EQ(tsdiag(folder, {"init", tiny, "-o", "model", "--force"}).code, 0);
-    EXPECT_THAT(names_in(folder / "model"), ElementsAre("config.json", "model.safetensors"));
+    EXPECT_THAT(names_in(folder / "model"), files);
+    std::ofstream(folder.path() / "model/pytorch_model.bin") << "another model";
+    const Finished refused = tsdiag(folder, {"init", tiny, "-o", "model", "--force"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("pytorch_model.bin: was not written by tsdiag"));
+    EXPECT_EQ(read_file(folder / "model/pytorch_model.bin"), "another model");
 }
 
 TEST(Report, IsMadeAgainFromTheTables) {

@@ -80,7 +80,12 @@ TEST_F(ProbeSeries, DoesAgainOnlyWhatChanged) {
     EXPECT_NE(probe().out.find("2 had been done before"), std::string::npos);
     EXPECT_NE(rows_of(metrics("run.tsdiag"), "run,200,"), rows_of(first, "run,200,"));
     EXPECT_EQ(rows_of(metrics("run.tsdiag"), "run,1000,"), rows_of(first, "run,1000,"));
-    std::ofstream(folder / "run.tsdiag/checkpoints/100/metrics.csv") << "damaged";
+    std::ofstream(folder / "run.tsdiag/checkpoints/100/metrics.csv") << "changed";
+    const Finished refused = probe();  // it is the user's now
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_NE(refused.err.find("checkpoints/100/metrics.csv: was changed"), std::string::npos)
+        << refused.err;
+    fs::remove(folder / "run.tsdiag/checkpoints/100/metrics.csv");
     EXPECT_NE(probe().out.find("2 had been done before"), std::string::npos);
     EXPECT_EQ(rows_of(metrics("run.tsdiag"), "run,100,"), rows_of(first, "run,100,"));
 }

@@ -1,0 +1,124 @@
+#include "result_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "commands.hpp"
+#include "terminal.hpp"
+#include "tsdiag/checkpoint.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* tables[] = {"metrics.csv",   "curves.csv",      "maps.npz",  "steps.csv",
+                                  "gradients.csv", "evaluations.csv", "claims.csv"};
+
+std::string read_text(const fs::path& file) {
+    std::error_code failed;
+    std::ifstream in(file, std::ios::binary);
+    if (!fs::is_regular_file(file, failed) || !in)
+        throw FormatError(
+            fmt::format("{}: cannot be read, expected a file that tsdiag wrote.", file.string()));
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
+void require_digests(const fs::path& folder, const Json& run) {
+    if (!run["tables"].is_object())
+        throw FormatError(fmt::format(
+            "{}: has no digests of its tables, so nothing tells whether they are of this run; "
+            "run the command again that wrote it.",
+            (folder / "run.json").string()));
+    for (const auto& [name, digest] : run["tables"].object()) {
+        if (std::ranges::find(tables, name) == std::end(tables)) continue;
+        if (!digest.is_string() || sha256_of(folder / name) != digest.string())
+            throw FormatError(fmt::format(
+                "{}: is not the table that run.json speaks of (another SHA-256), so it was changed "
+                "or is of another run; run the command again that wrote it.",
+                (folder / name).string()));
+    }
+}
+
+/// "attention.3.5": map, layer, head.
+void read_maps(const fs::path& file, Table& table) {
+    const std::unique_ptr<Checkpoint> maps = open_checkpoint(file);
+    for (const std::string& name : maps->names()) {
+        const std::vector<std::string> parts = split(name, '.');
+        const RawTensor array = maps->tensor(name);
+        if (parts.size() != 3 || array.shape.size() != 2)
+            throw FormatError(fmt::format(
+                "{}: array '{}' is no attention map, expected NAME.LAYER.HEAD of two axes.",
+                file.string(), name));
+        Map map;
+        map.name = parts[0];
+        map.at.layer = parse_count(parts[1], file.string(), 0);
+        map.at.stage = "attn";
+        map.at.head = parse_count(parts[2], file.string(), 0);
+        map.rows = array.shape[0];
+        map.cols = array.shape[1];
+        map.values.resize(std::size_t(array.count()));
+        widen<double>(array, map.values);
+        table.matrix(std::move(map));
+    }
+}
+
+}  // namespace
+
+OutputPlan result_plan(bool force) {
+    return {
+        .writes = {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures/*"},
+        .force = force};
+}
+
+Json described(const Json& body) {
+    Json whole;
+    whole.set("tsdiag", TSDIAG_VERSION);
+    Json::Array words;
+    for (const std::string& word : command_line()) words.emplace_back(printable(word));
+    whole.set("command", std::move(words));
+    for (const auto& [key, value] : body.object()) whole.set(key, value);
+    return whole;
+}
+
+void write_description(Json run, const fs::path& folder, const char* name, const fs::path& beside) {
+    const fs::path& from = beside.empty() ? folder : beside;
+    Json digests = Json::Object{};
+    for (const char* table : tables)
+        if (const auto digest = sha256_of(from / table)) digests.set(table, *digest);
+    run.set("tables", std::move(digests));
+    write_atomically(folder / name, run.dump(2) + "\n");
+}
+
+Json read_description(const fs::path& folder) {
+    const fs::path file = folder / "run.json";
+    Json run = Json::parse(read_text(file), file.string());
+    require_digests(folder, run);
+    return run;
+}
+
+std::vector<MetricRow> read_metrics(const fs::path& folder) {
+    const fs::path file = folder / "metrics.csv";
+    return read_metrics_csv(read_text(file), file.string());
+}
+
+std::vector<CurveRow> read_curves(const fs::path& folder) {
+    const fs::path file = folder / "curves.csv";
+    return read_curves_csv(read_text(file), file.string());
+}
+
+RunResult read_result(const fs::path& folder) {
+    RunResult result;
+    result.run = read_description(folder);
+    const std::vector<MetricRow> rows = read_metrics(folder);
+    result.table = Table(rows.empty() ? "" : rows.front().model);
+    result.table.append(rows, read_curves(folder));
+    if (result.run["tables"].contains("maps.npz")) read_maps(folder / "maps.npz", result.table);
+    return result;
+}
+
+}  // namespace tsdiag::cli
