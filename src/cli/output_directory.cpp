@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <fstream>
@@ -16,6 +17,7 @@
 #include <thread>
 
 #include "terminal.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::cli {
@@ -48,20 +50,51 @@ void remove_unfinished(Unfinished& work) {
     work.parents.clear();
 }
 
+std::atomic<const char*> lost_file{nullptr};
+std::atomic<pthread_t> watcher{};
+std::atomic<bool> watching{false};
+
+constexpr std::string_view lost_sentence =
+    ": a part of it can no longer be read: it was shortened meanwhile, or its disk failed; run "
+    "again when it is whole.";
+
+void write_error(std::string_view text) {
+    [[maybe_unused]] const auto n = write(STDERR_FILENO, text.data(), text.size());
+}
+
+/// On the thread that wanted bytes which are gone: hands over to the watcher, and never goes on.
+[[noreturn]] void hand_over(const char* path) {
+    if (!watching) {
+        for (const std::string_view part : {std::string_view("tsdiag: "), std::string_view(path),
+                                            lost_sentence, std::string_view("\n")})
+            write_error(part);
+        _exit(1);
+    }
+    lost_file = path;
+    pthread_kill(watcher, SIGBUS);
+    for (;;) pause();
+}
+
 [[noreturn]] void wait_for_interruption(sigset_t signals) {
     int signal = 0;
     while (sigwait(&signals, &signal) != 0) {
     }
+    const char* lost = lost_file;
+    if (signal == SIGBUS && lost == nullptr) {  // from outside
+        ::signal(SIGBUS, SIG_DFL);
+        pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+        raise(SIGBUS);
+    }
     Unfinished& work = unfinished();
     work.mutex.lock();  // never released: nothing may be put in place any more
     remove_unfinished(work);
-    if (isatty(STDERR_FILENO) == 1) {
-        constexpr std::string_view clear = "\r\x1b[K";
-        [[maybe_unused]] const auto n = write(STDERR_FILENO, clear.data(), clear.size());
-    }
-    constexpr std::string_view text = "tsdiag: interrupted; nothing half-written remains.\n";
-    [[maybe_unused]] const auto n = write(STDERR_FILENO, text.data(), text.size());
-    _exit(130);
+    if (isatty(STDERR_FILENO) == 1) write_error("\r\x1b[K");
+    if (lost == nullptr)
+        write_error("tsdiag: interrupted; nothing half-written remains.\n");
+    else
+        write_error(fmt::format("tsdiag: {}{} Nothing half-written remains.\n", printable(lost),
+                                lost_sentence));
+    _exit(lost == nullptr ? 130 : 1);
 }
 
 std::string cause(int error) { return std::strerror(error); }
@@ -78,11 +111,20 @@ void watch_interruptions() {
     }
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
     unfinished();
+    sigset_t watched = signals;
+    sigaddset(&watched, SIGBUS);
     try {
-        std::thread(wait_for_interruption, signals).detach();
+        std::thread thread([watched] {
+            pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+            wait_for_interruption(watched);
+        });
+        watcher = thread.native_handle();
+        watching = true;
+        thread.detach();
     } catch (const std::system_error&) {  // no thread can be had: a signal ends the program at once
         pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
     }
+    watch_mapped_files(hand_over);
 }
 
 OutputDirectory::OutputDirectory(fs::path path, std::vector<std::string> entries,
@@ -142,7 +184,8 @@ OutputDirectory::~OutputDirectory() {
 
 /// An earlier run made it: its marker begins as run.json does.
 bool OutputDirectory::is_ours() const {
-    if (marker_.empty()) return false;
+    std::error_code none;
+    if (marker_.empty() || !fs::is_regular_file(path_ / marker_, none)) return false;
     std::ifstream in(path_ / marker_, std::ios::binary);
     std::string head(64, '\0');
     in.read(head.data(), std::streamsize(head.size()));
@@ -160,6 +203,7 @@ void OutputDirectory::replace_entries() {
 }
 
 void OutputDirectory::commit() {
+    require_unchanged_files();
     const std::lock_guard lock(unfinished().mutex);
     try {
         if (exists_) {

@@ -1,14 +1,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "commands.hpp"
 #include "output_directory.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
 
 /// `probe` of several checkpoints of one training.
@@ -19,10 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* parts = "checkpoints";
 
-std::string read_text(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
+std::string read_text(const fs::path& file) { return file_text(file, "a file that tsdiag wrote"); }
 
 /// The file that shows that an earlier run made `out`: its run.json, or that of a finished
 /// checkpoint where the run was interrupted.

@@ -2,14 +2,12 @@
 
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "commands.hpp"
 #include "output_directory.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/train.hpp"
 
 namespace tsdiag::cli {
@@ -17,13 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string read_text(const fs::path& file) {
-    std::ifstream in(file, std::ios::binary);
-    if (!in)
-        throw FormatError(fmt::format(
-            "{}: cannot be read, expected a file that tsdiag probe wrote.", file.string()));
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
+std::string read_text(const fs::path& file) { return file_text(file, "a file that tsdiag wrote"); }
 
 /// "attention.3.5": map, layer, head.
 void read_maps(const fs::path& file, Table& table) {

@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "data.hpp"
 #include "tsdiag/csv.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 
 namespace tsdiag {
 namespace {
@@ -139,7 +139,9 @@ void Log::write(const Table& table) const {
 }
 
 void Log::read(Index step, TrainResult& result) const {
-    const auto text = [&](const char* name) { return read_whole((directory_ / name).string()); };
+    const auto text = [&](const char* name) {
+        return file_text(directory_ / name, "a table that tsdiag train wrote");
+    };
     const std::string steps = text("steps.csv"), gradients = text("gradients.csv"),
                       evaluations = text("evaluations.csv"), metrics = text("metrics.csv"),
                       curves = text("curves.csv");
