@@ -43,6 +43,7 @@ const std::vector<std::vector<int>> measured_dashes = {
 const std::vector<std::vector<int>> predicted_dashes = {{4, 3}, {1, 2}, {4, 2, 1, 2}, {2, 4}};
 
 void widen(Extent& e, double v, bool& any) {
+    if (!std::isfinite(v)) return;
     e.low = any ? std::min(e.low, v) : v;
     e.high = any ? std::max(e.high, v) : v;
     any = true;
@@ -154,6 +155,8 @@ int legend_columns(const Figure& figure, double width) {
     return std::clamp(int(width / (double(longest) * 7 + 50)), 1, std::max(1, int(styles.size())));
 }
 
+double share_of(Extent e, double v) { return (v / 2 - e.low / 2) / (e.high / 2 - e.low / 2); }
+
 Extent x_extent(const Plot& plot) {
     Extent e;
     bool any = false;
@@ -192,7 +195,7 @@ Extent value_extent(const Grid& grid) {
     }
     if (e.high - e.low <= 1e-12 * std::max(std::abs(e.low), std::abs(e.high))) {
         const double margin = e.high == 0 ? 0.5 : 0.1 * std::abs(e.high);
-        e = {e.low - margin, e.high + margin};
+        e = {std::max(e.low - margin, -largest), std::min(e.high + margin, largest)};
     }
     return e;
 }

@@ -150,6 +150,9 @@ std::string looks_like(Bytes bytes) {
         starts_with_ignoring_case(text, "<html"))
         return "is a web page (HTML), not the file itself: the download asked for a login or "
                "failed. Download it again.";
+    if (is_msgpack(head))
+        return "is a MessagePack file (Flax), expected a PyTorch, safetensors or NumPy checkpoint. "
+               "Load it in Flax, and save its arrays as safetensors.";
     if (is_text(head))
         return text.starts_with('{') || text.starts_with('[')
                    ? "is JSON text, expected a checkpoint. Name the model's file, or the index "
@@ -157,9 +160,6 @@ std::string looks_like(Bytes bytes) {
                    : "is text, expected a checkpoint. Check the path.";
     if (head.size() > 8 && head.substr(4, 4) == "TFL3")
         return "is a TensorFlow Lite model, expected a checkpoint. Use the model it was made from.";
-    if (is_msgpack(head))
-        return "is a MessagePack file (Flax), expected a PyTorch, safetensors or NumPy checkpoint. "
-               "Load it in Flax, and save its arrays as safetensors.";
     if (is_llama2c(head))
         return "looks like a file of llama2.c, expected a PyTorch, safetensors or NumPy "
                "checkpoint. "

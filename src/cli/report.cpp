@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
+
 #include "commands.hpp"
 #include "output_directory.hpp"
 #include "terminal.hpp"
@@ -37,6 +40,11 @@ void read_maps(const fs::path& file, Table& table) {
         map.cols = array.shape[1];
         map.values.resize(std::size_t(array.count()));
         widen<double>(array, map.values);
+        if (!std::all_of(map.values.begin(), map.values.end(),
+                         [](double v) { return std::isfinite(v); }))
+            throw FormatError(fmt::format(
+                "{}: array '{}' has entries that are not finite, expected an attention map.",
+                file.string(), name));
         table.matrix(std::move(map));
     }
 }

@@ -135,7 +135,9 @@ std::string arrays_of_one_text(std::uint32_t size, int count) {
         items += text(std::to_string(i)) +
                  "cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n" + tuple({0}) + "tR(" +
                  integer(1) + tuple({size}) + "cnumpy\ndtype\n(" + text("u1") +
-                 "tR\x89c_codecs\nencode\n(" + std::string("h\0", 2) + text("latin1") + "tRtb";
+                 "tR\x89"
+                 "c_codecs\nencode\n(" +
+                 std::string("h\0", 2) + text("latin1") + "tRtb";
     return dict(items);
 }
 
