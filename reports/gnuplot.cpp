@@ -23,7 +23,9 @@ namespace fs = std::filesystem;
 constexpr double left = 62, right = 16, above = 26, below = 50, colour_bar = 50, legend_line = 18;
 constexpr Index most_cells = 4096;  ///< of more, gnuplot's `image` draws one bitmap
 
-std::string field(const std::optional<double>& v) { return v ? shortest(*v) : "NaN"; }
+std::string field(const std::optional<double>& v) {
+    return v && std::isfinite(*v) ? shortest(*v) : "NaN";
+}
 
 /// Blocks in the order of the panels and their series, apart by two empty lines, as `index` counts.
 std::string data_of(const Figure& figure) {
@@ -120,7 +122,7 @@ std::string lines_panel(const Plot& plot, const std::string& data, std::size_t& 
         marks +=
             fmt::format("  {} with lines linecolor rgb '#666666' linewidth 1 dashtype (2,4), \\\n",
                         shortest(y));
-        const double height = (y - ys.low) / (ys.high - ys.low);
+        const double height = share_of(ys, y);
         if (!name.empty())
             out += fmt::format(
                 "set label {} at graph 0.01, first {} offset 0,{} font ',9' textcolor rgb "

@@ -14,7 +14,10 @@ Grid head_grid(const Heads& heads, std::string_view metric) {
         g.rows = std::max(g.rows, at.first + 1);
         g.cols = std::max(g.cols, at.second + 1);
     }
+    constexpr Index most_cells = Index{1} << 20;  // more than a screen has room for
+    if (g.rows * g.cols > most_cells) g.rows = g.cols = 0;
     g.values.resize(std::size_t(g.rows * g.cols));
+    if (g.values.empty()) return g;
     for (const auto& [at, p] : heads)
         g.values[std::size_t(at.first * g.cols + at.second)] = p.value;
     return g;

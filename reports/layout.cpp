@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
+#include <limits>
 #include <set>
 
 namespace tsdiag::reports {
@@ -41,23 +43,31 @@ const std::vector<std::vector<int>> measured_dashes = {
 const std::vector<std::vector<int>> predicted_dashes = {{4, 3}, {1, 2}, {4, 2, 1, 2}, {2, 4}};
 
 void widen(Extent& e, double v, bool& any) {
+    if (!std::isfinite(v)) return;
     e.low = any ? std::min(e.low, v) : v;
     e.high = any ? std::max(e.high, v) : v;
     any = true;
 }
+
+// Axes end where doubles do; between smaller numbers there is no room for ticks.
+constexpr double largest = std::numeric_limits<double>::max();
+constexpr double smallest = std::numeric_limits<double>::min();
 
 /// Room around the data; the ends that the axis fixes stay where they are.
 Extent settle(Extent e, bool any, const Axis& axis, double room) {
     const bool logarithmic = axis.scale == Scale::log;
     if (!any) e = logarithmic ? Extent{0.1, 1} : Extent{0, 1};
     if (logarithmic) {
-        const double factor = std::max(std::pow(e.high / e.low, room), 1.05);
-        e = {e.low / factor, e.high * factor};
+        const double factor =
+            std::exp(std::max((std::log(e.high) - std::log(e.low)) * room, std::log(1.05)));
+        e = {std::clamp(e.low / factor, smallest, largest / 2),
+             std::clamp(e.high * factor, 2 * smallest, largest)};
     } else {
-        double margin = (e.high - e.low) * room;
-        if (e.high - e.low <= 1e-9 * std::max(std::abs(e.low), std::abs(e.high)))
-            margin = e.high == 0 ? 0.5 : 0.1 * std::abs(e.high);
-        e = {e.low - margin, e.high + margin};
+        const double size = std::max(std::abs(e.low), std::abs(e.high));
+        double margin = e.high * room - e.low * room;
+        if (e.high - e.low <= std::max(1e-9 * size, smallest))
+            margin = size < smallest ? 0.5 : 0.1 * size;
+        e = {std::max(e.low - margin, -largest), std::min(e.high + margin, largest)};
     }
     return {axis.low.value_or(e.low), axis.high.value_or(e.high)};
 }
@@ -69,7 +79,7 @@ std::vector<double> log_ticks(Extent e, int about) {
         for (int k = first - ((first % step) + step) % step; k <= last; k += step)
             for (double f : factors) {
                 // 1e-3 exactly, which 10^-3 by repeated rounding would not be
-                const double v = f * (k < 0 ? 1 / std::pow(10.0, -k) : std::pow(10.0, k));
+                const double v = std::strtod(fmt::format("{}e{}", f, k).c_str(), nullptr);
                 if (v >= e.low && v <= e.high) found.push_back(v);
             }
         return found;
@@ -145,6 +155,8 @@ int legend_columns(const Figure& figure, double width) {
     return std::clamp(int(width / (double(longest) * 7 + 50)), 1, std::max(1, int(styles.size())));
 }
 
+double share_of(Extent e, double v) { return (v / 2 - e.low / 2) / (e.high / 2 - e.low / 2); }
+
 Extent x_extent(const Plot& plot) {
     Extent e;
     bool any = false;
@@ -183,14 +195,14 @@ Extent value_extent(const Grid& grid) {
     }
     if (e.high - e.low <= 1e-12 * std::max(std::abs(e.low), std::abs(e.high))) {
         const double margin = e.high == 0 ? 0.5 : 0.1 * std::abs(e.high);
-        e = {e.low - margin, e.high + margin};
+        e = {std::max(e.low - margin, -largest), std::min(e.high + margin, largest)};
     }
     return e;
 }
 
 std::vector<double> ticks(Extent e, Scale scale, int about, bool whole) {
     if (scale == Scale::log) return log_ticks(e, about);
-    const double raw = (e.high - e.low) / std::max(about, 1);
+    const double raw = e.high / std::max(about, 1) - e.low / std::max(about, 1);
     const double decade = std::pow(10.0, std::floor(std::log10(raw)));
     double step = 10 * decade;
     for (double f : {5.0, 2.5, 2.0, 1.0})

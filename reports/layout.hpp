@@ -36,6 +36,8 @@ int legend_columns(const Figure& figure, double width);
 struct Extent {
     double low = 0, high = 1;
 };
+/// (v - low) / (high - low), also where the difference is beyond the largest double.
+double share_of(Extent extent, double v);
 Extent x_extent(const Plot& plot);
 Extent y_extent(const Plot& plot);
 Extent value_extent(const Grid& grid);  ///< symmetric about 0 for the diverging palette

@@ -58,10 +58,8 @@ std::string grid_png(const Grid& grid) {
         for (Index j = 0; j < grid.cols; ++j) {
             const auto& v = grid.values[std::size_t(i * grid.cols + j)];
             int index = colours;
-            if (v) {
-                const double t = (*v - range.low) / (range.high - range.low);
-                index = int(std::lround(std::clamp(t, 0.0, 1.0) * (colours - 1)));
-            }
+            if (v && std::isfinite(*v))
+                index = int(std::lround(std::clamp(share_of(range, *v), 0.0, 1.0) * (colours - 1)));
             line.append(std::size_t(scale), char(index));
         }
         for (Index k = 0; k < scale; ++k) raw += line;

@@ -18,8 +18,12 @@ using Array = Json::Array;
 
 Json text(std::string_view s) { return Json(visible(s, "\n")); }
 
-/// Six significant digits: more cannot be seen, and the page stays small.
-Json rounded(double v) { return Json(std::strtod(fmt::format("{:.6g}", v).c_str(), nullptr)); }
+/// Six significant digits: more cannot be seen, and the page stays small.  Null: no finite number,
+/// such as the end of a band around 1e308.
+Json rounded(double v) {
+    const double near = std::strtod(fmt::format("{:.6g}", v).c_str(), nullptr);
+    return std::isfinite(near) ? Json(near) : Json(nullptr);
+}
 Json rounded(const std::optional<double>& v) { return v ? rounded(*v) : Json(nullptr); }
 
 template <class Range>
@@ -186,7 +190,7 @@ Json colours_of(const Grid& grid, const Layout& size) {
     Array domain, range;
     const auto colours = ramp(grid.palette);
     for (int i = 0; i < anchors; ++i) {
-        domain.push_back(Json(e.low + (e.high - e.low) * i / (anchors - 1)));
+        domain.push_back(Json(std::lerp(e.low, e.high, double(i) / (anchors - 1))));
         range.push_back(hex(colours[std::size_t(i)]));
     }
     return Object{

@@ -11,13 +11,13 @@ endif()
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # The public headers, each above those that it may include.
-set(public error text json random tensor backend plugin ops gradient linalg eigen table csv intervals series output checkpoint
+set(public error text json file random tensor backend plugin ops gradient linalg eigen table csv intervals series output checkpoint
     attention spec events model probe training_log claim report run checkpoint_series train experiment)
 # Libraries, by the first part of their headers' names.
 set(libraries Eigen Spectra boost nlohmann fmt CLI dnnl oneapi zlib gtest gmock benchmark)
 
 # The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.
-set(contracts error text json random tensor backend plugin ops gradient linalg eigen table csv intervals series)
+set(contracts error text json file random tensor backend plugin ops gradient linalg eigen table csv intervals series)
 set(folders src/core src/output src/checkpoint src/attention src/model src/run src/train src/claims src/experiments src/cli probes reports
     gpu)
 set(public_src/core ${contracts})

@@ -68,6 +68,16 @@ void widen(const RawTensor& tensor, std::span<T> out);
 template <class T>
 std::optional<std::span<const T>> as_is(const RawTensor& tensor);
 
+/// From now on a part of a mapped file that cannot be read (the file was shortened meanwhile, its
+/// disk failed) calls `lost` with its path instead of ending the process by SIGBUS.  `lost` runs in
+/// the signal handler, on the thread that wanted the bytes: it may use what is async-signal-safe,
+/// and must not return.  Every other SIGBUS is the system's.
+void watch_mapped_files(void (*lost)(const char* path));
+
+/// Throws `FormatError` where a file that was mapped since the last call has other contents by now
+/// (length, time of the last change): what was read of it may be of two files.
+void require_unchanged_files();
+
 /// Tells the system that the pages of `tensor` are not needed for now (memory-mapped files only).
 void release_pages(const RawTensor& tensor);
 
@@ -94,7 +104,7 @@ class Checkpoint {
     virtual const Json& metadata() const = 0;
     virtual std::string_view format() const = 0;  ///< "safetensors", "torch zip", ...
     virtual std::string source() const = 0;       ///< the path, for messages
-    bool has(std::string_view name) const;
+    virtual bool has(std::string_view name) const;
 };
 
 /// One file format: the first bytes decide.

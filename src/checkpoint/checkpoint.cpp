@@ -17,7 +17,7 @@ struct TypeFacts {
     std::size_t bytes;
 };
 constexpr TypeFacts type_facts[] = {
-    {DType::boolean, "boolean", 1}, {DType::u8, "u8", 1},           {DType::i8, "i8", 1},
+    {DType::boolean, "bool", 1},    {DType::u8, "u8", 1},           {DType::i8, "i8", 1},
     {DType::u16, "u16", 2},         {DType::i16, "i16", 2},         {DType::u32, "u32", 4},
     {DType::i32, "i32", 4},         {DType::u64, "u64", 8},         {DType::i64, "i64", 8},
     {DType::f8_e4m3, "f8_e4m3", 1}, {DType::f8_e5m2, "f8_e5m2", 1}, {DType::f16, "f16", 2},
@@ -73,7 +73,8 @@ bool RawTensor::contiguous() const {
 }
 
 void release_pages(const RawTensor& tensor) {
-    if (std::get_deleter<checkpoint::Unmap>(tensor.owner)) checkpoint::drop_pages(tensor.bytes);
+    const checkpoint::Owner* owner = checkpoint::owner_of(tensor);
+    if (owner != nullptr && owner->mapped()) checkpoint::drop_pages(tensor.bytes);
 }
 
 bool Checkpoint::has(std::string_view name) const {

@@ -15,7 +15,8 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
     ByteReader in(file->bytes(), file->path());
     in.take_bytes(magic.size());
     const auto version = in.take<std::uint32_t>();
-    const auto tensors = in.take<std::uint64_t>();
+    const std::uint64_t tensors =
+        version == 1 ? in.take<std::uint32_t>() : in.take<std::uint64_t>();
     if (version > 0xffff)
         throw FormatError(
             fmt::format("{}: is a GGUF file of version {:#x}, probably big-endian; "

@@ -64,8 +64,10 @@ void check_layout(const RawTensor& tensor, std::size_t width, const std::string&
     if (!count)
         fail(fmt::format("has shape {}, expected sizes whose product fits 63 bits",
                          shape_text(tensor.shape)));
-    if (*count == 0 || width == 0) return;
-    const auto held = static_cast<std::int64_t>(tensor.bytes.size() / width);
+    if (*count == 0) return;
+    constexpr std::size_t bits = 8;  // the least that an element of unknown size can have is one
+    const auto held = static_cast<std::int64_t>(width == 0 ? tensor.bytes.size() * bits
+                                                           : tensor.bytes.size() / width);
     const auto end = extent(tensor);
     if (!end || *end > held)
         fail(

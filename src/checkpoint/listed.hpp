@@ -27,6 +27,7 @@ class ListedCheckpoint final : public Checkpoint {
     const Json& metadata() const override { return metadata_; }
     std::string_view format() const override { return format_; }
     std::string source() const override { return source_; }
+    bool has(std::string_view name) const override { return tensors_.contains(std::string(name)); }
 
   private:
     std::string_view format_;

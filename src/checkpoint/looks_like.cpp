@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
 
 namespace tsdiag::checkpoint {
 namespace {
@@ -32,6 +35,27 @@ constexpr Signature signatures[] = {
     {"\x7f"
      "ELF",
      "is a program, expected a checkpoint. Check the path."},
+    // Little-endian words of llama.cpp before GGUF, and of llama2.c.
+    {"tjgg",
+     "is a GGJT file of llama.cpp before GGUF, expected a checkpoint. Use the model it was "
+     "made from."},
+    {"fmgg",
+     "is a GGMF file of llama.cpp before GGUF, expected a checkpoint. Use the model it was "
+     "made from."},
+    {"lmgg",
+     "is a GGML file (llama.cpp before GGUF, whisper.cpp), expected a checkpoint. Use the "
+     "model it was made from."},
+    {"algg",
+     "is a GGLA file of llama.cpp, an adapter without its model, expected a checkpoint. "
+     "Use the model and the adapter it was made from."},
+    {"24ka",
+     "is a file of llama2.c, expected a PyTorch, safetensors or NumPy checkpoint. Use the "
+     "checkpoint it was exported from."},
+    {"PAR1", "is a Parquet table, expected a checkpoint. Check the path."},
+    {"Rar!", "is a RAR archive, expected a checkpoint. Unpack it."},
+    {"\x04\x22\x4d\x18", "is packed by lz4, expected a checkpoint. Unpack it with unlz4."},
+    {"SQLite format 3", "is an SQLite database, expected a checkpoint. Check the path."},
+    {"%PDF", "is a PDF document, expected a checkpoint. Check the path."},
 };
 
 bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
@@ -47,6 +71,54 @@ bool is_old_torch_tar(std::string_view head) {
     const std::string_view member = head.substr(0, std::min(head.find('\0'), head.size()));
     constexpr std::array<std::string_view, 4> parts = {"storages", "tensors", "pickle", "sys_info"};
     return std::find(parts.begin(), parts.end(), member) != parts.end();
+}
+
+bool is_ascii(std::string_view text) {
+    return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f'; });
+}
+
+/// Protocols 2 to 5 say so; 0 and 1 begin with a container, a number or the name of a class.
+bool is_pickle(std::string_view head) {
+    if (head.size() < 3) return false;
+    if (head[0] == '\x80') return head[1] >= 2 && head[1] <= 5;
+    const std::string_view two = head.substr(0, 2);
+    if (two == "(d" || two == "(l" || two == "(t") return head[2] == 'p';
+    if (two == "}q" || two == "]q") return head[2] == '\0';
+    if (head[0] != 'c') return false;  // "cmodule\nname\n"
+    const std::size_t end = head.find('\n'), next = head.find('\n', end + 1);
+    return next < 200 && is_ascii(head.substr(1, end - 1)) &&
+           is_ascii(head.substr(end + 1, next - end - 1)) && next + 1 < head.size();
+}
+
+/// A map whose first key is a text: what Flax writes.
+bool is_msgpack(std::string_view head) {
+    const auto byte = [&](std::size_t i) {
+        return i < head.size() ? static_cast<unsigned char>(head[i]) : 0u;
+    };
+    const bool small = byte(0) > 0x80 && byte(0) <= 0x8f;
+    const std::size_t key = small ? 1 : byte(0) == 0xde ? 3 : byte(0) == 0xdf ? 5 : 0;
+    if (key == 0) return false;
+    const bool short_text = byte(key) > 0xa0 && byte(key) <= 0xbf;
+    const std::size_t length = short_text ? byte(key) & 0x1f : byte(key + 1);
+    const std::size_t begin = key + (short_text ? 1 : 2);
+    return (short_text || byte(key) == 0xd9) && length > 0 && begin + length < head.size() &&
+           is_ascii(head.substr(begin, length));
+}
+
+/// llama2.c before its version 1 has no magic: seven sizes of a LLaMA that fit together.
+bool is_llama2c(std::string_view head) {
+    std::array<std::int32_t, 7>
+        n{};  // width, feed-forward, layers, heads, key heads, words, tokens
+    if (head.size() <= sizeof n) return false;
+    std::memcpy(n.data(), head.data(), sizeof n);
+    const auto between = [](std::int64_t x, std::int64_t low, std::int64_t high) {
+        return low <= x && x <= high;
+    };
+    // The vocabulary is negative where the output matrix is not the embedding.
+    return between(n[0], 8, 1 << 16) && between(n[1], n[0], 1 << 20) && between(n[2], 1, 512) &&
+           between(n[3], 1, 512) && between(n[4], 1, n[3]) && n[0] % n[3] == 0 &&
+           n[3] % n[4] == 0 && between(std::abs(std::int64_t{n[5]}), 16, 1 << 20) &&
+           between(n[6], 1, 1 << 24);
 }
 
 bool is_text(std::string_view head) {
@@ -68,7 +140,7 @@ std::string looks_like(Bytes bytes) {
                    ? "is a tar of PyTorch 0.1, which is not supported, expected a file of a newer "
                      "torch.save. Load it with PyTorch before 2.0 and save it again."
                    : "is a tar archive, expected a checkpoint. Unpack it.";
-    if (head.size() > 2 && head[0] == '\x80' && head[1] >= 2 && head[1] <= 5)
+    if (is_pickle(head))
         return "is a plain Python pickle, expected a file of torch.save. Load it in Python, and "
                "save its tensors with torch.save or as safetensors.";
     const std::size_t first = head.find_first_not_of(" \t\r\n");
@@ -78,14 +150,22 @@ std::string looks_like(Bytes bytes) {
         starts_with_ignoring_case(text, "<html"))
         return "is a web page (HTML), not the file itself: the download asked for a login or "
                "failed. Download it again.";
+    if (is_msgpack(head))
+        return "is a MessagePack file (Flax), expected a PyTorch, safetensors or NumPy checkpoint. "
+               "Load it in Flax, and save its arrays as safetensors.";
     if (is_text(head))
         return text.starts_with('{') || text.starts_with('[')
                    ? "is JSON text, expected a checkpoint. Name the model's file, or the index "
                      "*.index.json of its shards."
                    : "is text, expected a checkpoint. Check the path.";
+    if (head.size() > 8 && head.substr(4, 4) == "TFL3")
+        return "is a TensorFlow Lite model, expected a checkpoint. Use the model it was made from.";
+    if (is_llama2c(head))
+        return "looks like a file of llama2.c, expected a PyTorch, safetensors or NumPy "
+               "checkpoint. "
+               "Use the checkpoint it was exported from.";
     return "is no checkpoint that is known (safetensors, PyTorch, NumPy), by its first bytes. "
-           "Check "
-           "the path, or whether the download is complete.";
+           "Check the path, or whether the download is complete.";
 }
 
 }  // namespace tsdiag::checkpoint

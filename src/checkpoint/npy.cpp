@@ -162,6 +162,10 @@ NpyHeader read_npy_header(Bytes head, std::uint64_t size, const std::string& whe
                                   "as an array of a numeric dtype.",
                                   text.descr));
     const NumpyType type = numpy_type(text.descr);
+    if (type.width == 0)
+        refuse(where, fmt::format("is of dtype {}, whose elements have no known size or none, "
+                                  "expected numbers. Save it as an array of a numeric dtype.",
+                                  text.descr));
     NpyHeader header;
     header.begin = in.position();
     header.tensor.dtype = type.dtype;
@@ -177,7 +181,7 @@ NpyHeader read_npy_header(Bytes head, std::uint64_t size, const std::string& whe
                                   shape_text(text.shape)));
     header.bytes = size - header.begin;
     const auto expected = static_cast<std::uint64_t>(*bytes);
-    if (header.bytes != expected && type.width > 0)
+    if (header.bytes != expected)
         refuse(where,
                fmt::format("has {} bytes of data, expected {} for dtype {} and shape {}. "
                            "It is {}; download or save it again.",

@@ -10,11 +10,11 @@ namespace tsdiag::checkpoint {
 
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
 /// Enough first bytes of an array to hold the header of any sensible one.
-inline constexpr std::uint64_t longest_npy_header = 1 << 20;
+inline constexpr std::uint64_t longest_npy_header = 1 << 17;
 
 struct NumpyType {
     DType dtype = DType::other;
-    std::size_t width = 0;  ///< bytes an element; 0 where it is not known
+    std::size_t width = 0;  ///< bytes an element; 0: not known, or none
     bool big_endian = false;
 };
 /// "<f4", ">i8", "|b1", ...; bfloat16 is "|V2".
@@ -27,7 +27,7 @@ struct NpyHeader {
 };
 /// Reads the header at the beginning of `head`.  `size` is that of the whole file or entry, which
 /// must be header and data exactly.  Throws `FormatError`, also for arrays of Python objects (dtype
-/// |O).
+/// |O) and of elements without bytes (<U0, |V0): of these a few bytes could hold any number.
 NpyHeader read_npy_header(Bytes head, std::uint64_t size, const std::string& where);
 
 /// The array whose file or entry `content` is.

@@ -23,7 +23,7 @@ class NpzCheckpoint final : public Checkpoint {
                                              "arrays alone with numpy.savez.",
                                              entry.name));
             const std::string name = entry.name.substr(0, entry.name.size() - suffix.size());
-            const Payload head = archive_.payload(entry, longest_npy_header);
+            const Payload head = archive_.head(entry, longest_npy_header);
             NpyHeader header = read_npy_header(head.bytes, entry.size,
                                                fmt::format("{}: array '{}'", source(), name));
             arrays_.emplace(name, Array{&entry, std::move(header)});
@@ -35,6 +35,7 @@ class NpzCheckpoint final : public Checkpoint {
     const Json& metadata() const override { return metadata_; }
     std::string_view format() const override { return "npz"; }
     std::string source() const override { return archive_.path(); }
+    bool has(std::string_view name) const override { return arrays_.contains(std::string(name)); }
 
     RawTensor tensor(std::string_view name) const override {
         const auto found = arrays_.find(std::string(name));
@@ -51,7 +52,7 @@ class NpzCheckpoint final : public Checkpoint {
         const ZipEntry* entry;
         NpyHeader header;
     };
-    ZipArchive archive_;
+    mutable ZipArchive archive_;  // inflates within its budget
     std::vector<std::string> names_;
     std::unordered_map<std::string, Array> arrays_;
     Json metadata_ = Json::Object();

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <unordered_map>
 
@@ -12,6 +13,8 @@ using Value = PickleValue;
 using Kind = Value::Kind;
 
 constexpr std::size_t most_values = std::size_t{1} << 22;
+constexpr std::size_t free_values = std::size_t{1} << 19;  // however short the pickle is
+constexpr std::size_t longest_global = 1000;
 
 void append_utf8(std::string& out, std::uint32_t code) {
     const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
@@ -74,11 +77,12 @@ class Reader {
     }
 
     Value* make(Kind kind) {
-        if (out_.values.size() == most_values)
+        const std::size_t most = std::min(most_values, free_values + in_.position() / 2);
+        if (out_.values.size() == most)
             refuse(in_.where(),
-                   fmt::format("holds more than {} Python values, expected a model and its "
-                               "bookkeeping. Save the state_dict alone.",
-                               most_values));
+                   fmt::format("holds more than {} Python values in {} bytes, expected a model and "
+                               "its bookkeeping. Save the state_dict alone.",
+                               most, in_.position()));
         out_.values.emplace_back().kind = kind;
         return &out_.values.back();
     }
@@ -134,6 +138,8 @@ class Reader {
         push_items(Kind::tuple, items);
     }
     void push_global(std::string_view module, std::string_view name) {
+        if (module.size() + name.size() > longest_global)
+            fail(fmt::format("names a class of {} bytes", module.size() + name.size()));
         push_text(Kind::global, fmt::format("{}.{}", module, name));
     }
     void push_object(Value* callee, Value* arguments) {

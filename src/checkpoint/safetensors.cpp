@@ -161,6 +161,7 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
             tensors.push_back(describe(name, description, file->path()));
             continue;
         }
+        if (description.is_null()) continue;  // some writers have none to write
         bool texts = description.is_object();
         for (std::size_t i = 0; texts && i < description.object().size(); ++i)
             texts = description.object()[i].second.is_string();

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "elements.hpp"
+#include "owner.hpp"
 
 namespace tsdiag {
 namespace {
@@ -111,6 +112,7 @@ TensorSummary summarise_scaled(const RawTensor& tensor, double scale) {
 }  // namespace
 
 TensorSummary summarise(const RawTensor& tensor) {
+    checkpoint::verify(tensor);
     TensorSummary result = summarise_scaled(tensor, 1.0);
     if (!result.maximum) return result;
     // Squares leave the range of double beyond these: only float64 files can hold such values.

@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "budget.hpp"
 #include "mapped_file.hpp"
 #include "torch_objects.hpp"
 
@@ -18,8 +19,12 @@ using Kind = PickleValue::Kind;
 constexpr std::string_view magic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
 constexpr std::int64_t protocol = 1001;
 
+/// The same in decimal, as protocols 0 and 1 write it.
+constexpr std::string_view decimal_magic = "L119547037146038801333356L\n.";
+
 /// Behind PROTO, and FRAME where the protocol is 4 or 5.
 bool sniff(Bytes head) {
+    if (starts_with(head, decimal_magic)) return true;
     return starts_with(head, "\x80") &&
            (starts_with(head.subspan(std::min<std::size_t>(2, head.size())), magic) ||
             starts_with(head.subspan(std::min<std::size_t>(11, head.size())), magic));
@@ -124,7 +129,8 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
     const Pickle objects = stream.next();
     const Pickle keys = stream.next();
     auto listed = std::make_unique<ListedCheckpoint>("torch legacy", file->path());
-    list_objects(objects, Storages(file, objects, keys, stream.rest()), *listed);
+    Budget budget(file->path(), file->bytes().size());
+    list_objects(objects, Storages(file, objects, keys, stream.rest()), budget, *listed);
     return listed;
 }
 

@@ -12,8 +12,7 @@ using Ref = PickleValue::Ref;
 using Kind = PickleValue::Kind;
 
 constexpr int deepest = 100;
-constexpr std::size_t largest = std::size_t{1} << 27;  // bytes of the written-out tree, about
-constexpr std::size_t cost_of_value = 64, cost_of_tensor = 512;
+constexpr std::size_t cost_of_value = 128, cost_of_tensor = 512;  // bytes of memory, about
 
 /// A path of keys, joined only where a tensor needs its name.
 struct Path {
@@ -103,8 +102,8 @@ std::string key_text(Ref key) {
 
 class Walker {
   public:
-    Walker(StorageSource source, ListedCheckpoint& out)
-        : tensors_(out.source(), std::move(source)), out_(out) {}
+    Walker(StorageSource source, Budget& budget, ListedCheckpoint& out)
+        : tensors_(out.source(), std::move(source), budget), budget_(budget), out_(out) {}
 
     void walk(Ref root) {
         const Path path{nullptr, {}};
@@ -116,15 +115,7 @@ class Walker {
     }
 
   private:
-    void spend(std::size_t bytes) {
-        spent_ += bytes;
-        if (spent_ > largest)
-            refuse(out_.source(),
-                   fmt::format("holds references that expand to more than {} bytes beside the "
-                               "weights, expected a model and its bookkeeping. Save the "
-                               "state_dict alone.",
-                               largest));
-    }
+    void spend(std::size_t bytes) { budget_.spend(bytes, "what stands beside the weights"); }
 
     void list(Ref value, const Path& path) {
         const std::string name = path.joined();
@@ -201,7 +192,7 @@ class Walker {
         std::vector<std::pair<std::string, Ref>> members;
         for (const auto& [key, member] : pairs) {
             std::string text = key_text(key);
-            spend(text.size());
+            spend(sizeof(Pairs::value_type) + text.size());
             const auto [at, is_new] = index.emplace(text, members.size());
             if (is_new)
                 members.emplace_back(std::move(text), member);
@@ -241,6 +232,7 @@ class Walker {
         if (const auto bytes = bytes_of_value(value)) return bytes_json(*bytes);
         if (!value->items.empty()) return convert_list(value->items, path);
         const Pairs state = state_pairs(value);
+        spend(state.size() * sizeof(Pairs::value_type));
         if (is_namespace(name)) return convert_dict(state, path);
         if (is_module(state)) return convert_module(name, state, path);
         return convert_opaque(name, value, state, path);
@@ -274,10 +266,14 @@ class Walker {
     Json convert_module(const std::string& name, const Pairs& state, const Path& path) {
         Json::Object object{{"__class__", name}};
         std::unordered_set<std::string> transient;
-        for (const Ref buffer : members_of(state, "_non_persistent_buffers_set"))
+        for (const Ref buffer : members_of(state, "_non_persistent_buffers_set")) {
+            spend(cost_of_value + buffer->text.size());
             transient.insert(buffer->text);
+        }
         const auto add = [&](std::string_view part) {
-            for (const auto& [key, member] : pairs_of(state, part)) {
+            const Pairs members = pairs_of(state, part);
+            spend(members.size() * sizeof(Pairs::value_type));
+            for (const auto& [key, member] : members) {
                 const std::string text = key_text(key);
                 if (member->is(Kind::none) || transient.contains(text)) continue;
                 const bool before = std::exchange(in_module_, true);
@@ -292,8 +288,8 @@ class Walker {
         for (const auto& [key, member] : state) {
             const bool simple = member->is(Kind::boolean) || member->is(Kind::integer) ||
                                 member->is(Kind::real) || member->is(Kind::text);
-            if (!simple || key_text(key).starts_with('_')) continue;
-            object.emplace_back(key_text(key), *convert(member, path));
+            if (!simple || !is_text(key) || key->text.starts_with('_')) continue;
+            object.emplace_back(key->text, *convert(member, path));
         }
         return object;
     }
@@ -382,17 +378,18 @@ class Walker {
     }
 
     TensorReader tensors_;
+    Budget& budget_;
     ListedCheckpoint& out_;
     std::vector<Ref> active_;  ///< what is being converted, outermost first
-    std::size_t spent_ = 0;
-    bool listing_ = true;     ///< false inside the arguments of an opaque object
-    bool in_module_ = false;  ///< true where the path continues by an attribute of a module
+    bool listing_ = true;      ///< false inside the arguments of an opaque object
+    bool in_module_ = false;   ///< true where the path continues by an attribute of a module
 };
 
 }  // namespace
 
-void list_objects(const Pickle& pickle, StorageSource source, ListedCheckpoint& out) {
-    Walker(std::move(source), out).walk(pickle.root);
+void list_objects(const Pickle& pickle, StorageSource source, Budget& budget,
+                  ListedCheckpoint& out) {
+    Walker(std::move(source), budget, out).walk(pickle.root);
 }
 
 }  // namespace tsdiag::checkpoint

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "layout.hpp"
 #include "npy.hpp"
 
@@ -69,6 +71,8 @@ std::string_view called(Ref value) {
 
 constexpr std::size_t most_dimensions = 64;
 constexpr int most_wrappings = 16;
+constexpr std::size_t longest_word = 64;  // a type, an order of bytes
+constexpr std::size_t longest_key = 1000;
 
 /// A tuple or list of few integers, also as `torch.Size`; nothing for other values.
 std::optional<std::vector<std::int64_t>> integers(Ref value) {
@@ -129,10 +133,11 @@ bool is_numpy(std::string_view function, std::string_view name) {
 /// `numpy.dtype('f4', ...)` with the byte order in its state.
 NumpyType numpy_type_of(Ref value) {
     if (!is_numpy(called(value), "dtype") || !is_tuple(value->arguments, 1)) return {};
-    const auto kind = bytes_of_value(value->arguments->items[0]);
+    const auto kind = bytes_of_value(value->arguments->items[0], longest_word);
     if (!kind) return {};
     std::string order;
-    if (is_tuple(value->state, 2)) order = bytes_of_value(value->state->items[1]).value_or("");
+    if (is_tuple(value->state, 2))
+        order = bytes_of_value(value->state->items[1], longest_word).value_or("");
     return numpy_type(order == ">" || order == "<" || order == "|" ? order + *kind : *kind);
 }
 
@@ -153,6 +158,14 @@ std::optional<ArrayParts> array_parts(Ref value) {
         return ArrayParts{a[1], a[2], a[0], a[3]->text == "F"};
     }
     return std::nullopt;
+}
+
+/// Bytes that decoding `value` takes at most.
+std::size_t longest_text(Ref value) {
+    std::size_t longest = value->text.size();
+    if (is_tuple(value->arguments, 1))
+        longest = std::max(longest, value->arguments->items[0]->text.size());
+    return longest;
 }
 
 RawTensor copied(const NumpyType& type, const std::string& data) {
@@ -180,29 +193,15 @@ bool is_numeric_array(Ref value) {
            holds_bytes(parts->data);
 }
 
-RawTensor numpy_array(Ref value, const std::string& where, const std::string& what) {
-    const auto parts = array_parts(value);
-    const NumpyType type = numpy_type_of(parts->dtype);
-    const auto shape = integers(parts->shape);
-    const auto data = bytes_of_value(parts->data);
-    if (!data)
-        refuse(where, what +
-                          " has data that are no bytes, expected its elements. The file is "
-                          "damaged; save it again.");
-    RawTensor tensor = copied(type, *data);
-    tensor.shape = *shape;
-    tensor.strides = parts->fortran ? column_major(*shape) : row_major(*shape);
-    check_layout(tensor, type.width, where, what);
-    return tensor;
-}
-
 }  // namespace
 
-std::optional<std::string> bytes_of_value(Ref value) {
+std::optional<std::string> bytes_of_value(Ref value, std::size_t most) {
+    if (value->text.size() > most) return std::nullopt;
     if (value->is(Kind::bytes) || value->is(Kind::text)) return value->text;
     const std::string_view function = called(value);
     if (!is_tuple(value->arguments, 1)) return std::nullopt;
     const Ref first = value->arguments->items[0];
+    if (first->text.size() / 2 > most) return std::nullopt;  // two bytes of UTF-8 are one at most
     if (last_part(function) == "bytearray" || last_part(function) == "bytes")
         return first->is(Kind::bytes) ? std::optional(first->text) : std::nullopt;
     if (function != "_codecs.encode" || !first->is(Kind::text)) return std::nullopt;
@@ -216,14 +215,20 @@ std::optional<std::string> bytes_of_value(Ref value) {
         if ((lead != 0xC2 && lead != 0xC3) || i + 1 == first->text.size()) return std::nullopt;
         latin1 += static_cast<char>((lead & 3) << 6 | (first->text[++i] & 0x3F));
     }
-    return latin1;
+    return latin1.size() > most ? std::nullopt : std::optional(std::move(latin1));
 }
 
 StorageId read_storage_id(Ref persistent, const std::string& where) {
     const Ref id = persistent->callee;
+    if (id->is(Kind::text))
+        refuse(where,
+               "was saved with pickle protocol 0, which writes the places of tensors as text that "
+               "torch.load cannot read either, expected protocol 1 to 5. Save it again without "
+               "pickle_protocol=0.");
     const bool good = is_tuple(id, 5) && id->items[0]->text == "storage" &&
                       id->items[1]->is(Kind::global) && id->items[4]->is(Kind::integer) &&
-                      (id->items[2]->is(Kind::text) || id->items[2]->is(Kind::integer));
+                      (id->items[2]->is(Kind::text) || id->items[2]->is(Kind::integer)) &&
+                      id->items[2]->text.size() <= longest_key;
     if (!good)
         refuse(where,
                "has a persistent id that is not ('storage', class, key, location, count). "
@@ -256,21 +261,46 @@ std::optional<RawTensor> TensorReader::read(Ref value, const std::string& name) 
     if (is_rebuild(call.function)) return read_rebuilt(call.function, call.arguments, name);
     if (!is_numeric_array(call.value)) return std::nullopt;
     if (const auto known = arrays_.find(call.value); known != arrays_.end()) return known->second;
-    return arrays_
-        .emplace(call.value, numpy_array(call.value, where_, fmt::format("array '{}'", name)))
+    return arrays_.emplace(call.value, read_array(call.value, fmt::format("array '{}'", name)))
         .first->second;
+}
+
+RawTensor TensorReader::read_array(Ref value, const std::string& what) {
+    const auto parts = array_parts(value);
+    const NumpyType type = numpy_type_of(parts->dtype);
+    const auto shape = integers(parts->shape);
+    budget_.spend(longest_text(parts->data), what);
+    const auto data = bytes_of_value(parts->data);
+    if (!data)
+        refuse(where_, what +
+                           " has data that are no bytes, expected its elements. The file is "
+                           "damaged; save it again.");
+    RawTensor tensor = copied(type, *data);
+    tensor.shape = *shape;
+    tensor.strides = parts->fortran ? column_major(*shape) : row_major(*shape);
+    check_layout(tensor, type.width, where_, what);
+    return tensor;
+}
+
+void TensorReader::spend_on_view(const RawTensor& tensor, std::size_t width,
+                                 const std::string& what) {
+    if (!views_.emplace(tensor.bytes.data(), tensor.offset, tensor.shape, tensor.strides).second)
+        return;
+    const auto count = static_cast<std::uint64_t>(tensor.count());
+    const bool repeats = width > 0 && count > tensor.bytes.size() / width;
+    budget_.spend(count * (repeats ? sizeof(double) : width), what);
 }
 
 std::optional<RawTensor> TensorReader::read_scalar(Ref value) const {
     if (!is_numpy(called(value), "scalar") || !is_tuple(value->arguments, 2)) return std::nullopt;
     const NumpyType type = numpy_type_of(value->arguments->items[0]);
-    const auto data = bytes_of_value(value->arguments->items[1]);
+    const auto data = bytes_of_value(value->arguments->items[1], longest_word);
     if (type.dtype == DType::other || !data || data->size() != type.width) return std::nullopt;
     return copied(type, *data);
 }
 
 RawTensor TensorReader::read_rebuilt(std::string_view function, Ref arguments,
-                                     const std::string& name) const {
+                                     const std::string& name) {
     const std::string what = fmt::format("tensor '{}'", name);
     const auto fail = [&](std::string_view found) {
         refuse(where_,
@@ -307,6 +337,7 @@ RawTensor TensorReader::read_rebuilt(std::string_view function, Ref arguments,
     tensor.owner = storage.owner;
     tensor.big_endian = storage.big_endian;
     check_layout(tensor, width, where_, what);
+    spend_on_view(tensor, width, what);
     return tensor;
 }
 

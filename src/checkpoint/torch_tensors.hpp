@@ -1,9 +1,13 @@
 #pragma once
 #include <functional>
 #include <optional>
+#include <set>
 #include <string>
+#include <tuple>
 #include <unordered_map>
+#include <vector>
 
+#include "budget.hpp"
 #include "pickle.hpp"
 #include "tsdiag/checkpoint.hpp"
 
@@ -32,13 +36,17 @@ struct Storage {
 using StorageSource = std::function<Storage(const StorageId&)>;
 
 /// The bytes of a Python 2 string, a bytes object, or text encoded in latin-1; nothing for other
-/// values.
-std::optional<std::string> bytes_of_value(PickleValue::Ref value);
+/// values and for those of more than `most` bytes.
+std::optional<std::string> bytes_of_value(PickleValue::Ref value, std::size_t most = SIZE_MAX);
+
+/// Which elements a tensor shows: of these bytes, from an offset on, in sizes and strides.
+using View = std::tuple<const std::byte*, std::int64_t, std::vector<std::int64_t>,
+                        std::vector<std::int64_t>>;
 
 class TensorReader {
   public:
-    TensorReader(std::string where, StorageSource source)
-        : where_(std::move(where)), source_(std::move(source)) {}
+    TensorReader(std::string where, StorageSource source, Budget& budget)
+        : where_(std::move(where)), source_(std::move(source)), budget_(budget) {}
 
     /// The tensor that `value` is; nothing where it is none.  `name` is for messages.
     std::optional<RawTensor> read(PickleValue::Ref value, const std::string& name);
@@ -49,10 +57,14 @@ class TensorReader {
 
   private:
     RawTensor read_rebuilt(std::string_view function, PickleValue::Ref arguments,
-                           const std::string& name) const;
+                           const std::string& name);
+    RawTensor read_array(PickleValue::Ref value, const std::string& name);
+    void spend_on_view(const RawTensor& tensor, std::size_t width, const std::string& what);
 
     std::string where_;
     StorageSource source_;
+    Budget& budget_;
+    std::set<View> views_;  ///< a tensor that is shared by many names is looked at once
     std::unordered_map<PickleValue::Ref, RawTensor> arrays_;  ///< copied once, however often named
 };
 

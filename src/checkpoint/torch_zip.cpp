@@ -28,10 +28,10 @@ std::string folder_of(const ZipArchive& archive) {
                        archive.entries().size(), names));
 }
 
-bool is_big_endian(const ZipArchive& archive, const std::string& folder) {
+bool is_big_endian(ZipArchive& archive, const std::string& folder) {
     const ZipEntry* entry = archive.find(folder + "byteorder");
     if (entry == nullptr) return false;  // writers before 2.1
-    const Payload order = archive.payload(*entry, 16);
+    const Payload order = archive.head(*entry, 16);
     if (text_of(order.bytes) == "big") return true;
     if (text_of(order.bytes) != "little")
         refuse(archive.path(),
@@ -43,7 +43,7 @@ bool is_big_endian(const ZipArchive& archive, const std::string& folder) {
 /// The entries `data/KEY`; deflated ones (of archives that were packed again) are inflated once.
 class Storages {
   public:
-    Storages(const ZipArchive& archive, std::string folder)
+    Storages(ZipArchive& archive, std::string folder)
         : archive_(archive),
           folder_(std::move(folder)),
           big_endian_(is_big_endian(archive, folder_)) {}
@@ -68,19 +68,19 @@ class Storages {
     }
 
   private:
-    const ZipArchive& archive_;
+    ZipArchive& archive_;
     std::string folder_;
     bool big_endian_;
     std::unordered_map<std::string, Payload> payloads_;
 };
 
 std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
-    const ZipArchive archive(MappedFile::open(path));
+    ZipArchive archive(MappedFile::open(path));
     const std::string folder = folder_of(archive);
-    const Payload data = archive.payload(*archive.find(folder + "data.pkl"));
+    const Payload data = archive.verified(*archive.find(folder + "data.pkl"));
     const Pickle pickle = read_pickle(data.bytes, archive.path());
     auto listed = std::make_unique<ListedCheckpoint>("torch zip", archive.path());
-    list_objects(pickle, Storages(archive, folder), *listed);
+    list_objects(pickle, Storages(archive, folder), archive.budget(), *listed);
     return listed;
 }
 

@@ -2,6 +2,7 @@
 
 #include "elements.hpp"
 #include "layout.hpp"
+#include "owner.hpp"
 
 namespace tsdiag {
 namespace checkpoint {
@@ -22,6 +23,7 @@ void widen(const RawTensor& tensor, std::span<T> out) {
         throw ShapeError(
             fmt::format("a tensor of shape {} has {} elements, expected {}: the room for them.",
                         checkpoint::shape_text(tensor.shape), tensor.count(), out.size()));
+    checkpoint::verify(tensor);
     checkpoint::with_element(tensor, [&](auto element) {
         using Element = decltype(element);
         constexpr auto width = static_cast<std::int64_t>(sizeof(typename Element::Stored));
@@ -46,6 +48,7 @@ std::optional<std::span<const T>> as_is(const RawTensor& tensor) {
     const std::byte* begin =
         tensor.bytes.data() + tensor.offset * static_cast<std::int64_t>(sizeof(T));
     if (reinterpret_cast<std::uintptr_t>(begin) % alignof(T) != 0) return std::nullopt;
+    checkpoint::verify(tensor);
     return std::span<const T>(reinterpret_cast<const T*>(begin), static_cast<std::size_t>(count));
 }
 template std::optional<std::span<const float>> as_is(const RawTensor&);

@@ -203,6 +203,7 @@ class UnwrappedCheckpoint final : public Checkpoint {
     const Json& metadata() const override { return file_->metadata(); }
     std::string_view format() const override { return file_->format(); }
     std::string source() const override { return file_->source(); }
+    bool has(std::string_view name) const override { return full_.contains(std::string(name)); }
 
   private:
     std::unique_ptr<Checkpoint> file_;

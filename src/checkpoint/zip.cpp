@@ -4,6 +4,7 @@
 #include <zlib.h>
 
 #include <algorithm>
+#include <mutex>
 
 namespace tsdiag::checkpoint {
 namespace {
@@ -18,10 +19,7 @@ constexpr std::size_t local_size = 30, central_size = 46;
 constexpr std::size_t longest_comment = 0xffff;
 constexpr std::uint32_t saturated = 0xffffffff;
 
-// Deflate cannot shrink by more than 1032; honest arrays of this size never come near it.
-constexpr std::uint64_t deflate_limit = 1032;
-constexpr std::uint64_t suspicious_ratio = 200;
-constexpr std::uint64_t suspicious_size = 64u << 20;
+constexpr std::uint64_t deflate_limit = 1032;  // deflate cannot shrink by more
 
 struct Directory {
     std::uint64_t offset = 0, size = 0, count = 0;
@@ -84,6 +82,16 @@ void apply_zip64(Bytes extra, ZipEntry& entry, const std::string& where) {
     }
 }
 
+void check_crc(Bytes content, const ZipEntry& entry, const std::string& path) {
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // or no mutation would get any further
+    if (entry.crc == 0) return;
+    if (crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size()) != entry.crc)
+        refuse(path, fmt::format("entry '{}' does not match its checksum. The file is damaged; "
+                                 "download or save it again.",
+                                 entry.name));
+#endif
+}
+
 /// Inflates the first `wanted` bytes of `packed`, which unpack to `entry.size` bytes.
 std::shared_ptr<std::vector<std::byte>> inflate_bytes(Bytes packed, const ZipEntry& entry,
                                                       std::uint64_t wanted,
@@ -117,14 +125,35 @@ std::shared_ptr<std::vector<std::byte>> inflate_bytes(Bytes packed, const ZipEnt
     }
     if (status != Z_STREAM_END) fail("holds no valid deflate stream");
     if (made != wanted) fail(fmt::format("unpacks to {} bytes, expected {}", made, entry.size));
-    if (crc32_z(0, reinterpret_cast<const Bytef*>(out->data()), out->size()) != entry.crc)
-        fail("does not match its checksum");
+    check_crc(*out, entry, path);
     return out;
 }
 
+/// Stored content, whose checksum is compared when its elements are wanted: that reads all of it.
+class Stored final : public Owner {
+  public:
+    Stored(std::shared_ptr<const MappedFile> file, ZipEntry entry, Bytes bytes)
+        : file_(std::move(file)), entry_(std::move(entry)), bytes_(bytes) {}
+
+    bool mapped() const override { return true; }
+    void verify() const override {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (!verified_) check_crc(bytes_, entry_, file_->path());
+        verified_ = true;
+    }
+
+  private:
+    std::shared_ptr<const MappedFile> file_;
+    ZipEntry entry_;
+    Bytes bytes_;
+    mutable std::mutex mutex_;
+    mutable bool verified_ = false;
+};
+
 }  // namespace
 
-ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file) : file_(std::move(file)) {
+ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file)
+    : file_(std::move(file)), budget_(file_->path(), file_->bytes().size()) {
     const Directory directory = find_directory(file_->bytes(), path());
     ByteReader reader(file_->bytes().subspan(directory.offset, directory.size),
                       path() + " (zip directory)");
@@ -175,6 +204,14 @@ const ZipEntry* ZipArchive::find(const std::string& name) const {
 
 Bytes ZipArchive::packed_bytes(const ZipEntry& entry) const {
     const Bytes file = file_->bytes();
+    if (entry.encrypted)
+        refuse(path(), fmt::format("entry '{}' is encrypted, expected plain data. Unpack it and "
+                                   "save it without a password.",
+                                   entry.name));
+    if (entry.method != 0 && entry.method != 8)
+        refuse(path(), fmt::format("entry '{}' is packed by method {}, expected 0 (stored) or 8 "
+                                   "(deflated). Save it again without compression.",
+                                   entry.name, entry.method));
     const auto fail = [&] {
         refuse(path(), fmt::format("entry '{}' is not at byte {} with {} bytes, where the zip "
                                    "directory expects it. The file is damaged or cut short; "
@@ -193,35 +230,43 @@ Bytes ZipArchive::packed_bytes(const ZipEntry& entry) const {
     return file.subspan(begin, entry.packed);
 }
 
-Payload ZipArchive::payload(const ZipEntry& entry, std::uint64_t at_most) const {
-    const auto fail = [&](const std::string& why) {
-        refuse(path(), fmt::format("entry '{}' {}", entry.name, why));
-    };
-    if (entry.encrypted)
-        fail("is encrypted, expected plain data. Unpack it and save it without a password.");
-    if (entry.method != 0 && entry.method != 8)
-        fail(
-            fmt::format("is packed by method {}, expected 0 (stored) or 8 (deflated). Save it "
-                        "again without compression.",
-                        entry.method));
+Bytes ZipArchive::stored_bytes(const ZipEntry& entry) const {
     const Bytes packed = packed_bytes(entry);
-    const std::uint64_t wanted = std::min(entry.size, at_most);
-    if (entry.method == 0) {
-        if (entry.size != entry.packed)
-            fail(
-                fmt::format("is stored in {} bytes, expected its size of {}. The file is damaged; "
-                            "download or save it again.",
-                            entry.packed, entry.size));
-        return {packed.first(wanted), file_};
-    }
-    if (entry.size / deflate_limit > entry.packed ||
-        (entry.size > suspicious_size && entry.size / suspicious_ratio > entry.packed))
-        fail(
-            fmt::format("says that {} bytes unpack to {}, which is a deflate bomb or damage, "
-                        "expected at most {} times as many. Save it without compression.",
-                        entry.packed, entry.size, suspicious_ratio));
-    const auto inflated = inflate_bytes(packed, entry, wanted, path());
-    return {*inflated, inflated};
+    if (entry.size != entry.packed)
+        refuse(path(), fmt::format("entry '{}' is stored in {} bytes, expected its size of {}. The "
+                                   "file is damaged; download or save it again.",
+                                   entry.name, entry.packed, entry.size));
+    return packed;
+}
+
+Payload ZipArchive::inflated(const ZipEntry& entry, std::uint64_t wanted) {
+    const Bytes packed = packed_bytes(entry);
+    if (entry.size / deflate_limit > entry.packed)
+        refuse(path(), fmt::format("entry '{}' says that {} bytes unpack to {}, expected at most "
+                                   "{} times as many: it is a deflate bomb or damaged. Save it "
+                                   "without compression.",
+                                   entry.name, entry.packed, entry.size, deflate_limit));
+    budget_.spend(wanted, fmt::format("entry '{}'", entry.name));
+    const auto bytes = inflate_bytes(packed, entry, wanted, path());
+    return {*bytes, bytes};
+}
+
+Payload ZipArchive::payload(const ZipEntry& entry) {
+    if (entry.method != 0) return inflated(entry, entry.size);
+    const Bytes bytes = stored_bytes(entry);
+    return {bytes, own(new Stored(file_, entry, bytes))};
+}
+
+Payload ZipArchive::head(const ZipEntry& entry, std::uint64_t count) {
+    const std::uint64_t wanted = std::min(entry.size, count);
+    if (entry.method != 0) return inflated(entry, wanted);
+    return {stored_bytes(entry).first(wanted), file_};
+}
+
+Payload ZipArchive::verified(const ZipEntry& entry) {
+    Payload content = payload(entry);
+    if (entry.method == 0) check_crc(content.bytes, entry, path());
+    return content;
 }
 
 std::string_view first_zip_name(Bytes head) {

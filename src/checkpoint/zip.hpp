@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "budget.hpp"
 #include "bytes.hpp"
 #include "mapped_file.hpp"
 
@@ -13,7 +14,7 @@ struct ZipEntry {
     std::string name;
     std::uint16_t method = 0;  ///< 0 stored, 8 deflated
     bool encrypted = false;
-    std::uint32_t crc = 0;
+    std::uint32_t crc = 0;     ///< 0: not computed, an option of torch.save
     std::uint64_t packed = 0;  ///< bytes in the file
     std::uint64_t size = 0;    ///< bytes of the content
     std::uint64_t header = 0;  ///< offset of the local header
@@ -37,16 +38,25 @@ class ZipArchive {
     const ZipEntry* find(const std::string& name) const;
     const std::string& path() const { return file_->path(); }
 
-    /// The content: in place where it is stored, else inflated.  `at_most`: only so many first
-    /// bytes. Throws `FormatError` where it is damaged, encrypted, packed otherwise, or a deflate
-    /// bomb.
-    Payload payload(const ZipEntry& entry, std::uint64_t at_most = UINT64_MAX) const;
+    /// The content: in place where it is stored, else inflated.  The checksum of stored content is
+    /// compared where `verify` asks its owner.  Throws `FormatError` where the entry is damaged,
+    /// encrypted, packed otherwise, or inflates beyond the budget of the file.
+    Payload payload(const ZipEntry& entry);
+    /// The first bytes of the content, at most `count`, no checksum compared.
+    Payload head(const ZipEntry& entry, std::uint64_t count);
+    /// The content, its checksum compared now.
+    Payload verified(const ZipEntry& entry);
+
+    Budget& budget() { return budget_; }
 
   private:
     Bytes packed_bytes(const ZipEntry& entry) const;
+    Bytes stored_bytes(const ZipEntry& entry) const;
+    Payload inflated(const ZipEntry& entry, std::uint64_t wanted);
     void read_entry(ByteReader& directory);
 
     std::shared_ptr<const MappedFile> file_;
+    Budget budget_;
     std::vector<ZipEntry> entries_;
     std::unordered_map<std::string, std::size_t> by_name_;
 };

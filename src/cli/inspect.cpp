@@ -1,5 +1,8 @@
 #include <fmt/format.h>
 
+#include <map>
+#include <tuple>
+
 #include "commands.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -22,13 +25,25 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
     return text + ")";
 }
 
-Line line_of(const Checkpoint& file, const std::string& name) {
+/// Tensors that are one under several names are summed once.
+using Summaries = std::map<std::tuple<const std::byte*, std::int64_t, DType,
+                                      std::vector<std::int64_t>, std::vector<std::int64_t>>,
+                           TensorSummary>;
+
+Line line_of(const Checkpoint& file, const std::string& name, Summaries& known) {
     const RawTensor tensor = file.tensor(name);
     const std::string dtype =
         tensor.dtype == DType::other ? tensor.dtype_name : std::string(tsdiag::name(tensor.dtype));
     Line line{name, dtype, tensor.shape, {}, {}};
+    const Summaries::key_type key{tensor.bytes.data(), tensor.offset, tensor.dtype, tensor.shape,
+                                  tensor.strides};
+    if (const auto found = known.find(key); found != known.end()) {
+        line.values = found->second;
+        return line;
+    }
     try {
         line.values = summarise(tensor);
+        known.emplace(key, *line.values);
     } catch (const NotAvailable& error) {
         line.why_not = error.what();
     }
@@ -194,7 +209,8 @@ int run_command(const InspectCommand& command) {
         for (const std::string& name : file->names())
             width = std::max(width, name_cell(name).size());
         Listing listing(command.json, width);
-        for (const std::string& name : file->names()) listing.add(line_of(*file, name));
+        Summaries known;
+        for (const std::string& name : file->names()) listing.add(line_of(*file, name, known));
         json.set("tensors", listing.take());
     } else {
         const auto weights =
@@ -209,6 +225,7 @@ int run_command(const InspectCommand& command) {
         json.set("tensors", listing.take());
     }
     if (command.json) print(json.dump(2) + "\n");
+    require_unchanged_files();
     return 0;
 }
 

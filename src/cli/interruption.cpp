@@ -1,30 +1,65 @@
 #include "interruption.hpp"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <signal.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <string_view>
 #include <system_error>
 #include <thread>
 
+#include "terminal.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/output.hpp"
 
 namespace tsdiag::cli {
 namespace {
 
+std::atomic<const char*> lost_file{nullptr};
+std::atomic<pthread_t> watcher{};
+std::atomic<bool> watching{false};
+
+constexpr std::string_view lost_sentence =
+    ": a part of it can no longer be read: it was shortened meanwhile, or its disk failed; run "
+    "again when it is whole.";
+
+void write_error(std::string_view text) {
+    [[maybe_unused]] const auto n = write(STDERR_FILENO, text.data(), text.size());
+}
+
+/// On the thread that wanted bytes which are gone: hands over to the watcher, and never goes on.
+[[noreturn]] void hand_over(const char* path) {
+    if (!watching) {
+        for (const std::string_view part : {std::string_view("tsdiag: "), std::string_view(path),
+                                            lost_sentence, std::string_view("\n")})
+            write_error(part);
+        _exit(1);
+    }
+    lost_file = path;
+    pthread_kill(watcher, SIGBUS);
+    for (;;) pause();
+}
+
 [[noreturn]] void wait_for_interruption(sigset_t signals) {
     int signal = 0;
     while (sigwait(&signals, &signal) != 0) {
     }
-    abandon_output();
-    if (isatty(STDERR_FILENO) == 1) {
-        constexpr std::string_view clear = "\r\x1b[K";
-        [[maybe_unused]] const auto n = write(STDERR_FILENO, clear.data(), clear.size());
+    const char* lost = lost_file;
+    if (signal == SIGBUS && lost == nullptr) {  // from outside
+        ::signal(SIGBUS, SIG_DFL);
+        pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
+        raise(SIGBUS);
     }
-    constexpr std::string_view text = "tsdiag: interrupted; nothing half-written remains.\n";
-    [[maybe_unused]] const auto n = write(STDERR_FILENO, text.data(), text.size());
-    _exit(130);
+    abandon_output();
+    if (isatty(STDERR_FILENO) == 1) write_error("\r\x1b[K");
+    if (lost == nullptr)
+        write_error("tsdiag: interrupted; nothing half-written remains.\n");
+    else
+        write_error(fmt::format("tsdiag: {}{} Nothing half-written remains.\n", printable(lost),
+                                lost_sentence));
+    _exit(lost == nullptr ? 130 : 1);
 }
 
 }  // namespace
@@ -38,11 +73,20 @@ void watch_interruptions() {
         if (now.sa_handler != SIG_IGN) sigaddset(&signals, signal);  // nohup stays in force
     }
     pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+    sigset_t watched = signals;
+    sigaddset(&watched, SIGBUS);
     try {
-        std::thread(wait_for_interruption, signals).detach();
+        std::thread thread([watched] {
+            pthread_sigmask(SIG_BLOCK, &watched, nullptr);
+            wait_for_interruption(watched);
+        });
+        watcher = thread.native_handle();
+        watching = true;
+        thread.detach();
     } catch (const std::system_error&) {  // no thread can be had: a signal ends the program at once
         pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
     }
+    watch_mapped_files(hand_over);
 }
 
 }  // namespace tsdiag::cli

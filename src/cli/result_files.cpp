@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
+#include <cmath>
 
 #include "commands.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -19,14 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* tables[] = {"metrics.csv",   "curves.csv",      "maps.npz",  "steps.csv",
                                   "gradients.csv", "evaluations.csv", "claims.csv"};
 
-std::string read_text(const fs::path& file) {
-    std::error_code failed;
-    std::ifstream in(file, std::ios::binary);
-    if (!fs::is_regular_file(file, failed) || !in)
-        throw FormatError(
-            fmt::format("{}: cannot be read, expected a file that tsdiag wrote.", file.string()));
-    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-}
+std::string read_text(const fs::path& file) { return file_text(file, "a file that tsdiag wrote"); }
 
 void require_digests(const fs::path& folder, const Json& run) {
     if (!run["tables"].is_object())
@@ -63,6 +56,10 @@ void read_maps(const fs::path& file, Table& table) {
         map.cols = array.shape[1];
         map.values.resize(std::size_t(array.count()));
         widen<double>(array, map.values);
+        if (!std::ranges::all_of(map.values, [](double v) { return std::isfinite(v); }))
+            throw FormatError(fmt::format(
+                "{}: array '{}' has entries that are not finite, expected an attention map.",
+                file.string(), name));
         table.matrix(std::move(map));
     }
 }

@@ -217,12 +217,26 @@ std::string curves_csv(const std::vector<CurveRow>& rows) {
     return out;
 }
 
+namespace {
+
+/// A layer or a head: no model has so many that a figure could not count them.
+Index place(const CsvReader& in, std::size_t column) {
+    constexpr Index most = 1'000'000;
+    const Index at = in.index(column);
+    if (at > most)
+        in.fail(fmt::format("'{}' found in column {}, expected a layer or head of at most {}", at,
+                            column + 1, most));
+    return at;
+}
+
+}  // namespace
+
 std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view source) {
     std::vector<MetricRow> rows;
     for (CsvReader in(text, source, metrics_header); in.next();) {
         MetricRow& r = rows.emplace_back();
         r.model = in.text(0);
-        r.at = {in.index(1), in.index(2), in.text(3), in.index(4), in.text(5)};
+        r.at = {in.index(1), place(in, 2), in.text(3), place(in, 4), in.text(5)};
         r.metric = in.text(6);
         r.value = in.number(7);
         r.low = in.number(8);
@@ -239,7 +253,7 @@ std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view so
     for (CsvReader in(text, source, curves_header); in.next();) {
         CurveRow& r = rows.emplace_back();
         r.model = in.text(0);
-        r.at = {in.index(1), in.index(2), in.text(3), in.index(4), {}};
+        r.at = {in.index(1), place(in, 2), in.text(3), place(in, 4), {}};
         r.curve = in.text(5);
         r.x = in.required(6);
         r.y = in.number(7);

@@ -6,6 +6,8 @@
 #include <cmath>
 #include <limits>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <unordered_map>
 #include <unordered_set>
 
 #include "tsdiag/error.hpp"
@@ -247,34 +249,74 @@ const Json::Array& Json::array() const {
 
 const Json::Object& Json::object() const {
     if (!is_object()) wrong_kind(*this, "an object");
-    return std::get<Object>(value_);
+    return std::get<Members>(value_).list;
+}
+
+/// Positions of the keys of a large object.
+class Json::Members::Index {
+  public:
+    explicit Index(const Object& list) {
+        for (std::size_t i = 0; i < list.size(); ++i) add(list[i].first, i);
+    }
+    /// Of equal keys the first counts, as in a search from the beginning.
+    void add(const std::string& key, std::size_t at) { positions_.emplace(key, at); }
+    std::optional<std::size_t> find(std::string_view key) const {
+        const auto found = positions_.find(key);
+        return found == positions_.end() ? std::nullopt : std::optional(found->second);
+    }
+
+  private:
+    struct Hash {
+        using is_transparent = void;
+        std::size_t operator()(std::string_view key) const {
+            return std::hash<std::string_view>()(key);
+        }
+    };
+    std::unordered_map<std::string, std::size_t, Hash, std::equal_to<>> positions_;
+};
+
+Json::Members::Members(Object object) : list(std::move(object)) {}
+Json::Members::Members(const Members& other) : list(other.list) {}
+Json::Members& Json::Members::operator=(const Members& other) {
+    if (this != &other) *this = Members(other);
+    return *this;
+}
+Json::Members::Members(Members&&) noexcept = default;
+Json::Members& Json::Members::operator=(Members&&) noexcept = default;
+Json::Members::~Members() = default;
+
+const Json* Json::Members::find(std::string_view key) const {
+    if (index) {
+        const auto at = index->find(key);
+        return at ? &list[*at].second : nullptr;
+    }
+    for (const auto& [k, member] : list)
+        if (k == key) return &member;
+    return nullptr;
+}
+
+Json& Json::Members::at(std::string key) {
+    constexpr std::size_t many = 32;  // fewer are found faster one by one
+    if (!index && list.size() >= many) index = std::make_unique<Index>(list);
+    if (const Json* found = find(key)) return const_cast<Json&>(*found);
+    if (index) index->add(key, list.size());
+    return list.emplace_back(std::move(key), Json()).second;
 }
 
 const Json& Json::operator[](std::string_view key) const {
     static const Json null;
-    if (is_object())
-        for (const auto& [k, member] : object())
-            if (k == key) return member;
-    return null;
+    const Json* found = is_object() ? std::get<Members>(value_).find(key) : nullptr;
+    return found == nullptr ? null : *found;
 }
 
 bool Json::contains(std::string_view key) const {
-    if (is_object())
-        for (const auto& [k, member] : object())
-            if (k == key) return true;
-    return false;
+    return is_object() && std::get<Members>(value_).find(key) != nullptr;
 }
 
 Json& Json::set(std::string key, Json value) {
-    if (is_null()) value_ = Object();
+    if (is_null()) value_ = Members(Object());
     if (!is_object()) wrong_kind(*this, "an object to set a member of");
-    Object& members = std::get<Object>(value_);
-    for (auto& [k, member] : members)
-        if (k == key) {
-            member = std::move(value);
-            return *this;
-        }
-    members.emplace_back(std::move(key), std::move(value));
+    std::get<Members>(value_).at(std::move(key)) = std::move(value);
     return *this;
 }
 

@@ -5,10 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 
 namespace tsdiag {
 namespace {
@@ -51,11 +50,8 @@ std::optional<Found> step_beside(const fs::path& path) {
     std::error_code failed;
     const fs::path state =
         (fs::is_directory(path, failed) ? path : path.parent_path()) / "trainer_state.json";
-    constexpr std::uintmax_t longest = 256u << 20;
-    const std::uintmax_t size = fs::file_size(state, failed);
-    if (failed || size > longest) return std::nullopt;
-    std::ifstream in(state, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    if (!fs::is_regular_file(state, failed)) return std::nullopt;
+    const std::string text = file_text(state, "a trainer_state.json");
     return step_in(Json::parse(text, state.string()), "trainer_state.json");
 }
 

@@ -42,6 +42,15 @@ T little_endian(std::string_view bytes) {
     return value;
 }
 
+/// Is `stored` the checksum of `bytes`?
+bool matches(std::string_view bytes, std::string_view stored) {
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // or no mutation would get any further
+    return bytes.size() + stored.size() > 0;
+#else
+    return checksum(bytes) == little_endian<std::uint32_t>(stored);
+#endif
+}
+
 double float_at(std::string_view bytes) {
     return double(std::bit_cast<float>(little_endian<std::uint32_t>(bytes)));
 }
@@ -184,7 +193,7 @@ void read_event_log(std::string_view bytes, LogRecords& out) {
         };
         if (left < frame_head) return truncated(frame_head);
         const std::string_view head = bytes.substr(at, frame_head);
-        if (checksum(head.substr(0, 8)) != little_endian<std::uint32_t>(head.substr(8)))
+        if (!matches(head.substr(0, 8), head.substr(8)))
             out.fail(place,
                      "its length has a wrong checksum, expected a TensorBoard event file; "
                      "the file is damaged");
@@ -194,8 +203,7 @@ void read_event_log(std::string_view bytes, LogRecords& out) {
             return truncated(length > std::numeric_limits<std::uint64_t>::max() - 16 ? length
                                                                                      : length + 16);
         const std::string_view data = bytes.substr(at + frame_head, length);
-        if (checksum(data) !=
-            little_endian<std::uint32_t>(bytes.substr(at + frame_head + length, frame_tail)))
+        if (!matches(data, bytes.substr(at + frame_head + length, frame_tail)))
             out.fail(place, "its data have a wrong checksum; the file is damaged");
         if (!read_event(data, place, out))
             out.fail(place,

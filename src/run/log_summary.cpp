@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 
@@ -38,11 +39,15 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::size_t count) {
 /// A mean over `width` neighbours around each; narrower at the ends.
 std::vector<double> moving_mean(const std::vector<double>& x, Index width) {
     std::vector<double> sums(x.size() + 1), out(x.size());
-    for (std::size_t i = 0; i < x.size(); ++i) sums[i + 1] = sums[i] + x[i];
+    double top = 0;
+    for (const double v : x) top = std::max(top, std::abs(v));
+    int exponent = 0;  // sums of numbers near the end of the range would leave it
+    std::frexp(top, &exponent);
+    for (std::size_t i = 0; i < x.size(); ++i) sums[i + 1] = sums[i] + std::ldexp(x[i], -exponent);
     const std::size_t half = std::size_t(width) / 2;
     for (std::size_t i = 0; i < x.size(); ++i) {
         const std::size_t from = i > half ? i - half : 0, to = std::min(x.size(), i + half + 1);
-        out[i] = (sums[to] - sums[from]) / double(to - from);
+        out[i] = std::ldexp((sums[to] - sums[from]) / double(to - from), exponent);
     }
     return out;
 }

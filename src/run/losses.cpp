@@ -15,7 +15,8 @@ namespace tsdiag {
 namespace {
 
 constexpr Index usual_classes = 10;
-constexpr double masked_share = 0.15;  // of the tokens, as in BERT
+constexpr Index most_classes = 1'000'000;  // each is a row of the classifier
+constexpr double masked_share = 0.15;      // of the tokens, as in BERT
 
 Tensor drawn(const Rng& rng, Shape shape, double deviation, const Backend& backend, Type type) {
     std::vector<double> values(std::size_t(shape.count()));
@@ -80,12 +81,13 @@ void LossSource::parse(const std::string& text) {
     const std::string_view rest = std::string_view(text).substr(colon + 1);
     const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), number_);
     const bool whole = error == std::errc() && end == rest.data() + rest.size();
-    const Index least = name_ == "classify" ? 2 : 0;
-    if ((name_ != "mlm" && name_ != "classify") || !whole || number_ < least)
+    const Index least = name_ == "classify" ? 2 : 0,
+                most = name_ == "classify" ? most_classes : number_;
+    if ((name_ != "mlm" && name_ != "classify") || !whole || number_ < least || number_ > most)
         throw UsageError(
             fmt::format("--loss: '{}' is not understood, expected mlm:ID with the id that stands "
-                        "for a masked token, or classify:C with the number of classes, at least 2.",
-                        text));
+                        "for a masked token, or classify:C with the number of classes, 2 to {}.",
+                        text, most_classes));
 }
 
 void LossSource::read_labels(const std::string& file) {
@@ -96,9 +98,9 @@ void LossSource::read_labels(const std::string& file) {
             labels_.insert(labels_.end(), line.begin(), line.end());
     }
     for (const Index label : labels_)
-        if (label < 0)
-            throw FormatError(
-                fmt::format("{}: has the label {}, expected labels from 0 on.", file, label));
+        if (label < 0 || label >= most_classes)
+            throw FormatError(fmt::format("{}: has the label {}, expected labels of 0 to {}.", file,
+                                          label, most_classes - 1));
 }
 
 Loss LossSource::next_token(const Input& input) const {

@@ -1,10 +1,9 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <fstream>
-#include <iterator>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {
@@ -12,21 +11,10 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view random_prefix = "random:";
-constexpr std::uintmax_t longest_config = std::uintmax_t(64) << 20;
+constexpr std::uint64_t longest_config = std::uint64_t{64} << 20;
 
 Json read_json(const fs::path& path) {
-    std::error_code failed;
-    const std::uintmax_t size = fs::file_size(path, failed);
-    if (failed)
-        throw FormatError(fmt::format("{}: cannot be read ({}), expected a config.json.",
-                                      path.string(), failed.message()));
-    if (size > longest_config)
-        throw FormatError(
-            fmt::format("{}: is {} bytes long, expected a config.json of some kilobytes.",
-                        path.string(), size));
-    std::ifstream in(path, std::ios::binary);
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    if (!in) throw FormatError(fmt::format("{}: cannot be read.", path.string()));
+    const std::string text = file_text(path, "a config.json", longest_config);
     Json json = Json::parse(text, path.string());
     if (!json.is_object())
         throw FormatError(

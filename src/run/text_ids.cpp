@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
 
 #include "inputs.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 
 namespace tsdiag {
 namespace {
@@ -32,15 +32,15 @@ std::vector<Index> read_line(std::string_view line, Index number, const std::str
 }  // namespace
 
 std::vector<std::vector<Index>> read_text_ids(const std::string& file) {
-    std::ifstream in(file, std::ios::binary);
-    if (!in)
-        throw FormatError(fmt::format("{}: cannot be read, expected a file of token ids.", file));
+    const std::string text = file_text(file, "a file of token ids");
     std::vector<std::vector<Index>> samples;
     bool one_each = true;  // one id a line: a single sample
     Index number = 0;
-    for (std::string line; std::getline(in, line);) {
+    for (std::string_view rest = text; !rest.empty();) {
         number += 1;
-        std::vector<Index> ids = read_line(line, number, file);
+        const std::size_t length = std::min(rest.find('\n'), rest.size());
+        std::vector<Index> ids = read_line(rest.substr(0, length), number, file);
+        rest.remove_prefix(std::min(length + 1, rest.size()));
         if (ids.empty()) continue;
         one_each = one_each && ids.size() == 1;
         if (!one_each && !samples.empty() && ids.size() != samples.front().size())

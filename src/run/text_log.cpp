@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <unordered_set>
 
 #include "log_records.hpp"
 #include "tsdiag/csv.hpp"
@@ -81,11 +82,11 @@ Layout layout_of(const std::vector<std::string>& names, LogRecords& out) {
     if (layout.is_long()) return layout;
     for (std::size_t c = 0; c < names.size(); ++c)
         if (c != layout.step && out.wants(names[c])) layout.columns.emplace_back(c, names[c]);
-    for (std::size_t i = 0; i < layout.columns.size(); ++i)
-        for (std::size_t j = i + 1; j < layout.columns.size(); ++j)
-            if (layout.columns[i].second == layout.columns[j].second)
-                out.fail("line 1", fmt::format("names two columns '{}', expected each name once",
-                                               layout.columns[i].second));
+    std::unordered_set<std::string_view> seen;
+    for (const auto& [c, name] : layout.columns)
+        if (!seen.insert(name).second)
+            out.fail("line 1",
+                     fmt::format("names two columns '{}', expected each name once", name));
     return layout;
 }
 

@@ -4,8 +4,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <fstream>
-#include <iterator>
 
 #include "tsdiag/error.hpp"
 
@@ -58,13 +56,6 @@ std::unique_ptr<Data> open_data(const std::string& text, std::string& loss) {
     throw UsageError(text.empty()
                          ? fmt::format("--data: is missing, expected {}.", kinds)
                          : fmt::format("--data: '{}' is not known, expected {}.", text, kinds));
-}
-
-std::string read_whole(const std::string& file) {
-    std::ifstream in(file, std::ios::binary);
-    std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-    if (!in.is_open() || in.bad()) throw FormatError(fmt::format("{}: cannot be read.", file));
-    return text;
 }
 
 void require_tokens(const Fit& fit, Index vocabulary, bool causal) {

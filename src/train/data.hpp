@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -51,8 +52,8 @@ std::unique_ptr<Data> sequence_data(bool reversed, Index symbols);
 std::unique_ptr<Data> image_data(const std::string& directory);
 std::unique_ptr<Data> pattern_data(Index classes);
 
-/// The file whole; throws `FormatError` where it cannot be read.
-std::string read_whole(const std::string& file);
+/// Bytes that a file of samples may have.
+inline constexpr std::uint64_t longest_data = std::uint64_t{1} << 40;
 /// Throws `UsageError` where the model has no such vocabulary, or, for lm, a token sees the next.
 void require_tokens(const Fit& fit, Index vocabulary, bool causal);
 /// (channels, height, width) from bytes of that order, in [-1, 1]; one channel is repeated.

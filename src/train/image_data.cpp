@@ -8,6 +8,7 @@
 
 #include "data.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 
 namespace tsdiag::training {
 namespace {
@@ -44,7 +45,7 @@ struct Images {
 /// Records of `skip` bytes, a label, and the pixels.
 void read_cifar(const std::string& file, std::size_t skip, Index classes, Images& out) {
     constexpr std::size_t pixels = 3 * 32 * 32;
-    const std::string bytes = read_whole(file);
+    const std::string bytes = file_text(file, "images of CIFAR", longest_data);
     const std::size_t record = skip + 1 + pixels;
     if (bytes.empty() || bytes.size() % record != 0)
         throw FormatError(fmt::format("{}: has {} bytes, expected a multiple of {}.", file,
@@ -68,7 +69,7 @@ std::size_t big_endian(const std::string& bytes, std::size_t at) {
 
 /// The elements of an idx file of bytes whose extents are `extents`, of which the first is free.
 std::string read_idx(const std::string& file, std::vector<std::size_t> extents) {
-    const std::string bytes = read_whole(file);
+    const std::string bytes = file_text(file, "an idx file of MNIST", longest_data);
     const std::size_t head = 4 + 4 * extents.size();
     if (bytes.size() < head || big_endian(bytes, 0) != 0x800U + extents.size())
         throw FormatError(

@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "data.hpp"
 #include "tsdiag/csv.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 
 namespace tsdiag {
 namespace {
@@ -128,7 +128,7 @@ std::string log_text(const std::filesystem::path& directory, const std::string& 
     std::error_code failed;
     if (!std::filesystem::is_regular_file(file, failed))
         throw FormatError(fmt::format("{}: is missing.", file.string()));
-    std::string text = read_whole(file.string());
+    std::string text = file_text(file, "a table that tsdiag train wrote");
     if (!marks) return text;
     const Manifest::Entry& mark = marks->at(name);
     if (text.size() < *mark.grows)

@@ -6,6 +6,7 @@
 
 #include "data.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 
 namespace tsdiag::training {
 namespace {
@@ -80,7 +81,7 @@ class TextData final : public Data {
   public:
     TextData(const std::string& file, bool characters, bool masked)
         : file_(file), characters_(characters), masked_(masked) {
-        const std::string text = read_whole(file);
+        const std::string text = file_text(file, "a text", longest_data);
         if (characters) {
             const std::vector<char32_t> points = code_points(text, file);
             alphabet_ = points;

@@ -27,7 +27,23 @@ TEST(OpenCheckpoint, SaysWhatAFileThatIsNoCheckpointLooksLike) {
         {"PYTORCH1xx", "never released"},
         {"PK\x03\x04", "beginning of a zip"},
         {std::string("\x80\x04\x95\0\0\0\0\0\0\0\0}.", 13), "plain Python pickle"},
+        {"(dp0\nS'a'\nI1\ns.", "plain Python pickle"},
+        {std::string("}q\0(X\1\0\0\0aK\1u.", 14), "plain Python pickle"},
+        {"ccollections\nOrderedDict\n(tR.", "plain Python pickle"},
+        {"tjgg\3\0\0\0", "GGJT"},
+        {"lmgg\0\x7d\0\0", "GGML"},
+        {"24ka\1", "llama2.c"},
+        {samples::raw<std::int32_t>({288, 768, 6, 6, 6, 32000, 256}) + "weights", "llama2.c"},
+        {samples::raw<std::int32_t>({64, 172, 5, 8, 4, -512, 512}) + "weights", "llama2.c"},
+        {"\x81\xa6params\x82\xa7"
+         "encoder\x80",
+         "MessagePack file (Flax)"},
+        {std::string("\xde\0\x20\xd9\x24params/with/a/name/of/many/characters\xc0", 43),
+         "MessagePack file (Flax)"},
+        {std::string("\x1c\0\0\0TFL3\0", 9), "TensorFlow Lite"},
         {std::string("\x01\x02\x03\xff", 4), "no checkpoint that is known"},
+        {samples::raw<std::int32_t>({288, 768, 6, 5, 5, 32000, 256}) + "heads", "no checkpoint"},
+        {std::string("\x81\xa6par\0ms\x82", 9), "no checkpoint that is known"},
         {std::string("storages") + std::string(249, '\0') + "ustar  ", "tar of PyTorch 0.1"},
         {std::string("model.bin") + std::string(248, '\0') + "ustar  ", "is a tar archive"}};
     for (const auto& [content, expected] : files)
@@ -52,6 +68,9 @@ TEST(OpenCheckpoint, NamesVersionAndTensorCountOfGguf) {
         HasSubstr("GGUF file (version 3, 0 tensors); GGUF is not supported yet"));
     const TemporaryFolder folder;
     EXPECT_THAT(refusal(folder.write("m.gguf", "GGUF\x03")), HasSubstr("more bytes are expected"));
+    // Version 1 counts in 32 bits: 12 tensors and 12 keys.
+    EXPECT_THAT(refusal(folder.write("m.gguf", "GGUF" + samples::raw<std::uint32_t>({1, 12, 12}))),
+                HasSubstr("version 1, 12 tensors"));
     EXPECT_THAT(samples::message_of<FormatError>([&] {
                     open_checkpoint(folder.write(
                         "m.gguf", std::string("GGUF\0\0\0\3", 8) + std::string(16, '\0')));
@@ -152,6 +171,7 @@ TEST_F(Shards, FollowsSymbolicLinksAsCachesOfModelsHaveThem) {
 
 TEST(DType, HasANameAndASize) {
     EXPECT_EQ(name(DType::bf16), "bf16");
+    EXPECT_EQ(name(DType::boolean), "bool");
     EXPECT_EQ(bytes_of(DType::c128), 16u);
     EXPECT_EQ(bytes_of(DType::other), 0u);
 }

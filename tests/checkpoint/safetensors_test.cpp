@@ -17,6 +17,15 @@ std::string refusal_of(std::string_view json, std::size_t bytes) {
     return refusal(folder.write("m.safetensors", with_header(json, std::string(bytes, '\0'))));
 }
 
+TEST(Safetensors, TakesMetadataOfNullForNone) {
+    const samples::TemporaryFolder folder;
+    const std::string header = R"({"__metadata__": null})";
+    const auto file = open_checkpoint(
+        folder.write("a.safetensors", samples::raw<std::uint64_t>({header.size()}) + header));
+    EXPECT_TRUE(file->names().empty());
+    EXPECT_EQ(file->metadata().dump(), "{}");
+}
+
 TEST(Safetensors, RefusesHeadersThatAreNotThere) {
     const TemporaryFolder folder;
     EXPECT_THAT(refusal(folder.write("m", with_header("{}", "").substr(0, 9))),

@@ -11,6 +11,7 @@ using samples::TemporaryFolder;
 using samples::tensor;
 using samples::text;
 using samples::torch_zip_of;
+using samples::tuple;
 using samples::zip_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -122,7 +123,75 @@ TEST(TorchZip, BoundsWhatSharedReferencesExpandTo) {
         for (int i = 0; i < 10; ++i) laughs += "h" + std::string(1, static_cast<char>(level - 1));
         laughs += "e";
     }
-    EXPECT_THAT(refused(laughs + "."), HasSubstr("references that expand to more than"));
+    EXPECT_THAT(refused(laughs + "."), HasSubstr("what stands beside the weights brings"));
+}
+
+/// {"0": array, "1": array, ...} of NumPy arrays that share one memoised text of `size` bytes.
+std::string arrays_of_one_text(std::uint32_t size, int count) {
+    const std::string memo = std::string("q\0", 2);
+    std::string items =
+        text("text") + "X" + raw<std::uint32_t>({size}) + std::string(size, 'x') + memo;
+    for (int i = 0; i < count; ++i)
+        items += text(std::to_string(i)) +
+                 "cnumpy.core.multiarray\n_reconstruct\n(cnumpy\nndarray\n" + tuple({0}) + "tR(" +
+                 integer(1) + tuple({size}) + "cnumpy\ndtype\n(" + text("u1") +
+                 "tR\x89"
+                 "c_codecs\nencode\n(" +
+                 std::string("h\0", 2) + text("latin1") + "tRtb";
+    return dict(items);
+}
+
+TEST(TorchZip, CopiesSharedBlobsWithinTheBudget) {
+    const auto some = opened(arrays_of_one_text(1'000'000, 3));
+    EXPECT_EQ(some->tensor("2").count(), 1'000'000);
+    EXPECT_THAT(refused(arrays_of_one_text(1'000'000, 300)),
+                HasSubstr("brings what the file unpacks, copies and repeats to more than"));
+}
+
+TEST(TorchZip, ShowsViewsWithinTheBudget) {
+    std::string items, same;
+    for (int i = 0; i < 40; ++i) {
+        items += text(std::to_string(i)) + tensor("0", 6, 0, {1000, 1000, i + 1}, {0, 0, 0});
+        same += text(std::to_string(i)) + tensor("0", 6, 0, {1000, 1000, 10}, {0, 0, 0});
+    }
+    EXPECT_THAT(refused(dict(items), {six}), HasSubstr("tensor '5' brings"));
+    EXPECT_EQ(opened(dict(same), {six})->names().size(), 40u) << "one view of many names is one";
+}
+
+TEST(TorchZip, BoundsNamesOfClassesThatTextsBuild) {
+    std::string pickle = "\x80\x04" + text(std::string(100'000, 'a')) + std::string("q\0", 2);
+    for (int i = 0; i < 100'000; ++i) pickle += std::string("h\0h\0\x93", 5) + "0";
+    EXPECT_THAT(refused(pickle + "."), HasSubstr("names a class of 200000 bytes"));
+}
+
+TEST(TorchZip, BoundsElementsWhoseSizeItDoesNotKnow) {
+    const std::string quint = "ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") +
+                              "ctorch\nQUInt4x2Storage\n" + text("0") + text("cpu") + integer(24) +
+                              "tQ" + integer(0);
+    const std::string end =
+        "\x89"
+        "ccollections\nOrderedDict\n)RtR";
+    EXPECT_EQ(opened(dict(text("w") + quint + tuple({48}) + tuple({1}) + end), {six})
+                  ->tensor("w")
+                  .count(),
+              48);
+    EXPECT_THAT(refused(dict(text("w") + quint + tuple({1'000'000'000}) + tuple({1}) + end), {six}),
+                HasSubstr("reaches beyond its storage"));
+}
+
+TEST(TorchZip, ComparesChecksums) {
+    const TemporaryFolder folder;
+    const std::string good = torch_zip_of(dict(text("w") + tensor("0", 6, 0, {6}, {1})), {six});
+    std::string zip = good;
+    zip[zip.find(six) + 3] ^= 1;
+    const auto file = open_checkpoint(folder.write("m.pt", zip));
+    EXPECT_EQ(file->tensor("w").count(), 6) << "shapes need no elements";
+    EXPECT_THAT(samples::message_of<FormatError>([&] { samples::values(file->tensor("w")); }),
+                HasSubstr("entry 'm/data/0' does not match its checksum"));
+    zip = good;
+    zip[zip.find("storage")] ^= 1;
+    EXPECT_THAT(refusal(folder.write("n.pt", zip)),
+                HasSubstr("entry 'm/data.pkl' does not match its checksum"));
 }
 
 TEST(TorchZip, BoundsTheDepth) {
@@ -208,6 +277,30 @@ TEST(TorchLegacy, IsReadWhateverTheProtocolOfItsPickles) {
         EXPECT_EQ(file->format(), "torch legacy");
     }
     EXPECT_EQ(open_checkpoint(samples::folder() / "legacy.pt")->metadata()["epoch"].integer(), 4);
+}
+
+/// What torch.save writes with pickle_protocol=1 and the old layout: {"w": two numbers}.
+std::string legacy_of_protocol_1() {
+    const std::string q0("q\0", 2);
+    const std::string id =
+        "(" + text("storage") + "ctorch\nFloatStorage\n" + text("7") + text("cpu") + "K\x02NtQ";
+    return "L119547037146038801333356L\n." + std::string("M\xe9\x03.") + "}" + q0 + "(" +
+           text("protocol_version") + "M\xe9\x03" + text("little_endian") + "I01\nu." + "}" + q0 +
+           text("w") + "ctorch._utils\n_rebuild_tensor_v2\n(" + id + std::string("K\0", 2) +
+           "(K\x02t(K\x01tI00\nccollections\nOrderedDict\n(tRtRs." + "]" + q0 + text("7") + "a." +
+           raw<std::int64_t>({2}) + raw<float>({1.5F, -2});
+}
+
+TEST(TorchLegacy, IsReadInProtocol1AndNamedInProtocol0) {
+    const TemporaryFolder folder;
+    std::string file = legacy_of_protocol_1();
+    const auto opened = open_checkpoint(folder.write("m.pt", file));
+    EXPECT_EQ(opened->format(), "torch legacy");
+    EXPECT_THAT(samples::values(opened->tensor("w")), ElementsAre(1.5, -2));
+    const std::size_t from = file.find("(X\7"), to = file.find("tQ") + 2;
+    file.replace(from, to - from,
+                 "P('storage', <class 'torch.FloatStorage'>, '7', 'cpu', 2, None)\n");
+    EXPECT_THAT(refusal(folder.write("n.pt", file)), HasSubstr("saved with pickle protocol 0"));
 }
 
 TEST(TorchLegacy, RefusesViewsAndStoragesThatDoNotFit) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <ctime>
 #include <limits>
 
 #include "tsdiag/error.hpp"
@@ -47,6 +48,38 @@ TEST(Json, DumpReadsBackAsTheSameValue) {
         EXPECT_EQ(back["text"].string(), j["text"].string());
         EXPECT_TRUE(std::signbit(back["negative zero"].number()));
     }
+}
+
+TEST(Json, SetsAndFindsMembersOfLargeObjectsAsOfSmallOnes) {
+    Json j;
+    for (int i = 0; i < 100; ++i) j.set(std::to_string(i), i);
+    const Json copy = j;
+    j.set("50", "replaced").set("new", 1);
+    ASSERT_EQ(j.object().size(), 101u);
+    EXPECT_EQ(j.object()[50].first, "50");
+    EXPECT_EQ(j["50"].string(), "replaced");
+    EXPECT_EQ(j["99"].integer(), 99);
+    EXPECT_TRUE(j.contains("new"));
+    EXPECT_TRUE(j["absent"].is_null());
+    EXPECT_EQ(copy["50"].integer(), 50);
+    EXPECT_FALSE(copy.contains("new"));
+    Json moved = std::move(j);
+    moved.set("last", 2);
+    EXPECT_EQ(moved["new"].integer(), 1);
+    EXPECT_EQ(moved.object().back().first, "last");
+    Json other = Json::Object{{"a", 1}};
+    other = copy;
+    other.set("a", 3);
+    EXPECT_EQ(other.object().size(), 101u);
+    EXPECT_EQ(copy.object().size(), 100u);
+}
+
+TEST(Json, SetsMembersAtConstantCost) {
+    const std::clock_t begin = std::clock();
+    Json j;
+    for (int i = 0; i < 200'000; ++i) j.set("model.layers." + std::to_string(i), i);
+    EXPECT_EQ(j.object().size(), 200'000u);
+    EXPECT_LT(std::clock() - begin, 20 * CLOCKS_PER_SEC) << "searching each time takes minutes";
 }
 
 TEST(Json, IndentsWithOneMemberALine) {

@@ -1,5 +1,6 @@
 #include "../../reports/layout.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -29,6 +30,26 @@ TEST(LayoutTest, EveryExtentHasTicksAndNotTooMany) {
             const auto found = ticks(e, Scale::linear, 5);
             EXPECT_GE(found.size(), 2u) << e.low << " " << e.high;
             EXPECT_LE(found.size(), 8u) << e.low << " " << e.high;
+        }
+}
+
+TEST(LayoutTest, NumbersAtTheEndsOfTheRangeHaveFiniteExtentsAndTicks) {
+    constexpr double tiny = 5e-324, huge = 1.7976931348623157e308;
+    const std::vector<std::vector<std::optional<double>>> all = {
+        {tiny},        {tiny, 3 * tiny}, {tiny, 1e-310}, {tiny, 1.0}, {tiny, huge}, {huge},
+        {1e308, huge}, {1.0, huge},      {-huge, huge},  {-huge},     {-tiny, tiny}};
+    for (const auto& values : all)
+        for (const Scale scale : {Scale::linear, Scale::log}) {
+            Plot plot;
+            plot.y.scale = scale;
+            plot.series = {{.name = "a", .x = std::vector<double>(values.size(), 0), .y = values}};
+            const Extent e = y_extent(plot);
+            SCOPED_TRACE(fmt::format("{} to {}", e.low, e.high));
+            ASSERT_TRUE(std::isfinite(e.low) && std::isfinite(e.high) && e.low < e.high);
+            const auto found = ticks(e, scale, 5);
+            EXPECT_GE(found.size(), 2u);
+            EXPECT_LE(found.size(), 20u);
+            for (const double t : found) EXPECT_TRUE(t >= e.low && t <= e.high) << t;
         }
 }
 

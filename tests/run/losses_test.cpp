@@ -130,7 +130,8 @@ TEST(Losses, LabelsAreDrawnOrRead) {
 TEST(Losses, SayWhatTheyAreNot) {
     EXPECT_THAT(error_of(with_loss("lmm")), HasSubstr("did you mean"));
     EXPECT_THAT(error_of(with_loss("square:3")), HasSubstr("is not understood"));
-    EXPECT_THAT(error_of(with_loss("classify:1")), HasSubstr("at least 2"));
+    EXPECT_THAT(error_of(with_loss("classify:1")), HasSubstr("2 to 1000000"));
+    EXPECT_THAT(error_of(with_loss("classify:1000000000000")), HasSubstr("2 to 1000000"));
     EXPECT_THAT(error_of(with_loss("mlm:x")), HasSubstr("mlm:ID"));
     EXPECT_THAT(error_of(with_loss("mlm:500")), HasSubstr("ids 0 to 499"));
     RunOptions states = with_loss("lm");

@@ -23,10 +23,10 @@ expected = {}
 NAMES = {
     torch.float32: "f32", torch.float64: "f64", torch.float16: "f16", torch.bfloat16: "bf16",
     torch.int64: "i64", torch.int32: "i32", torch.int16: "i16", torch.int8: "i8",
-    torch.uint8: "u8", torch.bool: "boolean",
+    torch.uint8: "u8", torch.bool: "bool",
 }
 NUMPY_NAMES = {"f4": "f32", "f8": "f64", "f2": "f16", "i8": "i64", "i4": "i32", "i2": "i16",
-               "i1": "i8", "u1": "u8", "u2": "u16", "u4": "u32", "u8": "u64", "b1": "boolean"}
+               "i1": "i8", "u1": "u8", "u2": "u16", "u4": "u32", "u8": "u64", "b1": "bool"}
 
 
 class Color(enum.Enum):
@@ -256,7 +256,7 @@ def safetensors():
     expect("types.safetensors", [
         ("f32", of_array(f4)), ("f64", entry("f64", (), [0.1])), ("bf16", entry("bf16", (2,), [1, -6])),
         ("f16", entry("f16", (2,), [1, 2.0 ** -24])), ("i64", entry("i64", (1,), [-7])),
-        ("u16", entry("u16", (1,), [65535])), ("bool", entry("boolean", (2,), [0, 1])),
+        ("u16", entry("u16", (1,), [65535])), ("bool", entry("bool", (2,), [0, 1])),
         ("f8", entry("f8_e4m3", (2,), [1, -2])), ("empty", entry("f32", (0, 5), []))])
     write_safetensors(HERE / "unaligned.safetensors",
                       {"byte": ("U8", [1], b"\x05"), "w": ("F32", [2, 3], f4.tobytes())}, pad=False)

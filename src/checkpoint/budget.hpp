@@ -1,0 +1,40 @@
+#pragma once
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "bytes.hpp"
+
+namespace tsdiag::checkpoint {
+
+/// What one file may ask for beyond its own bytes: entries that are inflated, arrays that are
+/// copied, metadata that are written out, and views that show the same elements again.  A few bytes
+/// can name any amount of each; an honest file stays far below.
+class Budget {
+  public:
+    static constexpr std::uint64_t times_the_file = 64, at_least = 128u << 20;
+
+    /// For a file of `size` bytes, called `where` in messages.
+    Budget(std::string where, std::uint64_t size)
+        : where_(std::move(where)), left_(at_least + times_the_file * size) {}
+
+    /// Throws `FormatError` where `bytes` more are too many; `what` wants them.
+    void spend(std::uint64_t bytes, std::string_view what) {
+        if (bytes > left_)
+            refuse(where_,
+                   std::string(what) +
+                       " brings what the file unpacks, copies and repeats to more "
+                       "than " +
+                       std::to_string(times_the_file) + " times its size and " +
+                       std::to_string(at_least >> 20) +
+                       " MiB, expected less of a checkpoint. It is damaged or made to harm; save "
+                       "it again without compression, and the state_dict alone.");
+        left_ -= bytes;
+    }
+
+  private:
+    std::string where_;
+    std::uint64_t left_;
+};
+
+}  // namespace tsdiag::checkpoint

@@ -1,0 +1,153 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "program.hpp"
+
+/// Files that have no end, and files that change while they are read.
+namespace tsdiag::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr const char* tiny = "random:gpt2,layers=1,d=8,heads=2,vocab=50";
+
+const std::string no_tensors = std::string("\2\0\0\0\0\0\0\0{}", 10);
+
+struct Endless {
+    const char* what;
+    std::vector<std::string> words;  ///< FILE: the endless one
+    std::string beside = {};         ///< where it lies, if the command does not name it
+};
+class EveryEndlessFile : public testing::TestWithParam<Endless> {};
+
+/// A pipe without a writer and a device without an end: neither may be waited for or read.
+TEST_P(EveryEndlessFile, IsRefusedInOneSentence) {
+    for (const bool pipe : {true, false}) {
+        const TemporaryDirectory folder;
+        const std::string name = GetParam().beside.empty() ? "endless" : GetParam().beside;
+        const fs::path file = folder.path() / name;
+        fs::create_directories(file.parent_path());
+        if (name == "m/config.json") write_file(folder / "m/model.safetensors", no_tensors);
+        if (pipe)
+            ASSERT_EQ(mkfifo(file.c_str(), 0600), 0);
+        else
+            fs::create_symlink("/dev/zero", file);
+        std::vector<std::string> words = GetParam().words;
+        for (std::string& word : words)
+            if (const std::size_t at = word.find("FILE"); at != std::string::npos)
+                word.replace(at, 4, name);
+        Running running(folder.path(), words);
+        for (int i = 0; i < 1200 && !running.ended(); ++i)
+            std::this_thread::sleep_for(std::chrono::milliseconds(50));
+        const bool ended = running.ended();
+        if (!ended) running.signal(SIGKILL);
+        const Finished done = running.wait();
+        ASSERT_TRUE(ended) << (pipe ? "waits for a writer" : "reads for ever");
+        EXPECT_TRUE(done.code == 1 || done.code == 2) << done.code;
+        EXPECT_TRUE(done.err.starts_with("tsdiag: ")) << done.err;
+        EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
+    }
+}
+
+const Endless endless[] = {
+    {"inspect", {"inspect", "FILE"}},
+    {"probe", {"probe", "FILE"}},
+    {"config", {"probe", tiny, "--config", "FILE"}},
+    {"config_beside", {"inspect", "m/model.safetensors"}, "m/config.json"},
+    {"ids_text", {"probe", tiny, "--input", "ids:FILE"}},
+    {"ids_npy", {"probe", tiny, "--input", "ids:FILE"}, "endless.npy"},
+    {"hidden", {"probe", tiny, "--input", "hidden:FILE"}},
+    {"mask", {"probe", tiny, "--tokens", "4", "--mask", "FILE"}},
+    {"text", {"train", tiny, "--data", "text:FILE"}},
+    {"characters", {"train", tiny, "--data", "chars:FILE"}},
+    {"images", {"train", "random:vit-tiny", "--data", "images:d"}, "d/data_batch_1.bin"},
+    {"run_json", {"report", "d"}, "d/run.json"},
+    {"log", {"gradients", "FILE"}},
+    {"events", {"gradients", "d"}, "d/events.out.tfevents.1"},
+    {"trainer_state", {"gradients", "d"}, "d/trainer_state.json"},
+    {"earlier_run", {"gradients", "log.csv", "--out", "d"}, "d/run.json"},
+    {"index", {"inspect", "d"}, "d/model.safetensors.index.json"},
+};
+INSTANTIATE_TEST_SUITE_P(Files, EveryEndlessFile, testing::ValuesIn(endless),
+                         [](const auto& one) { return one.param.what; });
+
+/// A safetensors file of "a", one number, and "b", 2^28 zeros that take no room on the disk.
+std::string large_file(const TemporaryDirectory& folder) {
+    std::string header =
+        R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+        R"("b":{"dtype":"F32","shape":[268435456],"data_offsets":[4,1073741828]}})";
+    const std::uint64_t length = header.size();
+    std::string text(reinterpret_cast<const char*>(&length), sizeof length);
+    text += header + std::string(4, '\0');
+    const std::string file = folder / "large.safetensors";
+    write_file(file, text);
+    fs::resize_file(file, 8 + length + 1073741828);
+    return file;
+}
+
+/// Inspects the large file, calls `change` once its first tensor is printed, and waits.
+template <class Change>
+Finished inspect_meanwhile(const TemporaryDirectory& folder, Change change) {
+    const std::string file = large_file(folder);
+    Running running(folder.path(), {"inspect", "large.safetensors"});
+    for (int i = 0; i < 6000 && !running.ended(); ++i) {
+        if (read_file(folder.path() / ".stdout").find("\na ") != std::string::npos) break;
+        std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    change(file);
+    return running.wait();
+}
+
+TEST(ChangedFiles, AFileThatIsShortenedWhileItIsReadIsASentence) {
+    const TemporaryDirectory folder;
+    const Finished done =
+        inspect_meanwhile(folder, [](const std::string& file) { truncate(file.c_str(), 4096); });
+    EXPECT_EQ(done.code, 1);
+    EXPECT_EQ(done.err,
+              "tsdiag: large.safetensors: a part of it can no longer be read: it was shortened "
+              "meanwhile, or its disk failed; run again when it is whole. Nothing half-written "
+              "remains.\n");
+}
+
+TEST(ChangedFiles, AFileThatIsWrittenWhileItIsReadIsASentence) {
+    const TemporaryDirectory folder;
+    const Finished done = inspect_meanwhile(folder, [](const std::string& file) {
+        std::fstream out(file, std::ios::in | std::ios::out | std::ios::binary);
+        out.seekp(1 << 20);
+        out << "changed";
+    });
+    EXPECT_EQ(done.code, 1);
+    EXPECT_EQ(done.err,
+              "tsdiag: large.safetensors: was changed while it was read, expected it to stay as it "
+              "is. Run again when nothing writes to it.\n");
+}
+
+TEST(ChangedFiles, AModelThatIsShortenedWhileItRunsEndsTheProbeOnAnyThread) {
+    const TemporaryDirectory folder;
+    ASSERT_EQ(
+        tsdiag(folder, {"init", "random:gpt2,layers=6,d=512,heads=8,vocab=512", "-o", "m"}).code,
+        0);
+    Running running(folder.path(), {"probe", "m", "--no-report", "--tokens", "64", "--samples",
+                                    "40", "--out", "out"});
+    const auto begun = [&] {
+        for (const std::string& name : names_in(folder.path()))
+            if (name.starts_with(".out")) return true;
+        return false;
+    };
+    while (!running.ended() && !begun()) std::this_thread::sleep_for(std::chrono::milliseconds(2));
+    ASSERT_EQ(truncate((folder / "m/model.safetensors").c_str(), 200'000), 0);
+    const Finished done = running.wait();
+    EXPECT_EQ(done.code, 1) << done.err;
+    EXPECT_THAT(done.err, HasSubstr("m/model.safetensors: "));
+    EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
+    EXPECT_THAT(names_in(folder.path()), ElementsAre("m"));
+}
+
+}  // namespace
+}  // namespace tsdiag::test

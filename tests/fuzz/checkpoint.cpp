@@ -1,0 +1,31 @@
+#include "fuzz.hpp"
+#include "tsdiag/model.hpp"
+#include "tsdiag/run.hpp"
+
+/// A file of the format TSDIAG_FORMAT, whatever its first bytes say: opened, unwrapped, recognised,
+/// summed, and taken for a trace.
+
+using namespace tsdiag;
+
+namespace {
+
+const FormatEntry& format() {
+    for (const FormatEntry* entry : formats())
+        if (entry->name == TSDIAG_FORMAT) return *entry;
+    std::abort();
+}
+
+}  // namespace
+
+void examine(std::string_view input) {
+    const std::string path = fuzz::folder().write("model", input);
+    std::unique_ptr<Checkpoint> file;
+    if (!fuzz::accepts([&] { file = format().open(path); })) return;
+    fuzz::accepts([&] { fuzz::read_all(*file); });
+    fuzz::accepts([&] {
+        if (is_trace(*file)) summarise_trace(*file);
+    });
+    std::vector<std::string> notes;
+    if (!fuzz::accepts([&] { file = unwrap(std::move(file), &notes); })) return;
+    fuzz::accepts([&] { detect(*file, {}); });
+}

@@ -1,0 +1,120 @@
+#pragma once
+#include <fmt/format.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/checkpoint.hpp"
+#include "tsdiag/error.hpp"
+
+/// What the targets share.  A target is one reader: it may read its bytes or refuse them by a
+/// `tsdiag::Error`; another exception, a broken invariant and what the sanitizers find are faults.
+namespace tsdiag::fuzz {
+
+/// The folder of this process, removed with it.
+class Folder {
+  public:
+    Folder() {
+        std::string pattern =
+            (std::filesystem::temp_directory_path() / "tsdiag-fuzz-XXXXXX").string();
+        if (mkdtemp(pattern.data()) == nullptr) std::abort();
+        path_ = pattern;
+    }
+    ~Folder() {
+        std::error_code ignored;
+        std::filesystem::remove_all(path_, ignored);
+    }
+    Folder(const Folder&) = delete;
+    Folder& operator=(const Folder&) = delete;
+
+    const std::filesystem::path& path() const { return path_; }
+    std::string write(const std::string& name, std::string_view bytes) const {
+        const std::filesystem::path file = path_ / name;
+        std::ofstream(file, std::ios::binary | std::ios::trunc)
+            .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+        return file.string();
+    }
+    void remove(const std::string& name) const { std::filesystem::remove(path_ / name); }
+
+  private:
+    std::filesystem::path path_;
+};
+
+inline const Folder& folder() {
+    static const Folder instance;
+    return instance;
+}
+
+/// Calls `read`; true where it refuses nothing.
+template <class F>
+bool accepts(F&& read) {
+    try {
+        read();
+        return true;
+    } catch (const BrokenInvariant& fault) {
+        fmt::print(stderr, "broken invariant: {}\n", fault.what());
+        std::abort();
+    } catch (const Error& refused) {
+        const std::string_view why = refused.what();
+        if (why.empty() || why.find('\n') != std::string_view::npos) {
+            fmt::print(stderr, "not one sentence: {}\n", why);
+            std::abort();
+        }
+        return false;
+    }
+}
+
+/// Everything that a command does with a checkpoint before it runs it.
+inline void read_all(const Checkpoint& file) {
+    constexpr std::int64_t worth_reading = 1 << 20;
+    header_digest(file);
+    file.metadata().dump();
+    for (const std::string& name : file.names()) {
+        const RawTensor tensor = file.tensor(name);
+        if (!accepts([&] { summarise(tensor); }) || tensor.count() > worth_reading) continue;
+        std::vector<float> values(static_cast<std::size_t>(tensor.count()));
+        widen<float>(tensor, values);
+        as_is<float>(tensor);
+        release_pages(tensor);
+    }
+}
+
+/// The parts of an input that stands for several files; fewer than `count` are filled up.
+inline std::vector<std::string_view> parts(std::string_view input, std::size_t count) {
+    constexpr std::string_view separator = "\n=====\n";
+    std::vector<std::string_view> out;
+    while (out.size() + 1 < count) {
+        const std::size_t at = input.find(separator);
+        out.push_back(input.substr(0, at));
+        input.remove_prefix(at == std::string_view::npos ? input.size() : at + separator.size());
+    }
+    out.push_back(input);
+    return out;
+}
+
+/// The first byte of an input, which chooses, and the rest, which is read.
+inline unsigned char take_choice(std::string_view& input) {
+    if (input.empty()) return 0;
+    const auto choice = static_cast<unsigned char>(input.front());
+    input.remove_prefix(1);
+    return choice;
+}
+
+}  // namespace tsdiag::fuzz
+
+/// What a target defines: reads `input`.
+void examine(std::string_view input);
+
+extern "C" inline int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+    examine({reinterpret_cast<const char*>(data), size});
+    return 0;
+}

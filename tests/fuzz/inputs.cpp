@@ -1,0 +1,32 @@
+#include "fuzz.hpp"
+#include "run/arrays.hpp"
+#include "run/inputs.hpp"
+#include "run/losses.hpp"
+
+/// What --input, --mask and --labels name, for a model of 50 ids and width 8.
+
+using namespace tsdiag;
+
+namespace {
+
+RandomModel model() { return random_model("gpt2,layers=1,d=8,heads=2,vocab=50,max_tokens=16"); }
+
+}  // namespace
+
+void examine(std::string_view input) {
+    static const ModelSpec spec = model().spec;
+    const unsigned choice = fuzz::take_choice(input);
+    const char* kinds[] = {"ids:", "ids:", "hidden:", "embeddings:"};
+    const bool text = choice % 8 == 0;
+    const std::string file = fuzz::folder().write(text ? "ids.txt" : "array.npy", input);
+    fuzz::accepts([&] {
+        RunOptions options;
+        if (choice % 8 < 4)
+            options.input = kinds[choice % 4] + file;
+        else
+            options.mask = file;
+        options.tokens = choice / 8 % 4 == 3 ? 5 : 0;
+        const InputSource source(options, spec, cpu(), Type::f32);
+        source.samples(0);
+    });
+}

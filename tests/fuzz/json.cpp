@@ -1,0 +1,23 @@
+#include "fuzz.hpp"
+#include "tsdiag/json.hpp"
+
+/// A JSON text: what is written of it must read back as the same value.
+
+using namespace tsdiag;
+
+void examine(std::string_view input) {
+    Json value;
+    std::string text;
+    const bool written = fuzz::accepts([&] {
+        value = Json::parse(input, "text");
+        text = value.dump(2);
+    });
+    if (!written) return;
+    fuzz::accepts([&] {
+        if (Json::parse(text, "its copy").dump() != value.dump()) std::abort();
+    });
+    Json copy;
+    if (!value.is_object()) return;
+    for (const auto& [key, member] : value.object()) copy.set(key, member);
+    if (copy.dump() != value.dump()) std::abort();
+}
