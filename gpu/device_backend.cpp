@@ -266,21 +266,26 @@ class DeviceBackend final : public Backend {
         s.first = first;
         s.n = p.shape.cols;
         s.window.assign(static_cast<std::size_t>(s.heads * s.n), 0.0);
-        std::vector<std::vector<double>*> fields = {
-            &s.sum, &s.modulus, &s.negative, &s.squares, &s.entropy, &s.max_modulus, &s.diagonal};
-        if (slope != nullptr) fields.insert(fields.end(), {&s.jacobian, &s.jacobian_max});
-        for (std::vector<double>* field : fields) field->resize(rows);
-        if (rows == 0) return s;
+        const std::size_t count = slope != nullptr ? 9 : 7;
         const VisibleOnDevice seen(visible);
-        const Array<double> all(fields.size() * rows);
+        const Array<double> all(count * rows);
         double* at[9] = {};
-        for (std::size_t f = 0; f < fields.size(); ++f) at[f] = all.data() + f * rows;
-        gpu::row_fields({at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8]}, p, slope,
-                        divided, first, seen.get());
+        for (std::size_t f = 0; f < count; ++f) at[f] = all.data() + f * rows;
+        if (rows > 0)
+            gpu::row_fields({at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8]}, p,
+                            slope, divided, first, seen.get());
         const std::vector<double> values = all.host();
-        for (std::size_t f = 0; f < fields.size(); ++f)
-            std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(f * rows), rows,
-                        fields[f]->begin());
+        auto next = values.begin();
+        const auto take = [&](auto& field) {
+            field.assign(next, next + static_cast<std::ptrdiff_t>(rows));
+            next += static_cast<std::ptrdiff_t>(rows);
+        };
+        for (std::vector<double>* field : {&s.sum, &s.modulus, &s.negative}) take(*field);
+        take(s.squares);
+        for (std::vector<double>* field : {&s.entropy, &s.max_modulus, &s.diagonal}) take(*field);
+        if (slope != nullptr) take(s.jacobian);
+        if (slope != nullptr) take(s.jacobian_max);
+        if (rows == 0) return s;
         const Index chunks = chunks_of(p.shape.rows);
         const Array<double> parts(s.window.size() * static_cast<std::size_t>(chunks));
         gpu::windows(parts.data(), p, first, seen.get());
@@ -299,16 +304,19 @@ class DeviceBackend final : public Backend {
         gpu::row_squares(squares.data(), x);
         const std::vector<double> of_row = squares.host();
         m.squared = sum(of_row);
-        m.zero_row = std::ranges::find(of_row, 0.0) != of_row.end();
+        m.least_row = *std::ranges::min_element(of_row);
+        m.zero_row = m.least_row == 0;
         const Index chunks = chunks_of(n);
         const auto parts = static_cast<std::size_t>(chunks * d);
         const Array<double> column(parts), unit(parts);
         gpu::state_sums(column.data(), unit.data(), x, squares.data());
         std::vector<double> mean = sum_of_chunks(column, 1, chunks, d);
+        double mean_part = 0;
         for (double& c : mean) {
-            m.mean_part += c * c / static_cast<double>(n);
+            mean_part += c * c / static_cast<double>(n);
             c /= static_cast<double>(n);
         }
+        m.mean_part = mean_part;
         for (const double u : sum_of_chunks(unit, 1, chunks, d)) m.unit_sum += u * u;
         const Array<double> on_device{std::span<const double>(mean)};
         gpu::centred_squares(squares.data(), x, on_device.data());

@@ -21,12 +21,20 @@ __global__ void normalise_kernel(Rows<T> out, Rows<const T> a, const T* weight, 
         T* y = out.row(i);
         const auto value = [&](Index j) { return static_cast<double>(x[j]); };
         const double mean = centre ? sum_over(0, n, value) / static_cast<double>(n) : 0;
-        const double squares = sum_over(0, n, [&](Index j) {
-            const double c = static_cast<double>(x[j]) - mean;
-            return c * c;
-        });
-        const T m = static_cast<T>(mean),
-                f = static_cast<T>(1 / sqrt(squares / static_cast<double>(n) + eps));
+        const auto mean_square = [&](double scale) {
+            const double sum = sum_over(0, n, [&](Index j) {
+                const double c = (static_cast<double>(x[j]) - mean) * scale;
+                return c * c;
+            });
+            return sum / static_cast<double>(n);
+        };
+        double s = mean_square(1), scale = 1;
+        // Squares of float64 may be beyond the range of double; the same for the whole block.
+        if (s > 0x1p990 || (s < 0x1p-910 && eps < 0x1p-800)) {
+            scale = s < 1 ? 0x1p600 : 0x1p-600;
+            s = mean_square(scale);
+        }
+        const T m = static_cast<T>(mean), f = static_cast<T>(scale / sqrt(s + eps * scale * scale));
         for (Index j = threadIdx.x; j < n; j += blockDim.x)
             y[j] = (x[j] - m) * f * (weight != nullptr ? weight[j] : T(1)) +
                    (bias != nullptr ? bias[j] : T(0));

@@ -37,31 +37,27 @@ class AttentionNorms final : public Probe {
         const bool has_logits = why_no_logits_.empty();
         const Value no_logits = undefined(why_no_logits_);
         emit_each(out, settings_, layer, "attn_fro", heads, [&](std::size_t k) {
-            return totals_ ? std::sqrt(totals_->squares[k]) : frobenius(heads_[k].squares);
+            return totals_ ? narrow(std::sqrt(totals_->squares[k]))
+                           : heads_[k].squares.root_of_sum(tokens_);
         });
         emit_each(out, settings_, layer, "jac_fro", heads, [&](std::size_t k) {
             return !has_logits ? no_logits
-                   : totals_   ? std::sqrt(totals_->jacobian[k])
-                               : frobenius(heads_[k].jacobian);
+                   : totals_   ? narrow(std::sqrt(totals_->jacobian[k]))
+                               : heads_[k].jacobian.root_of_sum(tokens_);
         });
         emit_each(out, settings_, layer, "dp_ds_max", heads, [&](std::size_t k) {
             return has_logits ? largest(heads_[k].jacobian_max, k) : no_logits;
         });
-        emit_each(out, settings_, layer, "row_sum_dev", heads,
-                  [&](std::size_t k) { return largest(sums_.deviation(Index(k)), k); });
+        emit_each(out, settings_, layer, "row_sum_dev", heads, [&](std::size_t k) {
+            const double deviation = sums_.deviation(Index(k));
+            return totals_ ? Value(deviation) : largest(deviation, k);
+        });
         heads_.clear();
         sums_.reset();
         totals_.reset();
     }
 
   private:
-    /// Root of the sum over all rows.
-    Value frobenius(const RowMean& rows) const {
-        return transform(rows.value(tokens_), [this](double mean) {
-            return std::sqrt(mean < 0 ? 0 : mean * double(tokens_));
-        });
-    }
-
     /// A maximum over rows: of those that were seen.
     Value largest(double value, std::size_t head) const {
         Value v = value;

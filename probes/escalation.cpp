@@ -8,8 +8,8 @@
 namespace tsdiag::probe {
 namespace {
 
-Value ratio(double numerator, double denominator, const char* why_not) {
-    return denominator == 0 ? undefined(why_not) : Value(numerator / denominator);
+Value ratio(Wide numerator, Wide denominator, const char* why_not) {
+    return denominator == 0 ? undefined(why_not) : narrow(numerator / denominator);
 }
 
 /// r = t_div(X) / t_div(Y), X the state before and Y the one after.

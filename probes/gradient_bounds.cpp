@@ -5,7 +5,7 @@
 #include "support.hpp"
 #include "tsdiag/ops.hpp"
 
-/// max |dL/dS_ij| of each head, and the bounds of [DEVIL] (59)-(61) for it.
+/// max |dL/dS_ij| of each head, and the bounds of [DEVIL] (46), (48), (59), (61) for it.
 namespace tsdiag::probe {
 namespace {
 
@@ -36,7 +36,11 @@ std::vector<double> largest_entries(const Tensor& x) {
 
 /// max_i |x_i| of each batch.
 std::vector<double> longest_rows(const Tensor& x) {
-    return largest_entries(map(Unary::sqrt, row_sum(map(Unary::square, cast(x, Type::f64)))));
+    const std::vector<double> norms = row_norms(x);
+    std::vector<double> out;
+    for (auto at = norms.begin(); at != norms.end(); at += x.rows())
+        out.push_back(*std::max_element(at, at + x.rows()));
+    return out;
 }
 
 class GradientBounds final : public Probe {
@@ -68,7 +72,7 @@ class GradientBounds final : public Probe {
         const auto bound = [&](bool sharp) {
             return [&, sharp](std::size_t k) {
                 const Law law = law_of(e, first, heads[k]);
-                return bound_of(e, law, heads[k], c1(k) * c2(k), sharp);
+                return bound_of(e, law, heads[k], Wide(c1(k)) * c2(k), sharp);
             };
         };
         emit("ds_bound", no_slope(first), bound(false));
@@ -135,24 +139,24 @@ class GradientBounds final : public Probe {
     }
 
     /// `c12`: c1 c2.  The sharp bounds: docs/metrics.md.
-    static Value bound_of(const AttentionGradient& e, Law law, const Head& head, double c12,
+    static Value bound_of(const AttentionGradient& e, Law law, const Head& head, Wide c12,
                           bool sharp) {
         const double n = double(e.op.tokens());
         switch (law) {
             case Law::softmax:
-                return sharp ? c12 / 2 : std::sqrt(n) * c12 / 4;
+                return narrow(sharp ? c12 / 2 : std::sqrt(n) * c12 / 4);
             case Law::linear: {
                 if (head.negative) return undefined("logits of both signs have no bound");
                 if (head.least == 0) return undefined("a logit is 0");
-                if (!sharp) return std::sqrt(n) * c12 / (4 * head.least);
+                if (!sharp) return narrow(std::sqrt(n) * c12 / (4 * head.least));
                 // Of a row of m tokens 2 (m - 1) / m^2, which is largest at m = 2.
                 const double m = e.op.structure().causal ? std::min(n, 2.0) : n;
-                return 2 * (m - 1) / (m * m) * c12 / head.least;
+                return narrow(2 * (m - 1) / (m * m) * c12 / head.least);
             }
             case Law::normalised: {
                 const double root = std::sqrt(e.norm_eps);
                 if (root == 0) return undefined("the norm has no eps");
-                return sharp ? c12 / root : 1.5 * double(e.normed.cols()) * c12 / root;
+                return narrow(sharp ? c12 / root : 1.5 * double(e.normed.cols()) * c12 / root);
             }
             case Law::none:
                 break;

@@ -12,23 +12,23 @@ class Gradients final : public Probe {
     explicit Gradients(const ProbeSettings&) {}
 
     void on_gradient(const Gradient& e, Sink& out) override {
-        const double squared = squared_norm(e.g);
+        const Wide squared = squared_norm(e.g);
         out.scalar(
             {.layer = e.layer, .stage = std::string(e.stage), .tensor = std::string(e.tensor)},
-            "grad_norm", std::sqrt(squared));
+            "grad_norm", narrow(std::sqrt(squared)));
         if (e.layer < 0 || e.tensor.empty()) return;
         squares_ += squared;
         parameters_ += 1;
     }
 
     void finish_layer(Index layer, Sink& out) override {
-        if (parameters_ > 0) out.scalar({.layer = layer}, "grad_norm", std::sqrt(squares_));
+        if (parameters_ > 0) out.scalar({.layer = layer}, "grad_norm", narrow(std::sqrt(squares_)));
         squares_ = 0;
         parameters_ = 0;
     }
 
   private:
-    double squares_ = 0;
+    Wide squares_ = 0;
     Index parameters_ = 0;
 };
 

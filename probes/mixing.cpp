@@ -18,7 +18,8 @@ std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
                 block_rows(e.op)),
             Type::f64)
             .reshape({1, h, n});
-    const Tensor x = cast(e.input, Type::f64);
+    const int exponent = exponent_of(e.input);
+    const Tensor x = cast(without_exponent(e.input, exponent), Type::f64);
     const std::vector<double> mean = column_mean(x).to_host<double>();
     const std::vector<double> across =
         matmul(column_sums, subtract_column_mean(x)).to_host<double>();  // (1, h, d)
@@ -27,11 +28,13 @@ std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
     std::vector<MeanRow> rows(static_cast<std::size_t>(h));
     for (std::size_t k = 0; k < rows.size(); ++k) {
         const double weight = sums.stochastic(Index(k)) ? double(n) : total[k];
+        Wide whole = 0, outside = 0;
         for (std::size_t c = 0; c < static_cast<std::size_t>(d); ++c) {
             const double z = across[k * static_cast<std::size_t>(d) + c], y = z + weight * mean[c];
-            rows[k].across += z * z / double(n);
-            rows[k].whole += y * y / double(n);
+            outside += Wide(z) * z / double(n);
+            whole += Wide(y) * y / double(n);
         }
+        rows[k] = {std::ldexp(whole, 2 * exponent), std::ldexp(outside, 2 * exponent)};
     }
     return rows;
 }
@@ -45,7 +48,7 @@ std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& 
         else if (!(x.mean_part > 0))
             values.push_back(undefined("e^T X = 0"));
         else
-            values.emplace_back(std::sqrt(rows[k].across / x.mean_part));
+            values.push_back(narrow(std::sqrt(rows[k].across / x.mean_part)));
     }
     return values;
 }
@@ -58,29 +61,32 @@ constexpr Index largest_product = Index{1} << 25;
 /// |Pi2 P X|_F^2 of each head.  X is centred first: for rows that sum to 1, Pi2 P X = Pi2 P Pi2 X
 /// exactly, and nothing cancels however alike the tokens are.  Cost: 2 h n^2 d flops; memory h n
 /// times a chunk of columns.
-std::vector<double> centred_products(const Attention& e, const RowSums& sums) {
+std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
     const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();
     const Index chunk = std::clamp<Index>(largest_product / std::max<Index>(1, h * n), 1, d);
-    const Tensor centred = cast(subtract_column_mean(cast(e.input, Type::f64)), e.op.type());
-    const Tensor input = cast(e.input, e.op.type());
-    std::vector<double> squares(static_cast<std::size_t>(h), 0.0);
+    const int exponent = exponent_of(e.input);
+    const Tensor x = without_exponent(e.input, exponent);
+    const Tensor centred = cast(subtract_column_mean(cast(x, Type::f64)), e.op.type());
+    const Tensor input = cast(x, e.op.type());
+    std::vector<Wide> squares(static_cast<std::size_t>(h), 0);
     for (Index first = 0; first < d; first += chunk) {
         const Index count = std::min(chunk, d - first);
         for (const bool stochastic : {true, false}) {
             if (stochastic ? !sums.any_stochastic() : sums.all_stochastic()) continue;
-            const Tensor& x = stochastic ? centred : input;
+            const Tensor& from = stochastic ? centred : input;
             const Tensor y = subtract_column_mean(
-                e.op.apply(contiguous(x.col_range(first, count)), block_rows(e.op)));
+                e.op.apply(contiguous(from.col_range(first, count)), block_rows(e.op)));
             for (Index k = 0; k < h; ++k)
                 if (sums.stochastic(k) == stochastic)
                     squares[static_cast<std::size_t>(k)] += squared_norm(y.batch_range(k, 1));
         }
     }
+    for (Wide& sum : squares) sum = std::ldexp(sum, 2 * exponent);
     return squares;
 }
 
-Value root_ratio(double numerator, double denominator, const char* why_not) {
-    return denominator > 0 ? Value(std::sqrt(numerator / denominator)) : undefined(why_not);
+Value root_ratio(Wide numerator, Wide denominator, const char* why_not) {
+    return denominator > 0 ? narrow(std::sqrt(numerator / denominator)) : undefined(why_not);
 }
 
 class Mixing final : public Probe {
@@ -100,7 +106,7 @@ class Mixing final : public Probe {
             return root_ratio(mean[k].whole, x.mean_part, "Pi1 X = 0");
         });
         if (!settings_.wants("mu2") && !settings_.wants("est_mu")) return;
-        const std::vector<double> centred = centred_products(e, sums_);
+        const std::vector<Wide> centred = centred_products(e, sums_);
         emit_each(out, settings_, e.layer, "mu2", e.op.heads(),
                   [&](std::size_t k) { return root_ratio(centred[k], x.centred, "Pi2 X = 0"); });
         if (!e.residual.defined()) return emit_undefined(e, out, {"est_mu"}, no_residual);
@@ -121,25 +127,25 @@ class Mixing final : public Probe {
     /// (1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2; the layer's from the
     /// heads' means of m_i.
     void emit_estimate(const Attention& e, const std::vector<MeanRow>& mean,
-                       const std::vector<double>& centred, Sink& out) const {
+                       const std::vector<Wide>& centred, Sink& out) const {
         const StateMoments r = state_moments(e.residual);
         const bool defined = r.mean_part > 0 && r.centred > 0 && !e.why_no_estimate;
         const Value why_not = undefined(e.why_no_estimate ? e.why_no_estimate
                                         : r.mean_part > 0 ? "Pi2 R = 0"
                                                           : "Pi1 R = 0");
-        const auto estimate = [&](double whole, double outside) {
-            const double m1 = whole / r.mean_part, m2 = outside / r.centred;
-            return e.a2 * (m1 - m2) / (1 + e.a2 * m2);
+        const auto estimate = [&](Wide whole, Wide outside) {
+            const Wide m1 = whole / r.mean_part, m2 = outside / r.centred;
+            return narrow((m1 - m2) / (1 / Wide(e.a2) + m2));
         };
         std::vector<Value> heads;
-        double whole = 0, outside = 0;
+        Wide whole = 0, outside = 0;
         for (std::size_t k = 0; k < mean.size(); ++k) {
-            heads.push_back(defined ? Value(estimate(mean[k].whole, centred[k])) : why_not);
+            heads.push_back(defined ? estimate(mean[k].whole, centred[k]) : why_not);
             whole += mean[k].whole / double(mean.size());
             outside += centred[k] / double(mean.size());
         }
         emit_heads(out, settings_, e.layer, "est_mu", heads,
-                   defined ? Value(estimate(whole, outside)) : why_not);
+                   defined ? estimate(whole, outside) : why_not);
     }
 
     ProbeSettings settings_;

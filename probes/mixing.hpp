@@ -13,7 +13,7 @@ inline constexpr const char* no_residual = "the trace has no hidden_states here"
 /// Of one head: |e^T P X|^2 = |Pi1 P X|_F^2, and |e^T P Pi2 X|^2, what of it comes from outside the
 /// mean.
 struct MeanRow {
-    double whole = 0, across = 0;
+    Wide whole = 0, across = 0;
 };
 
 /// From e^T P = (P^T e)^T, in float64.  Where the rows of a head sum to 1, e^T P Pi1 X = e^T X

@@ -18,6 +18,13 @@ Tensor flat(const Tensor& a) { return contiguous(a).reshape({1, a.batch() * a.ro
 
 Tensor square(const Tensor& a) { return multiply(a, a); }
 
+/// 2^-e x in float64, with e added to `exponent`.
+Tensor near_one(const Tensor& x, int& exponent) {
+    const int e = exponent_of(x);
+    exponent += e;
+    return cast(without_exponent(x, e), Type::f64);
+}
+
 /// R_i v, in place.
 void rotate_row(const Side& side, Index row, double* v) {
     for (Index p = 0; p < side.pairs; ++p) {
@@ -35,12 +42,17 @@ void fill_norm(Side& side, const Tensor& raw, double eps) {
     side.unit = values;
     for (Index i = 0; i < side.heads * side.n; ++i) {
         double* u = side.unit.data() + i * side.w;
-        double mean = 0, squares = 0;
+        double mean = 0;
+        Wide squares = 0;
         for (Index c = 0; c < side.w && side.layer; ++c) mean += u[c] / double(side.w);
-        for (Index c = 0; c < side.w; ++c) squares += (u[c] - mean) * (u[c] - mean);
-        const double inverse = 1 / std::sqrt(squares / double(side.w) + eps);
+        for (Index c = 0; c < side.w; ++c) squares += Wide(u[c] - mean) * (u[c] - mean);
+        const auto inverse = double(1 / std::sqrt(squares / double(side.w) + eps));
         for (Index c = 0; c < side.w; ++c) u[c] = (u[c] - mean) * inverse;
         side.inverse.push_back(inverse);
+    }
+    if (const double top = *std::ranges::max_element(side.inverse); std::isfinite(top)) {
+        side.exponent = std::ilogb(top);
+        for (double& inverse : side.inverse) inverse = std::ldexp(inverse, -side.exponent);
     }
     side.shadow = side.unit;
     for (Index i = 0; i < side.heads * side.n; ++i) {
@@ -105,14 +117,17 @@ Rows rows_of(const AttentionOperator& op, Index first, Index count) {
     };
     const Tensor p = cut(block.p);
     const bool same = block.slope.view().data == block.p.view().data;  // softmax: the slope is P
-    return {first, count, cols, p, same ? p : cut(block.slope), block.divided};
+    Rows rows{first, count, cols, p, same ? p : cut(block.slope), block.divided, {}};
+    rows.exponents = exponents_of(rows.slope);
+    rows.slope = without_exponents(rows.slope, rows.exponents);
+    return rows;
 }
 
 QueryDerivative::QueryDerivative(const Tensor& input, const Projections& projections)
-    : side_(query_side(projections)), scale_(projections.scale) {
+    : side_(query_side(projections)), scale_(projections.scale), exponent_(side_.exponent) {
     const Backend& backend = input.backend();
-    k_ = cast(projections.k, Type::f64);
-    input_squares_ = row_sum(square(cast(input, Type::f64))).to_host<double>();
+    k_ = near_one(projections.k, exponent_);
+    input_squares_ = row_sum(square(near_one(input, exponent_))).to_host<double>();
     if (side_.normed) {
         const Shape shape{side_.heads, side_.n, side_.w};
         shadow_ = on(backend, shape, side_.shadow);
@@ -215,17 +230,18 @@ RowNorms QueryDerivative::norms(const Rows& r) const {
             if (side_.layer) sum -= along_ones[at(i)] / double(w);
             factor *= inverse * inverse;
         }
-        out.value.push_back(factor * sum);
-        out.gross.push_back(factor * gross);
+        const int exponent = 2 * (exponent_ + r.exponents[at(head)]);
+        out.value.push_back(std::ldexp(Wide(factor * sum), exponent));
+        out.gross.push_back(std::ldexp(Wide(factor * gross), exponent));
     }
     return out;
 }
 
 KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections)
-    : side_(key_side(projections)), scale_(projections.scale) {
+    : side_(key_side(projections)), scale_(projections.scale), exponent_(side_.exponent) {
     const Backend& backend = input.backend();
-    q_ = cast(projections.q, Type::f64);
-    x_ = cast(input, Type::f64);
+    q_ = near_one(projections.q, exponent_);
+    x_ = near_one(input, exponent_);
     const Index n = x_.rows();
     constexpr Index largest_gram = 4096;
     const bool distances = side_.consecutive && !side_.normed && n <= largest_gram;
@@ -284,7 +300,13 @@ Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight, Index pai
 }
 
 RowNorms KeyDerivative::norms(const Rows& rows) const {
-    return side_.normed ? with_norm(rows) : without_norm(rows);
+    RowNorms out = side_.normed ? with_norm(rows) : without_norm(rows);
+    for (std::vector<Wide>* squares : {&out.value, &out.gross})
+        for (std::size_t i = 0; i < squares->size(); ++i) {
+            const int own = rows.exponents[i / at(rows.count)];
+            (*squares)[i] = std::ldexp((*squares)[i], 2 * (exponent_ + own));
+        }
+    return out;
 }
 
 /// The rows of all heads, flat, and sum_j p_j^2 - 2 p_j where rows are divided.
@@ -343,7 +365,7 @@ RowNorms KeyDerivative::without_norm(const Rows& r) const {
         }
         return out;
     }
-    RowNorms out{std::vector<double>(at(total), 0.0), std::vector<double>(at(total), 0.0)};
+    RowNorms out{std::vector<Wide>(at(total), 0), std::vector<Wide>(at(total), 0)};
     const auto add_class = [&](const std::vector<double>& length, const Tensor& form) {
         const std::vector<double> f =
             form.defined() ? form.to_host<double>() : std::vector<double>(at(total), 0.0);

@@ -21,15 +21,16 @@ namespace tsdiag::probe {
 /// float64.
 struct Rows {
     Index first = 0, count = 0, cols = 0;
-    Tensor p, slope;  ///< (h, count, cols)
+    Tensor p, slope;  ///< (h, count, cols); the slope of head k is 2^exponents[k] times this
     bool divided = false;
+    std::vector<int> exponents = {};
 };
 Rows rows_of(const AttentionOperator& op, Index first, Index count);
 
 /// One number a head and row, (h, count).  `gross` is the sum of the moduli of what was added up:
 /// the number is right to some eps * gross.
 struct RowNorms {
-    std::vector<double> value, gross;
+    std::vector<Wide> value, gross;
 };
 
 /// One side of the logits, on the host: what stands between the projection and the logits.
@@ -38,10 +39,11 @@ struct Side {
     bool normed = false, layer = false;
     std::vector<double> gain;     ///< g, (w)
     std::vector<double> unit;     ///< u, (heads, n, w)
-    std::vector<double> inverse;  ///< 1/s, (heads, n)
-    std::vector<double> shadow;   ///< R (g o u), (heads, n, w)
-    std::vector<double> ones;     ///< R g, (heads, n, w), of a LayerNorm
-    Index pairs = 0;              ///< rotated pairs of columns
+    std::vector<double> inverse;  ///< 2^-exponent / s, (heads, n)
+    int exponent = 0;
+    std::vector<double> shadow;  ///< R (g o u), (heads, n, w)
+    std::vector<double> ones;    ///< R g, (heads, n, w), of a LayerNorm
+    Index pairs = 0;             ///< rotated pairs of columns
     bool interleaved = false;
     std::vector<double> cosine, sine;  ///< (n, pairs)
     bool consecutive = false;          ///< the positions are p, p + 1, p + 2, ...
@@ -63,6 +65,8 @@ class QueryDerivative {
   private:
     Side side_;
     double scale_;
+    int exponent_;  ///< of what follows, and of the side: the squares are 2^(2 exponent) times
+                    ///< those
     Tensor k_, features_, shadow_, ones_;  ///< (h', n, w), (h', n, f), (h, n, w) twice
     std::vector<double> input_squares_;    ///< |x_i|^2
 };
@@ -88,6 +92,7 @@ class KeyDerivative {
 
     Side side_;
     double scale_;
+    int exponent_;          ///< of what follows, and of the side
     Tensor q_, x_, gram_;   ///< (h, n, w), (1, n, d), X X^T where it is small
     Tensor input_squares_;  ///< |x_j|^2, (1, 1, n)
     Tensor shadow_, ones_;  ///< (h', n, w)

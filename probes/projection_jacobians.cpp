@@ -35,26 +35,29 @@ Plan plan(const AttentionOperator& op, double work_per_row, double largest_work)
 
 /// Sums of one head over blocks of rows.
 struct Sums {
-    std::vector<double> blocks;
-    double rows = 0, gross = 0;
+    std::vector<Wide> blocks;
+    double rows = 0;
+    Wide gross = 0;
 };
 
 /// Root of the sum over all n rows, with the error of having seen some, and that of rounding.
 Value root(const Sums& s, Index n, bool all) {
-    double total = 0, squares = 0;
-    for (const double b : s.blocks) total += b, squares += b * b;
+    Wide total = 0, squares = 0;
+    for (const Wide b : s.blocks) total += b, squares += b * b;
     const double count = double(s.blocks.size()), share = s.rows / double(n);
-    const double rounding = 16 * std::numeric_limits<double>::epsilon() * s.gross / share;
-    const double spread = std::max(0.0, squares - total * total / count) / std::max(1.0, count - 1);
-    const double error = all ? 0 : std::sqrt(count * spread * (1 - share)) / share;
+    const Wide rounding = 16 * std::numeric_limits<double>::epsilon() * s.gross / share;
+    const Wide spread =
+        std::max<Wide>(0, squares - total * total / count) / std::max(1.0, count - 1);
+    const Wide error = all ? 0 : std::sqrt(count * spread * (1 - share)) / share;
     total = total < 0 ? 0 : total / share;
-    const double value = std::sqrt(total), margin = 2 * error + rounding;
-    if (total == 0 || margin <= 1e-6 * total) return value;
-    Value v = interval(std::sqrt(std::max(0.0, total - margin)), std::sqrt(total + margin),
+    const Wide value = std::sqrt(total), margin = 2 * error + rounding;
+    if (total == 0 || margin <= 1e-6 * total) return narrow(value);
+    const auto root_of = [](Wide x) { return double(std::sqrt(std::max<Wide>(0, x))); };
+    Value v = interval(root_of(total - margin), root_of(total + margin),
                        all ? "cancellation leaves few digits"
                            : fmt::format("from {} of {} rows, standard error {:.1e}", Index(s.rows),
-                                         n, error / (2 * value)));
-    if (rounding < total) v.value = value;
+                                         n, double(error / (2 * value))));
+    if (rounding < total) v.value = narrow(value).value;
     return v;
 }
 
@@ -70,7 +73,7 @@ std::vector<Value> jacobian_norms(const Attention& e, double largest_work) {
         const Index count = std::min(chosen.block, n - first);
         const RowNorms norms = derivative.norms(rows_of(op, first, count));
         for (std::size_t k = 0; k < heads.size(); ++k) {
-            double sum = 0;
+            Wide sum = 0;
             for (std::size_t i = k * static_cast<std::size_t>(count);
                  i < (k + 1) * static_cast<std::size_t>(count); ++i) {
                 sum += norms.value[i];

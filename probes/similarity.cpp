@@ -21,7 +21,7 @@ Value mean_cosine(const StateMoments& m) {
 constexpr Index largest_gram = 1024;
 
 /// |X|_2^2 as the largest eigenvalue of the smaller of X X^T and X^T X.
-Estimate squared_norm_by_gram(const Tensor& x) {
+Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
     const Tensor gram = matmul(x, x, x.rows() <= x.cols() ? Transpose::second : Transpose::first);
     const Index side = gram.rows();
     const std::vector<double> a = gram.to_host<double>();
@@ -32,11 +32,11 @@ Estimate squared_norm_by_gram(const Tensor& x) {
             for (std::size_t i = 0; i < y.size(); ++i) y[i] += v[j] * column[i];
         }
     };
-    return largest_singular_value({side, side, product, product});
+    return largest_singular_value({side, side, product, product}, tolerance);
 }
 
 /// |X|_2 by products with X where it lies.
-Estimate norm_by_products(const Tensor& x) {
+Estimate norm_by_products(const Tensor& x, double tolerance) {
     const auto multiply_by = [&x](Transpose t) {
         return [&x, t](std::span<const double> v, std::span<double> y) {
             const Tensor column =
@@ -46,7 +46,8 @@ Estimate norm_by_products(const Tensor& x) {
         };
     };
     return largest_singular_value(
-        {x.rows(), x.cols(), multiply_by(Transpose::none), multiply_by(Transpose::first)});
+        {x.rows(), x.cols(), multiply_by(Transpose::none), multiply_by(Transpose::first)},
+        tolerance);
 }
 
 class Similarity final : public Probe {
@@ -57,13 +58,13 @@ class Similarity final : public Probe {
         const auto emit = [&](std::string_view metric, auto value) {
             if (settings_.wants(metric)) out.scalar(place(e), metric, value());
         };
-        const auto share = [&](double part) {
-            return m.squared == 0 ? undefined("X = 0") : Value(part / m.squared);
+        const auto share = [&](Wide part) {
+            return m.squared == 0 ? undefined("X = 0") : narrow(part / m.squared);
         };
         emit("t_sim", [&] { return share(m.mean_part); });
         emit("t_div", [&] { return share(m.centred); });
         emit("t_cos", [&] { return mean_cosine(m); });
-        emit("fro", [&] { return Value(std::sqrt(m.squared)); });
+        emit("fro", [&] { return narrow(std::sqrt(m.squared)); });
         emit("stable_rank", [&] { return stable_rank(e, m); });
     }
 
@@ -76,13 +77,18 @@ class Similarity final : public Probe {
     /// |X|_F^2 / |X|_2^2.  Cost: one Gram matrix, or some 50 products with X.
     Value stable_rank(const Hidden& e, const StateMoments& m) const {
         if (m.squared == 0) return undefined("X = 0");
-        if (!std::isfinite(m.squared)) return m.squared;  // the sink says what to do with it
-        const Tensor x = cast(e.x, Type::f64);
+        if (!std::isfinite(m.squared)) return narrow(m.squared);
+        const int exponent = exponent_of(e.x);
+        const Tensor x = cast(without_exponent(e.x, exponent), Type::f64);
         const bool gram = std::min(x.rows(), x.cols()) <= largest_gram;
-        const Estimate norm = gram ? squared_norm_by_gram(x) : norm_by_products(x);
+        const double tolerance = settings_.accuracy / 100;
+        const Estimate norm =
+            gram ? squared_norm_by_gram(x, tolerance) : norm_by_products(x, tolerance);
         if (settings_.diagnostics)
             settings_.diagnostics->entries.push_back({place(e), "stable_rank", norm});
-        return transform(to_value(norm), [&](double s) { return m.squared / (gram ? s : s * s); });
+        const Wide squared = std::ldexp(m.squared, -2 * exponent);  // of x
+        return transform(to_value(norm),
+                         [&](double s) { return double(squared / (gram ? s : Wide(s) * s)); });
     }
 
     ProbeSettings settings_;

@@ -12,7 +12,7 @@ constexpr Index largest_for_dobrushin = 2048;
 
 /// [TSE] (16) from (1 - omega)^2 and delta^2; (17) is the same with 1 and |lambda_2|^2.
 double estimate(double mean_part, double centred_part, double a2) {
-    return (mean_part - centred_part) * a2 / (1 + a2 * centred_part);
+    return (mean_part - centred_part) / (1 / a2 + centred_part);
 }
 
 class Spectrum final : public Probe {
@@ -72,7 +72,8 @@ class Spectrum final : public Probe {
     /// Of a causal P from the diagonal that was seen, without another pass.
     std::vector<Estimate> second_moduli(const Attention& e) const {
         const bool seen = !diagonals_.empty() && Index(diagonals_[0].size()) == e.op.tokens();
-        if (!seen || !e.op.structure().causal) return second_eigenvalue(e.op, e.memory);
+        if (!seen || !e.op.structure().causal)
+            return second_eigenvalue(e.op, e.memory, settings_.accuracy);
         std::vector<Estimate> found;
         for (const std::vector<double>& diagonal : diagonals_)
             found.push_back(second_eigenvalue(diagonal));
@@ -118,7 +119,8 @@ class Spectrum final : public Probe {
                                   : e.input.defined() ? nullptr
                                                       : no_input;
         if (!settings_.wants("delta") && why_no_est1) return emit_no_est1(e, out, why_no_est1);
-        const std::vector<Value> delta = values_of(centred_norm(e.op, e.memory), e.layer, "delta");
+        const std::vector<Value> delta =
+            values_of(centred_norm(e.op, e.memory, settings_.accuracy), e.layer, "delta");
         if (settings_.wants("delta")) emit_heads(out, settings_, e.layer, "delta", delta);
         if (!settings_.wants("est1")) return;
         if (why_no_est1) return emit_no_est1(e, out, why_no_est1);
@@ -151,7 +153,7 @@ class Spectrum final : public Probe {
     }
 
     void stationary_norms(const Attention& e, Sink& out) const {
-        const std::vector<Contraction> found = stationary_norm(e.op, e.memory);
+        const std::vector<Contraction> found = stationary_norm(e.op, e.memory, settings_.accuracy);
         emit_each(out, settings_, e.layer, "delta_pi", e.op.heads(), [&](std::size_t k) {
             if (!sums_.stochastic(Index(k))) return undefined(sums_.why_not(Index(k)));
             if (!found[k].estimate) return undefined(found[k].why_not);

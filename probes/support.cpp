@@ -10,10 +10,20 @@ Place attention_place(Index layer, Index head) {
     return {.step = -1, .layer = layer, .stage = "attn", .head = head, .tensor = {}};
 }
 
+Value narrow(Wide x) {
+    const auto y = double(x);
+    if (std::isfinite(x) && !std::isfinite(y)) return undefined("beyond the range of float64");
+    if (x != 0 && y == 0) return undefined("below the range of float64");
+    return y;
+}
+
 Value to_value(const Estimate& estimate) {
     if (estimate.converged) return estimate.value;
-    const std::string reason = fmt::format("{} did not converge: residual {:.1e} after {} products",
-                                           estimate.method, estimate.residual, estimate.iterations);
+    const std::string reason =
+        estimate.iterations > 0
+            ? fmt::format("{} did not converge: residual {:.1e} after {} products", estimate.method,
+                          estimate.residual, estimate.iterations)
+            : fmt::format("{}: rounding may move it by more than the tolerance", estimate.method);
     if (estimate.low && estimate.high) return interval(*estimate.low, *estimate.high, reason);
     return undefined(reason);
 }
@@ -120,10 +130,7 @@ std::string RowSums::why_not(Index head) const {
     return fmt::format("rows do not sum to 1 (off by {:.1e})", deviation(head));
 }
 
-void RowMean::add(std::span<const double> block) {
-    const double rows = double(block.size());
-    double sum = 0;
-    for (const double x : block) sum += x;
+void RowMean::add(Wide sum, double rows) {
     sum_ += sum;
     rows_ += rows;
     blocks_ += 1;
@@ -132,21 +139,30 @@ void RowMean::add(std::span<const double> block) {
     rows_rows_ += rows * rows;
 }
 
-Value RowMean::value(Index n) const {
+Value RowMean::value(Index n, Wide (*of)(Wide mean, Index n)) const {
     if (rows_ == 0) return undefined("no rows of P were seen");
-    const double mean = sum_ / rows_;
-    if (rows_ >= double(n)) return mean;
-    Value v = mean;
+    const Wide mean = sum_ / rows_;
+    Value v = narrow(of(mean, n));
+    if (rows_ >= double(n) || !v.value) return v;
     v.note = fmt::format("from {} of {} rows", rows(), n);
     if (blocks_ < 2) return v;
     // Squares of what the blocks' sums are off by: sum - mean rows.
-    const double off = sum_sum_ - 2 * mean * sum_rows_ + mean * mean * rows_rows_;
-    const double spread = std::max(0.0, off) * blocks_ / (blocks_ - 1);
-    const double error = std::sqrt(spread * (1 - rows_ / double(n))) / rows_;
-    v.low = mean - 2 * error;
-    v.high = mean + 2 * error;
-    v.note += fmt::format(", standard error {:.1e}", error);
+    const Wide off = sum_sum_ - 2 * mean * sum_rows_ + mean * mean * rows_rows_;
+    const Wide spread = std::max<Wide>(0, off) * blocks_ / (blocks_ - 1);
+    const Wide error = std::sqrt(spread * (1 - rows_ / double(n))) / rows_;
+    v.low = double(of(mean - 2 * error, n));
+    v.high = double(of(mean + 2 * error, n));
+    v.note += fmt::format(", standard error {:.1e}", double(error));
     return v;
+}
+
+Value RowMean::value(Index n) const {
+    return value(n, [](Wide mean, Index) { return mean; });
+}
+
+Value RowMean::root_of_sum(Index n) const {
+    return value(n,
+                 [](Wide mean, Index rows) { return mean < 0 ? 0 : std::sqrt(mean * Wide(rows)); });
 }
 
 Index block_rows(const AttentionOperator& op) {

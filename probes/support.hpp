@@ -37,6 +37,10 @@ Value transform(const Value& v, F f) {
     return out;
 }
 
+/// The double; undefined where it is beyond the largest or below the smallest.  What is not finite
+/// stays so: the sink says what to do with it.
+Value narrow(Wide x);
+
 /// The value where it is certified, else the interval that holds it, else the reason.
 Value to_value(const Estimate& estimate);
 
@@ -79,8 +83,8 @@ class RowSums {
 };
 
 /// Of a head's rows in one block.
-inline std::span<const double> of_head(const std::vector<double>& all, const RowStatistics& s,
-                                       Index head) {
+template <class T>
+std::span<const T> of_head(const std::vector<T>& all, const RowStatistics& s, Index head) {
     return std::span(all).subspan(static_cast<std::size_t>(head * s.rows),
                                   static_cast<std::size_t>(s.rows));
 }
@@ -89,13 +93,23 @@ inline std::span<const double> of_head(const std::vector<double>& all, const Row
 /// two standard errors around it, those of a sample of blocks, for rows of one block are alike.
 class RowMean {
   public:
-    void add(std::span<const double> block);
+    template <class T>
+    void add(std::span<const T> block) {
+        T sum = 0;
+        for (const T x : block) sum += x;
+        add(sum, double(block.size()));
+    }
     Index rows() const { return Index(rows_); }
     Value value(Index n) const;
+    /// sqrt(n mean): the root of the sum over all rows, of squares.
+    Value root_of_sum(Index n) const;
 
   private:
-    double sum_ = 0, rows_ = 0, blocks_ = 0;
-    double sum_sum_ = 0, sum_rows_ = 0, rows_rows_ = 0;  ///< of the blocks' sums and rows
+    void add(Wide sum, double rows);
+    Value value(Index n, Wide (*of)(Wide mean, Index n)) const;
+
+    Wide sum_ = 0, sum_sum_ = 0, sum_rows_ = 0;  ///< of the blocks' sums and rows
+    double rows_ = 0, blocks_ = 0, rows_rows_ = 0;
 };
 
 /// Rows of P to be asked for at once: about 4 million entries over all heads.

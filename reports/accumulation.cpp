@@ -93,7 +93,7 @@ std::vector<Figure> make_accumulation(const Table& table) {
             f.alt += " " + words;
         }
         if (f.panels.empty()) continue;
-        if (!found.empty()) f.name += fmt::format("_{}", found.size() + 1);
+        f.name = own_figure(rows, model, f.name);
         if (rows.models().size() > 1) f.title += ": " + label(model);
         found.push_back(std::move(f));
     }

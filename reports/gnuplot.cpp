@@ -21,13 +21,43 @@ namespace fs = std::filesystem;
 
 // Room around a panel and below all, in pixels.
 constexpr double left = 62, right = 16, above = 26, below = 50, colour_bar = 50, legend_line = 18;
-constexpr Index most_cells = 4096;  ///< of more, gnuplot's `image` draws one bitmap
+constexpr Index most_cells = 4096;       ///< of more, gnuplot's `image` draws one bitmap
+constexpr Index most_numbers = 1 << 16;  ///< of a panel that is an image, as text
 
 std::string field(const std::optional<double>& v) {
     return v && std::isfinite(*v) ? shortest(*v) : "NaN";
 }
 
-/// Blocks in the order of the panels and their series, apart by two empty lines, as `index` counts.
+std::string cells_of(const Grid& g) {
+    std::string out = "# column row value\n";
+    for (Index i = 0; i < g.rows; ++i)
+        for (Index j = 0; j < g.cols; ++j)
+            out += fmt::format("{} {} {}\n", j, i, field(g.values[std::size_t(i * g.cols + j)]));
+    return out + "\n\n";
+}
+
+std::string image_of(const Figure& figure, std::size_t panel) {
+    return fmt::format("{}_{}.png", figure.name, panel + 1);
+}
+
+/// What the images show, which the script does not read from here; of large ones where it is.
+std::string images_of(const Figure& figure) {
+    std::string out;
+    for (std::size_t i = 0; i < figure.panels.size(); ++i) {
+        const Plot& plot = figure.panels[i];
+        if (!plot.grid || !plot.grid->image) continue;
+        const Index cells = plot.grid->rows * plot.grid->cols;
+        out +=
+            fmt::format("# {}: drawn from {}\n", gnuplot_string(plot.title), image_of(figure, i));
+        out += cells <= most_numbers ? cells_of(*plot.grid)
+                                     : fmt::format("# {} x {} numbers, which ../maps.npz has\n\n\n",
+                                                   plot.grid->rows, plot.grid->cols);
+    }
+    return out;
+}
+
+/// Blocks in the order of the panels and their series, apart by two empty lines, as `index` counts;
+/// behind them what images show.
 std::string data_of(const Figure& figure) {
     std::string out;
     for (const Plot& plot : figure.panels) {
@@ -40,17 +70,10 @@ std::string data_of(const Figure& figure) {
                                    s.high.empty() ? "NaN" : field(s.high[i]));
             out += "\n\n";
         }
-        if (plot.grid && !plot.grid->image) {
-            const Grid& g = *plot.grid;
-            out += fmt::format("# {}\n# column row value\n", gnuplot_string(plot.title));
-            for (Index i = 0; i < g.rows; ++i)
-                for (Index j = 0; j < g.cols; ++j)
-                    out += fmt::format("{} {} {}\n", j, i,
-                                       field(g.values[std::size_t(i * g.cols + j)]));
-            out += "\n\n";
-        }
+        if (plot.grid && !plot.grid->image)
+            out += fmt::format("# {}\n{}", gnuplot_string(plot.title), cells_of(*plot.grid));
     }
-    return out;
+    return out + images_of(figure);
 }
 
 std::string dash_of(const LineStyle& style) {
@@ -267,9 +290,8 @@ std::string script_of(const Figure& figure) {
             out += lines_panel(plot, data, block, styles, size);
         } else {
             out += "unset grid\n";
-            out += plot.grid->image
-                       ? image_panel(*plot.grid, fmt::format("{}_{}.png", figure.name, i + 1))
-                       : cells_panel(*plot.grid, data, block, size);
+            out += plot.grid->image ? image_panel(*plot.grid, image_of(figure, i))
+                                    : cells_panel(*plot.grid, data, block, size);
         }
         out += "unset logscale\nunset label\n";
     }
@@ -304,8 +326,7 @@ void draw(std::span<const Figure> figures, const fs::path& directory) {
         write_atomically(directory / (figure.name + ".gp"), script_of(figure));
         for (std::size_t i = 0; i < figure.panels.size(); ++i)
             if (const auto& grid = figure.panels[i].grid; grid && grid->image)
-                write_atomically(directory / fmt::format("{}_{}.png", figure.name, i + 1),
-                                 grid_png(*grid));
+                write_atomically(directory / image_of(figure, i), grid_png(*grid));
         arguments.push_back(figure.name + ".gp");
     }
     constexpr std::chrono::seconds start{60}, a_figure{10};  // a hundred times what they take

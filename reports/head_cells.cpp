@@ -64,7 +64,7 @@ std::vector<Figure> cells(const Table& table, const Figure& pattern,
             f.panels.push_back({.title = fmt::format("{}: {}", c.metric, c.formula), .grid = g});
         }
         if (f.panels.empty()) continue;
-        if (!found.empty()) f.name += fmt::format("_{}", found.size() + 1);
+        f.name = own_figure(rows, model, f.name);
         if (rows.models().size() > 1) f.title += ": " + label(model);
         f.caption += " Grey: undefined.";
         f.alt = "Heat maps, one cell a head, layers downwards." + words;

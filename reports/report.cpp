@@ -61,7 +61,10 @@ namespace {
 
 /// The page of a series: what changed, and then the last checkpoint as it would stand alone.
 reports::Page with_trajectories(reports::Page page, const Table& table, const Json& run) {
-    std::vector<Finding> changes = trajectory_verdict(run);
+    const std::string unit = run["unit"].is_string() ? run["unit"].string() : "step";
+    std::vector<Finding> changes = series_verdict(table, unit);
+    for (Finding& change : changes) change.figure = "trajectory_t_sim_out";
+    for (Finding& change : trajectory_verdict(run)) changes.push_back(std::move(change));
     changes.push_back({Finding::Level::note, "What follows is said of the last checkpoint.", ""});
     page.findings.insert(page.findings.begin(), changes.begin(), changes.end());
     page.figures = reports::trajectories(table, run);

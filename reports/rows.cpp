@@ -71,6 +71,11 @@ std::string Rows::reason(const std::string& model, std::string_view metric) cons
     return {};
 }
 
+std::string own_figure(const Rows& rows, const std::string& model, const std::string& name) {
+    const auto at = std::ranges::find(rows.models(), model) - rows.models().begin();
+    return at == 0 ? name : fmt::format("{}_{}", name, at + 1);
+}
+
 std::string label(const std::string& model) {
     const std::size_t end = model.find_last_not_of('/');
     const std::string trimmed = model.substr(0, end + 1);

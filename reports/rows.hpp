@@ -46,6 +46,13 @@ class Rows {
     std::unordered_map<std::string, std::vector<const MetricRow*>> by_metric_;
 };
 
+constexpr double saturated = 0.99;  ///< t_sim above which the tokens of a state are called alike
+constexpr double mostly = 0.9;      ///< and mostly alike
+
+/// The name of the figure of `model` alone, where each model has one: that of the first model is
+/// `name`.
+std::string own_figure(const Rows& rows, const std::string& model, const std::string& name);
+
 /// A short name of a model: the last part of a path.
 std::string label(const std::string& model);
 

@@ -15,11 +15,9 @@ namespace {
 using namespace reports;
 using Level = Finding::Level;
 
-constexpr double saturated = 0.99;     ///< t_sim above which the tokens of a state are called alike
-constexpr double mostly = 0.9;         ///< and mostly alike
-constexpr double steep = 1e3;          ///< between first and last layer, of a gradient
-constexpr int first_layers = 3;        ///< whose measured ratio predicts the depth of saturation
-constexpr std::size_t most_heads = 6;  ///< named one by one
+constexpr double steep = 1e3;            ///< between first and last layer, of a gradient
+constexpr int first_layers = 3;          ///< whose measured ratio predicts the depth of saturation
+constexpr std::size_t most_heads = 6;    ///< named one by one
 constexpr std::size_t most_reasons = 3;  ///< for undefined numbers, told
 
 /// The findings of one model, in the order of the page.
@@ -294,7 +292,7 @@ void Verdict::heads() {
     const char* figures[] = {"heads_mixing", "accumulation", "accumulation"};
     std::size_t i = 0;
     for (const HeadClass& c : head_classes(rows_, model_)) {
-        const char* figure = figures[i++];
+        const std::string figure = own_figure(rows_, model_, figures[i++]);
         const std::size_t n = c.members.size();
         if (c.measured == 0) continue;
         if (n == 0) {

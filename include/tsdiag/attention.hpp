@@ -17,8 +17,8 @@ namespace tsdiag {
 
 /// Sums over all rows of each head, where P has factors: what a sample of rows need not estimate.
 struct RowTotals {
-    std::vector<double> squares;    ///< |P|_F^2
-    std::vector<double> jacobian;   ///< |dP/dS|_F^2; empty where there is no slope
+    std::vector<Wide> squares;      ///< |P|_F^2
+    std::vector<Wide> jacobian;     ///< |dP/dS|_F^2; empty where there is no slope
     std::vector<double> deviation;  ///< max_i |sum_j P_ij - 1|
 };
 
@@ -199,17 +199,20 @@ std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
 /// - "dense", "arnoldi": else the spectral radius of Pi2 P (stochastic P), or the second eigenvalue
 ///   modulus of P: dense for small n, Arnoldi for large n, dense if that fails and n <= 2048.
 ///
-/// `converged`: right to 1e-6 relative as far as residual, rounding and the condition numbers of
-/// the leading eigenvalues tell (first order, no proof).  Else `low` is an estimate and `high` a
-/// bound: the smaller of 1 and |Pi2 P|_F.  Where P takes more than `memory` bytes, blocks of its
-/// rows are made anew for every product, and exact zeros and the dense method are not tried.
-std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory = 2e9);
+/// `converged`: right to `accuracy`, relative, as far as residual, rounding and the condition
+/// numbers of the leading eigenvalues tell (first order, no proof).  Else `low` is an estimate and
+/// `high` a bound: the smaller of 1 and |Pi2 P|_F.  Where P takes more than `memory` bytes, blocks
+/// of its rows are made anew for every product, and exact zeros and the dense method are not tried.
+std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory = 2e9,
+                                        double accuracy = usual_accuracy);
 /// The same from the diagonal of one head of a causal P, e.g. RowStatistics::diagonal: no second
 /// pass.
 Estimate second_eigenvalue(std::span<const double> diagonal);
 /// delta = |Pi2 P|_2 of each head, by Lanczos on (Pi2 P)^T (Pi2 P), or "factors": the root of the
-/// largest eigenvalue of the product of the Gram matrices of Pi2 left and right.  [TSE] (12)
-std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory = 2e9);
+/// largest eigenvalue of the product of the Gram matrices of Pi2 left and right.  Right to
+/// accuracy/10, or an interval.  [TSE] (12)
+std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory = 2e9,
+                                   double accuracy = usual_accuracy);
 /// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; not a value where pi is not
 /// unique or not positive, or P is not stochastic.  Range [0, 1].  pi by power iteration, else by
 /// the elimination of Grassmann, Taksar and Heyman, both right in every entry; then Lanczos.
@@ -218,7 +221,8 @@ struct Contraction {
     std::optional<Estimate> estimate;
     std::string why_not;
 };
-std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory = 2e9);
+std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory = 2e9,
+                                         double accuracy = usual_accuracy);
 /// The stationary vector of one irreducible row-stochastic matrix in host memory.
 std::vector<double> stationary_vector(const View& p);
 /// Dobrushin coefficient 1/2 max_ij sum_k |P_ik - P_jk| of each head, over all pairs; n^3/2 work.

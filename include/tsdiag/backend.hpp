@@ -61,17 +61,20 @@ struct Visible {
     bool everything() const { return first.empty(); }
 };
 
-/// What one pass over rows of P yields, in double; vectors are (heads * rows), head-major.
+/// Sums of squares: those of any doubles neither overflow nor vanish in it.
+using Wide = long double;
+
+/// What one pass over rows of P yields; vectors are (heads * rows), head-major.
 /// Restricted to the visible columns (outside them P is 0).
 struct RowStatistics {
     Index heads = 0, rows = 0, first = 0, n = 0;  ///< rows first .. first + rows of n
     std::vector<double> sum, modulus;             ///< sum_j P_ij, sum_j |P_ij|
     std::vector<double> negative;                 ///< sum over negative entries of |P_ij|
-    std::vector<double> squares;                  ///< sum_j P_ij^2
+    std::vector<Wide> squares;                    ///< sum_j P_ij^2
     std::vector<double> entropy;       ///< -sum_j P_ij log P_ij over positive entries, nats
     std::vector<double> max_modulus;   ///< max_j |P_ij|
     std::vector<double> diagonal;      ///< P_ii
-    std::vector<double> jacobian;      ///< |dP_i/dS_i|_F^2; empty where there is no slope
+    std::vector<Wide> jacobian;        ///< |dP_i/dS_i|_F^2; empty where there is no slope
     std::vector<double> jacobian_max;  ///< max_{j,k} |dP_ij/dS_ik|; empty where there is no slope
     /// (heads, n): sum over the rows of the attention added when the nested window of [DEVIL 3.2]
     /// grows from L to L + 1 tokens, L = 0 .. n-1 (docs/references.md); the curve C(L) is its
@@ -79,14 +82,15 @@ struct RowStatistics {
     std::vector<double> window;
 };
 
-/// Sums over the elements of a state X (n x d), in double.  [TSE] Def. 1.1, (1)
+/// Sums over the elements of a state X (n x d).  [TSE] Def. 1.1, (1)
 struct StateMoments {
     Index n = 0, d = 0;
-    double squared = 0;     ///< |X|_F^2
-    double mean_part = 0;   ///< |Pi1 X|_F^2 = |column sums|^2 / n
-    double centred = 0;     ///< |Pi2 X|_F^2, from the centred rows
+    Wide squared = 0;       ///< |X|_F^2
+    Wide mean_part = 0;     ///< |Pi1 X|_F^2 = |column sums|^2 / n
+    Wide centred = 0;       ///< |Pi2 X|_F^2, from the centred rows
     double unit_sum = 0;    ///< |sum_i x_i / |x_i||^2
     bool zero_row = false;  ///< some row is 0: unit_sum has no meaning
+    double least_row = 0;   ///< min_i |x_i|^2 as a double, where it may vanish or overflow
 };
 
 class Backend {
@@ -147,6 +151,8 @@ class Backend {
     /// In place: entries outside the visible columns become 0.
     virtual void hide(View p, const Visible& visible) const = 0;
     /// `slope`: null, or a'(S)/z; `divided`: rows were divided by their sum (softmax: slope = p).
+    /// This, `state_moments` and `squared_norm` sum in double; the functions of the same names in
+    /// ops.hpp take care of what is too large or too small for that.
     virtual RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
                                          const Visible& visible) const = 0;
     virtual StateMoments state_moments(View x) const = 0;

@@ -31,6 +31,9 @@ struct LinearMap {
     std::function<void(std::span<const double> x, std::span<double> y)> normal = {};
 };
 
+/// The relative error that a value may have and still be called converged, unless told otherwise.
+constexpr double usual_accuracy = 1e-6;
+
 /// Row-major n x n: all eigenvalues (Householder, then double-shift QR; no balancing).  Throws
 /// `NonFiniteError` where an entry is not finite.  Cost O(n^3): 0.1 s at n = 512.
 std::vector<std::complex<double>> eigenvalues(std::span<const double> a, Index n);
@@ -38,20 +41,21 @@ std::vector<std::complex<double>> eigenvalues(std::span<const double> a, Index n
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n);
 
 /// The `rank`-th largest eigenvalue modulus (1: the spectral radius) of a row-major n x n matrix,
-/// by `eigenvalues`.  Method "dense".  `converged` states that the value is right to 1e-6: its
-/// condition number 1/|y^H x| times the rounding of the factorisation says so (first order), and no
-/// less certain eigenvalue may overtake it.  Otherwise low and high are Elsner's bound for that
-/// rounding.
-Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank = 1);
+/// by `eigenvalues`.  Method "dense".  `converged` states that the value is right to `accuracy`:
+/// its condition number 1/|y^H x| times the rounding of the factorisation says so (first order),
+/// and no less certain eigenvalue may overtake it.  Otherwise low and high are Elsner's bound for
+/// that rounding.
+Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank = 1,
+                          double accuracy = usual_accuracy);
 
 /// The `rank`-th largest eigenvalue modulus of a square map (1: the spectral radius): Arnoldi
 /// without restart, two Gram-Schmidt passes, until the residuals of the leading Ritz pairs are
 /// below `tolerance` times the modulus, and, weighted with the condition numbers, neither their
-/// error exceeds 1e-6 nor can the next Ritz value overtake it; at two checks in a row. Strongly
-/// non-normal maps do not pass the test (triangular P: use its diagonal). Never silently wrong:
-/// `converged` is false where the test was not passed after `max_products`.
+/// error exceeds `accuracy` nor can the next Ritz value overtake it; at two checks in a row.
+/// Strongly non-normal maps do not pass the test (triangular P: use its diagonal). Never silently
+/// wrong: `converged` is false where the test was not passed after `max_products`.
 Estimate spectral_radius(const LinearMap& a, double tolerance = 1e-8, Index max_products = 384,
-                         Index rank = 1);
+                         Index rank = 1, double accuracy = usual_accuracy);
 
 /// The largest singular value: Golub-Kahan-Lanczos in the form of Lanczos on A^T A, with full
 /// reorthogonalisation, until the error of the value, min(r, r^2 / gap) / (2 value^2) with r the
@@ -64,7 +68,8 @@ Estimate largest_singular_value(const LinearMap& a, double tolerance = 1e-8,
 /// numbers). For operators whose product is made for all heads at once; finished maps go on
 /// receiving vectors.
 std::vector<Estimate> spectral_radii(const LinearMap& stack, Index count, double tolerance = 1e-8,
-                                     Index max_products = 384, Index rank = 1);
+                                     Index max_products = 384, Index rank = 1,
+                                     double accuracy = usual_accuracy);
 std::vector<Estimate> largest_singular_values(const LinearMap& stack, Index count,
                                               double tolerance = 1e-8, Index max_products = 384);
 
@@ -78,7 +83,8 @@ struct StackMap {
 /// The same methods with the basis where the maps are: of each product some numbers a vector leave
 /// the device.  Memory: max_products vectors.  Maps of `largest_singular_values` are A^T A.
 std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance = 1e-8,
-                                     Index max_products = 384, Index rank = 1);
+                                     Index max_products = 384, Index rank = 1,
+                                     double accuracy = usual_accuracy);
 std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance = 1e-8,
                                               Index max_products = 384);
 

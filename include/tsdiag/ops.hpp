@@ -81,10 +81,25 @@ Tensor softmax_rows(Tensor s, const Visible& visible);
 Tensor hide(Tensor p, const Visible& visible);
 Tensor log_sum_exp(const Tensor& a);  ///< of each row, (b, r, 1)
 
+// Of float64 whose squares leave the range of double, the sums are those of 2^-e x times 2^2e: what
+// x is multiplied by, a power of two, changes no digit of a result.
+
 RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first,
                              const Visible& visible);
 StateMoments state_moments(const Tensor& x);
-double squared_norm(const Tensor& x);
+Wide squared_norm(const Tensor& x);
+std::vector<double> largest_moduli(const Tensor& x);  ///< max |x| of each batch
+/// e with 2^e <= max |x| < 2^(e + 1), -1000 <= e <= 1000: 2^-e x is safe to square.  0 where x = 0
+/// or is not finite.
+int exponent_of(double largest);
+/// The same of each batch, and of all together; 0 for float32, whose squares double holds.
+std::vector<int> exponents_of(const Tensor& x);
+int exponent_of(const Tensor& x);
+/// 2^-exponents[b] x_b, of each batch; 2^-exponent x.
+Tensor without_exponents(const Tensor& x, std::span<const int> exponents);
+Tensor without_exponent(const Tensor& x, int exponent);
+/// |x_i| of each row, (b * r), of any size.
+std::vector<double> row_norms(const Tensor& x);
 double dot(const Tensor& a, const Tensor& b);  ///< sum of products, in double
 Index first_nonfinite(const Tensor& x);        ///< row-major index; -1: all finite
 

@@ -10,7 +10,7 @@
 namespace tsdiag {
 
 /// Changes with Backend, View, RowStatistics or StateMoments.
-constexpr std::uint32_t plugin_abi = 3;
+constexpr std::uint32_t plugin_abi = 4;
 constexpr const char* plugin_entry = "tsdiag_backend_plugin";
 
 struct BackendPlugin {

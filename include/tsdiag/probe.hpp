@@ -64,6 +64,7 @@ struct ProbeSettings {
     std::vector<std::pair<Index, Index>> maps = {};  ///< (layer, head) of attention maps to keep
     /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.
     double largest_work = 2e11;
+    double accuracy = usual_accuracy;    ///< of spectra, relative
     Diagnostics* diagnostics = nullptr;  ///< may be null
     bool wants(std::string_view metric) const;
     bool wants_head(Index head) const;

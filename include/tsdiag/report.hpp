@@ -140,6 +140,10 @@ std::vector<std::string> write_plain_page(const PlainPage& page,
 /// and no more.
 std::vector<Finding> trajectory_verdict(const Json& run);
 
+/// What the steps of a training say together, from `t_sim` and `t_div` of a table with steps:
+/// whether tokens become alike, when, and whether they still are at the last.
+std::vector<Finding> series_verdict(const Table& table, const std::string& unit);
+
 /// What logs of gradient norms say, from the tables and run.json of `summarise_logs`: each
 /// grad_rsd, which series are told apart, and what must be known of the logs.
 std::vector<Finding> log_verdict(const Table& table, const Json& run);

@@ -86,13 +86,25 @@ struct Progress {
         {};  ///< seconds of the whole phase, said once before it begins
 };
 
+/// Samples that the caller brings.
+struct OwnInput {
+    std::string kind;    ///< of run.json: "held out"
+    std::string origin;  ///< what they are, in words
+    std::string digest;  ///< of what decides them
+    Index tokens = 0;    ///< of a sample, unless told otherwise; 0: the model decides
+    Index samples = 1;   ///< of which so many are taken, unless told otherwise
+    Index most = 1;      ///< that there are
+    std::function<Input(Index sample, Index tokens, const ModelSpec&, const Backend&, Type)> make;
+};
+
 struct RunOptions {
     SubjectOptions subject;
     TraceOptions trace;
     /// "" (by the model), "gaussian", "ids:random", "ids:FILE", "embeddings:FILE", "hidden:FILE",
     /// "image:FILE"
     std::string input;
-    Index tokens = 0;   ///< 0: the model's longest, at most 512
+    std::optional<OwnInput> own_input = {};  ///< taken where `input` is empty
+    Index tokens = 0;                        ///< 0: the model's longest, at most 512
     Index samples = 0;  ///< inputs for the same weights; 0: all that a file holds, else 1
     Index trials = 1;   ///< draws of a random model, each with its own inputs
     /// Trials draw only the tensors whose names end so ("attn.v.weight"); inputs and all other
@@ -112,6 +124,7 @@ struct RunOptions {
     std::vector<const ProbeEntry*>
         own_probes;  ///< beside those of the list, with all their metrics; made for each trial
     std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
+    double tolerance = usual_accuracy;          ///< relative, of what is found by iterating
     std::optional<Type> dtype;  ///< none: float32; of a trace: float64 where an array of it is
     std::string device = "auto";
     Products products = Products::exact;  ///< of a device

@@ -99,8 +99,9 @@ class Table final : public Sink {
   private:
     struct Moments {
         Index seen = 0, count = 0;  ///< samples, samples in which it was defined
-        double mean = 0, m2 = 0;
-        Index known = 0;  ///< samples with a value or bounds
+        double mean = 0;
+        long double m2 = 0;  ///< the squares of large and of small values fit
+        Index known = 0;     ///< samples with a value or bounds
         double low = 0, high = 0;
         bool bounded = false;  ///< some sample gave bounds
         std::string note;

@@ -71,7 +71,7 @@ struct TrainOptions {
     std::string device = "auto";
     /// Where logs and checkpoints go; empty: nothing is written.
     std::filesystem::path directory = {};
-    Index save_every = 0;  ///< steps; 0: at the end only
+    Index save_every = 0;  ///< steps; 0: where probes are due; at the end always
     bool resume = false;   ///< go on from the last checkpoint of `directory`
     /// Stop behind this step as if interrupted (for tests of resuming); 0: do not.
     Index stop_after = 0;
@@ -105,6 +105,12 @@ struct TrainResult {
 
 /// What `train` left in `directory`, without parameters: for its page.
 TrainResult recorded_training(const std::filesystem::path& directory, const Json& run);
+
+/// What the training that `model` belongs to measured: the samples that it held out, of the length
+/// that it was trained on.  `model` is its directory, or what lies in the directory's
+/// `checkpoints`; of anything else nothing is returned.  Throws `UsageError` where its data are no
+/// longer there, or no longer the same.
+std::optional<OwnInput> held_out_input(const std::filesystem::path& model);
 
 /// Trains.  The same options give the same numbers, bit for bit, on the same machine with any
 /// number of threads, interrupted and resumed or not.

@@ -79,7 +79,7 @@ std::string obstacle(const View& p) {
     return found.size() > 1 ? "pi is not positive" : "";
 }
 
-Contraction contraction(const View& p) {
+Contraction contraction(const View& p, double accuracy) {
     Contraction out;
     out.why_not = obstacle(p);
     if (!out.why_not.empty()) return out;
@@ -100,7 +100,7 @@ Contraction contraction(const View& p) {
         normal_product(p, pi, column, x, to);
         for (std::size_t i = 0; i < x.size(); ++i) to[i] /= root[i];
     };
-    out.estimate = largest_singular_value(map, 1e-8, lanczos_products);
+    out.estimate = largest_singular_value(map, accuracy / 100, lanczos_products);
     if (!out.estimate->converged) out.estimate->high = 1;
     return out;
 }
@@ -113,7 +113,8 @@ std::vector<double> stationary_vector(const View& p) {
     return pi.empty() ? eliminate(p) : pi;
 }
 
-std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory) {
+std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memory,
+                                         double accuracy) {
     const Structure known = p.structure();
     const char* reason = nullptr;
     if (!known.row_stochastic)
@@ -126,8 +127,8 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
         reason = "P is too large to be kept";
     if (reason) return std::vector<Contraction>(static_cast<std::size_t>(p.heads()), {{}, reason});
     const stored::Heads heads(p.matrix());
-    return stored::for_each_head<Contraction>(heads.count(),
-                                              [&](Index k) { return contraction(heads[k]); });
+    return stored::for_each_head<Contraction>(
+        heads.count(), [&](Index k) { return contraction(heads[k], accuracy); });
 }
 
 std::vector<double> dobrushin(const AttentionOperator& p) {

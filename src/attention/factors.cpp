@@ -97,11 +97,11 @@ Balanced balanced(const Grams& g, Index head) {
 /// The rank-th eigenvalue modulus of a matrix whose entries are wrong by `noise`.  An eigenvalue
 /// moves by that times its condition number, for which there is room up to 1000; beyond, it is an
 /// interval.
-Estimate leading(const std::vector<double>& a, Index m, Index rank, double noise) {
+Estimate leading(const std::vector<double>& a, Index m, Index rank, double noise, double accuracy) {
     Estimate e;
-    if (rank <= m) e = dense_eigenvalue(a, m, rank);
+    if (rank <= m) e = dense_eigenvalue(a, m, rank, accuracy);
     e.method = "factors";
-    if (rank > m || 1e3 * noise <= 1e-6 * e.value) return e;
+    if (rank > m || 1e3 * noise <= accuracy * e.value) return e;
     e.converged = false;
     e.low = std::min(e.low.value_or(e.value), std::max(0.0, e.value - 1e3 * noise));
     e.high = std::max(e.high.value_or(e.value), e.value + 1e3 * noise);
@@ -124,22 +124,22 @@ bool wanted(const AttentionOperator& p, const Structure& known, double memory) {
     return known.factors->left.cols() < p.tokens() / 4 || !stored::fits(p, memory);
 }
 
-std::vector<Estimate> second_eigenvalue(const Factors& p, bool stochastic) {
+std::vector<Estimate> second_eigenvalue(const Factors& p, bool stochastic, double accuracy) {
     const Grams g = grams(p, stochastic);
     return stored::for_each_head<Estimate>(g.left, [&](Index k) {
         const Balanced b = balanced(g, k);
-        return leading(b.cross, b.m, stochastic ? 1 : 2, b.noise());
+        return leading(b.cross, b.m, stochastic ? 1 : 2, b.noise(), accuracy);
     });
 }
 
-std::vector<Estimate> centred_norm(const Factors& p) {
+std::vector<Estimate> centred_norm(const Factors& p, double accuracy) {
     const Grams g = grams(p, true);
     return stored::for_each_head<Estimate>(g.left, [&](Index k) {
         const Balanced b = balanced(g, k);
         // Of the square: |Pi2 P|_2 times the noise of Pi2 P, and that of the product of the Grams.
         const double norm = b.left_centred * b.right_whole;
         const double noise = 2 * norm * b.noise() + ulp * norm * norm;
-        Estimate e = leading(product(b.left, b.right, b.m), b.m, 1, noise);
+        Estimate e = leading(product(b.left, b.right, b.m), b.m, 1, noise, accuracy);
         e.value = std::sqrt(e.value);
         if (e.low) e.low = std::sqrt(*e.low);
         if (e.high) e.high = std::sqrt(*e.high);
@@ -254,25 +254,31 @@ std::vector<Estimate> causal_centred_norm(const Factors& p, double tolerance, In
 
 RowTotals row_totals(const Factors& p, bool causal, bool slope, const Tensor& inverse) {
     struct Head {
-        double squares = 0, jacobian = 0, deviation = 0;
+        Wide squares = 0, jacobian = 0;
+        double deviation = 0;
     };
     const Index n = p.left.rows();
-    const auto heads = stored::for_each_head<Head>(p.left, [&](Index k) {
+    const std::vector<int> of_left = exponents_of(p.left), of_right = exponents_of(p.right);
+    const Factors near{without_exponents(p.left, of_left), without_exponents(p.right, of_right)};
+    const auto heads = stored::for_each_head<Head>(near.left, [&](Index k) {
+        const int exponent = of_left[std::size_t(k)] + of_right[std::size_t(k)];
         std::vector<double> g(static_cast<std::size_t>(n), 1.0);
         if (inverse.defined()) g = inverse.batch_range(k, 1).to_host<double>();
         Head head;
-        RowSums(p, k, causal)
-            .each_chunk([&](Index first, const std::vector<double>& sum,
-                            const std::vector<double>& squares) {
-                for (std::size_t i = 0; i < sum.size(); ++i) {
+        RowSums(near, k, causal)
+            .each_chunk([&](Index first, const std::vector<double>& sums,
+                            const std::vector<double>& near_squares) {
+                for (std::size_t i = 0; i < sums.size(); ++i) {
                     const std::size_t row = static_cast<std::size_t>(first) + i;
                     const double seen = causal ? double(row + 1) : double(n);
+                    const double sum = std::ldexp(sums[i], exponent);
+                    const Wide squares = std::ldexp(Wide(near_squares[i]), 2 * exponent);
                     // sum_jk of ((j == k) - P_ij)^2 / z^2, or of (j == k)
-                    const double parts =
-                        inverse.defined() ? seen - 2 * sum[i] + seen * squares[i] : seen;
-                    head.squares += squares[i];
-                    head.jacobian += g[row] * g[row] * std::max(0.0, parts);
-                    head.deviation = std::max(head.deviation, std::abs(sum[i] - 1));
+                    const Wide parts =
+                        inverse.defined() ? seen - 2 * Wide(sum) + seen * squares : Wide(seen);
+                    head.squares += squares;
+                    head.jacobian += Wide(g[row]) * g[row] * std::max<Wide>(0, parts);
+                    head.deviation = std::max(head.deviation, std::abs(sum - 1));
                 }
             });
         return head;

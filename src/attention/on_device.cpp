@@ -5,6 +5,7 @@
 #include <functional>
 #include <utility>
 
+#include "one_matrix.hpp"
 #include "stored.hpp"
 #include "tsdiag/error.hpp"
 #include "visible.hpp"
@@ -12,8 +13,7 @@
 namespace tsdiag::on_device {
 namespace {
 
-constexpr Index arnoldi_products = 384, lanczos_products = 640;
-constexpr double tolerance = 1e-7;  // of residuals; that of a singular value enters squared
+using one_matrix::arnoldi_products, one_matrix::lanczos_products, one_matrix::residual_for;
 
 /// out += part on its first rows.
 void add_to(const Tensor& out, const Tensor& part) {
@@ -59,7 +59,7 @@ class Products {
         sum_columns();
         std::vector<double> squares(static_cast<std::size_t>(p_.heads()), 0.0);
         each_block([&](const RowBlock& rows, const Tensor& p) {
-            const std::vector<double> of_row = statistics(p, rows.first).squares;
+            const std::vector<Wide> of_row = statistics(p, rows.first).squares;
             for (std::size_t i = 0; i < of_row.size(); ++i)
                 squares[i / static_cast<std::size_t>(p.rows())] += of_row[i];
         });
@@ -124,8 +124,8 @@ class Products {
 
 }  // namespace
 
-std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory,
-                                        bool stochastic) {
+std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory, bool stochastic,
+                                        double accuracy) {
     Products products(p, memory);
     const StackMap map{.backend = p.backend(),
                        .count = p.heads(),
@@ -133,20 +133,21 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
                        .apply = [&](const Tensor& x) { return products.multiply(x); },
                        .centred = stochastic};
     std::vector<Estimate> out =
-        spectral_radii(map, tolerance, products.affordable(arnoldi_products), stochastic ? 1 : 2);
+        spectral_radii(map, residual_for(accuracy), products.affordable(arnoldi_products),
+                       stochastic ? 1 : 2, accuracy);
     for (Estimate& e : out)
         if (!e.converged && stochastic) e.high = 1;
     return out;
 }
 
-std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory) {
+std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, double accuracy) {
     Products products(p, memory);
     const StackMap map{
         .backend = p.backend(), .count = p.heads(), .n = p.tokens(), .apply = [&](const Tensor& x) {
             return products.normal(x);
         }};
     std::vector<Estimate> out =
-        largest_singular_values(map, tolerance, products.affordable(lanczos_products));
+        largest_singular_values(map, residual_for(accuracy), products.affordable(lanczos_products));
     if (std::ranges::all_of(out, &Estimate::converged)) return out;
     const std::vector<double> bounds = products.centred_frobenius();
     for (std::size_t k = 0; k < out.size(); ++k)

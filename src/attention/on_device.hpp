@@ -9,9 +9,11 @@ namespace tsdiag::on_device {
 
 /// The second largest eigenvalue modulus of each head, by Arnoldi on Pi2 P Pi2 where P is
 /// stochastic, else on P.  Cost m n^2 a head, m some hundred.
-std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory, bool stochastic);
+std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory, bool stochastic,
+                                        double accuracy = usual_accuracy);
 /// |Pi2 P|_2 of each head, by Lanczos on P^T Pi2 P.
-std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory);
+std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory,
+                                   double accuracy = usual_accuracy);
 /// P_ii of each head.
 std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double memory);
 /// Heads that have an entry 0, whose graph may fall apart.

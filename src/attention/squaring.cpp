@@ -12,14 +12,13 @@ namespace tsdiag::squaring {
 namespace {
 
 constexpr Index most_squarings = 44;
-constexpr double narrow = 1e-9, allowed_rounding = 1e-7;
 constexpr double ulp = std::numeric_limits<double>::epsilon();
 constexpr double vanishing = 1e-8;  // of a trace beside the norm: says nothing of the radius
 
 /// What the norms and traces of A, A^2, A^4, ... tell.
 class Bracket {
   public:
-    explicit Bracket(Index n) : n_(static_cast<double>(n)) {}
+    Bracket(Index n, double accuracy) : n_(static_cast<double>(n)), accuracy_(accuracy) {}
 
     bool done() const { return done_; }
 
@@ -45,7 +44,7 @@ class Bracket {
             lower_ = std::max(lower_, std::exp((scale_ + std::log(trace / (n_ - 1))) / power));
             rounding_ = norm / trace * rounding();
         }
-        done_ = upper_ - lower_ <= narrow * upper_ && rounding_ <= allowed_rounding;
+        done_ = upper_ - lower_ <= accuracy_ / 1000 * upper_ && rounding_ <= accuracy_ / 10;
         return std::ldexp(1.0, -exponent);
     }
 
@@ -73,7 +72,7 @@ class Bracket {
         return ulp / 2 * std::sqrt(n_) * std::exp(std::min(700.0, most));
     }
 
-    double n_;
+    double n_, accuracy_;
     double scale_ = 0;           ///< log of what A^(2^s) was divided by
     std::vector<double> norms_;  ///< log |A^(2^j)|_F
     double lower_ = 0, upper_ = std::numeric_limits<double>::infinity();
@@ -114,11 +113,11 @@ Tensor centred_rows(const Tensor& p) {
 
 }  // namespace
 
-std::vector<Estimate> spectral_radii(Tensor a) {
+std::vector<Estimate> spectral_radii(Tensor a, double accuracy) {
     check(a.rows() == a.cols() && a.rows() >= 2 && a.type() == Type::f64,
           "repeated squaring: square matrices in float64");
     const Tensor one = identity(a.backend(), a.rows());
-    std::vector<Bracket> brackets(static_cast<std::size_t>(a.batch()), Bracket(a.rows()));
+    std::vector<Bracket> brackets(static_cast<std::size_t>(a.batch()), Bracket(a.rows(), accuracy));
     for (Index s = 0; s <= most_squarings; ++s) {
         if (s > 0) a = matmul(a, a);
         const Tensor parts[] = {squares(a), total(multiply(a, one))};
@@ -136,15 +135,16 @@ std::vector<Estimate> spectral_radii(Tensor a) {
     return out;
 }
 
-std::vector<Estimate> second_eigenvalue(const Tensor& p) {
+std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy) {
     const Tensor wide = cast(p, Type::f64);
-    return spectral_radii(without_rounding(centred_rows(subtract_column_mean(wide)), wide));
+    return spectral_radii(without_rounding(centred_rows(subtract_column_mean(wide)), wide),
+                          accuracy);
 }
 
-std::vector<Estimate> centred_norm(const Tensor& p) {
+std::vector<Estimate> centred_norm(const Tensor& p, double accuracy) {
     const Tensor wide = cast(p, Type::f64);
     const Tensor a = without_rounding(subtract_column_mean(wide), wide);
-    std::vector<Estimate> found = spectral_radii(matmul(a, a, Transpose::first));
+    std::vector<Estimate> found = spectral_radii(matmul(a, a, Transpose::first), accuracy);
     for (Estimate& e : found) {
         e.value = std::sqrt(e.value);
         if (e.value > 0) e.residual /= 2 * e.value;

@@ -16,19 +16,19 @@ constexpr Index largest = 1024;
 ///
 ///     (|tr A^k| / (n - 1))^(1/k) <= rho <= |A^k|_F^(1/k)
 ///
-/// until the bracket is narrower than 1e-9.  Rounding is not in the bracket, and where A is far
-/// from normal it breaks it; the first-order guard
+/// until the bracket is narrower than accuracy/1000.  Rounding is not in the bracket, and where A
+/// is far from normal it breaks it; the first-order guard
 ///
 ///     |A^k|_F / |tr A^k| 2^-53 sqrt(n) max_j 2^-(j+1) (|A^(2^j)|_F / rho^(2^j))^2
 ///
-/// must be below 1e-7, else `converged` is false and the bracket is all that is known.  Method
-/// "squaring", `residual` the width of the bracket, `iterations` the squarings.
-/// Cost 2 n^3 a squaring and matrix, some 32 of them; memory 3 stacks.
-std::vector<Estimate> spectral_radii(Tensor a);
+/// must be below accuracy/10, else `converged` is false and the bracket is all that is known.
+/// Method "squaring", `residual` the width of the bracket, `iterations` the squarings. Cost 2 n^3 a
+/// squaring and matrix, some 32 of them; memory 3 stacks.
+std::vector<Estimate> spectral_radii(Tensor a, double accuracy = usual_accuracy);
 
 /// |lambda_2| of each row-stochastic P, (h, n, n): the spectral radius of Pi2 P Pi2.
-std::vector<Estimate> second_eigenvalue(const Tensor& p);
+std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy = usual_accuracy);
 /// |Pi2 P|_2 of each P, (h, n, n): the root of the spectral radius of (Pi2 P)^T (Pi2 P).
-std::vector<Estimate> centred_norm(const Tensor& p);
+std::vector<Estimate> centred_norm(const Tensor& p, double accuracy = usual_accuracy);
 
 }  // namespace tsdiag::squaring

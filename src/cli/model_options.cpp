@@ -19,6 +19,13 @@ Products parse_products(const std::string& word) {
     throw UsageError(fmt::format("--fast: '{}' is not tf32 or bf16.", word));
 }
 
+double parse_tolerance(const std::string& word) {
+    const double x = parse_number(word, "--tolerance");
+    if (!(x >= 1e-13 && x <= 0.01))
+        throw UsageError(fmt::format("--tolerance {}: expected 1e-13 to 0.01.", word));
+    return x;
+}
+
 CLI::Option* fast(CLI::App* app, Products& products) {
     return value(app, "--fast", "TYPE",
                  "tf32 or bf16: float32 products of a device from rounded factors",
@@ -77,6 +84,8 @@ void add_measurement(CLI::App* app, RunOptions& run) {
                 [&](const std::string& t) { run.probes = split(t, ','); }));
     group(value(app, "--maps", "L:H,...", "attention maps to keep and draw",
                 [&](const std::string& t) { run.maps = parse_maps(t, "--maps"); }));
+    group(value(app, "--tolerance", "X", "relative, of lambda2_abs, delta, delta_pi (default 1e-6)",
+                [&](const std::string& t) { run.tolerance = parse_tolerance(t); }));
     group(app->add_flag("--allow-nonfinite", run.allow_nonfinite, "NaN in the data become notes"));
 }
 
@@ -180,7 +189,8 @@ void add_train(CLI::App* app, TrainCommand& train) {
                   "logs, checkpoints, report")
                ->type_name("DIR")
                ->required());
-    output(count("--save-every", "T", "steps; default: at the end", o.save_every, 1));
+    output(count("--save-every", "T", "steps; default: as --probe-every; and at the end",
+                 o.save_every, 1));
     output(app->add_flag("--resume", o.resume, "go on from the last checkpoint of DIR"));
     output(app->add_flag("--force", train.force, "begin anew in a directory that holds files"));
     output(app->add_flag("-q,--quiet", train.quiet, "nothing but errors"));

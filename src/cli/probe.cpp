@@ -7,6 +7,7 @@
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
+#include "tsdiag/train.hpp"
 
 namespace tsdiag::cli {
 
@@ -48,6 +49,14 @@ std::string the_model(const std::string& model) {
     return found.size() == 1 ? found.front().string() : model;
 }
 
+/// Checkpoints of a training are measured on what it held out, unless an input is named.
+ProbeCommand with_held_out(ProbeCommand command) {
+    const std::string& model = command.models.front();
+    if (command.run.input.empty() && !model.starts_with("random:"))
+        command.run.own_input = held_out_input(model);
+    return command;
+}
+
 void append(Json& run, std::string_view key, const Json::Array& more) {
     Json::Array all = run[key].array();
     all.insert(all.end(), more.begin(), more.end());
@@ -60,13 +69,13 @@ int run_command(const ProbeCommand& command) {
     if (command.threads > 0) use_threads(command.threads);
     const std::string out =
         command.out.empty() ? default_directory(named_by(command.models)) : command.out;
-    if (is_series(command.models)) return run_series(command, out);
+    if (is_series(command.models)) return run_series(with_held_out(command), out);
     if (!command.steps.empty())
         throw UsageError(fmt::format("--steps: {} is one model, expected several checkpoints.",
                                      command.models.front()));
     OutputFolder directory(out, result_plan(command.force));
     ProgressBar bar(command.quiet, command.verbose);
-    RunOptions options = command.run;
+    RunOptions options = with_held_out(command).run;
     options.subject.model = the_model(command.models.front());
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     RunResult result = run(options);

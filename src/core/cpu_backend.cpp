@@ -480,8 +480,9 @@ class CpuBackend final : public Backend {
         s.first = first;
         s.n = n;
         for (std::vector<double>* v :
-             {&s.sum, &s.modulus, &s.negative, &s.squares, &s.entropy, &s.max_modulus, &s.diagonal})
+             {&s.sum, &s.modulus, &s.negative, &s.entropy, &s.max_modulus, &s.diagonal})
             v->resize(static_cast<std::size_t>(h * rows));
+        s.squares.resize(static_cast<std::size_t>(h * rows));
         if (slope != nullptr) {
             s.jacobian.resize(static_cast<std::size_t>(h * rows));
             s.jacobian_max.resize(static_cast<std::size_t>(h * rows));
@@ -566,12 +567,15 @@ class CpuBackend final : public Backend {
                 mean[j] += sums[static_cast<std::size_t>(2 * g) * width + j];
                 unit[j] += sums[static_cast<std::size_t>(2 * g + 1) * width + j];
             }
+        double squared = 0, mean_part = 0, outside = 0;
+        m.least_row = n > 0 ? rows.front().squared : 0;
         for (const kernels::MomentSums& r : rows) {
-            m.squared += r.squared;
+            squared += r.squared;
+            m.least_row = std::min(m.least_row, r.squared);
             m.zero_row = m.zero_row || r.zero_row;
         }
         for (std::size_t j = 0; j < width; ++j) {
-            m.mean_part += mean[j] * mean[j] / static_cast<double>(n);
+            mean_part += mean[j] * mean[j] / static_cast<double>(n);
             m.unit_sum += unit[j] * unit[j];
             mean[j] /= static_cast<double>(n);
         }
@@ -580,7 +584,10 @@ class CpuBackend final : public Backend {
         for (Index r = 0; r < n; ++r)
             centred[static_cast<std::size_t>(r)] =
                 functions<T>().centred_row(x.row<T>(0, r), mean.data(), d);
-        for (const double c : centred) m.centred += c;
+        for (const double c : centred) outside += c;
+        m.squared = squared;
+        m.mean_part = mean_part;
+        m.centred = outside;
         return m;
     }
 };

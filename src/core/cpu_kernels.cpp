@@ -250,17 +250,33 @@ void window(const T* p, Index i, Index n, Index first, Index last, WindowSums su
     }
 }
 
+/// Sum of (scale (a - mean))^2.
+template <class T>
+double centred_squares(const T* a, Index count, double mean, double scale) {
+    double s = 0;
+#pragma omp simd reduction(+ : s)
+    for (Index i = 0; i < count; ++i) {
+        const double x = (static_cast<double>(a[i]) - mean) * scale;
+        s += x * x;
+    }
+    return s;
+}
+
+/// 1 / sqrt(mean of (a - mean)^2 + eps).  Squares of float64 may be beyond the range of double.
+template <class T>
+double inverse_deviation(const T* a, Index count, double mean, double eps) {
+    const double n = static_cast<double>(count), s = centred_squares(a, count, mean, 1);
+    const bool small = s < 0x1p-900 && eps<0x1p-800, large = s> 0x1p1000;
+    if (std::is_same_v<T, float> || !(small || large)) return 1 / std::sqrt(s / n + eps);
+    const double scale = small ? 0x1p600 : 0x1p-600;
+    return scale / std::sqrt(centred_squares(a, count, mean, scale) / n + eps * scale * scale);
+}
+
 template <class T>
 void normalise(const T* a, const T* weight, const T* bias, T* out, Index count, double eps,
                bool centre) {
     const double mean = centre ? sum(a, count) / static_cast<double>(count) : 0;
-    double s = 0;
-#pragma omp simd reduction(+ : s)
-    for (Index i = 0; i < count; ++i) {
-        const double x = static_cast<double>(a[i]) - mean;
-        s += x * x;
-    }
-    const double inverse = 1 / std::sqrt(s / static_cast<double>(count) + eps);
+    const double inverse = inverse_deviation(a, count, mean, eps);
     const T m = static_cast<T>(mean), f = static_cast<T>(inverse);
     if (weight != nullptr && bias != nullptr) {
 #pragma omp simd

@@ -135,10 +135,11 @@ std::vector<double> singular_values(std::span<const double> a, Index m, Index n)
     return out;
 }
 
-Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank) {
+Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank, double accuracy) {
     const std::vector<double> h = reduce(finite_copy(a, n, n, "dense_eigenvalue"), n);
     const double norm = frobenius(a), noise = ulp * norm;
-    const hessenberg::Leading found = hessenberg::leading_eigenvalue(h, n, rank, 0, noise);
+    const hessenberg::Leading found =
+        hessenberg::leading_eigenvalue(h, n, rank, 0, noise, accuracy);
     Estimate out{.value = found.modulus, .method = "dense", .converged = found.certain};
     if (!out.converged) {
         const double radius = 2 * norm * std::pow(noise / (2 * norm), 1 / double(n));  // Elsner

@@ -281,7 +281,7 @@ Certificate certify(const std::vector<double>& h, Index n, Complex theta) {
 }
 
 Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
-                           double noise) {
+                           double noise, double accuracy) {
     if (n < rank) return {.certain = coupling <= noise};
     std::vector<Complex> values = eigenvalues(h, n);
     std::sort(values.begin(), values.end(), [](Complex a, Complex b) {  // pairs stay together
@@ -291,7 +291,7 @@ Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, do
     Leading out;
     out.value = values[std::size_t(rank - 1)];
     out.modulus = std::abs(out.value);
-    const double allowed = 1e-6 * std::max(out.modulus, noise);
+    const double allowed = accuracy * std::max(out.modulus, noise);
     out.certain = true;
     // Those that lead, and the next one below: an error of theirs may change the order.
     for (Index i = 0, distinct = 0; i < n && distinct <= rank; ++i) {

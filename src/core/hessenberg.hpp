@@ -29,9 +29,9 @@ struct Leading {
     std::complex<double> value = 0;
     double residual = 0;   ///< coupling |e_n^T s|
     double radius = 0;     ///< condition * (residual + noise): first-order error of the modulus
-    bool certain = false;  ///< radius <= 1e-6 modulus, and the next eigenvalue cannot overtake
+    bool certain = false;  ///< radius <= accuracy modulus, and the next one cannot overtake
 };
 Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
-                           double noise);
+                           double noise, double accuracy);
 
 }  // namespace tsdiag::hessenberg

@@ -72,8 +72,8 @@ class Arnoldi {
     static constexpr Index step = 8;  // between two looks at what leads
 
   public:
-    Arnoldi(double tolerance, Index limit, Index rank)
-        : tolerance_(tolerance), limit_(limit), rank_(rank) {}
+    Arnoldi(double tolerance, Index limit, Index rank, double accuracy)
+        : tolerance_(tolerance), accuracy_(accuracy), limit_(limit), rank_(rank) {}
 
     bool done() const { return done_; }
 
@@ -98,7 +98,8 @@ class Arnoldi {
     void examine(Index m, double rest, double before) {
         const std::vector<double> h = matrix(m);
         const double noise = ulp * norm(h);
-        const hessenberg::Leading found = hessenberg::leading_eigenvalue(h, m, rank_, rest, noise);
+        const hessenberg::Leading found =
+            hessenberg::leading_eigenvalue(h, m, rank_, rest, noise, accuracy_);
         const bool invariant = rest == 0;
         const bool stable = std::abs(found.modulus - before) <= 1e-4 * found.modulus;
         out_ = {.value = found.modulus,
@@ -123,7 +124,7 @@ class Arnoldi {
         leader_ = c.value;
         const double residual = rest * c.last, allowed = tolerance_ * std::abs(leader_);
         look_ = m + (residual > 1e3 * allowed ? 2 * step : step);
-        return residual <= allowed && c.condition * residual <= 1e-6 * std::abs(leader_);
+        return residual <= allowed && c.condition * residual <= accuracy_ * std::abs(leader_);
     }
 
     std::vector<double> matrix(Index m) const {
@@ -137,7 +138,7 @@ class Arnoldi {
         return h;
     }
 
-    double tolerance_;
+    double tolerance_, accuracy_;
     Index limit_, rank_;
     Index check_ = 32, look_ = 0;  // when the small problem is solved, or followed, at the latest
     std::complex<double> leader_ = 0;  // the Ritz value that is followed
@@ -310,10 +311,11 @@ std::vector<Estimate> iterate(const StackMap& map, const Solver& start) {
 }  // namespace
 
 std::vector<Estimate> spectral_radii(const LinearMap& a, Index count, double tolerance,
-                                     Index max_products, Index rank) {
+                                     Index max_products, Index rank, double accuracy) {
     check(a.rows == a.cols && count > 0 && a.rows > 0 && a.rows % count == 0 && max_products > 0,
           "spectral_radii: a square map for each");
-    return iterate(a.rows / count, count, Arnoldi(tolerance, max_products, rank), a.apply);
+    return iterate(a.rows / count, count, Arnoldi(tolerance, max_products, rank, accuracy),
+                   a.apply);
 }
 
 std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, double tolerance,
@@ -331,8 +333,8 @@ std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, d
 }
 
 std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance, Index max_products,
-                                     Index rank) {
-    return iterate(stack, Arnoldi(tolerance, max_products, rank));
+                                     Index rank, double accuracy) {
+    return iterate(stack, Arnoldi(tolerance, max_products, rank, accuracy));
 }
 
 std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance,
@@ -340,8 +342,9 @@ std::vector<Estimate> largest_singular_values(const StackMap& stack, double tole
     return iterate(stack, Lanczos(tolerance, max_products));
 }
 
-Estimate spectral_radius(const LinearMap& a, double tolerance, Index max_products, Index rank) {
-    return spectral_radii(a, 1, tolerance, max_products, rank).front();
+Estimate spectral_radius(const LinearMap& a, double tolerance, Index max_products, Index rank,
+                         double accuracy) {
+    return spectral_radii(a, 1, tolerance, max_products, rank, accuracy).front();
 }
 
 Estimate largest_singular_value(const LinearMap& a, double tolerance, Index max_products) {

@@ -206,20 +206,6 @@ Tensor log_sum_exp(const Tensor& a) {
     return record(out, {{a, pullback}}, {a});
 }
 
-RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first,
-                             const Visible& visible) {
-    require_visible("row_statistics", p, visible);
-    if (slope.defined() && slope.shape() != p.shape()) misfit("row_statistics", p, slope);
-    return p.backend().row_statistics(p.view(), slope.defined() ? &slope.view() : nullptr, divided,
-                                      first, visible);
-}
-
-StateMoments state_moments(const Tensor& x) {
-    if (x.batch() != 1) throw ShapeError("state_moments of a batch");
-    return x.backend().state_moments(x.view());
-}
-double squared_norm(const Tensor& x) { return x.backend().squared_norm(x.view()); }
-
 double dot(const Tensor& a, const Tensor& b) {
     same_kind("dot", a, b);
     if (a.shape() != b.shape()) misfit("dot", a, b);

@@ -1,3 +1,6 @@
+#include <algorithm>
+#include <cmath>
+
 #include "ops_check.hpp"
 #include "record.hpp"
 
@@ -13,9 +16,12 @@ Tensor row_mean(const Tensor& x) { return scale(row_sum(x), 1.0 / static_cast<do
 
 /// 1 / sqrt(mean square + eps) of each row, of the centred row if `centre`.
 Tensor inverse_deviation(const Tensor& x, double eps, bool centre) {
-    const Tensor from = centre ? subtract(x, row_mean(x)) : x;
-    return map(Unary::reciprocal,
-               map(Unary::sqrt, affine(row_mean(map(Unary::square, from)), 1, eps)));
+    const int own = exponent_of(x), exponent = eps > 0 ? std::max(0, own) : own;
+    const double scale = std::ldexp(1.0, -exponent);
+    const Tensor near = without_exponent(x, exponent);
+    const Tensor from = centre ? subtract(near, row_mean(near)) : near;
+    const Tensor square = affine(row_mean(map(Unary::square, from)), 1, eps * scale * scale);
+    return without_exponent(map(Unary::reciprocal, map(Unary::sqrt, square)), exponent);
 }
 
 /// With u the normalised row, h = g w and r the inverse deviation:

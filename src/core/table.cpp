@@ -43,11 +43,10 @@ std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
     return h ^ (h >> 33);
 }
 
-std::optional<double> standard_error(Index count, double m2) {
+std::optional<double> standard_error(Index count, long double m2) {
     if (count < 2) return std::nullopt;
-    const double error = std::sqrt(m2 / double(count - 1) / double(count));
-    if (!std::isfinite(error)) return std::nullopt;  // squares of values beyond 1e154 overflow
-    return error;
+    if (std::isnan(m2)) return std::nullopt;  // the spread is not known
+    return double(std::sqrt(m2 / (double(count - 1) * double(count))));
 }
 
 }  // namespace
@@ -123,7 +122,7 @@ void Table::add(Moments& m, const Value& value) {
         m.count += 1;
         const double step = *value.value - m.mean;
         m.mean += step / double(m.count);
-        m.m2 += step * (*value.value - m.mean);
+        m.m2 += static_cast<long double>(step) * (*value.value - m.mean);
     }
     const std::optional<double> low = value.low ? value.low : value.value;
     const std::optional<double> high = value.high ? value.high : value.value;
@@ -141,7 +140,7 @@ void Table::merge(Moments& into, const Moments& from) {
     if (from.count > 0) {
         const double step = from.mean - into.mean, share = double(from.count) / double(count);
         into.mean += step * share;
-        into.m2 += from.m2 + step * step * share * double(into.count);
+        into.m2 += from.m2 + static_cast<long double>(step) * step * share * double(into.count);
     }
     if (from.known > 0) {
         const double share = double(from.known) / double(known);
@@ -232,7 +231,7 @@ Table::Moments Table::moments_of(const MetricRow& row) {
     m.mean = row.value.value_or(0);
     // Of several numbers without a standard error the spread is not known, which is not 0.
     const double unknown = m.count > 1 ? std::numeric_limits<double>::quiet_NaN() : 0;
-    const double error = row.standard_error.value_or(unknown);
+    const long double error = row.standard_error.value_or(unknown);
     m.m2 = error * error * double(m.count) * double(m.count - 1);
     m.bounded = row.low && row.high;
     m.known = m.bounded ? m.seen : m.count;

@@ -66,8 +66,9 @@ void require_finite(const Tensor& x, Index layer, std::string_view stage, bool a
     if (bad < 0) return;
     throw NonFiniteError(fmt::format(
         "layer {}, stage '{}': token {}, feature {} is NaN or infinite, although weights and input "
-        "are finite; float32 may overflow here (--dtype f64), or --allow-nonfinite goes on",
-        layer, stage, bad / x.cols(), bad % x.cols()));
+        "are finite: numbers leave the range of {} here; {}--allow-nonfinite goes on",
+        layer, stage, bad / x.cols(), bad % x.cols(), x.type() == Type::f32 ? "float32" : "float64",
+        x.type() == Type::f32 ? "pass --dtype f64, or " : ""));
 }
 
 namespace {

@@ -232,7 +232,8 @@ class CheckpointWeights final : public Weights {
             widen(part(raw, 0, rows[i], 1), to);
             const auto bad = std::find_if(to.begin(), to.end(), [](T v) { return v - v != 0; });
             if (bad != to.end())
-                nonfinite(e.source.file_name, fmt::format("[{}, {}]", rows[i], bad - to.begin()));
+                nonfinite(e.source.file_name, raw,
+                          fmt::format("[{}, {}]", rows[i], bad - to.begin()));
         }
         return Tensor::from_host(backend_,
                                  {1, static_cast<Index>(rows.size()), e.parameter.shape.cols},
@@ -242,19 +243,22 @@ class CheckpointWeights final : public Weights {
     Tensor finite(Tensor t, const Entry& e, const RawTensor& raw) const {
         const Index bad = first_nonfinite(t);
         if (bad >= 0)
-            nonfinite(e.source.file_name,
+            nonfinite(e.source.file_name, raw,
                       e.source.concat.empty()
                           ? place(bad, e.parameter, e.source, raw)
                           : fmt::format("element {} of the stacked tokens", bad));
         return t;
     }
 
-    void nonfinite(const std::string& file_name, const std::string& where) const {
+    void nonfinite(const std::string& file_name, const RawTensor& raw,
+                   const std::string& where) const {
         if (allow_nonfinite_) return;
-        throw NonFiniteError(
-            fmt::format("{}: tensor '{}' is NaN or infinite at {}; weights must be finite "
-                        "(--allow-nonfinite runs the model all the same)",
-                        file_->source(), file_name, where));
+        const bool narrowed = type_ == Type::f32 && raw.dtype == DType::f64;
+        throw NonFiniteError(fmt::format(
+            "{}: tensor '{}' is NaN or infinite at {}{}; weights must be finite "
+            "(--allow-nonfinite runs the model all the same)",
+            file_->source(), file_name, where,
+            narrowed ? ", or beyond the range of float32, for which pass --dtype f64" : ""));
     }
 
     std::shared_ptr<const Checkpoint> file_;

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -25,6 +26,28 @@ std::string index_text(Index flat, std::span<const std::int64_t> shape) {
         flat /= shape[axis];
     }
     return fmt::format("({})", fmt::join(index, ", "));
+}
+
+/// Numbers of a float64 array that float32 would make infinite, or the largest of them a number of
+/// few digits or 0, are not to be narrowed.
+void require_range(const RawTensor& array, std::string_view source) {
+    std::vector<double> values(std::size_t(array.count()));
+    widen<double>(array, values);
+    std::size_t at = values.size();
+    double largest = 0;
+    for (std::size_t i = 0; i < values.size(); ++i)
+        if (const double size = std::abs(values[i]); std::isfinite(size) && size > largest) {
+            largest = size;
+            at = i;
+        }
+    using Narrow = std::numeric_limits<float>;
+    if (largest == 0 || (largest <= Narrow::max() && largest >= Narrow::min())) return;
+    throw NonFiniteError(
+        fmt::format("{}: element {} is {:.3g}, {} the range of float32, expected {:.2g} to {:.2g}; "
+                    "pass --dtype "
+                    "f64.",
+                    source, index_text(Index(at), array.shape), values[at],
+                    largest > 1 ? "beyond" : "and so are all below", Narrow::min(), Narrow::max()));
 }
 
 template <class T>
@@ -97,6 +120,7 @@ Tensor to_tensor(const RawTensor& array, Shape shape, const Backend& backend, Ty
         x = widened<float>(array, shape, backend, type);
     else
         x = widened<double>(array, shape, backend, type);
+    if (type == Type::f32 && array.dtype == DType::f64) require_range(array, source);
     if (allow_nonfinite) return x;
     if (const Index bad = first_nonfinite(x); bad >= 0)
         throw NonFiniteError(

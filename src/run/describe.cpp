@@ -80,6 +80,8 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
     Json settings;
     settings.set("config", options.subject.config).set("n_heads", or_null(options.subject.heads));
     settings.set("width", or_null(options.subject.width)).set("input", options.input);
+    if (options.input.empty() && options.own_input)
+        settings.set("own_input", options.own_input->origin);
     settings.set("tokens", options.tokens)
         .set("samples", options.samples)
         .set("trials", options.trials);
@@ -88,7 +90,7 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
         .set("layers", fmt::format("{}:{}", options.first_layer, last));
     settings.set("heads", std::move(heads)).set("probes", lines(options.probes));
     settings.set("metrics", lines(metrics)).set("maps", std::move(maps)).set("memory", memory);
-    settings.set("allow_nonfinite", options.allow_nonfinite);
+    settings.set("allow_nonfinite", options.allow_nonfinite).set("tolerance", options.tolerance);
     if (!options.trace.given()) return settings;
     settings.set("attention", options.trace.attention).set("causal", options.trace.causal);
     return settings.set("scale", or_null(options.trace.scale)).set("a2", or_null(options.trace.a2));

@@ -31,7 +31,9 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
                          Type type)
     : options_(options), spec_(spec), backend_(backend), type_(type) {
     choose_kind();
-    if (kind_ == "ids:file")
+    if (own())
+        settle_own();
+    else if (kind_ == "ids:file")
         read_ids();
     else if (kind_ == "embeddings" || kind_ == "hidden")
         read_rows();
@@ -41,7 +43,7 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
         settle_images();
     else
         settle_tokens();
-    if (file_.empty()) count_ = std::max<Index>(options_.samples, 1);
+    if (file_.empty() && !own()) count_ = std::max<Index>(options_.samples, 1);
     if (options_.mask.empty()) return;
     if (takes_images(spec_) && kind_ != "hidden")
         throw UsageError(
@@ -53,6 +55,11 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
 void InputSource::choose_kind() {
     const std::string& text = options_.input;
     const bool has_ids = spec_.vocabulary > 0 && !takes_images(spec_);
+    if (own()) {
+        kind_ = options_.own_input->kind;
+        defaults_.push_back(fmt::format("input: {}", options_.own_input->origin));
+        return;
+    }
     if (text.empty()) {
         kind_ = has_ids ? "ids:random" : "gaussian";
         defaults_.push_back(fmt::format("input: {}", kind_));
@@ -94,12 +101,13 @@ Index InputSource::longest() const {
     return enters_late ? 0 : spec_.max_tokens;
 }
 
-void InputSource::settle_tokens() {
-    if (options_.tokens > 0) {
-        if (longest() > 0 && options_.tokens > longest())
+void InputSource::settle_tokens(Index usual) {
+    if (options_.tokens > 0 || usual > 0) {
+        tokens_ = options_.tokens > 0 ? options_.tokens : usual;
+        if (longest() > 0 && tokens_ > longest())
             throw UsageError(fmt::format("--tokens {}: this model takes at most {} tokens.",
-                                         options_.tokens, longest()));
-        tokens_ = options_.tokens;
+                                         tokens_, longest()));
+        if (options_.tokens == 0) defaults_.push_back(fmt::format("tokens: {}", tokens_));
         return;
     }
     tokens_ = spec_.max_tokens > 0 ? std::min(spec_.max_tokens, usual_tokens) : usual_tokens;
@@ -118,6 +126,16 @@ void InputSource::settle_samples(Index held) {
     if (options_.samples > held)
         throw UsageError(fmt::format("--samples {}: {} holds {}.", options_.samples, file_, held));
     count_ = options_.samples > 0 ? options_.samples : held;
+}
+
+void InputSource::settle_own() {
+    const OwnInput& given = *options_.own_input;
+    if (options_.samples > given.most)
+        throw UsageError(fmt::format("--samples {}: there are {} of them: {}.", options_.samples,
+                                     given.most, given.origin));
+    count_ = options_.samples > 0 ? options_.samples : given.samples;
+    if (takes_images(spec_)) return settle_images();
+    settle_tokens(given.tokens);
 }
 
 void InputSource::read_ids() {
@@ -248,7 +266,9 @@ Input InputSource::read(Index sample) const {
 std::vector<Input> InputSource::samples(Index trial) const {
     std::vector<Input> inputs;
     for (Index s = 0; s < count_; ++s) {
-        inputs.push_back(file_.empty() ? drawn(trial, s) : read(s));
+        inputs.push_back(own() ? options_.own_input->make(s, tokens_, spec_, backend_, type_)
+                         : file_.empty() ? drawn(trial, s)
+                                         : read(s));
         if (!masks_.empty()) inputs.back().keep = masks_[std::size_t(s)];
     }
     return inputs;

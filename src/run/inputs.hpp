@@ -28,12 +28,14 @@ class InputSource {
 
   private:
     void choose_kind();
-    void settle_tokens();
+    void settle_tokens(Index usual = 0);  ///< 0: by the model
     void settle_images();
     void read_ids();
     void read_rows();
     void read_images();
     void settle_samples(Index held);
+    void settle_own();
+    bool own() const { return options_.input.empty() && options_.own_input; }
     Index longest() const;
     Input drawn(Index trial, Index sample) const;
     Input read(Index sample) const;

@@ -62,6 +62,7 @@ Measurement::Measurement(MeasurementSettings settings, Sink& out)
     common.by_name = settings_.by_name;
     common.heads = settings_.heads;
     common.maps = settings_.maps;
+    common.accuracy = settings_.accuracy;
     common.diagnostics = &diagnostics_;
     for (const ProbeEntry* entry : tsdiag::probes()) {
         ProbeSettings its = common;

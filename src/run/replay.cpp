@@ -38,6 +38,15 @@ bool lower_triangular(const Tensor& p, bool promised, const std::string& source)
     return !entry && p.rows() > 1;
 }
 
+/// How far from 1 the entries of a row may sum to when each was rounded twice to `format`, as a
+/// quotient and as what is saved: by u of itself or half of the least positive number eta each
+/// time, together 2 u + n eta.  0 for what is no half precision.
+double row_rounding(DType format, Index n) {
+    if (format == DType::f16) return 0x1p-10 + double(n) * 0x1p-24;
+    if (format == DType::bf16) return 0x1p-7 + double(n) * 0x1p-133;
+    return 0;
+}
+
 /// The layer's P comes from `attentions.L`, but from queries and keys where a variant other than
 /// softmax is asked for.
 bool uses_given(const SavedTrace& trace, Index layer, const TraceOptions& options) {
@@ -50,6 +59,15 @@ class Replay {
     Replay(const SavedTrace& trace, const Backend& backend, Observer& observer,
            const ReplaySettings& settings)
         : trace_(trace), backend_(backend), observer_(observer), settings_(settings) {}
+
+    std::vector<std::string> notes() const {
+        if (rounded_.off == 0) return {};
+        return {
+            fmt::format("attentions: rows of {} are off 1 by up to {:.1e}, as that format rounds "
+                        "(up to {:.1e}), "
+                        "and were divided by their sums",
+                        rounded_.format, rounded_.off, rounded_.allowed)};
+    }
 
     void layer(Index layer) {
         for (Index s = 0; s < settings_.samples; ++s) {
@@ -91,11 +109,32 @@ class Replay {
         if (out.defined()) observer_.on_hidden({layer, "out", "", out});
     }
 
-    std::unique_ptr<AttentionOperator> operator_of(Index layer) const {
+    /// Heads whose rows are off by rounding alone, divided by their sums.
+    Tensor with_sums_of_one(const Tensor& p, const RawTensor& raw) {
+        const double allowed = row_rounding(raw.dtype, p.cols());
+        if (allowed == 0) return p;
+        const RowStatistics rows = row_statistics(p, {}, false, 0, {});
+        std::vector<double> factors(rows.sum.size(), 1.0);
+        const auto n = std::size_t(p.rows());
+        for (std::size_t first = 0; first < factors.size(); first += n) {
+            double off = 0;
+            for (std::size_t i = first; i < first + n; ++i)
+                off = std::max(off, rows.negative[i] > 0 ? HUGE_VAL : std::abs(rows.sum[i] - 1));
+            if (!(off <= allowed)) continue;
+            for (std::size_t i = first; i < first + n; ++i) factors[i] = 1 / rows.sum[i];
+            if (off > rounded_.off)
+                rounded_ = {off, allowed, raw.dtype == DType::f16 ? "float16" : "bfloat16"};
+        }
+        return multiply(p, Tensor::from_host(backend_, {p.batch(), p.rows(), 1},
+                                             std::span<const double>(factors), p.type()));
+    }
+
+    std::unique_ptr<AttentionOperator> operator_of(Index layer) {
         const TraceOptions& options = settings_.trace;
         if (uses_given(trace_, layer, options)) {
             const SavedTrace::Array& array = trace_.attentions().at(layer);
             Tensor p = load(array);
+            p = with_sums_of_one(p, array.raw);
             if (!kept_.empty()) p = take_rows_and_columns(p, kept_);
             const bool causal = lower_triangular(p, options.causal, array.name);
             return given_attention(std::move(p), causal, options.attention);
@@ -144,6 +183,10 @@ class Replay {
     const ReplaySettings& settings_;
     Index sample_ = 0;
     std::vector<Index> kept_;
+    struct {
+        double off = 0, allowed = 0;
+        std::string format = {};
+    } rounded_;  ///< the row of half precision that was off most
 };
 
 std::string layers_text(const SavedTrace::Layers& layers) {
@@ -153,8 +196,8 @@ std::string layers_text(const SavedTrace::Layers& layers) {
 
 }  // namespace
 
-void replay(const Checkpoint& file, const Backend& backend, Observer& observer,
-            const ReplaySettings& settings) {
+std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, Observer& observer,
+                                const ReplaySettings& settings) {
     const SavedTrace trace(file);
     const std::string& variant = settings.trace.attention;
     if (!variant.empty()) attention(variant);  // an unknown name is said before any work
@@ -167,6 +210,7 @@ void replay(const Checkpoint& file, const Backend& backend, Observer& observer,
     const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
     Replay run(trace, backend, observer, settings);
     for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);
+    return run.notes();
 }
 
 TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {

@@ -23,8 +23,11 @@ struct ReplaySettings {
 /// Emits the events of a saved trace as a model would: `hidden_states.L` is `in` of layer L and
 /// `hidden_states.L+1` its `out`; P is `attentions.L`, or formed from `queries.L` and `keys.L`.
 /// Layer by layer, inside a layer sample by sample; arrays are read when their layer comes.
-void replay(const Checkpoint& file, const Backend& backend, Observer& observer,
-            const ReplaySettings& settings);
+///
+/// Rows of a P in half precision that sum to 1 within what that format rounds are divided by their
+/// sums (docs/metrics.md).  Returns what is to be said of that.
+std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, Observer& observer,
+                                const ReplaySettings& settings);
 
 /// Lines for run.json and the terminal: which arrays were used, left alone, or assumed.
 struct TraceNotes {

@@ -141,7 +141,8 @@ void measure_trace(Work& work, const Subject& subject) {
     work.phases.begin("measure");
     Measurement measurement(measurement_settings(work, summary.layers, settings.samples),
                             work.result.table);
-    replay(*subject.file, work.backend, measurement, settings);
+    for (std::string& note : replay(*subject.file, work.backend, measurement, settings))
+        work.warnings.push_back(std::move(note));
     work.phases.end();
 
     Json input;

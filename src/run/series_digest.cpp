@@ -102,6 +102,7 @@ std::string settings_digest(const RunOptions& o) {
     add(o.subject.heads.value_or(-1));
     add(o.subject.width.value_or(-1));
     add_named(o.input, digest);
+    if (o.input.empty() && o.own_input) digest.add(o.own_input->digest);
     for (const Index value : {o.tokens, o.samples, o.trials, o.first_layer, o.last_layer})
         add(value);
     add(o.seed);
@@ -115,6 +116,7 @@ std::string settings_digest(const RunOptions& o) {
     digest.add(o.device);
     add(int(o.products));
     add(int(o.allow_nonfinite));
+    add(o.tolerance);
     return digest.text();
 }
 

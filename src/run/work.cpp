@@ -77,6 +77,7 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
     settings.heads = options.heads;
     settings.maps = options.maps;
     settings.allow_nonfinite = options.allow_nonfinite;
+    settings.accuracy = options.tolerance;
     settings.layers = options.last_layer < 0 ? layers : options.last_layer + 1;
     settings.samples = samples;
     settings.trials = options.trials;

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <filesystem>
 
+#include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::training {
@@ -27,6 +29,12 @@ Index number(const std::string& text, std::string_view rest, Index fallback, Ind
 }
 
 }  // namespace
+
+std::string digest_of_file(const std::string& data) {
+    const std::filesystem::path file = data.substr(std::min(data.size(), data.find(':') + 1));
+    std::error_code none;
+    return std::filesystem::is_regular_file(file, none) ? contents_digest(file) : "";
+}
 
 std::unique_ptr<Data> open_data(const std::string& text, std::string& loss) {
     const std::size_t colon = text.find(':');

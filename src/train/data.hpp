@@ -45,6 +45,9 @@ class Data {
 /// read.
 std::unique_ptr<Data> open_data(const std::string& text, std::string& loss);
 
+/// Of the file in "text:FILE"; empty where there is none.
+std::string digest_of_file(const std::string& data);
+
 // The kinds, each in a file of its own.
 std::unique_ptr<Data> text_data(const std::string& file, bool characters, bool masked);
 std::unique_ptr<Data> markov_data(Index symbols, bool masked);

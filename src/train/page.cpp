@@ -4,6 +4,7 @@
 #include <cmath>
 #include <map>
 
+#include "findings.hpp"
 #include "tsdiag/train.hpp"
 
 /// The page of a training run.
@@ -175,59 +176,7 @@ std::vector<Figure> trajectories(const Table& table) {
     return out;
 }
 
-/// The step whose gradient norm stands out most from the steps before it.
-Finding jumps(const std::vector<TrainStep>& steps) {
-    constexpr Index window = 50;
-    constexpr double much = 10;
-    double most = 0, before = 0;
-    const TrainStep* at = nullptr;
-    for (Index i = window; i < std::ssize(steps); ++i) {
-        std::vector<double> norms;
-        for (Index k = i - window; k < i; ++k) norms.push_back(steps[std::size_t(k)].grad_norm);
-        std::ranges::nth_element(norms, norms.begin() + window / 2);
-        const double median = norms[window / 2], ratio = steps[std::size_t(i)].grad_norm / median;
-        if (ratio > most) most = ratio, before = median, at = &steps[std::size_t(i)];
-    }
-    if (!at || most < much)
-        return {Finding::Level::good,
-                fmt::format("No gradient norm is {:.0f} times the median of the {} before it.",
-                            much, window),
-                "gradients"};
-    return {Finding::Level::warning,
-            fmt::format("The gradient norm jumps to {:.3g} at step {}, {:.3g} times the median of "
-                        "the {} steps before it ({:.3g}).",
-                        at->grad_norm, at->step, most, window, before),
-            "gradients"};
-}
-
 std::string fact(const Json& value) { return value.is_string() ? value.string() : value.dump(); }
-
-std::vector<Finding> findings_of(const TrainResult& result) {
-    std::vector<Finding> out;
-    const TrainStep &first = result.steps.front(), &last = result.steps.back();
-    const bool fell = last.loss < first.loss;
-    out.push_back({fell ? Finding::Level::good : Finding::Level::warning,
-                   fmt::format("The training loss goes from {:.4g} at step 1 to {:.4g} at step {}.",
-                               first.loss, last.loss, last.step),
-                   "learning"});
-    if (!result.evaluations.empty()) {
-        const Evaluation& end = result.evaluations.back();
-        out.push_back({Finding::Level::note,
-                       fmt::format("Held out, at step {}: loss {:.4g}, {:.3g} % of {} targets have "
-                                   "the greatest logit.",
-                                   end.step, end.loss, 100 * end.accuracy, end.predictions),
-                       "learning"});
-    }
-    out.push_back(jumps(result.steps));
-    if (result.run["warnings"].is_array())
-        for (const Json& line : result.run["warnings"].array())
-            out.push_back({Finding::Level::warning, fact(line) + ".", ""});
-    if (!result.finished)
-        out.push_back(
-            {Finding::Level::warning,
-             fmt::format("The run was stopped behind step {}; --resume goes on.", last.step), ""});
-    return out;
-}
 
 }  // namespace
 
@@ -246,7 +195,7 @@ PlainPage training_page(const TrainResult& result) {
                   {"checkpoints", "the model at saved steps"},
                   {"run.json", "the settings"}};
     if (result.steps.empty()) return page;
-    page.findings = findings_of(result);
+    page.findings = training::findings(result);
     page.figures = {learning(result), gradients(result)};
     for (Figure& figure : trajectories(result.table)) page.figures.push_back(std::move(figure));
     return page;

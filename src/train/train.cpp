@@ -75,13 +75,6 @@ void require_sane(const TrainOptions& o) {
     if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to go on from.");
 }
 
-/// Of the file in "text:FILE"; empty where there is none.
-std::string digest_of_file(const std::string& data) {
-    const std::filesystem::path file = data.substr(std::min(data.size(), data.find(':') + 1));
-    std::error_code none;
-    return std::filesystem::is_regular_file(file, none) ? contents_digest(file) : "";
-}
-
 class Training {
   public:
     explicit Training(const TrainOptions& options)
@@ -116,7 +109,9 @@ class Training {
             stopped = step == options_.stop_after;
             if (options_.progress && !options_.progress(result_.steps.back())) stopped = true;
             observe(model, step);
-            const bool due = options_.save_every > 0 && step % options_.save_every == 0;
+            const Index every =
+                options_.save_every > 0 ? options_.save_every : options_.probe_every;
+            const bool due = every > 0 && step % every == 0;
             if (due || stopped || step == options_.steps) save(step);
         }
         result_.finished = step == options_.steps;

@@ -3,8 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
 
 #include "attention/heads.hpp"
+#include "attention/one_matrix.hpp"
 #include "support/near.hpp"
 
 /// Spectra of factored and block-diagonal attentions against those of the whole matrix.
@@ -192,6 +194,63 @@ TEST(Blocks, GiveTheSpectrumOfTheWholeMatrix) {
     }
     EXPECT_EQ(second_eigenvalue(*drawn("diag_attention", {{"block", "7"}}, 40, Type::f64))[0].value,
               1);
+}
+
+/// Small eigenvalues of other blocks, of which rounding leaves nothing, decide nothing.
+TEST(Blocks, AreAsCertainAsTheTwoThatLead) {
+    for (const Type type : {Type::f32, Type::f64})
+        for (std::uint64_t seed = 0; seed < 24; ++seed) {
+            AttentionInput in = drawn_input(4, 64, 8, type, seed);
+            in.options = {{"block", "16"}, {"activation", "rela"}};
+            const auto op = attention("diag_attention").make(in);
+            const std::vector<double> p = op->matrix().to_host<double>();
+            const std::vector<Estimate> found = second_eigenvalue(*op);
+            for (std::size_t k = 0; k < found.size(); ++k) {
+                std::vector<double> moduli;
+                for (const auto& e : eigenvalues(std::span(p).subspan(k * 64 * 64, 64 * 64), 64))
+                    moduli.push_back(std::abs(e));
+                std::ranges::sort(moduli, std::greater());
+                EXPECT_TRUE(found[k].converged) << seed << " " << k;
+                EXPECT_NEAR(found[k].value, moduli[1], 1e-6 * moduli[1]);
+            }
+        }
+}
+
+/// Two numbers and an interval: the second largest is known where the interval cannot hold it.
+TEST(Blocks, TheSecondLargestLiesBetweenThoseOfTheBounds) {
+    const auto of = [](double value, bool converged = true, double low = 0, double high = 0) {
+        Estimate e = one_matrix::exact(value, "");
+        e.converged = converged;
+        if (!converged) e.low = low, e.high = high;
+        return e;
+    };
+    const auto second = [](const std::vector<Estimate>& all) {
+        return one_matrix::second_largest(all, 1e-6, "blocks");
+    };
+    EXPECT_TRUE(second({of(3), of(2), of(1e-17, false, 0, 0.5)}).converged);
+    EXPECT_EQ(second({of(3), of(2), of(1e-17, false, 0, 0.5)}).value, 2);
+    const Estimate open = second({of(3), of(2), of(1, false, 0, 2.5)});
+    EXPECT_FALSE(open.converged);
+    EXPECT_EQ(open.low, 2);
+    EXPECT_EQ(open.high, 2.5);
+    EXPECT_EQ(second({of(3), of(2, false, 1, 4)}).low, 1);
+    EXPECT_EQ(second({of(3), of(2, false, 1, 4)}).high, 3);
+    EXPECT_EQ(second({of(3)}).value, 0);
+    EXPECT_EQ(second({}).value, 0);
+}
+
+TEST(Tolerance, DecidesWhatIsCertified) {
+    const Tensor p = attention("softmax").make(drawn_input(1, 200, 8, Type::f64, 3))->matrix();
+    const auto op = given_attention(p, false, "");
+    const Estimate usual = second_eigenvalue(*op)[0], fine = second_eigenvalue(*op, 2e9, 1e-12)[0];
+    const double exact = dense_eigenvalue(p.to_host<double>(), 200, 2).value;
+    ASSERT_TRUE(usual.converged && fine.converged);
+    EXPECT_GT(fine.iterations, usual.iterations);
+    EXPECT_NEAR(usual.value, exact, 1e-6 * exact);
+    EXPECT_NEAR(fine.value, exact, 1e-12 * exact);
+    const auto dense_edge = given(noise(200, 1, 3));
+    EXPECT_GT(centred_norm(*dense_edge, 2e9, 1e-12)[0].iterations,
+              centred_norm(*dense_edge, 2e9, 1e-2)[0].iterations);
 }
 
 }  // namespace

@@ -1,9 +1,11 @@
 #include <gmock/gmock.h>
 
+#include <cmath>
 #include <limits>
 
 #include "program.hpp"
 #include "tsdiag/checkpoint.hpp"
+#include "tsdiag/table.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -54,6 +56,94 @@ TEST_F(TraceCommand, NamesTheEntryThatIsNotCausal) {
 TEST_F(TraceCommand, NamesAnAttentionThatDoesNotExist) {
     EXPECT_THAT(refused(2, {"--attention", "nonsense"}),
                 HasSubstr("no attention is called 'nonsense'"));
+}
+
+std::vector<MetricRow> rows_in(const TemporaryDirectory& folder) {
+    return read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv");
+}
+
+/// States times a power of two: fro is that power of it, nothing else is another number.
+TEST_F(TraceCommand, AsksNothingOfTheSizeOfStates) {
+    const std::vector<double> x = x_;
+    ASSERT_EQ(probe({"--dtype", "f64"}).code, 0);
+    const std::vector<MetricRow> expected = rows_in(folder);
+    for (const int exponent : {-540, -1000, 510, 1000}) {
+        for (std::size_t i = 0; i < x.size(); ++i) x_[i] = std::ldexp(x[i], exponent);
+        const Finished found = probe();
+        ASSERT_EQ(found.code, 0) << found.err;
+        const std::vector<MetricRow> rows = rows_in(folder);
+        ASSERT_EQ(rows.size(), expected.size());
+        for (std::size_t i = 0; i < rows.size(); ++i) {
+            std::optional<double> value = expected[i].value;
+            if (rows[i].metric == "fro") *value = std::ldexp(*value, exponent);
+            EXPECT_EQ(rows[i].value, value) << rows[i].metric << rows[i].at.stage << exponent;
+        }
+    }
+}
+
+TEST_F(TraceCommand, NamesDtypeWhereFloat32IsTooNarrow) {
+    x_ = {1, 2, 3, 4, 1e39, 7};
+    EXPECT_THAT(refused(1, {"--dtype", "f32"}),
+                testing::AllOf(HasSubstr("element (2, 0) is 1e+39"), HasSubstr("--dtype f64")));
+    x_ = {1e-50, 2e-50, 3e-50, 4e-50, 5e-50, 6e-50};
+    EXPECT_THAT(refused(1, {"--dtype", "f32"}),
+                testing::AllOf(HasSubstr("element (2, 1) is 6e-50"), HasSubstr("--dtype f64")));
+    EXPECT_EQ(probe().code, 0);  // float64 by itself
+}
+
+/// The bits of 0 <= x < 1 in a format of 16 bits, rounded to the nearest.
+std::uint16_t half(double x, int exponent_bits) {
+    const int digits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
+    if (x == 0) return 0;
+    const int exponent = std::max(std::ilogb(x), 1 - bias);
+    // 2^digits and more where x is normal; a carry out of it is one of the exponent.
+    const int steps = int(std::nearbyint(std::ldexp(x, digits - exponent)));
+    return std::uint16_t(((exponent + bias - 1) << digits) + steps);
+}
+
+/// A softmax of 40 tokens and two heads in half precision.
+void write_half(const std::string& file, int exponent_bits, double stretch) {
+    constexpr std::size_t n = 40;
+    std::string bytes;
+    for (std::size_t row = 0; row < 2 * n; ++row) {
+        std::vector<double> p(n);
+        double sum = 0;
+        for (std::size_t j = 0; j < n; ++j)
+            sum += p[j] = std::exp(3 * std::sin(double(7 * row + 3 * j * j)));
+        for (const double e : p) {
+            const std::uint16_t bits = half(stretch * e / sum, exponent_bits);
+            bytes += {char(bits & 0xff), char(bits >> 8)};
+        }
+    }
+    std::string header = std::string(R"({"attentions.0":{"dtype":")") +
+                         (exponent_bits == 5 ? "F16" : "BF16") +
+                         R"(","shape":[2,40,40],"data_offsets":[0,6400]}})";
+    header.resize((header.size() + 7) / 8 * 8, ' ');
+    std::string size(8, '\0');
+    for (std::size_t i = 0; i < 8; ++i) size[i] = char(header.size() >> 8 * i & 0xff);
+    write_file(file, size + header + bytes);
+}
+
+TEST_F(TraceCommand, HalfPrecisionLosesNoNumber) {
+    for (const int exponent_bits : {5, 8}) {
+        write_half(folder / "half.safetensors", exponent_bits, 1);
+        const Words words = {"probe", "half.safetensors", "--no-report", "--out", "out"};
+        const Finished found = tsdiag(folder, words);
+        ASSERT_EQ(found.code, 0) << found.err;
+        EXPECT_THAT(found.out, HasSubstr("divided by their sums"));
+        std::size_t gaps = 0;
+        for (const MetricRow& row : rows_in(folder)) {
+            EXPECT_THAT(row.note, testing::Not(HasSubstr("do not sum to 1"))) << row.metric;
+            gaps += row.metric == "spectral_gap" && row.value ? 1 : 0;
+            if (row.metric == "row_sum_dev") EXPECT_LT(*row.value, 1e-6);
+        }
+        EXPECT_EQ(gaps, 3u);
+        // Rows that are off by more than their format's rounding are what they are.
+        write_half(folder / "half.safetensors", exponent_bits, exponent_bits == 5 ? 1.003 : 1.02);
+        ASSERT_EQ(tsdiag(folder, words).code, 0);
+        for (const MetricRow& row : rows_in(folder))
+            if (row.metric == "spectral_gap") EXPECT_FALSE(row.value);
+    }
 }
 
 }  // namespace

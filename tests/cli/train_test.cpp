@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 
+#include <map>
+
 #include "program.hpp"
+#include "tsdiag/json.hpp"
+#include "tsdiag/table.hpp"
 
 /// `train` and what other commands make of its directory.
 namespace tsdiag::test {
@@ -23,12 +27,65 @@ TEST(TrainCommand, LeavesADirectoryThatProbeAndReportRead) {
     ASSERT_EQ(tsdiag(folder, words({"--probe-every", "2", "-o", "run"})).code, 0);
     const std::string page = read_file(folder / "run/report.html");
     const Finished probed = tsdiag(folder, {"probe", "run", "--no-report", "-q", "-o", "out"});
-    EXPECT_EQ(probed.code, 0) << probed.err;  // of the one checkpoint
+    EXPECT_EQ(probed.code, 0) << probed.err;  // of both checkpoints
     const Finished made = tsdiag(folder, {"report", "run"});
     EXPECT_EQ(made.code, 0) << made.err;
     const std::string again = read_file(folder / "run/report.html");
     EXPECT_THAT(again, HasSubstr("Training of"));
     EXPECT_EQ(again, page);
+}
+
+std::map<std::string, std::string> values(const std::string& csv) {
+    std::map<std::string, std::string> out;
+    for (const MetricRow& row : read_metrics_csv(csv, "metrics.csv"))
+        out[std::to_string(row.at.step) + " " + std::to_string(row.at.layer) + " " + row.at.stage +
+            " " + std::to_string(row.at.head) + " " + row.metric] =
+            row.value ? shortest(*row.value) : row.note;
+    return out;
+}
+
+TEST(TrainCommand, ItsCheckpointsAreMeasuredAsTheTrainingMeasuredThem) {
+    TemporaryDirectory folder;
+    write_file(folder / "book.txt",
+               std::string(40, 'a') + "the quick brown fox jumps over the lazy dog " +
+                   std::string(400, 'b') + "some other words that are held out");
+    for (const char* data : {"copy:3", "chars:book.txt"}) {
+        std::vector<std::string> line =
+            words({"--probe-every", "2", "--probe-samples", "3", "--probes", "t_sim,lambda2_abs",
+                   "-o", "run", "--force"});
+        line[3] = data;
+        ASSERT_EQ(tsdiag(folder, line).code, 0);
+        const Finished found = tsdiag(folder, {"probe", "run", "--no-report", "--probes",
+                                               "t_sim,lambda2_abs", "-o", "out", "--force"});
+        ASSERT_EQ(found.code, 0) << found.err;
+        EXPECT_THAT(found.out, HasSubstr("2 checkpoints, step 2 to 4"));
+        const auto told = values(read_file(folder / "run/metrics.csv")),
+                   probed = values(read_file(folder / "out/metrics.csv"));
+        std::size_t compared = 0;
+        for (const auto& [where, value] : probed) {
+            EXPECT_EQ(told.at(where), value) << where;
+            ++compared;
+        }
+        EXPECT_GT(compared, 10u);
+        const Json run = Json::parse(read_file(folder / "out/run.json"), "run.json");
+        EXPECT_EQ(run["input"]["kind"].string(), "held out");
+        EXPECT_EQ(run["input"]["tokens"].integer(), 5);
+        EXPECT_EQ(run["input"]["samples"].integer(), 3);
+    }
+    // One of them alone, and an input that is named all the same.
+    const Finished one =
+        tsdiag(folder, {"probe", "run/checkpoints/step-2", "--no-report", "-o", "one"});
+    EXPECT_THAT(one.out, HasSubstr("held out, 5 tokens, 3 samples"));
+    const Finished named = tsdiag(folder, {"probe", "run", "--input", "ids:random", "--tokens", "4",
+                                           "--no-report", "-o", "named"});
+    EXPECT_EQ(named.code, 0) << named.err;
+    const Json run = Json::parse(read_file(folder / "named/run.json"), "run.json");
+    EXPECT_EQ(run["input"]["kind"].string(), "ids:random");
+    write_file(folder / "book.txt", std::string(1000, 'c'));
+    const Finished changed = tsdiag(folder, {"probe", "run", "-o", "other"});
+    EXPECT_EQ(changed.code, 2);
+    expect_one_sentence(changed.err);
+    EXPECT_THAT(changed.err, HasSubstr("which has changed since"));
 }
 
 TEST(TrainCommand, TakesNothingThatItWouldDestroy) {

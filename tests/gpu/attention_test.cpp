@@ -11,12 +11,13 @@ using namespace test;
 
 using EveryAttentionThere = OnADevice;
 
-void expect_near(std::span<const double> found, std::span<const double> expected,
+template <class T>
+void expect_near(const std::vector<T>& found, const std::vector<T>& expected,
                  const std::string& what) {
     ASSERT_EQ(found.size(), expected.size()) << what;
     // A few hundred roundings in double, and the functions' own.
     for (std::size_t i = 0; i < found.size(); ++i)
-        EXPECT_NEAR(found[i], expected[i], 1e-11 * std::max(1.0, std::abs(expected[i])))
+        EXPECT_NEAR(found[i], expected[i], 1e-11 * std::max<T>(1, std::abs(expected[i])))
             << what << ", element " << i;
 }
 

@@ -36,11 +36,12 @@ Both drawn(Shape shape, Type type, std::uint64_t stream, double deviation = 1) {
 /// Rounding of the type, times what a sum of some hundred terms adds up.
 double tolerance(Type type) { return type == Type::f32 ? 2e-5 : 1e-13; }
 
-void expect_near(std::span<const double> found, std::span<const double> expected, double allowed,
+template <class T>
+void expect_near(const std::vector<T>& found, const std::vector<T>& expected, double allowed,
                  const std::string& what) {
     ASSERT_EQ(found.size(), expected.size()) << what;
     for (std::size_t i = 0; i < found.size(); ++i)
-        EXPECT_NEAR(found[i], expected[i], allowed * std::max(1.0, std::abs(expected[i])))
+        EXPECT_NEAR(found[i], expected[i], allowed * std::max<T>(1, std::abs(expected[i])))
             << what << ", element " << i;
 }
 

@@ -61,6 +61,25 @@ TEST_F(GnuplotTest, DataHoldEveryNumberAndNaNWhereUndefined) {
                 HasSubstr("0 1 NaN NaN\n1 NaN NaN NaN\n2 2 NaN NaN\n"));
 }
 
+TEST_F(GnuplotTest, DataOfImagesAreNumbersOrSayWhereTheyAre) {
+    const auto map_of = [](Index n) {
+        Table table("m");
+        Map map{.at = {.layer = 0, .stage = "attn", .head = 2}, .name = "attention"};
+        map.rows = map.cols = n;
+        for (Index i = 0; i < n * n; ++i) map.values.push_back(double(i));
+        table.matrix(map);
+        for (const FigureEntry* entry : figures())
+            if (entry->name == "attention_maps") return entry->make(table);
+        return std::vector<Figure>();
+    };
+    draw(map_of(3), folder.path);
+    const std::string small = slurp(folder.path / "attention_maps.dat");
+    EXPECT_THAT(small, HasSubstr("attention_maps_1.png"));
+    EXPECT_THAT(small, HasSubstr("0 0 0\n1 0 1\n2 0 2\n0 1 3\n"));
+    draw(map_of(300), folder.path);
+    EXPECT_THAT(slurp(folder.path / "attention_maps.dat"), HasSubstr("300 x 300 numbers, which"));
+}
+
 TEST_F(GnuplotTest, HostileNamesAreDrawnAndNeverRun) {
     const std::string bait = (folder.path / "bait").string();
     const std::vector<std::string> names = {"'; system('touch " + bait + "'); '",

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <map>
 #include <regex>
 
 #include "folder.hpp"
@@ -103,6 +104,44 @@ TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
     EXPECT_FALSE(contains(page, "<dt>Width</dt>"));
     EXPECT_FALSE(
         contains(page, "1.5 s"));  // the same run gives the same page, however long it took
+}
+
+/// What is said of the heads of a model leads to the figure of that model.
+TEST(ReportTest, HeadsAreShownInTheFigureOfTheirModel) {
+    Table all = test::sample_table(small(), "first");
+    Table without("second");
+    without.scalar({.layer = 0, .stage = "out"}, "t_sim", 0.5);
+    all.append(without);
+    all.append(test::sample_table(small(), "third"));
+    std::map<std::string, std::string> titles;
+    for (const FigureEntry* entry : figures())
+        for (const Figure& figure : entry->make(all)) titles[figure.name] = figure.title;
+    std::map<std::string, std::size_t> links;
+    for (const Finding& f : verdict(all, {})) {
+        if (!f.figure.starts_with("heads_") && !f.figure.starts_with("accumulation")) continue;
+        const std::string model = f.text.substr(0, f.text.find(':'));
+        ASSERT_TRUE(titles.contains(f.figure)) << f.figure;
+        EXPECT_TRUE(titles[f.figure].ends_with(": " + model)) << titles[f.figure] << "\n" << f.text;
+        ++links[model];
+    }
+    EXPECT_EQ(links["first"], 3u);
+    EXPECT_EQ(links["third"], 3u);
+}
+
+TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
+    Table table("m");
+    for (const auto& [step, sim] : {std::pair(10, 0.3), {20, 0.995}, {30, 0.4}})
+        for (Index layer = 0; layer < 2; ++layer) {
+            table.scalar({.step = step, .layer = layer, .stage = "out"}, "t_sim", sim);
+            table.scalar({.step = step, .layer = layer, .stage = "out"}, "t_div", 1 - sim);
+        }
+    Json run;
+    run.set("checkpoints", Json::Array{}).set("unit", "iteration").set("changes", Json::Array{});
+    Folder folder;
+    const std::string page = page_of(table, run, folder);
+    EXPECT_TRUE(contains(page, "Token similarity saturates for a time in this training"));
+    EXPECT_TRUE(contains(page, "exceeds 0.99 at iteration 20"));
+    EXPECT_TRUE(contains(page, "<a href=\"#trajectory_t_sim_out\">"));
 }
 
 TEST(ReportTest, AnEmptyTableIsAReportToo) {

@@ -1,0 +1,183 @@
+#include "one_matrix.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "classes.hpp"
+#include "stored.hpp"
+
+namespace tsdiag::one_matrix {
+
+void centre(std::span<double> x) {
+    double sum = 0, top = 0, left = 0;
+    for (double e : x) sum += e, top = std::max(top, std::abs(e));
+    const double mean = sum / double(x.size());
+    for (double& e : x) e -= mean, left = std::max(left, std::abs(e));
+    if (left <= 4 * std::numeric_limits<double>::epsilon() * top) std::ranges::fill(x, 0.0);
+}
+
+namespace {
+
+using Vector = std::span<const double>;
+using Result = std::span<double>;
+
+/// x -> P x, or x -> Pi2 P Pi2 x: on a stochastic P the second has the spectrum 0, lambda_2, ...,
+/// lambda_n.
+LinearMap square_map(const View& p, bool deflated) {
+    const Index n = p.shape.rows;
+    const auto apply = [&p, deflated](Vector x, Result y) {
+        if (!deflated) return multiply(p, x, y);
+        std::vector<double> from(x.begin(), x.end());
+        centre(from);
+        multiply(p, from, y);
+        centre(y);
+    };
+    return {.rows = n, .cols = n, .apply = apply, .transpose = {}};
+}
+
+double entry(const View& p, Index i, Index j) {
+    return p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
+}
+
+/// P, or Pi2 P Pi2.
+std::vector<double> square_matrix(const View& p, bool deflated) {
+    const std::size_t n = static_cast<std::size_t>(p.shape.rows);
+    std::vector<double> a(n * n), column(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        for (std::size_t j = 0; j < n; ++j) a[i * n + j] = entry(p, Index(i), Index(j));
+        if (deflated) centre(Result(a).subspan(i * n, n));
+    }
+    for (std::size_t j = 0; deflated && j < n; ++j) {
+        for (std::size_t i = 0; i < n; ++i) column[i] = a[i * n + j];
+        centre(column);
+        for (std::size_t i = 0; i < n; ++i) a[i * n + j] = column[i];
+    }
+    return a;
+}
+
+/// An upper bound of all eigenvalue moduli of P, or of all but the eigenvalue 1 of a stochastic P.
+double bound(const View& p, bool deflated) {
+    if (deflated) return std::min(1.0, stored::centred_frobenius(p, stored::column_sums(p)));
+    const std::vector<double> zero(static_cast<std::size_t>(p.shape.cols), 0.0);
+    return stored::centred_frobenius(p, zero);
+}
+
+/// The rank-th eigenvalue modulus of P, or of P without its eigenvalue 1.
+Estimate eigenvalue(const View& p, bool deflated, Index rank, double accuracy) {
+    const Index n = p.shape.rows;
+    Estimate found;
+    if (n > dense_below)
+        found = spectral_radius(square_map(p, deflated), residual_for(accuracy), arnoldi_products,
+                                rank, accuracy);
+    if (n <= dense_below || (!found.converged && n <= dense_limit))
+        found = dense_eigenvalue(square_matrix(p, deflated), n, rank, accuracy);
+    if (!found.converged) found.high = bound(p, deflated);
+    return found;
+}
+
+/// The rows and columns of `tokens`, in `memory`.
+View part_of(const View& p, const std::vector<Index>& tokens, std::vector<double>& memory) {
+    const Index m = static_cast<Index>(tokens.size());
+    memory.clear();
+    for (Index i : tokens)
+        for (Index j : tokens) memory.push_back(entry(p, i, j));
+    return {memory.data(), {1, m, m}, m * m, m, Type::f64};
+}
+
+/// The second largest of numbers; 0 stands for those that are not there.
+double second_of(std::vector<double> numbers) {
+    numbers.resize(std::max<std::size_t>(2, numbers.size()), 0.0);
+    std::ranges::nth_element(numbers, numbers.begin() + 1, std::greater());
+    return numbers[1];
+}
+
+/// P is block triangular over its classes, and its spectrum the union of theirs; a closed class of
+/// a stochastic P has the eigenvalue 1.
+void add_classes(const View& p, const std::vector<classes::Class>& found, bool stochastic,
+                 double accuracy, std::vector<Estimate>& moduli) {
+    std::vector<double> memory;
+    for (const classes::Class& c : found) {
+        const bool has_one = stochastic && c.closed;
+        if (has_one) moduli.push_back(exact(1, "classes"));
+        if (c.tokens.size() == 1) {
+            if (!has_one)
+                moduli.push_back(exact(std::abs(entry(p, c.tokens[0], c.tokens[0])), "classes"));
+            continue;
+        }
+        const View part = part_of(p, c.tokens, memory);
+        if (has_one) {
+            moduli.push_back(second_eigenvalue(part, true, accuracy));
+            continue;
+        }
+        moduli.push_back(eigenvalue(part, false, 1, accuracy));
+        if (!stochastic) moduli.push_back(eigenvalue(part, false, 2, accuracy));
+    }
+}
+
+bool triangular(const std::vector<classes::Class>& found) {
+    return std::ranges::all_of(found, [](const auto& c) { return c.tokens.size() == 1; });
+}
+
+}  // namespace
+
+Estimate exact(double value, const char* method) {
+    Estimate out;
+    out.value = value;
+    out.method = method;
+    return out;
+}
+
+Estimate second_largest(const std::vector<Estimate>& moduli, double accuracy, const char* method) {
+    Estimate out = exact(0, method);
+    std::vector<double> values, lows, highs;
+    for (const Estimate& e : moduli) {
+        values.push_back(e.value);
+        lows.push_back(e.converged ? e.value : e.low.value_or(e.value));
+        highs.push_back(e.converged ? e.value : e.high.value_or(e.value));
+        out.iterations = std::max(out.iterations, e.iterations);
+        out.residual = std::max(out.residual, e.residual);
+    }
+    out.value = second_of(values);
+    const double low = second_of(lows), high = second_of(highs);
+    out.converged = high - low <= accuracy * out.value;
+    if (!out.converged) out.low = low, out.high = high;
+    return out;
+}
+
+void add_leading(const View& p, double accuracy, std::vector<Estimate>& moduli) {
+    if (classes::has_zero(p)) {
+        const std::vector<classes::Class> found = classes::communicating(classes::Graph(p));
+        if (found.size() > 1) return add_classes(p, found, false, accuracy, moduli);
+    }
+    for (Index rank = 1; rank <= std::min<Index>(2, p.shape.rows); ++rank)
+        moduli.push_back(eigenvalue(p, false, rank, accuracy));
+}
+
+Estimate second_eigenvalue(const View& p, bool stochastic, double accuracy) {
+    if (classes::has_zero(p)) {
+        const classes::Graph graph(p);
+        const std::vector<classes::Class> found = classes::communicating(graph);
+        if (found.size() > 1) {
+            std::vector<Estimate> moduli;
+            add_classes(p, found, stochastic, accuracy, moduli);
+            return second_largest(moduli, accuracy, triangular(found) ? "diagonal" : "classes");
+        }
+        if (stochastic && classes::period(graph) > 1) return exact(1, "period");
+    }
+    return eigenvalue(p, stochastic, stochastic ? 1 : 2, accuracy);
+}
+
+Estimate centred_norm(const View& p, double accuracy) {
+    const std::vector<double> column = stored::column_sums(p);
+    const std::vector<double> ones(column.size(), 1.0);
+    LinearMap map;
+    map.rows = map.cols = p.shape.rows;
+    map.normal = [&](Vector x, Result y) { normal_product(p, ones, column, x, y); };
+    Estimate found = largest_singular_value(map, residual_for(accuracy), lanczos_products);
+    if (!found.converged) found.high = stored::centred_frobenius(p, column);
+    return found;
+}
+
+}  // namespace tsdiag::one_matrix

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cmath>
+
+#include "ops_check.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
+
+/// Sums of squares, whatever the size of what is squared.  Kernels sum in double: where float64
+/// elements are too large or too small for that, the same kernel sees them times a power of two.
+namespace tsdiag {
+namespace {
+
+/// Sums of squares of elements in this range, and the parts that matter of differences of them,
+/// stay in the range of double.
+constexpr double least = 0x1p-300, most = 0x1p400;
+
+bool safe(double largest) { return largest == 0 || (largest >= least && largest <= most); }
+bool safe_squares(double sum) { return sum >= least * least && sum <= most * most; }
+
+std::vector<int> exponents(const std::vector<double>& largest) {
+    std::vector<int> out;
+    for (const double top : largest) out.push_back(exponent_of(top));
+    return out;
+}
+
+/// max |x| of each row, (b * r).
+std::vector<double> largest_in_rows(const Tensor& x) {
+    std::vector<double> top = row_max(x).to_host<double>();
+    const std::vector<double> below = row_max(scale(x, -1)).to_host<double>();
+    for (std::size_t i = 0; i < top.size(); ++i) top[i] = std::max(top[i], below[i]);
+    return top;
+}
+
+Tensor multiply_by_powers(const Tensor& x, Shape shape, std::span<const int> exponents) {
+    std::vector<double> powers;
+    for (const int e : exponents) powers.push_back(std::ldexp(1.0, -e));
+    return multiply(
+        x, Tensor::from_host(x.backend(), shape, std::span<const double>(powers), x.type()));
+}
+Tensor without_row_exponents(const Tensor& x, std::span<const int> exponents) {
+    return multiply_by_powers(x, {x.batch(), x.rows(), 1}, exponents);
+}
+
+void multiply_squares(Wide& sum, int exponent) { sum = std::ldexp(sum, 2 * exponent); }
+void multiply_squares(std::vector<Wide>& sums, const std::vector<int>& exponents) {
+    for (std::size_t i = 0; i < sums.size(); ++i) multiply_squares(sums[i], exponents[i]);
+}
+
+}  // namespace
+
+std::vector<double> largest_moduli(const Tensor& x) {
+    std::vector<double> out(static_cast<std::size_t>(x.batch()), 0.0);
+    if (x.shape().count() == 0) return out;
+    const std::vector<double> rows = largest_in_rows(x.detached());
+    for (std::size_t b = 0; b < out.size(); ++b) {
+        const auto first = rows.begin() + std::ptrdiff_t(b) * x.rows();
+        out[b] = *std::max_element(first, first + x.rows());
+    }
+    return out;
+}
+
+int exponent_of(double largest) {
+    if (largest == 0 || !std::isfinite(largest)) return 0;
+    return std::clamp(std::ilogb(largest), -1000, 1000);
+}
+
+std::vector<int> exponents_of(const Tensor& x) {
+    if (x.type() == Type::f32) return std::vector<int>(static_cast<std::size_t>(x.batch()), 0);
+    return exponents(largest_moduli(x));
+}
+
+int exponent_of(const Tensor& x) {
+    if (x.type() == Type::f32 || x.batch() == 0) return 0;
+    return exponent_of(std::ranges::max(largest_moduli(x)));
+}
+
+Tensor without_exponents(const Tensor& x, std::span<const int> exponents) {
+    if (std::ranges::all_of(exponents, [](int e) { return e == 0; })) return x;
+    return multiply_by_powers(x, {x.batch(), 1, 1}, exponents);
+}
+
+Tensor without_exponent(const Tensor& x, int exponent) {
+    return exponent == 0 ? x : scale(x, std::ldexp(1.0, -exponent));
+}
+
+Wide squared_norm(const Tensor& x) {
+    const double sum = x.backend().squared_norm(x.view());
+    if (x.type() == Type::f32 || safe_squares(sum)) return sum;
+    const int e = exponent_of(x);
+    const Tensor near = without_exponent(x.detached(), e);
+    return std::ldexp(Wide(near.backend().squared_norm(near.view())), 2 * e);
+}
+
+std::vector<double> row_norms(const Tensor& x) {
+    const Tensor wide = cast(x.detached(), Type::f64);
+    std::vector<int> powers(static_cast<std::size_t>(x.batch() * x.rows()), 0);
+    const bool narrow = x.type() == Type::f32 || x.cols() == 0;
+    if (!narrow) powers = exponents(largest_in_rows(wide));
+    const Tensor near = narrow ? wide : without_row_exponents(wide, powers);
+    std::vector<double> norms = row_sum(map(Unary::square, near)).to_host<double>();
+    for (std::size_t i = 0; i < norms.size(); ++i)
+        norms[i] = std::ldexp(std::sqrt(norms[i]), powers[i]);
+    return norms;
+}
+
+namespace {
+
+/// The sum of unit rows where squares of rows leave the range of double.
+void find_unit_sum(StateMoments& m, const Tensor& x) {
+    const std::vector<double> top = largest_in_rows(x);
+    if (std::ranges::find(top, 0.0) != top.end()) return;
+    const Tensor near = without_row_exponents(x, exponents(top));
+    const StateMoments again = near.backend().state_moments(near.view());
+    m.unit_sum = again.unit_sum;
+    m.zero_row = again.zero_row;
+}
+
+}  // namespace
+
+StateMoments state_moments(const Tensor& x) {
+    if (x.batch() != 1) throw ShapeError("state_moments of a batch");
+    StateMoments m = x.backend().state_moments(x.view());
+    if (x.type() == Type::f32 || x.shape().count() == 0 || first_nonfinite(x) >= 0) return m;
+    if (!safe_squares(double(m.squared))) {
+        const int e = exponent_of(x);
+        const Tensor near = without_exponent(x.detached(), e);
+        m = near.backend().state_moments(near.view());
+        for (Wide* part : {&m.squared, &m.mean_part, &m.centred}) multiply_squares(*part, e);
+    }
+    if (!safe_squares(m.least_row)) find_unit_sum(m, x.detached());
+    return m;
+}
+
+namespace {
+
+/// The squares of rows whose entries are too large or too small for double.
+void mend_squares(RowStatistics& s, const Tensor& p, const Visible& visible) {
+    if (std::ranges::all_of(s.max_modulus, safe)) return;
+    const std::vector<int> own = exponents(s.max_modulus);
+    const Tensor near = without_row_exponents(p, own);
+    s.squares = p.backend().row_statistics(near.view(), nullptr, false, s.first, visible).squares;
+    multiply_squares(s.squares, own);
+}
+
+/// The same of their derivatives, which are linear in the slope.
+void mend_jacobian(RowStatistics& s, const Tensor& p, const Tensor& slope, bool divided,
+                   const Visible& visible) {
+    if (std::ranges::all_of(s.jacobian_max, safe)) return;
+    const std::vector<int> own = exponents(largest_in_rows(slope));
+    const Tensor near = without_row_exponents(slope, own);
+    s.jacobian =
+        p.backend().row_statistics(p.view(), &near.view(), divided, s.first, visible).jacobian;
+    multiply_squares(s.jacobian, own);
+}
+
+}  // namespace
+
+RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first,
+                             const Visible& visible) {
+    ops::require_visible("row_statistics", p, visible);
+    if (slope.defined() && slope.shape() != p.shape()) ops::misfit("row_statistics", p, slope);
+    RowStatistics s = p.backend().row_statistics(
+        p.view(), slope.defined() ? &slope.view() : nullptr, divided, first, visible);
+    if (p.type() == Type::f32) return s;
+    mend_squares(s, p.detached(), visible);
+    if (slope.defined()) mend_jacobian(s, p.detached(), slope.detached(), divided, visible);
+    return s;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,149 @@
+#include "findings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace tsdiag::training {
+namespace {
+
+using Level = Finding::Level;
+
+constexpr Index most_parts = 20;    ///< of a run, whose mean losses are compared
+constexpr Index least_steps = 5;    ///< of a part, for a scatter to be seen
+constexpr double lost_again = 0.1;  ///< of what was gained: more than that is said
+
+/// The mean loss of steps first to last.
+struct Part {
+    Index first = 0, last = 0;
+    double mean = 0, error = 0;  ///< its standard error, steps taken for independent
+
+    std::string steps() const {
+        return first == last ? fmt::format("at step {}", first)
+                             : fmt::format("over steps {} to {}", first, last);
+    }
+};
+
+Part part_of(const std::vector<TrainStep>& steps, Index from, Index to) {
+    Part out{.first = steps[std::size_t(from)].step, .last = steps[std::size_t(to - 1)].step};
+    const double count = double(to - from);
+    for (Index i = from; i < to; ++i) out.mean += steps[std::size_t(i)].loss / count;
+    double squares = 0;
+    for (Index i = from; i < to; ++i) {
+        const double off = steps[std::size_t(i)].loss - out.mean;
+        squares += off / count * off;
+    }
+    if (to - from > 1) out.error = std::sqrt(squares / (count - 1));
+    return out;
+}
+
+std::vector<Part> parts_of(const std::vector<TrainStep>& steps) {
+    const Index count = std::ssize(steps);
+    const Index pieces = std::clamp<Index>(count / least_steps, 1, most_parts);
+    std::vector<Part> out;
+    for (Index p = 0; p < pieces; ++p)
+        out.push_back(part_of(steps, p * count / pieces, (p + 1) * count / pieces));
+    return out;
+}
+
+/// Is a less than b by more than two standard errors of their difference?
+bool below(const Part& a, const Part& b) {
+    return b.mean - a.mean > 2 * std::hypot(a.error, b.error);
+}
+
+Finding loss(const std::vector<TrainStep>& steps) {
+    const std::vector<Part> all = parts_of(steps);
+    const Part &first = all.front(), &last = all.back();
+    if (all.size() == 1)
+        return {Level::note,
+                fmt::format("The training loss is {:.4g} {}; so few steps show no course.",
+                            first.mean, first.steps()),
+                "learning"};
+    const Part& least = *std::ranges::min_element(all, {}, &Part::mean);
+    const std::string course = fmt::format("from a mean of {:.4g} {} to {:.4g} {}", first.mean,
+                                           first.steps(), last.mean, last.steps());
+    const bool rose =
+        below(least, last) && last.mean - least.mean > lost_again * (first.mean - least.mean);
+    if (rose)
+        return {Level::warning,
+                fmt::format("The training loss does not stay where it was least: it goes {}, and "
+                            "was {:.4g} {}.",
+                            course, least.mean, least.steps()),
+                "learning"};
+    if (!below(last, first))
+        return {Level::warning, fmt::format("The training loss does not fall: it goes {}.", course),
+                "learning"};
+    return {Level::good, fmt::format("The training loss falls {}.", course), "learning"};
+}
+
+Finding held_out(const std::vector<Evaluation>& all) {
+    const Evaluation& end = all.back();
+    const Evaluation& least = *std::ranges::min_element(all, {}, &Evaluation::loss);
+    const Evaluation& most = *std::ranges::max_element(all, {}, &Evaluation::loss);
+    const std::string last = fmt::format(
+        "Held out, at step {}: loss {:.4g}, {:.3g} % of {} targets have the greatest "
+        "logit",
+        end.step, end.loss, 100 * end.accuracy, end.predictions);
+    const bool rose = end.loss - least.loss > lost_again * (most.loss - least.loss);
+    if (!rose) return {Level::note, last + ".", "learning"};
+    return {Level::warning,
+            fmt::format("{}. The loss was {:.4g} at step {} and has risen since.", last, least.loss,
+                        least.step),
+            "learning"};
+}
+
+/// The step whose gradient norm stands out most from the steps before it.
+std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
+    constexpr Index window = 50;
+    constexpr double much = 10;
+    const auto dead = std::ranges::find(steps, 0.0, &TrainStep::grad_norm);
+    if (dead != steps.end())
+        return {{Level::warning,
+                 fmt::format("The gradient is 0 at step {}: nothing is learnt there.", dead->step),
+                 "gradients"}};
+    if (std::ssize(steps) <= window) return {};
+    double most = 0, before = 0;
+    const TrainStep* at = nullptr;
+    for (Index i = window; i < std::ssize(steps); ++i) {
+        std::vector<double> norms;
+        for (Index k = i - window; k < i; ++k) norms.push_back(steps[std::size_t(k)].grad_norm);
+        std::ranges::nth_element(norms, norms.begin() + window / 2);
+        const double median = norms[window / 2], ratio = steps[std::size_t(i)].grad_norm / median;
+        if (ratio > most) most = ratio, before = median, at = &steps[std::size_t(i)];
+    }
+    if (most < much)
+        return {{Level::good,
+                 fmt::format("No gradient norm is {:.0f} times the median of the {} before it.",
+                             much, window),
+                 "gradients"}};
+    return {{Level::warning,
+             fmt::format("The gradient norm jumps to {:.3g} at step {}, {:.3g} times the median of "
+                         "the {} steps before it ({:.3g}).",
+                         at->grad_norm, at->step, most, window, before),
+             "gradients"}};
+}
+
+}  // namespace
+
+std::vector<Finding> findings(const TrainResult& result) {
+    std::vector<Finding> out = {loss(result.steps)};
+    if (!result.evaluations.empty()) out.push_back(held_out(result.evaluations));
+    for (Finding& finding : series_verdict(result.table, "step")) {
+        finding.figure = "similarity";
+        out.push_back(std::move(finding));
+    }
+    for (Finding& finding : jumps(result.steps)) out.push_back(std::move(finding));
+    if (result.run["warnings"].is_array())
+        for (const Json& line : result.run["warnings"].array())
+            out.push_back(
+                {Level::warning, (line.is_string() ? line.string() : line.dump()) + ".", ""});
+    if (!result.finished)
+        out.push_back({Level::warning,
+                       fmt::format("The run was stopped behind step {}; --resume goes on.",
+                                   result.steps.back().step),
+                       ""});
+    return out;
+}
+
+}  // namespace tsdiag::training

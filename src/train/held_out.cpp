@@ -1,0 +1,81 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "data.hpp"
+#include "state.hpp"
+#include "tsdiag/checkpoint_series.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/train.hpp"
+
+/// The samples that a training held out, for those who look at its checkpoints later.
+namespace tsdiag {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// What the training in `directory` was told; null where none was made there.
+Json settings_of(const fs::path& directory) {
+    if (const Index step = training::last_saved(directory); step >= 0)
+        return training::described_state(directory, step);
+    std::ifstream in(directory / "run.json", std::ios::binary);
+    if (!in) return {};
+    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+    return Json::parse(text, (directory / "run.json").string())["train"];
+}
+
+/// The directory of a training: `model`, or the one in whose `checkpoints` it lies.
+fs::path training_of(const fs::path& model) {
+    std::error_code failed;
+    const fs::path whole = fs::weakly_canonical(model, failed);
+    for (fs::path at = whole; at.has_relative_path(); at = at.parent_path())
+        if (at.filename() == "checkpoints") return at.parent_path();
+    return whole;
+}
+
+}  // namespace
+
+std::optional<OwnInput> held_out_input(const fs::path& model) {
+    const fs::path directory = training_of(model);
+    std::error_code failed;
+    if (!fs::is_directory(directory / "checkpoints", failed)) return std::nullopt;
+    const Json told = settings_of(directory);
+    if (!told.is_object()) return std::nullopt;
+    const std::string name = told["data"].string();
+    const auto refuse = [&](const std::string& why) {
+        throw UsageError(fmt::format("{}: was trained on {}, {}; say what to measure with --input.",
+                                     model.string(), name, why));
+    };
+    std::string loss = told["loss"].string();
+    std::shared_ptr<training::Data> data;
+    try {
+        data = training::open_data(name, loss);
+    } catch (const Error& error) {
+        refuse(fmt::format("which cannot be read ({})", error.what()));
+    }
+    if (training::digest_of_file(name) != told["contents"].string())
+        refuse("which has changed since");
+
+    const bool probed = told["probe_every"].integer() > 0;
+    if (!told["seed"].is_integer()) refuse("with a seed that its state does not hold in full");
+    const auto seed = std::uint64_t(told["seed"].integer());
+    const Rng rng = Rng(seed).fork("train").fork("data");
+    OwnInput out;
+    out.kind = "held out";
+    out.origin = fmt::format("what the training of {} held out of {}", directory.string(), name);
+    out.digest = fmt::format("{} {} {} {}", name, told["contents"].string(), loss, seed);
+    out.tokens = told["tokens"].integer();
+    out.most = data->held_out();
+    out.samples = std::min(out.most, probed ? told["probe_samples"].integer() : 1);
+    out.make = [data, rng](Index sample, Index tokens, const ModelSpec& spec,
+                           const Backend& backend, Type type) {
+        const training::Fit fit{spec, backend, type, tokens};
+        data->require(fit);
+        return data->held_out(fit, rng, sample).input;
+    };
+    return out;
+}
+
+}  // namespace tsdiag

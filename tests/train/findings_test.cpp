@@ -1,0 +1,129 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tsdiag/train.hpp"
+
+/// What the page of a training says of its whole course.
+namespace tsdiag::test {
+namespace {
+
+using testing::HasSubstr;
+using Level = Finding::Level;
+
+/// 200 steps of the given loss, with a small scatter.
+TrainResult trained(
+    double (*loss)(double share), double (*norm)(Index) = [](Index) { return 1.0; }) {
+    TrainResult out;
+    for (Index i = 1; i <= 200; ++i) {
+        TrainStep step{
+            .step = i, .loss = loss(double(i) / 200), .grad_norm = norm(i), .rate = 1e-3};
+        step.loss += 0.02 * std::sin(double(17 * i));
+        step.layer_norms = {step.grad_norm, 0};
+        out.steps.push_back(step);
+    }
+    out.finished = true;
+    return out;
+}
+
+/// t_sim of two layers at the steps 0, 100, 200.
+void add_similarity(TrainResult& result, std::array<double, 3> first,
+                    std::array<double, 3> second) {
+    for (std::size_t s = 0; s < 3; ++s)
+        for (const auto& [layer, all] : {std::pair(0, first), {1, second}}) {
+            const Place at = {.step = Index(100 * s), .layer = layer, .stage = "out"};
+            result.table.scalar(at, "t_sim", all[s]);
+            result.table.scalar(at, "t_div", 1 - all[s]);
+        }
+}
+
+/// The finding that holds `words`.
+Finding finding(const TrainResult& result, const std::string& words) {
+    for (const Finding& f : training_page(result).findings)
+        if (f.text.find(words) != std::string::npos) return f;
+    ADD_FAILURE() << "nothing says '" << words << "'";
+    return {};
+}
+
+double falls(double share) { return 4 * std::exp(-3 * share); }
+
+TEST(TrainingFindings, ALossThatFallsIsGood) {
+    const Finding f = finding(trained(falls), "The training loss");
+    EXPECT_EQ(f.level, Level::good);
+    EXPECT_THAT(f.text, HasSubstr("over steps 1 to 10"));
+    EXPECT_THAT(f.text, HasSubstr("over steps 191 to 200"));
+}
+
+TEST(TrainingFindings, ALossThatRisesAgainIsNot) {
+    const auto again = [](double share) { return share < 0.6 ? falls(share) : 3.0; };
+    const Finding f = finding(trained(again), "The training loss");
+    EXPECT_EQ(f.level, Level::warning);
+    EXPECT_THAT(f.text, HasSubstr("does not stay where it was least"));
+    EXPECT_THAT(f.text, HasSubstr("over steps 111 to 120"));
+}
+
+TEST(TrainingFindings, ALossThatStaysIsNot) {
+    const auto stays = [](double) { return 4.0; };
+    EXPECT_EQ(finding(trained(stays), "does not fall").level, Level::warning);
+}
+
+TEST(TrainingFindings, HeldOutLossesAreASeries) {
+    TrainResult result = trained(falls);
+    result.evaluations = {{0, 4, 0, 8}, {100, 1, 0.5, 8}, {200, 2, 0.5, 8}};
+    EXPECT_EQ(finding(result, "Held out").level, Level::warning);
+    EXPECT_THAT(finding(result, "Held out").text,
+                HasSubstr("was 1 at step 100 and has risen since"));
+    result.evaluations[2].loss = 0.9;
+    EXPECT_EQ(finding(result, "Held out").level, Level::note);
+}
+
+TEST(TrainingFindings, ACollapseInTheTableIsSaid) {
+    TrainResult result = trained(falls);
+    add_similarity(result, {0.5, 0.6, 0.7}, {0.8, 0.995, 0.999});
+    const Finding f = finding(result, "Token similarity");
+    EXPECT_EQ(f.level, Level::warning);
+    EXPECT_THAT(f.text, HasSubstr("of layer 1 exceeds 0.99 at step 100 (0.9950)"));
+    EXPECT_THAT(f.text,
+                HasSubstr("at step 200, the last that was measured, that of layer 1 is 0.9990"));
+}
+
+TEST(TrainingFindings, ACollapseThatWentAwayIsSaid) {
+    TrainResult result = trained(falls);
+    add_similarity(result, {0.999, 0.6, 0.5}, {0.9999, 0.7, 0.3});
+    const Finding f = finding(result, "Token similarity");
+    EXPECT_EQ(f.level, Level::warning);
+    EXPECT_THAT(f.text, HasSubstr("saturates for a time"));
+    EXPECT_THAT(f.text, HasSubstr("at step 200, the last that was measured, none exceeds 0.99"));
+}
+
+TEST(TrainingFindings, NoCollapseIsSaidOfAllSteps) {
+    TrainResult result = trained(falls);
+    add_similarity(result, {0.2, 0.8, 0.3}, {0.1, 0.7, 0.4});
+    const Finding f = finding(result, "Token similarity");
+    EXPECT_EQ(f.level, Level::good);
+    EXPECT_THAT(f.text, HasSubstr("at none of the 3 steps"));
+    EXPECT_THAT(f.text, HasSubstr("0.8000, at the output of layer 0 at step 100"));
+}
+
+TEST(TrainingFindings, GradientsThatDieAreSaid) {
+    EXPECT_EQ(
+        finding(trained(falls, [](Index i) { return i == 150 ? 0.0 : 1.0; }), "is 0 at step 150")
+            .level,
+        Level::warning);
+    EXPECT_EQ(
+        finding(trained(falls, [](Index i) { return i == 150 ? 90.0 : 1.0; }), "jumps to 90").level,
+        Level::warning);
+}
+
+/// Of a few steps no course can be told, and nothing is said of jumps.
+TEST(TrainingFindings, OfFewStepsLittleIsSaid) {
+    TrainResult few = trained(falls);
+    few.steps.resize(6);
+    EXPECT_EQ(finding(few, "so few steps show no course").level, Level::note);
+    for (const Finding& f : training_page(few).findings)
+        EXPECT_EQ(f.text.find("gradient norm"), std::string::npos) << f.text;
+}
+
+}  // namespace
+}  // namespace tsdiag::test
