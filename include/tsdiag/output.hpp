@@ -133,6 +133,7 @@ class OutputFolder {
     std::string in_the_way() const;
     bool can_exchange() const;
     bool exchange();
+    std::filesystem::path release();
     [[noreturn]] void step_aside(const std::string& name);
 
     FolderLock lock_;

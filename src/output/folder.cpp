@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <utility>
 
 #include "place.hpp"
 #include "tsdiag/error.hpp"
@@ -251,18 +252,23 @@ void OutputFolder::commit() {
         if (!is_there(path)) {
             fs::remove(temporary_ / unfinished_mark);
             fs::rename(temporary_, path);
+            release();
             sync(path.parent_path());
         } else if (!can_exchange() || !exchange()) {
             fs::rename(temporary_ / unfinished_mark, temporary_ / finished_mark);
             sync(temporary_);
-            move_files(temporary_, path);
+            move_files(release(), path);  // where it fails, the next to open the folder goes on
         }
     } catch (const fs::filesystem_error& error) {
         throw Error(
             fmt::format("{}: cannot be put in place ({}).", path.string(), error.code().message()));
     }
+}
+
+/// The temporary folder has become something that must not be removed.
+fs::path OutputFolder::release() {
     unfinished().temporaries.remove(temporary_);
-    temporary_.clear();
+    return std::exchange(temporary_, {});
 }
 
 bool OutputFolder::can_exchange() const {
@@ -286,8 +292,9 @@ bool OutputFolder::exchange() {
         mark(temporary_);
         return false;
     }
+    const fs::path old = release();
     sync(path.parent_path());
-    dissolve(temporary_, path);
+    dissolve(old, path);
     return true;
 }
 
@@ -300,8 +307,7 @@ void OutputFolder::step_aside(const std::string& name) {
         if (is_there(aside)) continue;
         fs::remove(temporary_ / unfinished_mark);
         fs::rename(temporary_, aside);
-        unfinished().temporaries.remove(temporary_);
-        temporary_.clear();
+        release();
         throw Error(fmt::format(
             "{}: came into the way while this ran and was not written by tsdiag, so it stays, and "
             "the result lies in {}.",

@@ -1,11 +1,13 @@
 #include "place.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
+#include <cstring>
 
 #include "tsdiag/error.hpp"
 #include "unfinished.hpp"
@@ -154,10 +156,7 @@ bool carry(const fs::path& from, const fs::path& to, const std::set<std::string>
 
 void dissolve(const fs::path& old, const fs::path& folder) {
     const Manifest manifest = Manifest::of(old);
-    if (manifest.empty()) {  // made and not yet marked, or none of ours
-        ::rmdir(old.c_str());
-        return;
-    }
+    if (manifest.empty()) return remove_empty(old);  // not yet marked, all gone, or none of ours
     for (const std::string& name : manifest.names(old)) {
         if (!manifest.owns(old, name)) continue;
         ::unlink((old / name).c_str());
@@ -180,8 +179,12 @@ void move_files(const fs::path& whole, const fs::path& folder) {
     for (const std::string& name : files_below(whole)) {
         if (name == Manifest::file || is_same_file(whole / name, folder / name)) continue;
         const bool free = !is_there(folder / name) || old.owns(folder, name);
-        if (free && make_way(whole, folder, name))
-            ::rename((whole / name).c_str(), (folder / name).c_str());
+        if (!free) continue;  // a file of the user has come there since
+        if (!make_way(whole, folder, name) ||
+            ::rename((whole / name).c_str(), (folder / name).c_str()) != 0)
+            throw Error(fmt::format(
+                "{}: cannot be put in place ({}); the next command on this folder tries again.",
+                (folder / name).string(), std::strerror(errno)));
     }
     sync(folder);
     fs::rename(whole / Manifest::file, folder / Manifest::file);

@@ -270,7 +270,7 @@ TEST(Sweep, RemovesWhatIsUnfinished) {
                          {".out.tsdiag-mine12/mine", "mine"},
                          {".out2.tsdiag-aB3dE6/.tsdiag-unfinished", ""},
                          {".out.tsdiag-lock", "99999999\n"}});
-    fs::create_directory(folder / ".out.tsdiag-empty0");
+    fs::create_directories(folder / ".out.tsdiag-empty0/a/b");  // killed behind the last file
     write_result(out, {{"a.csv", "2"}});
     EXPECT_THAT(
         names(folder.path()),

@@ -1,0 +1,168 @@
+#include <gmock/gmock.h>
+
+#include <map>
+
+#include "program.hpp"
+
+/// `train --resume` from what killed runs, full disks and careless hands leave.
+namespace tsdiag::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+constexpr const char* logs[] = {"steps.csv", "gradients.csv", "evaluations.csv", "metrics.csv",
+                                "curves.csv"};
+
+class Resume : public testing::Test {
+  protected:
+    void SetUp() override {
+        ASSERT_EQ(train({"-o", "whole"}).code, 0);
+        expected = made("whole");
+        ASSERT_EQ(expected.size(), 11u);  // logs, and the models and states of steps 3 and 6
+        ASSERT_EQ(train({"-o", "run"}).code, 0);
+    }
+    Finished train(const std::vector<std::string>& more) {
+        std::vector<std::string> words = {"train",
+                                          "random:gpt2,layers=2,d=8,heads=2",
+                                          "--data",
+                                          "copy:3",
+                                          "--tokens",
+                                          "5",
+                                          "--steps",
+                                          "6",
+                                          "--save-every",
+                                          "3",
+                                          "--eval-every",
+                                          "2",
+                                          "--probe-every",
+                                          "2",
+                                          "--dropout",
+                                          "0.1",
+                                          "--probes",
+                                          "t_sim,local_acc",
+                                          "-q"};
+        words.insert(words.end(), more.begin(), more.end());
+        return tsdiag(folder, words);
+    }
+    /// Every byte that a run must have again.
+    std::map<std::string, std::string> made(const std::string& run) {
+        std::map<std::string, std::string> out;
+        for (const char* name : logs) out[name] = read_file(path(name, run));
+        for (const std::string step : {"3", "6"})
+            for (const char* name : {"model.safetensors", "config.json", "training.safetensors"}) {
+                const std::string file = "checkpoints/step-" + step + "/" + name;
+                out[file] = read_file(path(file, run));
+            }
+        return out;
+    }
+    std::string path(const std::string& name, const std::string& run = "run") const {
+        return folder / (run + "/" + name);
+    }
+    void expect_the_same(const Finished& found, const std::string& what) {
+        EXPECT_EQ(found.code, 0) << what << ": " << found.err;
+        for (const auto& [name, text] : made("run"))
+            EXPECT_TRUE(text == expected[name]) << what << ": " << name;
+    }
+    /// The run as it was interrupted behind step 3, with logs that went on.
+    void interrupt() { fs::remove_all(path("checkpoints/step-6")); }
+    TemporaryDirectory folder;
+    std::map<std::string, std::string> expected;
+};
+
+TEST_F(Resume, CutsLogsBackToTheCheckpoint) {
+    for (const char* log : logs) {
+        interrupt();
+        const std::string file = path(log), text = read_file(file);
+        write_file(file, text.substr(0, text.size() - 3));  // torn
+        expect_the_same(train({"-o", "run", "--resume"}), std::string(log) + ", torn");
+        interrupt();
+        write_file(file, text + text.substr(text.size() / 2) + "7,");  // went on
+        expect_the_same(train({"-o", "run", "--resume"}), std::string(log) + ", longer");
+    }
+    interrupt();
+    expect_the_same(train({"-o", "run", "--resume"}), "untouched");
+}
+
+TEST_F(Resume, LogsShorterThanTheStateGoBackToTheOneBefore) {
+    const std::string file = path("steps.csv"), text = read_file(file);
+    write_file(file, text.substr(0, text.find("\n5,") + 8));  // torn in step 5, behind state 3
+    expect_the_same(train({"-o", "run", "--resume"}), "shorter");
+    EXPECT_THAT(read_file(path("run.json")), HasSubstr("step 6 cannot be gone on from"));
+    EXPECT_THAT(read_file(path("report.html")), HasSubstr("step 6 cannot be gone on from"));
+    write_file(file, text.substr(0, text.find("\n2,")));
+    const Finished refused = train({"-o", "run", "--resume"});
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.err, HasSubstr("holds no state that is whole"));
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+}
+
+TEST_F(Resume, ChangedLogsAreNoticed) {
+    const std::string file = path("gradients.csv"), text = read_file(file);
+    std::string other = text;
+    other[text.find("\n2,0,") + 6] ^= 1;
+    write_file(file, other);
+    const Finished refused = train({"-o", "run", "--resume"});
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.err, HasSubstr("gradients.csv: its first"));
+    EXPECT_EQ(read_file(file), other);
+}
+
+TEST_F(Resume, AnyFlippedBitGoesBackToTheStateBefore) {
+    const std::string file = path("checkpoints/step-6/training.safetensors");
+    const std::string& whole = expected["checkpoints/step-6/training.safetensors"];
+    for (int i = 0; i < 16; ++i) {
+        // Header, notes, parameters and moments: everywhere in the file.
+        const std::size_t at = i == 0 ? 3 : whole.size() * std::size_t(i) / 16 + std::size_t(i);
+        std::string text = whole;
+        text[at] = char(text[at] ^ (1 << i % 8));
+        write_file(file, text);
+        expect_the_same(train({"-o", "run", "--resume"}), "byte " + std::to_string(at));
+        EXPECT_EQ(read_file(file + ".damaged"), text) << "it stays";
+        fs::remove(file + ".damaged");
+    }
+    for (const std::size_t size : {std::size_t(0), std::size_t(7), whole.size() / 2}) {
+        write_file(file, whole.substr(0, size));
+        expect_the_same(train({"-o", "run", "--resume"}), "cut to " + std::to_string(size));
+        fs::remove(file + ".damaged");
+    }
+}
+
+TEST_F(Resume, AMissingMomentIsNoticed) {
+    // The header of safetensors names each tensor: one that is called otherwise is missing.
+    const std::string file = path("checkpoints/step-6/training.safetensors");
+    std::string text = read_file(file);
+    std::size_t at = text.find("\"m.layer.0");
+    ASSERT_NE(at, std::string::npos);
+    text[at + 1] = 'n';
+    at = text.find("\"v.layer.0");
+    ASSERT_NE(at, std::string::npos);
+    text[at + 1] = 'w';
+    write_file(file, text);
+    expect_the_same(train({"-o", "run", "--resume"}), "missing moments");
+    EXPECT_THAT(read_file(path("run.json")), HasSubstr("is damaged ('m.layer.0"));
+}
+
+TEST_F(Resume, WithoutAnyWholeStateIsOneSentence) {
+    for (const char* step : {"3", "6"})
+        write_file(path(std::string("checkpoints/step-") + step + "/training.safetensors"), "cut");
+    const auto before = made("run");
+    const Finished refused = train({"-o", "run", "--resume"});
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_THAT(refused.err, HasSubstr("holds no state that is whole"));
+    EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+    EXPECT_EQ(made("run"), before);
+}
+
+TEST_F(Resume, AModelThatItsUserChangedIsNotReplaced) {
+    const std::string model = path("checkpoints/step-6/model.safetensors");
+    write_file(path("checkpoints/step-6/training.safetensors"), "cut");
+    write_file(model, "mine");
+    const Finished refused = train({"-o", "run", "--resume"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("step-6/model.safetensors: was changed"));
+    EXPECT_EQ(read_file(model), "mine");
+}
+
+}  // namespace
+}  // namespace tsdiag::test

@@ -1,0 +1,466 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <random>
+#include <set>
+
+#include "cli/program.hpp"
+#include "tsdiag/output.hpp"
+
+/// What the program leaves when it is killed, stopped, or finds the disk full, at any moment.
+///
+///     faults [--seconds S] [--seed K]
+///
+/// Each round picks a command, a fault and its place, by the seed; it ends with a table of what was
+/// tried, and with 1 where anything was not as it must be:
+///
+///  - the folder holds the old result whole or the new one, and what its user has there unchanged;
+///  - the next command on it works and leaves nothing hidden;
+///  - a training that is resumed gives every byte of one that was not interrupted;
+///  - a fault that is no signal is told in one sentence, with exit code 1 or 2.
+namespace tsdiag::test {
+namespace {
+
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+using Words = std::vector<std::string>;
+using Files = std::map<std::string, std::string>;
+
+constexpr const char* tiny = "random:gpt2,layers=2,d=8,heads=2,vocab=16,tokens=8";
+
+Files contents(const fs::path& folder) {
+    Files out;
+    std::error_code failed;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder, failed))
+        if (entry.is_regular_file())
+            out[fs::relative(entry.path(), folder).string()] = read_file(entry.path());
+    return out;
+}
+
+const Files mine = {{"notes.txt", "mine"}, {"figures/photo.png", "mine"}, {"a/b/c", "mine"}};
+
+/// A command that is run over an earlier result; `words` end with the seed.
+struct Command {
+    const char* name;
+    Words words;
+    std::string folder;   ///< of the result, in `out`
+    const char* decides;  ///< the file that tells the old result from the new
+    bool force = false;
+    bool inside = false;  ///< run in the folder: moved file by file
+};
+
+std::vector<Command> commands() {
+    Command probe{
+        "probe", {"probe", tiny, "--tokens", "4", "-q", "--no-report"}, "", "metrics.csv"};
+    Command page{"probe, with a report", {"probe", tiny, "--tokens", "4", "-q"}, "", "metrics.csv"};
+    Command figure{
+        "figure", {"figure", "tse.fig2", "--trials", "2", "-q"}, "tse.fig2", "metrics.csv"};
+    for (const char* key : {"d=16", "heads=2", "ffn=8", "tokens=8", "layers=2"})
+        figure.words.insert(figure.words.end(), {"--reading", key});
+    Command init{"init", {"init", tiny}, "", "model.safetensors", true};
+    Command check{"check", {"check", "devil.eq59", "--trials", "20", "-q"}, "", "claims.csv"};
+    Command inside = probe;
+    inside.name = "probe, in its own folder";
+    inside.inside = true;
+    return {probe, page, figure, init, check, inside};
+}
+
+class Faults {
+  public:
+    explicit Faults(unsigned seed) : random_(seed) {}
+
+    void run_until(Clock::time_point end) {
+        const std::vector<std::pair<const char*, std::function<void()>>> kinds = {
+            {"killed at a change of a file", [&] { over_a_result("kill"); }},
+            {"killed in the middle of a write", [&] { over_a_result("torn"); }},
+            {"disk full from a change on", [&] { over_a_result("full"); }},
+            {"disk full for a moment", [&] { over_a_result("once"); }},
+            {"killed at a random moment", [&] { signalled(SIGKILL); }},
+            {"SIGTERM, SIGINT", [&] { signalled(pick(2) ? SIGTERM : SIGINT); }},
+            {"report killed", [&] { report(); }},
+            {"train killed and resumed", [&] { training("kill"); }},
+            {"train, disk full, resumed", [&] { training(pick(2) ? "full" : "torn"); }},
+            {"train --force killed", [&] { begun_anew(); }},
+            {"two processes", [&] { together(); }},
+            {"little memory", [&] { memory(); }}};
+        for (std::size_t i = 0; Clock::now() < end; i = (i + 1) % kinds.size()) {
+            kind_ = kinds[i].first;
+            const Clock::time_point begin = Clock::now();
+            kinds[i].second();
+            ++rounds_[kind_];
+            seconds_[kind_] += std::chrono::duration<double>(Clock::now() - begin).count();
+        }
+    }
+
+    int summary() const {
+        long rounds = 0, broken = 0;
+        for (const auto& [kind, count] : rounds_) {
+            const long bad = failed_.contains(kind) ? failed_.at(kind) : 0;
+            fmt::print("{:34} {:5} rounds, {:3} failed, {:6.1f} s\n", kind, count, bad,
+                       seconds_.at(kind));
+            rounds += count;
+            broken += bad;
+        }
+        fmt::print("{} rounds, {} signals that ended a process, {} faults met in words\n", rounds,
+                   killed_, told_);
+        const bool good = broken == 0 && killed_ > 0 && told_ > 0 &&
+                          std::ranges::all_of(rounds_, [](const auto& r) { return r.second > 0; });
+        fmt::print("faults: {}\n", good ? "PASS" : "FAIL");
+        return good ? 0 : 1;
+    }
+
+  private:
+    Words shim(const std::string& fault, long at) const {
+        return {"LD_PRELOAD=" TSDIAG_SHIM, "TSDIAG_FAULT=" + fault,
+                "TSDIAG_FAULT_AT=" + std::to_string(at), "OMP_NUM_THREADS=1"};
+    }
+    long pick(long below) { return std::uniform_int_distribution<long>(0, below - 1)(random_); }
+
+    void require(bool good, const std::string& what, const std::string& detail = {}) {
+        if (good) return;
+        ++failed_[kind_];
+        fmt::print("FAILED: {}: {}: {} {}\n", kind_, what_, what, detail);
+        std::fflush(stdout);
+    }
+    /// Ended by the signal, or said in one sentence why it went no further, or was done.
+    bool ended_well(const Finished& found, bool may_be_killed) {
+        if (found.code == 128 + SIGKILL && may_be_killed) return ++killed_, false;
+        if (found.code == 0) return true;
+        ++told_;
+        require(found.code == 1 || found.code == 2, fmt::format("exit code {}", found.code),
+                found.err);
+        require(found.err.starts_with("tsdiag: ") && std::ranges::count(found.err, '\n') == 1,
+                "not one sentence", found.err);
+        return false;
+    }
+
+    /// How often the words change a file.
+    long changes(const std::string& key, const fs::path& at, const Words& words) {
+        if (!counted_.contains(key)) {
+            const TemporaryDirectory count;
+            Words environment = shim("none", -1);
+            environment.push_back("TSDIAG_FAULT_COUNT=" + (count / "n"));
+            Running(at, words, environment).wait();
+            counted_[key] = std::max(1L, std::atol(read_file(count / "n").c_str()));
+        }
+        return counted_[key];
+    }
+
+    Words full_words(const Command& c, const fs::path& out, const char* seed) const {
+        Words words = c.words;
+        if (words.front() != "check" || seed != std::string("1"))
+            words.insert(words.end(), {"--seed", seed});
+        words.insert(words.end(), {"-o", out.string()});
+        if (c.force) words.emplace_back("--force");
+        return words;
+    }
+
+    /// The file that decides, of the result with each seed.
+    const std::pair<std::string, std::string>& results(const Command& c) {
+        auto& found = results_[c.name];
+        if (found.first.empty()) {
+            const TemporaryDirectory folder;
+            for (const char* seed : {"1", "2"}) {
+                const fs::path out = folder.path() / seed;
+                Running(folder.path(), full_words(c, out, seed)).wait();
+                (seed[0] == '1' ? found.first : found.second) =
+                    read_file(out / c.folder / c.decides);
+            }
+            require(!found.first.empty() && found.first != found.second, "the two results differ");
+        }
+        return found;
+    }
+
+    struct Place {
+        TemporaryDirectory folder;
+        fs::path out, result;
+    };
+    /// A folder with the result of seed 1 and files of its user.
+    void prepare(const Command& c, Place& place) {
+        what_ = c.name;
+        place.out = place.folder.path() / "out";
+        place.result = place.out / c.folder;
+        Running(place.folder.path(), full_words(c, place.out, "1")).wait();
+        for (const auto& [name, text] : mine) {
+            fs::create_directories((place.result / name).parent_path());
+            write_file(place.result / name, text);
+        }
+    }
+    void require_mine(const fs::path& result, const char* when) {
+        for (const auto& [name, text] : mine)
+            require(read_file(result / name) == text, fmt::format("{} is gone {}", name, when));
+    }
+    /// One result, whole; returns whether it is the new one.
+    bool require_whole(const Command& c, const fs::path& result, const char* when) {
+        const std::string decides = read_file(result / c.decides);
+        const bool is_new = decides == results(c).second;
+        require(is_new || decides == results(c).first, fmt::format("neither result {}", when));
+        const Manifest manifest = Manifest::of(result);
+        require(!manifest.empty(), fmt::format("no manifest {}", when));
+        std::set<std::string> known{Manifest::file};
+        for (const std::string& name : manifest.names(result)) {
+            known.insert(name);
+            require(manifest.owns(result, name),
+                    fmt::format("{} is not that of the manifest {}", name, when));
+        }
+        for (const auto& [name, text] : contents(result))
+            require(known.contains(name) || mine.contains(name),
+                    fmt::format("{} is left {}", name, when));
+        return is_new;
+    }
+    void require_nothing_hidden(const fs::path& folder, const char* when) {
+        for (const auto& entry : fs::recursive_directory_iterator(folder))
+            require(entry.path().filename().string().find(".tsdiag-") == std::string::npos &&
+                        !entry.path().string().ends_with(".tmp") &&
+                        !entry.path().string().ends_with(".part"),
+                    fmt::format("{} is left {}", entry.path().filename().string(), when));
+    }
+
+    void over_a_result(const std::string& fault) {
+        const std::vector<Command> all = commands();
+        const Command& c = all[std::size_t(pick(long(all.size())))];
+        Place place;
+        prepare(c, place);
+        const fs::path at = c.inside ? place.out : place.folder.path();
+        const Words words = full_words(c, place.out, "2");
+        long most = 0;
+        {
+            Place other;
+            if (!counted_.contains(c.name)) prepare(c, other);
+            most = changes(c.name, c.inside ? other.out : other.folder.path(),
+                           full_words(c, other.out, "2"));
+        }
+        const long when = 1 + pick(most);
+        const Finished found = Running(at, words, shim(fault, when)).wait();
+        what_ = fmt::format("{}, change {} of {}", c.name, when, most);
+        const bool done = ended_well(found, fault == "kill" || fault == "torn");
+        require_mine(place.result, "at once");
+        if (!c.inside) {
+            const bool is_new = require_whole(c, place.result, "at once");
+            require(!done || is_new, "done, and the old result is there");
+        }
+        if (found.code != 128 + SIGKILL && !c.inside)
+            require_nothing_hidden(place.folder.path(), "at once");
+        const Finished next = Running(place.folder.path(), words).wait();
+        require(next.code == 0, "the next run fails", next.err);
+        require_mine(place.result, "later");
+        require(require_whole(c, place.result, "later"), "the next run left the old result");
+        require_nothing_hidden(place.folder.path(), "later");
+    }
+
+    void signalled(int number) {
+        const std::vector<Command> all = commands();
+        const Command& c = all[std::size_t(pick(long(all.size()) - 1))];
+        Place place;
+        prepare(c, place);
+        const Words words = full_words(c, place.out, "2");
+        double& usual = usual_[c.name];
+        if (usual == 0) {
+            const Clock::time_point begin = Clock::now();
+            Place other;
+            prepare(c, other);
+            usual = std::chrono::duration<double>(Clock::now() - begin).count();
+        }
+        const double after = usual * double(pick(1000)) / 1000;
+        Running running(place.folder.path(), words);
+        std::this_thread::sleep_for(std::chrono::duration<double>(after));
+        running.signal(number);
+        const Finished found = running.wait();
+        what_ = fmt::format("{}, after {:.3f} s", c.name, after);
+        if (number == SIGKILL)
+            killed_ += found.code == 128 + SIGKILL;
+        else  // before main has been reached a signal ends the process by itself
+            require(found.code == 130 || found.code == 0 || found.code == 128 + number,
+                    fmt::format("exit code {}", found.code), found.err);
+        require_mine(place.result, "at once");
+        require_whole(c, place.result, "at once");
+        if (found.code == 130 || found.code == 0)
+            require_nothing_hidden(place.folder.path(), "at once");
+        require(Running(place.folder.path(), words).wait().code == 0, "the next run fails");
+        require_nothing_hidden(place.folder.path(), "later");
+    }
+
+    void report() {
+        const Command c = commands()[1];
+        Place place;
+        prepare(c, place);
+        const Words words = {"report", place.out.string()};
+        const bool inside = pick(2) == 1;
+        const fs::path at = inside ? place.out : place.folder.path();
+        const long most = changes(inside ? "report." : "report", at, words), when = 1 + pick(most);
+        const std::string fault = pick(2) ? "kill" : "full";
+        const std::string page = read_file(place.out / "report.html");
+        const Finished found = Running(at, words, shim(fault, when)).wait();
+        what_ = fmt::format("report{}, change {} of {}", inside ? " inside" : "", when, most);
+        ended_well(found, fault == "kill");
+        require_mine(place.result, "at once");
+        require(read_file(place.out / "metrics.csv") == results(c).first, "the table is gone");
+        const Finished next = Running(at, words).wait();
+        require(next.code == 0, "the next report fails", next.err);
+        require(read_file(place.out / "report.html") == page, "another page");
+        require_mine(place.result, "later");
+        require_whole(c, place.result, "later");
+        require_nothing_hidden(place.folder.path(), "later");
+    }
+
+    Words train_words(const fs::path& out) const {
+        return {"train",
+                "random:gpt2,layers=1,d=8,heads=2",
+                "--data",
+                "copy:3",
+                "--tokens",
+                "5",
+                "--steps",
+                "6",
+                "--save-every",
+                "2",
+                "--eval-every",
+                "2",
+                "--probe-every",
+                "3",
+                "--probes",
+                "t_sim,local_acc",
+                "-q",
+                "-o",
+                out.string()};
+    }
+    Files trained(const fs::path& run) const {
+        Files out;
+        for (const auto& [name, text] : contents(run))
+            if (name != "run.json" && name != "report.html" && name != "files.sha256" &&
+                !name.starts_with("figures/") && !mine.contains(name))
+                out[name] = text;
+        return out;
+    }
+    const Files& whole_training() {
+        if (whole_training_.empty()) {
+            const TemporaryDirectory folder;
+            Running(folder.path(), train_words(folder / "run")).wait();
+            whole_training_ = trained(folder / "run");
+            require(whole_training_.size() > 10, "a training leaves its files");
+        }
+        return whole_training_;
+    }
+    /// Resumed, or begun where there is nothing yet to go on from, until it is done.
+    void require_trained(const fs::path& folder, const fs::path& out) {
+        Words words = train_words(out);
+        const bool saved = fs::exists(out / "checkpoints/step-2/training.safetensors") ||
+                           fs::exists(out / "checkpoints/step-4/training.safetensors") ||
+                           fs::exists(out / "checkpoints/step-6/training.safetensors");
+        words.emplace_back(saved ? "--resume" : "--force");
+        const Finished next = Running(folder, words).wait();
+        require(next.code == 0, "it cannot be gone on with", next.err);
+        const Files now = trained(out);
+        for (const auto& [name, text] : whole_training())
+            require(now.contains(name) && now.at(name) == text, name + " is another");
+        for (const auto& [name, text] : now)
+            require(whole_training().contains(name), name + " is left");
+        require_nothing_hidden(folder, "later");
+    }
+    void training(const std::string& fault) {
+        const TemporaryDirectory folder;
+        const fs::path out = folder.path() / "run";
+        whole_training();
+        long most = 0;
+        {
+            const TemporaryDirectory other;
+            most = changes("train", other.path(), train_words(other / "run"));
+        }
+        const long first = 1 + pick(most);
+        ended_well(Running(folder.path(), train_words(out), shim(fault, first)).wait(),
+                   fault != "full");
+        what_ = fmt::format("train, change {} of {}", first, most);
+        if (fs::exists(out / "checkpoints") && pick(2)) {  // once more, on the way back
+            Words again = train_words(out);
+            again.emplace_back("--resume");
+            const long second = 1 + pick(most / 2);
+            what_ += fmt::format(", then {}", second);
+            ended_well(Running(folder.path(), again, shim(fault, second)).wait(), fault != "full");
+        }
+        require_trained(folder.path(), out);
+    }
+
+    void begun_anew() {
+        const TemporaryDirectory folder;
+        const fs::path out = folder.path() / "run";
+        Running(folder.path(), train_words(out)).wait();
+        for (const auto& [name, text] : mine) {
+            fs::create_directories((out / name).parent_path());
+            write_file(out / name, text);
+        }
+        Words words = train_words(out);
+        words.emplace_back("--force");
+        const long when = 1 + pick(80);  // it begins with the exchange
+        what_ = fmt::format("train --force, change {}", when);
+        ended_well(Running(folder.path(), words, shim("kill", when)).wait(), true);
+        require_mine(out, "at once");
+        require_trained(folder.path(), out);
+        require_mine(out, "later");
+    }
+
+    void together() {
+        const Command c = commands()[0];
+        Place place;
+        prepare(c, place);
+        Running one(place.folder.path(), full_words(c, place.out, "2"));
+        const TemporaryDirectory elsewhere;  // for the standard output of the other
+        std::this_thread::sleep_for(std::chrono::duration<double>(0.001 * double(pick(200))));
+        Running two(elsewhere.path(), full_words(c, place.out, "1"));
+        const Finished a = one.wait(), b = two.wait();
+        require(a.code == 0 || b.code == 0, "neither is done", a.err + b.err);
+        for (const Finished* found : {&a, &b})
+            if (found->code != 0) {
+                ++told_;
+                require(
+                    found->code == 2 && found->err.find("is writing there") != std::string::npos,
+                    fmt::format("exit code {}", found->code), found->err);
+            }
+        require_mine(place.result, "later");
+        require_whole(c, place.result, "later");
+        require_nothing_hidden(place.folder.path(), "later");
+    }
+
+    void memory() {
+        const Command c = commands()[std::size_t(pick(2))];
+        Place place;
+        prepare(c, place);
+        const long megabytes = 150 + pick(1850);
+        std::string line = fmt::format("ulimit -v {}; exec \"$TSDIAG\"", megabytes * 1024);
+        for (const std::string& word : full_words(c, place.out, "2")) line += " '" + word + "'";
+        const Finished found = Running::shell(place.folder.path(), line).wait();
+        what_ = fmt::format("{}, {} MB of addresses", c.name, megabytes);
+        // Below some size the loader itself or the threads of OpenMP say so, in words of their own.
+        require(found.code < 128, fmt::format("exit code {}", found.code), found.err);
+        require(found.code == 0 || !found.err.empty(), "nothing is said");
+        require_mine(place.result, "at once");
+        require_whole(c, place.result, "at once");
+        require_nothing_hidden(place.folder.path(), "at once");
+    }
+
+    std::mt19937_64 random_;
+    std::string kind_, what_;
+    std::map<std::string, long> rounds_, failed_, counted_;
+    std::map<std::string, double> seconds_, usual_;
+    std::map<std::string, std::pair<std::string, std::string>> results_;
+    Files whole_training_;
+    long killed_ = 0, told_ = 0;
+};
+
+}  // namespace
+}  // namespace tsdiag::test
+
+int main(int argc, char** argv) {
+    double seconds = 120;
+    unsigned seed = 1;
+    for (int i = 1; i + 1 < argc; i += 2) {
+        if (argv[i] == std::string_view("--seconds")) seconds = std::stod(argv[i + 1]);
+        if (argv[i] == std::string_view("--seed")) seed = unsigned(std::stoul(argv[i + 1]));
+    }
+    tsdiag::test::Faults faults(seed);
+    faults.run_until(std::chrono::steady_clock::now() +
+                     std::chrono::duration_cast<std::chrono::steady_clock::duration>(
+                         std::chrono::duration<double>(seconds)));
+    return faults.summary();
+}

@@ -1,0 +1,174 @@
+/// Preloaded into tsdiag: something happens at its N-th change of a file.
+///
+///     TSDIAG_FAULT_AT=N  TSDIAG_FAULT=kill|torn|full|once  TSDIAG_FAULT_COUNT=FILE
+///
+/// kill: the process ends before the change; torn: half of a write is done, and it ends; full: this
+/// change and all later ones that need space find the disk full; once: only this one does.  The
+/// number of changes is written to FILE at the end.
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <atomic>
+
+namespace {
+
+std::atomic<long> changes{0};
+long fault_at = -1;
+enum class Fault { none, kill, torn, full, once } fault = Fault::none;
+bool active = false;
+
+template <class F>
+F* real(const char* name) {
+    return reinterpret_cast<F*>(dlsym(RTLD_NEXT, name));
+}
+
+void die() { syscall(SYS_kill, getpid(), SIGKILL); }
+
+/// Counts a change.  True where it must fail with ENOSPC; `tears`: where it must be torn.
+bool fails(bool needs_space, bool* tears = nullptr) {
+    if (!active) return false;
+    const long now = ++changes;
+    if (fault == Fault::kill && now == fault_at) die();
+    if (fault == Fault::torn && now == fault_at) {
+        if (!tears) die();
+        *tears = true;
+    }
+    const bool due =
+        (fault == Fault::full && now >= fault_at) || (fault == Fault::once && now == fault_at);
+    if (!due || !needs_space || fault_at < 0) return false;
+    errno = ENOSPC;
+    return true;
+}
+
+bool is_output(int file) {
+    struct stat about {};
+    return file > 2 && fstat(file, &about) == 0 && S_ISREG(about.st_mode);
+}
+
+__attribute__((constructor)) void begin() {
+    active = strcmp(program_invocation_short_name, "tsdiag") == 0;
+    if (const char* at = getenv("TSDIAG_FAULT_AT")) fault_at = atol(at);
+    const char* kind = getenv("TSDIAG_FAULT");
+    if (kind && strcmp(kind, "kill") == 0) fault = Fault::kill;
+    if (kind && strcmp(kind, "torn") == 0) fault = Fault::torn;
+    if (kind && strcmp(kind, "full") == 0) fault = Fault::full;
+    if (kind && strcmp(kind, "once") == 0) fault = Fault::once;
+}
+
+__attribute__((destructor)) void end() {
+    const char* name = getenv("TSDIAG_FAULT_COUNT");
+    if (!active || !name) return;
+    active = false;
+    if (FILE* out = fopen(name, "w")) {
+        fprintf(out, "%ld\n", changes.load());
+        fclose(out);
+    }
+}
+
+}  // namespace
+
+extern "C" {
+
+int open(const char* path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    if ((flags & O_CREAT) && fails(true)) return -1;
+    return real<int(const char*, int, ...)>("open")(path, flags, mode);
+}
+int open64(const char* path, int flags, ...) {
+    va_list more;
+    va_start(more, flags);
+    const mode_t mode = flags & (O_CREAT | O_TMPFILE) ? va_arg(more, mode_t) : 0;
+    va_end(more);
+    if ((flags & O_CREAT) && fails(true)) return -1;
+    return real<int(const char*, int, ...)>("open64")(path, flags, mode);
+}
+FILE* fopen64(const char* path, const char* mode) {
+    if (mode[0] != 'r' && fails(true)) return nullptr;
+    return real<FILE*(const char*, const char*)>("fopen64")(path, mode);
+}
+ssize_t write(int file, const void* bytes, size_t count) {
+    bool tears = false;
+    if (is_output(file) && fails(true, &tears)) return -1;
+    if (tears) {
+        syscall(SYS_write, file, bytes, count / 2);
+        die();
+    }
+    return real<ssize_t(int, const void*, size_t)>("write")(file, bytes, count);
+}
+ssize_t writev(int file, const iovec* parts, int count) {
+    bool tears = false;
+    if (is_output(file) && fails(true, &tears)) return -1;
+    if (tears) {
+        syscall(SYS_write, file, parts[0].iov_base, parts[0].iov_len / 2);
+        die();
+    }
+    return real<ssize_t(int, const iovec*, int)>("writev")(file, parts, count);
+}
+int fsync(int file) {
+    fails(false);
+    return real<int(int)>("fsync")(file);
+}
+int ftruncate(int file, off_t size) {
+    fails(false);
+    return real<int(int, off_t)>("ftruncate")(file, size);
+}
+int ftruncate64(int file, off64_t size) {
+    fails(false);
+    return real<int(int, off64_t)>("ftruncate64")(file, size);
+}
+int rename(const char* from, const char* to) {
+    if (fails(true)) return -1;
+    return real<int(const char*, const char*)>("rename")(from, to);
+}
+int renameat2(int a, const char* from, int b, const char* to, unsigned flags) {
+    if (fails(true)) return -1;
+    if (getenv("TSDIAG_FAULT_NO_EXCHANGE")) {
+        errno = EINVAL;
+        return -1;
+    }
+    return real<int(int, const char*, int, const char*, unsigned)>("renameat2")(a, from, b, to,
+                                                                                flags);
+}
+int link(const char* from, const char* to) {
+    if (fails(true)) return -1;
+    return real<int(const char*, const char*)>("link")(from, to);
+}
+int mkdir(const char* path, mode_t mode) {
+    if (fails(true)) return -1;
+    return real<int(const char*, mode_t)>("mkdir")(path, mode);
+}
+char* mkdtemp(char* pattern) {
+    if (fails(true)) return nullptr;
+    return real<char*(char*)>("mkdtemp")(pattern);
+}
+int unlink(const char* path) {
+    fails(false);
+    return real<int(const char*)>("unlink")(path);
+}
+int unlinkat(int folder, const char* path, int flags) {
+    fails(false);
+    return real<int(int, const char*, int)>("unlinkat")(folder, path, flags);
+}
+int remove(const char* path) {
+    fails(false);
+    return real<int(const char*)>("remove")(path);
+}
+int rmdir(const char* path) {
+    fails(false);
+    return real<int(const char*)>("rmdir")(path);
+}
+
+}  // extern "C"
