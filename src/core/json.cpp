@@ -7,6 +7,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <tuple>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -300,7 +301,10 @@ Json& Json::Members::at(std::string key) {
     if (!index && list.size() >= many) index = std::make_unique<Index>(list);
     if (const Json* found = find(key)) return const_cast<Json&>(*found);
     if (index) index->add(key, list.size());
-    return list.emplace_back(std::move(key), Json()).second;
+    return list
+        .emplace_back(std::piecewise_construct, std::forward_as_tuple(std::move(key)),
+                      std::forward_as_tuple())
+        .second;
 }
 
 const Json& Json::operator[](std::string_view key) const {
