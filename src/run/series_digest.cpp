@@ -97,6 +97,7 @@ std::string settings_digest(const RunOptions& o) {
     add_named(o.subject.config, digest);
     add(o.subject.heads.value_or(-1));
     add(o.subject.width.value_or(-1));
+    for (const std::string& name : o.subject.ignore) digest.add("ignore " + name);
     add_named(o.input, digest);
     for (const Index value : {o.tokens, o.samples, o.trials, o.first_layer, o.last_layer})
         add(value);
