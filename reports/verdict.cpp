@@ -382,6 +382,10 @@ void Verdict::bounded_numbers() {
 std::vector<Finding> verdict(const Table& table, const Json& run) {
     const Rows rows(table);
     std::vector<Finding> all;
+    // What was assumed of the model or left out of it comes before its numbers.
+    if (const Json& lines = run["model"]["warnings"]; lines.is_array())
+        for (const Json& line : lines.array())
+            all.push_back({Level::warning, line.string() + ".", {}});
     for (const std::string& model : rows.models())
         for (Finding& f : Verdict(rows, model, run).findings()) all.push_back(std::move(f));
     return all;

@@ -151,6 +151,8 @@ struct AttentionEntry {
     std::span<const AttentionOption> options = {};
     AttentionFacts facts = {};
     std::string_view output_norm = "none";  ///< what a model applies to P V unless told otherwise
+    /// What the number of tokens must be a multiple of.  Null: any number will do.
+    Index (*token_multiple)(const AttentionOptions& options) = nullptr;
     /// Throws `UsageError` or `ShapeError` for an input that the variant cannot be made of.
     std::unique_ptr<AttentionOperator> (*make)(AttentionInput input) = nullptr;
 };

@@ -66,9 +66,13 @@ struct Architecture {
 };
 
 struct DetectOptions {
-    Json config;                 ///< config.json, or null
-    std::optional<Index> heads;  ///< --n-heads
-    std::optional<Index> width;  ///< --width: accept pruned files
+    Json config;                              ///< config.json, or null
+    std::string config_name = "config.json";  ///< for messages
+    std::optional<Index> heads;               ///< --n-heads
+    std::optional<Index> width;               ///< --width: accept pruned files
+    /// --ignore: names of tensors and of keys of the configuration, '*' for any characters.  Both
+    /// are read as if they had none of these.
+    std::vector<std::string> ignore = {};
 };
 
 /// How a tensor of a random model is drawn.
@@ -107,8 +111,10 @@ struct ArchitectureEntry {
 };
 std::span<const ArchitectureEntry* const> architectures();
 
-/// Throws `FormatError` saying which layout was found where none is known, `UsageError` where a
-/// size must be told.
+/// The architecture of `file`.  A family must have its tensors and explain all that is there: a
+/// tensor inside the model or a key of the configuration that no rule reads, and that is on no list
+/// of things that do not matter (docs/checkpoints.md), is refused.  Throws `FormatError` saying so,
+/// or which layout was found where none is known; `UsageError` where a size must be told.
 Architecture detect(const Checkpoint& file, const DetectOptions& options);
 std::unique_ptr<Weights> checkpoint_weights(std::shared_ptr<const Checkpoint> file,
                                             const Architecture& architecture,
@@ -144,6 +150,9 @@ struct Input {
 
 /// Tokens that `input` makes, at least 1.
 Index tokens_of(const ModelSpec& spec, const Input& input);
+/// The largest number of tokens, at most `most`, that the model was made for and that its
+/// attentions take; `most` or the model's longest where no number fits them.
+Index fitting_tokens(const ModelSpec& spec, Index most);
 
 struct RunSettings {
     Index memory = 0;                        ///< bytes for row blocks and kept maps; 0: no limit

@@ -30,6 +30,8 @@ struct SubjectOptions {
     std::string config;          ///< path of a config.json; empty: the one beside the weights
     std::optional<Index> heads;  ///< of the model, where it cannot be inferred
     std::optional<Index> width;  ///< of the model, to accept a pruned file
+    /// Tensors and keys of the configuration to be read as if they were not there (DetectOptions).
+    std::vector<std::string> ignore = {};
 };
 
 /// What the model argument turned out to be.

@@ -111,7 +111,7 @@ struct ModelSpec {
     Index width = 0;
     Index embedding_width = 0;  ///< where it differs from width (ALBERT); else equal
     Index vocabulary = 0;       ///< 0: no token embedding
-    Index max_tokens = 0;       ///< the longest input; 0: any
+    Index max_tokens = 0;       ///< the longest input it was made for; 0: any
     Positions positions = Positions::none;
     Index position_offset = 0;
     Index padding_id = -1;     ///< >= 0: positions count non-padding tokens (RoBERTa)
@@ -137,11 +137,14 @@ struct ModelSpec {
 
     bool trained = true;                                     ///< read from a file, not drawn
     std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
+    std::vector<std::string>
+        warnings;  ///< sentences: what was assumed, and what was told to ignore
 
     Json json() const;            ///< every field and every default with its value
     Index patches() const;        ///< of an image
     Index position_rows() const;  ///< of the table `embed.position`
     NormKind last_norm() const;   ///< the kind of `final_norm`
+    Index hard_limit() const;     ///< of the tokens, where a table of positions ends; 0: none
 };
 
 /// All parameters of a model in the order of their use; what layers share is listed once.

@@ -150,6 +150,11 @@ const AttentionEntry nystrom = {
               .slope = Holds::sometimes,
               .causal = false,
               .window = false},
+    .token_multiple =
+        [](const AttentionOptions& given) {
+            const Options options(nystrom, given);
+            return options.is("landmarks", "n") ? Index(1) : options.count("landmarks");
+        },
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(nystrom, in.options);
         require_fit(in);
@@ -161,8 +166,8 @@ const AttentionEntry nystrom = {
         if (m > n || n % m != 0)
             throw UsageError(
                 fmt::format("attention 'nystrom': landmarks={} does not divide the {} tokens of "
-                            "the sample; pass landmarks=K or --tokens N that fit",
-                            m, n));
+                            "the sample; expected a multiple of {} tokens",
+                            m, n, m));
         const Tensor kernel = convolution(options, in);
         std::unique_ptr<AttentionOperator> op;
         if (m == n && options.is("whole", "softmax")) {

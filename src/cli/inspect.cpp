@@ -169,6 +169,7 @@ std::string what_would_be_run(const Subject& subject) {
                                             spec.max_tokens > 0 ? fmt::format("{}", spec.max_tokens)
                                                                 : "any number of")
                               : "states drawn N(0, 1)");
+    for (const std::string& line : spec.warnings) text += fact("warning", line);
     for (const std::string& line : subject.notes) text += fact("found", line);
     for (const std::string& line : spec.recognised) text += fact("recognised", line);
     for (const std::string& line : spec.ignored) text += fact("ignored", line);

@@ -85,13 +85,15 @@ void read_embeddings(Reader& r) {
     s.embedding_map = s.embedding_norm = true;
     s.positions = Positions::learned;
     s.max_tokens = r.agreed({"max_position_embeddings"}, r.extent(positions, 0), positions);
-    s.token_types = r.has(types);
-    if (s.token_types) s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
+    s.token_types = true;
+    s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "albert");
     r.find_prefix(anchor);
+    r.only({"position_embedding_type"}, "absolute");
+    r.only({"is_decoder"}, false);
     read_embeddings(r);
     const std::string groups = "encoder.albert_layer_groups.";
     const std::string layer = groups + "0.albert_layers.0.";
@@ -110,6 +112,10 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.agreed({"num_hidden_groups"}, sharing.groups, groups + "*");
     sharing.inner = r.layers(groups + "0.albert_layers.");
     r.agreed({"inner_group_num"}, sharing.inner, groups + "0.albert_layers.*");
+    if (!r.told() && r.value({"num_hidden_layers"}).is_null())
+        r.ask(
+            "the number of layers is not in the file, for ALBERT's share their parameters; write "
+            "{\"num_hidden_layers\": N} into a configuration and pass --config FILE");
     sharing.hidden = r.count({"num_hidden_layers"}, 12);
     constexpr Index most = 100'000;
     if (sharing.hidden < sharing.groups || sharing.hidden > most)

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "ignored.hpp"
 #include "names.hpp"
 #include "tsdiag/error.hpp"
 
@@ -60,12 +61,24 @@ std::string known_families() {
     return out;
 }
 
+/// The family whose names the tensors have, whatever the configuration says.
+std::string_view by_names(const Checkpoint& file) {
+    for (const ArchitectureEntry* entry : architectures())
+        if (entry->matches(file, Json())) return entry->name;
+    return "";
+}
+
 [[noreturn]] void unknown_layout(const Checkpoint& file, const Json& config) {
-    if (config["model_type"].is_string())
-        throw FormatError(
-            fmt::format("{}: model_type '{}' of the configuration is not known; known "
-                        "families are {}",
-                        file.source(), config["model_type"].string(), known_families()));
+    if (config["model_type"].is_string()) {
+        const std::string_view like = by_names(file);
+        throw FormatError(fmt::format(
+            "{}: model_type '{}' of the configuration is not known; known families are {}{}",
+            file.source(), config["model_type"].string(), known_families(),
+            like.empty() ? std::string()
+                         : fmt::format(". Its tensors have the names of {0}: where it is one, a "
+                                       "--config with \"model_type\": \"{0}\" runs it",
+                                       like)));
+    }
     const auto& names = file.names();
     if (names.empty())
         throw FormatError(fmt::format("{}: the file holds no tensor", file.source()));
@@ -74,16 +87,26 @@ std::string known_families() {
                                          names.begin() + std::min(shown, names.size()));
     throw FormatError(fmt::format(
         "{}: the layout of its {} tensors ('{}'{}) is none that is known; known families are {}. "
-        "A config.json beside the file, or --config FILE, may tell the family",
+        "{}",
         file.source(), names.size(), fmt::join(first, "', '"), names.size() > shown ? ", ..." : "",
-        known_families()));
+        known_families(),
+        config.is_null() ? "A configuration with a model_type may tell the family (--config FILE)"
+                         : "The configuration has no model_type, which may tell the family"));
 }
 
 }  // namespace
 
-Architecture detect(const Checkpoint& file, const DetectOptions& options) {
-    for (const ArchitectureEntry* entry : architectures())
-        if (entry->matches(file, options.config)) return entry->read(file, options);
+Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
+    const model::Ignoring file(whole, all);
+    const DetectOptions& options = file.options();
+    model::refuse_quantised(file, options);
+    for (const ArchitectureEntry* entry : architectures()) {
+        if (!entry->matches(file, options.config)) continue;
+        Architecture found = entry->read(file, options);
+        if (const std::string warning = file.warning(); !warning.empty())
+            found.spec.warnings.push_back(warning);
+        return found;
+    }
     unknown_layout(file, options.config);
 }
 

@@ -86,16 +86,12 @@ void read_embeddings(Reader& r, Words width_keys) {
 Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options, bool roberta) {
     Reader r(file, options, roberta ? "roberta" : "bert");
     r.find_prefix(bert_anchor);
-    const std::string kind = r.config()["position_embedding_type"].is_string()
-                                 ? r.config()["position_embedding_type"].string()
-                                 : "absolute";
-    if (kind != "absolute")
-        r.refuse(fmt::format("position_embedding_type '{}' is not supported (absolute is)", kind));
+    r.only({"position_embedding_type"}, "absolute");
     read_embeddings(r, {"hidden_size"});
     ModelSpec& s = r.spec;
     const std::string types = "embeddings.token_type_embeddings.weight";
-    s.token_types = r.has(types);
-    if (s.token_types) s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
+    s.token_types = true;
+    s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
     if (roberta) {
         s.padding_id = r.count({"pad_token_id"}, 1);
         s.position_offset = s.padding_id + 1;
@@ -113,7 +109,7 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.eps = r.number({"layer_norm_eps"}, roberta ? 1e-5 : 1e-12);
     b.activation = r.activation({"hidden_act"}, "gelu");
-    b.causal = r.config()["is_decoder"].is_bool() && r.config()["is_decoder"].boolean();
+    b.causal = r.flag({"is_decoder"}, false);
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -133,6 +129,7 @@ Architecture read_roberta(const Checkpoint& file, const DetectOptions& options) 
 Architecture read_distilbert(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "distilbert");
     r.find_prefix(distilbert_anchor);
+    r.only({"is_decoder"}, false);
     read_embeddings(r, {"dim"});
     BlockSpec b;
     const std::string query = "transformer.layer.0.attention.q_lin.weight";

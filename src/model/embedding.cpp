@@ -114,7 +114,7 @@ Tensor sin_cos(const Context& c, const std::vector<Index>& positions) {
     const bool fairseq = s.positions == Positions::fairseq;
     const Index d = s.embedding_width, half = d / 2;
     if (d % 2 != 0 || half < 2)
-        throw NotAvailable(
+        throw FormatError(
             fmt::format("sines and cosines in two halves need an even width from 4 on, not {}", d));
     std::vector<double> values;
     for (const Index p : positions)
@@ -177,7 +177,7 @@ Tensor patches(const Context& c, const Tensor& image) {
 Tensor sincos_2d(const Context& c, Index rows, Index cols) {
     const Index d = c.spec.width, quarter = d / 4;
     if (d % 4 != 0 || quarter < 2)
-        throw NotAvailable(fmt::format(
+        throw FormatError(fmt::format(
             "two-dimensional positions need a width that is a multiple of 4 from 8 on, not {}", d));
     std::vector<double> values;
     values.reserve(static_cast<std::size_t>(rows * cols * d));

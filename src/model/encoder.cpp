@@ -24,7 +24,7 @@ constexpr std::string_view anchor = "layer.0.attn.q.weight";
 Names names(const ModelSpec& spec) { return translate(spec, pairs); }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"tsdiag_encoder"})) return *told;
+    if (const auto told = by_model_type(config, {"tsdiag_encoder", "encoder"})) return *told;
     return prefix_of(file, anchor).has_value();
 }
 
@@ -57,7 +57,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.alpha = r.number({"alpha"}, 1);
     b.deesc = r.number({"deesc"}, 0);
     b.qkv_bias = r.has("layer.0.attn.q.bias");
-    b.value_projection_only = !r.has("layer.0.attn.o.weight");
+    b.value_projection_only = !r.part({"out_proj"}, "layer.0.attn.o.weight");
     b.out_bias = r.has("layer.0.attn.o.bias");
     b.ffn_bias = r.has("layer.0.ffn.up.bias");
     b.norm_bias = r.has("layer.0.norm1.bias");
@@ -146,6 +146,7 @@ Json config(const ModelSpec& s) {
     out.set("model_type", "tsdiag_encoder").set("placement", tsdiag::name(b.placement));
     out.set("layers", static_cast<Index>(s.blocks.size())).set("width", s.width);
     out.set("heads", b.heads).set("eps", b.eps).set("activation", hf_activation(b.activation));
+    out.set("out_proj", !b.value_projection_only);
     return out.set("alpha", b.alpha).set("deesc", b.deesc);
 }
 

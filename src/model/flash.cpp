@@ -44,7 +44,11 @@ std::vector<NamePair> pairs(bool quadratic) {
 void read_unit(Reader& r, BlockSpec& b) {
     ModelSpec& s = r.spec;
     const std::string keys = "layers.0.to_qk.0.weight", hidden = "layers.0.to_hidden.0.weight";
-    s.width = s.embedding_width = r.extent(keys, 1);
+    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(keys, 1), keys);
+    r.only({"laplace_attn_fn"}, false);
+    r.only({"reduce_group_non_causal_attn"}, true);
+    r.only({"add_residual"}, true);
+    r.value({"expansion_factor"});  // the tensors show it
     b.gated_unit = true;
     b.placement = NormPlacement::pre;
     b.heads = b.kv_heads = 1;
@@ -57,11 +61,12 @@ void read_unit(Reader& r, BlockSpec& b) {
     b.value_dim = r.extent(hidden, 0) / 2;
     b.ffn = 0;
     b.activation = Unary::silu;
-    b.qkv_bias = r.has("layers.0.to_qk.0.bias");
     b.norm = r.has("layers.0.norm.g") ? NormKind::scale : NormKind::layer;
+    r.only({"norm_type"}, b.norm == NormKind::scale ? "scalenorm" : "layernorm");
     b.eps = r.number({"norm_eps"}, 1e-5);
     b.causal = r.flag({"causal"}, false);
-    s.blocks.assign(static_cast<std::size_t>(r.layers("layers.")), b);
+    const Index layers = r.agreed({"depth"}, r.layers("layers."), "layers.*");
+    s.blocks.assign(static_cast<std::size_t>(layers), b);
 }
 
 void read_embedding(Reader& r) {
@@ -69,7 +74,7 @@ void read_embedding(Reader& r) {
     const std::string token = "token_emb.weight";
     if (!r.has(token)) return;
     s.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
-    if (r.has("abs_pos_emb.scale")) {
+    if (r.has("abs_pos_emb.scale") || r.has("abs_pos_emb.inv_freq")) {
         s.positions = Positions::sin_cos;
         if (s.width % 2 != 0 || s.width < 4)
             r.refuse(
@@ -81,11 +86,16 @@ void read_embedding(Reader& r) {
     s.final_norm_kind = NormKind::layer;
 }
 
-/// The first 32 columns rotate, or all where there are fewer; the file has no tensor of its own
-/// for it.
+/// As many columns rotate as the file keeps frequencies for; else the first 32, or all where there
+/// are fewer.
 void read_rotation(Reader& r, BlockSpec& b) {
-    b.rotary.columns = std::min<Index>(r.count({"rotary_dim"}, 32), b.head_dim);
+    const std::string stored = "layers.0.rotary_pos_emb.freqs";
     b.rotary.interleaved = true;
+    b.rotary.columns = r.has(stored) ? r.agreed({"rotary_dim"}, 2 * r.extent(stored, 0), stored)
+                                     : std::min<Index>(r.count({"rotary_dim"}, 32), b.head_dim);
+    if (b.rotary.columns > b.head_dim)
+        r.refuse(
+            fmt::format("{} columns rotate, and queries have {}", b.rotary.columns, b.head_dim));
     if (b.rotary.columns % 2 != 0)
         r.refuse(
             fmt::format("{} columns cannot rotate: an even number is needed", b.rotary.columns));
@@ -100,14 +110,13 @@ Architecture read_flash(const Checkpoint& file, const DetectOptions& options) {
     const Index group = r.count({"group_size"}, 256);
     b.attention_options["group"] = std::to_string(group);
     b.token_shift = r.flag({"shift_tokens"}, true);
-    b.out_bias = r.has("layers.0.to_out.bias");
     read_rotation(r, b);
     const std::string bias = "layers.0.rel_pos_bias.relative_attention_bias.weight";
-    if (r.has(bias)) b.own.push_back({"rel_pos_bias", {1, r.extent(bias, 0), 1}});
+    b.own.push_back({"rel_pos_bias", {1, r.extent(bias, 0), 1}});
     std::ranges::fill(r.spec.blocks, b);
     read_embedding(r);
     return r.finish(translate(r.spec, pairs(false)),
-                    {"to_logits.*", "abs_pos_emb.inv_freq", "*rotary_pos_emb.*"});
+                    {"to_logits.1.*", "abs_pos_emb.inv_freq", "layers.*.rotary_pos_emb.freqs"});
 }
 
 Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
@@ -116,11 +125,13 @@ Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
     BlockSpec b;
     read_unit(r, b);
     b.attention = "flash_quad";
-    b.out_bias = r.has("layers.0.to_out.0.bias");
-    r.took("no bias by relative positions: the unit is given one from outside");
+    r.took("no bias by relative positions: the file has none of its own");
     std::ranges::fill(r.spec.blocks, b);
     read_embedding(r);
-    return r.finish(translate(r.spec, pairs(true)), {"to_logits.*", "abs_pos_emb.inv_freq"});
+    Names names = translate(r.spec, pairs(true));
+    if (r.spec.vocabulary > 0)
+        return r.finish(std::move(names), {"to_logits.1.*", "abs_pos_emb.inv_freq"});
+    return r.finish(std::move(names), {}, {"layers."});
 }
 
 }  // namespace

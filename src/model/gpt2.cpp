@@ -34,7 +34,7 @@ Names linear_names(const ModelSpec& spec) {
 constexpr std::string_view anchor = "h.0.attn.c_attn.weight";
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (const auto told = by_model_type(config, {"gpt2"})) return *told;
+    if (const auto told = by_model_type(config, {"gpt2", "nanogpt"})) return *told;
     return prefix_of(file, anchor).has_value();
 }
 
@@ -51,13 +51,13 @@ bool stored_by_inputs(const Reader& r, Index d) {
 /// Hyper-parameters that a training script saved beside the weights.
 void use_saved_sizes(Reader& r, const Json& metadata) {
     if (!r.config().is_null()) return;
-    for (const char* key : {"model_args", "hyper_parameters"})
-        if (metadata[key].is_object()) return r.use_config(metadata[key], key);
+    for (const std::string_view key : {"model_args", "hyper_parameters"})
+        if (metadata[key].is_object())
+            return r.use_config(metadata[key], std::string(key), key == "hyper_parameters");
 }
 
 std::vector<BlockSpec> blocks(Reader& r, BlockSpec b, Index layers) {
-    const Json& by_layer = r.value({"scale_attn_by_inverse_layer_idx"});
-    const bool divide = by_layer.is_bool() && by_layer.boolean();
+    const bool divide = r.flag({"scale_attn_by_inverse_layer_idx"}, false);
     std::vector<BlockSpec> out(static_cast<std::size_t>(layers), b);
     if (!divide) return out;
     for (std::size_t l = 0; l < out.size(); ++l)
@@ -77,6 +77,9 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     s.positions = Positions::learned;
     s.max_tokens = r.agreed({"n_positions", "block_size", "seq_length"}, r.extent("wpe.weight", 0),
                             "wpe.weight");
+    r.value({"n_ctx"});  // of the mask, which is a triangle at any size
+    r.only({"is_causal"}, true);
+    r.value({"is_decoder"});  // it is one, whatever this says
     s.final_norm = true;
     const bool conv1d = stored_by_inputs(r, s.width);
     if (!conv1d) s.family = "nanogpt";
@@ -86,23 +89,22 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.causal = true;
     b.heads = b.kv_heads = r.heads({"n_head", "num_heads"}, s.width, anchor);
     b.head_dim = s.width / b.heads;
-    const Json& scaled = r.value({"scale_attn_weights"});
-    if (!scaled.is_bool() || scaled.boolean())
+    if (r.flag({"scale_attn_weights"}, true))
         b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
-    b.ffn = r.extent("h.0.mlp.c_fc.weight", conv1d ? 1 : 0);
+    const std::string up = "h.0.mlp.c_fc.weight";
+    b.ffn = r.agreed({"n_inner"}, r.extent(up, conv1d ? 1 : 0), up);
     b.eps = r.number({"layer_norm_epsilon"}, 1e-5);
     b.activation = r.activation({"activation_function"}, conv1d ? "gelu_new" : "gelu");
-    b.qkv_bias = r.has("h.0.attn.c_attn.bias");
-    b.out_bias = r.has("h.0.attn.c_proj.bias");
-    b.ffn_bias = r.has("h.0.mlp.c_fc.bias");
-    b.norm_bias = r.has("h.0.ln_1.bias") || r.has("h.0.ln_1.beta");
+    // Conv1D always has biases; a model that trains nn.Linear may do without.
+    const bool biases = conv1d || r.part({"bias", "use_bias"}, "h.0.attn.c_attn.bias");
+    b.qkv_bias = b.out_bias = b.ffn_bias = biases;
+    b.norm_bias = conv1d || r.has("h.0.ln_1.bias") || r.has("h.0.ln_1.beta");
     const Index layers = r.layers("h.");
     r.agreed({"n_layer", "num_layers"}, layers, "h.*");
     s.blocks = blocks(r, b, layers);
     Names names = conv1d ? conv1d_names(s) : linear_names(s);
     r.accept_gamma_beta(names);
-    return r.finish(std::move(names), {"h.*.attn.bias", "h.*.attn.masked_bias", "*lm_head.*",
-                                       "score.*", "*multiple_choice_head.*"});
+    return r.finish(std::move(names), {"*lm_head.*", "score.*", "*multiple_choice_head.*"});
 }
 
 constexpr NamedSizes named[] = {{"gpt2", 12, 768, 12},

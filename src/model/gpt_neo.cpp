@@ -28,25 +28,43 @@ bool matches(const Checkpoint& file, const Json& config) {
     return prefix_of(file, anchor).has_value();
 }
 
-/// Which layers are local: `attention_layers`, else `attention_types` [[kinds, repeats], ...], else
-/// every second one.
+bool is_local(const Reader& r, const Json& kind) {
+    if (kind.string() != "local" && kind.string() != "global")
+        r.refuse(
+            fmt::format("attention '{}' of a layer is neither global nor local", kind.string()));
+    return kind.string() == "local";
+}
+
+/// [[kinds, repeats], ...] written out.
+std::vector<bool> repeated(const Reader& r, const Json& types, Index layers) {
+    std::vector<bool> out;
+    for (const Json& group : types.array()) {
+        if (!group.is_array() || group.array().size() != 2)
+            r.refuse("attention_types is not a list of [kinds, repeats]");
+        const Json::Array& kinds = group.array()[0].array();
+        const Index repeats = kinds.empty() ? 0 : group.array()[1].integer();
+        for (Index i = 0; i < repeats && std::ssize(out) <= layers; ++i)
+            for (const Json& kind : kinds) out.push_back(is_local(r, kind));
+    }
+    return out;
+}
+
+/// Which layers are local: `attention_layers`, and `attention_types`, which must say the same; by
+/// neither every second one.
 std::vector<bool> local_layers(Reader& r, Index layers) {
     std::vector<bool> out;
     const Json& listed = r.value({"attention_layers"});
     const Json& types = r.value({"attention_types"});
-    if (listed.is_array()) {
-        for (const Json& kind : listed.array()) out.push_back(kind.string() == "local");
-    } else if (types.is_array()) {
-        for (const Json& group : types.array()) {
-            if (!group.is_array() || group.array().size() != 2)
-                r.refuse("attention_types is not a list of [kinds, repeats]");
-            const Json::Array& kinds = group.array()[0].array();
-            const Index repeats = kinds.empty() ? 0 : group.array()[1].integer();
-            for (Index i = 0; i < repeats && std::ssize(out) <= layers; ++i)
-                for (const Json& kind : kinds) out.push_back(kind.string() == "local");
-        }
-    } else {
-        r.took("attention_types: global and local layers in turn, the default of gpt_neo");
+    if (listed.is_array())
+        for (const Json& kind : listed.array()) out.push_back(is_local(r, kind));
+    if (types.is_array()) {
+        const std::vector<bool> same = repeated(r, types, layers);
+        if (listed.is_array() && same != out)
+            r.refuse("attention_layers and attention_types say different things");
+        out = same;
+    }
+    if (!listed.is_array() && !types.is_array()) {
+        r.assume("attention_types = global and local layers in turn");
         for (Index l = 0; l < layers; ++l) out.push_back(l % 2 == 1);
     }
     if (std::ssize(out) != layers)
@@ -66,6 +84,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
         r.agreed({"hidden_size"}, r.extent("wte.weight", 1), "wte.weight");
     s.positions = Positions::learned;
     s.max_tokens = r.agreed({"max_position_embeddings"}, r.extent("wpe.weight", 0), "wpe.weight");
+    r.only({"is_causal"}, true);
+    r.value({"is_decoder"});
     s.final_norm = true;
     BlockSpec b;
     b.placement = NormPlacement::pre;
@@ -74,10 +94,11 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.heads = b.kv_heads = r.heads({"num_heads", "num_attention_heads"}, inner, anchor);
     b.head_dim = inner / b.heads;
     b.scale = 1;
-    b.ffn = r.extent("h.0.mlp.c_fc.weight", 0);
+    const std::string up = "h.0.mlp.c_fc.weight";
+    b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.eps = r.number({"layer_norm_epsilon"}, 1e-5);
     b.activation = r.activation({"activation_function"}, "gelu_new");
-    b.qkv_bias = r.has("h.0.attn.attention.q_proj.bias");
+    b.qkv_bias = false;
     const Index layers = r.layers("h.");
     r.agreed({"num_layers", "num_hidden_layers"}, layers, "h.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -87,9 +108,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     for (std::size_t l = 0; l < s.blocks.size(); ++l)
         if (local[l]) s.blocks[l].window = window, ++windows;
     r.saw(fmt::format("{} of {} layers see the last {} tokens only", windows, layers, window));
-    return r.finish(
-        translate(s, pairs),
-        {"h.*.attn.attention.bias", "h.*.attn.attention.masked_bias", "*lm_head.*", "score.*"});
+    return r.finish(translate(s, pairs), {"*lm_head.*", "score.*"});
 }
 
 }  // namespace

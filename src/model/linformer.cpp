@@ -46,7 +46,8 @@ void read_heads(Reader& r, const std::string& attention, BlockSpec& b) {
     } else {
         b.heads = b.kv_heads = r.heads({"heads"}, inner, query);
     }
-    b.head_dim = inner / b.heads;
+    b.head_dim = r.agreed({"dim_head"}, inner / b.heads, query);
+    r.only({"one_kv_head"}, b.kv_heads < b.heads);
     b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
 }
 
@@ -56,6 +57,7 @@ void read_projections(Reader& r, const std::string& attention, BlockSpec& b) {
     const Index tokens = r.agreed({"seq_len"}, r.extent(projection, 0), projection);
     const Index length = r.agreed({"k"}, r.extent(projection, 1), projection);
     const bool shared = !r.has(attention + "to_v.weight");
+    r.only({"share_kv"}, shared);
     b.attention = "linformer";
     b.attention_options["length"] = std::to_string(length);
     b.attention_options["shared"] = shared ? "1" : "0";
@@ -86,23 +88,27 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const std::string inside = language ? "linformer." : "";
     const std::string attention = inside + "net.layers.0.0.fn.";
     ModelSpec& s = r.spec;
-    s.width = s.embedding_width = r.extent(attention + "to_q.weight", 1);
+    const std::string query = attention + "to_q.weight";
+    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(query, 1), query);
+    r.only({"reversible"}, false);
     BlockSpec b;
     b.placement = NormPlacement::pre;
     read_heads(r, attention, b);
     read_projections(r, attention, b);
     b.qkv_bias = false;
-    b.out_bias = r.has(attention + "to_out.bias");
     b.ffn = r.extent(inside + "net.layers.0.1.fn.w1.weight", 0);
     b.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.activation = r.activation({"hidden_act"}, "gelu");
-    s.blocks.assign(static_cast<std::size_t>(r.layers(inside + "net.layers.")), b);
+    const std::string layers = inside + "net.layers.";
+    s.blocks.assign(static_cast<std::size_t>(r.agreed({"depth"}, r.layers(layers), layers + "*")),
+                    b);
     if (language) read_embeddings(r);
     Names names = translate(s, pairs(b.attention_options.at("shared") == "1"));
     if (!language)
         for (auto& [canonical, source] : names)
             source.file_name.erase(0, std::string_view("linformer.").size());
-    return r.finish(std::move(names), {"to_logits.*"});
+    return language ? r.finish(std::move(names), {"to_logits.*"})
+                    : r.finish(std::move(names), {}, {"net."});
 }
 
 }  // namespace

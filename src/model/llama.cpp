@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -63,6 +64,8 @@ BlockSpec read_attention(Reader& r) {
         b.head_dim = r.count({"head_dim"}, 0);
     if (b.head_dim > 0 && inner % b.head_dim == 0)
         b.heads = r.agreed({"num_attention_heads"}, inner / b.head_dim, query);
+    else if (b.head_dim > 0)
+        r.refuse(fmt::format("heads of {} columns do not fit queries of {}", b.head_dim, inner));
     else
         b.heads = r.heads({"num_attention_heads"}, inner, query);
     b.head_dim = inner / b.heads;
@@ -72,52 +75,104 @@ BlockSpec read_attention(Reader& r) {
                              columns, b.heads, b.head_dim));
     b.kv_heads = r.agreed({"num_key_value_heads"}, columns / b.head_dim, key);
     b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
-    b.qkv_bias = r.has(attention0 + "q_proj.bias");
-    b.out_bias = r.has(attention0 + "o_proj.bias");
     return b;
 }
 
-/// Sliding windows: by `layer_types` where listed; Qwen's only where `use_sliding_window`, from
-/// layer `max_window_layers` on; else all layers.
-void read_windows(Reader& r, std::vector<BlockSpec>& blocks) {
-    const bool mistral = r.spec.family == "mistral";
-    const bool unsaid = !r.config().contains("sliding_window");  // null says that there is none
-    if (!r.value({"sliding_window"}).is_number() && !(mistral && unsaid)) return;
-    const Index window = r.count({"sliding_window"}, 4096);
-    if (window < 1) return;
-    const bool qwen = r.spec.family.starts_with("qwen");
-    const Json& use = r.value({"use_sliding_window"});
-    if (use.is_bool() ? !use.boolean() : qwen) return;
+/// Qwen2 has biases on q, k, v and no key for them; the others on all four or on none.
+void read_biases(Reader& r, BlockSpec& b) {
+    const bool qwen2 = r.spec.family == "qwen2";
+    if (qwen2) r.value({"attention_bias"});
+    b.qkv_bias = qwen2 || r.part({"attention_bias"}, attention0 + "q_proj.bias");
+    b.out_bias = !qwen2 && b.qkv_bias;
+    b.ffn_bias = r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias");
+}
+
+/// Which layers `layer_types` says slide; nothing where it does not say.
+std::optional<std::vector<bool>> listed_windows(Reader& r, std::size_t layers) {
     const Json& types = r.value({"layer_types"});
-    const Index first = qwen ? r.count({"max_window_layers"}, 28) : 0;
+    if (types.is_null()) return std::nullopt;
+    std::vector<bool> out;
+    for (const Json& type : types.array()) {
+        if (type.string() != "sliding_attention" && type.string() != "full_attention")
+            r.refuse(
+                fmt::format("layer_types has '{}', which is not supported (full_attention and "
+                            "sliding_attention are)",
+                            type.string()));
+        out.push_back(type.string() == "sliding_attention");
+    }
+    if (out.size() != layers)
+        r.refuse(fmt::format("layer_types speaks of {} layers, and the file has {}", out.size(),
+                             layers));
+    return out;
+}
+
+/// Sliding windows: Qwen's only where `use_sliding_window`, by `layer_types` where listed, else
+/// from layer `max_window_layers` on; Mistral's in all layers.  LLaMA has none.
+void read_windows(Reader& r, std::vector<BlockSpec>& blocks) {
+    const bool mistral = r.spec.family == "mistral", qwen = r.spec.family.starts_with("qwen");
+    const auto listed = listed_windows(r, blocks.size());
+    r.value({"max_window_layers"});  // says nothing where nothing slides
+    const Json& use = r.value({"use_sliding_window"});
+    const bool off = r.config().contains("sliding_window") && r.value({"sliding_window"}).is_null();
+    if (!mistral && !qwen) {
+        r.only({"sliding_window"}, 0);
+        r.only({"use_sliding_window"}, false);
+    }
+    const bool on = mistral || qwen ? use.is_bool() ? use.boolean() : mistral : false;
+    const Index window = on && !off ? r.count({"sliding_window"}, 4096) : 0;
+    const Index first = window < 1        ? std::ssize(blocks)
+                        : qwen && !listed ? r.count({"max_window_layers"}, 28)
+                                          : 0;
     for (std::size_t l = 0; l < blocks.size(); ++l) {
-        bool slides = static_cast<Index>(l) >= first;
-        if (types.is_array() && l < types.array().size())
-            slides = types.array()[l].string() == "sliding_attention";
+        const bool slides = static_cast<Index>(l) >= first && (!qwen || !listed || (*listed)[l]);
+        if (listed && (*listed)[l] != slides)
+            r.refuse(
+                fmt::format("layer_types says that layer {} {}, and sliding_window or the "
+                            "family says otherwise",
+                            l, (*listed)[l] ? "has a sliding window" : "sees everything"));
         if (slides) blocks[l].window = window;
     }
-    r.saw(fmt::format("sliding window of {} tokens", window));
+    if (window > 0) r.saw(fmt::format("sliding window of {} tokens", window));
+}
+
+/// What the library takes where nothing is said.
+Index default_length(std::string_view family) {
+    if (family == "mistral") return 131072;
+    return family == "llama" ? 2048 : 32768;
+}
+
+/// The tensors of LLaMA are also those of Mistral, and of Gemma and Granite, whose mathematics is
+/// another.
+void ask_for_family(const Reader& r) {
+    if (r.told() || r.spec.family != "llama") return;
+    r.ask(
+        "its tensors are those of LLaMA, Mistral, Gemma and others, which differ in their norms, "
+        "scales, windows and rotary base; put its config.json beside it or pass --config FILE, at "
+        "least {\"model_type\": \"llama\"}");
 }
 
 Architecture read_family(const Checkpoint& file, const DetectOptions& options,
                          std::string_view family) {
     Reader r(file, options, family);
     r.find_prefix(anchor);
+    ask_for_family(r);
     ModelSpec& s = r.spec;
+    r.only({"is_causal"}, true);
+    r.value({"is_decoder"});
     const std::string tokens = "embed_tokens.weight";
     s.vocabulary = r.agreed({"vocab_size"}, r.extent(tokens, 0), tokens);
     s.width = s.embedding_width = r.agreed({"hidden_size"}, r.extent(tokens, 1), tokens);
-    s.max_tokens = r.count({"max_position_embeddings"}, 2048);
+    const Json& longest = r.value({"max_sequence_length"});  // of the first LLaMA
+    s.max_tokens = r.count({"max_position_embeddings"},
+                           longest.is_integer() ? longest.integer() : default_length(family));
     s.final_norm = true;
     BlockSpec b = read_attention(r);
+    read_biases(r, b);
     const std::string gate = "layers.0.mlp.gate_proj.weight";
     b.ffn = r.agreed({"intermediate_size"}, r.extent(gate, 0), gate);
-    b.ffn_bias = r.has("layers.0.mlp.gate_proj.bias");
     b.eps = b.qk_eps = r.number({"rms_norm_eps"}, 1e-6);
     b.activation = r.activation({"hidden_act"}, "silu");
-    const Json& part = r.value({"partial_rotary_factor"});
-    const double share = part.is_number() ? part.number() : 1;
-    if (!(share > 0 && share <= 1)) r.refuse("partial_rotary_factor is not in (0, 1]");
+    const double share = read_share(r, {"partial_rotary_factor"}, 1);
     const auto columns = static_cast<Index>(static_cast<double>(b.head_dim) * share);
     if (columns % 2 != 0)
         r.refuse(fmt::format("{} columns of a head cannot rotate in pairs", columns));
@@ -126,7 +181,7 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     r.agreed({"num_hidden_layers"}, layers, "layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
     read_windows(r, s.blocks);
-    return r.finish(llama_names(s), {"*rotary_emb.inv_freq", "*lm_head.weight", "score.*"});
+    return r.finish(llama_names(s), {"*lm_head.*", "score.*"});
 }
 
 template <const char* family>
@@ -235,7 +290,8 @@ Json config(const ModelSpec& s) {
     out.set("hidden_act", hf_activation(b.activation)).set("rms_norm_eps", b.eps);
     out.set("rope_theta", b.rotary.theta).set("max_position_embeddings", s.max_tokens);
     out.set("vocab_size", s.vocabulary).set("tie_word_embeddings", true);
-    out.set("attention_bias", b.qkv_bias && b.out_bias).set("initializer_range", 0.02);
+    if (s.family != "qwen2") out.set("attention_bias", b.qkv_bias);
+    out.set("initializer_range", 0.02);
     if (b.window > 0)
         out.set("sliding_window", b.window);
     else

@@ -115,15 +115,25 @@ bool glob(std::string_view pattern, std::string_view text) {
     return p == pattern.size();
 }
 
-std::optional<std::string> prefix_of(const Checkpoint& file, std::string_view anchor) {
-    std::optional<std::string> best;
+std::vector<std::string> prefixes_of(const Checkpoint& file, std::string_view anchor) {
+    std::vector<std::string> found;
     for (const std::string& name : file.names()) {
         if (!name.ends_with(anchor)) continue;
         const std::size_t length = name.size() - anchor.size();
-        if (length > 0 && name[length - 1] != '.') continue;
-        if (!best || length < best->size()) best = name.substr(0, length);
+        if (length == 0 || name[length - 1] == '.') found.push_back(name.substr(0, length));
     }
-    return best;
+    std::ranges::stable_sort(found, {}, &std::string::size);
+    return found;
+}
+
+std::optional<std::string> prefix_of(const Checkpoint& file, std::string_view anchor) {
+    const std::vector<std::string> found = prefixes_of(file, anchor);
+    return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+bool equal(const Json& a, const Json& b) {
+    if (a.is_number() && b.is_number()) return a.number() == b.number();
+    return a.dump() == b.dump();
 }
 
 std::optional<bool> by_model_type(const Json& config,

@@ -45,9 +45,13 @@ std::string text(std::span<const Index> shape);
 /// Does `text` match `pattern`, in which '*' stands for any characters?
 bool glob(std::string_view pattern, std::string_view text);
 
-/// What stands before `anchor` in the shortest name that is or ends with it after a dot; none: no
-/// such name.
+/// What stands before `anchor` in the names that are it or end with it after a dot, shortest first.
+std::vector<std::string> prefixes_of(const Checkpoint& file, std::string_view anchor);
+/// The first of them.
 std::optional<std::string> prefix_of(const Checkpoint& file, std::string_view anchor);
+
+/// Do both say the same?  Numbers by their value, so that 1 is 1.0.
+bool equal(const Json& a, const Json& b);
 
 /// Is `model_type` of `config` one of `types`?  Nothing where the config does not say.
 std::optional<bool> by_model_type(const Json& config,

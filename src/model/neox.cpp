@@ -46,6 +46,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
         r.agreed({"hidden_size"}, r.extent("embed_in.weight", 1), "embed_in.weight");
     s.max_tokens = r.count({"max_position_embeddings"}, 2048);
     s.final_norm = true;
+    r.only({"is_causal"}, true);
+    r.value({"is_decoder"});
     BlockSpec b;
     b.placement =
         r.flag({"use_parallel_residual"}, true) ? NormPlacement::parallel : NormPlacement::pre;
@@ -57,21 +59,13 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.activation = r.activation({"hidden_act"}, "gelu");
-    b.qkv_bias = r.has("layers.0.attention.query_key_value.bias");
-    b.out_bias = r.has("layers.0.attention.dense.bias");
-    const Json& newer = r.value({"rope_parameters"});
-    const double share = newer["partial_rotary_factor"].is_number()
-                             ? newer["partial_rotary_factor"].number()
-                             : r.number({"rotary_pct", "partial_rotary_factor"}, 0.25);
-    if (!(share >= 0 && share <= 1))
-        r.refuse(fmt::format("rotary_pct is {}, not a share from 0 to 1", share));
+    b.qkv_bias = b.out_bias = r.part({"attention_bias"}, "layers.0.attention.query_key_value.bias");
+    const double share = read_share(r, {"rotary_pct", "partial_rotary_factor"}, 0.25);
     b.rotary = read_rotary(r, rotary_columns(b.head_dim, share), {"rotary_emb_base", "rope_theta"});
     const Index layers = r.layers("layers.");
     r.agreed({"num_hidden_layers"}, layers, "layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
-    return r.finish(neox_names(s),
-                    {"*rotary_emb.inv_freq", "layers.*.attention.bias",
-                     "layers.*.attention.masked_bias", "embed_out.weight", "score.*"});
+    return r.finish(neox_names(s), {"embed_out.weight", "score.*"});
 }
 
 constexpr NamedSizes named[] = {{"pythia-70m", 6, 512, 8},

@@ -56,6 +56,9 @@ bool matches_attention(const Checkpoint& file, const Json& config) {
 /// The convolution over values, where the file has one.
 void read_convolution(Reader& r, const std::string& tensor, Words keys, BlockSpec& b) {
     if (!r.has(tensor)) {
+        if (const Json& said = r.value(keys); !said.is_null())
+            r.refuse(fmt::format("{} says {} = {}, but tensor '{}' is missing", r.config_source(),
+                                 *keys.begin(), said.dump(), r.prefix() + tensor));
         r.took("no convolution over the values: the file has none");
         return;
     }
@@ -78,15 +81,26 @@ void read_embeddings(Reader& r) {
     if (s.max_tokens < 1) r.refuse("its table of positions has no row beyond the first two");
     s.max_tokens = r.agreed({"max_position_embeddings"}, s.max_tokens, positions);
     const std::string types = "embeddings.token_type_embeddings.weight";
-    s.token_types = r.has(types);
-    if (s.token_types) s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
+    s.token_types = true;
+    s.type_rows = r.agreed({"type_vocab_size"}, r.extent(types, 0), types);
     s.embedding_norm = true;
+}
+
+/// From where the inverse is iterated: only where `inv_coeff_init_option` is true does the library
+/// look at `inv_init_coeff_option`, and anything but "original" is the exact one.
+std::string read_start(Reader& r) {
+    const Json& option = r.value({"inv_init_coeff_option"});
+    const bool asked = r.value({"inv_coeff_init_option"}).is_bool()
+                           ? r.flag({"inv_coeff_init_option"}, false)
+                           : !option.is_null();
+    return asked && !equal(option, "original") ? "exact" : "original";
 }
 
 /// Where landmarks and segment_means_seq_len are equal, the library takes the exact softmax.
 void read_landmarks(Reader& r, BlockSpec& b) {
     const Index landmarks = r.count({"num_landmarks"}, 64);
     const Index segments = r.count({"segment_means_seq_len"}, 64);
+    const std::string start = read_start(r);
     b.attention = "nystrom";
     if (landmarks == segments) {
         b.attention_options["landmarks"] = "n";
@@ -99,14 +113,14 @@ void read_landmarks(Reader& r, BlockSpec& b) {
         fmt::format("landmarks are means of n/{} tokens of a sample of n; the library takes "
                     "samples of segment_means_seq_len = {} tokens only",
                     landmarks, segments));
-    const bool exact = r.config()["inv_init_coeff_option"].is_string() &&
-                       r.config()["inv_init_coeff_option"].string() == "exact";
-    b.attention_options["init"] = exact ? "exact" : "original";
+    b.attention_options["init"] = start;
 }
 
 Architecture read_hf(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "nystromformer");
     r.find_prefix(hf_anchor);
+    r.only({"position_embedding_type"}, "absolute");
+    r.only({"is_decoder"}, false);
     read_embeddings(r);
     BlockSpec b;
     const std::string layer = "encoder.layer.0.", query(hf_anchor);
@@ -137,15 +151,16 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
     r.find_prefix(attention_anchor);
     ModelSpec& s = r.spec;
     const std::string qkv(attention_anchor), conv(attention_mark);
-    s.width = s.embedding_width = r.extent(qkv, 1);
+    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(qkv, 1), qkv);
     BlockSpec b;
     b.placement = NormPlacement::pre;
     const Index inner = r.extent(qkv, 0) / 3;
-    b.heads = b.kv_heads = r.has(conv) ? r.extent(conv, 0) : r.heads({"heads"}, inner, qkv);
+    b.heads = b.kv_heads =
+        r.has(conv) ? r.agreed({"heads"}, r.extent(conv, 0), conv) : r.heads({"heads"}, inner, qkv);
     if (inner < 1 || inner % b.heads != 0)
         r.refuse(fmt::format("{} heads do not divide the {} rows of queries in '{}'", b.heads,
                              inner, qkv));
-    b.head_dim = inner / b.heads;
+    b.head_dim = r.agreed({"dim_head"}, inner / b.heads, qkv);
     b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
     b.attention = "nystrom";
     b.attention_options["landmarks"] = std::to_string(r.count({"num_landmarks"}, 256));
@@ -155,14 +170,17 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
     r.took(
         "a sample's tokens must be a multiple of the landmarks: where they are not, the library "
         "puts zero tokens in front that take part in the attention");
-    read_convolution(r, conv, {"residual_conv_kernel"}, b);
+    r.only({"eps"}, 1e-8);  // of the division where tokens are masked
+    if (r.has(conv)) r.only({"residual", "attn_values_residual"}, true);
+    read_convolution(r, conv, {"residual_conv_kernel", "attn_values_residual_conv_kernel"}, b);
     b.qkv_bias = false;
     b.out_bias = r.has("layers.0.0.fn.to_out.0.bias");
     b.ffn = r.extent("layers.0.1.fn.net.0.weight", 0);
     b.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.activation = r.activation({"hidden_act"}, "gelu");
-    s.blocks.assign(static_cast<std::size_t>(r.layers("layers.")), b);
-    return r.finish(translate(s, attention_pairs), {});
+    const Index layers = r.agreed({"depth"}, r.layers("layers."), "layers.*");
+    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    return r.finish(translate(s, attention_pairs), {}, {"layers."});
 }
 
 }  // namespace

@@ -61,13 +61,18 @@ void refuse_others(const Reader& r) {
         r.refuse("some of its heads attend locally, which is not supported");
     if (r.has("pos_emb.weights.0") || r.has("pos_emb.weights_0"))
         r.refuse("its positions are axial, which is not supported");
+    for (const char* key : {"reversible", "use_scalenorm", "use_rezero", "cross_attend",
+                            "no_projection", "shift_tokens", "axial_position_emb"})
+        r.only({key}, false);
+    r.only({"local_attn_heads"}, 0);
 }
 
 void read_positions(Reader& r, BlockSpec& b, const std::string& table) {
     ModelSpec& s = r.spec;
     s.positions = Positions::learned;
     s.max_tokens = r.agreed({"max_seq_len"}, r.extent(table, 0), table);
-    if (!r.has("layer_pos_emb.emb")) return;
+    // Computed positions come with rotary angles, learned ones without.
+    if (table != position_tables.front()) return;
     if (b.head_dim % 2 != 0)
         r.refuse(
             fmt::format("heads of {} columns cannot rotate: an even number is needed", b.head_dim));
@@ -88,7 +93,8 @@ void read_attention(Reader& r, BlockSpec& b) {
                         "not supported",
                         r.prefix(), projection));
     const std::string query(anchor);
-    const Index inner = r.extent(query, 0), features = r.extent(projection, 0);
+    const Index inner = r.extent(query, 0);
+    const Index features = r.agreed({"nb_features"}, r.extent(projection, 0), projection);
     b.head_dim = r.extent(projection, 1);
     if (inner % b.head_dim != 0)
         r.refuse(fmt::format("random features of {} columns do not fit queries of {}", b.head_dim,
@@ -105,8 +111,8 @@ void read_attention(Reader& r, BlockSpec& b) {
         r.saw("1e-6 is added to each sum of key features, as the library does where it is causal");
     }
     b.own.push_back({"projection_matrix", {1, features, b.head_dim}});
-    b.qkv_bias = r.has(in_attention("to_q.bias"));
-    b.out_bias = r.has(in_attention("to_out.bias"));
+    b.qkv_bias = r.part({"qkv_bias"}, in_attention("to_q.bias"));
+    b.out_bias = r.part({"attn_out_bias"}, in_attention("to_out.bias"));
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
@@ -128,7 +134,9 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
                       down = "performer.net.layers.0.1.fn.fn.w2.weight";
     b.ffn = r.extent(down, 1);
     b.gated = r.extent(up, 0) == 2 * b.ffn;
-    b.ffn_bias = r.has("performer.net.layers.0.1.fn.fn.w1.bias");
+    r.only({"ff_glu"}, b.gated);
+    r.only({"rotary_position_emb"}, table == position_tables.begin());
+    r.value({"local_window_size"}), r.value({"ff_mult"}), r.value({"tie_embed"});
     b.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.activation = r.activation({"hidden_act"}, "gelu");
     s.final_norm = r.has("norm.weight");

@@ -12,22 +12,29 @@
 namespace tsdiag::model {
 
 Reader::Reader(const Checkpoint& file, const DetectOptions& options, std::string_view family)
-    : file_(file), options_(options), config_(options.config) {
+    : file_(file),
+      options_(options),
+      config_(options.config),
+      config_source_(options.config_name),
+      told_(options.config["model_type"].is_string()) {
     spec.family = family;
-    const bool told = config_["model_type"].is_string();
-    saw(told ? fmt::format("family {}: model_type '{}' in the configuration", family,
-                           config_["model_type"].string())
-             : fmt::format("family {}: by the names and shapes of the tensors", family));
+    saw(told_ ? fmt::format("family {}: model_type '{}' in the configuration", family,
+                            config_["model_type"].string())
+              : fmt::format("family {}: by the names and shapes of the tensors", family));
 }
 
 void Reader::find_prefix(std::string_view anchor) {
-    const auto found = prefix_of(file_, anchor);
-    if (!found)
+    const std::vector<std::string> found = prefixes_of(file_, anchor);
+    if (found.empty())
         throw FormatError(fmt::format(
             "{}: a {} model needs a tensor '{}', and there is none under any prefix. Is the "
             "configuration that of another model?",
             file_.source(), spec.family, anchor));
-    prefix_ = *found;
+    if (found.size() > 1)
+        refuse(fmt::format(
+            "it holds {} {} models, of the tensors '{}*' and '{}*'; --ignore '{}*' leaves out one",
+            found.size(), spec.family, found[0], found[1], found[1]));
+    prefix_ = found.front();
     if (!prefix_.empty()) saw(fmt::format("prefix '{}' of all names", prefix_));
 }
 
@@ -79,16 +86,54 @@ Index Reader::layers(const std::string& before) const {
     return count;
 }
 
-void Reader::use_config(Json config, std::string source) {
+void Reader::use_config(Json config, std::string source, bool script) {
     config_ = std::move(config);
     config_source_ = std::move(source);
+    script_ = script;
 }
 
 const Json& Reader::value(Words keys) const {
     static const Json none;
-    for (const std::string_view key : keys)
-        if (const Json& v = config_[key]; !v.is_null()) return v;
-    return none;
+    const Json* found = &none;
+    std::string_view first;
+    for (const std::string_view key : keys) {
+        asked_.emplace(key);
+        const Json& v = config_[key];
+        if (v.is_null()) continue;
+        if (found->is_null()) {
+            found = &v;
+            first = key;
+        } else if (!equal(*found, v)) {
+            throw FormatError(
+                fmt::format("{}: {} says {} = {} and {} = {}, which are names of one thing",
+                            file_.source(), config_source_, first, found->dump(), key, v.dump()));
+        }
+    }
+    return *found;
+}
+
+void Reader::only(Words keys, const Json& expected) const {
+    const Json& said = value(keys);
+    if (!said.is_null() && !equal(said, expected))
+        refuse(fmt::format("{} says {} = {}, which is not supported ({} is)", config_source_,
+                           *keys.begin(), said.dump(), expected.dump()));
+}
+
+bool Reader::part(Words keys, const std::string& tensor) const {
+    const bool there = has(tensor);
+    const Json& said = value(keys);
+    if (said.is_null()) return there;
+    if (!said.is_bool()) wrong(*keys.begin(), "true or false");
+    if (said.boolean() != there)
+        throw FormatError(fmt::format("{}: {} says {} = {}, but tensor '{}' is {}", file_.source(),
+                                      config_source_, *keys.begin(), said.dump(), prefix_ + tensor,
+                                      there ? "there" : "missing"));
+    return there;
+}
+
+void Reader::assume(std::string line) {
+    if (!told_) assumed_.push_back(line);
+    took(fmt::format("{}: default of {}", line, spec.family));
 }
 
 void Reader::wrong(std::string_view key, std::string_view expected) const {
@@ -112,7 +157,7 @@ Index Reader::agreed(Words keys, Index in_file, std::string_view tensor) const {
 Index Reader::count(Words keys, Index fallback) {
     const Json& said = value(keys);
     if (said.is_null()) {
-        took(fmt::format("{} = {}: default of {}", *keys.begin(), fallback, spec.family));
+        assume(fmt::format("{} = {}", *keys.begin(), fallback));
         return fallback;
     }
     if (!said.is_number() || said.number() != std::floor(said.number()) || said.number() < 0 ||
@@ -124,7 +169,7 @@ Index Reader::count(Words keys, Index fallback) {
 double Reader::number(Words keys, double fallback) {
     const Json& said = value(keys);
     if (said.is_null()) {
-        took(fmt::format("{} = {}: default of {}", *keys.begin(), fallback, spec.family));
+        assume(fmt::format("{} = {}", *keys.begin(), fallback));
         return fallback;
     }
     if (!said.is_number() || !std::isfinite(said.number())) wrong(*keys.begin(), "a number");
@@ -134,7 +179,7 @@ double Reader::number(Words keys, double fallback) {
 bool Reader::flag(Words keys, bool fallback) {
     const Json& said = value(keys);
     if (said.is_null()) {
-        took(fmt::format("{} = {}: default of {}", *keys.begin(), fallback, spec.family));
+        assume(fmt::format("{} = {}", *keys.begin(), fallback));
         return fallback;
     }
     if (!said.is_bool()) wrong(*keys.begin(), "true or false");
@@ -144,7 +189,7 @@ bool Reader::flag(Words keys, bool fallback) {
 std::string Reader::word(Words keys, std::string_view fallback) {
     const Json& said = value(keys);
     if (said.is_null()) {
-        took(fmt::format("{} = {}: default of {}", *keys.begin(), fallback, spec.family));
+        assume(fmt::format("{} = {}", *keys.begin(), fallback));
         return std::string(fallback);
     }
     if (!said.is_string()) wrong(*keys.begin(), "text");
@@ -167,10 +212,11 @@ Index Reader::heads(Words keys, Index inner, std::string_view tensor) {
                         file_.source(), prefix_ + std::string(tensor)));
     Index h = 0;
     std::string who;
+    const bool said = !value(keys).is_null();
     if (options_.heads) {
         h = *options_.heads;
         who = "--n-heads";
-    } else if (!value(keys).is_null()) {
+    } else if (said) {
         h = count(keys, 0);
         who = fmt::format("{} ({})", *keys.begin(), config_source_);
     } else {
@@ -182,12 +228,15 @@ Index Reader::heads(Words keys, Index inner, std::string_view tensor) {
     if (h < 1 || inner % h != 0)
         throw UsageError(fmt::format("{}: {} = {} heads cannot divide the {} rows of tensor '{}'",
                                      file_.source(), who, h, inner, prefix_ + std::string(tensor)));
+    if (options_.heads && said && !equal(value(keys), h))
+        ask(fmt::format("--n-heads {}: {} says {} = {}", h, config_source_, *keys.begin(),
+                        value(keys).dump()));
     if (options_.heads) took(fmt::format("{} heads: as told by --n-heads", h));
     return h;
 }
 
 void Reader::refuse(const std::string& what) const {
-    throw NotAvailable(fmt::format("{}: {}", file_.source(), what));
+    throw FormatError(fmt::format("{}: {}", file_.source(), what));
 }
 
 void Reader::ask(const std::string& what) const {

@@ -86,32 +86,6 @@ void Reader::check_tensors(const Names& names) const {
     }
 }
 
-void Reader::list_leftovers(const Names& names, Words unused) {
-    std::set<std::string_view> used;
-    for (const auto& [canonical, source] : names) {
-        used.insert(source.file_name);
-        used.insert(source.concat.begin(), source.concat.end());
-    }
-    Index heads = 0;
-    std::string example;
-    for (const std::string& name : file_.names()) {
-        if (used.contains(name)) continue;
-        const std::string_view own =
-            name.starts_with(prefix_) ? std::string_view(name).substr(prefix_.size()) : name;
-        const auto matches = [&](std::string_view pattern) {
-            return glob(pattern, own) || glob(pattern, name);
-        };
-        if (std::any_of(unused.begin(), unused.end(), matches)) {
-            if (heads++ == 0) example = name;
-            continue;
-        }
-        spec.ignored.push_back(name);
-    }
-    if (heads > 0)
-        saw(fmt::format("{} tensor{} of heads and buffers, not run (such as '{}')", heads,
-                        heads == 1 ? "" : "s", example));
-}
-
 namespace {
 
 std::string attention_rule(const BlockSpec& b) {
@@ -175,7 +149,7 @@ std::vector<std::string> rules(const ModelSpec& spec) {
 
 /// What write_model says beside the family's keys.
 void Reader::apply_own_keys() {
-    const Json& own = config_["tsdiag"];
+    const Json& own = value({"tsdiag"});
     const Json& layers = own["layers"];
     for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
         BlockSpec& b = spec.blocks[l];
@@ -197,14 +171,17 @@ void Reader::apply_own_keys() {
     if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
 }
 
-Architecture Reader::finish(Names names, Words unused) {
+Architecture Reader::finish(Names names, Words unused, Words own) {
     apply_own_keys();
     for (auto& [canonical, source] : names) {
         source.file_name = prefix_ + source.file_name;
         for (std::string& more : source.concat) more = prefix_ + more;
     }
     check_tensors(names);
-    list_leftovers(names, unused);
+    check_leftovers(names, unused, own);
+    check_keys();
+    check_told_sizes();
+    warn_of_assumptions();
     for (auto& found : output_head(file_, names, spec)) names.push_back(std::move(found));
     spec.name = describe(spec);
     for (std::string& line : rules(spec)) saw(std::move(line));

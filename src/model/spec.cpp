@@ -176,6 +176,8 @@ NormKind ModelSpec::last_norm() const {
     return final_norm_kind.value_or(blocks.empty() ? NormKind::layer : blocks.back().norm);
 }
 
+Index ModelSpec::hard_limit() const { return positions == Positions::learned ? max_tokens : 0; }
+
 namespace {
 
 Json json(const Rotary& r) {
@@ -259,7 +261,7 @@ Json ModelSpec::json() const {
     Json::Array all;
     for (const BlockSpec& b : blocks) all.push_back(tsdiag::json(b));
     out.set("blocks", all).set("recognised", lines(recognised)).set("ignored", lines(ignored));
-    return out.set("defaults", lines(defaults));
+    return out.set("defaults", lines(defaults)).set("warnings", lines(warnings));
 }
 
 }  // namespace tsdiag

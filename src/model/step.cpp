@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <map>
+#include <numeric>
 
 #include "gradient.hpp"
+#include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
 
 /// A step of training: one sample forward and back, its activations kept.
@@ -45,6 +47,15 @@ std::vector<std::pair<std::string, Tensor>> derivatives(const Tensor& value,
 }
 
 }  // namespace
+
+Index fitting_tokens(const ModelSpec& spec, Index most) {
+    const Index longest = spec.max_tokens > 0 ? std::min(spec.max_tokens, most) : most;
+    Index step = 1;
+    for (const BlockSpec& b : spec.blocks)
+        if (const auto multiple = attention(b.attention).token_multiple)
+            step = std::min(std::lcm(step, multiple(b.attention_options)), longest + 1);
+    return step > longest ? longest : longest / step * step;
+}
 
 Index tokens_of(const ModelSpec& spec, const Input& input) {
     return std::max<Index>({1, std::ssize(input.ids),

@@ -36,20 +36,20 @@ constexpr std::array lightning_pairs{
 constexpr std::string_view lightning_anchor = "transformer.layers.0.self_attn.qkv_proj.weight";
 
 bool matches_torch(const Checkpoint& file, const Json& config) {
-    if (by_model_type(config, {}).has_value()) return false;
+    if (const auto told = by_model_type(config, {"torch_encoder"})) return *told;
     const auto prefix = prefix_of(file, torch_anchor);
     return prefix && file.has(*prefix + "layers.0.linear1.weight") &&
            !file.has(*prefix + "layers.0.multihead_attn.in_proj_weight");  // a decoder's
 }
 bool matches_lightning(const Checkpoint& file, const Json& config) {
-    if (by_model_type(config, {}).has_value()) return false;
+    if (const auto told = by_model_type(config, {"lightning_encoder"})) return *told;
     const auto prefix = prefix_of(file, lightning_anchor);
     return prefix && file.has(*prefix + "transformer.layers.0.linear_net.0.weight");
 }
 
 void use_hyper_parameters(Reader& r, const Json& metadata) {
     if (r.config().is_null() && metadata["hyper_parameters"].is_object())
-        r.use_config(metadata["hyper_parameters"], "hyper_parameters");
+        r.use_config(metadata["hyper_parameters"], "hyper_parameters", true);
 }
 
 /// `in_proj_weight` has an underscore where other tensors have a dot.
@@ -68,23 +68,23 @@ Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
     use_hyper_parameters(r, file.metadata());
     ModelSpec& s = r.spec;
     const std::string fused(torch_anchor);
-    s.width = s.embedding_width = r.extent(fused, 1);
+    s.width = s.embedding_width = r.agreed({"d_model"}, r.extent(fused, 1), fused);
     BlockSpec b;
     b.placement = r.flag({"norm_first"}, false) ? NormPlacement::pre : NormPlacement::post;
     b.heads = b.kv_heads = r.heads({"nhead", "num_heads", "n_heads"}, s.width, fused);
     b.head_dim = s.width / b.heads;
     b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
-    b.ffn = r.extent("layers.0.linear1.weight", 0);
+    const std::string up = "layers.0.linear1.weight";
+    b.ffn = r.agreed({"dim_feedforward"}, r.extent(up, 0), up);
     b.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.activation = r.activation({"activation"}, "relu");
-    b.qkv_bias = r.has("layers.0.self_attn.in_proj_bias");
-    b.out_bias = r.has("layers.0.self_attn.out_proj.bias");
-    b.ffn_bias = r.has("layers.0.linear1.bias");
-    b.norm_bias = r.has("layers.0.norm1.bias");
+    b.qkv_bias = b.out_bias = b.ffn_bias = b.norm_bias =
+        r.part({"bias"}, "layers.0.self_attn.in_proj_bias");
     s.final_norm = r.has("norm.weight");
-    s.blocks.assign(static_cast<std::size_t>(r.layers("layers.")), b);
+    const Index layers = r.agreed({"num_layers"}, r.layers("layers."), "layers.*");
+    s.blocks.assign(static_cast<std::size_t>(layers), b);
     r.took("no embedding: the input is layer 0's, whatever the model around does before");
-    return r.finish(torch_names(s), {});
+    return r.finish(torch_names(s), {}, {"layers.", "norm."});
 }
 
 /// Features enter by a Linear, then sinusoidal positions are added; ReLU; q, k, v per head.
@@ -112,8 +112,7 @@ Architecture read_lightning(const Checkpoint& file, const DetectOptions& options
     b.ffn = r.extent("transformer.layers.0.linear_net.0.weight", 0);
     b.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.activation = r.activation({"activation"}, "relu");
-    b.qkv_bias = r.has("transformer.layers.0.self_attn.qkv_proj.bias");
-    b.out_bias = r.has("transformer.layers.0.self_attn.o_proj.bias");
+    b.qkv_bias = b.out_bias = r.has("transformer.layers.0.self_attn.qkv_proj.bias");
     const Index layers = r.layers("transformer.layers.");
     r.agreed({"num_layers"}, layers, "transformer.layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);

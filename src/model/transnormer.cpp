@@ -40,8 +40,9 @@ bool matches(const Checkpoint& file, const Json& config) {
 /// fairseq keeps the arguments of a training run in the file: `cfg.model`, once `args`.
 void use_saved_arguments(Reader& r, const Json& metadata) {
     if (!r.config().is_null()) return;
-    if (metadata["cfg"]["model"].is_object()) return r.use_config(metadata["cfg"]["model"], "cfg");
-    if (metadata["args"].is_object()) r.use_config(metadata["args"], "args");
+    if (metadata["cfg"]["model"].is_object())
+        return r.use_config(metadata["cfg"]["model"], "cfg", true);
+    if (metadata["args"].is_object()) r.use_config(metadata["args"], "args", true);
 }
 
 bool has_word(const Json& value, std::string_view part) {
@@ -50,8 +51,12 @@ bool has_word(const Json& value, std::string_view part) {
 
 /// T1 and T2 have the same tensors: the architecture's name, or what it stands for, must be told.
 void read_variant(Reader& r, Transnormer& kind) {
-    const Json& arch = r.value({"arch", "_name"});
-    const bool one = has_word(arch, "_t1"), two = has_word(arch, "_t2");
+    const auto named = [&](std::string_view part) {
+        return has_word(r.value({"arch"}), part) || has_word(r.value({"_name"}), part);
+    };
+    const bool one = named("_t1"), two = named("_t2");
+    if (one && two)
+        r.refuse(fmt::format("{} calls it both TransNormer T1 and T2", r.config_source()));
     if (!one && !two &&
         (!r.value({"use_softmax"}).is_bool() || !r.value({"linear_act_fun"}).is_string()))
         r.ask(
@@ -74,10 +79,11 @@ Unary glu_activation(Reader& r) {
     const std::string said = r.word({"glu_act"}, "swish");
     if (said == "identity" || said == "none" || said == "None") return Unary::copy;
     if (said == "swish")
-        r.took(
-            "glu_act 'swish': SiLU, as in the paper; the repository's code since 2022-10-28 "
-            "does not know the word and takes the identity (\"glu_act\": \"identity\" in the "
-            "configuration for that)");
+        r.spec.warnings.emplace_back(
+            "glu_act 'swish' is run as SiLU, as in the paper; the repository's code since "
+            "2022-10-28 does not know the word and takes the identity (\"glu_act\": \"identity\" "
+            "in "
+            "the configuration for that)");
     if (const auto op = activation_named(said)) return *op;
     r.refuse(
         fmt::format("glu_act '{}' is not known (swish, silu, identity, relu, gelu are)", said));
@@ -101,20 +107,20 @@ void refuse_others(const Reader& r) {
 }
 
 /// From the vector of the reflection, else from the frequencies, two columns each.
-Index head_width(Reader& r, Index inner) {
+Index head_width(Reader& r, Index inner, std::string_view heads) {
     const std::string mirror = "layers.0.self_attn.urpe.v", theta = "layers.0.self_attn.urpe.theta";
     if (r.has(mirror)) return r.extent(mirror, 0);
     if (r.has(theta)) return 2 * r.extent(theta, -1);
-    return inner / r.heads({"decoder_attention_heads", "encoder_attention_heads"}, inner, anchor);
+    return inner / r.heads({heads, "heads"}, inner, anchor);
 }
 
-void read_heads(Reader& r, BlockSpec& b) {
+void read_heads(Reader& r, BlockSpec& b, bool language) {
     const Index inner = r.extent(std::string(anchor), 0);
-    b.head_dim = head_width(r, inner);
+    const std::string_view heads = language ? "decoder_attention_heads" : "encoder_attention_heads";
+    b.head_dim = head_width(r, inner, heads);
     if (b.head_dim < 1 || inner % b.head_dim != 0)
         r.refuse(fmt::format("heads of {} columns do not fit queries of {}", b.head_dim, inner));
-    b.heads = b.kv_heads = r.agreed({"decoder_attention_heads", "encoder_attention_heads", "heads"},
-                                    inner / b.head_dim, anchor);
+    b.heads = b.kv_heads = r.agreed({heads, "heads"}, inner / b.head_dim, anchor);
     b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
     const std::string theta = "layers.0.self_attn.urpe.theta";
     b.rotary.reflected = r.has("layers.0.self_attn.urpe.v");
@@ -125,15 +131,18 @@ void read_heads(Reader& r, BlockSpec& b) {
     if (b.rotary.columns > b.head_dim)
         r.refuse(fmt::format("{} frequencies of LRPE rotate {} columns, and a head has {}",
                              b.rotary.columns / 2, b.rotary.columns, b.head_dim));
-    if (!b.rotary.learned) r.took("LRPE frequencies 10000^(-2i/d): the file has none");
+    if (!b.rotary.learned) r.assume("LRPE frequencies = 10000^(-2i/d)");
 }
 
 void read_embedding(Reader& r, bool language) {
     ModelSpec& s = r.spec;
+    for (const char* key : {"no_token_positional_embeddings", "max_target_positions",
+                            "layernorm_embedding", "no_decoder_final_norm", "padded_chunks"})
+        r.value({key});  // where a tensor or the kind of model says as much, they are not looked at
     const std::string token = "embed_tokens.weight", position = "embed_positions.weight";
     s.vocabulary = r.extent(token, 0);
     s.width = s.embedding_width =
-        r.agreed({"decoder_embed_dim", "encoder_embed_dim"}, r.extent(token, 1), token);
+        r.agreed({language ? "decoder_embed_dim" : "encoder_embed_dim"}, r.extent(token, 1), token);
     const bool plain = r.flag({"no_scale_embedding"}, !language);
     s.embedding_scale = plain ? 1 : std::sqrt(static_cast<double>(s.width));
     s.padding_id = r.count({"padding_idx"}, 1);
@@ -142,7 +151,9 @@ void read_embedding(Reader& r, bool language) {
         s.positions = Positions::learned;
         s.max_tokens = r.extent(position, 0) - s.position_offset;
         if (s.max_tokens < 1) r.refuse("its table of positions is not longer than the padding id");
-    } else if (!r.flag({"no_token_positional_embeddings"}, !language)) {
+    } else if (!language && !equal(r.value({"no_token_positional_embeddings"}), true)) {
+        r.extent(position, 0);  // the masked model has a table unless it is told that it has none
+    } else if (!r.flag({"no_token_positional_embeddings"}, false)) {
         s.positions = Positions::fairseq;
         if (r.value({"max_target_positions"}).is_number())
             s.max_tokens = r.count({"max_target_positions"}, 0);
@@ -154,8 +165,7 @@ void read_embedding(Reader& r, bool language) {
 
 void read_norms(Reader& r, BlockSpec& b, bool language) {
     b.norm = r.has("layers.0.self_attn_layer_norm.weight") ? NormKind::layer : NormKind::simple_rms;
-    if (b.norm == NormKind::simple_rms)
-        r.took("norms without weights are simplermsnorm: the file has no tensor of them");
+    if (b.norm == NormKind::simple_rms) r.assume("norms without weights = simplermsnorm");
     const bool before =
         r.flag({language ? "decoder_normalize_before" : "encoder_normalize_before"}, language);
     b.placement = before ? NormPlacement::pre : NormPlacement::post;
@@ -165,14 +175,14 @@ void read_norms(Reader& r, BlockSpec& b, bool language) {
 }
 
 /// 2: chunks, 1: NormAttention; the first half of the layers has chunks where nothing is said.
-std::vector<bool> early_layers(Reader& r, Index layers) {
+std::vector<bool> early_layers(Reader& r, Index layers, bool language) {
     std::vector<bool> out;
-    const Json& said = r.value({"decoder_attention_types", "encoder_attention_types"});
+    const Json& said = r.value({language ? "decoder_attention_types" : "encoder_attention_types"});
     if (!said.is_array()) {
         for (Index l = 0; l < layers; ++l) out.push_back(l < layers / 2);
-        r.took(
+        r.assume(
             fmt::format("attention in chunks in the first {} of {} layers, NormAttention behind "
-                        "them: the halves of [DEVIL]",
+                        "them (the halves of [DEVIL])",
                         layers / 2, layers));
         return out;
     }
@@ -206,10 +216,10 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     read_embedding(r, kind.language);
     BlockSpec b;
     b.causal = kind.language;
-    read_heads(r, b);
+    read_heads(r, b, kind.language);
     read_norms(r, b, kind.language);
-    kind.block =
-        r.count({kind.language ? "decoder_chunk_size" : "encoder_chunk_size", "chunk_size"}, 64);
+    const std::string_view chunk = kind.language ? "decoder_chunk_size" : "encoder_chunk_size";
+    kind.block = r.count({chunk, "chunk_size"}, 64);
     if (kind.block < 1) r.refuse("a chunk of 0 positions");
     if (!kind.language && kind.softmax) kind.padded = r.flag({"padded_chunks"}, true);
     b.qkv_bias = r.has("layers.0.self_attn.q_proj.bias");
@@ -219,8 +229,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.gated = true;
     b.activation = glu_activation(r);
     const Index layers = r.layers("layers.");
-    r.agreed({"decoder_layers", "encoder_layers"}, layers, "layers.*");
-    for (const bool early : early_layers(r, layers)) {
+    r.agreed({kind.language ? "decoder_layers" : "encoder_layers"}, layers, "layers.*");
+    for (const bool early : early_layers(r, layers, kind.language)) {
         r.spec.blocks.push_back(b);
         set_transnormer_attention(r.spec.blocks.back(), kind, early);
     }

@@ -50,8 +50,8 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     Reader r(file, options, family);
     r.find_prefix(anchor);
     ModelSpec& s = r.spec;
+    r.only({"is_decoder"}, false);
     read_patch_kernel(r, "embeddings.patch_embeddings.projection.weight");
-    s.patch_bias = r.has("embeddings.patch_embeddings.projection.bias");
     s.prefix_tokens = prefix_tokens;
     s.positions = Positions::learned;
     read_grid(r, r.extent("embeddings.position_embeddings", -2));
@@ -67,7 +67,7 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.eps = r.number({"layer_norm_eps"}, 1e-12);
     b.activation = r.activation({"hidden_act"}, "gelu");
-    b.qkv_bias = r.has("encoder.layer.0.attention.attention.query.bias");
+    b.qkv_bias = r.part({"qkv_bias"}, "encoder.layer.0.attention.attention.query.bias");
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);

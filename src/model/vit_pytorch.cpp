@@ -60,7 +60,7 @@ std::vector<NamePair> pairs(const Layout& l, bool wrapped_output) {
 }
 
 bool matches(const Checkpoint& file, const Json& config) {
-    if (by_model_type(config, {}).has_value()) return false;
+    if (const auto told = by_model_type(config, {"vit_pytorch", "simple_vit"})) return *told;
     const auto prefix = prefix_of(file, "to_patch_embedding.1.weight");
     return prefix && (file.has(*prefix + "transformer.layers.0.0.fn.to_qkv.weight") ||
                       file.has(*prefix + "transformer.layers.0.0.to_qkv.weight"));
@@ -69,14 +69,14 @@ bool matches(const Checkpoint& file, const Json& config) {
 /// A patch is p x p x channels: three channels where that is possible, else one.
 void read_patch(Reader& r, const std::string& weight) {
     ModelSpec& s = r.spec;
-    s.width = s.embedding_width = r.extent(weight, 0);
+    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(weight, 0), weight);
     const Index length = r.extent(weight, 1);
     for (const Index channels : {3, 1}) {
         const auto side = static_cast<Index>(
             std::llround(std::sqrt(static_cast<double>(length) / static_cast<double>(channels))));
         if (side * side * channels != length) continue;
-        s.channels = channels;
-        s.patch_height = s.patch_width = side;
+        s.channels = r.agreed({"channels"}, channels, weight);
+        s.patch_height = s.patch_width = r.agreed({"patch_size"}, side, weight);
         r.took(fmt::format("patches of {} x {} pixels, {} channels: from {} columns of '{}'", side,
                            side, channels, length, weight));
         return;
@@ -119,7 +119,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
         l.nested ? "transformer.layers.0.0.fn." : "transformer.layers.0.0.";
     const Index inner = r.extent(attention + "to_qkv.weight", 0) / 3;
     b.heads = b.kv_heads = r.heads({"heads"}, inner, attention + "to_qkv.weight");
-    b.head_dim = inner / b.heads;
+    b.head_dim = r.agreed({"dim_head"}, inner / b.heads, attention + "to_qkv.weight");
     b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
     const bool wrapped = r.has(attention + "to_out.0.weight");
     b.value_projection_only = !wrapped && !r.has(attention + "to_out.weight");
@@ -130,12 +130,14 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.out_bias = r.has(attention + "to_out.0.bias");
     const std::string mlp =
         l.nested ? "transformer.layers.0.1.fn.net.0.weight" : "transformer.layers.0.1.net.1.weight";
-    b.ffn = r.extent(mlp, 0);
+    b.ffn = r.agreed({"mlp_dim"}, r.extent(mlp, 0), mlp);
     b.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.activation = r.activation({"hidden_act"}, "gelu");
     s.final_norm = r.has("transformer.norm.weight");
     if (!s.final_norm) r.took("no final norm over tokens: the head norms the pooled token alone");
-    s.blocks.assign(static_cast<std::size_t>(r.layers("transformer.layers.")), b);
+    const std::string layers = "transformer.layers.";
+    s.blocks.assign(static_cast<std::size_t>(r.agreed({"depth"}, r.layers(layers), layers + "*")),
+                    b);
     return r.finish(translate(s, pairs(l, wrapped)), {"mlp_head.*", "mlp_head", "linear_head.*"});
 }
 

@@ -158,7 +158,7 @@ class CheckpointWeights final : public Weights {
     RawTensor open(const std::string& file_name) const {
         RawTensor raw = file_->tensor(file_name);
         if (!floating(raw.dtype))
-            throw NotAvailable(fmt::format(
+            throw FormatError(fmt::format(
                 "{}: weight '{}' has dtype {}; weights must be floating-point numbers (f8, f16, "
                 "bf16, f32, f64), quantised ones are not supported",
                 file_->source(), file_name, raw.dtype_name));

@@ -47,6 +47,7 @@ Json describe_model(const Subject& subject, const Measurement& measurement) {
     recognised.insert(recognised.end(), spec.recognised.begin(), spec.recognised.end());
     model.set("recognised", lines(recognised)).set("ignored", lines(spec.ignored));
     model.set("defaults", lines(spec.defaults));
+    if (!spec.warnings.empty()) model.set("warnings", lines(spec.warnings));
     if (Json a2 = gains(measurement); !a2.array().empty()) model.set("a2", std::move(a2));
     return model;
 }
@@ -79,7 +80,9 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
     const Index last = options.last_layer < 0 ? layers - 1 : options.last_layer;
     Json settings;
     settings.set("config", options.subject.config).set("n_heads", or_null(options.subject.heads));
-    settings.set("width", or_null(options.subject.width)).set("input", options.input);
+    settings.set("width", or_null(options.subject.width));
+    if (!options.subject.ignore.empty()) settings.set("ignore", lines(options.subject.ignore));
+    settings.set("input", options.input);
     if (options.input.empty() && options.own_input)
         settings.set("own_input", options.own_input->origin);
     settings.set("tokens", options.tokens)

@@ -95,10 +95,21 @@ void InputSource::choose_kind() {
         throw UsageError(fmt::format("--input {}: this model takes tokens, not images.", text));
 }
 
-/// Layer 0's `in` has no positions to run out of.
+/// Layer 0's `in` has no positions to run out of, nor have rotary ones.
 Index InputSource::longest() const {
     const bool enters_late = kind_ == "hidden" || (kind_ == "gaussian" && !takes_images(spec_));
-    return enters_late ? 0 : spec_.max_tokens;
+    return enters_late ? 0 : spec_.hard_limit();
+}
+
+std::string InputSource::warning() const {
+    const bool within = tokens_ <= spec_.max_tokens || spec_.max_tokens == 0;
+    if (within || spec_.hard_limit() > 0 || spec_.blocks.front().rotary.columns == 0) return "";
+    return fmt::format(
+        "the samples have {} tokens and the model was made for {}: its rotary positions go on "
+        "beyond{}",
+        tokens_, spec_.max_tokens,
+        spec_.blocks.front().rotary.scaling == "dynamic" ? ", with a base that grows (dynamic NTK)"
+                                                         : "");
 }
 
 void InputSource::settle_tokens(Index usual) {
@@ -110,7 +121,7 @@ void InputSource::settle_tokens(Index usual) {
         if (options_.tokens == 0) defaults_.push_back(fmt::format("tokens: {}", tokens_));
         return;
     }
-    tokens_ = spec_.max_tokens > 0 ? std::min(spec_.max_tokens, usual_tokens) : usual_tokens;
+    tokens_ = fitting_tokens(spec_, usual_tokens);
     defaults_.push_back(fmt::format("tokens: {}", tokens_));
 }
 
@@ -165,10 +176,8 @@ void InputSource::read_ids() {
         settle_samples(Index(lines.size()));
     } else {
         // One long sequence is cut into consecutive samples.
-        const Index most =
-            spec_.max_tokens > 0 ? std::min(spec_.max_tokens, usual_tokens) : usual_tokens;
         count_ = std::max<Index>(options_.samples, 1);
-        tokens_ = std::min(held / count_, most);
+        tokens_ = fitting_tokens(spec_, std::min(held / count_, usual_tokens));
     }
     if (options_.tokens > 0) tokens_ = options_.tokens;
     const Index needed = lines.size() > 1 ? tokens_ : tokens_ * count_;

@@ -25,6 +25,8 @@ class InputSource {
     Index tokens() const { return tokens_; }
     Index count() const { return count_; }  ///< of samples
     const std::vector<std::string>& defaults() const { return defaults_; }
+    /// That the samples are longer than what the model was made for; empty: they are not.
+    std::string warning() const;
 
   private:
     void choose_kind();

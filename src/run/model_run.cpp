@@ -44,6 +44,7 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     for (const BlockSpec& block : spec.blocks) heads = std::max(heads, block.heads);
     check_selection(options, layers, heads);
     check_redraw();
+    if (const std::string line = source_.warning(); !line.empty()) work.warnings.push_back(line);
 
     measured_ = measurement_settings(work, layers, source_.count());
     Table unused;

@@ -29,31 +29,39 @@ bool has_standard_name(const fs::path& file) {
            name.starts_with("pytorch_model");
 }
 
-Json find_config(const SubjectOptions& options, std::vector<std::string>& notes) {
-    if (!options.config.empty()) {
-        const fs::path given = fs::is_directory(options.config)
-                                   ? fs::path(options.config) / "config.json"
-                                   : fs::path(options.config);
-        Json config = read_json(given);
-        notes.push_back(fmt::format("configuration: {}", given.string()));
-        return config;
+/// A config.json beside a file of any other name belongs to it where it is one of a model.
+bool names_a_model(const fs::path& config) {
+    try {
+        return read_json(config)["model_type"].is_string();
+    } catch (const FormatError&) {
+        return false;  // of something else
     }
+}
+
+/// Where the configuration lies; empty: there is none.
+fs::path find_config(const SubjectOptions& options, std::vector<std::string>& notes) {
+    if (!options.config.empty())
+        return fs::is_directory(options.config) ? fs::path(options.config) / "config.json"
+                                                : fs::path(options.config);
     const fs::path model = options.model;
     const bool directory = fs::is_directory(model);
-    if (!directory && !has_standard_name(model)) return {};
     const fs::path beside = (directory ? model : model.parent_path()) / "config.json";
     if (!fs::exists(beside)) return {};
-    Json config = read_json(beside);
-    notes.push_back(fmt::format("configuration: {}", beside.string()));
-    return config;
+    if (directory || has_standard_name(model) || names_a_model(beside)) return beside;
+    notes.push_back(
+        fmt::format("{} has no model_type and is not read (--config reads it)", beside.string()));
+    return {};
+}
+
+bool describes_a_file(const SubjectOptions& options) {
+    return !options.config.empty() || options.heads || options.width || !options.ignore.empty();
 }
 
 Subject open_random(const SubjectOptions& options) {
-    if (!options.config.empty() || options.heads || options.width)
+    if (describes_a_file(options))
         throw UsageError(
-            fmt::format("{}: --config, --n-heads and --width describe a file; a random model takes "
-                        "keys instead, "
-                        "such as random:bert-base,heads=8.",
+            fmt::format("{}: --config, --n-heads, --width and --ignore describe a file; a random "
+                        "model takes keys instead, such as random:bert-base,heads=8.",
                         options.model));
     Subject subject;
     subject.kind = Subject::Kind::random;
@@ -64,13 +72,18 @@ Subject open_random(const SubjectOptions& options) {
 }
 
 [[noreturn]] void refuse_missing(const std::string& model) {
-    std::string hint = "expected a path, or random:NAME (tsdiag list random)";
+    std::string_view like;  // the longest name that it begins with
     for (const ArchitectureEntry* entry : architectures()) {
         if (!entry->random_names) continue;
         for (const std::string_view known : entry->random_names())
-            if (model.starts_with(known)) hint = fmt::format("did you mean random:{}", model);
+            if (model.starts_with(known) && known.size() > like.size()) like = known;
     }
-    throw FormatError(fmt::format("{}: there is no such file or directory; {}.", model, hint));
+    throw FormatError(fmt::format(
+        "{}: there is no such file or directory; expected a path to a checkpoint on this machine, "
+        "or {}.",
+        model,
+        like.empty() ? std::string("random:NAME (tsdiag list random)")
+                     : fmt::format("random:{} for a model drawn at random", like)));
 }
 
 }  // namespace
@@ -108,10 +121,10 @@ Subject open_subject(const SubjectOptions& options) {
     subject.argument = options.model;
     std::unique_ptr<Checkpoint> file = open_file(options.model);
     if (is_trace(*file)) {
-        if (!options.config.empty() || options.heads || options.width)
+        if (describes_a_file(options))
             throw UsageError(
-                fmt::format("{}: is a trace, which knows its sizes; --config, --n-heads and "
-                            "--width do not apply.",
+                fmt::format("{}: is a trace, which knows its sizes; --config, --n-heads, --width "
+                            "and --ignore do not apply.",
                             options.model));
         subject.kind = Subject::Kind::trace;
         subject.file = std::move(file);
@@ -119,9 +132,14 @@ Subject open_subject(const SubjectOptions& options) {
     }
     subject.file = unwrap(std::move(file), &subject.notes);
     DetectOptions detection;
-    detection.config = find_config(options, subject.notes);
+    if (const fs::path config = find_config(options, subject.notes); !config.empty()) {
+        detection.config = read_json(config);
+        detection.config_name = config.string();
+        subject.notes.push_back(fmt::format("configuration: {}", config.string()));
+    }
     detection.heads = options.heads;
     detection.width = options.width;
+    detection.ignore = options.ignore;
     subject.architecture = detect(*subject.file, detection);
     return subject;
 }

@@ -78,9 +78,9 @@ void require_tokens(const Fit& fit, Index vocabulary, bool causal) {
             fmt::format("{} has a vocabulary of {}, and the data need {}; give the "
                         "model vocab={}.",
                         s.name, s.vocabulary, vocabulary, vocabulary));
-    if (s.max_tokens > 0 && fit.tokens > s.max_tokens)
+    if (s.hard_limit() > 0 && fit.tokens > s.hard_limit())
         throw UsageError(
-            fmt::format("--tokens {}: {} takes at most {}.", fit.tokens, s.name, s.max_tokens));
+            fmt::format("--tokens {}: {} takes at most {}.", fit.tokens, s.name, s.hard_limit()));
     if (causal && !std::ranges::all_of(s.blocks, [](const BlockSpec& b) { return b.causal; }))
         throw UsageError(fmt::format(
             "--loss lm: {} lets a token see the next one, which it would have to predict; give the "

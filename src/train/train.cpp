@@ -131,7 +131,7 @@ class Training {
     Index settled_tokens() const {
         constexpr Index usual = 128;
         if (options_.tokens > 0) return options_.tokens;
-        return spec_.max_tokens > 0 ? std::min(spec_.max_tokens, usual) : usual;
+        return fitting_tokens(spec_, usual);
     }
 
     void draw_parameters() {
@@ -348,6 +348,7 @@ class Training {
         result_.run.set("threads", Index(omp_get_max_threads())).set("dtype", "float32");
         result_.run.set("model", subject_.argument).set("parameters", count);
         result_.run.set("samples", data_->description()).set("train", identity());
+        for (const std::string& line : spec_.warnings) warn(line);
     }
 
     /// One sample forward and back, and the names of the probes: what cannot be trained is refused

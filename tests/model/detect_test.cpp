@@ -11,6 +11,7 @@ namespace {
 using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
+using testing::Not;
 
 DetectOptions with_heads(Index heads) {
     DetectOptions out;
@@ -22,6 +23,23 @@ DetectOptions with_config(const char* text) {
     DetectOptions out;
     out.config = Json::parse(text, "config.json");
     return out;
+}
+
+std::shared_ptr<MemoryFile> tiny_llama() {
+    auto file = std::make_shared<MemoryFile>();
+    file->add("model.embed_tokens.weight", {11, 8});
+    const std::string layer = "model.layers.0.";
+    file->add(layer + "self_attn.q_proj.weight", {8, 8});
+    file->add(layer + "self_attn.k_proj.weight", {4, 8});
+    file->add(layer + "self_attn.v_proj.weight", {4, 8});
+    file->add(layer + "self_attn.o_proj.weight", {8, 8});
+    for (const char* name : {"mlp.gate_proj", "mlp.up_proj"})
+        file->add(layer + name + ".weight", {12, 8});
+    file->add(layer + "mlp.down_proj.weight", {8, 12});
+    file->add(layer + "input_layernorm.weight", {8});
+    file->add(layer + "post_attention_layernorm.weight", {8});
+    file->add("model.norm.weight", {8});
+    return file;
 }
 
 template <class E>
@@ -113,6 +131,71 @@ TEST(Detect, ShowsTheNamesOfAnUnknownLayout) {
                 HasSubstr("model_type 't5'"));
 }
 
+/// What the message of an unknown model_type lists can be said.
+TEST(Detect, TakesEveryFamilyThatItListsAsModelType) {
+    for (const ArchitectureEntry* entry : architectures()) {
+        const std::string config = R"({"model_type": ")" + std::string(entry->name) + R"("})";
+        const std::string refusal =
+            detection_error<FormatError>(*tiny_bert(), with_config(config.c_str()));
+        EXPECT_THAT(refusal, Not(HasSubstr("is not known"))) << entry->name;
+    }
+    EXPECT_THAT(
+        detection_error<FormatError>(*tiny_bert(), with_config(R"({"model_type": "electra"})")),
+        AllOf(HasSubstr("'electra' of the configuration is not known"), HasSubstr("torch_encoder"),
+              HasSubstr("have the names of bert")));
+}
+
+TEST(Detect, WarnsOfWhatNothingTells) {
+    const ModelSpec bare = detect(*tiny_bert(), with_heads(2)).spec;
+    ASSERT_EQ(bare.warnings.size(), 1U);
+    EXPECT_THAT(bare.warnings[0],
+                AllOf(HasSubstr("hidden_act = gelu"), HasSubstr("layer_norm_eps = 1e-12")));
+    const ModelSpec told =
+        detect(*tiny_bert(), with_config(R"({"model_type": "bert", "num_attention_heads": 2})"))
+            .spec;
+    EXPECT_TRUE(told.warnings.empty()) << told.warnings[0];  // the family's own defaults
+    EXPECT_THAT(told.defaults, Contains(HasSubstr("hidden_act = gelu")));
+}
+
+TEST(Detect, RefusesTwoWordsForOneThing) {
+    EXPECT_THAT(detection_error<UsageError>(
+                    *tiny_bert(),
+                    [] {
+                        DetectOptions o =
+                            with_config(R"({"model_type": "bert", "num_attention_heads": 2})");
+                        o.heads = 4;
+                        return o;
+                    }()),
+                HasSubstr("num_attention_heads = 2"));
+    EXPECT_THAT(detection_error<FormatError>(
+                    *tiny_llama(), with_config(R"({"model_type": "llama", "num_attention_heads": 2,
+                        "rope_theta": 500, "rope_parameters": {"rope_theta": 1000}})")),
+                HasSubstr("rope_theta"));
+}
+
+/// The rule of keys: null is a missing key; what is harmless is harmless with any value; what
+/// changes the mathematics may say that it does not; all else is refused.
+TEST(Detect, KnowsAKeyOrRefusesIt) {
+    const auto refused = [](const std::string& key) {
+        const std::string text = R"({"model_type": "bert", "num_attention_heads": 2, )" + key + "}";
+        try {
+            detect(*tiny_bert(), with_config(text.c_str()));
+            return false;
+        } catch (const FormatError&) {
+            return true;
+        }
+    };
+    for (const char* key : {R"("unheard_of": null)", R"("use_cache": false)", R"("alibi": false)",
+                            R"("hidden_dropout_prob": 0.5)", R"("embedding_multiplier": 1)",
+                            R"("auto_map": {"AutoTokenizer": ["a.B", null]})"})
+        EXPECT_FALSE(refused(key)) << key;
+    for (const char* key : {R"("unheard_of": false)", R"("unheard_of": 0)", R"("unheard_of": 1)",
+                            R"("unheard_of": "")", R"("unheard_of": {})", R"("alibi": true)",
+                            R"("embedding_multiplier": 2)", R"("is_decoderr": true)",
+                            R"("auto_map": {"AutoModel": "a.B"})"})
+        EXPECT_TRUE(refused(key)) << key;
+}
+
 TEST(Detect, RefusesAConfigOfAnotherFamily) {
     EXPECT_THAT(
         detection_error<FormatError>(*tiny_bert(), with_config(R"({"model_type": "gpt2"})")),
@@ -120,11 +203,11 @@ TEST(Detect, RefusesAConfigOfAnotherFamily) {
 }
 
 TEST(Detect, RefusesByNameWhatItCannotRun) {
-    EXPECT_THAT(detection_error<NotAvailable>(
+    EXPECT_THAT(detection_error<FormatError>(
                     *tiny_bert(), with_config(R"({"model_type": "bert", "num_attention_heads": 2,
                                        "position_embedding_type": "relative_key"})")),
                 HasSubstr("relative_key"));
-    EXPECT_THAT(detection_error<NotAvailable>(
+    EXPECT_THAT(detection_error<FormatError>(
                     *tiny_bert(), with_config(R"({"model_type": "bert", "num_attention_heads": 2,
                                        "hidden_act": "mish"})")),
                 HasSubstr("'mish'"));
@@ -142,25 +225,17 @@ TEST(Detect, SurvivesHostileConfigs) {
         EXPECT_THROW(detect(*tiny_bert(), with_config(text)), Error) << text;
 }
 
-std::shared_ptr<MemoryFile> tiny_llama() {
-    auto file = std::make_shared<MemoryFile>();
-    file->add("model.embed_tokens.weight", {11, 8});
-    const std::string layer = "model.layers.0.";
-    file->add(layer + "self_attn.q_proj.weight", {8, 8});
-    file->add(layer + "self_attn.k_proj.weight", {4, 8});
-    file->add(layer + "self_attn.v_proj.weight", {4, 8});
-    file->add(layer + "self_attn.o_proj.weight", {8, 8});
-    for (const char* name : {"mlp.gate_proj", "mlp.up_proj"})
-        file->add(layer + name + ".weight", {12, 8});
-    file->add(layer + "mlp.down_proj.weight", {8, 12});
-    file->add(layer + "input_layernorm.weight", {8});
-    file->add(layer + "post_attention_layernorm.weight", {8});
-    file->add("model.norm.weight", {8});
-    return file;
+/// Gemma's tensors are called the same, and its norms are 1 + w.
+TEST(Detect, AsksForTheFamilyOfLlamasNames) {
+    EXPECT_THAT(detection_error<UsageError>(*tiny_llama(), with_heads(2)), HasSubstr("Gemma"));
+    DetectOptions options = with_config(R"({"num_attention_heads": 2})");
+    EXPECT_THAT(detection_error<UsageError>(*tiny_llama(), options), HasSubstr("model_type"));
 }
 
 TEST(Detect, FindsGroupedQueriesFromShapes) {
-    const ModelSpec s = detect(*tiny_llama(), with_heads(2)).spec;
+    DetectOptions options = with_config(R"({"model_type": "llama"})");
+    options.heads = 2;
+    const ModelSpec s = detect(*tiny_llama(), options).spec;
     EXPECT_EQ(s.family, "llama");
     EXPECT_EQ(s.blocks[0].kv_heads, 1);
     EXPECT_EQ(s.blocks[0].rotary.columns, 4);
@@ -172,7 +247,7 @@ TEST(Detect, RefusesRotaryScalingsByName) {
         const std::string text = std::string(R"({"model_type": "llama", "num_attention_heads": 2,
             "rope_scaling": {"rope_type": ")") +
                                  kind + R"(", "factor": 4}})";
-        EXPECT_THAT(detection_error<NotAvailable>(*tiny_llama(), with_config(text.c_str())),
+        EXPECT_THAT(detection_error<FormatError>(*tiny_llama(), with_config(text.c_str())),
                     HasSubstr(kind));
     }
     EXPECT_THROW(
@@ -272,6 +347,8 @@ TEST(Detect, ReadsTorchsEncoderAsTheSameModel) {
             put(to + "norm1" + end, {from + "norm1" + end});
             put(to + "norm2" + end, {from + "norm2" + end});
         }
+        file->add(to + "self_attn.in_proj_bias", {48}, 0.F);
+        file->add(to + "self_attn.out_proj.bias", {16}, 0.F);
     }
     DetectOptions options;
     options.config = Json::parse(R"({"nhead": 4, "norm_first": true})", "config.json");
