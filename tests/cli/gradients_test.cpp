@@ -45,6 +45,23 @@ TEST(Gradients, GivesTheSameFilesForTheSameSeed) {
     EXPECT_NE(first, metrics("c", "2"));
 }
 
+TEST(Gradients, DrawsNumbersAtTheEndsOfTheRangeOfDoubles) {
+    for (const auto& [small, large] : {std::pair("5e-324", "3.5e-323"),
+                                       {"1e308", "1.7e308"},
+                                       {"5e-324", "1.7e308"},
+                                       {"0", "1.7e308"}}) {
+        const TemporaryDirectory folder;
+        std::string log = "step,grad_norm\n";
+        for (int t = 0; t < 40; ++t)
+            log += std::to_string(t) + ',' + (t * t % 7 < 3 ? small : large) + '\n';
+        write_file(folder / "log.csv", log);
+        const Finished done = tsdiag(folder, {"gradients", "log.csv"});
+        EXPECT_EQ(done.code, 0) << small << ": " << done.err;
+        EXPECT_EQ(done.err, "") << small;
+        EXPECT_EQ(tsdiag(folder, {"report", "gradients.tsdiag"}).code, 0) << small;
+    }
+}
+
 TEST(Gradients, RefusesInOneLineAndLeavesNothing) {
     const TemporaryDirectory folder;
     std::ofstream(folder / "bad.csv") << "step,grad_norm\n1,oops\n";

@@ -59,7 +59,7 @@ const Endless endless[] = {
     {"inspect", {"inspect", "FILE"}},
     {"probe", {"probe", "FILE"}},
     {"config", {"probe", tiny, "--config", "FILE"}},
-    {"config_beside", {"inspect", "m/model.safetensors"}, "m/config.json"},
+    {"config_beside", {"probe", "m/model.safetensors"}, "m/config.json"},
     {"ids_text", {"probe", tiny, "--input", "ids:FILE"}},
     {"ids_npy", {"probe", tiny, "--input", "ids:FILE"}, "endless.npy"},
     {"hidden", {"probe", tiny, "--input", "hidden:FILE"}},
@@ -76,6 +76,35 @@ const Endless endless[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Files, EveryEndlessFile, testing::ValuesIn(endless),
                          [](const auto& one) { return one.param.what; });
+
+TEST(HostileTables, LayersBeyondAllModelsAreRefusedNotAllocated) {
+    for (const char* place : {"9223372036854775807,,0", "99999999,,0", "0,,9223372036854775807"}) {
+        const TemporaryDirectory folder;
+        fs::create_directory(folder / "run");
+        write_file(folder / "run/run.json", "{}");
+        write_file(
+            folder / "run/metrics.csv",
+            "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note\nm,," +
+                std::string(place) + ",,entropy,1,,,,1,\n");
+        write_file(folder / "run/curves.csv",
+                   "model,step,layer,stage,head,curve,x,y,stderr,count\n");
+        const Finished done = tsdiag(folder, {"report", "run"});
+        EXPECT_EQ(done.code, 1) << done.err;
+        EXPECT_THAT(done.err, HasSubstr("metrics.csv: line 2: "));
+    }
+}
+
+TEST(HostileTables, HeadsFarApartMakeNoImage) {
+    const TemporaryDirectory folder;
+    fs::create_directory(folder / "run");
+    write_file(folder / "run/run.json", "{}");
+    write_file(folder / "run/metrics.csv",
+               "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note\n"
+               "m,,999999,,999999,,entropy,1,,,,1,\n");
+    write_file(folder / "run/curves.csv", "model,step,layer,stage,head,curve,x,y,stderr,count\n");
+    const Finished done = tsdiag(folder, {"report", "run"});
+    EXPECT_EQ(done.code, 0) << done.err;
+}
 
 /// A safetensors file of "a", one number, and "b", 2^28 zeros that take no room on the disk.
 std::string large_file(const TemporaryDirectory& folder) {
