@@ -116,6 +116,9 @@ int run_command(const FigureCommand& command) {
         const ExperimentSetting setting(*entry, options);
         directory_of(command, *entry);
     }
+    if (const std::string line = passed_over_devices(command.device);
+        !line.empty() && !command.quiet)
+        say("tsdiag: " + printable(line));
     for (const ExperimentEntry* entry : all)
         make(command, *entry, options_for(command, *entry, all));
     return 0;
