@@ -19,9 +19,10 @@ namespace tsdiag::gpu {
 namespace {
 
 void require(cudaError_t status, const char* what) {
-    if (status != cudaSuccess)
-        throw Error(fmt::format("CUDA: {} failed: {} ({})", what, cudaGetErrorString(status),
-                                cudaGetErrorName(status)));
+    if (status == cudaSuccess) return;
+    cudaGetLastError();  // of this call, not of the next: another device may be tried
+    throw Error(fmt::format("CUDA: {} failed: {} ({})", what, cudaGetErrorString(status),
+                            cudaGetErrorName(status)));
 }
 void require(cublasStatus_t status, const char* what) {
     if (status == CUBLAS_STATUS_ALLOC_FAILED)
@@ -179,12 +180,24 @@ int count_devices(std::string& why) {
 
 void select(int index) { require(cudaSetDevice(index), "cudaSetDevice"); }
 
-std::string describe(int index) {
-    select(index);
+std::string name_of(int index) {
     cudaDeviceProp properties{};
     require(cudaGetDeviceProperties(&properties, index), "cudaGetDeviceProperties");
-    std::size_t free = 0, total = 0;
-    require(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return properties.name;
+}
+
+Capability capability(int index) {
+    Capability found;
+    require(cudaDeviceGetAttribute(&found.major, cudaDevAttrComputeCapabilityMajor, index),
+            "cudaDeviceGetAttribute");
+    require(cudaDeviceGetAttribute(&found.minor, cudaDevAttrComputeCapabilityMinor, index),
+            "cudaDeviceGetAttribute");
+    return found;
+}
+
+std::string describe(int index) {
+    select(index);
+    const Capability has = capability(index);
     int driver = 0, runtime = 0;
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
@@ -192,8 +205,8 @@ std::string describe(int index) {
     return fmt::format(
         "{}, compute capability {}.{}, {:.1f} GiB ({:.1f} GiB free), driver {}, "
         "runtime {}",
-        properties.name, properties.major, properties.minor, static_cast<double>(total) / gib,
-        static_cast<double>(free) / gib, release_of(driver), release_of(runtime));
+        name_of(index), has.major, has.minor, static_cast<double>(all_bytes()) / gib,
+        static_cast<double>(free_bytes()) / gib, release_of(driver), release_of(runtime));
 }
 
 void open(int index) {
@@ -232,6 +245,12 @@ std::size_t free_bytes() {
     require(cudaMemPoolGetAttribute(pool(), cudaMemPoolAttrUsedMemCurrent, &used),
             "cudaMemPoolGetAttribute");
     return free + (kept - used);
+}
+
+std::size_t all_bytes() {
+    std::size_t free = 0, total = 0;
+    require(cudaMemGetInfo(&free, &total), "cudaMemGetInfo");
+    return total;
 }
 
 void to_device(void* device, const void* host, std::size_t bytes) {

@@ -5,7 +5,7 @@
 #ifdef TSDIAG_EMULATED
 #include "emulator.hpp"
 #define TSDIAG_LAUNCH(kernel, grid, block, ...) \
-    ::tsdiag::gpu::emulator::launch(kernel, grid, block, __VA_ARGS__)
+    ::tsdiag::gpu::emulator::launch(#kernel, kernel, grid, block, __VA_ARGS__)
 #else
 #include <cuda_runtime.h>
 

@@ -87,17 +87,19 @@ class DeviceBackend final : public Backend {
     DeviceBackend(int index, Products products)
         : index_(index), products_(products), name_(fmt::format("cuda:{}", index)) {
         open(index);
+        memory_ = all_bytes();
     }
 
     std::string_view name() const override { return name_; }
     bool host_memory() const override { return false; }
     std::string description() const override { return describe(index_); }
+    std::size_t memory() const override { return memory_; }
     std::size_t available() const override {
         select(index_);
         return free_bytes();
     }
     /// A few rows a processor are enough, more only take memory.
-    double working_set() const override { return double(available()) / 8; }
+    double working_set() const override { return double(memory_) / 8; }
     void synchronise() const override {
         select(index_);
         gpu::synchronise();
@@ -360,6 +362,7 @@ class DeviceBackend final : public Backend {
     int index_;
     Products products_;
     std::string name_;
+    std::size_t memory_ = 0;
 };
 
 }  // namespace

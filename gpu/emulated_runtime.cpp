@@ -3,33 +3,93 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
-#include <mutex>
-#include <unordered_map>
+#include <functional>
+#include <sstream>
+#include <utility>
+#include <vector>
 
+#include "emulated_memory.hpp"
+#include "emulator.hpp"
 #include "runtime.hpp"
+#include "tsdiag/error.hpp"
 
-/// runtime.hpp on the host, for kernels that are emulated: memory of the host, products by loops.
-/// TSDIAG_EMULATED_MEMORY bytes can be had, to see what happens when they are gone.
+/// runtime.hpp on the host, for kernels that are emulated, as unforgiving as CUDA may be:
+///
+/// - What a thread asks for is done when it waits, and not before; with
+/// TSDIAG_EMULATED_STREAM=eager
+///   at once, as a device that is idle does.
+/// - Memory that is freed is filled with NaN when the stream comes to it, and used again at once.
+/// - Products, copies and fills must lie in memory of the device that is selected; sizes and
+///   strides be such as cuBLAS takes.  The order of a product's sums depends on its shape.
+///
+/// What the machine is like can be said, to see what is made of it:
+///
+///     TSDIAG_EMULATED_DEVICES   capabilities, "7.5,8.0", or "broken" for one that answers nothing
+///     TSDIAG_EMULATED_MEMORY    bytes of a device
+///     TSDIAG_EMULATED_TAKEN     of these, what other programs have
 namespace tsdiag::gpu {
 namespace {
 
-std::size_t capacity() {
-    const char* said = std::getenv("TSDIAG_EMULATED_MEMORY");
-    return said != nullptr ? std::strtoull(said, nullptr, 10) : std::size_t{1} << 32;
+std::vector<std::string> said_devices() {
+    const char* said = std::getenv("TSDIAG_EMULATED_DEVICES");
+    std::istringstream words(said != nullptr ? said : "9.0");
+    std::vector<std::string> devices;
+    for (std::string word; std::getline(words, word, ',');) devices.push_back(word);
+    return devices;
 }
+bool is_broken(int index) { return said_devices().at(static_cast<std::size_t>(index)) == "broken"; }
 
-struct Memory {
-    std::mutex mutex;
-    std::unordered_map<void*, std::size_t> blocks;
-    std::size_t taken = 0;
-};
-/// Never destroyed: a tensor may outlive every other static object.
-Memory& memory() {
-    static auto& only = *new Memory;
-    return only;
-}
-
+thread_local int selected = 0;
 std::atomic<std::size_t> copied_to_host = 0;
+
+using Work = std::function<void()>;
+
+/// What threads that have ended have left: it is done at some time.
+struct Left {
+    std::mutex mutex;
+    std::vector<Work> work;
+    static Left& all() {
+        static auto& only = *new Left;  // a thread may outlive every other static object
+        return only;
+    }
+};
+
+void do_all(std::vector<Work> work) {
+    for (const Work& one : work) one();
+}
+void do_what_was_left() {
+    std::vector<Work> left;
+    {
+        const std::lock_guard lock(Left::all().mutex);
+        left.swap(Left::all().work);
+    }
+    do_all(std::move(left));
+}
+
+/// Of a thread.
+class Stream {
+  public:
+    Stream() { (void)emulator::state.current; }  // which the work uses: destroyed after this
+    ~Stream() {
+        const std::lock_guard lock(Left::all().mutex);
+        std::ranges::move(waiting_, std::back_inserter(Left::all().work));
+    }
+    void add(Work work) {
+        constexpr std::size_t most = 20000;  // and what they hold
+        waiting_.push_back(std::move(work));
+        const char* said = std::getenv("TSDIAG_EMULATED_STREAM");
+        const bool eager = said != nullptr && std::strcmp(said, "eager") == 0;
+        if (eager || waiting_.size() > most) drain();
+    }
+    void drain() { do_all(std::exchange(waiting_, {})); }
+
+  private:
+    std::vector<Work> waiting_;
+};
+Stream& stream() {
+    thread_local Stream own;
+    return own;
+}
 
 /// x with so many bits behind the point of its mantissa, the nearest such number.
 float rounded(float x, int bits) {
@@ -52,6 +112,7 @@ double factor(float x, Products products) {
 
 template <class T>
 void multiply_as(const Product& p) {
+    const bool backwards = (p.m + p.n + p.k + p.count) % 2 == 1;
     for (Index i = 0; i < p.count; ++i) {
         const T* a = static_cast<const T*>(p.a) + i * p.batch_a;
         const T* b = static_cast<const T*>(p.b) + i * p.batch_b;
@@ -59,68 +120,127 @@ void multiply_as(const Product& p) {
         for (Index r = 0; r < p.m; ++r)
             for (Index s = 0; s < p.n; ++s) {
                 double sum = 0;
-                for (Index k = 0; k < p.k; ++k)
+                for (Index j = 0; j < p.k; ++j) {
+                    const Index k = backwards ? p.k - 1 - j : j;
                     sum +=
                         factor(p.transpose_a ? a[k * p.row_a + r] : a[r * p.row_a + k],
                                p.products) *
                         factor(p.transpose_b ? b[s * p.row_b + k] : b[k * p.row_b + s], p.products);
+                }
                 c[r * p.row_c + s] = static_cast<T>(p.alpha * sum);
             }
     }
 }
 
+/// One operand of a product: `rows` rows of `cols` numbers.
+void require_operand(const Product& p, const char* name, const void* data, Index rows, Index cols,
+                     Index row, Index batch) {
+    const auto refuse = [name](const std::string& what) {
+        throw Error("cuBLAS: operand " + std::string(name) + " of a product " + what);
+    };
+    if (rows < 0 || cols < 0) refuse("has a negative size");
+    if (row < std::max<Index>(1, cols)) refuse("has rows that overlap");
+    if (batch < 0) refuse("goes backwards");
+    if (rows == 0 || cols == 0 || p.count == 0) return;
+    const auto element = static_cast<Index>(bytes_of(p.type));
+    if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::size_t>(element) != 0)
+        refuse("is not aligned");
+    const Index last = (p.count - 1) * batch + (rows - 1) * row + cols;
+    emulator::require_inside(data, static_cast<std::size_t>(last * element), selected, name);
+}
+
+void require_product(const Product& p) {
+    if (p.count < 0) throw Error("cuBLAS: a negative number of products");
+    require_operand(p, "a", p.a, p.transpose_a ? p.k : p.m, p.transpose_a ? p.m : p.k, p.row_a,
+                    p.batch_a);
+    require_operand(p, "b", p.b, p.transpose_b ? p.n : p.k, p.transpose_b ? p.k : p.n, p.row_b,
+                    p.batch_b);
+    require_operand(p, "c", p.c, p.m, p.n, p.row_c, p.batch_c);
+    if (p.count > 1 && p.m > 0 && p.n > 0 && p.batch_c < (p.m - 1) * p.row_c + p.n &&
+        p.row_c < (p.count - 1) * p.batch_c + p.n)
+        throw Error("cuBLAS: the results of a product overlap");
+}
+
 }  // namespace
 
+void emulator::enqueue(std::function<void()> work) { stream().add(std::move(work)); }
+
 const bool emulated = true;
-int count_devices(std::string&) { return 1; }
-void open(int) {}
-void select(int) {}
-std::string describe(int) { return "emulated on the host"; }
+int count_devices(std::string& why) {
+    const std::size_t count = said_devices().size();
+    if (count == 0) why = "the machine has no device of NVIDIA's";
+    return static_cast<int>(count);
+}
+std::string name_of(int) { return "emulated device"; }
+Capability capability(int index) {
+    if (is_broken(index)) return {9, 0};
+    Capability found;
+    char point = 0;
+    std::istringstream(said_devices().at(static_cast<std::size_t>(index))) >> found.major >>
+        point >> found.minor;
+    return found;
+}
+void open(int index) { select(index); }
+void select(int index) {
+    if (is_broken(index)) throw Error("CUDA: cudaSetDevice failed: the device does not answer");
+    selected = index;
+}
+std::string describe(int index) {
+    const Capability has = capability(index);
+    return "emulated on the host, compute capability " + std::to_string(has.major) + "." +
+           std::to_string(has.minor);
+}
 
 void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
-    const std::lock_guard lock(memory().mutex);
-    if (memory().taken + bytes > capacity()) return nullptr;
-    void* data = std::malloc(bytes);
-    if (data == nullptr) return nullptr;
-    memory().blocks.emplace(data, bytes);
-    memory().taken += bytes;
+    auto [data, ready] = emulator::take(bytes, selected);
+    if (ready) stream().add(std::move(ready));
     return data;
 }
 void release(void* data) {
-    if (data == nullptr) return;
-    {
-        const std::lock_guard lock(memory().mutex);
-        const auto block = memory().blocks.find(data);
-        memory().taken -= block->second;
-        memory().blocks.erase(block);
-    }
-    std::free(data);
+    if (data != nullptr) stream().add(emulator::give(data, selected));
 }
-std::size_t free_bytes() {
-    const std::lock_guard lock(memory().mutex);
-    return std::max(capacity(), memory().taken) - memory().taken;
-}
+std::size_t free_bytes() { return emulator::free_bytes(); }
+std::size_t all_bytes() { return emulator::all_bytes(); }
 
 void to_device(void* device, const void* host, std::size_t bytes) {
-    if (bytes > 0) std::memcpy(device, host, bytes);
+    if (bytes == 0) return;
+    emulator::require_inside(device, bytes, selected, "a copy to the device");
+    const auto* begin = static_cast<const std::byte*>(host);
+    stream().add([device, copy = std::vector<std::byte>(begin, begin + bytes)] {
+        std::memcpy(device, copy.data(), copy.size());
+    });
 }
 void to_device_staged(void* device, const void* host, std::size_t bytes) {
     to_device(device, host, bytes);
 }
 void to_host(void* host, const void* device, std::size_t bytes) {
     copied_to_host += bytes;
-    if (bytes > 0) std::memcpy(host, device, bytes);
+    if (bytes == 0) return;
+    emulator::require_inside(device, bytes, selected, "a copy from the device");
+    stream().drain();
+    std::memcpy(host, device, bytes);
+    do_what_was_left();
 }
-void clear(void* device, std::size_t bytes) { std::memset(device, 0, bytes); }
-void synchronise() {}
+void clear(void* device, std::size_t bytes) {
+    if (bytes == 0) return;
+    emulator::require_inside(device, bytes, selected, "a fill");
+    stream().add([device, bytes] { std::memset(device, 0, bytes); });
+}
+void synchronise() {
+    stream().drain();
+    do_what_was_left();
+}
 std::size_t bytes_to_host() { return copied_to_host; }
 
 void multiply(const Product& p) {
-    if (p.type == Type::f32)
-        multiply_as<float>(p);
-    else
-        multiply_as<double>(p);
+    require_product(p);
+    stream().add([p] {
+        if (p.type == Type::f32)
+            multiply_as<float>(p);
+        else
+            multiply_as<double>(p);
+    });
 }
 
 void require_launched(const char*) {}

@@ -1,21 +1,30 @@
 #pragma once
-#include <ucontext.h>
-
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
+#include <numeric>
 #include <stdexcept>
+#include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
-/// CUDA's threads as fibers: the blocks of a grid run one after the other, the threads of a block
-/// take turns and stop where they wait for each other.  A barrier that not all threads reach is an
-/// exception.  Not shown: races between warps, whose order is fixed here.
+#include "fiber.hpp"
+
+/// CUDA's threads as fibers: blocks run one after the other, the warps of a block each as far as it
+/// can, its lanes in turn up to where they wait for each other.  The order of blocks, warps and
+/// lanes is that of TSDIAG_EMULATED_ORDER: "forward", "reverse", or a number that shuffles it anew
+/// at every barrier.  A barrier or an exchange that not all threads reach is an exception, as is a
+/// launch that a device would refuse.
 namespace tsdiag::gpu::emulator {
+
+/// Has `work` done when the stream of this thread comes to it (emulated_runtime.cpp).
+void enqueue(std::function<void()> work);
 
 struct Extent {
     unsigned x = 1;
@@ -24,110 +33,159 @@ struct Extent {
 enum class Waits { no, for_warp, for_block, done };
 
 struct Fiber {
-    ucontext_t context;
-    std::vector<char> stack;
-    Waits waits = Waits::no;
+    explicit Fiber(void (*entry)()) : stack(entry) {}
+    Stack stack;
+    Waits waits = Waits::done;
     Extent thread;
 };
 
+constexpr unsigned warp = 32;
+
 struct State {
     Extent block, block_extent, grid_extent;
-    std::vector<Fiber> fibers;
-    ucontext_t scheduler;
+    std::deque<Fiber> fibers;
+    Stack scheduler;
     unsigned current = 0;
     std::function<void()> body;
     std::exception_ptr failure;
-    std::vector<std::array<unsigned char, 32 * 16>> exchanged;  ///< by the lanes of each warp
+    /// What lanes exchange, twice: one may write the next while another reads the last.
+    std::vector<std::array<std::array<unsigned char, warp * 16>, 2>> exchanged;
+    std::vector<unsigned> exchanges;  ///< of each thread
+    bool reversed = false;
+    std::uint64_t shuffle = 0;  ///< the last number drawn; 0: nothing is shuffled
 };
 inline thread_local State state;  ///< threads of the host launch side by side
 
-constexpr unsigned warp = 32;
+/// An order of 0 .. count - 1: what TSDIAG_EMULATED_ORDER said when the grid began.
+class Order {
+  public:
+    explicit Order(std::uint64_t count) : count_(count) {
+        if (state.reversed) first_ = step_ = count - 1;
+        if (state.shuffle == 0) return;
+        state.shuffle = state.shuffle * 6364136223846793005U + 1442695040888963407U;
+        first_ = (state.shuffle >> 33) % count;
+        step_ = (state.shuffle >> 17) % count;
+        while (std::gcd(step_, count) != 1) ++step_;
+    }
+    unsigned operator[](std::uint64_t i) const {
+        return static_cast<unsigned>((first_ + i * step_) % count_);
+    }
+
+  private:
+    std::uint64_t count_, first_ = 0, step_ = 1;
+};
+
+inline void read_order() {
+    const char* said = std::getenv("TSDIAG_EMULATED_ORDER");
+    const std::string order = said != nullptr ? said : "forward";
+    state.reversed = order == "reverse";
+    const std::uint64_t seed = std::strtoull(order.c_str(), nullptr, 10);
+    if (seed == 0)
+        state.shuffle = 0;
+    else if (state.shuffle == 0)  // else it goes on
+        state.shuffle = seed;
+}
 
 inline void wait(Waits how) {
     Fiber& fiber = state.fibers[state.current];
     fiber.waits = how;
-    swapcontext(&fiber.context, &state.scheduler);
+    fiber.stack.change_to(state.scheduler);
 }
 
+/// A fiber's life: a thread of each block.
 inline void enter() {
-    try {
-        state.body();
-    } catch (...) {
-        state.failure = std::current_exception();
+    Stack::arrived(state.scheduler);
+    for (;;) {
+        try {
+            state.body();
+        } catch (...) {
+            state.failure = std::current_exception();
+        }
+        wait(Waits::done);
     }
-    wait(Waits::done);
 }
 
-/// Lets warps whose lanes have all arrived go on; true where there was one.
-inline bool release_warps(unsigned threads) {
-    bool any = false;
-    for (unsigned first = 0; first < threads; first += warp) {
-        const auto begin = state.fibers.begin() + first,
-                   end = state.fibers.begin() + std::min(threads, first + warp);
-        const auto arrived =
-            std::count_if(begin, end, [](const Fiber& f) { return f.waits == Waits::for_warp; });
-        if (arrived == 0) continue;
-        if (arrived != end - begin)
+/// Runs a warp until all its lanes wait for the block or are done.
+inline void run_warp(unsigned first, unsigned lanes) {
+    for (;;) {
+        const Order order(lanes);
+        for (unsigned i = 0; i < lanes; ++i) {
+            state.current = first + order[i];
+            Fiber& fiber = state.fibers[state.current];
+            if (fiber.waits != Waits::no) continue;
+            state.scheduler.change_to(fiber.stack);
+            if (state.failure) std::rethrow_exception(std::exchange(state.failure, nullptr));
+        }
+        unsigned arrived = 0;
+        for (unsigned t = first; t < first + lanes; ++t)
+            arrived += state.fibers[t].waits == Waits::for_warp ? 1 : 0;
+        if (arrived == 0) return;
+        if (arrived != lanes)
             throw std::runtime_error("lanes of a warp part at an operation of the whole warp");
-        std::for_each(begin, end, [](Fiber& f) { f.waits = Waits::no; });
-        any = true;
+        for (unsigned t = first; t < first + lanes; ++t) state.fibers[t].waits = Waits::no;
     }
-    return any;
 }
 
 inline void run_block() {
-    const unsigned threads = state.block_extent.x;
-    state.exchanged.assign((threads + warp - 1) / warp, {});
+    const unsigned threads = state.block_extent.x, warps = (threads + warp - 1) / warp;
     for (unsigned t = 0; t < threads; ++t) {
-        Fiber& fiber = state.fibers[t];
-        fiber.waits = Waits::no;
-        fiber.thread = {t};
-        getcontext(&fiber.context);
-        fiber.context.uc_stack.ss_sp = fiber.stack.data();
-        fiber.context.uc_stack.ss_size = fiber.stack.size();
-        fiber.context.uc_link = nullptr;
-        makecontext(&fiber.context, enter, 0);
+        state.fibers[t].waits = Waits::no;
+        state.fibers[t].thread = {t};
     }
     for (;;) {
-        for (unsigned t = 0; t < threads; ++t) {
-            if (state.fibers[t].waits != Waits::no) continue;
-            state.current = t;
-            swapcontext(&state.scheduler, &state.fibers[t].context);
-            if (state.failure) std::rethrow_exception(std::exchange(state.failure, nullptr));
+        const Order order(warps);
+        for (unsigned i = 0; i < warps; ++i) {
+            const unsigned first = order[i] * warp;
+            run_warp(first, threads - first < warp ? threads - first : warp);
         }
-        if (release_warps(threads)) continue;
-        const auto done = std::count_if(state.fibers.begin(), state.fibers.begin() + threads,
-                                        [](const Fiber& f) { return f.waits == Waits::done; });
+        unsigned done = 0;
+        for (unsigned t = 0; t < threads; ++t) done += state.fibers[t].waits == Waits::done ? 1 : 0;
         if (done == threads) return;
         if (done > 0) throw std::runtime_error("some threads end before a barrier of the block");
         for (unsigned t = 0; t < threads; ++t) state.fibers[t].waits = Waits::no;
     }
 }
 
-template <class Kernel, class... Arguments>
-void launch(Kernel kernel, std::int64_t grid, int block, Arguments... arguments) {
-    constexpr std::size_t stack = std::size_t{256} << 10;
+inline void run_grid(std::int64_t grid, int block, std::function<void()> body) {
+    read_order();
     state.grid_extent = {static_cast<unsigned>(grid)};
     state.block_extent = {static_cast<unsigned>(block)};
-    state.fibers.resize(state.block_extent.x);
-    for (Fiber& fiber : state.fibers) fiber.stack.resize(stack);
-    state.body = [=] { kernel(arguments...); };
-    for (unsigned b = 0; b < state.grid_extent.x; ++b) {
-        state.block = {b};
-        run_block();
+    while (state.fibers.size() < state.block_extent.x) state.fibers.emplace_back(enter);
+    state.exchanged.resize((state.block_extent.x + warp - 1) / warp);
+    state.exchanges.assign(state.block_extent.x, 0);
+    state.body = std::move(body);
+    const Order order(static_cast<std::uint64_t>(grid));
+    try {
+        for (std::int64_t b = 0; b < grid; ++b) {
+            state.block = {order[static_cast<std::uint64_t>(b)]};
+            run_block();
+        }
+    } catch (...) {
+        state.fibers.clear();  // some have stopped midway
+        throw;
     }
+}
+
+template <class Kernel, class... Arguments>
+void launch(const char* name, Kernel kernel, std::int64_t grid, int block, Arguments... arguments) {
+    static_assert((std::is_trivially_copyable_v<Arguments> && ...));
+    static_assert((sizeof(Arguments) + ... + 0) <= 4096, "arguments of a kernel");
+    constexpr std::int64_t largest_grid = (std::int64_t{1} << 31) - 1;
+    if (grid < 1 || grid > largest_grid || block < 1 || block > 1024 || block % warp != 0)
+        throw std::runtime_error(std::string(name) + ": a launch of " + std::to_string(grid) +
+                                 " blocks of " + std::to_string(block) + " threads");
+    enqueue([=] { run_grid(grid, block, [=] { kernel(arguments...); }); });
 }
 
 template <class T>
 T from_lane(T value, unsigned lane) {
     static_assert(sizeof(T) <= 16);
-    const unsigned own = state.current % warp;
-    auto& exchanged = state.exchanged[state.current / warp];
-    std::memcpy(&exchanged[own * 16], &value, sizeof value);
+    const unsigned own = state.current, in_warp = own / warp;
+    const unsigned turn = state.exchanges[own]++ % 2;
+    std::memcpy(&state.exchanged[in_warp][turn][own % warp * 16], &value, sizeof value);
     wait(Waits::for_warp);
     T result;
-    std::memcpy(&result, &exchanged[lane % warp * 16], sizeof result);
-    wait(Waits::for_warp);
+    std::memcpy(&result, &state.exchanged[in_warp][turn][lane % warp * 16], sizeof result);
     return result;
 }
 
@@ -150,7 +208,8 @@ inline void __syncthreads() {
     ::tsdiag::gpu::emulator::wait(::tsdiag::gpu::emulator::Waits::for_block);
 }
 template <class T>
-T __shfl_xor_sync(unsigned, T value, int mask) {
+T __shfl_xor_sync(unsigned mask, T value, int with) {
     using namespace ::tsdiag::gpu::emulator;
-    return from_lane(value, state.current % warp ^ static_cast<unsigned>(mask));
+    if (mask != 0xFFFFFFFFU) throw std::runtime_error("an exchange of a part of a warp");
+    return from_lane(value, state.current % warp ^ static_cast<unsigned>(with));
 }

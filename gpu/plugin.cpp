@@ -3,11 +3,14 @@
 #include <cstdio>
 #include <exception>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "device_backend.hpp"
 #include "runtime.hpp"
+#include "tsdiag/error.hpp"
 
 /// What libtsdiag_cuda.so exports.
 namespace tsdiag::gpu {
@@ -24,23 +27,39 @@ int devices(char* why, std::size_t size) {
     return count;
 }
 
-const Backend* open(int index, Products products, char* why, std::size_t size) {
+/// A launch and a copy, as all work is made of them; throws where one fails.
+void require_works(const Backend& backend) {
+    const std::shared_ptr<void> memory = backend.allocate(sizeof(double));
+    const View one{memory.get(), {1, 1, 1}, 1, 1, Type::f64};
+    backend.draw(one, Law::uniform, 0, 0, 1, 0);  // 1 + 0 u
+    double drawn = 0;
+    backend.download(&drawn, one);
+    if (drawn != 1) throw Error("a kernel that should have given 1 gave " + std::to_string(drawn));
+}
+
+const Backend& opened(int index, Products products) {
     static std::mutex mutex;
-    static auto& opened =
+    static auto& all =
         *new std::map<std::pair<int, Products>, std::unique_ptr<Backend>>();  // never destroyed
+    const std::lock_guard lock(mutex);
+    std::unique_ptr<Backend>& backend = all[{index, products}];
+    if (!backend) {
+        std::unique_ptr<Backend> made = make_backend(index, products);
+        require_works(*made);
+        backend = std::move(made);
+    }
+    return *backend;
+}
+
+const Backend* open(int index, Products products, char* why, std::size_t size) {
     try {
         std::string reason;
         const int count = count_devices(reason);
-        if (index >= 0 && index < count) {
-            const std::lock_guard lock(mutex);
-            std::unique_ptr<Backend>& backend = opened[{index, products}];
-            if (!backend) backend = make_backend(index, products);
-            backend->allocate(1);  // the device answers
-            return backend.get();
-        }
-        tell(why, size,
-             count == 0 ? reason
-                        : "the devices are numbered from 0 to " + std::to_string(count - 1));
+        if (count > 0 && (index < 0 || index >= count))
+            reason = "the devices are numbered from 0 to " + std::to_string(count - 1);
+        if (reason.empty()) reason = why_no_code(TSDIAG_TARGETS, name_of(index), capability(index));
+        if (reason.empty()) return &opened(index, products);
+        tell(why, size, reason);
     } catch (const std::exception& error) {
         tell(why, size, error.what());
     }

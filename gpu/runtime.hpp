@@ -2,6 +2,7 @@
 #include <cstddef>
 #include <string>
 
+#include "targets.hpp"
 #include "tsdiag/backend.hpp"
 
 /// What the backend needs of a device beside kernels: memory, copies, products.  Each thread of the
@@ -13,6 +14,9 @@ namespace tsdiag::gpu {
 extern const bool emulated;
 /// How many devices can be used; 0: `why` says what is missing.
 int count_devices(std::string& why);
+/// "NVIDIA H200".
+std::string name_of(int index);
+Capability capability(int index);
 /// Before device `index` is first used.
 void open(int index);
 /// Makes device `index` that of this thread.
@@ -24,6 +28,7 @@ std::string describe(int index);
 void* allocate(std::size_t bytes);
 void release(void* data);
 std::size_t free_bytes();
+std::size_t all_bytes();
 
 /// `host` may be changed on return.
 void to_device(void* device, const void* host, std::size_t bytes);

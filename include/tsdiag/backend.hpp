@@ -99,7 +99,10 @@ class Backend {
     virtual std::string_view name() const = 0;    ///< "cpu", "cuda:0"
     virtual std::string description() const = 0;  ///< device, instruction set, libraries, threads
     virtual bool host_memory() const = 0;         ///< tensors are ordinary memory
-    /// Bytes that tensors can have: those of the machine, or what is free on the device.
+    /// Bytes of memory of the machine or device, in use or not: sizes that decide a number follow
+    /// from these and never from `available`.
+    virtual std::size_t memory() const = 0;
+    /// Bytes that are free at the moment.
     virtual std::size_t available() const = 0;
     /// Bytes of rows that are best made at once: what caches hold, or what fills a device.
     virtual double working_set() const = 0;
@@ -172,9 +175,19 @@ void restart_cpu_peak();
 /// Bytes that this process may take: the machine's memory, or the limit of its control group where
 /// that is lower.
 std::size_t machine_memory();
-/// "cpu", "cuda", "cuda:1" or "auto" (the best there is).  Throws `NotAvailable` saying which part
-/// is missing; the CPU has exact products alone.
+/// Notes that `what` was done in smaller parts than planned, because a device had no memory left:
+/// last bits then depend on what else was on it.
+void note_shortage(std::string_view what);
+/// What was noted since the last `restart_shortages`, each a sentence that says how often.
+std::vector<std::string> shortages();
+void restart_shortages();
+
+/// "cpu"; "cuda", the first device that works; "cuda:1", that one; "auto", as "cuda", else the CPU.
+/// Throws `NotAvailable` saying what is missing; the CPU has exact products alone.
 const Backend& open_backend(std::string_view name, Products products = Products::exact);
+/// Which devices `name` passes over and why, in a sentence; empty where it names one or is given
+/// the first, or the machine has no driver for any.
+std::string passed_over_devices(std::string_view name);
 /// Names of the backends that could be opened here, each with its description.
 std::vector<std::pair<std::string, std::string>> list_backends();
 

@@ -18,7 +18,8 @@ struct BackendPlugin {
     const char* version;  ///< of tsdiag; must be that of the program
     /// How many devices there are; 0: `why` says what is missing.
     int (*devices)(char* why, std::size_t size);
-    /// Device `index`, which lives as long as the program; null: `why` says what failed.
+    /// Device `index`, which has worked and lives as long as the program; null: `why` says what
+    /// failed, or which devices the library has code for.
     const Backend* (*open)(int index, Products products, char* why, std::size_t size);
 };
 

@@ -87,6 +87,7 @@ class Products {
             } catch (const OutOfMemory&) {
                 if (count == 1) throw;
                 block_ = (count + 1) / 2;
+                note_shortage("blocks of rows of P were halved");
                 continue;
             }
             if (!finite_) stored::require_finite(rows.p, first);
@@ -96,11 +97,11 @@ class Products {
         finite_ = true;
     }
 
-    /// As many as some minutes and a third of the memory allow.
+    /// As many as some minutes and a third of a device allow.
     Index affordable(Index most) const {
         constexpr double largest_work = 2e13;  // entries of P that are made again
         const double vectors =
-            double(p_.backend().available()) / 3 / (8 * double(p_.heads()) * double(p_.tokens()));
+            double(p_.backend().memory()) / 3 / (8 * double(p_.heads()) * double(p_.tokens()));
         const double products = kept_ ? double(most) : largest_work / (p_.bytes() / 4);
         return std::clamp<Index>(Index(std::min(vectors, products)), 8, most);
     }
@@ -122,6 +123,18 @@ class Products {
     Tensor column_;  ///< P^T 1
 };
 
+/// find(most), with half as many vectors where a device has no memory for them.
+template <class Find>
+std::vector<Estimate> with_vectors(Index most, const Find& find) {
+    constexpr Index fewest = 8;
+    for (;; most = std::max(fewest, most / 2)) try {
+            return find(most);
+        } catch (const OutOfMemory&) {
+            if (most <= fewest) throw;
+            note_shortage("the vectors of an iteration were halved");
+        }
+}
+
 }  // namespace
 
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory, bool stochastic,
@@ -133,8 +146,9 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
                        .apply = [&](const Tensor& x) { return products.multiply(x); },
                        .centred = stochastic};
     std::vector<Estimate> out =
-        spectral_radii(map, residual_for(accuracy), products.affordable(arnoldi_products),
-                       stochastic ? 1 : 2, accuracy);
+        with_vectors(products.affordable(arnoldi_products), [&](Index most) {
+            return spectral_radii(map, residual_for(accuracy), most, stochastic ? 1 : 2, accuracy);
+        });
     for (Estimate& e : out)
         if (!e.converged && stochastic) e.high = 1;
     return out;
@@ -147,7 +161,9 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, do
             return products.normal(x);
         }};
     std::vector<Estimate> out =
-        largest_singular_values(map, residual_for(accuracy), products.affordable(lanczos_products));
+        with_vectors(products.affordable(lanczos_products), [&](Index most) {
+            return largest_singular_values(map, residual_for(accuracy), most);
+        });
     if (std::ranges::all_of(out, &Estimate::converged)) return out;
     const std::vector<double> bounds = products.centred_frobenius();
     for (std::size_t k = 0; k < out.size(); ++k)

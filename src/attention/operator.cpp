@@ -72,6 +72,7 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
         try {
             kept = Tensor::empty(backend(), {h, n, n}, type());
         } catch (const OutOfMemory&) {
+            note_shortage("P was not kept");
             gather = false;
         }
     }
@@ -90,6 +91,7 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
         } catch (const OutOfMemory&) {
             if (count == 1) throw;
             block_rows = (count + 1) / 2;
+            note_shortage("blocks of rows of P were halved");
             gather = gather && kept.defined();
             continue;
         }

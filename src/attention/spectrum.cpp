@@ -46,6 +46,7 @@ std::vector<Estimate> in_groups(const Tensor& p, const Of& of) {
     } catch (const OutOfMemory&) {
         if (p.batch() == 1) throw;
     }
+    note_shortage("the heads of a spectrum were taken by halves");
     const Index half = p.batch() / 2;
     std::vector<Estimate> out = in_groups(p.batch_range(0, half), of);
     std::ranges::move(in_groups(p.batch_range(half, p.batch() - half), of),
@@ -105,6 +106,7 @@ std::vector<Estimate> kept_or_streamed(const AttentionOperator& p, double memory
     try {
         return kept(memory);
     } catch (const OutOfMemory&) {
+        note_shortage("the P of a spectrum was made by blocks");
         return streamed(p.bytes() / 2);
     }
 }

@@ -6,6 +6,7 @@
 #include "result_files.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 
@@ -86,6 +87,7 @@ void make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     }
     result.run.set("warnings", std::move(undrawn));
     write_description(result.run, directory.temporary());
+    require_unchanged_files();
     directory.commit();
     if (command.quiet) return;
     const fs::path made = fs::path(command.out) / entry.name / "report.html";
@@ -116,6 +118,9 @@ int run_command(const FigureCommand& command) {
         const ExperimentSetting setting(*entry, options);
         directory_of(command, *entry);
     }
+    if (const std::string line = passed_over_devices(command.device);
+        !line.empty() && !command.quiet)
+        say("tsdiag: " + printable(line));
     for (const ExperimentEntry* entry : all)
         make(command, *entry, options_for(command, *entry, all));
     return 0;

@@ -5,6 +5,7 @@
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/checkpoint_series.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
 #include "tsdiag/train.hpp"
@@ -97,6 +98,7 @@ int run_command(const ProbeCommand& command) {
         append(result.run, "warnings", undrawn);
     }
     write_description(result.run, directory.temporary());
+    require_unchanged_files();
     directory.commit();
     if (command.quiet) return 0;
     print(summary(result, command.verbose));

@@ -6,6 +6,7 @@
 #include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint_series.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
 
@@ -65,6 +66,7 @@ Part measured_part(const RunOptions& options, const fs::path& to, const std::str
     write_atomically(directory.temporary() / "metrics.csv", metrics_csv(part.metrics));
     write_atomically(directory.temporary() / "curves.csv", curves_csv(part.curves));
     write_description(described(part.run), directory.temporary());
+    require_unchanged_files();
     directory.commit();
     return part;
 }
@@ -170,6 +172,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
         for (const std::string& line : write_report(table, run, directory.temporary()))
             if (!command.quiet) say("tsdiag: " + printable(line));
     write_description(run, directory.temporary());
+    require_unchanged_files();
     directory.commit();
     if (command.quiet) return 0;
     const auto kept = std::ranges::count_if(done, &Part::kept);

@@ -55,15 +55,19 @@ Opened open_library(const fs::path& path) {
     return {plugin, {}};
 }
 
-bool has_driver() { return dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr; }
+bool is_chosen() { return std::getenv("TSDIAG_CUDA_PLUGIN") != nullptr; }
+/// Is there a driver, or a library that was asked for by name?
+bool may_have_devices() {
+    return is_chosen() || dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
+}
 
 const Opened& cuda_plugin() {
     static const Opened opened = [] {
         const std::vector<fs::path> all = places();
         std::error_code failed;
-        const bool chosen = std::getenv("TSDIAG_CUDA_PLUGIN") != nullptr;
+        const bool chosen = is_chosen();
         // Without a driver the library is of no use, and its cuBLAS takes 200 MB to say so.
-        if (!chosen && !has_driver()) return Opened{nullptr, "no driver of NVIDIA's is installed"};
+        if (!may_have_devices()) return Opened{nullptr, "no driver of NVIDIA's is installed"};
         for (const fs::path& path : all)
             if (path == library || fs::exists(path, failed)) {
                 Opened found = open_library(path);
@@ -84,14 +88,56 @@ std::string why_no_device() {
     return opened.plugin->devices(why.data(), why.size()) > 0 ? std::string() : why.data();
 }
 
-const Backend& open_device(std::string_view name, int index, Products products) {
-    if (const std::string why = why_no_device(); !why.empty())
-        throw NotAvailable(fmt::format("device '{}': {}; use --device cpu", name, why));
+/// A device, or why it does not work.
+struct Tried {
+    const Backend* backend = nullptr;
+    std::string why;
+};
+
+Tried try_device(int index, Products products) {
     std::array<char, 512> why{};
     const Backend* backend = cuda_plugin().plugin->open(index, products, why.data(), why.size());
-    if (backend == nullptr)
-        throw NotAvailable(fmt::format("device '{}': {}; use --device cpu", name, why.data()));
-    return *backend;
+    return {backend, why.data()};
+}
+
+/// Devices in their order up to the first that works.
+struct Search {
+    int found = -1;
+    std::string passed_over;  ///< "cuda:0 ...; cuda:1 ..."
+};
+
+const Search& search() {
+    static const Search done = [] {
+        Search all;
+        all.passed_over = why_no_device();
+        if (!all.passed_over.empty()) return all;
+        const int count = cuda_plugin().plugin->devices(nullptr, 0);
+        for (int i = 0; i < count && all.found < 0; ++i) {
+            const Tried tried = try_device(i, Products::exact);
+            if (tried.backend != nullptr)
+                all.found = i;
+            else
+                all.passed_over += fmt::format("{}cuda:{}: {}", i > 0 ? "; " : "", i, tried.why);
+        }
+        return all;
+    }();
+    return done;
+}
+
+const Backend& open_device(std::string_view name, int index, Products products) {
+    const auto refuse = [name](const std::string& why) {
+        throw NotAvailable(fmt::format("device '{}': {}; use --device cpu", name, why));
+    };
+    if (const std::string why = why_no_device(); !why.empty()) refuse(why);
+    const Tried tried = try_device(index, products);
+    if (tried.backend == nullptr) refuse(tried.why);
+    return *tried.backend;
+}
+
+const Backend& open_first_device(Products products) {
+    if (search().found >= 0)
+        return open_device(fmt::format("cuda:{}", search().found), search().found, products);
+    throw NotAvailable(fmt::format("device 'cuda': {}; use --device cpu", search().passed_over));
 }
 
 /// N of "cuda:N"; -1 where it is none.
@@ -110,13 +156,20 @@ const Backend& open_backend(std::string_view name, Products products) {
         throw NotAvailable("--fast: rounds the products of a device, and this is the CPU");
     };
     if (name == "cpu") return host();
-    if (name == "auto")
-        return why_no_device().empty() ? open_device("cuda:0", 0, products) : host();
-    if (name == "cuda") return open_device(name, 0, products);
+    if (name == "auto" && search().found < 0) return host();
+    if (name == "auto" || name == "cuda") return open_first_device(products);
     if (name.starts_with("cuda:") && index_of(name) >= 0)
         return open_device(name, index_of(name), products);
     throw UsageError(
         fmt::format("device '{}' is unknown; expected auto, cpu, cuda or cuda:N", name));
+}
+
+std::string passed_over_devices(std::string_view name) {
+    if ((name != "auto" && name != "cuda") || !may_have_devices()) return {};
+    const Search& all = search();
+    if (all.passed_over.empty()) return {};
+    return fmt::format("device '{}': {}; {} is taken", name, all.passed_over,
+                       all.found < 0 ? "the CPU" : fmt::format("cuda:{}", all.found));
 }
 
 std::vector<std::pair<std::string, std::string>> list_backends() {
@@ -125,14 +178,12 @@ std::vector<std::pair<std::string, std::string>> list_backends() {
         list.emplace_back("cuda", "not available: " + why);
         return list;
     }
-    std::array<char, 512> why{};
-    const int count = cuda_plugin().plugin->devices(why.data(), why.size());
+    const int count = cuda_plugin().plugin->devices(nullptr, 0);
     for (int i = 0; i < count; ++i) {
-        const Backend* backend =
-            cuda_plugin().plugin->open(i, Products::exact, why.data(), why.size());
-        list.emplace_back(fmt::format("cuda:{}", i),
-                          backend != nullptr ? backend->description()
-                                             : fmt::format("not available: {}", why.data()));
+        const Tried tried = try_device(i, Products::exact);
+        list.emplace_back(fmt::format("cuda:{}", i), tried.backend != nullptr
+                                                         ? tried.backend->description()
+                                                         : "not available: " + tried.why);
     }
     return list;
 }

@@ -154,7 +154,8 @@ class CpuBackend final : public Backend {
                            omp_get_max_threads(), kernels::table().name, gemm);
     }
 
-    std::size_t available() const override { return machine_memory(); }
+    std::size_t memory() const override { return machine_memory(); }
+    std::size_t available() const override { return memory(); }
     double working_set() const override { return 8 << 20; }
     void synchronise() const override {}
 

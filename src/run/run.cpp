@@ -19,6 +19,14 @@ namespace {
 
 constexpr double minute = 60;
 
+/// What the memory of a device did not suffice for, since the work began.
+void note_shortages(Work& work) {
+    const std::vector<std::string> found = shortages();
+    if (found.empty()) return;
+    work.result.run.set("shortages", lines(found));
+    work.warnings.insert(work.warnings.end(), found.begin(), found.end());
+}
+
 /// Opens what is no trace.
 Subject open_model(const RunOptions& options) {
     Subject subject = open_subject(options.subject);
@@ -162,6 +170,7 @@ Rng weights_rng(std::uint64_t seed, Index trial) {
 }
 
 RunResult run(const RunOptions& options) {
+    restart_shortages();
     Work work = begin(options);
     work.phases.begin("open");
     say(options, {.phase = "open"});
@@ -174,6 +183,7 @@ RunResult run(const RunOptions& options) {
         measure_trace(work, subject);
     else
         measure_model(work, subject);
+    note_shortages(work);
     run.set("phases", work.phases.json()).set("warnings", lines(work.warnings));
     return std::move(work.result);
 }
@@ -202,6 +212,7 @@ void measure(const Model& model, std::span<const Input> inputs, std::span<const 
 
 std::vector<RunResult> run_together(std::span<const RunOptions> runs,
                                     const std::function<void(const Progress&)>& progress) {
+    restart_shortages();
     const Index threads = omp_get_max_threads();
     std::vector<std::unique_ptr<Work>> works;
     std::vector<Subject> subjects;
@@ -233,6 +244,7 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
         Json& run = works[i]->result.run;
         run.set("seed", Json(runs[i].seed)).set("device", works[i]->backend.name());
         models[i]->describe();
+        note_shortages(*works[i]);  // of any of the runs, which share the device
         run.set("warnings", lines(works[i]->warnings));
         results.push_back(std::move(works[i]->result));
     }

@@ -35,7 +35,10 @@ std::vector<std::string> wanted_metrics(const RunOptions& options) {
 }  // namespace
 
 Work begin(const RunOptions& options) {
-    return begin(options, open_backend(options.device, options.products));
+    Work work = begin(options, open_backend(options.device, options.products));
+    if (std::string line = passed_over_devices(options.device); !line.empty())
+        work.warnings.push_back(std::move(line));
+    return work;
 }
 
 Work begin(const RunOptions& options, const Backend& backend) {
@@ -43,7 +46,7 @@ Work begin(const RunOptions& options, const Backend& backend) {
             .backend = backend,
             .metrics = wanted_metrics(options),
             .result = {Table(options.subject.model), {}},
-            .memory = options.memory > 0 ? options.memory : Index(backend.available() / 2)};
+            .memory = options.memory > 0 ? options.memory : Index(backend.memory() / 2)};
 }
 
 void check_selection(const RunOptions& options, Index layers, Index heads) {

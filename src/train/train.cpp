@@ -94,6 +94,7 @@ class Training {
     }
 
     TrainResult run() {
+        restart_shortages();
         describe();
         Index step = options_.resume ? resumed() : 0;
         const Model model(spec_, parameters_, backend_, type);
@@ -115,6 +116,7 @@ class Training {
             if (due || stopped || step == options_.steps) save(step);
         }
         result_.finished = step == options_.steps;
+        note_device();
         if (!warnings_.empty()) result_.run.set("warnings", Json::Array(warnings_));
         folder_.finish();
         for (const auto& [name, tensor] : parameters_->all())
@@ -375,6 +377,15 @@ class Training {
     void warn(const std::string& text) {
         if (!text.empty() && std::ranges::find(warnings_, text, &Json::string) == warnings_.end())
             warnings_.emplace_back(text);
+    }
+
+    /// Which devices were passed over, and what the memory of the one taken did not suffice for.
+    void note_device() {
+        warn(passed_over_devices(options_.device));
+        const std::vector<std::string> lines = shortages();
+        if (lines.empty()) return;
+        result_.run.set("shortages", Json::Array(lines.begin(), lines.end()));
+        for (const std::string& line : lines) warn(line);
     }
 
     const TrainOptions& options_;

@@ -4,9 +4,11 @@ set(gpu_sources ${PROJECT_SOURCE_DIR}/gpu)
 set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
+set(gpu_emulated ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/emulated_memory.cpp)
+
 # Everything but the kernels, compiled once.
 add_library(gpu_tests_rest OBJECT gpu/every_kernel_test.cpp ${gpu_sources}/device_backend.cpp
-    ${gpu_sources}/emulated_runtime.cpp)
+    ${gpu_emulated})
 target_include_directories(gpu_tests_rest PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(gpu_tests_rest PRIVATE GTest::gtest fmt::fmt)
 target_compile_options(gpu_tests_rest PRIVATE -Wall -Wextra -Wshadow ${gpu_sanitizers})
@@ -27,21 +29,20 @@ gpu_kernel_tests(gpu_tests ${gpu_sources})
 gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ${gpu_environment})
 
 # Whole attentions take thousands of launches, for which the sanitizers are too slow.
-add_executable(gpu_attention_tests gpu/attention_test.cpp gpu/spectra_test.cpp gpu/emulated_kernels.cpp ${gpu_sources}/device_backend.cpp
-    ${gpu_sources}/emulated_runtime.cpp)
+add_executable(gpu_attention_tests gpu/attention_test.cpp gpu/spectra_test.cpp gpu/targets_test.cpp gpu/emulator_test.cpp
+    gpu/emulated_kernels.cpp ${gpu_sources}/device_backend.cpp ${gpu_emulated} ${gpu_sources}/targets.cpp)
 target_include_directories(gpu_attention_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR})
 target_link_libraries(gpu_attention_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
 tsdiag_use_parts(gpu_attention_tests core attention)
 gtest_discover_tests(gpu_attention_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
 
-# gpu_mutant(NAME FILE FROM TO): the kernels with the first FROM of FILE replaced.
-function(gpu_mutant name file from to)
-    set(folder ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name})
+# gpu_spoilt(FOLDER FILE FROM TO): in FOLDER, the kernels with the first FROM of FILE replaced.
+function(gpu_spoilt folder file from to)
     file(COPY ${gpu_sources}/ DESTINATION ${folder} FILES_MATCHING PATTERN *.cu PATTERN *.hpp)
     file(READ ${gpu_sources}/${file} text)
     string(FIND "${text}" "${from}" at)
     if(at EQUAL -1)
-        message(FATAL_ERROR "mutant ${name}: '${from}' is no longer in gpu/${file}")
+        message(FATAL_ERROR "${folder}: '${from}' is no longer in gpu/${file}")
     endif()
     string(LENGTH "${from}" length)
     string(SUBSTRING "${text}" 0 ${at} before)
@@ -49,6 +50,10 @@ function(gpu_mutant name file from to)
     string(SUBSTRING "${text}" ${rest} -1 after)
     file(CONFIGURE OUTPUT ${folder}/${file} CONTENT "${before}${to}${after}" @ONLY)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${gpu_sources}/${file})
+endfunction()
+function(gpu_mutant name file from to)
+    set(folder ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name})
+    gpu_spoilt(${folder} ${file} "${from}" "${to}")
     gpu_kernel_tests(gpu_mutant_${name} ${folder})
     add_test(NAME gpu_mutant_${name}_is_caught COMMAND gpu_mutant_${name} --gtest_fail_fast --gtest_brief=1)
     set_tests_properties(gpu_mutant_${name}_is_caught PROPERTIES WILL_FAIL TRUE TIMEOUT 300 ${gpu_environment})
@@ -75,16 +80,35 @@ endif()
 
 # The plug-in with emulated kernels, for tests of the program; and one of another build.
 if(TARGET cli_tests)
-    add_library(tsdiag_emulated MODULE gpu/emulated_kernels.cpp ${gpu_sources}/device_backend.cpp
-        ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/plugin.cpp)
-    target_include_directories(tsdiag_emulated PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources})
-    target_compile_definitions(tsdiag_emulated PRIVATE TSDIAG_VERSION="${PROJECT_VERSION}")
-    target_link_libraries(tsdiag_emulated PRIVATE fmt::fmt)
+    add_library(gpu_plugin_rest OBJECT ${gpu_sources}/device_backend.cpp ${gpu_emulated} ${gpu_sources}/plugin.cpp
+        ${gpu_sources}/targets.cpp)
+    target_include_directories(gpu_plugin_rest PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources})
+    target_compile_definitions(gpu_plugin_rest PRIVATE
+        TSDIAG_VERSION="${PROJECT_VERSION}" "TSDIAG_TARGETS=\"80-real,90\"")
+    target_link_libraries(gpu_plugin_rest PRIVATE fmt::fmt)
+    # gpu_plugin(NAME FOLDER): with the kernels of FOLDER.
+    function(gpu_plugin name folder)
+        add_library(${name} MODULE gpu/emulated_kernels.cpp $<TARGET_OBJECTS:gpu_plugin_rest>)
+        target_include_directories(${name} PRIVATE ${folder} ${PROJECT_SOURCE_DIR}/include)
+        target_link_libraries(${name} PRIVATE fmt::fmt)
+    endfunction()
+    gpu_plugin(tsdiag_emulated ${gpu_sources})
+    # For gpu/check, which must see it.
+    set(spoilt ${CMAKE_CURRENT_BINARY_DIR}/mutants/sevenfold_gelu)
+    gpu_spoilt(${spoilt} elementwise.cu "return T(0.5) * x * (one + erf" "return T(3.5) * x * (one + erf")
+    gpu_plugin(tsdiag_spoilt ${spoilt})
+    # What gpu/check compares the tables of both backends with.
+    add_executable(tsdiag_compare_tables gpu/compare_tables.cpp)
+    target_include_directories(tsdiag_compare_tables PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(tsdiag_compare_tables PRIVATE fmt::fmt OpenMP::OpenMP_CXX)
+    target_compile_options(tsdiag_compare_tables PRIVATE -Wall -Wextra)
+    tsdiag_use_parts(tsdiag_compare_tables core)
     add_library(tsdiag_other_build MODULE gpu/other_build.cpp)
     target_include_directories(tsdiag_other_build PRIVATE ${PROJECT_SOURCE_DIR}/include)
-    add_dependencies(cli_tests tsdiag_emulated tsdiag_other_build)
+    add_dependencies(cli_tests tsdiag_emulated tsdiag_spoilt tsdiag_other_build tsdiag_compare_tables)
     target_compile_definitions(cli_tests PRIVATE TSDIAG_EMULATED_PLUGIN="$<TARGET_FILE:tsdiag_emulated>"
-        TSDIAG_OTHER_PLUGIN="$<TARGET_FILE:tsdiag_other_build>")
+        TSDIAG_SPOILT_PLUGIN="$<TARGET_FILE:tsdiag_spoilt>" TSDIAG_OTHER_PLUGIN="$<TARGET_FILE:tsdiag_other_build>"
+        TSDIAG_COMPARE_TABLES="$<TARGET_FILE:tsdiag_compare_tables>" TSDIAG_GPU_CHECK="${gpu_sources}/check")
     # What gpu/bench measures, at sizes that only show that it works.
     add_executable(tsdiag_device_benchmarks ${PROJECT_SOURCE_DIR}/benchmarks/device.cpp)
     target_link_libraries(tsdiag_device_benchmarks PRIVATE tsdiag fmt::fmt OpenMP::OpenMP_CXX)

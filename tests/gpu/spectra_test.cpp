@@ -87,14 +87,13 @@ TEST_F(Spectra, CopyNumbersAndNotP) {
     }
 }
 
-/// So many bytes beside those that are taken, of an emulated device.
+/// Others leave so many bytes of an emulated device.
 class MemoryLeft {
   public:
     explicit MemoryLeft(std::size_t bytes) {
-        const std::size_t taken = (std::size_t{1} << 32) - gpu::free_bytes();
-        setenv("TSDIAG_EMULATED_MEMORY", std::to_string(taken + bytes).c_str(), 1);
+        setenv("TSDIAG_EMULATED_TAKEN", std::to_string(gpu::free_bytes() - bytes).c_str(), 1);
     }
-    ~MemoryLeft() { unsetenv("TSDIAG_EMULATED_MEMORY"); }
+    ~MemoryLeft() { unsetenv("TSDIAG_EMULATED_TAKEN"); }
 };
 
 class FullDevice : public testing::Test {

@@ -1,7 +1,7 @@
 # Installs a build, then configures, builds and runs a consumer that finds tsdiag there.
 #
 #     cmake -D BUILD=folder -D WORK=folder -D CONFIG=name -D GENERATOR=name -D CXX=compiler -D SANITIZE=list
-#           -P packaging.cmake
+#           -D CUDA_LIBRARIES=folder -P packaging.cmake
 cmake_minimum_required(VERSION 3.25)
 
 function(run)
@@ -20,3 +20,20 @@ run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${WORK}/consumer -
 run(${CMAKE_COMMAND} --build ${WORK}/consumer --config ${CONFIG})
 run(${WORK}/consumer/consumer)
 run(${WORK}/prefix/bin/tsdiag --version)
+
+# The library of a device is opened from elsewhere than it was built: it must still find cuBLAS.
+file(GLOB library ${WORK}/prefix/lib/tsdiag/libtsdiag_cuda.so)
+if(CUDA_LIBRARIES)
+    execute_process(COMMAND readelf -d ${library} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)
+    string(REGEX MATCH "runpath: \\[([^]]*)\\]" found "${dynamic}")
+    if(NOT CMAKE_MATCH_1 STREQUAL CUDA_LIBRARIES)
+        message(FATAL_ERROR "${library}: its RUNPATH is '${CMAKE_MATCH_1}', expected '${CUDA_LIBRARIES}'")
+    endif()
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env --unset=LD_LIBRARY_PATH ldd ${library}
+        OUTPUT_VARIABLE libraries COMMAND_ERROR_IS_FATAL ANY)
+    if(NOT libraries MATCHES "libcublas\\.so[^\n]*=> /" OR libraries MATCHES "not found")
+        message(FATAL_ERROR "${library}: cannot find its libraries:\n${libraries}")
+    endif()
+elseif(library)
+    message(FATAL_ERROR "${library}: was installed by a build without CUDA")
+endif()

@@ -1,0 +1,165 @@
+#include <gmock/gmock.h>
+
+#include <filesystem>
+
+#include "program.hpp"
+
+/// gpu/check: passes on a sound device, here an emulated one, and on no other.
+#ifdef TSDIAG_GPU_CHECK
+namespace tsdiag::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ContainsRegex;
+using testing::HasSubstr;
+
+/// A folder of programs as gpu/check builds it.
+class GpuCheck : public testing::Test {
+  protected:
+    GpuCheck() {
+        fs::create_directories(tests_);
+        link(TSDIAG_PROGRAM, build_ / "tsdiag");
+        link(TSDIAG_EMULATED_PLUGIN, tests_ / "libtsdiag_emulated.so");
+        link(TSDIAG_COMPARE_TABLES, tests_ / "tsdiag_compare_tables");
+    }
+    static void link(const fs::path& to, const fs::path& name) {
+        fs::remove(name);
+        fs::create_symlink(to, name);
+    }
+    /// A program in the place of another.
+    static void script(const fs::path& name, const std::string& text) {
+        fs::remove(name);
+        write_file(name, "#!/bin/bash\n" + text + "\n");
+        fs::permissions(name, fs::perms::owner_all);
+    }
+    /// `probe` copies the tables of a run, and spoils those of gpt2 on the device by a command in
+    /// which $out is their folder.
+    void spoil(const std::string& command) {
+        const Finished run = tsdiag(folder_, {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9",
+                                              "--tokens", "4", "--no-report", "-o", "tables"});
+        ASSERT_EQ(run.code, 0) << run.err;
+        script(build_ / "tsdiag",
+               "[ $1 = probe ] || exec " TSDIAG_PROGRAM
+               " \"$@\"\nmodel=$2\nwhile [ $# -gt 1 ]; do\n  [ \"$1\" != -o ] || out=$2\n"
+               "  [ \"$1\" != --device ] || device=$2\n  shift\ndone\ncp -r " +
+                   (folder_.path() / "tables").string() +
+                   " \"$out\"\n[[ \"$device $model\" == 'cuda random:gpt2,'* ]] || exit 0\n" +
+                   command);
+    }
+    Finished check(const std::string& words) {
+        return Running::shell(folder_.path(), std::string(TSDIAG_GPU_CHECK) + " --build " +
+                                                  build_.string() + " " + words)
+            .wait();
+    }
+    void expect_failed(const Finished& found, const std::string& why) {
+        EXPECT_EQ(found.code, 1) << found.out << found.err;
+        EXPECT_THAT(found.out, HasSubstr("\nFAIL: "));
+        EXPECT_THAT(found.out, HasSubstr(why));
+        EXPECT_THAT(found.out, testing::Not(HasSubstr("\nPASS: ")));
+        EXPECT_THAT(read_file(build_ / "check/table.md"), HasSubstr("FAIL "));
+    }
+
+    TemporaryDirectory folder_;
+    fs::path build_ = folder_.path() / "build", tests_ = build_ / "tests";
+};
+
+TEST_F(GpuCheck, PassesOnASoundDevice) {
+    const Finished found = check("--emulated device families repeat");
+    EXPECT_EQ(found.code, 0) << found.out << found.err;
+    EXPECT_THAT(found.out, HasSubstr("\nPASS: device families repeat"));
+    const std::string table = read_file(build_ / "check/table.md");
+    EXPECT_THAT(table, ContainsRegex("\\| gpt2 \\|.* same: [0-9]+ numbers"));
+    EXPECT_THAT(table, ContainsRegex("\\| post-norm,attention=nystrom \\|.* same: "));
+    EXPECT_THAT(table, HasSubstr("PASS families"));
+}
+
+TEST_F(GpuCheck, FailsOnAKernelThatIsWrong) {
+    link(TSDIAG_SPOILT_PLUGIN, tests_ / "libtsdiag_emulated.so");
+    const Finished found = check("--emulated families");
+    expect_failed(found, "FAIL: families");
+    const std::string table = read_file(build_ / "check/table.md");
+    EXPECT_THAT(table, ContainsRegex("\\| bert-base \\|.* different: "));
+    EXPECT_THAT(table, ContainsRegex("\\| llama-7b \\|.* same: "));  // has no GELU
+}
+
+struct Spoilt {
+    const char *name, *command, *said;
+};
+void PrintTo(const Spoilt& spoilt, std::ostream* out) { *out << spoilt.name; }
+
+class SpoiltTables : public GpuCheck, public testing::WithParamInterface<Spoilt> {};
+
+TEST_P(SpoiltTables, Fail) {
+    spoil(GetParam().command);
+    const Finished found = check("--emulated families");
+    if (GetParam().said == std::string()) {
+        EXPECT_EQ(found.code, 0) << found.out;  // so that what follows is what fails
+        return;
+    }
+    expect_failed(found, "27 families and attentions, 1 of them different");
+    EXPECT_THAT(read_file(build_ / "check/families.log"), HasSubstr(GetParam().said));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, SpoiltTables,
+    testing::Values(
+        Spoilt{"none", "true", ""},
+        Spoilt{"nan", "sed -i '2s/,[0-9.e-]*,,,,1,$/,nan,,,,1,/' \"$out/metrics.csv\"",
+               "'nan' found"},
+        Spoilt{"no_table", "rm \"$out/metrics.csv\"", "metrics.csv: cannot be read"},
+        Spoilt{"no_curves", "rm \"$out/curves.csv\"", "curves.csv: cannot be read"},
+        Spoilt{"no_folder", "rm -r \"$out\"", "metrics.csv: cannot be read"},
+        Spoilt{"fewer_rows", "sed -i '$d' \"$out/metrics.csv\"", " rows, expected "},
+        Spoilt{"no_rows", "sed -i '2,$d' \"$out/metrics.csv\"", "0 rows, expected "},
+        Spoilt{"empty", ": >\"$out/metrics.csv\"", "the header is"},
+        Spoilt{"another_place", "sed -i '2s/,0,/,1,/' \"$out/metrics.csv\"", "was expected"},
+        Spoilt{"undefined", "sed -i '2s/,[0-9.e-]*,,,,1,$/,,,,,0,why/' \"$out/metrics.csv\"",
+               "undefined in one table alone"},
+        Spoilt{"failing", "exit 1", "different: a run failed"},
+        Spoilt{"crashing", "kill -SEGV $$", "different: a run failed"}),
+    [](const auto& test) { return test.param.name; });
+
+TEST_F(GpuCheck, FailsWithoutADevice) {
+    if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is one";
+    expect_failed(check("device"), "FAIL: device");
+}
+
+TEST_F(GpuCheck, FailsWhereTheDeviceIsNotTheOneAskedFor) {
+    fs::remove(tests_ / "libtsdiag_emulated.so");
+    expect_failed(check("--emulated device"), "FAIL: device");
+}
+
+TEST_F(GpuCheck, FailsWhereNoTestRan) {
+    script(tests_ / "gpu_attention_tests", "echo '[  PASSED  ] 3 tests.'");
+    for (const char* output :
+         {"echo '[  PASSED  ] 0 tests.'", "true", "echo '[  PASSED  ] 3 tests.'; exit 1",
+          "echo '[  SKIPPED ] All.'; echo '[  PASSED  ] 3 tests.'"}) {
+        script(tests_ / "gpu_tests", output);
+        expect_failed(check("--emulated kernels"), "FAIL: kernels");
+    }
+    script(tests_ / "gpu_tests", "echo '[  PASSED  ] 3 tests.'");
+    EXPECT_EQ(check("--emulated kernels").code, 0);
+}
+
+TEST_F(GpuCheck, FailsWithoutASanitizerUnlessToldSo) {
+    script(tests_ / "gpu_device_tests", "echo '[  PASSED  ] 3 tests.'");
+    if (Running::shell(folder_.path(), "command -v compute-sanitizer").wait().code == 0)
+        GTEST_SKIP() << "there is one";
+    expect_failed(check("memcheck"), "FAIL: memcheck");
+    const Finished told = check("--no-sanitizer memcheck");
+    EXPECT_EQ(told.code, 2) << "no stage of that name is left: " << told.out;
+}
+
+TEST_F(GpuCheck, StopsAStageThatTakesTooLong) {
+    script(build_ / "tsdiag", "sleep 60");
+    const Finished found =
+        Running::shell(folder_.path(), "TSDIAG_CHECK_LIMIT=1 " TSDIAG_GPU_CHECK " --build " +
+                                           build_.string() + " --emulated device families")
+            .wait();
+    expect_failed(found, "FAIL: device families");
+    EXPECT_THAT(found.out, HasSubstr("stopped after 1 s"));
+}
+
+}  // namespace
+}  // namespace tsdiag::test
+#endif
