@@ -19,20 +19,26 @@ std::string figure_name(const Claim& claim) {
     return text;
 }
 
+bool is_open(Verdict v) { return v == Verdict::not_decided || v == Verdict::hypothesis_not_met; }
 bool is_false(Verdict v) { return v == Verdict::false_as_stated || v == Verdict::ambiguous; }
 
 Finding finding(const Examined& e) {
     Finding f;
-    f.level = is_false(e.verdict)                 ? Finding::Level::warning
-              : e.verdict == Verdict::not_decided ? Finding::Level::note
-                                                  : Finding::Level::good;
+    f.level = is_false(e.verdict)  ? Finding::Level::warning
+              : is_open(e.verdict) ? Finding::Level::note
+                                   : Finding::Level::good;
     f.text = fmt::format("{}: {}. {}", e.claim->name, name(e.verdict), e.claim->statement);
+    if (!e.claim->proof.empty()) f.text += fmt::format(" Proof: {}", e.claim->proof);
     for (const Reading& r : e.readings) {
+        if (r.verdict == Verdict::hypothesis_not_met && r.role != Role::sharper)
+            f.text += fmt::format(" {}: {}.", r.name, r.note);
         if (r.verdict != Verdict::false_as_stated || r.role == Role::sharper) continue;
         f.text += fmt::format(" {}: {} fails,", r.name, r.formula);
         if (r.measured && r.bound)
             f.text += fmt::format(" {} against {}.", number(*r.measured), number(*r.bound));
     }
+    for (const Reading& r : e.controls)
+        f.text += fmt::format(" Control, {}: {}.", r.name, control_outcome(r));
     f.figure = figure_name(*e.claim);
     return f;
 }
@@ -41,26 +47,38 @@ std::string cell(std::optional<double> v) {
     return v ? fmt::format("<td>{}</td>", number(*v)) : "<td></td>";
 }
 
-std::string row(const Examined& e, const Reading& r) {
+std::string count(Index number) {
+    return fmt::format("<td>{}</td>", number > 0 ? std::to_string(number) : "");
+}
+
+std::string row(const Examined& e, const Reading& r, const std::string& reading,
+                std::string_view verdict) {
     const std::string range =
         r.low && r.high ? fmt::format("{} .. {}", number(*r.low), number(*r.high)) : "";
     return fmt::format(
-        "<tr><th scope=\"row\">{}</th><td>{}{}</td><td>{}</td>{}{}{}<td>{}</td><td>{}</td>"
-        "<td>{}</td></tr>\n",
-        html(e.claim->name), html(r.name), r.role == Role::sharper ? " *" : "", name(r.verdict),
-        cell(r.measured), cell(r.bound), cell(r.tightness), range, r.trials, html(r.note));
+        "<tr><th "
+        "scope=\"row\">{}</th><td>{}</td><td>{}</td>{}{}{}<td>{}</td>{}{}<td>{}</td></tr>\n",
+        html(e.claim->name), html(reading), verdict, cell(r.measured), cell(r.bound),
+        cell(r.tightness), range, count(r.trials), count(r.steps), html(r.note));
 }
 
 std::string table_html(std::span<const Examined> examined) {
     std::string head, body;
     for (const char* title : {"claim", "reading", "verdict", "measured", "bound", "ratio",
-                              "interval", "trials", "note"})
+                              "interval", "draws", "steps", "note"})
         head += fmt::format("<th scope=\"col\">{}</th>", title);
-    for (const Examined& e : examined)
-        for (const Reading& r : e.readings) body += row(e, r);
+    for (const Examined& e : examined) {
+        for (const Reading& r : e.readings)
+            body += row(e, r, r.name + (r.role == Role::sharper ? " *" : ""), name(r.verdict));
+        for (const Reading& r : e.controls)
+            body += row(e, r, "control: " + r.name, control_outcome(r));
+    }
     return fmt::format(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Readings\">\n<table>\n"
-        "<caption>One row a reading. Ratio: measured/bound, of >= bound/measured; above 1 the "
+        "<caption>One row a reading or a control. Holds: not broken by these draws and steps of a "
+        "search, which is no proof. A control breaks a hypothesis and has to be found false. "
+        "Ratio: "
+        "measured/bound, of &gt;= bound/measured, of an equation difference/rounding; above 1 the "
         "statement fails. Interval: of what was measured, at the level that decides. A star: "
         "sharper than what is stated; it does not count.</caption>\n"
         "<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",

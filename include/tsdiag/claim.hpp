@@ -38,6 +38,11 @@ struct CheckSettings {
 
 struct Check;
 
+/// How long an examination takes, in seconds, and at most, where means stay undecided.
+struct Effort {
+    double seconds = 0, most = 0;
+};
+
 /// A condition of a statement that the choice of entries and sizes decides.
 struct Hypothesis {
     std::string_view name;  ///< "normal entries"
@@ -50,19 +55,22 @@ using Hypotheses = std::array<const Hypothesis*, 4>;
 /// What one claim is examined with: every size is known.
 struct Check {
     Index trials = 0, n = 0, d = 0, heads = 1;
+    Index looks = 1;            ///< at means that stay undecided: each takes four times the trials
     bool sizes_chosen = false;  ///< by the user: searches stay at them
     Distribution distribution = Distribution::gaussian;
     double confidence = 0.95;
     std::vector<Index> range = {};
     std::optional<Index> only = {};
     std::uint64_t seed = 0;
-    std::string claim = {};      ///< its name, for messages and streams
-    Hypotheses hypotheses = {};  ///< of the claim: of each reading that names none of its own
-    bool mutated = false;        ///< each reading against its mutant, a test of the test
-    Rng rng{0};                  ///< of this claim: trial t of a part is rng.fork(part).fork(t)
-    /// The level of the intervals that decide: 1 - (1 - confidence)/50, so that all of the some
-    /// fifty comparisons with chance of one examination hold together with `confidence`.
-    double joint_confidence() const { return 1 - (1 - confidence) / 50; }
+    std::string claim = {};       ///< its name, for messages and streams
+    Hypotheses hypotheses = {};   ///< of the claim: of each reading that names none of its own
+    bool mutated = false;         ///< each reading against its mutant, a test of the test
+    Effort* rehearsal = nullptr;  ///< measures how long it would take, and examines nothing
+    Rng rng{0};                   ///< of this claim: trial t of a part is rng.fork(part).fork(t)
+    /// The level of the intervals that decide, so that all comparisons with chance of one
+    /// examination hold together with `confidence`: there are fewer than a hundred readings, each
+    /// looked at `looks` times.
+    double look_confidence() const { return 1 - (1 - confidence) / (100 * double(looks)); }
 };
 
 /// `holds`: not broken by these draws and this search, which is no proof.
@@ -136,9 +144,10 @@ struct Attained {
 
 /// A statement of a paper.
 struct Claim {
-    std::string_view name;       ///< "tse.prop2.3"
-    std::string_view statement;  ///< words and formula
-    std::string_view source;     ///< "[TSE] Prop. 2.3, (6), (7)"
+    std::string_view name;        ///< "tse.prop2.3"
+    std::string_view statement;   ///< words and formula
+    std::string_view words = {};  ///< the paper's own, a few
+    std::string_view source;      ///< "[TSE] Prop. 2.3, (6), (7)"
     std::string_view assumes = {};
     Hypotheses hypotheses = {};   ///< what `assumes` asks of entries and sizes
     std::string_view proof = {};  ///< where it is short
@@ -167,10 +176,17 @@ struct Examined {
     Check how = {};
 };
 
+/// Of a control: "found false", as it has to be, "not found false", or "hypothesis not met".
+std::string_view control_outcome(const Reading& control);
+/// Is a reading that counts false?  Nothing is of a claim examined outside of its hypotheses.
+bool has_false_reading(const Examined& examined);
+
 /// Examines one claim.  The same settings give the same result on any number of threads.  Throws
 /// `UsageError` for sizes that the claim cannot have, `NonFiniteError` naming claim, part and trial
 /// where a draw gives a number that is not finite.
 Examined examine(const Claim& claim, const CheckSettings& settings);
+/// How long `examine` would take on this machine and its threads, by trials that are timed.
+Effort effort(const Claim& claim, const CheckSettings& settings);
 /// The sizes that `examine` would use.
 Check plan(const Claim& claim, const CheckSettings& settings);
 
@@ -193,7 +209,7 @@ std::string claims_csv(const std::vector<ClaimRow>& rows);
 std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view source);
 /// Settings, statements, readings with witnesses and replays.
 Json claims_json(std::span<const Examined> examined, const CheckSettings& settings);
-/// docs/statements.md
-std::string statements_markdown();
+/// docs/statements.md, of all claims examined as they are by default.
+std::string statements_markdown(std::span<const Examined> examined);
 
 }  // namespace tsdiag

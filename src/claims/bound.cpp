@@ -41,6 +41,12 @@ namespace {
 constexpr double least_excess = 1e-9;
 constexpr std::size_t quantiles = 64;
 constexpr Index starts = 24;
+/// Steps of one climb in `count` dimensions: more for more, and fewer again where each costs much
+/// and a simplex hardly moves.
+Index most_steps(Index count) {
+    const double cost = std::pow(double(count), 1.5);
+    return std::min(400 + 150 * std::min<Index>(count, 40), Index(400e3 / cost));
+}
 constexpr Index most_searched = 80;  // free numbers; a simplex in more dimensions hardly moves
 constexpr Index most_shown = 1024;   // numbers of a draw that broke nothing; its replay has them
 
@@ -66,6 +72,10 @@ class BoundExamination {
 
     Reading run() {
         if (result_.verdict == Verdict::hypothesis_not_met) return std::move(result_);
+        if (how_.rehearsal) {
+            rehearse();
+            return std::move(result_);
+        }
         draw();
         if (!how_.only) search();
         decide();
@@ -142,7 +152,7 @@ class BoundExamination {
         const Rng rng = how_.rng.fork(bound_.reading + "/search").fork(std::uint64_t(which));
         std::vector<Best> tops(static_cast<std::size_t>(starts));
         const Variables pattern = draw_at(rng, sizes);
-        const Index evaluations = 400 + 150 * std::min<Index>(pattern.count(), 40);
+        const Index evaluations = most_steps(pattern.count());
         for_each_trial(starts, [&](Index s) {
             Rng stream = rng.fork(std::uint64_t(s));
             Variables v = draw_at(stream, sizes);
@@ -165,9 +175,27 @@ class BoundExamination {
         return found;
     }
 
+    std::vector<Sizes> search_sizes() const {
+        if (how_.sizes_chosen && !bound_.search.empty()) return {{how_.n, how_.d}};
+        return bound_.search;
+    }
+
+    void rehearse() const {
+        const auto once = [&](const Sizes& at) {
+            return [&, at] { (void)sides(draw_at(how_.rng, at)); };
+        };
+        double seconds = rehearsed(double(how_.trials), once({how_.n, how_.d}));
+        for (const Sizes& at : search_sizes()) {
+            const Variables v = draw_at(how_.rng, at);
+            if (v.count() > most_searched) continue;
+            seconds += rehearsed(double(starts * most_steps(v.count())), [&] { (void)sides(v); });
+        }
+        how_.rehearsal->seconds += seconds;
+        how_.rehearsal->most += seconds;
+    }
+
     void search() {
-        std::vector<Sizes> sizes = bound_.search;
-        if (how_.sizes_chosen && !sizes.empty()) sizes = {{how_.n, how_.d}};
+        const std::vector<Sizes> sizes = search_sizes();
         for (std::size_t i = 0; i < sizes.size(); ++i) {
             if (draw_at(how_.rng, sizes[i]).count() > most_searched) continue;
             const std::vector<Found> tops = climb_at(sizes[i], i);

@@ -23,7 +23,6 @@ Mean rate_of(const Check& how, const Step& step, std::string reading, double var
         .claimed = claimed,
         .sample = [&how, &step, variance](
                       const Rng& rng) { return drawn_rate(step, rng, how.distribution, variance); },
-        .heavy = true,
         .fixed = step.X.size() <= 64 ? named(step) : std::vector<NamedMatrix>{}};
 }
 

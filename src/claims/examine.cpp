@@ -95,6 +95,19 @@ std::string_view name(Verdict verdict) {
     return "hypothesis not met";
 }
 
+std::string_view control_outcome(const Reading& control) {
+    if (control.verdict == Verdict::false_as_stated) return "found false";
+    if (control.verdict == Verdict::hypothesis_not_met) return name(control.verdict);
+    return "not found false";
+}
+
+bool has_false_reading(const Examined& e) {
+    return e.verdict != Verdict::hypothesis_not_met &&
+           std::ranges::any_of(e.readings, [](const Reading& r) {
+               return r.role != Role::sharper && r.verdict == Verdict::false_as_stated;
+           });
+}
+
 Verdict overall(std::span<const Reading> readings) {
     Verdict parts = Verdict::holds;
     std::optional<Verdict> meant;
@@ -129,6 +142,7 @@ Verdict overall(std::span<const Reading> readings) {
 Check plan(const Claim& claim, const CheckSettings& s) {
     Check how;
     how.trials = s.trials > 0 ? s.trials : claim.trials;
+    how.looks = s.trials > 0 ? 1 : 4;
     how.n = s.n > 0 ? s.n : claim.n;
     how.d = s.d > 0 ? s.d : claim.d;
     how.heads = s.heads > 0 ? s.heads : claim.heads;
@@ -145,6 +159,16 @@ Check plan(const Claim& claim, const CheckSettings& s) {
     how.rng = Rng(s.seed).fork(claim.name);
     check_sizes(claim, how);
     return how;
+}
+
+Effort effort(const Claim& claim, const CheckSettings& settings) {
+    Effort sum;
+    Check how = plan(claim, settings);
+    how.rehearsal = &sum;
+    if (how.only) return sum;
+    claim.check(how);
+    if (claim.violate) claim.violate(how);
+    return sum;
 }
 
 Examined examine(const Claim& claim, const CheckSettings& settings) {

@@ -11,89 +11,76 @@
 namespace tsdiag::claim {
 namespace {
 
-/// Half the width, as part of the claimed value, that an equation is confirmed to.
-constexpr double narrow = 0.05;
+using Pair = std::array<double, 2>;
 
 struct Samples {
     std::vector<double> up, down;  ///< `down` is empty but for ratios
 };
 
-Samples draw_samples(const Mean& mean, const Check& how) {
-    Samples s;
-    s.up.resize(std::size_t(how.trials));
+Pair sample_of(const Mean& mean, const Rng& rng) {
+    return mean.ratio ? mean.ratio(rng) : Pair{mean.sample(rng), 1};
+}
+
+void draw_samples(Samples& s, const Mean& mean, const Check& how, Index from, Index to) {
+    s.up.resize(std::size_t(to));
     if (mean.ratio) s.down.resize(s.up.size());
-    for_each_trial(how.trials, [&](Index t) {
-        const Rng rng = trial_rng(how, mean.reading, t);
-        const std::array<double, 2> pair =
-            mean.ratio ? mean.ratio(rng) : std::array<double, 2>{mean.sample(rng), 1};
+    for_each_trial(from, to, [&](Index t) {
+        const Pair pair = sample_of(mean, trial_rng(how, mean.reading, t));
         for (const double v : pair)
             if (!std::isfinite(v)) refuse_nonfinite(how, mean.reading, t, v);
         s.up[std::size_t(t)] = pair[0];
         if (mean.ratio) s.down[std::size_t(t)] = pair[1];
     });
-    return s;
 }
 
-Interval interval_of(const Mean& mean, const Check& how, const Samples& s, double confidence) {
-    const Rng rng = how.rng.fork(mean.reading + "/bootstrap");
-    const Index resamples = resamples_for(confidence);
-    if (mean.ratio) return bootstrap_ratio(s.up, s.down, confidence, rng, resamples);
-    if (mean.heavy) return bootstrap_mean(s.up, confidence, rng, resamples);
-    return student_interval(moments_of(s.up), confidence);
+/// Of the first `count` samples; of a ratio the interval of its linearisation, up - ratio down.
+Interval interval_of(const Samples& s, std::size_t count, double confidence) {
+    const std::span<const double> up(s.up.data(), count);
+    if (s.down.empty()) return skewed_interval(up, confidence);
+    const double below = moments_of({s.down.data(), count}).mean();
+    const double ratio = moments_of(up).mean() / below;
+    std::vector<double> rest;
+    for (std::size_t k = 0; k < count; ++k) rest.push_back((up[k] - ratio * s.down[k]) / below);
+    const Interval i = skewed_interval(rest, confidence);
+    return {ratio, ratio + i.low, ratio + i.high};
+}
+
+double room_of(const Mean& mean) {
+    return (mean.within > 0 ? mean.within : equation_resolution) * std::abs(mean.claimed);
 }
 
 Verdict decide(const Mean& mean, const Interval& i) {
-    const double claimed = mean.claimed, room = mean.within * std::abs(claimed);
-    const bool above = i.low > claimed + room, below = i.high < claimed - room;
-    switch (mean.relation) {
-        case Relation::at_most:
-            return above               ? Verdict::false_as_stated
-                   : i.high <= claimed ? Verdict::holds
-                                       : Verdict::not_decided;
-        case Relation::at_least:
-            return below              ? Verdict::false_as_stated
-                   : i.low >= claimed ? Verdict::holds
-                                      : Verdict::not_decided;
-        case Relation::equal:
-            break;
-    }
-    if (above || below) return Verdict::false_as_stated;
-    if (mean.within > 0)
-        return i.low >= claimed - room && i.high <= claimed + room ? Verdict::holds
-                                                                   : Verdict::not_decided;
-    const double half = (i.high - i.low) / 2;
-    return half <= narrow * std::abs(claimed) ? Verdict::holds : Verdict::not_decided;
+    const double claimed = mean.claimed, room = room_of(mean);
+    if (mean.relation == Relation::at_most)
+        return i.low > claimed     ? Verdict::false_as_stated
+               : i.high <= claimed ? Verdict::holds
+                                   : Verdict::not_decided;
+    if (mean.relation == Relation::at_least)
+        return i.high < claimed   ? Verdict::false_as_stated
+               : i.low >= claimed ? Verdict::holds
+                                  : Verdict::not_decided;
+    const double allowed = mean.within > 0 ? room : 0;
+    if (i.low > claimed + allowed || i.high < claimed - allowed) return Verdict::false_as_stated;
+    return i.low >= claimed - room && i.high <= claimed + room ? Verdict::holds
+                                                               : Verdict::not_decided;
 }
 
 /// How many trials would narrow the interval to what a verdict needs.
-std::string trials_needed(const Mean& mean, const Interval& i, Index trials) {
-    const double half = (i.high - i.low) / 2;
-    const double apart = std::abs(i.value - mean.claimed);
+std::string trials_needed(const Mean& mean, const Interval& i, double trials) {
+    const double half = (i.high - i.low) / 2, apart = std::abs(i.value - mean.claimed);
     const double needed = mean.relation != Relation::equal ? apart
-                          : mean.within > 0 ? std::abs(apart - mean.within * std::abs(mean.claimed))
-                                            : narrow * std::abs(mean.claimed);
-    const double factor = half / needed;
-    const double count = double(trials) * factor * factor;
+                          : mean.within > 0                ? std::abs(apart - room_of(mean))
+                                                           : std::max(apart, room_of(mean) - apart);
+    const double count = trials * std::pow(half / needed, 2);
     if (!(count < 1e9)) return "no number of trials is likely to decide it";
-    return fmt::format("about {:.2g} trials would decide it", std::max(count, double(trials) + 1));
+    return fmt::format("about {:.2g} trials would decide it", std::max(count, trials + 1));
 }
 
 /// The mean of the first trials, with its interval, at numbers of trials that double.
 Trace running_mean(const Mean& mean, const Check& how, const Samples& all) {
     Trace t{.x_title = "trials", .y_title = "mean", .log_x = true};
-    for (Index count = how.trials; count >= 16; count /= 2) {
-        Samples part;
-        part.up.assign(all.up.begin(), all.up.begin() + count);
-        if (mean.ratio) part.down.assign(all.down.begin(), all.down.begin() + count);
-        Interval i = student_interval(moments_of(part.up), how.confidence);
-        if (mean.ratio) {
-            const double down = moments_of(part.down).mean();
-            std::vector<double> rest;  // of the ratio, linearised
-            for (std::size_t k = 0; k < part.up.size(); ++k)
-                rest.push_back((part.up[k] - i.value / down * part.down[k]) / down);
-            const Interval r = student_interval(moments_of(rest), how.confidence);
-            i = {i.value / down, i.value / down + r.low, i.value / down + r.high};
-        }
+    for (std::size_t count = all.up.size(); count >= 16; count /= 2) {
+        const Interval i = interval_of(all, count, how.confidence);
         t.x.insert(t.x.begin(), double(count));
         t.y.insert(t.y.begin(), i.value);
         t.low.insert(t.low.begin(), i.low);
@@ -104,13 +91,18 @@ Trace running_mean(const Mean& mean, const Check& how, const Samples& all) {
 }
 
 Reading one_trial(const Mean& mean, const Check& how, Reading r) {
-    const Rng rng = trial_rng(how, mean.reading, *how.only);
-    const std::array<double, 2> pair =
-        mean.ratio ? mean.ratio(rng) : std::array<double, 2>{mean.sample(rng), 1};
+    const Pair pair = sample_of(mean, trial_rng(how, mean.reading, *how.only));
     r.measured = pair[0] / pair[1];
     r.trials = 1;
     r.note = fmt::format("trial {} alone: one draw says nothing of a mean", *how.only);
     return r;
+}
+
+void rehearse(const Mean& mean, const Check& how) {
+    const double one =
+        rehearsed(1, [&] { (void)sample_of(mean, trial_rng(how, mean.reading, 0)); });
+    how.rehearsal->seconds += one * double(how.trials);
+    how.rehearsal->most += one * double(most_trials(how));
 }
 
 }  // namespace
@@ -125,20 +117,29 @@ Reading examine_mean(const Mean& stated, const Check& how) {
     if (r.verdict == Verdict::hypothesis_not_met) return r;
     r.bound = mean.claimed;
     if (how.only) return one_trial(mean, how, std::move(r));
-    const Samples samples = draw_samples(mean, how);
-    const Interval i = interval_of(mean, how, samples, how.joint_confidence());
-    r.verdict = decide(mean, i);
+    if (how.rehearsal) {
+        rehearse(mean, how);
+        return r;
+    }
+    Samples samples;
+    Interval i;
+    look_by_look(how, [&](Index from, Index to) {
+        draw_samples(samples, mean, how, from, to);
+        i = interval_of(samples, samples.up.size(), how.look_confidence());
+        r.verdict = decide(mean, i);
+        return r.verdict != Verdict::not_decided;
+    });
     r.measured = i.value;
     r.low = i.low;
     r.high = i.high;
-    r.trials = how.trials;
+    r.trials = Index(samples.up.size());
     const Sides sides{i.value, mean.claimed};
     const double t =
         mean.relation == Relation::equal ? i.value / mean.claimed : tightness(sides, mean.relation);
     if (std::isfinite(t)) r.tightness = t;
-    r.note = mean.ratio || mean.heavy ? "bootstrap interval" : "Student's t interval";
-    if (mean.exact) r.note += fmt::format("; exact at this size: {:.6g}", *mean.exact);
-    if (r.verdict == Verdict::not_decided) r.note += "; " + trials_needed(mean, i, how.trials);
+    if (mean.exact) r.note = fmt::format("exact at this size: {:.6g}", *mean.exact);
+    if (r.verdict == Verdict::not_decided)
+        r.note += (r.note.empty() ? "" : "; ") + trials_needed(mean, i, double(r.trials));
     if (r.verdict == Verdict::false_as_stated) r.witness = mean.fixed;
     r.trace = running_mean(mean, how, samples);
     return r;

@@ -7,6 +7,9 @@
 /// Statements about the mean of something random.
 namespace tsdiag::claim {
 
+/// How near an equation must be confirmed to hold: this part of what is claimed, to either side.
+constexpr double equation_resolution = 0.01;
+
 /// What is averaged: E of one number, or E a / E b of two.
 struct Mean {
     std::string reading = {}, formula = {};
@@ -22,15 +25,14 @@ struct Mean {
     std::optional<double> exact = {};
     std::function<double(const Rng&)> sample = {};
     std::function<std::array<double, 2>(const Rng&)> ratio = {};  ///< instead of `sample`
-    bool heavy = false;                   ///< tails that want the bootstrap, not Student's t
     std::vector<NamedMatrix> fixed = {};  ///< what is not random, to be shown where it is false
 };
 
-/// Draws `how.trials` values.  The interval at the joint confidence decides: an inequality holds or
-/// is false where the interval lies on one side of what is claimed; an equation is false where the
-/// interval leaves out all that is meant, and holds where the interval lies within it; an exact
-/// equation holds where the interval has it and is narrower than 5 % on either side.  Otherwise it
-/// is not decided, and the note says how many trials would be needed.
+/// Draws `how.trials` values, and more where those do not decide (`look_by_look`).  The interval,
+/// Student's t without the skewness of the samples, decides: an inequality holds or is false where
+/// the interval lies on one side of what is claimed; an equation is false where the interval leaves
+/// out all that is meant, and holds where it lies within `within`, or `equation_resolution`, of
+/// what is claimed.  Otherwise it is not decided, and the note says how many trials would be.
 Reading examine_mean(const Mean& mean, const Check& how);
 
 }  // namespace tsdiag::claim

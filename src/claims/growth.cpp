@@ -11,9 +11,7 @@
 namespace tsdiag::claim {
 namespace {
 
-Interval wider(const Interval& a, const Interval& b) {
-    return {a.value, std::min(a.low, b.low), std::max(a.high, b.high)};
-}
+using Samples = std::vector<std::vector<double>>;  ///< one list a size
 
 Verdict decide(const Growth& growth, const Interval& e) {
     const double most = growth.claimed + exponent_resolution;
@@ -24,25 +22,47 @@ Verdict decide(const Growth& growth, const Interval& e) {
     return Verdict::not_decided;
 }
 
-std::vector<std::vector<double>> draw_samples(const Growth& growth, const Check& how,
-                                              const std::vector<Index>& sizes, Index trials) {
-    std::vector<std::vector<double>> samples(sizes.size(),
-                                             std::vector<double>(std::size_t(trials)));
-    // The largest size first: threads end together.
-    const Index count = Index(sizes.size()) * trials;
-    for_each_trial(count, [&](Index k) {
-        const Index t = count - 1 - k;
-        const auto s = std::size_t(t / trials);
-        const double v = growth.sample(sizes[s], trial_rng(how, growth.reading, t));
-        if (!std::isfinite(v)) refuse_nonfinite(how, growth.reading, t, v);
-        samples[s][std::size_t(t % trials)] = v;
+/// Trial t of the s-th of `count` sizes.
+Index trial_of(std::size_t s, Index t, std::size_t count) { return t * Index(count) + Index(s); }
+
+void draw_samples(Samples& samples, const Growth& growth, const Check& how,
+                  const std::vector<Index>& sizes, Index from, Index to) {
+    const std::size_t count = sizes.size();
+    samples.resize(count);
+    for (std::vector<double>& list : samples) list.resize(std::size_t(to));
+    const Index more = to - from;
+    for_each_trial(Index(count) * more, [&](Index k) {
+        const std::size_t s = count - 1 - std::size_t(k / more);  // the largest size first
+        const Index t = from + k % more, trial = trial_of(s, t, count);
+        const double v = growth.sample(sizes[s], trial_rng(how, growth.reading, trial));
+        if (!std::isfinite(v)) refuse_nonfinite(how, growth.reading, trial, v);
+        samples[s][std::size_t(t)] = v;
     });
-    return samples;
+}
+
+/// The least-squares slope of log mean on log size.  The interval covers the scatter about the line
+/// and the noise of the means, whichever is wider.
+Interval exponent_of(const std::vector<double>& x, const Samples& samples, const Check& how) {
+    std::vector<double> means;
+    for (const auto& sample : samples) means.push_back(moments_of(sample).mean());
+    const Interval line = fit_power_law(x, means, how.confidence).exponent;
+    double centre = 0, square = 0, variance = 0;
+    for (const double at : x) centre += std::log(at) / double(x.size());
+    for (const double at : x) square += std::pow(std::log(at) - centre, 2);
+    for (std::size_t i = 0; i < x.size(); ++i)
+        variance += std::pow(
+            (std::log(x[i]) - centre) / square * moments_of(samples[i]).standard_error() / means[i],
+            2);
+    const double noise =
+        student_quantile(how.look_confidence(), double(samples.front().size() - 1)) *
+        std::sqrt(variance);
+    const double half = std::max(noise, line.high - line.value);
+    return {line.value, line.value - half, line.value + half};
 }
 
 /// The means, and the power that is claimed through the first of them.
 Trace trace_of(const Growth& growth, const Check& how, const std::vector<double>& x,
-               const std::vector<std::vector<double>>& samples) {
+               const Samples& samples) {
     Trace t{.x_title = growth.size, .y_title = "mean", .log_x = true, .log_y = true};
     for (std::size_t i = 0; i < x.size(); ++i) {
         const Interval mean = student_interval(moments_of(samples[i]), how.confidence);
@@ -53,6 +73,23 @@ Trace trace_of(const Growth& growth, const Check& how, const std::vector<double>
         t.claimed.push_back(t.y.front() * std::pow(x[i] / x.front(), growth.claimed));
     }
     return t;
+}
+
+Reading one_trial(const Growth& growth, const Check& how, const std::vector<Index>& sizes,
+                  Reading r) {
+    const Index N = sizes[std::size_t(*how.only) % sizes.size()];
+    r.measured = growth.sample(N, trial_rng(how, growth.reading, *how.only));
+    r.trials = 1;
+    r.note = fmt::format("trial {} alone, at {} = {}: no exponent", *how.only, growth.size, N);
+    return r;
+}
+
+void rehearse(const Growth& growth, const Check& how, const std::vector<Index>& sizes) {
+    double one = 0;
+    for (const Index N : sizes)
+        one += rehearsed(1, [&] { growth.sample(N, trial_rng(how, growth.reading, 0)); });
+    how.rehearsal->seconds += one * double(how.trials);
+    how.rehearsal->most += one * double(most_trials(how));
 }
 
 }  // namespace
@@ -67,37 +104,29 @@ Reading examine_growth(const Growth& stated, const Check& how) {
     if (r.verdict == Verdict::hypothesis_not_met) return r;
     r.bound = growth.claimed;
     const std::vector<Index>& sizes = how.range.empty() ? growth.sizes : how.range;
-    const Index trials = how.trials;
-    if (how.only) {
-        const Index N = sizes[std::size_t(std::min(*how.only / trials, Index(sizes.size()) - 1))];
-        r.measured = growth.sample(N, trial_rng(how, growth.reading, *how.only));
-        r.trials = 1;
-        r.note = fmt::format("trial {} alone, at {} = {}: no exponent", *how.only, growth.size, N);
+    if (how.only) return one_trial(growth, how, sizes, std::move(r));
+    if (how.rehearsal) {
+        rehearse(growth, how, sizes);
         return r;
     }
-    const auto samples = draw_samples(growth, how, sizes, trials);
     const std::vector<double> x(sizes.begin(), sizes.end());
-    std::vector<double> means;
-    for (const auto& sample : samples) means.push_back(moments_of(sample).mean());
-    const double level = how.joint_confidence();
-    const PowerLaw fit = fit_power_law(
-        x, samples, level, how.rng.fork(growth.reading + "/bootstrap"), resamples_for(level) / 4);
-    const PowerLaw line = fit_power_law(x, means, how.confidence);
-    const Interval e = wider(fit.exponent, line.exponent);
-    r.verdict = decide(growth, e);
+    Samples samples;
+    Interval e;
+    look_by_look(how, [&](Index from, Index to) {
+        draw_samples(samples, growth, how, sizes, from, to);
+        e = exponent_of(x, samples, how);
+        r.verdict = decide(growth, e);
+        return r.verdict != Verdict::not_decided;
+    });
     r.measured = e.value;
     r.low = e.low;
     r.high = e.high;
-    r.trials = trials;
+    r.trials = Index(samples.front().size() * sizes.size());
     if (growth.claimed > 0) r.tightness = e.value / growth.claimed;
     r.note = fmt::format("exponent over {} = {}..{}, {} trials each", growth.size, sizes.front(),
-                         sizes.back(), trials);
-    if (r.verdict == Verdict::not_decided) {
-        const double room = growth.claimed + exponent_resolution - e.value;
-        const double half = (e.high - e.low) / 2;
-        r.note += fmt::format("; about {:.2g} trials each, or a longer range, would decide it",
-                              double(trials) * std::pow(half / std::max(std::abs(room), 1e-3), 2));
-    }
+                         sizes.back(), samples.front().size());
+    if (r.verdict == Verdict::not_decided)
+        r.note += "; more trials or a longer range may decide it";
     r.trace = trace_of(growth, how, x, samples);
     return r;
 }

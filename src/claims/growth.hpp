@@ -23,10 +23,11 @@ struct Growth {
 /// logarithms bend a line by about as much.
 constexpr double exponent_resolution = 0.25;
 
-/// Means over `how.trials` draws at each N, and the exponent of their least-squares line in
-/// logarithms.  Its interval is the wider one of the bootstrap over trials and of the regression.
-/// It holds asymptotically where the interval stays within the resolution of what is claimed, is
-/// false where it lies beyond, and is not decided otherwise.
+/// Means over `how.trials` draws at each N, and more where those do not decide (`look_by_look`),
+/// and the exponent of their least-squares line in logarithms.  Its interval is the wider one of
+/// the noise of the means and of the regression.  It holds asymptotically where the interval stays
+/// within the resolution of what is claimed, is false where it lies beyond, and is not decided
+/// otherwise.
 Reading examine_growth(const Growth& growth, const Check& how);
 
 }  // namespace tsdiag::claim

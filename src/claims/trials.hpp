@@ -1,30 +1,70 @@
 #pragma once
+#include <omp.h>
+
+#include <chrono>
 #include <exception>
 #include <vector>
 
-#include "tsdiag/table.hpp"
+#include "tsdiag/claim.hpp"
 
 namespace tsdiag::claim {
 
-/// body(t) for t in [0, count), on all threads.  Results are to be written by index.  The exception
-/// of the lowest trial is thrown once all have ended.
+/// body(t) for t in [first, end), on all threads.  Results are to be written by index.  The
+/// exception of the lowest trial is thrown once all have ended.
 template <class Body>
-void for_each_trial(Index count, const Body& body) {
-    std::exception_ptr first;
-    Index first_trial = count;
+void for_each_trial(Index first, Index end, const Body& body) {
+    std::exception_ptr thrown;
+    Index thrown_at = end;
 #pragma omp parallel for schedule(dynamic)
-    for (Index t = 0; t < count; ++t) {
+    for (Index t = first; t < end; ++t) {
         try {
             body(t);
         } catch (...) {
 #pragma omp critical(tsdiag_claim_trial)
-            if (t < first_trial) {
-                first_trial = t;
-                first = std::current_exception();
+            if (t < thrown_at) {
+                thrown_at = t;
+                thrown = std::current_exception();
             }
         }
     }
-    if (first) std::rethrow_exception(first);
+    if (thrown) std::rethrow_exception(thrown);
+}
+template <class Body>
+void for_each_trial(Index count, const Body& body) {
+    for_each_trial(0, count, body);
+}
+
+/// Trials are added until a verdict is reached, at `how.looks` looks at most: `how.trials` at the
+/// first, four times as many at each that follows.  examine(from, to) draws those in between and
+/// says whether all up to `to` decide; each look has its share of the error (`look_confidence`).
+template <class Examine>
+void look_by_look(const Check& how, const Examine& examine) {
+    Index from = 0, to = how.trials;
+    for (Index look = 1; !examine(from, to) && look < how.looks; ++look) {
+        from = to;
+        to *= 4;
+    }
+}
+
+/// Trials at the last look.
+inline Index most_trials(const Check& how) {
+    Index most = how.trials;
+    for (Index look = 1; look < how.looks; ++look) most *= 4;
+    return most;
+}
+
+/// Seconds that all threads take for `count` times `body`, by the shortest of three.
+template <class Body>
+double rehearsed(double count, const Body& body) {
+    using Clock = std::chrono::steady_clock;
+    double least = 1e9;
+    for (int i = 0; i < 3; ++i) {
+        const Clock::time_point start = Clock::now();
+        body();
+        least = std::min(least, std::chrono::duration<double>(Clock::now() - start).count());
+        if (least > 0.1) break;
+    }
+    return count * least / double(omp_get_max_threads());
 }
 
 }  // namespace tsdiag::claim

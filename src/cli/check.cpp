@@ -13,7 +13,8 @@
 namespace tsdiag::cli {
 namespace {
 
-constexpr int a_check_failed = 4;
+constexpr int a_check_failed = 4, left_open = 5;
+constexpr double worth_saying = 3;  // seconds
 constexpr Index most_printed = 40;  // entries of a matrix on a terminal
 
 std::string number(std::optional<double> value) {
@@ -47,34 +48,39 @@ std::string list_text(const std::vector<const Claim*>& chosen) {
         out += styled(c->name, Style::bold) + "\n";
         line("", c->statement);
         line("Source: ", c->source);
+        line("Assumes: ", c->assumes);
+        line("Proof: ", c->proof);
         line("Sharp: ", c->sharp);
     }
     return out;
 }
 
-std::vector<std::string> row(const std::string& claim, const Reading& r) {
+std::vector<std::string> row(const std::string& claim, const std::string& reading,
+                             std::string_view verdict, const Reading& r) {
     const std::string range =
         r.low && r.high ? fmt::format("[{:.5g}, {:.5g}]", *r.low, *r.high) : "";
     return {claim,
-            r.name + (r.role == Role::sharper ? " *" : ""),
-            std::string(name(r.verdict)),
+            reading,
+            std::string(verdict),
             number(r.measured),
             number(r.bound),
             number(r.tightness),
-            range};
+            range,
+            r.trials > 0 ? std::to_string(r.trials) : "",
+            r.steps > 0 ? std::to_string(r.steps) : ""};
 }
 
 std::string result_table(const std::vector<Examined>& examined) {
-    std::vector<std::vector<std::string>> rows{
-        {"claim", "reading", "verdict", "measured", "bound", "ratio", "interval"}};
+    std::vector<std::vector<std::string>> rows{{"claim", "reading", "verdict", "measured", "bound",
+                                                "ratio", "interval", "draws", "steps"}};
     for (const Examined& e : examined) {
-        const std::string claim(e.claim->name);
-        if (e.readings.size() == 1) {
-            rows.push_back(row(claim, e.readings.front()));
-            continue;
-        }
-        rows.push_back({claim, "", std::string(name(e.verdict)), "", "", "", ""});
-        for (const Reading& r : e.readings) rows.push_back(row("", r));
+        rows.push_back(
+            {std::string(e.claim->name), "", std::string(name(e.verdict)), "", "", "", "", "", ""});
+        for (const Reading& r : e.readings)
+            rows.push_back(
+                row("", r.name + (r.role == Role::sharper ? " *" : ""), name(r.verdict), r));
+        for (const Reading& r : e.controls)
+            rows.push_back(row("", "control: " + r.name, control_outcome(r), r));
     }
     const std::string text = aligned(rows, 3);
     const std::size_t end = text.find('\n');
@@ -89,7 +95,7 @@ std::string remarks(const std::vector<Examined>& examined) {
             fmt::format("{}{}{}: ", e.claim->name, r.name.empty() ? "" : ", ", r.name);
         out += "- " + wrapped(printable(head + text), terminal_width(), 2) + "\n";
     };
-    for (const Examined& e : examined)
+    for (const Examined& e : examined) {
         for (const Reading& r : e.readings) {
             if (r.verdict == Verdict::false_as_stated) {
                 std::string text = fmt::format("{} is false: {} against {}", r.formula,
@@ -103,25 +109,55 @@ std::string remarks(const std::vector<Examined>& examined) {
                 add(e, r, r.note + ".");
             }
         }
+        for (const Reading& r : e.controls)
+            if (r.verdict != Verdict::false_as_stated && r.verdict != Verdict::hypothesis_not_met)
+                add(e, r,
+                    "a control that was not found false here, so that \"holds\" says little.");
+    }
     return out.empty() ? "" : "\n" + out;
 }
 
-bool something_is_false(const std::vector<Examined>& examined) {
-    return std::ranges::any_of(examined, [](const Examined& e) {
-        return std::ranges::any_of(e.readings, [](const Reading& r) {
-            return r.role != Role::sharper && r.verdict == Verdict::false_as_stated;
-        });
-    });
+constexpr std::string_view legend =
+    "holds: not broken by these draws and steps of a search, which is no proof. A control breaks a "
+    "hypothesis and has to be found false. *: sharper than what is stated; does not count.";
+
+/// Of --strict: 4 where a statement is false in one of its readings, 5 where none is but one is not
+/// decided or was examined outside of its hypotheses.
+int strict_code(const std::vector<Examined>& examined) {
+    const auto any = [&](auto open) { return std::ranges::any_of(examined, open); };
+    if (any([](const Examined& e) { return has_false_reading(e); })) return a_check_failed;
+    return any([](const Examined& e) {
+        return e.verdict == Verdict::not_decided || e.verdict == Verdict::hypothesis_not_met;
+    })
+               ? left_open
+               : 0;
+}
+
+/// Says beforehand how long it will take; what each claim will, as parts of the whole.
+std::vector<double> announced(const std::vector<const Claim*>& chosen,
+                              const CheckCommand& command) {
+    std::vector<double> parts;
+    Effort sum;
+    for (const Claim* claim : chosen) {
+        const Effort one = effort(*claim, command.settings);
+        sum.seconds += one.seconds;
+        sum.most += one.most;
+        parts.push_back(one.seconds);
+    }
+    if (!command.quiet && sum.seconds > worth_saying)
+        say(fmt::format(
+            "tsdiag: this will take about {}{}.", duration(sum.seconds),
+            sum.most > 1.5 * sum.seconds
+                ? fmt::format(", at most {} where means are hard to decide", duration(sum.most))
+                : ""));
+    for (double& part : parts) part /= std::max(sum.seconds, 1e-9);
+    return parts;
 }
 
 }  // namespace
 
 int run_command(const CheckCommand& command) {
     const std::vector<const Claim*> chosen = resolve_claims(command.names);
-    if (command.markdown) {
-        print(statements_markdown());
-        return 0;
-    }
     if (command.list) {
         print(list_text(chosen));
         return 0;
@@ -133,13 +169,20 @@ int run_command(const CheckCommand& command) {
         directory.emplace(command.out, OutputPlan{.writes = {"claims.csv", "claims.json",
                                                              "report.html", "figures/*"},
                                                   .force = command.force});
+    const std::vector<double> parts = announced(chosen, command);
     ProgressBar bar(command.quiet, false);
     std::vector<Examined> examined;
+    double done = 0;
     for (const Claim* claim : chosen) {
-        bar.update({.phase = "check", .fraction = double(examined.size()) / double(chosen.size())});
+        bar.update({.phase = "check", .fraction = done});
+        done += parts[examined.size()];
         examined.push_back(examine(*claim, command.settings));
     }
     bar.clear();
+    if (command.markdown) {
+        print(statements_markdown(examined));
+        return 0;
+    }
     if (directory) {
         write_atomically(directory->temporary() / "claims.csv", claims_csv(claim_rows(examined)));
         const Json json = described(claims_json(examined, command.settings));
@@ -149,10 +192,11 @@ int run_command(const CheckCommand& command) {
         directory->commit();
     }
     if (!command.quiet) {
-        print(result_table(examined) + remarks(examined));
+        print(result_table(examined) + remarks(examined) + "\n" +
+              wrapped(legend, terminal_width(), 0) + "\n");
         if (directory) print(fmt::format("\n{}\n", printable(command.out + "/report.html")));
     }
-    return command.strict && something_is_false(examined) ? a_check_failed : 0;
+    return command.strict ? strict_code(examined) : 0;
 }
 
 }  // namespace tsdiag::cli

@@ -136,6 +136,23 @@ Interval student_interval(const Moments& moments, double confidence) {
     return {moments.mean(), moments.mean() - half, moments.mean() + half};
 }
 
+Interval skewed_interval(std::span<const double> values, double confidence) {
+    const Moments m = moments_of(values);
+    const Interval student = student_interval(m, confidence);
+    const double count = double(values.size()), deviation = std::sqrt(m.variance());
+    if (deviation == 0) return student;
+    double cubes = 0;
+    for (const double v : values) cubes += std::pow((v - m.mean()) / deviation, 3);
+    const double skew = cubes / count / std::sqrt(count);
+    if (std::abs(skew) < 1e-6) return student;
+    // The inverse of g(t) = t + skew t^2/3 + skew^2 t^3/27 + skew/6.
+    const auto inverse = [&](double y) {
+        return 3 / skew * (std::cbrt(1 + skew * (y - skew / 6)) - 1);
+    };
+    const double quantile = student_quantile(confidence, count - 1), error = m.standard_error();
+    return {m.mean(), m.mean() - error * inverse(quantile), m.mean() - error * inverse(-quantile)};
+}
+
 Interval bootstrap_mean(std::span<const double> values, double confidence, const Rng& rng,
                         Index resamples) {
     require_count(values.size(), 2, "a mean");
