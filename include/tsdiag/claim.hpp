@@ -144,9 +144,10 @@ struct Attained {
 
 /// A statement of a paper.
 struct Claim {
-    std::string_view name;       ///< "tse.prop2.3"
-    std::string_view statement;  ///< words and formula
-    std::string_view source;     ///< "[TSE] Prop. 2.3, (6), (7)"
+    std::string_view name;        ///< "tse.prop2.3"
+    std::string_view statement;   ///< words and formula
+    std::string_view words = {};  ///< the paper's own, a few
+    std::string_view source;      ///< "[TSE] Prop. 2.3, (6), (7)"
     std::string_view assumes = {};
     Hypotheses hypotheses = {};   ///< what `assumes` asks of entries and sizes
     std::string_view proof = {};  ///< where it is short

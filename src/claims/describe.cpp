@@ -1,32 +1,121 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cctype>
+
 #include "tsdiag/claim.hpp"
 
+/// docs/statements.md: what is stated, under which hypotheses, and what examining it gave.
 namespace tsdiag {
 namespace {
 
-std::string section(const Claim& c) {
+constexpr std::size_t most_shown = 24;  // entries of a witness
+
+/// Text of a cell of a table.
+std::string cell(std::string_view text) {
+    std::string out;
+    for (const char c : text) {
+        if (c == '|') out += '\\';
+        out += c;
+    }
+    return out;
+}
+
+std::string numbers(const NamedMatrix& m) {
+    std::string text = m.name + " = [";
+    for (std::size_t i = 0; i < m.values.size(); ++i) {
+        const bool row_begins = i > 0 && Index(i) % m.cols == 0;
+        text += fmt::format("{}{:.6g}", i == 0 ? "" : row_begins ? "; " : " ", m.values[i]);
+    }
+    return text + "]";
+}
+
+/// What breaks a reading, where it can be checked by hand.
+std::string witness(const Reading& r) {
+    if (r.verdict != Verdict::false_as_stated) return "";
+    std::size_t entries = 0;
+    for (const NamedMatrix& m : r.witness) entries += m.values.size();
+    if (r.witness.empty() || entries > most_shown) return "its interval";
+    std::string text;
+    for (const NamedMatrix& m : r.witness) text += (text.empty() ? "" : ", ") + numbers(m);
+    return text;
+}
+
+bool holding(const Reading& r) {
+    return r.verdict == Verdict::holds || r.verdict == Verdict::holds_asymptotically;
+}
+
+std::string row(const Reading& r) {
+    return fmt::format("| {}{} | {} | {} | {} | {} |\n", cell(r.name),
+                       r.role == Role::sharper ? " \\*" : "", cell(r.formula), name(r.verdict),
+                       cell(witness(r)), holding(r) ? cell(r.mutant) : "");
+}
+
+/// Of a heading, as forges make it: lower case, without dots.
+std::string anchor(std::string_view name) {
+    std::string text;
+    for (const char c : name)
+        if (c != '.') text += char(std::tolower(static_cast<unsigned char>(c)));
+    return text;
+}
+
+std::string hypotheses(const Claim& claim) {
+    std::string text;
+    for (const Hypothesis* h : claim.hypotheses)
+        if (h) text += (text.empty() ? "" : ", ") + std::string(h->name);
+    return text;
+}
+
+std::string section(const Examined& e) {
+    const Claim& c = *e.claim;
     std::string out = fmt::format("## {}\n\n{}\n\nSource: {}.\n", c.name, c.statement, c.source);
     const auto add = [&](std::string_view head, std::string_view text) {
-        if (!text.empty()) out += fmt::format("{}: {}\n", head, text);
+        if (!text.empty()) out += fmt::format("\n{}: {}\n", head, text);
     };
-    add("\nAssumes", c.assumes);
-    add("\nSharp form", c.sharp);
-    add("\nNot attained", c.loose);
+    if (!c.words.empty()) add("In the paper's words", fmt::format("\"{}\"", c.words));
+    add("Assumes", c.assumes);
+    add("Asked of the entries that are drawn", hypotheses(c));
+    add("Proof", c.proof);
+    add("Sharp form", c.sharp);
+    add("Not attained", c.loose);
+    out += fmt::format("\nVerdict: {}.\n", name(e.verdict));
+    out +=
+        "\n| reading | formula | verdict | witness against it | mutant that fails |\n"
+        "|---|---|---|---|---|\n";
+    for (const Reading& r : e.readings) out += row(r);
+    std::string controls;
+    for (const Reading& r : e.controls)
+        controls +=
+            fmt::format("{}{}{}: {}", controls.empty() ? "" : "; ", r.name,
+                        r.of.empty() ? "" : fmt::format(" (of {})", r.of), control_outcome(r));
+    add("Controls", controls + ".");
     return out + "\n";
 }
 
 }  // namespace
 
-std::string statements_markdown() {
+std::string statements_markdown(std::span<const Examined> examined) {
     std::string out =
         "# Statements\n\n"
-        "Written by `statements_markdown()` from the list in `src/claims/claims.cpp`; a test "
-        "compares the two.\n"
-        "`tsdiag check NAME` examines a statement by measurement and says what it finds; no "
-        "verdict is written here.\n"
-        "Sources are keys of [references.md](references.md).\n\n";
-    for (const Claim* c : claims()) out += section(*c);
+        "Written by `tsdiag check --markdown`, which examines every claim of "
+        "`src/claims/claims.cpp` at its own sizes with seed 0; a test compares the two.\n"
+        "*Holds* means: not broken by the draws and the steps of the search, whose numbers `tsdiag "
+        "check` prints; it is no proof, and where one is short it is named.  A reading with a star "
+        "is sharper than what is stated and does not count.  The mutant of a reading is the change "
+        "of what is claimed by which the same examination finds it false; a control breaks a "
+        "hypothesis and has to be found false.\n"
+        "Sources are keys of [references.md](references.md).\n\n"
+        "| claim | source | asked of the entries | verdict | controls found false |\n"
+        "|---|---|---|---|---|\n";
+    for (const Examined& e : examined) {
+        const auto found =
+            std::ranges::count(e.controls, Verdict::false_as_stated, &Reading::verdict);
+        out += fmt::format("| [{0}](#{1}) | {2} | {3} | {4} | {5} of {6} |\n", e.claim->name,
+                           anchor(e.claim->name), e.claim->source, hypotheses(*e.claim),
+                           name(e.verdict), found, e.controls.size());
+    }
+    out += "\n";
+    for (const Examined& e : examined) out += section(e);
     out.pop_back();
     return out;
 }

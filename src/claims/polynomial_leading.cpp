@@ -29,7 +29,6 @@ Growth growth_in(const Check& how, bool tokens) {
             .formula = tokens ? "E |d(X Q K^T X^T)/dQ|_F^2 = Theta(N^2)"
                               : "E |d(X Q K^T X^T)/dQ|_F^2 = Theta(D^2)",
             .relation = Relation::equal,
-            .mutant = {.factor = -0.5, .why = "tails of products are heavy"},
             .claimed = 2,
             .sizes = {16, 32, 64, 128},
             .sample =

@@ -53,9 +53,6 @@ double mean_of_copies(const Check& how, const Rng& rng, const Measured& measured
     return sum / double(copies);
 }
 
-/// An equation of means is confirmed to 5 %, and no mutant nearer than twice that is told apart.
-const Mutant of_a_mean{.factor = 1.12, .why = "an equation of means is confirmed to 5 %"};
-
 double printed_entry(Index D, int p, double scale = first_variance * second_variance) {
     return std::pow(double(D) * scale, p) * double_factorial(2 * p - 1);
 }
@@ -96,7 +93,6 @@ std::vector<Reading> check_entry(const Check& how) {
         "E <a, b>^(2p) = D (D + 2) ... (D + 2p - 2) (2p - 1)!! sigma_1^(2p) sigma_2^(2p)";
     exact.role = Role::sharper;
     exact.relation = Relation::equal;
-    exact.mutant = of_a_mean;
     exact.claimed = exact_entry(how.d, 2);
     const Mean shared{
         .reading = "X in both factors, p = 2",
@@ -104,7 +100,6 @@ std::vector<Reading> check_entry(const Check& how) {
             "E |(X Q K^T X^T)^p|_F^2 = (2p - 1)!! d ... (d + 2p - 2) (N (N - 1) (D ... (D + "
             "2p - 2))^2 + N D ... (D + 4p - 2)) sigma_t^(4p) sigma_x^(4p)",
         .role = Role::sharper,
-        .mutant = of_a_mean,
         .claimed = logit_square(logit_sizes(how), 2),
         .sample = [&how](const Rng& rng) {
             return mean_of_copies(how, rng, [](const Logits& s) { return norm_square(s, 2); });
@@ -152,7 +147,6 @@ Mean gradient_mean(const Check& how, int p, std::string reading, std::string for
                    double claimed) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
-            .mutant = of_a_mean,
             .claimed = claimed,
             .exact = gradient_square(logit_sizes(how), p),
             .sample = [&how, p](const Rng& rng) {

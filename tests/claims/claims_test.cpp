@@ -107,12 +107,5 @@ TEST(ClaimsCsv, OfAnExaminationReadsBack) {
     EXPECT_EQ(read_claims_csv(claims_csv(rows), "claims.csv"), rows);
 }
 
-TEST(Statements, DocumentIsWrittenFromTheList) {
-    const std::string file =
-        test::read_file(std::filesystem::path(TSDIAG_TEST_DATA) / "../../docs/statements.md");
-    EXPECT_EQ(file, statements_markdown())
-        << "tsdiag check --markdown > docs/statements.md writes it again";
-}
-
 }  // namespace
 }  // namespace tsdiag

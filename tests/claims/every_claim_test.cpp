@@ -7,6 +7,7 @@
 #include <set>
 
 #include "expected.hpp"
+#include "support/files.hpp"
 #include "tsdiag/error.hpp"
 
 /// Laws over the list of claims.
@@ -155,6 +156,22 @@ std::string test_name(const testing::TestParamInfo<const Claim*>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(List, EveryClaim, testing::ValuesIn(claims().begin(), claims().end()),
                          test_name);
+
+/// Without the digits of witnesses, which are those of the processor.
+std::string without_witnesses(std::string text) {
+    for (std::size_t from; (from = text.find(" = [")) != std::string::npos;)
+        text.erase(from, text.find(']', from) - from + 1);
+    return text;
+}
+
+TEST(Statements, DocumentIsWrittenFromTheList) {
+    std::vector<Examined> all;
+    for (const Claim* claim : claims()) all.push_back(examined(*claim));
+    const std::string file =
+        test::read_file(std::filesystem::path(TSDIAG_TEST_DATA) / "../../docs/statements.md");
+    EXPECT_EQ(without_witnesses(file), without_witnesses(statements_markdown(all)))
+        << "tsdiag check --markdown > docs/statements.md writes it again";
+}
 
 TEST(Expectations, AreOfClaimsThatExist) {
     for (const auto* table :
