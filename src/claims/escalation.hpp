@@ -1,21 +1,44 @@
 #pragma once
 #include <functional>
 
+#include "expectation.hpp"
 #include "similarity.hpp"
 
-/// The escalation theorem and what it is compared with.  alpha = 1 and d sigma^2 = 1 throughout.
+/// The escalation theorem and what it is compared with, for any alpha; d sigma^2 = 1 unless told.
 namespace tsdiag::claim {
 
-/// 1 + ((1 + (1-omega)^2)/(1 + delta^2) - 1) t_sim.  [TSE] (16)
+/// 1 + alpha^2/(1 + alpha^2 delta^2) ((1-omega)^2 - delta^2) t_sim.  [TSE] (16)
 double theorem_bound(const Step& step);
-/// 1 + (2/(1 + lambda^2) - 1) t_sim.  [TSE] (17)
+double theorem_bound(const Step& step, const Mixing& mixing);
+/// 1 + (2/(1 + lambda^2) - 1) t_sim, for alpha = 1.  [TSE] (17)
 double estimate(const Step& step, double lambda);
-/// 1 + ((1 + mu1^2)/(1 + mu2^2) - 1) t_sim: what E[r] tends to as d grows, mixing unchanged.
+/// 1 + (E xi1/E xi2 - 1) t_sim: what E[r] tends to as d grows, mixing unchanged.
 double limit_rate(const Step& step);
 /// E[r] for d = 1 and W = -1, 1 equally likely: exact.  Nothing where a Y has no diversity.
 std::optional<double> exact_rate(const Step& step);
-/// r of one draw of W with entries of the given variance.
+
+/// The left side of (15).
+double condition_of(const Mixing& mixing);
+/// "Bounded away from zero" is at least this much.
+constexpr double least_gap = 0.01;
+/// omega + delta < 1 and a left side of (15) of `least_gap`: by how much the one missed most is.
+double theorem_miss(const Mixing& mixing);
+
+/// One draw of r with entries of W of the given variance, whose mean is E r: what the gains move r
+/// by to first order is taken away, which has mean 0 by (9) and is most of the scatter.
 double drawn_rate(const Step& step, const Rng& rng, Distribution distribution, double variance);
+
+/// Some steps that meet the theorem's conditions, made by `make` from streams of their own.
+struct Steps {
+    std::vector<Step> all;
+    std::vector<Asked> given;  ///< the conditions, and whether a step was found that meets them
+};
+Steps steps_of(const Check& how, const std::function<std::optional<Step>(const Rng&)>& make);
+/// E r >= bound(step), of each step with its part of the trials and of the confidence; the reading
+/// of the step that fails, or comes closest.  `like` gives words, role and hypotheses.
+Reading examine_rates(const Check& how, const Steps& steps, const Mean& like, double variance,
+                      const std::function<double(const Step&)>& bound);
+
 /// The modulus of the second eigenvalue.
 double second_eigenvalue(const Matrix& P);
 /// Every tuple of `count` numbers from `values`, in order; stops where `visit` returns true.

@@ -22,18 +22,27 @@ const std::vector<Expected>& expected_tse() {
         {"tse.prop2.5", "means, at this d", holds},
         {"tse.prop2.5", "(15)", holds},
         {"tse.prop2.5", "gap is not negative", holds},
-        {"tse.thm2.6", "every d", is_false},  // d = 1: 17/18 < 1.3
+        {"tse.thm2.6", "every d", is_false},  // d = 1, W = -1 or 1
         {"tse.thm2.6", "this d", holds},
+        {"tse.thm2.6", "d to infinity", asymptotically},
+        {"tse.thm2.6", "uniform in +-1/sqrt(d), K by Remark A.4", is_false},  // variance 1/(3 d)
+        {"tse.thm2.6", "right side above 1", holds},
         {"tse.thm2.6", "sub-gaussian norm 1/sqrt(d)", is_false},  // d Var <= ln 2
         {"tse.thm2.6", "sharp", holds},
         {"tse.thm2.6", "sharp, d = 1", holds},
+        {"tse.cor2.7", "doubly stochastic P", holds},
         {"tse.cor2.7", "symmetric P", holds},
+        {"tse.cor2.7", "bound, doubly stochastic P", holds},
         {"tse.cor2.7", "bound, symmetric P", holds},
+        {"tse.cor2.7", "closer than (16), softmax P", holds},
+        {"tse.cor2.7", "no escalation at |lambda2| = 1", is_false},  // blockdiag(J, J)/2
         {"tse.cor2.7", "estimate, softmax P, wide", holds},
-        {"tse.cor2.7", "estimate, any P", is_false},                 // nilpotent P: the wrong sign
-        {"tse.cor2.7", "no escalation at |lambda2| = 1", is_false},  // blockdiag(J, J)/2: 3/2
+        {"tse.cor2.7", "estimate, any P", is_false},  // the wrong sign
         {"tse.rem2.8", "limit", asymptotically},
-        {"tse.rem2.8", "as a ceiling", is_false},  // 3.78 > 2
+        {"tse.rem2.8", "maximum", holds},
+        {"tse.rem2.8", "rate 1/2", asymptotically},
+        {"tse.rem2.8", "rate 1/2, d = 256", holds},
+        {"tse.rem2.8", "as a ceiling", is_false},
         {"tse.prop2.9", "similar part", holds},
         {"tse.prop2.9", "diverse part", holds},
         {"tse.prop2.9", "bound of the similar part", holds},
