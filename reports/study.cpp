@@ -50,16 +50,17 @@ std::string comparisons_html(const std::vector<Comparison>& comparisons) {
             "<td>{}</td><td class=\"words\">{}</td></tr>\n",
             caption_html(c.what), caption_html(c.says), c.expected ? number(*c.expected) : "",
             html(measured_text(c)), c.count > 0 ? fmt::format("{}", c.count) : "",
-            html(judgement(c)));
+            html(c.judgement));
     return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparisons\">\n"
            "<table class=\"claims\">\n<caption>Measured: mean \u00b1 standard error over the "
-           "trials. A "
-           "difference is given in standard errors; within two of them nothing is "
-           "concluded.</caption>"
+           "trials. Judged by Student's t with the trials that there are (Welch's for two means), "
+           "bounds on one side; all orders of the page together err with a probability of at most "
+           "5 %, and so do all its comparisons with a number (Holm). A row of words alone, or of a "
+           "number of another setting, is not judged.</caption>"
            "\n<thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">what is said of "
            "it</th><th "
            "scope=\"col\">as a number</th><th scope=\"col\">measured</th><th "
-           "scope=\"col\">trials</th><th scope=\"col\">difference</th></tr></thead>\n<tbody>\n" +
+           "scope=\"col\">trials</th><th scope=\"col\">judgement</th></tr></thead>\n<tbody>\n" +
            body + "</tbody>\n</table>\n</div>\n";
 }
 
@@ -77,21 +78,6 @@ std::string claim_html(const Study& study) {
 }
 
 }  // namespace
-
-std::string judgement(const Comparison& c) {
-    if (!c.measured || !c.expected) return "";
-    const double off = *c.measured - *c.expected;
-    const double size = std::max(std::abs(*c.measured), std::abs(*c.expected));
-    if (std::abs(off) <= 1e-12 * size) return "equal to rounding";
-    const std::string_view side = off > 0 ? "above" : "below";
-    const std::string relative =
-        size > 0 ? fmt::format("{:.2g} % {}", 100 * std::abs(off) / size, side) : "";
-    if (!c.error) return relative + "; one trial has no standard error";
-    if (*c.error <= 1e-9 * size) return relative + "; the trials agree to rounding";
-    const double z = std::abs(off) / *c.error;
-    return z <= 2 ? fmt::format("within 2 standard errors ({:.1f} {})", z, side)
-                  : fmt::format("{:.1f} standard errors {}", z, side);
-}
 
 std::vector<std::string> write_study(const Study& study, const Table& table, const Json& run,
                                      const std::filesystem::path& directory) {

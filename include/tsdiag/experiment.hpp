@@ -74,9 +74,9 @@ class ExperimentSetting {
 
 /// What is drawn, and set beside what the paper says: from the table and the setting alone.
 struct Findings {
-    std::vector<Figure> figures;
-    std::vector<Comparison> comparisons;
-    std::vector<std::string> notes;
+    std::vector<Figure> figures = {};
+    std::vector<Comparison> comparisons = {};
+    std::vector<std::string> notes = {};
 };
 
 /// An experiment: one line in the list.
@@ -104,7 +104,12 @@ const ExperimentEntry& experiment(std::string_view name);
 RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options);
 /// The options that a run.json tells, to make the page again from the tables.
 ExperimentOptions recorded_options(const Json& run);
-/// The page of a result.
+/// Says of each comparison what its trials carry, and no more: Student's t with `freedom` degrees,
+/// a bound on its own side.  Comparisons with a number are one family and orders another; in each
+/// the chance that something true is called false is at most 5 % (Holm).  Of fewer than three
+/// trials nothing is decided.
+void judge(std::span<Comparison> comparisons);
+/// The page of a result, judged.
 Study study(const ExperimentEntry& entry, const RunResult& result,
             const ExperimentOptions& options);
 /// docs/experiments.md: every experiment with its claim, method, keys and columns.

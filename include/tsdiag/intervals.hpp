@@ -43,6 +43,17 @@ Interval skewed_interval(std::span<const double> values, double confidence);
 /// The quantile of Student's t at (1 + confidence) / 2, with `freedom` > 0 degrees of freedom.
 double student_quantile(double confidence, double freedom);
 
+/// P(T > t) for Student's t with `freedom` > 0 degrees of freedom.
+double student_tail(double t, double freedom);
+
+/// Degrees of freedom of sqrt(error_a^2 + error_b^2), two independent standard errors with degrees
+/// of their own [Welch 1947, Satterthwaite 1946].  Needs one error above 0.
+double welch_freedom(double error_a, double freedom_a, double error_b, double freedom_b);
+
+/// Which of several hypotheses fall, given the probability of each under itself: Holm's steps, so
+/// that one that is true falls with a probability of at most `level`, whatever the others are.
+std::vector<bool> holm(std::span<const double> probabilities, double level);
+
 /// Bootstrap of the mean: percentiles of the means of `resamples` samples drawn with replacement.
 /// For numbers with heavy or lopsided tails.  Cost: resamples * count.
 Interval bootstrap_mean(std::span<const double> values, double confidence, const Rng& rng,

@@ -100,15 +100,21 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
 
 /// What somebody says of a quantity, beside what was measured.
 struct Comparison {
+    /// What is said of the measured number x, e being `expected`.  An order is x > 0 where x is the
+    /// difference of two numbers.
+    enum class Kind { equal, at_most, at_least, order };
+
     std::string what = {};                            ///< "xi1/xi2 of the attention step, block 0"
     std::string says = {};                            ///< who says what: "[TSE] Cor. 2.7: 2"
     std::optional<double> expected = {};              ///< the same as a number; none: words only
     std::optional<double> measured = {}, error = {};  ///< mean and its standard error
     Index count = 0;                                  ///< trials behind it
     std::string unknown = {};                         ///< why nothing was measured
+    Kind kind = Kind::equal;
+    double freedom = 0;          ///< degrees of freedom of the error; 0: count - 1
+    double resolution = 0;       ///< differences up to it are none
+    std::string judgement = {};  ///< what follows: "not told apart (1.2 standard errors below)"
 };
-/// "1.2 standard errors below": what the errors carry, and no more.
-std::string judgement(const Comparison& comparison);
 
 /// A page that sets a claim beside measurements.
 struct Study {

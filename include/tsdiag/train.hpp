@@ -24,19 +24,20 @@ struct Schedule {
     enum class Kind {
         constant,      ///< rate
         cosine,        ///< floor rate + (1 - floor) rate (1 + cos(pi (t - w) / (steps - w))) / 2
+        linear,        ///< floor rate + (1 - floor) rate (1 - (t - w) / (steps - w))
         inverse_sqrt,  ///< rate sqrt(w / max(t, w)); w = 1 without a warm-up
         multistep      ///< rate factor^k, k the milestones below t
     };
     Kind kind = Kind::cosine;
     double rate = 1e-3;
     Index warmup = 0;
-    double floor = 0;                    ///< of the cosine: share of the rate at its end
+    double floor = 0;                    ///< of cosine and linear: share of the rate at the end
     std::vector<Index> milestones = {};  ///< steps
     double factor = 0.1;
 
     double at(Index step, Index steps) const;
 };
-/// "constant", "cosine", "inverse-sqrt", "multistep"; throws `UsageError` for another.
+/// "constant", "cosine", "linear", "inverse-sqrt", "multistep"; throws `UsageError` for another.
 Schedule::Kind schedule_named(const std::string& name);
 std::string_view name(Schedule::Kind kind);
 

@@ -61,7 +61,7 @@ std::string summary_of(const Study& page) {
             measured = c.error ? fmt::format("{:.4g} +- {:.2g}", *c.measured, *c.error)
                                : fmt::format("{:.4g}", *c.measured);
         rows.push_back({"  " + c.what, measured,
-                        c.expected ? fmt::format("{:.4g}", *c.expected) : "", judgement(c)});
+                        c.expected ? fmt::format("{:.4g}", *c.expected) : "", c.judgement});
     }
     return aligned(rows, 4);
 }

@@ -7,6 +7,7 @@
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
 #include <functional>
+#include <numeric>
 
 #include "tsdiag/error.hpp"
 
@@ -126,6 +127,30 @@ Moments moments_of(std::span<const double> values) {
 double student_quantile(double confidence, double freedom) {
     require_confidence(confidence);
     return boost::math::quantile(boost::math::students_t(freedom), (1 + confidence) / 2);
+}
+
+double student_tail(double t, double freedom) {
+    return boost::math::cdf(complement(boost::math::students_t(freedom), t));
+}
+
+double welch_freedom(double error_a, double freedom_a, double error_b, double freedom_b) {
+    // of shares of the sum, so that no fourth power leaves the range
+    const double both = std::hypot(error_a, error_b);
+    const double share = (error_a / both) * (error_a / both),
+                 rest = (error_b / both) * (error_b / both);
+    return 1 / (share * share / freedom_a + rest * rest / freedom_b);
+}
+
+std::vector<bool> holm(std::span<const double> probabilities, double level) {
+    std::vector<std::size_t> order(probabilities.size());
+    std::iota(order.begin(), order.end(), std::size_t(0));
+    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return probabilities[i]; });
+    std::vector<bool> falls(order.size(), false);
+    for (std::size_t k = 0; k < order.size(); ++k) {
+        if (!(probabilities[order[k]] <= level / double(order.size() - k))) break;
+        falls[order[k]] = true;
+    }
+    return falls;
 }
 
 Interval student_interval(const Moments& moments, double confidence) {

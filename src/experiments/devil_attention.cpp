@@ -2,23 +2,27 @@
 
 #include <array>
 #include <cmath>
+#include <limits>
 
 #include "support.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/intervals.hpp"
 
 /// [DEVIL] Figure 2: how local attention is, and what it looks like.
 namespace tsdiag::experiment_list {
 namespace {
 
-/// Rows of P that sum to 1, so that their accumulated curves can be compared.
-constexpr std::string_view attentions = "softmax linear cosformer performer diag_attention";
+/// Rows of P that sum to 1, so that their accumulated curves can be compared; of TransNormer in the
+/// first half of its layers.
+constexpr std::string_view attentions =
+    "softmax linear cosformer performer diag_attention transnormer1 transnormer2";
 
 constexpr ExperimentKey key_attentions(std::string_view quick) {
     return {.name = "attention",
-            .tiny = "softmax,linear",
+            .tiny = "softmax,linear,transnormer2",
             .quick = quick,
             .paper = quick,
-            .description = "variants whose rows sum to 1",
+            .description = "variants whose rows sum to 1, or TransNormer T1, T2",
             .words = attentions,
             .numbers = false,
             .list = true};
@@ -34,13 +38,13 @@ constexpr ExperimentKey own_tokens{.name = "tokens",
                                    .least = 2,
                                    .most = 512};
 
-constexpr std::array curve_keys{key_attentions("softmax,linear,cosformer,performer,diag_attention"),
+constexpr std::array curve_keys{key_attentions("softmax,linear,cosformer,performer,transnormer2"),
                                 own_layers,
                                 own_d,
                                 own_heads,
                                 own_tokens,
-                                key_trials("2", "10")};
-constexpr std::array map_keys{key_attentions("softmax,linear,cosformer,diag_attention"),
+                                key_trials("5", "10")};
+constexpr std::array map_keys{key_attentions("softmax,linear,cosformer,transnormer2"),
                               own_layers,
                               own_d,
                               own_heads,
@@ -63,8 +67,10 @@ std::string drawn_model(const ExperimentSetting& setting, const std::string& att
     if (d % heads != 0)
         throw UsageError(
             fmt::format("{}: heads={} do not divide d={}.", setting.entry().name, heads, d));
-    return fmt::format("random:bert-base,layers={},d={},heads={},attention={}",
-                       setting.count("layers"), d, heads, attention);
+    const bool whole = attention.starts_with("transnormer");
+    return fmt::format("random:{},layers={},d={},heads={}{}",
+                       whole ? attention + "-mlm" : "bert-base", setting.count("layers"), d, heads,
+                       whole ? "" : ",attention=" + attention);
 }
 
 RunOptions options_for(const ExperimentSetting& setting, std::string model, Index trials) {
@@ -91,13 +97,32 @@ RunOptions trained(const ExperimentSetting& setting) {
     return options;
 }
 
+/// Of each trial: the mean area over the layers whose rows sum to 1,
+/// the first `stochastic`, and how many they are.
+void derive(const Table& trial, Index stochastic, Sink& out) {
+    Moments area;
+    for (const MetricRow& row : trial.metrics())
+        if (row.metric == "local_auc" && row.at.head < 0 && row.value && row.at.layer < stochastic)
+            area.add(*row.value);
+    out.scalar({}, "local_auc_mean",
+               area.count() > 0 ? Value(area.mean()) : undefined("no layer has one"));
+    out.scalar({}, "local_auc_layers", double(area.count()));
+}
+
 RunResult measure_curves(const ExperimentSetting& setting) {
     std::vector<RunOptions> runs;
+    const Index layers = setting.count("layers");
+    const auto add = [&](RunOptions run, Index stochastic) {
+        run.probes = {"local_acc", "local_auc"};
+        run.derive = [stochastic](const Table& trial, Sink& out) {
+            derive(trial, stochastic, out);
+        };
+        runs.push_back(std::move(run));
+    };
     for (const std::string& attention : setting.list("attention"))
-        runs.push_back(
-            options_for(setting, drawn_model(setting, attention), setting.count("trials")));
-    if (!setting.model().empty()) runs.push_back(trained(setting));
-    for (RunOptions& run : runs) run.probes = {"local_acc", "local_auc"};
+        add(options_for(setting, drawn_model(setting, attention), setting.count("trials")),
+            attention.starts_with("transnormer") ? layers / 2 : layers);
+    if (!setting.model().empty()) add(trained(setting), std::numeric_limits<Index>::max());
     return together(setting, runs);
 }
 
@@ -110,77 +135,73 @@ std::map<Index, std::map<double, Number>> layer_curves(const Table& table, std::
     return found;
 }
 
-Number mean_auc(const Numbers& numbers, const std::string& model) {
-    Number mean{.value = 0.0};
-    const std::map<double, Number> layers = numbers.depth(model, "local_auc", "attn");
-    double squares = 0;
-    for (const auto& [layer, n] : layers) {
-        if (!n.value) return n;
-        *mean.value += *n.value / double(layers.size());
-        if (n.error) squares += *n.error * *n.error;
-        mean.count = n.count;
-    }
-    if (layers.empty()) return {.note = "not in the table"};
-    // layers of one draw are nearly independent at initialisation: their inputs differ, weights too
-    if (squares > 0) mean.error = std::sqrt(squares) / double(layers.size());
-    return mean;
-}
-
 const Axis window{.title = "window, share of the tokens", .low = 0, .high = 1};
 const Axis inside{.title = "attention inside", .low = 0, .high = 1.02};
+
+Series uniform_line() { return {.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true}; }
+
+/// "area under C(L), softmax, mean over 4 layers"
+std::string area_of(const Numbers& numbers, const std::string& model, const std::string& label) {
+    const Number layers = numbers.at(model, "local_auc_layers", "", -1);
+    return fmt::format("area under C(L), {}, mean over {:.0f} layers", label,
+                       layers.value.value_or(0));
+}
+
+void find_checkpoint(Findings& found, const Table& table, const ExperimentSetting& setting) {
+    const Numbers numbers(table);
+    Plot read{.title = "the checkpoint, by layer", .x = window, .y = inside, .ordered = true};
+    for (const auto& [layer, curve] : layer_curves(table, setting.model()))
+        read.series.push_back(line(fmt::format("layer {}", layer), curve));
+    read.series.push_back(uniform_line());
+    Figure own{
+        .name = "devil_fig2a_checkpoint",
+        .title = "Locally accumulated attention of the checkpoint",
+        .caption =
+            "C(L) of each layer, mean over rows and heads, on ids drawn at random unless the "
+            "checkpoint takes other inputs.",
+        .panels = {std::move(read)}};
+    own.alt = in_words(own.panels);
+    found.figures.push_back(std::move(own));
+    found.comparisons.push_back(compare(
+        area_of(numbers, setting.model(), "the checkpoint"),
+        "[DEVIL] 3.2: that of vanilla is \"significantly larger than that of the linear model\"",
+        std::nullopt, numbers.at(setting.model(), "local_auc_mean", "", -1)));
+}
 
 Findings find_curves(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     const double uniform = (setting.number("tokens") + 1) / (2 * setting.number("tokens"));
     Findings found;
-    Figure f{
-        .name = "devil_fig2a",
-        .title = "Locally accumulated attention",
-        .caption =
-            "C(L), the attention inside the nested window of L tokens around a row's own, over L/n "
-            "[DEVIL] 3.2, mean over rows, heads and trials, in the first layer of drawn models. "
-            "`uniform` attention lies on the straight line."};
     Plot drawn{.title = "drawn at random, layer 0", .x = window, .y = inside};
-    const Series reference{.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true};
     for (const std::string& attention : setting.list("attention")) {
         const std::string model = drawn_model(setting, attention);
         const auto curves = layer_curves(table, model);
         if (curves.empty()) continue;
         drawn.series.push_back(line(attention, curves.begin()->second));
-        found.comparisons.push_back(compare(
-            fmt::format("area under C(L), mean over the layers, {}, drawn", attention),
-            attention == "diag_attention" ? "[DEVIL]: local by its blocks; uniform attention has"
-                                          : "uniform attention has",
-            uniform, mean_auc(numbers, model)));
+        found.comparisons.push_back(compare(area_of(numbers, model, attention + ", drawn"),
+                                            fmt::format("uniform attention has {:.4f}", uniform),
+                                            std::nullopt,
+                                            numbers.at(model, "local_auc_mean", "", -1)));
     }
-    drawn.series.push_back(reference);
-    f.panels.push_back(std::move(drawn));
+    drawn.series.push_back(uniform_line());
+    Figure f{
+        .name = "devil_fig2a",
+        .title = "Locally accumulated attention",
+        .caption = fmt::format(
+            "C(L), the attention inside the nested window of L tokens around a row's own, over "
+            "L/n [DEVIL] 3.2, mean over rows, heads and trials, in the first layer of drawn "
+            "models. `uniform` attention lies on the straight line. {}",
+            bands),
+        .panels = {std::move(drawn)}};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
-    if (!setting.model().empty()) {
-        Plot read{.title = "the checkpoint, by layer", .x = window, .y = inside, .ordered = true};
-        for (const auto& [layer, curve] : layer_curves(table, setting.model()))
-            read.series.push_back(line(fmt::format("layer {}", layer), curve));
-        read.series.push_back(reference);
-        Figure own{
-            .name = "devil_fig2a_checkpoint",
-            .title = "Locally accumulated attention of the checkpoint",
-            .caption =
-                "C(L) of each layer, mean over rows and heads, on ids drawn at random unless "
-                "the checkpoint takes other inputs.",
-            .panels = {std::move(read)}};
-        own.alt = in_words(own.panels);
-        found.figures.push_back(std::move(own));
-        found.comparisons.push_back(compare("area under C(L), mean over the layers, the checkpoint",
-                                            "[DEVIL]: trained softmax attention is local",
-                                            std::nullopt, mean_auc(numbers, setting.model())));
-    } else {
+    if (!setting.model().empty())
+        find_checkpoint(found, table, setting);
+    else
         found.notes.push_back(
             "No checkpoint was given: at initialisation no attention knows where tokens stand, so "
-            "only variants "
-            "that are local by construction differ from uniform. `--model PATH` adds a trained "
-            "model.");
-    }
+            "only variants that are local by construction differ from uniform. `--model PATH` adds "
+            "a trained model.");
     found.notes.push_back(
         "The paper compares trained models; a claim about training is neither confirmed nor denied "
         "by drawn ones.");
@@ -257,12 +278,13 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
         found.comparisons.push_back(
             compare(fmt::format("mean over rows and heads of the greatest entry, layer {}, {}",
                                 layer, attention),
-                    "uniform attention has 1/n", 1 / tokens,
+                    fmt::format("uniform attention has 1/n = {:.4g}", 1 / tokens), std::nullopt,
                     numbers.at(drawn_model(setting, attention), "row_max", "attn", layer)));
     if (!setting.model().empty())
-        found.comparisons.push_back(compare(
-            fmt::format("the same, layer {}, the checkpoint", layer), "uniform attention has 1/n",
-            std::nullopt, numbers.at(setting.model(), "row_max", "attn", layer)));
+        found.comparisons.push_back(
+            compare(fmt::format("the same, layer {}, the checkpoint", layer),
+                    fmt::format("uniform attention has 1/n = {:.4g}", 1 / tokens), std::nullopt,
+                    numbers.at(setting.model(), "row_max", "attn", layer)));
     else
         found.notes.push_back(
             "No checkpoint was given: maps at initialisation are close to uniform. `--model PATH` "
@@ -272,11 +294,14 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
 }
 
 constexpr std::string_view claim =
-    "Softmax attention of a trained transformer is concentrated around the diagonal, that of "
-    "linear "
-    "transformers is spread over all tokens (\"attention dilution\"); diagonal attention is local "
-    "by "
-    "construction.";
+    "\"The area under the vanilla model curve is significantly larger than that of the linear "
+    "model\", so that vanilla attention \"is more concentrated locally, while the linear "
+    "transformer "
+    "suffers from the issue of attention dilution\".";
+
+constexpr std::string_view map_claim =
+    "\"Attention maps for vanilla model are more concentrated than the linear model\"; TransNormer "
+    "\"produces more similar patterns to the original vanilla transformer\" in early layers.";
 
 }  // namespace
 
@@ -286,11 +311,13 @@ extern const ExperimentEntry devil_fig2a = {
     .source = "[DEVIL] Figure 2 (a), section 3.2",
     .claim = claim,
     .method =
-        "Encoders of BERT's form drawn at random with each variant, and a checkpoint's own "
-        "attention with "
-        "--model. C(L) is what section 3.2 defines; the pseudo-code of its appendix F differs "
-        "(references.md).",
-    .table = "local_auc by layer, curve local_acc over L/n, as in metrics.md",
+        "Encoders of BERT's form drawn at random with each variant, TransNormer T2, and a "
+        "checkpoint's own attention with --model: the paper's are trained, and it does not tell "
+        "their sizes. C(L) is what section 3.2 defines; the pseudo-code of appendix F differs "
+        "(references.md). NormAttention, of TransNormer's second half, has no rows that sum to 1.",
+    .table =
+        "local_auc by layer, curve local_acc over L/n, as in metrics.md; local_auc_mean: mean over "
+        "the layers that have it, local_auc_layers: their number, both of each trial",
     .keys = curve_keys,
     .takes_model = true,
     .measure = measure_curves,
@@ -300,11 +327,10 @@ extern const ExperimentEntry devil_fig2b = {
     .name = "devil.fig2b",
     .title = "Attention maps of several variants",
     .source = "[DEVIL] Figure 2 (b)",
-    .claim = claim,
+    .claim = map_claim,
     .method =
-        "P of one layer and head of encoders of BERT's form, drawn at random with each variant, "
-        "and of a "
-        "checkpoint with --model.",
+        "P of one layer and head of encoders of BERT's form, drawn at random with each variant, of "
+        "TransNormer T2, and of a checkpoint with --model. The paper's are trained.",
     .table = "row_max, entropy by layer and head; maps.npz: the maps, named after their variant",
     .keys = map_keys,
     .takes_model = true,

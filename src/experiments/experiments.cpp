@@ -97,6 +97,7 @@ ExperimentOptions recorded_options(const Json& run) {
 Study study(const ExperimentEntry& entry, const RunResult& result,
             const ExperimentOptions& options) {
     Findings found = entry.find(result.table, ExperimentSetting(entry, options));
+    judge(found.comparisons);
     return {.name = std::string(entry.name),
             .title = std::string(entry.title),
             .source = std::string(entry.source),

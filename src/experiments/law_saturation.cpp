@@ -95,25 +95,28 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
             if (n == sizes.front() || n == sizes.back())
                 found.comparisons.push_back(compare(
                     fmt::format("blocks until t_sim = 0.99, n = {}, var_v = {}", n, variance),
-                    fmt::format("odds identity, attention alone: ratio {:.3g} a block", 1 + gain),
-                    predicted(n, gain), number));
+                    fmt::format(
+                        "odds identity, attention alone, ratio {:.3g} a block: at most {:.4g}",
+                        1 + gain, predicted(n, gain)),
+                    predicted(n, gain), number, Comparison::Kind::at_most));
         const std::map<double, Number> ffn =
             numbers.curve(model_of(setting, variance), "xi_ratio_ffn");
         if (const auto at = ffn.find(sizes.back()); at != ffn.end())
             found.comparisons.push_back(compare(
                 fmt::format("xi1/xi2 of the first feed-forward step, n = {:.0f}, var_v = {}",
                             sizes.back(), variance),
-                "[TSE] 2.3: feed-forward steps do not matter", 1.0, at->second));
+                "[TSE] 2.4: about 1, \"a negligible impact\"", 1.0, at->second));
     }
     depth.series.insert(depth.series.end(), laws.begin(), laws.end());
     Figure f{
         .name = "law_saturation",
         .title = "Depth of saturation",
-        .caption =
+        .caption = fmt::format(
             "Measured: the log odds t_sim/t_div interpolated between blocks. Predicted: (ln 99 + "
-            "ln(n - "
-            "1)) / ln(1 + a2), from the odds 1/(n - 1) of independent tokens and attention's ratio "
-            "1 + a2 alone. A predicted depth beyond the measured blocks has no point."};
+            "ln(n - 1)) / ln(1 + a2), from the odds 1/(n - 1) of independent tokens and "
+            "attention's "
+            "ratio 1 + a2 alone. A predicted depth beyond the measured blocks has no point. {}",
+            bands)};
     f.panels = {depth};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));

@@ -49,11 +49,22 @@ std::string experiments_markdown() {
         "what was "
         "measured. Without a name all are made. `--scale quick` (the default) or `paper` sets the "
         "readings below; "
-        "`--reading KEY=VALUE` sets one of them. Every number is a mean over trials with its "
-        "standard error; a "
-        "difference within two of them is called nothing else. The same seed gives the same tables "
-        "with any "
-        "number of threads.\n\n";
+        "`--reading KEY=VALUE` sets one of them. Quotations are the papers'; what their text does "
+        "not "
+        "tell is a reading, and a number that they measured in another setting stands beside ours "
+        "without a distance.\n\n"
+        "Every number is a mean over trials with its standard error. It is judged by Student's t "
+        "with "
+        "the trials that there are, two means by Welch's, a bound on its own side; below three "
+        "trials "
+        "nothing is decided. All orders of a page together call something true false with a "
+        "probability of at most 5 %, and so do all its comparisons with a number (Holm). Where a "
+        "resolution is told, differences up to it are none. Bands are 95 % intervals of each mean "
+        "alone. Trials that share their seeds count as independent, so that orders are found "
+        "rather "
+        "too seldom.\n\n"
+        "A trial runs on one thread, so the same seed gives the same tables with any number of "
+        "threads (but for seconds and bytes).\n\n";
     for (const ExperimentEntry* entry : experiments()) out += section(*entry);
     out.pop_back();
     return out;

@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/intervals.hpp"
 
 namespace tsdiag::experiment_list {
 
@@ -13,7 +14,7 @@ Number Numbers::at(std::string_view model, std::string_view metric, std::string_
                    Index layer) const {
     for (const MetricRow& row : metrics_)
         if (row.metric == metric && row.at.layer == layer && row.at.head < 0 &&
-            row.at.stage == stage && row.model == model)
+            row.at.stage == stage && row.at.tensor.empty() && row.model == model)
             return {row.value, row.standard_error, row.count, row.note};
     return {.note = "not in the table"};
 }
@@ -23,7 +24,7 @@ std::map<double, Number> Numbers::depth(std::string_view model, std::string_view
     std::map<double, Number> found;
     for (const MetricRow& row : metrics_)
         if (row.metric == metric && row.at.layer >= 0 && row.at.head < 0 && row.at.stage == stage &&
-            row.model == model)
+            row.at.tensor.empty() && row.model == model)
             found[double(row.at.layer)] = {row.value, row.standard_error, row.count, row.note};
     return found;
 }
@@ -44,37 +45,59 @@ Number scaled(const Number& number, double factor, double offset) {
     return out;
 }
 
+namespace {
+
+/// The error of a sum or a difference of two, with its degrees of freedom.
+void join_errors(Number& out, const Number& a, double error_a, const Number& b, double error_b) {
+    out.error = std::hypot(error_a, error_b);
+    if (*out.error > 0) out.degrees = welch_freedom(error_a, a.freedom(), error_b, b.freedom());
+}
+
+}  // namespace
+
+Number difference(const Number& a, const Number& b) {
+    if (!a.value || !b.value) return {.note = a.value ? b.note : a.note};
+    Number out{.value = *a.value - *b.value, .count = std::min(a.count, b.count)};
+    if (a.error && b.error) join_errors(out, a, *a.error, b, *b.error);
+    return out;
+}
+
 Number ratio(const Number& a, const Number& b) {
     if (!a.value || !b.value || *b.value == 0) return {.note = "not in the table"};
     const double value = *a.value / *b.value;
     Number out{.value = value, .count = std::min(a.count, b.count)};
     if (a.error && b.error && *a.value != 0)
-        out.error = std::abs(value) * std::hypot(*a.error / *a.value, *b.error / *b.value);
+        join_errors(out, a, std::abs(value * *a.error / *a.value), b,
+                    std::abs(value * *b.error / *b.value));
     return out;
 }
 
 Number exponent(double x0, const Number& y0, double x1, const Number& y1) {
     if (!y0.value || !y1.value || x0 == x1) return {.note = "two numbers are needed"};
     const double span = std::log(x1 / x0);
-    Number found{.value = std::log(*y1.value / *y0.value) / span, .count = y0.count};
+    Number found{.value = std::log(*y1.value / *y0.value) / span,
+                 .count = std::min(y0.count, y1.count)};
     if (y0.error && y1.error)
-        found.error = std::hypot(*y0.error / *y0.value, *y1.error / *y1.value) / std::abs(span);
+        join_errors(found, y0, std::abs(*y0.error / *y0.value / span), y1,
+                    std::abs(*y1.error / *y1.value / span));
     return found;
 }
 
 Series line(std::string name, const std::map<double, Number>& numbers, bool positive) {
+    constexpr Index fewest = 3;
     Series s{.name = std::move(name)};
     bool band = false;
     for (const auto& [x, n] : numbers) {
         const bool drawn = n.value && (!positive || *n.value > 0);
-        const bool error = drawn && n.error;
-        band = band || error;
+        const bool known = drawn && n.error && n.count >= fewest;
+        const double half = known ? student_quantile(0.95, n.freedom()) * *n.error : 0;
+        band = band || known;
         s.x.push_back(x);
         s.y.push_back(drawn ? n.value : std::nullopt);
-        s.low.push_back(error ? std::optional(*n.value - 2 * *n.error) : std::nullopt);
-        s.high.push_back(error ? std::optional(*n.value + 2 * *n.error) : std::nullopt);
+        s.low.push_back(known ? std::optional(*n.value - half) : std::nullopt);
+        s.high.push_back(known ? std::optional(*n.value + half) : std::nullopt);
         // on a logarithmic axis a band that reaches zero ends at a tenth of the mean
-        if (error && positive) s.low.back() = std::max(*s.low.back(), *n.value / 10);
+        if (known && positive) s.low.back() = std::max(*s.low.back(), *n.value / 10);
     }
     if (!band) s.low.clear(), s.high.clear();
     return s;
@@ -94,14 +117,27 @@ Series upright(std::string name, double x, double low, double high) {
 }
 
 Comparison compare(std::string what, std::string says, std::optional<double> expected,
-                   const Number& measured) {
+                   const Number& measured, Comparison::Kind kind) {
     return {.what = std::move(what),
             .says = std::move(says),
             .expected = expected,
             .measured = measured.value,
             .error = measured.error,
             .count = measured.count,
-            .unknown = measured.note};
+            .unknown = measured.note,
+            .kind = kind,
+            .freedom = measured.degrees};
+}
+
+Comparison resolved(Comparison comparison, double resolution) {
+    comparison.resolution = resolution;
+    return comparison;
+}
+
+Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
+                    const Number& a, const Number& b, std::string says) {
+    return compare(fmt::format("{}: {} over {}", what, first, second), std::move(says),
+                   std::nullopt, difference(a, b), Comparison::Kind::order);
 }
 
 std::string in_words(const std::vector<Plot>& panels) {

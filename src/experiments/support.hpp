@@ -15,13 +15,16 @@ struct Number {
     std::optional<double> value = {}, error = {};
     Index count = 0;
     std::string note = {};
+    double degrees = 0;  ///< of freedom of the error; 0: count - 1
+
+    double freedom() const { return degrees > 0 ? degrees : double(count - 1); }
 };
 
 /// The numbers of a table by model.
 class Numbers {
   public:
     explicit Numbers(const Table& table) : metrics_(table.metrics()), curves_(table.curves()) {}
-    /// A metric of a stage, without head; layer -1: of the whole model.
+    /// A metric of a stage, without head and tensor; layer -1: of the whole model.
     Number at(std::string_view model, std::string_view metric, std::string_view stage,
               Index layer) const;
     std::map<double, Number> depth(std::string_view model, std::string_view metric,
@@ -36,6 +39,9 @@ class Numbers {
 /// factor x + offset, with its error.
 Number scaled(const Number& number, double factor, double offset = 0);
 
+/// a - b, a and b as if independent; what shares its seeds varies less than that.
+Number difference(const Number& a, const Number& b);
+
 /// a / b, its error to first order, a and b as if independent; nothing where b is 0.
 Number ratio(const Number& a, const Number& b);
 
@@ -43,14 +49,24 @@ Number ratio(const Number& a, const Number& b);
 /// independent.
 Number exponent(double x0, const Number& y0, double x1, const Number& y1);
 
-/// Means with a band of two standard errors; `positive`: for a logarithmic axis.
+/// How the bands of `line` are read, for captions.
+constexpr std::string_view bands =
+    "Bands: 95 % intervals of each mean (Student's t), from three trials on.";
+
+/// Means with their 95 % intervals; `positive`: for a logarithmic axis.
 Series line(std::string name, const std::map<double, Number>& numbers, bool positive = false);
 /// A prediction: y = f(x).
 Series law(std::string name, const std::vector<double>& x, const std::function<double(double)>& f);
 /// A vertical line.
 Series upright(std::string name, double x, double low, double high);
+/// What is said of a number: nothing that is judged without `expected`.
 Comparison compare(std::string what, std::string says, std::optional<double> expected,
-                   const Number& measured);
+                   const Number& measured, Comparison::Kind kind = Comparison::Kind::equal);
+/// The same, where differences up to `resolution` are none.
+Comparison resolved(Comparison comparison, double resolution);
+/// "what: first over second": whether one number exceeds the other.
+Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
+                    const Number& a, const Number& b, std::string says);
 /// "t_sim: 0.02 at 0, 0.99 at 12; ..." for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 

@@ -28,22 +28,26 @@ void tell_curve(Sink& out, std::string_view name, const std::vector<TrainStep>& 
 void tell_all(const Outcome& run, Sink& out) {
     tell_curve(out, "train_loss", run.steps, &TrainStep::loss);
     tell_curve(out, "train_grad_norm", run.steps, &TrainStep::grad_norm);
-    for (const Evaluation& e : run.evaluations)
+    for (const Evaluation& e : run.evaluations) {
         out.point({}, "accuracy", double(e.step), e.accuracy);
+        out.point({}, "test_loss", double(e.step), e.loss);
+    }
     out.scalar({}, "diverged", run.diverged.empty() ? 0.0 : 1.0);
     const Value none = undefined("training diverged");
     double last = 0;
     const Index count = std::ssize(run.steps), tail = std::max<Index>(count / 10, 1);
     for (Index i = count - tail; i < count && count > 0; ++i)
         last += run.steps[std::size_t(i)].loss / double(tail);
-    const bool whole = run.diverged.empty();
+    const bool whole = run.diverged.empty(), judged = whole && !run.evaluations.empty();
     out.scalar({}, "final_loss", whole ? Value(last) : none);
-    out.scalar({}, "final_accuracy",
-               whole && !run.evaluations.empty() ? Value(run.evaluations.back().accuracy) : none);
+    out.scalar({}, "final_test_loss", judged ? Value(run.evaluations.back().loss) : none);
+    out.scalar({}, "final_accuracy", judged ? Value(run.evaluations.back().accuracy) : none);
 }
 
-Outcome outcome_of(TrainOptions options) {
+Outcome outcome_of(const Trained& model, Index trial, TrainOptions options) {
     Outcome out;
+    out.model = model.name;
+    out.trial = trial;
     options.progress = [&](const TrainStep& step) {
         out.steps.push_back(step);
         return true;
@@ -70,6 +74,7 @@ TrainOptions train_options(const ExperimentSetting& setting, std::string model,
     options.batch = setting.count("batch");
     options.schedule.rate = setting.number("rate");
     options.schedule.warmup = options.steps / 10;
+    options.clip = 0;  // of no training of the papers is clipping told
     options.eval_samples = 128;
     return options;
 }
@@ -90,7 +95,7 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
             [&](Index trial, Sink& out) {
                 TrainOptions options = models[m].options;
                 options.seed = setting.seed() * 1000003 + std::uint64_t(trial);
-                const Outcome run = outcome_of(std::move(options));
+                const Outcome run = outcome_of(models[m], trial, std::move(options));
                 tell_all(run, out);
                 if (tell) tell(run, out);
             },
@@ -100,33 +105,21 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
     return result;
 }
 
+void add_diverged(Findings& found, const Numbers& numbers, const std::string& model) {
+    const Number share = numbers.at(model, "diverged", "", -1);
+    if (!share.value || *share.value == 0) return;
+    const Index runs = std::llround(*share.value * double(share.count));
+    found.notes.push_back(
+        fmt::format("{}: training diverged in {} of {} runs{}.", model, runs, share.count,
+                    runs < share.count ? "; its final numbers are those of the others" : ""));
+}
+
 std::map<double, Number> curve_of(const Table& table, const std::string& model,
                                   const std::string& curve, Index layer) {
     std::map<double, Number> out;
     for (const CurveRow& row : table.curves())
         if (row.model == model && row.curve == curve && row.at.layer == layer)
             out[row.x] = {row.y, row.standard_error, row.count, ""};
-    return out;
-}
-
-Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
-                    const Number& a, const Number& b, bool expected) {
-    Comparison out{
-        .what = fmt::format("{}: {} over {}", what, first, second),
-        .says = expected ? fmt::format("{} has the greater", first) : "nothing of the two"};
-    out.count = std::min(a.count, b.count);
-    if (!a.value || !b.value) {
-        out.unknown = a.value ? b.note : a.note;
-        return out;
-    }
-    const double difference = *a.value - *b.value;
-    out.measured = difference;
-    if (!a.error || !b.error) return out;
-    out.error = std::hypot(*a.error, *b.error);
-    const double z = *out.error > 0 ? difference / *out.error : 0;
-    out.says += z > 2    ? "; found"
-                : z < -2 ? "; the other way round is found"
-                         : "; not decided by these runs";
     return out;
 }
 

@@ -12,6 +12,8 @@ struct Trained {
 };
 /// What a run that may have been stopped by a number that is not finite leaves.
 struct Outcome {
+    std::string model;
+    Index trial = 0;
     std::vector<TrainStep> steps;  ///< all that were made
     std::vector<Evaluation> evaluations;
     Table table;           ///< what the probes said
@@ -20,23 +22,22 @@ struct Outcome {
 
 /// Each model `trials` times with seeds of their own, side by side, a thread a run.  `tell`: what
 /// of a run the table keeps, beside what all experiments keep: curves `train_loss` and
-/// `train_grad_norm` (means over at most 60 parts of the run), `accuracy` at evaluations; metrics
-/// `final_loss` (mean of the last tenth of the steps), `final_accuracy`, `diverged` (1 or 0).
+/// `train_grad_norm` (means over at most 60 parts of the run), `accuracy` and `test_loss` (of
+/// held-out samples) at evaluations; metrics `final_loss` (training, mean of the last tenth of the
+/// steps), `final_test_loss`, `final_accuracy`, `diverged` (1 or 0).
 RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
                   const std::function<void(const Outcome&, Sink&)>& tell = {});
 
-/// Options that all of them share: steps, batch, rate, seed.  Keys: steps, batch, rate.
+/// Options that all of them share, without clipping.  Keys: steps, batch, rate.
 TrainOptions train_options(const ExperimentSetting& setting, std::string model,
                            const std::string& data);
+
+/// A note of the runs that diverged: they have no final numbers, so means are of the others alone.
+void add_diverged(Findings& found, const Numbers& numbers, const std::string& model);
 
 /// A curve by model and layer; layer -1: of the whole model.
 std::map<double, Number> curve_of(const Table& table, const std::string& model,
                                   const std::string& curve, Index layer = -1);
-
-/// "a over b: difference 0.12 +- 0.03": whether a number of one model exceeds that of the next.
-/// Beyond two standard errors of the difference it does or does not; within, nothing is said.
-Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
-                    const Number& a, const Number& b, bool expected);
 
 constexpr ExperimentKey key_steps(std::string_view quick, std::string_view paper) {
     return {.name = "steps",
@@ -50,12 +51,15 @@ constexpr ExperimentKey key_steps(std::string_view quick, std::string_view paper
 constexpr ExperimentKey key_batch(std::string_view quick, std::string_view paper) {
     return {"batch", "2", quick, paper, "samples an update"};
 }
-constexpr ExperimentKey key_rate(std::string_view quick, std::string_view paper) {
-    return {.name = "rate",
+constexpr ExperimentKey key_rate(
+    std::string_view quick, std::string_view paper,
+    std::string_view description = "greatest learning rate: warm-up over a tenth, then a cosine",
+    std::string_view name = "rate") {
+    return {.name = name,
             .tiny = quick,
             .quick = quick,
             .paper = paper,
-            .description = "greatest learning rate: warm-up over a tenth, then a cosine",
+            .description = description,
             .whole = false,
             .least = 1e-8,
             .most = 1};

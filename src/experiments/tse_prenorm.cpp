@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -13,66 +14,106 @@ constexpr std::array keys{
     key_layers("50", "50"), key_tokens,           key_d, key_heads, key_ffn, key_var_v,
     key_out_proj,           key_trials("4", "20")};
 
-std::string model_of(const ExperimentSetting& setting) {
-    return encoder(setting, "pre-norm",
+std::string model_of(const ExperimentSetting& setting, const char* kind) {
+    return encoder(setting, kind,
                    fmt::format(",var_v={}{}", setting.text("var_v"),
                                setting.text("out_proj") == "1" ? ",out_proj=1" : ""));
 }
+constexpr const char *pre = "pre-norm", *post = "post-norm";
 
-RunResult measure(const ExperimentSetting& setting) {
-    const RunOptions run =
-        options_of(setting, model_of(setting), {"t_sim", "t_div", "fro", "xi_ratio", "r"});
-    return together(setting, std::span(&run, 1));
+/// Of each trial: the least factor by which |X|_F grows over a block, and the least rise of t_sim.
+void derive(const Table& trial, Index layers, Sink& out) {
+    const auto at = [&](const char* stage, Index layer, const char* metric) {
+        const auto row = trial.find({.layer = layer, .stage = stage}, metric);
+        return row ? row->value : std::nullopt;
+    };
+    std::optional<double> growth, rise;
+    for (Index layer = 0; layer < layers; ++layer) {
+        const auto from = at("in", layer, "fro"), to = at("out", layer, "fro");
+        const auto before = at("in", layer, "t_sim"), after = at("out", layer, "t_sim");
+        if (from && to) growth = std::min(growth.value_or(*to / *from), *to / *from);
+        if (before && after) rise = std::min(rise.value_or(1), *after - *before);
+    }
+    const Value none = undefined("a block has none");
+    out.scalar({}, "fro_growth", growth ? Value(*growth) : none);
+    out.scalar({}, "sim_rise", rise ? Value(*rise) : none);
 }
 
-Findings find(const Table& table, const ExperimentSetting& setting) {
-    const Numbers numbers(table);
-    const std::string model = model_of(setting);
-    const Index last = setting.count("layers") - 1;
-    const double unit = std::sqrt(setting.number("tokens") * setting.number("d"));
+RunResult measure(const ExperimentSetting& setting) {
+    std::vector<RunOptions> runs = {
+        options_of(setting, model_of(setting, pre), {"t_sim", "t_div", "fro", "xi_ratio", "r"}),
+        options_of(setting, model_of(setting, post), {"t_sim"})};
+    runs.front().derive = [layers = setting.count("layers")](const Table& trial, Sink& out) {
+        derive(trial, layers, out);
+    };
+    return together(setting, runs);
+}
+
+Figure figure_of(const Numbers& numbers, const std::string& model, const std::string& other,
+                 double unit) {
     const Axis blocks{.title = "block", .whole = true};
-    Findings found;
     Plot sim{.title = "t_sim of the block's output",
              .x = blocks,
              .y = {.title = "t_sim", .low = 0, .high = 1.02}};
-    sim.series = {line("t_sim", numbers.depth(model, "t_sim", "out"))};
+    sim.series = {line(pre, numbers.depth(model, "t_sim", "out")),
+                  line(post, numbers.depth(other, "t_sim", "out"))};
     Plot norms{
         .title = "the norms of (19)", .x = blocks, .y = {.title = "Frobenius norm", .low = 0}};
     norms.series = {line("|X|", numbers.depth(model, "fro", "in")),
                     line("|LN(X)|", numbers.depth(model, "fro", "norm1")),
-                    line("|SA(LN(X))|", numbers.depth(model, "fro", "sa"))};
+                    line("|P LN(X) W|", numbers.depth(model, "fro", "sa"))};
     norms.marks = {{unit, "sqrt(n d)"}};
     Figure f{.name = "tse_fig4",
              .title = "Pre-norm: similarity and three norms",
-             .caption =
-                 "X is the block's input, LN(X) what attention sees, SA(LN(X)) what it adds [TSE] "
-                 "(19). Bands: two standard errors."};
+             .caption = fmt::format(
+                 "X is the block's input, LN(X) what attention sees, P LN(X) W what it adds [TSE] "
+                 "(19); post-norm for comparison. {}",
+                 bands)};
     f.panels = {sim, norms};
     f.alt = in_words(f.panels);
-    found.figures.push_back(std::move(f));
+    return f;
+}
 
-    for (const Index block : {Index(4), Index(9), Index(19), Index(29), Index(49)})
+Findings find(const Table& table, const ExperimentSetting& setting) {
+    using Kind = Comparison::Kind;
+    const Numbers numbers(table);
+    const std::string model = model_of(setting, pre), other = model_of(setting, post);
+    const Index last = setting.count("layers") - 1;
+    const double unit = std::sqrt(setting.number("tokens") * setting.number("d"));
+    Findings found{.figures = {figure_of(numbers, model, other, unit)}};
+    std::vector<Comparison>& all = found.comparisons;
+    const auto norm = [&](const char* stage, Index block) {
+        return numbers.at(model, "fro", stage, block);
+    };
+    all.push_back(compare("least factor of |X|_F over a block",
+                          "[TSE] (20): \"monotonically increasing in expectation\"", 1.0,
+                          numbers.at(model, "fro_growth", "", -1), Kind::at_least));
+    all.push_back(compare(fmt::format("|LN(X)|_F, block {}", last),
+                          "[TSE] 3.1: \"always fixed\"; sqrt(n d), less what eps takes",
+                          std::nullopt, norm("norm1", last)));
+    all.push_back(compare("|X|_F, block 0", "sqrt(n d) of a Gaussian input, to 1/(4 n d)", unit,
+                          norm("in", 0)));
+    all.push_back(
+        compare(fmt::format("|X|_F, block {}", last), "no number", std::nullopt, norm("in", last)));
+    for (const Index block : {Index(0), last})
+        all.push_back(
+            compare(fmt::format("|P LN(X) W|_F over |X|_F, block {}", block),
+                    "[TSE] 3.1: the role of attention \"is progressively diminishing\" with depth",
+                    std::nullopt, ratio(norm("sa", block), norm("in", block))));
+    all.push_back(compare("least rise of t_sim over a block",
+                          "[TSE] 3.1: token similarity \"still keeps increasing\"", 0.0,
+                          numbers.at(model, "sim_rise", "", -1), Kind::at_least));
+    for (const Index block : {Index(4), Index(9), Index(19)})
         if (block <= last)
-            found.comparisons.push_back(compare(fmt::format("t_sim after block {}", block),
-                                                "grows slowly, below 1", std::nullopt,
-                                                numbers.at(model, "t_sim", "out", block)));
-    found.comparisons.push_back(compare("|X|_F, block 0", "sqrt(n d) of a Gaussian input", unit,
-                                        numbers.at(model, "fro", "in", 0)));
-    found.comparisons.push_back(compare(fmt::format("|X|_F, block {}", last), "grows with depth",
-                                        std::nullopt, numbers.at(model, "fro", "in", last)));
-    found.comparisons.push_back(
-        compare(fmt::format("|LN(X)|_F, block {}", last),
-                fmt::format("constant: sqrt(n d) = {:.4f}, less what eps takes", unit),
-                std::nullopt, numbers.at(model, "fro", "norm1", last)));
-    found.comparisons.push_back(compare("|SA(LN(X))|_F, block 0", "small at first", std::nullopt,
-                                        numbers.at(model, "fro", "sa", 0)));
-    found.comparisons.push_back(compare(fmt::format("|SA(LN(X))|_F, block {}", last),
-                                        "bounded by |LN(X)| while |X| grows", std::nullopt,
-                                        numbers.at(model, "fro", "sa", last)));
+            all.push_back(order_of(fmt::format("t_sim after block {}", block), post, pre,
+                                   numbers.at(other, "t_sim", "out", block),
+                                   numbers.at(model, "t_sim", "out", block),
+                                   "[TSE] 3.1: pre-norm \"at a much slower escalation rate\""));
+    all.push_back(compare(fmt::format("t_sim after block {}", last), "no number", std::nullopt,
+                          numbers.at(model, "t_sim", "out", last)));
     found.notes.push_back(
         fmt::format("Reading: var_v={}, out_proj={}. With var_v=1/d the branch has the size of its "
-                    "input; other "
-                    "readings scale it.",
+                    "input; other readings scale it.",
                     setting.text("var_v"), setting.text("out_proj")));
     return found;
 }
@@ -84,14 +125,19 @@ extern const ExperimentEntry tse_fig4 = {
     .title = "Similarity and norms in a pre-norm encoder",
     .source = "[TSE] Figure 4, (19), (20)",
     .claim =
-        "In a pre-norm encoder the state grows with depth while attention's input keeps its norm: "
-        "the "
-        "branch loses weight against the residual, and similarity grows only slowly.",
+        "In a pre-norm encoder the norm of the state \"is monotonically increasing in "
+        "expectation\" "
+        "while that of attention's input \"is always fixed\", so that \"the role of the "
+        "self-attention mechanism is progressively diminishing\"; token similarity \"still keeps "
+        "increasing, albeit at a much slower escalation rate than in post-norm models\".",
     .method =
         "[TSE] (19) without output projection, ReLU, other weights PyTorch's Linear default, "
-        "Gaussian "
-        "input, everything drawn anew in each trial.",
-    .table = "t_sim, t_div, fro, xi_ratio, r by layer and stage, as in metrics.md",
+        "Gaussian input, everything drawn anew in each trial; n, d and h of section 2.4. The text "
+        "tells neither the depth of this figure nor how often it drew.",
+    .table =
+        "t_sim, t_div, fro, xi_ratio, r by layer and stage, as in metrics.md; fro_growth: the "
+        "least factor by which |X|_F grows over a block; sim_rise: the least rise of t_sim, both "
+        "of each trial",
     .keys = keys,
     .measure = measure,
     .find = find};

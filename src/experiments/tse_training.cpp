@@ -4,51 +4,62 @@
 
 #include "training.hpp"
 
-/// [TSE] Figures 6 and 7: deep networks in training.
+/// [TSE] Figure 6: deep vision transformers in training.
 namespace tsdiag::experiment_list {
 namespace {
 
-constexpr std::array keys{key_steps("200", "20000"),
-                          key_batch("8", "128"),
-                          key_rate("1e-3", "5e-4"),
-                          ExperimentKey{"layers", "3", "24", "100", "blocks"},
-                          ExperimentKey{"d", "8", "32", "192", "width"},
-                          ExperimentKey{"heads", "2", "2", "3", "heads, a divisor of d"},
-                          ExperimentKey{"image", "8", "16", "32", "pixels of a side"},
-                          ExperimentKey{"patch", "4", "4", "4", "pixels of a patch"},
-                          ExperimentKey{.name = "tau",
-                                        .tiny = "0.5",
-                                        .quick = "0.5",
-                                        .paper = "0.5",
-                                        .description = "strength of the de-escalation step (21)",
-                                        .whole = false,
-                                        .least = 0,
-                                        .most = 1},
-                          key_trials("3", "3")};
+constexpr std::array keys{
+    key_steps("300", "58594"),
+    key_batch("16", "128"),
+    key_rate("1e-3", "1e-4",
+             "learning rate, a fifth of it from 70 % and from 90 % of the steps on"),
+    key_rate("5e-4", "5e-5", "the same of the post-norm network", "post_rate"),
+    ExperimentKey{"layers", "3", "32", "80", "blocks"},
+    ExperimentKey{"d", "8", "48", "192", "width"},
+    ExperimentKey{"heads", "2", "2", "8", "heads, a divisor of d"},
+    ExperimentKey{"ffn", "16", "96", "384", "inner width of the feed-forward step"},
+    ExperimentKey{"image", "8", "16", "32", "pixels of a side"},
+    ExperimentKey{"patch", "4", "4", "4", "pixels of a patch"},
+    ExperimentKey{.name = "tau",
+                  .tiny = "1",
+                  .quick = "1",
+                  .paper = "1",
+                  .description = "strength of the de-escalation step (21)",
+                  .whole = false,
+                  .least = 0,
+                  .most = 1},
+    key_trials("4", "3")};
 
 struct Kind {
-    const char *label, *keys;
+    const char *label, *keys, *rate;
     bool deescalated;
 };
-constexpr std::array kinds = {Kind{"post-norm", "placement=post", false},
-                              Kind{"pre-norm", "placement=pre", false},
-                              Kind{"de-escalated", "placement=post", true}};
+constexpr std::array kinds = {Kind{"post-norm", "placement=post", "post_rate", false},
+                              Kind{"pre-norm", "placement=pre", "rate", false},
+                              Kind{"de-escalated", "placement=post", "rate", true}};
+
+TrainOptions options_for(const ExperimentSetting& setting, const Kind& kind) {
+    std::string model = fmt::format(
+        "random:deit-tiny,layers={},d={},heads={},ffn={},image={},patch={},init=torch,{}",
+        setting.text("layers"), setting.text("d"), setting.text("heads"), setting.text("ffn"),
+        setting.text("image"), setting.text("patch"), kind.keys);
+    if (kind.deescalated) model += ",deesc=" + setting.text("tau");
+    TrainOptions options = train_options(setting, std::move(model), "patterns");
+    options.schedule = {.kind = Schedule::Kind::multistep,
+                        .rate = setting.number(kind.rate),
+                        .milestones = {options.steps * 7 / 10, options.steps * 9 / 10},
+                        .factor = 0.2};
+    options.adam = {.beta1 = 0.9, .beta2 = 0.999, .decay = 0.1};
+    options.eval_every = std::max<Index>(1, options.steps / 10);
+    options.probe_every = options.eval_every;
+    options.probe_samples = 2;
+    options.probes = {"t_sim"};
+    return options;
+}
 
 RunResult measure(const ExperimentSetting& setting) {
     std::vector<Trained> models;
-    for (const Kind& kind : kinds) {
-        std::string model =
-            fmt::format("random:deit-tiny,layers={},d={},heads={},image={},patch={},{}",
-                        setting.text("layers"), setting.text("d"), setting.text("heads"),
-                        setting.text("image"), setting.text("patch"), kind.keys);
-        if (kind.deescalated) model += ",deesc=" + setting.text("tau");
-        TrainOptions options = train_options(setting, std::move(model), "patterns");
-        options.eval_every = std::max<Index>(1, options.steps / 10);
-        options.probe_every = options.eval_every;
-        options.probe_samples = 2;
-        options.probes = {"t_sim"};
-        models.push_back({kind.label, std::move(options)});
-    }
+    for (const Kind& kind : kinds) models.push_back({kind.label, options_for(setting, kind)});
     const Index last = setting.count("layers") - 1;
     return trained(setting, models, [last](const Outcome& run, Sink& out) {
         for (const MetricRow& row : run.table.metrics())
@@ -57,42 +68,56 @@ RunResult measure(const ExperimentSetting& setting) {
     });
 }
 
-Findings find(const Table& table, const ExperimentSetting& setting) {
-    const Numbers numbers(table);
-    Findings found;
+Figure figure_of(const Table& table, Index layers) {
     const Axis steps{.title = "step"};
     Plot loss{.title = "training loss", .x = steps, .y = {.title = "L, nats"}};
+    Plot test{.title = "loss, held out", .x = steps, .y = {.title = "L, nats"}};
     Plot accuracy{
         .title = "accuracy, held out", .x = steps, .y = {.title = "share", .low = 0, .high = 1}};
     Plot similarity{.title = "t_sim behind the last block",
                     .x = steps,
                     .y = {.title = "t_sim", .low = 0, .high = 1.02}};
-    Plot gradient{
-        .title = "gradient norm", .x = steps, .y = {.title = "|dL/dw|", .scale = Scale::log}};
     for (const Kind& kind : kinds) {
-        loss.series.push_back(line(kind.label, curve_of(table, kind.label, "train_loss")));
-        accuracy.series.push_back(line(kind.label, curve_of(table, kind.label, "accuracy")));
-        similarity.series.push_back(line(kind.label, curve_of(table, kind.label, "t_sim_last")));
-        gradient.series.push_back(
-            line(kind.label, curve_of(table, kind.label, "train_grad_norm"), true));
-        found.comparisons.push_back(compare(fmt::format("final loss, {}", kind.label), "no number",
-                                            std::nullopt,
-                                            numbers.at(kind.label, "final_loss", "", -1)));
-        found.comparisons.push_back(compare(fmt::format("final accuracy, {}", kind.label),
-                                            "no number", std::nullopt,
-                                            numbers.at(kind.label, "final_accuracy", "", -1)));
+        const auto curve = [&](const char* name) {
+            return line(kind.label, curve_of(table, kind.label, name));
+        };
+        loss.series.push_back(curve("train_loss"));
+        test.series.push_back(curve("test_loss"));
+        accuracy.series.push_back(curve("accuracy"));
+        similarity.series.push_back(curve("t_sim_last"));
     }
-    const auto of = [&](const char* label) { return numbers.at(label, "final_loss", "", -1); };
-    found.comparisons.push_back(order_of("final loss", "post-norm", "de-escalated", of("post-norm"),
-                                         of("de-escalated"), true));
-    found.comparisons.push_back(
-        order_of("final loss", "post-norm", "pre-norm", of("post-norm"), of("pre-norm"), true));
     Figure f{.name = "tse_fig6",
-             .title = fmt::format("{} blocks in training", setting.count("layers")),
-             .caption = "Means over seeds; t_sim of held-out images. Bands: two standard errors."};
-    f.panels = {loss, accuracy, similarity, gradient};
+             .title = fmt::format("{} blocks in training", layers),
+             .caption = fmt::format("Means over seeds; t_sim of held-out images. {}", bands)};
+    f.panels = {loss, test, accuracy, similarity};
     f.alt = in_words(f.panels);
-    found.figures.push_back(std::move(f));
+    return f;
+}
+
+Findings find(const Table& table, const ExperimentSetting& setting) {
+    const Numbers numbers(table);
+    Findings found{.figures = {figure_of(table, setting.count("layers"))}};
+    std::vector<Comparison>& all = found.comparisons;
+    const auto of = [&](const char* label, const char* metric) {
+        return numbers.at(label, metric, "", -1);
+    };
+    for (const Kind& kind : kinds)
+        for (const auto& [metric, what] : {std::pair{"final_loss", "final training loss"},
+                                           std::pair{"final_test_loss", "final held-out loss"},
+                                           std::pair{"final_accuracy", "final accuracy"}})
+            all.push_back(compare(fmt::format("{}, {}", what, kind.label), "no number",
+                                  std::nullopt, of(kind.label, metric)));
+    constexpr const char* gap =
+        "[TSE] 3.3: \"a significant performance gap\" between post-norm and de-escalated";
+    for (const auto& [metric, what] : {std::pair{"final_loss", "final training loss"},
+                                       std::pair{"final_test_loss", "final held-out loss"}})
+        all.push_back(order_of(what, "post-norm", "de-escalated", of("post-norm", metric),
+                               of("de-escalated", metric), gap));
+    all.push_back(order_of(
+        "final training loss", "pre-norm", "de-escalated", of("pre-norm", "final_loss"),
+        of("de-escalated", "final_loss"),
+        "[TSE] 3.3: de-escalated \"slightly outperformed its pre-norm counterpart in terms of "
+        "training loss\""));
     return found;
 }
 
@@ -101,17 +126,23 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
 extern const ExperimentEntry tse_fig6 = {
     .name = "tse.fig6",
     .title = "Deep post-norm, pre-norm and de-escalated networks in training",
-    .source = "[TSE] Figures 6, 7",
+    .source = "[TSE] Figure 6, Table 1, section 3.3",
     .claim =
-        "Deep post-norm networks, whose tokens are alike from the start, do not train; pre-norm "
-        "ones do, and so does a post-norm network with the de-escalation step (21).",
+        "With 80 blocks on CIFAR10 there is \"a significant performance gap between the pure "
+        "post-norm model and our de-escalated post-norm model\", which \"also slightly "
+        "outperformed "
+        "its pre-norm counterpart in terms of training loss\".",
     .method =
-        "A deep ViT from the initialisation N(0, 0.02^2), AdamW, on gratings in noise (10 "
-        "classes) unless --data images:DIR names CIFAR. The paper's networks are wider, and "
-        "its histories are not numbers: they are not set beside these.",
+        "A ViT with the de-escalation step (21) at the end of each block, AdamW with betas 0.9 and "
+        "0.999 and weight decay 0.1 (of matrices), the rates and their two steps of the paper. The "
+        "paper does not tell the initialisation: PyTorch's Linear default here. At paper scale its "
+        "sizes, batch and 150 epochs of 50000 images, without its auto-augmentation, on CIFAR-10 "
+        "with --data images:DIR. At quick scale fewer and narrower blocks, fewer steps at ten "
+        "times the rates, and gratings in noise (10 classes). The paper's histories are not "
+        "numbers. Figure 7 is of Transformer-XL, which is not here.",
     .table =
-        "final_loss, final_accuracy, diverged of each network; curves train_loss, "
-        "train_grad_norm, accuracy, t_sim_last over steps",
+        "final_loss, final_test_loss, final_accuracy, diverged of each network; curves train_loss, "
+        "train_grad_norm, test_loss, accuracy, t_sim_last over steps",
     .keys = keys,
     .takes_data = true,
     .measure = measure,

@@ -1,4 +1,7 @@
+#include <fmt/format.h>
+
 #include <array>
+#include <charconv>
 #include <cmath>
 
 #include "images.hpp"
@@ -82,6 +85,38 @@ Architecture read_deit(const Checkpoint& file, const DetectOptions& options) {
     return read_family(file, options, "deit", 2);
 }
 
+/// "16", or "32x16": rows and columns of a patch.
+std::pair<Index, Index> patch_sides(KeyReader& k, Index image) {
+    const std::string said = k.text("patch").value_or("16");
+    const std::size_t cross = said.find('x');
+    const auto side = [&](const std::string& text) {
+        Index value = 0;
+        const char* end = text.data() + text.size();
+        const auto read = std::from_chars(text.data(), end, value);
+        if (read.ec != std::errc() || read.ptr != end || value < 1)
+            k.refuse(
+                fmt::format("patch={} must be a side such as 16, or rows x columns such as "
+                            "32x16",
+                            said));
+        if (image % value != 0) k.refuse("patch does not divide image");
+        return value;
+    };
+    const Index height = side(said.substr(0, cross));
+    return {height, cross == std::string::npos ? height : side(said.substr(cross + 1))};
+}
+
+/// U(-b, b), b = 1/sqrt(in), of weights and biases; positions and prefix tokens N(0, 1).
+Draw linear_law(const Parameter& p, const ModelSpec& s) {
+    const Draw normal = normal_law(p, 1);
+    if (p.name.find("norm") != std::string::npos) return normal;
+    if (p.name.starts_with("embed.") && p.name.find("patch") == std::string::npos) return normal;
+    const Index patch = s.channels * s.patch_height * s.patch_width;
+    const Index in = p.name.starts_with("embed.")                   ? patch
+                     : p.name.find("ffn.down") != std::string::npos ? s.blocks.front().ffn
+                                                                    : s.width;
+    return {Draw::Law::uniform, 1 / std::sqrt(static_cast<double>(in)), -1};
+}
+
 /// The released DeiT models without distillation are plain ViTs of other sizes.
 RandomModel draw(std::string_view name, const Keys& keys) {
     KeyReader k(name, keys);
@@ -94,13 +129,16 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     };
     if (name == "deit-tiny") size(192, 3);
     if (name == "deit-small") size(384, 6);
-    const Index image = k.count("image", 224), patch = k.count("patch", 16);
+    const Index image = k.count("image", 224);
+    const auto [patch_height, patch_width] = patch_sides(k, image);
     const Index channels = k.count("channels", 3);
     const Sizes sizes = read_sizes(k, preset);
     const NormPlacement placement = placement_named(k.text("placement").value_or("pre"));
     const double deesc = k.number("deesc", 0);
+    const std::string init = k.text("init").value_or("normal");
+    if (init != "normal" && init != "torch")
+        k.refuse(fmt::format("init={} is not normal or torch", init));
     k.finish();
-    if (image % patch != 0) k.refuse("patch does not divide image");
     if (k.has("vocab") || k.has("tokens")) k.refuse("an image model takes image= and patch=");
     BlockSpec b = block(sizes);
     b.placement = placement;
@@ -109,11 +147,17 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     s.vocabulary = 0;
     s.channels = channels;
     s.image_height = s.image_width = image;
-    s.patch_height = s.patch_width = patch;
+    s.patch_height = patch_height;
+    s.patch_width = patch_width;
     s.prefix_tokens = 1;
     s.positions = Positions::learned;
     s.max_tokens = s.patches() + 1;
     s.final_norm = true;
+    if (init == "torch")
+        return drawn(
+            s, [s](const Parameter& p) { return linear_law(p, s); },
+            "weights and biases U(-1/sqrt(in), 1/sqrt(in)) as PyTorch's Linear, positions and "
+            "prefix tokens N(0, 1), norms 1 and 0");
     return drawn(
         std::move(s), [](const Parameter& p) { return normal_law(p, 0.02); },
         "weights N(0, 0.02^2), biases 0, norms 1 and 0");
@@ -130,7 +174,11 @@ Json config(const ModelSpec& s) {
     out.set("hidden_size", s.width).set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
     out.set("num_attention_heads", b.heads).set("intermediate_size", b.ffn);
     out.set("hidden_act", hf_activation(b.activation)).set("layer_norm_eps", b.eps);
-    out.set("image_size", s.image_height).set("patch_size", s.patch_height);
+    out.set("image_size", s.image_height);
+    if (s.patch_height == s.patch_width)
+        out.set("patch_size", s.patch_height);
+    else
+        out.set("patch_size", Json::Array{Json(s.patch_height), Json(s.patch_width)});
     out.set("num_channels", s.channels).set("qkv_bias", b.qkv_bias);
     return out.set("initializer_range", 0.02);
 }

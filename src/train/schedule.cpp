@@ -10,7 +10,7 @@
 
 namespace tsdiag {
 namespace {
-constexpr std::array<std::string_view, 4> kinds = {"constant", "cosine", "inverse-sqrt",
+constexpr std::array<std::string_view, 5> kinds = {"constant", "cosine", "linear", "inverse-sqrt",
                                                    "multistep"};
 }
 
@@ -19,23 +19,25 @@ std::string_view name(Schedule::Kind kind) { return kinds[std::size_t(kind)]; }
 Schedule::Kind schedule_named(const std::string& name) {
     for (std::size_t i = 0; i < kinds.size(); ++i)
         if (kinds[i] == name) return Schedule::Kind(i);
-    throw UsageError(fmt::format(
-        "--schedule: '{}' is not known, expected constant, cosine, inverse-sqrt or multistep.",
-        name));
+    throw UsageError(
+        fmt::format("--schedule: '{}' is not known, expected constant, cosine, linear, "
+                    "inverse-sqrt or multistep.",
+                    name));
 }
 
 double Schedule::at(Index step, Index steps) const {
     const double t = double(step), w = double(warmup);
     const double slow = warmup > 0 ? std::min(1.0, t / w) : 1.0;
+    const double part =
+        steps > warmup ? std::clamp((t - w) / double(steps - warmup), 0.0, 1.0) : 0.0;
     switch (kind) {
         case Kind::constant:
             return slow * rate;
-        case Kind::cosine: {
-            const double part =
-                steps > warmup ? std::clamp((t - w) / double(steps - warmup), 0.0, 1.0) : 0.0;
+        case Kind::cosine:
             return slow * rate *
                    (floor + (1 - floor) * (1 + std::cos(std::numbers::pi * part)) / 2);
-        }
+        case Kind::linear:
+            return slow * rate * (floor + (1 - floor) * (1 - part));
         case Kind::inverse_sqrt: {
             const double from = std::max(w, 1.0);
             return slow * rate * std::sqrt(from / std::max(t, from));

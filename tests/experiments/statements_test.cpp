@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -102,13 +103,59 @@ TEST(LawPhase, ThresholdIsWhereTheStepUndoesItsBlock) {
                  rounding(8));
 }
 
-TEST(TseFig8, EtaHasMeanNearZeroAndTheSizeOfTheLawWhereSimilarityIsSmall) {
+TEST(TseFig8, EtaHasTheSizeOfTheLawNearRankOne) {
     const RunResult result =
         perform(experiment("tse.fig8"),
-                with({{"tokens", "64"}, {"d", "40"}, {"similarity", "0.02"}, {"trials", "2000"}}));
-    const CurveRow square = point(result.table, "eta_square", 0.02);
+                with({{"tokens", "100"}, {"d", "40"}, {"t", "0.01"}, {"trials", "2000"}}));
+    const CurveRow square = point(result.table, "eta_square", 0.01);
     // 6/d to first order; terms of 1/d^2 are within a tenth of it at d = 40
     EXPECT_NEAR(*square.y, 6.0 / 40, 4 * *square.standard_error + 0.1 * 6 / 40);
+}
+
+TEST(TseFig8, SmallTIsNearRankOne) {
+    // |Pi1 X|_F^2 = |v + t e^T Q|^2, about d (1 + t^2), of |X|_F^2, about d (1 + n t^2)
+    const RunResult result =
+        perform(experiment("tse.fig8"), with({{"tokens", "100"}, {"d", "40"}, {"t", "0.001,1"}}));
+    EXPECT_GT(*point(result.table, "t_sim", 0.001).y, 0.999);
+    EXPECT_NEAR(*point(result.table, "t_sim", 1).y, 2.0 / 101, 0.02);
+}
+
+/// A table in which eta varies more as t grows, and less as d does; or the reverse of both.
+Table eta_table(bool as_the_paper_says) {
+    Table all;
+    for (const int d : {10, 40}) {
+        Table one(fmt::format("d = {}", d));
+        for (int trial = 0; trial < 20; ++trial)
+            for (const double t : {0.1, 1.0}) {
+                const double scatter = 0.001 * (trial % 5);
+                const double size =
+                    (as_the_paper_says ? t : 1 / t) * (as_the_paper_says ? 1.0 / d : d) + scatter;
+                one.point({}, "eta", t, trial % 2 == 0 ? size : -size);
+                one.point({}, "eta_square", t, size);
+                one.point({}, "eta_square_growth", t,
+                          t < 1 ? 0 : (as_the_paper_says ? 1 : -1) * (0.5 + scatter));
+                one.point({}, "xi_expected", t, 2.0);
+                one.point({}, "t_sim", t, 1 - t / 2);
+            }
+        all.append(one);
+    }
+    return all;
+}
+
+TEST(TseFig8, ComparisonsTurnWithTheirTable) {
+    const ExperimentEntry& entry = experiment("tse.fig8");
+    const ExperimentOptions options = with({{"d", "10,40"}, {"t", "0.1,1"}});
+    for (const bool right : {true, false}) {
+        const Study page = study(entry, RunResult{eta_table(right), {}}, options);
+        int orders = 0;
+        for (const Comparison& c : page.comparisons) {
+            if (c.kind != Comparison::Kind::order) continue;
+            ++orders;
+            EXPECT_THAT(c.judgement, testing::StartsWith(right ? "found" : "the other way round"))
+                << c.what;
+        }
+        EXPECT_EQ(orders, 3);
+    }
 }
 
 TEST(PolyMoments, AgreeWithTheirClosedFormsAtPowerOne) {
@@ -163,21 +210,6 @@ TEST(LawLambda2, FollowsItsLawWithinTenPerCent) {
                 with({{"tokens", "64"}, {"d", "128"}, {"heads", "4"}, {"trials", "10"}}));
     const double law = std::sqrt(1.0 / 64 + 1.0 / 128) / 3;
     EXPECT_NEAR(*point(result.table, "lambda2_abs", 64).y, law, 0.1 * law);
-}
-
-TEST(Judgement, SaysNoMoreThanTheErrorsCarry) {
-    const auto of = [](double measured, std::optional<double> error) {
-        Comparison c;
-        c.expected = 2;
-        c.measured = measured;
-        c.error = error;
-        return judgement(c);
-    };
-    EXPECT_EQ(of(2.1, 0.1), "within 2 standard errors (1.0 above)");
-    EXPECT_EQ(of(1.5, 0.1), "5.0 standard errors below");
-    EXPECT_EQ(of(2, {}), "equal to rounding");
-    EXPECT_THAT(of(2.5, {}), testing::HasSubstr("no standard error"));
-    EXPECT_EQ(judgement({}), "");
 }
 
 }  // namespace

@@ -6,26 +6,6 @@
 namespace tsdiag::experiment_list {
 namespace {
 
-using testing::HasSubstr;
-
-Number number(double value, double error) { return {value, error, 4, ""}; }
-
-TEST(OrderOf, SaysWhatTheErrorsCarry) {
-    const auto says = [](const Number& a, const Number& b) {
-        return order_of("rsd", "a", "b", a, b, true);
-    };
-    const Comparison found = says(number(0.5, 0.03), number(0.3, 0.04));  // 4 standard errors
-    EXPECT_THAT(found.says, HasSubstr("a has the greater; found"));
-    EXPECT_DOUBLE_EQ(*found.measured, 0.5 - 0.3);
-    EXPECT_DOUBLE_EQ(*found.error, 0.05);
-    EXPECT_EQ(found.count, 4);
-    EXPECT_THAT(says(number(0.3, 0.03), number(0.5, 0.04)).says, HasSubstr("the other way round"));
-    EXPECT_THAT(says(number(0.35, 0.03), number(0.3, 0.04)).says, HasSubstr("not decided"));
-    const Comparison unknown = says({.note = "training diverged"}, number(0.5, 0.04));
-    EXPECT_FALSE(unknown.measured);
-    EXPECT_EQ(unknown.unknown, "training diverged");
-}
-
 TEST(Trained, TellsOfARunThatDiverges) {
     const ExperimentEntry& entry = experiment("poly.fig1");
     ExperimentOptions options;

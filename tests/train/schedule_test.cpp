@@ -10,8 +10,9 @@ namespace tsdiag::test {
 namespace {
 
 TEST(Schedule, WarmsUpLinearly) {
-    for (const auto kind : {Schedule::Kind::constant, Schedule::Kind::cosine,
-                            Schedule::Kind::inverse_sqrt, Schedule::Kind::multistep}) {
+    for (const auto kind :
+         {Schedule::Kind::constant, Schedule::Kind::cosine, Schedule::Kind::linear,
+          Schedule::Kind::inverse_sqrt, Schedule::Kind::multistep}) {
         const Schedule s{.kind = kind, .rate = 2, .warmup = 10};
         EXPECT_TRUE(close(s.at(1, 100), 0.2, rounding(4))) << name(kind);
         EXPECT_TRUE(close(s.at(5, 100), 1, rounding(4))) << name(kind);
@@ -23,6 +24,12 @@ TEST(Schedule, WarmsUpLinearly) {
 TEST(Schedule, CosineFallsToItsFloor) {
     const Schedule s{.rate = 3, .warmup = 20, .floor = 0.1};
     EXPECT_TRUE(close(s.at(60, 100), 3 * 0.55, rounding(8)));  // half of the way
+    EXPECT_TRUE(close(s.at(100, 100), 0.3, rounding(8)));
+}
+
+TEST(Schedule, LinearFallsToItsFloor) {
+    const Schedule s{.kind = Schedule::Kind::linear, .rate = 3, .warmup = 20, .floor = 0.1};
+    EXPECT_TRUE(close(s.at(40, 100), 3 * (0.1 + 0.9 * 0.75), rounding(8)));  // a quarter
     EXPECT_TRUE(close(s.at(100, 100), 0.3, rounding(8)));
 }
 
@@ -42,7 +49,7 @@ TEST(Schedule, MultistepFallsBehindEachMilestone) {
     EXPECT_EQ(s.at(21, 30), 0.25);
 }
 
-TEST(Schedule, RefusesAnUnknownName) { EXPECT_THROW(schedule_named("linear"), UsageError); }
+TEST(Schedule, RefusesAnUnknownName) { EXPECT_THROW(schedule_named("polynomial"), UsageError); }
 
 }  // namespace
 }  // namespace tsdiag::test

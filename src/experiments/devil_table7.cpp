@@ -1,0 +1,203 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <tuple>
+
+#include "training.hpp"
+#include "tsdiag/error.hpp"
+
+/// [DEVIL] Table 7: speed and memory of a step against the length of the input.
+namespace tsdiag::experiment_list {
+namespace {
+
+/// A row of the table that the tree has: steps a second on an A6000 at 1K and at the last length
+/// that it gives.
+struct Row {
+    const char *label, *keys;
+    bool gated;  ///< has GLU and an attention of its own
+    const char *inference, *training;
+};
+constexpr std::array rows = {
+    Row{"Transformer", "softmax", false, "39.06 at 1K, 10.05 at 2K", "15.34 at 1K, 3.05 at 2K"},
+    Row{"FLASH-quad", "flash_quad", false, "44.64 at 1K, 5.39 at 5K", "19.84 at 1K, 2.92 at 5K"},
+    Row{"FLASH", "flash", false, "40.32 at 1K, 13.16 at 5K", "20.49 at 1K, 6.93 at 5K"},
+    Row{"Performer", "performer", false, "104.17 at 1K, 31.25 at 5K", "28.41 at 1K, 9.06 at 5K"},
+    Row{"cosFormer", "cosformer", false, "86.21 at 1K, 25.00 at 5K", "22.94 at 1K, 7.14 at 5K"},
+    Row{"Linformer", "linformer", false, "104.17 at 1K, 26.32 at 5K", "27.17 at 1K, 7.42 at 5K"},
+    Row{"Nystromformer", "nystrom", false, "58.14 at 1K, 20.33 at 5K", "14.12 at 1K, 5.26 at 5K"},
+    Row{"TransNormer T1", "transnormer1-mlm", true, "113.64 at 1K, 35.71 at 5K",
+        "28.41 at 1K, 10.12 at 5K"},
+    Row{"TransNormer T2", "transnormer2-mlm", true, "119.05 at 1K, 36.23 at 5K",
+        "29.41 at 1K, 10.16 at 5K"}};
+
+constexpr std::array keys{
+    ExperimentKey{.name = "tokens",
+                  .tiny = "64,128",
+                  .quick = "512,1024,2048",
+                  .paper = "1024,2048,3072,4096,5120",
+                  .description = "tokens n, multiples of 64 (landmarks of Nystromformer)",
+                  .list = true,
+                  .least = 64,
+                  .most = 65536},
+    ExperimentKey{"layers", "2", "2", "2", "blocks"},
+    ExperimentKey{"d", "8", "64", "64", "width"},
+    ExperimentKey{"heads", "2", "2", "2", "heads, a divisor of d"},
+    ExperimentKey{"glu", "8", "85", "85",
+                  "inner width of a GLU; half as much again where there is no gate"},
+    key_trials("5", "10")};
+
+double seconds_of(const std::function<void()>& work) {
+    const auto start = std::chrono::steady_clock::now();
+    work();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// Bytes of tensors that the work holds at most, beyond those that were there before.
+double bytes_of_tensors(const std::function<void()>& work) {
+    restart_cpu_peak();
+    const TensorBytes before = cpu_bytes();
+    work();
+    return double(cpu_bytes().peak - before.now);
+}
+
+RandomModel model_of(const ExperimentSetting& setting, const Row& row, Index n) {
+    const Index glu = setting.count("glu");
+    // as many weights with two matrices as with three
+    return random_model(fmt::format("{},layers={},d={},heads={},ffn={}{},tokens={},vocab=64",
+                                    row.gated ? row.keys : "bert-base", setting.text("layers"),
+                                    setting.text("d"), setting.text("heads"),
+                                    row.gated ? glu : (3 * glu + 1) / 2,
+                                    row.gated ? "" : fmt::format(",attention={}", row.keys), n));
+}
+
+void time_row(const ExperimentSetting& setting, const Row& row, Index n, Table& table) {
+    const RandomModel drawn = model_of(setting, row, n);
+    const std::shared_ptr<const Weights> weights =
+        resident_weights(random_weights(drawn, weights_rng(setting.seed(), 0), cpu(), Type::f32));
+    const Model model(drawn.spec, weights, cpu(), Type::f32);
+    Input input;
+    Rng rng = Rng(setting.seed()).fork("input");
+    Loss loss{.kind = Loss::Kind::tokens};
+    for (Index i = 0; i < n; ++i) {
+        input.ids.push_back(Index(rng.below(64)));
+        loss.rows.push_back(i);
+        loss.targets.push_back(input.ids.back());
+    }
+    const auto forward = [&] { model.step(input, loss, {.gradients = false}); };
+    const auto step = [&] { model.step(input, loss); };
+    step();  // weights are drawn, memory is known
+    for (Index trial = 0; trial < setting.count("trials"); ++trial) {
+        table.point({}, "inference_speed", double(n), 1 / seconds_of(forward));
+        table.point({}, "train_speed", double(n), 1 / seconds_of(step));
+    }
+    table.point({}, "step_bytes", double(n), bytes_of_tensors(step));
+}
+
+RunResult measure(const ExperimentSetting& setting) {
+    const std::vector<Index> all = setting.counts("tokens");
+    for (const Index n : all)
+        if (n % 64 != 0)
+            throw UsageError(
+                fmt::format("{}: tokens={} is no multiple of 64, the landmarks of "
+                            "Nystromformer.",
+                            setting.entry().name, n));
+    RunResult result;
+    double done = 0;
+    for (const Row& row : rows) {
+        Table table(row.label);
+        for (const Index n : all) {
+            time_row(setting, row, n, table);
+            done += 1 / double(rows.size() * all.size());
+            if (setting.progress()) setting.progress()({.phase = "measure", .fraction = done});
+        }
+        result.table.append(table);
+    }
+    return result;
+}
+
+Figure figure_of(const Table& table) {
+    const Axis tokens{.title = "tokens n", .scale = Scale::log};
+    Plot inference{
+        .title = "inference", .x = tokens, .y = {.title = "steps a second", .scale = Scale::log}};
+    Plot training = inference, bytes = inference;
+    training.title = "training: forward and backward";
+    bytes.title = "memory of forward and backward";
+    bytes.y.title = "bytes";
+    for (const Row& row : rows) {
+        const auto series = [&](const char* curve) {
+            return line(row.label, curve_of(table, row.label, curve), true);
+        };
+        inference.series.push_back(series("inference_speed"));
+        training.series.push_back(series("train_speed"));
+        bytes.series.push_back(series("step_bytes"));
+    }
+    Figure f{.name = "devil_table7",
+             .title = "Speed and memory by length",
+             .caption = fmt::format("A step is one sample through the model, in training with the "
+                                    "gradient by all parameters; means of repeated timings on this "
+                                    "machine. {}",
+                                    bands),
+             .panels = {std::move(inference), std::move(training), std::move(bytes)}};
+    f.alt = in_words(f.panels);
+    return f;
+}
+
+Findings find(const Table& table, const ExperimentSetting& setting) {
+    Findings found{.figures = {figure_of(table)}};
+    const auto [least, most] = std::ranges::minmax(setting.numbers("tokens"));
+    const Row& fastest = rows.back();
+    for (const auto& [curve, what, paper] :
+         {std::tuple{"inference_speed", "inference", &Row::inference},
+          std::tuple{"train_speed", "training", &Row::training}}) {
+        const auto own = curve_of(table, fastest.label, curve);
+        for (const Row& row : rows) {
+            const auto speed = curve_of(table, row.label, curve);
+            found.comparisons.push_back(compare(
+                fmt::format("exponent of the seconds of a step in n, {} to {}, {}, {}", least, most,
+                            what, row.label),
+                fmt::format("[DEVIL] Table 7, steps a second on an A6000: {}", row.*paper),
+                std::nullopt, scaled(exponent(least, speed.at(least), most, speed.at(most)), -1)));
+            if (&row != &fastest && !row.gated)
+                found.comparisons.push_back(
+                    order_of(fmt::format("steps a second, {}, n = {}", what, most), fastest.label,
+                             row.label, own.at(most), speed.at(most),
+                             "[DEVIL] 5.3: \"our TransNormer achieves faster speed\""));
+        }
+    }
+    found.notes.push_back(
+        "Seconds and bytes are those of this machine and this moment: the table is not the same "
+        "twice, and it is not to be set beside a GPU's numbers.");
+    found.notes.push_back(
+        "Everything but attention is linear in n, so exponents lie between 1 and that of the "
+        "attention. The gradient sweep forms P of every variant, which costs n^2 also where the "
+        "forward pass does not: a train step of linear attention is not linear here.");
+    return found;
+}
+
+}  // namespace
+
+extern const ExperimentEntry devil_table7 = {
+    .name = "devil.table7",
+    .title = "Speed and memory against the length of the input",
+    .source = "[DEVIL] Table 7, section 5.3, appendix E",
+    .claim =
+        "From 1K to 5K tokens \"the vanilla transformer is substantially slow and exhausts GPU "
+        "memory with sequence longer than 3k\", while \"our TransNormer achieves faster speed with "
+        "comparable GPU memory footprints\" than other efficient transformers.",
+    .method =
+        "Drawn encoders of appendix E's size (2 layers, 64 features, 2 heads, GLU of 85), one "
+        "sample on the CPU in float32: steps a second forward, and forward with the gradient by "
+        "all parameters; the bytes of tensors held at once. All but TransNormer stand in BERT's "
+        "block, FLASH's attentions too, with a feed-forward step of as many weights in place of "
+        "the GLU. The paper's batch is not told; LS and Reformer are not here.",
+    .table =
+        "curves inference_speed, train_speed (steps a second) and step_bytes over the tokens, of "
+        "each attention",
+    .keys = keys,
+    .timed = true,
+    .measure = measure,
+    .find = find};
+
+}  // namespace tsdiag::experiment_list

@@ -1,0 +1,123 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "tsdiag/experiment.hpp"
+#include "tsdiag/intervals.hpp"
+
+/// What the comparisons of a page carry.
+namespace tsdiag {
+namespace {
+
+using Kind = Comparison::Kind;
+
+constexpr double level = 0.05;
+constexpr Index fewest = 3;  ///< with two trials the 95 % interval is 13 standard errors wide
+
+/// A comparison reduced to what is tested.
+struct Distance {
+    double off = 0;      ///< measured less expected
+    double beyond = 0;   ///< what is left of it behind the resolution
+    bool exact = false;  ///< the trials agree to rounding: no error to measure by
+};
+
+Distance distance_of(const Comparison& c) {
+    const double expected = c.expected.value_or(0);
+    Distance d{.off = *c.measured - expected};
+    const double size = std::max(std::abs(*c.measured), std::abs(expected));
+    if (std::abs(d.off) <= 1e-12 * size) d.off = 0;
+    d.beyond = std::copysign(std::max(0.0, std::abs(d.off) - c.resolution), d.off);
+    d.exact = c.error && *c.error <= 1e-9 * size;
+    return d;
+}
+
+bool judged(const Comparison& c) { return c.measured && (c.expected || c.kind == Kind::order); }
+
+/// The probability of a distance as large, if what is said held; an order is tested on both sides.
+double probability_of(const Comparison& c, const Distance& d) {
+    const bool bound = c.kind == Kind::at_most || c.kind == Kind::at_least;
+    const double against = !bound                    ? std::abs(d.beyond)
+                           : c.kind == Kind::at_most ? d.beyond
+                                                     : -d.beyond;
+    if (d.exact) return against > 0 ? 0 : 1;
+    const double freedom = c.freedom > 0 ? c.freedom : double(c.count - 1);
+    return (bound ? 1 : 2) * student_tail(against / *c.error, freedom);
+}
+
+/// "2.1 standard errors above"; "1.3 % above" where there is no error to measure by.
+std::string how_far(const Comparison& c, const Distance& d) {
+    const std::string_view side = d.off > 0 ? "above" : "below";
+    if (d.off == 0) return "equal to rounding";
+    if (c.resolution > 0 && d.beyond == 0)
+        return fmt::format("{:.2g} {}, resolution {:g}", std::abs(d.off), side, c.resolution);
+    if (c.error && !d.exact)
+        return fmt::format("{:.1f} standard errors {}", std::abs(d.off) / *c.error, side);
+    const double size = std::max(std::abs(*c.measured), std::abs(c.expected.value_or(0)));
+    return fmt::format("{:.2g} % {}", 100 * std::abs(d.off) / size, side);
+}
+
+/// What is said where the test finds nothing against it.
+std::string_view upheld(const Comparison& c, const Distance& d) {
+    switch (c.kind) {
+        case Kind::equal:
+            return d.beyond == 0 && c.resolution > 0 ? "equal within the resolution"
+                                                     : "not told apart";
+        case Kind::at_most:
+            return d.beyond <= 0 ? "not exceeded" : "not decided";
+        case Kind::at_least:
+            return d.beyond >= 0 ? "not fallen short of" : "not decided";
+        case Kind::order:
+            return "not decided";
+    }
+    return "";
+}
+
+std::string_view fallen(const Comparison& c, const Distance& d) {
+    switch (c.kind) {
+        case Kind::equal:
+            return "differs";
+        case Kind::at_most:
+            return "exceeded";
+        case Kind::at_least:
+            return "fallen short of";
+        case Kind::order:
+            return d.beyond > 0 ? "found" : "the other way round is found";
+    }
+    return "";
+}
+
+/// One family: orders, or numbers.
+void judge_family(std::span<Comparison* const> family) {
+    std::vector<double> probabilities;
+    for (const Comparison* c : family) probabilities.push_back(probability_of(*c, distance_of(*c)));
+    const std::vector<bool> falls = holm(probabilities, level);
+    for (std::size_t i = 0; i < family.size(); ++i) {
+        Comparison& c = *family[i];
+        const Distance d = distance_of(c);
+        c.judgement =
+            fmt::format("{} ({}{})", falls[i] ? fallen(c, d) : upheld(c, d), how_far(c, d),
+                        d.exact && d.off != 0 ? "; the trials agree to rounding" : "");
+    }
+}
+
+}  // namespace
+
+void judge(std::span<Comparison> comparisons) {
+    std::map<bool, std::vector<Comparison*>> families;
+    for (Comparison& c : comparisons) {
+        c.judgement.clear();
+        if (!judged(c)) continue;
+        const Distance d = distance_of(c);
+        if (c.count >= fewest && c.error)
+            families[c.kind == Kind::order].push_back(&c);
+        else if (d.off == 0 && c.kind != Kind::order)
+            c.judgement = "equal to rounding";
+        else
+            c.judgement = fmt::format("too few trials to decide ({})", how_far(c, d));
+    }
+    for (const auto& [orders, family] : families) judge_family(family);
+}
+
+}  // namespace tsdiag

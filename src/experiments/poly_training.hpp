@@ -1,0 +1,27 @@
+#pragma once
+#include "training.hpp"
+#include "tsdiag/intervals.hpp"
+
+/// What the trainings of [POLY] share: a small ViT with a polynomial in place of the softmax.
+namespace tsdiag::experiment_list {
+
+constexpr ExperimentKey key_image{"image", "8", "16", "64", "pixels of a side"};
+constexpr ExperimentKey key_vit_d{"d", "8", "48", "192", "width"};
+constexpr ExperimentKey key_vit_heads{"heads", "2", "3", "3", "heads, a divisor of d"};
+constexpr ExperimentKey key_classes{.name = "classes",
+                                    .tiny = "2",
+                                    .quick = "10",
+                                    .paper = "200",
+                                    .description = "directions of the gratings",
+                                    .least = 2,
+                                    .most = 1000};
+
+/// random:deit-tiny of the setting with patches of "4" or "32x16" pixels.
+std::string vit(const ExperimentSetting& setting, const std::string& patch,
+                const std::string& attention);
+/// How many patches an image has.
+Index patches_of(const ExperimentSetting& setting, const std::string& patch);
+/// The data where none are named.
+std::string gratings(const ExperimentSetting& setting);
+
+}  // namespace tsdiag::experiment_list

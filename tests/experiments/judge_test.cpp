@@ -1,0 +1,155 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "experiments/support.hpp"
+#include "tsdiag/intervals.hpp"
+#include "tsdiag/random.hpp"
+
+/// What the comparisons of a page may say, by simulation where it is a matter of chance.
+namespace tsdiag::experiment_list {
+namespace {
+
+using testing::HasSubstr;
+using testing::StartsWith;
+using Kind = Comparison::Kind;
+
+Number number(double value, double error, Index count = 20) { return {value, error, count, ""}; }
+
+std::string judged(Comparison c) {
+    judge(std::span(&c, 1));
+    return c.judgement;
+}
+
+std::string judged(double measured, double expected, double error, Kind kind,
+                   double resolution = 0) {
+    return judged(resolved(compare("x", "e", expected, number(measured, error), kind), resolution));
+}
+
+TEST(Judge, OfANumberSaysWhetherItIsToldApart) {
+    EXPECT_EQ(judged(2.1, 2, 0.1, Kind::equal), "not told apart (1.0 standard errors above)");
+    EXPECT_EQ(judged(1.5, 2, 0.1, Kind::equal), "differs (5.0 standard errors below)");
+    EXPECT_EQ(judged({}), "") << "nothing is said of nothing";
+    EXPECT_EQ(judged(compare("x", "words", std::nullopt, number(2, 0.1))), "");
+}
+
+TEST(Judge, TestsABoundOnItsOwnSide) {
+    EXPECT_THAT(judged(0.2, 0.5, 0.01, Kind::at_most), StartsWith("not exceeded"));
+    EXPECT_THAT(judged(0.8, 0.5, 0.01, Kind::at_most), StartsWith("exceeded"));
+    EXPECT_THAT(judged(0.51, 0.5, 0.01, Kind::at_most), StartsWith("not decided"));
+    EXPECT_THAT(judged(0.8, 0.5, 0.01, Kind::at_least), StartsWith("not fallen short of"));
+    EXPECT_THAT(judged(0.2, 0.5, 0.01, Kind::at_least), StartsWith("fallen short of"));
+}
+
+TEST(Judge, FindsNoDifferenceBelowTheResolution) {
+    EXPECT_EQ(judged(-2.8e-8, 0, 1.5e-9, Kind::equal, 0.001),
+              "equal within the resolution (2.8e-08 below, resolution 0.001)");
+    EXPECT_THAT(judged(-2.8e-8, 0, 1.5e-9, Kind::equal), StartsWith("differs"));
+    EXPECT_THAT(judged(0.1, 0, 0.01, Kind::equal, 0.001), StartsWith("differs"));
+}
+
+TEST(Judge, DecidesNothingOfFewerThanThreeTrials) {
+    for (const Kind kind : {Kind::equal, Kind::at_most, Kind::at_least, Kind::order}) {
+        const Number two = number(9, 0.001, 2);
+        EXPECT_THAT(judged(compare("x", "e", 2.0, two, kind)),
+                    StartsWith("too few trials to decide"));
+    }
+    EXPECT_EQ(judged(compare("x", "e", 2.0, {2.0, {}, 1, ""})), "equal to rounding");
+}
+
+TEST(Judge, UsesTheDegreesOfFreedomThatThereAre) {
+    // 2.5 standard errors are beyond the 5 % of 60 trials and within those of 3
+    EXPECT_THAT(judged(compare("x", "e", 0.0, number(2.5, 1, 60))), StartsWith("differs"));
+    EXPECT_THAT(judged(compare("x", "e", 0.0, number(2.5, 1, 3))), StartsWith("not told apart"));
+}
+
+TEST(OrderOf, IsWelchsTestOfTheDifference) {
+    const auto order = [](const Number& a, const Number& b) {
+        return order_of("rsd", "a", "b", a, b, "a has the greater");
+    };
+    const Comparison found = order(number(0.5, 0.03, 4), number(0.3, 0.04, 4));
+    EXPECT_EQ(found.what, "rsd: a over b");
+    EXPECT_DOUBLE_EQ(*found.measured, 0.5 - 0.3);
+    EXPECT_DOUBLE_EQ(*found.error, 0.05);
+    // (.03^2 + .04^2)^2 / ((.03^4 + .04^4) / 3)
+    EXPECT_NEAR(found.freedom, 6.25e-6 / ((0.81e-6 + 2.56e-6) / 3), 1e-9);
+    EXPECT_EQ(judged(found), "found (4.0 standard errors above)");
+    EXPECT_THAT(judged(order(number(0.3, 0.03, 4), number(0.5, 0.04, 4))),
+                StartsWith("the other way round is found"));
+    EXPECT_THAT(judged(order(number(0.35, 0.03, 4), number(0.3, 0.04, 4))),
+                StartsWith("not decided"));
+    EXPECT_THAT(judged(order(number(0.5, 0.03, 2), number(0.3, 0.04, 2))),
+                StartsWith("too few trials"));
+    const Comparison unknown = order({.note = "training diverged"}, number(0.5, 0.04));
+    EXPECT_FALSE(unknown.measured);
+    EXPECT_EQ(unknown.unknown, "training diverged");
+}
+
+Number mean_of(const Rng& rng, Index count, double mean) {
+    std::vector<double> drawn(static_cast<std::size_t>(count));
+    rng.fill_normal(std::span<double>(drawn), mean, 1);
+    const Moments m = moments_of(drawn);
+    return number(m.mean(), m.standard_error(), count);
+}
+
+/// A page with the orders of four groups of equal seeds, the first `shift` above the others:
+/// whether any order is found, in either direction.
+bool anything_found(const Rng& rng, Index seeds, double shift) {
+    std::vector<Number> groups;
+    for (std::uint64_t g = 0; g < 4; ++g)
+        groups.push_back(mean_of(rng.fork(g), seeds, g == 0 ? shift : 0));
+    std::vector<Comparison> page;
+    for (std::size_t g = 1; g < 4; ++g)
+        page.push_back(order_of("x", "a", "b", groups[0], groups[g], "a has the greater"));
+    judge(page);
+    return std::ranges::any_of(
+        page, [](const Comparison& c) { return c.judgement.find("found") != std::string::npos; });
+}
+
+double share_found(Index seeds, double shift, int pages) {
+    int found = 0;
+    for (int i = 0; i < pages; ++i)
+        found +=
+            anything_found(Rng(5).fork(std::uint64_t(seeds)).fork(std::uint64_t(i)), seeds, shift);
+    return double(found) / pages;
+}
+
+// 2000 pages: four standard errors of a share of 0.05 are 0.02.  The test that was here before,
+// |z| > 2 of each pair, found something in a quarter of such pages.
+TEST(Orders, OfEqualGroupsAreFoundOnFivePagesOfAHundredAtMost) {
+    for (const Index seeds : {3, 4, 8})
+        EXPECT_LE(share_found(seeds, 0, 2000), 0.05 + 0.02) << seeds << " seeds";
+    EXPECT_EQ(share_found(2, 0, 200), 0) << "two seeds decide nothing";
+}
+
+// The control: a test that never found anything would pass the one above.
+TEST(Orders, OfGroupsFarApartAreFound) {
+    EXPECT_GE(share_found(4, 6, 200), 0.9);
+    EXPECT_GE(share_found(8, 3, 200), 0.9);
+}
+
+TEST(Holm, StepsDownAndStopsAtTheFirstThatStands) {
+    EXPECT_EQ(holm(std::vector<double>{0.02, 0.01, 0.04}, 0.05),
+              (std::vector<bool>{true, true, true}));
+    EXPECT_EQ(holm(std::vector<double>{0.03, 0.01, 0.04}, 0.05),
+              (std::vector<bool>{false, true, false}));
+    EXPECT_TRUE(holm(std::vector<double>{}, 0.05).empty());
+}
+
+TEST(StudentTail, IsTheComplementOfTheQuantile) {
+    for (const double freedom : {1.0, 2.5, 30.0})
+        EXPECT_NEAR(student_tail(student_quantile(0.95, freedom), freedom), 0.025, 1e-12);
+    EXPECT_NEAR(student_tail(0, 4), 0.5, 1e-12);
+    EXPECT_NEAR(welch_freedom(1, 9, 1, 9), 18, 1e-12);
+    EXPECT_NEAR(welch_freedom(1e-200, 9, 1e-200, 9), 18, 1e-12);
+}
+
+TEST(Line, DrawsStudentIntervalsFromThreeTrialsOn) {
+    const Series s = line("x", {{0, number(1, 0.1, 3)}, {1, number(1, 0.1, 2)}});
+    EXPECT_NEAR(*s.high[0], 1 + 4.302653 * 0.1, 1e-6);  // t of two degrees of freedom
+    EXPECT_FALSE(s.high[1]);
+}
+
+}  // namespace
+}  // namespace tsdiag::experiment_list
