@@ -1,5 +1,7 @@
 #include "loss_gradient.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 
 #include "bound.hpp"
@@ -85,25 +87,32 @@ Bound first_layer() {
     return step("first layer, h(W1)", "h(dL/dX1) <= sqrt(d) a2 h(W1)", of_input, with_first);
 }
 
+struct Link {
+    const char *reading, *formula;
+    Measured measured;
+    Allowed allowed;
+};
+const Link loss_link{"loss", "h(dL/dO) <= a0 = 2", of_output, [](const Tail&) { return a0; }};
+const Link classifier_link{"classifier", "h(dL/dX3) <= sqrt(d) a0 h(W3) = a1",
+                           [](const TailGradients& g) { return largest_row(g.X3); }, a1};
+const Link second_link{"second layer", "h(dL/dX2) <= sqrt(d1) a1 h(W2) = a2",
+                       [](const TailGradients& g) { return largest_row(g.X2); }, a2};
+
+Bound step(const Link& link) {
+    return step(link.reading, link.formula, link.measured, link.allowed);
+}
+
 Bound sharper(Bound bound) {
     bound.role = Role::sharper;
     return bound;
 }
 
 std::vector<Reading> check_chain(const Check& how) {
-    const Bound loss_step =
-        step("loss", "h(dL/dO) <= a0 = 2", of_output, [](const Tail&) { return a0; });
-    Bound equality = loss_step;
+    Bound equality = step(loss_link);
     equality.reading = "loss, with the = of (63)";
     equality.formula = "h(dL/dO) = a0 = 2";
     equality.role = Role::interpretation;
     equality.relation = Relation::at_least;  // the other half of =
-    const Bound classifier = step(
-        "classifier", "h(dL/dX3) <= sqrt(d) a0 h(W3) = a1",
-        [](const TailGradients& g) { return largest_row(g.X3); }, a1);
-    const Bound second = step(
-        "second layer", "h(dL/dX2) <= sqrt(d1) a1 h(W2) = a2",
-        [](const TailGradients& g) { return largest_row(g.X2); }, a2);
     Bound printed =
         step("first layer, as printed", "h(dL/dX1) <= sqrt(d) a2 h(W2)", of_input, with_second);
     printed.sides = [](const Variables& v) -> std::optional<Sides> {
@@ -116,10 +125,27 @@ std::vector<Reading> check_chain(const Check& how) {
                                [](const Tail&) { return std::sqrt(2.0); }));
     sharp.mutant = {};
     std::vector<Reading> readings;
-    for (const Bound& b :
-         {loss_step, equality, classifier, second, printed, sharper(first_layer()), sharp})
+    for (const Bound& b : {step(loss_link), equality, step(classifier_link), step(second_link),
+                           printed, sharper(first_layer()), sharp})
         readings.push_back(examine_bound(b, how));
     return readings;
+}
+
+/// Logits divided by a temperature of 1/4, which the bounds do not know.
+Reading violate_link(const Link& link, const Check& how) {
+    Bound broken = step(link);
+    broken.reading = fmt::format("{}, a temperature of 1/4", link.reading);
+    broken.sides = [link](const Variables& v) -> std::optional<Sides> {
+        const Tail t = tail_of(v);
+        Tail hot = t;
+        hot.W3 *= 4;
+        TailGradients g = gradients(hot);
+        g.O *= 4;  // by the logits before they are divided
+        return Sides{link.measured(g), link.allowed(t)};
+    };
+    Reading r = examine_bound(broken, how);
+    r.of = link.reading;
+    return r;
 }
 
 /// Activations of slope 10 instead of 1.
@@ -130,7 +156,10 @@ std::vector<Reading> violate_chain(const Check& how) {
         const Tail t = tail_of(v);
         return Sides{of_input(gradients(t, 10)), with_first(t)};
     };
-    return {examine_bound(broken, how)};
+    Reading layer = examine_bound(broken, how);
+    layer.of = "first layer, h(W1)";
+    return {violate_link(loss_link, how), violate_link(classifier_link, how),
+            violate_link(second_link, how), layer};
 }
 
 }  // namespace

@@ -65,7 +65,7 @@ constexpr const char* program_footer = R"(Examples:
 
 tsdiag COMMAND --help says more.
 Exit codes: 0 done, 1 the input is at fault, 2 usage, 3 not available here, 4 a check failed,
-130 interrupted.)";
+5 a strict check left something open, 130 interrupted.)";
 
 CLI::App* add_command(CLI::App& program, const char* name, const char* description,
                       const char* examples) {

@@ -33,6 +33,64 @@ TEST(Check, StrictExits4WhereSomethingIsFalseAndOnlyThere) {
     EXPECT_EQ(tsdiag(folder, {"check", "tse.eq21", "--strict"}).code, 0);
 }
 
+TEST(Check, OutsideOfItsHypothesesIsNeitherTrueNorFalse) {
+    TemporaryDirectory folder;
+    for (const std::string dist : {"uniform", "rademacher", "torch", "xavier"}) {
+        const Finished found = tsdiag(
+            folder, {"check", "poly.eq55", "poly.eq43", "--dist", dist, "--strict", "--out", dist});
+        EXPECT_EQ(found.code, 5) << found.err;
+        EXPECT_THAT(found.out, HasSubstr("it assumes normal entries: --dist " + dist));
+        EXPECT_THAT(found.out, Not(HasSubstr("false as stated")));
+        const std::string table = read_file(folder / (dist + "/claims.csv"));
+        EXPECT_THAT(table, HasSubstr("hypothesis not met"));
+        EXPECT_THAT(table, Not(HasSubstr("holds")));
+        const Json json = Json::parse(read_file(folder / (dist + "/claims.json")), "claims.json");
+        const Json& asked = json["claims"].array()[0]["hypotheses"].array()[0];
+        EXPECT_EQ(asked["name"].string(), "normal entries");
+        EXPECT_FALSE(asked["met"].boolean());
+        ASSERT_EQ(asked["admits"].array().size(), 1u);
+        EXPECT_EQ(asked["admits"].array()[0].string(), "gaussian");
+        EXPECT_THAT(read_file(folder / (dist + "/report.html")), HasSubstr("hypothesis not met"));
+    }
+}
+
+TEST(Check, ScalesDecideForTheorem26) {
+    TemporaryDirectory folder;
+    // torch.nn.Linear draws with d sigma^2 = 1/3; Xavier's variance of a square matrix is 1/d.
+    const Finished torch = tsdiag(folder, {"check", "tse.thm2.6", "--dist", "torch", "--strict"});
+    EXPECT_EQ(torch.code, 5) << torch.out;
+    EXPECT_THAT(torch.out, HasSubstr("d sigma^2 = 1: it is 0.3333 with --dist torch"));
+    EXPECT_THAT(tsdiag(folder, {"check", "tse.thm2.6", "--dist", "xavier"}).out,
+                Not(HasSubstr("hypothesis not met")));
+}
+
+TEST(Check, ShowsControlsDrawsAndSteps) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, check({"--out", "a"}));
+    EXPECT_THAT(found.out, testing::ContainsRegex("control: c2 of one value only +found false"));
+    EXPECT_THAT(found.out, HasSubstr("which is no proof"));
+    const Json json = Json::parse(read_file(folder / "a/claims.json"), "claims.json");
+    const Json& claim = json["claims"].array()[0];
+    EXPECT_EQ(claim["controls"].array()[0]["verdict"].string(), "false as stated");
+    EXPECT_EQ(claim["readings"].array()[0]["trials"].integer(), 20);
+    EXPECT_GT(claim["readings"].array()[0]["steps"].integer(), 1000);
+    EXPECT_THAT(read_file(folder / "a/claims.csv"), HasSubstr("c2 of one value only,control,"));
+    const std::string page = read_file(folder / "a/report.html");
+    EXPECT_THAT(page, HasSubstr("control: c2 of one value only</td><td>found false"));
+    // With one token the gradient vanishes, whatever bounds it: the control has no power there.
+    const Finished one = tsdiag(folder, check({"--n", "1", "--d", "1"}));
+    EXPECT_THAT(one.out, testing::ContainsRegex("control: c2 of one value only +not found false"));
+    EXPECT_THAT(one.out, HasSubstr("says little"));
+}
+
+TEST(Check, SaysBeforehandHowLongItTakes) {
+    TemporaryDirectory folder;
+    const Finished found =
+        tsdiag(folder, {"check", "poly.eq43", "--trials", "200000", "--threads", "1"});
+    EXPECT_THAT(found.err, HasSubstr("this will take about "));
+    EXPECT_THAT(tsdiag(folder, check({})).err, IsEmpty());
+}
+
 TEST(Check, WritesTablesAndAReport) {
     TemporaryDirectory folder;
     const Finished found = tsdiag(folder, check({"--out", "a", "-q", "--seed", "3"}));

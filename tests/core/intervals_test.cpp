@@ -59,6 +59,37 @@ TEST(Intervals, OfTheBootstrapCoverTheMeanOfLopsidedNumbers) {
     EXPECT_LE(share, 0.97);
 }
 
+TEST(Intervals, WithoutSkewnessMissLopsidedNumbersOnBothSidesAlike) {
+    const auto missed = [](const auto& interval) {
+        int below = 0, above = 0;
+        for (int e = 0; e < 20000; ++e) {
+            std::vector<double> x(100);  // squares of exponential numbers, mean 2, skewness 6.6
+            Rng(12).fork(std::uint64_t(e)).fill_uniform(x, 0, 1);
+            for (double& v : x) v = std::pow(std::log(v), 2);
+            const Interval i = interval(x);
+            below += i.high < 2 ? 1 : 0;
+            above += i.low > 2 ? 1 : 0;
+        }
+        return std::pair{below, above};
+    };
+    const auto student =
+        missed([](const std::vector<double>& x) { return student_interval(moments_of(x), 0.9); });
+    const auto skewed =
+        missed([](const std::vector<double>& x) { return skewed_interval(x, 0.9); });
+    // Nominal is 1000 on each side, with a standard error of 31.
+    EXPECT_GT(student.first, 2000);
+    EXPECT_LT(student.second, 500);
+    EXPECT_LT(skewed.first, 0.75 * student.first);
+    EXPECT_NEAR(skewed.second, 1000, 300);
+}
+
+TEST(Intervals, WithoutSkewnessAreStudentsOfSymmetricNumbers) {
+    const std::vector<double> x{1, 2, 3, 4, 5};
+    const Interval student = student_interval(moments_of(x), 0.95), i = skewed_interval(x, 0.95);
+    EXPECT_DOUBLE_EQ(i.low, student.low);
+    EXPECT_DOUBLE_EQ(i.high, student.high);
+}
+
 TEST(Intervals, OfTheBootstrapCoverARatio) {
     const double share = coverage(2000, 2.0 / 3, [](const Rng& rng) {
         std::vector<double> a(150), b(150);
