@@ -82,7 +82,6 @@ Reading examine_rates(const Check& how, const Steps& steps, const Mean& like, do
                       const std::function<double(const Step&)>& bound) {
     Mean mean = like;
     mean.relation = Relation::at_least;
-    mean.heavy = true;
     mean.given = steps.given;
     Check part = how;
     const double count = double(std::max<std::size_t>(steps.all.size(), 1));
