@@ -160,10 +160,9 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, do
         .backend = p.backend(), .count = p.heads(), .n = p.tokens(), .apply = [&](const Tensor& x) {
             return products.normal(x);
         }};
-    std::vector<Estimate> out =
-        with_vectors(products.affordable(lanczos_products), [&](Index most) {
-            return largest_singular_values(map, residual_for(accuracy), most);
-        });
+    std::vector<Estimate> out = with_vectors(
+        products.affordable(lanczos_products),
+        [&](Index most) { return largest_singular_values(map, residual_for(accuracy), most); });
     if (std::ranges::all_of(out, &Estimate::converged)) return out;
     const std::vector<double> bounds = products.centred_frobenius();
     for (std::size_t k = 0; k < out.size(); ++k)

@@ -157,7 +157,8 @@ void add_train(CLI::App* app, TrainCommand& train) {
     const auto rule = group("Optimiser");
     rule(count("--steps", "T", "updates (default 1000)", o.steps, 1));
     rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
-    rule(value(app, "--schedule", "NAME", "cosine (default), linear, constant,\ninverse-sqrt or multistep",
+    rule(value(app, "--schedule", "NAME",
+               "cosine (default), linear, constant,\ninverse-sqrt or multistep",
                [&](const std::string& t) { o.schedule.kind = schedule_named(t); }));
     rule(count("--warmup", "T", "steps of linear warm-up (default 0)", o.schedule.warmup, 0));
     rule(number("--floor", "of cosine and linear: share of the rate at the end", o.schedule.floor));

@@ -5,8 +5,8 @@
 #include "commands.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
-#include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/checkpoint.hpp"
+#include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/report.hpp"
 

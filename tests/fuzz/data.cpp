@@ -1,5 +1,6 @@
-#include "fuzz.hpp"
 #include "train/data.hpp"
+
+#include "fuzz.hpp"
 
 /// What `train --data` names: characters, and images of CIFAR and MNIST.
 
@@ -10,8 +11,8 @@ void examine(std::string_view input) {
     std::string loss;
     fuzz::accepts([&] {
         if (choice == 0) {
-            const auto data = training::open_data(
-                "chars:" + fuzz::folder().write("text", input), loss);
+            const auto data =
+                training::open_data("chars:" + fuzz::folder().write("text", input), loss);
             data->description();
             data->words().dump();
             return;

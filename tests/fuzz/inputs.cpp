@@ -1,6 +1,7 @@
+#include "run/inputs.hpp"
+
 #include "fuzz.hpp"
 #include "run/arrays.hpp"
-#include "run/inputs.hpp"
 #include "run/losses.hpp"
 
 /// What --input, --mask and --labels name, for a model of 50 ids and width 8.

@@ -1,5 +1,6 @@
-#include "fuzz.hpp"
 #include "tsdiag/json.hpp"
+
+#include "fuzz.hpp"
 
 /// A JSON text: what is written of it must read back as the same value.
 

@@ -1,5 +1,6 @@
-#include "fuzz.hpp"
 #include "train/state.hpp"
+
+#include "fuzz.hpp"
 
 /// The state of a training, as `train --resume` reads it, for a model of two parameters.
 
