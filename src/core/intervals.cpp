@@ -144,7 +144,7 @@ double welch_freedom(double error_a, double freedom_a, double error_b, double fr
 std::vector<bool> holm(std::span<const double> probabilities, double level) {
     std::vector<std::size_t> order(probabilities.size());
     std::iota(order.begin(), order.end(), std::size_t(0));
-    std::ranges::stable_sort(order, {}, [&](std::size_t i) { return probabilities[i]; });
+    std::ranges::sort(order, {}, [&](std::size_t i) { return probabilities[i]; });
     std::vector<bool> falls(order.size(), false);
     for (std::size_t k = 0; k < order.size(); ++k) {
         if (!(probabilities[order[k]] <= level / double(order.size() - k))) break;

@@ -93,6 +93,28 @@ TEST(RandomWeights, OfBertHaveVarianceAndPaddingRowOfItsInitialisation) {
     EXPECT_GT(mean_square(table.row_range(1, 1).to_host<double>()), 1e-4);
 }
 
+TEST(RandomWeights, OfVisionMayHavePyTorchsDefaults) {
+    const auto w =
+        weights_of("deit-tiny,layers=1,d=96,heads=4,ffn=192,image=32,patch=8,init=torch");
+    expect_variance(*w, "layer.0.attn.q.weight", 1.0 / (3 * 96));
+    expect_variance(*w, "layer.0.ffn.down.weight", 1.0 / (3 * 192));
+    expect_variance(*w, "embed.patch.weight", 1.0 / (3 * 3 * 8 * 8));
+    expect_variance(*w, "embed.position", 1);
+    EXPECT_GT(mean_square(w->get("layer.0.ffn.up.bias").to_host<double>()), 0);
+    EXPECT_EQ(w->get("layer.0.norm1.weight").to_host<double>(), std::vector<double>(96, 1.0));
+}
+
+TEST(RandomModel, TakesOblongPatches) {
+    EXPECT_EQ(random_model("deit-tiny,image=64,patch=32x16").spec.patches(), 8);
+    EXPECT_EQ(random_model("deit-tiny,image=64,patch=16").spec.patches(), 16);
+    EXPECT_THAT(thrown<UsageError>([] { random_model("deit-tiny,image=64,patch=32x"); }),
+                HasSubstr("patch=32x must be a side"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("deit-tiny,image=64,patch=24x16"); }),
+                HasSubstr("does not divide"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("deit-tiny,init=zero"); }),
+                HasSubstr("init=zero"));
+}
+
 TEST(RandomWeights, OfGpt2HaveSmallerResidualProjections) {
     const auto w = weights_of("gpt2,layers=8,d=96,heads=4,vocab=50");
     expect_variance(*w, "layer.7.attn.q.weight", 4e-4);
