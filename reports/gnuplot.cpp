@@ -311,6 +311,15 @@ void forget_date(const fs::path& pdf) {
     file.write(epoch.data(), static_cast<std::streamsize>(epoch.size()));
 }
 
+/// Does it end as its format ends?  gnuplot says nothing of a full disk.
+bool is_whole(const fs::path& drawn) {
+    std::ifstream file(drawn, std::ios::binary);
+    const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::string_view tail =
+        std::string_view(bytes).substr(bytes.size() - std::min<std::size_t>(bytes.size(), 64));
+    return tail.find(drawn.extension() == ".svg" ? "</svg>" : "%%EOF") != tail.npos;
+}
+
 }  // namespace
 
 void draw(std::span<const Figure> figures, const fs::path& directory) {
@@ -344,11 +353,16 @@ void draw(std::span<const Figure> figures, const fs::path& directory) {
     if (outcome.status != 0)
         throw Error(fmt::format("{}: gnuplot failed with status {}: {}", directory.string(),
                                 outcome.status, outcome.first_line));
+    std::string lacking;
     for (const Figure& figure : figures)
         for (const char* ending : {".svg", ".pdf"})
-            if (!fs::exists(directory / (figure.name + ending)))
-                throw Error(fmt::format("{}: gnuplot did not draw {}{}.", directory.string(),
-                                        figure.name, ending));
+            if (const fs::path drawn = directory / (figure.name + ending); !is_whole(drawn)) {
+                fs::remove(drawn, error);
+                if (lacking.empty()) lacking = drawn.filename().string();
+            }
+    if (!lacking.empty())
+        throw Error(fmt::format("{}: gnuplot did not draw {} (is the disk full?).",
+                                directory.string(), lacking));
     for (const Figure& figure : figures) forget_date(directory / (figure.name + ".pdf"));
 }
 

@@ -210,6 +210,15 @@ void sweep(const fs::path& folder) {
             if (is_temporary_of(at->path().filename().string(), begin)) found.push_back(at->path());
         for (const fs::path& one : found) finish(one, folder);
     }
+    // A manifest that was being written in a folder others watch.
+    const std::string begin = std::string(".") + Manifest::file + ".";
+    std::error_code failed;
+    std::vector<fs::path> halves;
+    for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+        if (const std::string name = at->path().filename().string();
+            name.starts_with(begin) && name.ends_with(".tmp"))
+            halves.push_back(at->path());
+    for (const fs::path& half : halves) ::unlink(half.c_str());
 }
 
 }  // namespace tsdiag::output

@@ -269,6 +269,7 @@ TEST(Sweep, RemovesWhatIsUnfinished) {
                          {".out.tsdiag-other/mine", "mine"},
                          {".out.tsdiag-mine12/mine", "mine"},
                          {".out2.tsdiag-aB3dE6/.tsdiag-unfinished", ""},
+                         {"out/.files.sha256.12-3.tmp", "half"},
                          {".out.tsdiag-lock", "99999999\n"}});
     fs::create_directories(folder / ".out.tsdiag-empty0/a/b");  // killed behind the last file
     write_result(out, {{"a.csv", "2"}});
