@@ -17,6 +17,12 @@ class Json {
 
     Json() = default;
     Json(std::nullptr_t) {}
+    // Written once, not where each is used: GCC 12 takes what is inlined there for uninitialised.
+    Json(const Json& other);
+    Json(Json&& other) noexcept;
+    Json& operator=(const Json& other);
+    Json& operator=(Json&& other) noexcept;
+    ~Json();
     Json(bool b) : value_(b) {}
     Json(int i) : value_(std::int64_t{i}) {}
     Json(std::int64_t i) : value_(i) {}

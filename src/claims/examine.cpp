@@ -4,6 +4,7 @@
 #include <array>
 #include <limits>
 
+#include "tsdiag/backend.hpp"
 #include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
 
@@ -16,6 +17,17 @@ constexpr std::array all_distributions = {Distribution::gaussian, Distribution::
 
 void refuse(const Claim& claim, const std::string& why) {
     throw UsageError(fmt::format("{}: {}.", claim.name, why));
+}
+
+/// Claims hold a few dozen square matrices at once.
+void check_memory(const Claim& claim, const Check& how) {
+    constexpr double matrices = 32, gib = double(Index(1) << 30);
+    const Index side = std::max({how.n, how.d, how.range.empty() ? Index(0) : how.range.back()});
+    const double bytes = matrices * sizeof(double) * double(side) * double(side);
+    if (bytes > double(machine_memory()))
+        refuse(claim, fmt::format("matrices of {} x {} take some {:.2g} GiB together, and this "
+                                  "machine has {:.2g}; choose a smaller --n, --d or --range",
+                                  side, side, bytes / gib, double(machine_memory()) / gib));
 }
 
 void check_sizes(const Claim& claim, const Check& how) {
@@ -158,6 +170,7 @@ Check plan(const Claim& claim, const CheckSettings& s) {
     how.mutated = s.mutated;
     how.rng = Rng(s.seed).fork(claim.name);
     check_sizes(claim, how);
+    check_memory(claim, how);
     return how;
 }
 

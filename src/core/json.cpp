@@ -212,6 +212,12 @@ void write(std::string& out, const Json& value, int indent, int level) {
 
 }  // namespace
 
+Json::Json(const Json& other) = default;
+Json::Json(Json&& other) noexcept = default;
+Json& Json::operator=(const Json& other) = default;
+Json& Json::operator=(Json&& other) noexcept = default;
+Json::~Json() = default;
+
 Json::Json(std::uint64_t i) {
     if (i <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
         value_ = static_cast<std::int64_t>(i);
