@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "data.hpp"
-#include "state.hpp"
+#include "run_folder.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/train.hpp"
 
 /// The samples that a training held out, for those who look at its checkpoints later.
@@ -18,12 +17,14 @@ namespace fs = std::filesystem;
 
 /// What the training in `directory` was told; null where none was made there.
 Json settings_of(const fs::path& directory) {
-    if (const Index step = training::last_saved(directory); step >= 0)
-        return training::described_state(directory, step);
-    std::ifstream in(directory / "run.json", std::ios::binary);
-    if (!in) return {};
-    const std::string text{std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
-    return Json::parse(text, (directory / "run.json").string())["train"];
+    if (const Index step = training::RunFolder(directory).last_saved(); step >= 0) {
+        const fs::path checkpoint = directory / "checkpoints" / fmt::format("step-{}", step);
+        return training::State(checkpoint / training::state_file).notes().identity;
+    }
+    const fs::path description = directory / "run.json";
+    if (!fs::exists(description)) return {};
+    const std::string text = file_text(description, "a run.json");
+    return Json::parse(text, description.string())["train"];
 }
 
 /// The directory of a training: `model`, or the one in whose `checkpoints` it lies.
