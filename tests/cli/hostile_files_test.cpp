@@ -136,7 +136,7 @@ Finished inspect_meanwhile(const TemporaryDirectory& folder, Change change) {
 TEST(ChangedFiles, AFileThatIsShortenedWhileItIsReadIsASentence) {
     const TemporaryDirectory folder;
     const Finished done =
-        inspect_meanwhile(folder, [](const std::string& file) { truncate(file.c_str(), 4096); });
+        inspect_meanwhile(folder, [](const std::string& file) { fs::resize_file(file, 4096); });
     EXPECT_EQ(done.code, 1);
     EXPECT_EQ(done.err,
               "tsdiag: large.safetensors: a part of it can no longer be read: it was shortened "

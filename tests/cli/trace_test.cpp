@@ -135,14 +135,18 @@ TEST_F(TraceCommand, HalfPrecisionLosesNoNumber) {
         for (const MetricRow& row : rows_in(folder)) {
             EXPECT_THAT(row.note, testing::Not(HasSubstr("do not sum to 1"))) << row.metric;
             gaps += row.metric == "spectral_gap" && row.value ? 1 : 0;
-            if (row.metric == "row_sum_dev") EXPECT_LT(*row.value, 1e-6);
+            if (row.metric == "row_sum_dev") {
+                EXPECT_LT(*row.value, 1e-6);
+            }
         }
         EXPECT_EQ(gaps, 3u);
         // Rows that are off by more than their format's rounding are what they are.
         write_half(folder / "half.safetensors", exponent_bits, exponent_bits == 5 ? 1.003 : 1.02);
         ASSERT_EQ(tsdiag(folder, words).code, 0);
         for (const MetricRow& row : rows_in(folder))
-            if (row.metric == "spectral_gap") EXPECT_FALSE(row.value);
+            if (row.metric == "spectral_gap") {
+                EXPECT_FALSE(row.value);
+            }
     }
 }
 

@@ -146,8 +146,8 @@ std::string refusal(const std::string& attention, Index tokens = 64) {
 
 TEST(AttentionInAModel, RefusesInOneSentence) {
     EXPECT_EQ(refusal("nystrom", 63),
-              "attention 'nystrom': landmarks=64 does not divide the 63 tokens of the sample; pass "
-              "landmarks=K or --tokens N that fit");
+              "attention 'nystrom': landmarks=64 does not divide the 63 tokens of the sample; "
+              "expected a multiple of 64 tokens");
     EXPECT_EQ(refusal("linformer,length=65"),
               "attention 'linformer': length=65 is more than the 64 tokens of the sample");
     EXPECT_EQ(refusal("polynomial,p=0"),

@@ -14,6 +14,7 @@ ModelSpec language_model() {
     spec.width = spec.embedding_width = 6;
     spec.vocabulary = 20;
     spec.max_tokens = 16;
+    spec.positions = Positions::learned;
     return spec;
 }
 

@@ -56,7 +56,7 @@ TEST(TrainingFindings, ALossThatFallsIsGood) {
 }
 
 TEST(TrainingFindings, ALossThatRisesAgainIsNot) {
-    const auto again = [](double share) { return share < 0.6 ? falls(share) : 3.0; };
+    const auto again = [](double share) { return share < 0.601 ? falls(share) : 3.0; };
     const Finding f = finding(trained(again), "The training loss");
     EXPECT_EQ(f.level, Level::warning);
     EXPECT_THAT(f.text, HasSubstr("does not stay where it was least"));
