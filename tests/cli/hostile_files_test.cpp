@@ -81,7 +81,7 @@ TEST(HostileTables, LayersBeyondAllModelsAreRefusedNotAllocated) {
     for (const char* place : {"9223372036854775807,,0", "99999999,,0", "0,,9223372036854775807"}) {
         const TemporaryDirectory folder;
         fs::create_directory(folder / "run");
-        write_file(folder / "run/run.json", "{}");
+        write_file(folder / "run/run.json", R"({"tables": {}})");
         write_file(
             folder / "run/metrics.csv",
             "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note\nm,," +
@@ -97,7 +97,7 @@ TEST(HostileTables, LayersBeyondAllModelsAreRefusedNotAllocated) {
 TEST(HostileTables, HeadsFarApartMakeNoImage) {
     const TemporaryDirectory folder;
     fs::create_directory(folder / "run");
-    write_file(folder / "run/run.json", "{}");
+    write_file(folder / "run/run.json", R"({"tables": {}})");
     write_file(folder / "run/metrics.csv",
                "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note\n"
                "m,,999999,,999999,,entropy,1,,,,1,\n");
