@@ -122,7 +122,9 @@ std::vector<std::string> prefixes_of(const Checkpoint& file, std::string_view an
         const std::size_t length = name.size() - anchor.size();
         if (length == 0 || name[length - 1] == '.') found.push_back(name.substr(0, length));
     }
-    std::ranges::stable_sort(found, {}, &std::string::size);
+    std::ranges::sort(found, {}, [](const std::string& prefix) {  // the shortest first
+        return std::pair<std::size_t, std::string_view>(prefix.size(), prefix);
+    });
     return found;
 }
 
