@@ -45,7 +45,7 @@ fs::path find_config(const SubjectOptions& options, std::vector<std::string>& no
                                                 : fs::path(options.config);
     const fs::path model = options.model;
     const bool directory = fs::is_directory(model);
-    const fs::path beside = (directory ? model : model.parent_path()) / "config.json";
+    fs::path beside = (directory ? model : model.parent_path()) / "config.json";
     if (!fs::exists(beside)) return {};
     if (directory || has_standard_name(model) || names_a_model(beside)) return beside;
     notes.push_back(

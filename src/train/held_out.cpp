@@ -30,7 +30,7 @@ Json settings_of(const fs::path& directory) {
 /// The directory of a training: `model`, or the one in whose `checkpoints` it lies.
 fs::path training_of(const fs::path& model) {
     std::error_code failed;
-    const fs::path whole = fs::weakly_canonical(model, failed);
+    fs::path whole = fs::weakly_canonical(model, failed);
     for (fs::path at = whole; at.has_relative_path(); at = at.parent_path())
         if (at.filename() == "checkpoints") return at.parent_path();
     return whole;
