@@ -48,6 +48,8 @@ class Running {
         return waitid(P_PID, id_t(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
                info.si_pid == child_;
     }
+    /// What it wrote to stderr until now.
+    std::string said_so_far() const { return read_file(err_); }
     Finished wait() {
         int status = 0;
         waitpid(child_, &status, 0);
