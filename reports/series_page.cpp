@@ -213,17 +213,18 @@ std::string numbers_html(const Table& table, const Json& run,
                 cell(mean[model].value);
         body += fmt::format("<td>{}</td><td>{}</td><td>{}</td><td>{}</td></tr>\n",
                             log["count"].integer(), log["first_step"].integer(),
-                            log["last_step"].integer(), log["block"].integer());
+                            log["last_step"].integer(), log["order"].integer());
     }
     std::string head;
     for (const char* title : {"log", "series", "grad_rsd", "low", "high", "stderr", "mean", "count",
-                              "first step", "last step", "block"})
+                              "first step", "last step", "order"})
         head += fmt::format("<th scope=\"col\">{}</th>", title);
     return fmt::format(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Series\">\n<table "
         "class=\"claims\">\n<caption>grad_rsd is the standard deviation over the mean; low and "
         "high "
-        "bound it with a confidence of {} by resampling blocks of neighbours.</caption>\n"
+        "bound it with a confidence of {}; order is that of the autoregression which they rest "
+        "on.</caption>\n"
         "<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
         number(run["confidence"].number()), head, body);
 }
@@ -256,7 +257,8 @@ std::vector<std::string> write_log_report(const Table& table, const Json& run,
                      .title = "Relative standard deviation",
                      .caption = fmt::format(
                          "grad_rsd = std(g)/mean(g) of each series [DEVIL] Table 2, and its {} % "
-                         "interval: studentised circular block bootstrap of its logarithm.",
+                         "interval: its logarithm, studentised, against series drawn from an "
+                         "autoregression.",
                          level)};
     const Figure ratio{
         .name = "gradient_ratio",

@@ -71,8 +71,6 @@ void add_gradients(CLI::App* app, GradientsCommand& gradients) {
     value(app, "--resamples", "B", "of the bootstrap (default 2000)", [&](const std::string& t) {
         gradients.dispersion.resamples = parse_count(t, "--resamples", 100, 1000000);
     });
-    value(app, "--block", "L", "neighbours drawn together (default: by the data)",
-          [&](const std::string& t) { gradients.dispersion.block = parse_count(t, "--block", 1); });
     value(app, "--seed", "K", "of the bootstrap (default 0)",
           [&](const std::string& t) { gradients.dispersion.seed = parse_seed(t, "--seed"); });
     const auto output = [](CLI::Option* option) { option->group("Output"); };

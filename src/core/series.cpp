@@ -3,16 +3,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numbers>
 #include <tuple>
 
+#include "sieve.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
 namespace {
 
-constexpr Index least_count = 20, least_blocks = 10;
+constexpr Index least_count = 20;
 
 struct MeanAndVariance {
     double mean = 0, variance = 0;  ///< variance: divided by T
@@ -27,6 +31,12 @@ MeanAndVariance spread_of(std::span<const double> x) {
     return out;
 }
 
+/// Differences below rounding are none.
+bool is_constant(const MeanAndVariance& s) {
+    return std::sqrt(s.variance) <= 4 * std::numeric_limits<double>::epsilon() * std::abs(s.mean);
+}
+
+/// log of std / mean, std with T - 1.
 double log_rsd(const MeanAndVariance& s, std::size_t count) {
     return std::log(s.variance * double(count) / double(count - 1)) / 2 - std::log(s.mean);
 }
@@ -52,69 +62,124 @@ struct Scaled {
     }
 };
 
-/// The standard error of the mean of x, whose own mean is taken away first, from all circular
-/// blocks.
-double error_of_mean(std::span<const double> x, Index block) {
-    const double mean = spread_of(x).mean;
-    const std::size_t n = x.size(), b = std::size_t(block);
-    double squares = 0, sum = 0;
-    for (std::size_t j = 0; j < b; ++j) sum += x[j] - mean;
-    for (std::size_t i = 0; i < n; ++i) {
-        squares += sum * sum;
-        sum += x[(i + b) % n] - x[i];
-    }
-    return std::sqrt(squares / double(block)) / double(n);
-}
-
-/// log(rsd) of one series: its estimate, standard error, and draws of both under the bootstrap.
-class Bootstrap {
+/// The standard error of a mean of T dependent numbers, by a series estimator of their long-run
+/// variance: the mean square of 8 projections on cosines, which a constant does not touch and which
+/// neighbours' dependence leaves nearly independent.  About Student's t with 8 degrees of freedom.
+class ErrorOfMean {
   public:
-    Bootstrap(std::span<const double> x, Index block) : x_(x), block_(block) {
-        const MeanAndVariance s = spread_of(x);
-        found.value = log_rsd(s, x.size());
-        influence(x, s, psi_);
-        found.error = error_of_mean(psi_, block);
+    explicit ErrorOfMean(std::size_t count) : count_(count), weights_(waves * count) {
+        const double step = std::numbers::pi / double(count), size = std::sqrt(2 / double(count));
+        for (std::size_t t = 0; t < count; ++t)
+            for (std::size_t j = 0; j < waves; ++j)
+                weights_[t * waves + j] = size * std::cos(step * double(j + 1) * (double(t) + 0.5));
     }
-    struct Estimate {
-        double value = 0, error = 0;
-    };
-    /// A resample; nothing where it has no variation.
-    std::optional<Estimate> draw(Rng& rng) {
-        const std::size_t n = x_.size(), b = std::size_t(block_);
-        sample_.resize(n);
-        for (std::size_t i = 0; i < n; i += b) {
-            const std::size_t from = rng.below(n);
-            for (std::size_t j = i; j < std::min(n, i + b); ++j)
-                sample_[j] = x_[(from + j - i) % n];
-        }
-        const MeanAndVariance s = spread_of(sample_);
-        if (!(s.variance > 0) || !(s.mean > 0)) return std::nullopt;
-        influence(sample_, s, psi_);
+    double operator()(std::span<const double> x) const {
+        std::array<double, waves> sums{};
+        for (std::size_t t = 0; t < count_; ++t)
+            for (std::size_t j = 0; j < waves; ++j) sums[j] += weights_[t * waves + j] * x[t];
         double squares = 0;
-        for (std::size_t i = 0; i < n; i += b) {
-            double sum = 0;
-            for (std::size_t j = i; j < std::min(n, i + b); ++j) sum += psi_[j];
-            squares += sum * sum;
-        }
-        return Estimate{log_rsd(s, n), std::sqrt(squares) / double(n)};
+        for (const double sum : sums) squares += sum * sum;
+        return std::sqrt(squares / double(waves * count_));
     }
-
-    Estimate found;
 
   private:
-    std::span<const double> x_;
-    Index block_;
-    std::vector<double> sample_, psi_;
+    static constexpr std::size_t waves = 8;
+    std::size_t count_;
+    std::vector<double> weights_;
 };
+
+struct Estimate {
+    double value = 0, error = 0;
+};
+
+/// log(rsd) of a series and its standard error; nothing where it has none.
+std::optional<Estimate> estimate(std::span<const double> x, const ErrorOfMean& error_of_mean,
+                                 std::vector<double>& psi) {
+    const MeanAndVariance s = spread_of(x);
+    if (!(s.variance > 0) || !(s.mean > 0)) return std::nullopt;
+    influence(x, s, psi);
+    const Estimate found{log_rsd(s, x.size()), error_of_mean(psi)};
+    if (!std::isfinite(found.value) || !(found.error > 0)) return std::nullopt;
+    return found;
+}
+
+/// Series like one that was given: a Gaussian autoregression of its logarithm, or of itself where
+/// not all of it is positive.
+class Sieve {
+  public:
+    Sieve(std::span<const double> x, const Rng& rng)
+        : count_(x.size()), error_of_mean_(x.size()), rng_(rng.fork("series")) {
+        positive_ = std::ranges::all_of(x, [](double v) { return v > 0; });
+        std::vector<double> y(x.begin(), x.end());
+        if (positive_)
+            for (double& v : y) v = std::log(v);
+        const MeanAndVariance s = spread_of(y);
+        mean_ = s.mean, deviation_ = std::sqrt(s.variance);
+        const Autoregression fit = fit_autoregression(y);
+        order = std::ssize(fit.reflections);
+        models_ = redrawn(fit, Index(count_), 256, rng.fork("models"));
+        std::vector<double> psi;
+        found = estimate(x, error_of_mean_, psi);
+    }
+
+    /// log(rsd) of drawn series r less that of its law, with its standard error.
+    std::optional<Estimate> deviation(Index r) const {
+        std::vector<double> x(count_), psi;
+        const std::size_t model = std::size_t(r) % models_.size();
+        models_[model].draw(x, rng_.fork(std::uint64_t(r)));
+        // exp(y - its greatest) has the rsd of exp(y) and stays in the range
+        const double top = positive_ ? std::ranges::max(x) : 0;
+        for (double& v : x)
+            v = positive_ ? std::exp(deviation_ * (v - top)) : mean_ + deviation_ * v;
+        std::optional<Estimate> drawn = estimate(x, error_of_mean_, psi);
+        if (drawn) drawn->value -= law();
+        return drawn;
+    }
+
+    std::optional<Estimate> found;
+    Index order = 0;
+
+  private:
+    /// log(rsd) of the law: of exp(N(m, v)) it is log(exp(v) - 1) / 2.
+    double law() const {
+        const double v = deviation_ * deviation_;
+        return positive_ ? (v + std::log(-std::expm1(-v))) / 2 : std::log(deviation_ / mean_);
+    }
+
+    std::size_t count_;
+    ErrorOfMean error_of_mean_;
+    Rng rng_;
+    std::vector<Autoregression> models_;
+    double mean_ = 0, deviation_ = 0;
+    bool positive_ = false;
+};
+
+/// The deviations of drawn series over their errors; those that have none are left out.
+std::vector<double> studentised_draws(
+    Index resamples, const std::function<std::optional<Estimate>(Index)>& deviation) {
+    std::vector<std::optional<double>> all(static_cast<std::size_t>(resamples));
+#pragma omp parallel for
+    for (Index r = 0; r < resamples; ++r)
+        if (const std::optional<Estimate> drawn = deviation(r))
+            all[std::size_t(r)] = drawn->value / drawn->error;
+    std::vector<double> out;
+    for (const std::optional<double>& t : all)
+        if (t) out.push_back(*t);
+    return out;
+}
 
 /// The interval around `found` by studentised deviations; nothing where too few can be drawn.
 std::optional<std::pair<double, double>> studentised(std::vector<double> deviations,
-                                                     const Bootstrap::Estimate& found,
-                                                     double confidence) {
+                                                     const Estimate& found, double confidence) {
     if (deviations.size() < 100) return std::nullopt;
     std::ranges::sort(deviations);
     const auto quantile = [&](double q) {
-        return deviations[std::size_t(std::llround(q * double(deviations.size() - 1)))];
+        // the k-th of B is at probability k / (B + 1)
+        const double last = double(deviations.size() - 1);
+        const double place = std::clamp(q * (last + 2) - 1, 0.0, last);
+        const auto below = std::size_t(place);
+        return std::lerp(deviations[below], deviations[std::min(below + 1, deviations.size() - 1)],
+                         place - double(below));
     };
     const double tail = (1 - confidence) / 2;
     const double low = std::exp(found.value - quantile(1 - tail) * found.error);
@@ -130,20 +195,10 @@ void check_options(std::span<const double> g, const DispersionOptions& options) 
     if (options.resamples < 100)
         throw UsageError(
             fmt::format("dispersion: {} resamples, expected at least 100.", options.resamples));
-    if (options.block < 0)
-        throw UsageError(
-            fmt::format("dispersion: a block of {}, expected at least 1.", options.block));
     for (std::size_t i = 0; i < g.size(); ++i)
         if (!std::isfinite(g[i]))
             throw NonFiniteError(
                 fmt::format("dispersion: number {} of the series is {}.", i, g[i]));
-}
-
-Index block_for(std::span<const double> g, Index wanted) {
-    if (wanted > 0) return std::min<Index>(wanted, std::ssize(g));
-    std::vector<double> psi;
-    influence(g, spread_of(g), psi);
-    return automatic_block(psi);
 }
 
 Rng generator(const DispersionOptions& options, std::string_view part) {
@@ -151,42 +206,6 @@ Rng generator(const DispersionOptions& options, std::string_view part) {
 }
 
 }  // namespace
-
-Index automatic_block(std::span<const double> x) {
-    const Index n = std::ssize(x);
-    if (n < 4) return 1;
-    const double mean = spread_of(x).mean;
-    const Index run = std::max<Index>(5, Index(std::ceil(std::sqrt(std::log10(double(n))))));
-    const Index longest = std::min(n - 1, Index(std::ceil(std::sqrt(double(n)))) + run);
-    std::vector<double> covariance(std::size_t(longest) + 1);
-    for (Index k = 0; k <= longest; ++k)
-        for (Index t = k; t < n; ++t)
-            covariance[std::size_t(k)] +=
-                (x[std::size_t(t)] - mean) * (x[std::size_t(t - k)] - mean) / double(n);
-    const double variance = covariance[0];
-    if (!(variance > 0)) return 1;
-    for (double& c : covariance) c /= variance;
-    const double limit = 2 * std::sqrt(std::log10(double(n)) / double(n));
-    // The last lag before `run` insignificant ones; else the last significant one.
-    Index last = 0, quiet = 0;
-    for (Index k = 1; k <= longest && quiet < run; ++k) {
-        const bool significant = std::abs(covariance[std::size_t(k)]) >= limit;
-        quiet = significant ? 0 : quiet + 1;
-        if (significant) last = k;
-    }
-    const Index window = std::min(2 * std::max<Index>(last, 1), longest);
-    double level = covariance[0], slope = 0;
-    for (Index k = 1; k <= window; ++k) {
-        const double share = double(k) / double(window);
-        const double weight = share <= 0.5 ? 1 : 2 * (1 - share);
-        level += 2 * weight * covariance[std::size_t(k)];
-        slope += 2 * weight * double(k) * covariance[std::size_t(k)];
-    }
-    const double limit_block = std::ceil(std::min(3 * std::sqrt(double(n)), double(n) / 3));
-    if (!(level > 0)) return 1;
-    const double block = std::cbrt(1.5 * slope * slope / (level * level) * double(n));
-    return Index(std::clamp(std::ceil(block), 1.0, limit_block));
-}
 
 Dispersion dispersion(std::span<const double> given, const DispersionOptions& options) {
     check_options(given, options);
@@ -204,57 +223,54 @@ Dispersion dispersion(std::span<const double> given, const DispersionOptions& op
         out.rsd = undefined("the mean is not positive");
         return out;
     }
-    // Differences below rounding are none.
-    if (std::sqrt(s.variance) <= 4 * std::numeric_limits<double>::epsilon() * s.mean) {
+    if (is_constant(s)) {
         out.rsd = Value(0.0);
         out.rsd.note = "a constant series has no interval";
         return out;
     }
     const double rsd = std::exp(log_rsd(s, g.size()));
     out.rsd = Value(rsd);
-    out.block = block_for(g, options.block);
-    out.mean_error = std::ldexp(error_of_mean(g, out.block), scaled.exponent);
-    if (out.count < least_count || out.count < least_blocks * out.block) {
-        out.rsd.note = out.count < least_count
-                           ? fmt::format("{} numbers carry no interval", out.count)
-                           : fmt::format("fewer than {} blocks of {} neighbours: no interval",
-                                         least_blocks, out.block);
+    out.mean_error = std::ldexp(ErrorOfMean(g.size())(g), scaled.exponent);
+    if (out.count < least_count) {
+        out.rsd.note = fmt::format("{} numbers carry no interval", out.count);
         return out;
     }
-    Bootstrap bootstrap(g, out.block);
-    Rng rng = generator(options, "one");
-    std::vector<double> deviations;
-    for (Index r = 0; r < options.resamples; ++r)
-        if (const auto drawn = bootstrap.draw(rng); drawn && drawn->error > 0)
-            deviations.push_back((drawn->value - bootstrap.found.value) / drawn->error);
-    const auto interval = studentised(std::move(deviations), bootstrap.found, options.confidence);
+    const Sieve sieve(g, generator(options, "one"));
+    out.order = sieve.order;
+    const auto interval =
+        sieve.found ? studentised(studentised_draws(options.resamples,
+                                                    [&](Index r) { return sieve.deviation(r); }),
+                                  *sieve.found, options.confidence)
+                    : std::nullopt;
     if (!interval) {
         out.rsd.note = "too few resamples vary: no interval";
         return out;
     }
-    out.standard_error = rsd * bootstrap.found.error;
+    out.standard_error = rsd * sieve.found->error;
     std::tie(out.rsd.low, out.rsd.high) = *interval;
     return out;
 }
 
 Value dispersion_ratio(std::span<const double> a, std::span<const double> b,
                        const DispersionOptions& options) {
-    const Dispersion first = dispersion(a, options), second = dispersion(b, options);
-    if (!first.rsd.low || !second.rsd.low) return undefined("one of the series has no interval");
+    for (const std::span<const double> x : {a, b})
+        if (const Dispersion one = dispersion(x, options); !one.rsd.low)
+            return undefined("one of the series has no interval");
     const Scaled one(a), other(b);
-    Bootstrap over(one.values, first.block), under(other.values, second.block);
-    const Bootstrap::Estimate found{over.found.value - under.found.value,
-                                    std::hypot(over.found.error, under.found.error)};
-    Rng rng_a = generator(options, "over"), rng_b = generator(options, "under");
-    std::vector<double> deviations;
-    for (Index r = 0; r < options.resamples; ++r) {
-        const auto x = over.draw(rng_a), y = under.draw(rng_b);
-        if (!x || !y) continue;
-        const double error = std::hypot(x->error, y->error);
-        if (error > 0) deviations.push_back((x->value - y->value - found.value) / error);
-    }
+    const Sieve over(one.values, generator(options, "over")),
+        under(other.values, generator(options, "under"));
+    const auto less = [](const Estimate& x, const Estimate& y) {
+        return Estimate{x.value - y.value, std::hypot(x.error, y.error)};
+    };
+    const Estimate found = less(*over.found, *under.found);
     Value out(std::exp(found.value));
-    const auto interval = studentised(std::move(deviations), found, options.confidence);
+    const auto interval = studentised(
+        studentised_draws(options.resamples,
+                          [&](Index r) -> std::optional<Estimate> {
+                              const auto x = over.deviation(r), y = under.deviation(r);
+                              return x && y ? std::optional(less(*x, *y)) : std::nullopt;
+                          }),
+        found, options.confidence);
     if (!interval) return undefined("too few resamples vary");
     std::tie(out.low, out.high) = *interval;
     return out;
@@ -264,12 +280,10 @@ std::optional<double> drift(std::span<const double> given) {
     const Scaled scaled(given);
     const std::span<const double> g = scaled.values;
     const std::size_t half = g.size() / 2;
-    if (std::ssize(g) < least_count) return std::nullopt;
+    if (std::ssize(g) < least_count || is_constant(spread_of(g))) return std::nullopt;
     const std::span<const double> first = g.first(half), last = g.last(half);
-    const auto error = [](std::span<const double> x) {
-        return error_of_mean(x, automatic_block(x));
-    };
-    const double both = std::hypot(error(first), error(last));
+    const double both =
+        std::hypot(ErrorOfMean(first.size())(first), ErrorOfMean(last.size())(last));
     if (!(both > 0)) return std::nullopt;
     return (spread_of(last).mean - spread_of(first).mean) / both;
 }

@@ -74,7 +74,7 @@ Json described(const LoggedSeries& one, const std::string& model, const Dispersi
                Index width) {
     Json log;
     log.set("model", model).set("source", one.source).set("series", one.name);
-    log.set("count", found.count).set("block", found.block).set("window", width);
+    log.set("count", found.count).set("order", found.order).set("window", width);
     if (!one.steps.empty())
         log.set("first_step", one.steps.front()).set("last_step", one.steps.back());
     const std::optional<double> moved = drift(one.values);

@@ -1,0 +1,32 @@
+#include "support/coverage.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdlib>
+
+/// coverage [SERIES [RESAMPLES]]: the table of docs/metrics.md, "Gradients over training".
+int main(int argc, char** argv) {
+    using tsdiag::test::Coverage;
+    const tsdiag::Index series = argc > 1 ? std::atoi(argv[1]) : 2000,
+                        resamples = argc > 2 ? std::atoi(argv[2]) : 1000;
+    if (series < 1 || resamples < 100) {
+        fmt::print(stderr, "coverage [SERIES [RESAMPLES]]: of at least 1 and 100.\n");
+        return 2;
+    }
+    fmt::print("| T | law | phi = 0 | 0.5 | 0.8 | 0.9 |\n|---:|---|---:|---:|---:|---:|\n");
+    for (const tsdiag::Index count : {20, 50, 100, 200, 600})
+        for (const auto& [law, rsd, lognormal] : {std::tuple("normal, rsd 0.2", 0.2, false),
+                                                  std::tuple("log-normal, rsd 0.2", 0.2, true),
+                                                  std::tuple("log-normal, rsd 0.5", 0.5, true)}) {
+            fmt::print("| {} | {} |", count, law);
+            for (const double phi : {0.0, 0.5, 0.8, 0.9}) {
+                const Coverage found = tsdiag::test::coverage(
+                    {.phi = phi, .rsd = rsd, .lognormal = lognormal}, count, series, resamples);
+                const double share = found.share();
+                fmt::print(" {:.1f} \u00b1 {:.1f} % |", 100 * share, 100 * found.error(share));
+                std::fflush(stdout);
+            }
+            fmt::print("\n");
+        }
+    return 0;
+}
