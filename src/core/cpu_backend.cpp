@@ -86,14 +86,16 @@ void small_product(View out, View a, View b, Index batch, Transpose t, T alpha) 
     const T* pb = b.row<T>(batch / per, 0);
     T* pc = out.row<T>(batch, 0);
     const bool ta = t == Transpose::first, tb = t == Transpose::second;
+    // A product with a vector is shared along k, if at all: its sums would depend on the threads.
+    const bool vector = m == 1 || n == 1;
 #ifdef TSDIAG_ONEDNN
     if constexpr (std::is_same_v<T, float>) {
-        if (dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, pa, a.row_stride, pb,
-                       b.row_stride, 0.0F, pc, out.row_stride) == dnnl_success)
+        if (!vector && dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, pa, a.row_stride,
+                                  pb, b.row_stride, 0.0F, pc, out.row_stride) == dnnl_success)
             return;
     }
 #endif
-    if (omp_in_parallel() || m * n * k / 16 < worth_threads) {
+    if (vector || omp_in_parallel() || m * n * k / 16 < worth_threads) {
         functions<T>().gemm(ta, tb, m, n, k, alpha, pa, a.row_stride, pb, b.row_stride, pc,
                             out.row_stride);
         return;

@@ -119,6 +119,10 @@ std::vector<Work> every_work() {
     all.push_back({.name = "probe_trials",
                    .words = probe("random:pre-norm,layers=2,d=24,heads=3", {"--trials", "5"}),
                    .memory = true});
+    // long enough for a library to share sums among threads
+    all.push_back({.name = "probe_long",
+                   .words = {"probe", "random:post-norm,d=192,heads=3,layers=2,attention=linear",
+                             "--tokens", "700", "--no-report", "-q"}});
     all.push_back({.name = "probe_loss",
                    .words = probe("random:gpt2,layers=2,d=24,heads=3,vocab=40", {"--loss", "lm"}),
                    .memory = true});
