@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "projection_derivative.hpp"
+#include "tsdiag/intervals.hpp"
 
 /// |dP/dW_Q|_F and |dP/dW_K|_F at fixed input.  [POLY] Thm 4.4
 namespace tsdiag::probe {
@@ -50,7 +51,8 @@ Value root(const Sums& s, Index n, bool all) {
         std::max<Wide>(0, squares - total * total / count) / std::max(1.0, count - 1);
     const Wide error = all ? 0 : std::sqrt(count * spread * (1 - share)) / share;
     total = total < 0 ? 0 : total / share;
-    const Wide value = std::sqrt(total), margin = 2 * error + rounding;
+    const Wide reach = all || count < 2 ? 0 : student_quantile(0.95, count - 1);
+    const Wide value = std::sqrt(total), margin = reach * error + rounding;
     if (total == 0 || margin <= 1e-6 * total) return narrow(value);
     const auto root_of = [](Wide x) { return double(std::sqrt(std::max<Wide>(0, x))); };
     Value v = interval(root_of(total - margin), root_of(total + margin),

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "tsdiag/intervals.hpp"
+
 namespace tsdiag::probe {
 
 Place attention_place(Index layer, Index head) {
@@ -150,8 +152,9 @@ Value RowMean::value(Index n, Wide (*of)(Wide mean, Index n)) const {
     const Wide off = sum_sum_ - 2 * mean * sum_rows_ + mean * mean * rows_rows_;
     const Wide spread = std::max<Wide>(0, off) * blocks_ / (blocks_ - 1);
     const Wide error = std::sqrt(spread * (1 - rows_ / double(n))) / rows_;
-    v.low = double(of(mean - 2 * error, n));
-    v.high = double(of(mean + 2 * error, n));
+    const Wide half = error * student_quantile(0.95, double(blocks_ - 1));
+    v.low = double(of(mean - half, n));
+    v.high = double(of(mean + half, n));
     v.note += fmt::format(", standard error {:.1e}", double(error));
     return v;
 }

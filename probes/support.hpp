@@ -90,7 +90,7 @@ std::span<const T> of_head(const std::vector<T>& all, const RowStatistics& s, In
 }
 
 /// The mean of a number over the rows of a head.  Where not all n rows were seen: an estimate with
-/// two standard errors around it, those of a sample of blocks, for rows of one block are alike.
+/// Student's 95 % interval, that of a sample of blocks, for rows of one block are alike.
 class RowMean {
   public:
     template <class T>

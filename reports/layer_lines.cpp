@@ -10,7 +10,7 @@ namespace tsdiag::reports {
 namespace {
 
 constexpr std::string_view band_note =
-    " Bands are two standard errors of the mean over the samples, where there is more than one.";
+    " Bands are 95 % intervals of the mean over the samples (Student's t), where there are three.";
 
 const Axis layer_axis{.title = "layer", .whole = true};
 

@@ -5,6 +5,30 @@
 #include <algorithm>
 
 #include "text.hpp"
+#include "tsdiag/intervals.hpp"
+
+namespace tsdiag {
+
+Series line_of_means(std::string name, std::span<const MeanAt> means, bool positive) {
+    constexpr double fewest = 2;
+    Series s{.name = std::move(name)};
+    bool band = false;
+    for (const MeanAt& m : means) {
+        const bool drawn = m.mean && (!positive || *m.mean > 0);
+        const bool known = drawn && m.error && m.freedom >= fewest;
+        const double half = known ? student_quantile(0.95, m.freedom) * *m.error : 0;
+        band = band || known;
+        s.x.push_back(m.x);
+        s.y.push_back(drawn ? m.mean : std::nullopt);
+        s.low.push_back(known ? std::optional(*m.mean - half) : std::nullopt);
+        s.high.push_back(known ? std::optional(*m.mean + half) : std::nullopt);
+        if (known && positive) s.low.back() = std::max(*s.low.back(), *m.mean / 10);
+    }
+    if (!band) s.low.clear(), s.high.clear();
+    return s;
+}
+
+}  // namespace tsdiag
 
 namespace tsdiag::reports {
 
@@ -36,7 +60,7 @@ Depth Rows::depth(const std::string& model, std::string_view metric, std::string
         if (row->model != model || at.stage != stage || at.layer < 0 || at.tensor != tensor)
             continue;
         if (at.head < 0) {
-            means[at.layer] = {row->value, row->standard_error};
+            means[at.layer] = {row->value, row->standard_error, row->count};
         } else {
             auto& [sum, count] = sums[at.layer];
             if (row->value) sum += *row->value, ++count;
@@ -54,7 +78,7 @@ Heads Rows::heads(const std::string& model, std::string_view metric) const {
     Heads found;
     for (const MetricRow* row : of(metric))
         if (row->model == model && row->at.layer >= 0 && row->at.head >= 0)
-            found[{row->at.layer, row->at.head}] = {row->value, row->standard_error};
+            found[{row->at.layer, row->at.head}] = {row->value, row->standard_error, row->count};
     return found;
 }
 
@@ -85,21 +109,14 @@ std::string label(const std::string& model) {
 }
 
 Series over_layers(std::string name, const Depth& depth, bool positive) {
-    Series s{.name = std::move(name)};
-    bool band = false;
-    for (const auto& [layer, p] : depth) {
-        s.x.push_back(double(layer));
-        const bool drawn = p.value && (!positive || *p.value > 0);
-        s.y.push_back(drawn ? p.value : std::nullopt);
-        const bool error = drawn && p.error;
-        band = band || error;
-        s.low.push_back(error ? std::optional(*p.value - 2 * *p.error) : std::nullopt);
-        s.high.push_back(error ? std::optional(*p.value + 2 * *p.error) : std::nullopt);
-        // on a logarithmic axis a band that reaches zero ends at a tenth of the mean
-        if (error && positive) s.low.back() = std::max(*s.low.back(), *p.value / 10);
-    }
-    if (!band) s.low.clear(), s.high.clear();
-    return s;
+    return line_of_means(std::move(name), means_of(depth), positive);
+}
+
+std::vector<MeanAt> means_of(const Depth& depth) {
+    std::vector<MeanAt> means;
+    for (const auto& [at, p] : depth)
+        means.push_back({double(at), p.value, p.error, double(p.count - 1)});
+    return means;
 }
 
 bool any_value(const Series& series) {

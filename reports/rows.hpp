@@ -12,9 +12,10 @@
 /// What figures and the verdict ask of a table.
 namespace tsdiag::reports {
 
-/// One number of a layer, with its standard error where there is one.
+/// One number of a layer, with its standard error where there is one, over `count` samples.
 struct Point {
     std::optional<double> value = {}, error = {};
+    Index count = 0;
 };
 using Depth = std::map<Index, Point>;                    ///< by layer
 using Heads = std::map<std::pair<Index, Index>, Point>;  ///< by (layer, head)
@@ -56,7 +57,8 @@ std::string own_figure(const Rows& rows, const std::string& model, const std::st
 /// A short name of a model: the last part of a path.
 std::string label(const std::string& model);
 
-/// y over the layer, with a band of two standard errors where there is more than one sample.
+std::vector<MeanAt> means_of(const Depth& depth);
+/// y over the layer, with bands as `line_of_means` draws them.
 Series over_layers(std::string name, const Depth& depth, bool positive = false);
 /// "NAME: 0.02 in layer 0, 0.99 in layer 11, between 0.02 and 0.99"; empty without a number.
 std::string in_words(std::string_view name, const Series& series);

@@ -37,7 +37,7 @@ Layers layers_of(const std::vector<MetricRow>& rows, const Shown& what) {
     for (const MetricRow& row : rows)
         if (row.metric == what.metric && row.at.stage == what.stage && row.at.layer >= 0 &&
             row.at.head < 0 && row.at.tensor.empty() && row.at.step >= 0)
-            out[row.at.layer][row.at.step] = {row.value, row.standard_error};
+            out[row.at.layer][row.at.step] = {row.value, row.standard_error, row.count};
     return out;
 }
 
@@ -52,18 +52,7 @@ std::vector<Index> chosen(const Layers& layers) {
 }
 
 Series over_steps(Index layer, const Steps& steps) {
-    Series s{.name = fmt::format("layer {}", layer)};
-    bool band = false;
-    for (const auto& [step, point] : steps) {
-        s.x.push_back(double(step));
-        s.y.push_back(point.value);
-        const bool error = point.value && point.error;
-        band = band || error;
-        s.low.push_back(error ? std::optional(*point.value - 2 * *point.error) : std::nullopt);
-        s.high.push_back(error ? std::optional(*point.value + 2 * *point.error) : std::nullopt);
-    }
-    if (!band) s.low.clear(), s.high.clear();
-    return s;
+    return line_of_means(fmt::format("layer {}", layer), means_of(steps));
 }
 
 Grid grid_of(const Layers& layers, const std::set<Index>& steps, const std::string& unit,
@@ -132,7 +121,7 @@ std::optional<Figure> trajectory(const std::vector<MetricRow>& rows, const Shown
     }
     figure.caption = fmt::format(
         "`{}`{} of each layer as the training goes on, the same inputs at every {}{}; the band is "
-        "two standard errors over the inputs.{}",
+        "the 95 % interval of the mean over the inputs (Student's t), where there are three.{}",
         what.metric, what.stage.empty() ? "" : fmt::format(" at stage `{}`", what.stage), unit,
         what.stage == "attn" ? ", mean over the heads" : "",
         layers.size() > most_layers

@@ -30,6 +30,17 @@ struct Series {
     bool dashed = false;  ///< a prediction, a bound or a reference, not a measurement
 };
 
+/// A mean at x with its standard error and that error's degrees of freedom.
+struct MeanAt {
+    double x = 0;
+    std::optional<double> mean = {}, error = {};
+    double freedom = 0;
+};
+/// Means with the 95 % intervals of Student's t, from three numbers on: with one degree of freedom
+/// they are 13 errors wide.  `positive`: for a logarithmic axis, where a band that reaches zero
+/// ends at a tenth of the mean, and means up to 0 are left out.
+Series line_of_means(std::string name, std::span<const MeanAt> means, bool positive = false);
+
 /// Cells (row, column) -> value; nothing where undefined.
 struct Grid {
     Index rows = 0, cols = 0;

@@ -84,23 +84,9 @@ Number exponent(double x0, const Number& y0, double x1, const Number& y1) {
 }
 
 Series line(std::string name, const std::map<double, Number>& numbers, bool positive) {
-    constexpr Index fewest = 3;
-    Series s{.name = std::move(name)};
-    bool band = false;
-    for (const auto& [x, n] : numbers) {
-        const bool drawn = n.value && (!positive || *n.value > 0);
-        const bool known = drawn && n.error && n.count >= fewest;
-        const double half = known ? student_quantile(0.95, n.freedom()) * *n.error : 0;
-        band = band || known;
-        s.x.push_back(x);
-        s.y.push_back(drawn ? n.value : std::nullopt);
-        s.low.push_back(known ? std::optional(*n.value - half) : std::nullopt);
-        s.high.push_back(known ? std::optional(*n.value + half) : std::nullopt);
-        // on a logarithmic axis a band that reaches zero ends at a tenth of the mean
-        if (known && positive) s.low.back() = std::max(*s.low.back(), *n.value / 10);
-    }
-    if (!band) s.low.clear(), s.high.clear();
-    return s;
+    std::vector<MeanAt> means;
+    for (const auto& [x, n] : numbers) means.push_back({x, n.value, n.error, n.freedom()});
+    return line_of_means(std::move(name), means, positive);
 }
 
 Series law(std::string name, const std::vector<double>& x, const std::function<double(double)>& f) {

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "tsdiag/intervals.hpp"
+
 namespace tsdiag::training {
 namespace {
 
@@ -18,6 +20,7 @@ constexpr double lost_again = 0.1;  ///< of what was gained: more than that is s
 struct Part {
     Index first = 0, last = 0;
     double mean = 0, error = 0;  ///< its standard error, steps taken for independent
+    double freedom = 0;          ///< of the error
 
     std::string steps() const {
         return first == last ? fmt::format("at step {}", first)
@@ -28,6 +31,7 @@ struct Part {
 Part part_of(const std::vector<TrainStep>& steps, Index from, Index to) {
     Part out{.first = steps[std::size_t(from)].step, .last = steps[std::size_t(to - 1)].step};
     const double count = double(to - from);
+    out.freedom = count - 1;
     for (Index i = from; i < to; ++i) out.mean += steps[std::size_t(i)].loss / count;
     double squares = 0;
     for (Index i = from; i < to; ++i) {
@@ -47,9 +51,12 @@ std::vector<Part> parts_of(const std::vector<TrainStep>& steps) {
     return out;
 }
 
-/// Is a less than b by more than two standard errors of their difference?
-bool below(const Part& a, const Part& b) {
-    return b.mean - a.mean > 2 * std::hypot(a.error, b.error);
+/// Is a less than b, by Welch's t at 5 %, shared among the parts that a was chosen from?
+bool below(const Part& a, const Part& b, std::size_t parts) {
+    const double off = b.mean - a.mean, error = std::hypot(a.error, b.error);
+    if (!(error > 0)) return off > 0;
+    const double freedom = welch_freedom(a.error, a.freedom, b.error, b.freedom);
+    return student_tail(off / error, freedom) <= 0.05 / double(parts);
 }
 
 Finding loss(const std::vector<TrainStep>& steps) {
@@ -63,15 +70,15 @@ Finding loss(const std::vector<TrainStep>& steps) {
     const Part& least = *std::ranges::min_element(all, {}, &Part::mean);
     const std::string course = fmt::format("from a mean of {:.4g} {} to {:.4g} {}", first.mean,
                                            first.steps(), last.mean, last.steps());
-    const bool rose =
-        below(least, last) && last.mean - least.mean > lost_again * (first.mean - least.mean);
+    const bool rose = below(least, last, all.size()) &&
+                      last.mean - least.mean > lost_again * (first.mean - least.mean);
     if (rose)
         return {Level::warning,
                 fmt::format("The training loss does not stay where it was least: it goes {}, and "
                             "was {:.4g} {}.",
                             course, least.mean, least.steps()),
                 "learning"};
-    if (!below(last, first))
+    if (!below(last, first, 1))
         return {Level::warning, fmt::format("The training loss does not fall: it goes {}.", course),
                 "learning"};
     return {Level::good, fmt::format("The training loss falls {}.", course), "learning"};
