@@ -134,7 +134,9 @@ std::vector<LineStyle> line_styles(const Figure& figure) {
                 style.colour = hex(colour_at(Palette::sequential, t));
                 ++measured;
             } else {
-                style.dash = measured_dashes[measured++ % measured_dashes.size()];
+                // each round of colours goes with other dashes
+                const std::size_t round = measured / measured_dashes.size();
+                style.dash = measured_dashes[(measured++ + round) % measured_dashes.size()];
             }
             styles.push_back(std::move(style));
         }

@@ -90,6 +90,14 @@ TEST(LayoutTest, SeriesDifferByDashAsWellAsByColour) {
     EXPECT_EQ(dashes.size(), 7u);
 }
 
+TEST(LayoutTest, NoTwoOfManySeriesLookAlike) {
+    Figure f{.panels = {{}}};
+    for (int i = 0; i < 20; ++i) f.panels[0].series.push_back({.name = std::to_string(i)});
+    std::set<std::pair<std::string, std::vector<int>>> looks;
+    for (const LineStyle& s : line_styles(f)) looks.insert({s.colour, s.dash});
+    EXPECT_EQ(looks.size(), 20u);
+}
+
 TEST(LayoutTest, EqualNamesShareAStyle) {
     const Plot plot{.series = {{.name = "out"}}};
     const Figure f{.panels = {plot, plot}};
