@@ -7,6 +7,7 @@
 #include "commands.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/experiment.hpp"
 #include "tsdiag/report.hpp"
 
 namespace tsdiag::cli {
@@ -61,9 +62,12 @@ Rows list_probes() {
 }
 
 Rows list_figures() {
-    Rows rows;
+    Rows rows{{"name", "made by", "", "title"}};
     for (const FigureEntry* entry : figures())
-        rows.push_back({std::string(entry->name), std::string(entry->title)});
+        rows.push_back({std::string(entry->name), "probe", "", std::string(entry->title)});
+    for (const ExperimentEntry* entry : experiments())
+        rows.push_back({std::string(entry->name), "figure", entry->takes_data ? "trains" : "",
+                        std::string(entry->title)});
     return rows;
 }
 

@@ -376,6 +376,7 @@ TEST(List, EveryListHasMembers) {
         EXPECT_GE(std::count(found.out.begin(), found.out.end(), '\n'), 1) << what;
     }
     EXPECT_THAT(tsdiag(folder, {"list", "metrics"}).out, HasSubstr("t_sim"));
+    EXPECT_THAT(tsdiag(folder, {"list", "figures"}).out, HasSubstr("tse.fig6"));
     EXPECT_THAT(tsdiag(folder, {"info"}).out, HasSubstr("device cpu"));
 }
 
