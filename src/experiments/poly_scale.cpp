@@ -36,7 +36,7 @@ std::string gratings(const ExperimentSetting& setting) {
 namespace {
 
 constexpr std::array keys{
-    key_steps("250", "156250"),
+    key_steps("150", "156250"),
     key_batch("16", "128"),
     key_rate("1e-3", "5e-4"),
     ExperimentKey{"layers", "1", "4", "12", "blocks"},
@@ -50,7 +50,7 @@ constexpr std::array keys{
                   .description = "pixels of a patch, divisors of image: each gives another N",
                   .words = "4x2 8x4 16x8 32x16",
                   .list = true},
-    key_classes,
+    key_classes("30"),
     ExperimentKey{.name = "scales",
                   .tiny = "1,4",
                   .quick = "0.001,0.1,1,4,8,64,1000",
@@ -193,7 +193,10 @@ extern const ExperimentEntry poly_fig1 = {
         "--data images:DIR names others; N, the number of patches, changes with their size. At "
         "paper scale ViT-Tiny on 64 x 64 pixels, N = 256, 64, 16 and 8, k from 1e-3 to 1e3, 200 "
         "epochs of 100000 images, 200 classes; batch, rate, schedule and the number of runs are "
-        "not told. Tiny-ImageNet itself cannot be read yet.",
+        "not told. Tiny-ImageNet itself cannot be read yet. At quick scale so many directions and "
+        "so "
+        "few steps that no k learns the task whole: with 10 directions and 250 steps every k does, "
+        "and nothing can be told (decisions.md, 53).",
     .table =
         "final_loss, final_test_loss, final_accuracy, diverged of each N and k; best_scale of each "
         "N: log10 of the k of the greatest accuracy of a seed; curves train_loss, train_grad_norm, "

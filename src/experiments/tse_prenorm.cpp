@@ -49,8 +49,7 @@ RunResult measure(const ExperimentSetting& setting) {
     return together(setting, runs);
 }
 
-Figure figure_of(const Numbers& numbers, const std::string& model, const std::string& other,
-                 double unit) {
+Figure figure_of(const Numbers& numbers, const std::string& model, const std::string& other) {
     const Axis blocks{.title = "block", .whole = true};
     Plot sim{.title = "t_sim of the block's output",
              .x = blocks,
@@ -62,7 +61,6 @@ Figure figure_of(const Numbers& numbers, const std::string& model, const std::st
     norms.series = {line("|X|", numbers.depth(model, "fro", "in")),
                     line("|LN(X)|", numbers.depth(model, "fro", "norm1")),
                     line("|P LN(X) W|", numbers.depth(model, "fro", "sa"))};
-    norms.marks = {{unit, "sqrt(n d)"}};
     Figure f{.name = "tse_fig4",
              .title = "Pre-norm: similarity and three norms",
              .caption = fmt::format(
@@ -80,7 +78,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     const std::string model = model_of(setting, pre), other = model_of(setting, post);
     const Index last = setting.count("layers") - 1;
     const double unit = std::sqrt(setting.number("tokens") * setting.number("d"));
-    Findings found{.figures = {figure_of(numbers, model, other, unit)}};
+    Findings found{.figures = {figure_of(numbers, model, other)}};
     std::vector<Comparison>& all = found.comparisons;
     const auto norm = [&](const char* stage, Index block) {
         return numbers.at(model, "fro", stage, block);
@@ -95,11 +93,15 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                           norm("in", 0)));
     all.push_back(
         compare(fmt::format("|X|_F, block {}", last), "no number", std::nullopt, norm("in", last)));
-    for (const Index block : {Index(0), last})
-        all.push_back(
-            compare(fmt::format("|P LN(X) W|_F over |X|_F, block {}", block),
-                    "[TSE] 3.1: the role of attention \"is progressively diminishing\" with depth",
-                    std::nullopt, ratio(norm("sa", block), norm("in", block))));
+    constexpr const char* role =
+        "[TSE] 3.1: the role of attention \"is progressively diminishing\" with depth";
+    const auto share = [&](Index block) { return ratio(norm("sa", block), norm("in", block)); };
+    for (const Index block : {Index(0), last / 5, last})
+        all.push_back(compare(fmt::format("|P LN(X) W|_F over |X|_F, block {}", block), role,
+                              std::nullopt, share(block)));
+    for (const Index block : {Index(0), last / 5})
+        all.push_back(order_of("|P LN(X) W|_F over |X|_F", fmt::format("block {}", block),
+                               fmt::format("block {}", last), share(block), share(last), role));
     all.push_back(compare("least rise of t_sim over a block",
                           "[TSE] 3.1: token similarity \"still keeps increasing\"", 0.0,
                           numbers.at(model, "sim_rise", "", -1), Kind::at_least));

@@ -117,7 +117,7 @@ Plot steps_panel(const Numbers& numbers, const std::string& model, double gain) 
     plot.series = {line("attention", numbers.depth(model, "xi_ratio", "attn"))};
     for (const auto& [stage, label] : other_steps)
         plot.series.push_back(line(label, numbers.depth(model, "xi_ratio", stage)));
-    plot.marks = {{1 + gain, "1 + a2"}, {1.0, ""}};
+    plot.marks = {{1 + gain, ""}, {1.0, ""}};
     return plot;
 }
 
@@ -197,10 +197,10 @@ std::vector<Figure> figures2(const Numbers& numbers, const std::string& model, d
     std::vector<Figure> figures = {
         {.name = "tse_fig2",
          .title = "Similarity, ratios and mixing by block",
-         .caption = fmt::format(
-             "Similarity; xi1/xi2 of the four steps of a block; omega and delta of [TSE] (12) and "
-             "|lambda_2(P)|, means over the heads. {}",
-             bands),
+         .caption = fmt::format("Similarity; xi1/xi2 of the four steps of a block (dotted: 1 + a2 "
+                                "and 1); omega and delta of [TSE] (12) and "
+                                "|lambda_2(P)|, means over the heads. {}",
+                                bands),
          .panels = {sim, steps_panel(numbers, model, gain),
                     panel("omega, delta, |lambda_2|", "", numbers, model,
                           {"omega", "delta", "lambda2_abs"}, "attn")}},
