@@ -19,7 +19,7 @@ double tightness(const Sides& s, Relation relation) {
     }
     const double small = relation == Relation::at_most ? s.measured : s.bound;
     const double large = relation == Relation::at_most ? s.bound : s.measured;
-    if (small <= 0) return small < 0 && large < small ? INFINITY : 0;
+    if (small <= 0) return large < small ? INFINITY : 0;
     return large > 0 ? small / large : INFINITY;
 }
 

@@ -14,7 +14,8 @@ struct Sides {
     double room = 0;  ///< of an equation: how far apart rounding may leave its sides
 };
 /// measured/bound (at_least: bound/measured; equal: |measured - bound|/room): above 1 the relation
-/// is broken.  0 where the bound says nothing, infinite where nothing was allowed.
+/// is broken.  0 where the smaller side is not positive and it holds, infinite where it is not and
+/// it does not hold, or where nothing was allowed.
 double tightness(const Sides& sides, Relation relation);
 
 /// A hypothesis on what is drawn, by how much variables miss it, relative to their size.

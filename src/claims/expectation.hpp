@@ -8,7 +8,8 @@
 namespace tsdiag::claim {
 
 /// How near an equation must be confirmed to hold: this part of what is claimed, to either side.
-constexpr double equation_resolution = 0.01;
+/// Half of the hundredth by which mutants change it, so that those are found false.
+constexpr double equation_resolution = 0.005;
 
 /// What is averaged: E of one number, or E a / E b of two.
 struct Mean {

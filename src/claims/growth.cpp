@@ -14,9 +14,9 @@ namespace {
 using Samples = std::vector<std::vector<double>>;  ///< one list a size
 
 Verdict decide(const Growth& growth, const Interval& e) {
-    const double most = growth.claimed + exponent_resolution;
+    const double most = growth.claimed + growth.resolution;
     const double least =
-        growth.relation == Relation::at_most ? -INFINITY : growth.claimed - exponent_resolution;
+        growth.relation == Relation::at_most ? -INFINITY : growth.claimed - growth.resolution;
     if (e.low > most || e.high < least) return Verdict::false_as_stated;
     if (e.high <= most && e.low >= least) return Verdict::holds_asymptotically;
     return Verdict::not_decided;

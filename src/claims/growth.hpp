@@ -6,6 +6,12 @@
 /// Statements such as O(N): exponents over a range of sizes.
 namespace tsdiag::claim {
 
+/// Exponents are told apart to this much: at sizes that can be computed, lower orders and
+/// logarithms bend a line by about as much.
+constexpr double exponent_resolution = 0.25;
+/// Where they do not: half of the 0.3 by which mutants shift it, and less.
+constexpr double fine_resolution = 0.14;
+
 struct Growth {
     std::string reading = {}, formula = {};
     Role role = Role::part;
@@ -17,11 +23,8 @@ struct Growth {
     std::vector<Index> sizes = {};  ///< N, where the user chose no range
     std::function<double(Index N, const Rng&)> sample = {};
     std::string size = "N";  ///< what the papers call it
+    double resolution = exponent_resolution;
 };
-
-/// Exponents are told apart to this much: at sizes that can be computed, lower orders and
-/// logarithms bend a line by about as much.
-constexpr double exponent_resolution = 0.25;
 
 /// Means over `how.trials` draws at each N, and more where those do not decide (`look_by_look`),
 /// and the exponent of their least-squares line in logarithms.  Its interval is the wider one of

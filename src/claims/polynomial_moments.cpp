@@ -102,8 +102,10 @@ Mean shared_factor(const Check& how) {
     shared.reading = "X in both factors, p = 2";
     shared.formula =
         "E |(X Q K^T X^T)^p|_F^2 = (2p - 1)!! d ... (d + 2p - 2) (N (N - 1) (D ... (D + "
-        "2p - 2))^2 + N D ... (D + 4p - 2)) sigma_t^(4p) sigma_x^(4p)";
+        "2p - 2))^2 + N D ... (D + 4p - 2)) sigma_t^(4p) sigma_x^(4p), to 1 %";
     shared.role = Role::sharper;
+    shared.within = 0.01;
+    shared.mutant = {.factor = 1.025, .why = "1 % is meant"};
     shared.claimed = logit_square(logit_sizes(how), 2);
     shared.sample = [&how](const Rng& rng) {
         return mean_of_copies(how, rng, [](const Logits& s) { return norm_square(s, 2); });
@@ -228,11 +230,14 @@ Mean higher_power(const Check& how, int p, std::string reading) {
 }
 
 Mean second_power_exact(const Check& how) {
-    return sharper(gradient_mean(
+    Mean exact = sharper(gradient_mean(
         how, 2, "exact, p = 2",
         "p^2 (2p - 3)!! d ... (d + 2p - 2) sigma_w^(4p - 2) sigma_x^(4p) (N (N - 1) (D ... (D + 2p "
-        "- 2))^2 + N D ... (D + 4p - 2))",
+        "- 2))^2 + N D ... (D + 4p - 2)), to 1 %",
         gradient_square(logit_sizes(how), 2)));
+    exact.within = 0.01;
+    exact.mutant = {.factor = 1.025, .why = "1 % is meant"};
+    return exact;
 }
 
 // --- (71)
@@ -274,6 +279,7 @@ extern const Claim poly_eq43 = {
         "An entry of a product of two Gaussian matrices of inner dimension D has E <a, b>^2 = D "
         "sigma_1^2 sigma_2^2; its even moments are about D!/(D - p)! (2p - 1)!! sigma_1^(2p) "
         "sigma_2^(2p), and at most D^p (2p - 1)!! sigma_1^(2p) sigma_2^(2p).",
+    .words = "so the expectation can be upper bounded by D^p (2p-1)!! sigma_1^2p sigma_2^2p",
     .source = "[POLY] (41) to (43)",
     .assumes = "entries of a and b independent and normal with variances sigma_1^2 and sigma_2^2",
     .hypotheses = {&normal_entries},
@@ -291,6 +297,7 @@ extern const Claim poly_eq55 = {
     .statement =
         "The gradient of the logits by the weights Q has the mean square E |d(X Q K^T X^T)/dQ|_F^2 "
         "= d sigma_w^2 sigma_x^4 (N (N - 1) D (D - 1) + 3 N D).",
+    .words = "= N D d 3 sigma_x^4 sigma_w^2 + N (N-1) D (D-1) d sigma_x^4 sigma_w^2 (55)",
     .source = "[POLY] (53) to (55)",
     .assumes =
         "entries of X (N x D) normal with variance sigma_x^2, of Q and K (D x d) with sigma_w^2, "
@@ -314,6 +321,7 @@ extern const Claim poly_eq71 = {
         "The gradient of the p-th power of the logits, entry by entry, by the weights Q has the "
         "mean square E |d((X Q K^T X^T)^p)/dQ|_F^2 = (2p - 3)!! d^p sigma_w^(4p - 2) sigma_x^(4p) "
         "N^2 D^(2p).",
+    .words = "= N^2 D^2p d^p (2p-3)!! sigma_x^4p sigma_w^(4p-2) (71)",
     .source = "[POLY] (65) to (71)",
     .assumes =
         "entries of X (N x D) normal with variance sigma_x^2, of Q and K (D x d) with sigma_w^2, "

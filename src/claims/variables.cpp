@@ -1,10 +1,10 @@
 #include "variables.hpp"
 
+#include <Eigen/Eigenvalues>
 #include <algorithm>
 #include <cmath>
 
 #include "tsdiag/error.hpp"
-#include "tsdiag/linalg.hpp"
 
 namespace tsdiag::claim {
 
@@ -110,7 +110,13 @@ Matrix centred(const Matrix& x) { return x.rowwise() - x.colwise().mean(); }
 double largest_row(const Matrix& x) { return x.rowwise().norm().maxCoeff(); }
 
 double spectral_norm(const Matrix& a) {
-    return a.size() == 0 ? 0 : singular_values(row_major(a), a.rows(), a.cols()).front();
+    const double scale = a.size() == 0 ? 0 : a.cwiseAbs().maxCoeff();
+    if (!(scale > 0)) return scale;
+    // The largest eigenvalue of the smaller Gram matrix: its rounding is a part of itself.
+    const Matrix b = a / scale;
+    const Matrix gram = a.rows() < a.cols() ? Matrix(b * b.transpose()) : Matrix(b.transpose() * b);
+    const Eigen::SelfAdjointEigenSolver<Matrix> solver(gram, Eigen::EigenvaluesOnly);
+    return scale * std::sqrt(std::max(solver.eigenvalues().maxCoeff(), 0.0));
 }
 
 }  // namespace tsdiag::claim

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <Eigen/SVD>
 #include <cmath>
 
 #include "claims/bound.hpp"
@@ -99,6 +100,36 @@ TEST(Bounds, WithoutMeaningAreNotDecided) {
     none.search.clear();
     none.sides = [](const Variables&) -> std::optional<Sides> { return {}; };
     EXPECT_EQ(examine_bound(none, {.trials = 3, .n = 1, .d = 1}).verdict, Verdict::not_decided);
+}
+
+TEST(Bounds, ANegativeNumberIsNotAtLeastZero) {
+    EXPECT_EQ(tightness({-0.5, 0}, Relation::at_least), INFINITY);
+    EXPECT_EQ(tightness({0.5, 0}, Relation::at_least), 0);
+    EXPECT_EQ(tightness({0, 0}, Relation::at_least), 0);
+    EXPECT_EQ(tightness({0, -0.5}, Relation::at_most), INFINITY);
+    Bound square;
+    square.reading = "x^3 is not negative";
+    square.relation = Relation::at_least;
+    square.draw = [](const Rng& rng, const Sizes&, Distribution distribution) {
+        Variables v;
+        v.set("x", draw(rng, "x", 1, 1, distribution));
+        return v;
+    };
+    square.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{std::pow(v("x")(0), 3), 0};
+    };
+    Check how;
+    how.trials = 50;
+    EXPECT_EQ(examine_bound(square, how).verdict, Verdict::false_as_stated);
+}
+
+TEST(Variables, SpectralNormIsTheLargestSingularValue) {
+    EXPECT_EQ(spectral_norm(Matrix::Zero(3, 2)), 0);
+    EXPECT_NEAR(spectral_norm(Matrix{{3.0, 0, 0}, {0, -4, 0}}), 4, 1e-14);
+    const Matrix a = draw(Rng(1), "a", 9, 5, Distribution::gaussian);
+    for (const double scale : {1.0, 1e-200, 1e200})
+        EXPECT_NEAR(spectral_norm(scale * a) / scale,
+                    Eigen::JacobiSVD<Matrix>(a).singularValues()(0), 1e-13);
 }
 
 }  // namespace
