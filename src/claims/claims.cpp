@@ -52,6 +52,9 @@
     X(tse_rem28)         \
     X(tse_prop29)        \
     X(tse_lemmaA1)       \
+    X(tse_lemmaA2)       \
+    X(tse_lemmaA3)       \
+    X(tse_eq27)          \
     X(tse_lemmaA5)       \
     X(tse_sec221)        \
     X(tse_sec23_ffn)     \

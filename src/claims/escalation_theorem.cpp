@@ -85,7 +85,6 @@ Bound every_width() {
             .formula = formula,
             .role = Role::interpretation,
             .relation = Relation::at_least,
-            .hypotheses = Hypotheses{},  // the entries of W are -1 and 1: K = 1 by Remark A.4
             .conditions = theorem_conditions(),
             .draw = draw_line,
             .sides = [](const Variables& v) -> std::optional<Sides> {
@@ -192,11 +191,9 @@ std::vector<Reading> check_theorem(const Check& how) {
     sharp.formula = "E[r] >= 1 + ((1 + a2 mu1^2)/(1 + a2 mu2^2) d/(d+2) - 1) t_sim";
     sharp.hypotheses = Hypotheses{};  // of any scale
     Mean bounded = rate_reading("uniform in +-1/sqrt(d), K by Remark A.4", Role::interpretation);
-    bounded.hypotheses = Hypotheses{};  // brings its own scale, as the next one does
     Mean norm = rate_reading("sub-gaussian norm 1/sqrt(d)", Role::sharper);
-    norm.hypotheses = Hypotheses{};
     Check uniform = how;
-    uniform.distribution = Distribution::uniform;
+    if (standard_scale.unmet(how).empty()) uniform.distribution = Distribution::uniform;
     return {examine_bound(every_width(), how),
             examine_rates(how, steps, rate_reading("this d", Role::interpretation), own, printed),
             growing_width(how, steps),
@@ -225,6 +222,10 @@ extern const Claim tse_thm26 = {
         "Similarity escalates on average: E[r] >= 1 + alpha^2/(1 + alpha^2 delta^2) ((1-omega)^2 - "
         "delta^2) t_sim(X) > 1 for d sufficiently large; read as such, at every width, and at the "
         "one that is examined.",
+    .words =
+        "with sub-gaussian norm equal to sigma = 1/sqrt(d). Suppose that omega + delta < 1 and the "
+        "left-hand side of (15) is bounded away from zero for d sufficiently large. Then the "
+        "expected escalation rate satisfies (16)",
     .source = "[TSE] Thm 2.6, (16), Remark A.4",
     .assumes =
         "Y = X + alpha P X W; P row-stochastic; omega + delta < 1; the left side of (15) bounded "

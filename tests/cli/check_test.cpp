@@ -60,8 +60,31 @@ TEST(Check, ScalesDecideForTheorem26) {
     const Finished torch = tsdiag(folder, {"check", "tse.thm2.6", "--dist", "torch", "--strict"});
     EXPECT_EQ(torch.code, 5) << torch.out;
     EXPECT_THAT(torch.out, HasSubstr("d sigma^2 = 1: it is 0.3333 with --dist torch"));
+    EXPECT_THAT(torch.out, Not(HasSubstr("false as stated")));
     EXPECT_THAT(tsdiag(folder, {"check", "tse.thm2.6", "--dist", "xavier"}).out,
                 Not(HasSubstr("hypothesis not met")));
+}
+
+TEST(Check, ListsThePapersWords) {
+    TemporaryDirectory folder;
+    const Finished list = tsdiag(folder, {"check", "--list", "tse.lemmaA5", "devil.eq9"});
+    EXPECT_THAT(list.out, HasSubstr("In the paper's words: where c is an absolute constant"));
+    EXPECT_THAT(list.out, HasSubstr("In the paper's words: and it is bounded as"));
+}
+
+/// An equation of means is confirmed to half a percent, so that one of them more is found false.
+TEST(Check, SmallDifferencesOfMeansAreFound) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, {"check", "tse.lemma2.4", "--out", "a"});
+    ASSERT_EQ(found.code, 0) << found.err;
+    const Json json = Json::parse(read_file(folder / "a/claims.json"), "claims.json");
+    int means = 0;
+    for (const Json& r : json["claims"].array()[0]["readings"].array()) {
+        if (r["low"].is_null()) continue;
+        EXPECT_LT(r["high"].number() - r["low"].number(), 0.01 * r["bound"].number());
+        ++means;
+    }
+    EXPECT_EQ(means, 2);
 }
 
 TEST(Check, ShowsControlsDrawsAndSteps) {

@@ -1,0 +1,54 @@
+#pragma once
+#include <functional>
+
+#include "bound.hpp"
+#include "similarity.hpp"
+
+/// Attention of one head or several, and means over every W of entries -sigma and sigma: exact.
+namespace tsdiag::claim {
+
+/// Y = X + alpha [P_1 X W_1, ..., P_h X W_h], W = [W_1, ..., W_h] of d x d.
+struct Heads {
+    Matrix X;
+    std::vector<Matrix> P;
+    double alpha = 1;
+    Matrix apply(const Matrix& W) const;
+};
+/// X of `distribution`, and a softmax of normal logits a head.
+Heads draw_heads(const Rng& rng, const Check& how, Index heads);
+std::vector<NamedMatrix> named(const Heads& heads);
+
+/// Means over the heads.
+struct HeadMeans {
+    double mu1 = 0, mu2 = 0;  ///< of mu_i^2
+    double least = 0;         ///< of (1 - omega)^2
+};
+HeadMeans means_of(const Heads& heads);
+/// 1 + a2 (mu1^2 - mu2^2)/(1 + a2 mu2^2), a2 = alpha^2 d sigma^2: E xi1/E xi2.  [TSE] (13), (18)
+double printed_ratio(const HeadMeans& means, double a2);
+/// Means of the gains of W and -W: their odd part, which has mean 0, is gone.
+Gains paired_gains(const Heads& heads, const Matrix& W);
+
+/// Means over the 2^(d^2) matrices W, d <= 2.
+struct Enumerated {
+    double xi1 = 0, xi2 = 0, r = 0, inverse = 0;  ///< E xi1, E xi2, E r, E[xi1/xi2]
+    double worst = 1;                             ///< the largest 1/t_div(Y)
+};
+/// visit(W) of each.
+void for_each_sign(Index d, double sigma, const std::function<void(const Matrix&)>& visit);
+/// Nothing where some Y is outside of t_sim in (0, 1).
+std::optional<Enumerated> enumerate(const Heads& heads, double sigma);
+
+/// X of at most two columns (of two, where there are two heads), the logits of the heads one below
+/// the other, alpha, and sigma.
+Variables draw_enumerated(const Rng& rng, const Sizes& at, Distribution distribution, Index heads);
+/// Of `claimed(heads, a2, means)`, against `measured(means)`: an equation of such means; `room` is
+/// what rounding explains of numbers of size 1.
+struct EnumeratedEquation {
+    std::string reading, formula;
+    Index heads = 1;
+    std::function<Sides(const Heads&, double a2, const Enumerated&)> sides;
+};
+Bound enumerated_bound(const EnumeratedEquation& equation);
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "enumerated.hpp"
+#include "expectation.hpp"
+
+/// Several heads side by side.  [TSE] Prop. 2.9, Lemma A.6
+namespace tsdiag::claim {
+namespace {
+
+// --- exact means, of two heads of one column each
+
+Bound exact_gain(bool similar) {
+    return enumerated_bound(
+        {.reading = similar ? "(29), similar part" : "(29), diverse part",
+         .formula = similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mean_k mu1(k)^2, two heads"
+                            : "E[xi2] = 1 + alpha^2 d sigma^2 mean_k mu2(k)^2, two heads",
+         .heads = 2,
+         .sides = [similar](const Heads& heads, double a2, const Enumerated& e) {
+             const HeadMeans m = means_of(heads);
+             const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
+             return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
+         }});
+}
+
+Bound exact_rate() {
+    return enumerated_bound(
+        {.reading = "(18)",
+         .formula = "E r = 1 + (a2/(1 + a2 mu2) (mu1 - mu2) - E eta) t_sim, mu_i = mean_k "
+                    "mu_i(k)^2, a2 = alpha^2 d sigma^2, two heads",
+         .heads = 2,
+         .sides = [](const Heads& heads, double a2, const Enumerated& e) {
+             const double ratio = printed_ratio(means_of(heads), a2);
+             const double eta = e.xi1 / e.xi2 - e.inverse;
+             return Sides{e.r, 1 + (ratio - 1 - eta) * t_sim(heads.X),
+                          (e.r + ratio + e.inverse) * e.worst};
+         }});
+}
+
+// --- as many heads as are asked for
+
+struct Fixed {
+    Heads heads;
+    double variance = 0;
+};
+Fixed fixed_heads(const Check& how) {
+    return {draw_heads(how.rng.fork("heads"), how, how.heads),
+            weight_variance(how.distribution, how.d, how.d, 1.5 / double(how.d))};
+}
+
+/// Entries of W of `scale` times the variance that is claimed.
+Mean drawn_ratio(const Check& how, const Fixed& fixed, std::string reading, double scale) {
+    const double a2 = fixed.heads.alpha * fixed.heads.alpha * double(how.d) * fixed.variance;
+    return {.reading = std::move(reading),
+            .formula = "E xi1/E xi2 = 1 + a2/(1 + a2 mu2) (mu1 - mu2), W of --dist",
+            .claimed = printed_ratio(means_of(fixed.heads), a2),
+            .ratio = [&how, &fixed, scale](const Rng& rng) -> std::array<double, 2> {
+                const Matrix W =
+                    draw(rng, "W", how.d, how.d, how.distribution, scale * fixed.variance);
+                const Gains g = paired_gains(fixed.heads, W);
+                return {g.xi1, g.xi2};
+            },
+            .fixed = named(fixed.heads)};
+}
+
+// --- bounds of the means
+
+Heads heads_of(const Variables& v, Index count) {
+    Heads heads{v("X"), {}, 1};
+    for (Index k = 0; k < count; ++k) heads.P.push_back(softmax(v(fmt::format("logits {}", k))));
+    return heads;
+}
+
+using HeadSides = Sides (*)(const Heads&);
+
+Bound head_bound(std::string reading, std::string formula, Relation relation, Index count,
+                 HeadSides sides) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .relation = relation,
+            .accuracy = 1e-9,  // attained, and omega of a tiny mean is rounded
+            .draw =
+                [count](const Rng& rng, const Sizes& at, Distribution distribution) {
+                    Variables v;
+                    v.set("X", draw(rng, "X", at.n, at.d, distribution));
+                    for (Index k = 0; k < count; ++k)
+                        v.set(fmt::format("logits {}", k),
+                              draw(rng.fork(std::uint64_t(k)), "logits", at.n, at.n,
+                                   Distribution::gaussian));
+                    return v;
+                },
+            .sides = [count, sides](const Variables& v) -> std::optional<Sides> {
+                const Heads heads = heads_of(v, count);
+                if (!has_both_parts(heads.X)) return {};
+                return sides(heads);
+            },
+            .search = {{2, 1}, {3, 1}},
+            .shown = [count](const Variables& v) { return named(heads_of(v, count)); }};
+}
+
+Sides similar_sides(const Heads& heads) {
+    const HeadMeans m = means_of(heads);
+    return {m.mu1, m.least};
+}
+/// Less than this is a rounding error of mu2 and delta, of P of rank one.
+constexpr double least_delta = 1e-6;
+Sides diverse_sides(const Heads& heads) {
+    double squares = 0;
+    for (const Matrix& P : heads.P)
+        squares += std::pow(std::max(delta_of(P), least_delta), 2) / double(heads.P.size());
+    return {means_of(heads).mu2, squares};
+}
+Sides diverse_by_mean(const Heads& heads) {
+    double sum = 0;
+    for (const Matrix& P : heads.P)
+        sum += std::max(delta_of(P), least_delta) / double(heads.P.size());
+    return {means_of(heads).mu2, sum * sum};
+}
+
+std::vector<Reading> check_heads(const Check& how) {
+    const Fixed fixed = fixed_heads(how);
+    Check part = how;
+    part.trials = std::max<Index>(how.trials / 4, 2);
+    Check more = how;  // a mean costs little, and half a percent of it is asked for
+    more.trials = 4 * how.trials;
+    Bound square = head_bound("square of the mean delta", "mean mu2^2 <= (mean delta)^2, two heads",
+                              Relation::at_most, 2, diverse_by_mean);
+    square.role = Role::sharper;
+    return {examine_bound(exact_rate(), part),
+            examine_bound(exact_gain(true), part),
+            examine_bound(exact_gain(false), part),
+            examine_mean(drawn_ratio(more, fixed, "means, these heads", 1), more),
+            examine_bound(head_bound("bound of the similar part", "mean mu1^2 >= mean (1-omega)^2",
+                                     Relation::at_least, how.heads, similar_sides),
+                          part),
+            examine_bound(head_bound("bound of the diverse part", "mean mu2^2 <= mean delta^2",
+                                     Relation::at_most, how.heads, diverse_sides),
+                          part),
+            examine_bound(square, part)};
+}
+
+/// Two heads of one column each, all sixteen W of entries -1/sqrt(2) and 1/sqrt(2).
+Attained attain_heads() {
+    const Heads heads{Matrix{{2.0, 1}, {0, 1}},
+                      {Matrix{{0.75, 0.25}, {0.25, 0.75}}, Matrix{{0.5, 0.5}, {0.5, 0.5}}},
+                      1};
+    double sum = 0;
+    for_each_sign(2, std::sqrt(0.5),
+                  [&](const Matrix& W) { sum += gains_of(heads.X, heads.apply(W)).xi1 / 16; });
+    return {sum, 1 + means_of(heads).mu1, 1e-14};
+}
+
+std::vector<Reading> violate_heads(const Check& how) {
+    const Fixed fixed = fixed_heads(how);
+    Reading scale = examine_mean(drawn_ratio(how, fixed, "entries of twice the deviation", 4), how);
+    scale.of = "means, these heads";
+    Check part = how;
+    part.trials = std::max<Index>(how.trials / 4, 2);
+    Bound halved = head_bound("rows that sum to 1/2", "mean mu1^2 >= mean (1-omega)^2",
+                              Relation::at_least, how.heads, [](const Heads& heads) {
+                                  Heads half = heads;
+                                  for (Matrix& P : half.P) P /= 2;
+                                  return similar_sides(half);
+                              });
+    Reading similar = examine_bound(halved, part);
+    similar.of = "bound of the similar part";
+    Bound largest = head_bound("delta of the least head", "mean mu2^2 <= min delta^2",
+                               Relation::at_most, how.heads, [](const Heads& heads) {
+                                   double least = INFINITY;
+                                   for (const Matrix& P : heads.P)
+                                       least = std::min(least, delta_of(P));
+                                   least = std::max(least, least_delta);
+                                   return Sides{means_of(heads).mu2, least * least};
+                               });
+    Reading diverse = examine_bound(largest, part);
+    diverse.of = "bound of the diverse part";
+    return {scale, similar, diverse};
+}
+
+}  // namespace
+
+extern const Claim tse_prop29 = {
+    .name = "tse.prop2.9",
+    .statement =
+        "With several heads side by side E[xi_i] and E[r] are those of one head with the means "
+        "mean_k mu_i(k)^2 in place of mu_i^2, and these keep to the bounds mean_k (1-omega_k)^2 "
+        "and mean_k delta_k^2.",
+    .words =
+        "the only difference in (18) is that mu_i^2 are replaced by [...] the average across "
+        "multiple heads",
+    .source = "[TSE] Prop. 2.9, (18) and the text behind it, Lemma A.6, (29)",
+    .assumes =
+        "head k has its own row-stochastic P_k and W_k of d x d/h, independent entries of mean 0 "
+        "and variance sigma^2; Pi1 X and Pi2 X not zero; the equations with every mean taken over "
+        "all W of entries -sigma and sigma, two heads of one column each",
+    .proof = "as Lemma 2.4, with E[W_k W_k^T] = (d/h) sigma^2 I.",
+    .sharp = "The square of the mean delta is no bound: P1 = I and P2 = Pi1 have mean mu2^2 = 1/2.",
+    .n = 16,
+    .d = 8,
+    .heads = 4,
+    .trials = 4000,
+    .least_n = 2,
+    .chance = true,
+    .check = check_heads,
+    .tight = attain_heads,
+    .violate = violate_heads};
+
+}  // namespace tsdiag::claim

@@ -1,0 +1,26 @@
+#include "tokens.hpp"
+
+#include <limits>
+
+namespace tsdiag::claim {
+
+Variables draw_tokens(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("X", draw(rng, "X", at.n, at.d, distribution));
+    return v;
+}
+
+double rounding_of(const Matrix& x) {
+    return 4 * std::numeric_limits<double>::epsilon() * double(x.size() + 8);
+}
+
+Bound token_equation(std::string reading, std::string formula,
+                     std::optional<Sides> (*sides)(const Variables&)) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .relation = Relation::equal,
+            .draw = draw_tokens,
+            .sides = sides};
+}
+
+}  // namespace tsdiag::claim
