@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include <Eigen/Eigenvalues>
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "claims/similarity.hpp"
+#include "claims/stochastic.hpp"
+
+/// What is drawn, and each witness, meets the hypotheses of its claim: told by the matrices that
+/// are shown, without what the claim itself knows of them.
+namespace tsdiag {
+namespace {
+
+using claim::Matrix;
+
+Matrix matrix(const NamedMatrix& m) {
+    Matrix out(m.rows, m.cols);
+    for (Index i = 0; i < m.rows; ++i)
+        for (Index j = 0; j < m.cols; ++j) out(i, j) = m.values[std::size_t(i * m.cols + j)];
+    return out;
+}
+
+/// By how much a matrix of that name misses what a claim asks of it.
+struct Rule {
+    std::string_view claims;   ///< names that begin so
+    std::string_view reading;  ///< in their names; empty: all
+    std::string_view matrix;
+    double (*missed)(const Matrix&);
+};
+
+double positive(const Matrix& m) { return m.minCoeff() > 0 ? 0 : INFINITY; }
+double unit_interval(const Matrix& m) { return m(0) > 0 ? std::max(m(0) - 1, 0.0) : INFINITY; }
+double symmetric(const Matrix& m) { return (m - m.transpose()).cwiseAbs().maxCoeff(); }
+double second_is_one(const Matrix& m) {
+    Eigen::VectorXd values = m.selfadjointView<Eigen::Lower>().eigenvalues();
+    std::ranges::sort(values, {}, [](double v) { return -std::abs(v); });
+    return std::abs(std::abs(values(1)) - 1);
+}
+double both_parts(const Matrix& m) {
+    const double t = claim::t_sim(m);
+    return t > 0 && t < 1 ? 0 : INFINITY;
+}
+double not_zero(const Matrix& m) { return m.squaredNorm() > 0 ? 0 : INFINITY; }
+/// omega, delta and the left side of (15)
+double theorem(const Matrix& m) { return m(0) + m(1) < 1 ? std::max(0.01 - m(2), 0.0) : INFINITY; }
+double below_one(const Matrix& m) { return m(0) + m(1) < 1 ? 0 : INFINITY; }
+
+constexpr Rule rules[] = {
+    {"tse.", "", "P", claim::stochastic_miss},
+    {"tse.", "", "P1", claim::stochastic_miss},
+    {"tse.", "", "P2", claim::stochastic_miss},
+    {"tse.", "", "P3", claim::stochastic_miss},
+    {"tse.", "", "P4", claim::stochastic_miss},
+    {"tse.", "", "alpha", positive},
+    {"tse.", "", "sigma", positive},
+    {"tse.", "", "d sigma^2", positive},
+    {"tse.", "", "tau", unit_interval},
+    {"tse.", "", "K", unit_interval},
+    {"tse.", "", "B", not_zero},
+    {"tse.", "", "c", positive},
+    {"tse.lemmaA5", "", "eps", unit_interval},
+    {"tse.def1.1", "", "X", not_zero},
+    {"tse.prop2", "", "X", both_parts},
+    {"tse.prop2.3", "", "Y", both_parts},
+    {"tse.lemma2.4", "part", "X", both_parts},
+    {"tse.eq11", "part", "X", both_parts},
+    {"tse.lemmaA1", "", "X", both_parts},
+    {"tse.thm2.6", "", "X", both_parts},
+    {"tse.thm2.6", "every d", "omega, delta, left side of (15)", theorem},
+    {"tse.thm2.6", "above 1", "omega, delta, left side of (15)", below_one},
+    {"tse.cor2.7", "doubly", "P", claim::doubly_stochastic_miss},
+    {"tse.cor2.7", "symmetric P", "P", symmetric},
+    {"tse.cor2.7", "|lambda2| = 1", "P", symmetric},
+    {"tse.cor2.7", "|lambda2| = 1", "P", second_is_one},
+    {"tse.lemmaA1", "least gamma", "P", claim::stochastic_miss},
+    {"tse.rem2.8", "", "X", both_parts},
+    {"devil.eq11", "", "s", positive},
+    {"devil.eq48-linear", "", "s", positive},
+    {"devil.prop3.1", "for every M", "M", positive},
+    {"devil.eq49", "", "M", positive},
+    {"devil.eq60", "", "M", positive},
+};
+
+using Met = std::array<int, std::size(rules)>;  ///< matrices that each rule was asked of
+
+void check_witness(const Claim& claim, const Reading& reading, Met& met) {
+    for (const NamedMatrix& m : reading.witness)
+        for (std::size_t k = 0; k < std::size(rules); ++k) {
+            const Rule& rule = rules[k];
+            if (!claim.name.starts_with(rule.claims) || m.name != rule.matrix) continue;
+            if (reading.name.find(rule.reading) == std::string::npos) continue;
+            EXPECT_LE(rule.missed(matrix(m)), 1e-9)
+                << claim.name << ", " << reading.name << ": " << m.name << "\n"
+                << matrix(m);
+            ++met[k];
+        }
+}
+
+TEST(Hypotheses, HoldOnWhatIsDrawnAndOnEachWitness) {
+    Met met{};
+    for (const Claim* claim : claims()) {
+        for (Index trial = 0; trial < 8; ++trial)  // of sizes at which all is shown
+            for (const Reading& r : examine(*claim, {.n = 4, .d = 4, .only = trial}).readings)
+                check_witness(*claim, r, met);
+        if (!claim->name.starts_with("tse.")) continue;
+        for (const Reading& r : examine(*claim, {.trials = 50, .seed = 3}).readings)
+            check_witness(*claim, r, met);
+    }
+    for (std::size_t k = 0; k < std::size(rules); ++k)
+        EXPECT_GT(met[k], 0) << rules[k].claims << " " << rules[k].reading << " " << rules[k].matrix
+                             << ": a rule that nothing is checked by guards nothing";
+}
+
+}  // namespace
+}  // namespace tsdiag
