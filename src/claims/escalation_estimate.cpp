@@ -237,6 +237,9 @@ extern const Claim tse_cor27 = {
         "t_sim; of a symmetric one delta = |lambda2|, so that E[r] >= 1 + (1 - lambda2^2)/(1 + "
         "lambda2^2) t_sim, which in practice is the better estimate for other P as well; and no "
         "escalation where |lambda2| = 1.",
+    .words =
+        "when P is symmetric (thus doubly stochastic), then delta^2 = |lambda2(P)|^2 and (17) "
+        "[...] If |lambda2(P)| = 1 (say, for P = I), then no escalation would happen",
     .source = "[TSE] Cor. 2.7, (17), and the text behind it",
     .assumes =
         "as Theorem 2.6, at the width that is examined; alpha = 1, d sigma^2 = 1; for other P the "

@@ -153,6 +153,7 @@ extern const Claim tse_rem28 = {
         "As tokens grow alike omega and delta vanish, so that the right side of (16) tends to its "
         "maximum 1 + alpha^2; diversity falls at the rate 1/(1 + alpha^2), which is 1/2 for alpha "
         "= 1.",
+    .words = "the rate is linear and asymptotically 1/(1 + alpha^2) = 1/2 for alpha = 1",
     .source = "[TSE] Rem. 2.8",
     .assumes =
         "X = 1 v^T + Z/N, P = P(X) by softmax (2); the maximum where omega + delta < 1; the rate "

@@ -87,6 +87,9 @@ extern const Claim devil_eq59 = {
     .statement =
         "Softmax attention bounds the gradient by its logits: |dL/ds_ij| <= sqrt(n) c1 c2 "
         "/ 4 with c1 = max |dL/do_i| and c2 = max |v_j|.",
+    .words =
+        "Let's summarize the previous results. [...] |dL/ds_ij| <= sqrt(n) c1 c2/4 < infinity. "
+        "(59)",
     .source = "[DEVIL] (48), (59), vanilla",
     .assumes = "p = softmax(s), o = p V; s, V and g = dL/do arbitrary",
     .sharp =

@@ -282,10 +282,14 @@ extern const Claim devil_prop31 = {
     .statement =
         "The derivative of linear attention by its scores is unbounded: for every M > 0 some q_i "
         "and k_j have |dp_ij/ds_ik| > M.",
+    .words =
+        "For all M > 0, there exists q_i, k_j in R^d, j = 1, ..., n, such that: |dp_ij/ds_ik| > M. "
+        "(12)",
     .source = "[DEVIL] Prop. 3.1, (12), (23) to (27)",
     .assumes =
         "n >= 2; s_ij = <phi(q_i), phi(k_j)>, phi = elu + 1 reaches arbitrarily small vectors; "
         "q_i = k_j = phi^-1(x0) as in the proof, derivatives by a complex step",
+    .proof = "n equal scores c have derivatives of 1/(n^2 c) at least.",
     .sharp =
         "n equal scores of c give (1 / c) (1 / n) (1 - 1 / n); nothing exceeds 1 / Delta_i, so "
         "that the sum of the scores, not one of them, must vanish.",
@@ -302,8 +306,12 @@ extern const Claim devil_eq49 = {
         "Where q_i = k_j = phi^-1(x0) for all i and j, dp_ik/ds_ij = t_jk / (x0^T x0) with t_jk = "
         "1/n (1 - 1/n) for j = k and -1/n^2 otherwise, and |dL/ds_ij| >= |sum_k dL/dp_ik t_jk| / "
         "eps for x0^T x0 <= eps.",
+    .words =
+        "On the other hand, according to Appendix C, in linear attention, there exist q_i, k_j, "
+        "such that: dp_ik/ds_ij = 1/|x0^T x0| t_ijk, (49)",
     .source = "[DEVIL] (27), (49), (50)",
     .assumes = "s_ij = <phi(q_i), phi(k_j)>, phi = elu + 1; values and dL/dO arbitrary",
+    .proof = "(10) at n equal scores.",
     .n = 8,
     .d = 4,
     .least_n = 2,
@@ -316,10 +324,14 @@ extern const Claim devil_eq60 = {
     .statement =
         "The gradient by the scores of linear attention is unbounded: for every M > 0 some q_i and "
         "k_j have |dL/ds_ij| > M.",
+    .words =
+        "Let eps -> 0+, then |dL/ds_ik| -> infinity. This means that the gradient in linear "
+        "attention is unbounded",
     .source = "[DEVIL] (60)",
     .assumes =
         "n >= 2; values that are not all equal along dL/dO; phi = elu + 1; q_i = k_j as in "
         "Prop. 3.1",
+    .proof = "the gradient is homogeneous of degree -1 in the scores of a row.",
     .sharp =
         "dL/dS(c S) = dL/dS(S) / c.  Where q_i = x_i W_Q with an invertible W_Q, the equal queries "
         "of the proof are equal tokens, whose values are equal too: no gradient at all.",

@@ -170,6 +170,9 @@ extern const Claim devil_propD5 = {
         "The gradient that reaches attention is bounded by the weights behind it: h(dL/dO) = max "
         "(|p|^2 - 2 p_1 + 1) = a0, h(dL/dX3) <= sqrt(d) a0 h(W3) = a1, h(dL/dX2) <= sqrt(d1) a1 "
         "h(W2) = a2 and h(dL/dX1) <= sqrt(d) a2 h(W2), h the largest norm of a row.",
+    .words =
+        "c1 < infinity. [...] So the gradient passed to XAttention module is bounded, i.e., c1 = "
+        "a3 < infinity",
     .source = "[DEVIL] Prop. D.5, (63) to (66)",
     .assumes =
         "X2 = relu(X1 W1), X3 = relu(X2 W2), O = X3 W3, L the sum over rows of the cross-entropy; "

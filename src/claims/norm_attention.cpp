@@ -234,9 +234,11 @@ extern const Claim devil_eq55 = {
     .statement =
         "The gradient by the input of the norm is dL/dt_ij = sum_{k=1}^n dL/do_ik do_ik/dt_ij, the "
         "sum over as many terms as there are rows.",
+    .words = "dL/dt_ij = sum_{k=1}^n dL/do_ik do_ik/dt_ij (55)",
     .source = "[DEVIL] (54), (55)",
     .assumes =
         "o_i = t_i / sqrt(sigma_i^2 + eps) in d entries, eps > 0; n <= d, as o_ik has no k > d",
+    .proof = "the chain rule, over the d entries of o_i.",
     .sharp = "The sum runs over the d entries of o_i; for n = d the two are equal.",
     .n = 2,
     .d = 4,
@@ -249,10 +251,12 @@ extern const Claim devil_eq58 = {
     .statement =
         "The gradients of NormAttention by its inputs and by its scores are dL/dT_i = dL/dO_i R^T "
         "and dL/dS_i = dL/dO_i R^T V^T with R_jk = do_ik/dt_ij.",
+    .words = "grad_{S_i} L = (grad_{T_i} L) V^T (58)",
     .source = "[DEVIL] (56), (58)",
     .assumes =
         "o_i = t_i / sqrt(sigma_i^2 + eps), t_i = sum_j s_ij v_j, eps > 0; examined with the loss "
         "|o - a|^2 / 2",
+    .proof = "T_i = S_i V, and the chain rule.",
     .n = 8,
     .d = 4,
     .check = check_chain,
@@ -264,8 +268,12 @@ extern const Claim devil_eq61 = {
     .statement =
         "Attention with a norm in place of a denominator bounds the gradient by its scores: "
         "|dL/ds_ij| <= 3 c1 c2 d / (2 sqrt(eps)) with c1 = max |dL/do_i| and c2 = max |v_j|.",
+    .words =
+        "the gradients of NormAttention is bounded by: |dL/ds_ij| <= 3 c1 c2 d/(2 sqrt(eps)) < "
+        "infinity, (15)",
     .source = "[DEVIL] (15), (58), (61)",
     .assumes = "o_i = t_i / sqrt(sigma_i^2 + eps), t_i = sum_j s_ij v_j, sigma_i^2 = |t_i|^2 / d",
+    .proof = "(58), (57) and |v_j| <= c2.",
     .sharp = "|dL/ds_ij| <= |g_i| |v_j| / sqrt(sigma_i^2 + eps) <= c1 c2 / sqrt(eps).",
     .loose = "measured / bound stays at or below 2 / (3 d).",
     .n = 8,

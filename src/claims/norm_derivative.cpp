@@ -258,8 +258,11 @@ extern const Claim devil_eq52 = {
     .statement =
         "The derivative of a row of NormAttention by its input is do_ij/dt_ik = (1{j=k} - t_ij "
         "t_ik / (d (sigma_i^2 + eps))) / sqrt(sigma_i^2 + eps).",
+    .words =
+        "do_ij/dt_ik = 1/sqrt(sigma_i^2 + eps) [1{j=k} - 1/d t_ij t_ik/(sigma_i^2 + eps)]. (52)",
     .source = "[DEVIL] (34), (51), (52)",
     .assumes = "o_i = t_i / sqrt(sigma_i^2 + eps), sigma_i^2 = |t_i|^2 / d, eps > 0, t arbitrary",
+    .proof = "the quotient rule.",
     .n = 1,
     .d = 8,
     .check = check_formula,
@@ -271,8 +274,10 @@ extern const Claim devil_eq53 = {
     .statement =
         "No entry of the derivative of o = t / sqrt(sigma^2 + eps), sigma^2 = |t|^2 / d, exceeds "
         "3 / (2 sqrt(sigma^2 + eps)).",
+    .words = "|do_ij/dt_ik| (53) [...] <= 3/(2 sqrt(sigma_i^2 + eps))",
     .source = "[DEVIL] (53), first and last line",
     .assumes = "eps > 0, t arbitrary",
+    .proof = "|t_j t_k| <= |t|^2 = d sigma^2.",
     .sharp = "1 / sqrt(sigma^2 + eps) on the diagonal, half of it off the diagonal.",
     .loose = "measured / bound stays at or below 2/3.",
     .n = 1,
@@ -286,6 +291,7 @@ extern const Claim devil_eq53_steps = {
         "The lines by which (53) is derived, each divided by 1 / sqrt(sigma^2 + eps): |do_j/dt_k| "
         "= 1{j=k} - t_j t_k / (|t|^2 + d eps) = 1{j=k} + t_j t_k / (|t|^2 + d eps) <= 1{j=k} + "
         "(t_j^2 + t_k^2) / (2 |t|^2) <= 3/2.",
+    .words = "|do_ij/dt_ik| (53)",
     .source = "[DEVIL] (53), the lines between",
     .assumes = "eps > 0, t != 0",
     .sharp =
@@ -302,8 +308,10 @@ extern const Claim devil_eq57 = {
     .statement =
         "The derivative R of o = t / sqrt(sigma^2 + eps), sigma^2 = |t|^2 / d, has |R|_2 <= |R|_F "
         "<= 3 d / (2 sqrt(sigma^2 + eps)).",
+    .words = "According to (53), we have: |R^(i)|_2 <= |R^(i)|_F (57)",
     .source = "[DEVIL] (57)",
     .assumes = "eps > 0, t arbitrary",
+    .proof = "d^2 entries, each bounded by (53).",
     .sharp =
         "|R|_2 = 1 / sqrt(sigma^2 + eps) for d >= 2, eps (sigma^2 + eps)^(-3/2) for d = 1; |R|_F "
         "is at most sqrt(d) / sqrt(sigma^2 + eps).",

@@ -74,7 +74,9 @@ Json admitted_json(const Claim& claim, Check how) {
 Json claim_json(const Examined& e) {
     Json json;
     json.set("name", e.claim->name).set("statement", e.claim->statement);
-    json.set("source", e.claim->source).set("assumes", e.claim->assumes);
+    json.set("words", e.claim->words)
+        .set("source", e.claim->source)
+        .set("assumes", e.claim->assumes);
     json.set("sharp", e.claim->sharp).set("verdict", name(e.verdict));
     json.set("n", e.how.n).set("d", e.how.d).set("heads", e.how.heads).set("trials", e.how.trials);
     json.set("hypotheses", admitted_json(*e.claim, e.how)).set("proof", e.claim->proof);

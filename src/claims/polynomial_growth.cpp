@@ -156,6 +156,7 @@ extern const Claim poly_thm42 = {
         "The p-th power of the logits grows at most linearly with the number of tokens: "
         "E |(X Q K^T X^T / sqrt(d))^p|_F = O(N), in two readings: entry by entry, and as "
         "a power of the matrix.",
+    .words = "E|(X Q K^T X^T/sqrt(d))^p|_F <= O(N) (8)",
     .source = "[POLY] Thm 4.2, (8)",
     .assumes = assumptions,
     .hypotheses = {&normal_entries},
@@ -174,6 +175,7 @@ extern const Claim poly_cor43 = {
         "Divided by sqrt(N), the p-th power of the logits grows as the bound of softmax attention "
         "does: E |(X Q K^T X^T / sqrt(d))^p / sqrt(N)|_F = O(sqrt(N)), in two readings: entry by "
         "entry, and as a power of the matrix.",
+    .words = "By scaling such an activation by 1/sqrt(N) we can obtain a O(sqrt(N)) bound",
     .source = "[POLY] Cor. 4.3, (9)",
     .assumes = assumptions,
     .hypotheses = {&normal_entries},
@@ -195,6 +197,7 @@ extern const Claim poly_thm44 = {
         "the number of tokens: E |d((X Q K^T X^T)^p / sqrt(d))/dQ| = O(N), in two readings: entry "
         "by "
         "entry, and as a power of the matrix.",
+    .words = "E|d/dQ ((X Q K^T X^T)^p/sqrt(d))| <= O(N) (10)",
     .source = "[POLY] Thm 4.4, (10)",
     .assumes = gradient_assumptions,
     .hypotheses = {&normal_entries},
@@ -214,6 +217,9 @@ extern const Claim poly_cor45 = {
         "softmax attention does: E |d((X Q K^T X^T)^p / sqrt(d))/dQ / sqrt(N)| = O(sqrt(N)), in "
         "two "
         "readings: entry by entry, and as a power of the matrix.",
+    .words =
+        "Assume the same condition as in theorem 4.4. Then E|1/sqrt(N) d/dQ (...)| <= O(sqrt(N)). "
+        "(11)",
     .source = "[POLY] Cor. 4.5, (11)",
     .assumes = gradient_assumptions,
     .hypotheses = {&normal_entries},
@@ -230,6 +236,7 @@ extern const Claim poly_cor45_k = {
     .statement =
         "An analogous estimate holds for derivatives by the weights K: E |d((X Q K^T X^T)^p / "
         "sqrt(d))/dK| = O(N), in two readings: entry by entry, and as a power of the matrix.",
+    .words = "An analogous estimate holds for derivatives with respect to the K matrix",
     .source = "[POLY] after Cor. 4.5",
     .assumes = gradient_assumptions,
     .hypotheses = {&normal_entries},

@@ -76,6 +76,7 @@ extern const Claim poly_eq56 = {
     .statement =
         "The gradient of the logits by the weights Q has about the mean square E |d(X Q K^T "
         "X^T)/dQ|_F^2 = N^2 D^2 d sigma_x^4 sigma_w^2.",
+    .words = "approximately N^2 D^2 d sigma_x^4 sigma_w^2. (56)",
     .source = "[POLY] (56)",
     .assumes =
         "entries of X (N x D) normal with variance sigma_x^2, of Q and K (D x d) with sigma_w^2, "

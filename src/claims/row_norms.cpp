@@ -109,8 +109,10 @@ extern const Claim devil_propD4 = {
     .name = "devil.propD4",
     .statement =
         "With h(X) the largest norm of a row, h(X Y^T) <= sqrt(r) h(X) h(Y) for a Y of r rows.",
+    .words = "For all X in R^(n x m), Y in R^(r x m), we have: h(X Y^T) <= sqrt(r) h(X) h(Y). (37)",
     .source = "[DEVIL] Prop. D.4, (37)",
     .assumes = "X and Y have equally many columns",
+    .proof = "Cauchy and Schwarz for each of the r entries of a row.",
     .sharp = "h(X Y^T) <= h(X) |Y|_2.",
     .check = check_product,
     .tight = attain_product,
@@ -119,7 +121,9 @@ extern const Claim devil_propD4 = {
 extern const Claim devil_propD6 = {
     .name = "devil.propD6",
     .statement = "With h(X) the largest norm of a row, |X|_2 <= sqrt(n) h(X) for an X of n rows.",
+    .words = "For all X in R^(n x m), we have: |X|_2 <= sqrt(n) h(X). (41)",
     .source = "[DEVIL] Prop. D.6, (41), (42)",
+    .proof = "|X|_2 <= |X|_F.",
     .check = check_spectral,
     .tight = attain_spectral,
     .violate = violate_spectral};

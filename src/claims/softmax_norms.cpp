@@ -180,8 +180,11 @@ std::vector<Reading> violate_steps(const Check& how) {
 extern const Claim poly_thm41a = {
     .name = "poly.thm4.1a",
     .statement = "Softmax attention has a Frobenius norm of at most sqrt(N).",
+    .words =
+        "We then have the following bounds on the Frobenius norms |softmax(A)|_F <= sqrt(N) (6)",
     .source = "[POLY] Thm 4.1, (6)",
     .assumes = "softmax of every row of A, N x N",
+    .proof = "sum_j p_j^2 <= (sum_j p_j)^2 = 1 in each row.",
     .sharp = "And of at least 1, which uniform rows attain.",
     .check = check_norm,
     .tight = attain_norm,
@@ -192,8 +195,10 @@ extern const Claim poly_thm41b = {
     .statement =
         "The derivative of softmax attention by its logits has a Frobenius norm of at most 2 "
         "sqrt(N).",
+    .words = "|grad softmax(A)|_F <= 2 sqrt(N) (7)",
     .source = "[POLY] Thm 4.1, (7), (39)",
     .assumes = "softmax of every row of A, N x N",
+    .proof = "of a row s2 - 2 s3 + s2^2 <= s2 (1 - s2) <= 1/4, s_k = sum_j p_j^k.",
     .sharp =
         "sqrt(N) / 2: a row gives |diag(p) - p p^T|_F^2 <= s (1 - s) with s = |p|^2.  And F sqrt(1 "
         "- F^2 / N) with F = |softmax(A)|_F.",
@@ -206,6 +211,9 @@ extern const Claim poly_eq34 = {
     .statement =
         "The steps by which (7) is derived: 1 - F_ij = 2 sum_{k != j} F_ik, hence sum_j |grad "
         "F_ij|^2 <= 4 sum_j F_ij^2 sum_{k != j} F_ik <= 4 sum_j F_ij^2 = 4.",
+    .words =
+        "since F_i1 + ... + F_iN = 1 we have that 1 - F_ij = 2(F_i1 + ... + F_iN), where the hat "
+        "means we don't include F_ij in the sum",
     .source = "[POLY] (30) to (38)",
     .assumes = "F = softmax(A), row by row",
     .sharp =

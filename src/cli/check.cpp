@@ -48,6 +48,7 @@ std::string list_text(const std::vector<const Claim*>& chosen) {
         out += styled(c->name, Style::bold) + "\n";
         line("", c->statement);
         line("Source: ", c->source);
+        line("In the paper's words: ", c->words);
         line("Assumes: ", c->assumes);
         line("Proof: ", c->proof);
         line("Sharp: ", c->sharp);
