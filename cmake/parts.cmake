@@ -38,7 +38,8 @@ function(tsdiag_kernels part source)
         target_link_libraries(tsdiag_${part}_${set} PRIVATE Eigen3::Eigen)
         target_compile_definitions(tsdiag_${part}_${set} PRIVATE TSDIAG_ISA=${set} Eigen=Eigen_${set})
         # -Wno-maybe-uninitialized: GCC bug 105593, in its own AVX-512 header.
-        target_compile_options(tsdiag_${part}_${set} PRIVATE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd ${flags_${set}} -Wall -Wextra -Wno-maybe-uninitialized)
+        target_compile_options(tsdiag_${part}_${set} PRIVATE -O3 -fno-math-errno -fno-trapping-math -ffp-contract=fast -fopenmp-simd ${flags_${set}} -Wall -Wextra
+            $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
         target_sources(tsdiag_${part} INTERFACE $<TARGET_OBJECTS:tsdiag_${part}_${set}>)
         set_property(TARGET tsdiag_${part} APPEND PROPERTY TSDIAG_OBJECTS $<TARGET_OBJECTS:tsdiag_${part}_${set}>)
     endforeach()

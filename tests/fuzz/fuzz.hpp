@@ -114,7 +114,7 @@ inline unsigned char take_choice(std::string_view& input) {
 /// What a target defines: reads `input`.
 void examine(std::string_view input);
 
-extern "C" inline int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
     examine({reinterpret_cast<const char*>(data), size});
     return 0;
 }

@@ -10,7 +10,7 @@ using namespace tsdiag;
 
 namespace {
 
-RandomModel model() { return random_model("gpt2,layers=1,d=8,heads=2,vocab=50,max_tokens=16"); }
+RandomModel model() { return random_model("gpt2,layers=1,d=8,heads=2,vocab=50,tokens=16"); }
 
 }  // namespace
 
