@@ -74,6 +74,22 @@ TEST(OnDevice, FindsNothingWhereAllRowsAreEqual) {
     EXPECT_NEAR(on_device::centred_norm(*given(p), enough).front().value, 0, 1e-8);
 }
 
+TEST(OnDevice, BoundsANormThatIsNotCertifiedByTheFrobeniusNorm) {
+    constexpr Index n = 660;            // more than there are steps
+    constexpr double unreachable = -1;  // no residual is as small
+    const Matrix p = naive::softmax(noise(n, 2, 4));
+    double squares = 0;
+    for (Index j = 0; j < n; ++j) {
+        double mean = 0;
+        for (Index i = 0; i < n; ++i) mean += p(i, j) / double(n);
+        for (Index i = 0; i < n; ++i) squares += (p(i, j) - mean) * (p(i, j) - mean);
+    }
+    const Estimate found = on_device::centred_norm(*given(p), enough, unreachable).front();
+    ASSERT_FALSE(found.converged);
+    EXPECT_NEAR(*found.high, std::sqrt(squares), 1e-9 * found.value);
+    EXPECT_GT(*found.high, found.value);
+}
+
 TEST(OnDevice, SeesAnEntryThatIsZero) {
     Matrix p = naive::softmax(noise(9, 1, 1));
     EXPECT_FALSE(on_device::has_zero(one_head(p)).front());
