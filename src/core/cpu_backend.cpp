@@ -95,14 +95,14 @@ void small_product(View out, View a, View b, Index batch, Transpose t, T alpha) 
             return;
     }
 #endif
-    if (vector || omp_in_parallel() || m * n * k / 16 < worth_threads) {
+    if (vector || m * n * k / 16 < worth_threads) {
         functions<T>().gemm(ta, tb, m, n, k, alpha, pa, a.row_stride, pb, b.row_stride, pc,
                             out.row_stride);
         return;
     }
-    const Index panel =
-        std::max<Index>(48, (m + omp_get_max_threads() - 1) / omp_get_max_threads());
-#pragma omp parallel for schedule(static)
+    // Of one size, for Eigen rounds the last rows of a panel otherwise than those before.
+    constexpr Index panel = 96;
+#pragma omp parallel for schedule(static) if (!omp_in_parallel())
     for (Index r = 0; r < m; r += panel)
         functions<T>().gemm(ta, tb, std::min(panel, m - r), n, k, alpha,
                             ta ? pa + r : pa + r * a.row_stride, a.row_stride, pb, b.row_stride,

@@ -123,6 +123,9 @@ std::vector<Work> every_work() {
     all.push_back({.name = "probe_long",
                    .words = {"probe", "random:post-norm,d=192,heads=3,layers=2,attention=linear",
                              "--tokens", "700", "--no-report", "-q"}});
+    all.push_back({.name = "probe_f64",
+                   .words = {"probe", "random:post-norm,d=200,heads=5,layers=2", "--tokens", "333",
+                             "--dtype", "f64", "--no-report", "-q"}});
     all.push_back({.name = "probe_loss",
                    .words = probe("random:gpt2,layers=2,d=24,heads=3,vocab=40", {"--loss", "lm"}),
                    .memory = true});
