@@ -188,7 +188,7 @@ std::vector<Reading> check_concentration(const Check& how) {
     exact.range.clear();
     exact.trials = 2;
     Check part = how;
-    part.trials = std::max<Index>(how.trials / 20, 2);
+    part.trials = std::min<Index>(how.trials, 1000);
     return {examine_growth(deviation_growth(how, step, true), part),
             examine_growth(deviation_growth(how, step, false), part),
             examine_bound(exact_tail("eps in (0, 1), c = 1/8", 1), part),
@@ -207,7 +207,7 @@ Attained attain_concentration() {
 std::vector<Reading> violate_concentration(const Check& how) {
     const Step step = drawn_step(how);
     Check part = how;
-    part.trials = std::max<Index>(how.trials / 20, 2);
+    part.trials = std::min<Index>(how.trials, 1000);
     Growth single = deviation_growth(how, step, true);
     single.reading = "one number for all of W";
     single.sample = [&how, step](Index, const Rng& rng) {

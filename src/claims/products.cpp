@@ -110,10 +110,8 @@ Bound plain_products() {
             .formula = "(P2 P1)^k converges to rank one: |lambda2(P2 P1)| <= 0.99",
             .role = Role::interpretation,
             .conditions = {away_from_one()},
-            .draw =
-                [](const Rng& rng, const Sizes& at, Distribution) {
-                    return draw_maps(rng, std::clamp<Index>(at.n, 3, most_points), 2);
-                },
+            .draw = [](const Rng& rng, const Sizes& at,
+                       Distribution) { return draw_maps(rng, std::min(at.n, most_points), 2); },
             .sides = [](const Variables& v) -> std::optional<Sides> {
                 const Matrix Q = map_of(v("maps"), 1) * map_of(v("maps"), 0);
                 return Sides{second_eigenvalue(Q), 0.99};
@@ -207,8 +205,7 @@ extern const Claim tse_sec221 = {
     .source = "[TSE] section 2.2.1",
     .assumes =
         "P_k row-stochastic; alpha > 0; products examined on matrices of 0 and 1 with one "
-        "closed class, where the bound is attained, and at least three points where they "
-        "are plain",
+        "closed class, where the bound is attained",
     .proof =
         "with the residual: any two rows of n - 1 factors share a path of that weight, since "
         "|lambda2| < 1 leaves one closed class.",

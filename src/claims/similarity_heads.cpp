@@ -165,15 +165,15 @@ std::vector<Reading> violate_heads(const Check& how) {
                               });
     Reading similar = examine_bound(halved, part);
     similar.of = "bound of the similar part";
-    Bound largest = head_bound("delta of the least head", "mean mu2^2 <= min delta^2",
-                               Relation::at_most, how.heads, [](const Heads& heads) {
-                                   double least = INFINITY;
-                                   for (const Matrix& P : heads.P)
-                                       least = std::min(least, delta_of(P));
-                                   least = std::max(least, least_delta);
-                                   return Sides{means_of(heads).mu2, least * least};
-                               });
-    Reading diverse = examine_bound(largest, part);
+    Bound stretched =
+        head_bound("rows of different sums", "mean mu2^2 <= mean delta^2", Relation::at_most,
+                   how.heads, [](const Heads& heads) {
+                       Heads other = heads;
+                       for (Matrix& P : other.P)
+                           P = Vector::LinSpaced(P.rows(), 1, double(P.rows())).asDiagonal() * P;
+                       return diverse_sides(other);
+                   });
+    Reading diverse = examine_bound(stretched, part);
     diverse.of = "bound of the diverse part";
     return {scale, similar, diverse};
 }

@@ -4,6 +4,7 @@
 
 #include "expectation.hpp"
 #include "similarity.hpp"
+#include "tokens.hpp"
 
 /// What feed-forward steps and layer norms do to token similarity.  [TSE] section 2.3
 namespace tsdiag::claim {
@@ -15,26 +16,18 @@ Matrix alike(const Rng& rng, const Check& how, double strength) {
     return strength * v.replicate(how.n, 1) + draw(rng, "X", how.n, how.d, how.distribution);
 }
 
-/// `step` of 1 v^T has t_sim = 1; v and n are drawn.  Nothing where v is constant.
+/// `step` of the first token in every row has t_sim = 1.  Nothing where that token is constant.
 Bound invariant(std::string reading, std::string formula,
                 std::function<Matrix(const Matrix&)> step) {
-    return {.reading = std::move(reading),
-            .formula = std::move(formula),
-            .relation = Relation::equal,
-            .draw =
-                [](const Rng& rng, const Sizes& at, Distribution distribution) {
-                    Variables v;
-                    v.set("v", draw(rng, "v", 1, at.d, distribution));
-                    v.set("n", Matrix::Constant(1, 1, double(at.n)));
-                    return v;
-                },
-            .sides = [step = std::move(step)](const Variables& v) -> std::optional<Sides> {
-                const Matrix& row = v("v");
-                if (row.maxCoeff() - row.minCoeff() < 1e-6) return {};
-                const Matrix Y = step(row.replicate(Index(v("n")(0)), 1));
-                if (!(Y.squaredNorm() > 0)) return {};
-                return Sides{t_sim(Y), 1, 1e-12};
-            }};
+    Bound b = token_equation(std::move(reading), std::move(formula), nullptr);
+    b.sides = [step = std::move(step)](const Variables& v) -> std::optional<Sides> {
+        const Matrix row = v("X").row(0);
+        if (row.maxCoeff() - row.minCoeff() < 1e-6) return {};
+        const Matrix Y = step(row.replicate(v("X").rows(), 1));
+        if (!(Y.squaredNorm() > 0)) return {};
+        return Sides{t_sim(Y), 1, 1e-12};
+    };
+    return b;
 }
 
 // --- feed-forward step

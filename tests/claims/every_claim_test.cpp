@@ -149,6 +149,15 @@ TEST_P(EveryClaim, ReplayGivesTheSameNumber) {
     }
 }
 
+/// Witnesses of few numbers are made plain, zeros among them, which the claim's own sizes may hide.
+TEST_P(EveryClaim, IsExaminedAtSmallSizes) {
+    for (const Index n : {4, 5}) {
+        const Examined small = examine(claim(), {.trials = 12, .n = n, .d = 4});
+        EXPECT_FALSE(small.readings.empty());
+        EXPECT_FALSE(small.controls.empty());
+    }
+}
+
 TEST_P(EveryClaim, VerdictOfTheClaimFollowsFromItsReadings) {
     EXPECT_EQ(examined(claim()).verdict, overall(examined(claim()).readings));
 }
