@@ -39,7 +39,7 @@ constexpr const char* train_examples = R"(Examples:
   tsdiag train MODEL --data ... -o run --resume       after an interruption)";
 constexpr const char* figure_examples = R"(Examples:
   tsdiag figure --list
-  tsdiag figure                                every figure, in a few minutes
+  tsdiag figure                                every figure, in about a quarter of an hour
   tsdiag figure tse.fig3 --scale paper         1000 draws, as in the paper
   tsdiag figure tse.fig2 --reading var_v=h/d --trials 50
   tsdiag figure devil.fig2b --model examples/char-gpt)";

@@ -4,17 +4,20 @@
 
 #include <cstdlib>
 
-/// coverage [SERIES [RESAMPLES]]: the table of docs/metrics.md, "Gradients over training".
+/// coverage [SERIES [RESAMPLES [T...]]]: the table of docs/metrics.md, "Gradients over training".
 int main(int argc, char** argv) {
     using tsdiag::test::Coverage;
     const tsdiag::Index series = argc > 1 ? std::atoi(argv[1]) : 2000,
                         resamples = argc > 2 ? std::atoi(argv[2]) : 1000;
     if (series < 1 || resamples < 100) {
-        fmt::print(stderr, "coverage [SERIES [RESAMPLES]]: of at least 1 and 100.\n");
+        fmt::print(stderr, "coverage [SERIES [RESAMPLES [T...]]]: of at least 1 and 100.\n");
         return 2;
     }
+    std::vector<tsdiag::Index> counts;
+    for (int i = 3; i < argc; ++i) counts.push_back(std::atoi(argv[i]));
+    if (counts.empty()) counts = {20, 50, 100, 200, 600};
     fmt::print("| T | law | phi = 0 | 0.5 | 0.8 | 0.9 |\n|---:|---|---:|---:|---:|---:|\n");
-    for (const tsdiag::Index count : {20, 50, 100, 200, 600})
+    for (const tsdiag::Index count : counts)
         for (const auto& [law, rsd, lognormal] : {std::tuple("normal, rsd 0.2", 0.2, false),
                                                   std::tuple("log-normal, rsd 0.2", 0.2, true),
                                                   std::tuple("log-normal, rsd 0.5", 0.5, true)}) {
