@@ -52,6 +52,7 @@ Ignoring::Ignoring(const Checkpoint& file, const DetectOptions& options)
                             "has that name; '*' stands for any characters",
                             pattern, file.source()));
     }
+    kept_.insert(names_.begin(), names_.end());
 }
 
 std::string Ignoring::warning() const {

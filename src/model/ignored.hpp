@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <unordered_set>
 #include <vector>
 
 #include "tsdiag/model.hpp"
@@ -14,6 +15,7 @@ class Ignoring final : public Checkpoint {
     Ignoring(const Checkpoint& file, const DetectOptions& options);
 
     const std::vector<std::string>& names() const override { return names_; }
+    bool has(std::string_view name) const override { return kept_.contains(name); }
     RawTensor tensor(std::string_view name) const override { return file_.tensor(name); }
     const Json& metadata() const override { return metadata_; }
     std::string_view format() const override { return file_.format(); }
@@ -29,6 +31,7 @@ class Ignoring final : public Checkpoint {
     DetectOptions options_;
     Json metadata_;
     std::vector<std::string> names_, left_out_;
+    std::unordered_set<std::string_view> kept_;  ///< names_
 };
 
 /// Throws `FormatError` where the weights are quantised, by the configuration or by their names:

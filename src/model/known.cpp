@@ -15,6 +15,14 @@ constexpr std::array indices{"*position_ids", "*token_type_ids", "*num_batches_t
 constexpr std::array masks{"*attn.bias", "*attention.bias"};
 constexpr std::array masked_values{"*attn.masked_bias", "*attention.masked_bias"};
 
+/// Modules behind the last hidden state, as libraries and users call them.
+constexpr std::array heads{"cls",     "*classifier*", "*head",      "*heads",      "head_*",
+                           "score",   "scorer",       "qa_outputs", "pooler*",     "predictions",
+                           "vocab_*", "fc",           "fc_*",       "fc1",         "fc2",
+                           "linear",  "dense",        "out",        "output",      "regressor",
+                           "logits*", "to_logits",    "embed_out",  "*projection", "*criterion*",
+                           "*loss*",  "*metric*",     "logit_scale"};
+
 /// Keys that no forward pass in evaluation reads.
 constexpr std::array harmless{
     // Where the model comes from and what its heads and tokens are called.
@@ -100,6 +108,11 @@ bool is_buffer(std::string_view name, const RawTensor& tensor) {
     const std::size_t rank = tensor.shape.size();
     return any(indices, name) || (any(masks, name) && rank == 4) ||
            (any(masked_values, name) && tensor.count() == 1);
+}
+
+bool is_head(std::string_view name) {
+    const std::string_view first = name.substr(0, name.find('.'));
+    return any(heads, first) && name.find("lora") == name.npos && name.find("adapter") == name.npos;
 }
 
 bool is_frequencies(std::string_view name) { return glob("*rotary_emb.inv_freq", name); }

@@ -12,6 +12,8 @@ namespace tsdiag::model {
 bool is_buffer(std::string_view name, const RawTensor& tensor);
 /// The inverse frequencies of a rotary embedding; they follow from the configuration.
 bool is_frequencies(std::string_view name);
+/// A module behind the last hidden state.
+bool is_head(std::string_view name);
 /// Is `key` of a configuration one that changes no hidden state whatever it says, or does it say
 /// what every model here does?
 bool is_harmless(std::string_view key, const Json& value);

@@ -38,6 +38,22 @@ std::string and_more(std::size_t count) {
     return count > 1 ? fmt::format(" and {} more", count - 1) : std::string();
 }
 
+/// Outside the model's prefix: may it change what the model computes?  An adapter that was saved
+/// without the prefix does, a head does not.  Of a unit that a model of its user holds, what
+/// surrounds it is none of its business, unless it goes on there.
+bool is_foreign_part(std::string_view prefix, std::string_view name, Words own) {
+    const bool whole = std::ranges::all_of(own, &std::string_view::empty);
+    if (whole) {
+        // A head stands beside the model, or beside what holds it.
+        for (std::size_t end = 0; end < prefix.size(); end = prefix.find('.', end) + 1)
+            if (name.starts_with(prefix.substr(0, end)) && is_head(name.substr(end))) return false;
+        return true;
+    }
+    return std::ranges::any_of(own, [&](std::string_view start) {
+        return name.starts_with(start) || name.find("." + std::string(start)) != name.npos;
+    });
+}
+
 }  // namespace
 
 void Reader::check_leftovers(const Names& names, Words unused, Words own) {
@@ -52,14 +68,14 @@ void Reader::check_leftovers(const Names& names, Words unused, Words own) {
         const bool below = name.starts_with(prefix_);
         const std::string_view rest = std::string_view(name).substr(below ? prefix_.size() : 0);
         if (is_frequencies(name)) check_frequencies(name);
+        const auto starts = [&](std::string_view start) { return rest.starts_with(start); };
         const auto matches = [&](std::string_view pattern) {
             return glob(pattern, rest) || glob(pattern, name);
         };
         if (is_frequencies(name) || is_buffer(name, file_.tensor(name)) ||
             std::ranges::any_of(unused, matches))
             known.push_back(name);
-        else if (below &&
-                 std::ranges::any_of(own, [&](auto start) { return rest.starts_with(start); }))
+        else if (below ? std::ranges::any_of(own, starts) : is_foreign_part(prefix_, name, own))
             unknown.push_back(name);
         else
             spec.ignored.push_back(name);

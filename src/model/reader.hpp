@@ -65,7 +65,7 @@ class Reader {
     /// The architecture, after checking that every tensor is there and has its shape, and that
     /// nothing is left over: no tensor whose name behind the prefix starts with one of `own`, but
     /// for the patterns `unused` of heads and buffers and for those of known.hpp, and no key of the
-    /// config.  Tensors elsewhere are listed in the spec.
+    /// config.  Tensors elsewhere: heads are listed in the spec.
     Architecture finish(Names names, Words unused, Words own = {""});
     /// BERT's old names: `gamma` for weight, `beta` for bias.
     void accept_gamma_beta(Names& names) const;

@@ -183,6 +183,12 @@ Architecture Reader::finish(Names names, Words unused, Words own) {
     check_told_sizes();
     warn_of_assumptions();
     for (auto& found : output_head(file_, names, spec)) names.push_back(std::move(found));
+    const Json& tied = config_["tie_word_embeddings"];
+    if (tied.is_bool() && !tied.boolean() && spec.vocabulary > 0 && !spec.head.matrix)
+        spec.warnings.push_back(fmt::format(
+            "{} says tie_word_embeddings = false, and the file has no output head that is not the "
+            "token embedding: --loss lm and mlm take the token embedding in its place",
+            config_source_));
     spec.name = describe(spec);
     for (std::string& line : rules(spec)) saw(std::move(line));
     return {std::move(spec), std::move(names)};

@@ -27,7 +27,7 @@ struct Extra {
 
 /// The golden file with more tensors, and without those of the names in `dropped`.
 void write_edited(const fs::path& from, const fs::path& to, const std::vector<Extra>& more,
-                  const std::vector<std::string>& dropped = {}) {
+                  const std::vector<std::string>& dropped = {}, const std::string& prefix = {}) {
     const std::string whole = read_file(from);
     std::uint64_t length = 0;
     std::memcpy(&length, whole.data(), 8);
@@ -46,7 +46,7 @@ void write_edited(const fs::path& from, const fs::path& to, const std::vector<Ex
     for (const auto& [name, entry] : header.object()) {
         if (name == "__metadata__" || std::ranges::find(dropped, name) != dropped.end()) continue;
         const Json::Array& at = entry["data_offsets"].array();
-        put(name, entry["dtype"], entry["shape"],
+        put(prefix + name, entry["dtype"], entry["shape"],
             std::string_view(data).substr(std::size_t(at[0].integer()),
                                           std::size_t(at[1].integer() - at[0].integer())));
     }
@@ -195,6 +195,39 @@ const Other others[] = {
 };
 INSTANTIATE_TEST_SUITE_P(Others, EveryOtherModel, testing::ValuesIn(others),
                          [](const auto& test) { return test.param.what; });
+
+/// What belongs to a model may stand under another prefix than its own.
+TEST(Prefixes, HideNoPartOfTheModel) {
+    const struct {
+        const char *family, *prefix;
+        std::vector<std::string> parts;
+    } families[] = {
+        {"bert",
+         "bert.",
+         {"encoder.layer.0.attention.self.query.lora_A",
+          "base_model.encoder.layer.1.adapter.weight", "adapters.0.down.weight"}},
+        {"gpt2", "transformer.", {"h.0.attn.c_attn.lora_B", "prompt_encoder.embedding.weight"}},
+        {"llama", "model.", {"layers.0.self_attn.q_proj.lora_A", "model2.layers.0.extra"}},
+        {"vit", "vit.", {"encoder.layer.0.adapter.weight"}}};
+    for (const auto& [family, prefix, parts] : families)
+        for (const std::string& part : parts) {
+            TemporaryDirectory folder;
+            fs::create_directories(folder / "model");
+            fs::copy_file(golden / family / "config.json", folder / "model/config.json");
+            const auto write = [&](std::vector<Extra> more) {
+                write_edited(golden / family / "model.safetensors",
+                             folder / "model/model.safetensors", more, {}, prefix);
+            };
+            write({{part, {4, 4}}});
+            const Finished refused = probe(folder, "model");
+            EXPECT_EQ(refused.code, 1) << family << ": " << part;
+            expect_one_sentence(refused.err);
+            EXPECT_THAT(refused.err, HasSubstr(part));
+            EXPECT_EQ(probe(folder, "model", {"--ignore", part}).code, 0) << family;
+            write({{"classifier.weight", {4, 4}}});
+            EXPECT_EQ(probe(folder, "model", {"--force"}).code, 0) << family << ": a head";
+        }
+}
 
 TEST(Ignore, ReadsTheFileWithoutAndSaysSo) {
     TemporaryDirectory folder;

@@ -74,11 +74,28 @@ TEST(Detect, AcceptsAPrefixAndListsWhatItLeavesOut) {
     }
     file.add("model.cls.predictions.bias", {20});
     file.add("model.bert.pooler.dense.weight", {8, 8});
-    file.add("model.adapter.weight", {4});
+    file.add("model.classifier.weight", {4, 8});
     const ModelSpec s = detect(file, with_heads(2)).spec;
     EXPECT_THAT(s.recognised, Contains(HasSubstr("'model.bert.'")));
     EXPECT_THAT(s.recognised, Contains(HasSubstr("heads and buffers")));
-    EXPECT_THAT(s.ignored, Contains("model.adapter.weight"));
+    EXPECT_THAT(s.ignored, Contains("model.classifier.weight"));
+}
+
+TEST(Detect, RefusesPartsOfTheModelOutsideOfItsPrefix) {
+    for (const char* part : {"encoder.layer.0.attention.self.query.lora_A.weight",
+                             "base_model.encoder.layer.1.output.adapter.weight", "adapter.weight",
+                             "model.adapter.weight", "prompt_encoder.embedding.weight",
+                             "model.classifier.lora_A.weight"}) {
+        const auto plain = tiny_bert();
+        MemoryFile file;
+        for (const std::string& name : plain->names())
+            file.add("model.bert." + name, plain->tensor(name).shape);
+        file.add(part, {4, 8});
+        EXPECT_THAT(detection_error<FormatError>(file, with_heads(2)), HasSubstr(part));
+        DetectOptions told = with_heads(2);
+        told.ignore = {part};
+        EXPECT_NO_THROW(detect(file, told)) << part;
+    }
 }
 
 TEST(Detect, NamesBothSidesOfADisagreement) {
