@@ -2,6 +2,7 @@
 
 #include <array>
 
+#include "callables.hpp"
 #include "directory.hpp"
 #include "looks_like.hpp"
 #include "mapped_file.hpp"
@@ -46,9 +47,13 @@ const FormatEntry* find_format(Bytes file) {
 std::unique_ptr<Checkpoint> open_file(const std::filesystem::path& path) {
     const auto file = MappedFile::open(path);
     const FormatEntry* format = find_format(file->bytes());
-    if (format == nullptr)
+    if (format == nullptr) {
+        const std::string asks = foreign_pickle(file->bytes(), file->path());
         refuse(file->path(),
-               looks_like(file->bytes().first(std::min(head_size, file->bytes().size()))));
+               !asks.empty()
+                   ? asks
+                   : looks_like(file->bytes().first(std::min(head_size, file->bytes().size()))));
+    }
     return format->open(path);
 }
 

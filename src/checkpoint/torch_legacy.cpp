@@ -3,6 +3,7 @@
 #include <unordered_map>
 
 #include "budget.hpp"
+#include "callables.hpp"
 #include "mapped_file.hpp"
 #include "torch_objects.hpp"
 
@@ -131,6 +132,7 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
     auto listed = std::make_unique<ListedCheckpoint>("torch legacy", file->path());
     Budget budget(file->path(), file->bytes().size());
     list_objects(objects, Storages(file, objects, keys, stream.rest()), budget, *listed);
+    list_callables(objects, *listed);
     return listed;
 }
 

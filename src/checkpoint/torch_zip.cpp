@@ -2,6 +2,7 @@
 
 #include <unordered_map>
 
+#include "callables.hpp"
 #include "torch_objects.hpp"
 #include "zip.hpp"
 
@@ -81,6 +82,7 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
     const Pickle pickle = read_pickle(data.bytes, archive.path());
     auto listed = std::make_unique<ListedCheckpoint>("torch zip", archive.path());
     list_objects(pickle, Storages(archive, folder), archive.budget(), *listed);
+    list_callables(pickle, *listed);
     return listed;
 }
 

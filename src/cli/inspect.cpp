@@ -179,6 +179,17 @@ std::string what_would_be_run(const Subject& subject) {
 
 }  // namespace
 
+namespace {
+
+/// What Python would have imported and called.
+std::string called(const Json& names) {
+    std::string text;
+    for (const Json& name : names.array()) text += (text.empty() ? "" : ", ") + name.string();
+    return text + " (the file asks for them; nothing of it is called)";
+}
+
+}  // namespace
+
 int run_command(const InspectCommand& command) {
     const std::string& model = command.subject.model;
     const bool is_random = model.starts_with("random:");
@@ -198,9 +209,12 @@ int run_command(const InspectCommand& command) {
     if (file) json.set("format", file->format()).set("digest", header_digest(*file));
     if (subject) json.set("model", model_json(*subject));
     if (!unknown.empty()) json.set("unknown", unknown);
+    const Json callables = file ? file->metadata()["__callables__"] : Json();
+    if (callables.is_array()) json.set("callables", callables);
     if (!command.json) {
         std::string head = fact("argument", model);
         if (file) head += fact("format", file->format());
+        if (callables.is_array()) head += fact("callables", called(callables));
         head += subject ? what_would_be_run(*subject) : fact("unknown", unknown);
         print(head + "\n");
     }

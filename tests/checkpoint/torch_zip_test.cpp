@@ -111,7 +111,8 @@ TEST(TorchZip, ExecutesNothingAndKeepsUnknownObjectsInert) {
                              {six});
     EXPECT_THAT(file->names(), ElementsAre("w"));
     EXPECT_EQ(file->metadata().dump(),
-              R"({"evil": {"__class__": "posix.system", "__args__": ["echo pwned"]}})");
+              R"({"evil": {"__class__": "posix.system", "__args__": ["echo pwned"]}, )"
+              R"("__callables__": ["posix.system"]})");
 }
 
 TEST(TorchZip, BoundsWhatSharedReferencesExpandTo) {

@@ -133,6 +133,32 @@ Finished inspect_meanwhile(const TemporaryDirectory& folder, Change change) {
     return running.wait();
 }
 
+/// A pickle that Python would run a command for, in the ways that it can be written.
+TEST(HostilePickles, NameWhatTheyAskFor) {
+    using namespace std::string_literals;
+    const struct {
+        std::string bytes, name;
+    } pickles[] = {
+        {"cos\nsystem\n(S'echo'\ntR."s, "os.system"},                               // protocol 0
+        {"(S'echo'\nios\nsystem\n."s, "os.system"},                                 // INST
+        {"\x80\2cbuiltins\neval\nX\1\0\0\0001\x85R."s, "builtins.eval"},            // 2
+        {"\x80\2csubprocess\nPopen\nX\4\0\0\0echo\x85\x81."s, "subprocess.Popen"},  // NEWOBJ
+        {"\x80\4\x8c\2os\x94\x8c\6system\x94\x93\x8c\4echo\x85R."s, "os.system"},   // 4
+        {"\x80\5\x8c\5posix\x8c\6system\x93\x8c\4echo\x85R0}."s, "posix.system"},   // dropped
+        {"\x80\2cbuiltins\ngetattr\nc__builtin__\n__import__\nX\2\0\0\0os\x85RX\6\0\0\0system"
+         "\x86RX\4\0\0\0echo\x85R."s,
+         "__builtin__.__import__"},  // nested
+    };
+    for (const auto& [bytes, name] : pickles) {
+        TemporaryDirectory folder;
+        write_file(folder / "model.pt", bytes);
+        const Finished plain = tsdiag(folder, {"inspect", "model.pt"});
+        EXPECT_EQ(plain.code, 1);
+        expect_one_sentence(plain.err);
+        EXPECT_THAT(plain.err, HasSubstr(name));
+    }
+}
+
 TEST(ChangedFiles, AFileThatIsShortenedWhileItIsReadIsASentence) {
     const TemporaryDirectory folder;
     const Finished done =
