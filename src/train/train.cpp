@@ -13,6 +13,7 @@
 #include "log.hpp"
 #include "optimiser.hpp"
 #include "run_folder.hpp"
+#include "settings.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -57,24 +58,6 @@ SubjectOptions with_vocabulary(SubjectOptions subject, Index vocabulary) {
     return subject;
 }
 
-void require_sane(const TrainOptions& o) {
-    const auto refuse = [](const std::string& what) { throw UsageError(what); };
-    if (o.steps < 1) refuse("--steps: expected 1 or more.");
-    if (o.batch < 1) refuse("--batch: expected 1 or more.");
-    if (!(o.dropout >= 0 && o.dropout < 1))
-        refuse(fmt::format("--dropout {}: expected a share from 0 to below 1.", o.dropout));
-    if (!(o.schedule.rate > 0)) refuse("--rate: expected a number above 0.");
-    if (!(o.clip >= 0)) refuse("--clip: expected 0 (no clipping) or more.");
-    if (!(o.adam.beta1 >= 0 && o.adam.beta1 < 1 && o.adam.beta2 >= 0 && o.adam.beta2 < 1))
-        refuse("--beta1, --beta2: expected numbers from 0 to below 1.");
-    if (!(o.adam.decay >= 0)) refuse("--weight-decay: expected 0 or more.");
-    if (!(o.adam.eps > 0)) refuse("--eps: expected a number above 0.");
-    if (!(o.schedule.floor >= 0 && o.schedule.floor <= 1))
-        refuse("--floor: expected a share of the rate, from 0 to 1.");
-    if (!(o.schedule.factor > 0)) refuse("--factor: expected a number above 0.");
-    if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to go on from.");
-}
-
 class Training {
   public:
     explicit Training(const TrainOptions& options)
@@ -88,6 +71,7 @@ class Training {
           parameters_(std::make_shared<Parameters>()),
           optimiser_(options.adam),
           folder_(options.directory) {
+        require_memory(spec_, fit_.tokens, omp_get_max_threads());
         contents_ = digest_of_file(options.data);
         data_->require(fit_);
         draw_parameters();
@@ -321,26 +305,7 @@ class Training {
         result_.evaluations.push_back(row);
     }
 
-    /// What must be the same for a run to be gone on with.
-    Json identity() const {
-        const TrainOptions& o = options_;
-        Json milestones = Json::Array{};
-        for (const Index m : o.schedule.milestones) milestones.push(m);
-        Json out;
-        out.set("model", o.subject.model).set("data", o.data).set("contents", contents_);
-        out.set("loss", loss_);
-        out.set("tokens", fit_.tokens).set("batch", o.batch).set("steps", o.steps);
-        out.set("schedule", std::string(name(o.schedule.kind))).set("rate", o.schedule.rate);
-        out.set("warmup", o.schedule.warmup).set("floor", o.schedule.floor);
-        out.set("milestones", std::move(milestones)).set("factor", o.schedule.factor);
-        out.set("beta1", o.adam.beta1).set("beta2", o.adam.beta2).set("eps", o.adam.eps);
-        out.set("decay", o.adam.decay).set("clip", o.clip).set("dropout", o.dropout);
-        out.set("seed", Json(o.seed));
-        out.set("eval_every", o.eval_every).set("eval_samples", o.eval_samples);
-        out.set("probe_every", o.probe_every).set("probe_samples", o.probe_samples);
-        Json::Array probes(o.probes.begin(), o.probes.end());
-        return std::move(out.set("probes", std::move(probes)));
-    }
+    Json identity() const { return identity_of(options_, loss_, contents_, fit_.tokens); }
 
     void describe() {
         Index count = 0;

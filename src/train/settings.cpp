@@ -1,0 +1,77 @@
+#include "settings.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "tsdiag/backend.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::training {
+
+void require_sane(const TrainOptions& o) {
+    const auto refuse = [](const std::string& what) { throw UsageError(what); };
+    if (o.steps < 1) refuse("--steps: expected 1 or more.");
+    if (o.batch < 1) refuse("--batch: expected 1 or more.");
+    if (!(o.dropout >= 0 && o.dropout < 1))
+        refuse(fmt::format("--dropout {}: expected a share from 0 to below 1.", o.dropout));
+    if (!(o.schedule.rate > 0)) refuse("--rate: expected a number above 0.");
+    if (!(o.clip >= 0)) refuse("--clip: expected 0 (no clipping) or more.");
+    if (!(o.adam.beta1 >= 0 && o.adam.beta1 < 1 && o.adam.beta2 >= 0 && o.adam.beta2 < 1))
+        refuse("--beta1, --beta2: expected numbers from 0 to below 1.");
+    if (!(o.adam.decay >= 0)) refuse("--weight-decay: expected 0 or more.");
+    if (!(o.adam.eps > 0)) refuse("--eps: expected a number above 0.");
+    if (!(o.schedule.floor >= 0 && o.schedule.floor <= 1))
+        refuse("--floor: expected a share of the rate, from 0 to 1.");
+    if (!(o.schedule.factor > 0)) refuse("--factor: expected a number above 0.");
+    if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to go on from.");
+}
+
+void require_memory(const ModelSpec& spec, Index tokens, Index threads) {
+    constexpr double copies = 5;  // of the parameters: gradients and their sum, two moments
+    double count = 0, kept = 0;
+    for (const Parameter& p : parameters(spec)) count += double(p.shape.count());
+    const double n = double(tokens), d = double(spec.width);
+    for (const BlockSpec& b : spec.blocks) {
+        const double columns = double(b.heads) * double(std::max(b.head_dim, b.value_columns()));
+        // P with its logits, and what a step of the layer reads again; the least that is kept.
+        kept += 2 * double(b.heads) * n * n + n * (4 * d + 3 * columns + 2 * double(b.ffn));
+    }
+    kept += n * double(spec.vocabulary);
+    const double bytes = sizeof(float) * (copies * count + double(threads) * kept);
+    constexpr double gib = double(Index(1) << 30);
+    const double most = double(machine_memory());
+    if (bytes > most)
+        throw UsageError(fmt::format(
+            "--tokens {}: a step of this model, with a sample on each of {} thread{}, takes at "
+            "least {:.1f} GiB, and this machine has {:.1f}; pass fewer --tokens or --threads, or "
+            "a smaller model.",
+            tokens, threads, threads == 1 ? "" : "s", bytes / gib, most / gib));
+}
+
+Json identity_of(const TrainOptions& o, const std::string& loss, const std::string& contents,
+                 Index tokens) {
+    Json::Array milestones(o.schedule.milestones.begin(), o.schedule.milestones.end());
+    Json::Array ignored(o.subject.ignore.begin(), o.subject.ignore.end());
+    Json::Array probes(o.probes.begin(), o.probes.end());
+    Json out;
+    out.set("model", o.subject.model);
+    // null where it is not told, as in the states of before
+    out.set("config", o.subject.config.empty() ? Json() : Json(o.subject.config));
+    out.set("n_heads", o.subject.heads ? Json(*o.subject.heads) : Json());
+    out.set("width", o.subject.width ? Json(*o.subject.width) : Json());
+    out.set("ignore", ignored.empty() ? Json() : Json(std::move(ignored)));
+    out.set("data", o.data).set("contents", contents).set("loss", loss);
+    out.set("tokens", tokens).set("batch", o.batch).set("steps", o.steps);
+    out.set("schedule", std::string(name(o.schedule.kind))).set("rate", o.schedule.rate);
+    out.set("warmup", o.schedule.warmup).set("floor", o.schedule.floor);
+    out.set("milestones", std::move(milestones)).set("factor", o.schedule.factor);
+    out.set("beta1", o.adam.beta1).set("beta2", o.adam.beta2).set("eps", o.adam.eps);
+    out.set("decay", o.adam.decay).set("clip", o.clip).set("dropout", o.dropout);
+    out.set("seed", Json(o.seed));
+    out.set("eval_every", o.eval_every).set("eval_samples", o.eval_samples);
+    out.set("probe_every", o.probe_every).set("probe_samples", o.probe_samples);
+    return std::move(out.set("probes", std::move(probes)));
+}
+
+}  // namespace tsdiag::training
