@@ -255,9 +255,10 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
 
 /// Does y_ik . y_il depend on the distance of k and l alone?
 bool KeyDerivative::by_distance() const {
-    return side_.consecutive && !side_.normed && gram_.defined() && gram_.backend().host_memory();
+    return side_.consecutive && !side_.normed && gram_.defined();
 }
 
+/// By the sizes alone, so that every device looks at the same rows.
 double KeyDerivative::work(Index heads, Index n) const {
     constexpr double reads = 6;  // what a multiplication that waits for memory costs in flops
     if (by_distance()) return reads * double(n) * double(n) * double(heads);
@@ -350,7 +351,7 @@ RowNorms KeyDerivative::without_norm(const Rows& r) const {
     const std::vector<double> first =
         row_sum(multiply(square(rows.slope), rows.input_squares)).to_host<double>();
     const Index w = side_.w, total = Index(first.size());
-    if (by_distance()) {
+    if (by_distance() && gram_.backend().host_memory()) {
         const Tensor lengths = over_distances(q, total, r.cols);
         std::vector<double> form(at(total), 0.0);
         if (r.divided)
