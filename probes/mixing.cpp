@@ -55,15 +55,18 @@ std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& 
 
 namespace {
 
-/// Elements of P X that are held at once.
-constexpr Index largest_product = Index{1} << 25;
+/// Elements of P X that are held at once, and the columns that they are enough for anyway: with
+/// fewer, making P again would cost more than the product.  By the sizes alone, so that the sum
+/// does not depend on the memory of a run.
+constexpr Index largest_product = Index{1} << 21, fewest_columns = 128;
 
 /// |Pi2 P X|_F^2 of each head.  X is centred first: for rows that sum to 1, Pi2 P X = Pi2 P Pi2 X
 /// exactly, and nothing cancels however alike the tokens are.  Cost: 2 h n^2 d flops; memory h n
 /// times a chunk of columns.
 std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
     const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();
-    const Index chunk = std::clamp<Index>(largest_product / std::max<Index>(1, h * n), 1, d);
+    const Index chunk =
+        std::min(d, std::max(fewest_columns, largest_product / std::max<Index>(1, h * n)));
     const int exponent = exponent_of(e.input);
     const Tensor x = without_exponent(e.input, exponent);
     const Tensor centred = cast(subtract_column_mean(cast(x, Type::f64)), e.op.type());

@@ -13,6 +13,10 @@ namespace {
 /// Where the rows of a layer cost too much, evenly spaced blocks of so many are taken.
 constexpr Index sampled_block = 8;
 
+/// Entries of P, over all heads, that are looked at together otherwise: some ten copies of them in
+/// float64 are held.
+constexpr Index largest_block = Index{1} << 17;
+
 /// Which rows are looked at.
 struct Plan {
     Index block = 0;
@@ -25,7 +29,7 @@ Plan plan(const AttentionOperator& op, double work_per_row, double largest_work)
     const Index affordable = Index(std::max(1.0, std::min(double(n), largest_work / work_per_row)));
     Plan p;
     p.all = affordable >= n || n <= 4 * sampled_block;
-    p.block = p.all ? std::clamp<Index>((Index{1} << 20) / std::max<Index>(1, op.heads() * n), 1, n)
+    p.block = p.all ? std::clamp<Index>(largest_block / std::max<Index>(1, op.heads() * n), 1, n)
                     : sampled_block;
     const Index count = p.all ? (n + p.block - 1) / p.block
                               : std::clamp<Index>(affordable / p.block, 2, n / p.block - 1);

@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "mixing.hpp"
+#include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 
 /// How fast P mixes: its second eigenvalue and norms that bound it.  [TSE] Cor. 2.7, (12), (16),
@@ -13,6 +14,38 @@ constexpr Index largest_for_dobrushin = 2048;
 /// [TSE] (16) from (1 - omega)^2 and delta^2; (17) is the same with 1 and |lambda_2|^2.
 double estimate(double mean_part, double centred_part, double a2) {
     return (mean_part - centred_part) / (1 / a2 + centred_part);
+}
+
+/// The largest l1 distance of two rows of one matrix.
+double farthest_rows(const Tensor& rows) {
+    const Tensor host =
+        rows.backend().host_memory()
+            ? rows
+            : Tensor::from_host(cpu(), rows.shape(),
+                                std::span<const double>(rows.to_host<double>()), rows.type());
+    return largest_row_distance(host.view());
+}
+
+/// max_ij |P_i - P_j|_1 / 2 of each head.  Where P does not fit, blocks of its rows are made again
+/// for each block, and laid out beside it.
+std::vector<double> coefficients(const Attention& e) {
+    if (e.op.bytes() <= e.memory) return dobrushin(e.op);
+    constexpr double copies = 4;  // of a block: two, and both beside each other
+    const Index n = e.op.tokens(), h = e.op.heads(), block = e.op.rows_at_once(e.memory / copies);
+    std::vector<double> found(static_cast<std::size_t>(h), 0.0);
+    const auto take = [&](const Tensor& rows) {
+        for (Index k = 0; k < h; ++k) {
+            const Tensor head = contiguous(rows.batch_range(k, 1));
+            double& most = found[static_cast<std::size_t>(k)];
+            most = std::max(most, farthest_rows(head) / 2);
+        }
+    };
+    for (Index i = 0; i < n; i += block) {
+        const Tensor rows = contiguous(e.op.rows(i, std::min(block, n - i)).p);
+        if (i == 0) take(rows);
+        for (Index j = 0; j < i; j += block) take(concat_rows({e.op.rows(j, block).p, rows}));
+    }
+    return found;
 }
 
 class Spectrum final : public Probe {
@@ -166,7 +199,7 @@ class Spectrum final : public Probe {
         const bool by_name = std::find(settings_.by_name.begin(), settings_.by_name.end(),
                                        "dobrushin") != settings_.by_name.end();
         std::vector<double> found;
-        if (by_name || e.op.tokens() <= largest_for_dobrushin) found = dobrushin(e.op);
+        if (by_name || e.op.tokens() <= largest_for_dobrushin) found = coefficients(e);
         emit_each(out, settings_, e.layer, "dobrushin", e.op.heads(), [&](std::size_t k) {
             return found.empty() ? undefined("more than 2048 tokens and not asked for by name")
                                  : Value(found[k]);

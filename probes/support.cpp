@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <limits>
 
 #include "tsdiag/intervals.hpp"
 
@@ -169,8 +170,7 @@ Value RowMean::root_of_sum(Index n) const {
 }
 
 Index block_rows(const AttentionOperator& op) {
-    const Index per_row = std::max<Index>(1, op.heads() * op.tokens());
-    return std::clamp<Index>((Index{1} << 22) / per_row, 1, std::max<Index>(1, op.tokens()));
+    return op.rows_at_once(std::numeric_limits<double>::infinity());
 }
 
 }  // namespace tsdiag::probe

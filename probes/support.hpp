@@ -112,7 +112,8 @@ class RowMean {
     double rows_ = 0, blocks_ = 0, rows_rows_ = 0;
 };
 
-/// Rows of P to be asked for at once: about 4 million entries over all heads.
+/// Rows of P to be asked for at once.  By the sizes alone, so that sums over blocks do not depend
+/// on the memory of a run.
 Index block_rows(const AttentionOperator& op);
 
 }  // namespace tsdiag::probe

@@ -24,11 +24,14 @@ using namespace one_matrix;
 
 constexpr double largest_basis = 5e8;  // bytes of the vectors of Lanczos where n is huge
 
-/// Products with a P whose rows are made for each: as many as some minutes allow.
-Index affordable_products(const AttentionOperator& p, Index most) {
+/// Products with a P whose rows are made for each: as many as some minutes allow, and as there is
+/// memory for their vectors, which are copied once when they outgrow their place.
+Index affordable_products(const AttentionOperator& p, double memory, Index most) {
     constexpr double largest_work = 2e11;  // entries of P: some 5 minutes of two cores
-    const double entries = double(p.heads()) * double(p.tokens()) * double(p.tokens());
-    return std::clamp<Index>(Index(largest_work / entries), 8, most);
+    const double vector = double(p.heads()) * double(p.tokens());
+    const double products = std::min(largest_work / (vector * double(p.tokens())),
+                                     memory / (2 * sizeof(double) * vector));
+    return std::clamp<Index>(Index(products), 8, most);
 }
 
 /// What `of` finds for each head of P in host memory.
@@ -161,9 +164,9 @@ std::vector<Estimate> streamed_second(const AttentionOperator& p, double memory,
         rows.multiply(from, y);
         if (deflated) centre_each(y);
     };
-    std::vector<Estimate> out =
-        spectral_radii(map, p.heads(), residual_for(accuracy),
-                       affordable_products(p, arnoldi_products), deflated ? 1 : 2, accuracy);
+    std::vector<Estimate> out = spectral_radii(map, p.heads(), residual_for(accuracy),
+                                               affordable_products(p, memory, arnoldi_products),
+                                               deflated ? 1 : 2, accuracy);
     for (Estimate& e : out)
         if (!e.converged && deflated) e.high = 1;
     return out;
@@ -253,8 +256,9 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, do
         LinearMap map;
         map.rows = map.cols = p.heads() * p.tokens();
         map.normal = [&](Vector x, Result y) { rows.centred_normal(x, y); };
-        std::vector<Estimate> found = largest_singular_values(
-            map, p.heads(), residual_for(accuracy), affordable_products(p, lanczos_products));
+        std::vector<Estimate> found =
+            largest_singular_values(map, p.heads(), residual_for(accuracy),
+                                    affordable_products(p, memory, lanczos_products));
         const std::vector<double> bounds = rows.centred_frobenius();
         for (std::size_t k = 0; k < found.size(); ++k)
             if (!found[k].converged) found[k].high = bounds[k];

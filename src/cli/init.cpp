@@ -1,11 +1,44 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "commands.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
 
 namespace tsdiag::cli {
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// A model is written a tensor at a time: one has to fit into memory, all of them on the disk.
+void require_room(const ModelSpec& spec, const std::string& argument, const fs::path& out) {
+    constexpr double gib = double(Index(1) << 30);
+    double largest = 0, all = 0;
+    for (const Parameter& p : parameters(spec)) {
+        const double bytes = sizeof(float) * double(p.shape.count());
+        largest = std::max(largest, bytes);
+        all += bytes;
+    }
+    const auto refuse = [&](std::string_view what, double needed, std::string_view where,
+                            double has) {
+        if (needed > has)
+            throw UsageError(
+                fmt::format("{}: {} takes {:.1f} GiB, and {} has {:.1f}; choose smaller sizes.",
+                            argument, what, needed / gib, where, has / gib));
+    };
+    refuse("its largest tensor", largest, "this machine", double(machine_memory()));
+    fs::path folder = fs::absolute(out).parent_path();
+    while (!fs::exists(folder) && folder.has_relative_path()) folder = folder.parent_path();
+    std::error_code none;
+    if (const fs::space_info disk = fs::space(folder, none); !none)
+        refuse("the model", all, "the disk", double(disk.available));
+}
+
+}  // namespace
 
 int run_command(const InitCommand& command) {
     SubjectOptions options;
@@ -15,6 +48,7 @@ int run_command(const InitCommand& command) {
             "{}: is no random model, expected random:NAME[,key=value...] (tsdiag list random).",
             command.model));
     const Subject subject = open_subject(options);
+    require_room(subject.spec(), command.model, command.out);
     const auto weights =
         random_weights(subject.random, weights_rng(command.seed, 0), cpu(), Type::f32);
     // The last three are other forms of a model, which would be opened in place of this.

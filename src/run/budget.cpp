@@ -4,25 +4,12 @@
 
 #include <algorithm>
 #include <chrono>
-#include <map>
 
 #include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag {
 namespace {
-
-/// Elements of the parameters of the largest layer.
-Index largest_layer(const ModelSpec& spec) {
-    std::map<std::string, Index> layers;
-    Index largest = 0;
-    for (const Parameter& parameter : parameters(spec)) {
-        if (!parameter.name.starts_with("layer.")) continue;
-        const std::string layer = parameter.name.substr(0, parameter.name.find('.', 6));
-        largest = std::max(largest, layers[layer] += parameter.shape.count());
-    }
-    return largest;
-}
 
 /// FLOP/s of a product of the size of a layer's, on this machine.
 double product_rate(const Backend& backend, Type type) {
@@ -43,15 +30,6 @@ double product_rate(const Backend& backend, Type type) {
 }
 
 }  // namespace
-
-Index resident_bytes(const ModelSpec& spec, Index tokens, Index samples, Type type) {
-    Index inner = spec.width;
-    for (const BlockSpec& block : spec.blocks)
-        inner =
-            std::max({inner, block.ffn * (block.gated ? 3 : 2), 4 * block.heads * block.head_dim});
-    const Index states = tokens * spec.width * (samples + 4), buffers = tokens * inner;
-    return (largest_layer(spec) + states + buffers) * Index(bytes_of(type));
-}
 
 Extras extras_of(const std::vector<std::string>& metrics, bool rows, Index tokens) {
     constexpr Index largest_for_dobrushin = 2048;  // unless it is asked for by name

@@ -8,10 +8,6 @@
 /// What a run will take, before it begins.
 namespace tsdiag {
 
-/// Bytes that a run holds whatever the row blocks are: the largest layer's weights, the states of
-/// all samples, the buffers of one step.
-Index resident_bytes(const ModelSpec& spec, Index tokens, Index samples, Type type);
-
 /// What is computed beside the forward pass.
 struct Extras {
     bool rows = false;       ///< a pass over P with its logarithms

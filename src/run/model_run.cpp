@@ -51,15 +51,23 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     const Measurement wanted(measured_, unused);
     if (!options.loss.empty()) losses_.emplace(options, spec, source_, work.backend, type_);
     if (!wanted.wants_gradients()) losses_.reset();
+    RunSizes sizes = sizes_of(subject, type_);
+    sizes.tokens = source_.tokens();
+    sizes.samples = source_.count();
+    sizes.trials = options.trials;
+    sizes.metrics = work.metrics;
+    sizes.maps = std::ssize(options.maps);
+    sizes.gradients = losses_.has_value();
+    sizes.head_rows = options.loss.find("lm") != std::string::npos ? spec.vocabulary : 0;
+    if (!options.redraw.empty()) sizes.layer_weights = sizes.all_weights;
+    settings_.memory = row_budget(work, sizes, beside);
+
     Extras extras = extras_of(work.metrics, wanted.wants_rows(0), source_.tokens());
     extras.gradients = losses_.has_value();
     extras.drawn = drawn_numbers(subject, options.redraw);
     seconds_ =
         estimate_seconds(spec, source_.tokens(), source_.count(), work.backend, type_, extras);
 
-    const Index share = work.memory / beside;
-    const Index resident = resident_bytes(spec, source_.tokens(), source_.count(), type_);
-    settings_.memory = row_budget(work, share, resident);
     settings_.first_layer = options.first_layer;
     settings_.last_layer = options.last_layer;
     settings_.allow_nonfinite = options.allow_nonfinite;

@@ -125,6 +125,21 @@ void refuse_model_options(const RunOptions& options) {
     if (options.products != Products::exact) refuse("--fast");
 }
 
+RunSizes sizes_of(const Work& work, const TraceSummary& summary, const ReplaySettings& settings) {
+    RunSizes sizes;
+    sizes.tokens = summary.tokens;
+    sizes.width = summary.width;
+    sizes.layers = summary.layers;
+    sizes.heads = std::max<Index>(summary.heads, 1);
+    sizes.columns = summary.width;
+    sizes.bytes = Index(bytes_of(settings.type));
+    if (summary.has_attention)  // P of a layer, its file, and P with sums of one
+        sizes.file_pages = 3 * sizes.heads * sizes.tokens * sizes.tokens * sizes.bytes;
+    sizes.metrics = work.metrics;
+    sizes.maps = std::ssize(work.options.maps);
+    return sizes;
+}
+
 void measure_trace(Work& work, const Subject& subject) {
     const RunOptions& options = work.options;
     refuse_model_options(options);
@@ -140,8 +155,7 @@ void measure_trace(Work& work, const Subject& subject) {
     settings.mask_source = options.mask;
     if (!options.mask.empty())
         settings.masks = read_masks(options.mask, settings.samples, summary.tokens);
-    const Index states = 4 * summary.tokens * summary.width * Index(bytes_of(settings.type));
-    settings.memory = row_budget(work, work.memory, states);
+    settings.memory = row_budget(work, sizes_of(work, summary, settings), 1);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
     settings.allow_nonfinite = options.allow_nonfinite;
@@ -199,8 +213,11 @@ void measure(const Model& model, std::span<const Input> inputs, std::span<const 
     Index tokens = 1;
     for (const Input& input : inputs) tokens = std::max(tokens, tokens_of(model.spec(), input));
     RunSettings settings;
-    settings.memory = row_budget(work, work.memory,
-                                 resident_bytes(model.spec(), tokens, Index(inputs.size()), type));
+    RunSizes sizes = sizes_of(model.spec(), type);
+    sizes.tokens = tokens;
+    sizes.samples = std::ssize(inputs);
+    sizes.metrics = work.metrics;
+    settings.memory = row_budget(work, sizes, 1);
     settings.first_layer = own.first_layer;
     settings.last_layer = own.last_layer;
     settings.allow_nonfinite = own.allow_nonfinite;

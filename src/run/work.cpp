@@ -1,8 +1,11 @@
 #include "work.hpp"
 
 #include <fmt/format.h>
+#include <malloc.h>
+#include <omp.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "tsdiag/error.hpp"
 
@@ -41,7 +44,21 @@ Work begin(const RunOptions& options) {
     return work;
 }
 
+namespace {
+
+/// Where memory is short, what was freed goes back to the system: by itself malloc keeps ever
+/// larger pieces.
+void give_memory_back() {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, 1 << 18);
+    mallopt(M_TRIM_THRESHOLD, 1 << 20);
+#endif
+}
+
+}  // namespace
+
 Work begin(const RunOptions& options, const Backend& backend) {
+    if (options.memory > 0) give_memory_back();
     return {.options = options,
             .backend = backend,
             .metrics = wanted_metrics(options),
@@ -91,14 +108,53 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
     return settings;
 }
 
-Index row_budget(Work& work, Index memory, Index resident) {
-    constexpr Index least = Index(1) << 20;
-    if (work.options.memory > 0 && resident > memory)
-        work.warnings.push_back(
-            fmt::format("--memory {}: one layer and the states take about {} bytes, row blocks are "
-                        "as small as they can be",
-                        work.options.memory, resident));
-    return std::max(memory - resident, least);
+namespace {
+
+constexpr double mib = 1 << 20;
+
+std::string size(double bytes) {
+    return bytes < 1024 * mib ? fmt::format("{:.0f}M", std::ceil(bytes / mib))
+                              : fmt::format("{:.1f}G", std::ceil(bytes / mib / 102.4) / 10);
+}
+
+/// Of what there are, the largest.
+std::string largest_part(const MemoryNeeds& needs) {
+    const std::pair<double, const char*> parts[] = {
+        {needs.weights, "the weights of a layer"},
+        {needs.states, "the states and buffers of the samples"},
+        {needs.metrics, "the metrics"},
+        {needs.blocks, "blocks of rows of P"}};
+    const auto& [bytes, what] = *std::ranges::max_element(parts);
+    return fmt::format("{} {}", size(bytes), what);
+}
+
+}  // namespace
+
+Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
+    const MemoryNeeds needs = needs_of(sizes);
+    const bool given = work.options.memory > 0, host = work.backend.host_memory();
+    // The estimate is up to twice what is taken: without --memory it must not refuse what goes
+    // well.
+    const double most = given ? double(work.memory) : 2 * double(work.backend.memory());
+    const double program = host ? program_bytes() : 0,
+                 least = program + double(beside) * needs.total();
+    if (least > most) {
+        // What is said suffices: the program's own part differs a little from run to run.
+        const std::string enough = size(least + mib);
+        const std::string why =
+            fmt::format("this run takes at least {}, {} of it for the program and {}", enough,
+                        size(program), largest_part(needs));
+        throw UsageError(given ? fmt::format("--memory {}: {}; pass --memory {}, or take fewer "
+                                             "--tokens, --samples or --probes.",
+                                             size(most), why, enough)
+                               : fmt::format("{}: {}, and the {} has {}; take fewer --tokens, "
+                                             "--samples or --probes.",
+                                             work.options.subject.model, why,
+                                             host ? "machine" : "device",
+                                             size(double(work.backend.memory()))));
+    }
+    const double share = std::max((double(work.memory) - program) / double(beside), needs.total());
+    return Index(left_for_rows(sizes, needs, share, beside > 1 ? 1 : omp_get_max_threads()));
 }
 
 }  // namespace tsdiag

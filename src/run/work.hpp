@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "measurement.hpp"
+#include "needs.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {
@@ -24,8 +25,9 @@ Work begin(const RunOptions& options, const Backend& backend);
 void check_selection(const RunOptions& options, Index layers, Index heads);
 /// `layers`: of the model; those behind the last measured one are not run.
 MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples);
-/// What is left of `memory` for row blocks when `resident` bytes are held anyway.
-Index row_budget(Work& work, Index memory, Index resident);
+/// Bytes for row blocks and P of each of `beside` trials at a time.  Throws `UsageError` with the
+/// least that suffices where it is more than --memory, or than the machine has.
+Index row_budget(const Work& work, const RunSizes& sizes, Index beside);
 
 inline void say(const RunOptions& options, const Progress& progress) {
     if (options.progress) options.progress(progress);

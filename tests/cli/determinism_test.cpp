@@ -42,7 +42,13 @@ TEST_P(EveryCommand, GivesTheSameTablesOnAnyThreadsAndMemory) {
     work.prepare(folder);
     std::vector<Words> ways = {{}};
     if (work.threads) ways.assign({{"--threads", "1"}, {"--threads", "2"}, {"--threads", "3"}});
-    if (work.memory) ways.push_back({"--threads", "3", "--memory", "2M"});
+    if (work.memory) {
+        Words words = work.words;
+        words.insert(words.end(), {"--threads", "3", "--memory", "1M"});
+        const std::string least = least_memory(tsdiag(folder, words).err);
+        ASSERT_FALSE(least.empty());
+        ways.push_back({"--threads", "3", "--memory", least});
+    }
     std::map<std::string, std::string> expected;
     for (std::size_t i = 0; i < ways.size(); ++i) {
         const std::string out = "out" + std::to_string(i);
@@ -116,6 +122,11 @@ std::vector<Work> every_work() {
             {.name = std::string("probe_") + std::string(family, 4),
              .words = probe("random:" + std::string(family) + ",layers=2,d=32,heads=2,vocab=40"),
              .memory = true});
+    all.push_back(
+        {.name = "probe_blocks",  // P by blocks where memory is short
+         .words = {"probe", "random:post-norm,layers=1,d=24,heads=3", "--tokens", "600", "--probes",
+                   "core,mu2,omega,dobrushin,jac_q_fro,jac_k_fro", "--no-report", "-q"},
+         .memory = true});
     all.push_back({.name = "probe_trials",
                    .words = probe("random:pre-norm,layers=2,d=24,heads=3", {"--trials", "5"}),
                    .memory = true});

@@ -119,6 +119,15 @@ inline void expect_one_sentence(const std::string& text) {
     EXPECT_EQ(text.find("terminate"), std::string::npos) << text;
 }
 
+/// "231M" of "... takes at least 231M, ...": what --memory has to be.
+inline std::string least_memory(const std::string& sentence) {
+    constexpr std::string_view before = "takes at least ";
+    const std::size_t at = sentence.find(before);
+    if (at == std::string::npos) return {};
+    const std::string_view rest = std::string_view(sentence).substr(at + before.size());
+    return std::string(rest.substr(0, rest.find(',')));
+}
+
 /// Names in `folder`, sorted.
 inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
     std::vector<std::string> names;

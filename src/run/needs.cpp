@@ -1,0 +1,160 @@
+#include "needs.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <map>
+
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr double mib = 1 << 20, wide = sizeof(double);
+
+/// Elements of the parameters of the largest layer.
+Index largest_layer(const std::vector<Parameter>& all) {
+    std::map<std::string, Index> layers;
+    Index largest = 0;
+    for (const Parameter& parameter : all) {
+        if (!parameter.name.starts_with("layer.")) continue;
+        const std::string layer = parameter.name.substr(0, parameter.name.find('.', 6));
+        largest = std::max(largest, layers[layer] += parameter.shape.count());
+    }
+    return largest;
+}
+
+/// Does the model compute with the file's own memory?
+bool read_in_place(const Subject& subject, Type type) {
+    return type == Type::f32 &&
+           std::ranges::all_of(subject.architecture.tensors, [&](const auto& entry) {
+               const TensorSource& source = entry.second;
+               return !source.transposed && source.concat.empty() && source.groups <= 1 &&
+                      subject.file->tensor(source.file_name).dtype == DType::f32;
+           });
+}
+
+bool any(const RunSizes& s, std::initializer_list<std::string_view> names) {
+    return std::ranges::find_first_of(s.metrics, names) != s.metrics.end();
+}
+
+/// Of the metrics that hold the most; they are taken one after the other.
+double largest_metric(const RunSizes& s) {
+    const double n = double(s.tokens), d = double(s.width), h = double(s.heads);
+    const double b = double(s.bytes), columns = double(s.columns);
+    // Rows of P by the sizes alone, with logits and slope (AttentionOperator::rows_at_once).
+    const double rows = std::max(8 * mib, 64 * 3 * h * n * b);
+    double most = rows;
+    if (any(s, {"omega", "mu1", "mu2", "est_mu", "est1"})) {
+        const double chunk = std::min(d, std::max(128.0, double(1 << 21) / (h * n)));
+        most = std::max(most, rows + 4 * n * d * wide + 2 * h * n * chunk * b);
+    }
+    if (any(s, {"stable_rank"})) {
+        constexpr double largest_gram = 1024, vectors = 640;
+        const double side = std::min(n, d);
+        most = std::max(most, n * d * (wide + b) +
+                                  (side <= largest_gram ? 2 * side : 2 * vectors) * side * wide);
+    }
+    const double block = 12 * std::max(double(1 << 17), 8 * h * n) * wide;
+    if (any(s, {"jac_q_fro"})) most = std::max(most, 6 * n * columns * wide + block);
+    if (any(s, {"jac_k_fro"})) {
+        const bool gram = n < 2 * d || (s.rotated && !s.normed && n <= 4096);
+        const double grams = !gram ? 0 : s.rotated && s.normed ? 3 : 1;
+        most = std::max(most,
+                        4 * n * columns * wide + 2 * n * d * wide + grams * n * n * wide + block);
+    }
+    return most;
+}
+
+/// Of the reverse sweep of one sample.
+double sweep(const RunSizes& s) {
+    const double n = double(s.tokens), d = double(s.width), b = double(s.bytes);
+    const double p = double(s.heads) * n * n;
+    return b * (double(s.layer_weights) + double(s.layers) * n * d + 8 * p +
+                n * (12 * d + 12 * double(s.columns) + 6 * double(s.inner)) +
+                3 * double(s.head_rows) * d + 5 * double(s.head_rows) * n);
+}
+
+double resident_bytes_now() {
+    std::ifstream in("/proc/self/statm");
+    double whole = 0, resident = 0;
+    in >> whole >> resident;
+    return resident * double(sysconf(_SC_PAGESIZE));
+}
+
+}  // namespace
+
+RunSizes sizes_of(const ModelSpec& spec, Type type) {
+    const std::vector<Parameter> all = parameters(spec);
+    RunSizes s;
+    s.width = spec.width;
+    s.layers = Index(spec.blocks.size());
+    s.bytes = Index(bytes_of(type));
+    s.layer_weights = largest_layer(all);
+    for (const Parameter& p : all) {
+        s.all_weights += p.shape.count();
+        if (!p.name.starts_with("layer.") && p.name != "embed.token")
+            s.table = std::max(s.table, p.shape.count());
+    }
+    for (const BlockSpec& b : spec.blocks) {
+        s.heads = std::max(s.heads, b.heads);
+        s.columns = std::max(s.columns, b.heads * std::max(b.head_dim, b.value_columns()));
+        s.inner = std::max(s.inner, b.ffn * (b.gated ? 3 : 2));
+        s.rotated = s.rotated || b.rotary.columns > 0;
+        s.normed = s.normed || b.qk_norm;
+    }
+    return s;
+}
+
+RunSizes sizes_of(const Subject& subject, Type type) {
+    RunSizes s = sizes_of(subject.spec(), type);
+    if (subject.file && !read_in_place(subject, type))
+        s.file_pages = s.layer_weights * Index(bytes_of(Type::f32));
+    return s;
+}
+
+MemoryNeeds needs_of(const RunSizes& s) {
+    const double n = double(s.tokens), d = double(s.width), h = double(s.heads);
+    const double b = double(s.bytes);
+    MemoryNeeds needs;
+    needs.weights = std::max(double(s.layer_weights), double(s.table)) * b + double(s.file_pages);
+    constexpr double sample = 1024, trial = 32;  // beside the numbers
+    needs.states = double(s.samples) * (2 * n * d * b + n * wide + sample) +
+                   double(s.trials) * trial + n * d * wide +
+                   n * (8 * d + 8 * double(s.columns) + double(s.inner)) * b;
+    // A row of the table, as it is kept and as it is written.
+    constexpr double row = 1024;
+    needs.metrics = largest_metric(s) + double(s.maps) * n * n * wide +
+                    double(s.layers) * (h + 8) * double(s.metrics.size()) * row;
+    if (s.gradients) needs.metrics = std::max(needs.metrics, sweep(s));
+    needs.blocks = std::max(4 * mib, 8 * 3 * h * n * b);
+    // 32 vectors of a Krylov method: AttentionOperators that are not kept.
+    if (any(s, {"lambda2_abs", "spectral_gap", "gap", "delta", "est1", "est2"}))
+        needs.blocks = std::max(needs.blocks, 2 * 2 * 32 * h * n * wide);
+    return needs;
+}
+
+double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory, Index threads) {
+    constexpr double largest_dense = 2048, vectors = 640;  // as src/attention has them
+    const double n = double(s.tokens), p = double(s.heads) * n * n * double(s.bytes);
+    const double rest = memory - (needs.total() - needs.blocks);
+    const double dense = n <= largest_dense ? n : 0;
+    const double work = double(std::min(threads, s.heads)) * (2 * dense + 2 * vectors) * n * wide;
+    return p <= rest / 2 && p + work > rest / 2 ? 2 * p - 1 : rest;
+}
+
+double program_bytes() {
+    static const double bytes = [] {
+        constexpr Index side = 512;
+        const std::vector<double> ones(std::size_t(side * side), 1.0);
+        const Tensor a =
+            Tensor::from_host(cpu(), {1, side, side}, std::span<const double>(ones), Type::f32);
+        matmul(a, a);
+        constexpr double later = 8 * mib;  // heaps of threads, tables, what libraries open late
+        return resident_bytes_now() + later;
+    }();
+    return bytes;
+}
+
+}  // namespace tsdiag
