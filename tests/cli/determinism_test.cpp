@@ -122,11 +122,6 @@ std::vector<Work> every_work() {
             {.name = std::string("probe_") + std::string(family, 4),
              .words = probe("random:" + std::string(family) + ",layers=2,d=32,heads=2,vocab=40"),
              .memory = true});
-    all.push_back(
-        {.name = "probe_blocks",  // P by blocks where memory is short
-         .words = {"probe", "random:post-norm,layers=1,d=24,heads=3", "--tokens", "600", "--probes",
-                   "core,mu2,omega,dobrushin,jac_q_fro,jac_k_fro", "--no-report", "-q"},
-         .memory = true});
     all.push_back({.name = "probe_trials",
                    .words = probe("random:pre-norm,layers=2,d=24,heads=3", {"--trials", "5"}),
                    .memory = true});
