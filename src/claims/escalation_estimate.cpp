@@ -155,6 +155,7 @@ Bound any_estimate() {
                              return Sides{limit_rate(step), 1};
                          });
     b.role = Role::sharper;
+    b.hypotheses.reset();  // the limit of E[r] has d sigma^2 = 1
     b.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
         Variables v;
         v.set("X", draw(rng, "X", at.n, at.d, distribution));
@@ -185,6 +186,7 @@ Bound no_escalation(std::string reading, Balanced balanced) {
                              return Sides{limit_rate(step), 1};
                          });
     b.role = Role::interpretation;
+    b.hypotheses.reset();  // the limit of E[r] has d sigma^2 = 1
     b.conditions = {kind("|lambda2| = 1", balanced,
                          [](const Matrix& P) { return std::abs(second_eigenvalue(P) - 1); }),
                     kind("P symmetric and stochastic", balanced, symmetric_miss)};

@@ -97,6 +97,7 @@ std::vector<Reading> check_limit(const Check& how) {
     Bound largest = ceiling("maximum", "right side of (16) <= 1 + alpha^2", true, true);
     Bound gains = ceiling("as a ceiling", "E xi1/E xi2 <= 1 + alpha^2", false, false);
     gains.role = Role::sharper;
+    gains.hypotheses.reset();  // E xi_i has d sigma^2 = 1
     Check more = how;
     more.trials = 4 * how.trials;
     return {examine_growth(limit_growth(how), how), examine_bound(largest, more),

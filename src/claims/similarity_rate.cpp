@@ -96,7 +96,7 @@ std::vector<Reading> violate_rate(const Check& how) {
     const auto by_size = [](const Variables& v) -> std::optional<Sides> {
         if (!escalates(v)) return {};
         const Matrix &X = v("X"), &Y = v("Y");
-        return Sides{sign(t_div(X) / t_div(Y) - 1), sign(gains_of(X, Y).xi1 - 1), eps};
+        return Sides{sign(t_div(X) / t_div(Y) - 1), sign(gains_of(X, 2 * Y).xi1 - 1), eps};
     };
     Reading rate = examine_bound(
         pair_identity("similarity after the step", "r = 1 + (xi1/xi2 - 1) t_sim(Y)", after), how);
