@@ -58,6 +58,6 @@ class AttentionMaps final : public Probe {
 }  // namespace
 
 extern const ProbeEntry attention_maps = {
-    .name = "maps", .metrics = "", .curves = "", .needs = Needs::rows, .make = make<AttentionMaps>};
+    .name = "maps", .metrics = {}, .needs = Needs::rows, .make = make<AttentionMaps>};
 
 }  // namespace tsdiag::probe

@@ -75,11 +75,40 @@ class AttentionNorms final : public Probe {
     std::string why_no_logits_;
 };
 
+constexpr Metric metrics[] = {
+    {.name = metric::attn_fro,
+     .symbol = "|P|_F",
+     .definition = "|P|_F",
+     .source = "[POLY] Thm 4.1",
+     .range = ">= 0",
+     .undefined = "never",
+     .core = true,
+     .show = Show::page | Show::trajectory},
+    {.name = metric::jac_fro,
+     .symbol = "|dP/dS|_F",
+     .definition = "|dP/dS|_F",
+     .source = "[POLY] (7)",
+     .range = ">= 0",
+     .undefined = "P came without logits or activation, or is no function of logits",
+     .core = true,
+     .show = Show::everywhere},
+    {.name = "dp_ds_max",
+     .symbol = "max |dP/dS|",
+     .definition = "max_ijk |dP_ij/dS_ik|",
+     .source = "[DEVIL] (9), (11)",
+     .range = ">= 0",
+     .undefined = "as jac_fro"},
+    {.name = "row_sum_dev",
+     .symbol = "max |P1 - 1|",
+     .definition = "max_i |sum_j P_ij - 1|",
+     .range = ">= 0",
+     .undefined = "never",
+     .core = true}};
+
 }  // namespace
 
 extern const ProbeEntry attention_norms = {.name = "attention_norms",
-                                           .metrics = "attn_fro jac_fro dp_ds_max row_sum_dev",
-                                           .curves = "",
+                                           .metrics = metrics,
                                            .needs = Needs::rows,
                                            .make = make<AttentionNorms>};
 

@@ -61,11 +61,34 @@ class AttentionShape final : public Probe {
     Index tokens_ = 0;
 };
 
+constexpr Metric metrics[] = {
+    {.name = metric::entropy,
+     .symbol = "entropy of a row",
+     .definition = "mean entropy of a row",
+     .range = "[0, ln n]",
+     .undefined = "an entry is negative, or rows do not sum to 1",
+     .core = true,
+     .show = Show::everywhere,
+     .unit = "nats"},
+    {.name = metric::row_max,
+     .symbol = "greatest entry",
+     .definition = "mean over rows of max_j |P_ij|",
+     .range = ">= 0",
+     .undefined = "never",
+     .core = true,
+     .show = Show::page | Show::trajectory},
+    {.name = metric::neg_mass,
+     .symbol = "share below zero",
+     .definition = "modulus of the negative entries / modulus of all; 0 for softmax",
+     .range = "[0, 1]",
+     .undefined = "P = 0",
+     .core = true,
+     .show = Show::trajectory}};
+
 }  // namespace
 
 extern const ProbeEntry attention_shape = {.name = "attention_shape",
-                                           .metrics = "entropy row_max neg_mass",
-                                           .curves = "",
+                                           .metrics = metrics,
                                            .needs = Needs::rows,
                                            .make = make<AttentionShape>};
 

@@ -64,12 +64,57 @@ class Escalation final : public Probe {
     std::map<std::string, StateMoments, std::less<>> states_;  ///< of this layer and sample
 };
 
+constexpr Metric metrics[] = {
+    {.name = "xi1",
+     .symbol = "ξ₁",
+     .definition = "|Pi1 Y|_F^2 / |Pi1 X|_F^2, Y this stage, X the one before",
+     .source = "[TSE] (7)",
+     .range = ">= 0",
+     .undefined = "the denominator is 0",
+     .of = Of::step,
+     .core = true},
+    {.name = "xi2",
+     .symbol = "ξ₂",
+     .definition = "|Pi2 Y|_F^2 / |Pi2 X|_F^2, Y this stage, X the one before",
+     .source = "[TSE] (7)",
+     .range = ">= 0",
+     .undefined = "the denominator is 0",
+     .of = Of::step,
+     .core = true},
+    {.name = metric::xi_ratio,
+     .symbol = "ξ₁/ξ₂",
+     .definition = "xi1 / xi2",
+     .source = "[TSE] (7)",
+     .range = ">= 0",
+     .undefined = "xi1 or xi2 is undefined, or xi2 = 0",
+     .of = Of::step,
+     .core = true,
+     .show = Show::everywhere},
+    {.name = metric::r,
+     .symbol = "r",
+     .definition = "t_div(X) / t_div(Y): the escalation rate; Def. 2.2 asks for t_sim(X) and "
+                   "t_sim(Y) in (0, 1), and the ratio is told wherever it exists: with t_sim(X) = "
+                   "1 it is 0, with t_sim(X) or t_sim(Y) = 0 what the formula gives",
+     .source = "[TSE] (5)",
+     .range = ">= 0",
+     .undefined = "X = 0, Y = 0 or t_div(Y) = 0",
+     .of = Of::step,
+     .core = true,
+     .show = Show::page},
+    {.name = metric::r_layer,
+     .symbol = "r",
+     .definition = "t_div(X) / t_div(Y) from `in` to `out`, on stage `out`",
+     .source = "[TSE] (5)",
+     .range = ">= 0",
+     .undefined = "as r",
+     .of = Of::layer,
+     .stage = "out",
+     .core = true,
+     .show = Show::everywhere}};
+
 }  // namespace
 
-extern const ProbeEntry escalation = {.name = "escalation",
-                                      .metrics = "xi1 xi2 xi_ratio r r_layer",
-                                      .curves = "",
-                                      .needs = Needs::hidden,
-                                      .make = make<Escalation>};
+extern const ProbeEntry escalation = {
+    .name = "escalation", .metrics = metrics, .needs = Needs::hidden, .make = make<Escalation>};
 
 }  // namespace tsdiag::probe

@@ -167,11 +167,50 @@ class GradientBounds final : public Probe {
     ProbeSettings settings_;
 };
 
+constexpr Metric metrics[] = {
+    {.name = metric::ds_max,
+     .symbol = "max |dL/dS|",
+     .definition = "max_ij |dL/dS_ij|",
+     .range = ">= 0",
+     .undefined = "as jac_fro"},
+    {.name = "c1",
+     .symbol = "c₁",
+     .definition = "max_i |dL/dO_i|",
+     .source = "[DEVIL] (40)",
+     .range = ">= 0",
+     .undefined = "never"},
+    {.name = "c2",
+     .symbol = "c₂",
+     .definition = "max_i |V_i|",
+     .source = "[DEVIL] (40)",
+     .range = ">= 0",
+     .undefined = "never"},
+    {.name = "c3",
+     .symbol = "c₃",
+     .definition = "min_ij |S_ij| over the entries that a row sees",
+     .source = "[DEVIL] (40)",
+     .range = ">= 0",
+     .undefined = "as jac_fro, or S is not scale q k^T alone"},
+    {.name = metric::ds_bound,
+     .symbol = "bound of |dL/dS|",
+     .definition =
+         "the bound on ds_max that the paper gives: sqrt(n) c1 c2 / 4 for softmax (59), sqrt(n) c1 "
+         "c2 / (4 c3) for linear attention (46), (48), where (60) says that it is not bounded as "
+         "c3 goes to 0, 3 c1 c2 d / (2 sqrt eps) for norm_attention with an RMS norm (61)",
+     .source = "[DEVIL]",
+     .range = ">= 0",
+     .undefined = "the paper has none; c3 = 0 or logits of both signs, for linear attention"},
+    {.name = metric::ds_sharp,
+     .symbol = "attained bound",
+     .definition = "a bound that is attained: c1 c2 / 2, 2 (n - 1) c1 c2 / (n^2 c3) (causal: at "
+                   "most c1 c2 / (2 c3)), c1 c2 / sqrt eps",
+     .range = ">= 0",
+     .undefined = "as ds_bound"}};
+
 }  // namespace
 
 extern const ProbeEntry gradient_bounds = {.name = "gradient_bounds",
-                                           .metrics = "ds_max c1 c2 c3 ds_bound ds_sharp",
-                                           .curves = "",
+                                           .metrics = metrics,
                                            .needs = Needs::attention_gradient,
                                            .make = make<GradientBounds>};
 

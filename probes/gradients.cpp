@@ -32,12 +32,21 @@ class Gradients final : public Probe {
     Index parameters_ = 0;
 };
 
+constexpr Metric metrics[] = {
+    {.name = metric::grad_norm,
+     .symbol = "|dL/dX|",
+     .definition = "|dL/dX|_F of the state at `stage`; |dL/dW|_F of the parameter in `tensor`; "
+                   "with neither, the root of the sum of squares over the layer's parameters",
+     .source = "[TSE] Fig. 1",
+     .range = ">= 0",
+     .undefined = "never",
+     .of = Of::gradient,
+     .stage = "",
+     .show = Show::trajectory}};
+
 }  // namespace
 
-extern const ProbeEntry gradients = {.name = "gradients",
-                                     .metrics = "grad_norm",
-                                     .curves = "",
-                                     .needs = Needs::gradient,
-                                     .make = make<Gradients>};
+extern const ProbeEntry gradients = {
+    .name = "gradients", .metrics = metrics, .needs = Needs::gradient, .make = make<Gradients>};
 
 }  // namespace tsdiag::probe

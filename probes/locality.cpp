@@ -83,12 +83,28 @@ class Locality final : public Probe {
     std::vector<double> window_;  ///< (heads, n): what the window gains when it grows to L + 1
 };
 
+constexpr Metric metrics[] = {
+    {.name = metric::local_auc,
+     .symbol = "locality",
+     .definition = "mean over L of the curve `local_acc`",
+     .source = "[DEVIL] 3.2",
+     .range = "[0, 1] for rows that sum to 1 without negative entries",
+     .undefined = "never",
+     .core = true,
+     .show = Show::page | Show::trajectory},
+    {.name = metric::local_acc,
+     .symbol = "C(L)",
+     .definition = "x = L/n, y = C(L), the mean over rows of the attention inside the nested "
+                   "window of L tokens around the own one",
+     .source = "[DEVIL] 3.2",
+     .range = "[0, 1] for rows that sum to 1 without negative entries",
+     .undefined = "never",
+     .of = Of::curve,
+     .core = true}};
+
 }  // namespace
 
-extern const ProbeEntry locality = {.name = "locality",
-                                    .metrics = "local_auc",
-                                    .curves = "local_acc",
-                                    .needs = Needs::rows,
-                                    .make = make<Locality>};
+extern const ProbeEntry locality = {
+    .name = "locality", .metrics = metrics, .needs = Needs::rows, .make = make<Locality>};
 
 }  // namespace tsdiag::probe

@@ -102,11 +102,20 @@ class LocalityAppendix final : public Probe {
     std::vector<Lengths> counts_;  ///< of each head, summed over the rows
 };
 
+constexpr Metric metrics[] = {
+    {.name = metric::local_acc_appendix,
+     .symbol = "window",
+     .definition = "x = a score s, y = the share of the tokens in the window in which a row has "
+                   "collected s, the mean over rows",
+     .source = "[DEVIL] App. F",
+     .range = "[0, 1]",
+     .undefined = "never",
+     .of = Of::curve}};
+
 }  // namespace
 
 extern const ProbeEntry locality_appendix = {.name = "locality_appendix",
-                                             .metrics = "",
-                                             .curves = "local_acc_appendix",
+                                             .metrics = metrics,
                                              .needs = Needs::rows,
                                              .make = make<LocalityAppendix>};
 

@@ -155,11 +155,37 @@ class Mixing final : public Probe {
     RowSums sums_;
 };
 
+constexpr Metric metrics[] = {
+    {.name = metric::omega,
+     .symbol = "|eᵀPΠ₂X|/|eᵀX|",
+     .definition = "|e^T P Pi2 X| / |e^T X|",
+     .source = "[TSE] (12)",
+     .range = ">= 0",
+     .undefined = "e^T X = 0, or rows do not sum to 1",
+     .show = Show::page},
+    {.name = "mu1",
+     .symbol = "μ₁",
+     .definition = "|Pi1 P X|_F / |Pi1 X|_F",
+     .source = "[TSE] (10)",
+     .range = ">= 0",
+     .undefined = "the denominator is 0"},
+    {.name = "mu2",
+     .symbol = "μ₂",
+     .definition = "|Pi2 P X|_F / |Pi2 X|_F",
+     .source = "[TSE] (10)",
+     .range = ">= 0",
+     .undefined = "the denominator is 0"},
+    {.name = metric::est_mu,
+     .symbol = "est_mu",
+     .definition = "(1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2: "
+                   "E[xi1]/E[xi2] - 1, exact for random W, post-norm and pre-norm",
+     .range = ">= -1",
+     .undefined = "P V is normalised or gated, or a denominator is 0"}};
+
 }  // namespace
 
 extern const ProbeEntry mixing = {.name = "mixing",
-                                  .metrics = "omega mu1 mu2 est_mu",
-                                  .curves = "",
+                                  .metrics = metrics,
                                   .needs = Needs::rows | Needs::attention,
                                   .make = make<Mixing>};
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <sstream>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/probe.hpp"
@@ -36,47 +35,34 @@ std::span<const ProbeEntry* const> probes() {
     return list;
 }
 
-std::span<const std::string_view> core_metrics() {
-    static constexpr std::array<std::string_view, 20> core = {
-        "t_sim",   "t_div",   "t_cos",       "fro",          "xi1",       "xi2",      "xi_ratio",
-        "r",       "r_layer", "lambda2_abs", "spectral_gap", "delta",     "attn_fro", "jac_fro",
-        "entropy", "row_max", "neg_mass",    "row_sum_dev",  "local_auc", "local_acc"};
-    return core;
+std::span<const Metric* const> metrics() {
+    static const std::vector<const Metric*> list = [] {
+        std::vector<const Metric*> all;
+        for (const ProbeEntry* entry : probes())
+            for (const Metric& m : entry->metrics) all.push_back(&m);
+        for (const Metric& m : series_metrics()) all.push_back(&m);
+        return all;
+    }();
+    return list;
+}
+
+const Metric* find_metric(std::string_view name) {
+    const auto found = std::ranges::find(metrics(), name, &Metric::name);
+    return found == metrics().end() ? nullptr : *found;
 }
 
 namespace {
-
-std::vector<std::string> words_of(std::string_view text) {
-    std::istringstream in{std::string(text)};
-    std::vector<std::string> words;
-    for (std::string word; in >> word;) words.push_back(word);
-    return words;
-}
-
-/// Metrics and curves of one probe.
-std::vector<std::string> declared(const ProbeEntry& entry) {
-    std::vector<std::string> names = words_of(entry.metrics);
-    for (std::string& curve : words_of(entry.curves)) names.push_back(std::move(curve));
-    return names;
-}
 
 bool contains(const std::vector<std::string>& list, std::string_view word) {
     return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// What one word stands for; empty where it is unknown.  A metric comes before a probe of its name.
-std::vector<std::string> expand(const std::string& word, const std::vector<std::string>& all) {
-    if (word == "all") return all;
-    if (word == "core") return {core_metrics().begin(), core_metrics().end()};
-    if (contains(all, word)) return {word};
-    for (const ProbeEntry* entry : probes())
-        if (entry->name == word) return declared(*entry);
-    return {};
+/// Is the metric what the word stands for: its name, that of its probe, or a set?
+bool stands_for(std::string_view word, const Metric& m, const ProbeEntry& entry) {
+    return word == m.name || word == "all" || (word == "core" && m.core) || word == entry.name;
 }
 
-[[noreturn]] void unknown(const std::string& word, std::vector<std::string> known) {
-    known.insert(known.end(), {"core", "all"});
-    for (const ProbeEntry* entry : probes()) known.emplace_back(entry->name);
+[[noreturn]] void unknown(const std::string& word, const std::vector<std::string>& known) {
     const std::string near = nearest(word, known);
     throw UsageError(
         fmt::format("'{}' is no metric, curve or probe.{} Names are in docs/metrics.md.", word,
@@ -86,25 +72,27 @@ std::vector<std::string> expand(const std::string& word, const std::vector<std::
 }  // namespace
 
 std::vector<std::string> resolve_metrics(std::span<const std::string> words) {
-    std::vector<std::string> all, wanted, result;
-    for (const ProbeEntry* entry : probes())
-        for (std::string& name : declared(*entry)) all.push_back(std::move(name));
-    for (const std::string& word : words) {
-        const std::vector<std::string> names = expand(word, all);
-        const bool maps = word == probe::attention_maps.name;
-        if (names.empty() && !maps) unknown(word, all);
-        wanted.insert(wanted.end(), names.begin(), names.end());
+    std::vector<std::string> result, known;
+    for (const ProbeEntry* entry : probes()) {
+        known.emplace_back(entry->name);
+        for (const Metric& m : entry->metrics) {
+            known.emplace_back(m.name);
+            if (std::ranges::any_of(words, [&](auto& w) { return stands_for(w, m, *entry); }))
+                result.emplace_back(m.name);
+        }
     }
-    for (const std::string& name : all)
-        if (contains(wanted, name)) result.push_back(name);
+    known.insert(known.end(), {"core", "all"});
+    for (const std::string& word : words)
+        if (!contains(known, word)) unknown(word, known);
     return result;
 }
 
 bool needs_loss(std::string_view metric) {
-    for (const ProbeEntry* entry : probes())
-        if (has(entry->needs, Needs::gradient) || has(entry->needs, Needs::attention_gradient))
-            if (contains(declared(*entry), metric)) return true;
-    return false;
+    return std::ranges::any_of(probes(), [&](const ProbeEntry* entry) {
+        return (has(entry->needs, Needs::gradient) ||
+                has(entry->needs, Needs::attention_gradient)) &&
+               std::ranges::find(entry->metrics, metric, &Metric::name) != entry->metrics.end();
+    });
 }
 
 bool ProbeSettings::wants(std::string_view metric) const {

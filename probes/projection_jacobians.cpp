@@ -126,11 +126,30 @@ class ProjectionJacobians final : public Probe {
     ProbeSettings settings_;
 };
 
+constexpr double an_entry = 2.9e-7;  ///< seconds of one core for an entry of P
+
+constexpr Metric metrics[] = {
+    {.name = "jac_q_fro",
+     .symbol = "|dP/dW_Q|_F",
+     .definition = "|dP/dW_Q|_F at fixed input, through rotary embedding and q/k norm where "
+                   "present; W the rows of the head, biases left out",
+     .source = "[POLY] Thm 4.4",
+     .range = ">= 0",
+     .undefined = "there are no projections, or P is no function of scale q k^T alone",
+     .seconds = an_entry},
+    {.name = "jac_k_fro",
+     .symbol = "|dP/dW_K|_F",
+     .definition = "|dP/dW_K|_F at fixed input, as jac_q_fro; W the rows of the head (of its "
+                   "group, for shared keys)",
+     .source = "[POLY] Thm 4.4",
+     .range = ">= 0",
+     .undefined = "as jac_q_fro",
+     .seconds = an_entry}};
+
 }  // namespace
 
 extern const ProbeEntry projection_jacobians = {.name = "projection_jacobians",
-                                                .metrics = "jac_q_fro jac_k_fro",
-                                                .curves = "",
+                                                .metrics = metrics,
                                                 .needs = Needs::attention,
                                                 .make = make<ProjectionJacobians>};
 

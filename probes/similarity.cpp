@@ -94,12 +94,59 @@ class Similarity final : public Probe {
     ProbeSettings settings_;
 };
 
+constexpr Metric metrics[] = {
+    {.name = metric::t_sim,
+     .symbol = "t_sim",
+     .definition = "|Pi1 X|_F^2 / |X|_F^2: the share of the state that is the same for all tokens",
+     .source = "[TSE] Def. 1.1",
+     .range = "[0, 1]",
+     .undefined = "X = 0",
+     .of = Of::state,
+     .stage = "out",
+     .core = true,
+     .show = Show::everywhere},
+    {.name = metric::t_div,
+     .symbol = "t_div",
+     .definition = "|Pi2 X|_F^2 / |X|_F^2, from the centred rows and never as 1 - t_sim: accurate "
+                   "however alike the tokens are",
+     .source = "[TSE] Def. 1.1",
+     .range = "[0, 1]",
+     .undefined = "X = 0",
+     .of = Of::state,
+     .stage = "out",
+     .core = true,
+     .show = Show::everywhere},
+    {.name = metric::t_cos,
+     .symbol = "t_cos",
+     .definition = "mean of the cosine over pairs of rows, in O(n d) through the sum of unit rows",
+     .source = "[TSE] (1)",
+     .range = "[-1/(n-1), 1]",
+     .undefined = "n < 2, or a zero row",
+     .of = Of::state,
+     .stage = "out",
+     .core = true,
+     .show = Show::page},
+    {.name = metric::fro,
+     .symbol = "|X|_F",
+     .definition = "|X|_F",
+     .range = ">= 0",
+     .undefined = "never",
+     .of = Of::state,
+     .stage = "out",
+     .core = true,
+     .show = Show::trajectory},
+    {.name = "stable_rank",
+     .symbol = "|X|_F²/|X|₂²",
+     .definition = "|X|_F^2 / |X|_2^2",
+     .range = "[1, min(n, d)]",
+     .undefined = "X = 0",
+     .of = Of::state,
+     .stage = "out",
+     .show = Show::trajectory}};
+
 }  // namespace
 
-extern const ProbeEntry similarity = {.name = "similarity",
-                                      .metrics = "t_sim t_div t_cos fro stable_rank",
-                                      .curves = "",
-                                      .needs = Needs::hidden,
-                                      .make = make<Similarity>};
+extern const ProbeEntry similarity = {
+    .name = "similarity", .metrics = metrics, .needs = Needs::hidden, .make = make<Similarity>};
 
 }  // namespace tsdiag::probe

@@ -64,7 +64,7 @@ std::string half_in_words(const Series& s) {
 }
 
 std::vector<Figure> make_accumulation(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     const std::vector<CurveRow> points = table.curves();
     std::vector<Figure> found;
     for (const std::string& model : rows.models()) {
@@ -75,7 +75,7 @@ std::vector<Figure> make_accumulation(const Table& table) {
                      "over rows and heads, over L/n [DEVIL 3.2]; local_auc is the area under it. "
                      "Above the dashed line attention is more local than uniform.",
                  .alt = "Curves and a heat map."};
-        if (const auto curves = curves_of(points, model, "local_acc"); !curves.empty()) {
+        if (const auto curves = curves_of(points, model, metric::local_acc); !curves.empty()) {
             f.panels.push_back(curve_panel(curves));
             const std::vector<Series>& series =
                 f.panels.back().series;  // the last one is `uniform`
@@ -87,8 +87,8 @@ std::vector<Figure> make_accumulation(const Table& table) {
                     fmt::format(" {} of {} layers are drawn, evenly spaced; curves.csv has all.",
                                 drawn, curves.size());
         }
-        const Grid g = head_grid(rows.heads(model, "local_auc"), "local_auc");
-        if (const std::string words = grid_in_words("local_auc", g); !words.empty()) {
+        const Grid g = head_grid(rows.heads(model, metric::local_auc), metric::local_auc);
+        if (const std::string words = grid_in_words(metric::local_auc, g); !words.empty()) {
             f.panels.push_back({.title = "local_auc: locality of each head", .grid = g});
             f.alt += " " + words;
         }
@@ -128,7 +128,7 @@ std::map<Index, Curve> curves_of(const std::vector<CurveRow>& rows, const std::s
 
 extern const FigureEntry accumulation = {.name = "accumulation",
                                          .title = "Locally accumulated attention",
-                                         .needs = "local_acc local_auc",
+                                         .needs = {metric::local_acc, metric::local_auc},
                                          .make = make_accumulation};
 
 }  // namespace tsdiag::reports

@@ -69,7 +69,7 @@ std::optional<Figure> compared_accumulation(const std::vector<CurveRow>& rows,
                  "models. C(n) is 1 where rows sum to 1; layers where it is not positive "
                  "are left out.",
              .alt = "One curve a model."};
-    std::vector<Series> series = all_models(rows, models, "local_acc", true);
+    std::vector<Series> series = all_models(rows, models, metric::local_acc, true);
     if (series.size() < 2) return std::nullopt;
     for (const Series& s : series) f.alt += quarter_in_words(s);
     series.push_back({.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true});
@@ -77,7 +77,7 @@ std::optional<Figure> compared_accumulation(const std::vector<CurveRow>& rows,
                         .x = {.title = "window, share of the tokens", .low = 0, .high = 1},
                         .y = {.title = "C(L) / C(n)"},
                         .series = std::move(series)});
-    series = all_models(rows, models, "local_acc_appendix", false);
+    series = all_models(rows, models, metric::local_acc_appendix, false);
     if (!series.empty())
         f.panels.push_back({.title = "local_acc_appendix: the window that the paper's code reports",
                             .x = {.title = "attention to be collected", .low = 0, .high = 1},

@@ -94,7 +94,7 @@ std::vector<Figure> make_attention_maps(const Table& table) {
 
 extern const FigureEntry attention_maps = {.name = "attention_maps",
                                            .title = "Attention maps",
-                                           .needs = "maps",
+                                           .needs = {"maps"},
                                            .make = make_attention_maps};
 
 }  // namespace tsdiag::reports

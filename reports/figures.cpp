@@ -18,7 +18,8 @@ namespace tsdiag {
     X(accumulation)         \
     X(attention_maps)       \
     X(gradient_norms)       \
-    X(gradient_bounds)
+    X(gradient_bounds)      \
+    X(further)
 // clang-format on
 
 namespace reports {

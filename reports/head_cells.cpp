@@ -41,27 +41,23 @@ std::string grid_in_words(std::string_view metric, const Grid& g) {
 
 namespace {
 
-struct Cell {
-    std::string_view metric;
-    std::string formula;
-};
-
 /// One figure a model, one panel a metric that has numbers.  Colours begin at `low`, or at the
 /// least value.
 std::vector<Figure> cells(const Table& table, const Figure& pattern,
-                          const std::vector<Cell>& metrics, std::optional<double> low = {}) {
-    const Rows rows(table);
+                          const std::vector<std::string_view>& metrics,
+                          std::optional<double> low = {}) {
+    const TableView rows(table);
     std::vector<Figure> found;
     for (const std::string& model : rows.models()) {
         Figure f = pattern;
         std::string words;
-        for (const Cell& c : metrics) {
-            Grid g = head_grid(rows.heads(model, c.metric), c.metric);
+        for (const std::string_view metric : metrics) {
+            Grid g = head_grid(rows.heads(model, metric), metric);
             g.low = low;
-            const std::string part = grid_in_words(c.metric, g);
+            const std::string part = grid_in_words(metric, g);
             if (part.empty()) continue;
             words += " " + part;
-            f.panels.push_back({.title = fmt::format("{}: {}", c.metric, c.formula), .grid = g});
+            f.panels.push_back({.title = title_of(metric), .grid = g});
         }
         if (f.panels.empty()) continue;
         f.name = own_figure(rows, model, f.name);
@@ -82,10 +78,7 @@ std::vector<Figure> make_heads_mixing(const Table& table) {
              "lambda2_abs = |\u03bb\u2082(P)|, delta = |\u03a0\u2082P|\u2082 and omega = "
              "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| of every head. Dark in the first two: a head "
              "that is nearly rank one."},
-        {{"lambda2_abs", "|\u03bb\u2082(P)|"},
-         {"delta", "|\u03a0\u2082P|\u2082"},
-         {"omega", "|e\u1d40P\u03a0\u2082X|/|e\u1d40X|"}},
-        0);
+        {metric::lambda2_abs, metric::delta, metric::omega}, 0);
 }
 
 std::vector<Figure> make_heads_norms(const Table& table) {
@@ -93,7 +86,7 @@ std::vector<Figure> make_heads_norms(const Table& table) {
                  {.name = "heads_norms",
                   .title = "Norms, head by head",
                   .caption = "attn_fro = |P|_F and jac_fro = |dP/dS|_F of every head."},
-                 {{"attn_fro", "|P|_F"}, {"jac_fro", "|dP/dS|_F"}});
+                 {metric::attn_fro, metric::jac_fro});
 }
 
 std::vector<Figure> make_heads_shape(const Table& table) {
@@ -104,22 +97,23 @@ std::vector<Figure> make_heads_shape(const Table& table) {
          .caption = "Mean entropy of a row in nats and mean greatest entry of a row, of every "
                     "head. Dark on the left and bright on the right: each token attends to "
                     "hardly more than one."},
-        {{"entropy", "of a row, nats"}, {"row_max", "greatest entry"}}, 0);
+        {metric::entropy, metric::row_max}, 0);
 }
 
 }  // namespace
 
-extern const FigureEntry heads_mixing = {.name = "heads_mixing",
-                                         .title = "Mixing, head by head",
-                                         .needs = "lambda2_abs delta omega",
-                                         .make = make_heads_mixing};
+extern const FigureEntry heads_mixing = {
+    .name = "heads_mixing",
+    .title = "Mixing, head by head",
+    .needs = {metric::lambda2_abs, metric::delta, metric::omega},
+    .make = make_heads_mixing};
 extern const FigureEntry heads_norms = {.name = "heads_norms",
                                         .title = "Norms, head by head",
-                                        .needs = "attn_fro jac_fro",
+                                        .needs = {metric::attn_fro, metric::jac_fro},
                                         .make = make_heads_norms};
 extern const FigureEntry heads_shape = {.name = "heads_shape",
                                         .title = "Concentration, head by head",
-                                        .needs = "entropy row_max",
+                                        .needs = {metric::entropy, metric::row_max},
                                         .make = make_heads_shape};
 
 }  // namespace tsdiag::reports

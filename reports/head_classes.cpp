@@ -10,12 +10,12 @@ struct Head {
     std::optional<double> lambda2, delta, row_max, local_auc;
 };
 
-std::map<HeadAt, Head> heads_of(const Rows& rows, const std::string& model) {
+std::map<HeadAt, Head> heads_of(const TableView& rows, const std::string& model) {
     std::map<HeadAt, Head> found;
-    for (const auto& [at, p] : rows.heads(model, "lambda2_abs")) found[at].lambda2 = p.value;
-    for (const auto& [at, p] : rows.heads(model, "delta")) found[at].delta = p.value;
-    for (const auto& [at, p] : rows.heads(model, "row_max")) found[at].row_max = p.value;
-    for (const auto& [at, p] : rows.heads(model, "local_auc")) found[at].local_auc = p.value;
+    for (const auto& [at, p] : rows.heads(model, metric::lambda2_abs)) found[at].lambda2 = p.value;
+    for (const auto& [at, p] : rows.heads(model, metric::delta)) found[at].delta = p.value;
+    for (const auto& [at, p] : rows.heads(model, metric::row_max)) found[at].row_max = p.value;
+    for (const auto& [at, p] : rows.heads(model, metric::local_auc)) found[at].local_auc = p.value;
     return found;
 }
 
@@ -25,7 +25,7 @@ bool nearly_rank_one(const Head& h) {
 
 }  // namespace
 
-std::vector<HeadClass> head_classes(const Rows& rows, const std::string& model) {
+std::vector<HeadClass> head_classes(const TableView& rows, const std::string& model) {
     HeadClass rank_one{.name = "nearly rank one",
                        .criterion = fmt::format("lambda2_abs < {} and delta < {}", rank_one_lambda2,
                                                 rank_one_delta)};

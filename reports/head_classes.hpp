@@ -31,6 +31,6 @@ struct HeadClass {
 };
 
 /// The three kinds; `measured` is 0 where the table lacks a metric.
-std::vector<HeadClass> head_classes(const Rows& rows, const std::string& model);
+std::vector<HeadClass> head_classes(const TableView& rows, const std::string& model);
 
 }  // namespace tsdiag::reports

@@ -12,7 +12,7 @@ constexpr std::string_view band_note =
     " Lines are means over the heads of a layer, bands reach from the least head to the greatest.";
 
 /// The mean over the heads by layer, with the range of the heads as its band.
-Series over_heads(const Rows& rows, const std::string& model, std::string_view metric) {
+Series over_heads(const TableView& rows, const std::string& model, std::string_view metric) {
     const std::string name = rows.models().size() > 1 ? label(model) : std::string(metric);
     Series s = over_layers(name, rows.depth(model, metric, "attn"));
     s.low.assign(s.x.size(), std::nullopt);
@@ -30,7 +30,7 @@ Series over_heads(const Rows& rows, const std::string& model, std::string_view m
     return s;
 }
 
-void add_panel(Figure& figure, const Rows& rows, std::string_view metric, std::string formula) {
+void add_panel(Figure& figure, const TableView& rows, std::string_view metric) {
     std::vector<Series> series;
     for (const std::string& model : rows.models()) {
         Series s = over_heads(rows, model, metric);
@@ -44,7 +44,7 @@ void add_panel(Figure& figure, const Rows& rows, std::string_view metric, std::s
         for (Series& s : series)
             for (std::size_t i = 0; i < s.low.size(); ++i)
                 if (s.low[i] && *s.low[i] <= 0 && s.y[i]) s.low[i] = *s.y[i] / 10;
-    figure.panels.push_back({.title = fmt::format("{}: {}", metric, formula),
+    figure.panels.push_back({.title = title_of(metric),
                              .x = {.title = "layer", .whole = true},
                              .y = {.title = std::string(metric), .scale = scale},
                              .series = std::move(series)});
@@ -58,7 +58,7 @@ std::vector<Figure> finished(Figure figure) {
 }
 
 std::vector<Figure> make_mixing(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     Figure f{
         .name = "mixing",
         .title = "How fast attention mixes tokens",
@@ -69,14 +69,14 @@ std::vector<Figure> make_mixing(const Table& table) {
             "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| [TSE (12)]. All three are 0 where every row of P "
             "is the "
             "same uniform one."};
-    add_panel(f, rows, "lambda2_abs", "|\u03bb\u2082(P)|");
-    add_panel(f, rows, "delta", "|\u03a0\u2082P|\u2082");
-    add_panel(f, rows, "omega", "|e\u1d40P\u03a0\u2082X|/|e\u1d40X|");
+    add_panel(f, rows, metric::lambda2_abs);
+    add_panel(f, rows, metric::delta);
+    add_panel(f, rows, metric::omega);
     return finished(std::move(f));
 }
 
 std::vector<Figure> make_attention_norms(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     Figure f{
         .name = "attention_norms",
         .title = "Norms of attention and of its Jacobian",
@@ -84,13 +84,13 @@ std::vector<Figure> make_attention_norms(const Table& table) {
             "attn_fro = |P|_F [POLY Thm 4.1]: between 1 (uniform) and \u221an (one token a row) "
             "for rows that sum to 1; jac_fro = |dP/dS|_F with respect to the logits S [POLY "
             "(7)], 0 where every row is one token."};
-    add_panel(f, rows, "attn_fro", "|P|_F");
-    add_panel(f, rows, "jac_fro", "|dP/dS|_F");
+    add_panel(f, rows, metric::attn_fro);
+    add_panel(f, rows, metric::jac_fro);
     return finished(std::move(f));
 }
 
 std::vector<Figure> make_attention_shape(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     Figure f{.name = "attention_shape",
              .title = "How concentrated attention is",
              .caption =
@@ -98,31 +98,61 @@ std::vector<Figure> make_attention_shape(const Table& table) {
                  "row_max the mean over the rows of the greatest entry, local_auc the area under "
                  "the curve of locally accumulated attention (1: each token attends to itself; "
                  "uniform: about 1/2)."};
-    add_panel(f, rows, "entropy", "of a row, nats");
-    add_panel(f, rows, "row_max", "greatest entry");
-    add_panel(f, rows, "local_auc", "locality");
-    add_panel(f, rows, "neg_mass", "share below zero");
+    add_panel(f, rows, metric::entropy);
+    add_panel(f, rows, metric::row_max);
+    add_panel(f, rows, metric::local_auc);
+    add_panel(f, rows, metric::neg_mass);
     // softmax has none: a panel that is zero everywhere says nothing
     std::erase_if(f.panels, [](const Plot& p) {
-        return p.y.title == "neg_mass" && std::all_of(p.series[0].y.begin(), p.series[0].y.end(),
-                                                      [](const auto& y) { return !y || *y == 0; });
+        return p.y.title == metric::neg_mass &&
+               std::all_of(p.series[0].y.begin(), p.series[0].y.end(),
+                           [](const auto& y) { return !y || *y == 0; });
     });
+    return finished(std::move(f));
+}
+
+/// Metrics of heads that no other figure draws.
+std::vector<const Metric*> drawn_nowhere_else() {
+    std::vector<const Metric*> found;
+    for (const Metric* metric : metrics()) {
+        const bool drawn = std::ranges::any_of(figures(), [&](const FigureEntry* figure) {
+            return std::ranges::find(figure->needs, metric->name) != figure->needs.end();
+        });
+        if (metric->of == Of::head && !drawn) found.push_back(metric);
+    }
+    return found;
+}
+
+std::vector<Figure> make_further(const Table& table) {
+    const TableView rows(table);
+    Figure f{.name = "further", .title = "Further metrics of attention"};
+    for (const Metric* metric : drawn_nowhere_else()) {
+        const std::size_t before = f.panels.size();
+        add_panel(f, rows, metric->name);
+        if (f.panels.size() > before)
+            f.caption +=
+                fmt::format("{}{} = {}", before > 0 ? "; " : "", metric->name, metric->definition);
+    }
+    f.caption += ".";
     return finished(std::move(f));
 }
 
 }  // namespace
 
+extern const FigureEntry further = {
+    .name = "further", .title = "Further metrics of attention", .needs = {}, .make = make_further};
 extern const FigureEntry mixing = {.name = "mixing",
                                    .title = "How fast attention mixes tokens",
-                                   .needs = "lambda2_abs delta omega",
+                                   .needs = {metric::lambda2_abs, metric::delta, metric::omega},
                                    .make = make_mixing};
 extern const FigureEntry attention_norms = {.name = "attention_norms",
                                             .title = "Norms of attention and of its Jacobian",
-                                            .needs = "attn_fro jac_fro",
+                                            .needs = {metric::attn_fro, metric::jac_fro},
                                             .make = make_attention_norms};
-extern const FigureEntry attention_shape = {.name = "attention_shape",
-                                            .title = "How concentrated attention is",
-                                            .needs = "entropy row_max local_auc",
-                                            .make = make_attention_shape};
+extern const FigureEntry attention_shape = {
+    .name = "attention_shape",
+    .title = "How concentrated attention is",
+    .needs = {metric::entropy, metric::row_max, metric::local_auc},
+    .make = make_attention_shape};
 
 }  // namespace tsdiag::reports

@@ -14,7 +14,7 @@ constexpr std::string_view band_note =
 
 const Axis layer_axis{.title = "layer", .whole = true};
 
-std::string series_name(const Rows& rows, const std::string& model, const std::string& name) {
+std::string series_name(const TableView& rows, const std::string& model, const std::string& name) {
     return rows.models().size() > 1 ? label(model) + ": " + name : name;
 }
 
@@ -30,7 +30,7 @@ bool same(const Depth& a, const Depth& b, double within) {
 
 /// One line a stage; of several models only the first of `stages` that each has.  A stage that
 /// repeats an earlier one (`out` repeats the last stage before it) is left out.
-std::vector<Series> by_stage(const Rows& rows, std::string_view metric,
+std::vector<Series> by_stage(const TableView& rows, std::string_view metric,
                              const std::vector<std::string>& stages, bool positive = false) {
     std::vector<Series> found;
     for (const std::string& model : rows.models()) {
@@ -66,14 +66,14 @@ std::vector<Figure> finished(Figure figure, std::string_view subject) {
 }
 
 /// The stages whose t_div differs by more than `close` from those before them in the list.
-std::vector<std::string> distinct_stages(const Rows& rows) {
+std::vector<std::string> distinct_stages(const TableView& rows) {
     constexpr double close = 0.02;
     std::vector<std::string> found;
     std::vector<Depth> drawn;
     for (const char* stage : {"out", "in", "attn", "norm1", "ffn"}) {
         bool distinct = false;
         for (const std::string& model : rows.models()) {
-            const Depth depth = rows.depth(model, "t_div", stage);
+            const Depth depth = rows.depth(model, metric::t_div, stage);
             const auto repeats = [&](const Depth& d) { return same(depth, d, close); };
             if (depth.empty() || std::any_of(drawn.begin(), drawn.end(), repeats)) continue;
             drawn.push_back(depth);
@@ -86,7 +86,7 @@ std::vector<std::string> distinct_stages(const Rows& rows) {
 }
 
 std::vector<Figure> make_similarity(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     const std::vector<std::string> stages = distinct_stages(rows);
     Figure f{.name = "similarity",
              .title = "Token similarity over depth",
@@ -97,11 +97,14 @@ std::vector<Figure> make_similarity(const Table& table) {
                  "a stage of the layer: `in` what it receives, `out` what it hands on; a stage "
                  "whose t_div stays within 2 % of another line is left out." +
                  std::string(band_note)};
-    add_panel(f, "t_sim: token similarity", {.title = "t_sim", .low = 0, .high = 1.02},
-              by_stage(rows, "t_sim", stages), {{0.99, "0.99"}});
-    add_panel(f, "t_div: token diversity", {.title = "t_div", .scale = Scale::log},
-              by_stage(rows, "t_div", stages, true));
-    add_panel(f, "t_cos: mean cosine", {.title = "t_cos"}, by_stage(rows, "t_cos", stages));
+    add_panel(f, "t_sim: token similarity",
+              {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
+              by_stage(rows, metric::t_sim, stages), {{0.99, "0.99"}});
+    add_panel(f, "t_div: token diversity",
+              {.title = std::string(metric::t_div), .scale = Scale::log},
+              by_stage(rows, metric::t_div, stages, true));
+    add_panel(f, "t_cos: mean cosine", {.title = std::string(metric::t_cos)},
+              by_stage(rows, metric::t_cos, stages));
     return finished(std::move(f), "Line charts over the layers.");
 }
 
@@ -121,7 +124,8 @@ Depth prediction(const Depth& estimate, const Depth* factor) {
 }
 
 /// The measured rate of the attention step and what the estimates predict for it.
-std::vector<Series> rate_lines(const Rows& rows, std::string_view metric, bool times_similarity) {
+std::vector<Series> rate_lines(const TableView& rows, std::string_view metric,
+                               bool times_similarity) {
     std::vector<Series> found;
     for (const std::string& model : rows.models()) {
         const Depth measured = rows.depth(model, metric, rows.attention_stage(model));
@@ -129,8 +133,8 @@ std::vector<Series> rate_lines(const Rows& rows, std::string_view metric, bool t
         if (!any_value(s)) continue;
         found.push_back(std::move(s));
         if (rows.models().size() > 1) continue;
-        const Depth similarity = rows.depth(model, "t_sim", "in");
-        for (const char* name : {"est1", "est2", "est_mu"}) {
+        const Depth similarity = rows.depth(model, metric::t_sim, "in");
+        for (const std::string_view name : {metric::est1, metric::est2, metric::est_mu}) {
             const Depth estimate = rows.depth(model, name, "attn");
             Series p = over_layers(fmt::format("from {}", name),
                                    prediction(estimate, times_similarity ? &similarity : nullptr));
@@ -142,7 +146,7 @@ std::vector<Series> rate_lines(const Rows& rows, std::string_view metric, bool t
 }
 
 std::vector<Figure> make_escalation(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     Figure f{
         .name = "escalation",
         .title = "Escalation rate of the attention step",
@@ -155,10 +159,10 @@ std::vector<Figure> make_escalation(const Table& table) {
             "E[\u03be\u2081]/E[\u03be\u2082] - 1, "
             "drawn from the means over heads and samples." +
             std::string(band_note)};
-    add_panel(f, "r: rate of the attention step", {.title = "r"}, rate_lines(rows, "r", true),
-              {{1, ""}});
-    std::vector<Series> ratio = rate_lines(rows, "xi_ratio", false);
-    const Axis axis{.title = "xi_ratio",
+    add_panel(f, "r: rate of the attention step", {.title = std::string(metric::r)},
+              rate_lines(rows, metric::r, true), {{1, ""}});
+    std::vector<Series> ratio = rate_lines(rows, metric::xi_ratio, false);
+    const Axis axis{.title = std::string(metric::xi_ratio),
                     .scale = spans_decades(ratio) ? Scale::log : Scale::linear};
     add_panel(f, "xi_ratio: \u03be\u2081/\u03be\u2082 of the attention step", axis,
               std::move(ratio), {{1, ""}});
@@ -166,7 +170,7 @@ std::vector<Figure> make_escalation(const Table& table) {
 }
 
 std::vector<Figure> make_stage_ratios(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     const std::vector<std::string> stages = {"attn", "norm1", "ffn", "norm2", "deesc"};
     Figure f{
         .name = "stage_ratios",
@@ -177,25 +181,27 @@ std::vector<Figure> make_stage_ratios(const Table& table) {
             "before it. A step above the line at 1 makes tokens more alike, one below it less. "
             "`r_layer` is the rate of the whole layer, from `in` to `out`." +
             std::string(band_note)};
-    std::vector<Series> ratio = by_stage(rows, "xi_ratio", stages);
-    std::vector<Series> rate = by_stage(rows, "r", stages);
+    std::vector<Series> ratio = by_stage(rows, metric::xi_ratio, stages);
+    std::vector<Series> rate = by_stage(rows, metric::r, stages);
     if (rows.models().size() == 1) {
-        Series whole = over_layers("r_layer", rows.depth(rows.models()[0], "r_layer", "out"));
+        Series whole = over_layers(std::string(metric::r_layer),
+                                   rows.depth(rows.models()[0], metric::r_layer, "out"));
         if (any_value(whole)) rate.push_back(std::move(whole));
     }
-    const auto axis = [](const char* title, const std::vector<Series>& s) {
-        return Axis{.title = title, .scale = spans_decades(s) ? Scale::log : Scale::linear};
+    const auto axis = [](std::string_view title, const std::vector<Series>& s) {
+        return Axis{.title = std::string(title),
+                    .scale = spans_decades(s) ? Scale::log : Scale::linear};
     };
-    const Axis ratio_axis = axis("xi_ratio", ratio), rate_axis = axis("r", rate);
+    const Axis ratio_axis = axis(metric::xi_ratio, ratio), rate_axis = axis(metric::r, rate);
     add_panel(f, "xi_ratio by step", ratio_axis, std::move(ratio), {{1, ""}});
     add_panel(f, "r by step", rate_axis, std::move(rate), {{1, ""}});
     return finished(std::move(f), "Line charts over the layers.");
 }
 
 std::vector<Figure> make_state_norms(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     std::vector<Series> lines =
-        by_stage(rows, "fro", {"in", "norm1", "sa", "attn", "norm2", "ffn", "deesc"});
+        by_stage(rows, metric::fro, {"in", "norm1", "sa", "attn", "norm2", "ffn", "deesc"});
     Figure f{.name = "state_norms",
              .title = "Norms of the states over depth",
              .caption =
@@ -208,14 +214,14 @@ std::vector<Figure> make_state_norms(const Table& table) {
     return finished(std::move(f), "Line chart over the layers.");
 }
 
-std::vector<Series> gradients_by_parameter(const Rows& rows) {
+std::vector<Series> gradients_by_parameter(const TableView& rows) {
     std::vector<Series> found;
     for (const std::string& model : rows.models())
         for (const char* tensor : {"", "attn.q.weight", "attn.k.weight", "attn.v.weight",
                                    "attn.o.weight", "ffn.up.weight", "ffn.down.weight"}) {
             const std::string name = *tensor ? tensor : "all of the layer";
             Series s = over_layers(series_name(rows, model, name),
-                                   rows.depth(model, "grad_norm", "", tensor), true);
+                                   rows.depth(model, metric::grad_norm, "", tensor), true);
             if (!any_value(s)) continue;
             found.push_back(std::move(s));
             if (rows.models().size() > 1) break;
@@ -224,7 +230,7 @@ std::vector<Series> gradients_by_parameter(const Rows& rows) {
 }
 
 std::vector<Figure> make_gradient_norms(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     Figure f{.name = "gradient_norms",
              .title = "Gradients over depth",
              .caption =
@@ -235,21 +241,21 @@ std::vector<Figure> make_gradient_norms(const Table& table) {
                  "squares over all parameters." +
                  std::string(band_note)};
     const Axis axis{.title = "|dL/dX|", .scale = Scale::log};
-    add_panel(
-        f, "grad_norm by state", axis,
-        by_stage(rows, "grad_norm", {"in", "norm1", "sa", "attn", "norm2", "ffn", "out"}, true));
+    add_panel(f, "grad_norm by state", axis,
+              by_stage(rows, metric::grad_norm,
+                       {"in", "norm1", "sa", "attn", "norm2", "ffn", "out"}, true));
     add_panel(f, "grad_norm by parameter", axis, gradients_by_parameter(rows));
     return finished(std::move(f), "Line charts over the layers.");
 }
 
 std::vector<Figure> make_gradient_bounds(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     std::vector<Series> lines;
     for (const std::string& model : rows.models())
-        for (const char* metric : {"ds_max", "ds_sharp", "ds_bound"}) {
-            Series s = over_layers(series_name(rows, model, metric),
+        for (const std::string_view metric : {metric::ds_max, metric::ds_sharp, metric::ds_bound}) {
+            Series s = over_layers(series_name(rows, model, std::string(metric)),
                                    rows.depth(model, metric, "attn"), true);
-            s.dashed = std::string_view(metric) != "ds_max";
+            s.dashed = metric != metric::ds_max;
             if (any_value(s)) lines.push_back(std::move(s));
         }
     Figure f{.name = "gradient_bounds",
@@ -268,27 +274,28 @@ std::vector<Figure> make_gradient_bounds(const Table& table) {
 
 extern const FigureEntry similarity = {.name = "similarity",
                                        .title = "Token similarity over depth",
-                                       .needs = "t_sim t_div t_cos",
+                                       .needs = {metric::t_sim, metric::t_div, metric::t_cos},
                                        .make = make_similarity};
 extern const FigureEntry escalation = {.name = "escalation",
                                        .title = "Escalation rate of the attention step",
-                                       .needs = "r xi_ratio",
+                                       .needs = {metric::r, metric::xi_ratio},
                                        .make = make_escalation};
 extern const FigureEntry stage_ratios = {.name = "stage_ratios",
                                          .title = "Which step of a layer makes tokens alike",
-                                         .needs = "xi_ratio r r_layer",
+                                         .needs = {metric::xi_ratio, metric::r, metric::r_layer},
                                          .make = make_stage_ratios};
 extern const FigureEntry state_norms = {.name = "state_norms",
                                         .title = "Norms of the states over depth",
-                                        .needs = "fro",
+                                        .needs = {metric::fro},
                                         .make = make_state_norms};
 extern const FigureEntry gradient_norms = {.name = "gradient_norms",
                                            .title = "Gradients over depth",
-                                           .needs = "grad_norm",
+                                           .needs = {metric::grad_norm},
                                            .make = make_gradient_norms};
-extern const FigureEntry gradient_bounds = {.name = "gradient_bounds",
-                                            .title = "Gradients by the logits and their bounds",
-                                            .needs = "ds_max ds_bound ds_sharp",
-                                            .make = make_gradient_bounds};
+extern const FigureEntry gradient_bounds = {
+    .name = "gradient_bounds",
+    .title = "Gradients by the logits and their bounds",
+    .needs = {metric::ds_max, metric::ds_bound, metric::ds_sharp},
+    .make = make_gradient_bounds};
 
 }  // namespace tsdiag::reports

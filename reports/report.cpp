@@ -10,15 +10,15 @@ namespace tsdiag {
 namespace {
 
 std::string what_is_missing(const FigureEntry& entry) {
-    if (entry.needs == "maps")
+    std::vector<std::string_view> names(entry.needs.begin(), entry.needs.end());
+    std::erase(names, "");
+    if (names.empty()) return fmt::format("{}: the table has none.", entry.title);
+    if (names.front() == "maps")
         return fmt::format("{}: none were asked for (--maps LAYER:HEAD,...).", entry.title);
-    std::string names(entry.needs);
-    for (std::size_t at = 0; (at = names.find(' ', at)) != std::string::npos; at += 4)
-        names.replace(at, 1, " or ");
-    return fmt::format("{}: the table has no value of {}.", entry.title, names);
+    return fmt::format("{}: the table has no value of {}.", entry.title, fmt::join(names, " or "));
 }
 
-std::string title_of(const Table& table, const Json& run) {
+std::string heading_of(const Table& table, const Json& run) {
     const Json& name = run["model"]["name"];
     if (name.is_string() && !name.string().empty()) return name.string();
     return table.model().empty() ? "tsdiag report" : table.model();
@@ -78,7 +78,7 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory) {
     const bool is_series = run.contains("checkpoints");
     const Table shown = is_series ? reports::last_step(table) : table;
-    reports::Page page{.title = title_of(table, run),
+    reports::Page page{.title = heading_of(table, run),
                        .facts_title = "Model and run",
                        .facts = reports::facts_html(run),
                        .numbers_title = "Numbers by layer",

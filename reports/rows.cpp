@@ -32,72 +32,25 @@ Series line_of_means(std::string name, std::span<const MeanAt> means, bool posit
 
 namespace tsdiag::reports {
 
-Rows::Rows(const Table& table) : rows_(table.metrics()) {
-    std::unordered_map<std::string, Index> last;
-    for (const MetricRow& row : rows_) {
-        const auto [found, fresh] = last.try_emplace(row.model, row.at.step);
-        if (fresh) models_.push_back(row.model);
-        found->second = std::max(found->second, row.at.step);
-    }
-    std::erase_if(rows_, [&](const MetricRow& row) { return row.at.step != last[row.model]; });
-    for (const MetricRow& row : rows_) by_metric_[row.metric].push_back(&row);
-}
-
-const std::vector<const MetricRow*>& Rows::of(std::string_view metric) const {
-    static const std::vector<const MetricRow*> none;
-    const auto found = by_metric_.find(std::string(metric));
-    return found == by_metric_.end() ? none : found->second;
-}
-
-bool Rows::has(std::string_view metric) const { return !of(metric).empty(); }
-
-Depth Rows::depth(const std::string& model, std::string_view metric, std::string_view stage,
-                  std::string_view tensor) const {
-    Depth means;
-    std::map<Index, std::pair<double, Index>> sums;
-    for (const MetricRow* row : of(metric)) {
-        const Place& at = row->at;
-        if (row->model != model || at.stage != stage || at.layer < 0 || at.tensor != tensor)
-            continue;
-        if (at.head < 0) {
-            means[at.layer] = {row->value, row->standard_error, row->count};
-        } else {
-            auto& [sum, count] = sums[at.layer];
-            if (row->value) sum += *row->value, ++count;
-        }
-    }
-    if (!means.empty()) return means;
-    for (const auto& [layer, s] : sums) {
-        Point& p = means[layer];
-        if (s.second > 0) p.value = s.first / double(s.second);
-    }
-    return means;
-}
-
-Heads Rows::heads(const std::string& model, std::string_view metric) const {
-    Heads found;
-    for (const MetricRow* row : of(metric))
-        if (row->model == model && row->at.layer >= 0 && row->at.head >= 0)
-            found[{row->at.layer, row->at.head}] = {row->value, row->standard_error, row->count};
-    return found;
-}
-
-std::string Rows::attention_stage(const std::string& model) const {
-    for (std::string_view metric : {"xi_ratio", "r"})
-        for (const char* stage : {"attn", "ffn"})
-            if (!depth(model, metric, stage).empty()) return stage;
-    return "attn";
-}
-
-std::string Rows::reason(const std::string& model, std::string_view metric) const {
-    for (const MetricRow* row : of(metric))
-        if (row->model == model && !row->value && !row->note.empty()) return row->note;
-    return {};
-}
-
-std::string own_figure(const Rows& rows, const std::string& model, const std::string& name) {
+std::string own_figure(const TableView& rows, const std::string& model, const std::string& name) {
     const auto at = std::ranges::find(rows.models(), model) - rows.models().begin();
     return at == 0 ? name : fmt::format("{}_{}", name, at + 1);
+}
+
+std::string title_of(std::string_view metric) {
+    const Metric* found = find_metric(metric);
+    if (!found || found->symbol == metric) return std::string(metric);
+    return fmt::format("{}: {}{}{}", metric, found->symbol, found->unit.empty() ? "" : ", ",
+                       found->unit);
+}
+
+std::string in_words(const Metric& metric) {
+    std::string text(metric.definition);
+    if (!metric.source.empty()) text += fmt::format(" {}", metric.source);
+    text += fmt::format("; {}", metric.range);
+    if (!metric.unit.empty()) text += fmt::format(", {}", metric.unit);
+    if (metric.undefined != "never") text += fmt::format("; undefined where {}", metric.undefined);
+    return text;
 }
 
 std::string label(const std::string& model) {

@@ -73,8 +73,10 @@ std::optional<Figure> series_figure(const Table& table, const Json& run,
         const std::string& model = log["model"].string();
         Plot plot{
             .title = names.at(model), .x = {.title = "step"}, .y = {.title = "gradient norm"}};
-        plot.series.push_back(thinned("as logged", points[{model, "grad_norm"}]));
-        plot.series.push_back(thinned("moving mean", points[{model, "grad_norm_mean"}]));
+        plot.series.push_back(
+            thinned("as logged", points[{model, std::string(metric::grad_norm)}]));
+        plot.series.push_back(
+            thinned("moving mean", points[{model, std::string(metric::grad_norm_mean)}]));
         plot.series.back().low.clear();
         plot.series.back().high.clear();
         if (spans_decades(plot.series)) plot.y.scale = Scale::log;
@@ -133,7 +135,7 @@ std::vector<Estimate> estimates(const Table& table, std::string_view metric,
     for (const MetricRow& row : table.metrics()) {
         if (row.metric != metric || !row.value || !row.low || !row.high) continue;
         std::string name = names.at(row.model);
-        if (metric == "grad_rsd_ratio") name += " / " + names.at(row.at.tensor);
+        if (metric == metric::grad_rsd_ratio) name += " / " + names.at(row.at.tensor);
         all.push_back({std::move(name), *row.value, *row.low, *row.high});
     }
     return all;
@@ -145,7 +147,7 @@ std::string span_of(const MetricRow& row) {
 
 Finding finding_of(const MetricRow& row, const std::map<std::string, std::string>& names) {
     const std::string name = names.at(row.model);
-    if (row.metric == "grad_rsd") {
+    if (row.metric == metric::grad_rsd) {
         if (!row.value)
             return {Finding::Level::warning,
                     fmt::format("{}: grad_rsd is undefined: {}.", name, row.note), ""};
@@ -197,8 +199,8 @@ std::string numbers_html(const Table& table, const Json& run,
                          const std::map<std::string, std::string>& names) {
     std::map<std::string, MetricRow> rsd, mean;
     for (const MetricRow& row : table.metrics()) {
-        if (row.metric == "grad_rsd") rsd[row.model] = row;
-        if (row.metric == "grad_mean") mean[row.model] = row;
+        if (row.metric == metric::grad_rsd) rsd[row.model] = row;
+        if (row.metric == metric::grad_mean) mean[row.model] = row;
     }
     std::string body;
     const auto cell = [](const std::optional<double>& v) {
@@ -216,8 +218,9 @@ std::string numbers_html(const Table& table, const Json& run,
                             log["last_step"].integer(), log["order"].integer());
     }
     std::string head;
-    for (const char* title : {"log", "series", "grad_rsd", "low", "high", "stderr", "mean", "count",
-                              "first step", "last step", "order"})
+    for (const std::string& title :
+         std::vector<std::string>{"log", "series", std::string(metric::grad_rsd), "low", "high",
+                                  "stderr", "mean", "count", "first step", "last step", "order"})
         head += fmt::format("<th scope=\"col\">{}</th>", title);
     return fmt::format(
         "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Series\">\n<table "
@@ -235,7 +238,7 @@ std::vector<Finding> log_verdict(const Table& table, const Json& run) {
     const auto names = short_names(run);
     std::vector<Finding> findings;
     for (const MetricRow& row : table.metrics())
-        if (row.metric == "grad_rsd" || row.metric == "grad_rsd_ratio")
+        if (row.metric == metric::grad_rsd || row.metric == metric::grad_rsd_ratio)
             findings.push_back(finding_of(row, names));
     add_warnings(run, names, findings);
     return findings;
@@ -271,9 +274,10 @@ std::vector<std::string> write_log_report(const Table& table, const Json& run,
         if (figure) page.figures.push_back(std::move(*figure));
     };
     add(series_figure(table, run, names));
-    add(intervals_figure(rsd, estimates(table, "grad_rsd", names), "grad_rsd", false));
-    add(intervals_figure(ratio, estimates(table, "grad_rsd_ratio", names), "ratio of grad_rsd",
-                         true));
+    add(intervals_figure(rsd, estimates(table, metric::grad_rsd, names),
+                         std::string(metric::grad_rsd), false));
+    add(intervals_figure(ratio, estimates(table, metric::grad_rsd_ratio, names),
+                         "ratio of grad_rsd", true));
     return write_page(std::move(page), directory);
 }
 

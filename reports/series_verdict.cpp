@@ -27,8 +27,8 @@ class Similarity {
     explicit Similarity(const Table& table) {
         for (const MetricRow& row : table.metrics())
             if (row.at.step >= 0 && row.at.layer >= 0 && row.at.stage == "out" && row.value) {
-                if (row.metric == "t_sim") sim_[row.at.step][row.at.layer] = *row.value;
-                if (row.metric == "t_div") div_[{row.at.step, row.at.layer}] = *row.value;
+                if (row.metric == metric::t_sim) sim_[row.at.step][row.at.layer] = *row.value;
+                if (row.metric == metric::t_div) div_[{row.at.step, row.at.layer}] = *row.value;
             }
     }
     bool empty() const { return sim_.empty(); }

@@ -14,22 +14,20 @@ namespace {
 constexpr std::size_t most_layers = 64;  ///< of more, every k-th is shown
 
 struct Column {
-    std::string metric, stage;
+    const Metric* metric;
+    std::string stage;
     Depth depth = {};
 };
 
-std::vector<Column> columns_of(const Rows& rows, const std::string& model) {
+/// The metrics of the page that have a number.
+std::vector<Column> columns_of(const TableView& rows, const std::string& model) {
     std::vector<Column> found;
-    const std::string attention = rows.attention_stage(model);
-    const std::pair<std::string, std::string> wanted[] = {
-        {"t_sim", "out"},        {"t_div", "out"},     {"t_cos", "out"},        {"r_layer", "out"},
-        {"xi_ratio", attention}, {"r", attention},     {"lambda2_abs", "attn"}, {"delta", "attn"},
-        {"omega", "attn"},       {"attn_fro", "attn"}, {"jac_fro", "attn"},     {"entropy", "attn"},
-        {"row_max", "attn"},     {"local_auc", "attn"}};
-    for (const auto& [metric, stage] : wanted) {
-        Column c{metric, stage, rows.depth(model, metric, stage)};
-        const auto has = [](const auto& entry) { return entry.second.value.has_value(); };
-        if (std::any_of(c.depth.begin(), c.depth.end(), has)) found.push_back(std::move(c));
+    for (const Metric* metric : metrics()) {
+        if (!has(metric->show, Show::page)) continue;
+        const std::string stage = rows.stage_of(model, *metric);
+        Column c{metric, stage, rows.depth(model, metric->name, stage)};
+        const auto defined = [](const auto& entry) { return entry.second.value.has_value(); };
+        if (std::any_of(c.depth.begin(), c.depth.end(), defined)) found.push_back(std::move(c));
     }
     return found;
 }
@@ -44,7 +42,7 @@ std::string cell(const Depth& depth, Index layer) {
                        number(*p.value));
 }
 
-std::string model_table(const Rows& rows, const std::string& model) {
+std::string model_table(const TableView& rows, const std::string& model) {
     const std::vector<Column> columns = columns_of(rows, model);
     std::set<Index> layers;
     for (const Column& c : columns)
@@ -53,7 +51,8 @@ std::string model_table(const Rows& rows, const std::string& model) {
     const std::size_t step = (layers.size() + most_layers - 1) / most_layers;
     std::string head = "<tr><th scope=\"col\">layer</th>", body;
     for (const Column& c : columns)
-        head += fmt::format("<th scope=\"col\">{}<small>{}</small></th>", c.metric, html(c.stage));
+        head += fmt::format("<th scope=\"col\" title=\"{}\">{}<small>{}</small></th>",
+                            html(in_words(*c.metric)), c.metric->name, html(c.stage));
     std::size_t i = 0;
     for (Index layer : layers) {
         if (i++ % step != 0 && i != layers.size()) continue;
@@ -76,7 +75,7 @@ std::string model_table(const Rows& rows, const std::string& model) {
 }  // namespace
 
 std::string summary_html(const Table& table) {
-    const Rows rows(table);
+    const TableView rows(table);
     std::string out;
     for (const std::string& model : rows.models()) out += model_table(rows, model);
     return out;

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 #include <set>
@@ -21,28 +20,20 @@ constexpr std::size_t most_layers = 6, most_findings = 8;
 struct Shown {
     std::string_view metric, stage;
 };
-constexpr std::array shown = {
-    Shown{"t_sim", "out"},    Shown{"t_div", "out"},        Shown{"r_layer", "out"},
-    Shown{"fro", "out"},      Shown{"stable_rank", "out"},  Shown{"xi_ratio", "attn"},
-    Shown{"xi_ratio", "ffn"}, Shown{"lambda2_abs", "attn"}, Shown{"delta", "attn"},
-    Shown{"entropy", "attn"}, Shown{"row_max", "attn"},     Shown{"attn_fro", "attn"},
-    Shown{"jac_fro", "attn"}, Shown{"neg_mass", "attn"},    Shown{"local_auc", "attn"},
-    Shown{"grad_norm", ""}};
 
-using Steps = std::map<Index, Point>;   // by step
-using Layers = std::map<Index, Steps>;  // by layer
-
-Layers layers_of(const std::vector<MetricRow>& rows, const Shown& what) {
-    Layers out;
-    for (const MetricRow& row : rows)
-        if (row.metric == what.metric && row.at.stage == what.stage && row.at.layer >= 0 &&
-            row.at.head < 0 && row.at.tensor.empty() && row.at.step >= 0)
-            out[row.at.layer][row.at.step] = {row.value, row.standard_error, row.count};
-    return out;
+/// The metrics that have a course; of steps, those that a layer always has.
+std::vector<Shown> shown() {
+    std::vector<Shown> found;
+    for (const Metric* metric : metrics()) {
+        if (!has(metric->show, Show::trajectory)) continue;
+        found.push_back({metric->name, metric->stage});
+        if (metric->of == Of::step) found.push_back({metric->name, "ffn"});
+    }
+    return found;
 }
 
 /// At most `most_layers`, the first and the last among them.
-std::vector<Index> chosen(const Layers& layers) {
+std::vector<Index> chosen(const Course& layers) {
     std::vector<Index> all, out;
     for (const auto& [layer, steps] : layers) all.push_back(layer);
     if (all.size() <= most_layers) return all;
@@ -51,11 +42,11 @@ std::vector<Index> chosen(const Layers& layers) {
     return out;
 }
 
-Series over_steps(Index layer, const Steps& steps) {
+Series over_steps(Index layer, const Depth& steps) {
     return line_of_means(fmt::format("layer {}", layer), means_of(steps));
 }
 
-Grid grid_of(const Layers& layers, const std::set<Index>& steps, const std::string& unit,
+Grid grid_of(const Course& layers, const std::set<Index>& steps, const std::string& unit,
              std::string_view metric) {
     Grid grid{.rows = Index(layers.size()), .cols = Index(steps.size())};
     grid.row_title = "layer";
@@ -80,9 +71,9 @@ std::string words(const Series& s) {
     return text.empty() ? "" : fmt::format(" {}: {}.", s.name, text);
 }
 
-std::optional<Figure> trajectory(const std::vector<MetricRow>& rows, const Shown& what,
+std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
                                  const std::string& unit) {
-    const Layers layers = layers_of(rows, what);
+    const Course layers = rows.course(what.metric, what.stage);
     std::set<Index> steps;
     bool any = false;  // a metric that is 0 everywhere (neg_mass of softmax) has no course
     for (const auto& [layer, points] : layers)
@@ -147,7 +138,7 @@ std::string in_words(const Json& change, const std::string& unit) {
 }
 
 bool is_shown(const Json& change) {
-    return std::ranges::any_of(shown, [&](const Shown& what) {
+    return std::ranges::any_of(shown(), [&](const Shown& what) {
         return what.metric == change["metric"].string() && what.stage == change["stage"].string();
     });
 }
@@ -202,10 +193,10 @@ std::vector<Finding> trajectory_verdict(const Json& run) {
 namespace reports {
 
 std::vector<Figure> trajectories(const Table& table, const Json& run) {
-    const std::vector<MetricRow> rows = table.metrics();
+    const TableView rows(table);
     const std::string unit = run["unit"].is_string() ? run["unit"].string() : "step";
     std::vector<Figure> figures;
-    for (const Shown& what : shown)
+    for (const Shown& what : shown())
         if (std::optional<Figure> figure = trajectory(rows, what, unit))
             figures.push_back(std::move(*figure));
     return figures;

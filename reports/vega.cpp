@@ -226,17 +226,17 @@ Json cell_panel(const Grid& grid, const Layout& size) {
     for (Index i = 0; i < grid.rows; ++i)
         for (Index j = 0; j < grid.cols; ++j)
             values.push_back(Object{
-                {"r", i}, {"c", j}, {"v", rounded(grid.values[std::size_t(i * grid.cols + j)])}});
+                {"i", i}, {"j", j}, {"v", rounded(grid.values[std::size_t(i * grid.cols + j)])}});
     Json colour = colours_of(grid, size);
     colour.set("condition", Object{{"test", "!isValid(datum.v)"}, {"value", hex(no_value)}});
     return Object{
         {"data", Object{{"values", values}}},
         {"mark", Object{{"type", "rect"}, {"invalid", nullptr}}},
         {"encoding",
-         Object{{"x", cell_axis("c", grid.col_title, grid.cols, size.width / 20, grid.col_labels)},
-                {"y", cell_axis("r", grid.row_title, grid.rows, size.height / 14, grid.row_labels)},
+         Object{{"x", cell_axis("j", grid.col_title, grid.cols, size.width / 20, grid.col_labels)},
+                {"y", cell_axis("i", grid.row_title, grid.rows, size.height / 14, grid.row_labels)},
                 {"color", colour},
-                {"tooltip", Array{tip("r", grid.row_title, false), tip("c", grid.col_title, false),
+                {"tooltip", Array{tip("i", grid.row_title, false), tip("j", grid.col_title, false),
                                   tip("v", grid.value_title, true)}}}}};
 }
 

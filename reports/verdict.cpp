@@ -23,7 +23,7 @@ constexpr std::size_t most_reasons = 3;  ///< for undefined numbers, told
 /// The findings of one model, in the order of the page.
 class Verdict {
   public:
-    Verdict(const Rows& rows, const std::string& model, const Json& run)
+    Verdict(const TableView& rows, const std::string& model, const Json& run)
         : rows_(rows), model_(model), run_(run) {}
 
     std::vector<Finding> findings() {
@@ -58,7 +58,7 @@ class Verdict {
     void undefined_numbers();
     void bounded_numbers();
 
-    const Rows& rows_;
+    const TableView& rows_;
     const std::string& model_;
     const Json& run_;
     std::vector<Finding> found_;
@@ -107,16 +107,17 @@ void Verdict::random_ids() {
 }
 
 void Verdict::saturation() {
-    const Depth sim = depth("t_sim", "out"), div = depth("t_div", "out");
+    const Depth sim = depth(metric::t_sim, "out"), div = depth(metric::t_div, "out");
     const auto values = defined(sim);
     if (values.empty()) return;
     const auto shown = [&](Index layer, double v) { return similarity(v, value_at(div, layer)); };
     const auto [last, end] = values.back();
     const auto above = first_above(sim, saturated), near = first_above(sim, mostly);
     const std::string input = [&]() -> std::string {
-        const std::optional<double> first = value_at(depth("t_sim", "in"), values.front().first);
+        const std::optional<double> first =
+            value_at(depth(metric::t_sim, "in"), values.front().first);
         if (!first) return "";
-        const auto d = value_at(depth("t_div", "in"), values.front().first);
+        const auto d = value_at(depth(metric::t_div, "in"), values.front().first);
         return fmt::format(" from {} at the input of layer {}", similarity(*first, d),
                            values.front().first);
     }();
@@ -150,8 +151,8 @@ void Verdict::saturation() {
 }
 
 void Verdict::predicted_depth() {
-    const auto ratios = defined(depth("xi_ratio", rows_.attention_stage(model_)));
-    const Depth in = depth("t_sim", "in"), in_div = depth("t_div", "in");
+    const auto ratios = defined(depth(metric::xi_ratio, rows_.attention_stage(model_)));
+    const Depth in = depth(metric::t_sim, "in"), in_div = depth(metric::t_div, "in");
     // Only a run from layer 0 on has the input of the model.
     if (ratios.empty() || ratios.front().first != 0) return;
     const std::optional<double> sim = value_at(in, 0), div = value_at(in_div, 0);
@@ -186,12 +187,12 @@ void Verdict::predicted_depth() {
     std::string text =
         fmt::format("{}take the input's odds of {} past {} (t_sim = {}) in {:.1f} layers", identity,
                     number(odds), number(target), saturated, blocks);
-    if (const auto above = first_above(depth("t_sim", "out"), saturated))
+    if (const auto above = first_above(depth(metric::t_sim, "out"), saturated))
         text += fmt::format("; measured with all steps of the layers: {}.",
                             counted(std::size_t(above->first) + 1, "layer"));
     else
         text += fmt::format("; it did not happen in the {} measured.",
-                            counted(defined(depth("t_sim", "out")).size(), "layer"));
+                            counted(defined(depth(metric::t_sim, "out")).size(), "layer"));
     say(Level::note, std::move(text), "escalation");
 }
 
@@ -219,7 +220,7 @@ std::string Verdict::estimates_in_words(const Depth& measured) const {
     const std::size_t layers = defined(measured).size();
     std::string text;
     std::map<std::string, std::vector<std::string>> missing;  // why -> which
-    for (const char* name : {"est1", "est2", "est_mu"}) {
+    for (const std::string_view name : {metric::est1, metric::est2, metric::est_mu}) {
         const Depth estimate = depth(name, "attn");
         if (const auto mean = mean_over(estimate, measured)) {
             text += fmt::format("{}1 + {} = {}", text.empty() ? "" : ", ", name, number(1 + *mean));
@@ -228,7 +229,7 @@ std::string Verdict::estimates_in_words(const Depth& measured) const {
             for (const auto& [layer, v] : defined(measured)) lacking += !value_at(estimate, layer);
             const std::string where =
                 lacking == layers ? "" : fmt::format(" in {} of {} layers", lacking, layers);
-            missing[fmt::format("undefined{} ({})", where, why)].push_back(name);
+            missing[fmt::format("undefined{} ({})", where, why)].emplace_back(name);
         }
     }
     if (!text.empty())
@@ -241,7 +242,7 @@ std::string Verdict::estimates_in_words(const Depth& measured) const {
 }
 
 void Verdict::attention_rate() {
-    const Depth measured = depth("xi_ratio", rows_.attention_stage(model_));
+    const Depth measured = depth(metric::xi_ratio, rows_.attention_stage(model_));
     const auto values = defined(measured);
     if (values.empty()) return;
     const double mean = *mean_over(measured, measured);
@@ -317,7 +318,7 @@ void Verdict::heads() {
 }
 
 void Verdict::gradients() {
-    const auto values = defined(depth("grad_norm", ""));
+    const auto values = defined(depth(metric::grad_norm, ""));
     if (values.size() < 2) return;
     const auto [first, early] = values.front();
     const auto [last, late] = values.back();
@@ -343,7 +344,8 @@ void Verdict::gradients() {
 void Verdict::undefined_numbers() {
     std::map<std::string, std::size_t> reasons;
     std::size_t undefined = 0, all = 0;
-    for (const MetricRow& row : rows_.all()) {
+    for (const MetricRow* row_of_model : rows_.all()) {
+        const MetricRow& row = *row_of_model;
         if (row.model != model_) continue;
         ++all;
         if (row.value || row.low || row.high) continue;
@@ -366,9 +368,10 @@ void Verdict::undefined_numbers() {
 }
 
 void Verdict::bounded_numbers() {
-    const auto bounded = std::count_if(rows_.all().begin(), rows_.all().end(), [&](auto& row) {
-        return row.model == model_ && !row.value && (row.low || row.high);
-    });
+    const auto bounded =
+        std::count_if(rows_.all().begin(), rows_.all().end(), [&](const MetricRow* row) {
+            return row->model == model_ && !row->value && (row->low || row->high);
+        });
     if (bounded == 0) return;
     say(Level::note,
         fmt::format("{} {} not certified: metrics.csv has {} instead of {}.",
@@ -380,7 +383,7 @@ void Verdict::bounded_numbers() {
 }  // namespace
 
 std::vector<Finding> verdict(const Table& table, const Json& run) {
-    const Rows rows(table);
+    const TableView rows(table);
     std::vector<Finding> all;
     // What was assumed of the model or left out of it comes before its numbers.
     if (const Json& lines = run["model"]["warnings"]; lines.is_array())

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "tsdiag/events.hpp"
+#include "tsdiag/metric.hpp"
 #include "tsdiag/table.hpp"
 
 /// An observer of events that emits numbers.
@@ -72,15 +73,12 @@ struct ProbeSettings {
 
 struct ProbeEntry {
     std::string_view name;
-    std::string_view metrics;  ///< space separated, as in docs/metrics.md
-    std::string_view curves;   ///< space separated
+    std::span<const Metric> metrics;
     Needs needs;
     std::unique_ptr<Probe> (*make)(const ProbeSettings& settings);
 };
 std::span<const ProbeEntry* const> probes();
 
-/// The metrics of `core` (docs/metrics.md).
-std::span<const std::string_view> core_metrics();
 /// "core", "all", or names of metrics, curves or probes, as metrics and curves in the order of the
 /// list.  Throws `UsageError` with the nearest name.
 std::vector<std::string> resolve_metrics(std::span<const std::string> words);

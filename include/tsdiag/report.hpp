@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -77,7 +78,7 @@ struct Figure {
 struct FigureEntry {
     std::string_view name;
     std::string_view title;
-    std::string_view needs;  ///< metric or curve names, space separated; any one suffices
+    std::array<std::string_view, 4> needs;  ///< metrics, any one suffices; "maps"; none: the rest
     std::vector<Figure> (*make)(const Table& table);
 };
 std::span<const FigureEntry* const> figures();

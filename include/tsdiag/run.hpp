@@ -176,6 +176,9 @@ Rng weights_rng(std::uint64_t seed, Index trial);
 /// metrics.csv, curves.csv and, where maps were asked for, maps.npz in an existing `directory`.
 void write_tables(const RunResult& result, const std::filesystem::path& directory);
 
+/// What a metric means, as `schema` of run.json and `tsdiag list metrics --json` say it.
+Json metric_schema(const Metric& metric);
+
 /// Parts of the work with their seconds and peak memory: `phases` of run.json.
 class Phases {
   public:

@@ -18,12 +18,12 @@ std::string text_of(const std::optional<double>& value) {
 
 std::string table_of(const LogSummary& summary) {
     std::vector<std::vector<std::string>> rows = {
-        {"log", "series", "grad_rsd", "low", "high", "stderr", "mean", "count"}};
+        {"log", "series", std::string(metric::grad_rsd), "low", "high", "stderr", "mean", "count"}};
     const std::vector<MetricRow> metrics = summary.table.metrics();
     for (std::size_t i = 0; i < metrics.size(); ++i) {
         const MetricRow& row = metrics[i];
-        if (row.metric != "grad_rsd") continue;
-        const bool has_mean = i + 1 < metrics.size() && metrics[i + 1].metric == "grad_mean";
+        if (row.metric != metric::grad_rsd) continue;
+        const bool has_mean = i + 1 < metrics.size() && metrics[i + 1].metric == metric::grad_mean;
         std::string file = row.model;
         if (const std::string tail = ": " + row.at.tensor; file.ends_with(tail))
             file.resize(file.size() - tail.size());

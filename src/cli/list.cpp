@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <functional>
-#include <sstream>
 
 #include "commands.hpp"
 #include "terminal.hpp"
@@ -16,16 +15,11 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 Rows list_metrics() {
-    Rows rows{{"name", "probe", "", ""}};
+    Rows rows{{"name", "probe", "", "", "symbol"}};
     for (const ProbeEntry* entry : probes())
-        for (const bool curve : {false, true}) {
-            std::istringstream words{std::string(curve ? entry->curves : entry->metrics)};
-            for (std::string word; words >> word;) {
-                const bool core = std::ranges::find(core_metrics(), word) != core_metrics().end();
-                rows.push_back(
-                    {word, std::string(entry->name), core ? "core" : "", curve ? "curve" : ""});
-            }
-        }
+        for (const Metric& m : entry->metrics)
+            rows.push_back({std::string(m.name), std::string(entry->name), m.core ? "core" : "",
+                            m.of == Of::curve ? "curve" : "", std::string(m.symbol)});
     return rows;
 }
 
@@ -54,10 +48,12 @@ Rows list_attentions() {
 
 Rows list_probes() {
     Rows rows;
-    for (const ProbeEntry* entry : probes())
-        rows.push_back({std::string(entry->name),
-                        fmt::format("{}{}{}", entry->metrics, entry->curves.empty() ? "" : " ",
-                                    entry->curves)});
+    for (const ProbeEntry* entry : probes()) {
+        std::string names;
+        for (const Metric& m : entry->metrics)
+            names += fmt::format("{}{}", names.empty() ? "" : " ", m.name);
+        rows.push_back({std::string(entry->name), names});
+    }
     return rows;
 }
 
@@ -94,6 +90,27 @@ Rows list_claims() {
     return rows;
 }
 
+/// The first column and, in words, the others; a row without a name goes on with the one above.
+Json as_json(const Rows& rows) {
+    std::vector<std::pair<std::string, std::string>> entries;
+    for (const std::vector<std::string>& row : rows) {
+        if (!row.front().empty() || entries.empty()) entries.emplace_back(row.front(), "");
+        for (std::size_t i = 1; i < row.size(); ++i)
+            if (!row[i].empty())
+                entries.back().second += (entries.back().second.empty() ? "" : "; ") + row[i];
+    }
+    Json::Array all;
+    for (auto& [name, description] : entries)
+        all.push_back(Json().set("name", name).set("description", description));
+    return all;
+}
+
+Json metrics_as_json() {
+    Json::Array all;
+    for (const Metric* metric : metrics()) all.push_back(metric_schema(*metric));
+    return all;
+}
+
 struct List {
     const char* name;
     std::function<Rows()> rows;
@@ -128,6 +145,11 @@ int run_command(const ListCommand& command) {
     for (const List& list : lists())
         if (command.what == list.name) {
             const Rows rows = list.rows();
+            if (command.json) {
+                print((command.what == "metrics" ? metrics_as_json() : as_json(rows)).dump() +
+                      "\n");
+                return 0;
+            }
             print(aligned(rows, rows.empty() ? 0 : rows.front().size()));
             return 0;
         }

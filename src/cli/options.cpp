@@ -184,6 +184,7 @@ struct Parser {
         list_app->add_option("WHAT", list.what, fmt::format("{}", fmt::join(listed(), ", ")))
             ->required()
             ->type_name("");
+        list_app->add_flag("--json", list.json, "as JSON");
         info_app = add_command(program, "info", "version, build, devices", "");
         report_app =
             add_command(program, "report", "makes report.html and figures/ again from the tables",

@@ -35,6 +35,7 @@ struct InitCommand {
 };
 struct ListCommand {
     std::string what;
+    bool json = false;
 };
 struct InfoCommand {};
 struct ReportCommand {

@@ -1,11 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 
 #include "commands.hpp"
 #include "terminal.hpp"
+#include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"
+#include "tsdiag/table_view.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -13,14 +14,6 @@ namespace {
 constexpr Index most_rows = 40;
 constexpr std::size_t short_list = 3;
 constexpr std::size_t margin = 11;  // of the paragraphs above and below the table
-
-struct Column {
-    std::string_view metric, stage;
-};
-constexpr std::array columns = {Column{"t_sim", "out"},        Column{"t_div", "out"},
-                                Column{"r_layer", "out"},      Column{"xi_ratio", "attn"},
-                                Column{"lambda2_abs", "attn"}, Column{"delta", "attn"},
-                                Column{"entropy", "attn"},     Column{"jac_fro", "attn"}};
 
 std::string paragraph(std::string_view head, std::string_view text) {
     return styled(fmt::format("{:<{}}", head, margin), Style::dim) +
@@ -73,13 +66,11 @@ std::string heading(const Json& run, bool verbose) {
     return text;
 }
 
-std::string cell(const Table& table, Index layer, const Column& column) {
-    for (const std::string_view stage : {column.stage, std::string_view("ffn")}) {
-        const auto row = table.find({.layer = layer, .stage = std::string(stage)}, column.metric);
-        if (row && row->value) return fmt::format("{:.4g}", *row->value);
-        if (column.metric != "xi_ratio") break;  // a parallel layer has one step, `ffn`
-    }
-    return "-";
+std::string cell(const Depth& depth, Index layer) {
+    const auto found = depth.find(layer);
+    return found == depth.end() || !found->second.value
+               ? "-"
+               : fmt::format("{:.4g}", *found->second.value);
 }
 
 /// A row a layer; of many layers each k-th and the last.
@@ -88,12 +79,16 @@ std::string layer_table(const Table& table, Index layers) {
     const Index step = (layers + most_rows - 1) / most_rows;
     for (Index layer = 0; layer < layers; ++layer)
         if (layer % step == 0 || layer == layers - 1) rows.push_back({fmt::format("{}", layer)});
-    for (const Column& column : columns) {
+    const TableView view(table);
+    const std::string model = view.models().empty() ? "" : view.models().front();
+    for (const Metric* metric : metrics()) {
+        if (!has(metric->show, Show::terminal)) continue;
+        const Depth depth = view.depth(model, metric->name, view.stage_of(model, *metric));
         std::vector<std::string> cells;
         for (std::size_t i = 1; i < rows.size(); ++i)
-            cells.push_back(cell(table, std::stoll(rows[i].front()), column));
+            cells.push_back(cell(depth, std::stoll(rows[i].front())));
         if (std::ranges::all_of(cells, [](const std::string& c) { return c == "-"; })) continue;
-        rows.front().emplace_back(column.metric);
+        rows.front().emplace_back(metric->name);
         for (std::size_t i = 1; i < rows.size(); ++i) rows[i].push_back(cells[i - 1]);
     }
     // Layers that were not measured say nothing.

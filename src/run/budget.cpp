@@ -7,6 +7,7 @@
 
 #include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
+#include "tsdiag/probe.hpp"
 
 namespace tsdiag {
 namespace {
@@ -31,31 +32,27 @@ double product_rate(const Backend& backend, Type type) {
 
 }  // namespace
 
-Extras extras_of(const std::vector<std::string>& metrics, bool rows, Index tokens) {
-    constexpr Index largest_for_dobrushin = 2048;  // unless it is asked for by name
-    const auto any = [&](std::initializer_list<std::string_view> names) {
-        return std::ranges::find_first_of(metrics, names) != metrics.end();
-    };
-    return {
-        .rows = rows,
-        .spectra = any({"lambda2_abs", "spectral_gap", "gap", "delta", "est1", "est2", "delta_pi"}),
-        .dobrushin = any({"dobrushin"}) && tokens <= largest_for_dobrushin,
-        .jacobians = any({"jac_q_fro", "jac_k_fro"})};
+Extras extras_of(const std::vector<std::string>& wanted, bool rows, Index tokens) {
+    Extras extras{.rows = rows};
+    for (const ProbeEntry* entry : probes()) {
+        double most = 0;  // metrics of one probe share their work
+        for (const Metric& m : entry->metrics)
+            if (std::ranges::find(wanted, m.name) != wanted.end() &&
+                (m.most_tokens == 0 || tokens <= m.most_tokens))
+                most = std::max(most, m.seconds + m.seconds_times_tokens * double(tokens));
+        extras.an_entry += most;
+    }
+    return extras;
 }
 
 double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const Backend& backend,
                         Type type, const Extras& extras) {
-    // Seconds of one core, for an entry of P: measured at 512 tokens and 64 columns a head.
-    constexpr double pass = 3e-9, spectra = 6e-8, jacobians = 2.9e-7, dobrushin = 5e-10;
+    constexpr double pass = 3e-9;  // seconds of one core for an entry of P, measured
     constexpr double draw = 3e-9;  // a number
     const double n = double(tokens);
     double heads = 0;
     for (const BlockSpec& block : spec.blocks) heads += double(block.heads);
-    double an_entry = 0;
-    if (extras.rows) an_entry += pass;
-    if (extras.spectra) an_entry += spectra;
-    if (extras.jacobians) an_entry += jacobians;
-    if (extras.dobrushin) an_entry += dobrushin * n;
+    const double an_entry = extras.an_entry + (extras.rows ? pass : 0);
     const double passes = extras.gradients ? 5 : 1;  // forward twice, each layer again, and back
     const double seconds =
         passes * forward_flops(spec, tokens) / product_rate(backend, type) +

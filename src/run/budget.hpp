@@ -11,13 +11,11 @@ namespace tsdiag {
 /// What is computed beside the forward pass.
 struct Extras {
     bool rows = false;       ///< a pass over P with its logarithms
-    bool spectra = false;    ///< lambda_2, delta, delta_pi and what is made of them
-    bool dobrushin = false;  ///< n^3/2 a head
-    bool jacobians = false;  ///< dP/dW_Q, dP/dW_K
+    double an_entry = 0;     ///< seconds of one core for an entry of P, beyond that pass
     bool gradients = false;  ///< a reverse sweep
     double drawn = 0;        ///< random numbers for weights, a trial
 };
-Extras extras_of(const std::vector<std::string>& metrics, bool rows, Index tokens);
+Extras extras_of(const std::vector<std::string>& wanted, bool rows, Index tokens);
 
 /// Seconds, roughly: the products at this machine's measured rate, the rest at rates of a usual
 /// one. `runs`: samples times trials.  Cost: some milliseconds.

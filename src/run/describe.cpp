@@ -99,6 +99,22 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
     return settings.set("scale", or_null(options.trace.scale)).set("a2", or_null(options.trace.a2));
 }
 
+Json metric_schema(const Metric& metric) {
+    static constexpr std::array<const char*, 7> subjects = {"state",    "step",  "layer", "head",
+                                                            "gradient", "curve", "series"};
+    Json out;
+    out.set("name", metric.name).set("symbol", metric.symbol).set("definition", metric.definition);
+    out.set("source", metric.source).set("range", metric.range).set("unit", metric.unit);
+    out.set("undefined", metric.undefined).set("of", subjects.at(std::size_t(metric.of)));
+    return out.set("stage", metric.stage).set("core", metric.core);
+}
+
+Json describe_metrics(const std::vector<std::string>& names) {
+    Json::Array all;
+    for (const std::string& name : names) all.push_back(metric_schema(*find_metric(name)));
+    return all;
+}
+
 Json describe_solver(const Measurement& measurement) {
     Json::Array all;
     for (const Diagnostics::Entry& entry : measurement.solver()) {

@@ -11,6 +11,8 @@ Json describe_model(const Subject& subject, const Measurement& measurement);
 Json describe_trace_model(const Subject& subject, const TraceOptions& options);
 Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
                        Index memory, Index layers);
+/// What each of the metrics means.
+Json describe_metrics(const std::vector<std::string>& names);
 Json describe_solver(const Measurement& measurement);
 Json lines(const std::vector<std::string>& list);
 

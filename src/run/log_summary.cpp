@@ -6,6 +6,7 @@
 #include <set>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/metric.hpp"
 #include "tsdiag/training_log.hpp"
 
 namespace tsdiag {
@@ -52,11 +53,11 @@ std::vector<double> moving_mean(const std::vector<double>& x, Index width) {
     return out;
 }
 
-MetricRow row_of(const std::string& model, const std::string& name, std::string metric,
+MetricRow row_of(const std::string& model, const std::string& name, std::string_view metric,
                  const Value& value, Index count) {
     return {.model = model,
             .at = {.tensor = name},
-            .metric = std::move(metric),
+            .metric = std::string(metric),
             .value = value.value,
             .low = value.low,
             .high = value.high,
@@ -93,23 +94,24 @@ LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const Dispersion
     for (std::size_t i = 0; i < all.size(); ++i) {
         const LoggedSeries& one = all[i];
         const Dispersion found = dispersion(one.values, options);
-        MetricRow rsd = row_of(models[i], one.name, "grad_rsd", found.rsd, found.count);
+        MetricRow rsd = row_of(models[i], one.name, metric::grad_rsd, found.rsd, found.count);
         if (found.rsd.low) rsd.standard_error = found.standard_error;
         metrics.push_back(rsd);
-        MetricRow mean = row_of(models[i], one.name, "grad_mean", Value(found.mean), found.count);
+        MetricRow mean =
+            row_of(models[i], one.name, metric::grad_mean, Value(found.mean), found.count);
         if (found.mean_error > 0) mean.standard_error = found.mean_error;
         if (found.count > 1) metrics.push_back(mean);
         const Index width = std::max<Index>(5, found.count / 25);
         const std::vector<double> smooth = moving_mean(one.values, width);
         for (std::size_t t = 0; t < one.values.size(); ++t)
             curves.push_back({.model = models[i],
-                              .curve = "grad_norm",
+                              .curve = std::string(metric::grad_norm),
                               .x = double(one.steps[t]),
                               .y = one.values[t],
                               .count = 1});
         for (std::size_t t = 0; t < one.values.size(); ++t)
             curves.push_back({.model = models[i],
-                              .curve = "grad_norm_mean",
+                              .curve = std::string(metric::grad_norm_mean),
                               .x = double(one.steps[t]),
                               .y = smooth[t],
                               .count = 1});
@@ -123,7 +125,7 @@ LogSummary summarise_logs(const std::vector<LoggedSeries>& all, const Dispersion
     }
     for (const auto& [a, b] : pairs) {
         const Value ratio = dispersion_ratio(all[a].values, all[b].values, shared);
-        metrics.push_back(row_of(models[a], models[b], "grad_rsd_ratio", ratio,
+        metrics.push_back(row_of(models[a], models[b], metric::grad_rsd_ratio, ratio,
                                  std::ssize(all[a].values) + std::ssize(all[b].values)));
     }
     out.table.append(metrics, curves);

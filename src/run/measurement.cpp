@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <sstream>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -12,19 +11,11 @@
 namespace tsdiag {
 namespace {
 
-std::vector<std::string> words(std::string_view text) {
-    std::istringstream in{std::string(text)};
-    std::vector<std::string> list;
-    for (std::string word; in >> word;) list.push_back(word);
-    return list;
-}
-
 /// The wanted ones among what `entry` declares.
 std::vector<std::string> wanted(const ProbeEntry& entry, const std::vector<std::string>& metrics) {
     std::vector<std::string> list;
-    for (const std::string_view declared : {entry.metrics, entry.curves})
-        for (const std::string& word : words(declared))
-            if (std::ranges::find(metrics, word) != metrics.end()) list.push_back(word);
+    for (const Metric& m : entry.metrics)
+        if (std::ranges::find(metrics, m.name) != metrics.end()) list.emplace_back(m.name);
     return list;
 }
 

@@ -183,6 +183,7 @@ void ModelRun::describe() {
     if (losses_) run.set("loss", losses_->json().set("value", *whole_->loss()));
     run.set("settings", describe_settings(options, work_.metrics, work_.memory,
                                           Index(subject_.spec().blocks.size())));
+    run.set("schema", describe_metrics(work_.metrics));
     run.set("solver", describe_solver(*whole_));
 }
 

@@ -174,6 +174,7 @@ void measure_trace(Work& work, const Subject& subject) {
     run.set("model", describe_trace_model(subject, options.trace));
     run.set("input", input.set("trials", Index(1)));
     run.set("settings", describe_settings(options, work.metrics, work.memory, summary.layers));
+    run.set("schema", describe_metrics(work.metrics));
     run.set("solver", describe_solver(measurement));
 }
 

@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 
 #include "findings.hpp"
+#include "tsdiag/table_view.hpp"
 #include "tsdiag/train.hpp"
 
 /// The page of a training run.
@@ -117,43 +117,38 @@ Figure gradients(const TrainResult& result) {
 }
 
 /// A metric against the step, a line a layer, means over heads.
-Plot trajectory(const std::vector<MetricRow>& rows, const std::string& metric,
-                std::string_view stage) {
-    std::map<Index, std::map<Index, std::pair<double, Index>>> layers;
-    for (const MetricRow& row : rows)
-        if (row.metric == metric && row.at.stage == stage && row.at.layer >= 0 && row.value &&
-            row.at.tensor.empty()) {
-            auto& [sum, count] = layers[row.at.layer][row.at.step];
-            sum += *row.value;
-            count += 1;
-        }
-    Plot out{.title = metric, .x = {.title = "step"}, .y = {.title = metric}, .ordered = true};
-    for (const auto& [layer, steps] : layers) {
+Plot trajectory(const TableView& rows, std::string_view metric) {
+    Plot out{.title = std::string(metric),
+             .x = {.title = "step"},
+             .y = {.title = std::string(metric)},
+             .ordered = true};
+    for (const auto& [layer, steps] : rows.course(metric, find_metric(metric)->stage)) {
         Series line{.name = fmt::format("layer {}", layer)};
-        for (const auto& [step, mean] : steps) {
+        for (const auto& [step, point] : steps) {
+            if (!point.value) continue;
             line.x.push_back(double(step));
-            line.y.emplace_back(mean.first / double(mean.second));
+            line.y.push_back(point.value);
         }
-        out.series.push_back(std::move(line));
+        if (!line.x.empty()) out.series.push_back(std::move(line));
     }
     return out;
 }
 
 struct Shown {
     const char *name, *title;
-    std::vector<std::pair<std::string, std::string_view>> metrics;  ///< metric, stage
+    std::vector<std::string_view> metrics;
 };
 
 std::vector<Figure> trajectories(const Table& table) {
     const std::vector<Shown> all = {
         {"similarity",
          "Token similarity and escalation through training",
-         {{"t_sim", "out"}, {"r", "attn"}, {"xi_ratio", "attn"}}},
-        {"mixing", "Mixing through training", {{"lambda2_abs", "attn"}, {"delta", "attn"}}},
+         {metric::t_sim, metric::r, metric::xi_ratio}},
+        {"mixing", "Mixing through training", {metric::lambda2_abs, metric::delta}},
         {"norms",
          "Attention and Jacobian norms through training",
-         {{"attn_fro", "attn"}, {"jac_fro", "attn"}, {"entropy", "attn"}}}};
-    const std::vector<MetricRow> rows = table.metrics();
+         {metric::attn_fro, metric::jac_fro, metric::entropy}}};
+    const TableView rows(table);
     std::vector<Figure> out;
     for (const Shown& shown : all) {
         Figure figure{.name = shown.name,
@@ -161,8 +156,8 @@ std::vector<Figure> trajectories(const Table& table) {
                       .caption =
                           "Of held-out samples, the same at every step; means over heads. "
                           "docs/metrics.md defines the numbers."};
-        for (const auto& [metric, stage] : shown.metrics)
-            if (Plot plot = trajectory(rows, metric, stage); !plot.series.empty())
+        for (const std::string_view metric : shown.metrics)
+            if (Plot plot = trajectory(rows, metric); !plot.series.empty())
                 figure.panels.push_back(std::move(plot));
         if (figure.panels.empty()) continue;
         for (const Plot& plot : figure.panels) {

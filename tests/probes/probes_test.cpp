@@ -17,9 +17,8 @@ TEST(ResolveMetrics, KnowsMetricsCurvesAndProbes) {
 
 TEST(ResolveMetrics, CoreIsAPartOfAll) {
     const std::vector<std::string> core = resolve({"core"}), all = resolve({"all"});
-    EXPECT_EQ(core.size(), core_metrics().size());
-    EXPECT_EQ(core.size(), 20U);
-    EXPECT_EQ(all.size(), 41U);
+    EXPECT_EQ(std::ssize(core), std::ranges::count_if(metrics(), &Metric::core));
+    EXPECT_LT(core.size(), all.size());
     for (const std::string& name : core)
         EXPECT_NE(std::find(all.begin(), all.end(), name), all.end()) << name;
     EXPECT_EQ(resolve({"core", "all"}), all);

@@ -53,13 +53,12 @@ TEST_P(EveryFigure, LacksWhatItNeedsInAnEmptyTable) {
     Table other("m");
     other.scalar({.layer = 0, .stage = "out"}, "an_unknown_metric", 1.0);
     EXPECT_TRUE(made(other).empty());
-    EXPECT_THAT(GetParam()->needs, Not(IsEmpty()));
 }
 
 TEST_P(EveryFigure, AnyOneOfItsNeedsSuffices) {
     const Table all = test::sample_table(small());
-    std::istringstream needs{std::string(GetParam()->needs)};
-    for (std::string name; needs >> name;) {
+    for (const std::string_view name : GetParam()->needs) {
+        if (name.empty()) continue;
         Table one("m");
         for (const MetricRow& r : all.metrics())
             if (r.metric == name && r.value) one.scalar(r.at, name, *r.value);

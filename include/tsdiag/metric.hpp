@@ -1,0 +1,76 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+/// What the numbers of the tables mean.  A probe declares its metrics; docs/metrics.md, `tsdiag
+/// list metrics`, the summaries, axes and tooltips, the schema of run.json and the estimate of time
+/// are made from what is declared.
+namespace tsdiag {
+
+/// What a number is of, and so where it stands (`Place`).
+enum class Of {
+    state,  ///< layer and stage
+    step,   ///< layer and stage: from the stage before it (docs/metrics.md, "Stages") to this one
+    layer,  ///< layer, at stage `out`
+    head,   ///< layer, stage `attn`, head; without a head the mean over the heads
+    gradient,  ///< a state (layer, stage), a parameter (tensor), or all parameters of a layer
+    curve,     ///< points (x, y) of a head or of a series
+    series     ///< a series of numbers that a training logged
+};
+
+/// Where a metric is shown, beside the figures that name it.
+enum class Show : unsigned {
+    nowhere = 0,
+    page = 1,        ///< a column of the report's table of layers
+    terminal = 2,    ///< a column of the table that `probe` prints
+    trajectory = 4,  ///< a figure over the steps of a training
+    everywhere = 7
+};
+constexpr Show operator|(Show a, Show b) { return Show(unsigned(a) | unsigned(b)); }
+constexpr bool has(Show set, Show one) { return (unsigned(set) & unsigned(one)) != 0; }
+
+struct Metric {
+    std::string_view name = {};        ///< in the tables: [a-z0-9_]
+    std::string_view symbol = {};      ///< on an axis: "|λ₂(P)|"
+    std::string_view definition = {};  ///< Markdown, in the symbols of docs/metrics.md
+    std::string_view source = {};      ///< "[TSE] Def. 1.1"; empty: tsdiag's own
+    std::string_view range = {};       ///< "[0, 1]"
+    std::string_view undefined = {};   ///< when there is none
+    Of of = Of::head;
+    std::string_view stage = "attn";  ///< at which summaries read it; of a gradient: its parameters
+    bool core = false;                ///< part of `--probes core`
+    Show show = Show::nowhere;
+    std::string_view unit = {};  ///< empty: a pure number, or that of what it is made of
+    /// Seconds of one core for an entry of P beyond the pass that all share, and for n of them,
+    /// measured at 512 tokens and 64 columns a head.  Metrics of one probe share their work.
+    double seconds = 0, seconds_times_tokens = 0;
+    std::int64_t most_tokens = 0;  ///< of more it is computed only where it is named; 0: any number
+};
+
+/// All metrics: those of the probes in their order, then those of logged series.
+std::span<const Metric* const> metrics();
+/// What `summarise_logs` says of series of gradient norms.
+std::span<const Metric> series_metrics();
+/// Null where there is none of that name.
+const Metric* find_metric(std::string_view name);
+
+/// Names of those that figures, verdicts and commands speak of.
+namespace metric {
+inline constexpr std::string_view t_sim = "t_sim", t_div = "t_div", t_cos = "t_cos", fro = "fro";
+inline constexpr std::string_view xi_ratio = "xi_ratio", r = "r", r_layer = "r_layer";
+inline constexpr std::string_view lambda2_abs = "lambda2_abs", delta = "delta", omega = "omega",
+                                  est1 = "est1", est2 = "est2", est_mu = "est_mu",
+                                  dobrushin = "dobrushin";
+inline constexpr std::string_view attn_fro = "attn_fro", jac_fro = "jac_fro";
+inline constexpr std::string_view entropy = "entropy", row_max = "row_max", neg_mass = "neg_mass",
+                                  local_auc = "local_auc", local_acc = "local_acc",
+                                  local_acc_appendix = "local_acc_appendix";
+inline constexpr std::string_view grad_norm = "grad_norm", ds_max = "ds_max", ds_bound = "ds_bound",
+                                  ds_sharp = "ds_sharp";
+inline constexpr std::string_view grad_rsd = "grad_rsd", grad_mean = "grad_mean",
+                                  grad_rsd_ratio = "grad_rsd_ratio",
+                                  grad_norm_mean = "grad_norm_mean";
+}  // namespace metric
+
+}  // namespace tsdiag

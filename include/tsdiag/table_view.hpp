@@ -1,0 +1,61 @@
+#pragma once
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "tsdiag/metric.hpp"
+#include "tsdiag/table.hpp"
+
+/// A table as its readers ask for it: by layer, by head, by step.
+namespace tsdiag {
+
+/// One number, with its standard error where there is one, over `count` samples.
+struct Point {
+    std::optional<double> value = {}, error = {};
+    Index count = 0;
+};
+using Depth = std::map<Index, Point>;                    ///< by layer
+using Heads = std::map<std::pair<Index, Index>, Point>;  ///< by (layer, head)
+using Course = std::map<Index, Depth>;                   ///< by layer, then by step
+
+/// The metric rows of a table by metric; but for `course`, of each model those of its last step.
+/// Cost: one pass over the rows when it is made, then over those of one metric.
+class TableView {
+  public:
+    explicit TableView(const Table& table);
+    TableView(const TableView&) = delete;  // holds addresses of its own rows
+    TableView& operator=(const TableView&) = delete;
+    const std::vector<std::string>& models() const { return models_; }
+    const std::vector<const MetricRow*>& all() const { return last_; }
+    /// Is there a row of the metric, defined or not?
+    bool has(std::string_view metric) const;
+
+    /// A metric of a stage (or of a parameter) by layer, without head; for a metric that exists per
+    /// head only, the mean over the heads.  Empty where there is no row.
+    Depth depth(const std::string& model, std::string_view metric, std::string_view stage,
+                std::string_view tensor = {}) const;
+    Heads heads(const std::string& model, std::string_view metric) const;
+    /// A metric of a stage over the steps of a training, as `depth` has it; of all models.
+    Course course(std::string_view metric, std::string_view stage) const;
+    /// The stage at which the attention's escalation is measured: `attn`, or `ffn` of parallel
+    /// blocks.
+    std::string attention_stage(const std::string& model) const;
+    /// The stage at which summaries read the metric.
+    std::string stage_of(const std::string& model, const Metric& metric) const;
+    /// The reason of the metric's first undefined row of the model.
+    std::string reason(const std::string& model, std::string_view metric) const;
+
+  private:
+    using ByMetric = std::unordered_map<std::string, std::vector<const MetricRow*>>;
+    static const std::vector<const MetricRow*>& of(const ByMetric& rows, std::string_view metric);
+
+    std::vector<std::string> models_;
+    std::vector<MetricRow> rows_;
+    std::vector<const MetricRow*> last_;  ///< of the last step
+    ByMetric by_step_, by_metric_;        ///< of all steps; of the last
+};
+
+}  // namespace tsdiag

@@ -1,0 +1,108 @@
+#include "tsdiag/table_view.hpp"
+
+#include <algorithm>
+
+namespace tsdiag {
+namespace {
+
+/// The number of a layer: the row without a head, else the mean over the heads that have one.
+class Layer {
+  public:
+    void add(const MetricRow& row) {
+        if (row.at.head < 0) {
+            whole_ = {row.value, row.standard_error, row.count};
+        } else if (row.value) {
+            sum_ += *row.value;
+            ++count_;
+        }
+        told_ = told_ || row.at.head < 0;
+    }
+    Point point() const {
+        if (told_ || count_ == 0) return whole_;
+        return {.value = sum_ / double(count_)};
+    }
+
+  private:
+    Point whole_;
+    bool told_ = false;
+    double sum_ = 0;
+    Index count_ = 0;
+};
+
+}  // namespace
+
+TableView::TableView(const Table& table) : rows_(table.metrics()) {
+    std::unordered_map<std::string, Index> last;
+    for (const MetricRow& row : rows_) {
+        const auto [found, fresh] = last.try_emplace(row.model, row.at.step);
+        if (fresh) models_.push_back(row.model);
+        found->second = std::max(found->second, row.at.step);
+        by_step_[row.metric].push_back(&row);
+    }
+    for (const MetricRow& row : rows_)
+        if (row.at.step == last[row.model]) {
+            last_.push_back(&row);
+            by_metric_[row.metric].push_back(&row);
+        }
+}
+
+const std::vector<const MetricRow*>& TableView::of(const ByMetric& rows, std::string_view metric) {
+    static const std::vector<const MetricRow*> none;
+    const auto found = rows.find(std::string(metric));
+    return found == rows.end() ? none : found->second;
+}
+
+bool TableView::has(std::string_view metric) const { return !of(by_metric_, metric).empty(); }
+
+Depth TableView::depth(const std::string& model, std::string_view metric, std::string_view stage,
+                       std::string_view tensor) const {
+    std::map<Index, Layer> layers;
+    for (const MetricRow* row : of(by_metric_, metric)) {
+        const Place& at = row->at;
+        if (row->model == model && at.stage == stage && at.layer >= 0 && at.tensor == tensor)
+            layers[at.layer].add(*row);
+    }
+    Depth found;
+    for (const auto& [layer, numbers] : layers) found[layer] = numbers.point();
+    return found;
+}
+
+Heads TableView::heads(const std::string& model, std::string_view metric) const {
+    Heads found;
+    for (const MetricRow* row : of(by_metric_, metric))
+        if (row->model == model && row->at.layer >= 0 && row->at.head >= 0)
+            found[{row->at.layer, row->at.head}] = {row->value, row->standard_error, row->count};
+    return found;
+}
+
+Course TableView::course(std::string_view metric, std::string_view stage) const {
+    std::map<Index, std::map<Index, Layer>> layers;
+    for (const MetricRow* row : of(by_step_, metric)) {
+        const Place& at = row->at;
+        if (at.stage == stage && at.layer >= 0 && at.step >= 0 && at.tensor.empty())
+            layers[at.layer][at.step].add(*row);
+    }
+    Course found;
+    for (const auto& [layer, steps] : layers)
+        for (const auto& [step, numbers] : steps) found[layer][step] = numbers.point();
+    return found;
+}
+
+std::string TableView::attention_stage(const std::string& model) const {
+    for (const std::string_view metric : {metric::xi_ratio, metric::r})
+        for (const char* stage : {"attn", "ffn"})
+            if (!depth(model, metric, stage).empty()) return stage;
+    return "attn";
+}
+
+std::string TableView::stage_of(const std::string& model, const Metric& metric) const {
+    return metric.of == Of::step ? attention_stage(model) : std::string(metric.stage);
+}
+
+std::string TableView::reason(const std::string& model, std::string_view metric) const {
+    for (const MetricRow* row : of(by_metric_, metric))
+        if (row->model == model && !row->value && !row->note.empty()) return row->note;
+    return {};
+}
+
+}  // namespace tsdiag
