@@ -152,7 +152,7 @@ extern const FigureEntry attention_norms = {.name = "attention_norms",
 extern const FigureEntry attention_shape = {
     .name = "attention_shape",
     .title = "How concentrated attention is",
-    .needs = {metric::entropy, metric::row_max, metric::local_auc},
+    .needs = {metric::entropy, metric::row_max, metric::local_auc, metric::neg_mass},
     .make = make_attention_shape};
 
 }  // namespace tsdiag::reports

@@ -75,7 +75,7 @@ inline void add_head(Table& t, const Shape& shape, int l, int h, int sample) {
     t.scalar(at, "jac_fro", std::sqrt(n) / 2 * (1 - entropy / std::log(n)) + 0.2);
     t.scalar(at, "entropy", entropy);
     t.scalar(at, "row_max", top);
-    t.scalar(at, "neg_mass", 0.0);
+    t.scalar(at, "neg_mass", 0.01);
     t.scalar(at, "local_auc", auc + 0.1 * u);
 }
 
