@@ -9,6 +9,7 @@
 /// The probes, one line each, in the order in which they run.
 #define TSDIAG_PROBES(X)    \
     X(similarity)           \
+    X(effective_rank)       \
     X(escalation)           \
     X(spectrum)             \
     X(mixing)               \

@@ -30,6 +30,7 @@ const std::map<std::string, Degrees>& degrees() {
         {"t_cos", {0, 0, 0, 0}},
         {"fro", {1, 0, 0, 0}},
         {"stable_rank", {0, 0, 0, 0}},
+        {"effective_rank", {0, 0, 0, 0}},
         {"xi1", {0, 0, 0, 0}},
         {"xi2", {0, 0, 0, 0}},
         {"xi_ratio", {0, 0, 0, 0}},
