@@ -30,8 +30,7 @@ class EffectiveRank final : public Probe {
         if (std::min(x.rows(), x.cols()) > most_tokens && !by_name_)
             return undefined("more than 1024 tokens and features, and not asked for by name");
         const Tensor scaled = cast(without_exponent(x, exponent_of(x)), Type::f64);
-        const std::vector<double> s =
-            singular_values(scaled.to_host<double>(), x.rows(), x.cols());
+        const std::vector<double> s = singular_values(scaled.to_host<double>(), x.rows(), x.cols());
         double sum = 0, entropy = 0;
         for (const double v : s) sum += v;
         for (const double v : s)
@@ -43,7 +42,7 @@ class EffectiveRank final : public Probe {
 };
 
 constexpr Metric metrics[] = {
-    {.name = "effective_rank",
+    {.name = metric::effective_rank,
      .symbol = "erank(X)",
      .definition = "exp(-sum_i p_i ln p_i), p_i = s_i / sum_j s_j, s the singular values of X",
      .source = "[ROY-VETTERLI]",
@@ -55,9 +54,7 @@ constexpr Metric metrics[] = {
 
 }  // namespace
 
-extern const ProbeEntry effective_rank = {.name = "rank",
-                                          .metrics = metrics,
-                                          .needs = Needs::hidden,
-                                          .make = make<EffectiveRank>};
+extern const ProbeEntry effective_rank = {
+    .name = "rank", .metrics = metrics, .needs = Needs::hidden, .make = make<EffectiveRank>};
 
 }  // namespace tsdiag::probe

@@ -46,19 +46,20 @@ double largest_metric(const RunSizes& s) {
     // Rows of P by the sizes alone, with logits and slope (AttentionOperator::rows_at_once).
     const double rows = std::max(8 * mib, 64 * 3 * h * n * b);
     double most = rows;
-    if (any(s, {"omega", "mu1", "mu2", "est_mu", "est1"})) {
+    if (any(s, {metric::omega, metric::mu1, metric::mu2, metric::est_mu, metric::est1})) {
         const double chunk = std::min(d, std::max(128.0, double(1 << 21) / (h * n)));
         most = std::max(most, rows + 4 * n * d * wide + 2 * h * n * chunk * b);
     }
-    if (any(s, {"stable_rank"})) {
+    if (any(s, {metric::effective_rank})) most = std::max(most, n * d * (3 * wide + b));
+    if (any(s, {metric::stable_rank})) {
         constexpr double largest_gram = 1024, vectors = 640;
         const double side = std::min(n, d);
         most = std::max(most, n * d * (wide + b) +
                                   (side <= largest_gram ? 2 * side : 2 * vectors) * side * wide);
     }
     const double block = 12 * std::max(double(1 << 17), 8 * h * n) * wide;
-    if (any(s, {"jac_q_fro"})) most = std::max(most, 6 * n * columns * wide + block);
-    if (any(s, {"jac_k_fro"})) {
+    if (any(s, {metric::jac_q_fro})) most = std::max(most, 6 * n * columns * wide + block);
+    if (any(s, {metric::jac_k_fro})) {
         const bool gram = n < 2 * d || (s.rotated && !s.normed && n <= 4096);
         const double grams = !gram ? 0 : s.rotated && s.normed ? 3 : 1;
         most = std::max(most,
@@ -130,7 +131,8 @@ MemoryNeeds needs_of(const RunSizes& s) {
     if (s.gradients) needs.metrics = std::max(needs.metrics, sweep(s));
     needs.blocks = std::max(4 * mib, 8 * 3 * h * n * b);
     // 32 vectors of a Krylov method: AttentionOperators that are not kept.
-    if (any(s, {"lambda2_abs", "spectral_gap", "gap", "delta", "est1", "est2"}))
+    if (any(s, {metric::lambda2_abs, metric::spectral_gap, metric::gap, metric::delta, metric::est1,
+                metric::est2}))
         needs.blocks = std::max(needs.blocks, 2 * 2 * 32 * h * n * wide);
     return needs;
 }
