@@ -332,8 +332,11 @@ class RowCounter final : public Probe {
 };
 
 TEST(Run, OwnProbesRunBesideThoseOfTheList) {
-    const ProbeEntry counter = {"rows", "rows", "", Needs::hidden,
-                                [](const ProbeSettings& s) -> std::unique_ptr<Probe> {
+    constexpr Metric metrics[] = {{.name = "rows", .of = Of::state}};
+    const ProbeEntry counter = {.name = "rows",
+                                .metrics = metrics,
+                                .needs = Needs::hidden,
+                                .make = [](const ProbeSettings& s) -> std::unique_ptr<Probe> {
                                     return std::make_unique<RowCounter>(s);
                                 }};
     RunOptions options = options_for(tiny_gpt, 7);
