@@ -62,7 +62,7 @@ class FactoredAttention final : public AttentionOperator {
         RowBlock block;
         block.first = first;
         block.divided = rule_.divide;
-        if (known_.causal) block.visible = visible::lower(first, count);
+        if (known_.causal) block.visible = visibility::lower(first, count);
         const Tensor p = matmul(left().row_range(first, count), right(), Transpose::second);
         block.why_no_slope = rule_.why_no_slope;
         if (rule_.why_no_slope.empty()) {
@@ -125,7 +125,7 @@ class FactoredAttention final : public AttentionOperator {
     const Tensor& right() const { return known_.factors->right; }
 
     static Tensor triangle(const Tensor& l, const Tensor& r) {
-        return hide(matmul(l, r, Transpose::second), visible::lower(0, l.rows()));
+        return hide(matmul(l, r, Transpose::second), visibility::lower(0, l.rows()));
     }
 
     /// left with its rows divided by z; 1/z is kept for the slope.

@@ -174,7 +174,7 @@ class RowSums {
             }
             if (causal_) {
                 const Tensor r = cast(right_.row_range(first, count), Type::f64);
-                const Tensor t = hide(matmul(l, r, Transpose::second), visible::lower(0, count));
+                const Tensor t = hide(matmul(l, r, Transpose::second), visibility::lower(0, count));
                 const Tensor own = row_sum(t), own_squares = row_sum(multiply(t, t));
                 sum = sum.defined() ? add(sum, own) : own;
                 squares = squares.defined() ? add(squares, own_squares) : own_squares;

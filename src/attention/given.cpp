@@ -22,7 +22,7 @@ class GivenAttention final : public AttentionOperator {
         block.p = p_.row_range(first, count);
         if (softmax_) block.slope = block.p;
         block.divided = softmax_;
-        if (known_.causal) block.visible = visible::lower(first, count);
+        if (known_.causal) block.visible = visibility::lower(first, count);
         return block;
     }
     Structure structure() const override { return known_; }
@@ -36,7 +36,7 @@ class GivenAttention final : public AttentionOperator {
     bool rows_sum_to_one() const {
         const RowStatistics all = row_statistics(p_, {}, false, 0, {});
         const RowStatistics seen = row_statistics(
-            p_, {}, false, 0, known_.causal ? visible::lower(0, tokens()) : Visible());
+            p_, {}, false, 0, known_.causal ? visibility::lower(0, tokens()) : Visible());
         const double tolerance = type() == Type::f32 ? 1e-6 : 1e-12;
         bool stochastic = true;
         for (std::size_t i = 0; i < all.sum.size(); ++i) {

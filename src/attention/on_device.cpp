@@ -91,7 +91,7 @@ class Products {
                 continue;
             }
             if (!finite_) stored::require_finite(rows.p, first);
-            use(rows, rows.p.col_range(0, visible::end(rows.visible, n)));
+            use(rows, rows.p.col_range(0, visibility::end(rows.visible, n)));
             first += count;
         }
         finite_ = true;

@@ -81,7 +81,7 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
         RowBlock block;
         try {
             block = rows(first, count);
-            const Index end = visible::end(block.visible, n);
+            const Index end = visibility::end(block.visible, n);
             if (block.p.tracked() || v.tracked())
                 recorded.push_back(matmul(block.p.col_range(0, end), v.row_range(0, end)));
             else

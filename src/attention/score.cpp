@@ -33,7 +33,7 @@ class ScoreAttention final : public AttentionOperator {
         block.first = first;
         block.visible = seen(in_, rule_.block, first, count);
         Logits logits;
-        logits.s = products(first, count, visible::end(block.visible, tokens()));
+        logits.s = products(first, count, visibility::end(block.visible, tokens()));
         if (in_.bias.defined()) logits.bias = in_.bias.row_range(first, count);
         if (!rule_.alibi.empty()) {
             const Tensor distance = alibi(first, count);

@@ -25,12 +25,14 @@ using namespace one_matrix;
 constexpr double largest_basis = 5e8;  // bytes of the vectors of Lanczos where n is huge
 
 /// Products with a P whose rows are made for each: as many as some minutes allow, and as there is
-/// memory for their vectors, which are copied once when they outgrow their place.
+/// memory for their vectors, which are copied once when they outgrow their place.  8 MiB of them
+/// there always are.
 Index affordable_products(const AttentionOperator& p, double memory, Index most) {
     constexpr double largest_work = 2e11;  // entries of P: some 5 minutes of two cores
     const double vector = double(p.heads()) * double(p.tokens());
+    constexpr double always = 8 << 20;
     const double products = std::min(largest_work / (vector * double(p.tokens())),
-                                     memory / (2 * sizeof(double) * vector));
+                                     std::max(memory, always) / (2 * sizeof(double) * vector));
     return std::clamp<Index>(Index(products), 8, most);
 }
 

@@ -24,7 +24,7 @@ void Rows::each_block(const Use& use) const {
     const Index n = p_.tokens();
     for (Index first = 0; first < n; first += block_) {
         const RowBlock rows = p_.rows(first, std::min(block_, n - first));
-        use(rows, stored::Heads(rows.p.col_range(0, visible::end(rows.visible, n)), first));
+        use(rows, stored::Heads(rows.p.col_range(0, visibility::end(rows.visible, n)), first));
     }
 }
 

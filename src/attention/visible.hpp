@@ -4,7 +4,7 @@
 #include "tsdiag/backend.hpp"
 
 /// Ranges of columns that the rows of a block see.
-namespace tsdiag::visible {
+namespace tsdiag::visibility {
 
 /// Of rows [first, first + count) of a causal P.
 inline Visible lower(Index first, Index count) {
@@ -19,4 +19,4 @@ inline Index end(const Visible& seen, Index n) {
     return seen.everything() ? n : *std::ranges::max_element(seen.last);
 }
 
-}  // namespace tsdiag::visible
+}  // namespace tsdiag::visibility

@@ -138,7 +138,10 @@ double welch_freedom(double error_a, double freedom_a, double error_b, double fr
     const double both = std::hypot(error_a, error_b);
     const double share = (error_a / both) * (error_a / both),
                  rest = (error_b / both) * (error_b / both);
-    return 1 / (share * share / freedom_a + rest * rest / freedom_b);
+    const auto term = [](double part, double freedom) {
+        return part > 0 ? part * part / freedom : 0;  // a number without error has no freedom
+    };
+    return 1 / (term(share, freedom_a) + term(rest, freedom_b));
 }
 
 std::vector<bool> holm(std::span<const double> probabilities, double level) {

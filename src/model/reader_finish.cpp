@@ -185,7 +185,7 @@ Architecture Reader::finish(Names names, Words unused, Words own) {
     for (auto& found : output_head(file_, names, spec)) names.push_back(std::move(found));
     const Json& tied = config_["tie_word_embeddings"];
     if (tied.is_bool() && !tied.boolean() && spec.vocabulary > 0 && !spec.head.matrix)
-        spec.warnings.push_back(fmt::format(
+        took(fmt::format(
             "{} says tie_word_embeddings = false, and the file has no output head that is not the "
             "token embedding: --loss lm and mlm take the token embedding in its place",
             config_source_));

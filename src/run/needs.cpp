@@ -130,10 +130,10 @@ MemoryNeeds needs_of(const RunSizes& s) {
                     double(s.layers) * (h + 8) * double(s.metrics.size()) * row;
     if (s.gradients) needs.metrics = std::max(needs.metrics, sweep(s));
     needs.blocks = std::max(4 * mib, 8 * 3 * h * n * b);
-    // 32 vectors of a Krylov method: AttentionOperators that are not kept.
+    // Vectors of a Krylov method, of AttentionOperators that are not kept: 32, and at least 8 MiB.
     if (any(s, {metric::lambda2_abs, metric::spectral_gap, metric::gap, metric::delta, metric::est1,
                 metric::est2}))
-        needs.blocks = std::max(needs.blocks, 2 * 2 * 32 * h * n * wide);
+        needs.blocks = std::max({needs.blocks, 8 * mib, 2 * 2 * 32 * h * n * wide});
     return needs;
 }
 

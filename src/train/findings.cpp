@@ -54,6 +54,7 @@ std::vector<Part> parts_of(const std::vector<TrainStep>& steps) {
 /// Is a less than b, by Welch's t at 5 %, shared among the parts that a was chosen from?
 bool below(const Part& a, const Part& b, std::size_t parts) {
     const double off = b.mean - a.mean, error = std::hypot(a.error, b.error);
+    if (!std::isfinite(off) || !std::isfinite(error)) return false;  // too large to be compared
     if (!(error > 0)) return off > 0;
     const double freedom = welch_freedom(a.error, a.freedom, b.error, b.freedom);
     return student_tail(off / error, freedom) <= 0.05 / double(parts);

@@ -125,14 +125,16 @@ TEST(FigureTest, ManyLayersAreThinnedAndTheCaptionSaysSo) {
     }
 }
 
-TEST(FigureTest, BandsReachTwoStandardErrorsAndStayPositiveOnALogarithm) {
+TEST(FigureTest, BandsAreStudentsAndStayPositiveOnALogarithm) {
     Table t("m");
-    for (double v : {0.001, 0.1}) t.scalar({.layer = 0, .stage = "out"}, "t_div", v);
+    for (double v : {0.001, 0.05, 0.099}) t.scalar({.layer = 0, .stage = "out"}, "t_div", v);
     const Figure f = figures()[0]->make(t).at(0);
     const Series& s = f.panels.at(0).series.at(0);
     const double error = t.find({.layer = 0, .stage = "out"}, "t_div")->standard_error.value();
-    EXPECT_DOUBLE_EQ(*s.high[0], 0.0505 + 2 * error);
-    EXPECT_DOUBLE_EQ(*s.low[0], 0.00505);
+    ASSERT_EQ(s.high.size(), 1u);
+    // 4.303: Student's 97.5 % point of two degrees of freedom
+    EXPECT_NEAR(*s.high[0], 0.05 + 4.302652729911275 * error, 1e-9);
+    EXPECT_DOUBLE_EQ(*s.low[0], 0.005);
 }
 
 TEST(FigureTest, LargeMapsAreReducedToMeansOfBlocks) {
