@@ -213,8 +213,8 @@ TEST(Device, GivesTheSameBitsInWhateverOrderItWorks) {
 }
 
 TEST(Device, SaysWhereItsMemoryDidNotSuffice) {
-    const std::vector<std::string> more = {"--tokens", "600", "--probes", "fro,entropy"};
-    const auto [tables, run] = with_taken("100000000", "97700000", more);
+    const std::vector<std::string> more = {"--tokens", "1024", "--probes", "fro,entropy"};
+    const auto [tables, run] = with_taken("100000000", "97000000", more);
     ASSERT_TRUE(run.contains("shortages"));
     EXPECT_THAT(run["shortages"].array().at(0).string(),
                 HasSubstr("blocks of rows of P were halved"));
@@ -317,10 +317,12 @@ TEST(Device, RoundsNoProductsOfATrace) {
 
 TEST(Device, ThatIsFullIsOneSentence) {
     TemporaryDirectory folder;
-    const Finished found = tsdiag(folder,
-                                  {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9", "--tokens",
-                                   "5", "--no-report", "--device", "cuda", "-o", "out"},
-                                  {plugin(TSDIAG_EMULATED_PLUGIN), "TSDIAG_EMULATED_MEMORY=9000"});
+    const Finished found =
+        tsdiag(folder,
+               {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9", "--tokens", "5", "--no-report",
+                "--device", "cuda", "-o", "out"},
+               {plugin(TSDIAG_EMULATED_PLUGIN), "TSDIAG_EMULATED_MEMORY=100000000",
+                "TSDIAG_EMULATED_TAKEN=99500000"});
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, HasSubstr("cuda:0 is out of memory"));
     EXPECT_EQ(std::count(found.err.begin(), found.err.end(), '\n'), 1) << found.err;
