@@ -380,6 +380,19 @@ TEST(List, EveryListHasMembers) {
     EXPECT_THAT(tsdiag(folder, {"info"}).out, HasSubstr("device cpu"));
 }
 
+TEST(List, SaysAsJsonWhatItsMembersAre) {
+    TemporaryDirectory folder;
+    const Json metrics =
+        Json::parse(tsdiag(folder, {"list", "metrics", "--json"}).out, "list metrics");
+    EXPECT_EQ(metrics.array().at(0)["name"].string(), "t_sim");
+    EXPECT_EQ(metrics.array().at(0)["of"].string(), "state");
+    for (const Json& metric : metrics.array())
+        EXPECT_FALSE(metric["definition"].string().empty()) << metric["name"].string();
+    const Json figures =
+        Json::parse(tsdiag(folder, {"list", "figures", "--json"}).out, "list figures");
+    EXPECT_FALSE(figures.array().at(0)["description"].string().empty());
+}
+
 TEST(Init, TheDirectoryIsTheModelThatProbeDraws) {
     TemporaryDirectory folder;
     ASSERT_EQ(tsdiag(folder, {"init", tiny, "-o", "model", "--seed", "3"}).code, 0);
