@@ -112,8 +112,10 @@ void add_machine(CLI::App* app, ProbeCommand& probe) {
                 [&](const std::string& t) { probe.run.dtype = parse_dtype(t); }));
     group(text(app, "--device", probe.run.device, "NAME", "auto, cpu, cuda or cuda:N"));
     group(fast(app, probe.run.products));
-    group(value(app, "--memory", "SIZE", "of the process while it measures, such as 512M or 2G\n(default: half of the machine's)",
-                [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
+    group(value(
+        app, "--memory", "SIZE",
+        "of the process while it measures, such as 512M or 2G\n(default: half of the machine's)",
+        [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
     group(value(app, "--threads", "N", "default: one a core", [&](const std::string& t) {
         probe.threads = parse_count(t, "--threads", 1, 1024);
     }));
