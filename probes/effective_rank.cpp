@@ -8,13 +8,12 @@
 namespace tsdiag::probe {
 namespace {
 
-constexpr Index most_tokens = 1024;
+constexpr Index largest_side = 1024;
 
 class EffectiveRank final : public Probe {
   public:
     explicit EffectiveRank(const ProbeSettings& settings)
-        : by_name_(std::ranges::find(settings.by_name, "effective_rank") !=
-                   settings.by_name.end()) {}
+        : by_name_(settings.wants_by_name("effective_rank")) {}
 
     void on_hidden(const Hidden& e, const StateMoments& m, Sink& out) override {
         if (e.stage != "out") return;
@@ -27,7 +26,7 @@ class EffectiveRank final : public Probe {
     Value value(const Tensor& x, const StateMoments& m) const {
         if (m.squared == 0) return undefined("X = 0");
         if (!std::isfinite(m.squared)) return narrow(m.squared);
-        if (std::min(x.rows(), x.cols()) > most_tokens && !by_name_)
+        if (std::min(x.rows(), x.cols()) > largest_side && !by_name_)
             return undefined("more than 1024 tokens and features, and not asked for by name");
         const Tensor scaled = cast(without_exponent(x, exponent_of(x)), Type::f64);
         const std::vector<double> s = singular_values(scaled.to_host<double>(), x.rows(), x.cols());

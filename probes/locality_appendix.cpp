@@ -51,8 +51,7 @@ class LocalityAppendix final : public Probe {
   public:
     explicit LocalityAppendix(const ProbeSettings& settings)
         : settings_(settings),
-          named_(std::ranges::find(settings.by_name, "local_acc_appendix") !=
-                 settings.by_name.end()),
+          named_(settings.wants_by_name("local_acc_appendix")),
           score_(scores()) {}
 
     void on_attention_rows(const AttentionRows& e, Sink&) override {

@@ -100,6 +100,10 @@ bool ProbeSettings::wants(std::string_view metric) const {
     return metrics.empty() || contains(metrics, metric);
 }
 
+bool ProbeSettings::wants_by_name(std::string_view metric) const {
+    return contains(by_name, metric);
+}
+
 bool ProbeSettings::wants_head(Index head) const {
     return heads.empty() || std::find(heads.begin(), heads.end(), head) != heads.end();
 }

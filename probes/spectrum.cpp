@@ -196,10 +196,9 @@ class Spectrum final : public Probe {
     }
 
     void dobrushin_coefficients(const Attention& e, Sink& out) const {
-        const bool by_name = std::find(settings_.by_name.begin(), settings_.by_name.end(),
-                                       "dobrushin") != settings_.by_name.end();
         std::vector<double> found;
-        if (by_name || e.op.tokens() <= largest_for_dobrushin) found = coefficients(e);
+        if (settings_.wants_by_name("dobrushin") || e.op.tokens() <= largest_for_dobrushin)
+            found = coefficients(e);
         emit_each(out, settings_, e.layer, "dobrushin", e.op.heads(), [&](std::size_t k) {
             return found.empty() ? undefined("more than 2048 tokens and not asked for by name")
                                  : Value(found[k]);

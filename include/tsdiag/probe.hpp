@@ -59,15 +59,15 @@ struct Diagnostics {
 
 struct ProbeSettings {
     std::vector<std::string> metrics = {};  ///< the wanted ones among the entry's; empty: all
-    std::vector<std::string> by_name =
-        {};                         ///< asked for by name (lifts the size limit of dobrushin)
-    std::vector<Index> heads = {};  ///< empty: all
+    std::vector<std::string> by_name = {};  ///< asked for by name (lifts limits of size)
+    std::vector<Index> heads = {};          ///< empty: all
     std::vector<std::pair<Index, Index>> maps = {};  ///< (layer, head) of attention maps to keep
     /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.
     double largest_work = 2e11;
     double accuracy = usual_accuracy;    ///< of spectra, relative
     Diagnostics* diagnostics = nullptr;  ///< may be null
     bool wants(std::string_view metric) const;
+    bool wants_by_name(std::string_view metric) const;
     bool wants_head(Index head) const;
 };
 
