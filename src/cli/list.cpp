@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <span>
 
 #include "commands.hpp"
 #include "terminal.hpp"
@@ -91,7 +92,7 @@ Rows list_claims() {
 }
 
 /// The first column and, in words, the others; a row without a name goes on with the one above.
-Json as_json(const Rows& rows) {
+Json as_json(std::span<const std::vector<std::string>> rows) {
     std::vector<std::pair<std::string, std::string>> entries;
     for (const std::vector<std::string>& row : rows) {
         if (!row.front().empty() || entries.empty()) entries.emplace_back(row.front(), "");
@@ -114,6 +115,7 @@ Json metrics_as_json() {
 struct List {
     const char* name;
     std::function<Rows()> rows;
+    bool titled = false;  ///< the first row names the columns
 };
 
 const std::vector<List>& lists() {
@@ -122,8 +124,8 @@ const std::vector<List>& lists() {
         {"architectures", [] { return described(architectures()); }},
         {"attentions", list_attentions},
         {"probes", list_probes},
-        {"metrics", list_metrics},
-        {"figures", list_figures},
+        {"metrics", list_metrics, true},
+        {"figures", list_figures, true},
         {"claims", list_claims},
         {"backends", list_backends_here},
         {"random", list_random}};
@@ -146,7 +148,8 @@ int run_command(const ListCommand& command) {
         if (command.what == list.name) {
             const Rows rows = list.rows();
             if (command.json) {
-                print((command.what == "metrics" ? metrics_as_json() : as_json(rows)).dump() +
+                const auto members = std::span(rows).subspan(list.titled ? 1 : 0);
+                print((command.what == "metrics" ? metrics_as_json() : as_json(members)).dump() +
                       "\n");
                 return 0;
             }

@@ -390,7 +390,8 @@ TEST(List, SaysAsJsonWhatItsMembersAre) {
         EXPECT_FALSE(metric["definition"].string().empty()) << metric["name"].string();
     const Json figures =
         Json::parse(tsdiag(folder, {"list", "figures", "--json"}).out, "list figures");
-    EXPECT_FALSE(figures.array().at(0)["description"].string().empty());
+    EXPECT_EQ(figures.array().at(0)["name"].string(), "similarity");
+    EXPECT_THAT(figures.array().at(0)["description"].string(), HasSubstr("over depth"));
 }
 
 TEST(Init, TheDirectoryIsTheModelThatProbeDraws) {
