@@ -14,7 +14,9 @@ constexpr std::string_view band_note =
 /// The mean over the heads by layer, with the range of the heads as its band.
 Series over_heads(const TableView& rows, const std::string& model, std::string_view metric) {
     const std::string name = rows.models().size() > 1 ? label(model) : std::string(metric);
-    Series s = over_layers(name, rows.depth(model, metric, "attn"));
+    const Metric* declared = find_metric(metric);
+    const std::string stage = declared ? rows.stage_of(model, *declared) : "attn";
+    Series s = over_layers(name, rows.depth(model, metric, stage));
     s.low.assign(s.x.size(), std::nullopt);
     s.high = s.low;
     const Heads heads = rows.heads(model, metric);
@@ -38,7 +40,7 @@ void add_panel(Figure& figure, const TableView& rows, std::string_view metric) {
     }
     if (series.empty()) return;
     // of one model the panel's title names its only line, so that panels share no legend
-    if (series.size() == 1) series[0].name = "mean over heads";
+    if (series.size() == 1 && !series[0].low.empty()) series[0].name = "mean over heads";
     const Scale scale = spans_decades(series) ? Scale::log : Scale::linear;
     if (scale == Scale::log)
         for (Series& s : series)
@@ -111,14 +113,15 @@ std::vector<Figure> make_attention_shape(const Table& table) {
     return finished(std::move(f));
 }
 
-/// Metrics of heads that no other figure draws.
+/// Metrics of heads and of the attention's step that no other figure draws.
 std::vector<const Metric*> drawn_nowhere_else() {
     std::vector<const Metric*> found;
     for (const Metric* metric : metrics()) {
         const bool drawn = std::ranges::any_of(figures(), [&](const FigureEntry* figure) {
             return std::ranges::find(figure->needs, metric->name) != figure->needs.end();
         });
-        if (metric->of == Of::head && !drawn) found.push_back(metric);
+        const bool attention = metric->of == Of::head || metric->of == Of::step;
+        if (attention && !drawn) found.push_back(metric);
     }
     return found;
 }

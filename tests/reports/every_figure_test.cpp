@@ -7,6 +7,7 @@
 
 #include "folder.hpp"
 #include "sample.hpp"
+#include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"
 
 /// Laws over the list of figures: a new one is tested without another line here.
@@ -122,6 +123,25 @@ TEST(FigureTest, ManyLayersAreThinnedAndTheCaptionSaysSo) {
         EXPECT_EQ(f.panels[0].series[0].name, "layer 0");
         EXPECT_EQ(f.panels[0].series[8].name, "layer 23");
         EXPECT_THAT(f.caption, HasSubstr("9 of 24 layers"));
+    }
+}
+
+/// Curves and series of logs have pages of their own.
+TEST(FigureTest, EveryMetricIsShownSomewhere) {
+    for (const Metric* metric : metrics()) {
+        if (metric->of == Of::curve || metric->of == Of::series) continue;
+        Table t("m");
+        const Place at{.layer = 0, .stage = std::string(metric->stage)};
+        t.scalar(at, metric->name, 0.25);
+        bool drawn = false;
+        for (const FigureEntry* entry : figures())
+            for (const Figure& f : entry->make(t))
+                for (const Plot& p : f.panels) {
+                    std::string words = p.title;
+                    for (const Series& s : p.series) words += " " + s.name;
+                    drawn = drawn || words.find(metric->name) != std::string::npos;
+                }
+        EXPECT_TRUE(drawn || metric->show != Show::nowhere) << metric->name;
     }
 }
 
