@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 
 #include "tsdiag/error.hpp"
 
@@ -14,6 +15,9 @@ TEST(Moments, AreThoseOfTheTwoPassFormulas) {
     for (const double x : {1e9 + 4, 1e9 + 7, 1e9 + 13, 1e9 + 16}) m.add(x);
     EXPECT_DOUBLE_EQ(m.mean(), 1e9 + 10);
     EXPECT_DOUBLE_EQ(m.variance(), 30);  // the naive formula loses every digit here
+    EXPECT_DOUBLE_EQ(m.standard_error(), std::sqrt(30.0 / 4));
+    EXPECT_EQ(moments_of({}).standard_error(), 0);
+    EXPECT_EQ(moments_of(std::vector<double>{3}).variance(), 0);
 }
 
 TEST(Intervals, OfStudentMatchTheTable) {
@@ -22,6 +26,69 @@ TEST(Intervals, OfStudentMatchTheTable) {
     EXPECT_NEAR(i.high - 3, 2.776445105 * std::sqrt(0.5), 1e-8);  // digits of the table
     EXPECT_DOUBLE_EQ(i.value, 3);
     EXPECT_NEAR(normal_quantile(0.95), 1.959963985, 1e-9);
+}
+
+TEST(Intervals, QuantilesAndTailsOfOneAndTwoDegreesAreClosedForms) {
+    for (const double confidence : {0.1, 0.5, 0.95, 0.999}) {
+        const double one = std::tan(std::numbers::pi * confidence / 2);
+        const double two = confidence * std::sqrt(2 / (1 - confidence * confidence));
+        EXPECT_NEAR(student_quantile(confidence, 1), one, 1e-9 * one);  // of a library
+        EXPECT_NEAR(student_quantile(confidence, 2), two, 1e-9 * two);
+        EXPECT_NEAR(student_tail(one, 1), (1 - confidence) / 2, 1e-12);
+        EXPECT_NEAR(student_tail(-two, 2), (1 + confidence) / 2, 1e-12);
+    }
+}
+
+TEST(Intervals, FreedomOfTwoErrorsIsWelchs) {
+    EXPECT_NEAR(welch_freedom(3, 7, 3, 7), 14, 1e-12);
+    EXPECT_NEAR(welch_freedom(0, 1, 2, 9), 9, 1e-12);
+    EXPECT_NEAR(welch_freedom(2, 9, 0, 1), 9, 1e-12);
+    const auto fourth = [](double x) { return x * x * x * x; };
+    const double expected = 5.0 * 5.0 / (fourth(1) / 4 + fourth(2) / 11);
+    for (const double scale : {1e-200, 1.0, 1e200})
+        EXPECT_NEAR(welch_freedom(scale, 4, 2 * scale, 11), expected, 1e-12 * expected) << scale;
+}
+
+TEST(Intervals, StepsOfHolmStopAtTheFirstThatStands) {
+    // 0.005 <= 0.05 / 4, 0.01 <= 0.05 / 3, but 0.03 > 0.05 / 2: that stands, and 0.04 behind it.
+    const std::vector<double> p{0.01, 0.04, 0.03, 0.005};
+    EXPECT_EQ(holm(p, 0.05), (std::vector<bool>{true, false, false, true}));
+    EXPECT_EQ(holm(std::vector<double>{0.25, 0.5}, 0.5), (std::vector<bool>{true, true}));
+    EXPECT_EQ(holm(std::vector<double>{NAN, 0.3}, 0.5), (std::vector<bool>{false, false}));
+    EXPECT_TRUE(holm({}, 0.05).empty());
+}
+
+TEST(Intervals, OfTheBootstrapAreThoseOfTheBinomialLaw) {
+    // The mean of two draws of {0, 1} is 0, 1/2, 1 with 1/4, 1/2, 1/4; of 4000 resamples these
+    // shares have a standard error of 0.7 %.
+    const std::vector<double> values{0, 1}, a{1, 3}, b{2, 2};
+    const Interval inner = bootstrap_mean(values, 0.4, Rng(3), 4000),
+                   outer = bootstrap_mean(values, 0.6, Rng(3), 4000),
+                   ratio = bootstrap_ratio(a, b, 0.6, Rng(3), 4000);
+    EXPECT_EQ(inner.low, 0.5);
+    EXPECT_EQ(inner.value, 0.5);
+    EXPECT_EQ(inner.high, 0.5);
+    EXPECT_EQ(outer.low, 0);
+    EXPECT_EQ(outer.high, 1);
+    EXPECT_EQ(ratio.low, 0.5);
+    EXPECT_EQ(ratio.value, 1);
+    EXPECT_EQ(ratio.high, 1.5);
+    const Interval pairs = bootstrap_ratio(a, a, 0.9, Rng(3), 100);
+    EXPECT_EQ(pairs.low, 1);
+    EXPECT_EQ(pairs.high, 1);
+}
+
+TEST(Intervals, OfTheBootstrapAreLinearBetweenResamples) {
+    // Quantiles of one resample are that one, those of two lie between them: as far apart as the
+    // confidence says.
+    const std::vector<double> values{1, 2, 4, 8, 16};
+    const Interval one = bootstrap_mean(values, 0.5, Rng(4), 1),
+                   half = bootstrap_mean(values, 0.5, Rng(4), 2),
+                   most = bootstrap_mean(values, 0.75, Rng(4), 2);
+    EXPECT_EQ(one.low, one.high);
+    EXPECT_GT(half.high, half.low);
+    EXPECT_NEAR((most.high - most.low) / (half.high - half.low), 1.5, 1e-12);
+    EXPECT_NEAR(most.high + most.low, half.high + half.low, 1e-12);
 }
 
 /// How often the interval of many experiments has the truth.
@@ -100,6 +167,53 @@ TEST(Intervals, OfTheBootstrapCoverARatio) {
     });
     EXPECT_GE(share, 0.93);
     EXPECT_LE(share, 0.97);
+}
+
+TEST(Intervals, WithoutSkewnessInvertTheCubicTransformation) {
+    const std::vector<double> x{1, 2, 2, 3, 4, 9, 20};
+    const Moments m = moments_of(x);
+    double cubes = 0;
+    for (const double v : x) cubes += std::pow(v - m.mean(), 3) / 7;
+    const double skew = cubes / std::pow(m.variance(), 1.5) / std::sqrt(7.0);
+    const auto g = [&](double t) {
+        return t + skew * t * t / 3 + skew * skew * t * t * t / 27 + skew / 6;
+    };
+    const Interval i = skewed_interval(x, 0.9);
+    const double error = m.standard_error(), quantile = student_quantile(0.9, 6);
+    EXPECT_NEAR(g((m.mean() - i.low) / error), quantile, 1e-12);
+    EXPECT_NEAR(g((m.mean() - i.high) / error), -quantile, 1e-12);
+    EXPECT_DOUBLE_EQ(i.value, m.mean());
+    const Interval constant = skewed_interval(std::vector<double>{3, 3, 3}, 0.9);
+    EXPECT_EQ(constant.low, 3);
+    EXPECT_EQ(constant.high, 3);
+}
+
+TEST(PowerLaws, HaveTheErrorOfTheRegression) {
+    // log x = 0 1 2 3, log y = 0 1 2 4: slope 6.5 / 5, offset -0.2, residuals 0.2 -0.1 -0.4 0.3.
+    const double e = std::numbers::e;
+    const std::vector<double> x{1, e, e * e, e * e * e}, y{1, e, e * e, e * e * e * e};
+    const PowerLaw fit = fit_power_law(x, y, 0.9);
+    const double half = 0.9 * std::sqrt(2 / (1 - 0.81)) * std::sqrt(0.3 / 2 / 5);  // t of 2 degrees
+    EXPECT_NEAR(fit.exponent.value, 1.3, 1e-13);
+    EXPECT_NEAR(fit.offset, -0.2, 1e-13);
+    EXPECT_NEAR(fit.exponent.low, 1.3 - half, 1e-9);  // of a library's quantile
+    EXPECT_NEAR(fit.exponent.high, 1.3 + half, 1e-9);
+}
+
+TEST(PowerLaws, OfConstantSamplesAreThoseOfTheirMeans) {
+    const std::vector<double> x{1, 2, 4}, y{5, 10, 20};
+    const std::vector<std::vector<double>> samples{{5, 5}, {10, 10}, {20, 20}};
+    const PowerLaw fit = fit_power_law(x, samples, 0.9, Rng(1), 20);
+    EXPECT_NEAR(fit.exponent.low, 1, 1e-14);
+    EXPECT_NEAR(fit.exponent.high, 1, 1e-14);
+    EXPECT_NEAR(fit.offset, std::log(5), 1e-14);
+}
+
+TEST(Intervals, TenResamplesAreInEachTail) {
+    for (const double confidence : {0.95, 0.97, 0.99, 0.999})
+        EXPECT_NEAR(double(resamples_for(confidence)) * (1 - confidence) / 2, 10, 0.1);
+    EXPECT_EQ(resamples_for(0.5), 400);
+    EXPECT_EQ(resamples_for(0.99999), 20'000);
 }
 
 TEST(PowerLaws, AreFoundExactly) {
