@@ -62,6 +62,31 @@ TEST(Squaring, KnowsClosedForms) {
     EXPECT_NEAR(squaring::centred_norm(one_head(cycle)).front().value, 1, 1e-9);
 }
 
+TEST(Squaring, BracketsWhatItIsNotToCertify) {
+    const Tensor p = one_head(naive::softmax(noise(33, 1, 5)));
+    const auto expect = [](const Estimate& open, const Estimate& found) {
+        ASSERT_TRUE(found.converged && !open.converged && open.low && open.high);
+        EXPECT_LE(*open.low, open.value);
+        EXPECT_GE(*open.high, open.value);
+        EXPECT_NEAR(*open.low, found.value, 1e-9 * found.value);
+        EXPECT_NEAR(*open.high, found.value, 1e-9 * found.value);
+    };
+    expect(squaring::second_eigenvalue(p, -1).front(), squaring::second_eigenvalue(p).front());
+    expect(squaring::centred_norm(p, -1).front(), squaring::centred_norm(p).front());
+}
+
+TEST(Squaring, StopsWhereTheBracketIsAsNarrowAsAsked) {
+    const Tensor p = one_head(naive::softmax(noise(48, 1, 6)));
+    Index before = 0;
+    for (const double accuracy : {1e-2, 1e-4, 1e-6}) {
+        const Estimate found = squaring::second_eigenvalue(p, accuracy).front();
+        EXPECT_TRUE(found.converged);
+        EXPECT_LE(found.residual, accuracy * found.value);
+        EXPECT_GT(found.iterations, before);  // log n / 2^s is halved by each
+        before = found.iterations;
+    }
+}
+
 TEST(Squaring, TakesEachHeadOfAStackForItself) {
     const AttentionInput in = drawn_input(3, 33, 6, Type::f64, 9);
     const auto p = attention("softmax").make(in);

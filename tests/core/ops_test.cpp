@@ -188,6 +188,42 @@ TEST(Ops, StatisticsDoNotDependOnTheRowBlock) {
     EXPECT_ALL_CLOSE(window, whole.window, test::rounding(double(n)));
 }
 
+TEST(Ops, AStepOfAdamIsThatOfItsFormula) {
+    const AdamWStep s{.beta1 = 0.7,
+                      .beta2 = 0.9,
+                      .eps = 1e-3,
+                      .factor = 0.5,
+                      .rate = 0.02,
+                      .unbias = 1.6,
+                      .shrink = 0.99};
+    for (const Type type : {Type::f32, Type::f64}) {
+        const Shape shape{2, 3, 5};
+        const Tensor w = make(shape, type, 1), m = make(shape, type, 2), g = make(shape, type, 4),
+                     v = map(Unary::square, make(shape, type, 3));
+        std::vector<double> first = m.to_host<double>(), second = v.to_host<double>(),
+                            weight = w.to_host<double>();
+        const std::vector<double> gradient = g.to_host<double>();
+        for (std::size_t i = 0; i < weight.size(); ++i) {
+            const double x = 0.5 * gradient[i];
+            first[i] = 0.7 * first[i] + 0.3 * x;
+            second[i] = 0.9 * second[i] + 0.1 * x * x;
+            weight[i] = 0.99 * weight[i] - 0.02 * first[i] / (std::sqrt(1.6 * second[i]) + 1e-3);
+        }
+        cpu().adamw(w.view(), m.view(), v.view(), g.view(), s);
+        EXPECT_TENSOR_NEAR(m, first, test::rounding(8));
+        EXPECT_TENSOR_NEAR(v, second, test::rounding(8));
+        EXPECT_TENSOR_NEAR(w, weight, test::rounding(16));
+    }
+}
+
+TEST(Ops, DerivativesAtAKinkAreThoseFromTheLeft) {
+    const std::vector<double> around{-1, 0, 1};
+    for (const Type type : {Type::f32, Type::f64}) {
+        const Tensor x = Tensor::from_host(cpu(), {1, 1, 3}, std::span<const double>(around), type);
+        EXPECT_EQ(map(Unary::step, x).to_host<double>(), (std::vector<double>{0, 0, 1}));
+    }
+}
+
 TEST(Ops, GatherAndConcatenateRows) {
     const Tensor t = make({1, 4, 3});
     const std::vector<Index> rows = {3, 0, 3};

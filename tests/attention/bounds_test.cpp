@@ -1,0 +1,73 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "attention/heads.hpp"
+
+/// Spectra of which more is asked than can be certified: intervals.
+namespace tsdiag {
+namespace {
+
+using namespace test;
+using naive::Matrix;
+
+constexpr double unreachable = -1;  // no error is as small
+constexpr double plenty = 2e9, little = 4e4;
+
+/// low <= exact <= high, exact being right to its usual accuracy.
+void expect_between(const Estimate& found, double exact) {
+    ASSERT_FALSE(found.converged);
+    ASSERT_TRUE(found.low && found.high);
+    EXPECT_LE(*found.low, exact * (1 + 1e-6));
+    EXPECT_GE(*found.high, exact * (1 - 1e-6));
+}
+
+TEST(Bounds, OfTheSecondEigenvalueAreOneAndTheFrobeniusNorm) {
+    const Matrix p = naive::softmax(noise(40, 1, 2)), general = noise(40, 1, 3);
+    for (const double memory : {plenty, little / 4}) {
+        const Estimate of_p = second_eigenvalue(*given(p), memory, unreachable).front();
+        expect_between(of_p, second_eigenvalue(*given(p)).front().value);
+        EXPECT_LE(*of_p.high, 1);
+        const Estimate of_general = second_eigenvalue(*given(general), memory, unreachable).front();
+        expect_between(of_general, second_eigenvalue(*given(general)).front().value);
+        if (memory < plenty) continue;
+        EXPECT_LE(*of_p.high, naive::frobenius(naive::centred(p)) * (1 + 1e-12));
+        EXPECT_NEAR(*of_general.high, naive::frobenius(general), 1e-12 * *of_general.high);
+    }
+}
+
+TEST(Bounds, OfTheCentredNormAreTheFrobeniusNorm) {
+    const Index n = 660;  // more than Lanczos has steps
+    const Matrix p = naive::softmax(noise(n, 2, 4));
+    const double exact = centred_norm(*given(p)).front().value;
+    for (const double memory : {plenty, little}) {
+        const Estimate found = centred_norm(*given(p), memory, unreachable).front();
+        expect_between(found, exact);
+        EXPECT_NEAR(*found.high, naive::frobenius(naive::centred(p)), 1e-9 * *found.high);
+    }
+    AttentionInput in = drawn_input(2, n, 6, Type::f64, 5);
+    in.causal = true;
+    const auto op = attention("linear").make(in);
+    const auto found = centred_norm(*op, little, unreachable);
+    for (std::size_t k = 0; k < 2; ++k) {  // not centred: |P|_F
+        const Matrix head = naive::matrix_of(op->matrix().batch_range(Index(k), 1));
+        expect_between(found[k], centred_norm(*given(head)).front().value);
+        EXPECT_NEAR(*found[k].high, naive::frobenius(head), 1e-9 * *found[k].high);
+    }
+}
+
+TEST(Bounds, OfFactorsHoldWhatIsCertifiedOtherwise) {
+    const auto op = attention("linear").make(drawn_input(2, 96, 8, Type::f64, 11));
+    const auto norms = centred_norm(*op), seconds = second_eigenvalue(*op),
+               norm = centred_norm(*op, little, unreachable),
+               second = second_eigenvalue(*op, little, unreachable);
+    for (std::size_t k = 0; k < 2; ++k) {
+        EXPECT_EQ(norm[k].method, "factors");
+        expect_between(norm[k], norms[k].value);
+        EXPECT_EQ(second[k].method, "factors");
+        expect_between(second[k], seconds[k].value);
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag
