@@ -272,6 +272,10 @@ Reading examine_bound(const Bound& bound, const Check& how) {
     return BoundExamination(bound, how).run();
 }
 
+Reading control(const Bound& broken, std::string_view change, const Check& how) {
+    return examine_control(broken, change, examine_bound, how);
+}
+
 Reading compare(std::string reading, std::string formula, Role role, Relation relation,
                 const Sides& s, double accuracy, std::vector<NamedMatrix> witness) {
     Reading r;

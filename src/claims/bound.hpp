@@ -55,6 +55,9 @@ struct Bound {
 /// errors break nothing; the witness is made as plain as it can be.
 Reading examine_bound(const Bound& bound, const Check& how);
 
+/// A control of the reading whose name `broken` has.
+Reading control(const Bound& broken, std::string_view change, const Check& how);
+
 /// The same comparison of two numbers that are known, without a draw.
 Reading compare(std::string reading, std::string formula, Role role, Relation relation,
                 const Sides& sides, double accuracy, std::vector<NamedMatrix> witness = {});

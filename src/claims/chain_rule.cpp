@@ -75,19 +75,25 @@ std::vector<Reading> violate_weights(const Check& how) {
     const auto without = [](const Matrix& p, const Variables& v) -> Matrix {
         return p * v("V") * v("V").transpose();
     };
-    return {examine_bound(by_weights("the output in place of dL/dO", without), how)};
+    return {control(by_weights("as printed", without), "the output in place of dL/dO", how)};
 }
 
 // --- (47)
 
-/// U_jk = dp_k/ds_j, [DEVIL] (44); the other way round where `transposed`.
-Bound by_scores(std::string reading, const Weights& weights, bool transposed = false) {
-    return {.reading = std::move(reading),
+/// U_jk = dp_k/ds_j, [DEVIL] (44), or what `broken` makes of it.
+struct Scored {
+    const char* reading;
+    const Weights& weights;
+};
+const Scored scored[] = {
+    {"softmax", softmax_weights}, {"linear", linear_weights}, {"f(x) = 1 + x^2", parabola_weights}};
+Bound by_scores(const Scored& of, Matrix (*broken)(const Matrix& U) = nullptr) {
+    return {.reading = of.reading,
             .formula = "dL/ds_ij = sum_k dL/dp_ik dp_ik/ds_ij = dL/dO_i V^T U_j^T",
             .relation = Relation::equal,
             .accuracy = 0,
             .draw = draw_row,
-            .sides = [=](const Variables& v) -> std::optional<Sides> {
+            .sides = [&weights = of.weights, broken](const Variables& v) -> std::optional<Sides> {
                 const Matrix& s = v("s");
                 if (!(s.minCoeff() > 0)) return {};
                 const Matrix slope = weights.slope(s);
@@ -96,7 +102,7 @@ Bound by_scores(std::string reading, const Weights& weights, bool transposed = f
                     return ComplexRow::Constant(1, loss_of(weights.of(x), v)).eval();
                 };
                 Matrix U = weight_derivative(p, slope).transpose();
-                if (transposed) U.transposeInPlace();
+                if (broken) U = broken(U);
                 const Matrix whole = (Matrix(p.row(0).asDiagonal()) + p.transpose() * p) *
                                      slope.cwiseAbs().row(0).asDiagonal();
                 return worst_difference(complex_step(f, s), weight_gradient(p, v) * U.transpose(),
@@ -105,9 +111,9 @@ Bound by_scores(std::string reading, const Weights& weights, bool transposed = f
 }
 
 std::vector<Reading> check_scores(const Check& how) {
-    return {examine_bound(by_scores("softmax", softmax_weights), how),
-            examine_bound(by_scores("linear", linear_weights), how),
-            examine_bound(by_scores("f(x) = 1 + x^2", parabola_weights), how)};
+    std::vector<Reading> readings;
+    for (const Scored& of : scored) readings.push_back(examine_bound(by_scores(of), how));
+    return readings;
 }
 
 /// Linear scores (3, 1): p = (3, 1)/4, o = 1/2; dp/ds_1 = (1, -1)/16, dL/dp = (1, -1)/2.
@@ -119,9 +125,22 @@ Attained attain_scores() {
     return {complex_step(f, v("s"))(0), 1.0 / 16, 1e-14};
 }
 
-/// U the other way round, which linear attention tells apart.
+/// U of its diagonal alone; and the other way round, which softmax, whose U is symmetric, does not
+/// tell apart.
 std::vector<Reading> violate_scores(const Check& how) {
-    return {examine_bound(by_scores("U_jk = dp_j/ds_k", linear_weights, true), how)};
+    const auto diagonal = [](const Matrix& U) -> Matrix { return U.diagonal().asDiagonal(); };
+    const auto turned = [](const Matrix& U) -> Matrix { return U.transpose(); };
+    std::vector<Reading> controls;
+    for (const Scored& of : scored) {
+        controls.push_back(control(by_scores(of, diagonal), "without k != j", how));
+        if (&of.weights == &softmax_weights) continue;
+        Bound other = by_scores(of, turned);
+        other.given = {{"scores that differ", how.distribution == Distribution::rademacher
+                                                  ? "--dist rademacher draws equal ones"
+                                                  : ""}};
+        controls.push_back(control(other, "U_jk = dp_j/ds_k", how));
+    }
+    return controls;
 }
 
 }  // namespace

@@ -31,6 +31,7 @@
     X(devil_eq61)        \
     X(poly_thm41a)       \
     X(poly_thm41b)       \
+    X(poly_eq24)         \
     X(poly_eq34)         \
     X(poly_thm42)        \
     X(poly_cor43)        \
@@ -43,6 +44,7 @@
     X(poly_eq71)         \
     X(tse_def11)         \
     X(tse_eq1)           \
+    X(tse_eq3)           \
     X(tse_prop23)        \
     X(tse_lemma24)       \
     X(tse_eq11)          \

@@ -66,16 +66,25 @@ Bound zero_score() {
             }};
 }
 
+struct Family {
+    const char *reading, *formula;
+    const Weights& weights;
+    ComplexRow (*alone)(const ComplexRow& s);  ///< f(s) without the sum in the denominator
+};
+const Family families[] = {
+    {"general", "f(x) = 1 + x^2: dp_ij/ds_ik = f'(s_ik) / f(s_ik) (1_{j=k} p_ij - p_ij p_ik)",
+     parabola_weights, [](const ComplexRow& s) -> ComplexRow { return 1 + s.array().square(); }},
+    {"softmax", "f = exp: dp_ij/ds_ik = 1_{j=k} p_ij - p_ij p_ik", softmax_weights,
+     [](const ComplexRow& s) -> ComplexRow { return s.array().exp(); }},
+    {"linear", "f(x) = x: dp_ij/ds_ik = (1_{j=k} p_ij - p_ij p_ik) / s_ik", linear_weights,
+     [](const ComplexRow& s) -> ComplexRow { return s; }}};
+
 std::vector<Reading> check_formulas(const Check& how) {
-    const Bound general = formula(
-        "general", "f(x) = 1 + x^2: dp_ij/ds_ik = f'(s_ik) / f(s_ik) (1_{j=k} p_ij - p_ij p_ik)",
-        parabola_weights);
-    const Bound vanilla =
-        formula("softmax", "f = exp: dp_ij/ds_ik = 1_{j=k} p_ij - p_ij p_ik", softmax_weights);
-    const Bound linear = formula(
-        "linear", "f(x) = x: dp_ij/ds_ik = (1_{j=k} p_ij - p_ij p_ik) / s_ik", linear_weights);
-    return {examine_bound(general, how), examine_bound(vanilla, how), examine_bound(linear, how),
-            examine_bound(zero_score(), how)};
+    std::vector<Reading> readings;
+    for (const Family& f : families)
+        readings.push_back(examine_bound(formula(f.reading, f.formula, f.weights), how));
+    readings.push_back(examine_bound(zero_score(), how));
+    return readings;
 }
 
 /// Two equal logits: a derivative of 1/4.
@@ -87,9 +96,21 @@ Attained attain_formulas() {
 
 /// f(s) without the sum in the denominator.
 std::vector<Reading> violate_formulas(const Check& how) {
-    Weights alone = softmax_weights;
-    alone.of = [](const ComplexRow& s) -> ComplexRow { return s.array().exp(); };
-    return {examine_bound(formula("not normalised", "p_ij = f(s_ij)", alone), how)};
+    std::vector<Reading> controls;
+    for (const Family& f : families)
+        controls.push_back(control(formula(f.reading, "p_ij = f(s_ij)", {f.alone, f.weights.slope}),
+                                   "not normalised", how));
+    Bound zero = zero_score();
+    zero.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& s = v("s");
+        const auto shifted = [](const ComplexRow& x) -> ComplexRow { return x / (1.0 + x.sum()); };
+        if (!(s.sum() > 0)) return {};
+        const Matrix ones = Matrix::Ones(1, s.cols());
+        return worst_difference(complex_step(shifted, s), linear_derivative(s),
+                                rounding(ones / s.sum(), ones));
+    };
+    controls.push_back(control(zero, "1 added to Delta_i", how));
+    return controls;
 }
 
 Bound quarter() {
@@ -102,7 +123,7 @@ Bound quarter() {
             .search = {{2, 1}, {3, 1}, {6, 1}}};
 }
 
-std::vector<Reading> check_quarter(const Check& how) {
+Bound half() {
     Bound norm = quarter();
     norm.reading = "as a matrix";
     norm.formula = "|dp_i/ds_i|_2 <= 1/2";
@@ -111,7 +132,11 @@ std::vector<Reading> check_quarter(const Check& how) {
         return Sides{spectral_norm(softmax_derivative(softmax(v("s")))), 0.5};
     };
     norm.search = {{2, 1}, {3, 1}};
-    return {examine_bound(quarter(), how), examine_bound(norm, how)};
+    return norm;
+}
+
+std::vector<Reading> check_quarter(const Check& how) {
+    return {examine_bound(quarter(), how), examine_bound(half(), how)};
 }
 
 Attained attain_quarter() {
@@ -120,12 +145,18 @@ Attained attain_quarter() {
 
 /// p = softmax(2 s): every derivative is doubled.
 std::vector<Reading> violate_quarter(const Check& how) {
-    Bound broken = quarter();
-    broken.reading = "a temperature of 1/2";
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{2 * softmax_derivative(softmax(2 * v("s"))).cwiseAbs().maxCoeff(), 0.25};
-    };
-    return {examine_bound(broken, how)};
+    std::vector<Reading> controls;
+    for (Bound hot : {quarter(), half()}) {
+        hot.sides = [cold = hot.sides](const Variables& v) {
+            Variables twice = v;
+            twice.set("s", 2 * v("s"));
+            std::optional<Sides> s = cold(twice);
+            s->measured *= 2;
+            return s;
+        };
+        controls.push_back(control(hot, "a temperature of 1/2", how));
+    }
+    return controls;
 }
 
 bool positive(const Matrix& s) { return s.minCoeff() > 0; }
@@ -134,42 +165,46 @@ Matrix inverse_scores(const Matrix& s) {
     return (s.cwiseAbs().cwiseInverse() / 4).replicate(s.cols(), 1);
 }
 
-Bound linear_entries() {
-    return {.reading = "entries",
-            .formula = "|dp_ij/ds_ik| <= 1 / (4 |s_ik|)",
+/// max(p_ij, 1 - p_ik) / |Delta_i|
+Matrix sharp_entries(const Matrix& s) {
+    const Index n = s.cols();
+    const Matrix p = s / s.sum();
+    const Matrix own = p.transpose().replicate(1, n);
+    const Matrix rest = (1 - p.array()).matrix().replicate(n, 1);
+    return own.cwiseMax(rest) / std::abs(s.sum());
+}
+
+struct LinearBound {
+    const char *reading, *formula;
+    Role role;
+    Matrix (*bound)(const Matrix& s);  ///< n x n
+};
+const LinearBound linear_bounds[] = {
+    {"entries", "|dp_ij/ds_ik| <= 1 / (4 |s_ik|)", Role::part, inverse_scores},
+    {"by the least score", "|dp_ik/ds_ij| <= 1 / (4 c3), c3 = min |s_ij|", Role::part,
+     [](const Matrix& s) -> Matrix {
+         return Matrix::Constant(s.cols(), s.cols(), 0.25 / s.cwiseAbs().minCoeff());
+     }},
+    {"sharp", "|dp_ij/ds_ik| <= max(p_ij, 1 - p_ik) / Delta_i", Role::sharper, sharp_entries}};
+
+Bound linear_entries(const LinearBound& l) {
+    return {.reading = l.reading,
+            .formula = l.formula,
+            .role = l.role,
             .draw = draw_scores,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [bound = l.bound](const Variables& v) -> std::optional<Sides> {
                 const Matrix& s = v("s");
                 if (!positive(s)) return {};
-                return worst_entry(linear_derivative(s), inverse_scores(s));
+                return worst_entry(linear_derivative(s), bound(s));
             },
             .search = {{2, 1}, {3, 1}, {6, 1}}};
 }
 
 std::vector<Reading> check_linear(const Check& how) {
-    Bound least = linear_entries();
-    least.reading = "by the least score";
-    least.formula = "|dp_ik/ds_ij| <= 1 / (4 c3), c3 = min |s_ij|";
-    least.sides = [](const Variables& v) -> std::optional<Sides> {
-        const Matrix& s = v("s");
-        if (!positive(s)) return {};
-        return Sides{linear_derivative(s).cwiseAbs().maxCoeff(), 0.25 / s.minCoeff()};
-    };
-    Bound sharp = linear_entries();
-    sharp.reading = "sharp";
-    sharp.formula = "|dp_ij/ds_ik| <= max(p_ij, 1 - p_ik) / Delta_i";
-    sharp.role = Role::sharper;
-    sharp.sides = [](const Variables& v) -> std::optional<Sides> {
-        const Matrix& s = v("s");
-        if (!positive(s)) return {};
-        const Index n = s.cols();
-        const Matrix p = s / s.sum();
-        const Matrix own = p.transpose().replicate(1, n);
-        const Matrix rest = (1 - p.array()).matrix().replicate(n, 1);
-        return worst_entry(linear_derivative(s), own.cwiseMax(rest) / s.sum());
-    };
-    return {examine_bound(linear_entries(), how), examine_bound(least, how),
-            examine_bound(sharp, how)};
+    std::vector<Reading> readings;
+    for (const LinearBound& l : linear_bounds)
+        readings.push_back(examine_bound(linear_entries(l), how));
+    return readings;
 }
 
 Attained attain_linear() {
@@ -179,15 +214,18 @@ Attained attain_linear() {
 
 /// Scores of both signs, whose sum can vanish.
 std::vector<Reading> violate_linear(const Check& how) {
-    Bound broken = linear_entries();
-    broken.reading = "scores of both signs";
-    broken.draw = draw_logits;
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
-        const Matrix& s = v("s");
-        if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
-        return worst_entry(linear_derivative(s), inverse_scores(s));
-    };
-    return {examine_bound(broken, how)};
+    std::vector<Reading> controls;
+    for (const LinearBound& l : linear_bounds) {
+        Bound broken = linear_entries(l);
+        broken.draw = draw_logits;
+        broken.sides = [bound = l.bound](const Variables& v) -> std::optional<Sides> {
+            const Matrix& s = v("s");
+            if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
+            return worst_entry(linear_derivative(s), bound(s));
+        };
+        controls.push_back(control(broken, "scores of both signs", how));
+    }
+    return controls;
 }
 
 }  // namespace

@@ -85,11 +85,47 @@ std::string section(const Examined& e) {
     for (const Reading& r : e.readings) out += row(r);
     std::string controls;
     for (const Reading& r : e.controls)
-        controls +=
-            fmt::format("{}{}{}: {}", controls.empty() ? "" : "; ", r.name,
-                        r.of.empty() ? "" : fmt::format(" (of {})", r.of), control_outcome(r));
+        controls += fmt::format(
+            "{}{}{}: {}", controls.empty() ? "" : "; ", r.name,
+            r.of.empty() || r.name.starts_with(r.of) ? "" : fmt::format(" (of {})", r.of),
+            control_outcome(r));
     add("Controls", controls + ".");
     return out + "\n";
+}
+
+/// What is displayed in a paper, or called a lemma or a remark, and has no claim.
+struct Unclaimed {
+    const char *where, *why;
+};
+constexpr Unclaimed unclaimed[] = {
+    {"[DEVIL] (1) to (6), (13), (14), (28) to (36), (40), (51), (54); App. D, Def. D.1 to D.3",
+     "definitions of attentions, of h, c1 to c3, U and R, which the claims use"},
+    {"[DEVIL] (16), (17)", "definitions of c1 and c2; that they are finite is devil.propD5"},
+    {"[DEVIL] (38), (39), (67)", "proofs of (37) and (41) of one line each"},
+    {"[DEVIL] App. D.3, the network, its backward pass and the dimensions of its weights",
+     "a definition and the chain rule; tests compare that backward pass with differences"},
+    {"[POLY] (1) to (5), (12), (19), (23), (25)", "definitions and rearrangements"},
+    {"[POLY] (13) to (18)",
+     "the steps of (6), which poly.thm4.1a tests as a whole; (13) and (15) repeat the exponent "
+     "a_11 where a_1n is meant"},
+    {"[POLY] Remark 4.6", "what trainings show: experiments poly.fig1 and poly.fig2"},
+    {"[POLY] (44) to (52), (57) to (64), (72) to (75)",
+     "rearrangements of the sums of (55) and (71), and equations of other tasks"},
+    {"[TSE] Assumption 2.1, (2), (5), (7), (10), (12), (14), (19), Algorithm 1",
+     "definitions, which the claims use"},
+    {"[TSE] (8)", "the mean of (6) by W, which the identity of tse.prop2.5 contains"},
+    {"[TSE] section 2.4, Estimates 1 and 2", "the factors of (16) and (17): experiment tse.fig3"},
+    {"[TSE] App. A.3, Delta > 0",
+     "the gap of tse.prop2.5, which is not negative, and positive where the left side of (15) is"},
+    {"[TSE] App. A.1, A.2 and A.4, the displays of proofs",
+     "steps to (9), (11), (23) and (29), which are claims"},
+};
+
+std::string without_claim() {
+    std::string out = "## Without a claim\n\n| displayed | why it has none |\n|---|---|\n";
+    for (const Unclaimed& u : unclaimed)
+        out += fmt::format("| {} | {} |\n", cell(u.where), cell(u.why));
+    return out;
 }
 
 }  // namespace
@@ -116,8 +152,7 @@ std::string statements_markdown(std::span<const Examined> examined) {
     }
     out += "\n";
     for (const Examined& e : examined) out += section(e);
-    out.pop_back();
-    return out;
+    return out + without_claim();
 }
 
 }  // namespace tsdiag

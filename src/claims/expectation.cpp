@@ -145,4 +145,8 @@ Reading examine_mean(const Mean& stated, const Check& how) {
     return r;
 }
 
+Reading control(const Mean& broken, std::string_view change, const Check& how) {
+    return examine_control(broken, change, examine_mean, how);
+}
+
 }  // namespace tsdiag::claim

@@ -35,5 +35,7 @@ struct Mean {
 /// out all that is meant, and holds where it lies within `within`, or `equation_resolution`, of
 /// what is claimed.  Otherwise it is not decided, and the note says how many trials would be.
 Reading examine_mean(const Mean& mean, const Check& how);
+/// A control of the reading whose name `broken` has.
+Reading control(const Mean& broken, std::string_view change, const Check& how);
 
 }  // namespace tsdiag::claim

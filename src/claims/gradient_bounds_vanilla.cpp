@@ -32,31 +32,39 @@ Bound printed() {
             .search = {{2, 1}, {3, 1}, {4, 1}, {5, 1}, {8, 1}}};
 }
 
+/// c2, or what takes its place: `size` of the values.
+Bound sharp(double (*size)(const Matrix& V)) {
+    Bound b = printed();
+    b.reading = "sharp";
+    b.formula = "|dL/ds_ij| <= c1 c2 / 2";
+    b.role = Role::sharper;
+    b.sides = [size](const Variables& v) -> std::optional<Sides> {
+        return Sides{largest_gradient(v), v("g").norm() * size(v("V")) / 2};
+    };
+    return b;
+}
+Bound of_a_row(double (*size)(const Matrix& V)) {
+    Bound b = printed();
+    b.reading = "of a row";
+    b.formula = "|dL/ds_i| <= c1 c2 / sqrt(2)";
+    b.role = Role::sharper;
+    b.sides = [size](const Variables& v) -> std::optional<Sides> {
+        return Sides{gradient(v).norm(), v("g").norm() * size(v("V")) / std::sqrt(2)};
+    };
+    b.search = {{2, 1}, {3, 1}};
+    return b;
+}
+
 std::vector<Reading> check_vanilla(const Check& how) {
-    Bound sharp = printed();
-    sharp.reading = "sharp";
-    sharp.formula = "|dL/ds_ij| <= c1 c2 / 2";
-    sharp.role = Role::sharper;
-    sharp.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{largest_gradient(v), v("g").norm() * largest_row(v("V")) / 2};
-    };
-    Bound row = printed();
-    row.reading = "of a row";
-    row.formula = "|dL/ds_i| <= c1 c2 / sqrt(2)";
-    row.role = Role::sharper;
-    row.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{gradient(v).norm(), v("g").norm() * largest_row(v("V")) / std::sqrt(2)};
-    };
-    row.search = {{2, 1}, {3, 1}};
-    Bound step = row;
+    Bound step = of_a_row(largest_row);
     step.reading = "row of U, a step of (48)";
     step.formula = "|U_j|_2 <= 1/4, U_jk = dp_ik/ds_ij";
     step.sides = [](const Variables& v) -> std::optional<Sides> {
         const Matrix U = softmax_derivative(softmax(v("s")));
         return Sides{largest_row(U), 0.25};
     };
-    return {examine_bound(printed(), how), examine_bound(sharp, how), examine_bound(row, how),
-            examine_bound(step, how)};
+    return {examine_bound(printed(), how), examine_bound(sharp(largest_row), how),
+            examine_bound(of_a_row(largest_row), how), examine_bound(step, how)};
 }
 
 /// n = 4, p = (1/2, 1/6, 1/6, 1/6), v_1 opposite to the others: 1/2 on both sides.
@@ -68,16 +76,19 @@ Attained attain_vanilla() {
     return {largest_gradient(v), printed_bound(v), 1e-14};
 }
 
+double shortest_row(const Matrix& V) { return V.rowwise().norm().minCoeff(); }
+
 /// c2 that bounds the shortest value instead of all.
 std::vector<Reading> violate_vanilla(const Check& how) {
     Bound broken = printed();
     broken.reading = "c2 of one value only";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         const Matrix& V = v("V");
-        return Sides{largest_gradient(v), std::sqrt(double(V.rows())) / 4 * v("g").norm() *
-                                              V.rowwise().norm().minCoeff()};
+        return Sides{largest_gradient(v),
+                     std::sqrt(double(V.rows())) / 4 * v("g").norm() * shortest_row(V)};
     };
-    return {examine_bound(broken, how)};
+    return {examine_bound(broken, how), control(sharp(shortest_row), "c2 of one value only", how),
+            control(of_a_row(shortest_row), "c2 of one value only", how)};
 }
 
 }  // namespace

@@ -131,4 +131,8 @@ Reading examine_growth(const Growth& stated, const Check& how) {
     return r;
 }
 
+Reading control(const Growth& broken, std::string_view change, const Check& how) {
+    return examine_control(broken, change, examine_growth, how);
+}
+
 }  // namespace tsdiag::claim

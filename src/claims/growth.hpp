@@ -32,5 +32,7 @@ struct Growth {
 /// within the resolution of what is claimed, is false where it lies beyond, and is not decided
 /// otherwise.
 Reading examine_growth(const Growth& growth, const Check& how);
+/// A control of the reading whose name `broken` has.
+Reading control(const Growth& broken, std::string_view change, const Check& how);
 
 }  // namespace tsdiag::claim

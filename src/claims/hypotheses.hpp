@@ -26,6 +26,18 @@ struct Mutant {
     double factor = 0;  ///< 0: 0.99 of an upper bound, 1.01 otherwise; of an exponent -0.3
     std::string why = {};
 };
+/// A control: `broken`, which still has the name of the reading that it shows to be one that can
+/// fail, under that name and `change`.
+template <class Statement>
+Reading examine_control(Statement broken, std::string_view change,
+                        Reading (*examine)(const Statement&, const Check&), const Check& how) {
+    const std::string of = broken.reading;
+    broken.reading += ", ";
+    broken.reading += change;
+    Reading r = examine(broken, how);
+    r.of = of;
+    return r;
+}
 /// "x 0.99", "x 0.6: nothing attains it"
 std::string described(double factor, const Mutant& mutant);
 

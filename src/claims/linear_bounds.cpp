@@ -52,10 +52,14 @@ Bound printed() {
     return bound_by("as printed", "|dL/ds_ij| <= sqrt(n) c1 c2 / (4 c3)", printed_factor);
 }
 
-std::vector<Reading> check_bound(const Check& how) {
+Bound sharp_bound() {
     Bound sharp = bound_by("sharp", "|dL/ds_ij| <= 2 (n - 1) c1 c2 / (n^2 c3)", sharp_factor);
     sharp.role = Role::sharper;
-    Bound step = sharp;
+    return sharp;
+}
+
+std::vector<Reading> check_bound(const Check& how) {
+    Bound step = sharp_bound();
     step.reading = "row of U, a step of (48)";
     step.formula = "|U_j|_2 <= 1 / (4 c3), U_jk = dp_ik/ds_ij";
     step.sides = [](const Variables& v) -> std::optional<Sides> {
@@ -63,7 +67,8 @@ std::vector<Reading> check_bound(const Check& how) {
         if (!(s.minCoeff() > 0)) return {};
         return Sides{largest_row(linear_derivative(s).transpose()), 0.25 / s.minCoeff()};
     };
-    return {examine_bound(printed(), how), examine_bound(sharp, how), examine_bound(step, how)};
+    return {examine_bound(printed(), how), examine_bound(sharp_bound(), how),
+            examine_bound(step, how)};
 }
 
 /// n = 2, equal scores, values 1 and 1 - sqrt(2): sqrt(2)/4 on both sides.
@@ -76,18 +81,21 @@ Attained attain_bound() {
     return {s.measured, s.bound, 1e-14};
 }
 
-/// Scores of both signs, at sizes where positive ones keep to the bound.
-std::vector<Reading> violate_bound(const Check& how) {
-    Bound broken = printed();
-    broken.reading = "scores of both signs";
+/// Scores of both signs.
+Reading with_signs(Bound broken, double (*factor)(double n), const Check& how) {
     broken.draw = draw_signed;
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
+    broken.sides = [factor](const Variables& v) -> std::optional<Sides> {
         const Matrix& s = v("s");
         if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
-        return sides_of(v, printed_factor);
+        return sides_of(v, factor);
     };
-    broken.search = {{4, 1}, {6, 1}};
-    return {examine_bound(broken, how)};
+    broken.search = {{4, 1}, {6, 1}};  // where positive ones keep to the printed bound
+    return control(broken, "scores of both signs", how);
+}
+
+std::vector<Reading> violate_bound(const Check& how) {
+    return {with_signs(printed(), printed_factor, how),
+            with_signs(sharp_bound(), sharp_factor, how)};
 }
 
 }  // namespace

@@ -112,15 +112,25 @@ Attained attain_derivative() {
     return {derivative(s).cwiseAbs().maxCoeff(), (1 - 1 / n) / (n * c), 1e-13};
 }
 
-Reading alone(Bound bound, Check how) {
+Reading alone(const Bound& bound, Check how) {
     how.n = 1;
-    bound.reading = "a single key";
-    return examine_bound(bound, how);
+    return control(bound, "a single key", how);
 }
 
 /// One key has the weight 1 whatever its score.
 std::vector<Reading> violate_derivative(const Check& how) {
-    return {alone(unbounded_derivative(), how)};
+    Bound signs = by_the_sum();
+    signs.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
+        Variables v;
+        v.set("s", draw(rng, "s", 1, at.n, distribution));
+        return v;
+    };
+    signs.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& s = v("s");
+        if (s.sum() == 0) return {};
+        return Sides{linear_derivative(s).cwiseAbs().maxCoeff(), 1 / std::abs(s.sum())};
+    };
+    return {alone(unbounded_derivative(), how), control(signs, "scores of both signs", how)};
 }
 
 // --- (27), (49), (50)
@@ -154,18 +164,18 @@ Matrix weighted_values(const Variables& v) {
     return (linear_gradient(Matrix::Ones(1, v("V").rows()), v("V"), v("g"))).cwiseAbs();
 }
 
-/// x0^T x0 = c <= 1/M: the printed lower bound has 1/c replaced by M.
-Bound printed_gradient() {
+/// x0^T x0 = length(eps), eps = 1/M.
+Bound printed_gradient(double (*length)(double eps)) {
     return {
         .reading = "gradient, (50)",
         .formula = "|dL/ds_ij| >= |sum_k dL/dp_ik t_jk| / eps for x0^T x0 <= eps",
         .relation = Relation::at_least,
         .accuracy = 1e-9,  // attained; logarithms of the features are rounded
         .draw = draw_construction,
-        .sides = [](const Variables& v) -> std::optional<Sides> {
+        .sides = [length](const Variables& v) -> std::optional<Sides> {
             const Matrix least = weighted_values(v);
             if (!(v("M")(0) > 0 && positive(v("u")) && least.maxCoeff() > 0)) return {};
-            const Matrix s = construction(v("u"), 1 / v("M")(0), v("V").rows());
+            const Matrix s = construction(v("u"), length(1 / v("M")(0)), v("V").rows());
             Index worst = 0;
             least.row(0).maxCoeff(&worst);
             return Sides{std::abs(gradient(s, v("V"), v("g"))(worst)), v("M")(0) * least(worst)};
@@ -174,7 +184,7 @@ Bound printed_gradient() {
 
 std::vector<Reading> check_table(const Check& how) {
     return {examine_bound(printed_entries("derivative", printed_table), how),
-            examine_bound(printed_gradient(), how)};
+            examine_bound(printed_gradient([](double most) { return most; }), how)};
 }
 
 /// Two keys, x0^T x0 = 1/8: dp_1/ds_1 = 8/4.
@@ -183,12 +193,13 @@ Attained attain_table() {
     return {derivative(s)(0, 0), 8 * printed_table(2)(0, 0), 1e-14};
 }
 
-/// The table of softmax's uniform weights with n + 1 keys.
+/// The table of n + 1 keys, and features of twice the length that is claimed.
 std::vector<Reading> violate_table(const Check& how) {
-    return {examine_bound(
-        printed_entries("a key too many",
-                        [](Index n) -> Matrix { return printed_table(n + 1).topLeftCorner(n, n); }),
-        how)};
+    const Bound table = printed_entries(
+        "derivative", [](Index n) -> Matrix { return printed_table(n + 1).topLeftCorner(n, n); });
+    return {control(table, "a key too many", how),
+            control(printed_gradient([](double most) { return 2 * most; }),
+                    "x0 longer than eps allows", how)};
 }
 
 // --- (60)
@@ -234,7 +245,8 @@ Bound equal_tokens() {
                 }};
 }
 
-Bound homogeneous() {
+/// Of the degree -degree.
+Bound homogeneous(double degree) {
     return {.reading = "homogeneous",
             .formula = "c dL/dS(c S) = dL/dS(S) for c > 0",
             .role = Role::sharper,
@@ -246,21 +258,21 @@ Bound homogeneous() {
                     v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
                     return v;
                 },
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [degree](const Variables& v) -> std::optional<Sides> {
                 const Matrix& s = v("s");
                 if (!(s.minCoeff() > 0)) return {};
                 const double c = 1 / v("M")(0);
                 // what rounding explains: sums of n and of d numbers, no larger than c1 c2 each
                 const double terms = double(s.cols() + v("V").cols() + 8);
                 const double off = 2 * terms * eps * v("g").norm() * largest_row(v("V")) / s.sum();
-                return worst_difference(c * linear_gradient(c * s, v("V"), v("g")),
-                                        linear_gradient(s, v("V"), v("g")),
-                                        Matrix::Constant(1, s.cols(), off));
+                return worst_difference(
+                    std::pow(c, degree) * linear_gradient(c * s, v("V"), v("g")),
+                    linear_gradient(s, v("V"), v("g")), Matrix::Constant(1, s.cols(), off));
             }};
 }
 
 std::vector<Reading> check_gradient(const Check& how) {
-    return {examine_bound(unbounded_gradient(), how), examine_bound(homogeneous(), how),
+    return {examine_bound(unbounded_gradient(), how), examine_bound(homogeneous(1), how),
             examine_bound(equal_tokens(), how)};
 }
 
@@ -272,7 +284,7 @@ Attained attain_gradient() {
 }
 
 std::vector<Reading> violate_gradient(const Check& how) {
-    return {alone(unbounded_gradient(), how)};
+    return {alone(unbounded_gradient(), how), control(homogeneous(2), "degree -2", how)};
 }
 
 }  // namespace

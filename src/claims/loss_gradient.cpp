@@ -1,7 +1,5 @@
 #include "loss_gradient.hpp"
 
-#include <fmt/format.h>
-
 #include <cmath>
 
 #include "bound.hpp"
@@ -107,6 +105,14 @@ Bound sharper(Bound bound) {
     return bound;
 }
 
+const Link sharp_link{"loss, sharp", "h(dL/dO) <= sqrt(2)", of_output,
+                      [](const Tail&) { return std::sqrt(2.0); }};
+Bound sharp_loss() {
+    Bound sharp = sharper(step(sharp_link));
+    sharp.mutant = {};
+    return sharp;
+}
+
 std::vector<Reading> check_chain(const Check& how) {
     Bound equality = step(loss_link);
     equality.reading = "loss, with the = of (63)";
@@ -121,12 +127,9 @@ std::vector<Reading> check_chain(const Check& how) {
         if (largest_row(t.W2) < largest_row(t.W1) / 100) return {};
         return Sides{of_input(gradients(t)), with_second(t)};
     };
-    Bound sharp = sharper(step("loss, sharp", "h(dL/dO) <= sqrt(2)", of_output,
-                               [](const Tail&) { return std::sqrt(2.0); }));
-    sharp.mutant = {};
     std::vector<Reading> readings;
     for (const Bound& b : {step(loss_link), equality, step(classifier_link), step(second_link),
-                           printed, sharper(first_layer()), sharp})
+                           printed, sharper(first_layer()), sharp_loss()})
         readings.push_back(examine_bound(b, how));
     return readings;
 }
@@ -134,7 +137,6 @@ std::vector<Reading> check_chain(const Check& how) {
 /// Logits divided by a temperature of 1/4, which the bounds do not know.
 Reading violate_link(const Link& link, const Check& how) {
     Bound broken = step(link);
-    broken.reading = fmt::format("{}, a temperature of 1/4", link.reading);
     broken.sides = [link](const Variables& v) -> std::optional<Sides> {
         const Tail t = tail_of(v);
         Tail hot = t;
@@ -143,23 +145,19 @@ Reading violate_link(const Link& link, const Check& how) {
         g.O *= 4;  // by the logits before they are divided
         return Sides{link.measured(g), link.allowed(t)};
     };
-    Reading r = examine_bound(broken, how);
-    r.of = link.reading;
-    return r;
+    return control(broken, "a temperature of 1/4", how);
 }
 
 /// Activations of slope 10 instead of 1.
 std::vector<Reading> violate_chain(const Check& how) {
     Bound broken = first_layer();
-    broken.reading = "activations of slope 10";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         const Tail t = tail_of(v);
         return Sides{of_input(gradients(t, 10)), with_first(t)};
     };
-    Reading layer = examine_bound(broken, how);
-    layer.of = "first layer, h(W1)";
     return {violate_link(loss_link, how), violate_link(classifier_link, how),
-            violate_link(second_link, how), layer};
+            violate_link(second_link, how), violate_link(sharp_link, how),
+            control(broken, "activations of slope 10", how)};
 }
 
 }  // namespace

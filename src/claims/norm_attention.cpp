@@ -61,31 +61,40 @@ Bound printed_gradient() {
     return b;
 }
 
-std::vector<Reading> check_gradient(const Check& how) {
+Bound sharp_gradient() {
+    return sharper(gradient_bound("sharp", "|dL/ds_ij| <= c1 c2 / sqrt(eps)", one));
+}
+/// The norm uses `part` of the eps that the bound knows.
+Bound row_gradient(double part) {
     Bound token =
         sharper(gradient_bound("by row", "|dL/ds_ij| <= |g_i| |v_j| / sqrt(sigma_i^2 + eps)", one));
-    token.sides = [](const Variables& v) -> std::optional<Sides> {
+    token.sides = [part](const Variables& v) -> std::optional<Sides> {
         const double eps = eps_of(v);
         if (!(eps > 0)) return {};
         const double root = std::sqrt(rms_square(v("s") * v("V"), eps));
         const Matrix bound = v("V").rowwise().norm().transpose() * v("g").norm() / root;
-        return worst_entry(gradient(v, eps), bound);
+        return worst_entry(gradient(v, part * eps), bound);
     };
-    const Bound sharp = sharper(gradient_bound("sharp", "|dL/ds_ij| <= c1 c2 / sqrt(eps)", one));
-    return {examine_bound(printed_gradient(), how), examine_bound(sharp, how),
-            examine_bound(token, how)};
+    return token;
+}
+
+std::vector<Reading> check_gradient(const Check& how) {
+    return {examine_bound(printed_gradient(), how), examine_bound(sharp_gradient(), how),
+            examine_bound(row_gradient(1), how)};
 }
 
 /// The norm uses a hundredth of the eps that the bound knows.
 std::vector<Reading> violate_gradient(const Check& how) {
-    Bound broken = printed_gradient();
-    broken.reading = "another eps";
-    broken.sides = [](const Variables& v) -> std::optional<Sides> {
-        if (!(eps_of(v) > 0)) return {};
-        return Sides{gradient(v, eps_of(v) / 100).cwiseAbs().maxCoeff(),
-                     uniform_bound(v, three_halves_d)};
+    const auto broken = [&](Bound bound, double (*factor)(double d)) {
+        bound.sides = [factor](const Variables& v) -> std::optional<Sides> {
+            if (!(eps_of(v) > 0)) return {};
+            return Sides{gradient(v, eps_of(v) / 100).cwiseAbs().maxCoeff(),
+                         uniform_bound(v, factor)};
+        };
+        return control(bound, "another eps", how);
     };
-    return {examine_bound(broken, how)};
+    return {broken(printed_gradient(), three_halves_d), broken(sharp_gradient(), one),
+            control(row_gradient(0.01), "another eps", how)};
 }
 
 // --- (55), (56), (58)
@@ -161,12 +170,13 @@ Bound printed_sum() {
     return b;
 }
 
+Bound sum_to_d(Matrix (*printed)(const Row&, Index n)) {
+    return sharper(
+        by_input("k from 1 to d", "dL/dt_ij = sum_{k=1}^d dL/do_ik do_ik/dt_ij", printed));
+}
+
 std::vector<Reading> check_sum(const Check& how) {
-    return {
-        examine_bound(printed_sum(), how),
-        examine_bound(sharper(by_input("k from 1 to d",
-                                       "dL/dt_ij = sum_{k=1}^d dL/do_ik do_ik/dt_ij", whole_sum)),
-                      how)};
+    return {examine_bound(printed_sum(), how), examine_bound(sum_to_d(whole_sum), how)};
 }
 
 /// n = d: the sums are equal.  t = (3, 4), eps = 25/2, a = 0: dL/dt = t eps / 25^2.
@@ -179,11 +189,12 @@ Attained attain_sum() {
     return {sum_to_n(row_of(v), 2)(0), 3 * 12.5 / 625, 1e-14};
 }
 
+/// R = I / sqrt(sigma^2 + eps).
+Matrix first_term(const Row& r, Index) { return r.g / r.root; }
+
 /// The derivative without its second term.
 std::vector<Reading> violate_sum(const Check& how) {
-    return {examine_bound(by_input("without the second term", "(56) with R = I / sqrt(...)",
-                                   [](const Row& r, Index) -> Matrix { return r.g / r.root; }),
-                          how)};
+    return {control(sum_to_d(first_term), "without the second term", how)};
 }
 
 /// The printed gradient by the scores of one row, 1 x n.
@@ -207,24 +218,24 @@ Bound by_scores(std::string reading, std::string formula,
             }};
 }
 
-Bound printed_scores() {
-    return by_scores("by scores", "dL/dS_i = dL/dO_i R^T V^T",
-                     [](const Row& r, const Matrix& V) -> Matrix {
-                         return r.g * r.R.transpose() * V.transpose();
-                     });
-}
-
 std::vector<Reading> check_chain(const Check& how) {
     return {examine_bound(by_input("by inputs", "dL/dT_i = dL/dO_i R^T", whole_sum), how),
-            examine_bound(printed_scores(), how)};
+            examine_bound(by_scores("by scores", "dL/dS_i = dL/dO_i R^T V^T",
+                                    [](const Row& r, const Matrix& V) -> Matrix {
+                                        return r.g * r.R.transpose() * V.transpose();
+                                    }),
+                          how)};
 }
 
-/// The scores' derivative of the norm is left out.
+/// The derivative of the norm without its second term, or left out.
 std::vector<Reading> violate_chain(const Check& how) {
-    return {examine_bound(
-        by_scores("without R", "dL/dS_i = dL/dO_i V^T",
-                  [](const Row& r, const Matrix& V) -> Matrix { return r.g * V.transpose(); }),
-        how)};
+    return {control(by_input("by inputs", "dL/dT_i = dL/dO_i / sqrt(...)", first_term),
+                    "without the second term", how),
+            control(by_scores("by scores", "dL/dS_i = dL/dO_i V^T",
+                              [](const Row& r, const Matrix& V) -> Matrix {
+                                  return r.g * V.transpose();
+                              }),
+                    "without R", how)};
 }
 
 }  // namespace

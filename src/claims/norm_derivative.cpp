@@ -41,7 +41,6 @@ Bound loose(Bound bound, double part, std::string why) {
 
 /// The same with a negative eps, as long as the root exists.
 Reading with_negative_eps(Bound bound, Measured measured, Factor factor, const Check& how) {
-    bound.reading = "a negative eps";
     bound.sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
         const Matrix& t = v("t");
         const double eps = -eps_of(v), square = rms_square(t, eps);
@@ -49,7 +48,7 @@ Reading with_negative_eps(Bound bound, Measured measured, Factor factor, const C
         return Sides{measured(rms_norm_derivative(t, eps)),
                      factor(double(t.cols())) / std::sqrt(square)};
     };
-    return examine_bound(bound, how);
+    return control(bound, "a negative eps", how);
 }
 
 double largest_entry(const Matrix& R) { return R.cwiseAbs().maxCoeff(); }
@@ -117,7 +116,7 @@ Attained attain_formula() {
 
 /// A mean of squares that is a sum: (52) without its 1/d.
 std::vector<Reading> violate_formula(const Check& how) {
-    return {examine_bound(derivative_formula("without 1/d", "(52) without 1/d", one), how)};
+    return {control(derivative_formula("as printed", "(52) without 1/d", one), "without 1/d", how)};
 }
 
 // --- (53)
@@ -128,17 +127,25 @@ Bound entries() {
                  2.0 / 3, "nothing exceeds two thirds of it");
 }
 
+Bound diagonal() {
+    return sharper(norm_bound("sharp, diagonal", "|do_j/dt_j| <= 1 / sqrt(sigma^2 + eps)",
+                              largest_diagonal, one));
+}
+Bound off_diagonal() {
+    return sharper(norm_bound("sharp, off the diagonal",
+                              "|do_j/dt_k| <= 1 / (2 sqrt(sigma^2 + eps)), j != k",
+                              largest_off_diagonal, half));
+}
+
 std::vector<Reading> check_entries(const Check& how) {
-    const Bound diagonal = sharper(norm_bound(
-        "sharp, diagonal", "|do_j/dt_j| <= 1 / sqrt(sigma^2 + eps)", largest_diagonal, one));
-    const Bound rest = sharper(norm_bound("sharp, off the diagonal",
-                                          "|do_j/dt_k| <= 1 / (2 sqrt(sigma^2 + eps)), j != k",
-                                          largest_off_diagonal, half));
-    return {examine_bound(entries(), how), examine_bound(diagonal, how), examine_bound(rest, how)};
+    return {examine_bound(entries(), how), examine_bound(diagonal(), how),
+            examine_bound(off_diagonal(), how)};
 }
 
 std::vector<Reading> violate_entries(const Check& how) {
-    return {with_negative_eps(entries(), largest_entry, three_halves, how)};
+    return {with_negative_eps(entries(), largest_entry, three_halves, how),
+            with_negative_eps(diagonal(), largest_diagonal, one, how),
+            with_negative_eps(off_diagonal(), largest_off_diagonal, half, how)};
 }
 
 /// The brackets of the lines of (53), d x d each.
@@ -185,6 +192,17 @@ Matrix second_line(const Lines& l) { return l.second; }
 Matrix third_line(const Lines& l) { return l.third; }
 Matrix fourth_line(const Lines& l) { return Matrix::Constant(l.third.rows(), l.third.cols(), 1.5); }
 
+Bound absolute_values() {
+    return sharper(line_bound(
+        "absolute values", "|do_j/dt_k| sqrt(sigma^2 + eps) = |1{j=k} - t_j t_k / (|t|^2 + d eps)|",
+        derivative_line, [](const Lines& l) -> Matrix { return l.first.cwiseAbs(); }, true));
+}
+Bound third() {
+    return line_bound("third line",
+                      "1{j=k} + t_j t_k / (|t|^2 + d eps) <= 1{j=k} + (t_j^2 + t_k^2) / (2 |t|^2)",
+                      second_line, third_line, false);
+}
+
 std::vector<Reading> check_steps(const Check& how) {
     const Bound list[] = {
         line_bound("first equality",
@@ -193,15 +211,10 @@ std::vector<Reading> check_steps(const Check& how) {
         line_bound("second equality",
                    "1{j=k} - t_j t_k / (|t|^2 + d eps) = 1{j=k} + t_j t_k / (|t|^2 + d eps)",
                    first_line, second_line, true),
-        line_bound("third line",
-                   "1{j=k} + t_j t_k / (|t|^2 + d eps) <= 1{j=k} + (t_j^2 + t_k^2) / (2 |t|^2)",
-                   second_line, third_line, false),
+        third(),
         line_bound("fourth line", "1{j=k} + (t_j^2 + t_k^2) / (2 |t|^2) <= 3/2", third_line,
                    fourth_line, false),
-        sharper(line_bound(
-            "absolute values",
-            "|do_j/dt_k| sqrt(sigma^2 + eps) = |1{j=k} - t_j t_k / (|t|^2 + d eps)|",
-            derivative_line, [](const Lines& l) -> Matrix { return l.first.cwiseAbs(); }, true))};
+        absolute_values()};
     std::vector<Reading> readings;
     for (const Bound& b : list) readings.push_back(examine_bound(b, how));
     return readings;
@@ -213,17 +226,23 @@ Attained attain_steps() {
     return {l.second(0, 1), l.third(0, 1), 1e-11};
 }
 
-/// The third line with a negative eps.
+/// The third line with a negative eps, and absolute values of a line without it.
 std::vector<Reading> violate_steps(const Check& how) {
-    Bound broken =
-        line_bound("a negative eps", "the third line of (53)", second_line, third_line, false);
+    Bound broken = third();
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         const Matrix& t = v("t");
         if (!(eps_of(v) > 0 && rms_square(t, -eps_of(v)) > 0)) return {};
         const Lines lines = lines_of(t, -eps_of(v));
         return worst_entry(lines.second, lines.third);
     };
-    return {examine_bound(broken, how)};
+    Bound without = absolute_values();
+    without.sides = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& t = v("t");
+        if (!(eps_of(v) > 0 && t.squaredNorm() > 0)) return {};
+        const Matrix a = lines_of(t, eps_of(v)).derivative, b = lines_of(t, 0).first.cwiseAbs();
+        return worst_difference(a, b, Matrix::Constant(a.rows(), a.cols(), 1e-9));
+    };
+    return {control(broken, "a negative eps", how), control(without, "no eps", how)};
 }
 
 // --- (57)
@@ -234,21 +253,29 @@ Bound norm() {
         2.0 / 3, "nothing exceeds 2 / (3 d) of it");
 }
 
+Bound frobenius() {
+    return loose(norm_bound("Frobenius norm", "|R|_2 <= |R|_F <= 3 d / (2 sqrt(sigma^2 + eps))",
+                            frobenius_norm, three_halves_d),
+                 2.0 / 3, "nothing exceeds 2 / (3 sqrt(d)) of it");
+}
+Bound sharp_norm() {
+    return sharper(norm_bound("sharp", "|R|_2 <= 1 / sqrt(sigma^2 + eps)", spectral_norm, one));
+}
+Bound sharp_frobenius() {
+    return sharper(norm_bound("sharp, Frobenius norm", "|R|_F <= sqrt(d) / sqrt(sigma^2 + eps)",
+                              frobenius_norm, root));
+}
+
 std::vector<Reading> check_norm(const Check& how) {
-    const Bound frobenius =
-        loose(norm_bound("Frobenius norm", "|R|_2 <= |R|_F <= 3 d / (2 sqrt(sigma^2 + eps))",
-                         frobenius_norm, three_halves_d),
-              2.0 / 3, "nothing exceeds 2 / (3 sqrt(d)) of it");
-    const Bound sharp =
-        sharper(norm_bound("sharp", "|R|_2 <= 1 / sqrt(sigma^2 + eps)", spectral_norm, one));
-    const Bound all = sharper(norm_bound(
-        "sharp, Frobenius norm", "|R|_F <= sqrt(d) / sqrt(sigma^2 + eps)", frobenius_norm, root));
-    return {examine_bound(norm(), how), examine_bound(frobenius, how), examine_bound(sharp, how),
-            examine_bound(all, how)};
+    return {examine_bound(norm(), how), examine_bound(frobenius(), how),
+            examine_bound(sharp_norm(), how), examine_bound(sharp_frobenius(), how)};
 }
 
 std::vector<Reading> violate_norm(const Check& how) {
-    return {with_negative_eps(norm(), spectral_norm, three_halves_d, how)};
+    return {with_negative_eps(norm(), spectral_norm, three_halves_d, how),
+            with_negative_eps(frobenius(), frobenius_norm, three_halves_d, how),
+            with_negative_eps(sharp_norm(), spectral_norm, one, how),
+            with_negative_eps(sharp_frobenius(), frobenius_norm, root, how)};
 }
 
 }  // namespace

@@ -86,58 +86,92 @@ Attained attain_growth(const Statement& s) {
 }
 
 /// Entries of X that grow with N are not of one variance.
-std::vector<Reading> violate_growth(const Check& how, const Statement& s) {
-    Growth broken = growth_of(how, s, s.elementwise, 2, "entries of X of deviation sqrt(N)");
-    broken.sample = [&how, s](Index N, const Rng& rng) {
+Reading with_growing_entries(const Check& how, const Statement& s, Norm measured, int p,
+                             Growth broken) {
+    broken.sample = [&how, s, measured, p](Index N, const Rng& rng) {
         Logits logits = draw_logits(how, N, rng);
         for (Matrix* factor : {&logits.X, &logits.A, &logits.B}) *factor *= std::sqrt(double(N));
-        return value_of(logits, s, s.elementwise, 2);
+        return value_of(logits, s, measured, p);
     };
-    return {examine_growth(broken, how)};
+    return control(broken, "entries of X of deviation sqrt(N)", how);
 }
 
-/// Softmax attention as it is where training begins: weights of variance 1/D.
-Growth softmax_growth(const Check& how) {
+std::vector<Reading> violate_growth(const Check& how, const Statement& s) {
+    std::vector<Reading> controls;
+    for (const int p : {1, 2, 3})
+        controls.push_back(with_growing_entries(
+            how, s, s.elementwise, p, growth_of(how, s, s.elementwise, p, "elementwise")));
+    return controls;
+}
+
+/// Softmax attention as it is where training begins: weights of variance 1/D; entries of Q and X
+/// multiplied by `scale(N)` together.
+Growth softmax_growth(const Check& how, double (*scale)(Index N)) {
     return {.reading = "softmax, Q and K of variance 1/D",
             .formula = "E |softmax(S)|_F = Theta(1)",
             .role = Role::sharper,
             .relation = Relation::equal,
             .claimed = 0,
             .sizes = sizes,
-            .sample = [&how](Index N, const Rng& rng) {
+            .sample = [&how, scale](Index N, const Rng& rng) {
                 const Logits s =
                     draw_logits(how, N, rng, {.tokens = 1, .weights = 1 / double(how.d)});
-                return softmax(s.A * s.B.transpose()).norm();
+                return softmax(scale(N) * s.A * s.B.transpose()).norm();
             }};
+}
+
+constexpr Statement from_both_sides{"E |S^p / sqrt(N)|_F = Theta(sqrt(N))", elementwise_norm,
+                                    matrix_norm, 0.5, 0.5};
+constexpr Statement divided_by_N{"E |S^p / N|_F = Theta(1)", elementwise_norm, matrix_norm, 0, 1};
+
+Growth theta(const Check& how, const Statement& s) {
+    Growth growth =
+        growth_of(how, s, elementwise_norm, 2,
+                  s.divided == 1 ? "elementwise, divided by N" : "elementwise, from both sides");
+    growth.role = Role::sharper;
+    growth.relation = Relation::equal;
+    return growth;
 }
 
 std::vector<Reading> check_scaled_norm(const Check& how) {
     std::vector<Reading> readings = check_growth(how, scaled_norm);
-    const auto add = [&](const Statement& s, std::string_view meaning) {
-        Growth theta = growth_of(how, s, elementwise_norm, 2, meaning);
-        theta.role = Role::sharper;
-        theta.relation = Relation::equal;
-        readings.push_back(examine_growth(theta, how));
-    };
-    Statement theta = scaled_norm;
-    theta.formula = "E |S^p / sqrt(N)|_F = Theta(sqrt(N))";
-    add(theta, "elementwise, from both sides");
-    add({"E |S^p / N|_F = Theta(1)", elementwise_norm, matrix_norm, 0, 1},
-        "elementwise, divided by N");
-    readings.push_back(examine_growth(softmax_growth(how), how));
+    for (const Statement* s : {&from_both_sides, &divided_by_N})
+        readings.push_back(examine_growth(theta(how, *s), how));
+    readings.push_back(examine_growth(softmax_growth(how, [](Index) { return 1.0; }), how));
     return readings;
 }
 
+/// Logits that grow with N look at one token each in the end.
+std::vector<Reading> violate_scaled_norm(const Check& how) {
+    std::vector<Reading> controls = violate_growth(how, scaled_norm);
+    for (const Statement* s : {&from_both_sides, &divided_by_N})
+        controls.push_back(with_growing_entries(how, *s, elementwise_norm, 2, theta(how, *s)));
+    controls.push_back(control(softmax_growth(how, [](Index N) { return double(N); }),
+                               "logits that grow like N", how));
+    return controls;
+}
+
 /// No norm is named: the spectral one is the smallest of those in use.
-std::vector<Reading> check_gradient(const Check& how) {
-    std::vector<Reading> readings = check_growth(how, gradient);
+Growth spectral_growth(const Check& how) {
     Statement spectral = gradient;
     spectral.formula = "E |d((X Q K^T X^T)^p / sqrt(d))/dQ|_2 = O(N)";
     Growth growth = growth_of(how, spectral, elementwise_gradient_spectral_norm, 2,
                               "elementwise, spectral norm");
     growth.mutant = {.factor = -0.5, .why = "it grows more slowly than what is stated"};
-    readings.push_back(examine_growth(growth, how));
+    return growth;
+}
+
+std::vector<Reading> check_gradient(const Check& how) {
+    std::vector<Reading> readings = check_growth(how, gradient);
+    readings.push_back(examine_growth(spectral_growth(how), how));
     return readings;
+}
+
+std::vector<Reading> violate_gradient(const Check& how) {
+    std::vector<Reading> controls = violate_growth(how, gradient);
+    controls.push_back(with_growing_entries(how, gradient, elementwise_gradient_spectral_norm, 2,
+                                            spectral_growth(how)));
+    return controls;
 }
 
 constexpr std::string_view assumptions =
@@ -188,7 +222,7 @@ extern const Claim poly_cor43 = {
     .chance = true,
     .check = check_scaled_norm,
     .tight = [] { return attain_growth(scaled_norm); },
-    .violate = [](const Check& how) { return violate_growth(how, scaled_norm); }};
+    .violate = violate_scaled_norm};
 
 extern const Claim poly_thm44 = {
     .name = "poly.thm4.4",
@@ -206,9 +240,9 @@ extern const Claim poly_thm44 = {
     .heads = 2,
     .trials = 80,
     .chance = true,
-    .check = [](const Check& how) { return check_gradient(how); },
+    .check = check_gradient,
     .tight = [] { return attain_growth(gradient); },
-    .violate = [](const Check& how) { return violate_growth(how, gradient); }};
+    .violate = violate_gradient};
 
 extern const Claim poly_cor45 = {
     .name = "poly.cor4.5",

@@ -10,21 +10,25 @@
 namespace tsdiag::claim {
 namespace {
 
-/// |d(X Q K^T X^T)/dQ|_F^2 of `rows` tokens, `same` or each its own, and heads of width w.
-double square_at(const Check& how, Index N, Index D, bool same, const Rng& rng) {
+/// |d(X Q K^T X^T)/dQ|_F^2 of N tokens, `same` or each its own, and heads of width w; entries of X
+/// of variance `tokens`.
+double square_at(const Check& how, Index N, Index D, bool same, const Rng& rng,
+                 double tokens = Scales{}.tokens) {
     const Index w = how.d / how.heads;
-    const Scales scales;
-    Matrix X = draw(rng, "X", same ? 1 : N, D, how.distribution, scales.tokens);
+    Matrix X = draw(rng, "X", same ? 1 : N, D, how.distribution, tokens);
     if (same) X = X.replicate(N, 1).eval();
-    const Matrix B = X * draw_weights(rng, "K", D, w, how.distribution, scales.weights);
+    const Matrix B = X * draw_weights(rng, "K", D, w, how.distribution, Scales{}.weights);
     return double(w) * std::pow(elementwise_gradient_norm({X, B, B}, 1), 2);
 }
+
+constexpr Index large = 48;  ///< where 2/(N D) is less than a thousandth
 
 double leading(const LogitSizes& s) {
     return std::pow(double(s.N * s.D) * s.x, 2) * double(s.w) * s.weights;
 }
 
-Growth growth_in(const Check& how, bool tokens) {
+/// Entries of X of `growing` variance, or of one.
+Growth growth_in(const Check& how, bool tokens, bool growing = false) {
     return {.reading = tokens ? "in N" : "in D",
             .formula = tokens ? "E |d(X Q K^T X^T)/dQ|_F^2 = Theta(N^2)"
                               : "E |d(X Q K^T X^T)/dQ|_F^2 = Theta(D^2)",
@@ -32,8 +36,9 @@ Growth growth_in(const Check& how, bool tokens) {
             .claimed = 2,
             .sizes = {16, 32, 64, 128},
             .sample =
-                [&how, tokens](Index size, const Rng& rng) {
-                    return square_at(how, tokens ? size : how.n, tokens ? how.d : size, false, rng);
+                [&how, tokens, growing](Index size, const Rng& rng) {
+                    return square_at(how, tokens ? size : how.n, tokens ? how.d : size, false, rng,
+                                     growing ? double(size) : Scales{}.tokens);
                 },
             .size = tokens ? "N" : "D"};
 }
@@ -41,7 +46,7 @@ Growth growth_in(const Check& how, bool tokens) {
 Mean leading_term(const Check& how, Index size, bool same = false) {
     LogitSizes s = logit_sizes(how);
     s.N = s.D = size;
-    return {.reading = same ? "one token in every row" : fmt::format("constant, N = D = {}", size),
+    return {.reading = fmt::format("constant, N = D = {}", size),
             .formula = "E |d(X Q K^T X^T)/dQ|_F^2 = N^2 D^2 d sigma_x^4 sigma_w^2, to 5 %",
             .within = 0.05,
             .mutant = {.factor = 1.1, .why = "5 % are meant"},
@@ -53,7 +58,7 @@ Mean leading_term(const Check& how, Index size, bool same = false) {
 
 std::vector<Reading> check_leading(const Check& how) {
     return {examine_growth(growth_in(how, true), how), examine_growth(growth_in(how, false), how),
-            examine_mean(leading_term(how, 48), how)};
+            examine_mean(leading_term(how, large), how)};
 }
 
 /// N = D = 10^6: the exact N D (N D + 2) against (N D)^2.
@@ -66,7 +71,11 @@ Attained attain_leading() {
 std::vector<Reading> violate_leading(const Check& how) {
     Check more = how;
     more.trials *= 10;
-    return {examine_mean(leading_term(more, 4, true), more)};
+    Mean one = leading_term(more, 4, true);
+    one.reading = leading_term(how, large).reading;
+    return {control(one, "of one token N times, N = D = 4", more),
+            control(growth_in(how, true, true), "entries of X of deviation sqrt(N)", how),
+            control(growth_in(how, false, true), "entries of X of deviation sqrt(D)", how)};
 }
 
 }  // namespace

@@ -39,6 +39,14 @@ double gradient_norm_square(const Logits& s, int p) {
     return undivided(elementwise_gradient_norm(s, p), s, p);
 }
 
+/// Of logits whose Q and K are one matrix.
+Logits same(Logits s) {
+    s.B = s.A * std::sqrt(double(s.A.cols()));
+    return s;
+}
+
+constexpr Index kept_width = 64;  ///< D where D!/(D - p)! is near D^p
+
 Check with_trials(Check how, Index trials) {
     how.trials = std::max<Index>(trials, 2);
     return how;
@@ -73,7 +81,7 @@ Mean entry(const Check& how, int p) {
 
 /// The p squares of p different entries alone, D!/(D - p)! of them, are what (43) keeps.
 Mean kept_terms(const Check& how) {
-    constexpr Index D = 64;
+    constexpr Index D = kept_width;
     Mean kept = entry(how, 2);
     kept.reading = "approximation, p = 2, D = 64";
     kept.formula = "E <a, b>^(2p) = D!/(D - p)! (2p - 1)!! sigma_1^(2p) sigma_2^(2p), to 10 %";
@@ -132,19 +140,23 @@ Attained attain_entry() {
 /// a = b with entries of variance sqrt(sigma_1 sigma_2): E |a|^4 is D + 2 times as large.
 std::vector<Reading> violate_entry(const Check& how) {
     std::vector<Reading> controls;
-    const auto add = [&](Mean broken, int p) {
-        const std::string of = broken.reading;
-        broken.reading += ", a and b the same";
-        broken.sample = [&how, p](const Rng& rng) {
-            const Matrix a = draw(rng, "a", pairs, how.d, how.distribution,
+    const auto add = [&](Mean broken, int p, Index D, const Check& with) {
+        broken.sample = [&how, p, D](const Rng& rng) {
+            const Matrix a = draw(rng, "a", pairs, D, how.distribution,
                                   std::sqrt(first_variance * second_variance));
             return mean_power(a, a, p);
         };
-        controls.push_back(examine_mean(broken, how));
-        controls.back().of = of;
+        controls.push_back(control(broken, "a and b the same", with));
     };
-    for (const int p : {1, 2, 3}) add(entry(how, p), p);
-    add(exact_moment(how), 2);
+    for (const int p : {1, 2, 3}) add(entry(how, p), p, how.d, how);
+    add(exact_moment(how), 2, how.d, how);
+    const Check fewer = with_trials(how, how.trials / 4);
+    add(kept_terms(fewer), 2, kept_width, fewer);
+    Mean shared = shared_factor(how);
+    shared.sample = [&how](const Rng& rng) {
+        return mean_of_copies(how, rng, [](const Logits& s) { return norm_square(same(s), 2); });
+    };
+    controls.push_back(control(shared, "Q and K the same", how));
     return controls;
 }
 
@@ -211,7 +223,6 @@ Attained attain_first_power() {
 /// Entries of X with mean 1.
 std::vector<Reading> violate_first_power(const Check& how) {
     Mean broken = first_power_exact(how);
-    broken.reading = "entries of X of mean 1";
     broken.sample = [&how](const Rng& rng) {
         const Index w = how.d / how.heads;
         const Scales scales;
@@ -219,7 +230,7 @@ std::vector<Reading> violate_first_power(const Check& how) {
         const Matrix B = X * draw_weights(rng, "K", how.d, w, how.distribution, scales.weights);
         return gradient_norm_square({X, B, B}, 1);
     };
-    return {examine_mean(broken, how)};
+    return {control(broken, "entries of X of mean 1", how)};
 }
 
 Mean higher_power(const Check& how, int p, std::string reading) {
@@ -261,14 +272,11 @@ std::vector<Reading> check_higher_power(const Check& how) {
 /// The second power of logits of the same Q and K: their sign is lost, and so is the independence.
 std::vector<Reading> violate_higher_power(const Check& how) {
     Mean broken = second_power_exact(how);
-    broken.reading = "Q and K the same";
     broken.sample = [&how](const Rng& rng) {
-        return mean_of_copies(how, rng, [](Logits s) {
-            s.B = s.A * std::sqrt(double(s.A.cols()));
-            return gradient_norm_square(s, 2);
-        });
+        return mean_of_copies(how, rng,
+                              [](const Logits& s) { return gradient_norm_square(same(s), 2); });
     };
-    return {examine_mean(broken, how)};
+    return {control(broken, "Q and K the same", how)};
 }
 
 }  // namespace

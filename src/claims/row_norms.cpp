@@ -31,15 +31,20 @@ Bound product() {
             .search = {{1, 1}, {1, 2}, {2, 2}}};
 }
 
-std::vector<Reading> check_product(const Check& how) {
+/// `size` of Y is its spectral norm.
+Bound sharp_product(double (*size)(const Matrix& Y)) {
     Bound sharp = product();
     sharp.reading = "sharp";
     sharp.formula = "h(X Y^T) <= h(X) |Y|_2";
     sharp.role = Role::sharper;
-    sharp.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{product_norm(v), largest_row(v("X")) * spectral_norm(v("Y"))};
+    sharp.sides = [size](const Variables& v) -> std::optional<Sides> {
+        return Sides{product_norm(v), largest_row(v("X")) * size(v("Y"))};
     };
-    return {examine_bound(product(), how), examine_bound(sharp, how)};
+    return sharp;
+}
+
+std::vector<Reading> check_product(const Check& how) {
+    return {examine_bound(product(), how), examine_bound(sharp_product(spectral_norm), how)};
 }
 
 Attained attain_product() {
@@ -51,11 +56,11 @@ Attained attain_product() {
 
 std::vector<Reading> violate_product(const Check& how) {
     Bound broken = product();
-    broken.reading = "r taken as the inner dimension";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         return Sides{product_norm(v), product_bound(v, v("Y").cols())};
     };
-    return {examine_bound(broken, how)};
+    return {control(broken, "r taken as the inner dimension", how),
+            control(sharp_product(largest_row), "h(Y) in place of |Y|_2", how)};
 }
 
 Variables draw_matrix(const Rng& rng, const Sizes& at, Distribution distribution) {
@@ -77,16 +82,21 @@ Bound spectral() {
             .search = {{1, 1}, {2, 1}, {2, 2}}};
 }
 
-std::vector<Reading> check_spectral(const Check& how) {
+/// `size` of X is h.
+Bound from_below(double (*size)(const Matrix& X)) {
     Bound below = spectral();
     below.reading = "from below";
     below.formula = "|X|_2 >= h(X)";
     below.role = Role::sharper;
     below.relation = Relation::at_least;
-    below.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{spectral_norm(v("X")), largest_row(v("X"))};
+    below.sides = [size](const Variables& v) -> std::optional<Sides> {
+        return Sides{spectral_norm(v("X")), size(v("X"))};
     };
-    return {examine_bound(spectral(), how), examine_bound(below, how)};
+    return below;
+}
+
+std::vector<Reading> check_spectral(const Check& how) {
+    return {examine_bound(spectral(), how), examine_bound(from_below(largest_row), how)};
 }
 
 Attained attain_spectral() {
@@ -96,11 +106,12 @@ Attained attain_spectral() {
 
 std::vector<Reading> violate_spectral(const Check& how) {
     Bound broken = spectral();
-    broken.reading = "n taken as the number of columns";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         return Sides{spectral_norm(v("X")), spectral_bound(v("X"), v("X").cols())};
     };
-    return {examine_bound(broken, how)};
+    return {control(broken, "n taken as the number of columns", how),
+            control(from_below([](const Matrix& X) { return X.norm(); }), "|X|_F in place of h(X)",
+                    how)};
 }
 
 }  // namespace

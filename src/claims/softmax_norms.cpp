@@ -31,16 +31,21 @@ double softmax_norm(const Matrix& A) { return softmax(A).norm(); }
 
 Bound norm() { return bound_of("from above", "|softmax(A)|_F <= sqrt(N)", softmax_norm, 1); }
 
-std::vector<Reading> check_norm(const Check& how) {
+/// Rows that sum to `sum`.
+Bound from_below(double sum) {
     Bound below = norm();
     below.reading = "from below";
     below.formula = "|softmax(A)|_F >= 1";
     below.role = Role::sharper;
     below.relation = Relation::at_least;
-    below.sides = [](const Variables& v) -> std::optional<Sides> {
-        return Sides{softmax_norm(v("A")), 1};
+    below.sides = [sum](const Variables& v) -> std::optional<Sides> {
+        return Sides{sum * softmax_norm(v("A")), 1};
     };
-    return {examine_bound(norm(), how), examine_bound(below, how)};
+    return below;
+}
+
+std::vector<Reading> check_norm(const Check& how) {
+    return {examine_bound(norm(), how), examine_bound(from_below(1), how)};
 }
 
 /// Every row looks at one token: exactly so where exp underflows.
@@ -54,9 +59,9 @@ std::vector<Reading> violate_norm(const Check& how) {
     const Measured by_largest = [](const Matrix& A) {
         return Matrix((A.colwise() - A.rowwise().maxCoeff()).array().exp()).norm();
     };
-    return {examine_bound(
-        bound_of("divided by the largest", "|exp(A) / max exp(A)|_F <= sqrt(N)", by_largest, 1),
-        how)};
+    return {control(bound_of("from above", "|exp(A) / max exp(A)|_F <= sqrt(N)", by_largest, 1),
+                    "divided by the largest", how),
+            control(from_below(0.5), "rows that sum to 1/2", how)};
 }
 
 double derivative_norm(const Matrix& A) {
@@ -80,7 +85,7 @@ Bound derivative() {
     return b;
 }
 
-std::vector<Reading> check_derivative(const Check& how) {
+std::vector<Bound> derivative_bounds() {
     Bound sharp = bound_of("sharp", "|dsoftmax(A)|_F <= sqrt(N) / 2", derivative_norm, 0.5);
     sharp.role = Role::sharper;
     Bound by_norm = derivative();
@@ -91,15 +96,29 @@ std::vector<Reading> check_derivative(const Check& how) {
     by_norm.sides = [](const Variables& v) -> std::optional<Sides> {
         return Sides{derivative_norm(v("A")), bound_by_norm(v("A"))};
     };
-    return {examine_bound(derivative(), how), examine_bound(sharp, how),
-            examine_bound(by_norm, how)};
+    return {derivative(), sharp, by_norm};
+}
+
+std::vector<Reading> check_derivative(const Check& how) {
+    std::vector<Reading> readings;
+    for (const Bound& b : derivative_bounds()) readings.push_back(examine_bound(b, how));
+    return readings;
 }
 
 /// softmax(10 A): the derivative by A is ten times as large.
 std::vector<Reading> violate_derivative(const Check& how) {
-    const Measured hot = [](const Matrix& A) { return 10 * derivative_norm(10 * A); };
-    return {examine_bound(
-        bound_of("a temperature of 1/10", "|dsoftmax(10 A)|_F <= 2 sqrt(N)", hot, 2), how)};
+    std::vector<Reading> controls;
+    for (Bound hot : derivative_bounds()) {
+        hot.sides = [cold = hot.sides](const Variables& v) {
+            Variables tenfold = v;
+            tenfold.set("A", 10 * v("A"));
+            std::optional<Sides> s = cold(tenfold);
+            s->measured *= 10;
+            return s;
+        };
+        controls.push_back(control(hot, "a temperature of 1/10", how));
+    }
+    return controls;
 }
 
 // --- the proof, (30) to (38)
@@ -134,13 +153,14 @@ Bound equation(std::string reading, std::string formula, Matrix (*left)(const Ma
 Matrix one_less(const Matrix& P) { return (1 - P.array()).matrix(); }
 Matrix twice_the_others(const Matrix& P) { return 2 * others(P); }
 
-/// Row by row sum_j |grad F_ij|^2 against 4 sum_j F_ij^2 sum_{k != j} F_ik.
-Bound row_bound(std::string reading, double temperature) {
+/// Row by row sum_j |grad F_ij|^2 against sum_j F_ij^2 times `factor`.
+Bound row_bound(std::string reading, std::string formula, Mutant mutant,
+                Matrix (*factor)(const Matrix& P), double temperature) {
     return {.reading = std::move(reading),
-            .formula = "sum_j |grad F_ij|^2 <= 4 sum_j F_ij^2 sum_{k != j} F_ik",
-            .mutant = {.factor = 0.2, .why = "nothing exceeds a quarter of it"},
+            .formula = std::move(formula),
+            .mutant = std::move(mutant),
             .draw = draw_logits,
-            .sides = [temperature](const Variables& v) -> std::optional<Sides> {
+            .sides = [factor, temperature](const Variables& v) -> std::optional<Sides> {
                 const Matrix P = softmax(v("A") / temperature);
                 if (!(P.minCoeff() > 0)) return {};
                 Matrix gradients(P.rows(), 1);
@@ -148,31 +168,59 @@ Bound row_bound(std::string reading, double temperature) {
                     gradients(i) =
                         softmax_derivative(P.row(i)).squaredNorm() / (temperature * temperature);
                 return worst_entry(gradients,
-                                   4 * P.cwiseAbs2().cwiseProduct(others(P)).rowwise().sum());
+                                   P.cwiseAbs2().cwiseProduct(factor(P)).rowwise().sum());
             },
             .search = {{2, 1}, {3, 1}}};
 }
 
-std::vector<Reading> check_steps(const Check& how) {
-    Bound corrected = equation(
+std::vector<Bound> row_bounds(double temperature) {
+    return {row_bound(
+                "(30)", "sum_j |grad F_ij|^2 <= sum_j F_ij^2 (|1 - F_ij| + sum_{k != j} F_ik)^2",
+                {.factor = 0.475, .why = "nothing exceeds a half of it"},
+                [](const Matrix& P) -> Matrix { return (2 * others(P)).cwiseAbs2(); }, temperature),
+            row_bound(
+                "(34)", "sum_j |grad F_ij|^2 <= 4 sum_j F_ij^2 sum_{k != j} F_ik",
+                {.factor = 0.2, .why = "nothing exceeds a quarter of it"},
+                [](const Matrix& P) -> Matrix { return 4 * others(P); }, temperature)};
+}
+
+/// Rows that sum to `sum`.
+Bound corrected(double sum) {
+    Bound b = equation(
         "before (34), corrected", "|1 - F_ij| + sum_{k != j} F_ik = 2 sum_{k != j} F_ik",
         [](const Matrix& P) -> Matrix { return one_less(P) + others(P); }, twice_the_others);
-    corrected.role = Role::sharper;
-    return {examine_bound(equation("before (34)", "1 - F_ij = 2 sum_{k != j} F_ik", one_less,
-                                   twice_the_others),
-                          how),
-            examine_bound(corrected, how), examine_bound(row_bound("(34)", 1), how),
-            examine_bound(
-                equation(
-                    "(38)", "4 sum_j F_ij^2 = 4",
-                    [](const Matrix& P) -> Matrix { return 4 * P.cwiseAbs2().rowwise().sum(); },
-                    [](const Matrix& P) -> Matrix { return Matrix::Constant(P.rows(), 1, 4); }),
-                how)};
+    b.role = Role::sharper;
+    if (sum != 1)
+        b.sides = [sum](const Variables& v) -> std::optional<Sides> {
+            const Matrix P = softmax(v("A"));
+            if (!(P.minCoeff() > 0)) return {};
+            const Matrix a = one_less(sum * P) + sum * others(P), c = 2 * sum * others(P);
+            return worst_difference(a, c, Matrix::Constant(a.rows(), a.cols(), 1e-9));
+        };
+    return b;
+}
+
+std::vector<Reading> check_steps(const Check& how) {
+    std::vector<Bound> list = row_bounds(1);
+    list.insert(list.begin() + 1, {equation("before (34)", "1 - F_ij = 2 sum_{k != j} F_ik",
+                                            one_less, twice_the_others),
+                                   corrected(1)});
+    list.push_back(equation(
+        "(38)", "4 sum_j F_ij^2 = 4",
+        [](const Matrix& P) -> Matrix { return 4 * P.cwiseAbs2().rowwise().sum(); },
+        [](const Matrix& P) -> Matrix { return Matrix::Constant(P.rows(), 1, 4); }));
+    std::vector<Reading> readings;
+    for (const Bound& b : list) readings.push_back(examine_bound(b, how));
+    return readings;
 }
 
 /// softmax(10 A), whose gradient is ten times as large.
 std::vector<Reading> violate_steps(const Check& how) {
-    return {examine_bound(row_bound("a temperature of 1/10", 0.1), how)};
+    std::vector<Reading> controls;
+    for (const Bound& b : row_bounds(0.1))
+        controls.push_back(control(b, "a temperature of 1/10", how));
+    controls.push_back(control(corrected(0.5), "rows that sum to 1/2", how));
+    return controls;
 }
 
 }  // namespace
@@ -209,17 +257,18 @@ extern const Claim poly_thm41b = {
 extern const Claim poly_eq34 = {
     .name = "poly.eq34",
     .statement =
-        "The steps by which (7) is derived: 1 - F_ij = 2 sum_{k != j} F_ik, hence sum_j |grad "
-        "F_ij|^2 <= 4 sum_j F_ij^2 sum_{k != j} F_ik <= 4 sum_j F_ij^2 = 4.",
+        "The steps by which (7) is derived: sum_j |grad F_ij|^2 <= sum_j F_ij^2 (|1 - F_ij| + "
+        "sum_{k != j} F_ik)^2, and 1 - F_ij = 2 sum_{k != j} F_ik, hence <= 4 sum_j F_ij^2 "
+        "sum_{k != j} F_ik <= 4 sum_j F_ij^2 = 4.",
     .words =
         "since F_i1 + ... + F_iN = 1 we have that 1 - F_ij = 2(F_i1 + ... + F_iN), where the hat "
         "means we don't include F_ij in the sum",
-    .source = "[POLY] (30) to (38)",
+    .source = "[POLY] (26) to (38)",
     .assumes = "F = softmax(A), row by row",
     .sharp =
         "|1 - F_ij| + sum_{k != j} F_ik is twice the sum, which is what (34) uses; the last = is "
         "<=, with equality for a single token looked at.",
-    .loose = "(34) stays at or below 1/4, which uniform rows attain.",
+    .loose = "(30) stays at or below 1/2, (34) at or below 1/4, which uniform rows attain.",
     .check = check_steps,
     .violate = violate_steps};
 

@@ -75,6 +75,17 @@ TEST_P(EveryClaim, ControlsNameWhatTheyShowToBeAbleToFail) {
     }
 }
 
+/// A reading of [DEVIL] or [POLY] that holds has a control of its own.
+TEST_P(EveryClaim, HasAControlOfEachReadingThatHolds) {
+    if (claim().name.starts_with("tse.")) GTEST_SKIP() << "controls of a claim, not of readings";
+    const auto& controls = examined(claim()).controls;
+    for (const Reading& r : examined(claim()).readings) {
+        if (r.verdict != Verdict::holds && r.verdict != Verdict::holds_asymptotically) continue;
+        EXPECT_TRUE(std::ranges::any_of(controls, [&](const Reading& c) { return c.of == r.name; }))
+            << r.name;
+    }
+}
+
 TEST_P(EveryClaim, VerdictIsTheKnownOne) {
     std::set<std::string> names;
     for (const Reading& r : examined(claim()).readings)

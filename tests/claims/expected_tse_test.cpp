@@ -12,6 +12,8 @@ const std::vector<Expected>& expected_tse() {
         {"tse.eq1", "average over pairs", holds},
         {"tse.eq1", "identity", holds},
         {"tse.eq1", "range", holds},
+        {"tse.eq3", "random weights", holds},
+        {"tse.eq3", "any weights", is_false},  // W = -1
         {"tse.prop2.3", "rate", holds},
         {"tse.prop2.3", "above 1", holds},
         {"tse.prop2.3", "odds", holds},
