@@ -155,6 +155,14 @@ TEST(CsvTest, ErrorsNameFileLineAndWhatWasFound) {
     EXPECT_THAT(message_of([] { read_metrics_csv("", "t.csv"); }), HasSubstr("line 1"));
 }
 
+TEST(CsvTest, LayersAndHeadsEndAtAMillion) {
+    const std::string before(header);
+    EXPECT_EQ(read_metrics_csv(before + "m,,1000000,in,1000000,,fro,1,,,,1,\n", "t.csv")[0].at.head,
+              1'000'000);
+    for (const char* row : {"m,,1000001,in,,,fro,1,,,,1,\n", "m,,0,in,1000001,,fro,1,,,,1,\n"})
+        EXPECT_THROW(read_metrics_csv(before + row, "t.csv"), FormatError) << row;
+}
+
 TEST(CsvTest, EveryPrefixIsReadOrRefused) {
     Table table("a \"quoted\", name");
     table.scalar({.layer = 0, .stage = "in"}, "fro", 1.5);

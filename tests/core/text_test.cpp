@@ -21,6 +21,56 @@ TEST(TextTest, BytesThatAreNotUtf8AreReplaced) {
               mark + "b");
 }
 
+/// UTF-8 by its definition.
+std::string encoded(std::uint32_t code) {
+    if (code < 0x80) return {char(code)};
+    const auto tail = [&](int shift) { return char(0x80 | (code >> shift & 0x3f)); };
+    if (code < 0x800) return {char(0xc0 | code >> 6), tail(0)};
+    if (code < 0x10000) return {char(0xe0 | code >> 12), tail(6), tail(0)};
+    return {char(0xf0 | code >> 18), tail(12), tail(6), tail(0)};
+}
+
+TEST(TextTest, EveryCodePointIsReadBack) {
+    for (std::uint32_t code = 0; code < 0x120000; ++code) {
+        const std::string text = encoded(code);
+        const bool exists = code < 0x110000 && (code < 0xd800 || code > 0xdfff);
+        ASSERT_EQ(utf8_length(text + "\x80"), exists ? text.size() : 0) << code;
+        if (exists) {
+            ASSERT_EQ(code_point(text), code);
+        }
+    }
+}
+
+/// Whatever is taken for well-formed is the one spelling of its code point.
+TEST(TextTest, NoCodePointHasTwoSpellings) {
+    for (unsigned lead = 0x80; lead < 0x100; ++lead)
+        for (unsigned second = 0; second < 0x100; ++second)
+            for (const char last : {'\x7f', '\x80', '\xbf', '\xc0'}) {
+                const std::string text{char(lead), char(second), last, last};
+                const std::size_t length = utf8_length(text);
+                if (length == 0) continue;
+                const std::string sequence = text.substr(0, length);
+                ASSERT_EQ(encoded(code_point(sequence)), sequence) << lead << " " << second;
+            }
+}
+
+TEST(TextTest, ControlCharactersEndWhereLettersAndSignsBegin) {
+    using Range = std::pair<std::uint32_t, std::uint32_t>;
+    for (const auto& [first, last] :
+         {Range{0x7f, 0x9f}, Range{0xad, 0xad}, Range{0x61c, 0x61c}, Range{0x180e, 0x180e},
+          Range{0x200b, 0x200f}, Range{0x2028, 0x202e}, Range{0x2060, 0x206f},
+          Range{0xfeff, 0xfeff}, Range{0xfff9, 0xfffb}, Range{0xe0000, 0xe007f}}) {
+        EXPECT_FALSE(is_control(encoded(first - 1))) << first;
+        EXPECT_TRUE(is_control(encoded(first))) << first;
+        EXPECT_TRUE(is_control(encoded(last))) << last;
+        EXPECT_FALSE(is_control(encoded(last + 1))) << last;
+    }
+    EXPECT_TRUE(is_control(std::string(1, '\0')));
+    EXPECT_TRUE(is_control("\x1f"));
+    EXPECT_FALSE(is_control(" "));
+    EXPECT_EQ(visible("\r\t\u00ad\u2028\U000e0000"), "\\r\\t\\xad\\u2028\\U000e0000");
+}
+
 TEST(TextTest, ControlCharactersAreSpelled) {
     EXPECT_EQ(visible("a\nb"), "a\\nb");
     EXPECT_EQ(visible("a\nb", "\n"), "a\nb");
