@@ -46,6 +46,19 @@ TEST(Mixing, AgreesWithExplicitProjections) {
                  rounding(4));
 }
 
+/// Many heads of many columns: P X is made by chunks of 128 columns, the last of them shorter.
+TEST(Mixing, OfManyColumnsIsTheSameByChunks) {
+    const Index heads = 256, n = 64, d = 300;
+    const std::vector<Matrix> two = {random_attention(n, 3), random_attention(n, 4)};
+    std::vector<Matrix> all;
+    for (Index k = 0; k < heads; ++k) all.push_back(two[static_cast<std::size_t>(k % 2)]);
+    const Matrix x = gaussian(n, d, 1, 0.5);
+    const Table t = measure("mixing", layer_of(all, x));
+    const double expected[] = {Twin(two[0], x, x).mu2, Twin(two[1], x, x).mu2};
+    for (Index k = 0; k < heads; ++k)
+        EXPECT_CLOSE(value(t, head(k), "mu2"), expected[k % 2], rounding(1000));
+}
+
 TEST(Mixing, UniformAttentionLeavesTheMeanAlone) {
     const Table t = measure("mixing", layer_of({uniform(6)}, gaussian(6, 3, 5, 1)));
     EXPECT_CLOSE(value(t, head(0), "omega") + 1, 1, rounding(64));
