@@ -2,7 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <numbers>
 #include <vector>
 
@@ -45,6 +48,26 @@ TEST(Tridiagonal, TheLastComponentOfAVectorThatFallsFastKeepsItsDigits) {
         const double found = last_component(diagonal, off, r + 1 / r);
         EXPECT_NEAR(found / expected, 1, 1e-10) << n;
     }
+}
+
+/// (a + d)/2 -+ sqrt(((a - d)/2)^2 + b^2), and nothing else where zeros surround it.
+TEST(Tridiagonal, OfTwoRowsIsTheQuadraticFormulaWhereverTheyStand) {
+    for (const double a : {-3.0, 0.0, 5.0})
+        for (const double b : {-1.0, 2.0}) {
+            const double d = 1, root = std::hypot((a - d) / 2, b);
+            const double top = (a + d) / 2 + root, bottom = (a + d) / 2 - root;
+            for (const auto& [diagonal, off] :
+                 {std::pair{Vector{a, d}, Vector{b}}, std::pair{Vector{d, a}, Vector{b}},
+                  std::pair{Vector{0, a, d}, Vector{0, b}},
+                  std::pair{Vector{a, d, 0}, Vector{b, 0}},
+                  std::pair{Vector{0, d, a, 0}, Vector{0, b, 0}}}) {
+                Vector expected(diagonal.size(), 0.0);
+                expected[0] = top, expected[1] = bottom;
+                std::ranges::sort(expected, std::greater());
+                for (std::size_t k = 0; k < expected.size(); ++k)
+                    EXPECT_NEAR(eigenvalue(diagonal, off, Index(k)), expected[k], 32 * eps);
+            }
+        }
 }
 
 TEST(Tridiagonal, ThatFallsApartHasTheVectorsOfItsParts) {
