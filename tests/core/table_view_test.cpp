@@ -1,0 +1,68 @@
+#include "tsdiag/table_view.hpp"
+
+#include <gtest/gtest.h>
+
+namespace tsdiag {
+namespace {
+
+TEST(TableView, GivesALayerItsOwnNumberOrTheMeanOverHeads) {
+    Table table("m");
+    // Layer 0 has heads only, one of them undefined; of layer 1 its own number counts, wherever it
+    // stands; layer 2 has nothing but a reason.
+    for (const Index head : {0, 1, 2})
+        table.scalar({.layer = 0, .stage = "attn", .head = head}, "delta",
+                     head == 1 ? undefined("not there") : Value(double(1 + head)));
+    table.scalar({.layer = 1, .stage = "attn", .head = 0}, "delta", Value(8.0));
+    table.scalar({.layer = 1, .stage = "attn"}, "delta", Value(5.0));
+    table.scalar({.layer = 1, .stage = "attn", .head = 1}, "delta", Value(9.0));
+    table.scalar({.layer = 2, .stage = "attn"}, "delta", undefined("rows do not sum to 1"));
+    table.scalar({.layer = 1, .stage = "in"}, "delta", Value(70.0));
+    table.scalar({.layer = 1, .stage = "attn", .tensor = "q"}, "delta", Value(80.0));
+    table.scalar({.stage = "attn"}, "delta", Value(90.0));
+    const TableView view(table);
+
+    const Depth depth = view.depth("m", "delta", "attn");
+    ASSERT_EQ(depth.size(), 3U);
+    EXPECT_EQ(depth.at(0).value, 2.0);
+    EXPECT_EQ(depth.at(1).value, 5.0);
+    EXPECT_FALSE(depth.at(2).value);
+    EXPECT_EQ(view.depth("m", "delta", "attn", "q").at(1).value, 80.0);
+    EXPECT_EQ(view.depth("m", "delta", "in").at(1).value, 70.0);
+    EXPECT_TRUE(view.depth("other", "delta", "attn").empty());
+
+    const Heads heads = view.heads("m", "delta");
+    ASSERT_EQ(heads.size(), 5U);
+    EXPECT_EQ(heads.at({0, 2}).value, 3.0);
+    EXPECT_FALSE(heads.at({0, 1}).value);
+    EXPECT_EQ(heads.at({1, 1}).value, 9.0);
+
+    EXPECT_EQ(view.reason("m", "delta"), "not there");
+    EXPECT_EQ(view.reason("m", "mu1"), "");
+    EXPECT_TRUE(view.has("delta"));
+    EXPECT_FALSE(view.has("mu1"));
+}
+
+TEST(TableView, ShowsTheLastStepAndTheCourse) {
+    Table table("m");
+    for (const Index step : {0, 10, 20})
+        for (const Index layer : {0, 1})
+            table.scalar({.step = step, .layer = layer, .stage = "out"}, "t_sim",
+                         Value(double(step + layer)));
+    table.scalar({.step = 10, .layer = 0, .stage = "out", .tensor = "w"}, "t_sim", Value(7.0));
+    table.scalar({.step = 10, .stage = "out"}, "t_sim", Value(7.0));
+    const TableView view(table);
+    EXPECT_EQ(view.models(), std::vector<std::string>{"m"});
+    EXPECT_EQ(view.all().size(), 2U);
+    EXPECT_EQ(view.depth("m", "t_sim", "out").at(1).value, 21.0);
+    const Course course = view.course("t_sim", "out");
+    ASSERT_EQ(course.size(), 2U);
+    for (const Index layer : {0, 1}) {
+        ASSERT_EQ(course.at(layer).size(), 3U);
+        for (const Index step : {0, 10, 20})
+            EXPECT_EQ(course.at(layer).at(step).value, double(step + layer));
+    }
+    EXPECT_TRUE(view.course("t_sim", "in").empty());
+}
+
+}  // namespace
+}  // namespace tsdiag
