@@ -223,12 +223,20 @@ void read_csv_log(std::string_view text, LogRecords& out) {
     }
 }
 
+/// The records of a trainer_state.json.
+const Json::Array& history(const Json& state, const LogRecords& out) {
+    const bool told = state.is_object() && state.contains("log_history");
+    if (!told || !state["log_history"].is_array())
+        out.fail("'log_history'", "is no list of records, expected that of a trainer_state.json");
+    return state["log_history"].array();
+}
+
 void read_json_log(std::string_view text, LogRecords& out) {
     Steps seen;
     if (text.find("\"log_history\"") != std::string_view::npos) {
         const Json state = Json::parse(with_quoted_nonfinite(text), out.source());
         Index counted = 0;
-        for (const Json& record : state["log_history"].array()) {
+        for (const Json& record : history(state, out)) {
             ++counted;
             read_record(record, counted, fmt::format("record {}", counted), seen, out);
         }
