@@ -15,7 +15,7 @@ constexpr std::size_t most_kept = std::size_t{1} << 28;
 
 // Large blocks come from the system itself: malloc, once it has freed a large one, takes the next
 // from its heap, and keeps the holes between them.
-#ifdef __SANITIZE_ADDRESS__  // its allocator knows the end of every block
+#ifdef TSDIAG_ADDRESS_SANITIZER  // its allocator knows the end of every block
 void* take_large(std::size_t size) { return std::aligned_alloc(alignment, size); }
 void give_large(void* block, std::size_t) { std::free(block); }
 #else

@@ -20,6 +20,13 @@ extern char** environ;
 /// Runs the program as a user does.
 namespace tsdiag::test {
 
+/// Is the memory of a process the program's alone, or a sanitizer's too?
+#ifdef TSDIAG_ADDRESS_SANITIZER
+inline constexpr bool memory_is_its_own = false;
+#else
+inline constexpr bool memory_is_its_own = true;
+#endif
+
 struct Finished {
     int code = -1;  ///< exit status; 128 + signal where one ended it
     std::string out, err;
