@@ -71,6 +71,8 @@ template <class Derivative>
 std::vector<Value> jacobian_norms(const Attention& e, double largest_work) {
     const AttentionOperator& op = e.op;
     const Index h = op.heads(), n = op.tokens();
+    if (n == 1 && op.structure().row_stochastic)  // P is 1, whatever its logit
+        return std::vector<Value>(static_cast<std::size_t>(h), Value(0));
     const Derivative derivative(e.input, *e.projections);
     const double seen = op.structure().causal ? 0.5 : 1;  // of the columns, on average
     const Plan chosen = plan(op, derivative.work(h, n) * seen, largest_work);
