@@ -99,9 +99,11 @@ void add_transposed(const View& a, double alpha, std::span<const double> x, std:
 /// is A^T w. One pass over A, and no cancellation where A is nearly of rank one.
 void normal_product(const View& a, std::span<const double> w, std::span<const double> column,
                     std::span<const double> x, std::span<double> y);
-/// The part of some rows of A in it: y += A^T W (A x - mean); returns the sum of W (A x - mean).
+/// The part of some rows of A in it: y += A^T W (A x - mean); returns `sum` plus that of
+/// W (A x - mean).  By blocks of rows, all but the last of a multiple of 4, the bits are those of
+/// one call.
 double add_normal_product(const View& rows, std::span<const double> w, double mean,
-                          std::span<const double> x, std::span<double> y);
+                          std::span<const double> x, std::span<double> y, double sum);
 /// sum_kl a_ik G_kl c_i|k-l| b_il for each row i of a, b and c (1, rows, m), G symmetric, at least
 /// m x m; all float64.  Cost 2 rows m^2 multiplications.
 std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, const View& c);

@@ -119,9 +119,8 @@ std::vector<double> product(const std::vector<double>& a, const std::vector<doub
 
 }  // namespace
 
-bool wanted(const AttentionOperator& p, const Structure& known, double memory) {
-    if (!known.factors) return false;
-    return known.factors->left.cols() < p.tokens() / 4 || !stored::fits(p, memory);
+bool wanted(const Structure& known) {
+    return known.factors && known.factors->left.cols() < known.factors->left.rows() / 4;
 }
 
 std::vector<Estimate> second_eigenvalue(const Factors& p, bool stochastic, double accuracy) {

@@ -6,8 +6,8 @@
 /// Spectra of P = left right^T through matrices of its rank m.
 namespace tsdiag::factors {
 
-/// Is the small way worth it: m < n/4, or P of more than `memory` bytes?
-bool wanted(const AttentionOperator& p, const Structure& known, double memory);
+/// Is the small way worth it: m < n/4?
+bool wanted(const Structure& known);
 
 /// Of each head, P not causal: the non-zero spectrum of P is that of right^T left; of a stochastic
 /// P without its eigenvalue 1, that of right^T Pi2 left.  Cost O(n m^2 + m^3).

@@ -29,7 +29,8 @@ Index AttentionOperator::rows_at_once(double memory) const {
     constexpr double worth_keys = 64;
     const double row = 3 * bytes() / double(tokens());
     const double rows = std::min(memory, std::max(backend().working_set(), worth_keys * row)) / row;
-    return std::clamp<Index>(Index(rows), 1, tokens());
+    const Index part = backend().host_memory() ? visibility::rows_of_a_part(*this) : 1;
+    return std::min(tokens(), std::max(part, Index(rows) / part * part));
 }
 
 bool AttentionOperator::sampled() const {
@@ -81,13 +82,17 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
         RowBlock block;
         try {
             block = rows(first, count);
-            const Index end = visibility::end(block.visible, n);
-            if (block.p.tracked() || v.tracked())
+            if (block.p.tracked() || v.tracked()) {
+                const Index end = visibility::end(block.visible, n);
                 recorded.push_back(matmul(block.p.col_range(0, end), v.row_range(0, end)));
-            else
-                backend().matmul(out.row_range(first, count).view(),
-                                 block.p.col_range(0, end).view(), v.row_range(0, end).view(),
-                                 Transpose::none, 1);
+            } else {
+                visibility::each_part(
+                    *this, block.visible, first, count, [&](Index i, Index rows, Index end) {
+                        backend().matmul(out.row_range(first + i, rows).view(),
+                                         block.p.row_range(i, rows).col_range(0, end).view(),
+                                         v.row_range(0, end).view(), Transpose::none, 1);
+                    });
+            }
         } catch (const OutOfMemory&) {
             if (count == 1) throw;
             block_rows = (count + 1) / 2;

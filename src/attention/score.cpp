@@ -33,7 +33,7 @@ class ScoreAttention final : public AttentionOperator {
         block.first = first;
         block.visible = seen(in_, rule_.block, first, count);
         Logits logits;
-        logits.s = products(first, count, visibility::end(block.visible, tokens()));
+        logits.s = products(block.visible, first, count);
         if (in_.bias.defined()) logits.bias = in_.bias.row_range(first, count);
         if (!rule_.alibi.empty()) {
             const Tensor distance = alibi(first, count);
@@ -49,16 +49,19 @@ class ScoreAttention final : public AttentionOperator {
     const Backend& backend() const override { return in_.q.backend(); }
 
   private:
-    /// scale q k^T of the keys before `end`, the only ones that some row sees; 0 behind.
-    Tensor products(Index first, Index count, Index end) const {
+    /// scale q k^T; 0 of keys that no row of a part sees.
+    Tensor products(const Visible& visible, Index first, Index count) const {
         const Tensor q = in_.q.row_range(first, count);
-        if (end == tokens() || q.tracked() || in_.k.tracked())
-            return matmul(q, in_.k, Transpose::second, in_.scale);
+        if (q.tracked() || in_.k.tracked()) return matmul(q, in_.k, Transpose::second, in_.scale);
         Tensor s = Tensor::empty(backend(), {heads(), count, tokens()}, type());
-        backend().matmul(s.col_range(0, end).view(), q.view(), in_.k.row_range(0, end).view(),
-                         Transpose::second, in_.scale);
-        const auto rows = static_cast<std::size_t>(count);
-        return hide(std::move(s), {std::vector<Index>(rows, 0), std::vector<Index>(rows, end)});
+        Visible made{std::vector<Index>(static_cast<std::size_t>(count), 0), {}};
+        visibility::each_part(*this, visible, first, count, [&](Index i, Index rows, Index end) {
+            backend().matmul(s.row_range(i, rows).col_range(0, end).view(),
+                             q.row_range(i, rows).view(), in_.k.row_range(0, end).view(),
+                             Transpose::second, in_.scale);
+            made.last.insert(made.last.end(), static_cast<std::size_t>(rows), end);
+        });
+        return visible.everything() ? s : hide(std::move(s), made);
     }
     /// -m_h |i - j|, (h, b, n).
     Tensor alibi(Index first, Index count) const {

@@ -201,7 +201,7 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
     }
     if (known.block > 0 && known.block < p.tokens() && !known.causal)
         return second_of_blocks(p, known, accuracy);
-    if (factors::wanted(p, known, memory)) {
+    if (factors::wanted(known)) {
         std::vector<Estimate> found =
             factors::second_eigenvalue(*known.factors, known.row_stochastic, accuracy);
         if (!stored::fits(p, memory) || std::ranges::all_of(found, &Estimate::converged))
@@ -233,12 +233,12 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, do
     if (const auto near = Rescaled::where_needed(p, memory))
         return near->restore(centred_norm(*near, memory, accuracy));
     const Structure known = p.structure();
-    if (!known.causal && factors::wanted(p, known, memory)) {
+    if (!known.causal && factors::wanted(known)) {
         std::vector<Estimate> found = factors::centred_norm(*known.factors, accuracy);
         if (!stored::fits(p, memory) || std::ranges::all_of(found, &Estimate::converged))
             return found;
     }
-    if (!stored::fits(p, memory) && known.causal && known.factors) {
+    if (known.causal && factors::wanted(known)) {
         const auto products = Index(largest_basis / 8 / double(p.heads() * p.tokens()));
         std::vector<Estimate> found =
             factors::causal_centred_norm(*known.factors, residual_for(accuracy),

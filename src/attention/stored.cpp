@@ -46,17 +46,24 @@ std::vector<double> column_sums(const View& a) {
     return out;
 }
 
-double centred_frobenius(const View& a, std::span<const double> column_sums) {
-    const Index n = a.shape.rows;
-    double sum = 0;
-    for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j < a.shape.cols; ++j) {
-            const double p =
-                a.type == Type::f32 ? double(a.row<float>(0, i)[j]) : a.row<double>(0, i)[j];
-            const double c = p - column_sums[static_cast<std::size_t>(j)] / double(n);
-            sum += c * c;
+double add_centred_squares(const View& rows, std::span<const double> column_sums, double sum) {
+    const double n = double(column_sums.size());
+    const auto add = [&]<class T>(T) {
+        for (Index i = 0; i < rows.shape.rows; ++i) {
+            const T* row = rows.row<T>(0, i);
+            for (std::size_t j = 0; j < column_sums.size(); ++j) {
+                const double p = Index(j) < rows.shape.cols ? double(row[j]) : 0;
+                const double c = p - column_sums[j] / n;
+                sum += c * c;
+            }
         }
-    return std::sqrt(sum);
+    };
+    rows.type == Type::f32 ? add(float{}) : add(double{});
+    return sum;
+}
+
+double centred_frobenius(const View& a, std::span<const double> column_sums) {
+    return std::sqrt(add_centred_squares(a, column_sums, 0));
 }
 
 }  // namespace tsdiag::stored

@@ -24,7 +24,7 @@ void Rows::each_block(const Use& use) const {
     const Index n = p_.tokens();
     for (Index first = 0; first < n; first += block_) {
         const RowBlock rows = p_.rows(first, std::min(block_, n - first));
-        use(rows, stored::Heads(rows.p.col_range(0, visibility::end(rows.visible, n)), first));
+        use(rows, stored::Heads(rows.p.col_range(0, visibility::columns(rows.visible, n)), first));
     }
 }
 
@@ -46,13 +46,11 @@ void Rows::sum_columns() const {
     const Index n = p_.tokens(), h = p_.heads();
     const std::vector<double> ones(static_cast<std::size_t>(block_), 1.0);
     column_.assign(static_cast<std::size_t>(h * n), 0.0);
-    squares_.assign(static_cast<std::size_t>(h), 0.0);
-    each_block([&](const RowBlock& block, const stored::Heads& heads) {
+    each_block([&](const RowBlock&, const stored::Heads& heads) {
         stored::for_each_head<Nothing>(h, [&](Index k) {
             const View rows = heads[k];
             add_transposed(rows, 1, std::span(ones).first(std::size_t(rows.shape.rows)),
                            of_head(std::span(column_), k, n, 0, rows.shape.cols));
-            squares_[std::size_t(k)] += squared_norm(block.p.batch_range(k, 1));
             return Nothing{};
         });
     });
@@ -60,11 +58,17 @@ void Rows::sum_columns() const {
 
 std::vector<double> Rows::centred_frobenius() const {
     sum_columns();
-    std::vector<double> squares = squares_;
-    const auto n = static_cast<std::size_t>(p_.tokens());
-    for (std::size_t i = 0; i < column_.size(); ++i)
-        squares[i / n] -= column_[i] * column_[i] / double(n);
-    for (double& e : squares) e = std::sqrt(std::max(0.0, e));
+    const Index n = p_.tokens(), h = p_.heads();
+    std::vector<double> squares(static_cast<std::size_t>(h), 0.0);
+    each_block([&](const RowBlock&, const stored::Heads& heads) {
+        stored::for_each_head<Nothing>(h, [&](Index k) {
+            double& sum = squares[std::size_t(k)];
+            sum = stored::add_centred_squares(
+                heads[k], of_head(std::span<const double>(column_), k, n, 0, n), sum);
+            return Nothing{};
+        });
+    });
+    for (double& e : squares) e = std::sqrt(e);
     return squares;
 }
 
@@ -74,15 +78,20 @@ void Rows::centred_normal(std::span<const double> x, std::span<double> y) const 
     sum_columns();
     // As in normal_product: the mean beforehand, and what its rounding left afterwards.
     std::vector<double> mean(static_cast<std::size_t>(h), 0.0), left(mean);
-    for (std::size_t i = 0; i < x.size(); ++i)
-        mean[i / std::size_t(n)] += column_[i] * x[i] / double(n);
+    for (Index k = 0; k < h; ++k) {
+        double& e = mean[std::size_t(k)];
+        tsdiag::multiply({column_.data() + k * n, {1, 1, n}, n, n, Type::f64},
+                         of_head(x, k, n, 0, n), std::span(&e, 1));
+        e /= double(n);
+    }
     std::ranges::fill(y, 0.0);
     each_block([&](const RowBlock&, const stored::Heads& heads) {
         stored::for_each_head<Nothing>(h, [&](Index k) {
             const View rows = heads[k];
-            left[std::size_t(k)] += add_normal_product(
-                rows, std::span(ones).first(std::size_t(rows.shape.rows)), mean[std::size_t(k)],
-                of_head(x, k, n, 0, rows.shape.cols), of_head(y, k, n, 0, rows.shape.cols));
+            double& sum = left[std::size_t(k)];
+            sum = add_normal_product(rows, std::span(ones).first(std::size_t(rows.shape.rows)),
+                                     mean[std::size_t(k)], of_head(x, k, n, 0, rows.shape.cols),
+                                     of_head(y, k, n, 0, rows.shape.cols), sum);
             return Nothing{};
         });
     });

@@ -29,7 +29,7 @@ class Rows {
 
     const AttentionOperator& p_;
     Index block_;
-    mutable std::vector<double> column_, squares_;  ///< P^T 1 and |P|_F^2 of each head
+    mutable std::vector<double> column_;  ///< P^T 1 of each head
 };
 
 }  // namespace tsdiag::streamed

@@ -1,9 +1,9 @@
 #pragma once
 #include <algorithm>
 
-#include "tsdiag/backend.hpp"
+#include "tsdiag/attention.hpp"
 
-/// Ranges of columns that the rows of a block see.
+/// Ranges of columns that the rows of a block see, and products that leave out the others.
 namespace tsdiag::visibility {
 
 /// Of rows [first, first + count) of a causal P.
@@ -17,6 +17,39 @@ inline Visible lower(Index first, Index count) {
 /// The first column of n that no row sees, nor any behind it.
 inline Index end(const Visible& seen, Index n) {
     return seen.everything() ? n : *std::ranges::max_element(seen.last);
+}
+
+/// The same of rows [first, first + count) of those that `seen` is of, rounded up to whole vectors.
+inline Index columns(const Visible& seen, Index first, Index count, Index n) {
+    constexpr Index vector = 64;
+    if (seen.everything()) return n;
+    const auto from = seen.last.begin() + first;
+    return std::min(n, (*std::max_element(from, from + count) + vector - 1) / vector * vector);
+}
+inline Index columns(const Visible& seen, Index n) {
+    return columns(seen, 0, std::ssize(seen.last), n);
+}
+
+/// Rows of one product on a processor: 12 to 96 by the sizes of P alone, so that no bit follows the
+/// blocks that memory allows, which are multiples of it.
+inline Index rows_of_a_part(const AttentionOperator& p) {
+    constexpr double bytes = 16 << 20;
+    Index rows = 96;
+    while (rows > 12 && double(rows) * 3 * p.bytes() / double(p.tokens()) > bytes) rows /= 2;
+    return rows;
+}
+
+/// use(i, count, columns) for each part of rows first, first + 1, ... of P, i from 0; a device
+/// takes them as one.
+template <class Use>
+void each_part(const AttentionOperator& p, const Visible& seen, Index first, Index rows,
+               const Use& use) {
+    const bool whole = !p.backend().host_memory();
+    const Index part = whole ? rows : rows_of_a_part(p);
+    for (Index i = 0, count = 0; i < rows; i += count) {
+        count = whole ? rows : std::min(rows - i, part - (first + i) % part);
+        use(i, count, columns(seen, i, count, p.tokens()));
+    }
 }
 
 }  // namespace tsdiag::visibility

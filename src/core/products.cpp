@@ -76,12 +76,11 @@ TSDIAG_INLINE void add_all_rows(const T* a, Index m, Index n, Index stride, cons
     for (; i < m; ++i) add_rows<1>(a + i * stride, stride, n, w + i, y);
 }
 
-/// y += A^T W (A x - shift) by groups of rows that stay in the first-level cache; the sum of W (A x
-/// - shift).
+/// y += A^T W (A x - shift) by groups of rows that stay in the first-level cache; `total` plus the
+/// sum of W (A x - shift), row after row.
 template <class T>
 TSDIAG_INLINE double add_normal(const T* a, Index m, Index n, Index stride, const double* weight,
-                                double shift, const double* x, double* y) {
-    double total = 0;
+                                double shift, const double* x, double* y, double total) {
     for (Index i = 0; i < m; i += 4) {
         const Index rows = std::min<Index>(4, m - i);
         const T* group = a + i * stride;
@@ -137,12 +136,12 @@ TSDIAG_CLONES void add(const double* a, Index m, Index n, Index stride, const do
     add_all_rows(a, m, n, stride, w, y);
 }
 TSDIAG_CLONES double normal(const float* a, Index m, Index n, Index stride, const double* weight,
-                            double shift, const double* x, double* y) {
-    return add_normal(a, m, n, stride, weight, shift, x, y);
+                            double shift, const double* x, double* y, double total) {
+    return add_normal(a, m, n, stride, weight, shift, x, y, total);
 }
 TSDIAG_CLONES double normal(const double* a, Index m, Index n, Index stride, const double* weight,
-                            double shift, const double* x, double* y) {
-    return add_normal(a, m, n, stride, weight, shift, x, y);
+                            double shift, const double* x, double* y, double total) {
+    return add_normal(a, m, n, stride, weight, shift, x, y, total);
 }
 /// max_j |a_i - a_j|_1 over j < i, in float32.
 TSDIAG_CLONES float farthest_before(const float* a, Index i, Index n, Index stride) {
@@ -197,11 +196,11 @@ void add_transposed(const View& a, double alpha, std::span<const double> x, std:
 }
 
 double add_normal_product(const View& a, std::span<const double> w, double mean,
-                          std::span<const double> x, std::span<double> y) {
+                          std::span<const double> x, std::span<double> y, double sum) {
     const Index m = a.shape.rows, n = a.shape.cols;
     check(length(w) == m && length(x) == n && length(y) == n, "add_normal_product: sizes agree");
     return with_rows(a, [&](auto* p) {
-        return normal(p, m, n, a.row_stride, w.data(), mean, x.data(), y.data());
+        return normal(p, m, n, a.row_stride, w.data(), mean, x.data(), y.data(), sum);
     });
 }
 
@@ -211,9 +210,11 @@ void normal_product(const View& a, std::span<const double> w, std::span<const do
     double mass = 0;
     for (double e : w) mass += e;
     // The mean is known before the pass up to rounding; what rounding left is taken off afterwards.
-    const double mean = products::dot(column.data(), x.data(), length(x)) / mass;
+    double mean = 0;
+    dots(column.data(), 1, length(x), length(x), x.data(), &mean);
+    mean /= mass;
     std::fill(y.begin(), y.end(), 0.0);
-    const double left = add_normal_product(a, w, mean, x, y) / mass;
+    const double left = add_normal_product(a, w, mean, x, y, 0) / mass;
     for (std::size_t j = 0; j < y.size(); ++j) y[j] -= left * column[j];
 }
 

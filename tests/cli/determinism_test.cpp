@@ -135,6 +135,14 @@ std::vector<Work> every_work() {
     all.push_back({.name = "probe_f64",
                    .words = {"probe", "random:post-norm,d=200,heads=5,layers=2", "--tokens", "333",
                              "--dtype", "f64", "--no-report", "-q"}});
+    // long enough for P to be made by blocks where memory is least; then delta_pi is not there
+    for (const std::string model : {"post-norm", "gpt2", "llama-7b"})
+        for (const std::string type : {"f32", "f64"})
+            all.push_back(
+                {.name = "probe_blocks_" + model.substr(0, 4) + "_" + type,
+                 .words = {"probe", "random:" + model + ",layers=2,d=48,heads=3", "--tokens", "900",
+                           "--probes", "core", "--dtype", type, "--no-report", "-q"},
+                 .memory = true});
     all.push_back({.name = "probe_loss",
                    .words = probe("random:gpt2,layers=2,d=24,heads=3,vocab=40", {"--loss", "lm"}),
                    .memory = true});
@@ -170,7 +178,9 @@ std::vector<Work> every_work() {
 }
 INSTANTIATE_TEST_SUITE_P(Commands, EveryCommand, testing::ValuesIn(every_work()),
                          [](const auto& test) {
-                             return test.param.name.substr(0, test.param.name.find('-'));
+                             std::string name = test.param.name;
+                             std::ranges::replace(name, '-', '_');
+                             return name;
                          });
 
 }  // namespace
