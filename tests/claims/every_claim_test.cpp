@@ -40,6 +40,8 @@ class EveryClaim : public testing::TestWithParam<const Claim*> {
   protected:
     const Claim& claim() const { return *GetParam(); }
 };
+/// Those that share the examination at the claim's own sizes: they run in one process.
+class ExaminedClaim : public EveryClaim {};
 
 TEST_P(EveryClaim, SaysWhatItStatesAndWhere) {
     EXPECT_FALSE(claim().statement.empty());
@@ -57,7 +59,7 @@ TEST_P(EveryClaim, TightCaseAttainsTheBound) {
     EXPECT_NEAR(a.measured, a.bound, a.accuracy * std::abs(a.bound));
 }
 
-TEST_P(EveryClaim, BrokenHypothesisIsFoundFalse) {
+TEST_P(ExaminedClaim, BrokenHypothesisIsFoundFalse) {
     ASSERT_FALSE(examined(claim()).controls.empty());
     for (const Reading& broken : examined(claim()).controls)
         EXPECT_EQ(broken.verdict, Verdict::false_as_stated)
@@ -66,7 +68,7 @@ TEST_P(EveryClaim, BrokenHypothesisIsFoundFalse) {
 }
 
 /// Of a claim alone, or of one of its readings.
-TEST_P(EveryClaim, ControlsNameWhatTheyShowToBeAbleToFail) {
+TEST_P(ExaminedClaim, ControlsNameWhatTheyShowToBeAbleToFail) {
     for (const Reading& control : examined(claim()).controls) {
         EXPECT_TRUE(control.of.empty() || find(examined(claim()).readings, control.of))
             << control.name << " of " << control.of;
@@ -76,7 +78,7 @@ TEST_P(EveryClaim, ControlsNameWhatTheyShowToBeAbleToFail) {
 }
 
 /// A reading of [DEVIL] or [POLY] that holds has a control of its own.
-TEST_P(EveryClaim, HasAControlOfEachReadingThatHolds) {
+TEST_P(ExaminedClaim, HasAControlOfEachReadingThatHolds) {
     if (claim().name.starts_with("tse.")) GTEST_SKIP() << "controls of a claim, not of readings";
     const auto& controls = examined(claim()).controls;
     for (const Reading& r : examined(claim()).readings) {
@@ -86,7 +88,7 @@ TEST_P(EveryClaim, HasAControlOfEachReadingThatHolds) {
     }
 }
 
-TEST_P(EveryClaim, VerdictIsTheKnownOne) {
+TEST_P(ExaminedClaim, VerdictIsTheKnownOne) {
     std::set<std::string> names;
     for (const Reading& r : examined(claim()).readings)
         EXPECT_TRUE(names.insert(r.name).second) << "two readings are called " << r.name;
@@ -102,7 +104,7 @@ TEST_P(EveryClaim, VerdictIsTheKnownOne) {
 }
 
 /// A reading that no change of what is claimed turns false is no test.
-TEST_P(EveryClaim, HoldsNoReadingThatItsMutantHolds) {
+TEST_P(ExaminedClaim, HoldsNoReadingThatItsMutantHolds) {
     const Examined mutated = examine(claim(), {.mutated = true});
     for (const Reading& r : examined(claim()).readings) {
         if (r.verdict != Verdict::holds && r.verdict != Verdict::holds_asymptotically) continue;
@@ -117,7 +119,7 @@ TEST_P(EveryClaim, HoldsNoReadingThatItsMutantHolds) {
     }
 }
 
-TEST_P(EveryClaim, FalseReadingsShowWhy) {
+TEST_P(ExaminedClaim, FalseReadingsShowWhy) {
     for (const Reading& r : examined(claim()).readings)
         if (r.verdict == Verdict::false_as_stated) {
             EXPECT_TRUE(!r.witness.empty() || (r.low && r.high)) << r.name;
@@ -144,7 +146,7 @@ TEST_P(EveryClaim, SameSeedSameResultOnAnyNumberOfThreads) {
     EXPECT_EQ(texts[0], texts[1]);
 }
 
-TEST_P(EveryClaim, ReplayGivesTheSameNumber) {
+TEST_P(ExaminedClaim, ReplayGivesTheSameNumber) {
     for (const Reading& r : examined(claim()).readings) {
         if (!r.replay) continue;
         CheckSettings again;
@@ -169,7 +171,7 @@ TEST_P(EveryClaim, IsExaminedAtSmallSizes) {
     }
 }
 
-TEST_P(EveryClaim, VerdictOfTheClaimFollowsFromItsReadings) {
+TEST_P(ExaminedClaim, VerdictOfTheClaimFollowsFromItsReadings) {
     EXPECT_EQ(examined(claim()).verdict, overall(examined(claim()).readings));
 }
 
@@ -181,6 +183,8 @@ std::string test_name(const testing::TestParamInfo<const Claim*>& info) {
 }
 INSTANTIATE_TEST_SUITE_P(List, EveryClaim, testing::ValuesIn(claims().begin(), claims().end()),
                          test_name);
+INSTANTIATE_TEST_SUITE_P(List, ExaminedClaim, testing::ValuesIn(claims().begin(), claims().end()),
+                         test_name);
 
 /// Without the digits of witnesses, which are those of the processor.
 std::string without_witnesses(std::string text) {
@@ -189,7 +193,7 @@ std::string without_witnesses(std::string text) {
     return text;
 }
 
-TEST(Statements, DocumentIsWrittenFromTheList) {
+TEST(ExaminedClaims, WriteTheDocument) {
     std::vector<Examined> all;
     for (const Claim* claim : claims()) all.push_back(examined(*claim));
     const std::string file =

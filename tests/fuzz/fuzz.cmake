@@ -1,6 +1,6 @@
 # One libFuzzer target a reader; tests/fuzz/run makes their corpora and runs them.
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
-    message(FATAL_ERROR "TSDIAG_FUZZ needs clang: use the preset fuzz")
+    message(FATAL_ERROR "TSDIAG_FUZZ needs clang: use the preset dev")
 endif()
 # Only what reads files tells libFuzzer where it has been: in loops over numbers that would cost the tests their speed.
 foreach(part output checkpoint model run train reports)
