@@ -224,7 +224,9 @@ class CheckpointWeights final : public Weights {
     Tensor some_rows(const Entry& e, const RawTensor& raw, std::span<const Index> rows) const {
         const auto cols = static_cast<std::size_t>(e.parameter.shape.cols);
         std::vector<T> values(rows.size() * cols);
+        constexpr std::size_t seldom = 8;  // a row may map megabytes of a file around it
         for (std::size_t i = 0; i < rows.size(); ++i) {
+            if (i % seldom == 0) release_pages(raw);
             if (rows[i] < 0 || rows[i] >= e.parameter.shape.rows)
                 throw UsageError(fmt::format("row {} of '{}' is asked for, it has {} rows", rows[i],
                                              e.source.file_name, e.parameter.shape.rows));

@@ -35,6 +35,7 @@ struct Case {
     const char* name;
     std::string model;
     Words more = {};
+    bool written = false;  ///< read from a file
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
@@ -43,7 +44,12 @@ class Memory : public testing::TestWithParam<Case> {};
 TEST_P(Memory, IsKeptWithTheLeastThatARefusalNames) {
     if (!memory_is_its_own) GTEST_SKIP() << "the sanitizer's own memory would be counted";
     TemporaryDirectory folder;
-    Words words = {"probe", GetParam().model, "--no-report", "-q", "--out", "r"};
+    std::string model = GetParam().model;
+    if (GetParam().written) {
+        ASSERT_EQ(tsdiag(folder, {"init", model, "-o", "model"}).code, 0);
+        model = "model";
+    }
+    Words words = {"probe", model, "--no-report", "-q", "--out", "r"};
     words.insert(words.end(), GetParam().more.begin(), GetParam().more.end());
     const auto with_memory = [&](const std::string& size) {
         Words all = words;
@@ -66,6 +72,10 @@ TEST_P(Memory, IsKeptWithTheLeastThatARefusalNames) {
 std::vector<Case> cases() {
     const std::string small = "random:post-norm,layers=2,d=64,heads=4";
     return {{"Small", small, {"--tokens", "64"}},
+            {"File",
+             "random:gpt2,layers=2,d=512,heads=8",
+             {"--tokens", "300", "--probes", "core"},
+             true},
             {"LongerThanWide", small, {"--tokens", "512"}},
             {"Float64", small, {"--tokens", "300", "--dtype", "f64"}},
             {"WideLayer",
