@@ -35,15 +35,24 @@ Distance distance_of(const Comparison& c) {
 
 bool judged(const Comparison& c) { return c.measured && (c.expected || c.kind == Kind::order); }
 
+/// Student's: of a bound one side counts.
+double freedom_of(const Comparison& c) { return c.freedom > 0 ? c.freedom : double(c.count - 1); }
+bool one_sided(const Comparison& c) { return c.kind == Kind::at_most || c.kind == Kind::at_least; }
+
+/// From how many standard errors on one of `family` comparisons is found, whatever the others are:
+/// the power that these trials have.
+double needed(const Comparison& c, std::size_t family) {
+    const double share = level / double(family) * (one_sided(c) ? 2 : 1);
+    return student_quantile(1 - share, freedom_of(c));
+}
+
 /// The probability of a distance as large, if what is said held; an order is tested on both sides.
 double probability_of(const Comparison& c, const Distance& d) {
-    const bool bound = c.kind == Kind::at_most || c.kind == Kind::at_least;
-    const double against = !bound                    ? std::abs(d.beyond)
+    const double against = !one_sided(c)             ? std::abs(d.beyond)
                            : c.kind == Kind::at_most ? d.beyond
                                                      : -d.beyond;
     if (d.exact) return against > 0 ? 0 : 1;
-    const double freedom = c.freedom > 0 ? c.freedom : double(c.count - 1);
-    return (bound ? 1 : 2) * student_tail(against / *c.error, freedom);
+    return (one_sided(c) ? 1 : 2) * student_tail(against / *c.error, freedom_of(c));
 }
 
 /// "2.1 standard errors above"; "1.3 % above" where there is no error to measure by.
@@ -96,9 +105,11 @@ void judge_family(std::span<Comparison* const> family) {
     for (std::size_t i = 0; i < family.size(); ++i) {
         Comparison& c = *family[i];
         const Distance d = distance_of(c);
-        c.judgement =
-            fmt::format("{} ({}{})", falls[i] ? fallen(c, d) : upheld(c, d), how_far(c, d),
-                        d.exact && d.off != 0 ? "; the trials agree to rounding" : "");
+        const std::string_view says = falls[i] ? fallen(c, d) : upheld(c, d);
+        std::string rest = d.exact && d.off != 0 ? "; the trials agree to rounding" : "";
+        if (!d.exact && c.resolution == 0 && (says == "not decided" || says == "not told apart"))
+            rest = fmt::format("; told apart from {:.1f} on", needed(c, family.size()));
+        c.judgement = fmt::format("{} ({}{})", says, how_far(c, d), rest);
     }
 }
 

@@ -28,7 +28,8 @@ std::string judged(double measured, double expected, double error, Kind kind,
 }
 
 TEST(Judge, OfANumberSaysWhetherItIsToldApart) {
-    EXPECT_EQ(judged(2.1, 2, 0.1, Kind::equal), "not told apart (1.0 standard errors above)");
+    EXPECT_THAT(judged(2.1, 2, 0.1, Kind::equal),
+                StartsWith("not told apart (1.0 standard errors above"));
     EXPECT_EQ(judged(1.5, 2, 0.1, Kind::equal), "differs (5.0 standard errors below)");
     EXPECT_EQ(judged({}), "") << "nothing is said of nothing";
     EXPECT_EQ(judged(compare("x", "words", std::nullopt, number(2, 0.1))), "");
@@ -62,6 +63,19 @@ TEST(Judge, UsesTheDegreesOfFreedomThatThereAre) {
     // 2.5 standard errors are beyond the 5 % of 60 trials and within those of 3
     EXPECT_THAT(judged(compare("x", "e", 0.0, number(2.5, 1, 60))), StartsWith("differs"));
     EXPECT_THAT(judged(compare("x", "e", 0.0, number(2.5, 1, 3))), StartsWith("not told apart"));
+}
+
+/// Student's 97.5 % with two degrees of freedom is 4.303.
+TEST(Judge, SaysFromWhichDistanceOnItTellsApart) {
+    const auto of = [](double off) { return judged(compare("x", "e", 0.0, number(off, 1, 3))); };
+    EXPECT_EQ(of(2.5), "not told apart (2.5 standard errors above; told apart from 4.3 on)");
+    EXPECT_THAT(of(4.29), StartsWith("not told apart"));
+    EXPECT_EQ(of(4.31), "differs (4.3 standard errors above)");
+    std::vector<Comparison> two(2, compare("x", "e", 0.0, number(4.5, 1, 3)));
+    judge(two);  // together, by Holm: 98.75 % of Student's is 6.205
+    for (const Comparison& c : two)
+        EXPECT_EQ(c.judgement,
+                  "not told apart (4.5 standard errors above; told apart from 6.2 on)");
 }
 
 TEST(OrderOf, IsWelchsTestOfTheDifference) {
