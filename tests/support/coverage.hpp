@@ -37,13 +37,14 @@ struct Coverage {
     double error(double share) const { return std::sqrt(share * (1 - share) / double(known)); }
 };
 
-inline Coverage coverage(const Process& process, Index count, Index series, Index resamples) {
+inline Coverage coverage(const Process& process, Index count, Index series, Index resamples,
+                         std::uint64_t seed = 11) {
     Index known = 0, below = 0, above = 0;
     double width = 0;
 #pragma omp parallel for reduction(+ : known, below, above, width)
     for (Index i = 0; i < series; ++i) {
         const auto stream = std::uint64_t(i);
-        const Value rsd = dispersion(process.draw(Rng(11).fork(stream), count),
+        const Value rsd = dispersion(process.draw(Rng(seed).fork(stream), count),
                                      {.resamples = resamples, .seed = stream})
                               .rsd;
         if (!rsd.low) continue;
