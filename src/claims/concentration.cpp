@@ -160,7 +160,8 @@ Growth deviation_growth(const Check& how, const Step& step, bool similar) {
 }
 
 /// E (xi1 - E xi1)^2 = (4 m + 2 m^2)/d.
-Mean spread(const Check& how, const Step& step) {
+/// `scale`: of the variance of the entries.
+Mean spread(const Check& how, const Step& step, double scale = 1) {
     const double m = std::pow(step.alpha * mixing_without_delta(step).mu1, 2), d = double(how.d);
     return {.reading = "variance of normal gains",
             .formula = "E (xi1 - E xi1)^2 = (4 m + 2 m^2)/d, m = alpha^2 mu1^2, to 5 %",
@@ -169,8 +170,8 @@ Mean spread(const Check& how, const Step& step) {
             .hypotheses = Hypotheses{},
             .mutant = {.factor = 1.12, .why = "5 % are meant"},
             .claimed = (4 * m + 2 * m * m) / d,
-            .sample = [&how, &step, m](const Rng& rng) {
-                const double variance = 1 / double(how.d);
+            .sample = [&how, &step, m, scale](const Rng& rng) {
+                const double variance = scale / double(how.d);
                 const Gains g = drawn_gains(step, how.d, Distribution::gaussian, variance, rng);
                 return std::pow(g.xi1 - 1 - m, 2);
             }};
@@ -208,19 +209,28 @@ std::vector<Reading> violate_concentration(const Check& how) {
     const Step step = drawn_step(how);
     Check part = how;
     part.trials = std::min<Index>(how.trials, 1000);
-    Growth single = deviation_growth(how, step, true);
-    single.reading = "one number for all of W";
-    single.sample = [&how, step](Index, const Rng& rng) {
-        const double w = draw(rng, "w", 1, 1, how.distribution)(0, 0);
-        const Matrix W = Matrix::Identity(how.d, how.d) * w;
-        return std::abs(gains_of(step.X, step.apply(W)).xi1 -
-                        expected_gains(mixing_without_delta(step), step.alpha * step.alpha).xi1);
-    };
-    Reading deviation = examine_growth(single, part);
-    deviation.of = "deviation of xi1";
+    std::vector<Reading> controls;
+    for (const bool similar : {true, false}) {
+        Growth single = deviation_growth(how, step, similar);
+        single.sample = [&how, step, similar](Index, const Rng& rng) {
+            const double w = draw(rng, "w", 1, 1, how.distribution)(0, 0);
+            const Gains g = gains_of(step.X, step.apply(Matrix::Identity(how.d, how.d) * w));
+            const Gains mean = expected_gains(mixing_without_delta(step), step.alpha * step.alpha);
+            return std::abs(similar ? g.xi1 - mean.xi1 : g.xi2 - mean.xi2);
+        };
+        controls.push_back(control(single, "one number for all of W", part));
+    }
     Reading tail = examine_bound(exact_tail("entries of three times the deviation", 3), part);
     tail.of = "eps in (0, 1), c = 1/8";
-    return {deviation, tail};
+    controls.push_back(tail);
+    const double m = std::pow(step.alpha * mixing_without_delta(step).mu1, 2);
+    Check exact = how;
+    exact.range.clear();
+    exact.trials = 2;
+    controls.push_back(control(rate_growth("eps in (0, 1)", {32, 64, 128, 256, 512}, 1, m),
+                               "eps beyond 1", exact));
+    controls.push_back(control(spread(how, step, 2), "entries of twice the variance", how));
+    return controls;
 }
 
 }  // namespace

@@ -114,11 +114,12 @@ Bound enumerated_bound(const EnumeratedEquation& equation) {
             .draw = [count = equation.heads](
                         const Rng& rng, const Sizes& at,
                         Distribution d) { return draw_enumerated(rng, at, d, count); },
-            .sides = [sides = equation.sides](const Variables& v) -> std::optional<Sides> {
+            .sides = [sides = equation.sides,
+                      scale = equation.deviation](const Variables& v) -> std::optional<Sides> {
                 const std::optional<Heads> heads = heads_of(v);
                 if (!heads) return {};
                 const double sigma = v("sigma")(0), a = heads->alpha * sigma;
-                const std::optional<Enumerated> e = enumerate(*heads, sigma);
+                const std::optional<Enumerated> e = enumerate(*heads, scale * sigma);
                 if (!e) return {};
                 Sides s = sides(*heads, a * a * double(heads->X.cols()), *e);
                 s.room *= 64 * std::numeric_limits<double>::epsilon() *

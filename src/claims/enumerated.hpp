@@ -48,6 +48,7 @@ struct EnumeratedEquation {
     std::string reading, formula;
     Index heads = 1;
     std::function<Sides(const Heads&, double a2, const Enumerated&)> sides;
+    double deviation = 1;  ///< of the entries, by the sigma that is claimed
 };
 Bound enumerated_bound(const EnumeratedEquation& equation);
 

@@ -143,7 +143,15 @@ std::vector<Reading> violate_limit(const Check& how) {
     };
     Reading rate = examine_mean(diverse, how);
     rate.of = "rate 1/2, d = 256";
-    return {limit, largest, rate};
+    Growth apart = rate_growth(how);
+    apart.sample = [&how](Index width, const Rng& rng) {
+        Check wide = how;
+        wide.d = width;
+        const Step step = draw_step(rng, wide);
+        const Matrix W = draw(rng, "W", width, width, how.distribution, 1 / double(width));
+        return std::abs(t_div(step.apply(W)) / t_div(step.X) - 0.5);
+    };
+    return {limit, largest, rate, control(apart, "tokens that are not alike", how)};
 }
 
 }  // namespace

@@ -148,7 +148,7 @@ double padded_rate(const Step& step, Index width, Distribution distribution, con
 }
 
 /// r keeps to 1 + (E xi1/E xi2 - 1) t_sim as d grows, which exceeds the right side of (16).
-Reading growing_width(const Check& how, const Steps& steps) {
+Growth width_growth(const Check& how, const Steps& steps) {
     Growth growth{.reading = "d to infinity",
                   .formula =
                       "E|r - 1 - (E xi1/E xi2 - 1) t_sim| = Theta(1/sqrt(d)), and the limit "
@@ -160,6 +160,11 @@ Reading growing_width(const Check& how, const Steps& steps) {
                   .claimed = -0.5,
                   .size = "d"};
     for (const Index factor : {1, 2, 4, 8, 16}) growth.sizes.push_back(factor * how.d);
+    return growth;
+}
+
+Reading growing_width(const Check& how, const Steps& steps) {
+    Growth growth = width_growth(how, steps);
     Check part = how;
     part.trials = std::max<Index>(how.trials / 10, 2);
     if (steps.all.empty()) return examine_growth(growth, part);
@@ -205,13 +210,43 @@ std::vector<Reading> check_theorem(const Check& how) {
             examine_bound(sharp_at_one(), how)};
 }
 
-/// Entries of W that are nearly 0.
+/// W = w I with one number w: nothing concentrates.
+Reading with_one_number(const Check& how, const Steps& steps) {
+    Growth growth = width_growth(how, steps);
+    Check part = how;
+    part.trials = std::max<Index>(how.trials / 10, 2);
+    if (!steps.all.empty())
+        growth.sample = [&step = steps.all.front(), &how](Index, const Rng& rng) {
+            const double w = draw(rng, "w", 1, 1, how.distribution)(0, 0);
+            const Matrix W = w * Matrix::Identity(step.X.cols(), step.X.cols());
+            return std::abs(t_div(step.X) / t_div(step.apply(W)) - limit_rate(step));
+        };
+    return control(growth, "one number for all of W", part);
+}
+
+/// Entries of W that are nearly 0, hypotheses that are missed, and a factor that is left out.
 std::vector<Reading> violate_theorem(const Check& how) {
+    const Steps steps = mild_steps(how);
+    const double d = double(how.d), own = weight_variance(how.distribution, how.d, how.d, 1 / d);
+    Mean sharp = rate_reading("sharp, variance divided by 100", Role::sharper);
+    sharp.hypotheses = Hypotheses{};
+    Reading small = examine_rates(how, steps, sharp, own / 100,
+                                  [&](const Step& step) { return sharp_rate(step, d * own); });
+    small.of = "sharp";
+    Bound any = above_one();
+    any.conditions.clear();
+    Bound without = sharp_at_one();
+    without.sides = [inner = without.sides](const Variables& v) {
+        std::optional<Sides> s = inner(v);
+        if (s) s->bound *= 3;
+        return s;
+    };
     Reading r = examine_rates(how, mild_steps(how),
                               rate_reading("variance 1/(100 d)", Role::interpretation),
                               0.01 / double(how.d), printed);
     r.of = "this d";
-    return {r};
+    return {r, small, with_one_number(how, steps), control(any, "omega + delta beyond 1", how),
+            control(without, "without d/(d + 2)", how)};
 }
 
 }  // namespace

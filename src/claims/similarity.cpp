@@ -1,6 +1,7 @@
 #include "similarity.hpp"
 
 #include <cmath>
+#include <limits>
 
 namespace tsdiag::claim {
 
@@ -50,6 +51,11 @@ Mixing mixing_of(const Step& s) {
     Mixing m = mixing_without_delta(s);
     m.delta = delta_of(s.P);
     return m;
+}
+
+double rounding_of_mu1(const Matrix& X) {
+    return 16 * double(X.rows() + 8) * std::numeric_limits<double>::epsilon() * X.norm() /
+           mean_part(X).norm();
 }
 
 Gains gains_of(const Matrix& X, const Matrix& Y) {

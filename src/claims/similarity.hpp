@@ -36,6 +36,10 @@ Mixing mixing_without_delta(const Step& step);
 /// |Pi2 P|_2
 double delta_of(const Matrix& P);
 
+/// What rounding explains of mu1 and of omega: sums of numbers as large as X, over Pi1 X.  Where
+/// mu1 and |1 - omega| are no larger, neither is known.
+double rounding_of_mu1(const Matrix& X);
+
 /// |Pi_i Y|_F^2 / |Pi_i X|_F^2.  [TSE] (7)
 struct Gains {
     double xi1 = 0, xi2 = 0;

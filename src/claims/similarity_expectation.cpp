@@ -45,16 +45,19 @@ Bound second_moment(std::string reading, double mean) {
 
 // --- (9)
 
-Bound exact_gain(bool similar) {
+/// Entries of W of `deviation` times sigma.
+Bound exact_gain(bool similar, double deviation = 1) {
     return enumerated_bound(
         {.reading = similar ? "similar part" : "diverse part",
          .formula = similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mu1^2, entries of W -sigma or sigma"
                             : "E[xi2] = 1 + alpha^2 d sigma^2 mu2^2, entries of W -sigma or sigma",
-         .sides = [similar](const Heads& heads, double a2, const Enumerated& e) {
-             const HeadMeans m = means_of(heads);
-             const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
-             return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
-         }});
+         .sides =
+             [similar](const Heads& heads, double a2, const Enumerated& e) {
+                 const HeadMeans m = means_of(heads);
+                 const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
+                 return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
+             },
+         .deviation = deviation});
 }
 
 struct Fixed {
@@ -68,8 +71,8 @@ Fixed fixed_step(const Check& how) {
     return f;
 }
 
-/// Entries of W have the mean `offset`.
-Mean drawn_gain(const Check& how, const Fixed& fixed, bool similar, double offset) {
+/// Entries of W have the means `offset`.
+Mean drawn_gain(const Check& how, const Fixed& fixed, bool similar, const Matrix& offset) {
     const HeadMeans m = means_of(fixed.heads);
     return {.reading = similar ? "similar part, this d" : "diverse part, this d",
             .formula = similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mu1^2, W of --dist"
@@ -78,7 +81,7 @@ Mean drawn_gain(const Check& how, const Fixed& fixed, bool similar, double offse
             .sample =
                 [&how, &fixed, similar, offset](const Rng& rng) {
                     const Matrix W = draw(rng, "W", how.d, how.d, how.distribution, fixed.variance);
-                    const Gains g = paired_gains(fixed.heads, W.array() + offset);
+                    const Gains g = paired_gains(fixed.heads, W + offset);
                     return similar ? g.xi1 : g.xi2;
                 },
             .fixed = named(fixed.heads)};
@@ -86,10 +89,11 @@ Mean drawn_gain(const Check& how, const Fixed& fixed, bool similar, double offse
 
 std::vector<Reading> check_gains(const Check& how) {
     const Fixed fixed = fixed_step(how);
+    const Matrix none = Matrix::Zero(how.d, how.d);
     return {examine_bound(second_moment("(4)", 0), how), examine_bound(exact_gain(true), how),
             examine_bound(exact_gain(false), how),
-            examine_mean(drawn_gain(how, fixed, true, 0), how),
-            examine_mean(drawn_gain(how, fixed, false, 0), how)};
+            examine_mean(drawn_gain(how, fixed, true, none), how),
+            examine_mean(drawn_gain(how, fixed, false, none), how)};
 }
 
 /// d = 1 and W = -1, 1 equally likely: the mean is exact.
@@ -98,20 +102,22 @@ Attained attain_gains() {
     return {paired_gains(heads, Matrix{{1.0}}).xi1, 1 + means_of(heads).mu1, 1e-14};
 }
 
-/// Entries of W whose mean is not 0.
+/// Entries of W whose mean is not 0: of the sign of what the mean token is turned into, row by row,
+/// so that it meets the similar part of any X.
 std::vector<Reading> violate_gains(const Check& how) {
     const Fixed fixed = fixed_step(how);
     Reading moment = examine_bound(second_moment("entries of mean sigma", 1), how);
     moment.of = "(4)";
-    const double deviation = std::sqrt(fixed.variance);
-    Mean similar = drawn_gain(how, fixed, true, deviation);
-    Mean diverse = drawn_gain(how, fixed, false, deviation);
-    similar.reading = "entries of mean sigma, similar part";
-    diverse.reading = "entries of mean sigma, diverse part";
-    Reading one = examine_mean(similar, how), two = examine_mean(diverse, how);
-    one.of = "similar part, this d";
-    two.of = "diverse part, this d";
-    return {moment, one, two};
+    const Matrix mean = (fixed.heads.P.front() * fixed.heads.X).colwise().mean();
+    const Matrix offset =
+        std::sqrt(fixed.variance) * mean.unaryExpr([](double v) { return std::copysign(1.0, v); })
+                                        .transpose()
+                                        .replicate(1, how.d);
+    constexpr const char* twice = "entries of twice the deviation";
+    constexpr const char* shifted = "entries of mean -sigma or sigma";
+    return {moment, control(drawn_gain(how, fixed, true, offset), shifted, how),
+            control(drawn_gain(how, fixed, false, offset), shifted, how),
+            control(exact_gain(true, 2), twice, how), control(exact_gain(false, 2), twice, how)};
 }
 
 }  // namespace

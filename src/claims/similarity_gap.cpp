@@ -37,12 +37,14 @@ Fixed fixed_step(const Check& how) {
     return f;
 }
 
-Mean mean_ratio(const Check& how, const Fixed& fixed) {
+/// Entries of W of `scale` times the variance that is claimed.
+Mean mean_ratio(const Check& how, const Fixed& fixed, double scale = 1) {
     return {.reading = "means, at this d",
             .formula = "E xi1/E xi2 = 1 + a2/(1 + a2 mu2^2) (mu1^2 - mu2^2)",
             .claimed = printed_ratio(means_of(fixed.heads), fixed.a2),
-            .ratio = [&how, &fixed](const Rng& rng) -> std::array<double, 2> {
-                const Matrix W = draw(rng, "W", how.d, how.d, how.distribution, fixed.variance);
+            .ratio = [&how, &fixed, scale](const Rng& rng) -> std::array<double, 2> {
+                const Matrix W =
+                    draw(rng, "W", how.d, how.d, how.distribution, scale * fixed.variance);
                 const Gains g = paired_gains(fixed.heads, W);
                 return {g.xi1, g.xi2};
             },
@@ -127,7 +129,9 @@ std::vector<Reading> violate_gap(const Check& how) {
         gap_bound("rows of sums 1/n to 1, (15)", condition_formula, condition_sides, shrunk_rows),
         how);
     condition.of = "(15)";
-    return {sign, gap, condition};
+    const Fixed fixed = fixed_step(how);
+    return {sign, gap, condition,
+            control(mean_ratio(how, fixed, 4), "entries of twice the deviation", how)};
 }
 
 }  // namespace

@@ -11,31 +11,36 @@ namespace {
 
 // --- exact means, of two heads of one column each
 
-Bound exact_gain(bool similar) {
+/// Entries of W of `deviation` times sigma.
+Bound exact_gain(bool similar, double deviation = 1) {
     return enumerated_bound(
         {.reading = similar ? "(29), similar part" : "(29), diverse part",
          .formula = similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mean_k mu1(k)^2, two heads"
                             : "E[xi2] = 1 + alpha^2 d sigma^2 mean_k mu2(k)^2, two heads",
          .heads = 2,
-         .sides = [similar](const Heads& heads, double a2, const Enumerated& e) {
-             const HeadMeans m = means_of(heads);
-             const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
-             return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
-         }});
+         .sides =
+             [similar](const Heads& heads, double a2, const Enumerated& e) {
+                 const HeadMeans m = means_of(heads);
+                 const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
+                 return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
+             },
+         .deviation = deviation});
 }
 
-Bound exact_rate() {
+Bound exact_rate(double deviation = 1) {
     return enumerated_bound(
         {.reading = "(18)",
          .formula = "E r = 1 + (a2/(1 + a2 mu2) (mu1 - mu2) - E eta) t_sim, mu_i = mean_k "
                     "mu_i(k)^2, a2 = alpha^2 d sigma^2, two heads",
          .heads = 2,
-         .sides = [](const Heads& heads, double a2, const Enumerated& e) {
-             const double ratio = printed_ratio(means_of(heads), a2);
-             const double eta = e.xi1 / e.xi2 - e.inverse;
-             return Sides{e.r, 1 + (ratio - 1 - eta) * t_sim(heads.X),
-                          (e.r + ratio + e.inverse) * e.worst};
-         }});
+         .sides =
+             [](const Heads& heads, double a2, const Enumerated& e) {
+                 const double ratio = printed_ratio(means_of(heads), a2);
+                 const double eta = e.xi1 / e.xi2 - e.inverse;
+                 return Sides{e.r, 1 + (ratio - 1 - eta) * t_sim(heads.X),
+                              (e.r + ratio + e.inverse) * e.worst};
+             },
+         .deviation = deviation});
 }
 
 // --- as many heads as are asked for
@@ -101,7 +106,8 @@ Bound head_bound(std::string reading, std::string formula, Relation relation, In
 
 Sides similar_sides(const Heads& heads) {
     const HeadMeans m = means_of(heads);
-    return {m.mu1, m.least};
+    const double off = rounding_of_mu1(heads.X);
+    return {m.mu1 + off * (2 * std::sqrt(m.mu1) + off), m.least};  // the mean of (mu1 + off)^2
 }
 /// Less than this is a rounding error of mu2 and delta, of P of rank one.
 constexpr double least_delta = 1e-6;
@@ -175,7 +181,13 @@ std::vector<Reading> violate_heads(const Check& how) {
                    });
     Reading diverse = examine_bound(stretched, part);
     diverse.of = "bound of the diverse part";
-    return {scale, similar, diverse};
+    constexpr const char* twice = "entries of twice the deviation";
+    return {scale,
+            similar,
+            diverse,
+            control(exact_rate(2), twice, part),
+            control(exact_gain(true, 2), twice, part),
+            control(exact_gain(false, 2), twice, part)};
 }
 
 }  // namespace

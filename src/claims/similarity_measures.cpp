@@ -25,39 +25,57 @@ std::optional<Sides> repeated(const Variables& v) {
     return Sides{t_sim(X), 1, rounding_of(X)};
 }
 
-/// Diversity by the distances of rows.
-std::optional<Sides> apart(const Variables& v) {
+/// Diversity by the distances of rows, the pairs with the first `rows` of them.
+std::optional<Sides> distances(const Variables& v, Index rows) {
     const Matrix& X = v("X");
     if (X.squaredNorm() == 0) return {};
     double sum = 0;
-    for (Index i = 0; i < X.rows(); ++i)
+    for (Index i = 0; i < rows; ++i)
         for (Index j = 0; j < X.rows(); ++j)
             sum += (X.row(i) - X.row(j)).squaredNorm() / (2 * double(X.rows()));
     const double whole = X.squaredNorm();
     return Sides{t_div(X) * whole, sum, rounding_of(X) * (sum + whole)};
 }
 
+std::optional<Sides> apart(const Variables& v) { return distances(v, v("X").rows()); }
+std::optional<Sides> apart_from_first(const Variables& v) { return distances(v, 1); }
+
+Bound distance_equation(std::optional<Sides> (*sides)(const Variables&)) {
+    return token_equation("1 only for equal rows",
+                          "t_div |X|_F^2 = sum_ij |x_i - x_j|^2/(2 n), 0 for equal rows alone",
+                          sides);
+}
+
+std::optional<Sides> similarity_of(const Variables& v) {
+    if (v("X").squaredNorm() == 0) return {};
+    return Sides{t_sim(v("X")), 1};
+}
+std::optional<Sides> diversity_of(const Variables& v) {
+    if (v("X").squaredNorm() == 0) return {};
+    return Sides{t_div(v("X")), 1};
+}
+
+Bound at_most_one(bool similarity, std::optional<Sides> (*sides)(const Variables&)) {
+    Bound b = token_equation(similarity ? "t_sim at most 1" : "t_div at most 1",
+                             similarity ? "t_sim <= 1" : "t_div <= 1", sides);
+    b.relation = Relation::at_most;
+    b.search = {{2, 1}, {3, 2}};
+    return b;
+}
+
+/// The mean of the rows with weights of 1, 2, ..., n, in every row.
+Matrix weighted_part(const Matrix& X) {
+    Vector weight = Vector::LinSpaced(X.rows(), 1, double(X.rows()));
+    weight /= weight.sum();
+    return Vector::Ones(X.rows()) * (weight.transpose() * X);
+}
+
 std::vector<Reading> check_definition(const Check& how) {
-    const auto similarity = [](const Variables& v) -> std::optional<Sides> {
-        if (v("X").squaredNorm() == 0) return {};
-        return Sides{t_sim(v("X")), 1};
-    };
-    const auto diversity = [](const Variables& v) -> std::optional<Sides> {
-        if (v("X").squaredNorm() == 0) return {};
-        return Sides{t_div(v("X")), 1};
-    };
-    Bound most = token_equation("t_sim at most 1", "t_sim <= 1", similarity);
-    Bound rest = token_equation("t_div at most 1", "t_div <= 1", diversity);
-    most.relation = rest.relation = Relation::at_most;
-    most.search = rest.search = {{2, 1}, {3, 2}};
     return {examine_bound(token_equation("sum", "t_sim + t_div = 1", whole), how),
-            examine_bound(most, how), examine_bound(rest, how),
+            examine_bound(at_most_one(true, similarity_of), how),
+            examine_bound(at_most_one(false, diversity_of), how),
             examine_bound(token_equation("1 for equal rows", "t_sim(1 v^T) = 1", repeated), how),
-            examine_bound(
-                token_equation("1 only for equal rows",
-                               "t_div |X|_F^2 = sum_ij |x_i - x_j|^2/(2 n), 0 for equal rows alone",
-                               apart),
-                how)};
+            examine_bound(distance_equation(apart), how)};
 }
 
 Attained attain_definition() { return {t_sim(Matrix{{1.0, 2}, {1, 2}, {1, 2}}), 1, 1e-15}; }
@@ -65,10 +83,7 @@ Attained attain_definition() { return {t_sim(Matrix{{1.0, 2}, {1, 2}, {1, 2}}), 
 /// A mean with unequal weights is no orthogonal projection.
 std::vector<Reading> violate_definition(const Check& how) {
     const auto weighted = [](const Variables& v) -> std::optional<Sides> {
-        const Matrix& X = v("X");
-        Vector weight = Vector::LinSpaced(X.rows(), 1, double(X.rows()));
-        weight /= weight.sum();
-        const Matrix part = Vector::Ones(X.rows()) * (weight.transpose() * X);
+        const Matrix &X = v("X"), part = weighted_part(X);
         const double sum = (part.squaredNorm() + (X - part).squaredNorm()) / X.squaredNorm();
         return Sides{sum, 1, rounding_of(X)};
     };
@@ -81,7 +96,19 @@ std::vector<Reading> violate_definition(const Check& how) {
     };
     Reading rows = examine_bound(token_equation("rows that differ", "t_sim = 1", different), how);
     rows.of = "1 for equal rows";
-    return {sum, rows};
+    const auto oblique = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& X = v("X");
+        if (X.squaredNorm() == 0) return {};
+        return Sides{weighted_part(X).squaredNorm() / X.squaredNorm(), 1};
+    };
+    const auto rest = [](const Variables& v) -> std::optional<Sides> {
+        const Matrix& X = v("X");
+        if (X.squaredNorm() == 0) return {};
+        return Sides{(X - weighted_part(X)).squaredNorm() / X.squaredNorm(), 1};
+    };
+    return {sum, rows, control(at_most_one(true, oblique), "weighted mean", how),
+            control(at_most_one(false, rest), "weighted mean", how),
+            control(distance_equation(apart_from_first), "pairs with the first row", how)};
 }
 
 // --- (1)
@@ -123,24 +150,35 @@ std::optional<Sides> pairs_average(const Variables& v) {
     return Sides{mean_cosine(X), sum / (n * (n - 1)), 4 * eps * (n * n + n * double(X.cols()))};
 }
 
-std::vector<Reading> check_cosine(const Check& how) {
-    const auto least = [](const Variables& v) -> std::optional<Sides> {
+/// The average of <x_i, x_j> over the pairs: the mean cosine of rows of norm 1.
+double mean_product(const Matrix& x) {
+    const double n = double(x.rows());
+    return (x.colwise().sum().squaredNorm() - x.squaredNorm()) / (n * (n - 1));
+}
+
+Bound cosine_range(double (*mean)(const Matrix& X)) {
+    Bound range = token_equation("range", "t_cos >= -1/(n-1)", nullptr);
+    range.sides = [mean](const Variables& v) -> std::optional<Sides> {
         if (!has_cosines(v("X"))) return {};
-        return Sides{1 + mean_cosine(v("X")), 1 - 1 / double(v("X").rows() - 1)};
+        return Sides{1 + mean(v("X")), 1 - 1 / double(v("X").rows() - 1)};
     };
-    Bound range = token_equation("range", "t_cos >= -1/(n-1)", least);
+    range.role = Role::sharper;  // derived here
     range.relation = Relation::at_least;
     range.accuracy = 1e-9;  // attained, by searches that end within rounding of it
     range.search = {{3, 1}, {3, 2}};
+    return range;
+}
+
+std::vector<Reading> check_cosine(const Check& how) {
     Bound equal =
         token_equation("identity", "t_cos = (n t_sim(X/|rows|) - 1)/(n - 1)", cosine_identity);
-    equal.role = range.role = Role::sharper;  // derived here
+    equal.role = Role::sharper;  // derived here
     return {
         examine_bound(token_equation("average over pairs",
                                      "(1) is the average of <x_i, x_j>/(|x_i| |x_j|) over i != j",
                                      pairs_average),
                       how),
-        examine_bound(equal, how), examine_bound(range, how)};
+        examine_bound(equal, how), examine_bound(cosine_range(mean_cosine), how)};
 }
 
 /// Three unit vectors at 120 degrees.
@@ -164,14 +202,12 @@ std::vector<Reading> violate_cosine(const Check& how) {
     const auto inner = [](const Variables& v) -> std::optional<Sides> {
         const Matrix X = 2 * v("X");
         if (!has_cosines(X)) return {};
-        const double n = double(X.rows());
-        const double sum = X.colwise().sum().squaredNorm() - X.squaredNorm();
-        return Sides{mean_cosine(X), sum / (n * (n - 1)), rounding_of(X)};
+        return Sides{mean_cosine(X), mean_product(X), rounding_of(X)};
     };
     Reading products =
         examine_bound(token_equation("inner products", "(1) without the norms", inner), how);
     products.of = "average over pairs";
-    return {products, any};
+    return {products, any, control(cosine_range(mean_product), "without the norms", how)};
 }
 
 }  // namespace

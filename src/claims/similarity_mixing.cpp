@@ -14,7 +14,7 @@ constexpr double eps = std::numeric_limits<double>::epsilon();
 
 std::vector<NamedMatrix> shown(const Variables& v) { return named(mixed_step(v)); }
 
-using MixingSides = Sides (*)(const Mixing&);
+using MixingSides = Sides (*)(const Mixing&, const Matrix& X);
 
 /// `changed` makes another P of the one that is drawn: a control.
 Bound mixing_bound(std::string reading, std::string formula, Relation relation, MixingSides sides,
@@ -30,7 +30,7 @@ Bound mixing_bound(std::string reading, std::string formula, Relation relation, 
                 if (!has_both_parts(step.X)) return {};
                 const Mixing m = mixing_of(step);
                 if (m.delta < 1e-6) return {};  // P of rank one: mu2 and delta are rounding errors
-                return sides(m);
+                return sides(m, step.X);
             },
             .search = {{2, 1}, {2, 2}, {3, 1}},
             .shown = shown};
@@ -38,14 +38,17 @@ Bound mixing_bound(std::string reading, std::string formula, Relation relation, 
 
 // --- (11)
 
-Sides similar_sides(const Mixing& m) { return {m.mu1 * m.mu1, (1 - m.omega) * (1 - m.omega)}; }
-Sides diverse_sides(const Mixing& m) { return {m.mu2 * m.mu2, m.delta * m.delta}; }
+Sides similar_sides(const Mixing& m, const Matrix& X) {
+    return {std::pow(m.mu1 + rounding_of_mu1(X), 2), std::pow(1 - m.omega, 2)};
+}
+Sides diverse_sides(const Mixing& m, const Matrix&) { return {m.mu2 * m.mu2, m.delta * m.delta}; }
 
 constexpr const char* similar_formula = "mu1^2 >= (1 - omega)^2";
 constexpr const char* diverse_formula = "mu2^2 <= delta^2";
 
 /// mu1 = 1 and omega = 0 where every column of P sums to 1, or where X = e u^T.
-Bound kept_mean(std::string reading, bool equal_tokens) {
+/// `sum`: that of the rows of P.
+Bound kept_mean(std::string reading, bool equal_tokens, double sum = 1) {
     return {.reading = std::move(reading),
             .formula =
                 equal_tokens ? "Pi1 P X = Pi1 X for X = e u^T" : "Pi1 P X = Pi1 X for e^T P = e^T",
@@ -57,29 +60,35 @@ Bound kept_mean(std::string reading, bool equal_tokens) {
                     v.set("logits", draw(rng, "logits", at.n, at.n, Distribution::gaussian));
                     return v;
                 },
-            .sides = [equal_tokens](const Variables& v) -> std::optional<Sides> {
+            .sides = [equal_tokens, sum](const Variables& v) -> std::optional<Sides> {
                 const Index n = v("logits").rows();
                 const std::optional<Matrix> P =
                     equal_tokens ? softmax(v("logits")) : doubly_stochastic(v("logits"));
                 const Matrix X = equal_tokens ? v("X").replicate(n, 1).eval() : v("X");
                 const double kept = mean_part(X).norm();
                 if (!P || !(kept > 1e-4 * X.norm())) return {};
-                return Sides{mean_part(*P * X).norm() / kept, 1,
+                return Sides{sum * mean_part(*P * X).norm() / kept, 1,
                              64 * double(n) * eps * X.norm() / kept};
             }};
 }
 
+Bound ceiling(Matrix (*changed)(const Matrix& P) = nullptr) {
+    Bound b = mixing_bound(
+        "ceiling of mu1", "mu1 <= 1 + omega", Relation::at_most,
+        [](const Mixing& m, const Matrix&) -> Sides {
+            return {m.mu1, 1 + m.omega};
+        },
+        changed);
+    b.role = Role::sharper;
+    return b;
+}
+
 std::vector<Reading> check_mixing(const Check& how) {
-    Bound ceiling = mixing_bound("ceiling of mu1", "mu1 <= 1 + omega", Relation::at_most,
-                                 [](const Mixing& m) -> Sides {
-                                     return {m.mu1, 1 + m.omega};
-                                 });
-    ceiling.role = Role::sharper;
     std::vector<Reading> readings;
     for (const Bound& b :
          {mixing_bound("similar part", similar_formula, Relation::at_least, similar_sides),
           mixing_bound("diverse part", diverse_formula, Relation::at_most, diverse_sides),
-          kept_mean("columns that sum to 1", false), kept_mean("X = e u^T", true), ceiling})
+          kept_mean("columns that sum to 1", false), kept_mean("X = e u^T", true), ceiling()})
         readings.push_back(examine_bound(b, how));
     return readings;
 }
@@ -106,12 +115,15 @@ std::vector<Reading> violate_mixing(const Check& how) {
                                     how);
     diverse.of = "diverse part";
     Reading mean = examine_bound(mixing_bound("columns of any sums", "mu1 = 1", Relation::equal,
-                                              [](const Mixing& m) -> Sides {
+                                              [](const Mixing& m, const Matrix&) -> Sides {
                                                   return {m.mu1, 1, 1e-9};
                                               }),
                                  how);
     mean.of = "columns that sum to 1";
-    return {similar, diverse, mean};
+    return {similar, diverse, mean,
+            control(kept_mean("X = e u^T", true, 0.5), "rows that sum to 1/2", how),
+            control(ceiling([](const Matrix& P) -> Matrix { return 2 * P; }), "rows that sum to 2",
+                    how)};
 }
 
 // --- Lemma A.1
@@ -164,17 +176,17 @@ Bound deviation_bound(std::string reading, double most) {
                 }};
 }
 
-/// The two expressions of (24).
-Bound gamma_identity() {
+/// The two expressions of (24); `part` of a2 in the second.
+Bound gamma_identity(double part = 1) {
     return {.reading = "(24)",
             .formula = "(E xi2)^2/(E xi1 + 2 E xi2) = (1 + a2 mu2^2)^2/(3 + a2 (mu1^2 + 2 mu2^2))",
             .relation = Relation::equal,
             .draw = draw_weighted,
-            .sides = [](const Variables& v) -> std::optional<Sides> {
+            .sides = [part](const Variables& v) -> std::optional<Sides> {
                 const Step step = mixed_step(v, v("alpha")(0));
                 const std::optional<Gains> mean = means_of(v, step);
                 if (!mean) return {};
-                const double a2 = step.alpha * step.alpha * v("d sigma^2")(0);
+                const double a2 = part * step.alpha * step.alpha * v("d sigma^2")(0);
                 const Mixing m = mixing_without_delta(step);
                 const double one = m.mu1 * m.mu1, two = m.mu2 * m.mu2;
                 const double right = std::pow(1 + a2 * two, 2) / (3 + a2 * (one + 2 * two));
@@ -240,7 +252,9 @@ std::vector<Reading> violate_deviation(const Check& how) {
     Reading any = examine_bound(
         least_gamma("P not doubly stochastic", "gamma >= 1/4 for any P", any_step), how);
     any.of = "least gamma";
-    return {beyond, any};
+    return {beyond, any, control(gamma_identity(0.5), "alpha^2 halved", how),
+            control(least_gamma("least gamma, X near e u^T", "gamma >= 1/4 for any X", any_step),
+                    "tokens that are not alike", how)};
 }
 
 }  // namespace

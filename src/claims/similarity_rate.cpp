@@ -63,6 +63,8 @@ std::optional<Sides> same_sign(const Variables& v) {
     return Sides{sign(r - 1), sign(g.xi1 - g.xi2), eps};
 }
 
+constexpr const char* odds_formula = "t_sim(Y)/t_div(Y) = (xi1/xi2) t_sim(X)/t_div(X)";
+
 std::vector<Reading> check_rate(const Check& how) {
     const auto odds = [](const Variables& v) -> std::optional<Sides> {
         if (!escalates(v)) return {};
@@ -71,7 +73,7 @@ std::vector<Reading> check_rate(const Check& how) {
         const double left = t_sim(Y) / t_div(Y);
         return Sides{left, g.xi1 / g.xi2 * t_sim(X) / t_div(X), rate_tolerance(X, Y, left)};
     };
-    Bound sharper = pair_identity("odds", "t_sim(Y)/t_div(Y) = (xi1/xi2) t_sim(X)/t_div(X)", odds);
+    Bound sharper = pair_identity("odds", odds_formula, odds);
     sharper.role = Role::sharper;
     return {
         examine_bound(pair_identity("rate", "r = 1 + (xi1/xi2 - 1) t_sim(X)", rate), how),
@@ -105,7 +107,14 @@ std::vector<Reading> violate_rate(const Check& how) {
         pair_identity("the diverse part may grow more", "r > 1 if and only if xi1 > 1", by_size),
         how);
     size.of = "above 1";
-    return {rate, size};
+    const auto parts = [](const Variables& v) -> std::optional<Sides> {
+        if (!escalates(v)) return {};
+        const Matrix &X = v("X"), &Y = v("Y");
+        const Gains g = gains_of(X, Y);
+        return Sides{t_sim(Y), g.xi1 / g.xi2 * t_sim(X), rate_tolerance(X, Y, 1)};
+    };
+    return {rate, size,
+            control(pair_identity("odds", odds_formula, parts), "t_sim in place of odds", how)};
 }
 
 // --- (21)
@@ -123,8 +132,9 @@ Matrix removed(const Variables& v) {
 }
 
 Bound removal_bound(std::string reading, std::string formula,
-                    std::optional<Sides> (*sides)(const Variables&)) {
-    Bound b = token_equation(std::move(reading), std::move(formula), sides);
+                    std::function<std::optional<Sides>(const Variables&)> sides) {
+    Bound b = token_equation(std::move(reading), std::move(formula), nullptr);
+    b.sides = std::move(sides);
     b.draw = draw_removal;
     b.conditions = {{"tau lies in (0, 1]", [](const Variables& v) {
                          const double tau = v("tau")(0);
@@ -140,22 +150,42 @@ std::optional<Sides> portion(const Variables& v) {
     return Sides{1 + kept, 2 - v("tau")(0), rounding_of(X) * X.norm() / mean_part(X).norm()};
 }
 
-std::optional<Sides> diverse_kept(const Variables& v) {
-    const Matrix& X = v("X");
-    if (!has_both_parts(X)) return {};
-    return Sides{(centred(removed(v)) - centred(X)).norm() + centred(X).norm(), centred(X).norm(),
-                 rounding_of(X) * X.norm()};
+/// What is left of X; `removed` as stated.
+using Removal = Matrix (*)(const Variables&);
+
+Bound diverse_stays(Removal left) {
+    return removal_bound("the rest stays", "Pi2 Y = Pi2 X",
+                         [left](const Variables& v) -> std::optional<Sides> {
+                             const Matrix& X = v("X");
+                             if (!has_both_parts(X)) return {};
+                             const Matrix rest = centred(X);
+                             // offset by |Pi2 X|, so that a hundredth of it is something
+                             return Sides{(centred(left(v)) - rest).norm() + rest.norm(),
+                                          rest.norm(), rounding_of(X) * X.norm()};
+                         });
 }
 
 /// What t_sim and t_div become.
-Sides similarity_left(const Variables& v, bool similarity) {
+Sides similarity_left(const Variables& v, bool similarity, const Matrix& Y) {
     const Matrix& X = v("X");
     const double tau = v("tau")(0), t = t_sim(X);
-    const Matrix Y = removed(v);
     const double rest = t_div(X) + (1 - tau) * (1 - tau) * t;  // 1 - (2 tau - tau^2) t
     const double left = similarity ? t_sim(Y) : t_div(Y);
     const double right = (similarity ? (1 - tau) * (1 - tau) * t : t_div(X)) / rest;
     return Sides{left, right, rounding_of(X) * (1 + tau * tau) * (1 + 1 / rest)};
+}
+
+Bound similarity_becomes(bool similarity, Removal left) {
+    Bound b = removal_bound(similarity ? "similarity" : "diversity",
+                            similarity ? "t_sim(Y) = (1-tau)^2 t / (1 - (2 tau - tau^2) t)"
+                                       : "t_div(Y) = (1-t) / (1 - (2 tau - tau^2) t)",
+                            [similarity, left](const Variables& v) -> std::optional<Sides> {
+                                const Matrix Y = left(v);
+                                if (!has_both_parts(v("X")) || !(Y.norm() > 0)) return {};
+                                return similarity_left(v, similarity, Y);
+                            });
+    b.role = Role::sharper;  // derived here
+    return b;
 }
 
 std::vector<Reading> check_removal(const Check& how) {
@@ -169,22 +199,12 @@ std::vector<Reading> check_removal(const Check& how) {
         b.search = {{2, 1}, {3, 2}};
         return b;
     }();
-    Bound similar = removal_bound("similarity", "t_sim(Y) = (1-tau)^2 t / (1 - (2 tau - tau^2) t)",
-                                  [](const Variables& v) -> std::optional<Sides> {
-                                      if (!has_both_parts(v("X"))) return {};
-                                      return similarity_left(v, true);
-                                  });
-    Bound diverse = removal_bound("diversity", "t_div(Y) = (1-t) / (1 - (2 tau - tau^2) t)",
-                                  [](const Variables& v) -> std::optional<Sides> {
-                                      if (!has_both_parts(v("X"))) return {};
-                                      return similarity_left(v, false);
-                                  });
-    similar.role = diverse.role = Role::sharper;  // derived here
     return {
         examine_bound(
             removal_bound("portion", "|Pi1 Y|_F = (1 - tau) |Pi1 X|_F, offset by 1", portion), how),
-        examine_bound(removal_bound("the rest stays", "Pi2 Y = Pi2 X", diverse_kept), how),
-        examine_bound(less, how), examine_bound(similar, how), examine_bound(diverse, how)};
+        examine_bound(diverse_stays(removed), how), examine_bound(less, how),
+        examine_bound(similarity_becomes(true, removed), how),
+        examine_bound(similarity_becomes(false, removed), how)};
 }
 
 /// X = (3, 1), tau = 1/2: t = 4/5 becomes 1/2.
@@ -218,7 +238,13 @@ std::vector<Reading> violate_removal(const Check& how) {
     Reading portion = examine_bound(part, how), similar = examine_bound(less, how);
     portion.of = "portion";
     similar.of = "less similarity";
-    return {portion, similar};
+    std::vector<Reading> controls{portion, similar};
+    const auto shrunk = [](const Variables& v) -> Matrix { return (1 - v("tau")(0)) * v("X"); };
+    controls.push_back(control(diverse_stays(shrunk), "tau of every token taken away", how));
+    for (const bool similarity : {true, false})
+        controls.push_back(
+            control(similarity_becomes(similarity, first_removed), "first token taken away", how));
+    return controls;
 }
 
 }  // namespace

@@ -102,14 +102,20 @@ Mean product_odds(const Check& how, const Matrix& X, std::string reading, double
             }};
 }
 
+/// E xi1/E xi2 by the arc-cosine kernel, with biases `on` that the kernel does not have.
+Mean kernel_ratio(const Check& how, const Matrix& X, double on = 0) {
+    Mean kernel = feed_forward_ratio(how, X, "arc-cosine kernel", on);
+    kernel.formula = "E xi1/E xi2 as of wide layers, to 5 %";
+    kernel.role = Role::sharper;
+    kernel.claimed = wide_ratio(X, how.distribution);
+    return kernel;
+}
+
 std::vector<Reading> check_feed_forward(const Check& how) {
     const Matrix diverse = alike(how.rng.fork("diverse"), how, 0);
     const Matrix similar = alike(how.rng.fork("similar"), how, 20);
     const Matrix both = alike(how.rng.fork("both"), how, 1);
-    Mean kernel = feed_forward_ratio(how, diverse, "arc-cosine kernel");
-    kernel.formula = "E xi1/E xi2 as of wide layers, to 5 %";
-    kernel.role = Role::sharper;
-    kernel.claimed = wide_ratio(diverse, how.distribution);
+    const Mean kernel = kernel_ratio(how, diverse);
     Mean independent = feed_forward_ratio(how, diverse, "independent tokens");
     independent.exact = kernel.claimed;
     Check more = how;  // a mean costs little, and half a percent of it is asked for
@@ -145,7 +151,7 @@ std::vector<Reading> violate_feed_forward(const Check& how) {
                                            }),
                                  how);
     bias.of = "equal tokens";
-    return {on, along, bias};
+    return {on, along, bias, control(kernel_ratio(how, diverse, 10), "a large shared bias", how)};
 }
 
 // --- layer norm

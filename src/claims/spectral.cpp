@@ -65,18 +65,21 @@ Mean attention_gap(const Check& how) {
             }};
 }
 
+Growth attention_growth(const Check& how, std::string reading, std::vector<Index> sizes,
+                        Index width) {
+    return gap_growth(std::move(reading), std::move(sizes), [&how, width](Index n, const Rng& rng) {
+        return drawn_attention(n, width, how.distribution, rng);
+    });
+}
+Growth below_width(const Check& how) {
+    return attention_growth(how, "attention, n below the width of 512", {8, 16, 32, 64}, 512);
+}
+
 std::vector<Reading> check_spectral_gap(const Check& how) {
-    const auto attention = [&how](Index width) {
-        return [&how, width](Index n, const Rng& rng) {
-            return drawn_attention(n, width, how.distribution, rng);
-        };
-    };
     return {examine_growth(independent_growth(how), how), examine_mean(attention_gap(how), how),
-            examine_growth(
-                gap_growth("attention, n below the width of 512", {8, 16, 32, 64}, attention(512)),
-                how),
-            examine_growth(gap_growth("attention, n beyond the width of 32",
-                                      {48, 64, 96, 128, 192, 256, 384}, attention(32)),
+            examine_growth(below_width(how), how),
+            examine_growth(attention_growth(how, "attention, n beyond the width of 32",
+                                            {48, 64, 96, 128, 192, 256, 384}, 32),
                            how)};
 }
 
@@ -98,7 +101,9 @@ std::vector<Reading> violate_spectral_gap(const Check& how) {
     };
     Reading gap = examine_mean(large, how);
     gap.of = "attention has large gaps";
-    return {growth, gap};
+    Growth same = below_width(how);
+    same.sample = half;
+    return {growth, gap, control(same, "half of the identity", how)};
 }
 
 }  // namespace

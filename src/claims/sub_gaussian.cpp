@@ -95,17 +95,17 @@ Bound tail_bound(std::string reading, const Tail& tail, Signs signs = Signs::ind
             .search = {{1, 1}, {1, 2}, {2, 2}}};
 }
 
-/// With the entries of --dist, of deviation `deviation`: how often a number reaches eps.
+/// With the entries of --dist, and `shift` added to them: how often a number reaches eps.
 Mean drawn_tail(const Check& how, std::string formula, double claimed,
-                std::function<double(const Matrix& w)> reached) {
+                std::function<double(const Matrix& w)> reached, const Matrix& shift) {
     return {.reading = "entries of --dist",
             .formula = std::move(formula),
             .relation = Relation::at_most,
             .hypotheses = Hypotheses{},
             .mutant = {.factor = 0.2, .why = "the constant is that of all eps and K"},
             .claimed = claimed,
-            .sample = [&how, reached = std::move(reached)](const Rng& rng) {
-                return reached(draw(rng, "w", how.d, 1, how.distribution));
+            .sample = [&how, shift, reached = std::move(reached)](const Rng& rng) {
+                return reached(draw(rng, "w", how.d, 1, how.distribution) + shift);
             }};
 }
 
@@ -140,21 +140,25 @@ constexpr Tail linear{"P(2<a, w> >= eps |a|) <= exp(-c eps^2/K^2), c = 1/8, a th
                       0.8,
                       "nothing exceeds 0.83 of it"};
 
-std::vector<Reading> check_linear(const Check& how) {
+/// Entries whose means are `mean` K times those of a vector of norm 1 along a.
+Mean drawn_linear(const Check& how, double mean = 0) {
     const double K = norm_of(how.distribution);
     const Matrix a = draw(how.rng.fork("a"), "a", 1, how.d, Distribution::gaussian);
+    return drawn_tail(
+        how, "the same at eps = 2 K", linear_tail(2 * K, K),
+        [a, K](const Matrix& w) { return 2 * (a * w)(0) >= 2 * K * a.norm() ? 1.0 : 0.0; },
+        mean * K * a.normalized().transpose());
+}
+
+std::vector<Reading> check_linear(const Check& how) {
     return {examine_bound(tail_bound("entries -K and K", linear), how),
-            examine_mean(drawn_tail(how, "the same at eps = 2 K", linear_tail(2 * K, K),
-                                    [a, K](const Matrix& w) {
-                                        return 2 * (a * w)(0) >= 2 * K * a.norm() ? 1.0 : 0.0;
-                                    }),
-                         how)};
+            examine_mean(drawn_linear(how), how)};
 }
 
 std::vector<Reading> violate_linear(const Check& how) {
     Reading r = examine_bound(tail_bound("one sign for all entries", linear, Signs::shared), how);
     r.of = "entries -K and K";
-    return {r};
+    return {r, control(drawn_linear(how, 4), "entries of means along a", how)};
 }
 
 // --- Lemma A.3
@@ -172,23 +176,28 @@ constexpr Tail square{"P(|B w|^2 - |B|_F^2 >= eps |B|_F^2) <= exp(-c eps^2/K^2),
                       0.8,
                       "nothing exceeds 0.83 of it"};
 
-std::vector<Reading> check_square(const Check& how) {
+/// As `drawn_linear`.
+Mean drawn_square(const Check& how, double mean = 0) {
     const double K = norm_of(how.distribution);
     const Matrix b = draw(how.rng.fork("b"), "b", 1, how.d, Distribution::gaussian);
+    return drawn_tail(
+        how, "the same at eps = 1/2 and K = 1, B of one row", square_tail(0.5, 1),
+        [b, K](const Matrix& w) {
+            const double form = (b * w)(0) / K;
+            return form * form >= 1.5 * b.squaredNorm() ? 1.0 : 0.0;
+        },
+        mean * K * b.normalized().transpose());
+}
+
+std::vector<Reading> check_square(const Check& how) {
     return {examine_bound(tail_bound("entries -K and K", square), how),
-            examine_mean(drawn_tail(how, "the same at eps = 1/2 and K = 1, B of one row",
-                                    square_tail(0.5, 1),
-                                    [b, K](const Matrix& w) {
-                                        const double form = (b * w)(0) / K;
-                                        return form * form >= 1.5 * b.squaredNorm() ? 1.0 : 0.0;
-                                    }),
-                         how)};
+            examine_mean(drawn_square(how), how)};
 }
 
 std::vector<Reading> violate_square(const Check& how) {
     Reading r = examine_bound(tail_bound("K up to 2", square, Signs::independent, 2), how);
     r.of = "entries -K and K";
-    return {r};
+    return {r, control(drawn_square(how, 6), "entries of means along b", how)};
 }
 
 // --- (27)
@@ -230,21 +239,29 @@ Bound every_eps() {
         }};
 }
 
-std::vector<Reading> check_shifted(const Check& how) {
+/// As `drawn_linear`, of entries of norm 1/8, for which the bound is less than 1, and a = 8 |B|.
+Mean drawn_shifted(const Check& how, double mean = 0) {
+    constexpr double eps = 0.4, norm = 0.125, far = 8;
     const double K = norm_of(how.distribution);
     const Matrix b = draw(how.rng.fork("b"), "b", 1, how.d, Distribution::gaussian);
+    Mean drawn = drawn_tail(
+        how, "the same at eps = 0.4 and K = 1/8, B of one row, a = 8 |B|", shifted_tail(eps, norm),
+        [b, K](const Matrix& w) {
+            const double size = b.norm(), form = norm / K * (b * w)(0) + far * size;
+            const double expected = size * size * (far * far + norm * norm / (K * K));
+            return form * form - expected >= eps * (1 + far) * size * size ? 1.0 : 0.0;
+        },
+        mean * K * b.normalized().transpose());
+    drawn.role = Role::interpretation;
+    drawn.mutant.factor = 0.03;
+    return drawn;
+}
+
+std::vector<Reading> check_shifted(const Check& how) {
     Bound small = tail_bound("eps in (0, 1)", shifted);
     small.role = Role::interpretation;
-    Mean drawn = drawn_tail(how, "the same at eps = 1/2 and K = 1, B of one row, a = |B|",
-                            shifted_tail(0.5, 1), [b, K](const Matrix& w) {
-                                const double size = b.norm(), form = (b * w)(0) / K + size;
-                                const double mean = size * size * (1 + 1 / (K * K));
-                                const double room = 0.5 * 2 * size * size;
-                                return form * form - mean >= room ? 1.0 : 0.0;
-                            });
-    drawn.role = Role::interpretation;
-    drawn.mutant.factor = 0.05;
-    return {examine_bound(small, how), examine_mean(drawn, how), examine_bound(every_eps(), how)};
+    return {examine_bound(small, how), examine_mean(drawn_shifted(how), how),
+            examine_bound(every_eps(), how)};
 }
 
 std::vector<Reading> violate_shifted(const Check& how) {
@@ -252,7 +269,7 @@ std::vector<Reading> violate_shifted(const Check& how) {
     shared.search = {{1, 6}};
     Reading r = examine_bound(shared, how);
     r.of = "eps in (0, 1)";
-    return {r};
+    return {r, control(drawn_shifted(how, 6), "entries of means along b", how)};
 }
 
 }  // namespace

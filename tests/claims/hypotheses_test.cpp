@@ -42,6 +42,10 @@ double both_parts(const Matrix& m) {
     const double t = claim::t_sim(m);
     return t > 0 && t < 1 ? 0 : INFINITY;
 }
+double no_zero_row(const Matrix& m) { return m.rowwise().norm().minCoeff() > 0 ? 0 : INFINITY; }
+double no_constant_row(const Matrix& m) {
+    return (m.rowwise().maxCoeff() - m.rowwise().minCoeff()).minCoeff() > 0 ? 0 : INFINITY;
+}
 double not_zero(const Matrix& m) { return m.squaredNorm() > 0 ? 0 : INFINITY; }
 /// omega, delta and the left side of (15)
 double theorem(const Matrix& m) { return m(0) + m(1) < 1 ? std::max(0.01 - m(2), 0.0) : INFINITY; }
@@ -76,6 +80,17 @@ constexpr Rule rules[] = {
     {"tse.cor2.7", "|lambda2| = 1", "P", second_is_one},
     {"tse.lemmaA1", "least gamma", "P", claim::stochastic_miss},
     {"tse.rem2.8", "", "X", both_parts},
+    {"tse.eq1", "average", "X", no_zero_row},
+    {"tse.eq1", "identity", "X", no_zero_row},
+    {"tse.eq1", "range", "X", no_zero_row},
+    {"tse.eq3", "", "X", both_parts},
+    {"tse.eq21", "", "X", both_parts},
+    {"tse.sec2.3-ln", "any tokens", "X", no_constant_row},
+    {"devil.eq7", "general", "s", positive},
+    {"devil.eq47", "", "s", positive},
+    {"devil.eq5", "", "eps", positive},
+    {"devil.eq53-steps", "", "t", not_zero},
+    {"devil.eq61", "", "eps", positive},
     {"devil.eq11", "", "s", positive},
     {"devil.eq48-linear", "", "s", positive},
     {"devil.prop3.1", "for every M", "M", positive},
