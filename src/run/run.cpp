@@ -125,7 +125,8 @@ void refuse_model_options(const RunOptions& options) {
     if (options.products != Products::exact) refuse("--fast");
 }
 
-RunSizes sizes_of(const Work& work, const TraceSummary& summary, const ReplaySettings& settings) {
+RunSizes sizes_of(const Work& work, const Checkpoint& file, const TraceSummary& summary,
+                  const ReplaySettings& settings) {
     RunSizes sizes;
     sizes.tokens = summary.tokens;
     sizes.width = summary.width;
@@ -133,8 +134,11 @@ RunSizes sizes_of(const Work& work, const TraceSummary& summary, const ReplaySet
     sizes.heads = std::max<Index>(summary.heads, 1);
     sizes.columns = summary.width;
     sizes.bytes = Index(bytes_of(settings.type));
-    if (summary.has_attention)  // P of a layer, its file, and P with sums of one
-        sizes.file_pages = 3 * sizes.heads * sizes.tokens * sizes.tokens * sizes.bytes;
+    const bool given = std::ranges::any_of(
+        file.names(), [](const std::string& name) { return name.starts_with("attentions."); });
+    // P of a layer, its file, and P with sums of one; or states, queries and keys of the file
+    const Index read = given ? 3 * sizes.heads * sizes.tokens : 4 * sizes.width;
+    sizes.file_pages = read * sizes.tokens * sizes.bytes;
     sizes.metrics = work.metrics;
     sizes.maps = std::ssize(work.options.maps);
     return sizes;
@@ -155,7 +159,7 @@ void measure_trace(Work& work, const Subject& subject) {
     settings.mask_source = options.mask;
     if (!options.mask.empty())
         settings.masks = read_masks(options.mask, settings.samples, summary.tokens);
-    settings.memory = row_budget(work, sizes_of(work, summary, settings), 1);
+    settings.memory = row_budget(work, sizes_of(work, *subject.file, summary, settings), 1);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
     settings.allow_nonfinite = options.allow_nonfinite;

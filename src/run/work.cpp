@@ -120,7 +120,7 @@ std::string size(double bytes) {
 /// Of what there are, the largest.
 std::string largest_part(const MemoryNeeds& needs) {
     const std::pair<double, const char*> parts[] = {
-        {needs.weights, "the weights of a layer"},
+        {needs.weights, "the weights or the saved P of a layer"},
         {needs.states, "the states and buffers of the samples"},
         {needs.metrics, "the metrics"},
         {needs.blocks, "blocks of rows of P"}};

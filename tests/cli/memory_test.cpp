@@ -3,10 +3,12 @@
 #include <sys/resource.h>
 #include <sys/wait.h>
 
+#include <cmath>
 #include <string>
 #include <vector>
 
 #include "program.hpp"
+#include "tsdiag/checkpoint.hpp"
 
 /// --memory is kept, or refused with what suffices; sizes that no machine holds are refused.
 namespace tsdiag::test {
@@ -35,7 +37,7 @@ struct Case {
     const char* name;
     std::string model;
     Words more = {};
-    bool written = false;  ///< read from a file
+    void (*prepare)(const TemporaryDirectory& folder) = [](const TemporaryDirectory&) {};
 };
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
@@ -44,12 +46,8 @@ class Memory : public testing::TestWithParam<Case> {};
 TEST_P(Memory, IsKeptWithTheLeastThatARefusalNames) {
     if (!memory_is_its_own) GTEST_SKIP() << "the sanitizer's own memory would be counted";
     TemporaryDirectory folder;
-    std::string model = GetParam().model;
-    if (GetParam().written) {
-        ASSERT_EQ(tsdiag(folder, {"init", model, "-o", "model"}).code, 0);
-        model = "model";
-    }
-    Words words = {"probe", model, "--no-report", "-q", "--out", "r"};
+    GetParam().prepare(folder);
+    Words words = {"probe", GetParam().model, "--no-report", "-q", "--out", "r"};
     words.insert(words.end(), GetParam().more.begin(), GetParam().more.end());
     const auto with_memory = [&](const std::string& size) {
         Words all = words;
@@ -69,13 +67,36 @@ TEST_P(Memory, IsKeptWithTheLeastThatARefusalNames) {
     EXPECT_GT(kept.mib, std::stod(least) / 3);
 }
 
+/// Two states of 512 tokens and 128 columns, and what one layer of 4 heads made between them.
+void write_trace(const TemporaryDirectory& folder, const std::vector<NamedArray>& of_layer) {
+    std::vector<double> x(512 * 128);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(double(i * i % 1009));
+    std::vector<NamedArray> arrays = {{"hidden_states.0", {512, 128}, {}, x},
+                                      {"hidden_states.1", {512, 128}, {}, x}};
+    arrays.insert(arrays.end(), of_layer.begin(), of_layer.end());
+    write_npz(folder / "trace.npz", arrays);
+}
+void write_projections(const TemporaryDirectory& folder) {
+    std::vector<double> q(4 * 512 * 32);
+    for (std::size_t i = 0; i < q.size(); ++i) q[i] = std::cos(double(i * i % 997));
+    write_trace(folder, {{"queries.0", {4, 512, 32}, {}, q}, {"keys.0", {4, 512, 32}, {}, q}});
+}
+void write_attentions(const TemporaryDirectory& folder) {
+    const std::vector<double> p(4 * 512 * 512, 1.0 / 512);
+    write_trace(folder, {{"attentions.0", {4, 512, 512}, {}, p}});
+}
+
 std::vector<Case> cases() {
     const std::string small = "random:post-norm,layers=2,d=64,heads=4";
     return {{"Small", small, {"--tokens", "64"}},
             {"File",
-             "random:gpt2,layers=2,d=512,heads=8",
+             "model",
              {"--tokens", "300", "--probes", "core"},
-             true},
+             [](const TemporaryDirectory& folder) {
+                 tsdiag(folder, {"init", "random:gpt2,layers=2,d=512,heads=8", "-o", "model"});
+             }},
+            {"Projections", "trace.npz", {"--attention", "softmax"}, write_projections},
+            {"SavedAttention", "trace.npz", {}, write_attentions},
             {"LongerThanWide", small, {"--tokens", "512"}},
             {"Float64", small, {"--tokens", "300", "--dtype", "f64"}},
             {"WideLayer",
