@@ -197,8 +197,9 @@ TEST(Input, OfEmbeddingsGetsPositionsAndNorm) {
 }
 
 TEST(Memory, ChangesNoNumber) {
-    const Model model = random("gpt2,vocab=40,tokens=40" + small, Type::f64);
-    std::vector<Index> tokens(37);
+    constexpr Index n = 300;
+    const Model model = random("gpt2,vocab=40,tokens=300" + small, Type::f64);
+    std::vector<Index> tokens(n);
     for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Index>(i * 7 % 40);
     const auto run_with = [&](Index memory) {
         Recorder seen;
@@ -208,14 +209,12 @@ TEST(Memory, ChangesNoNumber) {
         return seen;
     };
     const Recorder whole = run_with(0);
-    EXPECT_EQ(whole.blocks, 2);
-    const Index row = 4 * 37 * 8;
-    for (const Index memory : {Index{1}, 3 * row, 20 * row, 200 * row}) {
+    const Index matrix = 8 * n * n;
+    for (const Index memory : {Index{1}, matrix, 100 * matrix}) {
         const Recorder seen = run_with(memory);
-        EXPECT_EQ(seen.blocks > 2, memory < 100 * row) << memory;
-        for (const auto& [name, values] : whole.states)
-            EXPECT_ALL_CLOSE(seen.states.at(name), values, rounding(64)) << name;
-        EXPECT_ALL_CLOSE(seen.matrix.at(1), whole.matrix.at(1), rounding(64));
+        EXPECT_TRUE(memory > 1 || seen.blocks == 2 * 4) << seen.blocks;  // of 96 rows
+        EXPECT_EQ(seen.states, whole.states);
+        EXPECT_EQ(seen.matrix.at(1), whole.matrix.at(1));
     }
 }
 
