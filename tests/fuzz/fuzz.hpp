@@ -64,9 +64,9 @@ bool accepts(F&& read) {
         fmt::print(stderr, "broken invariant: {}\n", fault.what());
         std::abort();
     } catch (const Error& refused) {
-        const std::string_view why = refused.what();
-        if (why.empty() || why.find('\n') != std::string_view::npos) {
-            fmt::print(stderr, "not one sentence: {}\n", why);
+        // Names of the file stand in it as they are: the program makes them visible (terminal.cpp).
+        if (std::string_view(refused.what()).empty()) {
+            fmt::print(stderr, "refused without a sentence\n");
             std::abort();
         }
         return false;
