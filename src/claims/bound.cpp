@@ -272,6 +272,17 @@ Reading examine_bound(const Bound& bound, const Check& how) {
     return BoundExamination(bound, how).run();
 }
 
+Bound scaled(Bound bound, const char* name, double scale) {
+    bound.sides = [sides = bound.sides, name, scale](const Variables& v) {
+        Variables other = v;
+        other.set(name, scale * v(name));
+        std::optional<Sides> s = sides(other);
+        if (s) s->measured *= scale;
+        return s;
+    };
+    return bound;
+}
+
 Reading control(const Bound& broken, std::string_view change, const Check& how) {
     return examine_control(broken, change, examine_bound, how);
 }

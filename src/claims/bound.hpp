@@ -57,6 +57,8 @@ Reading examine_bound(const Bound& bound, const Check& how);
 
 /// A control of the reading whose name `broken` has.
 Reading control(const Bound& broken, std::string_view change, const Check& how);
+/// The bound of f(scale x), x the variable `name`, whose derivative by x is `scale` times as large.
+Bound scaled(Bound bound, const char* name, double scale);
 
 /// The same comparison of two numbers that are known, without a draw.
 Reading compare(std::string reading, std::string formula, Role role, Relation relation,

@@ -146,16 +146,8 @@ Attained attain_quarter() {
 /// p = softmax(2 s): every derivative is doubled.
 std::vector<Reading> violate_quarter(const Check& how) {
     std::vector<Reading> controls;
-    for (Bound hot : {quarter(), half()}) {
-        hot.sides = [cold = hot.sides](const Variables& v) {
-            Variables twice = v;
-            twice.set("s", 2 * v("s"));
-            std::optional<Sides> s = cold(twice);
-            s->measured *= 2;
-            return s;
-        };
-        controls.push_back(control(hot, "a temperature of 1/2", how));
-    }
+    for (const Bound& b : {quarter(), half()})
+        controls.push_back(control(scaled(b, "s", 2), "a temperature of 1/2", how));
     return controls;
 }
 

@@ -108,16 +108,8 @@ std::vector<Reading> check_derivative(const Check& how) {
 /// softmax(10 A): the derivative by A is ten times as large.
 std::vector<Reading> violate_derivative(const Check& how) {
     std::vector<Reading> controls;
-    for (Bound hot : derivative_bounds()) {
-        hot.sides = [cold = hot.sides](const Variables& v) {
-            Variables tenfold = v;
-            tenfold.set("A", 10 * v("A"));
-            std::optional<Sides> s = cold(tenfold);
-            s->measured *= 10;
-            return s;
-        };
-        controls.push_back(control(hot, "a temperature of 1/10", how));
-    }
+    for (const Bound& b : derivative_bounds())
+        controls.push_back(control(scaled(b, "A", 10), "a temperature of 1/10", how));
     return controls;
 }
 
