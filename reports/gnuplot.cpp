@@ -325,7 +325,7 @@ bool is_whole(const fs::path& drawn) {
 void draw(std::span<const Figure> figures, const fs::path& directory) {
     if (figures.empty()) return;
     std::error_code error;
-    fs::create_directories(directory, error);
+    fs::create_directory(directory, error);  // not those above: an end of the program removes them
     if (error)
         throw Error(
             fmt::format("{}: the folder cannot be made: {}.", directory.string(), error.message()));

@@ -8,6 +8,7 @@
 #include "page.hpp"
 #include "rows.hpp"
 #include "text.hpp"
+#include "tsdiag/error.hpp"
 
 /// The page of gradient-norm logs.
 namespace tsdiag {
@@ -17,28 +18,37 @@ using namespace reports;
 
 constexpr std::size_t most_panels = 6, most_points = 600;
 
-/// Of paths the end that tells them apart.
-std::map<std::string, std::string> short_names(const Json& run) {
-    std::map<std::string, std::string> out;
-    std::vector<std::string> models;
-    for (const Json& log : run["logs"].array()) models.push_back(log["model"].string());
-    for (const std::string& model : models) {
-        std::string found = model;
+/// The names of the logs: of paths the end that tells them apart.
+class ShortNames {
+  public:
+    explicit ShortNames(const Json& run) {
+        std::vector<std::string> models;
+        for (const Json& log : run["logs"].array()) models.push_back(log["model"].string());
+        for (const std::string& model : models) names_[model] = short_of(model, models);
+    }
+    /// Throws `FormatError` where run.json has no such log.
+    const std::string& at(const std::string& model) const {
+        const auto found = names_.find(model);
+        if (found == names_.end())
+            throw FormatError(fmt::format(
+                "metrics.csv: has a row of '{}', which is not among the logs of run.json.", model));
+        return found->second;
+    }
+
+  private:
+    static std::string short_of(const std::string& model, const std::vector<std::string>& all) {
         for (std::size_t end = model.find(": "), at = model.rfind('/', end);
              at != std::string::npos; at = at == 0 ? std::string::npos : model.rfind('/', at - 1)) {
             const std::string tail = model.substr(at + 1);
             const auto same = [&](const std::string& other) {
                 return other == tail || other.ends_with("/" + tail);
             };
-            if (std::ranges::count_if(models, same) <= 1) {
-                found = tail;
-                break;
-            }
+            if (std::ranges::count_if(all, same) <= 1) return tail;
         }
-        out[model] = found;
+        return model;
     }
-    return out;
-}
+    std::map<std::string, std::string> names_;
+};
 
 /// At most `most_points` points: means of neighbours, with the least and the greatest as band.
 Series thinned(std::string name, const std::vector<std::pair<double, double>>& points) {
@@ -62,8 +72,7 @@ Series thinned(std::string name, const std::vector<std::pair<double, double>>& p
     return out;
 }
 
-std::optional<Figure> series_figure(const Table& table, const Json& run,
-                                    const std::map<std::string, std::string>& names) {
+std::optional<Figure> series_figure(const Table& table, const Json& run, const ShortNames& names) {
     std::map<std::pair<std::string, std::string>, std::vector<std::pair<double, double>>> points;
     for (const CurveRow& row : table.curves())
         if (row.y) points[{row.model, row.curve}].emplace_back(row.x, *row.y);
@@ -130,7 +139,7 @@ std::optional<Figure> intervals_figure(Figure figure, const std::vector<Estimate
 }
 
 std::vector<Estimate> estimates(const Table& table, std::string_view metric,
-                                const std::map<std::string, std::string>& names) {
+                                const ShortNames& names) {
     std::vector<Estimate> all;
     for (const MetricRow& row : table.metrics()) {
         if (row.metric != metric || !row.value || !row.low || !row.high) continue;
@@ -145,7 +154,7 @@ std::string span_of(const MetricRow& row) {
     return fmt::format("{} [{}, {}]", number(*row.value), number(*row.low), number(*row.high));
 }
 
-Finding finding_of(const MetricRow& row, const std::map<std::string, std::string>& names) {
+Finding finding_of(const MetricRow& row, const ShortNames& names) {
     const std::string name = names.at(row.model);
     if (row.metric == metric::grad_rsd) {
         if (!row.value)
@@ -175,8 +184,7 @@ Finding finding_of(const MetricRow& row, const std::map<std::string, std::string
             "gradient_ratio"};
 }
 
-void add_warnings(const Json& run, const std::map<std::string, std::string>& names,
-                  std::vector<Finding>& findings) {
+void add_warnings(const Json& run, const ShortNames& names, std::vector<Finding>& findings) {
     constexpr double most_drift = 3;
     for (const Json& log : run["logs"].array()) {
         const std::string& name = names.at(log["model"].string());
@@ -195,8 +203,7 @@ void add_warnings(const Json& run, const std::map<std::string, std::string>& nam
     }
 }
 
-std::string numbers_html(const Table& table, const Json& run,
-                         const std::map<std::string, std::string>& names) {
+std::string numbers_html(const Table& table, const Json& run, const ShortNames& names) {
     std::map<std::string, MetricRow> rsd, mean;
     for (const MetricRow& row : table.metrics()) {
         if (row.metric == metric::grad_rsd) rsd[row.model] = row;
@@ -235,7 +242,7 @@ std::string numbers_html(const Table& table, const Json& run,
 }  // namespace
 
 std::vector<Finding> log_verdict(const Table& table, const Json& run) {
-    const auto names = short_names(run);
+    const ShortNames names(run);
     std::vector<Finding> findings;
     for (const MetricRow& row : table.metrics())
         if (row.metric == metric::grad_rsd || row.metric == metric::grad_rsd_ratio)
@@ -246,7 +253,7 @@ std::vector<Finding> log_verdict(const Table& table, const Json& run) {
 
 std::vector<std::string> write_log_report(const Table& table, const Json& run,
                                           const std::filesystem::path& directory) {
-    const auto names = short_names(run);
+    const ShortNames names(run);
     Page page{.title = "Gradient norms over training",
               .facts_title = "Run",
               .facts = facts_html(run),

@@ -134,8 +134,9 @@ std::unique_ptr<Weights> spliced_weights(std::shared_ptr<const Weights> kept,
                                          std::string ending);
 
 /// Writes config.json and model.safetensors (float32; numbered shards of at most `shard_bytes`, one
-/// of which is in memory at a time) with the names of the spec's family into `directory`, so that
-/// `detect` reads them back.  Throws `NotAvailable` for a family that cannot be written.
+/// of which is in memory at a time) with the names of the spec's family into `directory`, which
+/// exists, so that `detect` reads them back.  Throws `NotAvailable` for a family that cannot be
+/// written.
 void write_model(const ModelSpec& spec, const Weights& weights,
                  const std::filesystem::path& directory, Index shard_bytes = Index{2} << 30);
 

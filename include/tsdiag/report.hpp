@@ -94,10 +94,10 @@ struct Finding {
 /// which it reads model.a2, model.trained and input.kind where they are present.
 std::vector<Finding> verdict(const Table& table, const Json& run);
 
-/// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf, and leaves NAME.gp and
-/// NAME.dat (with NAME_PANEL.png for a panel that is an image) for the user to edit: `gnuplot
-/// NAME.gp` draws it again.  One child process for all, no shell.  Throws `NotAvailable` where
-/// gnuplot is not installed.
+/// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf (`directory` is made where
+/// the one above it exists), and leaves NAME.gp and NAME.dat (with NAME_PANEL.png for a panel that
+/// is an image) for the user to edit: `gnuplot NAME.gp` draws it again.  One child process for all,
+/// no shell.  Throws `NotAvailable` where gnuplot is not installed.
 void draw(std::span<const Figure> figures, const std::filesystem::path& directory);
 
 /// The Vega-Lite specification of a figure.

@@ -169,7 +169,6 @@ void write_model(const ModelSpec& spec, const Weights& weights,
         }
         Json config = entry->config(spec);
         config.set("torch_dtype", "float32").set("tsdiag", std::move(own));
-        std::filesystem::create_directories(directory);
         write_weights(spec, entry->names(spec), weights, directory, shard_bytes);
         write_atomically(directory / "config.json", config.dump(2) + "\n");
         return;

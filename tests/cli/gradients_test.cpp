@@ -1,11 +1,16 @@
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include <cmath>
 
 #include "program.hpp"
+#include "tsdiag/json.hpp"
+#include "tsdiag/output.hpp"
 
 namespace tsdiag::test {
 namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
 
 /// Two logs of a stationary series; `spread` scales what varies.
 void write_log(const std::string& file, double spread) {
@@ -28,6 +33,32 @@ TEST(Gradients, WritesTablesAndAPageThatReportMakesAgain) {
     const Finished again = tsdiag(folder, {"report", "gradients.tsdiag"});
     EXPECT_EQ(again.code, 0) << again.err;
     EXPECT_EQ(read_file(folder / "gradients.tsdiag/report.html"), page);
+}
+
+TEST(Gradients, ReportRefusesATableOfOtherLogsThanRunJsonTells) {
+    const TemporaryDirectory folder;
+    write_log(folder / "wide.csv", 0.5);
+    write_log(folder / "narrow.csv", 0.1);
+    const auto refused = [&](const std::string& found, const std::string& by) {
+        fs::remove_all(folder / "gradients.tsdiag");
+        EXPECT_EQ(tsdiag(folder, {"gradients", "wide.csv", "narrow.csv", "--no-report"}).code, 0);
+        const auto file = [&](const char* name) {
+            return folder / (std::string("gradients.tsdiag/") + name);
+        };
+        std::string metrics = read_file(file("metrics.csv"));
+        metrics.replace(metrics.find(found), found.size(), by);
+        write_file(file("metrics.csv"), metrics);
+        Json run = Json::parse(read_file(file("run.json")), "run.json");
+        Json tables = run["tables"];  // the digest fits, or nothing of it would be read
+        run.set("tables", tables.set("metrics.csv", sha256(metrics)));
+        write_file(file("run.json"), run.dump());
+        fs::remove(file(Manifest::file));
+        const Finished report = tsdiag(folder, {"report", "gradients.tsdiag"});
+        EXPECT_EQ(report.code, 1) << report.err;
+        return report.err;
+    };
+    EXPECT_THAT(refused("\nwide.csv,", "\nwild.csv,"), HasSubstr("a row of 'wild.csv', which is"));
+    EXPECT_THAT(refused(",,,0.", ",1,,0."), HasSubstr("line 3: an interval without"));
 }
 
 TEST(Gradients, GivesTheSameFilesForTheSameSeed) {

@@ -1,10 +1,11 @@
 /// Preloaded into tsdiag: something happens at its N-th change of a file.
 ///
-///     TSDIAG_FAULT_AT=N  TSDIAG_FAULT=kill|torn|full|once  TSDIAG_FAULT_COUNT=FILE
+///     TSDIAG_FAULT_AT=N  TSDIAG_FAULT=kill|torn|full|once|term  TSDIAG_FAULT_COUNT=FILE
 ///
 /// kill: the process ends before the change; torn: half of a write is done, and it ends; full: this
-/// change and all later ones that need space find the disk full; once: only this one does.  The
-/// number of changes is written to FILE at the end.
+/// change and all later ones that need space find the disk full; once: only this one does; term:
+/// the process gets SIGTERM, and whoever wrote goes on while another thread tidies up.  The number
+/// of changes is written to FILE at the end.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +25,7 @@ namespace {
 
 std::atomic<long> changes{0};
 long fault_at = -1;
-enum class Fault { none, kill, torn, full, once } fault = Fault::none;
+enum class Fault { none, kill, torn, full, once, term } fault = Fault::none;
 bool active = false;
 
 template <class F>
@@ -34,10 +35,33 @@ F* real(const char* name) {
 
 void die() { syscall(SYS_kill, getpid(), SIGKILL); }
 
+bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }
+
+std::atomic<bool> folder_gone{false};
+
+/// The writer gets the signal and rests until a folder is removed, or nobody can.
+void interrupt() {
+    constexpr useconds_t step = 1000;
+    constexpr int most = 200;
+    syscall(SYS_kill, getpid(), SIGTERM);
+    for (int i = 0; i < most && !folder_gone; ++i) usleep(step);
+}
+
+/// Whoever has removed a folder rests, so that the writer is ahead of the end of the process.
+int removed_folder(int result) {
+    constexpr useconds_t head_start = 30000;
+    if (fault == Fault::term && fault_at >= 0 && result == 0 && !is_main_thread()) {
+        folder_gone = true;
+        usleep(head_start);
+    }
+    return result;
+}
+
 /// Counts a change.  True where it must fail with ENOSPC; `tears`: where it must be torn.
 bool fails(bool needs_space, bool* tears = nullptr) {
     if (!active) return false;
     const long now = ++changes;
+    if (fault == Fault::term && now == fault_at && is_main_thread()) interrupt();
     if (fault == Fault::kill && now == fault_at) die();
     if (fault == Fault::torn && now == fault_at) {
         if (!tears) die();
@@ -63,6 +87,7 @@ __attribute__((constructor)) void begin() {
     if (kind && strcmp(kind, "torn") == 0) fault = Fault::torn;
     if (kind && strcmp(kind, "full") == 0) fault = Fault::full;
     if (kind && strcmp(kind, "once") == 0) fault = Fault::once;
+    if (kind && strcmp(kind, "term") == 0) fault = Fault::term;
 }
 
 __attribute__((destructor)) void end() {
@@ -160,7 +185,8 @@ int unlink(const char* path) {
 }
 int unlinkat(int folder, const char* path, int flags) {
     fails(false);
-    return real<int(int, const char*, int)>("unlinkat")(folder, path, flags);
+    const int result = real<int(int, const char*, int)>("unlinkat")(folder, path, flags);
+    return (flags & AT_REMOVEDIR) != 0 ? removed_folder(result) : result;
 }
 int remove(const char* path) {
     fails(false);
@@ -168,7 +194,7 @@ int remove(const char* path) {
 }
 int rmdir(const char* path) {
     fails(false);
-    return real<int(const char*)>("rmdir")(path);
+    return removed_folder(real<int(const char*)>("rmdir")(path));
 }
 
 }  // extern "C"
