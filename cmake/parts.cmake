@@ -1,11 +1,11 @@
-# tsdiag_part(NAME FOLDER [USES parts...] [LINK libraries...]): the sources of one folder as objects.
+# tsdiag_part(NAME FOLDER [USES parts...] [LINK libraries...]): the sources of one folder and its rooms as objects.
 # A part whose folder holds no source yet is skipped.
 set(TSDIAG_PARTS "" CACHE INTERNAL "")
 # GCC 12 takes "a" + std::string for overlapping memory in optimised builds (GCC bug 105651).
 add_compile_options($<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-Wno-restrict>)
 function(tsdiag_part name folder)
     cmake_parse_arguments(PART "" "" "USES;LINK" ${ARGN})
-    file(GLOB sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp ${PROJECT_SOURCE_DIR}/${folder}/*.S)
+    file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp ${PROJECT_SOURCE_DIR}/${folder}/*.S)
     list(FILTER sources EXCLUDE REGEX "cpu_kernels\\.cpp$")
     if(NOT sources)
         return()
@@ -85,7 +85,7 @@ endfunction()
 
 # libtsdiag from all parts, once every part is there.
 function(tsdiag_library)
-    foreach(part core checkpoint attention model probes claims reports run experiments)
+    foreach(part core checkpoint attention model families probes claims reports run experiments)
         if(NOT TARGET tsdiag_${part})
             return()
         endif()

@@ -172,7 +172,7 @@ __global__ void hide_kernel(Rows<T> p, DeviceVisible visible) {
     }
 }
 
-/// Two elements of Philox4x32-10 a thread, as src/core/cpu_kernels.cpp makes them.
+/// Two elements of Philox4x32-10 a thread, as src/core/tensor/cpu_kernels.cpp makes them.
 __device__ void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t block,
                             double& a, double& b) {
     std::uint32_t c0 = static_cast<std::uint32_t>(block),

@@ -10,14 +10,18 @@ if(NOT ROOT)
 endif()
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
-file(GLOB headers ${ROOT}/include/tsdiag/*.hpp ${ROOT}/src/*/*.hpp ${ROOT}/probes/*.hpp ${ROOT}/reports/*.hpp ${ROOT}/gpu/*.hpp)
-file(GLOB sources ${ROOT}/src/*/*.cpp ${ROOT}/probes/*.cpp ${ROOT}/reports/*.cpp ${ROOT}/gpu/*.cpp ${ROOT}/gpu/*.cu)
+file(GLOB folders ${ROOT}/src/*)
+file(GLOB_RECURSE headers ${ROOT}/include/tsdiag/*.hpp ${ROOT}/src/*.hpp ${ROOT}/probes/*.hpp ${ROOT}/reports/*.hpp ${ROOT}/gpu/*.hpp)
+file(GLOB_RECURSE sources ${ROOT}/src/*.cpp ${ROOT}/probes/*.cpp ${ROOT}/reports/*.cpp ${ROOT}/gpu/*.cpp ${ROOT}/gpu/*.cu)
 if(NOT headers OR NOT sources)
     message(FATAL_ERROR "No header or no source found below ${ROOT}")
 endif()
 
 # The kernels' headers ask for an instruction set and, without CUDA, for the emulation.
 set(words -std=c++20 -fsyntax-only -DTSDIAG_ISA=base -DTSDIAG_EMULATED -I${ROOT}/include)
+foreach(folder IN LISTS folders) # a room includes its folder's headers
+    list(APPEND words -iquote ${folder})
+endforeach()
 foreach(folder IN LISTS INCLUDES)
     list(APPEND words -isystem ${folder})
 endforeach()

@@ -1,7 +1,7 @@
 #pragma once
 #include "inputs.hpp"
 #include "measurement.hpp"
-#include "replay.hpp"
+#include "trace/replay.hpp"
 #include "tsdiag/run.hpp"
 
 /// The content of run.json (docs/run-json.md).

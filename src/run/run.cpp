@@ -11,7 +11,7 @@
 #include "budget.hpp"
 #include "describe.hpp"
 #include "model_run.hpp"
-#include "replay.hpp"
+#include "trace/replay.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {

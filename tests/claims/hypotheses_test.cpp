@@ -5,8 +5,8 @@
 #include <array>
 #include <cmath>
 
-#include "claims/similarity.hpp"
 #include "claims/stochastic.hpp"
+#include "claims/tse/similarity.hpp"
 
 /// What is drawn, and each witness, meets the hypotheses of its claim: told by the matrices that
 /// are shown, without what the claim itself knows of them.

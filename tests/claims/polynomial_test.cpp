@@ -1,4 +1,4 @@
-#include "claims/polynomial.hpp"
+#include "claims/poly/polynomial.hpp"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "claims/escalation.hpp"
+#include "claims/tse/escalation.hpp"
 
 namespace tsdiag::claim {
 namespace {

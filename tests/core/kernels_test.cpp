@@ -3,7 +3,7 @@
 #include <cmath>
 #include <vector>
 
-#include "core/cpu_kernels.hpp"
+#include "core/tensor/cpu_kernels.hpp"
 #include "support/near.hpp"
 #include "tsdiag/backend.hpp"
 

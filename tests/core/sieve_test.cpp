@@ -1,4 +1,4 @@
-#include "core/sieve.hpp"
+#include "core/data/sieve.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "core/tridiagonal.hpp"
+#include "core/linalg/tridiagonal.hpp"
 
 #include <gtest/gtest.h>
 

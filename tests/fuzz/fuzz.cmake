@@ -3,13 +3,13 @@ if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
     message(FATAL_ERROR "TSDIAG_FUZZ needs clang: use the preset dev")
 endif()
 # Only what reads files tells libFuzzer where it has been: in loops over numbers that would cost the tests their speed.
-foreach(part output checkpoint model run train reports)
+foreach(part output checkpoint model families run train reports)
     target_compile_options(tsdiag_${part} PRIVATE -fsanitize=fuzzer-no-link)
 endforeach()
-set_property(SOURCE src/core/csv.cpp src/core/json.cpp src/core/text.cpp
+set_property(SOURCE src/core/data/csv.cpp src/core/data/json.cpp src/core/data/text.cpp
     APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
 # The readers that compare checksums, without: no mutation would get any further. They stand before the library's.
-add_library(tsdiag_fuzz_readers OBJECT src/checkpoint/zip.cpp src/run/event_log.cpp)
+add_library(tsdiag_fuzz_readers OBJECT src/checkpoint/zip.cpp src/run/logs/event_log.cpp)
 target_include_directories(tsdiag_fuzz_readers PRIVATE src/checkpoint src/run)
 target_link_libraries(tsdiag_fuzz_readers PRIVATE tsdiag ZLIB::ZLIB fmt::fmt)
 target_compile_options(tsdiag_fuzz_readers PRIVATE -fsanitize=fuzzer-no-link)

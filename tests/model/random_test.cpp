@@ -206,6 +206,7 @@ TEST_P(EveryRandomModel, IsReadBackFromWhatIsWritten) {
     const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(5), cpu(), Type::f32);
     const std::filesystem::path dir =
         std::filesystem::path(testing::TempDir()) / ("written-" + GetParam());
+    std::filesystem::create_directories(dir);
     write_model(drawn.spec, *weights, dir);
     const Opened opened = Opened::from(dir);
     EXPECT_EQ(opened.architecture.spec.family, drawn.spec.family);
@@ -232,6 +233,7 @@ TEST(WriteModel, SplitsALargeModelIntoShards) {
     const RandomModel drawn = random_model("gpt2,layers=2,d=16,heads=2,vocab=40,tokens=8");
     const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(5), cpu(), Type::f32);
     const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / "sharded";
+    std::filesystem::create_directories(dir);
     write_model(drawn.spec, *weights, dir, /*shard_bytes=*/6000);
     EXPECT_TRUE(std::filesystem::exists(dir / "model.safetensors.index.json"));
     EXPECT_FALSE(std::filesystem::exists(dir / "model.safetensors"));

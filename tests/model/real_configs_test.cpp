@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "model/names.hpp"
+#include "families/names.hpp"
 #include "recorder.hpp"
 
 /// Configurations as they stand on the hub run by their name alone; those of other models do not.
@@ -50,7 +50,7 @@ std::shared_ptr<Shapes> file_of(const char* random, bool distilled) {
         std::map<std::string, Parameter> known;
         for (const Parameter& p : parameters(spec)) known.emplace(p.name, p);
         for (const auto& [canonical, source] : entry->names(spec)) {
-            std::vector<std::int64_t> shape = model::file_shape(known.at(canonical), source);
+            std::vector<std::int64_t> shape = families::file_shape(known.at(canonical), source);
             if (distilled && canonical == "embed.position") shape[1] += 1;
             out->add(source.file_name, shape);
         }

@@ -57,9 +57,10 @@ TEST(Metrics, AreSpeltNowhereElse) {
                                                                  {"terminal.cpp", "omega"}};
     const std::regex literal(R"re("([a-z0-9_]+)")re"), comment("//[^\n]*");
     std::size_t read = 0;
-    for (const char* folder : {"src/core", "src/attention", "src/model", "src/run", "src/train",
-                               "src/cli", "src/output", "src/checkpoint", "reports", "gpu"})
-        for (const fs::directory_entry& entry : fs::directory_iterator(root / folder)) {
+    for (const char* folder :
+         {"src/core", "src/attention", "src/model", "src/families", "src/run", "src/train",
+          "src/cli", "src/output", "src/checkpoint", "reports", "gpu"})
+        for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
             const std::string extension = entry.path().extension();
             if (extension != ".cpp" && extension != ".hpp" && extension != ".cu") continue;
             const std::string text = std::regex_replace(text_of(entry.path()), comment, "");

@@ -1,4 +1,4 @@
-#include "run/trace.hpp"
+#include "run/trace/trace.hpp"
 
 #include <gmock/gmock.h>
 

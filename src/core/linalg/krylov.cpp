@@ -1,0 +1,354 @@
+#include <algorithm>
+#include <cmath>
+#include <complex>
+#include <limits>
+#include <vector>
+
+#include "hessenberg.hpp"
+#include "tensor/products.hpp"
+#include "tridiagonal.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/linalg.hpp"
+#include "tsdiag/ops.hpp"
+#include "tsdiag/random.hpp"
+
+namespace tsdiag {
+namespace {
+
+constexpr double ulp = std::numeric_limits<double>::epsilon();
+
+double norm(std::span<const double> x) {
+    return std::sqrt(products::dot(x.data(), x.data(), static_cast<Index>(x.size())));
+}
+
+/// An orthonormal basis of a Krylov space that grows by one image at a time.
+class Basis {
+  public:
+    explicit Basis(Index n) : n_(n), rows_(std::size_t(n)) {
+        Rng(0x6b72796c6f76, 0).fill_normal(rows_, 0, 1);  // the same start for every map
+        const double length = norm(rows_);
+        for (double& e : rows_) e /= length;
+    }
+
+    Index size() const { return size_; }
+    std::span<const double> last() const {
+        return std::span(rows_).subspan(std::size_t((size_ - 1) * n_), std::size_t(n_));
+    }
+
+    /// Orthogonalises `image` against the basis, once more where much of it went; its coefficients.
+    /// What remains, of norm `rest`, is the next vector, unless it is nothing but rounding: then
+    /// `rest` is 0 and the basis stays.
+    std::vector<double> extend(std::span<double> image, double& rest) {
+        const View basis{rows_.data(), {1, size_, n_}, size_ * n_, n_, Type::f64};
+        std::vector<double> total(std::size_t(size_), 0.0), part(total);
+        const double before = norm(image);
+        double length = before;
+        for (int pass = 0; pass < 2; ++pass) {
+            multiply(basis, image, part);
+            add_transposed(basis, -1, part, image);
+            for (std::size_t i = 0; i < part.size(); ++i) total[i] += part[i];
+            rest = norm(image);
+            // What is long still is orthogonal to rounding: nothing cancelled.
+            if (rest > 0.7 * length) break;
+            length = rest;
+        }
+        if (rest <= 8 * ulp * before || size_ == n_) {
+            rest = 0;
+            return total;
+        }
+        rows_.reserve(rows_.size() + 64 * std::size_t(n_) * (size_ % 64 == 1));
+        for (double e : image) rows_.push_back(e / rest);
+        ++size_;
+        return total;
+    }
+
+  private:
+    Index n_, size_ = 1;
+    std::vector<double> rows_;
+};
+
+/// Takes what each product is in the basis so far, and the norm of what is left of it.
+class Arnoldi {
+    static constexpr Index step = 8;  // between two looks at what leads
+
+  public:
+    Arnoldi(double tolerance, Index limit, Index rank, double accuracy)
+        : tolerance_(tolerance), accuracy_(accuracy), limit_(limit), rank_(rank) {}
+
+    bool done() const { return done_; }
+
+    void add(std::vector<double> coefficients, double rest) {
+        columns_.push_back(std::move(coefficients));
+        below_.push_back(rest);
+        const Index m = static_cast<Index>(columns_.size());
+        const double before = std::abs(leader_);  // at the last look
+        if (rest == 0 || m >= check_ || m >= limit_) {
+            check_ = m < 64 ? 64 : 4 * m;
+            look_ = m + step;
+            examine(m, rest, before);
+        } else if (m >= look_ && look_ > 0 && promises(m, rest)) {
+            look_ = m + std::max(step, m / 8);
+            examine(m, rest, before);
+        }
+    }
+
+    Estimate estimate() const { return out_; }
+
+  private:
+    void examine(Index m, double rest, double before) {
+        const std::vector<double> h = matrix(m);
+        const double noise = ulp * norm(h);
+        const hessenberg::Leading found =
+            hessenberg::leading_eigenvalue(h, m, rank_, rest, noise, accuracy_);
+        const bool invariant = rest == 0;
+        const bool stable = std::abs(found.modulus - before) <= 1e-4 * found.modulus;
+        out_ = {.value = found.modulus,
+                .method = "arnoldi",
+                .residual = found.residual,
+                .iterations = m};
+        out_.converged = found.certain &&
+                         (invariant || (stable && found.residual <=
+                                                      tolerance_ * std::max(found.modulus, noise)));
+        done_ = out_.converged || invariant || m >= limit_;
+        leader_ = found.value;
+        if (!out_.converged) {
+            out_.low = std::max(0.0, found.modulus - found.radius);
+            out_.high = found.modulus + found.radius;
+        }
+    }
+
+    /// The small problem costs m^3, following what led when it was last solved m^2: has its
+    /// residual fallen far enough to solve it again?
+    bool promises(Index m, double rest) {
+        const hessenberg::Certificate c = hessenberg::certify(matrix(m), m, leader_);
+        leader_ = c.value;
+        const double residual = rest * c.last, allowed = tolerance_ * std::abs(leader_);
+        look_ = m + (residual > 1e3 * allowed ? 2 * step : step);
+        return residual <= allowed && c.condition * residual <= accuracy_ * std::abs(leader_);
+    }
+
+    std::vector<double> matrix(Index m) const {
+        std::vector<double> h(std::size_t(m * m), 0.0);
+        for (Index j = 0; j < m; ++j) {
+            const auto& column = columns_[std::size_t(j)];
+            for (std::size_t i = 0; i < column.size(); ++i)
+                h[i * std::size_t(m) + std::size_t(j)] = column[i];
+            if (j + 1 < m) h[std::size_t((j + 1) * m + j)] = below_[std::size_t(j)];
+        }
+        return h;
+    }
+
+    double tolerance_, accuracy_;
+    Index limit_, rank_;
+    Index check_ = 32, look_ = 0;  // when the small problem is solved, or followed, at the latest
+    std::complex<double> leader_ = 0;  // the Ritz value that is followed
+    std::vector<std::vector<double>> columns_;
+    std::vector<double> below_;
+    Estimate out_;
+    bool done_ = false;
+};
+
+class Lanczos {
+  public:
+    Lanczos(double tolerance, Index limit) : tolerance_(tolerance), limit_(limit), check_(16) {}
+
+    bool done() const { return done_; }
+
+    void add(const std::vector<double>& coefficients, double rest) {
+        diagonal_.push_back(coefficients.back());
+        const Index m = static_cast<Index>(diagonal_.size());
+        if (rest == 0 || m >= check_ || m >= limit_) {
+            check_ = m + 8;
+            examine(m, rest);
+        }
+        off_.push_back(rest);
+    }
+
+    Estimate estimate() const { return out_; }
+
+  private:
+    void examine(Index m, double rest) {
+        const double top = std::max(0.0, tridiagonal::eigenvalue(diagonal_, off_, 0));
+        const double residual = rest * tridiagonal::last_component(diagonal_, off_, top);
+        double error = residual;
+        if (m > 1) {
+            const double gap = top - tridiagonal::eigenvalue(diagonal_, off_, 1) - residual;
+            if (gap > residual) error = residual * (residual / gap);
+        }
+        out_ = {.value = std::sqrt(top), .method = "golub-kahan", .iterations = m};
+        out_.residual = top > 0 ? residual / out_.value : residual;
+        out_.converged = rest == 0 || error <= 2 * tolerance_ * top;
+        done_ = out_.converged || m >= limit_;
+        if (!out_.converged) {
+            out_.low = out_.value;
+            out_.high = std::sqrt(top + residual);
+        }
+    }
+
+    double tolerance_;
+    Index limit_, check_;
+    std::vector<double> diagonal_, off_;
+    Estimate out_;
+    bool done_ = false;
+};
+
+template <class Solver>
+std::vector<Estimate> estimates(const std::vector<Solver>& solvers) {
+    std::vector<Estimate> out;
+    for (const Solver& s : solvers) out.push_back(s.estimate());
+    return out;
+}
+
+/// Gives each solver its images until all are done.
+template <class Solver, class Apply>
+std::vector<Estimate> iterate(Index n, Index count, const Solver& start, const Apply& apply) {
+    std::vector<Solver> solvers(std::size_t(count), start);
+    std::vector<Basis> bases(solvers.size(), Basis(n));
+    std::vector<double> x(std::size_t(count * n)), y(x.size());
+    const auto part = [n](std::vector<double>& v, std::size_t i) {
+        return std::span(v).subspan(i * std::size_t(n), std::size_t(n));
+    };
+    while (!std::ranges::all_of(solvers, &Solver::done)) {
+        for (std::size_t i = 0; i < solvers.size(); ++i)
+            std::ranges::copy(bases[i].last(), part(x, i).begin());
+        apply(x, y);
+        for (std::size_t i = 0; i < solvers.size(); ++i) {
+            if (solvers[i].done()) continue;
+            double rest = 0;
+            std::vector<double> coefficients = bases[i].extend(part(y, i), rest);
+            solvers[i].add(std::move(coefficients), rest);
+        }
+    }
+    return estimates(solvers);
+}
+
+/// Orthonormal bases of a stack of Krylov spaces where the maps are, of one size.
+class StackBasis {
+  public:
+    explicit StackBasis(const StackMap& map) : map_(map) {
+        std::vector<double> start(std::size_t(map.n));
+        Rng(0x6b72796c6f76, 0).fill_normal(start, 0, 1);  // as of one map
+        Tensor x = expand(Tensor::from_host(map.backend, {1, map.n, 1},
+                                            std::span<const double>(start), Type::f64),
+                          {map.count, map.n, 1});
+        if (map.centred) x = subtract_column_mean(x);
+        append(x, norms(x));
+    }
+
+    /// The next images in the basis, and the norm of what is left of each, 0 where that is
+    /// rounding.
+    void extend(std::vector<std::vector<double>>& coefficients, std::vector<double>& rest) {
+        Tensor image = map_.apply(last_);
+        const std::vector<double> whole = norms(image);
+        if (map_.centred) image = subtract_column_mean(image);
+        const std::vector<double> before = norms(image);
+        const Tensor basis = rows_.row_range(0, size_);
+        Tensor total;
+        for (int pass = 0; pass < 2; ++pass) {
+            const Tensor part = matmul(basis, image);
+            image = subtract(image, matmul(basis, part, Transpose::first));
+            total = total.defined() ? add(total, part) : part;
+        }
+        rest = norms(image);
+        const std::vector<double> all = total.to_host<double>();
+        coefficients.clear();
+        for (std::size_t i = 0; i < rest.size(); ++i) {
+            const auto own = all.begin() + std::ptrdiff_t(i) * size_;
+            coefficients.emplace_back(own, own + size_);
+            const bool nothing = map_.centred && before[i] <= 4 * ulp * whole[i];
+            if (nothing) std::ranges::fill(coefficients.back(), 0.0);
+            if (nothing || rest[i] <= 8 * ulp * before[i] || size_ == map_.n) rest[i] = 0;
+        }
+        append(image, rest);
+    }
+
+  private:
+    static std::vector<double> norms(const Tensor& x) {
+        std::vector<double> all = column_sum(map(Unary::square, x)).to_host<double>();
+        for (double& e : all) e = std::sqrt(e);
+        return all;
+    }
+
+    /// x over its norms, or 0 where they are.
+    void append(const Tensor& x, std::vector<double> norms) {
+        for (double& e : norms) e = e > 0 ? 1 / e : 0;
+        last_ = multiply(x, Tensor::from_host(map_.backend, {map_.count, 1, 1},
+                                              std::span<const double>(norms), Type::f64));
+        if (!rows_.defined() || size_ == rows_.rows()) {
+            const Index capacity = std::max<Index>(16, size_ + size_ / 2);
+            const Tensor wider =
+                Tensor::empty(map_.backend, {map_.count, capacity, map_.n}, Type::f64);
+            if (size_ > 0)
+                map_.backend.unary(Unary::copy, wider.row_range(0, size_).view(), rows_.view());
+            rows_ = wider;
+        }
+        map_.backend.unary(Unary::copy, rows_.row_range(size_, 1).view(),
+                           last_.reshape({map_.count, 1, map_.n}).view());
+        ++size_;
+    }
+
+    const StackMap& map_;
+    Index size_ = 0;
+    Tensor rows_, last_;  // (count, capacity, n) and the last of them, (count, n, 1)
+};
+
+/// Finished maps go on with the others; what they give is not looked at.
+template <class Solver>
+std::vector<Estimate> iterate(const StackMap& map, const Solver& start) {
+    check(map.count > 0 && map.n > 0, "a stack of maps");
+    std::vector<Solver> solvers(std::size_t(map.count), start);
+    StackBasis basis(map);
+    std::vector<std::vector<double>> coefficients;
+    std::vector<double> rest;
+    while (!std::ranges::all_of(solvers, &Solver::done)) {
+        basis.extend(coefficients, rest);
+        for (std::size_t i = 0; i < solvers.size(); ++i)
+            if (!solvers[i].done()) solvers[i].add(std::move(coefficients[i]), rest[i]);
+    }
+    return estimates(solvers);
+}
+
+}  // namespace
+
+std::vector<Estimate> spectral_radii(const LinearMap& a, Index count, double tolerance,
+                                     Index max_products, Index rank, double accuracy) {
+    check(a.rows == a.cols && count > 0 && a.rows > 0 && a.rows % count == 0 && max_products > 0,
+          "spectral_radii: a square map for each");
+    return iterate(a.rows / count, count, Arnoldi(tolerance, max_products, rank, accuracy),
+                   a.apply);
+}
+
+std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, double tolerance,
+                                              Index max_products) {
+    check(count > 0 && a.cols > 0 && a.cols % count == 0 && max_products > 0,
+          "largest_singular_values: equal maps");
+    const Index n = a.cols / count;
+    const Lanczos start(tolerance, max_products);
+    if (a.normal) return iterate(n, count, start, a.normal);
+    std::vector<double> between(std::size_t(a.rows));
+    return iterate(n, count, start, [&](std::span<const double> x, std::span<double> y) {
+        a.apply(x, between);
+        a.transpose(between, y);
+    });
+}
+
+std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance, Index max_products,
+                                     Index rank, double accuracy) {
+    return iterate(stack, Arnoldi(tolerance, max_products, rank, accuracy));
+}
+
+std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance,
+                                              Index max_products) {
+    return iterate(stack, Lanczos(tolerance, max_products));
+}
+
+Estimate spectral_radius(const LinearMap& a, double tolerance, Index max_products, Index rank,
+                         double accuracy) {
+    return spectral_radii(a, 1, tolerance, max_products, rank, accuracy).front();
+}
+
+Estimate largest_singular_value(const LinearMap& a, double tolerance, Index max_products) {
+    return largest_singular_values(a, 1, tolerance, max_products).front();
+}
+
+}  // namespace tsdiag

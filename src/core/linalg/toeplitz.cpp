@@ -1,0 +1,84 @@
+#include <algorithm>
+#include <vector>
+
+#include "tensor/simd.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/linalg.hpp"
+
+namespace tsdiag {
+namespace {
+
+using simd::Double4, simd::load;
+
+constexpr int group = 4;  // rows that share a pass over G
+
+/// The rows of a group; `c` from the largest distance down to 0, so that it is read forwards.
+struct Group {
+    const double *a[group], *b[group], *c[group];
+};
+
+TSDIAG_INLINE double sum_of(const Double4& v) { return (v[0] + v[1]) + (v[2] + v[3]); }
+
+/// out_r += a_k b_k G_kk c_0 + sum_l<k (a_k b_l + b_k a_l) G_kl c_(k - l), k < m.
+TSDIAG_CLONES void add_forms(const double* g, Index stride, Index m, const Group& rows,
+                             double* out) {
+    for (Index k = 0; k < m; ++k) {
+        const double* gk = g + k * stride;
+        const Index from = m - 1 - k;
+        Double4 with_a[group] = {}, with_b[group] = {};
+        Index l = 0;
+        for (; l + 4 <= k; l += 4) {
+            Double4 entry, c, a, b;
+            load(entry, gk + l);
+#pragma GCC unroll 4
+            for (int r = 0; r < group; ++r) {
+                load(c, rows.c[r] + from + l);
+                load(a, rows.a[r] + l);
+                load(b, rows.b[r] + l);
+                c *= entry;
+                with_a[r] += c * a;
+                with_b[r] += c * b;
+            }
+        }
+        for (int r = 0; r < group; ++r) {
+            double y = sum_of(with_a[r]), z = sum_of(with_b[r]);
+            for (Index j = l; j < k; ++j) {
+                const double c = gk[j] * rows.c[r][from + j];
+                y += c * rows.a[r][j];
+                z += c * rows.b[r][j];
+            }
+            const double a = rows.a[r][k], b = rows.b[r][k];
+            out[r] += a * z + b * y + a * b * gk[k] * rows.c[r][m - 1];
+        }
+    }
+}
+
+}  // namespace
+
+std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, const View& c) {
+    const Index count = a.shape.rows, m = a.shape.cols;
+    check(g.type == Type::f64 && a.type == Type::f64 && b.type == Type::f64 &&
+              c.type == Type::f64 && a.shape == b.shape && a.shape == c.shape &&
+              g.shape.rows >= m && g.shape.cols >= m,
+          "toeplitz_forms: float64, sizes agree");
+    std::vector<double> out(std::size_t(count), 0.0);
+#pragma omp parallel for schedule(dynamic)
+    for (Index first = 0; first < count; first += group) {
+        std::vector<double> reversed(std::size_t(group * m));
+        Group rows;
+        double sums[group] = {};
+        for (Index r = 0; r < group; ++r) {
+            const Index i = std::min(first + r, count - 1);  // the last row again fills a group
+            double* turned = reversed.data() + r * m;
+            std::reverse_copy(c.row<double>(0, i), c.row<double>(0, i) + m, turned);
+            rows.a[r] = a.row<double>(0, i);
+            rows.b[r] = b.row<double>(0, i);
+            rows.c[r] = turned;
+        }
+        add_forms(static_cast<const double*>(g.data), g.row_stride, m, rows, sums);
+        std::copy_n(sums, std::min<Index>(group, count - first), out.begin() + first);
+    }
+    return out;
+}
+
+}  // namespace tsdiag

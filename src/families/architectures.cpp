@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <array>
+
+#include "ignored.hpp"
+#include "names.hpp"
+#include "tsdiag/error.hpp"
+
+/// The list of families.  The first that matches a file owns it: those that have another's names
+/// and more stand before it.
+// clang-format off
+#define TSDIAG_ARCHITECTURES(X)   \
+    X(nystromformer)              \
+    X(bert)                       \
+    X(roberta)                    \
+    X(distilbert)                 \
+    X(albert)                     \
+    X(gpt2)                       \
+    X(gpt_neo)                    \
+    X(gpt_neox)                   \
+    X(performer)                  \
+    X(linformer)                  \
+    X(flash)                      \
+    X(gau)                        \
+    X(transnormer)                \
+    X(llama)                      \
+    X(mistral)                    \
+    X(qwen2)                      \
+    X(qwen3)                      \
+    X(vit)                        \
+    X(deit)                       \
+    X(timm_vit)                   \
+    X(vit_pytorch)                \
+    X(nystrom_attention)          \
+    X(encoder)                    \
+    X(torch_encoder)              \
+    X(lightning_encoder)
+// clang-format on
+
+namespace tsdiag {
+namespace families {
+#define TSDIAG_DECLARE(name) extern const ArchitectureEntry name;
+TSDIAG_ARCHITECTURES(TSDIAG_DECLARE)
+#undef TSDIAG_DECLARE
+}  // namespace families
+
+std::span<const ArchitectureEntry* const> architectures() {
+#define TSDIAG_ADDRESS(name) &families::name,
+    static constexpr std::array all{TSDIAG_ARCHITECTURES(TSDIAG_ADDRESS)};
+#undef TSDIAG_ADDRESS
+    return all;
+}
+
+namespace {
+
+std::string known_families() {
+    std::string out;
+    for (const ArchitectureEntry* entry : architectures())
+        out += (out.empty() ? "" : ", ") + std::string(entry->name);
+    return out;
+}
+
+/// The family whose names the tensors have, whatever the configuration says.
+std::string_view by_names(const Checkpoint& file) {
+    for (const ArchitectureEntry* entry : architectures())
+        if (entry->matches(file, Json())) return entry->name;
+    return "";
+}
+
+[[noreturn]] void unknown_layout(const Checkpoint& file, const Json& config) {
+    if (config["model_type"].is_string()) {
+        const std::string_view like = by_names(file);
+        throw FormatError(fmt::format(
+            "{}: model_type '{}' of the configuration is not known; known families are {}{}",
+            file.source(), config["model_type"].string(), known_families(),
+            like.empty() ? std::string()
+                         : fmt::format(". Its tensors have the names of {0}: where it is one, a "
+                                       "--config with \"model_type\": \"{0}\" runs it",
+                                       like)));
+    }
+    const auto& names = file.names();
+    if (names.empty())
+        throw FormatError(fmt::format("{}: the file holds no tensor", file.source()));
+    constexpr std::size_t shown = 4;
+    const std::vector<std::string> first(names.begin(),
+                                         names.begin() + std::min(shown, names.size()));
+    throw FormatError(fmt::format(
+        "{}: the layout of its {} tensors ('{}'{}) is none that is known; known families are {}. "
+        "{}",
+        file.source(), names.size(), fmt::join(first, "', '"), names.size() > shown ? ", ..." : "",
+        known_families(),
+        config.is_null() ? "A configuration with a model_type may tell the family (--config FILE)"
+                         : "The configuration has no model_type, which may tell the family"));
+}
+
+}  // namespace
+
+Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
+    const families::Ignoring file(whole, all);
+    const DetectOptions& options = file.options();
+    families::refuse_quantised(file, options);
+    for (const ArchitectureEntry* entry : architectures()) {
+        if (!entry->matches(file, options.config)) continue;
+        Architecture found = entry->read(file, options);
+        if (const std::string warning = file.warning(); !warning.empty())
+            found.spec.warnings.push_back(warning);
+        return found;
+    }
+    unknown_layout(file, options.config);
+}
+
+}  // namespace tsdiag

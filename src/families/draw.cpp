@@ -1,0 +1,224 @@
+#include "draw.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+#include "reader.hpp"
+#include "tsdiag/attention.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::families {
+
+void KeyReader::refuse(const std::string& what) const {
+    throw UsageError(fmt::format("random:{}: {}", name_, what));
+}
+
+bool KeyReader::has(std::string_view key) const {
+    for (const auto& [known, value] : keys_)
+        if (known == key) return true;
+    return false;
+}
+
+std::optional<std::string> KeyReader::text(std::string_view key) {
+    asked_.emplace(key);
+    for (const auto& [known, value] : keys_)
+        if (known == key) return value;
+    return std::nullopt;
+}
+
+namespace {
+template <class T>
+std::optional<T> parsed(const std::string& text) {
+    T out{};
+    const char* last = text.data() + text.size();
+    const auto [end, error] = std::from_chars(text.data(), last, out);
+    if (error != std::errc{} || end != last) return std::nullopt;
+    return out;
+}
+}  // namespace
+
+Index KeyReader::count(std::string_view key, Index fallback, Index most) {
+    const auto said = text(key);
+    if (!said) return fallback;
+    const auto value = parsed<Index>(*said);
+    if (!value || *value < 1 || *value > most)
+        refuse(fmt::format("{}={} must be a whole number from 1 to {}", key, *said, most));
+    return *value;
+}
+
+double KeyReader::number(std::string_view key, double fallback) {
+    const auto said = text(key);
+    if (!said) return fallback;
+    const auto value = parsed<double>(*said);
+    if (!value || !std::isfinite(*value)) refuse(fmt::format("{}={} must be a number", key, *said));
+    return *value;
+}
+
+bool KeyReader::flag(std::string_view key, bool fallback) {
+    const auto said = text(key);
+    if (!said) return fallback;
+    if (*said != "0" && *said != "1") refuse(fmt::format("{}={} must be 0 or 1", key, *said));
+    return *said == "1";
+}
+
+void KeyReader::finish() const {
+    for (const auto& [key, value] : keys_) {
+        if (asked_.contains(key)) continue;
+        const std::string near = nearest(key, asked_);
+        std::string all;
+        for (const std::string& known : asked_) all += (all.empty() ? "" : ", ") + known;
+        refuse(fmt::format("there is no key '{}'{}; it has {}", key,
+                           near.empty() ? "" : fmt::format(", did you mean '{}'?", near), all));
+    }
+}
+
+namespace {
+
+Unary read_activation(KeyReader& keys, Unary fallback) {
+    const auto said = keys.text("act");
+    if (!said) return fallback;
+    if (const auto op = activation_named(*said)) return *op;
+    keys.refuse(
+        fmt::format("act={} is not known; it has gelu, gelu_new, quick_gelu, relu, silu, "
+                    "tanh, sigmoid, linear",
+                    *said));
+}
+
+/// The attention and what is said of it.
+void read_attention(KeyReader& keys, Sizes& s) {
+    if (const auto said = keys.text("output_norm")) s.output_norm = output_norm_named(*said);
+    if (attention_plan(s.attention)) {
+        if (const auto said = keys.text("block")) s.attention_options["block"] = *said;
+        return check_options(attention("diag_attention"), s.attention_options);
+    }
+    const AttentionEntry& entry = attention(s.attention);  // throws for an unknown name
+    for (const AttentionOption& option : entry.options)
+        if (const auto said = keys.text(option.name))
+            s.attention_options[std::string(option.name)] = *said;
+    check_options(entry, s.attention_options);
+    if (s.causal && !entry.facts.causal)
+        keys.refuse(fmt::format("attention={} cannot be causal", s.attention));
+}
+
+/// Layer by layer what the plan says, the options that were given first.
+void spread(const AttentionPlan& plan, const Sizes& s, std::vector<BlockSpec>& blocks) {
+    for (std::size_t l = 0; l < blocks.size(); ++l) {
+        const bool early = l < blocks.size() / 2;
+        const AttentionPlan::Half& half = early ? plan.early : plan.late;
+        BlockSpec& b = blocks[l];
+        b.attention = half.attention;
+        b.attention_options = early ? s.attention_options : AttentionOptions();
+        b.attention_options.insert(half.options.begin(), half.options.end());
+        b.output_norm = s.output_norm.value_or(output_norm_named(half.output_norm));
+    }
+}
+
+void require_fitting(const KeyReader& keys, const Sizes& s) {
+    if (s.head_dim * s.heads != s.d && !keys.has("head_dim") && s.d % s.heads != 0)
+        keys.refuse(fmt::format("heads={} do not divide d={}", s.heads, s.d));
+    if (s.heads % s.kv_heads != 0)
+        keys.refuse(fmt::format("kv_heads={} do not divide heads={}", s.kv_heads, s.heads));
+    if (!(s.eps >= 0)) keys.refuse(fmt::format("eps={} must not be negative", s.eps));
+}
+
+}  // namespace
+
+Sizes sizes_of(std::string_view name, std::span<const NamedSizes> named, Sizes rest) {
+    for (const NamedSizes& s : named) {
+        if (s.name != name) continue;
+        rest.layers = s.layers;
+        rest.d = s.d;
+        rest.heads = s.heads;
+        rest.ffn = 4 * s.d;
+    }
+    return rest;
+}
+
+std::vector<std::string_view> names_of(std::span<const NamedSizes> named) {
+    std::vector<std::string_view> out;
+    for (const NamedSizes& s : named) out.push_back(s.name);
+    return out;
+}
+
+Sizes read_sizes(KeyReader& keys, Sizes preset) {
+    constexpr Index deepest = 10'000;  // ten times the deepest that was published
+    Sizes s = preset;
+    s.layers = keys.count("layers", preset.layers, deepest);
+    s.d = keys.count("d", preset.d);
+    s.heads = keys.count("heads", preset.heads);
+    const Index kv = preset.kv_heads > 0 ? preset.kv_heads : preset.heads;
+    const bool grouped = kv < preset.heads && s.heads % (preset.heads / kv) == 0;
+    s.kv_heads = keys.count("kv_heads", grouped ? s.heads / (preset.heads / kv) : s.heads);
+    const bool own_columns = preset.head_dim > 0 && !keys.has("d") && !keys.has("heads");
+    if (!keys.has("head_dim") && !own_columns && s.d % s.heads != 0)
+        keys.refuse(
+            fmt::format("heads={} do not divide d={}; pass heads=N that does", s.heads, s.d));
+    s.head_dim = keys.count("head_dim", own_columns ? preset.head_dim : s.d / s.heads);
+    const double ratio = static_cast<double>(preset.ffn) / static_cast<double>(preset.d);
+    const auto scaled = static_cast<Index>(std::llround(ratio * static_cast<double>(s.d)));
+    s.ffn = keys.count("ffn", std::max<Index>(scaled, 1));
+    s.tokens = keys.count("tokens", preset.tokens);
+    s.vocab = keys.count("vocab", preset.vocab);
+    s.eps = keys.number("eps", preset.eps);
+    s.act = read_activation(keys, preset.act);
+    s.attention = keys.text("attention").value_or(preset.attention);
+    s.causal = keys.flag("causal", preset.causal);
+    read_attention(keys, s);
+    require_fitting(keys, s);
+    return s;
+}
+
+BlockSpec block(const Sizes& s) {
+    BlockSpec b;
+    b.eps = s.eps;
+    b.heads = s.heads;
+    b.kv_heads = s.kv_heads;
+    b.head_dim = s.head_dim;
+    b.ffn = s.ffn;
+    b.activation = s.act;
+    b.attention = s.attention;
+    b.attention_options = s.attention_options;
+    if (!attention_plan(s.attention))
+        b.output_norm =
+            s.output_norm.value_or(output_norm_named(attention(s.attention).output_norm));
+    b.scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
+    b.causal = s.causal;
+    return b;
+}
+
+ModelSpec token_model(std::string_view family, const Sizes& s, const BlockSpec& block) {
+    ModelSpec spec;
+    spec.family = family;
+    spec.width = spec.embedding_width = s.d;
+    spec.vocabulary = s.vocab;
+    spec.max_tokens = s.tokens;
+    spec.blocks.assign(static_cast<std::size_t>(s.layers), block);
+    if (const AttentionPlan* plan = attention_plan(s.attention)) spread(*plan, s, spec.blocks);
+    return spec;
+}
+
+Draw normal_law(const Parameter& p, double deviation, Index padding) {
+    if (p.vector) {
+        const bool one = !p.name.ends_with(".bias");  // weights of norms and layer scales
+        return {one ? Draw::Law::one : Draw::Law::zero, 0, -1};
+    }
+    return {Draw::Law::normal, deviation, p.name == "embed.token" ? padding : -1};
+}
+
+RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
+    RandomModel out;
+    for (Parameter& p : parameters(spec)) {
+        const Draw draw = law(p);
+        out.tensors.push_back({std::move(p.name), p.shape, draw});
+    }
+    spec.trained = false;
+    spec.name = describe(spec);
+    spec.recognised = rules(spec);
+    spec.defaults.push_back(fmt::format("initialisation: {}", how));
+    out.spec = std::move(spec);
+    return out;
+}
+
+}  // namespace tsdiag::families

@@ -1,0 +1,76 @@
+#pragma once
+#include <functional>
+#include <initializer_list>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/model.hpp"
+
+/// Models drawn at random: sizes from `random:NAME,key=value`, laws of their weights.
+namespace tsdiag::families {
+
+/// The keys after a name, each asked for at most once.  A message names `random:NAME`.
+class KeyReader {
+  public:
+    KeyReader(std::string_view name, const Keys& keys) : name_(name), keys_(keys) {}
+
+    std::optional<std::string> text(std::string_view key);
+    /// From 1 to `most`; the default keeps products of two sizes far from overflow.
+    Index count(std::string_view key, Index fallback, Index most = 100'000'000);
+    double number(std::string_view key, double fallback);
+    bool flag(std::string_view key, bool fallback);  ///< 0 or 1
+    bool has(std::string_view key) const;
+    /// Throws `UsageError` for a key that nobody asked for, with the nearest one that was.
+    void finish() const;
+    [[noreturn]] void refuse(const std::string& what) const;
+
+  private:
+    std::string name_;
+    const Keys& keys_;
+    std::set<std::string> asked_;
+};
+
+/// The sizes that every family has.
+struct Sizes {
+    Index layers = 12, d = 768, heads = 12, kv_heads = 0, head_dim = 0, ffn = 3072;
+    Index tokens = 512, vocab = 30522;
+    double eps = 1e-5;
+    Unary act = Unary::gelu;
+    std::string attention = "softmax";  ///< a variant, or a plan of layers
+    std::map<std::string, std::string> attention_options;
+    std::optional<OutputNorm> output_norm;  ///< empty: that of the variant
+    bool causal = false;
+};
+/// Sizes that go by a name; ffn is 4 d.
+struct NamedSizes {
+    std::string_view name;
+    Index layers = 0, d = 0, heads = 0;
+};
+/// `rest` with the sizes of `name`.
+Sizes sizes_of(std::string_view name, std::span<const NamedSizes> named, Sizes rest);
+std::vector<std::string_view> names_of(std::span<const NamedSizes> named);
+
+/// `preset` with the keys layers, d, heads, kv_heads, head_dim, ffn, tokens, vocab, eps, act,
+/// attention, causal, output_norm, and the options of the attention.  Where d is given and ffn is
+/// not, ffn keeps its ratio to d; kv_heads follow heads alike. Throws `UsageError` where the sizes
+/// do not fit together.
+Sizes read_sizes(KeyReader& keys, Sizes preset);
+
+/// The block that `sizes` describe, scale 1/sqrt(head_dim).
+BlockSpec block(const Sizes& sizes);
+/// The rest that all families of tokens share: width, vocabulary, longest input, the blocks; a plan
+/// of attentions is spread over them.
+ModelSpec token_model(std::string_view family, const Sizes& sizes, const BlockSpec& block);
+
+using Law = std::function<Draw(const Parameter&)>;
+/// Biases 0, norms 1 and 0, all else N(0, deviation^2); row `padding` of the token embedding is 0.
+Draw normal_law(const Parameter& parameter, double deviation, Index padding = -1);
+/// `how`: the laws in words, for the user.
+RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how);
+
+}  // namespace tsdiag::families

@@ -1,0 +1,161 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include "draw.hpp"
+#include "reader.hpp"
+
+/// The encoders of [TSE]: post-norm (Algorithm 1) and pre-norm (19), without embeddings.  Their
+/// files hold the canonical names themselves, and config.json has `model_type` "tsdiag_encoder".
+namespace tsdiag::families {
+namespace {
+
+constexpr std::array pairs{
+    NamePair{"layer.*.norm1", "layer.*.norm1"},   NamePair{"layer.*.attn.q", "layer.*.attn.q"},
+    NamePair{"layer.*.attn.k", "layer.*.attn.k"}, NamePair{"layer.*.attn.v", "layer.*.attn.v"},
+    NamePair{"layer.*.attn.o", "layer.*.attn.o"}, NamePair{"layer.*.norm2", "layer.*.norm2"},
+    NamePair{"layer.*.ffn.up", "layer.*.ffn.up"}, NamePair{"layer.*.ffn.down", "layer.*.ffn.down"},
+    NamePair{"final_norm", "final_norm"},
+};
+constexpr std::string_view anchor = "layer.0.attn.q.weight";
+
+Names names(const ModelSpec& spec) { return translate(spec, pairs); }
+
+bool matches(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"tsdiag_encoder", "encoder"})) return *told;
+    return prefix_of(file, anchor).has_value();
+}
+
+Architecture read(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "encoder");
+    r.find_prefix(anchor);
+    ModelSpec& s = r.spec;
+    const std::string query(anchor), key = "layer.0.attn.k.weight";
+    s.width = s.embedding_width = r.agreed({"width"}, r.extent(query, 1), query);
+    const Index layers = r.layers("layer.");
+    r.agreed({"layers"}, layers, "layer.*");
+    s.final_norm = r.has("final_norm.weight");
+    BlockSpec b;
+    const std::string placement = r.word({"placement"}, "post");
+    if (placement != "post" && placement != "pre")
+        r.refuse(fmt::format("placement '{}' is neither post nor pre", placement));
+    b.placement = placement == "pre" ? NormPlacement::pre : NormPlacement::post;
+    const Index inner = r.extent(query, 0);
+    b.heads = r.heads({"heads"}, inner, query);
+    b.head_dim = inner / b.heads;
+    const Index columns = r.extent(key, 0);
+    if (columns % b.head_dim != 0 || b.heads % (columns / b.head_dim) != 0)
+        r.refuse(fmt::format("keys of width {} cannot be shared by {} query heads of {} columns",
+                             columns, b.heads, b.head_dim));
+    b.kv_heads = columns / b.head_dim;
+    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    b.ffn = r.extent("layer.0.ffn.up.weight", 0);
+    b.eps = r.number({"eps"}, 1e-5);
+    b.activation = r.activation({"activation"}, "relu");
+    b.alpha = r.number({"alpha"}, 1);
+    b.deesc = r.number({"deesc"}, 0);
+    b.qkv_bias = r.has("layer.0.attn.q.bias");
+    b.value_projection_only = !r.part({"out_proj"}, "layer.0.attn.o.weight");
+    b.out_bias = r.has("layer.0.attn.o.bias");
+    b.ffn_bias = r.has("layer.0.ffn.up.bias");
+    b.norm_bias = r.has("layer.0.norm1.bias");
+    if (b.value_projection_only && inner != s.width)
+        r.refuse(
+            "there is no output projection, and heads side by side are not of the model's width");
+    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    return r.finish(names(s), {});
+}
+
+/// The variance of W_V that `var_v` names.
+double value_variance(KeyReader& keys, const Sizes& s) {
+    const auto d = static_cast<double>(s.d), h = static_cast<double>(s.heads);
+    const std::string said = keys.text("var_v").value_or("1/d");
+    if (said == "1/d") return 1 / d;
+    if (said == "h/d") return h / d;
+    if (said == "xavier") return 2 / (d + d / h);
+    if (said == "torch") return 1 / (3 * d);
+    double value = 0;
+    const char* last = said.data() + said.size();
+    const auto [end, error] = std::from_chars(said.data(), last, value);
+    if (error != std::errc{} || end != last || !(value > 0) || !std::isfinite(value))
+        keys.refuse(
+            fmt::format("var_v={} is none of a positive number, 1/d, h/d, xavier, torch", said));
+    return value;
+}
+
+/// The bound of PyTorch's Linear default: 1/sqrt(inputs), of the weight and of its bias.
+double linear_bound(const Parameter& p, const Sizes& s) {
+    const Index inputs = p.name.find("ffn.down") != std::string::npos ? s.ffn
+                         : p.vector                                   ? s.d
+                                                                      : p.shape.cols;
+    return 1 / std::sqrt(static_cast<double>(inputs));
+}
+
+RandomModel draw(std::string_view name, const Keys& keys) {
+    KeyReader k(name, keys);
+    for (const char* key : {"tokens", "vocab"})
+        if (k.has(key))
+            k.refuse(
+                fmt::format("there is no key '{}': the model has no embedding and takes any "
+                            "number of tokens",
+                            key));
+    Sizes preset;
+    preset.layers = 20;
+    preset.d = 512;
+    preset.heads = 8;
+    preset.ffn = 2048;
+    preset.act = Unary::relu;
+    const Sizes sizes = read_sizes(k, preset);
+    BlockSpec b = block(sizes);
+    b.placement = name == "pre-norm" ? NormPlacement::pre : NormPlacement::post;
+    b.alpha = k.number("alpha", 1);
+    b.deesc = k.number("deesc", 0);
+    b.value_projection_only = !k.flag("out_proj", false);
+    if (k.has("window")) {
+        if (attention_plan(sizes.attention) || !attention(sizes.attention).facts.window)
+            k.refuse(fmt::format("attention={} has no sliding window", sizes.attention));
+        b.window = k.count("window", 1);
+    }
+    const double value_deviation = std::sqrt(value_variance(k, sizes));
+    k.finish();
+    if (b.value_projection_only && sizes.heads * sizes.head_dim != sizes.d)
+        k.refuse(fmt::format("{} heads of {} columns side by side are not d={}; pass out_proj=1",
+                             sizes.heads, sizes.head_dim, sizes.d));
+    b.qkv_bias = b.out_bias = false;
+    ModelSpec s = token_model("encoder", sizes, b);
+    s.vocabulary = s.max_tokens = 0;
+    return drawn(
+        std::move(s),
+        [=](const Parameter& p) -> Draw {
+            if (p.name.find(".norm") != std::string::npos) return normal_law(p, 0);
+            if (p.name.ends_with("attn.v.weight")) return {Draw::Law::normal, value_deviation, -1};
+            return {Draw::Law::uniform, linear_bound(p, sizes), -1};
+        },
+        fmt::format(
+            "W_V ~ N(0, {:.6g}), all else U(-1/sqrt(inputs), 1/sqrt(inputs)), norms 1 and 0",
+            value_deviation * value_deviation));
+}
+
+std::vector<std::string_view> random_names() { return {"post-norm", "pre-norm"}; }
+
+Json config(const ModelSpec& s) {
+    const BlockSpec& b = s.blocks.front();
+    Json out;
+    out.set("model_type", "tsdiag_encoder").set("placement", tsdiag::name(b.placement));
+    out.set("layers", static_cast<Index>(s.blocks.size())).set("width", s.width);
+    out.set("heads", b.heads).set("eps", b.eps).set("activation", hf_activation(b.activation));
+    out.set("out_proj", !b.value_projection_only);
+    return out.set("alpha", b.alpha).set("deesc", b.deesc);
+}
+
+}  // namespace
+
+extern const ArchitectureEntry encoder = {
+    "encoder", "the encoders of [TSE]: post-norm and pre-norm, no embedding",
+    matches,   read,
+    draw,      random_names,
+    names,     config};
+
+}  // namespace tsdiag::families

@@ -1,0 +1,146 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "reader.hpp"
+
+/// FLASHTransformer of lucidrains/FLASH-pytorch, and a stack of its GAU: gated attention units.
+namespace tsdiag::families {
+namespace {
+
+constexpr std::string_view flash_anchor = "layers.0.qk_offset_scale.gamma";
+constexpr std::string_view gau_anchor = "layers.0.offsetscale.gamma";
+
+bool matches_flash(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"flash"})) return *told;
+    return prefix_of(file, flash_anchor).has_value();
+}
+bool matches_gau(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"gau"})) return *told;
+    return prefix_of(file, gau_anchor).has_value();
+}
+
+std::vector<NamePair> pairs(bool quadratic) {
+    return {
+        {"embed.token", "token_emb.weight"},
+        {"embed.position_scale", "abs_pos_emb.scale"},
+        {"layer.*.norm1", "layers.*.norm"},
+        {"layer.*.norm1.g", "layers.*.norm.g"},
+        {"layer.*.attn.z", "layers.*.to_qk.0"},
+        {"layer.*.attn.offset.gamma",
+         quadratic ? "layers.*.offsetscale.gamma" : "layers.*.qk_offset_scale.gamma"},
+        {"layer.*.attn.offset.beta",
+         quadratic ? "layers.*.offsetscale.beta" : "layers.*.qk_offset_scale.beta"},
+        {"layer.*.attn.v", "layers.*.to_hidden.0", Form::matrix, 0, false, 2},
+        {"layer.*.attn.gate", "layers.*.to_hidden.0", Form::matrix, 1, false, 2},
+        {"layer.*.attn.rel_pos_bias", "layers.*.rel_pos_bias.relative_attention_bias.weight"},
+        {"layer.*.attn.o", quadratic ? "layers.*.to_out.0" : "layers.*.to_out"},
+        {"final_norm", "to_logits.0"},
+    };
+}
+
+/// What both units share: one head of queries and keys, values of another width.
+void read_unit(Reader& r, BlockSpec& b) {
+    ModelSpec& s = r.spec;
+    const std::string keys = "layers.0.to_qk.0.weight", hidden = "layers.0.to_hidden.0.weight";
+    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(keys, 1), keys);
+    r.only({"laplace_attn_fn"}, false);
+    r.only({"reduce_group_non_causal_attn"}, true);
+    r.only({"add_residual"}, true);
+    r.value({"expansion_factor"});  // the tensors show it
+    b.gated_unit = true;
+    b.placement = NormPlacement::pre;
+    b.heads = b.kv_heads = 1;
+    b.head_dim = r.agreed({"query_key_dim"}, r.extent(keys, 0), keys);
+    if (r.extent(hidden, 0) % 2 != 0)
+        r.refuse(
+            fmt::format("tensor '{}{}' has an odd number of rows, expected values and gates "
+                        "of one width",
+                        r.prefix(), hidden));
+    b.value_dim = r.extent(hidden, 0) / 2;
+    b.ffn = 0;
+    b.activation = Unary::silu;
+    b.norm = r.has("layers.0.norm.g") ? NormKind::scale : NormKind::layer;
+    r.only({"norm_type"}, b.norm == NormKind::scale ? "scalenorm" : "layernorm");
+    b.eps = r.number({"norm_eps"}, 1e-5);
+    b.causal = r.flag({"causal"}, false);
+    const Index layers = r.agreed({"depth"}, r.layers("layers."), "layers.*");
+    s.blocks.assign(static_cast<std::size_t>(layers), b);
+}
+
+void read_embedding(Reader& r) {
+    ModelSpec& s = r.spec;
+    const std::string token = "token_emb.weight";
+    if (!r.has(token)) return;
+    s.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
+    if (r.has("abs_pos_emb.scale") || r.has("abs_pos_emb.inv_freq")) {
+        s.positions = Positions::sin_cos;
+        if (s.width % 2 != 0 || s.width < 4)
+            r.refuse(
+                fmt::format("sines and cosines in two halves need an even width from 4 on, "
+                            "not {}",
+                            s.width));
+    }
+    s.final_norm = r.has("to_logits.0.weight");
+    s.final_norm_kind = NormKind::layer;
+}
+
+/// As many columns rotate as the file keeps frequencies for; else the first 32, or all where there
+/// are fewer.
+void read_rotation(Reader& r, BlockSpec& b) {
+    const std::string stored = "layers.0.rotary_pos_emb.freqs";
+    b.rotary.interleaved = true;
+    b.rotary.columns = r.has(stored) ? r.agreed({"rotary_dim"}, 2 * r.extent(stored, 0), stored)
+                                     : std::min<Index>(r.count({"rotary_dim"}, 32), b.head_dim);
+    if (b.rotary.columns > b.head_dim)
+        r.refuse(
+            fmt::format("{} columns rotate, and queries have {}", b.rotary.columns, b.head_dim));
+    if (b.rotary.columns % 2 != 0)
+        r.refuse(
+            fmt::format("{} columns cannot rotate: an even number is needed", b.rotary.columns));
+}
+
+Architecture read_flash(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "flash");
+    r.find_prefix(flash_anchor);
+    BlockSpec b;
+    read_unit(r, b);
+    b.attention = "flash";
+    const Index group = r.count({"group_size"}, 256);
+    b.attention_options["group"] = std::to_string(group);
+    b.token_shift = r.flag({"shift_tokens"}, true);
+    read_rotation(r, b);
+    const std::string bias = "layers.0.rel_pos_bias.relative_attention_bias.weight";
+    b.own.push_back({"rel_pos_bias", {1, r.extent(bias, 0), 1}});
+    std::ranges::fill(r.spec.blocks, b);
+    read_embedding(r);
+    return r.finish(translate(r.spec, pairs(false)),
+                    {"to_logits.1.*", "abs_pos_emb.inv_freq", "layers.*.rotary_pos_emb.freqs"});
+}
+
+Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "gau");
+    r.find_prefix(gau_anchor);
+    BlockSpec b;
+    read_unit(r, b);
+    b.attention = "flash_quad";
+    r.took("no bias by relative positions: the file has none of its own");
+    std::ranges::fill(r.spec.blocks, b);
+    read_embedding(r);
+    Names names = translate(r.spec, pairs(true));
+    if (r.spec.vocabulary > 0)
+        return r.finish(std::move(names), {"to_logits.1.*", "abs_pos_emb.inv_freq"});
+    return r.finish(std::move(names), {}, {"layers."});
+}
+
+}  // namespace
+
+extern const ArchitectureEntry flash = {
+    "flash", "FLASHTransformer of FLASH-pytorch: gated attention units over groups of tokens",
+    matches_flash, read_flash};
+extern const ArchitectureEntry gau = {
+    "gau", "a stack of GAU of FLASH-pytorch: gated attention units over all tokens", matches_gau,
+    read_gau};
+
+}  // namespace tsdiag::families

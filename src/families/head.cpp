@@ -1,0 +1,121 @@
+#include "head.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "names.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::families {
+namespace {
+
+/// Names of one library's head; the matrix may be left out where it is the token embedding.
+struct HeadNames {
+    std::string_view transform, norm;  ///< stems; empty: there is no transform
+    std::string_view matrix;
+    std::array<std::string_view, 2> biases;
+};
+
+constexpr std::array heads{
+    HeadNames{"cls.predictions.transform.dense",
+              "cls.predictions.transform.LayerNorm",
+              "cls.predictions.decoder.weight",
+              {"cls.predictions.bias", "cls.predictions.decoder.bias"}},
+    HeadNames{"lm_head.dense",
+              "lm_head.layer_norm",
+              "lm_head.decoder.weight",
+              {"lm_head.bias", "lm_head.decoder.bias"}},
+    HeadNames{"vocab_transform",
+              "vocab_layer_norm",
+              "vocab_projector.weight",
+              {"vocab_projector.bias", ""}},
+    HeadNames{"predictions.dense",
+              "predictions.LayerNorm",
+              "predictions.decoder.weight",
+              {"predictions.bias", "predictions.decoder.bias"}},
+    HeadNames{"", "", "lm_head.weight", {"lm_head.bias", ""}},
+    HeadNames{"", "", "embed_out.weight", {"", ""}},
+};
+
+/// As they are called in the file, whatever stands before them.
+std::optional<std::string> full_name(const Checkpoint& file, std::string_view name) {
+    if (name.empty()) return std::nullopt;
+    const auto prefix = prefix_of(file, name);
+    return prefix ? std::optional(*prefix + std::string(name)) : std::nullopt;
+}
+
+bool has_shape(const Checkpoint& file, const std::string& name, std::vector<Index> shape) {
+    return file.tensor(name).shape == shape;
+}
+
+/// Do some rows of both agree?  Of matrices drawn or trained apart, none do.
+bool same_rows(const Checkpoint& file, const std::string& a, const std::string& b) {
+    RawTensor x = file.tensor(a), y = file.tensor(b);
+    if (x.shape != y.shape || x.shape.size() != 2 || x.dtype != y.dtype) return false;
+    if (x.dtype == DType::other) return false;
+    constexpr Index looked_at = 16;
+    const Index rows = x.shape[0];
+    std::vector<double> u(static_cast<std::size_t>(x.shape[1])), v(u.size());
+    for (Index i = 0; i < std::min(rows, looked_at); ++i) {
+        const Index row = i * rows / std::min(rows, looked_at);
+        const auto read = [&](RawTensor raw, std::vector<double>& out) {
+            raw.offset += row * raw.strides[0];
+            raw.shape[0] = 1;
+            widen(raw, std::span<double>(out));
+        };
+        read(x, u);
+        read(y, v);
+        if (u != v) return false;
+    }
+    return true;
+}
+
+Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::string& embedding,
+                    ModelSpec& spec) {
+    Names out;
+    const auto take = [&](const std::string& canonical, const std::string& name) {
+        TensorSource source;
+        source.file_name = name;
+        out.emplace_back(canonical, source);
+    };
+    const Index e = spec.embedding_width, v = spec.vocabulary;
+    if (const auto dense = full_name(file, std::string(h.transform) + ".weight");
+        !h.transform.empty() && dense && has_shape(file, *dense, {e, spec.width})) {
+        const std::string prefix = dense->substr(0, dense->size() - h.transform.size() - 7);
+        const std::string stem = prefix + std::string(h.transform),
+                          norm = prefix + std::string(h.norm);
+        for (const std::string& name : {stem + ".bias", norm + ".weight", norm + ".bias"})
+            if (!file.has(name)) return {};
+        spec.head.transform = true;
+        take("head.transform.weight", stem + ".weight");
+        take("head.transform.bias", stem + ".bias");
+        take("head.norm.weight", norm + ".weight");
+        take("head.norm.bias", norm + ".bias");
+    }
+    const auto matrix = full_name(file, h.matrix);
+    if (matrix && has_shape(file, *matrix, {v, e}) && !same_rows(file, *matrix, embedding)) {
+        spec.head.matrix = true;
+        take("head.weight", *matrix);
+    }
+    for (const std::string_view name : h.biases)
+        if (const auto bias = full_name(file, name);
+            bias && !spec.head.bias && has_shape(file, *bias, {v})) {
+            spec.head.bias = true;
+            take("head.bias", *bias);
+        }
+    return out;
+}
+
+}  // namespace
+
+Names output_head(const Checkpoint& file, const Names& names, ModelSpec& spec) {
+    const auto embedding =
+        std::ranges::find_if(names, [](const auto& n) { return n.first == "embed.token"; });
+    if (embedding == names.end()) return {};
+    for (const HeadNames& h : heads)
+        if (Names found = parameters_of(file, h, embedding->second.file_name, spec); !found.empty())
+            return found;
+    return {};
+}
+
+}  // namespace tsdiag::families

@@ -1,0 +1,112 @@
+#include "ignored.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "names.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::families {
+
+namespace {
+
+/// `object` without the keys that `pattern` names, which are added to `left_out`.
+Json without(const Json& object, std::string_view pattern, std::vector<std::string>& left_out) {
+    if (!object.is_object()) return object;
+    Json::Object kept = object.object();
+    std::erase_if(kept, [&](const auto& member) {
+        if (!glob(pattern, member.first)) return false;
+        left_out.push_back(fmt::format("key '{}'", member.first));
+        return true;
+    });
+    return kept;
+}
+
+/// Where files keep the arguments of their training.
+Json without_saved(Json metadata, std::string_view pattern, std::vector<std::string>& left_out) {
+    for (const char* key : {"model_args", "hyper_parameters", "args"})
+        if (metadata[key].is_object()) metadata.set(key, without(metadata[key], pattern, left_out));
+    if (Json outer = metadata["cfg"]; outer["model"].is_object())
+        metadata.set("cfg", outer.set("model", without(outer["model"], pattern, left_out)));
+    return metadata;
+}
+
+}  // namespace
+
+Ignoring::Ignoring(const Checkpoint& file, const DetectOptions& options)
+    : file_(file), options_(options), metadata_(file.metadata()), names_(file.names()) {
+    for (const std::string& pattern : options.ignore) {
+        const std::size_t before = left_out_.size();
+        std::erase_if(names_, [&](const std::string& name) {
+            if (!glob(pattern, name)) return false;
+            left_out_.push_back(fmt::format("tensor '{}'", name));
+            return true;
+        });
+        options_.config = without(options_.config, pattern, left_out_);
+        metadata_ = without_saved(std::move(metadata_), pattern, left_out_);
+        if (left_out_.size() == before)
+            throw UsageError(
+                fmt::format("--ignore {}: neither a tensor of {} nor a key of its configuration "
+                            "has that name; '*' stands for any characters",
+                            pattern, file.source()));
+    }
+    kept_.insert(names_.begin(), names_.end());
+}
+
+std::string Ignoring::warning() const {
+    if (left_out_.empty()) return "";
+    constexpr std::size_t shown = 3;
+    std::string list;
+    for (std::size_t i = 0; i < std::min(shown, left_out_.size()); ++i)
+        list += (i > 0 ? ", " : "") + left_out_[i];
+    if (left_out_.size() > shown) list += fmt::format(" and {} more", left_out_.size() - shown);
+    return fmt::format(
+        "Read as if the file had no {}, as --ignore says: the numbers are those of a "
+        "model without",
+        list);
+}
+
+namespace {
+
+/// What stands beside quantised weights, or in their place.
+constexpr std::array beside_quantised{"*.weight_scale_inv",
+                                      "*.weight_scale",
+                                      "*.input_scale",
+                                      "*.scale_weight",  // FP8
+                                      "*.weight_packed",
+                                      "*.weight_zero_point",  // compressed-tensors
+                                      "*.qweight",
+                                      "*.qzeros",  // GPTQ, AWQ
+                                      "*.absmax",
+                                      "*.quant_map",
+                                      "*.quant_state.*",
+                                      "*.SCB",  // bitsandbytes
+                                      "*_proj_blocks",
+                                      "*_proj_scales",  // MXFP4
+                                      "*.W_q"};         // HQQ
+constexpr std::array quantised_keys{"quantization_config", "quantization", "compression_config"};
+
+}  // namespace
+
+void refuse_quantised(const Checkpoint& file, const DetectOptions& options) {
+    for (const char* key : quantised_keys) {
+        const Json& said = options.config[key];
+        if (said.is_null()) continue;
+        const Json& method = said["quant_method"];
+        throw FormatError(fmt::format(
+            "{}: {} has a '{}'{}, and quantised weights are not supported; give the model in f32, "
+            "f16 or bf16",
+            file.source(), options.config_name, key,
+            method.is_string() ? fmt::format(" ({})", method.string()) : ""));
+    }
+    for (const std::string& name : file.names())
+        if (std::ranges::any_of(beside_quantised, [&](const char* p) { return glob(p, name); }))
+            throw FormatError(fmt::format(
+                "{}: tensor '{}' belongs to quantised weights, which are not supported; give the "
+                "model in f32, f16 or bf16",
+                file.source(), name));
+}
+
+}  // namespace tsdiag::families

@@ -1,0 +1,14 @@
+#pragma once
+#include "draw.hpp"
+#include "reader.hpp"
+
+/// What vision transformers have in common.
+namespace tsdiag::families {
+
+/// Reads a patch kernel (width, channels, height, width of a patch).
+void read_patch_kernel(Reader& reader, const std::string& weight);
+/// Sets the image's size so that its patches and, if they have positions, the prefix fill `rows`
+/// rows of the position table: from the config (`image_size`), else a square.
+void read_grid(Reader& reader, Index rows);
+
+}  // namespace tsdiag::families

@@ -1,0 +1,145 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <cmath>
+
+#include "known.hpp"
+#include "reader.hpp"
+#include "tsdiag/error.hpp"
+
+/// A family is recognised by what it must have and by having nothing that it does not explain: what
+/// no rule has read is on a list of things that do not matter, or it is refused by its name.
+namespace tsdiag::families {
+namespace {
+
+/// "layers.*.mlp.extra" of "layers.12.mlp.extra": what --ignore takes for all layers at once.
+std::string for_all_layers(std::string_view name) {
+    std::string out;
+    const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
+    while (!name.empty()) {
+        const std::size_t dot = name.find('.');
+        const std::string_view part = name.substr(0, dot);
+        out += !part.empty() && std::ranges::all_of(part, is_digit) ? "*" : std::string(part);
+        if (dot == std::string_view::npos) break;
+        out += '.';
+        name.remove_prefix(dot + 1);
+    }
+    return out;
+}
+
+std::string shortened(std::string text) {
+    constexpr std::size_t longest = 40;
+    return text.size() > longest ? text.substr(0, longest) + " ..." : text;
+}
+
+std::string and_more(std::size_t count) {
+    return count > 1 ? fmt::format(" and {} more", count - 1) : std::string();
+}
+
+/// Outside the model's prefix: may it change what the model computes?  An adapter that was saved
+/// without the prefix does, a head does not.  Of a unit that a model of its user holds, what
+/// surrounds it is none of its business, unless it goes on there.
+bool is_foreign_part(std::string_view prefix, std::string_view name, Words own) {
+    const bool whole = std::ranges::all_of(own, &std::string_view::empty);
+    if (whole) {
+        // A head stands beside the model, or beside what holds it.
+        for (std::size_t end = 0; end < prefix.size(); end = prefix.find('.', end) + 1)
+            if (name.starts_with(prefix.substr(0, end)) && is_head(name.substr(end))) return false;
+        return true;
+    }
+    return std::ranges::any_of(own, [&](std::string_view start) {
+        return name.starts_with(start) || name.find("." + std::string(start)) != name.npos;
+    });
+}
+
+}  // namespace
+
+void Reader::check_leftovers(const Names& names, Words unused, Words own) {
+    std::set<std::string_view> used;
+    for (const auto& [canonical, source] : names) {
+        used.insert(source.file_name);
+        used.insert(source.concat.begin(), source.concat.end());
+    }
+    std::vector<std::string_view> known, unknown;
+    for (const std::string& name : file_.names()) {
+        if (used.contains(name)) continue;
+        const bool below = name.starts_with(prefix_);
+        const std::string_view rest = std::string_view(name).substr(below ? prefix_.size() : 0);
+        if (is_frequencies(name)) check_frequencies(name);
+        const auto starts = [&](std::string_view start) { return rest.starts_with(start); };
+        const auto matches = [&](std::string_view pattern) {
+            return glob(pattern, rest) || glob(pattern, name);
+        };
+        if (is_frequencies(name) || is_buffer(name, file_.tensor(name)) ||
+            std::ranges::any_of(unused, matches))
+            known.push_back(name);
+        else if (below ? std::ranges::any_of(own, starts) : is_foreign_part(prefix_, name, own))
+            unknown.push_back(name);
+        else
+            spec.ignored.push_back(name);
+    }
+    if (!unknown.empty())
+        refuse(
+            fmt::format("tensor '{}'{} is read by no rule of family {}, whose numbers would be "
+                        "those of another "
+                        "model; where it does not matter, --ignore '{}' reads the file without it",
+                        unknown.front(), and_more(unknown.size()), spec.family,
+                        for_all_layers(unknown.front())));
+    if (!known.empty())
+        saw(fmt::format("{} tensor{} of heads and buffers, not run (such as '{}')", known.size(),
+                        known.size() == 1 ? "" : "s", known.front()));
+}
+
+/// Old files keep the frequencies, in half precision at worst: they say whether the base is right.
+void Reader::check_frequencies(const std::string& name) const {
+    constexpr double rounding = 0.02;
+    const Rotary& rotary = spec.blocks.front().rotary;
+    const RawTensor raw = file_.tensor(name);
+    const auto half = static_cast<std::size_t>(rotary.columns / 2);
+    if (!rotary.scaling.empty() || raw.dtype == DType::other) return;
+    std::vector<double> stored(half);
+    const bool fits = raw.count() == std::ssize(stored);
+    if (fits) widen(raw, std::span(stored));
+    const auto near = [](double a, double b) { return std::abs(a - b) <= rounding * b + 1e-7; };
+    if (!fits || !std::ranges::equal(stored, rotary.frequencies(1), near))
+        refuse(
+            fmt::format("tensor '{}' holds other frequencies than the rotary base {} gives for "
+                        "{} columns; the configuration may lack its rope_theta",
+                        name, rotary.theta, rotary.columns));
+}
+
+void Reader::check_keys() {
+    if (!config_.is_object()) return;
+    std::vector<std::string> unknown;
+    for (const auto& [key, said] : config_.object())
+        if (!asked_.contains(key) && !is_harmless(key, said)) unknown.push_back(key);
+    if (unknown.empty()) return;
+    if (script_)  // what a script trained with: hardly any of it is about the model
+        return saw(
+            fmt::format("not looked at in {}: {}", config_source_, fmt::join(unknown, ", ")));
+    refuse(fmt::format(
+        "{} has the key '{}' ({}){}, which the reader of family {} does not know and which may "
+        "change what the model computes; where it does not, --ignore {} reads the file without it",
+        config_source_, unknown.front(), shortened(config_[unknown.front()].dump()),
+        and_more(unknown.size()), spec.family, unknown.front()));
+}
+
+void Reader::check_told_sizes() const {
+    const Index heads = spec.blocks.front().heads;
+    if (options_.heads && *options_.heads != heads)
+        ask(fmt::format("--n-heads {}: the file has {} heads", *options_.heads, heads));
+    if (options_.width && *options_.width != spec.width)
+        ask(fmt::format("--width {}: the model is {} wide", *options_.width, spec.width));
+}
+
+void Reader::warn_of_assumptions() {
+    if (assumed_.empty()) return;
+    spec.warnings.push_back(fmt::format(
+        "Assumed, for neither the file nor a configuration says it: {}. With other values these "
+        "numbers are others; --config FILE states them",
+        fmt::join(assumed_, ", ")));
+}
+
+}  // namespace tsdiag::families

@@ -1,0 +1,120 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "reader.hpp"
+
+/// LinformerLM and Linformer of lucidrains/linformer.
+namespace tsdiag::families {
+namespace {
+
+constexpr std::string_view anchor = "net.layers.0.0.fn.proj_k";
+constexpr std::string_view language_anchor = "linformer.net.layers.0.0.fn.proj_k";
+
+bool matches(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"linformer"})) return *told;
+    return prefix_of(file, anchor).has_value();
+}
+
+/// `shared`: keys are the values, too.
+std::vector<NamePair> pairs(bool shared) {
+    const std::string_view value =
+        shared ? "linformer.net.layers.*.0.fn.to_k" : "linformer.net.layers.*.0.fn.to_v";
+    return {{"embed.token", "token_emb.weight"},
+            {"embed.position", "pos_emb.weight"},
+            {"layer.*.norm1", "linformer.net.layers.*.0.norm"},
+            {"layer.*.attn.q", "linformer.net.layers.*.0.fn.to_q"},
+            {"layer.*.attn.k", "linformer.net.layers.*.0.fn.to_k"},
+            {"layer.*.attn.v", value},
+            {"layer.*.attn.proj_k", "linformer.net.layers.*.0.fn.proj_k"},
+            {"layer.*.attn.proj_v", "linformer.net.layers.*.0.fn.proj_v"},
+            {"layer.*.attn.o", "linformer.net.layers.*.0.fn.to_out"},
+            {"layer.*.norm2", "linformer.net.layers.*.1.norm"},
+            {"layer.*.ffn.up", "linformer.net.layers.*.1.fn.w1"},
+            {"layer.*.ffn.down", "linformer.net.layers.*.1.fn.w2"}};
+}
+
+/// Keys of one head (one_kv_head) are narrower than queries, and tell a head's width.
+void read_heads(Reader& r, const std::string& attention, BlockSpec& b) {
+    const std::string query = attention + "to_q.weight", key = attention + "to_k.weight";
+    const Index inner = r.extent(query, 0), columns = r.extent(key, 0);
+    if (columns < inner) {
+        if (inner % columns != 0)
+            r.refuse(fmt::format("keys of {} columns do not fit queries of {}", columns, inner));
+        b.heads = r.agreed({"heads"}, inner / columns, key);
+        b.kv_heads = 1;
+    } else {
+        b.heads = b.kv_heads = r.heads({"heads"}, inner, query);
+    }
+    b.head_dim = r.agreed({"dim_head"}, inner / b.heads, query);
+    r.only({"one_kv_head"}, b.kv_heads < b.heads);
+    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+}
+
+/// The projections of keys and values along the tokens.
+void read_projections(Reader& r, const std::string& attention, BlockSpec& b) {
+    const std::string projection = attention + "proj_k";
+    const Index tokens = r.agreed({"seq_len"}, r.extent(projection, 0), projection);
+    const Index length = r.agreed({"k"}, r.extent(projection, 1), projection);
+    const bool shared = !r.has(attention + "to_v.weight");
+    r.only({"share_kv"}, shared);
+    b.attention = "linformer";
+    b.attention_options["length"] = std::to_string(length);
+    b.attention_options["shared"] = shared ? "1" : "0";
+    b.own.push_back({"proj_k", {1, tokens, length}});
+    if (shared)
+        r.saw("keys are the values, and their projection is shared (share_kv)");
+    else
+        b.own.push_back({"proj_v", {1, tokens, length}});
+    r.spec.max_tokens = tokens;
+    r.took(
+        fmt::format("a sample of fewer than {} tokens uses the first rows of the projections; "
+                    "the library takes exactly {}",
+                    tokens, tokens));
+}
+
+void read_embeddings(Reader& r) {
+    ModelSpec& s = r.spec;
+    const std::string token = "token_emb.weight", position = "pos_emb.weight";
+    s.vocabulary = r.agreed({"num_tokens"}, r.extent(token, 0), token);
+    s.positions = Positions::learned;
+    s.max_tokens = r.agreed({"seq_len"}, r.extent(position, 0), position);
+}
+
+Architecture read(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "linformer");
+    const bool language = prefix_of(file, language_anchor).has_value();
+    r.find_prefix(language ? language_anchor : anchor);
+    const std::string inside = language ? "linformer." : "";
+    const std::string attention = inside + "net.layers.0.0.fn.";
+    ModelSpec& s = r.spec;
+    const std::string query = attention + "to_q.weight";
+    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(query, 1), query);
+    r.only({"reversible"}, false);
+    BlockSpec b;
+    b.placement = NormPlacement::pre;
+    read_heads(r, attention, b);
+    read_projections(r, attention, b);
+    b.qkv_bias = false;
+    b.ffn = r.extent(inside + "net.layers.0.1.fn.w1.weight", 0);
+    b.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.activation = r.activation({"hidden_act"}, "gelu");
+    const std::string layers = inside + "net.layers.";
+    s.blocks.assign(static_cast<std::size_t>(r.agreed({"depth"}, r.layers(layers), layers + "*")),
+                    b);
+    if (language) read_embeddings(r);
+    Names names = translate(s, pairs(b.attention_options.at("shared") == "1"));
+    if (!language)
+        for (auto& [canonical, source] : names)
+            source.file_name.erase(0, std::string_view("linformer.").size());
+    return language ? r.finish(std::move(names), {"to_logits.*"})
+                    : r.finish(std::move(names), {}, {"net."});
+}
+
+}  // namespace
+
+extern const ArchitectureEntry linformer = {
+    "linformer", "Linformer and LinformerLM of lucidrains: pre-norm, stored projections", matches,
+    read};
+
+}  // namespace tsdiag::families

@@ -1,0 +1,179 @@
+#include "names.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::families {
+namespace {
+
+/// "layer.12.attn.q.weight" as stem "layer.*.attn.q", layer 12 and suffix ".weight".
+struct Canonical {
+    std::string stem, suffix;
+    Index layer = -1;
+};
+
+Canonical split(const std::string& name) {
+    Canonical out{name, "", -1};
+    for (const std::string_view suffix : {".weight", ".bias"})
+        if (name.ends_with(suffix)) {
+            out.suffix = suffix;
+            out.stem.resize(name.size() - suffix.size());
+        }
+    constexpr std::string_view layer = "layer.";
+    if (!name.starts_with(layer)) return out;
+    const std::size_t dot = out.stem.find('.', layer.size());
+    out.layer = std::stoll(out.stem.substr(layer.size(), dot - layer.size()));
+    out.stem.replace(layer.size(), dot - layer.size(), "*");
+    return out;
+}
+
+std::string with_layer(std::string_view pattern, const std::string& layer) {
+    const std::size_t star = pattern.find('*');
+    std::string out(pattern.substr(0, star));
+    if (star == std::string_view::npos) return out;
+    return out.append(layer).append(pattern.substr(star + 1));
+}
+
+/// The rows that part 0, 1 or 2 of a fused tensor takes.
+void take_part(const NamePair& pair, const Parameter& p, const BlockSpec& block,
+               TensorSource& out) {
+    const Index rows = p.vector ? p.shape.cols : p.shape.rows;
+    out.total = pair.parts * rows;
+    if (pair.per_head) {
+        out.groups = block.heads;
+        out.length = block.head_dim;
+        out.stride = 3 * block.head_dim;
+    } else {
+        out.length = rows;
+    }
+    out.first = pair.part * out.length;
+}
+
+}  // namespace
+
+Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const LayerPath& path) {
+    Names out;
+    for (const Parameter& p : parameters(spec)) {
+        const Canonical c = split(p.name);
+        const auto pair = std::find_if(pairs.begin(), pairs.end(),
+                                       [&](const NamePair& q) { return q.canonical == c.stem; });
+        if (pair == pairs.end())
+            throw NotAvailable(fmt::format("a model of family {} has no name for parameter '{}'",
+                                           spec.family, p.name));
+        const std::string layer = path ? path(c.layer) : std::to_string(c.layer);
+        TensorSource source;
+        source.file_name = with_layer(pair->file, layer) + c.suffix;
+        source.transposed = pair->form == Form::transposed && !p.vector;
+        if (pair->form == Form::conv && !p.vector)
+            source.shape = {p.shape.rows, spec.channels, spec.patch_height, spec.patch_width};
+        if (pair->form == Form::leading_one) source.shape = {1, p.shape.rows, p.shape.cols};
+        if (pair->form == Form::depthwise) source.shape = {p.shape.rows, 1, p.shape.cols, 1};
+        if (pair->form == Form::column) source.shape = {p.shape.cols, 1};
+        if (pair->part >= 0)
+            take_part(*pair, p, spec.blocks[static_cast<std::size_t>(c.layer)], source);
+        out.emplace_back(p.name, std::move(source));
+    }
+    return out;
+}
+
+std::vector<Index> file_shape(const Parameter& p, const TensorSource& source) {
+    if (!source.shape.empty()) return source.shape;
+    const Index out = p.vector ? p.shape.cols : p.shape.rows;
+    const Index rows = source.total > 0 ? source.total : out;
+    if (p.vector) return {rows};
+    if (source.transposed) return {p.shape.cols, rows};
+    return {rows, p.shape.cols};
+}
+
+std::string text(std::span<const Index> shape) {
+    return shape.size() == 1 ? fmt::format("({},)", shape[0])
+                             : fmt::format("({})", fmt::join(shape, ", "));
+}
+
+bool glob(std::string_view pattern, std::string_view text) {
+    std::size_t p = 0, t = 0, star = std::string_view::npos, mark = 0;
+    while (t < text.size()) {
+        if (p < pattern.size() && pattern[p] == '*') {
+            star = p++;
+            mark = t;
+        } else if (p < pattern.size() && pattern[p] == text[t]) {
+            ++p, ++t;
+        } else if (star != std::string_view::npos) {
+            p = star + 1;
+            t = ++mark;
+        } else {
+            return false;
+        }
+    }
+    while (p < pattern.size() && pattern[p] == '*') ++p;
+    return p == pattern.size();
+}
+
+std::vector<std::string> prefixes_of(const Checkpoint& file, std::string_view anchor) {
+    std::vector<std::string> found;
+    for (const std::string& name : file.names()) {
+        if (!name.ends_with(anchor)) continue;
+        const std::size_t length = name.size() - anchor.size();
+        if (length == 0 || name[length - 1] == '.') found.push_back(name.substr(0, length));
+    }
+    std::ranges::sort(found, {}, [](const std::string& prefix) {  // the shortest first
+        return std::pair<std::size_t, std::string_view>(prefix.size(), prefix);
+    });
+    return found;
+}
+
+std::optional<std::string> prefix_of(const Checkpoint& file, std::string_view anchor) {
+    const std::vector<std::string> found = prefixes_of(file, anchor);
+    return found.empty() ? std::nullopt : std::optional(found.front());
+}
+
+bool equal(const Json& a, const Json& b) {
+    if (a.is_number() && b.is_number()) return a.number() == b.number();
+    return a.dump() == b.dump();
+}
+
+std::optional<bool> by_model_type(const Json& config,
+                                  std::initializer_list<std::string_view> types) {
+    const Json& type = config["model_type"];
+    if (!type.is_string()) return std::nullopt;
+    return std::find(types.begin(), types.end(), type.string()) != types.end();
+}
+
+namespace {
+constexpr std::array<std::pair<std::string_view, Unary>, 14> activations{{
+    {"gelu", Unary::gelu},
+    {"gelu_new", Unary::gelu_tanh},
+    {"gelu_python", Unary::gelu},
+    {"gelu_fast", Unary::gelu_tanh},
+    {"gelu_tanh", Unary::gelu_tanh},
+    {"gelu_pytorch_tanh", Unary::gelu_tanh},
+    {"quick_gelu", Unary::gelu_quick},
+    {"gelu_quick", Unary::gelu_quick},
+    {"relu", Unary::relu},
+    {"silu", Unary::silu},
+    {"swish", Unary::silu},
+    {"tanh", Unary::tanh},
+    {"sigmoid", Unary::sigmoid},
+    {"linear", Unary::copy},
+}};
+}  // namespace
+
+std::optional<Unary> activation_named(std::string_view word) {
+    for (const auto& [known, op] : activations)
+        if (known == word) return op;
+    return std::nullopt;
+}
+
+std::string_view hf_activation(Unary op) {
+    for (const auto& [known, known_op] : activations)
+        if (known_op == op) return known;
+    return name(op);
+}
+
+}  // namespace tsdiag::families

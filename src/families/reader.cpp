@@ -1,0 +1,246 @@
+#include "reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <set>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::families {
+
+Reader::Reader(const Checkpoint& file, const DetectOptions& options, std::string_view family)
+    : file_(file),
+      options_(options),
+      config_(options.config),
+      config_source_(options.config_name),
+      told_(options.config["model_type"].is_string()) {
+    spec.family = family;
+    saw(told_ ? fmt::format("family {}: model_type '{}' in the configuration", family,
+                            config_["model_type"].string())
+              : fmt::format("family {}: by the names and shapes of the tensors", family));
+}
+
+void Reader::find_prefix(std::string_view anchor) {
+    const std::vector<std::string> found = prefixes_of(file_, anchor);
+    if (found.empty())
+        throw FormatError(fmt::format(
+            "{}: a {} model needs a tensor '{}', and there is none under any prefix. Is the "
+            "configuration that of another model?",
+            file_.source(), spec.family, anchor));
+    if (found.size() > 1)
+        refuse(fmt::format(
+            "it holds {} {} models, of the tensors '{}*' and '{}*'; --ignore '{}*' leaves out one",
+            found.size(), spec.family, found[0], found[1], found[1]));
+    prefix_ = found.front();
+    if (!prefix_.empty()) saw(fmt::format("prefix '{}' of all names", prefix_));
+}
+
+bool Reader::has(const std::string& name) const { return file_.has(prefix_ + name); }
+
+std::size_t Reader::rank(const std::string& name) const {
+    return file_.tensor(prefix_ + name).shape.size();
+}
+
+bool Reader::empty(const std::string& name) const {
+    return file_.tensor(prefix_ + name).count() == 0;
+}
+
+Index Reader::extent(const std::string& name, int axis) const {
+    const std::string full = prefix_ + name;
+    if (!file_.has(full))
+        throw FormatError(fmt::format("{}: tensor '{}' is missing, which every {} model has",
+                                      file_.source(), full, spec.family));
+    const RawTensor raw = file_.tensor(full);
+    const int rank = static_cast<int>(raw.shape.size());
+    const int at = axis < 0 ? rank + axis : axis;
+    if (at < 0 || at >= rank || raw.shape[static_cast<std::size_t>(at)] < 1)
+        throw FormatError(fmt::format("{}: tensor '{}' is {}, expected {} dimensions of at least 1",
+                                      file_.source(), full, text(raw.shape),
+                                      axis < 0 ? -axis : axis + 1));
+    return raw.shape[static_cast<std::size_t>(at)];
+}
+
+Index Reader::layers(const std::string& before) const {
+    const std::string start = prefix_ + before;
+    std::set<Index> found;
+    for (const std::string& name : file_.names()) {
+        if (!name.starts_with(start)) continue;
+        Index layer = 0;
+        const char* first = name.data() + start.size();
+        const char* last = name.data() + name.size();
+        const auto [end, error] = std::from_chars(first, last, layer);
+        if (error == std::errc{} && end != last && *end == '.' && layer >= 0) found.insert(layer);
+    }
+    const auto count = static_cast<Index>(found.size());
+    Index missing = 0;
+    while (found.contains(missing)) ++missing;
+    if (count == 0)
+        throw FormatError(fmt::format("{}: no layer '{}0.*' was found", file_.source(), start));
+    if (missing < count)
+        throw FormatError(fmt::format(
+            "{}: layer '{}{}' is missing, although the file has '{}{}'. Is a shard missing?",
+            file_.source(), start, missing, start, *found.rbegin()));
+    return count;
+}
+
+void Reader::use_config(Json config, std::string source, bool script) {
+    config_ = std::move(config);
+    config_source_ = std::move(source);
+    script_ = script;
+}
+
+const Json& Reader::value(Words keys) const {
+    static const Json none;
+    const Json* found = &none;
+    std::string_view first;
+    for (const std::string_view key : keys) {
+        asked_.emplace(key);
+        const Json& v = config_[key];
+        if (v.is_null()) continue;
+        if (found->is_null()) {
+            found = &v;
+            first = key;
+        } else if (!equal(*found, v)) {
+            throw FormatError(
+                fmt::format("{}: {} says {} = {} and {} = {}, which are names of one thing",
+                            file_.source(), config_source_, first, found->dump(), key, v.dump()));
+        }
+    }
+    return *found;
+}
+
+void Reader::only(Words keys, const Json& expected) const {
+    const Json& said = value(keys);
+    if (!said.is_null() && !equal(said, expected))
+        refuse(fmt::format("{} says {} = {}, which is not supported ({} is)", config_source_,
+                           *keys.begin(), said.dump(), expected.dump()));
+}
+
+bool Reader::part(Words keys, const std::string& tensor) const {
+    const bool there = has(tensor);
+    const Json& said = value(keys);
+    if (said.is_null()) return there;
+    if (!said.is_bool()) wrong(*keys.begin(), "true or false");
+    if (said.boolean() != there)
+        throw FormatError(fmt::format("{}: {} says {} = {}, but tensor '{}' is {}", file_.source(),
+                                      config_source_, *keys.begin(), said.dump(), prefix_ + tensor,
+                                      there ? "there" : "missing"));
+    return there;
+}
+
+void Reader::assume(std::string line) {
+    if (!told_) assumed_.push_back(line);
+    took(fmt::format("{}: default of {}", line, spec.family));
+}
+
+void Reader::wrong(std::string_view key, std::string_view expected) const {
+    throw FormatError(fmt::format("{}: {} has a '{}' that is not {}", file_.source(),
+                                  config_source_, key, expected));
+}
+
+Index Reader::agreed(Words keys, Index in_file, std::string_view tensor) const {
+    const Json& said = value(keys);
+    if (said.is_null() || (options_.width && *options_.width == in_file)) return in_file;
+    if (!said.is_number()) wrong(*keys.begin(), "a number");
+    if (said.number() != static_cast<double>(in_file))
+        throw FormatError(
+            fmt::format("{}: {} says {} = {}, but tensor '{}' says {}. Is the configuration that "
+                        "of another model, or the checkpoint pruned (--width accepts its width)?",
+                        file_.source(), config_source_, *keys.begin(), said.dump(),
+                        prefix_ + std::string(tensor), in_file));
+    return in_file;
+}
+
+Index Reader::count(Words keys, Index fallback) {
+    const Json& said = value(keys);
+    if (said.is_null()) {
+        assume(fmt::format("{} = {}", *keys.begin(), fallback));
+        return fallback;
+    }
+    if (!said.is_number() || said.number() != std::floor(said.number()) || said.number() < 0 ||
+        said.number() > 1e15)
+        wrong(*keys.begin(), "a count");
+    return said.integer();
+}
+
+double Reader::number(Words keys, double fallback) {
+    const Json& said = value(keys);
+    if (said.is_null()) {
+        assume(fmt::format("{} = {}", *keys.begin(), fallback));
+        return fallback;
+    }
+    if (!said.is_number() || !std::isfinite(said.number())) wrong(*keys.begin(), "a number");
+    return said.number();
+}
+
+bool Reader::flag(Words keys, bool fallback) {
+    const Json& said = value(keys);
+    if (said.is_null()) {
+        assume(fmt::format("{} = {}", *keys.begin(), fallback));
+        return fallback;
+    }
+    if (!said.is_bool()) wrong(*keys.begin(), "true or false");
+    return said.boolean();
+}
+
+std::string Reader::word(Words keys, std::string_view fallback) {
+    const Json& said = value(keys);
+    if (said.is_null()) {
+        assume(fmt::format("{} = {}", *keys.begin(), fallback));
+        return std::string(fallback);
+    }
+    if (!said.is_string()) wrong(*keys.begin(), "text");
+    return said.string();
+}
+
+Unary Reader::activation(Words keys, std::string_view fallback) {
+    const std::string said = word(keys, fallback);
+    if (const auto op = activation_named(said)) return *op;
+    refuse(
+        fmt::format("activation '{}' is not known (known: gelu, gelu_new, quick_gelu, relu, "
+                    "silu, tanh, sigmoid, linear)",
+                    said));
+}
+
+Index Reader::heads(Words keys, Index inner, std::string_view tensor) {
+    if (inner < 1)
+        throw FormatError(
+            fmt::format("{}: tensor '{}' has too few rows for queries, keys and values",
+                        file_.source(), prefix_ + std::string(tensor)));
+    Index h = 0;
+    std::string who;
+    const bool said = !value(keys).is_null();
+    if (options_.heads) {
+        h = *options_.heads;
+        who = "--n-heads";
+    } else if (said) {
+        h = count(keys, 0);
+        who = fmt::format("{} ({})", *keys.begin(), config_source_);
+    } else {
+        throw UsageError(fmt::format(
+            "{}: the number of attention heads is not in the file, and shapes do not tell it (the "
+            "queries are {} wide); pass --n-heads N",
+            file_.source(), inner));
+    }
+    if (h < 1 || inner % h != 0)
+        throw UsageError(fmt::format("{}: {} = {} heads cannot divide the {} rows of tensor '{}'",
+                                     file_.source(), who, h, inner, prefix_ + std::string(tensor)));
+    if (options_.heads && said && !equal(value(keys), h))
+        ask(fmt::format("--n-heads {}: {} says {} = {}", h, config_source_, *keys.begin(),
+                        value(keys).dump()));
+    if (options_.heads) took(fmt::format("{} heads: as told by --n-heads", h));
+    return h;
+}
+
+void Reader::refuse(const std::string& what) const {
+    throw FormatError(fmt::format("{}: {}", file_.source(), what));
+}
+
+void Reader::ask(const std::string& what) const {
+    throw UsageError(fmt::format("{}: {}", file_.source(), what));
+}
+
+}  // namespace tsdiag::families

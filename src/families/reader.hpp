@@ -1,0 +1,100 @@
+#pragma once
+#include <initializer_list>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "names.hpp"
+
+namespace tsdiag::families {
+
+using Words = std::initializer_list<std::string_view>;
+
+/// Looks at a file and its config while a family writes the spec.  What the config does not say is
+/// taken by default and noted; what it says and the shapes deny is an error that names both; what
+/// no one asked for is an error, too, unless it is known not to matter.
+class Reader {
+  public:
+    Reader(const Checkpoint& file, const DetectOptions& options, std::string_view family);
+
+    ModelSpec spec;
+
+    /// Finds what stands before the family's names.  `anchor`: a name that all its files have once.
+    void find_prefix(std::string_view anchor);
+    const std::string& prefix() const { return prefix_; }
+    bool has(const std::string& name) const;
+    /// Extent `axis` of the tensor's shape; negative axes count from the last.  Throws
+    /// `FormatError` where there is no such tensor or axis.
+    Index extent(const std::string& name, int axis) const;
+    std::size_t rank(const std::string& name) const;
+    bool empty(const std::string& name) const;  ///< has no element
+    /// How many layers `before` + N + '.' there are.  Throws `FormatError` where one is missing.
+    Index layers(const std::string& before) const;
+
+    /// Replaces the config: hyper-parameters that the file itself holds.  `script`: all arguments
+    /// of a training script, of which only some speak of the model.
+    void use_config(Json config, std::string source, bool script);
+    const Json& config() const { return config_; }
+    const std::string& config_source() const { return config_source_; }
+    /// Does the config name the family?  Its defaults are then those of the family's own code.
+    bool told() const { return told_; }
+    /// What the config has under `keys`, which are names of one thing; null: nothing.
+    const Json& value(Words keys) const;
+    /// Such a key may have `value` alone: with any other the model computes something else.
+    void only(Words keys, const Json& value) const;
+    /// Is `tensor` there?  Where the config says it, too, both must agree.
+    bool part(Words keys, const std::string& tensor) const;
+    /// A size known from shapes: where the config says it too, both must agree.
+    Index agreed(Words keys, Index in_file, std::string_view tensor) const;
+    Index count(Words keys, Index fallback);
+    double number(Words keys, double fallback);
+    bool flag(Words keys, bool fallback);
+    std::string word(Words keys, std::string_view fallback);
+    Unary activation(Words keys, std::string_view fallback);
+    /// --n-heads, else the config.  Throws `UsageError` where neither tells, or heads do not divide
+    /// `inner`, the rows of the query projection named `tensor`.
+    Index heads(Words keys, Index inner, std::string_view tensor);
+    void took(std::string line) { spec.defaults.push_back(std::move(line)); }
+    /// A value that nothing tells: a warning where the config does not even name the family.
+    void assume(std::string line);
+    void saw(std::string line) { spec.recognised.push_back(std::move(line)); }
+    [[noreturn]] void refuse(const std::string& what) const;  ///< `FormatError` naming the file
+    [[noreturn]] void ask(const std::string& what) const;     ///< `UsageError` naming the file
+
+    /// The architecture, after checking that every tensor is there and has its shape, and that
+    /// nothing is left over: no tensor whose name behind the prefix starts with one of `own`, but
+    /// for the patterns `unused` of heads and buffers and for those of known.hpp, and no key of the
+    /// config.  Tensors elsewhere: heads are listed in the spec.
+    Architecture finish(Names names, Words unused, Words own = {""});
+    /// BERT's old names: `gamma` for weight, `beta` for bias.
+    void accept_gamma_beta(Names& names) const;
+
+  private:
+    [[noreturn]] void wrong(std::string_view key, std::string_view expected) const;
+    void check_tensors(const Names& names) const;
+    void check_leftovers(const Names& names, Words unused, Words own);
+    void check_frequencies(const std::string& name) const;
+    void check_keys();
+    void check_told_sizes() const;
+    void warn_of_assumptions();
+    void apply_own_keys();
+
+    const Checkpoint& file_;
+    const DetectOptions& options_;
+    Json config_;
+    std::string config_source_;
+    bool told_ = false, script_ = false;
+    mutable std::set<std::string, std::less<>> asked_;  ///< keys of the config
+    std::vector<std::string> assumed_;
+    std::string prefix_;
+};
+
+/// "BERT" for people, of a family.
+std::string title(std::string_view family);
+/// "BERT, 12 layers, d = 768, 12 heads".
+std::string describe(const ModelSpec& spec);
+/// Sizes, norms, activation, scale, positions: what will be run, one line each.
+std::vector<std::string> rules(const ModelSpec& spec);
+
+}  // namespace tsdiag::families

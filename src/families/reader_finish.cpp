@@ -1,0 +1,197 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <unordered_map>
+#include <utility>
+
+#include "head.hpp"
+#include "reader.hpp"
+#include "tsdiag/attention.hpp"
+#include "tsdiag/error.hpp"
+
+/// From a spec and a table of names to an architecture whose tensors are known to be there.
+namespace tsdiag::families {
+
+std::string title(std::string_view family) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 27> titles{{
+        {"bert", "BERT"},
+        {"roberta", "RoBERTa"},
+        {"distilbert", "DistilBERT"},
+        {"albert", "ALBERT"},
+        {"gpt2", "GPT-2"},
+        {"nanogpt", "GPT-2 (nn.Linear layout)"},
+        {"gpt_neo", "GPT-Neo"},
+        {"gpt_neox", "GPT-NeoX"},
+        {"llama", "LLaMA"},
+        {"mistral", "Mistral"},
+        {"qwen2", "Qwen2"},
+        {"qwen3", "Qwen3"},
+        {"vit", "ViT"},
+        {"deit", "DeiT"},
+        {"timm_vit", "ViT (timm)"},
+        {"vit_pytorch", "ViT (vit-pytorch)"},
+        {"simple_vit", "SimpleViT (vit-pytorch)"},
+        {"nystromformer", "Nystromformer"},
+        {"nystrom_attention", "Nystromformer (nystrom-attention)"},
+        {"performer", "Performer (performer-pytorch)"},
+        {"linformer", "Linformer (lucidrains)"},
+        {"flash", "FLASH (FLASH-pytorch)"},
+        {"gau", "GAU (FLASH-pytorch)"},
+        {"transnormer", "TransNormer"},
+        {"encoder", "encoder"},
+        {"torch_encoder", "torch.nn.TransformerEncoder"},
+        {"lightning_encoder", "encoder (Lightning tutorial)"},
+    }};
+    for (const auto& [key, value] : titles)
+        if (key == family) return std::string(value);
+    return std::string(family);
+}
+
+std::string describe(const ModelSpec& spec) {
+    const BlockSpec& b = spec.blocks.front();
+    return fmt::format("{}, {} layer{}, d = {}, {} head{}", title(spec.family), spec.blocks.size(),
+                       spec.blocks.size() == 1 ? "" : "s", spec.width, b.heads,
+                       b.heads == 1 ? "" : "s");
+}
+
+void Reader::accept_gamma_beta(Names& names) const {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 2> old{
+        {{".weight", ".gamma"}, {".bias", ".beta"}}};
+    for (auto& [canonical, source] : names)
+        for (const auto& [now, then] : old) {
+            if (!source.file_name.ends_with(now) || has(source.file_name)) continue;
+            const std::string stem =
+                source.file_name.substr(0, source.file_name.size() - now.size());
+            if (has(stem + std::string(then))) source.file_name = stem + std::string(then);
+        }
+}
+
+void Reader::check_tensors(const Names& names) const {
+    std::unordered_map<std::string, Parameter> known;
+    for (Parameter& p : parameters(spec)) known.emplace(p.name, p);
+    for (const auto& [canonical, source] : names) {
+        const Parameter& parameter = known.at(canonical);
+        if (!file_.has(source.file_name))
+            throw FormatError(
+                fmt::format("{}: tensor '{}' is missing, which a {} model of {} layers needs",
+                            file_.source(), source.file_name, spec.family, spec.blocks.size()));
+        const RawTensor raw = file_.tensor(source.file_name);
+        if (!source.concat.empty()) continue;  // several tensors: checked when they are stacked
+        const std::vector<Index> expected = file_shape(parameter, source);
+        if (raw.shape == expected) continue;
+        throw FormatError(fmt::format("{}: tensor '{}' is {}, expected {}", file_.source(),
+                                      source.file_name, text(raw.shape), text(expected)));
+    }
+}
+
+namespace {
+
+std::string attention_rule(const BlockSpec& b) {
+    std::string out = (b.gated_unit ? "gated " : "") + b.attention;
+    if (!out.ends_with("attention")) out += " attention";
+    std::string options;
+    for (const auto& [key, value] : b.attention_options)
+        options += fmt::format("{}{}={}", options.empty() ? "" : ", ", key, value);
+    if (!options.empty()) out += fmt::format(" ({})", options);
+    if (b.qk_activation) out += fmt::format(", {} of queries and keys", name(*b.qk_activation));
+    if (b.output_norm != OutputNorm::none) out += fmt::format(", then {}", name(b.output_norm));
+    if (b.gated_unit)
+        out += fmt::format(", values of {} columns{}", b.value_columns(),
+                           b.token_shift ? ", half of the columns from the token before" : "");
+    return out + fmt::format(", logits scaled by {:.6g}", b.scale);
+}
+
+/// One line for each run of layers with the same attention, "layers 0 to 5: ..."; without a number
+/// where all have it.
+std::vector<std::string> attention_rules(const ModelSpec& spec) {
+    std::vector<std::string> out;
+    const auto& all = spec.blocks;
+    for (std::size_t first = 0, last = 0; first < all.size(); first = last) {
+        const std::string rule = attention_rule(all[first]);
+        while (last < all.size() && attention_rule(all[last]) == rule) ++last;
+        if (last - first == all.size()) return {rule};
+        out.push_back(last - first == 1
+                          ? fmt::format("layer {}: {}", first, rule)
+                          : fmt::format("layers {} to {}: {}", first, last - 1, rule));
+    }
+    return out;
+}
+
+}  // namespace
+
+std::vector<std::string> rules(const ModelSpec& spec) {
+    const BlockSpec& b = spec.blocks.front();
+    std::vector<std::string> out;
+    out.push_back(fmt::format(
+        "{} layers, width {}, {} heads of {} columns ({} for keys and values), feed-forward {}",
+        spec.blocks.size(), spec.width, b.heads, b.head_dim, b.kv_heads, b.ffn));
+    out.push_back(fmt::format("{}-norm, activation {}, norm eps {}, {}", name(b.placement),
+                              name(b.activation), b.eps, b.causal ? "causal" : "bidirectional"));
+    for (std::string& line : attention_rules(spec)) out.push_back(std::move(line));
+    std::string positions = fmt::format("positions: {}", name(spec.positions));
+    if (spec.positions == Positions::learned && spec.position_offset > 0)
+        positions += fmt::format(", first at row {}", spec.position_offset);
+    if (spec.padding_id >= 0) positions += fmt::format(", padding id {}", spec.padding_id);
+    if (b.rotary.columns > 0)
+        positions += fmt::format(
+            "; rotary, {} of {} columns, {}{}{}", b.rotary.columns, b.head_dim,
+            b.rotary.learned ? "learned frequencies" : fmt::format("theta {}", b.rotary.theta),
+            b.rotary.scaling.empty() ? "" : ", scaling " + b.rotary.scaling,
+            b.rotary.reflected ? ", after a reflection (LRPE)" : "");
+    out.push_back(positions);
+    const auto windows = std::count_if(spec.blocks.begin(), spec.blocks.end(),
+                                       [](const BlockSpec& block) { return block.window > 0; });
+    if (windows > 0) out.push_back(fmt::format("a sliding window in {} layers", windows));
+    return out;
+}
+
+/// What write_model says beside the family's keys.
+void Reader::apply_own_keys() {
+    const Json& own = value({"tsdiag"});
+    const Json& layers = own["layers"];
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
+        BlockSpec& b = spec.blocks[l];
+        const bool listed = layers.is_array() && l < layers.array().size();
+        const Json& said = listed ? layers.array()[l] : own;
+        if (said["attention"].is_string()) b.attention = said["attention"].string();
+        if (said["causal"].is_bool()) b.causal = said["causal"].boolean();
+        if (said["window"].is_integer()) b.window = said["window"].integer();
+        if (said["output_norm"].is_string())
+            b.output_norm = output_norm_named(said["output_norm"].string());
+        if (said["placement"].is_string())
+            b.placement = placement_named(said["placement"].string());
+        if (said["deesc"].is_number()) b.deesc = said["deesc"].number();
+        if (!said["attention_options"].is_object()) continue;
+        for (const auto& [key, value] : said["attention_options"].object())
+            b.attention_options[key] = value.string();
+        check_options(attention(b.attention), b.attention_options);
+    }
+    if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
+}
+
+Architecture Reader::finish(Names names, Words unused, Words own) {
+    apply_own_keys();
+    for (auto& [canonical, source] : names) {
+        source.file_name = prefix_ + source.file_name;
+        for (std::string& more : source.concat) more = prefix_ + more;
+    }
+    check_tensors(names);
+    check_leftovers(names, unused, own);
+    check_keys();
+    check_told_sizes();
+    warn_of_assumptions();
+    for (auto& found : output_head(file_, names, spec)) names.push_back(std::move(found));
+    const Json& tied = config_["tie_word_embeddings"];
+    if (tied.is_bool() && !tied.boolean() && spec.vocabulary > 0 && !spec.head.matrix)
+        took(fmt::format(
+            "{} says tie_word_embeddings = false, and the file has no output head that is not the "
+            "token embedding: --loss lm and mlm take the token embedding in its place",
+            config_source_));
+    spec.name = describe(spec);
+    for (std::string& line : rules(spec)) saw(std::move(line));
+    return {std::move(spec), std::move(names)};
+}
+
+}  // namespace tsdiag::families

@@ -1,0 +1,18 @@
+#pragma once
+#include "reader.hpp"
+
+namespace tsdiag::families {
+
+/// The share of a head's columns that rotate, in [0, 1]: `rope_parameters` of transformers 5, else
+/// `keys`.
+double read_share(Reader& reader, Words keys, double fallback);
+
+/// The rotary embedding that a config of HF describes: `rope_theta` (`theta_keys`), `rope_scaling`
+/// of transformers 4 or `rope_parameters` of 5.  `columns` of a head rotate.  Scalings that are not
+/// supported, and what is said beside them, are refused by name.
+Rotary read_rotary(Reader& reader, Index columns, Words theta_keys);
+
+/// The same as a config of HF: sets `rope_scaling` where there is any.
+void write_rope_scaling(const Rotary& rotary, Json& config);
+
+}  // namespace tsdiag::families

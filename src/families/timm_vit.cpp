@@ -1,0 +1,168 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "images.hpp"
+
+/// ViT and DeiT as timm and the DeiT repository store them.
+namespace tsdiag::families {
+namespace {
+
+constexpr std::array pairs{
+    NamePair{"embed.prefix", "cls_token", Form::leading_one},
+    NamePair{"embed.position", "pos_embed", Form::leading_one},
+    NamePair{"embed.patch", "patch_embed.proj", Form::conv},
+    NamePair{"embed.pre_norm", "norm_pre"},
+    NamePair{"layer.*.norm1", "blocks.*.norm1"},
+    NamePair{"layer.*.attn.q", "blocks.*.attn.qkv", Form::matrix, 0},
+    NamePair{"layer.*.attn.k", "blocks.*.attn.qkv", Form::matrix, 1},
+    NamePair{"layer.*.attn.v", "blocks.*.attn.qkv", Form::matrix, 2},
+    NamePair{"layer.*.attn.q_norm", "blocks.*.attn.q_norm"},
+    NamePair{"layer.*.attn.k_norm", "blocks.*.attn.k_norm"},
+    NamePair{"layer.*.attn.o", "blocks.*.attn.proj"},
+    NamePair{"layer.*.scale1", "blocks.*.ls1.gamma"},
+    NamePair{"layer.*.norm2", "blocks.*.norm2"},
+    NamePair{"layer.*.ffn.up", "blocks.*.mlp.fc1"},
+    NamePair{"layer.*.ffn.down", "blocks.*.mlp.fc2"},
+    NamePair{"layer.*.scale2", "blocks.*.ls2.gamma"},
+    NamePair{"final_norm", "norm"},
+};
+constexpr std::string_view anchor = "blocks.0.attn.qkv.weight";
+
+bool matches(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"timm_vit"})) return *told;  // no HF family
+    const auto prefix = prefix_of(file, anchor);
+    return prefix && file.has(*prefix + "patch_embed.proj.weight");
+}
+
+/// cls, then distillation, then register tokens, as many as there are.
+std::vector<std::string> prefix_names(const Reader& r) {
+    std::vector<std::string> out;
+    for (const char* name : {"cls_token", "dist_token", "reg_token"})
+        if (r.has(name)) out.emplace_back(name);
+    return out;
+}
+
+/// The name of a model in timm, such as vit_small_patch16_224 or vit_base_patch16_clip_224.openai.
+struct TimmName {
+    std::string text;
+    bool has(std::string_view part) const { return text.find(part) != std::string::npos; }
+};
+
+TimmName timm_name(const Reader& r) {
+    const Json& said = r.value({"architecture"});
+    TimmName out;
+    if (said.is_string()) out.text = "_" + said.string().substr(0, said.string().find('.')) + "_";
+    if (out.has("_rpn_"))
+        r.refuse(
+            fmt::format("architecture '{}' norms behind its branches, which is not "
+                        "supported",
+                        said.string()));
+    return out;
+}
+
+/// timm's names tell the heads: vit_small_patch16_224 has 6.  Those pooled by average ("gap") may
+/// have others.
+Index heads_by_name(const TimmName& name, Index width) {
+    constexpr std::array<std::tuple<std::string_view, Index, Index>, 5> known{{
+        {"_tiny_", 192, 3},
+        {"_small_", 384, 6},
+        {"_base_", 768, 12},
+        {"_large_", 1024, 16},
+        {"_huge_", 1280, 16},
+    }};
+    for (const auto& [part, d, heads] : known)
+        if (name.has(part) && d == width && !name.has("_gap_")) return heads;
+    return 0;
+}
+
+void read_heads(Reader& r, const TimmName& name, BlockSpec& b) {
+    const Index width = r.spec.width;
+    const Index inner = r.extent(std::string(anchor), 0) / 3;
+    if (inner < 1) r.refuse("its qkv projections have fewer than three rows");
+    b.qk_norm = b.qk_norm_layer = r.has("blocks.0.attn.q_norm.weight");
+    if (b.qk_norm && !r.has("blocks.0.attn.q_norm.bias")) b.qk_norm_layer = false;
+    const Index by_name = heads_by_name(name, width);
+    r.value({"num_heads"});
+    if (b.qk_norm && inner % r.extent("blocks.0.attn.q_norm.weight", 0) == 0)
+        b.heads = inner / r.extent("blocks.0.attn.q_norm.weight", 0);
+    else if (by_name > 0 && inner % by_name == 0)
+        b.heads = by_name;
+    else
+        b.heads = r.heads({"num_heads"}, inner, anchor);
+    b.kv_heads = b.heads;
+    b.head_dim = inner / b.heads;
+    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+}
+
+void read_embedding(Reader& r) {
+    ModelSpec& s = r.spec;
+    read_patch_kernel(r, "patch_embed.proj.weight");
+    s.norm_before_layers = r.has("norm_pre.weight");
+    s.patch_bias = !s.norm_before_layers || r.has("patch_embed.proj.bias");
+    for (const std::string& name : prefix_names(r)) s.prefix_tokens += r.extent(name, -2);
+    s.positions = Positions::learned;
+    const Index rows = r.extent("pos_embed", -2);
+    const auto side = static_cast<Index>(std::llround(std::sqrt(static_cast<double>(rows))));
+    if (s.prefix_tokens > 0 && side * side == rows) {  // the table has the patches alone
+        s.prefix_has_position = false;
+        r.took("the table of positions is a square: the prefix tokens have none");
+    }
+    read_grid(r, rows);
+    s.max_tokens = s.patches() + s.prefix_tokens;
+}
+
+/// Arguments that a model of timm was made with, beside its name: sizes that the tensors show.
+void check_arguments(const Reader& r) {
+    const Json& said = r.value({"model_args"});
+    if (!said.is_object()) return;
+    constexpr std::array shown{"img_size",       "num_classes",      "global_pool",
+                               "init_values",    "reg_tokens",       "class_token",
+                               "no_embed_class", "dynamic_img_size", "patch_size"};
+    for (const auto& [key, value] : said.object())
+        if (!value.is_null() && std::ranges::find(shown, key) == shown.end())
+            r.refuse(fmt::format("{} has model_args with '{}' ({}), which is not supported",
+                                 r.config_source(), key, value.dump()));
+}
+
+Architecture read(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "timm_vit");
+    r.find_prefix(anchor);
+    ModelSpec& s = r.spec;
+    const TimmName name = timm_name(r);
+    check_arguments(r);
+    read_embedding(r);
+    r.agreed({"num_features"}, s.width, "patch_embed.proj.weight");
+    BlockSpec b;
+    b.placement = NormPlacement::pre;
+    read_heads(r, name, b);
+    b.ffn = r.extent("blocks.0.mlp.fc1.weight", 0);
+    // A norm before the layers is CLIP's, whose norms have PyTorch's eps.
+    b.eps = b.qk_eps = r.number({"layer_norm_eps"}, s.norm_before_layers ? 1e-5 : 1e-6);
+    b.activation = r.activation({"hidden_act"}, name.has("_quickgelu_") ? "quick_gelu" : "gelu");
+    b.qkv_bias = r.has("blocks.0.attn.qkv.bias");
+    b.out_bias = b.ffn_bias = r.has("blocks.0.attn.proj.bias");
+    b.norm_bias = r.has("blocks.0.norm1.bias");
+    b.layer_scale = r.has("blocks.0.ls1.gamma");
+    s.final_norm = r.has("norm.weight");
+    if (!s.final_norm) r.took("no final norm over tokens: the file has none (average pooling)");
+    s.blocks.assign(static_cast<std::size_t>(r.layers("blocks.")), b);
+    Names names = translate(s, pairs);
+    const std::vector<std::string> prefix = prefix_names(r);
+    for (auto& [canonical, source] : names) {
+        if (canonical != "embed.prefix") continue;
+        source.file_name = prefix.front();
+        source.concat.assign(prefix.begin() + 1, prefix.end());
+    }
+    return r.finish(std::move(names),
+                    {"head.*", "head_dist.*", "fc_norm.*", "attn_pool.*", "pre_logits.*"});
+}
+
+}  // namespace
+
+extern const ArchitectureEntry timm_vit = {
+    "timm_vit", "ViT and DeiT of timm: one qkv projection, layer scale, registers", matches, read};
+
+}  // namespace tsdiag::families

@@ -1,0 +1,130 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "reader.hpp"
+
+/// torch.nn.TransformerEncoder, and the encoder of the PyTorch Lightning tutorial.
+namespace tsdiag::families {
+namespace {
+
+constexpr std::array torch_pairs{
+    NamePair{"layer.*.norm1", "layers.*.norm1"},
+    NamePair{"layer.*.attn.o", "layers.*.self_attn.out_proj"},
+    NamePair{"layer.*.norm2", "layers.*.norm2"},
+    NamePair{"layer.*.ffn.up", "layers.*.linear1"},
+    NamePair{"layer.*.ffn.down", "layers.*.linear2"},
+    NamePair{"layer.*.attn.q", "layers.*.self_attn.in_proj", Form::matrix, 0},
+    NamePair{"layer.*.attn.k", "layers.*.self_attn.in_proj", Form::matrix, 1},
+    NamePair{"layer.*.attn.v", "layers.*.self_attn.in_proj", Form::matrix, 2},
+    NamePair{"final_norm", "norm"},
+};
+constexpr std::string_view torch_anchor = "layers.0.self_attn.in_proj_weight";
+
+constexpr std::array lightning_pairs{
+    NamePair{"embed.map", "input_net.1"},
+    NamePair{"layer.*.attn.q", "transformer.layers.*.self_attn.qkv_proj", Form::matrix, 0, true},
+    NamePair{"layer.*.attn.k", "transformer.layers.*.self_attn.qkv_proj", Form::matrix, 1, true},
+    NamePair{"layer.*.attn.v", "transformer.layers.*.self_attn.qkv_proj", Form::matrix, 2, true},
+    NamePair{"layer.*.attn.o", "transformer.layers.*.self_attn.o_proj"},
+    NamePair{"layer.*.norm1", "transformer.layers.*.norm1"},
+    NamePair{"layer.*.ffn.up", "transformer.layers.*.linear_net.0"},
+    NamePair{"layer.*.ffn.down", "transformer.layers.*.linear_net.3"},
+    NamePair{"layer.*.norm2", "transformer.layers.*.norm2"},
+};
+constexpr std::string_view lightning_anchor = "transformer.layers.0.self_attn.qkv_proj.weight";
+
+bool matches_torch(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"torch_encoder"})) return *told;
+    const auto prefix = prefix_of(file, torch_anchor);
+    return prefix && file.has(*prefix + "layers.0.linear1.weight") &&
+           !file.has(*prefix + "layers.0.multihead_attn.in_proj_weight");  // a decoder's
+}
+bool matches_lightning(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"lightning_encoder"})) return *told;
+    const auto prefix = prefix_of(file, lightning_anchor);
+    return prefix && file.has(*prefix + "transformer.layers.0.linear_net.0.weight");
+}
+
+void use_hyper_parameters(Reader& r, const Json& metadata) {
+    if (r.config().is_null() && metadata["hyper_parameters"].is_object())
+        r.use_config(metadata["hyper_parameters"], "hyper_parameters", true);
+}
+
+/// `in_proj_weight` has an underscore where other tensors have a dot.
+Names torch_names(const ModelSpec& spec) {
+    Names out = translate(spec, torch_pairs);
+    constexpr std::string_view fused = "self_attn.in_proj.";
+    for (auto& [canonical, source] : out)
+        if (const std::size_t at = source.file_name.find(fused); at != std::string::npos)
+            source.file_name[at + fused.size() - 1] = '_';
+    return out;
+}
+
+Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "torch_encoder");
+    r.find_prefix(torch_anchor);
+    use_hyper_parameters(r, file.metadata());
+    ModelSpec& s = r.spec;
+    const std::string fused(torch_anchor);
+    s.width = s.embedding_width = r.agreed({"d_model"}, r.extent(fused, 1), fused);
+    BlockSpec b;
+    b.placement = r.flag({"norm_first"}, false) ? NormPlacement::pre : NormPlacement::post;
+    b.heads = b.kv_heads = r.heads({"nhead", "num_heads", "n_heads"}, s.width, fused);
+    b.head_dim = s.width / b.heads;
+    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    const std::string up = "layers.0.linear1.weight";
+    b.ffn = r.agreed({"dim_feedforward"}, r.extent(up, 0), up);
+    b.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.activation = r.activation({"activation"}, "relu");
+    b.qkv_bias = b.out_bias = b.ffn_bias = b.norm_bias =
+        r.part({"bias"}, "layers.0.self_attn.in_proj_bias");
+    s.final_norm = r.has("norm.weight");
+    const Index layers = r.agreed({"num_layers"}, r.layers("layers."), "layers.*");
+    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    r.took("no embedding: the input is layer 0's, whatever the model around does before");
+    return r.finish(torch_names(s), {}, {"layers.", "norm."});
+}
+
+/// Features enter by a Linear, then sinusoidal positions are added; ReLU; q, k, v per head.
+Architecture read_lightning(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "lightning_encoder");
+    r.find_prefix(lightning_anchor);
+    use_hyper_parameters(r, file.metadata());
+    ModelSpec& s = r.spec;
+    const std::string fused(lightning_anchor),
+        output = "transformer.layers.0.self_attn.o_proj.weight";
+    s.width = s.embedding_width = r.agreed({"model_dim"}, r.extent(fused, 1), fused);
+    if (r.has("input_net.1.weight")) {
+        s.embedding_map = true;
+        s.embedding_width =
+            r.agreed({"input_dim"}, r.extent("input_net.1.weight", 1), "input_net.1.weight");
+        s.positions = Positions::sinusoidal;
+        r.took(fmt::format("input: features of width {}, mapped to {}, then sinusoidal positions",
+                           s.embedding_width, s.width));
+    }
+    BlockSpec b;
+    const Index inner = r.extent(output, 1);
+    b.heads = b.kv_heads = r.heads({"num_heads"}, inner, output);
+    b.head_dim = inner / b.heads;
+    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    b.ffn = r.extent("transformer.layers.0.linear_net.0.weight", 0);
+    b.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.activation = r.activation({"activation"}, "relu");
+    b.qkv_bias = b.out_bias = r.has("transformer.layers.0.self_attn.qkv_proj.bias");
+    const Index layers = r.layers("transformer.layers.");
+    r.agreed({"num_layers"}, layers, "transformer.layers.*");
+    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    return r.finish(translate(s, lightning_pairs), {"output_net.*", "positional_encoding.pe"});
+}
+
+}  // namespace
+
+extern const ArchitectureEntry torch_encoder = {"torch_encoder", "torch.nn.TransformerEncoder",
+                                                matches_torch, read_torch};
+extern const ArchitectureEntry lightning_encoder = {"lightning_encoder",
+                                                    "the encoder of the PyTorch Lightning tutorial",
+                                                    matches_lightning, read_lightning};
+
+}  // namespace tsdiag::families

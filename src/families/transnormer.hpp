@@ -1,0 +1,25 @@
+#pragma once
+#include "draw.hpp"
+#include "reader.hpp"
+
+/// TransNormer with the names of its repository, a branch of fairseq: what reading and drawing
+/// share.
+namespace tsdiag::families {
+
+/// What tells one TransNormer from another.
+struct Transnormer {
+    bool language = true;           ///< causal, pre-norm; else masked, post-norm
+    bool softmax = false;           ///< of early layers; else relu, followed by simple_rms
+    Unary linear_map = Unary::elu;  ///< phi of late layers
+    Index block = 64;               ///< positions a chunk
+    bool padded = true;             ///< zeros fill the last chunk where they are seen
+};
+
+/// Makes `b` a layer of chunks (early) or of NormAttention.
+void set_transnormer_attention(BlockSpec& b, const Transnormer& kind, bool early);
+
+RandomModel draw_transnormer(std::string_view name, const Keys& keys);
+std::vector<std::string_view> transnormer_random_names();
+Json transnormer_config(const ModelSpec& spec);
+
+}  // namespace tsdiag::families

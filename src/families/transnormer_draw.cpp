@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "transnormer.hpp"
+#include "tsdiag/attention.hpp"
+
+/// TransNormer drawn at random as fairseq initialises it, and its configuration.
+namespace tsdiag::families {
+namespace {
+
+/// Sizes of the released scripts.
+Sizes preset(bool language, std::string_view plan) {
+    Sizes s;
+    s.layers = language ? 6 : 12;
+    s.d = language ? 512 : 768;
+    s.heads = language ? 8 : 12;
+    s.ffn = language ? 1365 : 2048;  // 8 d / 3
+    s.vocab = 50265;
+    s.act = Unary::silu;
+    s.attention = plan;
+    s.causal = language;
+    return s;
+}
+
+ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
+    BlockSpec b = block(sizes);
+    b.placement = kind.language ? NormPlacement::pre : NormPlacement::post;
+    b.norm = NormKind::simple_rms;
+    b.gated = true;
+    b.rotary.columns = b.head_dim / 2 * 2;
+    b.rotary.interleaved = b.rotary.reflected = true;
+    ModelSpec s = token_model("transnormer", sizes, b);
+    for (std::size_t l = 0; l < s.blocks.size(); ++l)
+        set_transnormer_attention(s.blocks[l], kind, l < s.blocks.size() / 2);
+    s.positions = kind.language ? Positions::fairseq : Positions::learned;
+    s.padding_id = 1;
+    s.position_offset = 2;
+    if (kind.language) s.embedding_scale = std::sqrt(static_cast<double>(s.width));
+    s.embedding_norm = !kind.language;
+    s.embedding_norm_kind = NormKind::simple_rms;
+    s.final_norm = kind.language;
+    return s;
+}
+
+Draw uniform(double bound) { return {Draw::Law::uniform, bound, -1}; }
+
+/// Xavier's bound of attentions, PyTorch's default of the feed-forward and of projections' biases.
+Draw language_law(const Parameter& p, const Sizes& s) {
+    const auto d = static_cast<double>(s.d);
+    if (p.name == "embed.token") return {Draw::Law::normal, 1 / std::sqrt(d), 1};
+    if (p.name.find("ffn.") != std::string::npos)
+        return uniform(1 / std::sqrt(p.name.find("down") != std::string::npos
+                                         ? static_cast<double>(s.ffn)
+                                         : d));
+    const bool output = p.name.find("attn.o") != std::string::npos;
+    if (p.vector) return output ? Draw{} : uniform(1 / std::sqrt(d));
+    const double sides = static_cast<double>(p.shape.rows + p.shape.cols);
+    return uniform(std::sqrt((output ? 6 : 3) / sides));
+}
+
+}  // namespace
+
+RandomModel draw_transnormer(std::string_view name, const Keys& keys) {
+    KeyReader k(name, keys);
+    Transnormer kind;
+    kind.language = !name.ends_with("-mlm");
+    kind.softmax = name.starts_with("transnormer2");
+    kind.linear_map = kind.softmax ? Unary::elu_plus_one : Unary::elu;
+    if (k.has("attention"))
+        k.refuse("there is no key 'attention': the name tells the attention of each half");
+    const Sizes sizes =
+        read_sizes(k, preset(kind.language, kind.softmax ? "transnormer2" : "transnormer1"));
+    kind.block = k.count("block", 64);
+    if (kind.softmax && !sizes.causal) kind.padded = k.flag("padded", true);
+    k.finish();
+    ModelSpec s = spec_of(sizes, kind);
+    const auto law = [&](const Parameter& p) -> Draw {
+        if (p.name.ends_with("lrpe.v")) return {Draw::Law::unit, 0, -1};
+        if (kind.language) return language_law(p, sizes);
+        Draw normal = normal_law(p, 0.02, 1);
+        if (p.name == "embed.position") normal.zero_row = 1;
+        return normal;
+    };
+    return drawn(std::move(s), law,
+                 kind.language
+                     ? "attention U(-b, b), b^2 = 3/(in + out) of q, k, v and 6/(in + out) of the "
+                       "output; feed-forward and biases U(-1/sqrt(in), 1/sqrt(in)); embedding "
+                       "N(0, 1/d); the reflection of LRPE of length 1"
+                     : "weights N(0, 0.02^2), biases 0, the reflection of LRPE of length 1");
+}
+
+std::vector<std::string_view> transnormer_random_names() {
+    return {"transnormer1", "transnormer1-lm", "transnormer1-mlm",
+            "transnormer2", "transnormer2-lm", "transnormer2-mlm"};
+}
+
+Json transnormer_config(const ModelSpec& s) {
+    const BlockSpec& early = s.blocks.front();
+    const BlockSpec& late = s.blocks.back();
+    const bool language = s.positions == Positions::fairseq;
+    const std::string side = language ? "decoder_" : "encoder_";
+    Json out;
+    out.set("model_type", "transnormer");
+    Json::Array kinds;
+    for (const BlockSpec& b : s.blocks) kinds.emplace_back(b.attention == "diag_attention" ? 2 : 1);
+    out.set(side + "attention_types", std::move(kinds));
+    const bool chunks = early.attention == "diag_attention";
+    const bool softmax = chunks && early.attention_options.at("activation") == "softmax";
+    out.set("use_softmax", softmax);
+    const Unary map = late.qk_activation.value_or(Unary::elu);
+    out.set("linear_act_fun", map == Unary::elu ? "elu" : map == Unary::relu ? "relu" : "1+elu");
+    if (chunks) out.set("chunk_size", Index{std::stol(early.attention_options.at("block"))});
+    if (chunks && early.attention_options.contains("padded"))
+        out.set("padded_chunks", early.attention_options.at("padded") == "1");
+    out.set("glu_act",
+            early.activation == Unary::copy ? "identity" : tsdiag::name(early.activation));
+    out.set(side + "normalize_before", early.placement == NormPlacement::pre);
+    out.set(side + "embed_dim", s.width).set(side + "attention_heads", early.heads);
+    out.set(side + "layers", static_cast<Index>(s.blocks.size()));
+    if (language) out.set("max_target_positions", s.max_tokens);
+    out.set("no_scale_embedding", s.embedding_scale == 1);
+    return out.set("layernorm_embedding", s.embedding_norm);
+}
+
+}  // namespace tsdiag::families

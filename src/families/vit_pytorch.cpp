@@ -1,0 +1,149 @@
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+
+#include "images.hpp"
+
+/// ViT and SimpleViT of lucidrains/vit-pytorch: four generations of names, told apart by names and
+/// ranks.
+namespace tsdiag::families {
+namespace {
+
+/// Which names a file uses.
+struct Layout {
+    bool simple = false;       ///< SimpleViT: positions computed, no cls
+    bool nested = false;       ///< until 2023-07: layers sit under `fn`
+    bool patch_norms = false;  ///< since 2023-02
+    bool flat_tokens = false;  ///< since 2025-11: cls and positions have two dimensions
+};
+
+Layout read_layout(const Reader& r) {
+    Layout out;
+    out.simple = !r.has("pos_embedding");
+    out.nested = r.has("transformer.layers.0.0.fn.to_qkv.weight");
+    out.patch_norms = r.has("to_patch_embedding.2.weight");
+    out.flat_tokens = !out.simple && r.rank("pos_embedding") == 2;
+    return out;
+}
+
+std::vector<NamePair> pairs(const Layout& l, bool wrapped_output) {
+    const Form token = l.flat_tokens ? Form::matrix : Form::leading_one;
+    std::vector<NamePair> out{
+        {"embed.prefix", "cls_token", token},
+        {"embed.position", "pos_embedding", token},
+        {"embed.patch", l.patch_norms ? "to_patch_embedding.2" : "to_patch_embedding.1"},
+        {"embed.patch.norm1", "to_patch_embedding.1"},
+        {"embed.patch.norm2", "to_patch_embedding.3"},
+        {"layer.*.norm1", "transformer.layers.*.0.norm"},
+        {"final_norm", "transformer.norm"},
+    };
+    const std::string_view qkv =
+        l.nested ? "transformer.layers.*.0.fn.to_qkv" : "transformer.layers.*.0.to_qkv";
+    out.push_back({"layer.*.attn.q", qkv, Form::matrix, 0});
+    out.push_back({"layer.*.attn.k", qkv, Form::matrix, 1});
+    out.push_back({"layer.*.attn.v", qkv, Form::matrix, 2});
+    if (l.nested) {
+        out.push_back({"layer.*.attn.o", "transformer.layers.*.0.fn.to_out.0"});
+        out.push_back({"layer.*.norm2", "transformer.layers.*.1.norm"});
+        out.push_back({"layer.*.ffn.up", "transformer.layers.*.1.fn.net.0"});
+        out.push_back({"layer.*.ffn.down", "transformer.layers.*.1.fn.net.3"});
+    } else {
+        out.push_back({"layer.*.attn.o", wrapped_output ? "transformer.layers.*.0.to_out.0"
+                                                        : "transformer.layers.*.0.to_out"});
+        out.push_back({"layer.*.norm2", "transformer.layers.*.1.net.0"});
+        out.push_back({"layer.*.ffn.up", "transformer.layers.*.1.net.1"});
+        out.push_back({"layer.*.ffn.down",
+                       l.simple ? "transformer.layers.*.1.net.3" : "transformer.layers.*.1.net.4"});
+    }
+    return out;
+}
+
+bool matches(const Checkpoint& file, const Json& config) {
+    if (const auto told = by_model_type(config, {"vit_pytorch", "simple_vit"})) return *told;
+    const auto prefix = prefix_of(file, "to_patch_embedding.1.weight");
+    return prefix && (file.has(*prefix + "transformer.layers.0.0.fn.to_qkv.weight") ||
+                      file.has(*prefix + "transformer.layers.0.0.to_qkv.weight"));
+}
+
+/// A patch is p x p x channels: three channels where that is possible, else one.
+void read_patch(Reader& r, const std::string& weight) {
+    ModelSpec& s = r.spec;
+    s.width = s.embedding_width = r.agreed({"dim"}, r.extent(weight, 0), weight);
+    const Index length = r.extent(weight, 1);
+    for (const Index channels : {3, 1}) {
+        const auto side = static_cast<Index>(
+            std::llround(std::sqrt(static_cast<double>(length) / static_cast<double>(channels))));
+        if (side * side * channels != length) continue;
+        s.channels = r.agreed({"channels"}, channels, weight);
+        s.patch_height = s.patch_width = r.agreed({"patch_size"}, side, weight);
+        r.took(fmt::format("patches of {} x {} pixels, {} channels: from {} columns of '{}'", side,
+                           side, channels, length, weight));
+        return;
+    }
+    r.refuse(fmt::format("a patch of {} numbers is no square of 3 or 1 channels", length));
+}
+
+void read_embedding(Reader& r, const Layout& l) {
+    ModelSpec& s = r.spec;
+    read_patch(r, l.patch_norms ? "to_patch_embedding.2.weight" : "to_patch_embedding.1.weight");
+    s.patch_channels_last = true;
+    s.patch_norms = l.patch_norms;
+    s.patch_bias = true;
+    if (l.simple) {
+        s.positions = Positions::sincos_2d;
+        const Index side = r.count({"image_size"}, 224 / s.patch_height * s.patch_height);
+        if (side < s.patch_height || side % s.patch_height != 0)
+            r.refuse(fmt::format("patches of {} pixels do not divide image_size {}", s.patch_height,
+                                 side));
+        s.image_height = s.image_width = side;
+    } else {
+        s.positions = Positions::learned;
+        if (r.has("cls_token") && (!l.flat_tokens || !r.empty("cls_token")))
+            s.prefix_tokens = r.extent("cls_token", -2);
+        read_grid(r, r.extent("pos_embedding", -2));
+    }
+    s.max_tokens = s.patches() + s.prefix_tokens;
+}
+
+Architecture read(const Checkpoint& file, const DetectOptions& options) {
+    Reader r(file, options, "vit_pytorch");
+    r.find_prefix("to_patch_embedding.1.weight");
+    const Layout l = read_layout(r);
+    ModelSpec& s = r.spec;
+    if (l.simple) s.family = "simple_vit";
+    read_embedding(r, l);
+    BlockSpec b;
+    b.placement = NormPlacement::pre;
+    const std::string attention =
+        l.nested ? "transformer.layers.0.0.fn." : "transformer.layers.0.0.";
+    const Index inner = r.extent(attention + "to_qkv.weight", 0) / 3;
+    b.heads = b.kv_heads = r.heads({"heads"}, inner, attention + "to_qkv.weight");
+    b.head_dim = r.agreed({"dim_head"}, inner / b.heads, attention + "to_qkv.weight");
+    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    const bool wrapped = r.has(attention + "to_out.0.weight");
+    b.value_projection_only = !wrapped && !r.has(attention + "to_out.weight");
+    if (b.value_projection_only && inner != s.width)
+        r.refuse(
+            "there is no output projection, and heads side by side are not of the model's width");
+    b.qkv_bias = false;
+    b.out_bias = r.has(attention + "to_out.0.bias");
+    const std::string mlp =
+        l.nested ? "transformer.layers.0.1.fn.net.0.weight" : "transformer.layers.0.1.net.1.weight";
+    b.ffn = r.agreed({"mlp_dim"}, r.extent(mlp, 0), mlp);
+    b.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.activation = r.activation({"hidden_act"}, "gelu");
+    s.final_norm = r.has("transformer.norm.weight");
+    if (!s.final_norm) r.took("no final norm over tokens: the head norms the pooled token alone");
+    const std::string layers = "transformer.layers.";
+    s.blocks.assign(static_cast<std::size_t>(r.agreed({"depth"}, r.layers(layers), layers + "*")),
+                    b);
+    return r.finish(translate(s, pairs(l, wrapped)), {"mlp_head.*", "mlp_head", "linear_head.*"});
+}
+
+}  // namespace
+
+extern const ArchitectureEntry vit_pytorch = {
+    "vit_pytorch", "ViT and SimpleViT of vit-pytorch, four generations of names", matches, read};
+
+}  // namespace tsdiag::families

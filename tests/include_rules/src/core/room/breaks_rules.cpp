@@ -1,0 +1,2 @@
+// Breaks a rule on purpose, below a folder.
+#include "beside/own.hpp"
