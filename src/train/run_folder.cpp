@@ -19,8 +19,14 @@ OutputPlan checkpoint_plan() {
 }
 
 void require_same(const fs::path& directory, const Json& then, const Json& now) {
+    const std::string kind = "architecture";  // not in the states of before
+    if (!then[kind].is_null() && then[kind].string() != now[kind].string())
+        throw UsageError(fmt::format(
+            "--resume: {} was trained with another model than {} is now: its configuration was "
+            "changed.",
+            directory.string(), now["model"].string()));
     for (const auto& [key, value] : now.object())
-        if (then[key].dump() != value.dump())
+        if (key != kind && then[key].dump() != value.dump())
             throw UsageError(fmt::format("--resume: {} was trained with {} {}, and now it is {}.",
                                          directory.string(), key, then[key].dump(), value.dump()));
 }

@@ -6,8 +6,23 @@
 
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/output.hpp"
 
 namespace tsdiag::training {
+namespace {
+
+/// Of what a model computes, whatever it is called and however that was found out.
+std::string digest_of(const ModelSpec& spec) {
+    const Json told = spec.json();
+    Json computed;
+    for (const auto& [key, value] : told.object())
+        if (key != "name" && key != "trained" && key != "recognised" && key != "ignored" &&
+            key != "defaults" && key != "warnings")
+            computed.set(key, value);
+    return sha256(computed.dump());
+}
+
+}  // namespace
 
 void require_sane(const TrainOptions& o) {
     const auto refuse = [](const std::string& what) { throw UsageError(what); };
@@ -49,8 +64,8 @@ void require_memory(const ModelSpec& spec, Index tokens, Index threads) {
             tokens, threads, threads == 1 ? "" : "s", bytes / gib, most / gib));
 }
 
-Json identity_of(const TrainOptions& o, const std::string& loss, const std::string& contents,
-                 Index tokens) {
+Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string& loss,
+                 const std::string& contents, Index tokens) {
     Json::Array milestones(o.schedule.milestones.begin(), o.schedule.milestones.end());
     Json::Array ignored(o.subject.ignore.begin(), o.subject.ignore.end());
     Json::Array probes(o.probes.begin(), o.probes.end());
@@ -61,6 +76,7 @@ Json identity_of(const TrainOptions& o, const std::string& loss, const std::stri
     out.set("n_heads", o.subject.heads ? Json(*o.subject.heads) : Json());
     out.set("width", o.subject.width ? Json(*o.subject.width) : Json());
     out.set("ignore", ignored.empty() ? Json() : Json(std::move(ignored)));
+    out.set("architecture", digest_of(spec));
     out.set("data", o.data).set("contents", contents).set("loss", loss);
     out.set("tokens", tokens).set("batch", o.batch).set("steps", o.steps);
     out.set("schedule", std::string(name(o.schedule.kind))).set("rate", o.schedule.rate);

@@ -12,7 +12,7 @@ void require_sane(const TrainOptions& options);
 void require_memory(const ModelSpec& spec, Index tokens, Index threads);
 
 /// What must be the same for a run to be gone on with.  `contents`: a digest of the data.
-Json identity_of(const TrainOptions& options, const std::string& loss, const std::string& contents,
-                 Index tokens);
+Json identity_of(const TrainOptions& options, const ModelSpec& spec, const std::string& loss,
+                 const std::string& contents, Index tokens);
 
 }  // namespace tsdiag::training

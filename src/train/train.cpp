@@ -305,7 +305,7 @@ class Training {
         result_.evaluations.push_back(row);
     }
 
-    Json identity() const { return identity_of(options_, loss_, contents_, fit_.tokens); }
+    Json identity() const { return identity_of(options_, spec_, loss_, contents_, fit_.tokens); }
 
     void describe() {
         Index count = 0;

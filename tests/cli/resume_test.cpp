@@ -164,5 +164,69 @@ TEST_F(Resume, AModelThatItsUserChangedIsNotReplaced) {
     EXPECT_EQ(read_file(model), "mine");
 }
 
+/// A model of a file whose training was interrupted behind step 2 of 4.
+class ResumeOfAFile : public testing::Test {
+  protected:
+    void SetUp() override {
+        const fs::path golden = fs::path(TSDIAG_TEST_DATA) / "golden/gpt2";
+        fs::create_directories(folder / "model");
+        for (const char* file : {"config.json", "model.safetensors"})
+            fs::copy_file(golden / file, folder / ("model/" + std::string(file)));
+        fs::copy_file(golden / "config.json", folder / "other.json");
+        ASSERT_EQ(train({}).code, 0);
+        fs::remove_all(folder / "run/checkpoints/step-4");
+    }
+    Finished train(const std::vector<std::string>& more) {
+        std::vector<std::string> words = {"train", "model",        "--data", "copy:3",   "--tokens",
+                                          "6",     "-o",           "run",    "-q",       "--steps",
+                                          "4",     "--save-every", "2",      "--probes", "t_sim"};
+        words.insert(words.end(), more.begin(), more.end());
+        return tsdiag(folder, words);
+    }
+    void change(const std::string& from, const std::string& to) {
+        std::string text = read_file(config);
+        const std::size_t at = text.find(from);
+        ASSERT_NE(at, std::string::npos);
+        write_file(config, text.replace(at, from.size(), to));
+    }
+    void expect_refused(const std::vector<std::string>& more, const std::string& what) {
+        const std::string before = read_file(folder / "run/steps.csv");
+        const Finished refused = train(more);
+        EXPECT_EQ(refused.code, 2) << refused.err;
+        EXPECT_THAT(refused.err, HasSubstr(what));
+        EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
+        EXPECT_EQ(read_file(folder / "run/steps.csv"), before);
+    }
+    TemporaryDirectory folder;
+    const fs::path config = folder / "model/config.json";
+};
+
+TEST_F(ResumeOfAFile, OtherWordsAreRefused) {
+    expect_refused({"--resume", "--config", "other.json"},
+                   R"(was trained with config null, and now it is "other.json")");
+    expect_refused({"--resume", "--n-heads", "2"},
+                   "was trained with n_heads null, and now it is 2");
+    expect_refused({"--resume", "--width", "16"}, "was trained with width null, and now it is 16");
+    change("{", R"({"extra": 1,)");
+    expect_refused({"--resume", "--ignore", "extra"},
+                   R"(was trained with ignore null, and now it is ["extra"])");
+}
+
+TEST_F(ResumeOfAFile, AConfigurationThatWasChangedIsRefused) {
+    const std::string same = read_file(config);
+    for (const auto& [from, to] : std::map<std::string, std::string>{
+             {R"("layer_norm_epsilon": 1e-05)", R"("layer_norm_epsilon": 1e-04)"},
+             {"gelu_new", "relu"},
+             {R"("n_head": 2)", R"("n_head": 4)"},
+             {R"("scale_attn_weights": true)", R"("scale_attn_weights": false)"}}) {
+        change(from, to);
+        expect_refused({"--resume"}, "was trained with another model than model is now");
+        write_file(config, same);
+    }
+    change("}", "\n}\n");  // says the same
+    const Finished found = train({"--resume"});
+    EXPECT_EQ(found.code, 0) << found.err;
+}
+
 }  // namespace
 }  // namespace tsdiag::test
