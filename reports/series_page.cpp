@@ -138,11 +138,13 @@ std::optional<Figure> intervals_figure(Figure figure, const std::vector<Estimate
     return figure;
 }
 
+bool has_interval(const MetricRow& row) { return row.low && row.high; }
+
 std::vector<Estimate> estimates(const Table& table, std::string_view metric,
                                 const ShortNames& names) {
     std::vector<Estimate> all;
     for (const MetricRow& row : table.metrics()) {
-        if (row.metric != metric || !row.value || !row.low || !row.high) continue;
+        if (row.metric != metric || !row.value || !has_interval(row)) continue;
         std::string name = names.at(row.model);
         if (metric == metric::grad_rsd_ratio) name += " / " + names.at(row.at.tensor);
         all.push_back({std::move(name), *row.value, *row.low, *row.high});
@@ -160,7 +162,7 @@ Finding finding_of(const MetricRow& row, const ShortNames& names) {
         if (!row.value)
             return {Finding::Level::warning,
                     fmt::format("{}: grad_rsd is undefined: {}.", name, row.note), ""};
-        if (!row.low)
+        if (!has_interval(row))
             return {Finding::Level::warning,
                     fmt::format("{}: grad_rsd is {} over {} numbers; {}.", name, number(*row.value),
                                 row.count, row.note),
@@ -170,7 +172,7 @@ Finding finding_of(const MetricRow& row, const ShortNames& names) {
                 "gradient_rsd"};
     }
     const std::string other = names.at(row.at.tensor);
-    if (!row.value || !row.low)
+    if (!row.value || !has_interval(row))
         return {Finding::Level::note,
                 fmt::format("{} and {} are not compared: {}.", name, other, row.note), ""};
     const std::string ratio = fmt::format("the ratio of their grad_rsd is {}", span_of(row));

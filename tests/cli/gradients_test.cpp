@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <regex>
 
 #include "program.hpp"
 #include "tsdiag/json.hpp"
@@ -39,26 +40,28 @@ TEST(Gradients, ReportRefusesATableOfOtherLogsThanRunJsonTells) {
     const TemporaryDirectory folder;
     write_log(folder / "wide.csv", 0.5);
     write_log(folder / "narrow.csv", 0.1);
-    const auto refused = [&](const std::string& found, const std::string& by) {
+    const auto report = [&](const char* found, const char* by) {
         fs::remove_all(folder / "gradients.tsdiag");
         EXPECT_EQ(tsdiag(folder, {"gradients", "wide.csv", "narrow.csv", "--no-report"}).code, 0);
         const auto file = [&](const char* name) {
             return folder / (std::string("gradients.tsdiag/") + name);
         };
-        std::string metrics = read_file(file("metrics.csv"));
-        metrics.replace(metrics.find(found), found.size(), by);
+        const std::string metrics =
+            std::regex_replace(read_file(file("metrics.csv")), std::regex(found), by,
+                               std::regex_constants::format_first_only);
         write_file(file("metrics.csv"), metrics);
         Json run = Json::parse(read_file(file("run.json")), "run.json");
         Json tables = run["tables"];  // the digest fits, or nothing of it would be read
         run.set("tables", tables.set("metrics.csv", sha256(metrics)));
         write_file(file("run.json"), run.dump());
         fs::remove(file(Manifest::file));
-        const Finished report = tsdiag(folder, {"report", "gradients.tsdiag"});
-        EXPECT_EQ(report.code, 1) << report.err;
-        return report.err;
+        return tsdiag(folder, {"report", "gradients.tsdiag"});
     };
-    EXPECT_THAT(refused("\nwide.csv,", "\nwild.csv,"), HasSubstr("a row of 'wild.csv', which is"));
-    EXPECT_THAT(refused(",,,0.", ",1,,0."), HasSubstr("line 3: an interval without"));
+    const Finished refused = report("\nwide.csv,", "\nwild.csv,");
+    EXPECT_EQ(refused.code, 1) << refused.err;
+    EXPECT_THAT(refused.err, HasSubstr("a row of 'wild.csv', which is"));
+    // An interval with one end is none.
+    EXPECT_EQ(report("(grad_rsd,[^,]*),[^,]*", "$1,").code, 0);
 }
 
 TEST(Gradients, GivesTheSameFilesForTheSameSeed) {

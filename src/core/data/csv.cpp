@@ -241,8 +241,6 @@ std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view 
         r.value = in.number(7);
         r.low = in.number(8);
         r.high = in.number(9);
-        if (r.low.has_value() != r.high.has_value() || (r.low && !r.value))
-            in.fail("an interval without one of value, low and high");
         r.standard_error = in.number(10);
         r.count = in.integer(11);
         r.note = in.text(12);
