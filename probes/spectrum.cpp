@@ -106,7 +106,7 @@ class Spectrum final : public Probe {
     std::vector<Estimate> second_moduli(const Attention& e) const {
         const bool seen = !diagonals_.empty() && Index(diagonals_[0].size()) == e.op.tokens();
         if (!seen || !e.op.structure().causal)
-            return second_eigenvalue(e.op, e.memory, settings_.accuracy);
+            return second_eigenvalue(e.op, e.memory, settings_.accuracy, settings_.route);
         std::vector<Estimate> found;
         for (const std::vector<double>& diagonal : diagonals_)
             found.push_back(second_eigenvalue(diagonal));
@@ -116,7 +116,11 @@ class Spectrum final : public Probe {
     void second_eigenvalues(const Attention& e, Sink& out) const {
         const Index h = e.op.heads();
         std::vector<Value> modulus(static_cast<std::size_t>(h), undefined("fewer than two tokens"));
-        if (e.op.tokens() >= 2) modulus = values_of(second_moduli(e), e.layer, "lambda2_abs");
+        if (e.op.tokens() >= 2) {
+            const std::vector<Estimate> found = second_moduli(e);
+            modulus = values_of(found, e.layer, "lambda2_abs");
+            second_opinions(e, found, out);
+        }
         const auto of_stochastic = [&](std::size_t k, auto f) {
             if (!modulus[k].value && !modulus[k].low) return modulus[k];
             return sums_.stochastic(Index(k)) ? transform(modulus[k], f)
@@ -147,13 +151,26 @@ class Spectrum final : public Probe {
         emit_heads(out, settings_, e.layer, "est2", heads, mean);
     }
 
+    /// Of heads that lie evenly.
+    void second_opinions(const Attention& e, const std::vector<Estimate>& found, Sink& out) const {
+        const Index count = std::min(settings_.cross_check, e.op.heads());
+        for (Index i = 0; i < count; ++i) {
+            const Index k = i * e.op.heads() / count;
+            if (!settings_.wants_head(k)) continue;
+            const SecondOpinion opinion = second_opinion(e.op, k, found[std::size_t(k)], e.memory);
+            out.scalar(
+                attention_place(e.layer, k), metric::lambda2_check,
+                opinion.difference ? Value(*opinion.difference) : undefined(opinion.why_not));
+        }
+    }
+
     void centred_norms(const Attention& e, Sink& out) const {
         const char* why_no_est1 = no_estimate(e)      ? no_estimate(e)
                                   : e.input.defined() ? nullptr
                                                       : no_input;
         if (!settings_.wants("delta") && why_no_est1) return emit_no_est1(e, out, why_no_est1);
-        const std::vector<Value> delta =
-            values_of(centred_norm(e.op, e.memory, settings_.accuracy), e.layer, "delta");
+        const std::vector<Value> delta = values_of(
+            centred_norm(e.op, e.memory, settings_.accuracy, settings_.route), e.layer, "delta");
         if (settings_.wants("delta")) emit_heads(out, settings_, e.layer, "delta", delta);
         if (!settings_.wants("est1")) return;
         if (why_no_est1) return emit_no_est1(e, out, why_no_est1);
@@ -222,6 +239,14 @@ constexpr Metric metrics[] = {
      .core = true,
      .show = Show::everywhere,
      .seconds = an_entry},
+    {.name = metric::lambda2_check,
+     .symbol = "|λ₂ − λ₂'|/max",
+     .definition = "|lambda2_abs - l| / max(lambda2_abs, l), l found again by the library Spectra, "
+                   "which looks at no structure; of the heads of --cross-check",
+     .source = "[SPECTRA]",
+     .range = "[0, 1]",
+     .undefined = "P is causal, of fewer than 8 tokens or larger than memory, Spectra does not "
+                  "converge, or lambda2_abs is not certified"},
     {.name = "spectral_gap",
      .symbol = "1 - |λ₂|²",
      .definition = "1 - |lambda_2|^2, the paper's measure",

@@ -189,24 +189,31 @@ std::string attention_markdown();
 std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
                                                    std::string_view activation);
 
-/// |lambda_2(P)| of each head, n >= 2, by the method that the structure allows.  [TSE] Cor. 2.7
-///
-/// - "factors": P = left right^T of rank m < n/4, not causal: the m x m matrix right^T left
-/// (right^T
-///   Pi2 left for stochastic P), unless it cannot be certified.
-/// - "diagonal": P is causal, or triangular after a permutation of the tokens: max_{i >= 2} |P_ii|.
-/// - "blocks": P is block-diagonal; stochastic: 1, else the union of the spectra of the blocks.
-/// - "classes": exact zeros make P reducible: union of the spectra of the communicating classes.
-/// - "period": P is stochastic, irreducible and periodic: 1.
-/// - "dense", "arnoldi": else the spectral radius of Pi2 P (stochastic P), or the second eigenvalue
-///   modulus of P: dense for small n, Arnoldi for large n, dense if that fails and n <= 2048.
+/// A way to |lambda_2| and delta.
+struct SpectralRoute {
+    std::string_view name;       ///< also `Estimate::method`, but for the parts of a matrix
+    std::string_view applies;    ///< to which P
+    std::string_view certifies;  ///< what makes it sure of a value
+    std::string_view cost;       ///< of one head
+    bool on_request = false;     ///< `second_eigenvalue` and `centred_norm` take its name
+};
+/// In the order in which they are tried, each for the heads that no route before it was sure of.
+std::vector<SpectralRoute> spectral_routes();
+
+/// |lambda_2(P)| of each head, n >= 2.  [TSE] Cor. 2.7  Pi2 P Pi2 is looked at where rows of P sum
+/// to 1.
 ///
 /// `converged`: right to `accuracy`, relative, as far as residual, rounding and the condition
 /// numbers of the leading eigenvalues tell (first order, no proof).  Else `low` is an estimate and
 /// `high` a bound: the smaller of 1 and |Pi2 P|_F.  Where P takes more than `memory` bytes, blocks
 /// of its rows are made anew for every product, and exact zeros and the dense method are not tried.
+///
+/// `route`: "auto", or one that is used in place of "arnoldi" and "dense" where structure alone
+/// does not tell; "diagonal", "blocks" and "classes" are exact and stay.  Throws `UsageError` where
+/// it needs a P that fits into memory and P does not.
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory = 2e9,
-                                        double accuracy = usual_accuracy);
+                                        double accuracy = usual_accuracy,
+                                        std::string_view route = "auto");
 /// The same from the diagonal of one head of a causal P, e.g. RowStatistics::diagonal: no second
 /// pass.
 Estimate second_eigenvalue(std::span<const double> diagonal);
@@ -214,7 +221,18 @@ Estimate second_eigenvalue(std::span<const double> diagonal);
 /// largest eigenvalue of the product of the Gram matrices of Pi2 left and right.  Right to
 /// accuracy/10, or an interval.  [TSE] (12)
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory = 2e9,
-                                   double accuracy = usual_accuracy);
+                                   double accuracy = usual_accuracy,
+                                   std::string_view route = "auto");
+/// How far the library Spectra, which looks at no structure, is from |lambda_2| of head `head`,
+/// relative to the larger of the two: a second opinion.  None where P is causal (its diagonal is
+/// exact, and nothing that iterates is right there), where it is not kept or too small, where
+/// `found` is not certified and where Spectra does not converge: `why_not` says which.
+struct SecondOpinion {
+    std::optional<double> difference;
+    std::string why_not = {};
+};
+SecondOpinion second_opinion(const AttentionOperator& p, Index head, const Estimate& found,
+                             double memory = 2e9);
 /// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; not a value where pi is not
 /// unique or not positive, or P is not stochastic.  Range [0, 1].  pi by power iteration, else by
 /// the elimination of Grassmann, Taksar and Heyman, both right in every entry; then Lanczos.

@@ -88,6 +88,15 @@ std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance = 1
 std::vector<Estimate> largest_singular_values(const StackMap& stack, double tolerance = 1e-8,
                                               Index max_products = 384);
 
+/// The same two by the library Spectra: Arnoldi and Lanczos with implicit restarts, on at most 128
+/// vectors of which rank + 1 are kept (with fewer, wrong values have been seen to pass its test).
+/// An opinion of other code: `converged` states that Spectra's own test holds at `tolerance`, and
+/// `residual` is measured anew, but no condition number is looked at.  Method "spectra".  Not
+/// converged: `value` is 0 and means nothing.  At least `least_restarted` rows.
+constexpr Index least_restarted = 8;
+Estimate restarted_eigenvalue(const LinearMap& a, double tolerance = 1e-10, Index rank = 1);
+Estimate restarted_singular_value(const LinearMap& a, double tolerance = 1e-10);
+
 // Products with one row-major matrix in host memory (a View of one batch, float32 or float64), in
 // double.
 

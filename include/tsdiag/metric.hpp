@@ -60,10 +60,10 @@ namespace metric {
 inline constexpr std::string_view t_sim = "t_sim", t_div = "t_div", t_cos = "t_cos", fro = "fro",
                                   stable_rank = "stable_rank", effective_rank = "effective_rank";
 inline constexpr std::string_view xi_ratio = "xi_ratio", r = "r", r_layer = "r_layer";
-inline constexpr std::string_view lambda2_abs = "lambda2_abs", delta = "delta",
-                                  spectral_gap = "spectral_gap", gap = "gap", omega = "omega",
-                                  mu1 = "mu1", mu2 = "mu2", est1 = "est1", est2 = "est2",
-                                  est_mu = "est_mu", dobrushin = "dobrushin";
+inline constexpr std::string_view lambda2_abs = "lambda2_abs", lambda2_check = "lambda2_check",
+                                  delta = "delta", spectral_gap = "spectral_gap", gap = "gap",
+                                  omega = "omega", mu1 = "mu1", mu2 = "mu2", est1 = "est1",
+                                  est2 = "est2", est_mu = "est_mu", dobrushin = "dobrushin";
 inline constexpr std::string_view attn_fro = "attn_fro", jac_fro = "jac_fro",
                                   jac_q_fro = "jac_q_fro", jac_k_fro = "jac_k_fro";
 inline constexpr std::string_view entropy = "entropy", row_max = "row_max", neg_mass = "neg_mass",

@@ -65,6 +65,8 @@ struct ProbeSettings {
     /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.
     double largest_work = 2e11;
     double accuracy = usual_accuracy;    ///< of spectra, relative
+    std::string route = "auto";          ///< of spectra, see `spectral_routes`
+    Index cross_check = 0;               ///< heads a layer whose lambda2_abs gets a second opinion
     Diagnostics* diagnostics = nullptr;  ///< may be null
     bool wants(std::string_view metric) const;
     bool wants_by_name(std::string_view metric) const;

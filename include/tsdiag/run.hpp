@@ -127,7 +127,9 @@ struct RunOptions {
         own_probes;  ///< beside those of the list, with all their metrics; made for each trial
     std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
     double tolerance = usual_accuracy;          ///< relative, of what is found by iterating
-    std::optional<Type> dtype;  ///< none: float32; of a trace: float64 where an array of it is
+    std::string spectra = "auto";  ///< the route to lambda2_abs and delta, see `spectral_routes`
+    Index cross_check = 0;         ///< heads a layer whose lambda2_abs gets a second opinion
+    std::optional<Type> dtype;     ///< none: float32; of a trace: float64 where an array of it is
     std::string device = "auto";
     Products products = Products::exact;  ///< of a device
     Index memory = 0;                     ///< bytes that the run may take; 0: half of the machine's

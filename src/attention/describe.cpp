@@ -75,6 +75,15 @@ std::string attention_markdown() {
         "| name | attention | source |\n|---|---|---|\n";
     for (const AttentionPlan& plan : attention_plans())
         out += fmt::format("| `{}` | {} | {} |\n", plan.name, plan.description, plan.source);
+    out +=
+        "\n## Spectra\n\nWays to |lambda_2(P)| and |Pi2 P|_2, in the order in which they are "
+        "tried: each gets the heads that no route before\nit was sure of. `--spectra` takes the "
+        "names with a star, in place of whatever comes behind exact structure (`diagonal`,\n"
+        "`blocks`, `classes`). Cost: operations of one head.\n\n"
+        "| name | applies to | is sure by | cost |\n|---|---|---|---|\n";
+    for (const SpectralRoute& route : spectral_routes())
+        out += fmt::format("| `{}`{} | {} | {} | {} |\n", route.name, route.on_request ? "*" : "",
+                           route.applies, route.certifies, route.cost);
     return out;
 }
 

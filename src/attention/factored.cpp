@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "factors.hpp"
+#include "spectra/factors.hpp"
 #include "stored.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/gradient.hpp"

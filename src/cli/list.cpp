@@ -47,6 +47,17 @@ Rows list_attentions() {
     return rows;
 }
 
+/// Each route with what it is for, and below it what makes it sure and what it costs.
+Rows list_spectra() {
+    Rows rows;
+    for (const SpectralRoute& route : spectral_routes()) {
+        rows.push_back({std::string(route.name), std::string(route.applies)});
+        rows.push_back({"", fmt::format("sure by: {}", route.certifies)});
+        rows.push_back({"", fmt::format("cost of a head: {}", route.cost)});
+    }
+    return rows;
+}
+
 Rows list_probes() {
     Rows rows;
     for (const ProbeEntry* entry : probes()) {
@@ -125,6 +136,7 @@ const std::vector<List>& lists() {
         {"attentions", list_attentions},
         {"probes", list_probes},
         {"metrics", list_metrics, true},
+        {"spectra", list_spectra},
         {"figures", list_figures, true},
         {"claims", list_claims},
         {"backends", list_backends_here},

@@ -26,6 +26,17 @@ double parse_tolerance(const std::string& word) {
     return x;
 }
 
+std::string parse_route(const std::string& word) {
+    std::string known = "auto";
+    for (const SpectralRoute& route : spectral_routes()) {
+        if (!route.on_request) continue;
+        if (word == route.name) return word;
+        known += fmt::format(", {}", route.name);
+    }
+    if (word == "auto") return word;
+    throw UsageError(fmt::format("--spectra: '{}' is none of {}.", word, known));
+}
+
 CLI::Option* fast(CLI::App* app, Products& products) {
     return value(app, "--fast", "TYPE",
                  "tf32 or bf16: float32 products of a device from rounded factors",
@@ -92,6 +103,14 @@ void add_measurement(CLI::App* app, RunOptions& run) {
                 [&](const std::string& t) { run.maps = parse_maps(t, "--maps"); }));
     group(value(app, "--tolerance", "X", "relative, of lambda2_abs, delta, delta_pi (default 1e-6)",
                 [&](const std::string& t) { run.tolerance = parse_tolerance(t); }));
+    group(value(app, "--spectra", "ROUTE",
+                "to lambda2_abs and delta: auto (default), arnoldi, dense or spectra\n(tsdiag list "
+                "spectra)",
+                [&](const std::string& t) { run.spectra = parse_route(t); }));
+    group(
+        value(app, "--cross-check", "N",
+              "heads a layer whose lambda2_abs the library Spectra finds again",
+              [&](const std::string& t) { run.cross_check = parse_count(t, "--cross-check", 1); }));
     group(app->add_flag("--allow-nonfinite", run.allow_nonfinite, "NaN in the data become notes"));
 }
 

@@ -94,6 +94,7 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
     settings.set("heads", std::move(heads)).set("probes", lines(options.probes));
     settings.set("metrics", lines(metrics)).set("maps", std::move(maps)).set("memory", memory);
     settings.set("allow_nonfinite", options.allow_nonfinite).set("tolerance", options.tolerance);
+    settings.set("spectra", options.spectra).set("cross_check", options.cross_check);
     if (!options.trace.given()) return settings;
     settings.set("attention", options.trace.attention).set("causal", options.trace.causal);
     return settings.set("scale", or_null(options.trace.scale)).set("a2", or_null(options.trace.a2));

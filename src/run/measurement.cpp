@@ -54,6 +54,8 @@ Measurement::Measurement(MeasurementSettings settings, Sink& out)
     common.heads = settings_.heads;
     common.maps = settings_.maps;
     common.accuracy = settings_.accuracy;
+    common.route = settings_.route;
+    common.cross_check = settings_.cross_check;
     common.diagnostics = &diagnostics_;
     for (const ProbeEntry* entry : tsdiag::probes()) {
         ProbeSettings its = common;

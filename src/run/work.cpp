@@ -98,6 +98,8 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
     settings.maps = options.maps;
     settings.allow_nonfinite = options.allow_nonfinite;
     settings.accuracy = options.tolerance;
+    settings.route = options.spectra;
+    settings.cross_check = options.cross_check;
     settings.layers = options.last_layer < 0 ? layers : options.last_layer + 1;
     settings.samples = samples;
     settings.trials = options.trials;

@@ -1,4 +1,4 @@
-#include "attention/factors.hpp"
+#include "attention/spectra/factors.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <functional>
 
 #include "attention/heads.hpp"
-#include "attention/one_matrix.hpp"
+#include "attention/spectra/one_matrix.hpp"
 #include "support/near.hpp"
 
 /// Spectra of factored and block-diagonal attentions against those of the whole matrix.

@@ -1,4 +1,4 @@
-#include "attention/on_device.hpp"
+#include "attention/spectra/on_device.hpp"
 
 #include <gtest/gtest.h>
 

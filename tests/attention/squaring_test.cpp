@@ -1,4 +1,4 @@
-#include "attention/squaring.hpp"
+#include "attention/spectra/squaring.hpp"
 
 #include <gtest/gtest.h>
 

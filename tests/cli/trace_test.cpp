@@ -2,9 +2,11 @@
 
 #include <cmath>
 #include <limits>
+#include <map>
 
 #include "program.hpp"
 #include "tsdiag/checkpoint.hpp"
+#include "tsdiag/json.hpp"
 #include "tsdiag/table.hpp"
 
 namespace tsdiag::test {
@@ -148,6 +150,87 @@ TEST_F(TraceCommand, HalfPrecisionLosesNoNumber) {
                 EXPECT_FALSE(row.value);
             }
     }
+}
+
+/// P of n tokens and two heads: a generic one, and one whose second eigenvalue, 0.45, has a Jordan
+/// block of n - 1, so that no method can certify it.
+std::vector<double> two_heads(std::size_t n) {
+    std::vector<double> p(2 * n * n);
+    for (std::size_t i = 0; i < n; ++i) {
+        double sum = 0;
+        for (std::size_t j = 0; j < n; ++j)
+            sum += p[i * n + j] = 1 + std::sin(double(7 * i + j * j));
+        for (std::size_t j = 0; j < n; ++j) {
+            p[i * n + j] /= sum;
+            const bool in_chain = i == 0 ? j == 0 : j == i || j + 1 == i;
+            p[n * n + i * n + j] = 0.1 / double(n) + (in_chain ? (i == 0 ? 0.9 : 0.45) : 0);
+        }
+    }
+    return p;
+}
+
+class Spectra : public testing::Test {
+  protected:
+    static constexpr std::size_t n = 60;
+    void SetUp() override {
+        write_npz(folder / "trace.npz",
+                  std::vector<NamedArray>{{"attentions.0", {2, n, n}, {}, two_heads(n)}});
+    }
+    Finished probe(const Words& more) {
+        Words words = {"probe", "trace.npz", "--dtype", "f64", "--out", "out", "--force"};
+        words.insert(words.end(), more.begin(), more.end());
+        return tsdiag(folder, words);
+    }
+    std::map<Index, MetricRow> heads(const std::string& metric) {
+        std::map<Index, MetricRow> found;
+        for (const MetricRow& row :
+             read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv"))
+            if (row.metric == metric) found[row.at.head] = row;
+        return found;
+    }
+    Json run() { return Json::parse(read_file(folder / "out/run.json"), "run.json"); }
+
+    TemporaryDirectory folder;
+};
+
+TEST_F(Spectra, ThatAreNotCertifiedAreIntervalsAndReportedAgain) {
+    EXPECT_EQ(probe({}).code, 0);
+    const std::map<Index, MetricRow> found = heads("lambda2_abs");
+    EXPECT_TRUE(found.at(0).value.has_value());
+    EXPECT_FALSE(found.at(1).value.has_value());
+    EXPECT_TRUE(found.at(1).low && found.at(1).high);
+    const std::string page = read_file(folder / "out/report.html");
+    const Finished again = tsdiag(folder, {"report", "out"});
+    EXPECT_EQ(again.code, 0) << again.err;
+    EXPECT_EQ(read_file(folder / "out/report.html"), page);
+}
+
+TEST_F(Spectra, AreFoundByTheRouteAskedFor) {
+    std::map<std::string, double> values;
+    for (const std::string route : {"arnoldi", "dense", "spectra"}) {
+        EXPECT_EQ(probe({"--spectra", route, "--heads", "0", "--no-report"}).code, 0);
+        values[route] = heads("lambda2_abs").at(0).value.value_or(-1);
+        const Json solved = run();
+        EXPECT_EQ(solved["settings"]["spectra"].string(), route);
+        for (const Json& entry : solved["solver"].array()) {
+            if (entry["metric"].string() != "lambda2_abs") continue;
+            EXPECT_EQ(entry["method"].string(), route);
+        }
+    }
+    EXPECT_NEAR(values["arnoldi"], values["dense"], 1e-6 * values["dense"]);
+    EXPECT_NEAR(values["spectra"], values["dense"], 1e-6 * values["dense"]);
+    const Finished refused = probe({"--spectra", "lanczos"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("'lanczos' is none of auto, arnoldi, dense, spectra"));
+}
+
+TEST_F(Spectra, GetASecondOpinionOfTheHeadsAskedFor) {
+    EXPECT_EQ(probe({"--no-report"}).code, 0);
+    EXPECT_THAT(heads("lambda2_check"), IsEmpty());
+    EXPECT_EQ(probe({"--cross-check", "2", "--no-report"}).code, 0);
+    const std::map<Index, MetricRow> found = heads("lambda2_check");
+    EXPECT_LE(found.at(0).value.value_or(1), 1e-6);
+    EXPECT_THAT(found.at(1).note, HasSubstr("not certified"));
 }
 
 }  // namespace

@@ -239,6 +239,48 @@ TEST(LargestSingularValue, ReportsALowerBoundWhenStopped) {
     EXPECT_EQ(*e.low, e.value);
 }
 
+// The library Spectra.
+
+TEST(Restarted, EigenvalueEqualsTheDenseOne) {
+    for (Index n : {least_restarted, Index(40), Index(300)}) {
+        const Matrix a = gaussian(n, n, 31 + std::uint64_t(n));
+        const std::vector<double> expected = eigen_moduli(a);
+        for (Index rank : {1, 2}) {
+            const Estimate e = restarted_eigenvalue(map_of(a), 1e-10, rank);
+            EXPECT_TRUE(e.converged) << n;
+            EXPECT_EQ(e.method, "spectra");
+            EXPECT_LE(e.residual, 1e-8 * e.value) << n;
+            EXPECT_CLOSE(e.value, expected[std::size_t(rank - 1)], stopped_at(1e-8)) << n;
+        }
+    }
+}
+
+TEST(Restarted, SingularValueEqualsTheDenseOne) {
+    for (Index n : {least_restarted, Index(40), Index(300)}) {
+        const Matrix a = gaussian(n + 3, n, 57 + std::uint64_t(n));
+        const Estimate e = restarted_singular_value(map_of(a));
+        EXPECT_TRUE(e.converged) << n;
+        EXPECT_CLOSE(e.value, Eigen::BDCSVD<Row>(eigen(a)).singularValues()[0], stopped_at(1e-10));
+    }
+}
+
+TEST(Restarted, ValuesOfTheZeroMapAreZero) {
+    const Matrix zero(20, 20);
+    for (const Estimate& e :
+         {restarted_eigenvalue(map_of(zero)), restarted_singular_value(map_of(zero))}) {
+        EXPECT_TRUE(e.converged);
+        EXPECT_EQ(e.value, 0);
+    }
+}
+
+TEST(Restarted, SaysThatItDidNotConverge) {
+    // Orthogonal: all moduli are 1, and none leads.
+    const Matrix drawn = gaussian(300, 300, 5);
+    Matrix q(300, 300);
+    Eigen::Map<Row>(q.a.data(), 300, 300) = Eigen::HouseholderQR<Row>(eigen(drawn)).householderQ();
+    EXPECT_FALSE(restarted_eigenvalue(map_of(q)).converged);
+}
+
 TEST(Stacks, AdvanceTheirMapsTogether) {
     const Matrix a = gaussian(50, 50, 1), b = gaussian(50, 50, 2);
     const LinearMap one = map_of(a), two = map_of(b);

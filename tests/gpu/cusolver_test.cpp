@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "attention/heads.hpp"
-#include "attention/on_device.hpp"
-#include "attention/squaring.hpp"
+#include "attention/spectra/on_device.hpp"
+#include "attention/spectra/squaring.hpp"
 #include "device_backend.hpp"
 #include "runtime.hpp"
 

@@ -248,9 +248,9 @@ TEST(ScaleLawOfHeads, SpectraOfEachHead) {
         return Undivided(tensor(heads));
     };
     for (const auto find : {second_eigenvalue, centred_norm}) {
-        const std::vector<Estimate> expected = find(stack(0, 0), 1e9, 1e-6),
-                                    found = find(stack(-530, 500), 1e9, 1e-6),
-                                    streamed = find(stack(-530, 500), 1e5, 1e-6);
+        const std::vector<Estimate> expected = find(stack(0, 0), 1e9, 1e-6, "auto"),
+                                    found = find(stack(-530, 500), 1e9, 1e-6, "auto"),
+                                    streamed = find(stack(-530, 500), 1e5, 1e-6, "auto");
         EXPECT_EQ(found[0].value, std::ldexp(expected[0].value, -530));
         EXPECT_EQ(found[1].value, std::ldexp(expected[1].value, 500));
         EXPECT_EQ(found[0].residual, std::ldexp(expected[0].residual, -530));

@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <numeric>
 
+#include "on_device.hpp"
+#include "one_matrix.hpp"
+#include "route.hpp"
+
 namespace tsdiag::classes {
 namespace {
 
@@ -134,3 +138,38 @@ Index period(const Graph& graph) {
 }
 
 }  // namespace tsdiag::classes
+
+namespace tsdiag::spectra {
+namespace {
+
+bool applies(const Problem& problem) {
+    return problem.kept && !problem.for_norm() && !problem.known.causal;
+}
+
+Found find(const Problem& problem, std::span<const Index> heads) {
+    const auto of = [&](const View& p) {
+        return one_matrix::by_classes(p, problem.known.row_stochastic,
+                                      {problem.accuracy, problem.asked});
+    };
+    if (!problem.on_device()) return each_kept(problem, heads, of);
+    Found out(heads.size());
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+        const Tensor head = problem.p.matrix().batch_range(heads[i], 1);
+        if (on_device::has_zero(head).front()) out[i] = of(stored::Heads(head)[0]);
+    }
+    return out;
+}
+
+}  // namespace
+
+extern const Route classes = {
+    .about = {.name = "classes",
+              .applies = "P that is kept and whose exact zeros make several communicating classes, "
+                         "or a period",
+              .certifies = "the spectrum is the union of those of the classes; a periodic "
+                           "stochastic P has -1 or another root of 1",
+              .cost = "n^2, and that of the classes"},
+    .applies = applies,
+    .find = find};
+
+}  // namespace tsdiag::spectra

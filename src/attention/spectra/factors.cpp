@@ -4,6 +4,8 @@
 #include <cmath>
 #include <limits>
 
+#include "one_matrix.hpp"
+#include "route.hpp"
 #include "stored.hpp"
 #include "visible.hpp"
 
@@ -307,3 +309,47 @@ std::vector<std::vector<double>> diagonals(const Factors& p) {
 }
 
 }  // namespace tsdiag::factors
+
+namespace tsdiag::spectra {
+namespace {
+
+constexpr double largest_basis = 5e8;  // bytes of the vectors of Lanczos where n is huge
+
+bool applies(const Problem& problem) {
+    return problem.asked == "auto" && factors::wanted(problem.known) &&
+           (!problem.known.causal || problem.for_norm());
+}
+
+std::vector<Estimate> causal_norm(const Problem& problem) {
+    const AttentionOperator& p = problem.p;
+    const auto products = Index(largest_basis / 8 / double(p.heads() * p.tokens()));
+    std::vector<Estimate> found = factors::causal_centred_norm(
+        *problem.known.factors, one_matrix::residual_for(problem.accuracy),
+        std::clamp<Index>(products, 16, one_matrix::lanczos_products));
+    const std::optional<RowTotals> totals = p.row_totals();
+    for (std::size_t k = 0; k < found.size(); ++k)
+        if (!found[k].converged) found[k].high = double(std::sqrt(totals->squares[k]));  // |P|_F
+    return found;
+}
+
+Found find(const Problem& problem, std::span<const Index> heads) {
+    const Factors& p = *problem.known.factors;
+    if (problem.known.causal) return select(causal_norm(problem), heads);
+    return select(problem.for_norm() ? factors::centred_norm(p, problem.accuracy)
+                                     : factors::second_eigenvalue(p, problem.known.row_stochastic,
+                                                                  problem.accuracy),
+                  heads);
+}
+
+}  // namespace
+
+extern const Route factors = {
+    .about = {.name = "factors",
+              .applies = "P = left right^T of rank m < n/4; of a causal P its delta",
+              .certifies = "the condition number of the eigenvalue of an m x m matrix times the "
+                           "rounding of its entries; causal: the residual of Golub-Kahan",
+              .cost = "n m^2 + m^3"},
+    .applies = applies,
+    .find = find};
+
+}  // namespace tsdiag::spectra

@@ -18,13 +18,16 @@ void centre(std::span<double> x) {
     if (left <= 4 * std::numeric_limits<double>::epsilon() * top) std::ranges::fill(x, 0.0);
 }
 
+double entry(const View& p, Index i, Index j) {
+    return p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
+}
+
 namespace {
 
 using Vector = std::span<const double>;
 using Result = std::span<double>;
 
-/// x -> P x, or x -> Pi2 P Pi2 x: on a stochastic P the second has the spectrum 0, lambda_2, ...,
-/// lambda_n.
+/// x -> P x, or x -> Pi2 P Pi2 x.
 LinearMap square_map(const View& p, bool deflated) {
     const Index n = p.shape.rows;
     const auto apply = [&p, deflated](Vector x, Result y) {
@@ -37,23 +40,31 @@ LinearMap square_map(const View& p, bool deflated) {
     return {.rows = n, .cols = n, .apply = apply, .transpose = {}};
 }
 
-double entry(const View& p, Index i, Index j) {
-    return p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
+std::vector<double> elements(const View& p) {
+    std::vector<double> a;
+    a.reserve(static_cast<std::size_t>(p.shape.rows * p.shape.cols));
+    for (Index i = 0; i < p.shape.rows; ++i)
+        for (Index j = 0; j < p.shape.cols; ++j) a.push_back(entry(p, i, j));
+    return a;
+}
+
+/// Pi2 A, A row-major n x n.
+void centre_columns(std::vector<double>& a, std::size_t n) {
+    std::vector<double> column(n);
+    for (std::size_t j = 0; j < n; ++j) {
+        for (std::size_t i = 0; i < n; ++i) column[i] = a[i * n + j];
+        centre(column);
+        for (std::size_t i = 0; i < n; ++i) a[i * n + j] = column[i];
+    }
 }
 
 /// P, or Pi2 P Pi2.
 std::vector<double> square_matrix(const View& p, bool deflated) {
     const std::size_t n = static_cast<std::size_t>(p.shape.rows);
-    std::vector<double> a(n * n), column(n);
-    for (std::size_t i = 0; i < n; ++i) {
-        for (std::size_t j = 0; j < n; ++j) a[i * n + j] = entry(p, Index(i), Index(j));
-        if (deflated) centre(Result(a).subspan(i * n, n));
-    }
-    for (std::size_t j = 0; deflated && j < n; ++j) {
-        for (std::size_t i = 0; i < n; ++i) column[i] = a[i * n + j];
-        centre(column);
-        for (std::size_t i = 0; i < n; ++i) a[i * n + j] = column[i];
-    }
+    std::vector<double> a = elements(p);
+    if (!deflated) return a;
+    for (std::size_t i = 0; i < n; ++i) centre(Result(a).subspan(i * n, n));
+    centre_columns(a, n);
     return a;
 }
 
@@ -64,16 +75,18 @@ double bound(const View& p, bool deflated) {
     return stored::centred_frobenius(p, zero);
 }
 
-/// The rank-th eigenvalue modulus of P, or of P without its eigenvalue 1.
-Estimate eigenvalue(const View& p, bool deflated, Index rank, double accuracy) {
+/// By the solver asked for, else by one that is sure.
+Estimate eigenvalue(const View& p, const Which& which, const Solving& how) {
     const Index n = p.shape.rows;
+    const bool any = how.asked == "auto", small = n <= dense_below;
+    if (how.asked == "spectra" && n >= least_restarted) return by_library(p, which, how.accuracy);
     Estimate found;
-    if (n > dense_below)
-        found = spectral_radius(square_map(p, deflated), residual_for(accuracy), arnoldi_products,
-                                rank, accuracy);
-    if (n <= dense_below || (!found.converged && n <= dense_limit))
-        found = dense_eigenvalue(square_matrix(p, deflated), n, rank, accuracy);
-    if (!found.converged) found.high = bound(p, deflated);
+    if (any ? !small : how.asked == "arnoldi")
+        found = by_arnoldi(p, which, how.accuracy);
+    else
+        found.converged = false;
+    const bool dense = any ? n <= dense_limit : how.asked != "arnoldi";
+    if (!found.converged && dense) found = by_dense(p, which, how.accuracy);
     return found;
 }
 
@@ -96,7 +109,7 @@ double second_of(std::vector<double> numbers) {
 /// P is block triangular over its classes, and its spectrum the union of theirs; a closed class of
 /// a stochastic P has the eigenvalue 1.
 void add_classes(const View& p, const std::vector<classes::Class>& found, bool stochastic,
-                 double accuracy, std::vector<Estimate>& moduli) {
+                 const Solving& how, std::vector<Estimate>& moduli) {
     std::vector<double> memory;
     for (const classes::Class& c : found) {
         const bool has_one = stochastic && c.closed;
@@ -108,11 +121,12 @@ void add_classes(const View& p, const std::vector<classes::Class>& found, bool s
         }
         const View part = part_of(p, c.tokens, memory);
         if (has_one) {
-            moduli.push_back(second_eigenvalue(part, true, accuracy));
+            const std::optional<Estimate> periodic = by_classes(part, true, how);
+            moduli.push_back(periodic ? *periodic : eigenvalue(part, {true, 1}, how));
             continue;
         }
-        moduli.push_back(eigenvalue(part, false, 1, accuracy));
-        if (!stochastic) moduli.push_back(eigenvalue(part, false, 2, accuracy));
+        moduli.push_back(eigenvalue(part, {false, 1}, how));
+        if (!stochastic) moduli.push_back(eigenvalue(part, {false, 2}, how));
     }
 }
 
@@ -146,37 +160,79 @@ Estimate second_largest(const std::vector<Estimate>& moduli, double accuracy, co
     return out;
 }
 
-void add_leading(const View& p, double accuracy, std::vector<Estimate>& moduli) {
+Estimate by_arnoldi(const View& p, const Which& which, double accuracy) {
+    Estimate found = spectral_radius(square_map(p, which.deflated), residual_for(accuracy),
+                                     arnoldi_products, which.rank, accuracy);
+    if (!found.converged) found.high = bound(p, which.deflated);
+    return found;
+}
+
+Estimate by_dense(const View& p, const Which& which, double accuracy) {
+    Estimate found =
+        dense_eigenvalue(square_matrix(p, which.deflated), p.shape.rows, which.rank, accuracy);
+    if (!found.converged) found.high = bound(p, which.deflated);
+    return found;
+}
+
+Estimate by_library(const View& p, const Which& which, double accuracy) {
+    Estimate found =
+        restarted_eigenvalue(square_map(p, which.deflated), residual_for(accuracy), which.rank);
+    if (!found.converged) found.low = 0, found.high = bound(p, which.deflated);
+    return found;
+}
+
+void add_leading(const View& p, const Solving& how, std::vector<Estimate>& moduli) {
     if (classes::has_zero(p)) {
         const std::vector<classes::Class> found = classes::communicating(classes::Graph(p));
-        if (found.size() > 1) return add_classes(p, found, false, accuracy, moduli);
+        if (found.size() > 1) return add_classes(p, found, false, how, moduli);
     }
     for (Index rank = 1; rank <= std::min<Index>(2, p.shape.rows); ++rank)
-        moduli.push_back(eigenvalue(p, false, rank, accuracy));
+        moduli.push_back(eigenvalue(p, {false, rank}, how));
 }
 
-Estimate second_eigenvalue(const View& p, bool stochastic, double accuracy) {
-    if (classes::has_zero(p)) {
-        const classes::Graph graph(p);
-        const std::vector<classes::Class> found = classes::communicating(graph);
-        if (found.size() > 1) {
-            std::vector<Estimate> moduli;
-            add_classes(p, found, stochastic, accuracy, moduli);
-            return second_largest(moduli, accuracy, triangular(found) ? "diagonal" : "classes");
-        }
-        if (stochastic && classes::period(graph) > 1) return exact(1, "period");
+std::optional<Estimate> by_classes(const View& p, bool stochastic, const Solving& how) {
+    if (!classes::has_zero(p)) return std::nullopt;
+    const classes::Graph graph(p);
+    const std::vector<classes::Class> found = classes::communicating(graph);
+    if (found.size() > 1) {
+        std::vector<Estimate> moduli;
+        add_classes(p, found, stochastic, how, moduli);
+        return second_largest(moduli, how.accuracy, triangular(found) ? "diagonal" : "classes");
     }
-    return eigenvalue(p, stochastic, stochastic ? 1 : 2, accuracy);
+    if (stochastic && classes::period(graph) > 1) return exact(1, "period");
+    return std::nullopt;
 }
 
-Estimate centred_norm(const View& p, double accuracy) {
-    const std::vector<double> column = stored::column_sums(p);
-    const std::vector<double> ones(column.size(), 1.0);
+namespace {
+
+LinearMap centred_map(const View& p, std::span<const double> ones, std::span<const double> column) {
     LinearMap map;
     map.rows = map.cols = p.shape.rows;
-    map.normal = [&](Vector x, Result y) { normal_product(p, ones, column, x, y); };
-    Estimate found = largest_singular_value(map, residual_for(accuracy), lanczos_products);
+    map.normal = [&p, ones, column](Vector x, Result y) { normal_product(p, ones, column, x, y); };
+    return map;
+}
+
+}  // namespace
+
+Estimate centred_norm(const View& p, double accuracy) {
+    const std::vector<double> column = stored::column_sums(p), ones(column.size(), 1.0);
+    Estimate found = largest_singular_value(centred_map(p, ones, column), residual_for(accuracy),
+                                            lanczos_products);
     if (!found.converged) found.high = stored::centred_frobenius(p, column);
+    return found;
+}
+
+Estimate dense_norm(const View& p) {
+    const Index n = p.shape.rows;
+    std::vector<double> a = elements(p);
+    centre_columns(a, static_cast<std::size_t>(n));
+    return exact(singular_values(a, n, n).front(), "dense");
+}
+
+Estimate library_norm(const View& p) {
+    const std::vector<double> column = stored::column_sums(p), ones(column.size(), 1.0);
+    Estimate found = restarted_singular_value(centred_map(p, ones, column));
+    if (!found.converged) found.low = 0, found.high = stored::centred_frobenius(p, column);
     return found;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
+#include <optional>
 #include <span>
 #include <vector>
 
-#include "tsdiag/linalg.hpp"
+#include "tsdiag/attention.hpp"
 
 /// Spectra of one matrix in host memory.  `accuracy`: the relative error that a converged value may
 /// have, as far as residual, rounding and conditions tell.
@@ -18,15 +19,41 @@ constexpr double residual_for(double accuracy) { return accuracy / 10; }
 /// A value that needed no iteration.
 Estimate exact(double value, const char* method);
 
-/// |lambda_2(P)|, by the communicating classes of P where exact zeros make several.
-Estimate second_eigenvalue(const View& p, bool stochastic, double accuracy);
-/// |Pi2 P|_2
+double entry(const View& p, Index i, Index j);
+
+/// The rank-th largest eigenvalue modulus of P, or of Pi2 P Pi2, which on a stochastic P has the
+/// spectrum 0, lambda_2, ..., lambda_n.
+struct Which {
+    bool deflated;
+    Index rank;
+};
+inline Which second_of(const Structure& known) {
+    return {known.row_stochastic, known.row_stochastic ? 1 : 2};
+}
+
+// Solvers.  An unconverged value has an upper bound.
+Estimate by_arnoldi(const View& p, const Which& which, double accuracy);
+Estimate by_dense(const View& p, const Which& which, double accuracy);
+Estimate by_library(const View& p, const Which& which, double accuracy);
+
+/// |Pi2 P|_2 by Lanczos, by all singular values, and by the library Spectra.
 Estimate centred_norm(const View& p, double accuracy);
+Estimate dense_norm(const View& p);
+Estimate library_norm(const View& p);
+
+/// How the parts of a matrix are solved: by the solver asked for, or "auto".
+struct Solving {
+    double accuracy;
+    std::string_view asked = "auto";
+};
+
+/// |lambda_2(P)| where exact zeros make several communicating classes of P, or a period; else none.
+std::optional<Estimate> by_classes(const View& p, bool stochastic, const Solving& how);
 
 /// Pi2 x; all of it is rounding where nothing is left, and then it is 0.
 void centre(std::span<double> x);
 /// Appends the moduli of P among which the two largest are, each from a class of its own.
-void add_leading(const View& p, double accuracy, std::vector<Estimate>& moduli);
+void add_leading(const View& p, const Solving& how, std::vector<Estimate>& moduli);
 /// The second largest of moduli found one by one: it lies between the second largest of their lower
 /// bounds and that of their upper bounds, whichever are certain.
 Estimate second_largest(const std::vector<Estimate>& moduli, double accuracy, const char* method);

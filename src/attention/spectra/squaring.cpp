@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iterator>
 #include <limits>
 #include <numbers>
 #include <span>
@@ -135,6 +136,11 @@ std::vector<Estimate> spectral_radii(Tensor a, double accuracy) {
     return out;
 }
 
+bool applies(const spectra::Problem& problem) {
+    return problem.asked == "auto" && problem.on_device() && problem.kept &&
+           problem.p.tokens() <= largest && (problem.for_norm() || problem.known.row_stochastic);
+}
+
 std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy) {
     const Tensor wide = cast(p, Type::f64);
     return spectral_radii(without_rounding(centred_rows(subtract_column_mean(wide)), wide),
@@ -155,3 +161,47 @@ std::vector<Estimate> centred_norm(const Tensor& p, double accuracy) {
 }
 
 }  // namespace tsdiag::squaring
+
+namespace tsdiag::spectra {
+namespace {
+
+/// of(p) of as many heads at once as there is memory for.
+template <class Of>
+std::vector<Estimate> in_groups(const Tensor& p, const Of& of) {
+    try {
+        return of(p);
+    } catch (const OutOfMemory&) {
+        if (p.batch() == 1) throw;
+    }
+    note_shortage("the heads of a spectrum were taken by halves");
+    const Index half = p.batch() / 2;
+    std::vector<Estimate> out = in_groups(p.batch_range(0, half), of);
+    std::ranges::move(in_groups(p.batch_range(half, p.batch() - half), of),
+                      std::back_inserter(out));
+    return out;
+}
+
+Found find(const Problem& problem, std::span<const Index> heads) {
+    const Tensor& whole = problem.p.matrix();
+    stored::require_finite(whole, 0);
+    return select(in_groups(whole,
+                            [&](const Tensor& p) {
+                                return problem.for_norm()
+                                           ? squaring::centred_norm(p, problem.accuracy)
+                                           : squaring::second_eigenvalue(p, problem.accuracy);
+                            }),
+                  heads);
+}
+
+}  // namespace
+
+extern const Route squaring = {
+    .about = {.name = "squaring",
+              .applies = "stochastic P on a device, of at most 1024 tokens; delta of any such P",
+              .certifies = "Gelfand's bracket of norms and traces, and a first-order bound of what "
+                           "rounding does to it",
+              .cost = "64 n^3, all of it products of whole stacks"},
+    .applies = tsdiag::squaring::applies,
+    .find = find};
+
+}  // namespace tsdiag::spectra

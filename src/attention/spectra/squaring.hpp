@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "route.hpp"
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -25,6 +26,9 @@ constexpr Index largest = 1024;
 /// Method "squaring", `residual` the width of the bracket, `iterations` the squarings. Cost 2 n^3 a
 /// squaring and matrix, some 32 of them; memory 3 stacks.
 std::vector<Estimate> spectral_radii(Tensor a, double accuracy = usual_accuracy);
+
+/// Is it the way to the heads of a problem?
+bool applies(const spectra::Problem& problem);
 
 /// |lambda_2| of each row-stochastic P, (h, n, n): the spectral radius of Pi2 P Pi2.
 std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy = usual_accuracy);

@@ -1,3 +1,4 @@
+#include <Eigen/SVD>
 #include <algorithm>
 #include <cmath>
 #include <complex>
@@ -6,7 +7,6 @@
 
 #include "hessenberg.hpp"
 #include "tensor/products.hpp"
-#include "tridiagonal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
 
@@ -80,37 +80,6 @@ std::vector<double> reduce(std::vector<double> a, Index n) {
     return a;
 }
 
-/// The bidiagonal form of a row-major m x n matrix, m >= n: its diagonals interleaved,
-/// b_11, b_12, b_22, b_23, ..., b_nn.
-std::vector<double> bidiagonal(std::vector<double> a, Index m, Index n) {
-    const std::vector<double> zero(std::size_t(m), 0.0);
-    std::vector<double> out, v = zero, w = zero;
-    const auto head = [](std::vector<double>& x, Index count) {
-        return std::span(x).first(std::size_t(count));
-    };
-    for (Index k = 0; k < n; ++k) {
-        double beta = 0;
-        for (Index i = k; i < m; ++i) v[std::size_t(i - k)] = a[std::size_t(i * n + k)];
-        double tau = reflector(head(v, m - k), beta);
-        out.push_back(beta);
-        const Index rest = n - k - 1;
-        if (rest == 0) break;
-        double* right = a.data() + k * n + k + 1;  // rows k .., columns k + 1 ..
-        std::fill(w.begin(), w.end(), 0.0);
-        add_transposed(view_of(right, m - k, rest, n), -tau, head(v, m - k), head(w, rest));
-        products::rank_two_update(right, m - k, rest, n, v.data(), w.data(), zero.data(), w.data());
-        std::copy_n(right, rest, v.begin());
-        tau = reflector(head(v, rest), beta);
-        out.push_back(beta);
-        double* below = right + n;
-        multiply(view_of(below, m - k - 1, rest, n), head(v, rest), head(w, m - k - 1));
-        for (double& e : head(w, m - k - 1)) e *= -tau;
-        products::rank_two_update(below, m - k - 1, rest, n, w.data(), v.data(), zero.data(),
-                                  v.data());
-    }
-    return out;
-}
-
 }  // namespace
 
 std::vector<std::complex<double>> eigenvalues(std::span<const double> a, Index n) {
@@ -118,21 +87,13 @@ std::vector<std::complex<double>> eigenvalues(std::span<const double> a, Index n
 }
 
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n) {
-    std::vector<double> tall = finite_copy(a, m, n, "singular_values");
-    if (m < n) {
-        for (Index i = 0; i < m; ++i)
-            for (Index j = 0; j < n; ++j) tall[std::size_t(j * m + i)] = a[std::size_t(i * n + j)];
-        std::swap(m, n);
-    }
-    if (n == 0) return {};
-    // The eigenvalues of [0 B^T; B 0], permuted to tridiagonal form, are -/+ the singular values of
-    // B.
-    const std::vector<double> off = bidiagonal(std::move(tall), m, n);
-    const std::vector<double> diagonal(std::size_t(2 * n), 0.0);
-    std::vector<double> out;
-    for (Index k = 0; k < n; ++k)
-        out.push_back(std::max(0.0, tridiagonal::eigenvalue(diagonal, off, k)));
-    return out;
+    using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+    const std::vector<double> finite = finite_copy(a, m, n, "singular_values");
+    if (finite.empty()) return {};
+    const Eigen::VectorXd s =
+        Eigen::BDCSVD<Eigen::MatrixXd>(Eigen::Map<const RowMajor>(finite.data(), m, n))
+            .singularValues();
+    return {s.begin(), s.end()};
 }
 
 Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank, double accuracy) {

@@ -1,0 +1,103 @@
+#include <algorithm>
+
+#include "factors.hpp"
+#include "on_device.hpp"
+#include "one_matrix.hpp"
+#include "route.hpp"
+#include "squaring.hpp"
+#include "streamed.hpp"
+
+namespace tsdiag::spectra {
+namespace {
+
+using namespace one_matrix;
+
+/// Products with a P whose rows are made for each: as many as some minutes allow, and as there is
+/// memory for their vectors, which are copied once when they outgrow their place.  8 MiB of them
+/// there always are.
+Index affordable_products(const AttentionOperator& p, double memory, Index most) {
+    constexpr double largest_work = 2e11;  // entries of P: some 5 minutes of two cores
+    const double vector = double(p.heads()) * double(p.tokens());
+    constexpr double always = 8 << 20;
+    const double products = std::min(largest_work / (vector * double(p.tokens())),
+                                     std::max(memory, always) / (2 * sizeof(double) * vector));
+    return std::clamp<Index>(Index(products), 8, most);
+}
+
+std::vector<Estimate> streamed_second(const Problem& problem) {
+    const AttentionOperator& p = problem.p;
+    const streamed::Rows rows(p, problem.memory);
+    const Which which = second_of(problem.known);
+    const std::size_t n = static_cast<std::size_t>(p.tokens());
+    const auto centre_each = [n](std::span<double> x) {
+        for (std::size_t k = 0; k < x.size(); k += n) centre(x.subspan(k, n));
+    };
+    LinearMap map;
+    map.rows = map.cols = p.heads() * p.tokens();
+    map.apply = [&](std::span<const double> x, std::span<double> y) {
+        std::vector<double> from(x.begin(), x.end());
+        if (which.deflated) centre_each(from);
+        rows.multiply(from, y);
+        if (which.deflated) centre_each(y);
+    };
+    std::vector<Estimate> out = spectral_radii(
+        map, p.heads(), residual_for(problem.accuracy),
+        affordable_products(p, problem.memory, arnoldi_products), which.rank, problem.accuracy);
+    for (Estimate& e : out)
+        if (!e.converged && which.deflated) e.high = 1;
+    return out;
+}
+
+std::vector<Estimate> streamed_norm(const Problem& problem) {
+    const AttentionOperator& p = problem.p;
+    const streamed::Rows rows(p, problem.memory);
+    LinearMap map;
+    map.rows = map.cols = p.heads() * p.tokens();
+    map.normal = [&](std::span<const double> x, std::span<double> y) { rows.centred_normal(x, y); };
+    std::vector<Estimate> out =
+        largest_singular_values(map, p.heads(), residual_for(problem.accuracy),
+                                affordable_products(p, problem.memory, lanczos_products));
+    const std::vector<double> bounds = rows.centred_frobenius();
+    for (std::size_t k = 0; k < out.size(); ++k)
+        if (!out[k].converged) out[k].high = bounds[k];
+    return out;
+}
+
+bool applies(const Problem& problem) {
+    if (!problem.allows("arnoldi")) return false;
+    if (problem.asked == "arnoldi" || problem.for_norm()) return true;
+    if (!problem.kept) return !factors::wanted(problem.known);  // they were as sure as they can be
+    return problem.p.tokens() > dense_below;
+}
+
+Found find(const Problem& problem, std::span<const Index> heads) {
+    const AttentionOperator& p = problem.p;
+    const double accuracy = problem.accuracy;
+    if (problem.on_device() && !squaring::applies(problem))
+        return select(problem.for_norm()
+                          ? on_device::centred_norm(p, problem.memory, accuracy)
+                          : on_device::second_eigenvalue(p, problem.memory,
+                                                         problem.known.row_stochastic, accuracy),
+                      heads);
+    if (!problem.kept)
+        return select(problem.for_norm() ? streamed_norm(problem) : streamed_second(problem),
+                      heads);
+    return each_kept(problem, heads, [&](const View& head) {
+        return problem.for_norm() ? centred_norm(head, accuracy)
+                                  : by_arnoldi(head, second_of(problem.known), accuracy);
+    });
+}
+
+}  // namespace
+
+extern const Route arnoldi = {
+    .about = {.name = "arnoldi",
+              .applies = "any P, also one that is made anew for every product; Lanczos for delta",
+              .certifies = "the residuals of the leading Ritz pairs, weighted with their condition "
+                           "numbers, at two checks in a row; for delta its residual and gap",
+              .cost = "m n^2, m some hundred",
+              .on_request = true},
+    .applies = applies,
+    .find = find};
+
+}  // namespace tsdiag::spectra

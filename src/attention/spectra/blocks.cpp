@@ -1,0 +1,53 @@
+#include "one_matrix.hpp"
+#include "route.hpp"
+
+namespace tsdiag::spectra {
+namespace {
+
+using namespace one_matrix;
+
+bool applies(const Problem& problem) {
+    const Index block = problem.known.block;
+    return block > 0 && block < problem.p.tokens() && !problem.known.causal && !problem.for_norm();
+}
+
+/// Each stochastic block has the eigenvalue 1.
+Found find(const Problem& problem, std::span<const Index> heads) {
+    const AttentionOperator& p = problem.p;
+    const bool stochastic = problem.known.row_stochastic;
+    std::vector<std::vector<Estimate>> all(static_cast<std::size_t>(p.heads()));
+    for (std::vector<Estimate>& moduli : all)
+        if (stochastic) moduli = {exact(1, "blocks"), exact(1, "blocks")};
+    const Index n = p.tokens();
+    for (Index first = 0; first < n && !stochastic; first += problem.known.block) {
+        const Index count = std::min(problem.known.block, n - first);
+        const Tensor rows = p.rows(first, count).p.col_range(first, count);
+        std::vector<double> values = rows.to_host<double>();
+        for (std::size_t k = 0; k < all.size(); ++k) {
+            const View block{values.data() + k * std::size_t(count * count),
+                             {1, count, count},
+                             count * count,
+                             count,
+                             Type::f64};
+            add_leading(block, {problem.accuracy, problem.asked}, all[k]);
+        }
+    }
+    std::vector<Estimate> out;
+    for (const std::vector<Estimate>& moduli : all)
+        out.push_back(second_largest(moduli, problem.accuracy, "blocks"));
+    return select(out, heads);
+}
+
+}  // namespace
+
+extern const Route blocks = {
+    .about = {.name = "blocks",
+              .applies = "block-diagonal P, not causal",
+              .certifies =
+                  "the spectrum is the union of those of the blocks; each stochastic block "
+                  "has the eigenvalue 1",
+              .cost = "that of a block, for each"},
+    .applies = applies,
+    .find = find};
+
+}  // namespace tsdiag::spectra

@@ -1,0 +1,60 @@
+#pragma once
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "stored.hpp"
+#include "tsdiag/attention.hpp"
+
+/// Ways to |lambda_2(P)| and |Pi2 P|_2: a list, of which one after the other is tried.
+namespace tsdiag::spectra {
+
+enum class Sought { second_eigenvalue, centred_norm };
+
+/// The heads of one attention, and what may be spent on them.
+struct Problem {
+    const AttentionOperator& p;
+    Structure known;
+    Sought sought;
+    double memory, accuracy;
+    std::string_view asked;  ///< "auto", or the solver to be used
+    bool kept;               ///< P fits into memory
+
+    bool on_device() const { return !p.backend().host_memory(); }
+    bool for_norm() const { return sought == Sought::centred_norm; }
+    /// Is the solver of this name to be used, where it is one that is chosen by itself?
+    bool allows(std::string_view solver) const { return asked == "auto" || asked == solver; }
+};
+
+/// Of each head that was to be found; none where the route is not for that head.
+using Found = std::vector<std::optional<Estimate>>;
+
+struct Route {
+    SpectralRoute about;
+    bool (*applies)(const Problem& problem);
+    /// Of these heads.  Converged values are final, all others are left to the routes behind.
+    Found (*find)(const Problem& problem, std::span<const Index> heads);
+};
+
+/// Of these heads what was found of all.
+inline Found select(const std::vector<Estimate>& all, std::span<const Index> heads) {
+    Found out;
+    for (const Index k : heads) out.emplace_back(all[std::size_t(k)]);
+    return out;
+}
+
+/// of(P) of these heads of a P that is kept, in host memory.
+template <class Of>
+Found each_kept(const Problem& problem, std::span<const Index> heads, const Of& of) {
+    const Tensor& whole = problem.p.matrix();
+    Found out;
+    if (problem.on_device() && std::ssize(heads) < whole.batch()) {
+        for (const Index k : heads) out.push_back(of(stored::Heads(whole.batch_range(k, 1))[0]));
+        return out;
+    }
+    const stored::Heads all(whole);
+    return stored::for_each_head<std::optional<Estimate>>(
+        std::ssize(heads), [&](Index i) { return of(all[heads[std::size_t(i)]]); });
+}
+
+}  // namespace tsdiag::spectra

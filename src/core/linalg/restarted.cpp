@@ -1,0 +1,99 @@
+#include <Spectra/GenEigsSolver.h>
+#include <Spectra/SymEigsSolver.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "tsdiag/error.hpp"
+#include "tsdiag/linalg.hpp"
+#include "tsdiag/random.hpp"
+
+namespace tsdiag {
+namespace {
+
+using Apply = std::function<void(std::span<const double>, std::span<double>)>;
+
+constexpr Index largest_basis = 128, most_restarts = 300;
+
+/// A map as Spectra asks for it.
+class Products {
+  public:
+    using Scalar = double;
+    Products(const Apply& apply, Index n) : apply_(apply), n_(n) {}
+    Eigen::Index rows() const { return n_; }
+    Eigen::Index cols() const { return n_; }
+    void perform_op(const double* x, double* y) const {
+        apply_({x, std::size_t(n_)}, {y, std::size_t(n_)});
+    }
+    Eigen::VectorXd operator*(const Eigen::VectorXd& x) const {
+        Eigen::VectorXd y(n_);
+        perform_op(x.data(), y.data());
+        return y;
+    }
+
+  private:
+    const Apply& apply_;
+    Index n_;
+};
+
+/// Spectra finds no basis of what a map without images spans.
+bool vanishes(const Products& op, Index n) {
+    std::vector<double> x(static_cast<std::size_t>(n));
+    Rng(0x72657374).fill_normal(x, 0, 1);
+    return (op * Eigen::Map<const Eigen::VectorXd>(x.data(), n)).isZero(0);
+}
+
+Estimate estimate(double value, double residual, Index products, bool converged) {
+    return {.value = value,
+            .method = "spectra",
+            .residual = residual,
+            .iterations = products,
+            .converged = converged};
+}
+
+}  // namespace
+
+Estimate restarted_eigenvalue(const LinearMap& a, double tolerance, Index rank) {
+    check(a.rows >= least_restarted, "a restarted basis needs more tokens than it keeps");
+    Products op(a.apply, a.rows);
+    if (vanishes(op, a.rows)) return estimate(0, 0, 1, true);
+    const Index kept = rank + 1;
+    Spectra::GenEigsSolver<Products> solver(op, kept, std::min(a.rows, largest_basis));
+    solver.init();
+    solver.compute(Spectra::SortRule::LargestMagn, most_restarts, tolerance);
+    if (solver.info() != Spectra::CompInfo::Successful)
+        return estimate(0, std::numeric_limits<double>::infinity(), solver.num_operations(), false);
+    const std::complex<double> theta = solver.eigenvalues()[rank - 1];
+    const Eigen::VectorXcd v = solver.eigenvectors(rank).col(rank - 1).normalized();
+    const Eigen::VectorXd real = op * Eigen::VectorXd(v.real()),
+                          imaginary = op * Eigen::VectorXd(v.imag());
+    const double square =
+        (real - (theta * v).real()).squaredNorm() + (imaginary - (theta * v).imag()).squaredNorm();
+    return estimate(std::abs(theta), std::sqrt(square), solver.num_operations() + 2, true);
+}
+
+Estimate restarted_singular_value(const LinearMap& a, double tolerance) {
+    check(a.cols >= least_restarted, "a restarted basis needs more tokens than it keeps");
+    const Apply normal =
+        a.normal ? a.normal : [&a](std::span<const double> x, std::span<double> y) {
+            std::vector<double> image(static_cast<std::size_t>(a.rows));
+            a.apply(x, image);
+            a.transpose(image, y);
+        };
+    Products op(normal, a.cols);
+    if (vanishes(op, a.cols)) return estimate(0, 0, 1, true);
+    Spectra::SymEigsSolver<Products> solver(op, 2, std::min(a.cols, largest_basis));
+    solver.init();
+    solver.compute(Spectra::SortRule::LargestAlge, most_restarts, tolerance);
+    if (solver.info() != Spectra::CompInfo::Successful)
+        return estimate(0, std::numeric_limits<double>::infinity(), solver.num_operations(), false);
+    const double square = std::max(0.0, solver.eigenvalues()[0]), value = std::sqrt(square);
+    const Eigen::VectorXd v = solver.eigenvectors(1).col(0).normalized();
+    const double residual = (op * v - square * v).norm();
+    return estimate(value, value > 0 ? residual / value : residual, solver.num_operations() + 1,
+                    true);
+}
+
+}  // namespace tsdiag

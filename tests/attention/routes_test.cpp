@@ -1,0 +1,143 @@
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "attention/heads.hpp"
+#include "support/near.hpp"
+#include "tsdiag/error.hpp"
+
+/// The list of ways to a spectrum, each against the others.
+namespace tsdiag {
+namespace {
+
+using namespace test;
+using naive::Matrix;
+using testing::HasSubstr;
+
+constexpr double memory = 2e9;
+const char* const solvers[] = {"arnoldi", "dense", "spectra"};
+
+Matrix head(const Family& family, Index n) { return naive::softmax(family.logits(n, 900)); }
+
+std::vector<Estimate> second_eigenvalue_of(const AttentionOperator& p, double bytes,
+                                           const char* solver) {
+    return second_eigenvalue(p, bytes, 1e-6, solver);
+}
+std::vector<Estimate> centred_norm_of(const AttentionOperator& p, double bytes,
+                                      const char* solver) {
+    return centred_norm(p, bytes, 1e-6, solver);
+}
+
+TEST(Routes, HaveNamesWordsAndSolversThatCanBeAskedFor) {
+    std::set<std::string_view> names, on_request;
+    for (const SpectralRoute& route : spectral_routes()) {
+        EXPECT_TRUE(names.insert(route.name).second) << route.name;
+        EXPECT_FALSE(route.applies.empty() || route.certifies.empty() || route.cost.empty());
+        if (route.on_request) on_request.insert(route.name);
+    }
+    EXPECT_EQ(on_request, std::set<std::string_view>(std::begin(solvers), std::end(solvers)));
+}
+
+TEST(Routes, TheOneAskedForIsTaken) {
+    const auto p = given(head(families()[0], 60));
+    for (const char* solver : solvers) {
+        EXPECT_EQ(second_eigenvalue(*p, memory, 1e-6, solver).front().method, solver);
+        const Estimate norm = centred_norm(*p, memory, 1e-6, solver).front();
+        EXPECT_EQ(norm.method, std::string_view(solver) == "arnoldi" ? "golub-kahan" : solver);
+    }
+}
+
+class EveryHead : public testing::TestWithParam<Family> {};
+
+/// At sizes where a dense oracle takes minutes, code of others is the oracle.
+TEST_P(EveryHead, IsTheSameBySpectraAtSizesOfModels) {
+    for (Index n : {512, 1024}) {
+        const auto p = given(head(GetParam(), n));
+        const Estimate found = second_eigenvalue(*p).front(), norm = centred_norm(*p).front();
+        EXPECT_TRUE(found.converged && norm.converged) << n;
+        const Estimate other = second_eigenvalue(*p, memory, 1e-8, "spectra").front();
+        EXPECT_TRUE(other.converged) << n;
+        EXPECT_CLOSE(found.value, other.value, stopped_at(1e-6)) << n;
+        EXPECT_CLOSE(norm.value, centred_norm(*p, memory, 1e-8, "spectra").front().value,
+                     stopped_at(1e-7))
+            << n;
+    }
+}
+
+TEST_P(EveryHead, IsTheSameByTheDenseMethod) {
+    const auto p = given(head(GetParam(), 200));
+    EXPECT_CLOSE(second_eigenvalue(*p).front().value,
+                 second_eigenvalue(*p, memory, 1e-6, "dense").front().value, stopped_at(1e-6));
+    EXPECT_CLOSE(centred_norm(*p).front().value,
+                 centred_norm(*p, memory, 1e-6, "dense").front().value, stopped_at(1e-7));
+}
+
+INSTANTIATE_TEST_SUITE_P(LikeTrained, EveryHead, testing::ValuesIn(families()),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Routes, AreTheSameAtTwoThousandTokens) {
+    for (const char* name : {"random", "local_and_sink"})
+        for (const Family& family : families()) {
+            if (std::string_view(family.name) != name) continue;
+            const auto p = given(head(family, 2048));
+            const Estimate found = second_eigenvalue(*p).front();
+            const SecondOpinion opinion = second_opinion(*p, 0, found);
+            ASSERT_TRUE(opinion.difference.has_value()) << opinion.why_not;
+            EXPECT_LE(*opinion.difference, 1e-6) << name;
+        }
+}
+
+TEST(Routes, StructureThatIsExactStays) {
+    AttentionInput in = drawn_input(2, 40, 8, Type::f64, 3);
+    in.causal = true;
+    const auto causal = attention("softmax").make(in);
+    Matrix parts(40, 40);  // two closed classes
+    for (Index i = 0; i < 40; ++i)
+        for (Index j = 0; j < 40; ++j)
+            if (i % 2 == j % 2) parts(i, j) = 1.0 / 20;
+    for (const char* solver : solvers) {
+        EXPECT_EQ(second_eigenvalue(*causal, memory, 1e-6, solver).front().method, "diagonal");
+        const Estimate classes = second_eigenvalue(*given(parts), memory, 1e-6, solver).front();
+        EXPECT_EQ(classes.method, "classes");
+        EXPECT_EQ(classes.value, 1);
+    }
+}
+
+TEST(Routes, ThatNeedAllOfPSaySoWhereItDoesNotFit) {
+    const auto p = attention("softmax").make(drawn_input(2, 300, 8, Type::f32, 9));
+    const double none = p->bytes() / 4;
+    for (const char* solver : {"dense", "spectra"})
+        for (const auto of : {second_eigenvalue_of, centred_norm_of}) try {
+                of(*p, none, solver);
+                ADD_FAILURE() << solver;
+            } catch (const UsageError& refused) {
+                EXPECT_THAT(refused.what(), HasSubstr("P of 300 tokens takes")) << solver;
+                EXPECT_THAT(refused.what(), HasSubstr(std::string("--spectra ") + solver));
+            }
+    EXPECT_TRUE(second_eigenvalue(*p, none, 1e-6, "arnoldi").front().converged);
+}
+
+TEST(SecondOpinion, IsTheRelativeDifference) {
+    const auto p = given(head(families()[2], 100));
+    Estimate found = second_eigenvalue(*p).front();
+    EXPECT_LE(second_opinion(*p, 0, found).difference.value(), 1e-6);
+    found.value *= 1.25;
+    EXPECT_NEAR(second_opinion(*p, 0, found).difference.value(), 0.2, 1e-6);
+    found.converged = false;
+    EXPECT_THAT(second_opinion(*p, 0, found).why_not, HasSubstr("not certified"));
+}
+
+TEST(SecondOpinion, SaysWhyThereIsNone) {
+    AttentionInput in = drawn_input(1, 40, 8, Type::f64, 3);
+    Estimate any;
+    const auto whole = attention("softmax").make(in);
+    EXPECT_THAT(second_opinion(*whole, 0, any, 100).why_not, HasSubstr("fit into memory"));
+    in.causal = true;
+    EXPECT_THAT(second_opinion(*attention("softmax").make(in), 0, any).why_not,
+                HasSubstr("causal"));
+    EXPECT_THAT(second_opinion(*given(head(families()[0], 5)), 0, any).why_not,
+                HasSubstr("fewer than 8 tokens"));
+}
+
+}  // namespace
+}  // namespace tsdiag
