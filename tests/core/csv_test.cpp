@@ -155,6 +155,30 @@ TEST(CsvTest, ErrorsNameFileLineAndWhatWasFound) {
     EXPECT_THAT(message_of([] { read_metrics_csv("", "t.csv"); }), HasSubstr("line 1"));
 }
 
+TEST(CsvTest, ANumberIsTheWholeField) {
+    const auto row = [](const std::string& layer, const std::string& value,
+                        const std::string& count) {
+        return message_of([&] {
+            read_metrics_csv(
+                std::string(header) + "m,," + layer + ",in,,,fro," + value + ",,,," + count + ",\n",
+                "t.csv");
+        });
+    };
+    EXPECT_EQ(row("1", "-2.5e-3", "7"), "no error");
+    for (const std::string more : {"x", " ", ".", "e", "-", "'"}) {
+        EXPECT_THAT(row("1" + more, "1", "7"), HasSubstr("'1" + more + "' found in column 3"));
+        EXPECT_THAT(row("1", "1", "7" + more), HasSubstr("'7" + more + "' found in column 12"));
+        if (more == ".") continue;  // 1. is a number
+        EXPECT_THAT(row("1", "1" + more, "7"), HasSubstr("'1" + more + "' found in column 8"));
+    }
+    for (const std::string what : {"x", " 1", "+1", "-1", "1.5", "9223372036854775808"}) {
+        EXPECT_THAT(row(what, "1", "7"), HasSubstr("'" + what + "' found in column 3"));
+        EXPECT_THAT(row("1", "1", what), HasSubstr("'" + what + "' found in column 12"));
+    }
+    for (const std::string what : {"x", " 1", "1e400", "inf", "0x1p3"})
+        EXPECT_THAT(row("1", what, "7"), HasSubstr("'" + what + "' found in column 8"));
+}
+
 TEST(CsvTest, LayersAndHeadsEndAtAMillion) {
     const std::string before(header);
     EXPECT_EQ(read_metrics_csv(before + "m,,1000000,in,1000000,,fro,1,,,,1,\n", "t.csv")[0].at.head,

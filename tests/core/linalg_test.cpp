@@ -4,7 +4,9 @@
 
 #include <Eigen/Dense>
 #include <cmath>
+#include <functional>
 #include <limits>
+#include <numbers>
 
 #include "support/naive.hpp"
 #include "support/near.hpp"
@@ -97,6 +99,39 @@ TEST(Eigenvalues, OfClosedForms) {
     EXPECT_ALL_CLOSE(moduli(eigenvalues(std::vector<double>(9, 0.0), 3)),
                      std::vector<double>(3, 0.0), exactly);
     EXPECT_TRUE(eigenvalues({}, 0).empty());
+}
+
+/// Real eigenvalues of matrices that are Hessenberg matrices before any reduction.
+TEST(Eigenvalues, OfHessenbergMatricesInClosedForm) {
+    for (const Index n : {3, 4, 5, 12, 31}) {
+        // A triangular one, of either side, has its diagonal: nothing couples the rows backwards.
+        for (const bool lower : {true, false}) {
+            Matrix a(n, n);
+            std::vector<double> expected;
+            for (Index i = 0; i < n; ++i) {
+                a(i, i) = double(n - i);
+                expected.push_back(a(i, i));
+                if (i > 0) (lower ? a(i, i - 1) : a(i - 1, i)) = 0.5;
+            }
+            EXPECT_ALL_CLOSE(moduli(eigenvalues(a.a, n)), expected, rounding(40 * double(n)));
+        }
+        // Three diagonals a, b above and c below: a + 2 sqrt(b c) cos(k pi/(n + 1)).
+        Matrix bands(n, n), clement(n, n);
+        std::vector<double> cosines, odd;
+        for (Index i = 0; i < n; ++i) {
+            bands(i, i) = 3;
+            cosines.push_back(3 + 2 * std::cos(double(i + 1) * std::numbers::pi / double(n + 1)));
+            odd.push_back(std::abs(double(n - 1 - 2 * i)));
+            if (i == 0) continue;
+            bands(i - 1, i) = 0.8, bands(i, i - 1) = 1.25;
+            // Clement's, without a diagonal: n - 1, n - 3, ..., 1 - n.
+            clement(i - 1, i) = double(i), clement(i, i - 1) = double(n - i);
+        }
+        std::ranges::sort(odd, std::greater());
+        EXPECT_ALL_CLOSE(moduli(eigenvalues(bands.a, n)), cosines, rounding(1e4 * double(n)));
+        const Tolerance loose{.absolute = 1e-6, .reason = "condition numbers of some 1e8"};
+        EXPECT_ALL_CLOSE(moduli(eigenvalues(clement.a, n)), odd, loose);
+    }
 }
 
 TEST(Eigenvalues, SurviveExtremeScales) {
