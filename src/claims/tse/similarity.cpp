@@ -27,13 +27,13 @@ Matrix draw_alpha(const Rng& rng) {
     return Matrix::Constant(1, 1, 0.5 + stream.uniform());
 }
 
-Matrix attention_of(const Matrix& X, const Rng& rng) {
+Matrix attention_of(const Matrix& X, const Rng& rng, Index k) {
     const Index d = X.cols();
     const auto project = [&](const char* name) -> Matrix {
-        return X * draw(rng, name, d, d, Distribution::uniform, 1 / (3 * double(d)));
+        return X * draw(rng, name, d, k, Distribution::uniform, 1 / (3 * double(d)));
     };
     const Matrix q = project("Wq");
-    return softmax(q * project("Wk").transpose() / std::sqrt(double(d)));
+    return softmax(q * project("Wk").transpose() / std::sqrt(double(k)));
 }
 
 Mixing mixing_without_delta(const Step& s) {

@@ -21,8 +21,12 @@ Variables draw_mixed(const Rng& rng, const Sizes& at, Distribution distribution)
 Step mixed_step(const Variables& v, double alpha = 1);
 /// A number between 1/2 and 3/2, 1 x 1: alpha where a statement is about any.
 Matrix draw_alpha(const Rng& rng);
-/// P(X) = softmax(X Wq (X Wk)^T / sqrt(d)), Wq and Wk uniform in (-1, 1)/sqrt(d).  [TSE] (2)
-Matrix attention_of(const Matrix& X, const Rng& rng);
+/// P(X) = softmax(X Wq (X Wk)^T / sqrt(k)), Wq and Wk d x k, uniform in (-1, 1)/sqrt(d) as
+/// torch.nn.Linear draws them.  [TSE] (2)
+Matrix attention_of(const Matrix& X, const Rng& rng, Index k);
+inline Matrix attention_of(const Matrix& X, const Rng& rng) {
+    return attention_of(X, rng, X.cols());
+}
 
 /// |Pi_i P X|_F / |Pi_i X|_F.  [TSE] (10)
 struct Mixing {

@@ -20,15 +20,10 @@ double independent_entries(Index n, Distribution distribution, const Rng& rng) {
     return second_eigenvalue(P);
 }
 
-/// softmax(X Wq (X Wk)^T/sqrt(d)) of independent tokens, projections as torch.nn.Linear draws them.
+/// Of independent tokens.
 double drawn_attention(Index n, Index width, Distribution distribution, const Rng& rng) {
-    const Index d = std::max<Index>(width / 8, 1);
     const Matrix X = draw(rng, "X", n, width, distribution);
-    const auto project = [&](const char* name) -> Matrix {
-        return X * draw(rng, name, width, d, Distribution::uniform, 1 / (3 * double(width)));
-    };
-    const Matrix q = project("Wq"), k = project("Wk");
-    return second_eigenvalue(softmax(q * k.transpose() / std::sqrt(double(d))));
+    return second_eigenvalue(attention_of(X, rng, std::max<Index>(width / 8, 1)));
 }
 
 Growth gap_growth(std::string reading, std::vector<Index> sizes,
