@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 
 #include "attention/heads.hpp"
@@ -198,6 +199,38 @@ TEST(Factors, HaveTheDigitsThatTheirSumsKeep) {
             EXPECT_GT(*e.low, 2 - 1e-3);
             EXPECT_GT(*e.high, 2 + 4e-8);
             EXPECT_LT(*e.high, 2 + 1e-3);
+        }
+    }
+}
+
+/// (left D) (right D^-1)^T is P for any diagonal D: so are its spectra, with their digits.
+TEST(Factors, TheScalesOfTheirColumnsDoNotMatter) {
+    constexpr Index n = 24, m = 3;
+    std::vector<double> left(n * m), right(n * m);
+    Rng(3).fill_normal(left, 0, 1);
+    Rng(4).fill_normal(right, 0, 1);
+    const auto found = [&](int exponent) {
+        std::vector<double> l = left, r = right;
+        for (std::size_t i = 0; i < l.size(); ++i) {
+            const int power = exponent * (int(i % m) - 1);
+            l[i] = std::ldexp(l[i], power);
+            r[i] = std::ldexp(r[i], -power);
+        }
+        const Factors p{Tensor::from_host(cpu(), {1, n, m}, std::span<const double>(l), Type::f64),
+                        Tensor::from_host(cpu(), {1, n, m}, std::span<const double>(r), Type::f64)};
+        std::vector<Estimate> all;
+        for (const bool stochastic : {true, false})
+            all.push_back(factors::second_eigenvalue(p, stochastic)[0]);
+        all.push_back(factors::centred_norm(p)[0]);
+        return all;
+    };
+    const std::vector<Estimate> plain = found(0);
+    for (const int exponent : {-20, 4, 20, 200}) {
+        const std::vector<Estimate> scaled = found(exponent);
+        for (std::size_t i = 0; i < plain.size(); ++i) {
+            EXPECT_TRUE(plain[i].converged);
+            EXPECT_TRUE(scaled[i].converged) << i << ": columns times 2^" << exponent;
+            EXPECT_NEAR(scaled[i].value, plain[i].value, 1e-12 * plain[i].value);
         }
     }
 }

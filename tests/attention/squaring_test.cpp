@@ -87,6 +87,29 @@ TEST(Squaring, StopsWhereTheBracketIsAsNarrowAsAsked) {
     }
 }
 
+/// A = e_1 (e_1 + c e_2)^T is its own square: every norm is sqrt(1 + c^2), every trace and the
+/// radius are 1, and the guard of squaring.hpp is largest at j = 0.
+TEST(Squaring, IsCertainAsFarAsItsGuardSays) {
+    for (const double c : {300.0, 1000.0, 3000.0})
+        for (const Index n : {2, 5}) {
+            std::vector<double> a(std::size_t(n * n), 0.0);
+            a[0] = 1;
+            a[1] = c;
+            const Tensor map =
+                Tensor::from_host(cpu(), {1, n, n}, std::span<const double>(a), Type::f64);
+            const double guard =
+                std::sqrt(1 + c * c) * 0x1p-53 * std::sqrt(double(n)) * (1 + c * c) / 2;
+            const Estimate sure = squaring::spectral_radii(map, 10 * guard * 1.05).front(),
+                           unsure = squaring::spectral_radii(map, 10 * guard * 0.95).front();
+            EXPECT_TRUE(sure.converged) << c << ' ' << n;
+            EXPECT_FALSE(unsure.converged) << c << ' ' << n;
+            EXPECT_NEAR(sure.value, 1, 10 * guard);
+            ASSERT_TRUE(unsure.low && unsure.high);
+            EXPECT_LE(*unsure.low, 1);
+            EXPECT_GE(*unsure.high, 1);
+        }
+}
+
 TEST(Squaring, TakesEachHeadOfAStackForItself) {
     const AttentionInput in = drawn_input(3, 33, 6, Type::f64, 9);
     const auto p = attention("softmax").make(in);
