@@ -131,7 +131,8 @@ Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
     Names names = translate(r.spec, pairs(true));
     if (r.spec.vocabulary > 0)
         return r.finish(std::move(names), {"to_logits.1.*", "abs_pos_emb.inv_freq"});
-    return r.finish(std::move(names), {}, {"layers."});
+    // A unit is given its bias by the model that holds it.
+    return r.finish(std::move(names), {}, {"layers.", "rel_pos_bias."});
 }
 
 }  // namespace

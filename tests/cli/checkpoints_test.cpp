@@ -229,6 +229,39 @@ TEST(Prefixes, HideNoPartOfTheModel) {
         }
 }
 
+/// Of a stack in a model of its user the surroundings are none of its business, but for the bias
+/// that a gated unit is given by them.
+TEST(Prefixes, HideNoPartOfAStack) {
+    const struct {
+        const char* family;
+        std::vector<std::string> parts;
+    } stacks[] = {{"gau",
+                   {"mine.layers.0.rel_pos_bias.relative_attention_bias.weight",
+                    "mine.rel_pos_bias.relative_attention_bias.weight",
+                    "rel_pos_bias.relative_attention_bias.weight", "mine.layers.1.norm.extra"}},
+                  {"nystrom-attention",
+                   {"mine.layers.0.0.fn.extra", "mine.layers.1.2.fn.weight",
+                    "mine.layers.0.1.fn.net.0.lora_A"}}};
+    for (const auto& [family, parts] : stacks) {
+        TemporaryDirectory folder;
+        fs::create_directories(folder / "model");
+        const fs::path config = golden / family / "config.json";
+        if (fs::exists(config)) fs::copy_file(config, folder / "model/config.json");
+        const auto probed = [&](const std::string& extra, std::vector<std::string> words = {}) {
+            write_edited(golden / family / "model.safetensors", folder / "model/model.safetensors",
+                         {{extra, {4, 1}}}, {}, "mine.");
+            words.insert(words.end(), {"--tokens", "8"});
+            return probe(folder, "model", words);
+        };
+        for (const std::string& part : parts) {
+            expect_refused(probed(part), part);
+            EXPECT_EQ(probed(part, {"--ignore", part}).code, 0) << family << ": " << part;
+        }
+        const Finished surrounded = probed("classifier.weight");
+        EXPECT_EQ(surrounded.code, 0) << family << ": " << surrounded.err;
+    }
+}
+
 TEST(Ignore, ReadsTheFileWithoutAndSaysSo) {
     TemporaryDirectory folder;
     copy_golden(folder, "bert", {{"encoder.layer.0.attention.self.query.lora_A", {4, 12}}},
