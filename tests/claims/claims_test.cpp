@@ -48,6 +48,31 @@ TEST(Claims, RefuseImpossibleSizesInOneSentence) {
               "'gausian' is no distribution. Did you mean 'gaussian'?");
 }
 
+TEST(Claims, RefuseMatricesThatNoMachineHolds) {
+    // 32 matrices of 2^20 squared doubles are 256 TiB.
+    const Claim& lemma = claim("tse.lemma2.4");
+    constexpr Index large = Index{1} << 20;
+    for (const CheckSettings& s : {CheckSettings{.n = large}, CheckSettings{.d = large}}) {
+        const std::string said = message([&] { plan(lemma, s); });
+        EXPECT_TRUE(
+            said.starts_with("tse.lemma2.4: matrices of 1048576 x 1048576 take some "
+                             "2.6e+05 GiB together"))
+            << said;
+    }
+    EXPECT_EQ(message([&] { plan(lemma, {.n = 256, .d = 256}); }), "no error");
+}
+
+TEST(Claims, HaveHeadsThatDivideTheWidth) {
+    for (const Claim* c : claims()) {
+        EXPECT_EQ(c->d % c->heads, 0) << c->name;
+        EXPECT_EQ(plan(*c, {}).heads, c->heads) << c->name;
+        for (const Index d : {c->heads * 6, c->heads * 6 + 1}) {
+            const Check how = plan(*c, {.d = d});
+            EXPECT_EQ(how.heads, d % c->heads == 0 ? c->heads : 1) << c->name << ' ' << d;
+        }
+    }
+}
+
 TEST(Claims, KnowEveryDistributionByItsName) {
     for (const Distribution d : distributions()) EXPECT_EQ(distribution(std::string(name(d))), d);
 }
