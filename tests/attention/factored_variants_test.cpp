@@ -1,6 +1,7 @@
 #include <numbers>
 
 #include "attention/features.hpp"
+#include "attention/heads.hpp"
 #include "attention/twins.hpp"
 #include "tsdiag/error.hpp"
 
@@ -59,6 +60,22 @@ TEST(Cosformer, WeighsByTheCosineOfTheDistance) {
                 s(i, j) *= std::cos(std::numbers::pi * double(i - j) / (2 * double(n)));
         return divided_by_row_sums(s);
     });
+}
+
+/// Causal products are taken by chunks of 256 rows, forwards and backwards.
+TEST(Factored, ProductsEndWhereverTheirChunksDo) {
+    for (const char* name : {"linear", "norm_attention", "cosformer", "performer"})
+        for (const Index tokens : {255, 256, 257, 258, 512, 513}) {
+            AttentionInput in = drawn_input(2, tokens, 4, Type::f64, 21);
+            in.causal = true;
+            const auto op = attention(name).make(in);
+            const Tensor v = gaussian({2, tokens, 3}, Type::f64, 22);
+            const Tolerance sums = rounding(64 * double(tokens));
+            EXPECT_TENSOR_NEAR(op->apply(v, 64), matmul(op->matrix(), v), sums) << name << tokens;
+            EXPECT_TENSOR_NEAR(op->apply_transpose(v, 64),
+                               matmul(op->matrix(), v, Transpose::first), sums)
+                << name << tokens;
+        }
 }
 
 /// A zero row: its denominator is 0.
