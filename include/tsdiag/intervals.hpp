@@ -40,6 +40,11 @@ Interval student_interval(const Moments& moments, double confidence);
 /// Soc. B 54 (1992), 221-228.  Throws as `student_interval`.
 Interval skewed_interval(std::span<const double> values, double confidence);
 
+/// A probability, of `happened` of `count` > 0 independent trials: what Clopper and Pearson (1934)
+/// leave, which covers with `confidence` at least, none and all included.  Throws as
+/// `student_interval` for a confidence outside (0, 1).
+Interval binomial_interval(Index happened, Index count, double confidence);
+
 /// The quantile of Student's t at (1 + confidence) / 2, with `freedom` > 0 degrees of freedom.
 double student_quantile(double confidence, double freedom);
 

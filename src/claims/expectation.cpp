@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "trials.hpp"
@@ -12,6 +13,8 @@ namespace tsdiag::claim {
 namespace {
 
 using Pair = std::array<double, 2>;
+
+constexpr double rounding = 1e-12;  ///< relative, of means of equal samples
 
 struct Samples {
     std::vector<double> up, down;  ///< `down` is empty but for ratios
@@ -34,8 +37,10 @@ void draw_samples(Samples& s, const Mean& mean, const Check& how, Index from, In
 }
 
 /// Of the first `count` samples; of a ratio the interval of its linearisation, up - ratio down.
-Interval interval_of(const Samples& s, std::size_t count, double confidence) {
+Interval interval_of(const Mean& mean, const Samples& s, std::size_t count, double confidence) {
     const std::span<const double> up(s.up.data(), count);
+    if (mean.frequency)
+        return binomial_interval(std::ranges::count(up, 1.0), Index(count), confidence);
     if (s.down.empty()) return skewed_interval(up, confidence);
     const double below = moments_of({s.down.data(), count}).mean();
     const double ratio = moments_of(up).mean() / below;
@@ -50,16 +55,17 @@ double room_of(const Mean& mean) {
 }
 
 Verdict decide(const Mean& mean, const Interval& i) {
-    const double claimed = mean.claimed, room = room_of(mean);
+    // Samples that are equal leave an interval without a width, and claimed is rounded too.
+    const double claimed = mean.claimed, room = room_of(mean), slack = rounding * std::abs(claimed);
     if (mean.relation == Relation::at_most)
-        return i.low > claimed     ? Verdict::false_as_stated
-               : i.high <= claimed ? Verdict::holds
-                                   : Verdict::not_decided;
+        return i.low > claimed + slack     ? Verdict::false_as_stated
+               : i.high <= claimed + slack ? Verdict::holds
+                                           : Verdict::not_decided;
     if (mean.relation == Relation::at_least)
-        return i.high < claimed   ? Verdict::false_as_stated
-               : i.low >= claimed ? Verdict::holds
-                                  : Verdict::not_decided;
-    const double allowed = mean.within > 0 ? room : 0;
+        return i.high < claimed - slack   ? Verdict::false_as_stated
+               : i.low >= claimed - slack ? Verdict::holds
+                                          : Verdict::not_decided;
+    const double allowed = std::max(mean.within > 0 ? room : 0, slack);
     if (i.low > claimed + allowed || i.high < claimed - allowed) return Verdict::false_as_stated;
     return i.low >= claimed - room && i.high <= claimed + room ? Verdict::holds
                                                                : Verdict::not_decided;
@@ -80,7 +86,7 @@ std::string trials_needed(const Mean& mean, const Interval& i, double trials) {
 Trace running_mean(const Mean& mean, const Check& how, const Samples& all) {
     Trace t{.x_title = "trials", .y_title = "mean", .log_x = true};
     for (std::size_t count = all.up.size(); count >= 16; count /= 2) {
-        const Interval i = interval_of(all, count, how.confidence);
+        const Interval i = interval_of(mean, all, count, how.confidence);
         t.x.insert(t.x.begin(), double(count));
         t.y.insert(t.y.begin(), i.value);
         t.low.insert(t.low.begin(), i.low);
@@ -125,7 +131,7 @@ Reading examine_mean(const Mean& stated, const Check& how) {
     Interval i;
     look_by_look(how, [&](Index from, Index to) {
         draw_samples(samples, mean, how, from, to);
-        i = interval_of(samples, samples.up.size(), how.look_confidence());
+        i = interval_of(mean, samples, samples.up.size(), how.look_confidence());
         r.verdict = decide(mean, i);
         return r.verdict != Verdict::not_decided;
     });
@@ -138,6 +144,13 @@ Reading examine_mean(const Mean& stated, const Check& how) {
         mean.relation == Relation::equal ? i.value / mean.claimed : tightness(sides, mean.relation);
     if (std::isfinite(t)) r.tightness = t;
     if (mean.exact) r.note = fmt::format("exact at this size: {:.6g}", *mean.exact);
+    if (i.high - i.low <= rounding * std::abs(i.value)) {
+        r.low = r.high = r.measured;
+        r.note += fmt::format(
+            "{}all {} samples are equal: an interval without a width knows nothing "
+            "of values that are rare",
+            r.note.empty() ? "" : "; ", r.trials);
+    }
     if (r.verdict == Verdict::not_decided)
         r.note += (r.note.empty() ? "" : "; ") + trials_needed(mean, i, double(r.trials));
     if (r.verdict == Verdict::false_as_stated) r.witness = mean.fixed;

@@ -25,15 +25,17 @@ struct Mean {
     /// The exact value at this size, where there is a formula for it: reported beside the mean.
     std::optional<double> exact = {};
     std::function<double(const Rng&)> sample = {};
+    bool frequency = false;  ///< every sample is 0 or 1: the interval is `binomial_interval`
     std::function<std::array<double, 2>(const Rng&)> ratio = {};  ///< instead of `sample`
     std::vector<NamedMatrix> fixed = {};  ///< what is not random, to be shown where it is false
 };
 
 /// Draws `how.trials` values, and more where those do not decide (`look_by_look`).  The interval,
-/// Student's t without the skewness of the samples, decides: an inequality holds or is false where
-/// the interval lies on one side of what is claimed; an equation is false where the interval leaves
-/// out all that is meant, and holds where it lies within `within`, or `equation_resolution`, of
-/// what is claimed.  Otherwise it is not decided, and the note says how many trials would be.
+/// Student's t without the skewness of the samples (of a frequency the exact one), decides: an
+/// inequality holds or is false where the interval lies on one side of what is claimed; an equation
+/// is false where the interval leaves out all that is meant, and holds where it lies within
+/// `within`, or `equation_resolution`, of what is claimed.  Otherwise it is not decided, and the
+/// note says how many trials would be.
 Reading examine_mean(const Mean& mean, const Check& how);
 /// A control of the reading whose name `broken` has.
 Reading control(const Mean& broken, std::string_view change, const Check& how);

@@ -106,7 +106,7 @@ std::string remarks(const std::vector<Examined>& examined) {
                 if (r.replay) text += fmt::format(" (--trial {})", r.replay->trial);
                 add(e, r, text + ".");
             } else if (r.verdict == Verdict::not_decided ||
-                       r.verdict == Verdict::hypothesis_not_met) {
+                       r.verdict == Verdict::hypothesis_not_met || (r.low && r.low == r.high)) {
                 add(e, r, r.note + ".");
             }
         }

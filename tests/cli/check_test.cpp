@@ -89,6 +89,35 @@ TEST(Check, SmallDifferencesOfMeansAreFound) {
     EXPECT_EQ(means, 2);
 }
 
+/// How often something happens lies between 0 and 1, and so does its interval.
+TEST(Check, IntervalsOfProbabilitiesAreExact) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(folder, {"check", "tse.lemmaA2", "tse.lemmaA3", "tse.eq27",
+                                           "--trials", "20", "--out", "a", "-q"});
+    ASSERT_EQ(found.code, 0) << found.err;
+    const Json json = Json::parse(read_file(folder / "a/claims.json"), "claims.json");
+    int intervals = 0;
+    for (const Json& claim : json["claims"].array())
+        for (const char* list : {"readings", "controls"})
+            for (const Json& r : claim[list].array()) {
+                if (r["low"].is_null()) continue;
+                EXPECT_GE(r["low"].number(), 0);
+                EXPECT_LE(r["high"].number(), 1);
+                EXPECT_GT(r["high"].number() - r["low"].number(), 0.1) << r["reading"].string();
+                ++intervals;
+            }
+    EXPECT_EQ(intervals, 6);
+}
+
+TEST(Check, SaysWhatAnIntervalWithoutAWidthKnows) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(
+        folder, {"check", "tse.lemma2.4", "--d", "1", "--dist", "rademacher", "--trials", "50"});
+    EXPECT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("all 50 samples are equal"));
+    EXPECT_THAT(found.out, Not(HasSubstr("false as stated"))) << "by rounding";
+}
+
 TEST(Check, ShowsControlsDrawsAndSteps) {
     TemporaryDirectory folder;
     const Finished found = tsdiag(folder, check({"--out", "a"}));

@@ -188,6 +188,33 @@ TEST(Intervals, WithoutSkewnessInvertTheCubicTransformation) {
     EXPECT_EQ(constant.high, 3);
 }
 
+double binomial(Index n, Index k, double p) {
+    return std::exp(std::lgamma(n + 1) - std::lgamma(k + 1) - std::lgamma(n - k + 1)) *
+           std::pow(p, k) * std::pow(1 - p, n - k);
+}
+
+TEST(BinomialIntervals, AreThoseOfClopperAndPearson) {
+    // none of n: (1 - p)^n = alpha/2; as many misses as hits change sides
+    const Interval none = binomial_interval(0, 20, 0.95);
+    EXPECT_EQ(none.value, 0);
+    EXPECT_EQ(none.low, 0);
+    EXPECT_NEAR(none.high, 1 - std::pow(0.025, 1.0 / 20), 1e-12);
+    const Interval all = binomial_interval(20, 20, 0.95), few = binomial_interval(3, 20, 0.95),
+                   most = binomial_interval(17, 20, 0.95);
+    EXPECT_EQ(all.high, 1);
+    EXPECT_NEAR(all.low, 1 - none.high, 1e-12);
+    EXPECT_NEAR(few.low, 1 - most.high, 1e-12);
+    for (const double p : {0.002, 0.1, 0.5, 0.97}) {  // summed, not drawn
+        double covered = 0;
+        for (Index k = 0; k <= 20; ++k) {
+            const Interval i = binomial_interval(k, 20, 0.95);
+            if (i.low <= p && p <= i.high) covered += binomial(20, k, p);
+        }
+        EXPECT_GE(covered, 0.95) << p;
+    }
+    EXPECT_THROW(binomial_interval(0, 0, 0.95), UsageError);
+}
+
 TEST(PowerLaws, HaveTheErrorOfTheRegression) {
     // log x = 0 1 2 3, log y = 0 1 2 4: slope 6.5 / 5, offset -0.2, residuals 0.2 -0.1 -0.4 0.3.
     const double e = std::numbers::e;

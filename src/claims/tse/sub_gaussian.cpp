@@ -104,9 +104,11 @@ Mean drawn_tail(const Check& how, std::string formula, double claimed,
             .hypotheses = Hypotheses{},
             .mutant = {.factor = 0.2, .why = "the constant is that of all eps and K"},
             .claimed = claimed,
-            .sample = [&how, shift, reached = std::move(reached)](const Rng& rng) {
-                return reached(draw(rng, "w", how.d, 1, how.distribution) + shift);
-            }};
+            .sample =
+                [&how, shift, reached = std::move(reached)](const Rng& rng) {
+                    return reached(draw(rng, "w", how.d, 1, how.distribution) + shift);
+                },
+            .frequency = true};
 }
 
 /// The norm K of entries of variance 1: by Remark A.4 their deviation where they are normal, their
@@ -283,8 +285,8 @@ extern const Claim tse_lemmaA2 = {
     .source = "[TSE] Lemma A.2, (25), Remark A.4",
     .assumes =
         "entries of w independent, mean 0, of norm K, which by Remark A.4 is the deviation "
-        "of normal ones and the largest modulus of bounded ones; a not 0, of which both "
-        "sides of the event are 0",
+        "of normal ones and the largest modulus of bounded ones; a not 0: at "
+        "a = 0 both sides of the event are 0, which always happens, and (25) is false for eps > 0",
     .proof = "Hoeffding: E exp(t <a, w>) <= exp(t^2 K^2 |a|^2/2).",
     .loose = "One entry at eps = 2 K reaches 0.82 of exp(-eps^2/(8 K^2)); no larger c is possible.",
     .n = 1,

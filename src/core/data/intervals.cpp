@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <boost/math/distributions/binomial.hpp>
 #include <boost/math/distributions/normal.hpp>
 #include <boost/math/distributions/students_t.hpp>
 #include <cmath>
@@ -179,6 +180,15 @@ Interval skewed_interval(std::span<const double> values, double confidence) {
     };
     const double quantile = student_quantile(confidence, count - 1), error = m.standard_error();
     return {m.mean(), m.mean() - error * inverse(quantile), m.mean() - error * inverse(-quantile)};
+}
+
+Interval binomial_interval(Index happened, Index count, double confidence) {
+    require_confidence(confidence);
+    require_count(std::size_t(count), 1, "a probability");
+    using Binomial = boost::math::binomial_distribution<double>;
+    const double n = double(count), k = double(happened), tail = (1 - confidence) / 2;
+    return {k / n, Binomial::find_lower_bound_on_p(n, k, tail),
+            Binomial::find_upper_bound_on_p(n, k, tail)};
 }
 
 Interval bootstrap_mean(std::span<const double> values, double confidence, const Rng& rng,
