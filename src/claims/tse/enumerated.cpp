@@ -136,4 +136,39 @@ Bound enumerated_bound(const EnumeratedEquation& equation) {
                 }};
 }
 
+Bound enumerated_gain(std::string reading, std::string formula, bool similar, Index heads,
+                      double deviation) {
+    return enumerated_bound({.reading = std::move(reading),
+                             .formula = std::move(formula),
+                             .heads = heads,
+                             .sides =
+                                 [similar](const Heads& all, double a2, const Enumerated& e) {
+                                     const HeadMeans m = means_of(all);
+                                     const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
+                                     return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
+                                 },
+                             .deviation = deviation});
+}
+
+FixedHeads fixed_heads(const Check& how, Index count) {
+    FixedHeads f{draw_heads(how.rng.fork("step"), how, count),
+                 weight_variance(how.distribution, how.d, how.d, 1.5 / double(how.d))};
+    f.a2 = f.heads.alpha * f.heads.alpha * double(how.d) * f.variance;
+    return f;
+}
+
+Mean drawn_ratio(const Check& how, const FixedHeads& fixed, std::string reading,
+                 std::string formula, double scale) {
+    return {.reading = std::move(reading),
+            .formula = std::move(formula),
+            .claimed = printed_ratio(means_of(fixed.heads), fixed.a2),
+            .ratio = [&how, &fixed, scale](const Rng& rng) -> std::array<double, 2> {
+                const Matrix W =
+                    draw(rng, "W", how.d, how.d, how.distribution, scale * fixed.variance);
+                const Gains g = paired_gains(fixed.heads, W);
+                return {g.xi1, g.xi2};
+            },
+            .fixed = named(fixed.heads)};
+}
+
 }  // namespace tsdiag::claim

@@ -1,7 +1,7 @@
 #pragma once
 #include <functional>
 
-#include "bound.hpp"
+#include "expectation.hpp"
 #include "similarity.hpp"
 
 /// Attention of one head or several, and means over every W of entries -sigma and sigma: exact.
@@ -51,5 +51,19 @@ struct EnumeratedEquation {
     double deviation = 1;  ///< of the entries, by the sigma that is claimed
 };
 Bound enumerated_bound(const EnumeratedEquation& equation);
+/// E[xi1], or E[xi2], = 1 + alpha^2 d sigma^2 mean_k mu_i(k)^2; entries of W of `deviation` sigma.
+/// [TSE] (9), (29)
+Bound enumerated_gain(std::string reading, std::string formula, bool similar, Index heads,
+                      double deviation = 1);
+
+/// Heads that stay where W of --dist is drawn anew.
+struct FixedHeads {
+    Heads heads;
+    double variance = 0, a2 = 0;  ///< of an entry of W; alpha^2 d sigma^2
+};
+FixedHeads fixed_heads(const Check& how, Index count);
+/// E xi1/E xi2 = `printed_ratio`; entries of W of `scale` times the variance that is claimed.
+Mean drawn_ratio(const Check& how, const FixedHeads& fixed, std::string reading,
+                 std::string formula, double scale = 1);
 
 }  // namespace tsdiag::claim

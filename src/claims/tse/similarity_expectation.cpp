@@ -2,7 +2,6 @@
 #include <limits>
 
 #include "enumerated.hpp"
-#include "expectation.hpp"
 
 /// What random value projections do to similar and to diverse parts.  [TSE] (4), Lemma 2.4
 namespace tsdiag::claim {
@@ -47,32 +46,15 @@ Bound second_moment(std::string reading, double mean) {
 
 /// Entries of W of `deviation` times sigma.
 Bound exact_gain(bool similar, double deviation = 1) {
-    return enumerated_bound(
-        {.reading = similar ? "similar part" : "diverse part",
-         .formula = similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mu1^2, entries of W -sigma or sigma"
-                            : "E[xi2] = 1 + alpha^2 d sigma^2 mu2^2, entries of W -sigma or sigma",
-         .sides =
-             [similar](const Heads& heads, double a2, const Enumerated& e) {
-                 const HeadMeans m = means_of(heads);
-                 const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
-                 return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
-             },
-         .deviation = deviation});
-}
-
-struct Fixed {
-    Heads heads;
-    double variance = 0, a2 = 0;  ///< of an entry of W; alpha^2 d sigma^2
-};
-Fixed fixed_step(const Check& how) {
-    Fixed f{draw_heads(how.rng.fork("step"), how, 1),
-            weight_variance(how.distribution, how.d, how.d, 1.5 / double(how.d))};
-    f.a2 = f.heads.alpha * f.heads.alpha * double(how.d) * f.variance;
-    return f;
+    return enumerated_gain(
+        similar ? "similar part" : "diverse part",
+        similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mu1^2, entries of W -sigma or sigma"
+                : "E[xi2] = 1 + alpha^2 d sigma^2 mu2^2, entries of W -sigma or sigma",
+        similar, 1, deviation);
 }
 
 /// Entries of W have the means `offset`.
-Mean drawn_gain(const Check& how, const Fixed& fixed, bool similar, const Matrix& offset) {
+Mean drawn_gain(const Check& how, const FixedHeads& fixed, bool similar, const Matrix& offset) {
     const HeadMeans m = means_of(fixed.heads);
     return {.reading = similar ? "similar part, this d" : "diverse part, this d",
             .formula = similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mu1^2, W of --dist"
@@ -88,7 +70,7 @@ Mean drawn_gain(const Check& how, const Fixed& fixed, bool similar, const Matrix
 }
 
 std::vector<Reading> check_gains(const Check& how) {
-    const Fixed fixed = fixed_step(how);
+    const FixedHeads fixed = fixed_heads(how, 1);
     const Matrix none = Matrix::Zero(how.d, how.d);
     return {examine_bound(second_moment("(4)", 0), how), examine_bound(exact_gain(true), how),
             examine_bound(exact_gain(false), how),
@@ -105,7 +87,7 @@ Attained attain_gains() {
 /// Entries of W whose mean is not 0: of the sign of what the mean token is turned into, row by row,
 /// so that it meets the similar part of any X.
 std::vector<Reading> violate_gains(const Check& how) {
-    const Fixed fixed = fixed_step(how);
+    const FixedHeads fixed = fixed_heads(how, 1);
     Reading moment = examine_bound(second_moment("entries of mean sigma", 1), how);
     moment.of = "(4)";
     const Matrix mean = (fixed.heads.P.front() * fixed.heads.X).colwise().mean();

@@ -2,7 +2,6 @@
 #include <cmath>
 
 #include "enumerated.hpp"
-#include "expectation.hpp"
 
 /// The escalation rate by the means of the gains.  [TSE] Prop. 2.5
 namespace tsdiag::claim {
@@ -26,29 +25,10 @@ Bound rate_bound(std::string reading, double sign) {
 
 // --- the same at any width, by draws of W
 
-struct Fixed {
-    Heads heads;
-    double variance = 0, a2 = 0;  ///< of an entry of W; alpha^2 d sigma^2
-};
-Fixed fixed_step(const Check& how) {
-    Fixed f{draw_heads(how.rng.fork("step"), how, 1),
-            weight_variance(how.distribution, how.d, how.d, 1.5 / double(how.d))};
-    f.a2 = f.heads.alpha * f.heads.alpha * double(how.d) * f.variance;
-    return f;
-}
-
 /// Entries of W of `scale` times the variance that is claimed.
-Mean mean_ratio(const Check& how, const Fixed& fixed, double scale = 1) {
-    return {.reading = "means, at this d",
-            .formula = "E xi1/E xi2 = 1 + a2/(1 + a2 mu2^2) (mu1^2 - mu2^2)",
-            .claimed = printed_ratio(means_of(fixed.heads), fixed.a2),
-            .ratio = [&how, &fixed, scale](const Rng& rng) -> std::array<double, 2> {
-                const Matrix W =
-                    draw(rng, "W", how.d, how.d, how.distribution, scale * fixed.variance);
-                const Gains g = paired_gains(fixed.heads, W);
-                return {g.xi1, g.xi2};
-            },
-            .fixed = named(fixed.heads)};
+Mean mean_ratio(const Check& how, const FixedHeads& fixed, double scale = 1) {
+    return drawn_ratio(how, fixed, "means, at this d",
+                       "E xi1/E xi2 = 1 + a2/(1 + a2 mu2^2) (mu1^2 - mu2^2)", scale);
 }
 
 // --- (15), and the gap of A.3
@@ -97,7 +77,7 @@ constexpr const char* gap_formula =
     "E xi1/E xi2 >= (1 + alpha^2 (1-omega)^2)/(1 + alpha^2 delta^2), d sigma^2 = 1";
 
 std::vector<Reading> check_gap(const Check& how) {
-    const Fixed fixed = fixed_step(how);
+    const FixedHeads fixed = fixed_heads(how, 1);
     Check more = how;  // a mean costs little, and half a percent of it is asked for
     more.trials = 8 * how.trials;
     return {examine_bound(rate_bound("identity", 1), how),
@@ -129,7 +109,7 @@ std::vector<Reading> violate_gap(const Check& how) {
         gap_bound("rows of sums 1/n to 1, (15)", condition_formula, condition_sides, shrunk_rows),
         how);
     condition.of = "(15)";
-    const Fixed fixed = fixed_step(how);
+    const FixedHeads fixed = fixed_heads(how, 1);
     return {sign, gap, condition,
             control(mean_ratio(how, fixed, 4), "entries of twice the deviation", how)};
 }

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "enumerated.hpp"
-#include "expectation.hpp"
 
 /// Several heads side by side.  [TSE] Prop. 2.9, Lemma A.6
 namespace tsdiag::claim {
@@ -13,18 +12,10 @@ namespace {
 
 /// Entries of W of `deviation` times sigma.
 Bound exact_gain(bool similar, double deviation = 1) {
-    return enumerated_bound(
-        {.reading = similar ? "(29), similar part" : "(29), diverse part",
-         .formula = similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mean_k mu1(k)^2, two heads"
-                            : "E[xi2] = 1 + alpha^2 d sigma^2 mean_k mu2(k)^2, two heads",
-         .heads = 2,
-         .sides =
-             [similar](const Heads& heads, double a2, const Enumerated& e) {
-                 const HeadMeans m = means_of(heads);
-                 const double claimed = 1 + a2 * (similar ? m.mu1 : m.mu2);
-                 return Sides{similar ? e.xi1 : e.xi2, claimed, claimed};
-             },
-         .deviation = deviation});
+    return enumerated_gain(similar ? "(29), similar part" : "(29), diverse part",
+                           similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mean_k mu1(k)^2, two heads"
+                                   : "E[xi2] = 1 + alpha^2 d sigma^2 mean_k mu2(k)^2, two heads",
+                           similar, 2, deviation);
 }
 
 Bound exact_rate(double deviation = 1) {
@@ -45,28 +36,10 @@ Bound exact_rate(double deviation = 1) {
 
 // --- as many heads as are asked for
 
-struct Fixed {
-    Heads heads;
-    double variance = 0;
-};
-Fixed fixed_heads(const Check& how) {
-    return {draw_heads(how.rng.fork("heads"), how, how.heads),
-            weight_variance(how.distribution, how.d, how.d, 1.5 / double(how.d))};
-}
-
 /// Entries of W of `scale` times the variance that is claimed.
-Mean drawn_ratio(const Check& how, const Fixed& fixed, std::string reading, double scale) {
-    const double a2 = fixed.heads.alpha * fixed.heads.alpha * double(how.d) * fixed.variance;
-    return {.reading = std::move(reading),
-            .formula = "E xi1/E xi2 = 1 + a2/(1 + a2 mu2) (mu1 - mu2), W of --dist",
-            .claimed = printed_ratio(means_of(fixed.heads), a2),
-            .ratio = [&how, &fixed, scale](const Rng& rng) -> std::array<double, 2> {
-                const Matrix W =
-                    draw(rng, "W", how.d, how.d, how.distribution, scale * fixed.variance);
-                const Gains g = paired_gains(fixed.heads, W);
-                return {g.xi1, g.xi2};
-            },
-            .fixed = named(fixed.heads)};
+Mean mean_ratio(const Check& how, const FixedHeads& fixed, double scale = 1) {
+    return drawn_ratio(how, fixed, "means, these heads",
+                       "E xi1/E xi2 = 1 + a2/(1 + a2 mu2) (mu1 - mu2), W of --dist", scale);
 }
 
 // --- bounds of the means
@@ -125,7 +98,7 @@ Sides diverse_by_mean(const Heads& heads) {
 }
 
 std::vector<Reading> check_heads(const Check& how) {
-    const Fixed fixed = fixed_heads(how);
+    const FixedHeads fixed = fixed_heads(how, how.heads);
     Check part = how;
     part.trials = std::max<Index>(how.trials / 4, 2);
     Check more = how;  // a mean costs little, and half a percent of it is asked for
@@ -136,7 +109,7 @@ std::vector<Reading> check_heads(const Check& how) {
     return {examine_bound(exact_rate(), part),
             examine_bound(exact_gain(true), part),
             examine_bound(exact_gain(false), part),
-            examine_mean(drawn_ratio(more, fixed, "means, these heads", 1), more),
+            examine_mean(mean_ratio(more, fixed), more),
             examine_bound(head_bound("bound of the similar part", "mean mu1^2 >= mean (1-omega)^2",
                                      Relation::at_least, how.heads, similar_sides),
                           part),
@@ -158,9 +131,7 @@ Attained attain_heads() {
 }
 
 std::vector<Reading> violate_heads(const Check& how) {
-    const Fixed fixed = fixed_heads(how);
-    Reading scale = examine_mean(drawn_ratio(how, fixed, "entries of twice the deviation", 4), how);
-    scale.of = "means, these heads";
+    const FixedHeads fixed = fixed_heads(how, how.heads);
     Check part = how;
     part.trials = std::max<Index>(how.trials / 4, 2);
     Bound halved = head_bound("rows that sum to 1/2", "mean mu1^2 >= mean (1-omega)^2",
@@ -182,7 +153,7 @@ std::vector<Reading> violate_heads(const Check& how) {
     Reading diverse = examine_bound(stretched, part);
     diverse.of = "bound of the diverse part";
     constexpr const char* twice = "entries of twice the deviation";
-    return {scale,
+    return {control(mean_ratio(how, fixed, 4), twice, how),
             similar,
             diverse,
             control(exact_rate(2), twice, part),
