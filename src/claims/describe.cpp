@@ -98,18 +98,20 @@ struct Unclaimed {
     const char *where, *why;
 };
 constexpr Unclaimed unclaimed[] = {
-    {"[DEVIL] (1) to (6), (13), (14), (28) to (36), (40), (51), (54); App. D, Def. D.1 to D.3",
-     "definitions of attentions, of h, c1 to c3, U and R, which the claims use"},
-    {"[DEVIL] (16), (17)", "definitions of c1 and c2; that they are finite is devil.propD5"},
+    {"[DEVIL] (1) to (6), (13), (14), (17), (28) to (36), (40), (51), (54); Def. D.1 to D.3",
+     "definitions of X, Q, K, V, of attentions, of h, c1 to c3, U and R, which the claims use"},
+    {"[DEVIL] (16)",
+     "definitions of c1 and c2; that c1 is finite is devil.propD5, that c2 is is said without a "
+     "proof"},
     {"[DEVIL] (38), (39), (67)", "proofs of (37) and (41) of one line each"},
-    {"[DEVIL] App. D.3, the network, its backward pass and the dimensions of its weights",
+    {"[DEVIL] (62), the network of App. D.3 and its backward pass",
      "a definition and the chain rule; tests compare that backward pass with differences"},
     {"[POLY] (1) to (5), (12), (19), (23), (25)", "definitions and rearrangements"},
     {"[POLY] (13) to (18)",
      "the steps of (6), which poly.thm4.1a tests as a whole; (13) and (15) repeat the exponent "
      "a_11 where a_1n is meant"},
     {"[POLY] Remark 4.6", "what trainings show: experiments poly.fig1 and poly.fig2"},
-    {"[POLY] (44) to (52), (57) to (64), (72) to (75)",
+    {"[POLY] (44) to (52), (57) to (64), (72) to (77)",
      "rearrangements of the sums of (55) and (71), and equations of other tasks"},
     {"[TSE] Assumption 2.1, (2), (5), (7), (10), (12), (14), (19), Algorithm 1",
      "definitions, which the claims use"},
@@ -140,6 +142,14 @@ std::string statements_markdown(std::span<const Examined> examined) {
         "is sharper than what is stated and does not count.  The mutant of a reading is the change "
         "of what is claimed by which the same examination finds it false; a control breaks a "
         "hypothesis and has to be found false.\n"
+        "Hypotheses that what is drawn decides (row sums, signs, omega + delta < 1, the entries' "
+        "distribution and scale) hold by construction or are checked of each draw, step and "
+        "witness; a "
+        "test checks them of the matrices that are shown.  Not checked: that entries are "
+        "independent "
+        "and have mean 0, which every `--dist` gives by construction (a test measures it); and "
+        "that a "
+        "size is \"large\" or \"fixed\", of which `tsdiag check` prints what was taken.\n"
         "Sources are keys of [references.md](references.md).\n\n"
         "| claim | source | asked of the entries | verdict | controls found false |\n"
         "|---|---|---|---|---|\n";

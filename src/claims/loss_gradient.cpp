@@ -176,7 +176,9 @@ extern const Claim devil_propD5 = {
         "X2 = relu(X1 W1), X3 = relu(X2 W2), O = X3 W3, L the sum over rows of the cross-entropy; "
         "d1 = 2 d and d + 1 classes; the maximum a0 is 2, at p_1 = 0 and another weight of 1",
     .sharp =
-        "h(dL/dX1) <= sqrt(d) a2 h(W1): the last step meets W1, not W2.  And h(dL/dO) <= sqrt(2), "
+        "h(dL/dX1) <= sqrt(d) a2 h(W1): the last step meets W1, not W2, so that c1 is finite, as "
+        "Prop. "
+        "D.5 has it, but not by the a3 that is printed.  And h(dL/dO) <= sqrt(2), "
         "as 2 bounds its square.",
     .loose = "a0 = 2 bounds the square of h(dL/dO), so that every step stays below 1 / sqrt(2).",
     .n = 4,

@@ -1,6 +1,10 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <map>
+#include <regex>
+#include <set>
+#include <sstream>
 
 #include "support/files.hpp"
 #include "tsdiag/claim.hpp"
@@ -106,6 +110,34 @@ TEST(Claims, CombineReadings) {
               false_as_stated);
     EXPECT_EQ(combined({}), not_decided);
     EXPECT_EQ(combined({reading(Role::sharper, holds)}), not_decided);
+}
+
+/// The numbers that "(1), (10) to (12)", "(5)-(7)" name.
+void add_numbers(const std::string& text, std::set<int>& numbers) {
+    static const std::regex one(R"(\((\d+)\)(?:(?: to |-)\((\d+)\))?)");
+    for (std::sregex_iterator at(text.begin(), text.end(), one), end; at != end; ++at) {
+        const int first = std::stoi((*at)[1]);
+        const int last = (*at)[2].matched ? std::stoi((*at)[2]) : first;
+        for (int k = first; k <= last; ++k) numbers.insert(k);
+    }
+}
+
+TEST(Claims, AccountForEveryDisplayOfThePapers) {
+    std::map<std::string, std::set<int>> seen;
+    for (const Claim* c : claims()) {
+        const std::string source(c->source);
+        add_numbers(source, seen[source.substr(0, source.find(']') + 1)]);
+    }
+    std::istringstream document(statements_markdown({}));  // what has no claim
+    for (std::string line; std::getline(document, line);)
+        if (line.starts_with("| [")) {
+            const std::string where = line.substr(2, line.find(" | ", 2) - 2);
+            add_numbers(where, seen[where.substr(0, where.find(']') + 1)]);
+        }
+    for (const auto& [paper, last] :
+         {std::pair{"[DEVIL]", 67}, std::pair{"[POLY]", 77}, std::pair{"[TSE]", 29}})
+        for (int k = 1; k <= last; ++k)
+            EXPECT_TRUE(seen[paper].contains(k)) << paper << " (" << k << ") is nowhere";
 }
 
 TEST(ClaimsCsv, ReadsBackWhatWasWritten) {

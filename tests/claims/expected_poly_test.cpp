@@ -9,7 +9,7 @@ const std::vector<Expected>& expected_poly() {
         {"poly.thm4.1b", "as printed", holds},
         {"poly.thm4.1b", "sharp", holds},
         {"poly.thm4.1b", "by the norm", holds},
-        {"poly.eq24", "(20) to (22)", holds},
+        {"poly.eq24", "(20), (21)", holds},
         {"poly.eq24", "(24), first entry", is_false},  // x = (0, 0): -1/8 is not -1/4
         {"poly.eq24", "(24), last entry", is_false},   // x = (0, 0): the sign
         {"poly.eq34", "(30)", holds},

@@ -105,7 +105,9 @@ extern const Claim devil_eq59 = {
     .assumes = "p = softmax(s), o = p V; s, V and g = dL/do arbitrary",
     .sharp =
         "|dL/ds_ij| <= c1 c2 / 2 for every n >= 2: dL/ds_ij = p_ij (1 - p_ij) <g_i, v_j - "
-        "vbar> with vbar in the convex hull of the other values.",
+        "vbar> with vbar in the convex hull of the other values.  So (59) is true from n = 4 on, "
+        "and "
+        "false for n = 2 and 3 alone.",
     .n = 16,
     .d = 4,
     .check = check_vanilla,

@@ -108,7 +108,10 @@ extern const Claim devil_eq48_linear = {
     .words = "where t = 1 in vanilla attention and t = c3 in linear attention",
     .source = "[DEVIL] (48), linear",
     .assumes = "p_ij = s_ij / sum_k s_ik, o = p V; every s_ij >= c3 > 0",
-    .sharp = "|dL/ds_ij| <= 2 (n - 1) c1 c2 / (n^2 c3): it falls with n.",
+    .sharp =
+        "|dL/ds_ij| <= 2 (n - 1) c1 c2 / (n^2 c3): it falls with n.  So (48) is true from n = 4 "
+        "on, "
+        "and false for n = 2 and 3 alone.",
     .n = 16,
     .d = 4,
     .check = check_bound,

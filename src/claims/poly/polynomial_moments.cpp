@@ -234,10 +234,13 @@ std::vector<Reading> violate_first_power(const Check& how) {
 }
 
 Mean higher_power(const Check& how, int p, std::string reading) {
-    return gradient_mean(
-        how, p, std::move(reading),
-        "E |d((X Q K^T X^T)^p)/dQ|_F^2 = (2p - 3)!! d^p sigma_w^(4p - 2) sigma_x^(4p) N^2 D^(2p)",
-        printed_power(logit_sizes(how), p));
+    Mean power = gradient_mean(how, p, std::move(reading),
+                               "E |d((X Q K^T X^T)^p)/dQ|_F^2 = (2p - 3)!! d^p sigma_w^(4p - 2) "
+                               "sigma_x^(4p) N^2 D^(2p), to a "
+                               "factor of 2",
+                               printed_power(logit_sizes(how), p));
+    power.within = 1;  // "approximately": what is missing is a factor of p^2 or more
+    return power;
 }
 
 Mean second_power_exact(const Check& how) {
@@ -327,9 +330,9 @@ extern const Claim poly_eq71 = {
     .name = "poly.eq71",
     .statement =
         "The gradient of the p-th power of the logits, entry by entry, by the weights Q has the "
-        "mean square E |d((X Q K^T X^T)^p)/dQ|_F^2 = (2p - 3)!! d^p sigma_w^(4p - 2) sigma_x^(4p) "
-        "N^2 D^(2p).",
-    .words = "= N^2 D^2p d^p (2p-3)!! sigma_x^4p sigma_w^(4p-2) (71)",
+        "mean square E |d((X Q K^T X^T)^p)/dQ|_F^2 of about (2p - 3)!! d^p sigma_w^(4p - 2) "
+        "sigma_x^(4p) N^2 D^(2p).",
+    .words = "approximately [...] (70) = N^2 D^2p d^p (2p-3)!! sigma_x^4p sigma_w^(4p-2) (71)",
     .source = "[POLY] (65) to (71)",
     .assumes =
         "entries of X (N x D) normal with variance sigma_x^2, of Q and K (D x d) with sigma_w^2, "

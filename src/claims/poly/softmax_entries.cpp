@@ -51,7 +51,7 @@ Bound gradient(std::string reading, std::string formula, Printed printed,
 }
 
 Bound entries(ComplexRow (*weights)(const ComplexRow& x)) {
-    Bound b = gradient("(20) to (22)",
+    Bound b = gradient("(20), (21)",
                        "dF_ij/dx_ij = F_ij - F_ij^2 and dF_ij/dx_ik = -F_ij F_ik for k != j",
                        by_entries, weights);
     b.search.clear();
@@ -89,8 +89,8 @@ extern const Claim poly_eq24 = {
         "F_ij - F_ij^2, ..., F_ij F_iN).",
     .words = "grad F_ij = [-F_ij F_i1^2  -F_ij F_i2  ...  F_ij - F_ij^2  ...  F_ij F_iN.] (24)",
     .source = "[POLY] (20) to (24)",
-    .assumes = "N >= 2; rows by themselves, since other rows do not enter",
-    .proof = "of (20) to (22): the quotient rule.",
+    .assumes = "N >= 2; a row by itself: that other rows do not enter, (22), is not examined",
+    .proof = "of (20) and (21): the quotient rule; of (22): softmax takes each row by itself.",
     .sharp = "The first entry is -F_ij F_i1, the last -F_ij F_iN; (26) uses these.",
     .d = 1,
     .least_n = 2,

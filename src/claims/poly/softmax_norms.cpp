@@ -236,7 +236,7 @@ extern const Claim poly_thm41b = {
         "The derivative of softmax attention by its logits has a Frobenius norm of at most 2 "
         "sqrt(N).",
     .words = "|grad softmax(A)|_F <= 2 sqrt(N) (7)",
-    .source = "[POLY] Thm 4.1, (7), (39)",
+    .source = "[POLY] Thm 4.1, (7), (39), (40)",
     .assumes = "softmax of every row of A, N x N",
     .proof = "of a row s2 - 2 s3 + s2^2 <= s2 (1 - s2) <= 1/4, s_k = sum_j p_j^k.",
     .sharp =
@@ -253,8 +253,8 @@ extern const Claim poly_eq34 = {
         "sum_{k != j} F_ik)^2, and 1 - F_ij = 2 sum_{k != j} F_ik, hence <= 4 sum_j F_ij^2 "
         "sum_{k != j} F_ik <= 4 sum_j F_ij^2 = 4.",
     .words =
-        "since F_i1 + ... + F_iN = 1 we have that 1 - F_ij = 2(F_i1 + ... + F_iN), where the hat "
-        "means we don't include F_ij in the sum",
+        "since F_i1 + ... + F_iN = 1 we have that 1 - F_ij = 2(F_i1 + ... + hat F_ij + ... + "
+        "F_iN) where hat F_ij means we don't include F_ij in the sum",
     .source = "[POLY] (26) to (38)",
     .assumes = "F = softmax(A), row by row",
     .sharp =

@@ -272,7 +272,7 @@ extern const Claim tse_thm26 = {
         "For every d and symmetric entries with E w^4 <= 3 sigma^4: E[r] >= 1 + ((1 + a2 mu1^2)/"
         "(1 + a2 mu2^2) d/(d+2) - 1) t_sim, a2 = alpha^2 d sigma^2.  Without Remark A.4, a "
         "sub-gaussian norm of 1/sqrt(d) by E exp(w^2/K^2) <= 2 leaves d sigma^2 <= ln 2, for which "
-        "(16) fails at every d.",
+        "(16) can fail at every d.",
     .loose =
         "E[r] approaches the bound as d grows where omega = 0 and mu2 = delta, which (15) "
         "excludes.",

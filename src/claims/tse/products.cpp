@@ -145,28 +145,29 @@ std::optional<Sides> contraction(const Variables& v, bool residual) {
 }
 
 Bound residual_bound(std::string reading, bool residual) {
-    return {.reading = std::move(reading),
-            .formula =
-                "n - 1 factors I + alpha P_k, c_k = 1/(1 + alpha): 1/2 max_ij sum_k |Q_ik - "
-                "Q_jk| <= 1 - (min(1, alpha)/(1 + alpha))^(n-1)",
-            .role = Role::interpretation,
-            .conditions = {away_from_one(),
-                           {"alpha > 0",
-                            [](const Variables& v) { return v("alpha")(0) > 0 ? 0 : INFINITY; }}},
-            .draw =
-                [](const Rng& rng, const Sizes& at, Distribution) {
-                    const Index n = std::min(at.n, most_points);
-                    Variables v = draw_maps(rng, n, n - 1);
-                    v.set("alpha", draw_alpha(rng));
-                    return v;
-                },
-            .sides = [residual](const Variables& v) { return contraction(v, residual); },
-            .shown =
-                [](const Variables& v) {
-                    std::vector<NamedMatrix> all = shown(v);
-                    all.push_back(named("alpha", v("alpha")));
-                    return all;
-                }};
+    return {
+        .reading = std::move(reading),
+        .formula =
+            "n - 1 factors I + alpha P_k, P_k of 0 and 1, c_k = 1/(1 + alpha): 1/2 max_ij sum_k "
+            "|Q_ik - Q_jk| <= 1 - (min(1, alpha)/(1 + alpha))^(n-1)",
+        .role = Role::interpretation,
+        .conditions = {away_from_one(),
+                       {"alpha > 0",
+                        [](const Variables& v) { return v("alpha")(0) > 0 ? 0 : INFINITY; }}},
+        .draw =
+            [](const Rng& rng, const Sizes& at, Distribution) {
+                const Index n = std::min(at.n, most_points);
+                Variables v = draw_maps(rng, n, n - 1);
+                v.set("alpha", draw_alpha(rng));
+                return v;
+            },
+        .sides = [residual](const Variables& v) { return contraction(v, residual); },
+        .shown =
+            [](const Variables& v) {
+                std::vector<NamedMatrix> all = shown(v);
+                all.push_back(named("alpha", v("alpha")));
+                return all;
+            }};
 }
 
 std::vector<Reading> check_products(const Check& how) {
@@ -204,14 +205,21 @@ extern const Claim tse_sec221 = {
         "away from 1 [...] P_k ... P_2 P_1 x will also converge to span{1}",
     .source = "[TSE] section 2.2.1",
     .assumes =
-        "P_k row-stochastic; alpha > 0; products examined on matrices of 0 and 1 with one "
-        "closed class, where the bound is attained",
+        "P_k row-stochastic; alpha > 0; products examined on matrices of 0 and 1 with one closed "
+        "class "
+        "alone, at most 8 x 8, where the bound is attained",
     .proof =
-        "with the residual: any two rows of n - 1 factors share a path of that weight, since "
-        "|lambda2| < 1 leaves one closed class.",
+        "with the residual: any two rows of n - 1 factors share a path, since |lambda2| < 1 leaves "
+        "one "
+        "closed class; the P_k with |lambda2| <= 1 - eps are a compact set, so that all such "
+        "products "
+        "contract by one factor less than 1; of matrices of 0 and 1 a path has the weight of the "
+        "reading.",
     .sharp =
-        "With the residual, n - 1 factors contract differences of rows by 1 - (min(1, alpha)/(1 + "
-        "alpha))^(n-1) at least.  For n = 2 plain products converge as well, since lambda2 is a "
+        "With the residual and P_k of 0 and 1, n - 1 factors leave at most 1 - (min(1, alpha)/(1 + "
+        "alpha))^(n-1) of differences of rows; other P_k may leave more, for n = 2 the part 1 - "
+        "alpha "
+        "(1 - lambda2)/(1 + alpha).  For n = 2 plain products converge as well, since lambda2 is a "
         "determinant.",
     .n = 5,
     .trials = 400,

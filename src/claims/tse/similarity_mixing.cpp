@@ -197,11 +197,13 @@ Bound gamma_identity(double part = 1) {
 /// gamma >= 1/4 for alpha = d sigma^2 = 1.  Any P with X = e u^T is a limit, X = e u^T + 10^-7 Q,
 /// since Pi2 X = 0 leaves mu2, xi2 and eta without meaning.
 Bound least_gamma(std::string reading, std::string formula,
-                  std::optional<Step> (*step_of)(const Variables&)) {
+                  std::optional<Step> (*step_of)(const Variables&),
+                  std::vector<Condition> conditions = {}) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
             .relation = Relation::at_least,
             .accuracy = 1e-5,
+            .conditions = std::move(conditions),
             .draw = draw_mixed,
             .sides = [step_of](const Variables& v) -> std::optional<Sides> {
                 const std::optional<Step> step = step_of(v);
@@ -221,6 +223,12 @@ std::optional<Step> balanced_step(const Variables& v) {
     if (!P) return {};
     return Step{v("X"), *P, 1};
 }
+Condition balanced_attention() {
+    return {"P is doubly stochastic", [](const Variables& v) {
+                const std::optional<Step> step = balanced_step(v);
+                return step ? doubly_stochastic_miss(step->P) : INFINITY;
+            }};
+}
 std::optional<Step> nearly_equal_tokens(const Variables& v) {
     const Matrix same = mean_part(v("X")), rest = centred(v("X"));
     return Step{same / same.norm() + 1e-7 / rest.norm() * rest, softmax(v("logits")), 1};
@@ -231,7 +239,8 @@ std::vector<Reading> check_deviation(const Check& how) {
     std::vector<Reading> readings;
     for (const Bound& b :
          {deviation_bound("ratio", 1), gamma_identity(),
-          least_gamma("least gamma", "gamma >= 1/4 for doubly stochastic P", balanced_step),
+          least_gamma("least gamma", "gamma >= 1/4 for doubly stochastic P", balanced_step,
+                      {balanced_attention()}),
           least_gamma("least gamma, X near e u^T", "gamma >= 1/4 as X tends to e u^T, any P",
                       nearly_equal_tokens)})
         readings.push_back(examine_bound(b, how));
