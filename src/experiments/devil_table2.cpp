@@ -180,7 +180,7 @@ extern const ExperimentEntry devil_table2 = {
         "over 8 symbols, or the bytes of --data text:FILE. At quick scale, where masked training "
         "does not leave its plateau within the steps, next tokens with a small decoder. Each "
         "attention has the same seeds. grad_rsd = std(g)/mean(g) of the gradient norms behind the "
-        "warm-up.",
+        "warm-up; the paper's is of all iterations.",
     .table =
         "grad_rsd, grad_rsd_width (half of a run's own interval), final_loss, final_test_loss, "
         "final_accuracy, diverged of each attention; curves train_loss, train_grad_norm, test_loss "

@@ -184,16 +184,18 @@ extern const ExperimentEntry poly_fig1 = {
     .title = "Accuracy against the scale of polynomial attention",
     .source = "[POLY] Figure 1, section 5",
     .claim =
-        "Of ViT-Tiny with x^3 / k on Tiny-ImageNet the best accuracy occurs \"when k = O(sqrt N) "
-        "and "
-        "should degrade for other values due to training instability\"; \"as the sequence length "
+        "Of ViT-Tiny with x^3 / k on Tiny-ImageNet \"the best accuracy should occur when k = "
+        "O(sqrt N) and should degrade for other values due to training instability\"; \"as the "
+        "sequence length "
         "increases the factor of k needs to increase\".",
     .method =
         "A ViT of the size in the readings with a class token, AdamW, on gratings in noise unless "
         "--data images:DIR names others; N, the number of patches, changes with their size. At "
         "paper scale ViT-Tiny on 64 x 64 pixels, N = 256, 64, 16 and 8, k from 1e-3 to 1e3, 200 "
-        "epochs of 100000 images, 200 classes; batch, rate, schedule and the number of runs are "
-        "not told. Tiny-ImageNet itself cannot be read yet. At quick scale so many directions and "
+        "epochs of 100000 images (told of its Figure 2), 200 classes; batch, rate, schedule and "
+        "the "
+        "number of runs are not told. Tiny-ImageNet itself cannot be read yet. At quick scale so "
+        "many directions and "
         "so "
         "few steps that no k learns the task whole: with 10 directions and 250 steps every k does, "
         "and nothing can be told (decisions.md, 53).",

@@ -203,9 +203,9 @@ Findings find5(const Table& table, const ExperimentSetting& setting) {
     found.notes.push_back(
         fmt::format("Reading: var_v={}, out_proj={}. A level that stays at 1/2 needs (1 - tau)^2 "
                     "xi1/xi2 = 1 there; the last panel shows which strength that would be in each "
-                    "block. With tau = 0.5 diversity dies out for var_v=h/d and stays near 1 for "
-                    "1/d, xavier and torch: no reading here keeps a half, and the paper names none "
-                    "for this figure.",
+                    "block. The paper says of section 2.4's setting, W_V of variance h/d, that it "
+                    "\"will be again used in the next section\", with other depths: that is "
+                    "--reading var_v=h/d.",
                     setting.text("var_v"), setting.text("out_proj")));
     return found;
 }

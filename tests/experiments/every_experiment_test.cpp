@@ -3,6 +3,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
@@ -98,6 +99,12 @@ TEST_P(EveryExperiment, EveryComparisonIsANumberWithItsTrialsOrSaysWhyNot) {
             EXPECT_THAT(c.unknown, Not(IsEmpty())) << c.what;
         if (c.measured && c.count > 1) {
             EXPECT_TRUE(c.error.has_value()) << c.what;
+        }
+        const bool roughly = std::ranges::any_of(
+            std::array{"about 1", "around ", "nearly ", "close to "},
+            [&](const char* word) { return c.says.find(word) != std::string::npos; });
+        if (roughly && c.expected && c.kind == Comparison::Kind::equal) {
+            EXPECT_GT(c.resolution, 0) << c.what << ": " << c.says;
         }
     }
 }
