@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 
 #include "training.hpp"
 #include "tsdiag/series.hpp"
@@ -87,7 +88,9 @@ RunResult measure(const ExperimentSetting& setting) {
             run.diverged.empty() ? dispersion(norms).rsd : undefined("training diverged");
         // Over seeds the mean is what counts; a run's own interval would be averaged away.
         out.scalar({}, "grad_rsd", rsd.value ? Value(*rsd.value) : rsd);
-        if (rsd.low && rsd.high) out.scalar({}, "grad_rsd_width", (*rsd.high - *rsd.low) / 2);
+        // Of its end the logarithm: one run near a unit root would make the mean of the ends.
+        if (rsd.value && rsd.high && *rsd.value > 0)
+            out.scalar({}, "grad_rsd_reach", std::log10(*rsd.high / *rsd.value));
     });
 }
 
@@ -141,12 +144,14 @@ Findings find(const Table& table, const ExperimentSetting&) {
         all.push_back(compare(fmt::format("mean loss of the last tenth, {}", v.label), "no number",
                               std::nullopt, numbers.at(v.label, "final_loss", "", -1)));
         add_diverged(found, numbers, v.label);
-        const Number width = numbers.at(v.label, "grad_rsd_width", "", -1);
-        if (width.value)
+        const Number reach = numbers.at(v.label, "grad_rsd_reach", "", -1);
+        if (reach.value)
             found.notes.push_back(fmt::format(
-                "{}: a single run's own 95 % interval is {:.2g} wide to each side; the standard "
-                "errors above are those between seeds.",
-                v.label, *width.value));
+                "{}: one run's own 95 % interval reaches up to {:.2g} times its grad_rsd "
+                "(geometric "
+                "mean over seeds), since a trend is not told from variation; the standard errors "
+                "above are those between seeds.",
+                v.label, std::pow(10, *reach.value)));
     }
     found.notes.push_back(
         "The paper does not say of which gradient the deviation is taken. Here it is the norm of "
@@ -182,8 +187,10 @@ extern const ExperimentEntry devil_table2 = {
         "attention has the same seeds. grad_rsd = std(g)/mean(g) of the gradient norms behind the "
         "warm-up; the paper's is of all iterations.",
     .table =
-        "grad_rsd, grad_rsd_width (half of a run's own interval), final_loss, final_test_loss, "
-        "final_accuracy, diverged of each attention; curves train_loss, train_grad_norm, test_loss "
+        "grad_rsd, grad_rsd_reach (log10 of the upper end of a run's own interval over its "
+        "grad_rsd), "
+        "final_loss, final_test_loss, final_accuracy, diverged of each attention; curves "
+        "train_loss, train_grad_norm, test_loss "
         "and accuracy over steps",
     .keys = keys,
     .takes_data = true,

@@ -158,6 +158,17 @@ TEST(TseFig8, ComparisonsTurnWithTheirTable) {
     }
 }
 
+TEST(DevilTable2, OneRunNearAUnitRootDoesNotMakeThePage) {
+    Table vanilla("vanilla");
+    for (int trial = 0; trial < 6; ++trial) {  // 2^(11/6) = 3.56, where the mean of ends is 12.3
+        vanilla.scalar({}, "grad_rsd", 0.25 + 0.01 * trial);
+        vanilla.scalar({}, "grad_rsd_reach", std::log10(trial == 0 ? 64.0 : 2.0));
+    }
+    const Study page =
+        study(experiment("devil.table2"), RunResult{vanilla, {}}, with({{"trials", "6"}}));
+    EXPECT_THAT(page.notes, testing::Contains(testing::HasSubstr("reaches up to 3.6 times")));
+}
+
 TEST(PolyMoments, AgreeWithTheirClosedFormsAtPowerOne) {
     // p = 1: E |S|_F^2 = v^2 N D (N D + 2), E |dS/dQ|_F^2 = v N D (N D + 2)
     using experiment_list::mean_squared_derivative;
