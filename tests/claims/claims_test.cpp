@@ -140,6 +140,16 @@ TEST(Claims, AccountForEveryDisplayOfThePapers) {
             EXPECT_TRUE(seen[paper].contains(k)) << paper << " (" << k << ") is nowhere";
 }
 
+TEST(Claims, ValuesThatAreEqualAlongTheGradientAreNoDraw) {
+    // of two values -1 or 1 every second pair is one and the same
+    const Examined found =
+        examine(claim("devil.eq60"),
+                {.trials = 64, .n = 2, .d = 1, .distribution = Distribution::rademacher});
+    EXPECT_EQ(found.readings.front().verdict, Verdict::holds) << found.readings.front().note;
+    EXPECT_LT(found.readings.front().trials, 64);
+    EXPECT_EQ(found.controls.front().verdict, Verdict::false_as_stated);
+}
+
 TEST(ClaimsCsv, ReadsBackWhatWasWritten) {
     const std::vector<ClaimRow> rows = {{.name = "a.b", .verdict = "holds", .trials = 7},
                                         {"a.b", "comma, \"quote\"\nline", "part", "false as stated",

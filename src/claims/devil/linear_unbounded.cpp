@@ -208,6 +208,10 @@ Bound unbounded_gradient() {
     return {.reading = "for every M",
             .formula = "for every M equal q_i and k_j have |dL/ds_ij| > M",
             .relation = Relation::at_least,
+            .conditions = {{"values differ along dL/dO",
+                            [](const Variables& v) {
+                                return weighted_values(v).maxCoeff() > 0 ? 0 : INFINITY;
+                            }}},
             .draw = draw_construction,
             .sides = [](const Variables& v) -> std::optional<Sides> {
                 const double M = v("M")(0), most = weighted_values(v).maxCoeff();
@@ -284,7 +288,9 @@ Attained attain_gradient() {
 }
 
 std::vector<Reading> violate_gradient(const Check& how) {
-    return {alone(unbounded_gradient(), how), control(homogeneous(2), "degree -2", how)};
+    Bound any = unbounded_gradient();
+    any.conditions.clear();  // of a single key no values differ
+    return {alone(any, how), control(homogeneous(2), "degree -2", how)};
 }
 
 }  // namespace
