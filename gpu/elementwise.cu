@@ -5,69 +5,54 @@ namespace tsdiag::gpu {
 namespace {
 
 template <class T>
+__device__ T exp_(T x) {
+    return exp(x);
+}
+template <class T>
+__device__ T erf_(T x) {
+    return erf(x);
+}
+template <class T>
+__device__ T ln_(T x) {
+    return log(x);
+}
+template <class T>
+__device__ T tanh_(T x) {
+    return tanh(x);
+}
+template <class T>
+__device__ T expm1_(T x) {
+    return expm1(x);
+}
+template <class T>
+__device__ T sine_(T x) {
+    return sin(x);
+}
+template <class T>
+__device__ T cosine_(T x) {
+    return cos(x);
+}
+template <class T>
+__device__ T sqrt_(T x) {
+    return sqrt(x);
+}
+
+#define TSDIAG_UNARY_CASE(name, formula) \
+    case Unary::name:                    \
+        return formula;
+#define TSDIAG_BINARY_CASE(name, formula) \
+    case Binary::name:                    \
+        return formula;
+
+template <class T>
 __device__ T apply(Unary op, T x) {
-    const T one = 1;
-    switch (op) {
-        case Unary::copy:
-            return x;
-        case Unary::negate:
-            return -x;
-        case Unary::relu:
-            return x > 0 ? x : T(0);
-        case Unary::gelu:
-            return T(0.5) * x * (one + erf(x * T(0.70710678118654752440)));
-        case Unary::gelu_tanh: {  // 0.5 (1 + tanh u) = sigmoid(2u)
-            const T u = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
-            return x / (one + exp(T(-2) * u));
-        }
-        case Unary::gelu_quick:
-            return x / (one + exp(T(-1.702) * x));
-        case Unary::silu:
-            return x / (one + exp(-x));
-        case Unary::tanh:
-            return tanh(x);
-        case Unary::sigmoid:
-            return one / (one + exp(-x));
-        case Unary::exp:
-            return exp(x);
-        case Unary::elu:
-            return x > 0 ? x : expm1(x);
-        case Unary::elu_plus_one:
-            return x > 0 ? x + one : exp(x);
-        case Unary::square:
-            return x * x;
-        case Unary::sqrt:
-            return sqrt(x);
-        case Unary::reciprocal:
-            return one / x;
-        case Unary::sine:
-            return sin(x);
-        case Unary::cosine:
-            return cos(x);
-        case Unary::log:
-            return log(x);
-        case Unary::step:
-            return x > 0 ? one : T(0);
-        case Unary::normal_cdf:
-            return T(0.5) * (one + erf(x * T(0.70710678118654752440)));
-    }
+    switch (op) { TSDIAG_UNARY_FORMULAS(TSDIAG_UNARY_CASE) }
     return x;
 }
 
 template <class T>
 __device__ T apply(Binary op, T x, T y) {
-    switch (op) {
-        case Binary::add:
-            return x + y;
-        case Binary::subtract:
-            return x - y;
-        case Binary::multiply:
-            return x * y;
-        case Binary::divide:
-            return x / y;
-        case Binary::maximum:
-            return x < y ? y : x;
-    }
+    switch (op) { TSDIAG_BINARY_FORMULAS(TSDIAG_BINARY_CASE) }
     return x;
 }
 
@@ -172,25 +157,15 @@ __global__ void hide_kernel(Rows<T> p, DeviceVisible visible) {
     }
 }
 
-/// Two elements of Philox4x32-10 a thread, as src/core/tensor/cpu_kernels.cpp makes them.
+/// Two elements a thread, as src/core/tensor/cpu_kernels.cpp makes them.
 __device__ void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t block,
                             double& a, double& b) {
     std::uint32_t c0 = static_cast<std::uint32_t>(block),
                   c1 = static_cast<std::uint32_t>(block >> 32),
                   c2 = static_cast<std::uint32_t>(stream),
-                  c3 = static_cast<std::uint32_t>(stream >> 32),
-                  k0 = static_cast<std::uint32_t>(seed),
-                  k1 = static_cast<std::uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-        const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0,
-                            p1 = std::uint64_t{0xCD9E8D57U} * c2;
-        c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
-        c1 = static_cast<std::uint32_t>(p1);
-        c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-        c3 = static_cast<std::uint32_t>(p0);
-        k0 += 0x9E3779B9U;
-        k1 += 0xBB67AE85U;
-    }
+                  c3 = static_cast<std::uint32_t>(stream >> 32);
+    philox_block(c0, c1, c2, c3, static_cast<std::uint32_t>(seed),
+                 static_cast<std::uint32_t>(seed >> 32));
     // The upper 52 bits of each half, in the middle of their interval of (0, 1).
     const std::uint64_t u = (std::uint64_t{c1} << 32 | c0) >> 12,
                         v = (std::uint64_t{c3} << 32 | c2) >> 12;

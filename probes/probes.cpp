@@ -5,6 +5,7 @@
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/probe.hpp"
+#include "tsdiag/text.hpp"
 
 /// The probes, one line each, in the order in which they run.
 #define TSDIAG_PROBES(X)    \

@@ -64,7 +64,8 @@ class Spectrum final : public Probe {
     }
 
     void on_attention(const Attention& e, Sink& out) override {
-        if (wants_any({"lambda2_abs", "spectral_gap", "gap", "est2"})) second_eigenvalues(e, out);
+        if (wants_any({"lambda2_abs", "lambda2_check", "spectral_gap", "gap", "est2"}))
+            second_eigenvalues(e, out);
         if (wants_any({"delta", "est1"})) centred_norms(e, out);
         if (wants_any({"delta_pi"})) stationary_norms(e, out);
         if (wants_any({"dobrushin"})) dobrushin_coefficients(e, out);
@@ -153,6 +154,7 @@ class Spectrum final : public Probe {
 
     /// Of heads that lie evenly.
     void second_opinions(const Attention& e, const std::vector<Estimate>& found, Sink& out) const {
+        if (!settings_.wants(metric::lambda2_check)) return;
         const Index count = std::min(settings_.cross_check, e.op.heads());
         for (Index i = 0; i < count; ++i) {
             const Index k = i * e.op.heads() / count;

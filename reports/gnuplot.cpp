@@ -10,6 +10,7 @@
 #include "process.hpp"
 #include "text.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
 
 /// The gnuplot writer: a script and its data for each figure, one process for all.

@@ -5,6 +5,7 @@
 #include "page.hpp"
 #include "text.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 
 namespace tsdiag {
 namespace {

@@ -4,6 +4,7 @@
 
 #include "page.hpp"
 #include "text.hpp"
+#include "tsdiag/file.hpp"
 
 /// The page that sets a claim beside measurements.
 namespace tsdiag {

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "tsdiag/formulas.hpp"
 #include "tsdiag/tensor.hpp"
 
 /// The kernels over tensors that a device must have.  `cpu` always; others are opened at run time.
@@ -14,29 +15,11 @@ namespace tsdiag {
 
 enum class Transpose { none, first, second };
 
-enum class Unary {
-    copy,
-    negate,
-    relu,
-    gelu,
-    gelu_tanh,
-    gelu_quick,
-    silu,
-    tanh,
-    sigmoid,
-    exp,
-    elu,
-    elu_plus_one,
-    square,
-    sqrt,
-    reciprocal,
-    sine,
-    cosine,
-    log,
-    step,       ///< 1 where x > 0, else 0
-    normal_cdf  ///< (1 + erf(x / sqrt 2)) / 2
-};
-enum class Binary { add, subtract, multiply, divide, maximum };
+// Members and what they compute: formulas.hpp.
+#define TSDIAG_MEMBER(name, formula) name,
+enum class Unary { TSDIAG_UNARY_FORMULAS(TSDIAG_MEMBER) };
+enum class Binary { TSDIAG_BINARY_FORMULAS(TSDIAG_MEMBER) };
+#undef TSDIAG_MEMBER
 enum class Law { uniform, normal };
 
 /// How products of float32 are made: as they are, or on a device from factors rounded to 11 bits

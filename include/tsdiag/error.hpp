@@ -45,24 +45,4 @@ class BrokenInvariant : public Error {
 void check(bool condition, const char* what,
            std::source_location where = std::source_location::current());
 
-/// The nearest of `known` to `word` by edit distance, for "did you mean"; empty when none is near.
-template <class Range>
-std::string nearest(const std::string& word, const Range& known);
-std::size_t edit_distance(const std::string& a, const std::string& b);
-
-template <class Range>
-std::string nearest(const std::string& word, const Range& known) {
-    std::string best;
-    std::size_t distance = word.size() / 2 + 1;
-    for (const auto& k : known) {
-        const std::string candidate(k);
-        const std::size_t e = edit_distance(word, candidate);
-        if (e < distance) {
-            distance = e;
-            best = candidate;
-        }
-    }
-    return best;
-}
-
 }  // namespace tsdiag

@@ -15,4 +15,9 @@ inline constexpr std::uint64_t longest_file = std::uint64_t{4} << 30;
 std::string file_text(const std::filesystem::path& file, std::string_view expected,
                       std::uint64_t most = longest_file);
 
+/// Writes `text` to a temporary name beside `file`, flushes it to the disk and renames it: a reader
+/// sees the old file or the whole new one.  Throws `Error` naming file and cause (disk full,
+/// permission ...).
+void write_atomically(const std::filesystem::path& file, std::string_view text);
+
 }  // namespace tsdiag

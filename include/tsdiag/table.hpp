@@ -155,9 +155,4 @@ std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view so
 /// Shortest decimal that reads back as the same double.
 std::string shortest(double value);
 
-/// Writes `text` to a temporary name beside `file`, flushes it to the disk and renames it: a reader
-/// sees the old file or the whole new one.  Throws `Error` naming file and cause (disk full,
-/// permission ...).
-void write_atomically(const std::filesystem::path& file, std::string_view text);
-
 }  // namespace tsdiag

@@ -30,4 +30,27 @@ std::string visible(std::string_view s, std::string_view kept = "");
 /// missing.
 std::string shortened(std::string_view s, std::size_t most);
 
+/// A code point below 2^21 in UTF-8.
+std::string utf8(std::uint32_t code);
+
+/// The nearest of `known` to `word` by edit distance, for "did you mean"; empty when none is near.
+template <class Range>
+std::string nearest(const std::string& word, const Range& known);
+std::size_t edit_distance(const std::string& a, const std::string& b);
+
+template <class Range>
+std::string nearest(const std::string& word, const Range& known) {
+    std::string best;
+    std::size_t distance = word.size() / 2 + 1;
+    for (const auto& k : known) {
+        const std::string candidate(k);
+        const std::size_t e = edit_distance(word, candidate);
+        if (e < distance) {
+            distance = e;
+            best = candidate;
+        }
+    }
+    return best;
+}
+
 }  // namespace tsdiag

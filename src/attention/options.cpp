@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {

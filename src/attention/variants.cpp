@@ -3,6 +3,7 @@
 
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 // The list: one line a variant.
 #define TSDIAG_ATTENTIONS(X) \

@@ -7,6 +7,7 @@
 #include "layout.hpp"
 #include "listed.hpp"
 #include "mapped_file.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {

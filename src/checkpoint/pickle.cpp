@@ -6,6 +6,8 @@
 #include <charconv>
 #include <unordered_map>
 
+#include "tsdiag/text.hpp"
+
 namespace tsdiag::checkpoint {
 namespace {
 
@@ -15,16 +17,6 @@ using Kind = Value::Kind;
 constexpr std::size_t most_values = std::size_t{1} << 22;
 constexpr std::size_t free_values = std::size_t{1} << 19;  // however short the pickle is
 constexpr std::size_t longest_global = 1000;
-
-void append_utf8(std::string& out, std::uint32_t code) {
-    const auto put = [&](std::uint32_t byte) { out += static_cast<char>(byte); };
-    if (code < 0x80) return put(code);
-    if (code < 0x800) return put(0xC0 | code >> 6), put(0x80 | (code & 0x3F));
-    if (code < 0x10000)
-        return put(0xE0 | code >> 12), put(0x80 | (code >> 6 & 0x3F)), put(0x80 | (code & 0x3F));
-    put(0xF0 | (code >> 18 & 7)), put(0x80 | (code >> 12 & 0x3F));
-    put(0x80 | (code >> 6 & 0x3F)), put(0x80 | (code & 0x3F));
-}
 
 /// Undoes the escapes of protocol 0: \uXXXX and \UXXXXXXXX of UNICODE, \n \t \r \\ \' \" \xXX of
 /// STRING.
@@ -37,7 +29,7 @@ std::string unescaped(std::string_view s) {
         if (digits > 0 && s.size() - i >= 2 + digits &&
             std::from_chars(&s[i + 2], s.data() + i + 2 + digits, code, 16).ptr ==
                 s.data() + i + 2 + digits) {
-            append_utf8(out, code);
+            out += utf8(code & 0x1FFFFF);
             i += 1 + digits;
         } else if (next == '\\' || next == '\'' || next == '"') {
             out += next;

@@ -5,6 +5,7 @@
 
 #include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 /// The claims, one line each, in the order of the papers.
 // clang-format off

@@ -7,6 +7,7 @@
 #include "tsdiag/backend.hpp"
 #include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {

@@ -8,6 +8,7 @@
 #include "threads.hpp"
 #include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
 
 namespace tsdiag::cli {

@@ -9,6 +9,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/report.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {

@@ -3,6 +3,7 @@
 
 #include "command_options.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {

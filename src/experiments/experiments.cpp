@@ -5,6 +5,7 @@
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
+#include "tsdiag/text.hpp"
 
 /// The list of experiments, in the order in which they are run.
 namespace tsdiag {

@@ -7,6 +7,7 @@
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {

@@ -8,6 +8,7 @@
 #include "reader.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::families {
 

@@ -8,6 +8,7 @@
 
 #include "draw.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 /// `random:` text, and weights that are drawn when they are asked for.
 namespace tsdiag {

@@ -5,6 +5,7 @@
 
 #include "names.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/table.hpp"
 
 /// A model as a directory of HF: config.json and model.safetensors.

@@ -9,47 +9,13 @@
 namespace tsdiag {
 
 std::string_view name(Unary op) {
+    if (op == Unary::copy) return "identity";
     switch (op) {
-        case Unary::copy:
-            return "identity";
-        case Unary::negate:
-            return "negate";
-        case Unary::relu:
-            return "relu";
-        case Unary::gelu:
-            return "gelu";
-        case Unary::gelu_tanh:
-            return "gelu_tanh";
-        case Unary::gelu_quick:
-            return "gelu_quick";
-        case Unary::silu:
-            return "silu";
-        case Unary::tanh:
-            return "tanh";
-        case Unary::sigmoid:
-            return "sigmoid";
-        case Unary::exp:
-            return "exp";
-        case Unary::elu:
-            return "elu";
-        case Unary::elu_plus_one:
-            return "elu_plus_one";
-        case Unary::square:
-            return "square";
-        case Unary::sqrt:
-            return "sqrt";
-        case Unary::reciprocal:
-            return "reciprocal";
-        case Unary::sine:
-            return "sine";
-        case Unary::cosine:
-            return "cosine";
-        case Unary::log:
-            return "log";
-        case Unary::step:
-            return "step";
-        case Unary::normal_cdf:
-            return "normal_cdf";
+#define TSDIAG_NAME(name, formula) \
+    case Unary::name:              \
+        return #name;
+        TSDIAG_UNARY_FORMULAS(TSDIAG_NAME)
+#undef TSDIAG_NAME
     }
     return "unknown";
 }

@@ -5,8 +5,8 @@
 #include <fstream>
 #include <iterator>
 
+#include "tsdiag/file.hpp"
 #include "tsdiag/output.hpp"
-#include "tsdiag/table.hpp"
 
 namespace tsdiag {
 namespace {

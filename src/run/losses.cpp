@@ -10,6 +10,7 @@
 #include "arrays.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {

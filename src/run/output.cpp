@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "tsdiag/file.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {

@@ -23,7 +23,9 @@ std::vector<std::string> named(const std::vector<std::string>& words) {
 
 /// The metrics that are wanted and can be had: those of gradients need a loss.
 std::vector<std::string> wanted_metrics(const RunOptions& options) {
-    std::vector<std::string> all = resolve_metrics(options.probes);
+    std::vector<std::string> words = options.probes;
+    if (options.cross_check > 0) words.emplace_back(metric::lambda2_check);
+    std::vector<std::string> all = resolve_metrics(words);
     if (!options.loss.empty()) return all;
     if (!options.labels.empty()) throw UsageError("--labels: belongs to --loss classify.");
     for (const std::string& metric : named(options.probes))

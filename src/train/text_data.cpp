@@ -7,6 +7,7 @@
 #include "data.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::training {
 namespace {
@@ -37,16 +38,6 @@ std::vector<char32_t> code_points(const std::string& text, const std::string& fi
         out.push_back(c);
         i += length;
     }
-    return out;
-}
-
-std::string utf8(char32_t c) {
-    std::string out;
-    if (c < 0x80) return {char(c)};
-    const int more = c < 0x800 ? 1 : c < 0x10000 ? 2 : 3;
-    constexpr std::array<unsigned, 4> lead = {0, 0xc0, 0xe0, 0xf0};
-    out += char(lead[std::size_t(more)] | (c >> 6 * more));
-    for (int k = more - 1; k >= 0; --k) out += char(0x80U | (c >> 6 * k & 0x3fU));
     return out;
 }
 

@@ -227,7 +227,7 @@ TEST_F(Spectra, AreFoundByTheRouteAskedFor) {
 TEST_F(Spectra, GetASecondOpinionOfTheHeadsAskedFor) {
     EXPECT_EQ(probe({"--no-report"}).code, 0);
     EXPECT_THAT(heads("lambda2_check"), IsEmpty());
-    EXPECT_EQ(probe({"--cross-check", "2", "--no-report"}).code, 0);
+    EXPECT_EQ(probe({"--cross-check", "2", "--no-report", "--probes", "fro"}).code, 0);
     const std::map<Index, MetricRow> found = heads("lambda2_check");
     EXPECT_LE(found.at(0).value.value_or(1), 1e-6);
     EXPECT_THAT(found.at(1).note, HasSubstr("not certified"));

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/table.hpp"
 
 namespace tsdiag {

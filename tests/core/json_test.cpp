@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {

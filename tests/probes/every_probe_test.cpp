@@ -44,6 +44,7 @@ class EveryProbe : public testing::TestWithParam<const ProbeEntry*> {
   protected:
     Table run(const Layer& layer, ProbeSettings settings = {}) const {
         settings.maps = {{0, 1}};
+        settings.cross_check = 2;
         return measure(GetParam()->name, layer, settings);
     }
 };

@@ -37,6 +37,7 @@ const std::map<std::string, Degrees>& degrees() {
         {"r", {0, 0, 0, 0}},
         {"r_layer", {0, 0, 0, 0}},
         {"lambda2_abs", {0, 1, 0, 0}},
+        {"lambda2_check", {0, 0, 0, 0}},
         {"spectral_gap", {0, 0, 0, 0}},
         {"gap", {0, 0, 0, 0}},
         {"delta", {0, 1, 0, 0}},

@@ -6,6 +6,7 @@
 #include "../../reports/process.hpp"
 #include "folder.hpp"
 #include "sample.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
 
 /// The report in a browser without a network.

@@ -65,9 +65,9 @@ std::vector<Estimate> streamed_norm(const Problem& problem) {
 
 bool applies(const Problem& problem) {
     if (!problem.allows("arnoldi")) return false;
-    if (problem.asked == "arnoldi" || problem.for_norm()) return true;
+    if (problem.asked == "arnoldi") return true;
     if (!problem.kept) return !factors::wanted(problem.known);  // they were as sure as they can be
-    return problem.p.tokens() > dense_below;
+    return problem.for_norm() || problem.p.tokens() > dense_below;
 }
 
 Found find(const Problem& problem, std::span<const Index> heads) {

@@ -1,11 +1,8 @@
 #include "tsdiag/csv.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
 #include <charconv>
 #include <cmath>
@@ -24,15 +21,6 @@ constexpr std::string_view curves_header = "model,step,layer,stage,head,curve,x,
 /// Would a spreadsheet compute the cell rather than show it, or has it the sign that prevents that?
 bool is_formula(std::string_view cell) {
     return !cell.empty() && std::string_view("=+-@\t\r'").find(cell[0]) != std::string_view::npos;
-}
-
-[[noreturn]] void cannot_write(const std::filesystem::path& file, const std::string& temporary,
-                               int error) {
-    if (!temporary.empty()) ::unlink(temporary.c_str());
-    throw Error(fmt::format("{}: cannot be written: {}.{}", file.string(), std::strerror(error),
-                            error == ENOSPC   ? " Free some space or choose another --out."
-                            : error == ENOENT ? " Does its folder exist?"
-                                              : ""));
 }
 
 }  // namespace
@@ -261,33 +249,6 @@ std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view so
         r.count = in.integer(9);
     }
     return rows;
-}
-
-void write_atomically(const std::filesystem::path& file, std::string_view text) {
-    static std::atomic<unsigned> serial{0};
-    const std::filesystem::path folder = file.has_parent_path() ? file.parent_path() : ".";
-    const std::string temporary =
-        (folder / fmt::format(".{}.{}-{}.tmp", file.filename().string(), ::getpid(), serial++))
-            .string();
-    const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (fd < 0) cannot_write(file, "", errno);
-    int error = 0;
-    while (!text.empty() && !error) {
-        const ssize_t written = ::write(fd, text.data(), text.size());
-        if (written >= 0)
-            text.remove_prefix(std::size_t(written));
-        else if (errno != EINTR)
-            error = errno;
-    }
-    // A file system without fsync says EINVAL or EROFS: nothing more can be done there.
-    if (!error && ::fsync(fd) != 0 && errno != EINVAL && errno != EROFS) error = errno;
-    if (::close(fd) != 0 && !error) error = errno;
-    if (!error && ::rename(temporary.c_str(), file.c_str()) != 0) error = errno;
-    if (error) cannot_write(file, temporary, error);
-    if (const int dir = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC); dir >= 0) {
-        ::fsync(dir);
-        ::close(dir);
-    }
 }
 
 }  // namespace tsdiag

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
+#include <numeric>
+#include <vector>
+
 namespace tsdiag {
 namespace {
 
@@ -91,6 +96,30 @@ std::string shortened(std::string_view s, std::size_t most) {
     while (tail < s.size() && inside(tail)) ++tail;
     return fmt::format("{}...({} bytes left out)...{}", s.substr(0, head), tail - head,
                        s.substr(tail));
+}
+
+std::string utf8(std::uint32_t code) {
+    if (code < 0x80) return {static_cast<char>(code)};
+    const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
+    constexpr std::array<std::uint32_t, 4> lead = {0, 0xC0, 0xE0, 0xF0};
+    std::string out(1, static_cast<char>(lead[std::size_t(more)] | (code >> 6 * more)));
+    for (int k = more - 1; k >= 0; --k) out += static_cast<char>(0x80U | (code >> 6 * k & 0x3FU));
+    return out;
+}
+
+std::size_t edit_distance(const std::string& a, const std::string& b) {
+    std::vector<std::size_t> row(b.size() + 1);  // distances of a prefix of a to all prefixes of b
+    std::iota(row.begin(), row.end(), std::size_t{0});
+    for (std::size_t i = 1; i <= a.size(); ++i) {
+        std::size_t diagonal = row[0];
+        row[0] = i;
+        for (std::size_t j = 1; j <= b.size(); ++j) {
+            const std::size_t replaced = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
+            diagonal = row[j];
+            row[j] = std::min({replaced, row[j] + 1, row[j - 1] + 1});
+        }
+    }
+    return row[b.size()];
 }
 
 }  // namespace tsdiag

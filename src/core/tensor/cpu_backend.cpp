@@ -450,26 +450,22 @@ class CpuBackend final : public Backend {
     }
 
     template <class T>
-    static void combine(Binary op, T* out, const T* x, const T* y, bool single, Index count) {
+    static void combine(Binary op, T* out, const T* left, const T* right, bool single,
+                        Index count) {
         const auto with = [&](auto f) {
             if (single) {
-                const T s = *y;
-                for (Index j = 0; j < count; ++j) out[j] = f(x[j], s);
+                const T s = *right;
+                for (Index j = 0; j < count; ++j) out[j] = f(left[j], s);
             } else {
-                for (Index j = 0; j < count; ++j) out[j] = f(x[j], y[j]);
+                for (Index j = 0; j < count; ++j) out[j] = f(left[j], right[j]);
             }
         };
         switch (op) {
-            case Binary::add:
-                return with([](T u, T v) { return u + v; });
-            case Binary::subtract:
-                return with([](T u, T v) { return u - v; });
-            case Binary::multiply:
-                return with([](T u, T v) { return u * v; });
-            case Binary::divide:
-                return with([](T u, T v) { return u / v; });
-            case Binary::maximum:
-                return with([](T u, T v) { return std::max(u, v); });
+#define TSDIAG_CASE(name, formula) \
+    case Binary::name:             \
+        return with([](T x, T y) { return formula; });
+            TSDIAG_BINARY_FORMULAS(TSDIAG_CASE)
+#undef TSDIAG_CASE
         }
     }
 

@@ -40,60 +40,12 @@ void each(const T* a, T* out, Index count, F f) {
 
 template <class T>
 void unary(int op, const T* a, T* out, Index count) {
-    const T one = 1;
     switch (static_cast<Unary>(op)) {
-        case Unary::copy:
-            return each(a, out, count, [](T x) { return x; });
-        case Unary::negate:
-            return each(a, out, count, [](T x) { return -x; });
-        case Unary::relu:
-            return each(a, out, count, [](T x) { return x > 0 ? x : T(0); });
-        case Unary::gelu:
-            return each(a, out, count, [](T x) {
-                return T(0.5) * x * (T(1) + erf_(x * T(0.70710678118654752440)));
-            });
-        case Unary::gelu_tanh:  // 0.5 (1 + tanh u) = sigmoid(2u)
-            return each(a, out, count, [](T x) {
-                const T u = T(0.79788456080286535588) * (x + T(0.044715) * x * x * x);
-                return x / (T(1) + exp_(T(-2) * u));
-            });
-        case Unary::gelu_quick:
-            return each(a, out, count, [](T x) { return x / (T(1) + exp_(T(-1.702) * x)); });
-        case Unary::silu:
-            return each(a, out, count, [](T x) { return x / (T(1) + exp_(-x)); });
-        case Unary::tanh:
-            for (Index i = 0; i < count; ++i) out[i] = std::tanh(a[i]);
-            return;
-        case Unary::sigmoid:
-            return each(a, out, count, [one](T x) { return one / (one + exp_(-x)); });
-        case Unary::exp:
-            return each(a, out, count, [](T x) { return exp_(x); });
-        case Unary::elu:
-            for (Index i = 0; i < count; ++i) out[i] = a[i] > 0 ? a[i] : std::expm1(a[i]);
-            return;
-        case Unary::elu_plus_one:
-            return each(a, out, count, [one](T x) { return x > 0 ? x + one : exp_(x); });
-        case Unary::square:
-            return each(a, out, count, [](T x) { return x * x; });
-        case Unary::sqrt:
-            return each(a, out, count, [](T x) { return std::sqrt(x); });
-        case Unary::reciprocal:
-            return each(a, out, count, [one](T x) { return one / x; });
-        case Unary::sine:
-            for (Index i = 0; i < count; ++i) out[i] = std::sin(a[i]);
-            return;
-        case Unary::cosine:
-            for (Index i = 0; i < count; ++i) out[i] = std::cos(a[i]);
-            return;
-        case Unary::log:
-            for (Index i = 0; i < count; ++i) out[i] = std::log(a[i]);
-            return;
-        case Unary::step:
-            return each(a, out, count, [one](T x) { return x > 0 ? one : T(0); });
-        case Unary::normal_cdf:
-            return each(a, out, count, [one](T x) {
-                return T(0.5) * (one + erf_(x * T(0.70710678118654752440)));
-            });
+#define TSDIAG_CASE(name, formula) \
+    case Unary::name:              \
+        return each(a, out, count, [](T x) { return formula; });
+        TSDIAG_UNARY_FORMULAS(TSDIAG_CASE)
+#undef TSDIAG_CASE
     }
 }
 
@@ -342,18 +294,9 @@ inline void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t 
                   c1 = static_cast<std::uint32_t>(block >> 32);
     std::uint32_t c2 = static_cast<std::uint32_t>(stream),
                   c3 = static_cast<std::uint32_t>(stream >> 32);
-    std::uint32_t k0 = static_cast<std::uint32_t>(seed),
-                  k1 = static_cast<std::uint32_t>(seed >> 32);
-    for (int round = 0; round < 10; ++round) {
-        const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0,
-                            p1 = std::uint64_t{0xCD9E8D57U} * c2;
-        c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
-        c1 = static_cast<std::uint32_t>(p1);
-        c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-        c3 = static_cast<std::uint32_t>(p0);
-        k0 += 0x9E3779B9U;
-        k1 += 0xBB67AE85U;
-    }
+    const std::uint32_t k0 = static_cast<std::uint32_t>(seed),
+                        k1 = static_cast<std::uint32_t>(seed >> 32);
+    philox_block(c0, c1, c2, c3, k0, k1);
     const std::uint64_t u = (std::uint64_t{c1} << 32 | c0) >> 12,
                         v = (std::uint64_t{c3} << 32 | c2) >> 12;
     // 52 bits behind the point of a number in [1, 2), moved to (0, 1) by half a unit.

@@ -5,6 +5,7 @@
 
 #include "cpu_kernels.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/formulas.hpp"
 
 namespace tsdiag {
 namespace {
@@ -45,14 +46,7 @@ void fill(Fill draw, std::uint64_t seed, std::uint64_t stream, std::span<T> out,
 
 std::array<std::uint32_t, 4> philox(std::array<std::uint32_t, 4> c,
                                     std::array<std::uint32_t, 2> k) {
-    for (int round = 0; round < 10; ++round) {
-        const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c[0],
-                            p1 = std::uint64_t{0xCD9E8D57U} * c[2];
-        c = {static_cast<std::uint32_t>(p1 >> 32) ^ c[1] ^ k[0], static_cast<std::uint32_t>(p1),
-             static_cast<std::uint32_t>(p0 >> 32) ^ c[3] ^ k[1], static_cast<std::uint32_t>(p0)};
-        k[0] += 0x9E3779B9U;
-        k[1] += 0xBB67AE85U;
-    }
+    philox_block(c[0], c[1], c[2], c[3], k[0], k[1]);
     return c;
 }
 

@@ -1,0 +1,66 @@
+#pragma once
+#include <cstdint>
+
+/// What the kernels of every backend compute of single numbers: each is written once, here.
+///
+/// A formula is one of x (and y), of type T.  Functions with a trailing underscore are those of the
+/// backend: exp_, erf_, ln_, tanh_, expm1_, sine_, cosine_, sqrt_.
+// clang-format off
+#define TSDIAG_UNARY_FORMULAS(X)                                                        \
+    X(copy, x)                                                                          \
+    X(negate, -x)                                                                       \
+    X(relu, x > 0 ? x : T(0))                                                           \
+    X(gelu, T(0.5) * x * (T(1) + erf_(x * T(0.70710678118654752440))))                  \
+    /* 0.5 x (1 + tanh u) = x sigmoid(2u) */                                            \
+    X(gelu_tanh, x / (T(1) + exp_(T(-2) *                                               \
+                                  (T(0.79788456080286535588) *                          \
+                                   (x + T(0.044715) * x * x * x)))))                    \
+    X(gelu_quick, x / (T(1) + exp_(T(-1.702) * x)))                                     \
+    X(silu, x / (T(1) + exp_(-x)))                                                      \
+    X(tanh, tanh_(x))                                                                   \
+    X(sigmoid, T(1) / (T(1) + exp_(-x)))                                                \
+    X(exp, exp_(x))                                                                     \
+    X(elu, x > 0 ? x : expm1_(x))                                                       \
+    X(elu_plus_one, x > 0 ? x + T(1) : exp_(x))                                         \
+    X(square, x * x)                                                                    \
+    X(sqrt, sqrt_(x))                                                                   \
+    X(reciprocal, T(1) / x)                                                             \
+    X(sine, sine_(x))                                                                   \
+    X(cosine, cosine_(x))                                                               \
+    X(log, ln_(x))                                                                      \
+    X(step, x > 0 ? T(1) : T(0))                                                        \
+    X(normal_cdf, T(0.5) * (T(1) + erf_(x * T(0.70710678118654752440))))
+
+#define TSDIAG_BINARY_FORMULAS(X)                                                       \
+    X(add, x + y)                                                                       \
+    X(subtract, x - y)                                                                  \
+    X(multiply, x * y)                                                                  \
+    X(divide, x / y)                                                                    \
+    X(maximum, x < y ? y : x)
+// clang-format on
+
+#ifdef __CUDACC__
+#define TSDIAG_ANYWHERE __host__ __device__
+#else
+#define TSDIAG_ANYWHERE
+#endif
+
+namespace tsdiag {
+
+/// One block of Philox4x32-10 [Philox] in place.  Static: each instruction set has its own.
+TSDIAG_ANYWHERE static inline void philox_block(std::uint32_t& c0, std::uint32_t& c1,
+                                                std::uint32_t& c2, std::uint32_t& c3,
+                                                std::uint32_t k0, std::uint32_t k1) {
+    for (int round = 0; round < 10; ++round) {
+        const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0,
+                            p1 = std::uint64_t{0xCD9E8D57U} * c2;
+        c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
+        c1 = static_cast<std::uint32_t>(p1);
+        c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
+        c3 = static_cast<std::uint32_t>(p0);
+        k0 += 0x9E3779B9U;
+        k1 += 0xBB67AE85U;
+    }
+}
+
+}  // namespace tsdiag
