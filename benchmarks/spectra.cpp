@@ -35,7 +35,8 @@ std::unique_ptr<AttentionOperator> independent_head(Index n, std::uint64_t seed)
 }
 
 template <class Make>
-void spectra(benchmark::State& state, const Make& make) {
+void spectra(benchmark::State& state, const Make& make, const char* route) {
+    constexpr double memory = 2e9;
     const Index n = state.range(0);
     std::vector<std::unique_ptr<AttentionOperator>> all;
     for (Index layer = 0; layer < layers; ++layer) {
@@ -46,7 +47,8 @@ void spectra(benchmark::State& state, const Make& make) {
     for (auto _ : state) {
         products = uncertain = 0;
         for (const auto& op : all)
-            for (const auto& found : {second_eigenvalue(*op), centred_norm(*op)})
+            for (const auto& found : {second_eigenvalue(*op, memory, usual_accuracy, route),
+                                      centred_norm(*op, memory, usual_accuracy, route)})
                 for (const Estimate& e : found) {
                     products += double(e.iterations);
                     uncertain += e.converged ? 0 : 1;
@@ -56,12 +58,22 @@ void spectra(benchmark::State& state, const Make& make) {
     state.counters["uncertain"] = uncertain;
 }
 
-BENCHMARK_CAPTURE(spectra, drawn, drawn_head)
+BENCHMARK_CAPTURE(spectra, drawn, drawn_head, "auto")
     ->Arg(512)
     ->Arg(1024)
     ->UseRealTime()
     ->Unit(benchmark::kSecond);
-BENCHMARK_CAPTURE(spectra, independent, independent_head)
+BENCHMARK_CAPTURE(spectra, drawn_by_the_library, drawn_head, "spectra")
+    ->Arg(512)
+    ->Arg(1024)
+    ->UseRealTime()
+    ->Unit(benchmark::kSecond);
+BENCHMARK_CAPTURE(spectra, independent, independent_head, "auto")
+    ->Arg(512)
+    ->Arg(1024)
+    ->UseRealTime()
+    ->Unit(benchmark::kSecond);
+BENCHMARK_CAPTURE(spectra, independent_by_the_library, independent_head, "spectra")
     ->Arg(512)
     ->Arg(1024)
     ->UseRealTime()

@@ -20,7 +20,7 @@ struct MeasurementSettings {
     std::vector<Index> heads;                   ///< empty: all
     std::vector<std::pair<Index, Index>> maps;
     bool allow_nonfinite = false;
-    double accuracy = usual_accuracy;                            ///< of spectra
+    double accuracy = usual_accuracy;  ///< of spectra
     std::string route = "auto";
     Index cross_check = 0;
     Index layers = 0, samples = 1, trials = 1;                   ///< for progress

@@ -56,6 +56,7 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     sizes.samples = source_.count();
     sizes.trials = options.trials;
     sizes.metrics = work.metrics;
+    sizes.dense = work.options.spectra == "dense";
     sizes.maps = std::ssize(options.maps);
     sizes.gradients = losses_.has_value();
     sizes.head_rows = options.loss.find("lm") != std::string::npos ? spec.vocabulary : 0;

@@ -50,7 +50,10 @@ double largest_metric(const RunSizes& s) {
         const double chunk = std::min(d, std::max(128.0, double(1 << 21) / (h * n)));
         most = std::max(most, rows + 4 * n * d * wide + 2 * h * n * chunk * b);
     }
-    if (any(s, {metric::effective_rank})) most = std::max(most, n * d * (3 * wide + b));
+    if (any(s, {metric::effective_rank})) {  // what Eigen's BDCSVD copies, and its workspace
+        const double side = std::min({n, d, 1024.0});  // beyond, by name alone
+        most = std::max(most, n * d * (5 * wide + b) + 4 * side * side * wide);
+    }
     if (any(s, {metric::stable_rank})) {
         constexpr double largest_gram = 1024, vectors = 640;
         const double side = std::min(n, d);
@@ -144,8 +147,9 @@ double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory,
     constexpr double largest_dense = 2048, vectors = 640;  // as src/attention has them
     const double n = double(s.tokens), p = double(s.heads) * n * n * double(s.bytes);
     const double rest = memory - (needs.total() - needs.blocks);
-    const double dense = n <= largest_dense ? n : 0;
-    const double work = double(std::min(threads, s.heads)) * (2 * dense + 2 * vectors) * n * wide;
+    const double matrices = s.dense ? 8 : n <= largest_dense ? 2 : 0;
+    const double work =
+        double(std::min(threads, s.heads)) * (matrices * n + 2 * vectors) * n * wide;
     return p <= rest / 2 && p + work > rest / 2 ? 2 * p - 1 : rest;
 }
 

@@ -19,6 +19,7 @@ struct RunSizes {
     Index table = 0;       ///< elements of the largest table that is read whole before the layers
     Index head_rows = 0;   ///< of the output head of a loss
     bool rotated = false, normed = false, gradients = false;
+    bool dense = false;  ///< spectra by the dense method, whatever the size
     std::vector<std::string> metrics = {};
 };
 /// Those that are the model's own.

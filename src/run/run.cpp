@@ -140,6 +140,7 @@ RunSizes sizes_of(const Work& work, const Checkpoint& file, const TraceSummary& 
     const Index read = given ? 3 * sizes.heads * sizes.tokens : 4 * sizes.width;
     sizes.file_pages = read * sizes.tokens * sizes.bytes;
     sizes.metrics = work.metrics;
+    sizes.dense = work.options.spectra == "dense";
     sizes.maps = std::ssize(work.options.maps);
     return sizes;
 }
@@ -222,6 +223,7 @@ void measure(const Model& model, std::span<const Input> inputs, std::span<const 
     sizes.tokens = tokens;
     sizes.samples = std::ssize(inputs);
     sizes.metrics = work.metrics;
+    sizes.dense = work.options.spectra == "dense";
     settings.memory = row_budget(work, sizes, 1);
     settings.first_layer = own.first_layer;
     settings.last_layer = own.last_layer;

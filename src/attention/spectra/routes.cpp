@@ -25,14 +25,12 @@
 
 namespace tsdiag {
 namespace spectra {
-namespace {
 
-#define TSDIAG_DECLARE(name) \
-    }                        \
-    extern const Route name; \
-    namespace {
+#define TSDIAG_DECLARE(name) extern const Route name;
 TSDIAG_SPECTRAL_ROUTES(TSDIAG_DECLARE)
 #undef TSDIAG_DECLARE
+
+namespace {
 
 std::span<const Route* const> routes() {
 #define TSDIAG_ADDRESS(name) &name,
@@ -60,7 +58,8 @@ std::vector<Estimate> try_all(const Problem& problem) {
         if (!head)
             throw UsageError(fmt::format(
                 "--spectra {}: P of {} tokens takes {:.0f} MB, expected one that fits into memory "
-                "and has at least {} tokens; raise --memory, or choose another route.",
+                "with the work on it and has at least {} tokens; raise --memory, or choose another "
+                "route.",
                 problem.asked, problem.p.tokens(), problem.p.bytes() / 1e6, least_restarted));
         out.push_back(*head);
     }
