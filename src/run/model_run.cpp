@@ -116,7 +116,7 @@ void ModelRun::measure(Index trial, Measurement& measurement, const Layers& tell
     model.differentiate(samples, losses, measurement, settings);
 }
 
-std::function<void()> ModelRun::trial(Index trial, Meter& meter) {
+ModelRun::Trial ModelRun::trial(Index trial, Meter& meter) const {
     const auto said = std::make_shared<Recorder>();
     MeasurementSettings own = measured_;
     own.progress = nullptr;
@@ -132,13 +132,15 @@ std::function<void()> ModelRun::trial(Index trial, Meter& meter) {
         said->replay(table);
         work_.options.derive(table, *said);
     }
-    return [this, said, measurement] {
-        said->replay(work_.result.table);
-        if (whole_)
-            whole_->join(*measurement);
-        else
-            whole_ = measurement;
-    };
+    return {said, measurement};
+}
+
+void ModelRun::add(const Trial& trial) {
+    trial.said->replay(work_.result.table);
+    if (whole_)
+        whole_->join(*trial.measurement);
+    else
+        whole_ = trial.measurement;
 }
 
 void ModelRun::in_turn() {

@@ -21,9 +21,15 @@ class ModelRun {
     double seconds() const { return seconds_; }  ///< of one trial on all threads, roughly
     Index beside() const { return beside_; }
 
-    /// One trial, alone on its thread; what is returned adds it to the table, in the order of the
-    /// trials.
-    std::function<void()> trial(Index trial, Meter& meter);
+    /// What one trial has recorded.
+    struct Trial {
+        std::shared_ptr<const Recorder> said;
+        std::shared_ptr<Measurement> measurement;
+    };
+    /// One trial, alone on its thread.
+    Trial trial(Index trial, Meter& meter) const;
+    /// Adds one to the table, in the order of the trials.
+    void add(const Trial& trial);
     /// All trials, each on all threads.
     void in_turn();
     /// What the first layer makes of the first sample of the first trial, row by row.

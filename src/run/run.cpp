@@ -59,7 +59,7 @@ void side_by_side(std::span<ModelRun* const> runs, const std::function<void(doub
         Index(trials.size()),
         [&](Index i) {
             const auto& [run, trial] = trials[std::size_t(i)];
-            return run->trial(trial, meter);
+            return [run, done = run->trial(trial, meter)] { run->add(done); };
         },
         order);
 }
@@ -98,7 +98,7 @@ void measure_model(Work& work, const Subject& subject) {
         side_by_side(only, tell);
     } else if (options.derive) {
         Meter meter(model.seconds() * double(options.trials), tell);
-        for (Index trial = 0; trial < options.trials; ++trial) model.trial(trial, meter)();
+        for (Index trial = 0; trial < options.trials; ++trial) model.add(model.trial(trial, meter));
     } else {
         model.in_turn();
     }

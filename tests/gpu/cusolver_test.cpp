@@ -81,11 +81,11 @@ TEST(Cusolver, FindsTheSameSecondEigenvalues) {
         const Estimate squared = squaring::second_eigenvalue(there).front();
         const Estimate krylov =
             on_device::second_eigenvalue(*given_attention(there, false, ""), 1e9, true).front();
-        for (const Estimate& found : {squared, krylov})
-            if (found.converged) {
-                EXPECT_NEAR(found.value, expected, 1e-6 * expected)
-                    << family.name << " by " << found.method;
-            }
+        for (const Estimate& found : {squared, krylov}) {
+            EXPECT_TRUE(found.converged) << family.name << " by " << found.method;
+            EXPECT_NEAR(found.value, expected, 1e-6 * expected)
+                << family.name << " by " << found.method;
+        }
     }
 }
 
