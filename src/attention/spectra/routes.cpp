@@ -33,7 +33,7 @@ TSDIAG_SPECTRAL_ROUTES(TSDIAG_DECLARE)
 namespace {
 
 std::span<const Route* const> routes() {
-#define TSDIAG_ADDRESS(name) &name,
+#define TSDIAG_ADDRESS(name) &spectra::name,
     static constexpr std::array all{TSDIAG_SPECTRAL_ROUTES(TSDIAG_ADDRESS)};
 #undef TSDIAG_ADDRESS
     return all;
