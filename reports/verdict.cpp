@@ -35,6 +35,7 @@ class Verdict {
         gradients();
         undefined_numbers();
         bounded_numbers();
+        second_opinions();
         return std::move(found_);
     }
 
@@ -57,6 +58,7 @@ class Verdict {
     void gradients();
     void undefined_numbers();
     void bounded_numbers();
+    void second_opinions();
 
     const TableView& rows_;
     const std::string& model_;
@@ -378,6 +380,24 @@ void Verdict::bounded_numbers() {
                     counted(std::size_t(bounded), "number"), bounded == 1 ? "is" : "are",
                     bounded == 1 ? "its interval" : "their intervals",
                     bounded == 1 ? "a value" : "values"));
+}
+
+void Verdict::second_opinions() {
+    const MetricRow* farthest = nullptr;
+    std::size_t heads = 0;
+    for (const MetricRow* row : rows_.all()) {
+        if (row->model != model_ || row->metric != metric::lambda2_check || !row->value) continue;
+        ++heads;
+        if (!farthest || *row->value > *farthest->value) farthest = row;
+    }
+    if (heads == 0) return;
+    const Json& asked = run_["settings"]["tolerance"];
+    const bool agrees = !asked.is_number() || *farthest->value <= asked.number();
+    say(agrees ? Level::good : Level::warning,
+        fmt::format("lambda2_abs of {}, found again by the library Spectra, {}: the farthest is "
+                    "{} apart, in layer {}, head {}.",
+                    counted(heads, "head"), agrees ? "is the same" : "is not the same everywhere",
+                    number(*farthest->value), farthest->at.layer, farthest->at.head));
 }
 
 }  // namespace

@@ -175,6 +175,22 @@ TEST(VerdictTest, UndefinedAndUncertifiedNumbersAreCountedWithTheirReasons) {
               "1 number is not certified: metrics.csv has its interval instead of a value.");
 }
 
+TEST(VerdictTest, ASecondOpinionOfASpectrumAgreesOrWarns) {
+    Table t("m");
+    for (Index h : {0, 1, 2}) t.scalar({.layer = 4, .head = h}, "lambda2_check", 1e-9 * double(h));
+    const auto opinion = [&](const char* tolerance) {
+        const Json run =
+            Json::parse(std::string(R"({"settings": {"tolerance": )") + tolerance + "}}", "t");
+        return saying(verdict(t, run), "library Spectra");
+    };
+    EXPECT_EQ(opinion("1e-8").level, Finding::Level::good);
+    EXPECT_EQ(opinion("1e-8").text,
+              "lambda2_abs of 3 heads, found again by the library Spectra, is the same: the "
+              "farthest is 2e-09 apart, in layer 4, head 2.");
+    EXPECT_EQ(opinion("1e-9").level, Finding::Level::warning);
+    EXPECT_EQ(saying(verdict(Table("m"), {}), "library Spectra").text, "");
+}
+
 TEST(VerdictTest, RandomIdsInATrainedModelAreNotLanguage) {
     const auto run = [](const char* text) { return Json::parse(text, "t"); };
     const Table t = states({0.1});
