@@ -191,12 +191,17 @@ void OutputFolder::make_temporary() {
     if (!::mkdtemp(pattern.data()))
         throw Error(fmt::format("{}: cannot be written ({}); choose another --out.", path.string(),
                                 std::strerror(errno)));
-    temporary_ = pattern;
-    unfinished().temporaries.push_back(temporary_);
     const mode_t mask = ::umask(0);
     ::umask(mask);
     ::chmod(pattern.c_str(), 0777 & ~mask);  // mkdtemp lets nobody else in
-    mark(temporary_);
+    try {
+        mark(pattern);
+    } catch (const Error&) {
+        remove_temporary(pattern);
+        throw;
+    }
+    temporary_ = pattern;
+    unfinished().temporaries.push_back(temporary_);
 }
 
 OutputFolder::~OutputFolder() {
