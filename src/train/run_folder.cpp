@@ -115,6 +115,7 @@ Index RunFolder::resume(const Json& identity, Parameters& parameters, Optimiser&
                 const OutputFolder refused_now(checkpoint(later), checkpoint_plan());
             }
             set_marks(state.notes().logs);
+            drop_old_states();  // which a kill behind a save has left
             log_.open(directory_, state.notes().logs, result.table);
             return step;
         } catch (const FormatError& error) {
