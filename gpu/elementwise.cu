@@ -12,31 +12,6 @@ template <class T>
 __device__ T erf_(T x) {
     return erf(x);
 }
-template <class T>
-__device__ T ln_(T x) {
-    return log(x);
-}
-template <class T>
-__device__ T tanh_(T x) {
-    return tanh(x);
-}
-template <class T>
-__device__ T expm1_(T x) {
-    return expm1(x);
-}
-template <class T>
-__device__ T sine_(T x) {
-    return sin(x);
-}
-template <class T>
-__device__ T cosine_(T x) {
-    return cos(x);
-}
-template <class T>
-__device__ T sqrt_(T x) {
-    return sqrt(x);
-}
-
 #define TSDIAG_UNARY_CASE(name, formula) \
     case Unary::name:                    \
         return formula;
@@ -55,6 +30,9 @@ __device__ T apply(Binary op, T x, T y) {
     switch (op) { TSDIAG_BINARY_FORMULAS(TSDIAG_BINARY_CASE) }
     return x;
 }
+
+#undef TSDIAG_UNARY_CASE
+#undef TSDIAG_BINARY_CASE
 
 template <class T>
 __global__ void unary_kernel(Unary op, Rows<T> out, Rows<const T> a) {

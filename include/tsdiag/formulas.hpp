@@ -3,8 +3,8 @@
 
 /// What the kernels of every backend compute of single numbers: each is written once, here.
 ///
-/// A formula is one of x (and y), of type T.  Functions with a trailing underscore are those of the
-/// backend: exp_, erf_, ln_, tanh_, expm1_, sine_, cosine_, sqrt_.
+/// A formula is one of x (and y), of type T.  exp_ and erf_ are those of the backend, the other
+/// functions those of <cmath> or CUDA.
 // clang-format off
 #define TSDIAG_UNARY_FORMULAS(X)                                                        \
     X(copy, x)                                                                          \
@@ -17,17 +17,17 @@
                                    (x + T(0.044715) * x * x * x)))))                    \
     X(gelu_quick, x / (T(1) + exp_(T(-1.702) * x)))                                     \
     X(silu, x / (T(1) + exp_(-x)))                                                      \
-    X(tanh, tanh_(x))                                                                   \
+    X(tanh, tanh(x))                                                                    \
     X(sigmoid, T(1) / (T(1) + exp_(-x)))                                                \
     X(exp, exp_(x))                                                                     \
-    X(elu, x > 0 ? x : expm1_(x))                                                       \
+    X(elu, x > 0 ? x : expm1(x))                                                        \
     X(elu_plus_one, x > 0 ? x + T(1) : exp_(x))                                         \
     X(square, x * x)                                                                    \
-    X(sqrt, sqrt_(x))                                                                   \
+    X(sqrt, sqrt(x))                                                                    \
     X(reciprocal, T(1) / x)                                                             \
-    X(sine, sine_(x))                                                                   \
-    X(cosine, cosine_(x))                                                               \
-    X(log, ln_(x))                                                                      \
+    X(sine, sin(x))                                                                     \
+    X(cosine, cos(x))                                                                   \
+    X(log, log(x))                                                                      \
     X(step, x > 0 ? T(1) : T(0))                                                        \
     X(normal_cdf, T(0.5) * (T(1) + erf_(x * T(0.70710678118654752440))))
 

@@ -103,31 +103,8 @@ inline float erf_(float x) {
 }
 inline double erf_(double x) { return std::erf(x); }
 
-// Those of the formulas that no vector has: log_ takes no zero and nothing that is not normal.
-template <class T>
-T ln_(T x) {
-    return std::log(x);
-}
-template <class T>
-T tanh_(T x) {
-    return std::tanh(x);
-}
-template <class T>
-T expm1_(T x) {
-    return std::expm1(x);
-}
-template <class T>
-T sine_(T x) {
-    return std::sin(x);
-}
-template <class T>
-T cosine_(T x) {
-    return std::cos(x);
-}
-template <class T>
-T sqrt_(T x) {
-    return std::sqrt(x);
-}
+// Those of the formulas that no vector has.
+using std::cos, std::expm1, std::log, std::sin, std::sqrt, std::tanh;
 
 /// sin and cos of 2 pi u, u in [0, 1].
 inline void sincos_turn(double u, double& sine, double& cosine) {
