@@ -106,12 +106,16 @@ SecondOpinion second_opinion(const AttentionOperator& p, Index head, const Estim
     if (p.tokens() < least_restarted)
         return {{}, fmt::format("fewer than {} tokens", least_restarted)};
     if (!stored::fits(p, memory)) return {{}, "P does not fit into memory"};
-    const stored::Heads one(p.matrix().batch_range(head, 1));
-    const Estimate other =
-        one_matrix::by_library(one[0], one_matrix::second_of(known), usual_accuracy);
-    if (!other.converged) return {{}, "Spectra did not converge"};
-    const double larger = std::max(other.value, found.value);
-    return {larger > 0 ? std::abs(other.value - found.value) / larger : 0};
+    const auto near = Rescaled::where_needed(p, memory);
+    const Tensor& whole = near ? near->matrix() : p.matrix();
+    std::vector<Estimate> other(static_cast<std::size_t>(p.heads()));
+    Estimate& one = other[std::size_t(head)];
+    one = one_matrix::by_library(stored::Heads(whole.batch_range(head, 1))[0],
+                                 one_matrix::second_of(known), usual_accuracy);
+    if (!one.converged) return {{}, "Spectra did not converge"};
+    if (near) other = near->restore(std::move(other));
+    const double value = other[std::size_t(head)].value, larger = std::max(value, found.value);
+    return {larger > 0 ? std::abs(value - found.value) / larger : 0};
 }
 
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory, double accuracy,
