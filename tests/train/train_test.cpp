@@ -144,6 +144,24 @@ TEST(Train, KeepsTheLastTwoStatesAndEveryModel) {
     EXPECT_TRUE(std::filesystem::exists(folder / "checkpoints/step-8/training.safetensors"));
 }
 
+TEST(Train, ResumingDropsAStateThatAKillHasLeft) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.save_every = 4;
+    o.stop_after = 6;
+    o.directory = folder / "";
+    train(o);
+    const std::string old = folder / "checkpoints/step-4/training.safetensors",
+                      state = read_file(old);
+    o.stop_after = 0;
+    o.resume = true;
+    EXPECT_TRUE(train(o).finished);
+    EXPECT_FALSE(std::filesystem::exists(old));
+    write_file(old, state);  // as if it had been killed before it was dropped
+    EXPECT_TRUE(train(o).finished);
+    EXPECT_FALSE(std::filesystem::exists(old));
+}
+
 TEST(Train, AHalfWrittenCheckpointIsNone) {
     TemporaryDirectory folder;
     TrainOptions o = tiny();
