@@ -147,6 +147,7 @@ double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory,
     constexpr double largest_dense = 2048, vectors = 640;  // as src/attention has them
     const double n = double(s.tokens), p = double(s.heads) * n * n * double(s.bytes);
     const double rest = memory - (needs.total() - needs.blocks);
+    // n x n: of the QR algorithm; of BDCSVD, its copies and its workspace
     const double matrices = s.dense ? 8 : n <= largest_dense ? 2 : 0;
     const double work =
         double(std::min(threads, s.heads)) * (matrices * n + 2 * vectors) * n * wide;
