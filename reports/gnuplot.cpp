@@ -20,8 +20,9 @@ namespace {
 using namespace reports;
 namespace fs = std::filesystem;
 
-// Room around a panel and below all, in pixels.
-constexpr double left = 74, right = 16, above = 26, below = 50, colour_bar = 64, legend_line = 18;
+// Room around a panel and below all, in pixels; on the left for a title beside numbers of nine
+// characters.
+constexpr double left = 90, right = 16, above = 26, below = 50, colour_bar = 64, legend_line = 18;
 constexpr Index most_cells = 4096;       ///< of more, gnuplot's `image` draws one bitmap
 constexpr Index most_numbers = 1 << 16;  ///< of a panel that is an image, as text
 
@@ -247,7 +248,7 @@ std::string titles_of(const Plot& plot, const Page& page, double x, double y, co
     const std::string& up = plot.grid ? plot.grid->row_title : plot.y.title;
     return label(plot.title, x, y + 13, "left font ',12'") +
            label(across, x + size.width / 2.0, y - size.height - 36, "center") +
-           label(up, x - 58, y - size.height / 2.0, "center rotate by 90");
+           label(up, x - left + 14, y - size.height / 2.0, "center rotate by 90");
 }
 
 std::string script_of(const Figure& figure) {
