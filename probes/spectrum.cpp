@@ -242,7 +242,7 @@ constexpr Metric metrics[] = {
      .show = Show::everywhere,
      .seconds = an_entry},
     {.name = metric::lambda2_check,
-     .symbol = "|λ₂ − λ₂'|/max",
+     .symbol = "|λ₂ - λ₂'|/max",
      .definition = "|lambda2_abs - l| / max(lambda2_abs, l), l found again by the library Spectra, "
                    "which looks at no structure; of the heads of --cross-check",
      .source = "[SPECTRA]",

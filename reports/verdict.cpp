@@ -394,8 +394,8 @@ void Verdict::second_opinions() {
     const Json& asked = run_["settings"]["tolerance"];
     const bool agrees = !asked.is_number() || *farthest->value <= asked.number();
     say(agrees ? Level::good : Level::warning,
-        fmt::format("lambda2_abs of {}, found again by the library Spectra, {}: the farthest is "
-                    "{} apart, in layer {}, head {}.",
+        fmt::format("lambda2_abs of {}, found again by the library Spectra, {}: the farthest "
+                    "differs by {} of its value, in layer {}, head {}.",
                     counted(heads, "head"), agrees ? "is the same" : "is not the same everywhere",
                     number(*farthest->value), farthest->at.layer, farthest->at.head));
 }

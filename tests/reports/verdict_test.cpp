@@ -186,7 +186,7 @@ TEST(VerdictTest, ASecondOpinionOfASpectrumAgreesOrWarns) {
     EXPECT_EQ(opinion("1e-8").level, Finding::Level::good);
     EXPECT_EQ(opinion("1e-8").text,
               "lambda2_abs of 3 heads, found again by the library Spectra, is the same: the "
-              "farthest is 2e-09 apart, in layer 4, head 2.");
+              "farthest differs by 2e-09 of its value, in layer 4, head 2.");
     EXPECT_EQ(opinion("1e-9").level, Finding::Level::warning);
     EXPECT_EQ(saying(verdict(Table("m"), {}), "library Spectra").text, "");
 }
