@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <cstring>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/table.hpp"
