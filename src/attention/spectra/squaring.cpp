@@ -7,6 +7,7 @@
 #include <numbers>
 #include <span>
 
+#include "route.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::squaring {

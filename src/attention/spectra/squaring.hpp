@@ -1,9 +1,12 @@
 #pragma once
 #include <vector>
 
-#include "route.hpp"
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
+
+namespace tsdiag::spectra {
+struct Problem;
+}
 
 /// Spectral radii by repeated squaring: products of whole stacks, of which only two numbers a
 /// matrix leave the device.
