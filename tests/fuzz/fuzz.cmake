@@ -2,25 +2,23 @@
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
     message(FATAL_ERROR "TSDIAG_FUZZ needs clang: use the preset dev")
 endif()
-# Only what reads files tells libFuzzer where it has been: in loops over numbers that would cost the tests their speed.
-foreach(part output checkpoint model families run train reports)
-    target_compile_options(tsdiag_${part} PRIVATE -fsanitize=fuzzer-no-link)
-endforeach()
+# Of the part that computes, the readers.
 set_property(SOURCE src/core/data/csv.cpp src/core/data/json.cpp src/core/data/text.cpp
-    APPEND PROPERTY COMPILE_OPTIONS -fsanitize=fuzzer-no-link)
+    APPEND PROPERTY COMPILE_OPTIONS ${TSDIAG_FUZZED})
+set_property(SOURCE src/core/data/csv.cpp src/core/data/json.cpp src/core/data/text.cpp PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 # The readers that compare checksums, without: no mutation would get any further. They stand before the library's.
 add_library(tsdiag_fuzz_readers OBJECT src/checkpoint/zip.cpp src/run/logs/event_log.cpp)
 target_include_directories(tsdiag_fuzz_readers PRIVATE src/checkpoint src/run)
 target_link_libraries(tsdiag_fuzz_readers PRIVATE tsdiag ZLIB::ZLIB fmt::fmt)
-target_compile_options(tsdiag_fuzz_readers PRIVATE -fsanitize=fuzzer-no-link)
+target_compile_options(tsdiag_fuzz_readers PRIVATE ${TSDIAG_FUZZED})
 target_compile_definitions(tsdiag_fuzz_readers PRIVATE FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION)
 find_package(Threads REQUIRED)
 file(GLOB TSDIAG_FUZZ_CLI CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cpp)
 list(FILTER TSDIAG_FUZZ_CLI EXCLUDE REGEX "main\\.cpp$")
 add_library(tsdiag_fuzz_commands OBJECT ${TSDIAG_FUZZ_CLI})
 target_include_directories(tsdiag_fuzz_commands PRIVATE ${CLI11_INCLUDE})
-target_link_libraries(tsdiag_fuzz_commands PRIVATE tsdiag fmt::fmt OpenMP::OpenMP_CXX)
-target_compile_options(tsdiag_fuzz_commands PRIVATE -fsanitize=fuzzer-no-link)
+target_link_libraries(tsdiag_fuzz_commands PRIVATE tsdiag)
+tsdiag_precompile(tsdiag_fuzz_commands waiting_reading OPTIONS ${TSDIAG_FUZZED})
 target_compile_definitions(tsdiag_fuzz_commands PRIVATE TSDIAG_VERSION="${PROJECT_VERSION}" TSDIAG_BUILD_TYPE="fuzz")
 
 # tsdiag_fuzz(NAME SOURCE [definitions...])
