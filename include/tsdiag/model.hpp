@@ -96,7 +96,8 @@ using Keys = std::vector<std::pair<std::string, std::string>>;
 
 /// One family: recognises itself by config or by names and shapes.
 struct ArchitectureEntry {
-    std::string_view name;
+    std::string_view name;   ///< of `ModelSpec::family`: "gpt2"
+    std::string_view title;  ///< for people: "GPT-2"
     std::string_view description;
     /// Does this family own the file?  By `model_type` where there is a config, else by names.
     bool (*matches)(const Checkpoint& file, const Json& config);
@@ -108,6 +109,8 @@ struct ArchitectureEntry {
     /// written.
     Names (*names)(const ModelSpec& spec) = nullptr;
     Json (*config)(const ModelSpec& spec) = nullptr;
+    /// Of a second layout, where the family's models do not all have one.
+    std::string_view other_name = {}, other_title = {};
 };
 std::span<const ArchitectureEntry* const> architectures();
 

@@ -173,6 +173,7 @@ Json config(const ModelSpec& s) {
 }  // namespace
 
 extern const ArchitectureEntry albert = {"albert",
+                                         "ALBERT",
                                          "ALBERT: BERT whose layers share parameters",
                                          matches,
                                          read,

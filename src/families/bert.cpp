@@ -219,19 +219,17 @@ Json distilbert_config(const ModelSpec& s) {
 
 }  // namespace
 
-extern const ArchitectureEntry bert = {"bert",       "BERT: post-norm encoder, learned positions",
-                                       matches_bert, read_bert,
-                                       draw_bert,    bert_random,
-                                       bert_names,   bert_config};
+extern const ArchitectureEntry bert = {
+    "bert",       "BERT",     "BERT: post-norm encoder, learned positions",
+    matches_bert, read_bert,  draw_bert,
+    bert_random,  bert_names, bert_config};
 extern const ArchitectureEntry roberta = {
-    "roberta",       "RoBERTa: BERT with positions that skip padding",
-    matches_roberta, read_roberta,
-    draw_bert,       roberta_random,
-    bert_names,      bert_config};
+    "roberta",       "RoBERTa",    "RoBERTa: BERT with positions that skip padding",
+    matches_roberta, read_roberta, draw_bert,
+    roberta_random,  bert_names,   bert_config};
 extern const ArchitectureEntry distilbert = {
-    "distilbert",       "DistilBERT: BERT without token types",
-    matches_distilbert, read_distilbert,
-    draw_bert,          distilbert_random,
-    distilbert_names,   distilbert_config};
+    "distilbert",       "DistilBERT",     "DistilBERT: BERT without token types",
+    matches_distilbert, read_distilbert,  draw_bert,
+    distilbert_random,  distilbert_names, distilbert_config};
 
 }  // namespace tsdiag::families

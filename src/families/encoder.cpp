@@ -153,9 +153,8 @@ Json config(const ModelSpec& s) {
 }  // namespace
 
 extern const ArchitectureEntry encoder = {
-    "encoder", "the encoders of [TSE]: post-norm and pre-norm, no embedding",
-    matches,   read,
-    draw,      random_names,
-    names,     config};
+    "encoder",    "encoder", "the encoders of [TSE]: post-norm and pre-norm, no embedding",
+    matches,      read,      draw,
+    random_names, names,     config};
 
 }  // namespace tsdiag::families

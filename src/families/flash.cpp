@@ -138,10 +138,12 @@ Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
 }  // namespace
 
 extern const ArchitectureEntry flash = {
-    "flash", "FLASHTransformer of FLASH-pytorch: gated attention units over groups of tokens",
-    matches_flash, read_flash};
+    "flash", "FLASH (FLASH-pytorch)",
+    "FLASHTransformer of FLASH-pytorch: gated attention units over groups of tokens", matches_flash,
+    read_flash};
 extern const ArchitectureEntry gau = {
-    "gau", "a stack of GAU of FLASH-pytorch: gated attention units over all tokens", matches_gau,
+    "gau", "GAU (FLASH-pytorch)",
+    "a stack of GAU of FLASH-pytorch: gated attention units over all tokens", matches_gau,
     read_gau};
 
 }  // namespace tsdiag::families

@@ -154,10 +154,16 @@ Json config(const ModelSpec& s) {
 
 }  // namespace
 
-extern const ArchitectureEntry gpt2 = {
-    "gpt2",       "GPT-2 and nanoGPT: pre-norm decoder, learned positions",
-    matches,      read,
-    draw,         random_names,
-    conv1d_names, config};
+extern const ArchitectureEntry gpt2 = {"gpt2",
+                                       "GPT-2",
+                                       "GPT-2 and nanoGPT: pre-norm decoder, learned positions",
+                                       matches,
+                                       read,
+                                       draw,
+                                       random_names,
+                                       conv1d_names,
+                                       config,
+                                       "nanogpt",
+                                       "GPT-2 (nn.Linear layout)"};
 
 }  // namespace tsdiag::families

@@ -113,7 +113,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
 
 }  // namespace
 
-extern const ArchitectureEntry gpt_neo = {"gpt_neo", "GPT-Neo: pre-norm decoder with local layers",
-                                          matches, read};
+extern const ArchitectureEntry gpt_neo = {
+    "gpt_neo", "GPT-Neo", "GPT-Neo: pre-norm decoder with local layers", matches, read};
 
 }  // namespace tsdiag::families

@@ -114,7 +114,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
 }  // namespace
 
 extern const ArchitectureEntry linformer = {
-    "linformer", "Linformer and LinformerLM of lucidrains: pre-norm, stored projections", matches,
-    read};
+    "linformer", "Linformer (lucidrains)",
+    "Linformer and LinformerLM of lucidrains: pre-norm, stored projections", matches, read};
 
 }  // namespace tsdiag::families

@@ -304,18 +304,21 @@ constexpr char llama_name[] = "llama", mistral_name[] = "mistral", qwen2_name[] 
                qwen3_name[] = "qwen3";
 
 template <const char* family>
-constexpr ArchitectureEntry entry(std::string_view description) {
-    return {family, description,          matches<family>, read<family>,
-            draw,   random_names<family>, llama_names,     config};
+constexpr ArchitectureEntry entry(std::string_view title, std::string_view description) {
+    return {family,       title, description,          matches<family>,
+            read<family>, draw,  random_names<family>, llama_names,
+            config};
 }
 
 }  // namespace
 
-extern const ArchitectureEntry llama =
-    entry<llama_name>("LLaMA: pre-norm decoder, RMS norms, rotary positions, gated feed-forward");
+extern const ArchitectureEntry llama = entry<llama_name>(
+    "LLaMA", "LLaMA: pre-norm decoder, RMS norms, rotary positions, gated feed-forward");
 extern const ArchitectureEntry mistral =
-    entry<mistral_name>("Mistral: LLaMA with grouped queries and a sliding window");
-extern const ArchitectureEntry qwen2 = entry<qwen2_name>("Qwen2: LLaMA with biases on q, k, v");
-extern const ArchitectureEntry qwen3 = entry<qwen3_name>("Qwen3: LLaMA that norms q and k");
+    entry<mistral_name>("Mistral", "Mistral: LLaMA with grouped queries and a sliding window");
+extern const ArchitectureEntry qwen2 =
+    entry<qwen2_name>("Qwen2", "Qwen2: LLaMA with biases on q, k, v");
+extern const ArchitectureEntry qwen3 =
+    entry<qwen3_name>("Qwen3", "Qwen3: LLaMA that norms q and k");
 
 }  // namespace tsdiag::families

@@ -111,9 +111,8 @@ Json config(const ModelSpec& s) {
 }  // namespace
 
 extern const ArchitectureEntry gpt_neox = {
-    "gpt_neox", "GPT-NeoX, Pythia: parallel decoder, rotary positions",
-    matches,    read,
-    draw,       random_names,
-    neox_names, config};
+    "gpt_neox",   "GPT-NeoX", "GPT-NeoX, Pythia: parallel decoder, rotary positions",
+    matches,      read,       draw,
+    random_names, neox_names, config};
 
 }  // namespace tsdiag::families

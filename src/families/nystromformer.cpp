@@ -186,10 +186,11 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
 }  // namespace
 
 extern const ArchitectureEntry nystromformer = {
-    "nystromformer", "Nystromformer of HF: BERT with landmarks and a convolution over values",
-    matches_hf, read_hf};
+    "nystromformer", "Nystromformer",
+    "Nystromformer of HF: BERT with landmarks and a convolution over values", matches_hf, read_hf};
 extern const ArchitectureEntry nystrom_attention = {
-    "nystrom_attention", "Nystromformer of nystrom-attention: pre-norm, no embedding",
-    matches_attention, read_attention};
+    "nystrom_attention", "Nystromformer (nystrom-attention)",
+    "Nystromformer of nystrom-attention: pre-norm, no embedding", matches_attention,
+    read_attention};
 
 }  // namespace tsdiag::families

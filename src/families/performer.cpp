@@ -151,7 +151,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
 }  // namespace
 
 extern const ArchitectureEntry performer = {
-    "performer", "PerformerLM of performer-pytorch: pre-norm, stored random features", matches,
-    read};
+    "performer", "Performer (performer-pytorch)",
+    "PerformerLM of performer-pytorch: pre-norm, stored random features", matches, read};
 
 }  // namespace tsdiag::families

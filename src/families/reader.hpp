@@ -91,7 +91,7 @@ class Reader {
 };
 
 /// "BERT" for people, of a family.
-std::string title(std::string_view family);
+std::string_view title(std::string_view family);
 /// "BERT, 12 layers, d = 768, 12 heads".
 std::string describe(const ModelSpec& spec);
 /// Sizes, norms, activation, scale, positions: what will be run, one line each.

@@ -14,39 +14,12 @@
 /// From a spec and a table of names to an architecture whose tensors are known to be there.
 namespace tsdiag::families {
 
-std::string title(std::string_view family) {
-    constexpr std::array<std::pair<std::string_view, std::string_view>, 27> titles{{
-        {"bert", "BERT"},
-        {"roberta", "RoBERTa"},
-        {"distilbert", "DistilBERT"},
-        {"albert", "ALBERT"},
-        {"gpt2", "GPT-2"},
-        {"nanogpt", "GPT-2 (nn.Linear layout)"},
-        {"gpt_neo", "GPT-Neo"},
-        {"gpt_neox", "GPT-NeoX"},
-        {"llama", "LLaMA"},
-        {"mistral", "Mistral"},
-        {"qwen2", "Qwen2"},
-        {"qwen3", "Qwen3"},
-        {"vit", "ViT"},
-        {"deit", "DeiT"},
-        {"timm_vit", "ViT (timm)"},
-        {"vit_pytorch", "ViT (vit-pytorch)"},
-        {"simple_vit", "SimpleViT (vit-pytorch)"},
-        {"nystromformer", "Nystromformer"},
-        {"nystrom_attention", "Nystromformer (nystrom-attention)"},
-        {"performer", "Performer (performer-pytorch)"},
-        {"linformer", "Linformer (lucidrains)"},
-        {"flash", "FLASH (FLASH-pytorch)"},
-        {"gau", "GAU (FLASH-pytorch)"},
-        {"transnormer", "TransNormer"},
-        {"encoder", "encoder"},
-        {"torch_encoder", "torch.nn.TransformerEncoder"},
-        {"lightning_encoder", "encoder (Lightning tutorial)"},
-    }};
-    for (const auto& [key, value] : titles)
-        if (key == family) return std::string(value);
-    return std::string(family);
+std::string_view title(std::string_view family) {
+    for (const ArchitectureEntry* entry : architectures()) {
+        if (entry->name == family) return entry->title;
+        if (entry->other_name == family) return entry->other_title;
+    }
+    return family;
 }
 
 std::string describe(const ModelSpec& spec) {

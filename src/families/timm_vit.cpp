@@ -163,6 +163,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
 }  // namespace
 
 extern const ArchitectureEntry timm_vit = {
-    "timm_vit", "ViT and DeiT of timm: one qkv projection, layer scale, registers", matches, read};
+    "timm_vit", "ViT (timm)", "ViT and DeiT of timm: one qkv projection, layer scale, registers",
+    matches, read};
 
 }  // namespace tsdiag::families

@@ -122,9 +122,10 @@ Architecture read_lightning(const Checkpoint& file, const DetectOptions& options
 }  // namespace
 
 extern const ArchitectureEntry torch_encoder = {"torch_encoder", "torch.nn.TransformerEncoder",
-                                                matches_torch, read_torch};
-extern const ArchitectureEntry lightning_encoder = {"lightning_encoder",
-                                                    "the encoder of the PyTorch Lightning tutorial",
-                                                    matches_lightning, read_lightning};
+                                                "torch.nn.TransformerEncoder", matches_torch,
+                                                read_torch};
+extern const ArchitectureEntry lightning_encoder = {
+    "lightning_encoder", "encoder (Lightning tutorial)",
+    "the encoder of the PyTorch Lightning tutorial", matches_lightning, read_lightning};
 
 }  // namespace tsdiag::families

@@ -269,6 +269,7 @@ void set_transnormer_attention(BlockSpec& b, const Transnormer& kind, bool early
 
 extern const ArchitectureEntry transnormer = {
     "transnormer",
+    "TransNormer",
     "TransNormer: chunks, then NormAttention; LRPE, gated feed-forward",
     matches,
     read,

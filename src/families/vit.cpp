@@ -185,11 +185,11 @@ Json config(const ModelSpec& s) {
 
 }  // namespace
 
-extern const ArchitectureEntry vit = {"vit",       "ViT (HF): pre-norm encoder of image patches",
-                                      matches_vit, read_vit,
-                                      draw,        random_names,
-                                      vit_names,   config};
-extern const ArchitectureEntry deit = {"deit", "DeiT (HF): ViT with a distillation token",
+extern const ArchitectureEntry vit = {
+    "vit",        "ViT",     "ViT (HF): pre-norm encoder of image patches",
+    matches_vit,  read_vit,  draw,
+    random_names, vit_names, config};
+extern const ArchitectureEntry deit = {"deit", "DeiT", "DeiT (HF): ViT with a distillation token",
                                        matches_deit, read_deit};
 
 }  // namespace tsdiag::families

@@ -144,6 +144,12 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
 }  // namespace
 
 extern const ArchitectureEntry vit_pytorch = {
-    "vit_pytorch", "ViT and SimpleViT of vit-pytorch, four generations of names", matches, read};
+    .name = "vit_pytorch",
+    .title = "ViT (vit-pytorch)",
+    .description = "ViT and SimpleViT of vit-pytorch, four generations of names",
+    .matches = matches,
+    .read = read,
+    .other_name = "simple_vit",
+    .other_title = "SimpleViT (vit-pytorch)"};
 
 }  // namespace tsdiag::families
