@@ -82,9 +82,10 @@ class GradientBounds final : public Probe {
   private:
     static std::string why_no_logits(const AttentionGradient& e, const RowBlock& block) {
         if (!block.slope.defined()) return no_slope(block);
-        if (e.op.structure().factors) return {};
+        const Structure known = e.op.structure();
+        if (known.factors) return {};
         if (!e.projections) return "no projections";
-        return e.plain_logits ? "" : "the logits are not scale q k^T alone";
+        return known.plain_logits ? "" : "the logits are not scale q k^T alone";
     }
 
     /// dL/dS_ij = slope_ij (G_ij - sum_k G_ik P_ik), G = dL/dP = dL/dO V^T; without the sum where

@@ -44,6 +44,7 @@ struct Structure {
     bool row_stochastic = false;  ///< entries >= 0, rows sum to 1
     bool causal = false;          ///< lower triangular
     Index block = 0;              ///< > 0: block-diagonal
+    bool plain_logits = true;     ///< logits are scale q k^T, nothing is added
     std::optional<Factors> factors;
 };
 

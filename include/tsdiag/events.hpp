@@ -67,7 +67,6 @@ struct AttentionGradient {
     const Tensor& output;  ///< dL/dO, (h, n, w)
     const Tensor& normed;  ///< dL/d norm(O), heads side by side, (1, n, h w); empty: no norm
     const Projections* projections = nullptr;
-    bool plain_logits = true;  ///< logits are scale q k^T, nothing is added
     OutputNorm norm = OutputNorm::none;
     double norm_eps = 0;
 };

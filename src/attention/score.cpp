@@ -25,6 +25,7 @@ class ScoreAttention final : public AttentionOperator {
     ScoreAttention(AttentionInput in, ScoreRule rule) : in_(std::move(in)), rule_(std::move(rule)) {
         known_.row_stochastic = rule_.row_stochastic;
         known_.causal = in_.causal;
+        known_.plain_logits = !in_.bias.defined() && rule_.alibi.empty();
         if (consecutive(in_)) known_.block = rule_.block;
     }
 

@@ -196,8 +196,6 @@ class Sweep {
     void tell_attention(const LayerRun& run, AttentionTape& tape, const Tensor& output,
                         const Tensor& normed) const {
         const std::unique_ptr<AttentionOperator> op = detach(tape, run.block);
-        const auto& options = run.block.attention_options;
-        const auto alibi = options.find("alibi");
         observer_.on_attention_gradient(
             {.layer = run.layer,
              .op = *op,
@@ -205,8 +203,6 @@ class Sweep {
              .output = output,
              .normed = normed,
              .projections = run.block.gated_unit ? nullptr : &tape.projections,
-             .plain_logits =
-                 !tape.input.bias.defined() && (alibi == options.end() || alibi->second == "0"),
              .norm = run.block.output_norm,
              .norm_eps = run.block.eps});
     }

@@ -105,7 +105,6 @@ struct Layer {
            normed = {};  ///< of the attention's gradient; v empty: there is none
     OutputNorm norm = OutputNorm::none;
     double norm_eps = 0;
-    bool plain_logits = true;
     Index block = 3;  ///< rows that are shown at once
     Index rows = -1;  ///< shown at all; -1: all
     Index layer = 0;
@@ -141,7 +140,6 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
                                      .output = l.output,
                                      .normed = l.normed,
                                      .projections = l.projections,
-                                     .plain_logits = l.plain_logits,
                                      .norm = l.norm,
                                      .norm_eps = l.norm_eps},
                                     out);

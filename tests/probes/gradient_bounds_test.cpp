@@ -130,8 +130,7 @@ TEST(GradientBounds, SayWhatHasNone) {
               "P is a softmax of n x k logits times F^T");
     const Scene elu("linear", x, x, x, x, false, {{"map", "elu"}});
     EXPECT_EQ(reason(elu.table(), head(0), "ds_sharp"), "logits of both signs have no bound");
-    Scene alibi("softmax", x, x, x, x, false, {{"alibi", "1"}});
-    alibi.layer.plain_logits = false;
+    const Scene alibi("softmax", x, x, x, x, false, {{"alibi", "1"}});
     EXPECT_EQ(reason(alibi.table(), head(0), "c3"), "the logits are not scale q k^T alone");
 }
 
