@@ -203,6 +203,17 @@ TEST(Factors, HaveTheDigitsThatTheirSumsKeep) {
     }
 }
 
+TEST(Factors, OfAHeadThatIsZeroAreCertainlyZero) {
+    const std::vector<double> l(8, 0.0), r{1, -1, 2, 3, -2, 1, 0, 4};
+    const Factors p{Tensor::from_host(cpu(), {1, 4, 2}, std::span<const double>(l), Type::f64),
+                    Tensor::from_host(cpu(), {1, 4, 2}, std::span<const double>(r), Type::f64)};
+    for (const Estimate& e :
+         {factors::second_eigenvalue(p, false)[0], factors::centred_norm(p)[0]}) {
+        EXPECT_TRUE(e.converged);
+        EXPECT_EQ(e.value, 0);
+    }
+}
+
 /// (left D) (right D^-1)^T is P for any diagonal D: so are its spectra, with their digits.
 TEST(Factors, TheScalesOfTheirColumnsDoNotMatter) {
     constexpr Index n = 24, m = 3;

@@ -1,11 +1,12 @@
 #include <gtest/gtest.h>
 
-#include <Eigen/Dense>
+#include <Eigen/Eigenvalues>
 #include <cmath>
 
 #include "attention/heads.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/linalg.hpp"
 
 namespace tsdiag {
 namespace {
@@ -28,9 +29,7 @@ double dense_second(const Matrix& p) {
     return moduli[1];
 }
 
-double spectral_norm(const Matrix& a) {
-    return Eigen::BDCSVD<Eigen::MatrixXd>(eigen(a)).singularValues()[0];
-}
+double spectral_norm(const Matrix& a) { return singular_values(a.a, a.rows, a.cols)[0]; }
 
 Estimate second(const Matrix& p, Type type = Type::f64) {
     return second_eigenvalue(*given(p, type)).front();

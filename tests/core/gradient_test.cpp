@@ -30,7 +30,8 @@ Op unary(const char* name, Unary op, double mean = 0) {
 Op pair(const char* name, Binary op, Shape b) {
     return {name,
             [op](const Inputs& x) { return zip(op, x[0], x[1]); },
-            {drawn({2, 3, 4}, 12), drawn(b, 13, 3, 0.3)}};
+            // Divisors are far from 0; of a maximum each side is the greater one somewhere.
+            {drawn({2, 3, 4}, 12), op == Binary::divide ? drawn(b, 13, 3, 0.3) : drawn(b, 13)}};
 }
 
 Op product(const char* name, Transpose t, Shape a, Shape b) {

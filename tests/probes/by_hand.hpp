@@ -99,6 +99,7 @@ struct Layer {
     const Projections* projections = nullptr;
     double a2 = 1;
     bool pre_norm = false;
+    double memory = 2e9;  ///< bytes of P that may be held whole
     /// Gradients of states, then of parameters (stage: empty, pred: the parameter's name).
     std::vector<State> gradients = {};
     Tensor v = {}, output = {},
@@ -128,6 +129,7 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
                                 .residual = l.residual.defined() ? l.residual : l.input,
                                 .projections = l.projections,
                                 .a2 = l.a2,
+                                .memory = l.memory,
                                 .pre_norm = l.pre_norm},
                                out);
     }

@@ -154,7 +154,8 @@ TEST_P(ProjectionJacobians, AgreeWithDifferences) {
 INSTANTIATE_TEST_SUITE_P(
     Cases, ProjectionJacobians,
     testing::Values(
-        Case{.name = "plain"}, Case{.name = "causal", .causal = true},
+        Case{.name = "plain"}, Case{.name = "two_tokens", .n = 2},
+        Case{.name = "causal", .causal = true},
         Case{.name = "grouped", .heads = 4, .kv_heads = 2, .causal = true},
         Case{.name = "more_tokens_than_features", .n = 9, .d = 3},
         Case{.name = "rotated", .rotated = 4, .causal = true},

@@ -104,6 +104,17 @@ TEST(Spectrum, CausalHeadsHaveNoPositiveStationaryVector) {
     EXPECT_CLOSE(value(t, head(0), "dobrushin"), 0.8, rounding(16));  // first row against the last
 }
 
+TEST(Spectrum, DobrushinIsTheSameByBlocks) {
+    const Index n = 300;  // blocks of at most 96 rows
+    const Matrix x = gaussian(n, 2, 7, 8);
+    Layer layer = layer_of({random_attention(n, 8), random_attention(n, 9)}, x);
+    const Table whole = measure("spectrum", layer);
+    layer.memory = 1;
+    const Table blocks = measure("spectrum", layer);
+    for (Index h : {0, 1})
+        EXPECT_EQ(value(blocks, head(h), "dobrushin"), value(whole, head(h), "dobrushin"));
+}
+
 TEST(Spectrum, DobrushinOfLongInputsIsComputedWhenAskedForByName) {
     const Index n = 2049;
     Matrix p(n, n);
