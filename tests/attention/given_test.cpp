@@ -8,6 +8,18 @@ namespace {
 
 using namespace test;
 
+/// P, its logits and its slope: three numbers an entry.
+TEST(RowsAtOnce, FitMemoryAndAreNoMoreThanThereAre) {
+    const Index n = 1000;
+    const auto p = given(naive::softmax(noise(n, 1, 1)));
+    const double row = 3 * 8 * double(n);
+    EXPECT_EQ(given(naive::softmax(noise(50, 1, 1)))->rows_at_once(1e12), 50);
+    for (const double rows : {96.0, 200.0, 500.0}) {
+        EXPECT_LE(double(p->rows_at_once(rows * row)), rows);
+        EXPECT_GT(p->rows_at_once(rows * row), 0);
+    }
+}
+
 TEST(Given, SeesWhetherRowsSumToOne) {
     const naive::Matrix p = naive::softmax(noise(12, 1, 1));
     EXPECT_TRUE(given(p)->structure().row_stochastic);

@@ -52,6 +52,15 @@ TEST(RowMean, OfOneBlockHasNoInterval) {
     EXPECT_EQ(v.note, "from 2 of 20 rows");
 }
 
+TEST(MeanOverHeads, HasNoBoundsOfAHeadThatDoesNotCount) {
+    Value interval = undefined("not converged");
+    interval.low = 1;
+    interval.high = 2;
+    const Value mean = mean_over_heads({Value(3.0), interval});
+    EXPECT_EQ(mean.value, 3.0);
+    EXPECT_FALSE(mean.low || mean.high);
+}
+
 TEST(MeanOverHeads, IsOfThoseThatHaveAValue) {
     const Value mean = mean_over_heads({Value(1.0), undefined("a"), Value(5.0), undefined("a")});
     EXPECT_EQ(mean.value, 3.0);
