@@ -3,7 +3,7 @@ if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_L
     add_compile_options(-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
 
-# Parts that compute have -O3, which makes them 6 to 12 % faster than -O2.  The rest has -O1, and compiles faster.
+# Parts that compute have -O3; the rest has -O1, and compiles faster (PERFORMANCE.md, Building).
 set(TSDIAG_QUICK_TO_COMPILE $<$<CONFIG:Release>:-O1>)
 # What reads files tells libFuzzer where it has been; in loops over numbers that would cost the tests their speed.
 set(TSDIAG_FUZZED "")
