@@ -6,7 +6,6 @@
 #include "attention/heads.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
-#include "tsdiag/linalg.hpp"
 
 namespace tsdiag {
 namespace {
@@ -19,17 +18,21 @@ Eigen::MatrixXd eigen(const Matrix& a) {
         a.a.data(), a.rows, a.cols);
 }
 
-/// |lambda_2| by another implementation, from all eigenvalues.
-double dense_second(const Matrix& p) {
-    const Eigen::VectorXcd values =
-        Eigen::EigenSolver<Eigen::MatrixXd>(eigen(p), false).eigenvalues();
+/// Moduli of all eigenvalues by another implementation, the largest first.
+std::vector<double> dense_moduli(const Eigen::MatrixXd& a) {
+    const Eigen::VectorXcd values = Eigen::EigenSolver<Eigen::MatrixXd>(a, false).eigenvalues();
     std::vector<double> moduli;
-    for (Index i = 0; i < p.rows; ++i) moduli.push_back(std::abs(values[i]));
+    for (const auto& value : values) moduli.push_back(std::abs(value));
     std::sort(moduli.rbegin(), moduli.rend());
-    return moduli[1];
+    return moduli;
 }
 
-double spectral_norm(const Matrix& a) { return singular_values(a.a, a.rows, a.cols)[0]; }
+double dense_second(const Matrix& p) { return dense_moduli(eigen(p))[1]; }
+
+/// |A|_2, the root of the largest eigenvalue of A^T A: nothing of the library.
+double spectral_norm(const Matrix& a) {
+    return std::sqrt(dense_moduli(eigen(a).transpose() * eigen(a))[0]);
+}
 
 Estimate second(const Matrix& p, Type type = Type::f64) {
     return second_eigenvalue(*given(p, type)).front();
