@@ -48,7 +48,9 @@ TEST(Softmax, HasTheSlopesOfAlibiForThreeHeads) {
 TEST(Softmax, AddsABiasOfAllHeadsOrOfEach) {
     for (const Index batch : {Index{1}, heads}) {
         AttentionInput in = input();
+        EXPECT_TRUE(attention("softmax").make(in)->structure().plain_logits);
         in.bias = gaussian({batch, n, n}, Type::f64, 9);
+        EXPECT_FALSE(attention("softmax").make(in)->structure().plain_logits);
         expect_twin("softmax", in, [&](const AttentionInput& of, Index k) {
             Matrix s = logits(of, k);
             const Matrix b = naive::matrix_of(in.bias, batch > 1 ? k : 0);
