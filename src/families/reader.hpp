@@ -90,8 +90,6 @@ class Reader {
     std::string prefix_;
 };
 
-/// "BERT" for people, of a family.
-std::string_view title(std::string_view family);
 /// "BERT, 12 layers, d = 768, 12 heads".
 std::string describe(const ModelSpec& spec);
 /// Sizes, norms, activation, scale, positions: what will be run, one line each.

@@ -14,6 +14,8 @@
 /// From a spec and a table of names to an architecture whose tensors are known to be there.
 namespace tsdiag::families {
 
+namespace {
+
 std::string_view title(std::string_view family) {
     for (const ArchitectureEntry* entry : architectures()) {
         if (entry->name == family) return entry->title;
@@ -21,6 +23,8 @@ std::string_view title(std::string_view family) {
     }
     return family;
 }
+
+}  // namespace
 
 std::string describe(const ModelSpec& spec) {
     const BlockSpec& b = spec.blocks.front();

@@ -148,6 +148,13 @@ TEST(Detect, ShowsTheNamesOfAnUnknownLayout) {
                 HasSubstr("model_type 't5'"));
 }
 
+TEST(Families, HaveATitleForPeople) {
+    for (const ArchitectureEntry* entry : architectures()) {
+        EXPECT_FALSE(entry->title.empty()) << entry->name;
+        EXPECT_EQ(entry->other_name.empty(), entry->other_title.empty()) << entry->name;
+    }
+}
+
 /// What the message of an unknown model_type lists can be said.
 TEST(Detect, TakesEveryFamilyThatItListsAsModelType) {
     for (const ArchitectureEntry* entry : architectures()) {
