@@ -17,8 +17,8 @@ void examine(std::string_view input) {
     fuzz::accepts([&] {
         if (Json::parse(text, "its copy").dump() != value.dump()) std::abort();
     });
-    Json copy;
     if (!value.is_object()) return;
+    Json copy{Json::Object{}};
     for (const auto& [key, member] : value.object()) copy.set(key, member);
     if (copy.dump() != value.dump()) std::abort();
 }
