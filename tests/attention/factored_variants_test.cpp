@@ -306,6 +306,21 @@ TEST(Nystrom, AddsAConvolution) {
     }
 }
 
+TEST(Nystrom, RefusesAConvolutionThatIsNoOddWidthAHead) {
+    for (const Index count :
+         {heads, 3 * heads, 5 * heads, 2 * heads, 4 * heads, 3 * heads + 1, 3 * heads - 1}) {
+        AttentionInput in = input({{"landmarks", "19"}});
+        in.parameter = [&](std::string_view name) {
+            return name == "conv" ? zeros(cpu(), {1, 1, count}, Type::f64) : Tensor();
+        };
+        if (count % heads == 0 && count / heads % 2 == 1) {
+            EXPECT_NO_THROW(attention("nystrom").make(in)) << count;
+        } else {
+            EXPECT_THROW(attention("nystrom").make(in), ShapeError) << count;
+        }
+    }
+}
+
 TEST(Nystrom, RefusesSizesThatDoNotFit) {
     for (const char* m : {"4", "20"})
         EXPECT_THROW(attention("nystrom").make(input({{"landmarks", m}})), UsageError);

@@ -134,6 +134,17 @@ TEST(LossGradient, StopsAtASecondLayerThatIsOff) {
     EXPECT_EQ(loss(tail), std::log(2.0));
 }
 
+TEST(Sides, OfEntriesThatAreEquallyTightAreThoseOfTheFirst) {
+    const Sides first = worst_entry(Matrix{{1.0, 2, 3}}, Matrix{{4.0, 4, 6}});
+    EXPECT_EQ(first.measured, 2);
+    const Sides apart =
+        worst_difference(Matrix{{1.0, 3, 5}}, Matrix{{0.0, 1, 3}}, Matrix{{0.5, 0.5, 0.5}});
+    EXPECT_EQ(apart.measured, 3);
+    const Sides together =
+        worst_difference(Matrix{{1.0, 4, -4}}, Matrix{{1.0, 4, -4}}, Matrix{{0.5, 0.5, 0.5}});
+    EXPECT_EQ(together.measured, 4);
+}
+
 TEST(Sides, AreThoseOfTheTightestEntry) {
     const Sides worst = worst_entry(Matrix{{1.0, -3, 5}}, Matrix{{2.0, 4, 100}});
     EXPECT_EQ(worst.measured, 3);

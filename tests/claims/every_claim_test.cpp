@@ -166,6 +166,9 @@ TEST_P(EveryClaim, IsExaminedAtSmallSizes) {
         const Examined small = examine(claim(), {.trials = 12, .n = n, .d = 4});
         EXPECT_FALSE(small.readings.empty());
         EXPECT_FALSE(small.controls.empty());
+        std::set<std::string> names;
+        for (const Reading& c : small.controls)
+            EXPECT_TRUE(names.insert(c.name).second) << "two controls are called " << c.name;
     }
 }
 

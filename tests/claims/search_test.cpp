@@ -102,6 +102,26 @@ TEST(Bounds, WithoutMeaningAreNotDecided) {
     EXPECT_EQ(examine_bound(none, {.trials = 3, .n = 1, .d = 1}).verdict, Verdict::not_decided);
 }
 
+TEST(Bounds, CountTheDrawsWithoutMeaning) {
+    Bound half = square();
+    half.search.clear();
+    half.sides = [](const Variables& v) -> std::optional<Sides> {
+        if (v("x")(0) < 0) return {};
+        return Sides{1, 2};
+    };
+    const Check how{
+        .trials = 40, .n = 1, .d = 1, .distribution = Distribution::rademacher, .rng = Rng(3)};
+    Index without = 0;
+    for (Index t = 0; t < how.trials; ++t)
+        if (draw(trial_rng(how, half.reading, t), "x", 1, 1, how.distribution)(0) < 0) ++without;
+    ASSERT_GT(without, 0);
+    ASSERT_LT(without, how.trials);
+    const Reading r = examine_bound(half, how);
+    EXPECT_EQ(r.trials, how.trials - without);
+    EXPECT_EQ(r.note, "no meaning in " + std::to_string(without) + " draws");
+    EXPECT_EQ(examine_bound(square(), {.trials = 5, .n = 1, .d = 1}).note, "searched at n=1 d=1");
+}
+
 TEST(Bounds, ANegativeNumberIsNotAtLeastZero) {
     EXPECT_EQ(tightness({-0.5, 0}, Relation::at_least), INFINITY);
     EXPECT_EQ(tightness({0.5, 0}, Relation::at_least), 0);

@@ -1,5 +1,6 @@
 #include "tsdiag/file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/socket.h>
@@ -37,6 +38,20 @@ TEST(FileText, IsTheBytesOfTheFile) {
 
 TEST(FileText, ReadsFilesWhoseSizeIsNotKnownBeforehand) {
     EXPECT_THAT(file_text("/proc/self/status", "the state of a process"), HasSubstr("Threads:"));
+}
+
+TEST(FileText, LeavesNoFileOpenThatItWrote) {
+    // Without a standard input the next file that is opened has the number 0.
+    const test::TemporaryDirectory folder;
+    const int input = ::dup(0);
+    ASSERT_GT(input, 0);
+    ::close(0);
+    write_atomically(folder / "f", "text");
+    const bool closed = ::fcntl(0, F_GETFD) == -1;
+    ::dup2(input, 0);
+    ::close(input);
+    EXPECT_TRUE(closed);
+    EXPECT_EQ(file_text(folder / "f", "a text"), "text");
 }
 
 TEST(FileText, RefusesWhatMayHaveNoEnd) {

@@ -208,6 +208,7 @@ TEST(BinomialIntervals, AreThoseOfClopperAndPearson) {
         double covered = 0;
         for (Index k = 0; k <= 20; ++k) {
             const Interval i = binomial_interval(k, 20, 0.95);
+            EXPECT_DOUBLE_EQ(i.value, double(k) / 20);
             if (i.low <= p && p <= i.high) covered += binomial(20, k, p);
         }
         EXPECT_GE(covered, 0.95) << p;

@@ -296,6 +296,7 @@ TEST(Restarted, SingularValueEqualsTheDenseOne) {
     for (Index n : {least_restarted, Index(40), Index(300)}) {
         const Matrix a = gaussian(n + 3, n, 57 + std::uint64_t(n));
         const Estimate e = restarted_singular_value(map_of(a));
+        EXPECT_LE(e.residual, 1e-5 * e.value) << n;  // of A^T A, over the singular value
         EXPECT_TRUE(e.converged) << n;
         EXPECT_CLOSE(e.value, singular_values(a.a, n + 3, n)[0], stopped_at(1e-10));
     }
@@ -308,6 +309,34 @@ TEST(Restarted, ValuesOfTheZeroMapAreZero) {
         EXPECT_TRUE(e.converged);
         EXPECT_EQ(e.value, 0);
     }
+}
+
+/// `a`, which adds to `count` what its images are asked for.
+LinearMap counted(const Matrix& a, Index& count) {
+    const LinearMap inner = map_of(a);
+    LinearMap map = inner;
+    map.normal = nullptr;
+    map.apply = [&count, apply = inner.apply](std::span<const double> x, std::span<double> y) {
+        ++count;
+        apply(x, y);
+    };
+    return map;
+}
+
+TEST(Restarted, CountsItsProducts) {
+    // One product finds a map that is zero, and one is made first of every other.
+    const Matrix zero(20, 20), a = gaussian(40, 40, 12);
+    Index count = 0;
+    EXPECT_EQ(restarted_eigenvalue(counted(zero, count)).iterations, 1);
+    EXPECT_EQ(count, 1);
+    EXPECT_EQ(restarted_singular_value(counted(zero, count)).iterations, 1);
+    EXPECT_EQ(count, 2);
+    count = 0;
+    const Index eigen = restarted_eigenvalue(counted(a, count)).iterations;
+    EXPECT_EQ(count, eigen + 1);
+    count = 0;
+    const Index singular = restarted_singular_value(counted(a, count)).iterations;
+    EXPECT_EQ(count, singular + 1);
 }
 
 TEST(Restarted, SaysThatItDidNotConverge) {

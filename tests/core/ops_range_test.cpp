@@ -69,6 +69,20 @@ TEST(Range, MomentsOfStatesOfAnySize) {
     EXPECT_CLOSE(state_moments(with_powers(x, powers_of_rows)).unit_sum, m.unit_sum, rounding(64));
 }
 
+TEST(Range, MomentsOfStatesThatAreNotFiniteAreThoseOfTheBackend) {
+    for (const double entry : {double(INFINITY), -double(INFINITY), double(NAN)}) {
+        std::vector<double> v(35, 1e200);
+        v[3] = entry;
+        const Tensor x = Tensor::from_host(cpu(), {1, 5, 7}, std::span<const double>(v), Type::f64);
+        const StateMoments m = state_moments(x), own = cpu().state_moments(x.view());
+        const auto same = [](double a, double b) { return a == b || (a != a && b != b); };
+        EXPECT_PRED2(same, double(m.squared), double(own.squared));
+        EXPECT_PRED2(same, double(m.mean_part), double(own.mean_part));
+        EXPECT_PRED2(same, double(m.centred), double(own.centred));
+        EXPECT_PRED2(same, m.unit_sum, own.unit_sum);
+    }
+}
+
 TEST(Range, StatisticsOfRowsOfAnySize) {
     const Tensor p = gaussian({1, 5, 7}, 3), slope = gaussian({1, 5, 7}, 4);
     const RowStatistics s = row_statistics(p, slope, true, 0, {});

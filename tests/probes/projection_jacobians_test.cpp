@@ -1,4 +1,11 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+
+#include "../../probes/projection_derivative.hpp"
 #include "by_hand.hpp"
+#include "tsdiag/intervals.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -220,6 +227,239 @@ TEST(ProjectionJacobiansOf, ALostDifferenceIsAnInterval) {
         EXPECT_LT(*row.high, 1e-6);
         EXPECT_EQ(row.note, "cancellation leaves few digits");
     }
+}
+
+// Which rows are looked at, and what is told of the others.
+
+/// Keeps which rows it was asked for.
+class Watched final : public AttentionOperator {
+  public:
+    explicit Watched(std::unique_ptr<AttentionOperator> inner) : inner_(std::move(inner)) {}
+    RowBlock rows(Index first, Index count) const override {
+        if (count > 1) asked.emplace_back(first, count);  // one row tells whether there is a slope
+        return inner_->rows(first, count);
+    }
+    Structure structure() const override { return inner_->structure(); }
+    Index heads() const override { return inner_->heads(); }
+    Index tokens() const override { return inner_->tokens(); }
+    Type type() const override { return inner_->type(); }
+    const Backend& backend() const override { return cpu(); }
+    mutable std::vector<std::pair<Index, Index>> asked;
+
+  private:
+    std::unique_ptr<AttentionOperator> inner_;
+};
+
+struct Looked {
+    std::vector<std::pair<Index, Index>> blocks;
+    MetricRow row;
+};
+
+/// |dP/dW_Q| of head 0 with work for so many rows, and the blocks of rows it was taken of.
+Looked looked(const Setting& setting, double rows) {
+    const Projections p = setting.project(setting.wq, setting.wk);
+    const auto op = std::make_shared<Watched>(setting.attend(p));
+    ProbeSettings settings;
+    const double seen = setting.c.causal ? 0.5 : 1;  // of the columns
+    settings.largest_work =
+        rows * seen *
+        probe::QueryDerivative(tensor(setting.x), p).work(setting.c.heads, setting.c.n);
+    const Table t = measure("projection_jacobians",
+                            {.op = op, .input = tensor(setting.x), .projections = &p}, settings);
+    std::vector<std::pair<Index, Index>> blocks = op->asked;
+    // The first that begins again is of |dP/dW_K|.
+    const auto again = std::adjacent_find(blocks.begin(), blocks.end(),
+                                          [](auto a, auto b) { return b.first <= a.first; });
+    if (again != blocks.end()) blocks.erase(again + 1, blocks.end());
+    return {blocks, *t.find(head(0), "jac_q_fro")};
+}
+
+TEST(ProjectionJacobiansOf, SomeRowsAreBlocksOfEightEvenlySpaced) {
+    for (const bool causal : {false, true})
+        for (const Index n : {33, 100, 203})
+            for (const Index count : {2, 3}) {
+                const Setting setting({.name = "", .n = n, .causal = causal});
+                const Looked l = looked(setting, double(8 * count) + 0.5);
+                ASSERT_EQ(Index(l.blocks.size()), count) << n;
+                for (Index t = 0; t < count; ++t) {
+                    const auto [first, rows] = l.blocks[std::size_t(t)];
+                    EXPECT_EQ(rows, 8);
+                    // The middles of equal parts of all places where a block may begin.
+                    const double middle = (double(t) + 0.5) / double(count) * double(n - 8);
+                    EXPECT_LE(std::abs(double(first) - middle), 1) << n << ' ' << t;
+                }
+                EXPECT_TRUE(l.row.note.starts_with(
+                    fmt::format("from {} of {} rows, standard error ", 8 * count, n)))
+                    << l.row.note;
+            }
+}
+
+TEST(ProjectionJacobiansOf, SomeRowsAreTwoBlocksAtLeastAndAllOfFewOrOfThoseThatAreAffordable) {
+    EXPECT_EQ(looked(Setting({.name = "", .n = 33}), 1e-9).blocks.size(), 2u);
+    EXPECT_EQ(looked(Setting({.name = "", .n = 33}), 32.9).blocks.size(), 3u) << "one is left out";
+    for (const auto& [n, rows] : {std::pair{32, 1e-9}, {33, 33.0}}) {
+        const Looked l = looked(Setting({.name = "", .n = n}), rows * (1 + 1e-12));
+        ASSERT_EQ(l.blocks.size(), 1u);
+        EXPECT_EQ(l.blocks[0], (std::pair<Index, Index>(0, n)));
+        EXPECT_EQ(l.row.note, "");
+    }
+}
+
+TEST(ProjectionJacobiansOf, ManyRowsAreTakenInBlocksOfTheirEntries) {
+    // Two heads of 600 tokens: 2^17 entries are 109 rows and a bit.
+    const Setting setting({.name = "", .n = 600, .d = 2, .w = 2});
+    const Looked l = looked(setting, 1e9);
+    ASSERT_EQ(l.blocks.size(), 6u);
+    for (Index t = 0; t < 6; ++t)
+        EXPECT_EQ(l.blocks[std::size_t(t)],
+                  (std::pair<Index, Index>(109 * t, std::min<Index>(109, 600 - 109 * t))));
+}
+
+TEST(ProjectionJacobiansOf, SomeRowsHaveStudentsInterval) {
+    constexpr Index n = 100, count = 3;
+    const Setting setting({.name = "", .n = n});
+    const Looked l = looked(setting, 8 * count + 0.5);
+    const Projections p = setting.project(setting.wq, setting.wk);
+    const probe::QueryDerivative derivative(tensor(setting.x), p);
+    const auto op = setting.attend(p);
+    // Sums b of blocks, a sample without replacement of n/8 of them: their total is n/8 times the
+    // mean, its standard error n/8 s sqrt((1 - 24/n)/3).
+    std::vector<double> sums;
+    for (const auto& [first, rows] : l.blocks) {
+        const probe::RowNorms norms = derivative.norms(probe::rows_of(*op, first, rows));
+        sums.push_back(0);
+        for (Index i = 0; i < rows; ++i) sums.back() += double(norms.value[std::size_t(i)]);
+    }
+    ASSERT_EQ(Index(sums.size()), count);
+    const double all = double(n) / 8, mean = (sums[0] + sums[1] + sums[2]) / 3;
+    double square = 0;
+    for (const double b : sums) square += (b - mean) * (b - mean) / 2;
+    const double error = all * std::sqrt(square * (1 - 24.0 / n) / 3), total = all * mean;
+    const double reach = student_quantile(0.95, 2) * error;
+    const auto root = [](double x) { return std::sqrt(std::max(0.0, x)); };
+    ASSERT_TRUE(l.row.value && l.row.low && l.row.high);
+    EXPECT_CLOSE(*l.row.value, root(total), rounding(100));
+    EXPECT_CLOSE(*l.row.low, root(total - reach), rounding(1000));
+    EXPECT_CLOSE(*l.row.high, root(total + reach), rounding(1000));
+    EXPECT_EQ(l.row.note,
+              fmt::format("from 24 of 100 rows, standard error {:.1e}", error / (2 * root(total))));
+}
+
+/// Products of a row of weights over the n tokens with columns, of one head, in flops.
+double products(double n, double columns) { return 2 * n * columns; }
+
+TEST(ProjectionJacobiansWork, IsThatOfTheProductsOfARow) {
+    for (const Index n : {5, 40})
+        for (const Index rotated : {0, 2, 4})
+            for (const auto norm : {Case::none, Case::rms, Case::layer}) {
+                const Setting setting({.name = "",
+                                       .n = n,
+                                       .heads = 4,
+                                       .rotated = rotated,
+                                       .norm = norm,
+                                       .position = std::vector<double>(std::size_t(n), 1)});
+                const double w = 4, d = 6, pairs = double(rotated) / 2, tokens = double(n);
+                const Projections p = setting.project(setting.wq, setting.wk);
+                const double query = probe::QueryDerivative(tensor(setting.x), p).work(4, n) / 4,
+                             key = probe::KeyDerivative(tensor(setting.x), p).work(4, n) / 4;
+                // Squares of keys, and keys twice; with a norm the products of rotated pairs, and
+                // one or two vectors along which it takes something away.
+                const double more =
+                    norm == Case::none ? 0 : pairs + (norm == Case::rms ? w : 2 * w);
+                const double of_query = products(tokens, 3 * w + more);
+                EXPECT_GE(query, of_query) << n << ' ' << rotated;
+                EXPECT_LE(query, norm == Case::none ? of_query : 2 * of_query)
+                    << n << ' ' << rotated;
+                // X X^T where that is smaller than twice X, else X twice; once a rotated pair, or
+                // for its cosine and its sine; once for what is not rotated.  With a norm once a
+                // column.
+                const bool gram = n < 2 * d;
+                const double once = gram ? products(tokens, tokens) : 2 * products(tokens, d);
+                const double rest = 2 * pairs < w ? 1 : 0;
+                const double of_key =
+                    once * (norm != Case::none ? w : (gram ? pairs : 2 * pairs) + rest);
+                EXPECT_GE(key, of_key) << n << ' ' << rotated;
+                EXPECT_LE(key, rest == 1 || norm != Case::none ? of_key : 1.5 * of_key)
+                    << n << ' ' << rotated;
+            }
+}
+
+TEST(ProjectionJacobiansWork, ByDistanceIsThatOfThePairsOfTokens) {
+    const auto work = [](Index n, Index heads, Index rotated) {
+        const Setting setting({.name = "", .n = n, .heads = heads, .rotated = rotated});
+        const Projections p = setting.project(setting.wq, setting.wk);
+        return probe::KeyDerivative(tensor(setting.x), p).work(heads, n);
+    };
+    const double one = work(50, 2, 2);
+    EXPECT_GE(one, 2 * 50.0 * 50 * 2) << "a multiplication and an addition each";
+    EXPECT_LE(one, 16 * 50.0 * 50 * 2) << "no more than eight of them";
+    EXPECT_EQ(work(50, 2, 4), one) << "whatever is rotated";
+    EXPECT_EQ(work(100, 2, 2), 4 * one);
+    EXPECT_EQ(work(50, 4, 2), 2 * one);
+}
+
+TEST(ProjectionJacobiansRounding, IsThatOfWhatIsAddedUp) {
+    // What is added up before anything is taken away: all there is where rows are not divided.
+    for (const auto norm : {Case::none, Case::rms, Case::layer})
+        for (const Index rotated : {0, 4}) {
+            const Setting setting(
+                {.name = "", .heads = 4, .rotated = rotated, .norm = norm, .causal = true});
+            const Projections p = setting.project(setting.wq, setting.wk);
+            const auto op = setting.attend(p);
+            const probe::Rows divided = probe::rows_of(*op, 1, 3);
+            probe::Rows alone = divided;
+            alone.divided = false;
+            const probe::QueryDerivative query(tensor(setting.x), p);
+            const probe::KeyDerivative key(tensor(setting.x), p);
+            const auto as_double = [](const std::vector<Wide>& list) {
+                return std::vector<double>(list.begin(), list.end());
+            };
+            const std::vector<double> of_key = as_double(key.norms(divided).gross),
+                                      whole = as_double(key.norms(alone).value);
+            const std::vector<double> of_query = as_double(query.norms(divided).gross);
+            const std::vector<double> slope = op->matrix().to_host<double>(),
+                                      k = p.k.to_host<double>(), raw = p.q_raw.to_host<double>();
+            for (Index h = 0; h < 4; ++h)
+                for (Index r = 0; r < 3; ++r) {
+                    const Index i = 1 + r;
+                    const auto at = std::size_t(h * 3 + r);
+                    EXPECT_CLOSE(of_key[at], whole[at], rounding(200));
+                    if (rotated > 0 && norm != Case::none) continue;  // rows of k are turned back
+                    double inverse = 1, input = 0, sum = 0;
+                    if (norm != Case::none) {
+                        double mean = 0, square = 0;
+                        const double* u = raw.data() + (h * 5 + i) * 4;
+                        for (Index c = 0; c < 4 && norm == Case::layer; ++c) mean += u[c] / 4;
+                        for (Index c = 0; c < 4; ++c) square += (u[c] - mean) * (u[c] - mean) / 4;
+                        inverse = 1 / (square + 1e-2);
+                    }
+                    for (Index c = 0; c < 6; ++c) input += setting.x(i, c) * setting.x(i, c);
+                    for (Index j = 0; j < 5; ++j)
+                        for (Index c = 0; c < 4; ++c) {
+                            const double g = norm == Case::none ? 1 : setting.gq(0, c);
+                            const double v = slope[std::size_t((h * 5 + i) * 5 + j)] *
+                                             k[std::size_t(((h / 2) * 5 + j) * 4 + c)] * g;
+                            sum += v * v;
+                        }
+                    EXPECT_CLOSE(of_query[at], 0.49 * input * inverse * sum, rounding(200));
+                }
+        }
+}
+
+TEST(ProjectionJacobiansRounding, LeavesRoomOfSixteenUnits) {
+    Setting setting({.name = "", .n = 4});
+    setting.x = Matrix(4, 6, 1.0);  // equal tokens: the rows of P do not move at all
+    const Projections p = setting.project(setting.wq, setting.wk);
+    const probe::RowNorms norms =
+        probe::KeyDerivative(tensor(setting.x), p).norms(probe::rows_of(*setting.attend(p), 0, 4));
+    Wide value = 0, gross = 0;
+    for (std::size_t i = 0; i < 4; ++i) value += norms.value[i], gross += norms.gross[i];
+    const double room = 16 * std::numeric_limits<double>::epsilon() * double(gross);
+    ASSERT_LT(std::abs(double(value)), room) << "nothing is left";
+    const auto row = *setting.measured().find(head(0), "jac_k_fro");
+    if (value == 0) return;  // not even an error of rounding
+    ASSERT_TRUE(row.high);
+    EXPECT_CLOSE(*row.high * *row.high, std::max(0.0, double(value)) + room, rounding(10));
 }
 
 TEST(ProjectionJacobiansOf, SaysWhyItIsUndefined) {
