@@ -132,6 +132,10 @@ std::vector<Work> every_work() {
     all.push_back({.name = "probe_long",
                    .words = {"probe", "random:post-norm,d=192,heads=3,layers=2,attention=linear",
                              "--tokens", "700", "--no-report", "-q"}});
+    // wide enough for a library to share products among threads along the inner dimension
+    all.push_back({.name = "probe_wide",
+                   .words = {"probe", "random:post-norm,d=1024,heads=16,layers=1", "--tokens", "40",
+                             "--probes", "core", "--no-report", "-q"}});
     all.push_back({.name = "probe_f64",
                    .words = {"probe", "random:post-norm,d=200,heads=5,layers=2", "--tokens", "333",
                              "--dtype", "f64", "--no-report", "-q"}});

@@ -77,37 +77,89 @@ void each_row(const Shape& s, F f) {
 /// do not depend on it.
 constexpr Index rows_per_sum = 64;
 
+/// A library that shares a product among threads sums in an order that depends on their number.
+class OneThread {
+  public:
+    OneThread() { omp_set_num_threads(1); }
+    ~OneThread() { omp_set_num_threads(before_); }
+    OneThread(const OneThread&) = delete;
+    OneThread& operator=(const OneThread&) = delete;
+
+  private:
+    int before_ = omp_get_max_threads();
+};
+
+/// alpha op(a) op(b) as tiles, each made by one thread.  Their sizes follow from those of one
+/// matrix: no bit of it depends on the number of threads, nor on the other matrices of the batch.
 template <class T>
-void small_product(View out, View a, View b, Index batch, Transpose t, T alpha) {
-    const Index m = out.shape.rows, n = out.shape.cols;
-    const Index k = t == Transpose::first ? a.shape.rows : a.shape.cols;
-    const Index per = a.shape.batch / b.shape.batch;
-    const T* pa = a.row<T>(batch, 0);
-    const T* pb = b.row<T>(batch / per, 0);
-    T* pc = out.row<T>(batch, 0);
-    const bool ta = t == Transpose::first, tb = t == Transpose::second;
-    // A product with a vector is shared along k, if at all: its sums would depend on the threads.
-    const bool vector = m == 1 || n == 1;
+class TiledProduct {
+  public:
+    TiledProduct(View out, View a, View b, Transpose t, T alpha)
+        : out_(out),
+          a_(a),
+          b_(b),
+          first_(t == Transpose::first),
+          second_(t == Transpose::second),
+          alpha_(alpha),
+          inner_(first_ ? a.shape.rows : a.shape.cols),
+          vector_(out.shape.rows == 1 || out.shape.cols == 1) {
+        rows_ = out.shape.rows, cols_ = out.shape.cols;
+        // A vector is not worth it.  Of one height, for Eigen rounds the last rows of a tile
+        // otherwise than those before.
+        if (!by_library() && !vector_ && rows_ * cols_ * inner_ / 16 >= worth_threads) rows_ = 96;
+        if (by_library()) rows_ = part(rows_, 256, 8), cols_ = part(cols_, 192, 48);
+        down_ = (out.shape.rows + rows_ - 1) / rows_;
+        across_ = (out.shape.cols + cols_ - 1) / cols_;
+    }
+
+    Index tiles() const { return out_.shape.batch * down_ * across_; }
+    /// Products cost about as much as so many elements of a loop.
+    Index work() const { return out_.shape.count() * inner_ / 16; }
+
+    void make(Index tile) const {
+        const Index batch = tile / (down_ * across_), at = tile % (down_ * across_);
+        const Index i = at / across_ * rows_, j = at % across_ * cols_;
+        const Index m = std::min(rows_, out_.shape.rows - i);
+        const Index n = std::min(cols_, out_.shape.cols - j);
+        const T* a = a_.row<T>(batch, 0) + (first_ ? i : i * a_.row_stride);
+        const T* b = b_.row<T>(batch / (a_.shape.batch / b_.shape.batch), 0) +
+                     (second_ ? j * b_.row_stride : j);
+        T* c = out_.row<T>(batch, i) + j;
 #ifdef TSDIAG_ONEDNN
-    if constexpr (std::is_same_v<T, float>) {
-        if (!vector && dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', m, n, k, alpha, pa, a.row_stride,
-                                  pb, b.row_stride, 0.0F, pc, out.row_stride) == dnnl_success)
-            return;
-    }
+        if constexpr (std::is_same_v<T, float>) {
+            const OneThread alone;
+            if (!vector_ && dnnl_sgemm(first_ ? 'T' : 'N', second_ ? 'T' : 'N', m, n, inner_,
+                                       alpha_, a, a_.row_stride, b, b_.row_stride, 0.0F, c,
+                                       out_.row_stride) == dnnl_success)
+                return;
+        }
 #endif
-    if (vector || m * n * k / 16 < worth_threads) {
-        functions<T>().gemm(ta, tb, m, n, k, alpha, pa, a.row_stride, pb, b.row_stride, pc,
-                            out.row_stride);
-        return;
+        functions<T>().gemm(first_, second_, m, n, inner_, alpha_, a, a_.row_stride, b,
+                            b_.row_stride, c, out_.row_stride);
     }
-    // Of one size, for Eigen rounds the last rows of a panel otherwise than those before.
-    constexpr Index panel = 96;
-#pragma omp parallel for schedule(static) if (!omp_in_parallel())
-    for (Index r = 0; r < m; r += panel)
-        functions<T>().gemm(ta, tb, std::min(panel, m - r), n, k, alpha,
-                            ta ? pa + r : pa + r * a.row_stride, a.row_stride, pb, b.row_stride,
-                            pc + r * out.row_stride, out.row_stride);
-}
+
+  private:
+    bool by_library() const {
+#ifdef TSDIAG_ONEDNN
+        return std::is_same_v<T, float> && !vector_;
+#else
+        return false;
+#endif
+    }
+    /// `count` in as few parts of at most `most` as there are, of one size but the last: a multiple
+    /// of `step`, as the kernels take them.
+    static Index part(Index count, Index most, Index step) {
+        const Index parts = (count + most - 1) / most, even = (count + parts - 1) / parts;
+        return std::min(count, (even + step - 1) / step * step);
+    }
+
+    View out_, a_, b_;
+    bool first_, second_;
+    T alpha_;
+    Index inner_;
+    bool vector_;
+    Index rows_ = 0, cols_ = 0, down_ = 0, across_ = 0;
+};
 
 /// Never destroyed: a tensor may outlive every other static object.
 BlockPool& pool() {
@@ -189,15 +241,10 @@ class CpuBackend final : public Backend {
     void matmul(View out, View a, View b, Transpose t, double alpha) const override {
         if (out.shape.count() == 0) return;
         typed(out, [&]<class T>(T) {
-            const Index batches = out.shape.batch;
-            if (batches == 1) return small_product<T>(out, a, b, 0, t, static_cast<T>(alpha));
-            // A product of m n k multiplications costs about as much as m n k / 16 elements of a
-            // loop.
-            const Index work =
-                out.shape.count() * (t == Transpose::first ? a.shape.rows : a.shape.cols) / 16;
-#pragma omp parallel for schedule(dynamic) if (work > worth_threads)
-            for (Index i = 0; i < batches; ++i)
-                small_product<T>(out, a, b, i, t, static_cast<T>(alpha));
+            const TiledProduct<T> product(out, a, b, t, static_cast<T>(alpha));
+            const Index tiles = product.tiles();
+#pragma omp parallel for schedule(dynamic) if (tiles > 1 && product.work() > worth_threads)
+            for (Index i = 0; i < tiles; ++i) product.make(i);
         });
     }
 
