@@ -191,6 +191,12 @@ class DeviceBackend final : public Backend {
     void transpose(View out, View a) const override {
         if (begin(out)) gpu::transpose(out, a);
     }
+    void split_heads(View out, View a) const override {
+        if (begin(out)) gpu::split_heads(out, a);
+    }
+    void merge_heads(View out, View a) const override {
+        if (begin(out)) gpu::merge_heads(out, a);
+    }
     void binary(Binary op, View out, View a, View b) const override {
         if (begin(out)) gpu::binary(op, out, a, b);
     }

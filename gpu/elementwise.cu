@@ -91,6 +91,21 @@ __global__ void transpose_kernel(Rows<T> out, Rows<const T> a) {
     }
 }
 
+/// Element (b h + k, i, c) of `apart` and (b, i, k w + c) of `beside`, to the first or from it.
+template <class Apart, class Beside>
+__global__ void heads_kernel(Rows<Apart> apart, Rows<Beside> beside) {
+    const Index count = apart.batch * apart.rows * apart.cols, heads = apart.batch / beside.batch;
+    for (Index i = global_thread(); i < count; i += all_threads()) {
+        const Index line = quotient(i, apart.cols), col = i - line * apart.cols;
+        const Index batch = quotient(line, apart.rows), row = line - batch * apart.rows;
+        const Index sample = batch / heads, at = (batch - sample * heads) * apart.cols + col;
+        if constexpr (std::is_const_v<Beside>)
+            apart.row(batch, row)[col] = beside.row(sample, row)[at];
+        else
+            beside.row(sample, row)[at] = apart.row(batch, row)[col];
+    }
+}
+
 /// A thread a column of a group.
 template <class T>
 __global__ void groups_kernel(Rows<T> out, Rows<const T> a, Groups groups) {
@@ -240,6 +255,20 @@ void transpose(View out, View a) {
     typed(out, [&]<class T>(T) {
         TSDIAG_LAUNCH(transpose_kernel<T>, grid_for(out.shape.count()), block_size, rows_of<T>(out),
                       rows_of<const T>(a));
+    });
+}
+
+void split_heads(View out, View a) {
+    typed(out, [&]<class T>(T) {
+        TSDIAG_LAUNCH((heads_kernel<T, const T>), grid_for(out.shape.count()), block_size,
+                      rows_of<T>(out), rows_of<const T>(a));
+    });
+}
+
+void merge_heads(View out, View a) {
+    typed(out, [&]<class T>(T) {
+        TSDIAG_LAUNCH((heads_kernel<const T, T>), grid_for(out.shape.count()), block_size,
+                      rows_of<const T>(a), rows_of<T>(out));
     });
 }
 

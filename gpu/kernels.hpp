@@ -19,6 +19,8 @@ void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double of
 void adamw(View w, View m, View v, View g, const AdamWStep& step);
 void convert(View out, View a);
 void transpose(View out, View a);
+void split_heads(View out, View a);
+void merge_heads(View out, View a);
 /// Adds to row rows[g] of out the rows order[starts[g]], ..., order[starts[g + 1] - 1] of a.
 struct Groups {
     const Index *rows, *starts, *order;

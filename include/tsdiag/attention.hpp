@@ -51,9 +51,11 @@ struct Structure {
 /// Options of a variant as text: "p" -> "3".
 using AttentionOptions = std::map<std::string, std::string>;
 
-/// What an attention is made of.  q (h, n, w), k and v (h', n, w), h' divides h.
+/// What an attention is made of.  q (h, n, w), k and v (h', n, w), h' divides h.  The heads of
+/// `samples` samples may stand one after the other; then h is that of all.
 struct AttentionInput {
     Tensor q, k;
+    Index samples = 1;
     double scale = 1;  ///< logits S = scale q k^T
     bool causal = false;
     /// > 0: only positions nearer than `window` (itself included): causal, before the row; else on
@@ -66,6 +68,8 @@ struct AttentionInput {
     Rng rng{0};                     ///< what a variant draws comes from here and its option `seed`
     /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.
     std::function<Tensor(std::string_view name)> parameter = {};
+
+    Index heads_of_a_sample() const { return q.batch() / samples; }
 };
 
 using RowVisitor = std::function<void(const RowBlock&)>;

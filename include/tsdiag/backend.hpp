@@ -108,6 +108,10 @@ class Backend {
     /// The elements of a in the type of `out`.
     virtual void convert(View out, View a) const = 0;
     virtual void transpose(View out, View a) const = 0;  ///< out (b, c, r), a (b, r, c)
+    /// out (b h, n, w): head k of batch i, batch i h + k, is columns k w to (k + 1) w of a (b, n, h
+    /// w).
+    virtual void split_heads(View out, View a) const = 0;
+    virtual void merge_heads(View out, View a) const = 0;  ///< the inverse
     /// Broadcasting: each extent of b is that of a, or 1.
     virtual void binary(Binary op, View out, View a, View b) const = 0;
     /// out = alpha a + beta.

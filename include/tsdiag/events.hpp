@@ -71,13 +71,14 @@ struct AttentionGradient {
     double norm_eps = 0;
 };
 
-/// Receives what a model emits.  Layers come in order; inside a layer, samples one after the other.
+/// Receives what a model emits.  Layers come in order.  Inside a layer, the samples of a batch take
+/// turns: what follows `begin_sample` is of that sample, whose own events keep their order.
 class Observer {
   public:
     virtual ~Observer() = default;
-    virtual void begin_sample(Index sample) {
-        (void)sample;
-    }  ///< before a sample's events of each layer
+    virtual void begin_sample(Index sample) { (void)sample; }
+    /// The sample's events of this layer are complete.
+    virtual void end_sample(Index sample) { (void)sample; }
     virtual void on_hidden(const Hidden&) {}
     /// Are rows of P wanted?  What nobody needs is not computed.
     virtual bool wants_rows(Index layer) const {

@@ -160,6 +160,7 @@ Index fitting_tokens(const ModelSpec& spec, Index most);
 
 struct RunSettings {
     Index memory = 0;                        ///< bytes for row blocks and kept maps; 0: no limit
+    Index batch = 1;                         ///< samples that may go through a layer together
     Index first_layer = 0, last_layer = -1;  ///< events only for these (inclusive; -1: to the end)
     bool allow_nonfinite = false;
     std::function<void(Index done, Index total)> progress = {};  ///< layers
@@ -180,16 +181,16 @@ struct Loss {
     Tensor cotangent = {};  ///< (1, n, d)
 };
 
-/// A sample's loss, and its derivatives for training.
+/// The loss of some samples, and its derivatives for training.
 struct StepSettings {
     bool gradients = true;
     bool hits = false;   ///< count where the target has the greatest logit
     double dropout = 0;  ///< probability p, in [0, 1): entries of the embedding and of each branch
                          ///< are zeroed, the others divided by 1 - p
-    Rng rng{0};          ///< of the dropout
+    std::vector<Rng> rngs = {};  ///< of the dropout, one a sample
 };
 struct StepResult {
-    double loss = 0;
+    double loss = 0;  ///< summed over the samples
     Index predictions = 0, correct = 0;
     /// By parameter and of its shape; "classifier": that of the loss.  Parameters that the loss
     /// does not depend on are left out, and those that are read on the host (tables of relative
@@ -204,10 +205,11 @@ class Model {
           Type type);
     const ModelSpec& spec() const { return spec_; }
 
-    /// Runs all samples, layer by layer: one layer's weights are resident at a time.  A masked
-    /// sample is run on its kept tokens alone, at their own positions: the same numbers as with
-    /// masked keys. Throws `UsageError` for inputs that do not fit, `NonFiniteError` naming layer
-    /// and stage where a NaN arose.
+    /// Runs all samples, layer by layer: one layer's weights are resident at a time.  Neighbours of
+    /// one length and mask go together; on the CPU no bit follows how many.  A masked sample is run
+    /// on its kept tokens alone, at their own positions: the same numbers as with masked keys.
+    /// Throws `UsageError` for inputs that do not fit, `NonFiniteError` naming layer and stage
+    /// where a NaN arose.
     void run(std::span<const Input> inputs, Observer& observer,
              const RunSettings& settings = {}) const;
 
@@ -220,16 +222,21 @@ class Model {
     void differentiate(std::span<const Input> inputs, std::span<const Loss> losses,
                        Observer& observer, const RunSettings& settings = {}) const;
 
-    /// The same derivatives by the parameters alone, of one sample, with everything of the forward
-    /// pass kept: about three forward passes.  Throws `NonFiniteError` naming layer and stage where
-    /// a NaN arose.
-    StepResult step(const Input& input, const Loss& loss, const StepSettings& settings = {}) const;
+    /// The derivatives of the sum of the losses by the parameters alone, with everything of the
+    /// forward pass kept: about three forward passes.  Neighbours that are alike go together, from
+    /// the embedding to the loss.  Throws `NonFiniteError` naming layer and stage where a NaN
+    /// arose.
+    StepResult step(std::span<const Input> inputs, std::span<const Loss> losses,
+                    const StepSettings& settings = {}) const;
+    StepResult step(const Input& input, const Loss& loss, const StepSettings& settings = {}) const {
+        return step(std::span(&input, 1), std::span(&loss, 1), settings);
+    }
 
     /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d of one layer.
     double branch_gain(Index layer) const;
 
   private:
-    void final_norm(const Tensor& x, Observer& observer, bool allow_nonfinite) const;
+    void final_norm(const Tensor& x, Observer& observer, Index first, bool allow_nonfinite) const;
 
     ModelSpec spec_;
     std::shared_ptr<const Weights> weights_;

@@ -17,7 +17,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transpose t = Transpose::none, d
 /// op(a) x, x (b, k, 1) in float64: the sums and the result are in double whatever the type of a.
 /// Not differentiable.
 Tensor matvec(const Tensor& a, const Tensor& x, bool transposed = false);
-/// x W^T + bias with W (1, out, in) as `nn.Linear` stores it; bias (1, 1, out) may be empty.
+/// x W^T + bias with W (1, out, in) as `nn.Linear` stores it; bias (1, 1, out) may be empty.  The
+/// batches are one product where something is tracked, else a product each: no bit of one follows
+/// the others.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 Tensor map(Unary op, const Tensor& a);
@@ -51,6 +53,7 @@ inline Tensor concat_rows(std::initializer_list<Tensor> parts) {
     return concat_rows(std::span(parts.begin(), parts.size()));
 }
 Tensor concat_cols(std::span<const Tensor> parts);
+Tensor concat_batches(std::span<const Tensor> parts);
 /// Zeros of `shape` with `a` put in at (batch, row, col).
 Tensor place(const Tensor& a, Shape shape, Index batch, Index row, Index col);
 Tensor zeros(const Backend& backend, Shape shape, Type type);
@@ -68,8 +71,10 @@ Tensor repeat_batches(const Tensor& a, Index times);
 Tensor contiguous(const Tensor& a);  ///< a copy where needed
 Tensor cast(const Tensor& a, Type type);
 Tensor transpose(const Tensor& a);  ///< (b, c, r), a copy
-/// (h, n, w) -> (1, n, h w): heads side by side.  The inverse of Tensor::split_heads.
-Tensor merge_heads(const Tensor& a);
+/// (s, n, h w) -> (s h, n, w): the heads of each sample one after the other.  A view where s = 1.
+Tensor split_heads(const Tensor& a, Index heads);
+/// (s h, n, w) -> (s, n, h w): heads side by side.  The inverse of `split_heads`.
+Tensor merge_heads(const Tensor& a, Index samples = 1);
 
 /// Rotary embedding: see Backend::rotate.
 Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const double> frequency,

@@ -108,6 +108,7 @@ struct RunOptions {
     std::optional<OwnInput> own_input = {};  ///< taken where `input` is empty
     Index tokens = 0;                        ///< 0: the model's longest, at most 512
     Index samples = 0;  ///< inputs for the same weights; 0: all that a file holds, else 1
+    Index batch = 0;    ///< samples that may go through a layer together; 0: as many as pay and fit
     Index trials = 1;   ///< draws of a random model, each with its own inputs
     /// Trials draw only the tensors whose names end so ("attn.v.weight"); inputs and all other
     /// weights are those of the first trial.  Empty: everything is drawn.

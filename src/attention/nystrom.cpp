@@ -62,10 +62,14 @@ Tensor identity_minus(double a, const Tensor& x) {
     return scale(subtract(x, identity), -1);
 }
 
-/// Six steps V <- V (13 I - K V (15 I - K V (7 I - K V))) / 4 from K^T over its largest column sum.
-Tensor inverse(const Tensor& k, bool each_head) {
-    Tensor bound = row_max(column_sum(k));  // (h, 1, 1)
-    if (!each_head) bound = row_max(bound.reshape({1, 1, k.batch()}));
+/// Six steps V <- V (13 I - K V (15 I - K V (7 I - K V))) / 4 from K^T over its largest column sum,
+/// that of each head or of all heads of a sample, of which there are `heads`.
+Tensor inverse(const Tensor& k, Index heads, bool each_head) {
+    const Index samples = k.batch() / heads;
+    Tensor bound = row_max(column_sum(k));  // (s h, 1, 1)
+    if (!each_head)
+        bound = expand(row_max(bound.reshape({samples, 1, heads})), {samples, 1, heads})
+                    .reshape({k.batch(), 1, 1});
     Tensor v = divide(transpose(k), bound);
     for (int step = 0; step < 6; ++step) {
         const Tensor kv = matmul(k, v);
@@ -115,23 +119,24 @@ class WithConvolution final : public AttentionOperator {
     Tensor kernel_;  ///< (1, h, width)
 };
 
-/// The weights of the convolution, (1, h, width); none: empty.
+/// The weights of the convolution, (h, 1, width), h the heads of a sample; none: empty.
 Tensor convolution(const Options& options, const AttentionInput& in) {
-    const Index h = in.q.batch();
+    const Index h = in.heads_of_a_sample();
     if (const Tensor given = parameter(in, "conv"); given.defined()) {
         const Index count = given.shape().count();
         if (count % (2 * h) == 0 || count % h != 0)
             throw ShapeError(fmt::format(
                 "attention 'nystrom': a convolution of {} numbers, expected an odd width times {}",
                 count, h));
-        return contiguous(given).reshape({1, h, count / h});
+        return contiguous(given).reshape({h, 1, count / h});
     }
     const Index width = options.count("conv");
     if (width == 0) return {};
     if (width % 2 == 0)
         throw UsageError(fmt::format("attention 'nystrom': conv={} is not odd", width));
     return drawn_uniform(options.rng(in), h, width, 1 / std::sqrt(double(width)), in.q.backend(),
-                         in.q.type());
+                         in.q.type())
+        .reshape({h, 1, width});
 }
 
 }  // namespace
@@ -178,13 +183,16 @@ const AttentionEntry nystrom = {
                 return softmax_rows(matmul(a, b, Transpose::second, in.scale), {});
             };
             const Tensor q = landmarks(in.q, m), k = landmarks(in.k, m);
-            const Tensor left =
-                matmul(kernel_of(in.q, k), inverse(kernel_of(q, k), options.is("init", "exact")));
+            const Tensor left = matmul(
+                kernel_of(in.q, k),
+                inverse(kernel_of(q, k), in.heads_of_a_sample(), options.is("init", "exact")));
             op = factored_attention(nystrom, left, transpose(kernel_of(q, in.k)), false,
                                     {.why_no_slope = no_logits});
         }
         if (!kernel.defined()) return op;
-        return std::make_unique<WithConvolution>(std::move(op), kernel);
+        const Tensor all = for_every_sample(kernel, in);
+        return std::make_unique<WithConvolution>(std::move(op),
+                                                 all.reshape({1, all.batch(), all.cols()}));
     }};
 
 }  // namespace tsdiag::variants

@@ -118,9 +118,15 @@ namespace {
 std::string text(const Shape& s) { return fmt::format("({}, {}, {})", s.batch, s.rows, s.cols); }
 }  // namespace
 
+Tensor for_every_sample(const Tensor& by_head, const AttentionInput& in) {
+    return concat_batches(std::vector<Tensor>(static_cast<std::size_t>(in.samples), by_head));
+}
+
 void require_fit(const AttentionInput& in) {
     check(in.q.defined() && in.k.defined(), "an attention has queries and keys");
     const Shape q = in.q.shape(), k = in.k.shape();
+    check(in.samples > 0 && q.batch % in.samples == 0 && k.batch % in.samples == 0,
+          "each sample has as many heads");
     if (q.rows != k.rows || q.cols != k.cols || k.batch < 1 || q.batch % k.batch != 0)
         throw ShapeError(
             fmt::format("attention: queries {} and keys {} do not fit; expected equal rows and "

@@ -27,6 +27,9 @@ class Options {
 /// The variant's own parameter; empty where there is none.
 Tensor parameter(const AttentionInput& input, std::string_view name);
 
+/// What is given by head of a sample, (h, r, c), for the heads of all samples.
+Tensor for_every_sample(const Tensor& by_head, const AttentionInput& input);
+
 /// Throws `ShapeError` or `UsageError` where q, k, bias and positions do not fit together.
 void require_fit(const AttentionInput& input);
 /// Throw `UsageError` where `input` asks for what the variant cannot do.

@@ -36,7 +36,7 @@ Tensor power(const Tensor& s, Index p) {
 Tensor factor(const Options& options, const AttentionInput& in) {
     if (options.is("scale", "learned")) {
         const Tensor learned = parameter(in, "scale");
-        const Index heads = in.q.batch();
+        const Index heads = in.heads_of_a_sample();
         if (!learned.defined())
             throw UsageError(
                 "attention 'polynomial': scale=learned, but the model has no parameter `scale`");
@@ -44,7 +44,8 @@ Tensor factor(const Options& options, const AttentionInput& in) {
             throw ShapeError("attention 'polynomial': parameter `scale` has " +
                              std::to_string(learned.shape().count()) + " numbers, expected 1 or " +
                              std::to_string(heads));
-        return contiguous(learned).reshape({learned.shape().count(), 1, 1});
+        const Tensor c = contiguous(learned).reshape({learned.shape().count(), 1, 1});
+        return c.batch() == 1 ? c : for_every_sample(c, in);
     }
     double c = 1;
     if (options.is("scale", "1/sqrt(N)"))

@@ -77,7 +77,7 @@ class ScoreAttention final : public AttentionOperator {
         const Tensor out = Tensor::empty(backend(), {heads(), count, n}, type());
         for (Index k = 0; k < heads(); ++k)
             backend().affine(out.batch_range(k, 1).view(), distance.view(),
-                             -rule_.alibi[static_cast<std::size_t>(k)], 0);
+                             -rule_.alibi[static_cast<std::size_t>(k) % rule_.alibi.size()], 0);
         return out;
     }
 
@@ -90,7 +90,7 @@ class ScoreAttention final : public AttentionOperator {
 
 std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRule rule) {
     require_fit(input);
-    check(rule.alibi.empty() || static_cast<Index>(rule.alibi.size()) == input.q.batch(),
+    check(rule.alibi.empty() || std::ssize(rule.alibi) == input.heads_of_a_sample(),
           "one ALiBi slope a head");
     return std::make_unique<ScoreAttention>(std::move(input), std::move(rule));
 }

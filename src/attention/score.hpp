@@ -22,7 +22,7 @@ struct ScoreRule {
     std::function<void(Logits logits, RowBlock& block)> fill;
     bool row_stochastic = false;
     Index block = 0;            ///< > 0: a token sees only the `block` positions of its own chunk
-    std::vector<double> alibi;  ///< slopes m_h of a bias -m_h |i - j|; empty: none
+    std::vector<double> alibi;  ///< slopes m_h of a bias -m_h |i - j|, of the heads of a sample; empty: none
 };
 
 /// Throws `ShapeError` where q, k and the positions do not fit together.

@@ -36,7 +36,7 @@ const AttentionEntry softmax = {.name = "softmax",
                                     const Options options(softmax, input.options);
                                     ScoreRule rule;
                                     if (options.is("alibi", "1"))
-                                        rule.alibi = slopes(input.q.batch());
+                                        rule.alibi = slopes(input.heads_of_a_sample());
                                     rule.row_stochastic = true;
                                     rule.fill = [](Logits logits, RowBlock& block) {
                                         block.p =

@@ -135,6 +135,11 @@ void add_machine(CLI::App* app, ProbeCommand& probe) {
         app, "--memory", "SIZE",
         "of the process while it measures, such as 512M or 2G\n(default: half of the machine's)",
         [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
+    group(value(
+        app, "--batch", "B",
+        "samples that go through a layer together (default: as many as pay and\n"
+        "fit); on a processor no number depends on it",
+        [&](const std::string& t) { probe.run.batch = parse_count(t, "--batch", 1, most_draws); }));
     group(value(app, "--threads", "N", "default: one a core", [&](const std::string& t) {
         probe.threads = parse_count(t, "--threads", 1, 1024);
     }));

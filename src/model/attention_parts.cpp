@@ -12,7 +12,7 @@ namespace {
 Tensor shifted(const Tensor& x) {
     const Index n = x.rows(), half = (x.cols() + 1) / 2;
     const Tensor before = x.col_range(0, half).row_range(0, n - 1);
-    const Tensor first = zeros(x.backend(), {1, 1, half}, x.type());
+    const Tensor first = zeros(x.backend(), {x.batch(), 1, half}, x.type());
     return concat_cols(
         std::vector<Tensor>{concat_rows({first, before}), x.col_range(half, x.cols() - half)});
 }
@@ -24,19 +24,19 @@ Tensor reflected(const Tensor& x, const Tensor& v) {
 
 class Parts {
   public:
-    Parts(const BlockSpec& block, const LayerWeights& weights, const Sample& sample)
-        : b_(block), w_(weights), sample_(sample) {
+    Parts(const BlockSpec& block, const LayerWeights& weights, const Batch& batch)
+        : b_(block), w_(weights), batch_(batch) {
         if (b_.rotary.columns == 0) return;
         frequency_ =
-            b_.rotary.learned ? w_.theta.to_host<double>() : b_.rotary.frequencies(sample.length);
+            b_.rotary.learned ? w_.theta.to_host<double>() : b_.rotary.frequencies(batch.length);
     }
 
     AttentionParts projected(const Tensor& x) const {
         AttentionParts out;
         out.x = x;
         Projections& p = out.projections;
-        p.q_raw = reflection(linear(x, w_.q, w_.q_bias).split_heads(b_.heads));     // (h, n, w)
-        p.k_raw = reflection(linear(x, w_.k, w_.k_bias).split_heads(b_.kv_heads));  // (h', n, w)
+        p.q_raw = reflection(split_heads(linear(x, w_.q, w_.q_bias), b_.heads));     // (s h, n, w)
+        p.k_raw = reflection(split_heads(linear(x, w_.k, w_.k_bias), b_.kv_heads));  // (s h', n, w)
         p.q = p.q_raw;
         p.k = p.k_raw;
         p.scale = b_.scale;
@@ -48,12 +48,12 @@ class Parts {
             p.norm_is_layer = b_.qk_norm_layer;
             p.norm_eps = b_.qk_eps;
         }
-        p.position = sample_.position;
+        p.position = batch_.position;
         p.frequency = frequency_;
         p.interleaved = b_.rotary.interleaved;
         out.input.q = p.q = rotated(p.q);
         out.input.k = p.k = rotated(p.k);
-        out.v = linear(x, w_.v, w_.v_bias).split_heads(b_.kv_heads);
+        out.v = split_heads(linear(x, w_.v, w_.v_bias), b_.kv_heads);
         return out;
     }
 
@@ -85,7 +85,7 @@ class Parts {
     }
     Tensor rotated(const Tensor& x) const {
         return frequency_.empty() ? x
-                                  : rotate(x, sample_.position, frequency_, b_.rotary.interleaved);
+                                  : rotate(x, batch_.position, frequency_, b_.rotary.interleaved);
     }
     Tensor head_norm(const Tensor& x, const Tensor& weight, const Tensor& bias) const {
         return b_.qk_norm_layer ? layer_norm(x, weight, bias, b_.qk_eps)
@@ -94,28 +94,29 @@ class Parts {
 
     const BlockSpec& b_;
     const LayerWeights& w_;
-    const Sample& sample_;
+    const Batch& batch_;
     std::vector<double> frequency_;
 };
 
 }  // namespace
 
-AttentionParts attention_parts(const BlockSpec& b, const LayerWeights& w, const Sample& sample,
+AttentionParts attention_parts(const BlockSpec& b, const LayerWeights& w, const Batch& batch,
                                const Tensor& x) {
-    if (b.gated_unit && x.rows() < sample.length)
+    if (b.gated_unit && x.rows() < batch.length)
         throw UsageError(fmt::format(
             "the mask hides {} of {} tokens, and a gated attention unit divides by the number of "
             "all tokens and takes columns from the token before, hidden or not; leave the mask "
             "out",
-            sample.length - x.rows(), sample.length));
-    const Parts parts(b, w, sample);
+            batch.length - x.rows(), batch.length));
+    const Parts parts(b, w, batch);
     const Tensor in = b.token_shift ? shifted(x) : x;
     AttentionParts out = b.gated_unit ? parts.gated(in) : parts.projected(in);
     AttentionInput& input = out.input;
     input.scale = b.scale;
     input.causal = b.causal;
     input.window = b.window;
-    input.position = sample.position;
+    input.position = batch.position;
+    input.samples = batch.x.batch();
     input.options = b.attention_options;
     input.parameter = w.own;
     return out;

@@ -3,17 +3,17 @@
 
 namespace tsdiag::model {
 
-/// What the attention of one layer is made of.
+/// What the attention of one layer is made of, of s samples.
 struct AttentionParts {
     AttentionInput input;
-    Tensor v;                 ///< (h', n, w)
-    Tensor gate;              ///< heads side by side are multiplied by it, (1, n, h w); empty: none
+    Tensor v;                 ///< (s h', n, w)
+    Tensor gate;              ///< heads side by side are multiplied by it, (s, n, h w); empty: none
     Projections projections;  ///< unless the block is a gated unit
     Tensor x;                 ///< what the projections act on
 };
 /// Projections of `x`, their norms, activations and positions.  Throws `UsageError` for a masked
 /// sample of a gated unit, which counts hidden tokens too.
 AttentionParts attention_parts(const BlockSpec& block, const LayerWeights& weights,
-                               const Sample& sample, const Tensor& x);
+                               const Batch& batch, const Tensor& x);
 
 }  // namespace tsdiag::model

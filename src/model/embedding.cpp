@@ -43,6 +43,23 @@ Tensor taken(const Context& c, const Tensor& array, const char* what) {
     return cast(array, c.type);
 }
 
+/// What `get` finds in each input, as a batch.
+template <class Get>
+Tensor taken_of_each(const Context& c, std::span<const Input> inputs, const char* what,
+                     const Get& get) {
+    std::vector<Tensor> parts;
+    parts.reserve(inputs.size());
+    for (const Input& input : inputs) parts.push_back(taken(c, get(input), what));
+    return concat_batches(parts);
+}
+
+/// Rows of a table, those of each of `samples` samples one after the other.
+Tensor table_rows(const Context& c, const char* name, const std::vector<Index>& rows,
+                  Index samples) {
+    const Tensor all = c.weights.rows(name, rows);
+    return samples == 1 ? all : all.reshape({samples, all.rows() / samples, all.cols()});
+}
+
 std::vector<Index> kept_tokens(const Input& input, Index n) {
     std::vector<Index> out;
     if (input.keep.empty()) {
@@ -62,35 +79,41 @@ std::vector<Index> kept_tokens(const Input& input, Index n) {
 }
 
 /// Rows of the table of positions.  RoBERTa counts the tokens that are not padding, and padding
-/// stays at its own row; features that enter directly are counted from the offset on.
-std::vector<Index> position_rows(const ModelSpec& spec, const Input& input, Index n) {
+/// stays at its own row; features that enter directly are counted from the offset on, and where all
+/// samples have the same rows they are given once.
+std::vector<Index> position_rows(const ModelSpec& spec, std::span<const Input> inputs, Index n) {
     std::vector<Index> out(static_cast<std::size_t>(n));
     std::iota(out.begin(), out.end(), spec.position_offset);
-    if (spec.padding_id < 0 || input.ids.empty()) return out;
-    Index counted = 0;
-    for (std::size_t i = 0; i < out.size(); ++i) {
-        const bool token = input.ids[i] != spec.padding_id;
-        counted += token;
-        out[i] = token ? counted + spec.padding_id : spec.padding_id;
+    if (spec.padding_id < 0 || inputs.front().ids.empty()) return out;
+    out.clear();
+    for (const Input& input : inputs) {
+        Index counted = 0;
+        for (const Index id : input.ids) {
+            const bool token = id != spec.padding_id;
+            counted += token;
+            out.push_back(token ? counted + spec.padding_id : spec.padding_id);
+        }
     }
     return out;
 }
 
-Tensor token_rows(const Context& c, const Input& input) {
+Tensor token_rows(const Context& c, std::span<const Input> inputs) {
     const ModelSpec& s = c.spec;
     if (s.vocabulary == 0)
         throw UsageError(fmt::format(
             "{} has no token embedding; give it --input gaussian or hidden:FILE.npy", s.name));
-    std::vector<Index> ids = input.ids;
-    for (std::size_t i = 0; i < ids.size(); ++i) {
-        const bool hidden = i < input.keep.size() && !input.keep[i];
-        if (hidden) ids[i] = 0;  // left out below: any row will do
-        if (ids[i] < 0 || ids[i] >= s.vocabulary)
-            throw UsageError(
-                fmt::format("id {} at position {} is outside the vocabulary of {} (ids 0 to {})",
-                            ids[i], i, s.vocabulary, s.vocabulary - 1));
-    }
-    const Tensor e = c.weights.rows("embed.token", ids);
+    std::vector<Index> ids;
+    for (const Input& input : inputs)
+        for (std::size_t i = 0; i < input.ids.size(); ++i) {
+            const bool hidden = i < input.keep.size() && !input.keep[i];
+            const Index id = hidden ? 0 : input.ids[i];  // left out below: any row will do
+            if (id < 0 || id >= s.vocabulary)
+                throw UsageError(fmt::format(
+                    "id {} at position {} is outside the vocabulary of {} (ids 0 to {})", id, i,
+                    s.vocabulary, s.vocabulary - 1));
+            ids.push_back(id);
+        }
+    const Tensor e = table_rows(c, "embed.token", ids, std::ssize(inputs));
     return s.embedding_scale == 1 ? e : scale(e, s.embedding_scale);
 }
 
@@ -109,7 +132,7 @@ Tensor sinusoidal(const Context& c, Index n) {
 }
 
 /// sin of position * f_i in column i, cos in column d/2 + i.
-Tensor sin_cos(const Context& c, const std::vector<Index>& positions) {
+Tensor sin_cos(const Context& c, const std::vector<Index>& positions, Index n) {
     const ModelSpec& s = c.spec;
     const bool fairseq = s.positions == Positions::fairseq;
     const Index d = s.embedding_width, half = d / 2;
@@ -125,22 +148,27 @@ Tensor sin_cos(const Context& c, const std::vector<Index>& positions) {
             const double wave = j < half ? std::sin(angle) : std::cos(angle);
             values.push_back(fairseq && p == s.padding_id ? 0 : wave);
         }
-    const Tensor out = c.upload({1, std::ssize(positions), d}, values);
+    const Tensor out = c.upload({std::ssize(positions) / n, n, d}, values);
     return fairseq ? out : multiply(out, c.get("embed.position_scale"));
 }
 
-Tensor embed_tokens(const Context& c, const Input& input, Index n) {
+Tensor embed_tokens(const Context& c, std::span<const Input> inputs, Index n) {
     const ModelSpec& s = c.spec;
+    const bool ids = !inputs.front().ids.empty();
     if (s.positions == Positions::learned && n > s.max_tokens)
         throw UsageError(fmt::format(
             "the sample has {} tokens, the model's table of positions ends at {}; pass --tokens {} "
             "or less",
             n, s.max_tokens, s.max_tokens));
-    Tensor x = input.ids.empty() ? taken(c, input.embeddings, "embeddings") : token_rows(c, input);
-    if (s.positions == Positions::learned)
-        x = add(x, c.weights.rows("embed.position", position_rows(s, input, n)));
+    Tensor x = ids ? token_rows(c, inputs)
+                   : taken_of_each(c, inputs, "embeddings",
+                                   [](const Input& input) { return input.embeddings; });
+    if (s.positions == Positions::learned) {
+        const std::vector<Index> rows = position_rows(s, inputs, n);
+        x = add(x, table_rows(c, "embed.position", rows, std::ssize(rows) / n));
+    }
     if (s.positions == Positions::sin_cos || s.positions == Positions::fairseq)
-        x = add(x, sin_cos(c, position_rows(s, input, n)));
+        x = add(x, sin_cos(c, position_rows(s, inputs, n), n));
     constexpr Index first_type = 0;
     if (s.token_types) x = add(x, c.weights.rows("embed.type", std::span(&first_type, 1)));
     if (s.embedding_norm) x = c.norm(x, "embed.norm", s.embedding_norm_kind);
@@ -207,16 +235,20 @@ void require_image(const ModelSpec& s, const Tensor& image) {
             fixed ? "" : ", or another multiple of the patch"));
 }
 
-Tensor embed_image(const Context& c, const Tensor& given) {
+Tensor embed_images(const Context& c, std::span<const Input> inputs) {
     const ModelSpec& s = c.spec;
-    require_image(s, given);
-    const Tensor image = taken(c, given, "pixels");
-    Tensor x = patches(c, image);
+    std::vector<Tensor> parts;
+    for (const Input& input : inputs) {
+        require_image(s, input.image);
+        parts.push_back(patches(c, taken(c, input.image, "pixels")));
+    }
+    const Tensor& image = inputs.front().image;
+    Tensor x = concat_batches(parts);
     if (s.patch_norms) x = c.norm(x, "embed.patch.norm1");
     x = linear(x, c.get("embed.patch.weight"), c.get("embed.patch.bias"));
     if (s.patch_norms) x = c.norm(x, "embed.patch.norm2");
-    const Tensor prefix = s.prefix_tokens > 0 ? c.get("embed.prefix") : Tensor();
-    Tensor position;
+    Tensor prefix, position;
+    if (s.prefix_tokens > 0) prefix = repeat_batches(c.get("embed.prefix"), x.batch());
     if (s.positions == Positions::learned) position = c.get("embed.position");
     if (s.positions == Positions::sincos_2d)
         position = sincos_2d(c, image.rows() / s.patch_height, image.cols() / s.patch_width);
@@ -247,24 +279,48 @@ Index token_count(const ModelSpec& s, const Input& input) {
     return array.rows();
 }
 
+/// These rows of every sample.
+Tensor rows_of_each(const Tensor& x, const std::vector<Index>& rows) {
+    std::vector<Index> all;
+    for (Index s = 0; s < x.batch(); ++s)
+        for (const Index r : rows) all.push_back(s * x.rows() + r);
+    const Tensor flat = contiguous(x).reshape({1, x.batch() * x.rows(), x.cols()});
+    return gather_rows(flat, all).reshape({x.batch(), std::ssize(rows), x.cols()});
+}
+
 }  // namespace
 
-Sample embed(const ModelSpec& spec, const Weights& weights, const Input& input,
-             const Backend& backend, Type type, bool allow_nonfinite) {
+Index alike(std::span<const Input> inputs, Index most) {
+    const auto shape = [](const Tensor& x) { return x.defined() ? x.shape() : Shape{}; };
+    const Input& first = inputs.front();
+    const auto other = std::ranges::find_if(inputs, [&](const Input& input) {
+        return input.ids.size() != first.ids.size() || input.keep != first.keep ||
+               shape(input.embeddings) != shape(first.embeddings) ||
+               shape(input.hidden) != shape(first.hidden) ||
+               shape(input.image) != shape(first.image);
+    });
+    return std::clamp<Index>(other - inputs.begin(), 1, std::max<Index>(most, 1));
+}
+
+Batch embed(const ModelSpec& spec, const Weights& weights, std::span<const Input> inputs,
+            const Backend& backend, Type type, bool allow_nonfinite) {
     const Context c{spec, weights, backend, type, allow_nonfinite};
-    const Index n = token_count(spec, input);
-    Sample out;
-    if (input.hidden.defined()) {
-        out.x = taken(c, input.hidden, "hidden states");
+    const Input& first = inputs.front();
+    Index n = 0;
+    for (const Input& input : inputs) n = token_count(spec, input);
+    Batch out;
+    if (first.hidden.defined()) {
+        out.x = taken_of_each(c, inputs, "hidden states",
+                              [](const Input& input) { return input.hidden; });
     } else {
         out.embedded = true;
-        out.x = input.image.defined() ? embed_image(c, input.image) : embed_tokens(c, input, n);
+        out.x = first.image.defined() ? embed_images(c, inputs) : embed_tokens(c, inputs, n);
         if (spec.norm_before_layers)
             out.x = c.norm(out.x, "embed.pre_norm", spec.blocks.front().norm);
     }
     out.length = out.x.rows();
-    const std::vector<Index> kept = kept_tokens(input, out.length);
-    if (std::ssize(kept) < out.length) out.x = gather_rows(out.x, kept);
+    const std::vector<Index> kept = kept_tokens(first, out.length);
+    if (std::ssize(kept) < out.length) out.x = rows_of_each(out.x, kept);
     out.position.assign(kept.begin(), kept.end());
     return out;
 }

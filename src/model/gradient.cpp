@@ -57,7 +57,7 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
 
 /// One sample on its way back.
 struct Way {
-    Sample sample;                          ///< positions; x: where the layer in work begins
+    Batch sample;                           ///< one; x: where the layer in work begins
     std::vector<Tensor> inputs;             ///< of each layer
     Tensor end;                             ///< of the last layer
     Tensor cotangent;                       ///< dL/d of what the layer in work hands on
@@ -89,13 +89,14 @@ class Sweep {
             const TrackedWeights tracked(weights_), ends(weights_);
             const LayerWeights weights = load_layer(tracked, spec_, l);
             for (std::size_t s = 0; s < ways.size(); ++s) {
-                if (told(l)) observer_.begin_sample(first + static_cast<Index>(s));
+                observer_.begin_sample(first + static_cast<Index>(s));
                 if (l == layers_ - 1) begin(ends, losses[s], ways[s]);
                 LayerRun run{.layer = l, .block = block, .weights = weights};
                 run.memory = settings_.memory;
                 run.allow_nonfinite = settings_.allow_nonfinite;
                 back(run, tracked, ways[s]);
                 if (l == 0) finish(inputs[s], ways[s]);
+                observer_.end_sample(first + static_cast<Index>(s));
             }
             weights_.release();
             if (told(l)) observer_.end_layer(l);
@@ -106,8 +107,9 @@ class Sweep {
   private:
     bool told(Index layer) const { return layer >= settings_.first_layer && layer <= last_; }
 
-    Sample embedded(const Weights& weights, const Input& input) const {
-        return embed(spec_, weights, input, backend_, type_, settings_.allow_nonfinite);
+    Batch embedded(const Weights& weights, const Input& input) const {
+        return embed(spec_, weights, std::span(&input, 1), backend_, type_,
+                     settings_.allow_nonfinite);
     }
 
     void forward(Index l, const LayerWeights& weights, std::vector<Way>& ways) const {
@@ -152,7 +154,7 @@ class Sweep {
     /// The loss and what lies behind the layers.
     void begin(const TrackedWeights& ends, const Loss& loss, Way& way) const {
         const Tensor x = variable(way.end), y = last_state(spec_, ends, x);
-        const Tensor value = loss_of(spec_, ends, y, loss);
+        const Tensor value = loss_of(spec_, ends, y, std::span(&loss, 1));
         observer_.on_loss(value.item());
         std::vector<Tensor> wrt = {x, y};
         for (const TrackedWeights::Used& u : ends.used()) wrt.push_back(u.value);
@@ -171,7 +173,7 @@ class Sweep {
         LayerRun run = layer;
         run.observer = &stages;
         run.tape = &tape;
-        Sample sample = way.sample;
+        Batch sample = way.sample;
         sample.x = variable(way.inputs.back());
         way.inputs.pop_back();
         const Tensor y = apply_layer(run, sample);

@@ -37,10 +37,11 @@ Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x
 struct Hits {
     Index predictions = 0, correct = 0;
 };
-/// L, (1, 1, 1).  Throws `UsageError` for a loss that does not fit the model or the sample.
-/// `hits`: counted where it is given and the loss has targets.
-Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y, const Loss& loss,
-               Hits* hits = nullptr);
+/// The sum of the losses of the samples of y (s, n, d), which are of one kind, (1, 1, 1).  Throws
+/// `UsageError` for a loss that does not fit the model or the sample.  `hits`: counted where it is
+/// given and the losses have targets.
+Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,
+               std::span<const Loss> losses, Hits* hits = nullptr);
 
 /// Is the parameter read on the host, and so a constant to the sweep?
 bool constant_in_sweep(std::string_view name);

@@ -67,20 +67,39 @@ void require_finite(const Tensor& x, Index layer, std::string_view stage, bool a
     throw NonFiniteError(fmt::format(
         "layer {}, stage '{}': token {}, feature {} is NaN or infinite, although weights and input "
         "are finite: numbers leave the range of {} here; {}--allow-nonfinite goes on",
-        layer, stage, bad / x.cols(), bad % x.cols(), x.type() == Type::f32 ? "float32" : "float64",
+        layer, stage, bad / x.cols() % x.rows(), bad % x.cols(),
+        x.type() == Type::f32 ? "float32" : "float64",
         x.type() == Type::f32 ? "pass --dtype f64, or " : ""));
 }
 
 namespace {
 
-/// One layer on one sample.
+/// The part of a tensor of a batch that is one sample's.
+Tensor of_sample(const Tensor& x, Index sample, Index samples) {
+    if (samples == 1 || !x.defined()) return x;
+    const Index each = x.batch() / samples;
+    return x.batch_range(sample * each, each);
+}
+
+/// What the attention of one sample is made of.
+AttentionParts of_sample(const AttentionParts& all, Index sample, Index samples) {
+    AttentionParts one = all;
+    for (Tensor* t : {&one.input.q, &one.input.k, &one.input.q2, &one.input.k2, &one.v, &one.gate,
+                      &one.projections.q, &one.projections.k, &one.projections.q_raw,
+                      &one.projections.k_raw, &one.x})
+        *t = of_sample(*t, sample, samples);
+    one.input.samples = 1;
+    return one;
+}
+
+/// One layer on one batch.
 class Pass {
   public:
-    Pass(const LayerRun& run, const Sample& sample)
-        : run_(run), b_(run.block), w_(run.weights), sample_(sample) {}
+    Pass(const LayerRun& run, const Batch& batch)
+        : run_(run), b_(run.block), w_(run.weights), batch_(batch), samples_(batch.x.batch()) {}
 
     Tensor run() {
-        const Tensor& x = sample_.x;
+        const Tensor& x = batch_.x;
         emit("in", "", x);
         Tensor y = b_.placement == NormPlacement::post  ? post_norm(x)
                    : b_.placement == NormPlacement::pre ? pre_norm(x)
@@ -89,15 +108,15 @@ class Pass {
             y = subtract(y, scale(column_mean(y), b_.deesc));
             emit("deesc", last_, y);
         }
-        if (run_.observer) run_.observer->on_hidden({run_.layer, "out", "", y});
-        if (op_) tell_attention();
+        if (run_.observer) tell_states(*run_.observer, run_.first, {run_.layer, "out", "", y});
+        for (Index s = 0; s < std::ssize(told_); ++s) tell_attention(s);
         return y;
     }
 
   private:
     void emit(std::string_view stage, std::string_view pred, const Tensor& x) {
         require_finite(x, run_.layer, stage, run_.allow_nonfinite);
-        if (run_.observer) run_.observer->on_hidden({run_.layer, stage, pred, x});
+        if (run_.observer) tell_states(*run_.observer, run_.first, {run_.layer, stage, pred, x});
         last_ = stage;
     }
 
@@ -174,27 +193,14 @@ class Pass {
 
     /// The attention branch of `x`, to be added to `residual`.
     Tensor attend(const Tensor& x, const Tensor& residual) {
-        AttentionParts parts = attention_parts(b_, w_, sample_, x);
-        AttentionInput& input = parts.input;
-        input.rng = Rng(0)
-                        .fork("attention")
-                        .fork(static_cast<std::uint64_t>(b_.shares < 0 ? run_.layer : b_.shares));
-        if (run_.tape) *run_.tape = {input, parts.v, {}, {}, parts.projections};
-        std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(std::move(input));
-        const bool wanted = run_.observer && run_.observer->wants_attention(run_.layer);
-        const bool keep = wanted && op->bytes() <= map_memory();
-        op->keep_rows(keep);
-        const double rest = run_.memory == 0 ? std::numeric_limits<double>::infinity()
-                                             : double(run_.memory) - (keep ? op->bytes() : 0);
-        RowVisitor visit;
-        if (run_.observer && run_.observer->wants_rows(run_.layer))
-            visit = [&](const RowBlock& block) {
-                run_.observer->on_attention_rows(run_.layer, block);
-            };
-        // What is to be differentiated needs P whole anyway.
-        const Index block = x.tracked() ? x.rows() : op->rows_at_once(rest);
-        const Tensor output = op->apply(parts.v, block, visit);
-        Tensor branch = output_norm(merge_heads(output));
+        AttentionParts parts = attention_parts(b_, w_, batch_, x);
+        parts.input.rng =
+            Rng(0)
+                .fork("attention")
+                .fork(static_cast<std::uint64_t>(b_.shares < 0 ? run_.layer : b_.shares));
+        if (run_.tape) *run_.tape = {parts.input, parts.v, {}, {}, parts.projections};
+        const Tensor output = run_.observer ? observed(parts, residual) : applied(parts, nullptr);
+        Tensor branch = output_norm(merge_heads(output, samples_));
         if (run_.tape) {
             run_.tape->output = output;
             if (b_.output_norm != OutputNorm::none) run_.tape->normed = branch;
@@ -203,13 +209,42 @@ class Pass {
         if (!b_.value_projection_only) branch = linear(branch, w_.o, w_.o_bias);
         if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
         emit("sa", "", branch);
-        if (wanted) {
-            op_ = std::move(op);
-            projections_ = std::move(parts.projections);
-            input_ = parts.x;
-            residual_ = residual;
-        }
         return branch;
+    }
+
+    /// P V of all samples, each by an operator of its own, as observers see them.
+    Tensor observed(const AttentionParts& parts, const Tensor& residual) {
+        std::vector<Tensor> outputs;
+        for (Index s = 0; s < samples_; ++s) {
+            if (samples_ > 1) run_.observer->begin_sample(run_.first + s);
+            AttentionParts one = of_sample(parts, s, samples_);
+            std::unique_ptr<AttentionOperator> op;
+            outputs.push_back(applied(one, &op));
+            if (run_.observer->wants_attention(run_.layer))
+                told_.push_back({std::move(op), std::move(one.projections), std::move(one.x),
+                                 of_sample(residual, s, samples_)});
+        }
+        return concat_batches(outputs);
+    }
+
+    /// P V, heads of all samples of `parts` at once; `kept`: where the operator is to go.
+    Tensor applied(const AttentionParts& parts, std::unique_ptr<AttentionOperator>* kept) const {
+        std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(parts.input);
+        const bool keep =
+            kept && run_.observer->wants_attention(run_.layer) && op->bytes() <= map_memory();
+        op->keep_rows(keep);
+        const double rest = run_.memory == 0 ? std::numeric_limits<double>::infinity()
+                                             : double(run_.memory) - (keep ? op->bytes() : 0);
+        RowVisitor visit;
+        if (kept && run_.observer->wants_rows(run_.layer))
+            visit = [&](const RowBlock& block) {
+                run_.observer->on_attention_rows(run_.layer, block);
+            };
+        // What is to be differentiated needs P whole anyway.
+        const Index block = parts.v.tracked() ? parts.v.rows() : op->rows_at_once(rest);
+        Tensor output = op->apply(parts.v, block, visit);
+        if (kept) *kept = std::move(op);
+        return output;
     }
 
     Tensor output_norm(const Tensor& y) const {
@@ -237,30 +272,49 @@ class Pass {
         return b_.output_norm == OutputNorm::none ? nullptr : "P V is normalised";
     }
 
-    void tell_attention() {
+    void tell_attention(Index sample) {
+        if (samples_ > 1) run_.observer->begin_sample(run_.first + sample);
+        Told& told = told_[static_cast<std::size_t>(sample)];
         run_.observer->on_attention({.layer = run_.layer,
-                                     .op = *op_,
-                                     .input = input_,
-                                     .residual = residual_,
-                                     .projections = b_.gated_unit ? nullptr : &projections_,
+                                     .op = *told.op,
+                                     .input = told.input,
+                                     .residual = told.residual,
+                                     .projections = b_.gated_unit ? nullptr : &told.projections,
                                      .a2 = run_.a2,
                                      .memory = map_memory(),
                                      .pre_norm = b_.placement != NormPlacement::post,
                                      .why_no_estimate = why_no_estimate()});
+        told = {};
     }
+
+    /// An attention that an observer is to be told of when the layer is done.
+    struct Told {
+        std::unique_ptr<AttentionOperator> op;
+        Projections projections;
+        Tensor input, residual;
+    };
 
     const LayerRun& run_;
     const BlockSpec& b_;
     const LayerWeights& w_;
-    const Sample& sample_;
+    const Batch& batch_;
+    Index samples_;
     std::string_view last_;
-    Projections projections_;
-    std::unique_ptr<AttentionOperator> op_;
-    Tensor input_, residual_;
+    std::vector<Told> told_;  ///< by sample
 };
 
 }  // namespace
 
-Tensor apply_layer(const LayerRun& run, const Sample& sample) { return Pass(run, sample).run(); }
+Tensor apply_layer(const LayerRun& run, const Batch& batch) { return Pass(run, batch).run(); }
+
+void tell_states(Observer& observer, Index first, const Hidden& states) {
+    const Index samples = states.x.batch();
+    if (samples == 1) return observer.on_hidden(states);
+    for (Index s = 0; s < samples; ++s) {
+        observer.begin_sample(first + s);
+        const Tensor x = states.x.batch_range(s, 1);
+        observer.on_hidden({states.layer, states.stage, states.pred, x});
+    }
+}
 
 }  // namespace tsdiag::model

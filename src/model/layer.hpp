@@ -32,21 +32,24 @@ struct AttentionTape {
     Projections projections;
 };
 
-/// How a layer is applied to a sample.
+/// How a layer is applied to a batch.
 struct LayerRun {
     Index layer = 0;
     const BlockSpec& block;
     const LayerWeights& weights;
     Observer* observer = nullptr;   ///< null: no events
-    AttentionTape* tape = nullptr;  ///< null: nothing is kept
+    Index first = 0;                ///< number of the first sample, for the observer
+    AttentionTape* tape = nullptr;  ///< of one sample; null: nothing is kept
     /// What becomes of a branch before it is added; empty: nothing.
     std::function<Tensor(const Tensor& branch, std::string_view stage)> dropout = {};
     double a2 = 1;
     Index memory = 0;
     bool allow_nonfinite = false;
 };
-/// The layer's output.  Emits its stages in order, then its attention.
-Tensor apply_layer(const LayerRun& run, const Sample& sample);
+/// The layer's output.  Emits each sample's stages in order, then its attention.
+Tensor apply_layer(const LayerRun& run, const Batch& batch);
+/// A state of each sample of a batch, of which `first` is the first.
+void tell_states(Observer& observer, Index first, const Hidden& states);
 
 /// Throws `NonFiniteError` naming layer and stage.
 void require_finite(const Tensor& x, Index layer, std::string_view stage, bool allow);

@@ -15,7 +15,10 @@ Tensor optional(const Weights& weights, std::string_view name) {
 }
 
 /// Sum of all elements, (1, 1, 1).
-Tensor total(const Tensor& x) { return column_sum(row_sum(x)); }
+Tensor total(const Tensor& x) {
+    const Tensor sums = column_sum(row_sum(x));
+    return sums.batch() == 1 ? sums : column_sum(sums.reshape({1, sums.batch(), 1}));
+}
 
 void count(const Tensor& logits, std::span<const Index> targets, Hits& hits) {
     const std::vector<double> behind =
@@ -24,11 +27,19 @@ void count(const Tensor& logits, std::span<const Index> targets, Hits& hits) {
     hits.correct += std::ranges::count(behind, 0.0);
 }
 
-/// Mean over the rows of log sum_j exp(a_ij) - a_(i, targets[i]).
-Tensor cross_entropy(const Tensor& logits, std::span<const Index> targets, Hits* hits) {
+/// Sum over the samples of the mean over their rows of log sum_j exp(a_ij) - a_(i, targets[i]);
+/// `counts`: rows of each sample, one after the other.
+Tensor cross_entropy(const Tensor& logits, std::span<const Index> targets,
+                     std::span<const Index> counts, Hits* hits) {
     if (hits) count(logits.detached(), targets, *hits);
-    return scale(total(subtract(log_sum_exp(logits), pick(logits, targets))),
-                 1 / static_cast<double>(targets.size()));
+    Tensor each = subtract(log_sum_exp(logits), pick(logits, targets));
+    const Index first = counts.front();
+    if (std::ranges::all_of(counts, [first](Index c) { return c == first; }))
+        return scale(total(each), 1 / static_cast<double>(first));
+    std::vector<double> shares;
+    for (const Index c : counts) shares.insert(shares.end(), std::size_t(c), 1 / double(c));
+    return total(multiply(each, Tensor::from_host(each.backend(), each.shape(),
+                                                  std::span<const double>(shares), each.type())));
 }
 
 /// Logits of all ids for each row of x.
@@ -54,14 +65,46 @@ Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
     return linear(x, matrix, optional(weights, "head.bias"));
 }
 
-Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y, const Loss& loss,
-                 Hits* hits) {
-    if (loss.rows.empty() || loss.rows.size() != loss.targets.size())
-        throw UsageError(
-            fmt::format("a loss on tokens has {} rows and {} targets, expected as many of both and "
-                        "at least one; lm needs two tokens",
-                        loss.rows.size(), loss.targets.size()));
-    return cross_entropy(logits_of(s, weights, gather_rows(y, loss.rows)), loss.targets, hits);
+Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y,
+                 std::span<const Loss> losses, Hits* hits) {
+    std::vector<Index> rows, targets, counts;
+    for (const Loss& loss : losses) {
+        if (loss.rows.empty() || loss.rows.size() != loss.targets.size())
+            throw UsageError(fmt::format(
+                "a loss on tokens has {} rows and {} targets, expected as many of both and "
+                "at least one; lm needs two tokens",
+                loss.rows.size(), loss.targets.size()));
+        const Index first = std::ssize(counts) * y.rows();
+        for (const Index row : loss.rows) {
+            if (row < 0 || row >= y.rows())
+                throw UsageError(fmt::format("a loss on token {} of {}", row, y.rows()));
+            rows.push_back(first + row);
+        }
+        targets.insert(targets.end(), loss.targets.begin(), loss.targets.end());
+        counts.push_back(std::ssize(loss.rows));
+    }
+    const Tensor all = contiguous(y).reshape({1, y.batch() * y.rows(), y.cols()});
+    return cross_entropy(logits_of(s, weights, gather_rows(all, rows)), targets, counts, hits);
+}
+
+Tensor by_classes(const Tensor& y, std::span<const Loss> losses, Hits* hits) {
+    std::vector<Index> labels;
+    for (const Loss& loss : losses) labels.push_back(loss.label);
+    const std::vector<Index> counts(labels.size(), 1);
+    const Tensor means = column_mean(y).reshape({1, y.batch(), y.cols()});
+    return cross_entropy(linear(means, losses.front().classifier, {}), labels, counts, hits);
+}
+
+Tensor by_cotangents(const Tensor& y, std::span<const Loss> losses) {
+    std::vector<Tensor> parts;
+    for (const Loss& loss : losses) {
+        if (loss.cotangent.shape() != Shape{1, y.rows(), y.cols()})
+            throw UsageError(
+                fmt::format("the cotangent of the last state is ({}, {}), expected ({}, {})",
+                            loss.cotangent.rows(), loss.cotangent.cols(), y.rows(), y.cols()));
+        parts.push_back(loss.cotangent);
+    }
+    return total(multiply(y, concat_batches(parts)));
 }
 
 }  // namespace
@@ -71,24 +114,22 @@ Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x
     return normed(spec.last_norm(), x, load_norm(weights, "final_norm"), spec.blocks.back().eps);
 }
 
-Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y, const Loss& loss,
-               Hits* hits) {
-    switch (loss.kind) {
+Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,
+               std::span<const Loss> losses, Hits* hits) {
+    const Loss::Kind kind = losses.front().kind;
+    check(std::ranges::all_of(losses, [kind](const Loss& loss) { return loss.kind == kind; }),
+          "losses of one kind");
+    switch (kind) {
         case Loss::Kind::tokens:
-            return by_tokens(spec, weights, y, loss, hits);
+            return by_tokens(spec, weights, y, losses, hits);
         case Loss::Kind::classes:
-            return cross_entropy(linear(column_mean(y), loss.classifier, {}),
-                                 std::span(&loss.label, 1), hits);
+            return by_classes(y, losses, hits);
         case Loss::Kind::square:
             return scale(total(map(Unary::square, y)), 0.5);
         case Loss::Kind::product:
             break;
     }
-    if (loss.cotangent.shape() != y.shape())
-        throw UsageError(
-            fmt::format("the cotangent of the last state is ({}, {}), expected ({}, {})",
-                        loss.cotangent.rows(), loss.cotangent.cols(), y.rows(), y.cols()));
-    return total(multiply(y, loss.cotangent));
+    return by_cotangents(y, losses);
 }
 
 }  // namespace tsdiag::model

@@ -6,10 +6,8 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
-/// The one forward pass: all samples through a layer, then the next layer.
+/// The one forward pass: all samples through a layer, batch by batch, then the next layer.
 namespace tsdiag {
-
-using model::Sample;
 
 Model::Model(ModelSpec spec, std::shared_ptr<const Weights> weights, const Backend& backend,
              Type type)
@@ -28,6 +26,11 @@ std::pair<Index, Index> measured(const RunSettings& settings, Index layers) {
     return {settings.first_layer, last};
 }
 
+struct Part {
+    model::Batch batch;
+    Index first;  ///< number of its first sample
+};
+
 }  // namespace
 
 void Model::run(std::span<const Input> inputs, Observer& observer,
@@ -35,11 +38,14 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
     if (inputs.empty()) throw UsageError("there is no sample to run the model on");
     const auto layers = static_cast<Index>(spec_.blocks.size());
     const auto [first, last] = measured(settings, layers);
-    std::vector<Sample> samples;
-    for (const Input& input : inputs) {
-        samples.push_back(
-            model::embed(spec_, *weights_, input, *backend_, type_, settings.allow_nonfinite));
-        model::require_finite(samples.back().x, 0, "embed", settings.allow_nonfinite);
+    std::vector<Part> parts;
+    for (Index at = 0, count = 0; at < std::ssize(inputs); at += count) {
+        const auto rest = inputs.subspan(static_cast<std::size_t>(at));
+        count = model::alike(rest, settings.batch);
+        parts.push_back({model::embed(spec_, *weights_, rest.first(static_cast<std::size_t>(count)),
+                                      *backend_, type_, settings.allow_nonfinite),
+                         at});
+        model::require_finite(parts.back().batch.x, 0, "embed", settings.allow_nonfinite);
     }
     weights_->release();
     model::LayerFeed feed(*weights_, spec_, *backend_);
@@ -53,14 +59,17 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
             if (told && observer.wants_attention(l)) run.a2 = model::branch_gain(block, weights);
             run.memory = settings.memory;
             run.allow_nonfinite = settings.allow_nonfinite;
-            for (std::size_t s = 0; s < samples.size(); ++s) {
-                Sample& sample = samples[s];
-                if (told) observer.begin_sample(static_cast<Index>(s));
-                if (told && l == 0 && sample.embedded)
-                    observer.on_hidden({0, "embed", "", sample.x});
-                sample.x = model::apply_layer(run, sample);
-                if (told && l + 1 == layers && spec_.final_norm)
-                    final_norm(sample.x, observer, settings.allow_nonfinite);
+            for (auto& [batch, first_sample] : parts) {
+                const Index count = batch.x.batch();
+                run.first = first_sample;
+                if (told) observer.begin_sample(first_sample);
+                if (told && l == 0 && batch.embedded)
+                    model::tell_states(observer, first_sample, {0, "embed", "", batch.x});
+                batch.x = model::apply_layer(run, batch);
+                if (!told) continue;
+                if (l + 1 == layers && spec_.final_norm)
+                    final_norm(batch.x, observer, first_sample, settings.allow_nonfinite);
+                for (Index s = 0; s < count; ++s) observer.end_sample(first_sample + s);
             }
         }
         weights_->release();
@@ -69,13 +78,14 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
     }
 }
 
-void Model::final_norm(const Tensor& x, Observer& observer, bool allow_nonfinite) const {
+void Model::final_norm(const Tensor& x, Observer& observer, Index first,
+                       bool allow_nonfinite) const {
     const BlockSpec& b = spec_.blocks.back();
     const Tensor y =
         model::normed(spec_.last_norm(), x, model::load_norm(*weights_, "final_norm"), b.eps);
     const auto layer = static_cast<Index>(spec_.blocks.size()) - 1;
     model::require_finite(y, layer, "final_norm", allow_nonfinite);
-    observer.on_hidden({layer, "final_norm", "", y});
+    model::tell_states(observer, first, {layer, "final_norm", "", y});
 }
 
 double Model::branch_gain(Index layer) const {

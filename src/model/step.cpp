@@ -8,16 +8,20 @@
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
 
-/// A step of training: one sample forward and back, its activations kept.
+/// A step of training: samples forward and back, their activations kept.
 namespace tsdiag {
 namespace {
 
 using model::TrackedWeights;
 
-/// Times 0 with probability p, else 1 / (1 - p).
-Tensor drop(const Tensor& x, double p, const Rng& rng) {
-    const Tensor above = random_tensor(x.backend(), x.shape(), x.type(), Law::uniform, rng, -p, 1);
-    return multiply(x, scale(map(Unary::step, above), 1 / (1 - p)));
+/// Times 0 with probability p, else 1 / (1 - p): each sample by what its own numbers say.
+Tensor drop(const Tensor& x, double p, std::span<const Rng> rngs,
+            const std::function<Rng(const Rng&)>& place) {
+    std::vector<Tensor> above;
+    for (const Rng& rng : rngs)
+        above.push_back(random_tensor(x.backend(), {1, x.rows(), x.cols()}, x.type(), Law::uniform,
+                                      place(rng), -p, 1));
+    return multiply(x, scale(map(Unary::step, concat_batches(above)), 1 / (1 - p)));
 }
 
 /// The derivatives of `value` by what was used of `tracked`, each parameter whole and once.
@@ -64,34 +68,51 @@ Index tokens_of(const ModelSpec& spec, const Input& input) {
                             input.image.defined() ? spec.patches() + spec.prefix_tokens : 0});
 }
 
-StepResult Model::step(const Input& input, const Loss& given, const StepSettings& settings) const {
+StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> losses,
+                       const StepSettings& settings) const {
+    const bool drops = settings.dropout > 0;
+    check(!inputs.empty() && inputs.size() == losses.size(), "a loss a sample");
+    check(!drops || settings.rngs.size() == inputs.size(), "random numbers a sample");
     const TrackedWeights tracked(*weights_);
     const Weights& weights = settings.gradients ? static_cast<const Weights&>(tracked) : *weights_;
-    const bool drops = settings.dropout > 0;
-    model::Sample sample = model::embed(spec_, weights, input, *backend_, type_, false);
-    if (drops) sample.x = drop(sample.x, settings.dropout, settings.rng.fork("embed"));
-    for (Index l = 0; l < std::ssize(spec_.blocks); ++l) {
-        const model::LayerWeights parameters = model::load_layer(weights, spec_, l);
-        model::LayerRun run{
-            .layer = l, .block = spec_.blocks[static_cast<std::size_t>(l)], .weights = parameters};
-        if (drops)
-            run.dropout = [&](const Tensor& branch, std::string_view stage) {
-                return drop(branch, settings.dropout,
-                            settings.rng.fork(static_cast<std::uint64_t>(l)).fork(stage));
-            };
-        sample.x = model::apply_layer(run, sample);
-    }
-    Loss loss = given;
-    if (settings.gradients && loss.kind == Loss::Kind::classes)
-        loss.classifier = variable(given.classifier);
+    std::vector<Loss> own(losses.begin(), losses.end());
+    Tensor classifier, value;
+    if (settings.gradients && own.front().kind == Loss::Kind::classes)
+        classifier = variable(own.front().classifier);
+    if (classifier.defined())
+        for (Loss& loss : own) loss.classifier = classifier;
     model::Hits hits;
-    const Tensor value = model::loss_of(spec_, weights, model::last_state(spec_, weights, sample.x),
-                                        loss, settings.hits ? &hits : nullptr);
+    for (std::size_t at = 0, count = 0; at < inputs.size(); at += count) {
+        const auto rest = inputs.subspan(at);
+        count = static_cast<std::size_t>(model::alike(rest, std::ssize(rest)));
+        const auto rngs = std::span(settings.rngs).subspan(drops ? at : 0, drops ? count : 0);
+        const auto dropped = [&](const Tensor& x, const std::function<Rng(const Rng&)>& place) {
+            return drops ? drop(x, settings.dropout, rngs, place) : x;
+        };
+        model::Batch batch =
+            model::embed(spec_, weights, rest.first(count), *backend_, type_, false);
+        batch.x = dropped(batch.x, [](const Rng& rng) { return rng.fork("embed"); });
+        for (Index l = 0; l < std::ssize(spec_.blocks); ++l) {
+            const model::LayerWeights parameters = model::load_layer(weights, spec_, l);
+            model::LayerRun run{.layer = l,
+                                .block = spec_.blocks[static_cast<std::size_t>(l)],
+                                .weights = parameters};
+            if (drops)
+                run.dropout = [&](const Tensor& branch, std::string_view stage) {
+                    return dropped(branch, [&](const Rng& rng) {
+                        return rng.fork(static_cast<std::uint64_t>(l)).fork(stage);
+                    });
+                };
+            batch.x = model::apply_layer(run, batch);
+        }
+        const Tensor part = model::loss_of(
+            spec_, weights, model::last_state(spec_, weights, batch.x),
+            std::span(std::as_const(own)).subspan(at, count), settings.hits ? &hits : nullptr);
+        value = value.defined() ? add(value, part) : part;
+    }
     StepResult result{
         .loss = value.item(), .predictions = hits.predictions, .correct = hits.correct};
-    if (settings.gradients)
-        result.gradients = derivatives(value, tracked, *weights_,
-                                       loss.classifier.tracked() ? loss.classifier : Tensor());
+    if (settings.gradients) result.gradients = derivatives(value, tracked, *weights_, classifier);
     return result;
 }
 

@@ -56,24 +56,32 @@ Measurement::Measurement(MeasurementSettings settings, Sink& out)
     common.accuracy = settings_.accuracy;
     common.route = settings_.route;
     common.cross_check = settings_.cross_check;
-    common.diagnostics = &diagnostics_;
     for (const ProbeEntry* entry : tsdiag::probes()) {
         ProbeSettings its = common;
         its.metrics = wanted(*entry, settings_.metrics);
         const bool keeps_maps = entry->name == "maps" && !settings_.maps.empty();
-        if (!its.metrics.empty() || keeps_maps) add(*entry, std::move(its));
+        if (!its.metrics.empty() || keeps_maps) wanted_.emplace_back(entry, std::move(its));
     }
-    for (const ProbeEntry* entry : settings_.own_probes) add(*entry, common);
+    for (const ProbeEntry* entry : settings_.own_probes) wanted_.emplace_back(entry, common);
+    const auto needed = [&](Needs one) {
+        return std::ranges::any_of(wanted_,
+                                   [&](const auto& w) { return has(w.first->needs, one); });
+    };
+    needs_hidden_ = needed(Needs::hidden);
+    needs_rows_ = needed(Needs::rows);
+    needs_attention_ = needed(Needs::attention);
+    needs_gradient_ = needed(Needs::gradient);
+    needs_attention_gradient_ = needed(Needs::attention_gradient);
 }
 
-void Measurement::add(const ProbeEntry& entry, ProbeSettings settings) {
-    probes_.push_back({&entry, entry.make(settings)});
-    needs_hidden_ = needs_hidden_ || has(entry.needs, Needs::hidden);
-    needs_rows_ = needs_rows_ || has(entry.needs, Needs::rows);
-    needs_attention_ = needs_attention_ || has(entry.needs, Needs::attention);
-    needs_gradient_ = needs_gradient_ || has(entry.needs, Needs::gradient);
-    needs_attention_gradient_ =
-        needs_attention_gradient_ || has(entry.needs, Needs::attention_gradient);
+std::unique_ptr<Measurement::Sample> Measurement::make_sample() const {
+    auto made = std::make_unique<Sample>();
+    for (const auto& [entry, settings] : wanted_) {
+        ProbeSettings its = settings;
+        its.diagnostics = &made->diagnostics;
+        made->probes.push_back({entry, entry->make(its)});
+    }
+    return made;
 }
 
 Measurement::~Measurement() = default;
@@ -91,25 +99,40 @@ void Measurement::join(const Measurement& later) {
     loss_count_ += later.loss_count_;
 }
 
-void Measurement::begin_sample(Index sample) {
-    finish_sample();
-    sample_ = sample;
+void Measurement::begin_sample(Index sample) { sample_ = sample; }
+
+Measurement::Sample& Measurement::now() {
+    std::unique_ptr<Sample>& sample = open_[sample_];
+    if (sample) return *sample;
+    if (idle_.empty()) idle_.push_back(make_sample());
+    sample = std::move(idle_.back());
+    idle_.pop_back();
+    return *sample;
+}
+
+void Measurement::end_sample(Index sample) {
+    const auto at = open_.find(sample);
+    if (at == open_.end()) return;
+    finish(sample, *at->second);
+    idle_.push_back(std::move(at->second));
+    open_.erase(at);
 }
 
 const StateMoments& Measurement::moments_of(const Tensor& x) {
     // A layer's `out` is its last stage: the same elements under a second name.
-    const bool same = last_state_ && last_state_->first.view().data == x.view().data &&
-                      last_state_->first.shape() == x.shape();
-    if (!same) last_state_.emplace(x, state_moments(x));
-    return last_state_->second;
+    auto& last = now().last_state;
+    const bool same =
+        last && last->first.view().data == x.view().data && last->first.shape() == x.shape();
+    if (!same) last.emplace(x, state_moments(x));
+    return last->second;
 }
 
 void Measurement::on_hidden(const Hidden& event) {
-    layer_ = event.layer;
-    report_progress();
+    now().layer = event.layer;
+    report_progress(event.layer);
     if (!needs_hidden_) return;
     const StateMoments& moments = moments_of(event.x);
-    for (const Driven& driven : probes_)
+    for (const Driven& driven : now().probes)
         if (has(driven.entry->needs, Needs::hidden))
             driven.probe->on_hidden(event, moments, *sink_);
 }
@@ -117,14 +140,15 @@ void Measurement::on_hidden(const Hidden& event) {
 bool Measurement::wants_rows(Index) const { return needs_rows_; }
 
 void Measurement::on_attention_rows(Index layer, const RowBlock& block) {
-    layer_ = layer;
-    report_progress();
+    Sample& sample = now();
+    sample.layer = layer;
+    report_progress(layer);
     if (!needs_rows_) return;
     const RowStatistics stats = row_statistics(block);
     for (const double modulus : stats.modulus)
-        finite_rows_ = finite_rows_ && std::isfinite(modulus);
+        sample.finite_rows = sample.finite_rows && std::isfinite(modulus);
     const AttentionRows event{layer, block, stats};
-    for (const Driven& driven : probes_)
+    for (const Driven& driven : sample.probes)
         if (has(driven.entry->needs, Needs::rows)) driven.probe->on_attention_rows(event, *sink_);
 }
 
@@ -132,10 +156,10 @@ bool Measurement::wants_attention(Index) const { return needs_attention_; }
 
 /// A matrix with NaN has no spectrum, and solvers need not end on one.
 bool Measurement::spoiled(const Attention& event) {
-    if (finite_rows_) return false;
-    for (const Driven& driven : probes_) {
-        if (!has(driven.entry->needs, Needs::attention)) continue;
-        for (const std::string& metric : wanted(*driven.entry, settings_.metrics))
+    if (now().finite_rows) return false;
+    for (const auto& [entry, settings] : wanted_) {
+        if (!has(entry->needs, Needs::attention)) continue;
+        for (const std::string& metric : wanted(*entry, settings_.metrics))
             sink_->scalar({.layer = event.layer, .stage = "attn"}, metric,
                           undefined(std::string(not_finite)));
     }
@@ -143,15 +167,15 @@ bool Measurement::spoiled(const Attention& event) {
 }
 
 void Measurement::on_attention(const Attention& event) {
-    layer_ = event.layer;
-    report_progress();
+    now().layer = event.layer;
+    report_progress(event.layer);
     auto& [sum, count] = gains_[event.layer];
     if (sample_ == 0 && std::isfinite(event.a2)) {
         sum += event.a2;
         count += 1;
     }
     if (!needs_attention_ || spoiled(event)) return;
-    for (const Driven& driven : probes_)
+    for (const Driven& driven : now().probes)
         if (has(driven.entry->needs, Needs::attention)) driven.probe->on_attention(event, *sink_);
 }
 
@@ -166,48 +190,46 @@ std::optional<double> Measurement::loss() const {
 }
 
 void Measurement::on_gradient(const Gradient& event) {
-    if (event.layer >= 0) layer_ = event.layer;
-    for (const Driven& driven : probes_)
+    if (event.layer >= 0) now().layer = event.layer;
+    for (const Driven& driven : now().probes)
         if (has(driven.entry->needs, Needs::gradient)) driven.probe->on_gradient(event, *sink_);
 }
 
 bool Measurement::wants_attention_gradient(Index) const { return needs_attention_gradient_; }
 
 void Measurement::on_attention_gradient(const AttentionGradient& event) {
-    layer_ = event.layer;
-    for (const Driven& driven : probes_)
+    now().layer = event.layer;
+    for (const Driven& driven : now().probes)
         if (has(driven.entry->needs, Needs::attention_gradient))
             driven.probe->on_attention_gradient(event, *sink_);
 }
 
-void Measurement::finish_sample() {
-    if (layer_ < 0) return;
-    for (const Driven& driven : probes_) driven.probe->finish_layer(layer_, *sink_);
-    const bool first = trial_ == 0 && sample_ == 0;
-    for (Diagnostics::Entry& entry : diagnostics_.entries)
+void Measurement::finish(Index number, Sample& sample) {
+    if (sample.layer < 0) return;
+    for (const Driven& driven : sample.probes) driven.probe->finish_layer(sample.layer, *sink_);
+    const bool first = trial_ == 0 && number == 0;
+    for (Diagnostics::Entry& entry : sample.diagnostics.entries)
         if ((first && entry.estimate.iterations > 0) || !entry.estimate.converged)
             solver_.push_back(std::move(entry));
-    diagnostics_.entries.clear();
-    last_state_.reset();
-    finite_rows_ = true;
-    layer_ = -1;
+    sample.diagnostics.entries.clear();
+    sample.last_state.reset();
+    sample.finite_rows = true;
+    sample.layer = -1;
 }
 
 void Measurement::end_layer(Index layer) {
-    finish_sample();
     sample_ = 0;
-    layer_ = layer + 1;
-    report_progress();
-    layer_ = -1;
+    report_progress(layer + 1);
 }
 
-void Measurement::report_progress() {
+void Measurement::report_progress(Index layer) {
     if (!settings_.progress) return;
     const double samples = double(std::max<Index>(settings_.samples, 1));
     const double layers = double(std::max<Index>(settings_.layers, 1));
-    const double in_layer = std::min(double(layer_) + double(sample_) / samples, layers) / layers;
-    settings_.progress((double(trial_) + in_layer) / double(settings_.trials),
-                       std::min(layer_, settings_.layers - 1));
+    const double in_layer = std::min(double(layer) + double(sample_) / samples, layers) / layers;
+    // Samples that go together take turns.
+    fraction_ = std::max(fraction_, (double(trial_) + in_layer) / double(settings_.trials));
+    settings_.progress(fraction_, std::min(layer, settings_.layers - 1));
 }
 
 std::vector<std::optional<double>> Measurement::branch_gains() const {

@@ -38,6 +38,7 @@ class Measurement final : public Observer {
     /// Takes in what a later trial's measurement knows beside its numbers.
     void join(const Measurement& later);
     void begin_sample(Index sample) override;
+    void end_sample(Index sample) override;
     void on_hidden(const Hidden& event) override;
     bool wants_rows(Index layer) const override;
     void on_attention_rows(Index layer, const RowBlock& block) override;
@@ -66,24 +67,32 @@ class Measurement final : public Observer {
         const ProbeEntry* entry;
         std::unique_ptr<Probe> probe;
     };
-    void add(const ProbeEntry& entry, ProbeSettings settings);
-    void finish_sample();
-    void report_progress();
+    /// What is known of a layer of one sample until it is complete.
+    struct Sample {
+        std::vector<Driven> probes;
+        Diagnostics diagnostics;
+        Index layer = -1;         ///< of its events; -1: none yet
+        bool finite_rows = true;  ///< of P, as far as they were seen
+        std::optional<std::pair<Tensor, StateMoments>> last_state;
+    };
+    std::unique_ptr<Sample> make_sample() const;
+    Sample& now();
+    void finish(Index number, Sample& sample);
+    void report_progress(Index layer);
     const StateMoments& moments_of(const Tensor& x);
     bool spoiled(const Attention& event);
 
     MeasurementSettings settings_;
     std::unique_ptr<Sink> sink_;
-    Diagnostics diagnostics_;
-    std::vector<Driven> probes_;
+    std::vector<std::pair<const ProbeEntry*, ProbeSettings>> wanted_;
+    std::map<Index, std::unique_ptr<Sample>> open_;  ///< by number; the layer's, not complete yet
+    std::vector<std::unique_ptr<Sample>> idle_;      ///< with probes that have finished a layer
     bool needs_hidden_ = false, needs_rows_ = false, needs_attention_ = false;
     bool needs_gradient_ = false, needs_attention_gradient_ = false;
     double losses_ = 0;
     Index loss_count_ = 0;
-    bool finite_rows_ = true;  ///< of this layer and sample, as far as they were seen
     Index trial_ = 0, sample_ = 0;
-    Index layer_ = -1;  ///< of the events since begin_sample; -1: none yet
-    std::optional<std::pair<Tensor, StateMoments>> last_state_;
+    double fraction_ = 0;                              ///< as it was told
     std::map<Index, std::pair<double, Index>> gains_;  ///< layer -> sum, count
     std::vector<Diagnostics::Entry> solver_;
 };

@@ -61,7 +61,7 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     sizes.gradients = losses_.has_value();
     sizes.head_rows = options.loss.find("lm") != std::string::npos ? spec.vocabulary : 0;
     if (!options.redraw.empty()) sizes.layer_weights = sizes.all_weights;
-    settings_.memory = row_budget(work, sizes, beside);
+    settings_ = run_settings(work, sizes, beside);
 
     Extras extras = extras_of(work.metrics, wanted.wants_rows(0), source_.tokens());
     extras.gradients = losses_.has_value();
@@ -69,9 +69,6 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     seconds_ =
         estimate_seconds(spec, source_.tokens(), source_.count(), work.backend, type_, extras);
 
-    settings_.first_layer = options.first_layer;
-    settings_.last_layer = options.last_layer;
-    settings_.allow_nonfinite = options.allow_nonfinite;
     if (subject.file)
         kept_ = checkpoint_weights(subject.file, subject.architecture, work.backend, type_,
                                    options.allow_nonfinite);
@@ -185,7 +182,8 @@ void ModelRun::describe() {
     run.set("model", describe_model(subject_, *whole_)).set("input", std::move(input));
     if (losses_) run.set("loss", losses_->json().set("value", *whole_->loss()));
     run.set("settings", describe_settings(options, work_.metrics, work_.memory,
-                                          Index(subject_.spec().blocks.size())));
+                                          Index(subject_.spec().blocks.size()))
+                            .set("batch", settings_.batch));
     run.set("schema", describe_metrics(work_.metrics));
     run.set("solver", describe_solver(*whole_));
 }

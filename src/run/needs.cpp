@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <map>
 
@@ -80,6 +81,12 @@ double sweep(const RunSizes& s) {
                 3 * double(s.head_rows) * d + 5 * double(s.head_rows) * n);
 }
 
+/// Of one sample.
+double states_of_a_layer(const RunSizes& s) {
+    return double(s.tokens) * (8 * double(s.width) + 8 * double(s.columns) + double(s.inner)) *
+           double(s.bytes);
+}
+
 double resident_bytes_now() {
     std::ifstream in("/proc/self/statm");
     double whole = 0, resident = 0;
@@ -125,8 +132,7 @@ MemoryNeeds needs_of(const RunSizes& s) {
     needs.weights = std::max(double(s.layer_weights), double(s.table)) * b + double(s.file_pages);
     constexpr double sample = 1024, trial = 32;  // beside the numbers
     needs.states = double(s.samples) * (2 * n * d * b + n * wide + sample) +
-                   double(s.trials) * trial + n * d * wide +
-                   n * (8 * d + 8 * double(s.columns) + double(s.inner)) * b;
+                   double(s.trials) * trial + n * d * wide + states_of_a_layer(s);
     // A row of the table, as it is kept and as it is written.
     constexpr double row = 1024;
     needs.metrics = largest_metric(s) + double(s.maps) * n * n * wide +
@@ -152,6 +158,17 @@ double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory,
     const double work =
         double(std::min(threads, s.heads)) * (matrices * n + 2 * vectors) * n * wide;
     return p <= rest / 2 && p + work > rest / 2 ? 2 * p - 1 : rest;
+}
+
+Together samples_together(const RunSizes& s, Index wanted, double memory, bool device) {
+    const double rows = device ? 16384 : 1024, share = 0.25;
+    const double n = double(s.tokens), p = double(s.heads) * n * n * double(s.bytes);
+    const double one = p + states_of_a_layer(s);
+    const double most = wanted > 0 ? double(wanted) : std::ceil(rows / n);
+    Together out;
+    out.samples = Index(std::clamp(std::min(most, share * memory / one), 1.0, double(s.samples)));
+    out.memory = memory - double(out.samples - 1) * one;
+    return out;
 }
 
 double program_bytes() {

@@ -37,6 +37,15 @@ MemoryNeeds needs_of(const RunSizes& sizes);
 /// threads, fits beside it.
 double left_for_rows(const RunSizes& sizes, const MemoryNeeds& needs, double memory, Index threads);
 
+/// Samples that go through a layer together, and what is then left of `memory` for row blocks and
+/// P: as many as make products worth their while on a processor or a device, or `wanted` (0: that
+/// many), where P of each and the states of their layer fit into a quarter of it.
+struct Together {
+    Index samples = 1;
+    double memory = 0;
+};
+Together samples_together(const RunSizes& sizes, Index wanted, double memory, bool device);
+
 /// Bytes of this process when the first run begins, its libraries among them, and what they will
 /// take on top whatever is measured.  Cost: once, a small product.
 double program_bytes();

@@ -121,6 +121,7 @@ void refuse_model_options(const RunOptions& options) {
     };
     if (!options.input.empty()) refuse("--input");
     if (options.tokens > 0) refuse("--tokens");
+    if (options.batch > 0) refuse("--batch");
     if (!options.loss.empty()) refuse("--loss");
     if (options.products != Products::exact) refuse("--fast");
 }
@@ -218,16 +219,12 @@ void measure(const Model& model, std::span<const Input> inputs, std::span<const 
     Measurement measurement(measurement_settings(work, layers, Index(inputs.size())), out);
     Index tokens = 1;
     for (const Input& input : inputs) tokens = std::max(tokens, tokens_of(model.spec(), input));
-    RunSettings settings;
     RunSizes sizes = sizes_of(model.spec(), type);
     sizes.tokens = tokens;
     sizes.samples = std::ssize(inputs);
     sizes.metrics = work.metrics;
     sizes.dense = work.options.spectra == "dense";
-    settings.memory = row_budget(work, sizes, 1);
-    settings.first_layer = own.first_layer;
-    settings.last_layer = own.last_layer;
-    settings.allow_nonfinite = own.allow_nonfinite;
+    const RunSettings settings = run_settings(work, sizes, 1);
     measurement.begin_trial(0);
     model.run(inputs, measurement, settings);
     if (!losses.empty() && measurement.wants_gradients())

@@ -161,4 +161,19 @@ Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
     return Index(left_for_rows(sizes, needs, share, beside > 1 ? 1 : omp_get_max_threads()));
 }
 
+RunSettings run_settings(const Work& work, const RunSizes& sizes, Index beside) {
+    const RunOptions& options = work.options;
+    RunSettings settings;
+    settings.memory = row_budget(work, sizes, beside);
+    settings.first_layer = options.first_layer;
+    settings.last_layer = options.last_layer;
+    settings.allow_nonfinite = options.allow_nonfinite;
+    if (beside > 1) return settings;
+    const Together together = samples_together(sizes, options.batch, double(settings.memory),
+                                               !work.backend.host_memory());
+    settings.batch = together.samples;
+    settings.memory = Index(together.memory);
+    return settings;
+}
+
 }  // namespace tsdiag

@@ -28,6 +28,9 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
 /// Bytes for row blocks and P of each of `beside` trials at a time.  Throws `UsageError` with the
 /// least that suffices where it is more than --memory, or than the machine has.
 Index row_budget(const Work& work, const RunSizes& sizes, Index beside);
+/// What a run through the layers may take: the same, and samples that go together.  Trials beside
+/// each other take theirs one by one.
+RunSettings run_settings(const Work& work, const RunSizes& sizes, Index beside);
 
 inline void say(const RunOptions& options, const Progress& progress) {
     if (options.progress) options.progress(progress);

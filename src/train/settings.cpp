@@ -42,26 +42,48 @@ void require_sane(const TrainOptions& o) {
     if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to go on from.");
 }
 
-void require_memory(const ModelSpec& spec, Index tokens, Index threads) {
-    constexpr double copies = 5;  // of the parameters: gradients and their sum, two moments
-    double count = 0, kept = 0;
-    for (const Parameter& p : parameters(spec)) count += double(p.shape.count());
+namespace {
+
+/// Bytes of what a step keeps of one sample, at least.
+double kept_bytes(const ModelSpec& spec, Index tokens) {
     const double n = double(tokens), d = double(spec.width);
+    double kept = n * double(spec.vocabulary);
     for (const BlockSpec& b : spec.blocks) {
         const double columns = double(b.heads) * double(std::max(b.head_dim, b.value_columns()));
-        // P with its logits, and what a step of the layer reads again; the least that is kept.
+        // P with its logits, and what a step of the layer reads again.
         kept += 2 * double(b.heads) * n * n + n * (4 * d + 3 * columns + 2 * double(b.ffn));
     }
-    kept += n * double(spec.vocabulary);
-    const double bytes = sizeof(float) * (copies * count + double(threads) * kept);
+    return sizeof(float) * kept;
+}
+
+}  // namespace
+
+Index samples_together(const ModelSpec& spec, Index tokens, Index batch, const Backend& backend) {
+    constexpr Index enough_rows = 512;  // of a product on one core
+    constexpr Index groups = 8;         // for as many cores
+    constexpr double share = 0.25;      // of a device's memory: what is kept is at least so much
+    const double most = backend.host_memory()
+                            ? std::min(double(enough_rows) / double(tokens),
+                                       std::ceil(double(batch) / double(groups)))
+                            : share * double(backend.memory()) / kept_bytes(spec, tokens);
+    return std::clamp<Index>(Index(std::min(most, double(batch))), 1, batch);
+}
+
+void require_memory(const ModelSpec& spec, Index tokens, Index together, Index threads) {
+    constexpr double copies = 5;  // of the parameters: gradients and their sum, two moments
+    double count = 0;
+    for (const Parameter& p : parameters(spec)) count += double(p.shape.count());
+    const double bytes = sizeof(float) * copies * count +
+                         double(threads) * double(together) * kept_bytes(spec, tokens);
     constexpr double gib = double(Index(1) << 30);
     const double most = double(machine_memory());
     if (bytes > most)
         throw UsageError(fmt::format(
-            "--tokens {}: a step of this model, with a sample on each of {} thread{}, takes at "
+            "--tokens {}: a step of this model, with {} on each of {} thread{}, takes at "
             "least {:.1f} GiB, and this machine has {:.1f}; pass fewer --tokens or --threads, or "
             "a smaller model.",
-            tokens, threads, threads == 1 ? "" : "s", bytes / gib, most / gib));
+            tokens, together == 1 ? std::string("a sample") : fmt::format("{} samples", together),
+            threads, threads == 1 ? "" : "s", bytes / gib, most / gib));
 }
 
 Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string& loss,

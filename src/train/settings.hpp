@@ -7,9 +7,13 @@ namespace tsdiag::training {
 /// Throws `UsageError` for a number that no training can have.
 void require_sane(const TrainOptions& options);
 
-/// Throws `UsageError` where parameters, moments and gradients, and one sample on each of `threads`
-/// with all its layers, are more than the machine has.
-void require_memory(const ModelSpec& spec, Index tokens, Index threads);
+/// Samples of a step that go forward and back as one: on a processor by the sizes alone, so that
+/// the sums do not depend on the machine; on a device as many as its memory holds.
+Index samples_together(const ModelSpec& spec, Index tokens, Index batch, const Backend& backend);
+
+/// Throws `UsageError` where parameters, moments and gradients, and so many samples on each of
+/// `threads` with all their layers, are more than the machine has.
+void require_memory(const ModelSpec& spec, Index tokens, Index together, Index threads);
 
 /// What must be the same for a run to be gone on with.  `contents`: a digest of the data.
 Json identity_of(const TrainOptions& options, const ModelSpec& spec, const std::string& loss,

@@ -58,6 +58,16 @@ SubjectOptions with_vocabulary(SubjectOptions subject, Index vocabulary) {
     return subject;
 }
 
+/// Samples that go together.
+struct Examples {
+    std::vector<Input> inputs;
+    std::vector<Loss> losses;
+    void add(Example one) {
+        inputs.push_back(std::move(one.input));
+        losses.push_back(std::move(one.loss));
+    }
+};
+
 class Training {
   public:
     explicit Training(const TrainOptions& options)
@@ -68,10 +78,11 @@ class Training {
           subject_(open_subject(with_vocabulary(options.subject, data_->vocabulary()))),
           spec_(checked_spec()),
           fit_{spec_, backend_, type, settled_tokens()},
+          together_(samples_together(spec_, fit_.tokens, options.batch, backend_)),
           parameters_(std::make_shared<Parameters>()),
           optimiser_(options.adam),
           folder_(options.directory) {
-        require_memory(spec_, fit_.tokens, omp_get_max_threads());
+        require_memory(spec_, fit_.tokens, together_, omp_get_max_threads());
         contents_ = digest_of_file(options.data);
         data_->require(fit_);
         draw_parameters();
@@ -150,12 +161,15 @@ class Training {
         return complete(data_->held_out(fit_, rng_.fork("data"), i));
     }
 
-    /// work(i) side by side, and what it returns in the order of i, each handing on to other
-    /// threads.
-    void each(Index count, const std::function<std::function<void()>(Index)>& work) const {
+    /// work(first, count) for groups of samples side by side, and what it returns in their order,
+    /// each handing on to other threads.
+    void each_group(
+        Index samples,
+        const std::function<std::function<void()>(Index first, Index count)>& work) const {
         backend_.synchronise();
-        in_order(count, [&](Index i) -> std::function<void()> {
-            const std::function<void()> commit = work(i);
+        in_order((samples + together_ - 1) / together_, [&](Index i) -> std::function<void()> {
+            const Index first = i * together_;
+            const std::function<void()> commit = work(first, std::min(together_, samples - first));
             backend_.synchronise();
             return [this, commit] {
                 commit();
@@ -168,14 +182,17 @@ class Training {
         std::vector<std::pair<std::string, Tensor>> sum;
         double loss = 0;
         try {
-            each(options_.batch, [&](Index b) -> std::function<void()> {
-                const Example e = complete(
-                    data_->training(fit_, rng_.fork("data"), (step - 1) * options_.batch + b));
+            each_group(options_.batch, [&](Index first, Index count) -> std::function<void()> {
+                Examples some;
                 StepSettings settings{.dropout = options_.dropout};
-                settings.rng =
-                    rng_.fork("dropout").fork(std::uint64_t(step)).fork(std::uint64_t(b));
+                for (Index b = first; b < first + count; ++b) {
+                    some.add(complete(
+                        data_->training(fit_, rng_.fork("data"), (step - 1) * options_.batch + b)));
+                    settings.rngs.push_back(
+                        rng_.fork("dropout").fork(std::uint64_t(step)).fork(std::uint64_t(b)));
+                }
                 const auto found =
-                    std::make_shared<StepResult>(model.step(e.input, e.loss, settings));
+                    std::make_shared<StepResult>(model.step(some.inputs, some.losses, settings));
                 return [&, found] {
                     loss += found->loss;
                     gather(sum, found->gradients);
@@ -288,10 +305,11 @@ class Training {
         Evaluation row{.step = step};
         Index correct = 0;
         const Index count = std::min(options_.eval_samples, data_->held_out());
-        each(count, [&](Index i) -> std::function<void()> {
-            const Example e = held_out(i);
+        each_group(count, [&](Index first, Index some) -> std::function<void()> {
+            Examples examples;
+            for (Index i = first; i < first + some; ++i) examples.add(held_out(i));
             const StepResult found =
-                model.step(e.input, e.loss, {.gradients = false, .hits = true});
+                model.step(examples.inputs, examples.losses, {.gradients = false, .hits = true});
             return [&, loss = found.loss, hit = found.correct, all = found.predictions] {
                 row.loss += loss;
                 correct += hit;
@@ -361,6 +379,7 @@ class Training {
     Subject subject_;
     const ModelSpec& spec_;
     Fit fit_;
+    Index together_;  ///< samples that go forward and back as one
     std::shared_ptr<Parameters> parameters_;
     Optimiser optimiser_;
     RunFolder folder_;

@@ -7,7 +7,7 @@
 #include "tsdiag/checkpoint.hpp"
 
 /// The law that a table can be had again: the same seed gives the same tables, byte for byte, on
-/// any number of threads and with any memory, for every command that writes some.
+/// any number of threads, in any batches and with any memory, for every command that writes some.
 namespace tsdiag::test {
 namespace {
 
@@ -20,6 +20,7 @@ struct Work {
     void (*prepare)(const TemporaryDirectory& folder) = [](const TemporaryDirectory&) {};
     bool memory = false;  ///< it takes --memory
     bool threads = true;  ///< it takes --threads
+    bool batch = false;   ///< it takes --batch, of some samples
     const char* option = "--out";
 };
 std::ostream& operator<<(std::ostream& out, const Work& work) { return out << work.name; }
@@ -36,12 +37,15 @@ std::map<std::string, std::string> tables(const fs::path& out) {
     return found;
 }
 
-TEST_P(EveryCommand, GivesTheSameTablesOnAnyThreadsAndMemory) {
+TEST_P(EveryCommand, GivesTheSameTablesOnAnyThreadsBatchAndMemory) {
     const Work& work = GetParam();
     TemporaryDirectory folder;
     work.prepare(folder);
     std::vector<Words> ways = {{}};
     if (work.threads) ways.assign({{"--threads", "1"}, {"--threads", "2"}, {"--threads", "3"}});
+    if (work.batch)
+        for (const char* samples : {"1", "2", "5"})
+            ways.push_back({"--threads", "2", "--batch", samples});
     if (work.memory) {
         Words words = work.words;
         words.insert(words.end(), {"--threads", "3", "--memory", "1M"});
@@ -74,7 +78,7 @@ TEST_P(EveryCommand, GivesTheSameTablesOnAnyThreadsAndMemory) {
 }
 
 Words probe(const std::string& model, Words more = {}) {
-    Words words = {"probe", model, "--tokens", "70", "--samples", "2", "--no-report", "-q"};
+    Words words = {"probe", model, "--tokens", "70", "--samples", "3", "--no-report", "-q"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
 }
@@ -119,12 +123,14 @@ std::vector<Work> every_work() {
             {.name = "probe_" + std::string(attention).substr(0, std::string(attention).find(',')),
              .words = probe("random:post-norm,layers=2,d=24,heads=3,attention=" +
                             std::string(attention)),
-             .memory = true});
+             .memory = true,
+             .batch = true});
     for (const char* family : {"gpt2", "llama-7b", "pythia-70m", "albert-base-v2"})
         all.push_back(
             {.name = std::string("probe_") + std::string(family, 4),
              .words = probe("random:" + std::string(family) + ",layers=2,d=32,heads=2,vocab=40"),
-             .memory = true});
+             .memory = true,
+             .batch = true});
     all.push_back({.name = "probe_trials",
                    .words = probe("random:pre-norm,layers=2,d=24,heads=3", {"--trials", "5"}),
                    .memory = true});

@@ -118,6 +118,15 @@ std::vector<Op> moves() {
         {"batch_range", [](const Inputs& t) { return t[0].batch_range(1, 1); }, batched},
         {"split_heads", [](const Inputs& t) { return t[0].split_heads(3); }, x},
         {"merge_heads", [](const Inputs& t) { return merge_heads(t[0]); }, batched},
+        {"split_heads of samples", [](const Inputs& t) { return split_heads(t[0], 3); }, batched},
+        {"merge_heads of samples",
+         [](const Inputs& t) { return merge_heads(t[0], 2); },
+         {drawn({4, 3, 2}, 35)}},
+        {"concat_batches",
+         [](const Inputs& t) {
+             return concat_batches(std::vector<Tensor>{t[0], t[1].batch_range(1, 1)});
+         },
+         two},
         {"reshape",
          [](const Inputs& t) {
              return t[0].reshape({5, 3, 4});

@@ -34,6 +34,20 @@ TEST(Ops, ViewsShareElementsAndKeepTheirPlace) {
     EXPECT_THROW(x.split_heads(5), ShapeError);
 }
 
+TEST(Ops, HeadsOfSamplesAreThoseOfEach) {
+    const Tensor x = make({3, 5, 12});
+    const Tensor heads = split_heads(x, 4);
+    EXPECT_EQ(heads.shape(), (Shape{12, 5, 3}));
+    for (Index s = 0; s < 3; ++s)
+        EXPECT_EQ(heads.batch_range(4 * s, 4).to_host<double>(),
+                  contiguous(x.batch_range(s, 1).split_heads(4)).to_host<double>());
+    EXPECT_EQ(merge_heads(heads, 3).to_host<double>(), x.to_host<double>());
+    EXPECT_THROW(split_heads(x, 5), ShapeError);
+    EXPECT_THROW(merge_heads(heads, 5), ShapeError);
+    const Tensor parts[] = {x.batch_range(2, 1), x.batch_range(0, 2)};
+    EXPECT_EQ(at(concat_batches(parts), 1, 3, 7), at(x, 0, 3, 7));
+}
+
 TEST(Ops, MatmulSharesKeysAmongGroupsOfQueries) {
     for (const Type type : {Type::f32, Type::f64}) {
         const Tensor q = make({4, 7, 5}, type), k = make({2, 9, 5}, type, 1);

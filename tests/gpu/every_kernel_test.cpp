@@ -132,6 +132,11 @@ TEST_P(EveryKernel, CopiesOfViews) {
     const Both x = drawn({1, 11, 24}, GetParam(), 1);
     expect_same_of([](const auto& t) { return contiguous(t[0].split_heads(3)); }, {&x}, "heads");
     expect_same_of([](const auto& t) { return merge_heads(t[0].split_heads(3)); }, {&x}, "merged");
+    const Both samples = drawn({3, 11, 24}, GetParam(), 2);
+    expect_same_of([](const auto& t) { return split_heads(t[0].col_range(4, 12), 4); }, {&samples},
+                   "heads of samples");
+    expect_same_of([](const auto& t) { return merge_heads(t[0].col_range(1, 7), 3); }, {&samples},
+                   "merged samples");
     expect_same_of([](const auto& t) { return transpose(t[0]); }, {&x}, "transposed");
     expect_same_of([](const auto& t) { return cast(t[0], Type::f64); }, {&x}, "cast");
     const std::vector<Index> rows = {3, 3, 0, 10};

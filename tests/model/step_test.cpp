@@ -95,7 +95,8 @@ TEST(Step, DropoutKeepsTheMeanAndRepeats) {
     const Model model = model_of("gpt2,layers=2,d=8,heads=2,vocab=12,tokens=8");
     const Input input = of_ids({3, 1, 4, 1, 5, 9});
     const Loss loss{.kind = Loss::Kind::tokens, .rows = {0, 2, 4}, .targets = {1, 1, 9}};
-    const StepSettings first{.dropout = 0.3, .rng = Rng(1)}, other{.dropout = 0.3, .rng = Rng(2)};
+    const StepSettings first{.dropout = 0.3, .rngs = {Rng(1)}},
+        other{.dropout = 0.3, .rngs = {Rng(2)}};
     const StepResult a = model.step(input, loss, first), again = model.step(input, loss, first);
     EXPECT_EQ(a.loss, again.loss);
     for (std::size_t i = 0; i < a.gradients.size(); ++i)
@@ -113,7 +114,7 @@ TEST(Step, DropoutIsDifferentiatedAsItWasDrawn) {
     Input input;
     input.image = Tensor::from_host(cpu(), {3, 4, 4}, std::span<const double>(pixels), Type::f64);
     const Loss loss{.kind = Loss::Kind::square};
-    const StepSettings settings{.dropout = 0.4, .rng = Rng(7)};
+    const StepSettings settings{.dropout = 0.4, .rngs = {Rng(7)}};
     const StepResult found = model.step(input, loss, settings);
     // Central differences of the bias that every token gets, the mask held.
     const std::string name = "layer.0.ffn.down.bias";

@@ -296,6 +296,24 @@ class CpuBackend final : public Backend {
         });
     }
 
+    void split_heads(View out, View a) const override {
+        typed(out, [&]<class T>(T) {
+            const Index heads = out.shape.batch / a.shape.batch, w = out.shape.cols;
+            each_row(out.shape, [&](Index b, Index r) {
+                std::copy_n(a.row<T>(b / heads, r) + b % heads * w, w, out.row<T>(b, r));
+            });
+        });
+    }
+
+    void merge_heads(View out, View a) const override {
+        typed(out, [&]<class T>(T) {
+            const Index heads = a.shape.batch / out.shape.batch, w = a.shape.cols;
+            each_row(a.shape, [&](Index b, Index r) {
+                std::copy_n(a.row<T>(b, r), w, out.row<T>(b / heads, r) + b % heads * w);
+            });
+        });
+    }
+
     void binary(Binary op, View out, View a, View b) const override {
         typed(out, [&]<class T>(T) {
             each_row(out.shape, [&](Index batch, Index r) {

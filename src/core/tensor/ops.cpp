@@ -60,6 +60,12 @@ Tensor matvec(const Tensor& a, const Tensor& x, bool transposed) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    // One product of all rows where a derivative will be taken by a sum over them.
+    if (x.batch() > 1 && any_tracked({&x, &weight, &bias})) {
+        const Tensor rows = contiguous(x).reshape({1, x.batch() * x.rows(), x.cols()});
+        const Tensor y = linear(rows, weight, bias);
+        return y.reshape({x.batch(), x.rows(), y.cols()});
+    }
     Tensor y = matmul(x, weight, Transpose::second);
     if (!bias.defined()) return y;
     same_kind("linear", y, bias);

@@ -53,50 +53,52 @@ Tensor pick(const Tensor& a, std::span<const Index> columns) {
     return gather_rows(contiguous(a).reshape({1, a.shape().count(), 1}), flat);
 }
 
-Tensor concat_rows(std::span<const Tensor> parts) {
+namespace {
+
+/// Parts of a tensor along one axis, in their order.
+struct Axis {
+    const char* op;
+    Index Shape::*extent;
+    Tensor (Tensor::*range)(Index first, Index count) const;
+};
+
+Tensor concatenated(const Axis& axis, std::span<const Tensor> parts) {
     const Tensor& head = parts.front();
     Shape shape = head.shape();
-    shape.rows = 0;
+    shape.*axis.extent = 0;
     for (const Tensor& p : parts) {
-        same_kind("concat_rows", head, p);
-        if (p.batch() != shape.batch || p.cols() != shape.cols) misfit("concat_rows", head, p);
-        shape.rows += p.rows();
+        same_kind(axis.op, head, p);
+        Shape like = p.shape();
+        like.*axis.extent = shape.*axis.extent;
+        if (like != shape) misfit(axis.op, head, p);
+        shape.*axis.extent += p.shape().*axis.extent;
     }
     Tensor out = Tensor::empty(head.backend(), shape, head.type());
     Index at = 0;
     for (const Tensor& p : parts) {
-        head.backend().unary(Unary::copy, out.row_range(at, p.rows()).view(), p.view());
+        const Index count = p.shape().*axis.extent;
+        head.backend().unary(Unary::copy, (out.detached().*axis.range)(at, count).view(), p.view());
         if (p.tracked() || out.tracked())
             out = record(out, {{out, [](const Tensor& g, const Saved&) { return g; }},
-                               {p, [at, rows = p.rows()](const Tensor& g, const Saved&) {
-                                    return g.row_range(at, rows);
+                               {p, [at, count, range = axis.range](const Tensor& g, const Saved&) {
+                                    return (g.*range)(at, count);
                                 }}});
-        at += p.rows();
+        at += count;
     }
     return out;
 }
 
+}  // namespace
+
+Tensor concat_rows(std::span<const Tensor> parts) {
+    return concatenated({"concat_rows", &Shape::rows, &Tensor::row_range}, parts);
+}
 Tensor concat_cols(std::span<const Tensor> parts) {
-    const Tensor& head = parts.front();
-    Shape shape = head.shape();
-    shape.cols = 0;
-    for (const Tensor& p : parts) {
-        same_kind("concat_cols", head, p);
-        if (p.batch() != shape.batch || p.rows() != shape.rows) misfit("concat_cols", head, p);
-        shape.cols += p.cols();
-    }
-    Tensor out = Tensor::empty(head.backend(), shape, head.type());
-    Index at = 0;
-    for (const Tensor& p : parts) {
-        head.backend().unary(Unary::copy, out.col_range(at, p.cols()).view(), p.view());
-        if (p.tracked() || out.tracked())
-            out = record(out, {{out, [](const Tensor& g, const Saved&) { return g; }},
-                               {p, [at, cols = p.cols()](const Tensor& g, const Saved&) {
-                                    return g.col_range(at, cols);
-                                }}});
-        at += p.cols();
-    }
-    return out;
+    return concatenated({"concat_cols", &Shape::cols, &Tensor::col_range}, parts);
+}
+Tensor concat_batches(std::span<const Tensor> parts) {
+    if (parts.size() == 1) return parts.front();
+    return concatenated({"concat_batches", &Shape::batch, &Tensor::batch_range}, parts);
 }
 
 Tensor random_tensor(const Backend& backend, Shape shape, Type type, Law law, const Rng& rng,
@@ -181,13 +183,29 @@ Tensor transpose(const Tensor& a) {
     return record(out, {{a, [](const Tensor& g, const Saved&) { return transpose(g); }}});
 }
 
-Tensor merge_heads(const Tensor& a) {
-    Tensor out = Tensor::empty(a.backend(), {1, a.rows(), a.batch() * a.cols()}, a.type());
-    a.backend().unary(Unary::copy, out.split_heads(a.batch()).view(), a.view());
+Tensor split_heads(const Tensor& a, Index heads) {
+    if (a.batch() == 1) return a.split_heads(heads);
+    if (heads < 1 || a.cols() % heads != 0)
+        throw ShapeError(fmt::format("{} heads do not divide a {} tensor", heads, text(a.shape())));
+    Tensor out =
+        Tensor::empty(a.backend(), {a.batch() * heads, a.rows(), a.cols() / heads}, a.type());
+    a.backend().split_heads(out.view(), a.view());
     if (!a.tracked()) return out;
-    return record(
-        out,
-        {{a, [heads = a.batch()](const Tensor& g, const Saved&) { return g.split_heads(heads); }}});
+    return record(out, {{a, [samples = a.batch()](const Tensor& g, const Saved&) {
+                             return merge_heads(g, samples);
+                         }}});
+}
+
+Tensor merge_heads(const Tensor& a, Index samples) {
+    if (samples < 1 || a.batch() % samples != 0)
+        throw ShapeError(
+            fmt::format("{} samples do not divide a {} tensor", samples, text(a.shape())));
+    const Index heads = a.batch() / samples;
+    Tensor out = Tensor::empty(a.backend(), {samples, a.rows(), heads * a.cols()}, a.type());
+    a.backend().merge_heads(out.view(), a.view());
+    if (!a.tracked()) return out;
+    return record(out,
+                  {{a, [heads](const Tensor& g, const Saved&) { return split_heads(g, heads); }}});
 }
 
 Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const double> frequency,

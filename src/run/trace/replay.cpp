@@ -77,6 +77,7 @@ class Replay {
             if (!settings_.masks.empty())
                 kept_ = kept(settings_.masks[std::size_t(s)], settings_.mask_source);
             states(layer);
+            observer_.end_sample(s);
         }
         observer_.end_layer(layer);
     }

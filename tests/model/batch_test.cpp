@@ -1,0 +1,202 @@
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
+
+#include "recorder.hpp"
+#include "tsdiag/ops.hpp"
+
+/// The law of batches: samples that go through the layers together say what each says alone, bit
+/// for bit where they are observed, within rounding in a step of training, whose sums run over all.
+namespace tsdiag::test {
+namespace {
+
+const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
+
+struct Case {
+    std::string name;
+    std::function<Model(Type)> model;
+    friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+};
+
+/// Every golden checkpoint, and every attention in a random model, before and behind the norm.
+std::vector<Case> cases() {
+    std::vector<Case> out;
+    std::set<std::string> seen;
+    const Json manifest = read_json(golden / "manifest.json");
+    for (const Json& c : manifest["cases"].array()) {
+        const std::string path = c["open"].string();
+        if (!seen.insert(path).second) continue;
+        DetectOptions options;
+        if (const Json& heads = c["needs"]["n_heads"]; heads.is_integer())
+            options.heads = heads.integer();
+        out.push_back({path, [path, options](Type type) {
+                           return Opened::from(golden / path, options).model(type);
+                       }});
+    }
+    for (const AttentionEntry* entry : attentions())
+        for (const char* placement : {"pre-norm", "post-norm"}) {
+            std::string text = std::string(placement) +
+                               ",layers=2,d=24,heads=3,attention=" + std::string(entry->name);
+            if (entry->token_multiple) text += ",landmarks=4";
+            out.push_back({std::string(placement) + "_" + std::string(entry->name),
+                           [text](Type type) { return random(text, type); }});
+        }
+    for (const std::string text :
+         {"post-norm,layers=2,d=24,heads=3,alibi=1",
+          "pre-norm,layers=1,d=24,heads=1,attention=nystrom,landmarks=4,conv=3",
+          "pre-norm,layers=1,d=24,heads=3,attention=nystrom,landmarks=4,conv=3",
+          "pre-norm,layers=1,d=24,heads=3,deesc=0.5",
+          "llama-7b,layers=2,d=24,heads=4,kv_heads=2,vocab=12,ffn=16"})
+        out.push_back({text, [text](Type type) { return random(text, type); }});
+    for (Case& c : out)
+        for (char& letter : c.name)
+            if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
+    return out;
+}
+
+/// Six samples: four alike, one under a mask where the model takes one, one shorter.
+std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
+    const Index n = fitting_tokens(spec, 12);
+    std::vector<Input> out;
+    for (std::uint64_t s = 0; s < 6; ++s) {
+        const Index tokens = s == 5 ? fitting_tokens(spec, std::max<Index>(n / 2, 1)) : n;
+        Input input;
+        if (spec.vocabulary > 0) {
+            for (Index i = 0; i < tokens; ++i)
+                input.ids.push_back(Index((7 * i * i + 5 * i + 3 * Index(s)) % spec.vocabulary));
+        } else if (spec.channels > 0) {
+            const bool fixed = spec.positions == Positions::learned;
+            const Shape shape{spec.channels, fixed ? spec.image_height : 2 * spec.patch_height,
+                              fixed ? spec.image_width : 3 * spec.patch_width};
+            input.image = random_tensor(cpu(), shape, type, Law::normal, Rng(s), 0, 1);
+        } else {
+            input = gaussian(tokens, spec.width, type, s);
+        }
+        const bool gated = spec.blocks.front().gated_unit;
+        const bool mixes = attention(spec.blocks.front().attention).token_multiple != nullptr;
+        if (s == 4 && spec.channels == 0 && !gated && !mixes) {
+            input.keep.assign(static_cast<std::size_t>(tokens), true);
+            input.keep[1] = input.keep.back() = false;
+        }
+        out.push_back(std::move(input));
+    }
+    return out;
+}
+
+/// All that each sample says, in its order.
+class Diary final : public Observer {
+  public:
+    void begin_sample(Index sample) override { sample_ = sample; }
+    void end_sample(Index sample) override { note(sample, "end", {}); }
+    void on_hidden(const Hidden& e) override {
+        note(sample_,
+             std::to_string(e.layer) + " " + std::string(e.stage) + " " + std::string(e.pred), e.x);
+    }
+    bool wants_rows(Index) const override { return true; }
+    void on_attention_rows(Index layer, const RowBlock& block) override {
+        note(sample_, "rows " + std::to_string(layer) + " " + std::to_string(block.first), block.p);
+        note(sample_, "slope", block.slope);
+    }
+    bool wants_attention(Index) const override { return true; }
+    void on_attention(const Attention& e) override {
+        note(sample_, "matrix " + std::to_string(e.layer), e.op.matrix());
+        note(sample_, "input", e.input);
+        note(sample_, "residual", e.residual);
+        if (!e.projections) return;
+        note(sample_, "q", e.projections->q);
+        note(sample_, "k_raw", e.projections->k_raw);
+    }
+
+    std::map<Index, std::vector<std::pair<std::string, std::vector<double>>>> said;
+
+  private:
+    void note(Index sample, std::string what, const Tensor& x) {
+        said[sample].emplace_back(std::move(what),
+                                  x.defined() ? x.to_host<double>() : std::vector<double>());
+    }
+    Index sample_ = -1;
+};
+
+class EveryBatch : public testing::TestWithParam<Case> {};
+
+TEST_P(EveryBatch, SaysWhatItsSamplesSayAlone) {
+    for (const Type type : {Type::f32, Type::f64}) {
+        const Model model = GetParam().model(type);
+        const std::vector<Input> inputs = samples_of(model.spec(), type);
+        Diary alone;
+        model.run(inputs, alone, {});
+        ASSERT_EQ(alone.said.size(), inputs.size());
+        for (const Index batch : {2, 3, 64}) {
+            Diary together;
+            model.run(inputs, together, {.batch = batch});
+            ASSERT_EQ(together.said.size(), inputs.size());
+            for (const auto& [sample, expected] : alone.said) {
+                const auto& found = together.said[sample];
+                ASSERT_EQ(found.size(), expected.size());
+                for (std::size_t i = 0; i < found.size(); ++i) {
+                    EXPECT_EQ(found[i].first, expected[i].first);
+                    EXPECT_TRUE(found[i].second == expected[i].second)
+                        << "sample " << sample << ", " << found[i].first << ", batches of "
+                        << batch;
+                }
+            }
+        }
+    }
+}
+
+/// A loss on each sample, on as many tokens as not every other has.
+std::vector<Loss> losses_of(const Model& model, const std::vector<Input>& inputs) {
+    const ModelSpec& spec = model.spec();
+    std::vector<Loss> out;
+    for (std::size_t s = 0; s < inputs.size(); ++s) {
+        Loss loss{.kind = Loss::Kind::square};
+        if (spec.vocabulary > 0 && spec.embedding_width == spec.width)
+            loss = {.kind = Loss::Kind::tokens, .rows = {0, 2}, .targets = {1, Index(s)}};
+        if (loss.kind == Loss::Kind::tokens && s % 2 == 0) {
+            loss.rows.push_back(1);
+            loss.targets.push_back(2);
+        }
+        out.push_back(std::move(loss));
+    }
+    return out;
+}
+
+TEST_P(EveryBatch, StepsAsTheSumOfItsSamples) {
+    const Model model = GetParam().model(Type::f64);
+    const std::vector<Input> inputs = samples_of(model.spec(), Type::f64);
+    const std::vector<Loss> losses = losses_of(model, inputs);
+    StepSettings settings{.hits = true, .dropout = 0.2};
+    for (std::size_t s = 0; s < inputs.size(); ++s) settings.rngs.push_back(Rng(s).fork("dropout"));
+    const StepResult together = model.step(inputs, losses, settings);
+
+    double loss = 0;
+    Index predictions = 0, correct = 0;
+    std::map<std::string, Tensor> sums;
+    for (std::size_t s = 0; s < inputs.size(); ++s) {
+        StepSettings own = settings;
+        own.rngs = {settings.rngs[s]};
+        const StepResult one = model.step(inputs[s], losses[s], own);
+        loss += one.loss;
+        predictions += one.predictions;
+        correct += one.correct;
+        for (const auto& [name, g] : one.gradients)
+            sums[name] = sums.contains(name) ? add(sums[name], g) : g;
+    }
+    EXPECT_TRUE(close(together.loss, loss, rounding(64)));
+    EXPECT_EQ(together.predictions, predictions);
+    EXPECT_EQ(together.correct, correct);
+    ASSERT_EQ(together.gradients.size(), sums.size());
+    for (const auto& [name, g] : together.gradients) {
+        ASSERT_TRUE(sums.contains(name)) << name;
+        const double error = double(squared_norm(subtract(g, sums[name])));
+        // The same products in another order, beside gradients that may cancel: of the whole norm.
+        EXPECT_LE(std::sqrt(error), 1e-11 * std::sqrt(double(squared_norm(sums[name]))) + 1e-13)
+            << name;
+    }
+}
+INSTANTIATE_TEST_SUITE_P(Models, EveryBatch, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace tsdiag::test
