@@ -3,6 +3,7 @@
 #include <bit>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <functional>
 #include <sstream>
 #include <utility>
@@ -27,6 +28,9 @@
 ///     TSDIAG_EMULATED_DEVICES   capabilities, "7.5,8.0", or "broken" for one that answers nothing
 ///     TSDIAG_EMULATED_MEMORY    bytes of a device
 ///     TSDIAG_EMULATED_TAKEN     of these, what other programs have
+///
+/// TSDIAG_EMULATED_COUNTS=FILE: what was asked of the devices is written there when the program
+/// ends, a line each: kernels, products, allocations, uploads, downloads.
 namespace tsdiag::gpu {
 namespace {
 
@@ -41,6 +45,18 @@ bool is_broken(int index) { return said_devices().at(static_cast<std::size_t>(in
 
 thread_local int selected = 0;
 std::atomic<std::size_t> copied_to_host = 0;
+
+/// What was asked for since the program started.
+struct Counts {
+    std::atomic<std::size_t> kernels = 0, products = 0, allocations = 0, uploads = 0, downloads = 0;
+    ~Counts() {
+        const char* file = std::getenv("TSDIAG_EMULATED_COUNTS");
+        if (file == nullptr) return;
+        std::ofstream(file) << "kernels " << kernels << "\nproducts " << products
+                            << "\nallocations " << allocations << "\nuploads " << uploads
+                            << "\ndownloads " << downloads << '\n';
+    }
+} counts;
 
 using Work = std::function<void()>;
 
@@ -163,7 +179,10 @@ void require_product(const Product& p) {
 
 }  // namespace
 
-void emulator::enqueue(std::function<void()> work) { stream().add(std::move(work)); }
+void emulator::enqueue(std::function<void()> work) {
+    ++counts.kernels;
+    stream().add(std::move(work));
+}
 
 const bool emulated = true;
 int count_devices(std::string& why) {
@@ -193,6 +212,7 @@ std::string describe(int index) {
 
 void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
+    ++counts.allocations;
     auto [data, ready] = emulator::take(bytes, selected);
     if (ready) stream().add(std::move(ready));
     return data;
@@ -205,6 +225,7 @@ std::size_t all_bytes() { return emulator::all_bytes(); }
 
 void to_device(void* device, const void* host, std::size_t bytes) {
     if (bytes == 0) return;
+    ++counts.uploads;
     emulator::require_inside(device, bytes, selected, "a copy to the device");
     const auto* begin = static_cast<const std::byte*>(host);
     stream().add([device, copy = std::vector<std::byte>(begin, begin + bytes)] {
@@ -217,6 +238,7 @@ void to_device_staged(void* device, const void* host, std::size_t bytes) {
 void to_host(void* host, const void* device, std::size_t bytes) {
     copied_to_host += bytes;
     if (bytes == 0) return;
+    ++counts.downloads;
     emulator::require_inside(device, bytes, selected, "a copy from the device");
     stream().drain();
     std::memcpy(host, device, bytes);
@@ -235,6 +257,7 @@ std::size_t bytes_to_host() { return copied_to_host; }
 
 void multiply(const Product& p) {
     require_product(p);
+    ++counts.products;
     stream().add([p] {
         if (p.type == Type::f32)
             multiply_as<float>(p);

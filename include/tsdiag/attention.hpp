@@ -121,6 +121,11 @@ class AttentionOperator {
     mutable Tensor matrix_;
 };
 
+/// Rows of P in one product on a processor: 12 to 96, by the bytes of a row of all heads with its
+/// logits and slope alone, so that no bit follows the blocks that memory allows, which are
+/// multiples of it.
+Index rows_of_a_product(double row_bytes);
+
 /// An option of a variant: a number, a ratio ("1/14") or one of the words.
 struct AttentionOption {
     std::string_view name;        ///< "p"

@@ -29,8 +29,15 @@ Index AttentionOperator::rows_at_once(double memory) const {
     constexpr double worth_keys = 64;
     const double row = 3 * bytes() / double(tokens());
     const double rows = std::min(memory, std::max(backend().working_set(), worth_keys * row)) / row;
-    const Index part = backend().host_memory() ? visibility::rows_of_a_part(*this) : 1;
+    const Index part = backend().host_memory() ? rows_of_a_product(row) : 1;
     return std::min(tokens(), std::max(part, Index(rows) / part * part));
+}
+
+Index rows_of_a_product(double row_bytes) {
+    constexpr double bytes = 16 << 20;
+    Index rows = 96;
+    while (rows > 12 && double(rows) * row_bytes > bytes) rows /= 2;
+    return rows;
 }
 
 bool AttentionOperator::sampled() const {

@@ -30,22 +30,13 @@ inline Index columns(const Visible& seen, Index n) {
     return columns(seen, 0, std::ssize(seen.last), n);
 }
 
-/// Rows of one product on a processor: 12 to 96 by the sizes of P alone, so that no bit follows the
-/// blocks that memory allows, which are multiples of it.
-inline Index rows_of_a_part(const AttentionOperator& p) {
-    constexpr double bytes = 16 << 20;
-    Index rows = 96;
-    while (rows > 12 && double(rows) * 3 * p.bytes() / double(p.tokens()) > bytes) rows /= 2;
-    return rows;
-}
-
 /// use(i, count, columns) for each part of rows first, first + 1, ... of P, i from 0; a device
 /// takes them as one.
 template <class Use>
 void each_part(const AttentionOperator& p, const Visible& seen, Index first, Index rows,
                const Use& use) {
     const bool whole = !p.backend().host_memory();
-    const Index part = whole ? rows : rows_of_a_part(p);
+    const Index part = whole ? rows : rows_of_a_product(3 * p.bytes() / double(p.tokens()));
     for (Index i = 0, count = 0; i < rows; i += count) {
         count = whole ? rows : std::min(rows - i, part - (first + i) % part);
         use(i, count, columns(seen, i, count, p.tokens()));

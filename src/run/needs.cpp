@@ -138,10 +138,8 @@ MemoryNeeds needs_of(const RunSizes& s) {
     needs.metrics = largest_metric(s) + double(s.maps) * n * n * wide +
                     double(s.layers) * (h + 8) * double(s.metrics.size()) * row;
     if (s.gradients) needs.metrics = std::max(needs.metrics, sweep(s));
-    // Rows of one product, as src/attention has them: 12 to 96.
-    const double whole_row = 3 * h * n * b;
-    const double part = std::max(std::min(16 * mib, 96 * whole_row), 12 * whole_row);
-    needs.blocks = std::max(8 * mib, 2 * part);
+    const double of_p = 3 * h * n * b;  // a row of all heads, with logits and slope
+    needs.blocks = std::max(8 * mib, 2 * double(rows_of_a_product(of_p)) * of_p);
     // Vectors of a Krylov method, where P is not kept: 32.
     if (any(s, {metric::lambda2_abs, metric::spectral_gap, metric::gap, metric::delta, metric::est1,
                 metric::est2}))

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
@@ -89,7 +91,8 @@ void require_memory(const ModelSpec& spec, Index tokens, Index together, Index t
 Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string& loss,
                  const std::string& contents, Index tokens) {
     Json::Array milestones(o.schedule.milestones.begin(), o.schedule.milestones.end());
-    Json::Array ignored(o.subject.ignore.begin(), o.subject.ignore.end());
+    const std::set<std::string> names(o.subject.ignore.begin(), o.subject.ignore.end());
+    Json::Array ignored(names.begin(), names.end());  // in whatever order they were told
     Json::Array probes(o.probes.begin(), o.probes.end());
     Json out;
     out.set("model", o.subject.model);

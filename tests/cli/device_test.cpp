@@ -2,6 +2,8 @@
 
 #include <cmath>
 #include <filesystem>
+#include <fstream>
+#include <map>
 #include <sstream>
 
 #include "program.hpp"
@@ -277,6 +279,52 @@ TEST(Device, TrainsAsTheCpuDoes) {
         // Float32, in which the steps before have been rounded otherwise.
         for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
     }
+}
+
+/// What a program asked of its devices, "kernels" and so on.
+std::map<std::string, double> asked(const std::vector<std::string>& words) {
+    TemporaryDirectory folder;
+    const Finished found = tsdiag(
+        folder, words,
+        {plugin(TSDIAG_EMULATED_PLUGIN), "TSDIAG_EMULATED_COUNTS=" + (folder / "counts")});
+    EXPECT_EQ(found.code, 0) << found.err;
+    std::map<std::string, double> counts;
+    std::ifstream lines(folder / "counts");
+    std::string what;
+    for (double count = 0; lines >> what >> count;) counts[what] = count;
+    EXPECT_EQ(counts.size(), 5U);
+    return counts;
+}
+
+/// A device is kept busy by much at a time, not by many things.
+TEST(Device, AStepOfTrainingAsksForNoMoreWhereThereAreMoreSamples) {
+    const auto steps = [](const char* batch, const char* count) {
+        return asked({"train", "random:gpt2,layers=2,d=8,heads=2,vocab=5", "--data", "copy:3",
+                      "--tokens", "5", "--batch", batch, "--steps", count, "--eval-samples", "0",
+                      "--device", "cuda", "-o", "out", "-q"});
+    };
+    std::map<std::string, double> two = steps("2", "2"), eight = steps("8", "2");
+    for (const auto& [what, count] : steps("2", "1")) two[what] -= count;
+    for (const auto& [what, count] : steps("8", "1")) eight[what] -= count;
+    for (const auto& [what, count] : two) {
+        EXPECT_GT(count, 0) << what;
+        // The elements of more samples are summed in more blocks here and there.
+        EXPECT_LE(eight[what], 1.1 * count) << what;
+    }
+}
+
+/// What samples share is asked for once: of the first eight, in all but the metrics.
+TEST(Device, SamplesGoThroughALayerTogether) {
+    const auto products = [](const char* samples, const char* batch) {
+        return asked({"probe", "random:gpt2,layers=2,d=8,heads=2,vocab=9", "--tokens", "4",
+                      "--samples", samples, "--batch", batch, "--probes", "t_sim", "--no-report",
+                      "--device", "cuda", "-o", "out", "-q"})["products"];
+    };
+    const double one = products("1", "1"), alone = products("8", "1"),
+                 together = products("8", "8");
+    // Of the eight products of each of two layers two are the attention's, of each sample its own.
+    EXPECT_EQ(alone - one, 7 * 2 * 8);
+    EXPECT_EQ(together - one, 7 * 2 * 2);
 }
 
 TEST(Device, SaysHowFarRoundedProductsAreOff) {

@@ -212,6 +212,14 @@ TEST_F(ResumeOfAFile, OtherWordsAreRefused) {
                    R"(was trained with ignore null, and now it is ["extra"])");
 }
 
+TEST_F(ResumeOfAFile, WhatIsIgnoredHasNoOrder) {
+    change("{", R"({"extra": 1, "other": 2,)");
+    ASSERT_EQ(train({"--force", "--ignore", "extra", "--ignore", "other"}).code, 0);
+    fs::remove_all(folder / "run/checkpoints/step-4");
+    const Finished found = train({"--resume", "--ignore", "other", "--ignore", "extra"});
+    EXPECT_EQ(found.code, 0) << found.err;
+}
+
 TEST_F(ResumeOfAFile, AConfigurationThatWasChangedIsRefused) {
     const std::string same = read_file(config);
     for (const auto& [from, to] : std::map<std::string, std::string>{
