@@ -21,7 +21,11 @@ std::vector<double> row_major(const Matrix& a) {
 }  // namespace
 
 void Variables::set(std::string name, Matrix value) {
-    entries_.push_back({std::move(name), std::move(value)});
+    const auto at = std::ranges::find(entries_, name, &Entry::name);
+    if (at == entries_.end())
+        entries_.push_back({std::move(name), std::move(value)});
+    else
+        at->value = std::move(value);
 }
 
 const Matrix& Variables::operator()(std::string_view name) const {

@@ -20,6 +20,7 @@ struct Sizes {
 /// The free variables of a statement, by name.
 class Variables {
   public:
+    /// In place of the one of that name, where there is one.
     void set(std::string name, Matrix value);
     /// Throws `Error` where there is none of that name.
     const Matrix& operator()(std::string_view name) const;

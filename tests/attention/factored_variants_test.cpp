@@ -289,20 +289,25 @@ TEST(Nystrom, OfAsManyLandmarksAsTokensIsTheSoftmax) {
 }
 
 TEST(Nystrom, AddsAConvolution) {
-    AttentionInput in = input({{"landmarks", "19"}});
-    const std::vector<double> kernel{1, 2, 3, 0, 5, 0, 7, 8, 9, -1, 0, 1};
-    in.parameter = [&](std::string_view) {
-        return Tensor::from_host(cpu(), {1, heads, 3}, std::span<const double>(kernel), Type::f64);
-    };
-    const auto op = attention("nystrom").make(in);
-    EXPECT_FALSE(op->structure().row_stochastic);
-    for (Index k = 0; k < heads; ++k) {
-        Matrix p = naive::softmax(logits(in, k));
-        for (Index i = 0; i < n; ++i)
-            for (Index t = 0; t < 3; ++t)
-                if (i + t - 1 >= 0 && i + t - 1 < n)
-                    p(i, i + t - 1) += kernel[std::size_t(3 * k + t)];
-        EXPECT_TENSOR_NEAR(op->matrix().batch_range(k, 1), p.a, rounding(n));
+    for (const Index width : {1, 3, 5, 7}) {
+        AttentionInput in = input({{"landmarks", "19"}});
+        std::vector<double> kernel(std::size_t(heads * width));
+        Rng(8).fill_normal(kernel, 0, 1);
+        in.parameter = [&](std::string_view) {
+            return Tensor::from_host(cpu(), {1, heads, width}, std::span<const double>(kernel),
+                                     Type::f64);
+        };
+        const auto op = attention("nystrom").make(in);
+        EXPECT_FALSE(op->structure().row_stochastic);
+        for (Index k = 0; k < heads; ++k) {
+            Matrix p = naive::softmax(logits(in, k));
+            for (Index i = 0; i < n; ++i)
+                for (Index t = 0; t < width; ++t) {
+                    const Index j = i + t - (width - 1) / 2;
+                    if (j >= 0 && j < n) p(i, j) += kernel[std::size_t(width * k + t)];
+                }
+            EXPECT_TENSOR_NEAR(op->matrix().batch_range(k, 1), p.a, rounding(n));
+        }
     }
 }
 

@@ -318,5 +318,20 @@ TEST(Tolerance, DecidesWhatIsCertified) {
               centred_norm(*dense_edge, 2e9, 1e-2)[0].iterations);
 }
 
+TEST(Centring, LeavesNothingOfWhatIsFourUnitsOfRoundingOrLess) {
+    // The mean of 1 and 1 + 2 k eps is 1 + k eps, k eps away from both, and all of it exact.
+    constexpr double eps = std::numeric_limits<double>::epsilon();
+    for (const int k : {1, 2, 4}) {
+        std::vector<double> x{1, 1 + 2 * k * eps};
+        one_matrix::centre(x);
+        EXPECT_EQ(x, (std::vector<double>{0, 0})) << k;
+    }
+    for (const int k : {5, 6, 1000}) {
+        std::vector<double> x{1, 1 + 2 * k * eps};
+        one_matrix::centre(x);
+        EXPECT_EQ(x, (std::vector<double>{-k * eps, k * eps})) << k;
+    }
+}
+
 }  // namespace
 }  // namespace tsdiag

@@ -48,6 +48,10 @@ TEST(Claims, RefuseImpossibleSizesInOneSentence) {
     EXPECT_EQ(message([&] { plan(lemma, {.confidence = 1}); }),
               "tse.lemma2.4: --confidence 1 is not between 0 and 1.");
     EXPECT_NE(message([&] { plan(lemma, {.range = {8, 16}}); }), "no error");
+    EXPECT_EQ(message([&] { plan(lemma, {.range = {2, 4, 8}}); }), "no error");
+    for (const std::vector<Index>& range :
+         {std::vector<Index>{1, 4, 8}, {4, 4, 8}, {4, 8, 8}, {8, 4, 16}, {4, 16, 8}})
+        EXPECT_NE(message([&] { plan(lemma, {.range = range}); }), "no error");
     EXPECT_EQ(message([] { distribution("gausian"); }),
               "'gausian' is no distribution. Did you mean 'gaussian'?");
 }

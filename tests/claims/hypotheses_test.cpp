@@ -152,5 +152,19 @@ TEST(Hypotheses, HoldOnWhatIsDrawnAndOnEachWitness) {
                              << ": a rule that nothing is checked by guards nothing";
 }
 
+TEST(Searches, KeepToTheHypothesesOfWhatTheySearch) {
+    // (1 - tau)^2 <= 1 is nearly attained as tau vanishes, and beyond tau = 1 as it tends to 2.
+    const Claim& claim = *resolve_claims(std::vector<std::string>{"tse.eq21"}).front();
+    for (const std::uint64_t seed : {0, 1, 2}) {
+        const Examined examined = examine(claim, {.trials = 4, .n = 3, .d = 2, .seed = seed});
+        const auto r = std::ranges::find(examined.readings, "less similarity", &Reading::name);
+        ASSERT_TRUE(r != examined.readings.end() && r->tightness);
+        const auto tau = std::ranges::find(r->witness, "tau", &NamedMatrix::name);
+        ASSERT_NE(tau, r->witness.end());
+        EXPECT_LT(tau->values.at(0), 1e-6) << seed;
+        EXPECT_GT(*r->tightness, 1 - 1e-6) << seed;
+    }
+}
+
 }  // namespace
 }  // namespace tsdiag

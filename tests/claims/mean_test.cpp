@@ -1,10 +1,13 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "claims/expectation.hpp"
+#include "claims/growth.hpp"
 #include "claims/tse/similarity.hpp"
+#include "tsdiag/intervals.hpp"
 
 namespace tsdiag::claim {
 namespace {
@@ -149,6 +152,128 @@ TEST(Comparisons, AreExactWithoutAnAllowance) {
         EXPECT_EQ(verdict(equal, 2 + away, 1e-3), holds) << "the larger side times 1e-3";
         EXPECT_EQ(verdict(equal, 2 + 3 * away, 1e-3), false_as_stated);
     }
+}
+
+// What figures show of readings.
+
+TEST(Traces, OfMeansAreThoseOfTheFirstTrialsInHalves) {
+    const Check how{.trials = 1000, .claim = "some.claim", .rng = Rng(4)};
+    const Mean mean = of_uniform(equal, 0.5);
+    const Trace t = examine_mean(mean, how).trace;
+    EXPECT_EQ(t.x, (std::vector<double>{31, 62, 125, 250, 500, 1000}));
+    EXPECT_TRUE(t.log_x && !t.log_y);
+    EXPECT_EQ(t.claimed, std::vector<double>(6, 0.5));
+    std::vector<double> samples;
+    for (Index k = 0; k < 1000; ++k)
+        samples.push_back(mean.sample(trial_rng(how, mean.reading, k)));
+    ASSERT_TRUE(t.y.size() == 6 && t.low.size() == 6 && t.high.size() == 6);
+    for (std::size_t k = 0; k < 6; ++k) {
+        const Interval i = skewed_interval({samples.data(), std::size_t(t.x[k])}, how.confidence);
+        EXPECT_DOUBLE_EQ(t.y[k], i.value) << k;
+        EXPECT_DOUBLE_EQ(t.low[k], i.low) << k;
+        EXPECT_DOUBLE_EQ(t.high[k], i.high) << k;
+    }
+    EXPECT_TRUE(examine_mean(mean, {.trials = 15}).trace.x.empty()) << "too few to show";
+}
+
+TEST(Traces, OfBoundsAreOrderStatistics) {
+    Bound b = of_sides(at_most, {});
+    b.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{std::abs(v("x")(0)), 10};
+    };
+    for (const Index count : {1, 10, 64, 200}) {
+        const Check how{.trials = count, .n = 1, .d = 1, .rng = Rng(4)};
+        std::vector<double> all;
+        for (Index k = 0; k < count; ++k)
+            all.push_back(
+                std::abs(draw(trial_rng(how, b.reading, k), "x", 1, 1, Distribution::gaussian)(0)) /
+                10);
+        std::ranges::sort(all);
+        const Trace t = examine_bound(b, how).trace;
+        const auto shown = std::size_t(std::min<Index>(count, 64));
+        ASSERT_EQ(t.x.size(), shown);
+        ASSERT_EQ(t.y.size(), shown);
+        EXPECT_EQ(t.claimed, std::vector<double>(shown, 1));
+        // All of them, or some from the least to the greatest in equal steps.
+        for (std::size_t k = 0; k < shown; ++k) {
+            const double at = shown == 1 ? 0 : double(k) * double(count - 1) / double(shown - 1);
+            EXPECT_EQ(t.y[k], all[std::size_t(at + 1e-9)]) << count << ' ' << k;
+            EXPECT_DOUBLE_EQ(t.x[k], (std::floor(at + 1e-9) + 1) / double(count));
+        }
+    }
+}
+
+/// N^2 and some scatter about it.
+Growth of_squares(double scatter) {
+    Growth growth;
+    growth.reading = "squares";
+    growth.relation = equal;
+    growth.claimed = 2;
+    growth.sizes = {2, 4, 8, 16};
+    growth.sample = [scatter](Index N, const Rng& rng) {
+        return double(N * N) * (1 + scatter * (Rng(rng).uniform() - 0.5));
+    };
+    return growth;
+}
+
+TEST(Growths, HaveTheExponentOfTheirMeansAndTheWiderInterval) {
+    const Check how{.trials = 40, .rng = Rng(5)};
+    const std::vector<double> x{2, 4, 8, 16};
+    for (const double scatter : {0.5, 1.5}) {
+        const Growth growth = of_squares(scatter);
+        const Reading r = examine_growth(growth, how);
+        // Trial 4 t + s is the t-th of the s-th size.
+        std::vector<double> means, errors;
+        for (std::size_t s = 0; s < 4; ++s) {
+            std::vector<double> list;
+            for (Index t = 0; t < 40; ++t)
+                list.push_back(
+                    growth.sample(Index(x[s]), trial_rng(how, "squares", 4 * t + Index(s))));
+            means.push_back(moments_of(list).mean());
+            errors.push_back(moments_of(list).standard_error());
+        }
+        // Logarithms of 2, 4, 8, 16 are 1, 2, 3, 4 times log 2, about 5/2: weights -3, -1, 1, 3
+        // tenths over log 2.
+        const double two = std::log(2.0);
+        double slope = 0, variance = 0;
+        for (std::size_t s = 0; s < 4; ++s) {
+            const double weight = (2 * double(s) - 3) / 10 / two;
+            slope += weight * std::log(means[s]);
+            variance += std::pow(weight * errors[s] / means[s], 2);
+        }
+        const double noise = student_quantile(how.look_confidence(), 39) * std::sqrt(variance);
+        const Interval line = fit_power_law(x, means, how.confidence).exponent;
+        ASSERT_TRUE(r.measured && r.low && r.high);
+        EXPECT_NEAR(*r.measured, slope, 1e-12);
+        EXPECT_NEAR(*r.high - *r.measured, std::max(noise, line.high - line.value), 1e-12);
+        EXPECT_NEAR(*r.measured - *r.low, *r.high - *r.measured, 1e-12);
+        EXPECT_EQ(r.trials, 160);
+        EXPECT_DOUBLE_EQ(*r.tightness, *r.measured / 2);
+        EXPECT_EQ(r.trace.x, x);
+        for (std::size_t s = 0; s < 4; ++s) {
+            const double half = student_quantile(0.95, 39) * errors[s];
+            EXPECT_NEAR(r.trace.y[s], means[s], 1e-12 * means[s]);
+            EXPECT_NEAR(r.trace.high[s], means[s] + half, 1e-12 * means[s]);
+            EXPECT_NEAR(r.trace.low[s], std::max(means[s] - half, means[s] / 10), 1e-12 * means[s]);
+            EXPECT_NEAR(r.trace.claimed[s], means[0] * std::pow(4, double(s)), 1e-9 * means[s]);
+        }
+    }
+}
+
+TEST(Growths, AreDecidedByTheResolution) {
+    const auto verdict = [](Relation relation, double claimed) {
+        Growth growth = of_squares(0);  // exactly 2
+        growth.relation = relation;
+        growth.claimed = claimed;
+        return examine_growth(growth, {.trials = 4}).verdict;
+    };
+    for (const Relation relation : {at_most, equal}) {
+        EXPECT_EQ(verdict(relation, 2 - 0.24), holds_asymptotically);
+        EXPECT_EQ(verdict(relation, 2 - 0.26), false_as_stated);
+        EXPECT_EQ(verdict(relation, 2 + 0.24), holds_asymptotically);
+    }
+    EXPECT_EQ(verdict(equal, 2 + 0.26), false_as_stated);
+    EXPECT_EQ(verdict(at_most, 2 + 0.26), holds_asymptotically);
 }
 
 TEST(Draws, AttentionHasTheProjectionsOfLinearLayers) {

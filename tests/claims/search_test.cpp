@@ -28,6 +28,30 @@ TEST(Search, StaysWhereTheFunctionIsDefined) {
     EXPECT_LE(best.x[0], 2);
 }
 
+TEST(Variables, AreSetInPlaceOfThoseOfTheirName) {
+    Variables v;
+    v.set("x", Matrix{{1.0, 2}});
+    v.set("y", Matrix{{3.0}});
+    v.set("x", Matrix{{4.0}});
+    EXPECT_EQ(v("x"), (Matrix{{4.0}}));
+    EXPECT_EQ(v.count(), 2);
+    EXPECT_EQ(v.flat(), (std::vector<double>{4, 3}));
+}
+
+TEST(Bounds, ScaledAreOfTheScaledVariable) {
+    // d f(2 x)/dx = 2 f'(2 x), f' = x^2 here: 8 x^2
+    Bound b;
+    b.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{v("x")(0) * v("x")(0), 5};
+    };
+    Variables v;
+    v.set("x", Matrix{{3.0}});
+    const std::optional<Sides> s = scaled(b, "x", 2).sides(v);
+    ASSERT_TRUE(s);
+    EXPECT_EQ(s->measured, 72);
+    EXPECT_EQ(s->bound, 5);
+}
+
 TEST(Witness, IsMadePlain) {
     Variables v;
     v.set("x", Matrix{{2.0001, -0.3331}});
@@ -81,6 +105,20 @@ TEST(Bounds, AreBrokenByTheSearchWhereDrawsDoNot) {
     EXPECT_EQ(examine_bound(unsearched, how).verdict, Verdict::holds);
 }
 
+TEST(Bounds, AreSearchedFromEntriesFarLargerAndFarSmallerThanDraws) {
+    // Nothing leads there: a climb has to begin there.
+    for (const auto& [low, high] : {std::pair{0.0, 0.1}, {8.0, 1e6}}) {
+        Bound far = square();
+        far.sides = [low = low, high = high](const Variables& v) -> std::optional<Sides> {
+            const double size = std::abs(v("x")(0));
+            return Sides{size > low && size < high ? 2.0 : 0.5, 1};
+        };
+        const Reading r = examine_bound(
+            far, {.trials = 2, .n = 1, .d = 1, .distribution = Distribution::rademacher});
+        EXPECT_EQ(r.verdict, Verdict::false_as_stated) << high;
+    }
+}
+
 TEST(Bounds, NameTheTrialThatIsNotFinite) {
     Bound infinite = square();
     infinite.sides = [](const Variables&) -> std::optional<Sides> { return Sides{NAN, 1}; };
@@ -100,6 +138,16 @@ TEST(Bounds, WithoutMeaningAreNotDecided) {
     none.search.clear();
     none.sides = [](const Variables&) -> std::optional<Sides> { return {}; };
     EXPECT_EQ(examine_bound(none, {.trials = 3, .n = 1, .d = 1}).verdict, Verdict::not_decided);
+}
+
+TEST(Bounds, AreNotBrokenByWhatADrawBecomesWhereItIsMadePlain) {
+    // -1 and 1 break it, which no normal draw is, and to which a witness would be divided.
+    Bound at_one = square();
+    at_one.search.clear();
+    at_one.sides = [](const Variables& v) -> std::optional<Sides> {
+        return Sides{std::abs(v("x")(0)) == 1 ? 2.0 : 0.5, 1};
+    };
+    EXPECT_EQ(examine_bound(at_one, {.trials = 10, .n = 1, .d = 1}).verdict, Verdict::holds);
 }
 
 TEST(Bounds, CountTheDrawsWithoutMeaning) {

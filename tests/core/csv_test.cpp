@@ -176,6 +176,9 @@ TEST(CsvTest, ANumberIsTheWholeField) {
         EXPECT_THAT(row(what, "1", "7"), HasSubstr("'" + what + "' found in column 3"));
         EXPECT_THAT(row("1", "1", what), HasSubstr("'" + what + "' found in column 12"));
     }
+    EXPECT_EQ(row("1000000", "1", "7"), "no error");
+    EXPECT_THAT(row("1000001", "1", "7"),
+                HasSubstr("'1000001' found in column 3, expected a layer or head of at most"));
     for (const std::string what : {"x", " 1", "1e400", "inf", "0x1p3"})
         EXPECT_THAT(row("1", what, "7"), HasSubstr("'" + what + "' found in column 8"));
 }

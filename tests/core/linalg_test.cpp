@@ -339,6 +339,21 @@ TEST(Restarted, CountsItsProducts) {
     EXPECT_EQ(count, singular + 1);
 }
 
+TEST(Restarted, ResidualOfASingularValueHasItsScale) {
+    // A power of two changes no digit of the iteration; stopped early, it leaves a residual.
+    Matrix a(600, 600);  // of singular values that no iteration tells apart soon
+    for (Index i = 0; i < 600; ++i) a(i, i) = 1 + double(i) / 600;
+    const Estimate one = restarted_singular_value(map_of(a), 1e-3);
+    ASSERT_GT(one.residual, 1e-9 * one.value);
+    for (const int k : {-20, 20}) {
+        Matrix far = a;
+        for (double& e : far.a) e = std::ldexp(e, k);
+        const Estimate e = restarted_singular_value(map_of(far), 1e-3);
+        EXPECT_CLOSE(std::ldexp(e.value, -k), one.value, rounding(64));
+        EXPECT_CLOSE(std::ldexp(e.residual, -k), one.residual, stopped_at(1e-6));
+    }
+}
+
 TEST(Restarted, SaysThatItDidNotConverge) {
     // Orthogonal: all moduli are 1, and none leads.
     const Matrix drawn = gaussian(300, 300, 5);

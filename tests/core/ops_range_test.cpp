@@ -81,6 +81,11 @@ TEST(Range, MomentsOfStatesThatAreNotFiniteAreThoseOfTheBackend) {
         EXPECT_PRED2(same, double(m.centred), double(own.centred));
         EXPECT_PRED2(same, m.unit_sum, own.unit_sum);
     }
+    // A row whose squares vanish is called zero, and is not looked at again.
+    std::vector<double> v(35, 1e-200);
+    v[3] = NAN;
+    const Tensor x = Tensor::from_host(cpu(), {1, 5, 7}, std::span<const double>(v), Type::f64);
+    EXPECT_EQ(state_moments(x).zero_row, cpu().state_moments(x.view()).zero_row);
 }
 
 TEST(Range, StatisticsOfRowsOfAnySize) {

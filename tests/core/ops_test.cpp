@@ -303,5 +303,16 @@ TEST(Backends, AnUnknownDeviceIsRefusedByName) {
     EXPECT_THROW(open_backend("cuda:1"), NotAvailable);
 }
 
+TEST(Ops, MatvecRefusesWhatIsNoFloat64VectorOfItsSize) {
+    const Tensor a = zeros(cpu(), {2, 3, 4}, Type::f32);
+    EXPECT_EQ(matvec(a, zeros(cpu(), {2, 4, 1}, Type::f64), false).shape(), (Shape{2, 3, 1}));
+    EXPECT_EQ(matvec(a, zeros(cpu(), {2, 3, 1}, Type::f64), true).shape(), (Shape{2, 4, 1}));
+    EXPECT_THROW(matvec(a, zeros(cpu(), {2, 4, 1}, Type::f32), false), ShapeError);
+    EXPECT_THROW(matvec(a, zeros(cpu(), {2, 3, 1}, Type::f64), false), ShapeError);
+    EXPECT_THROW(matvec(a, zeros(cpu(), {1, 4, 1}, Type::f64), false), ShapeError);
+    EXPECT_THROW(matvec(a, zeros(cpu(), {2, 4, 2}, Type::f64), false), ShapeError);
+    EXPECT_THROW(matvec(a, zeros(cpu(), {2, 4, 1}, Type::f64), true), ShapeError);
+}
+
 }  // namespace
 }  // namespace tsdiag

@@ -124,6 +124,13 @@ TEST(Autoregression, FitIsBurgsOfTheOrderWithTheLeastCriterion) {
     EXPECT_GE(longest, 3U);
 }
 
+TEST(Autoregression, FitIsOfTheLeastOfTheOrdersThatAreEquallyGood) {
+    // Nothing is left of 1, -1, 1, ... from order 1 on.
+    Series y(60);
+    for (std::size_t t = 0; t < y.size(); ++t) y[t] = t % 2 == 0 ? 1 : -1;
+    EXPECT_EQ(fit_autoregression(y).reflections, Series{-1});
+}
+
 TEST(Autoregression, FitFindsTheLawOfALongSeries) {
     const Series law{0.5, 0.4, -0.7};
     const Series found = fit_autoregression(drawn(law, 10000, 1)).reflections;

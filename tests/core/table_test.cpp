@@ -150,6 +150,7 @@ TEST(TableTest, TheFirstSampleOfAMapIsKept) {
     table.matrix({.at = out3, .name = "P", .rows = 1, .cols = 2, .values = {3, 4}});
     ASSERT_EQ(table.maps().size(), 1u);
     EXPECT_EQ(table.maps()[0].values[0], 1);
+    EXPECT_NO_THROW(table.matrix({.at = out3, .name = "none", .rows = 0, .cols = 0, .values = {}}));
     EXPECT_THROW(table.matrix({.at = out3, .name = "Q", .rows = 2, .cols = 2, .values = {3, 4}}),
                  Error);
 }
