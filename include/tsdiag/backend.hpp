@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tsdiag/formulas.hpp"
+#include "tsdiag/statistics.hpp"
 #include "tsdiag/tensor.hpp"
 
 /// The kernels over tensors that a device must have.  `cpu` always; others are opened at run time.
@@ -34,46 +35,6 @@ struct AdamWStep {
     double rate = 0;    ///< the learning rate / (1 - beta1^t)
     double unbias = 1;  ///< 1 / (1 - beta2^t)
     double shrink = 1;  ///< 1 - learning rate * decay
-};
-
-/// The columns that a row may see: [first[i], last[i]) for row i of a block; the same for all
-/// heads. Empty vectors: everything.  Causal, windowed and block-diagonal attention are all of this
-/// kind.
-struct Visible {
-    std::vector<Index> first, last;
-    bool everything() const { return first.empty(); }
-};
-
-/// Sums of squares: those of any doubles neither overflow nor vanish in it.
-using Wide = long double;
-
-/// What one pass over rows of P yields; vectors are (heads * rows), head-major.
-/// Restricted to the visible columns (outside them P is 0).
-struct RowStatistics {
-    Index heads = 0, rows = 0, first = 0, n = 0;  ///< rows first .. first + rows of n
-    std::vector<double> sum, modulus;             ///< sum_j P_ij, sum_j |P_ij|
-    std::vector<double> negative;                 ///< sum over negative entries of |P_ij|
-    std::vector<Wide> squares;                    ///< sum_j P_ij^2
-    std::vector<double> entropy;       ///< -sum_j P_ij log P_ij over positive entries, nats
-    std::vector<double> max_modulus;   ///< max_j |P_ij|
-    std::vector<double> diagonal;      ///< P_ii
-    std::vector<Wide> jacobian;        ///< |dP_i/dS_i|_F^2; empty where there is no slope
-    std::vector<double> jacobian_max;  ///< max_{j,k} |dP_ij/dS_ik|; empty where there is no slope
-    /// (heads, n): sum over the rows of the attention added when the nested window of [DEVIL 3.2]
-    /// grows from L to L + 1 tokens, L = 0 .. n-1 (docs/references.md); the curve C(L) is its
-    /// running mean.
-    std::vector<double> window;
-};
-
-/// Sums over the elements of a state X (n x d).  [TSE] Def. 1.1, (1)
-struct StateMoments {
-    Index n = 0, d = 0;
-    Wide squared = 0;       ///< |X|_F^2
-    Wide mean_part = 0;     ///< |Pi1 X|_F^2 = |column sums|^2 / n
-    Wide centred = 0;       ///< |Pi2 X|_F^2, from the centred rows
-    double unit_sum = 0;    ///< |sum_i x_i / |x_i||^2
-    bool zero_row = false;  ///< some row is 0: unit_sum has no meaning
-    double least_row = 0;   ///< min_i |x_i|^2 as a double, where it may vanish or overflow
 };
 
 class Backend {

@@ -1,0 +1,47 @@
+#pragma once
+#include <vector>
+
+#include "tsdiag/tensor.hpp"
+
+/// What one pass over rows of square matrices P, or over a state X, yields.
+namespace tsdiag {
+
+/// The columns that a row may see: [first[i], last[i]) for row i of a block; the same for all
+/// matrices. Empty vectors: everything.  Causal, windowed and block-diagonal ones are of this kind.
+struct Visible {
+    std::vector<Index> first, last;
+    bool everything() const { return first.empty(); }
+};
+
+/// Sums of squares: those of any doubles neither overflow nor vanish in it.
+using Wide = long double;
+
+/// Of rows of each P; vectors are (heads * rows), head-major.  Restricted to the visible columns
+/// (outside them P is 0).
+struct RowStatistics {
+    Index heads = 0, rows = 0, first = 0, n = 0;  ///< rows first .. first + rows of n
+    std::vector<double> sum, modulus;             ///< sum_j P_ij, sum_j |P_ij|
+    std::vector<double> negative;                 ///< sum over negative entries of |P_ij|
+    std::vector<Wide> squares;                    ///< sum_j P_ij^2
+    std::vector<double> entropy;       ///< -sum_j P_ij log P_ij over positive entries, nats
+    std::vector<double> max_modulus;   ///< max_j |P_ij|
+    std::vector<double> diagonal;      ///< P_ii
+    std::vector<Wide> jacobian;        ///< |dP_i/dS_i|_F^2; empty where there is no slope
+    std::vector<double> jacobian_max;  ///< max_{j,k} |dP_ij/dS_ik|; empty where there is no slope
+    /// (heads, n): sum over the rows of what is added when a window of L columns around column i, or
+    /// beside it where a border is near, grows to L + 1, L = 0 .. n-1.  Each holds the one before.
+    std::vector<double> window;
+};
+
+/// Sums over the elements of a state X (n x d).  [TSE] Def. 1.1, (1)
+struct StateMoments {
+    Index n = 0, d = 0;
+    Wide squared = 0;       ///< |X|_F^2
+    Wide mean_part = 0;     ///< |Pi1 X|_F^2 = |column sums|^2 / n
+    Wide centred = 0;       ///< |Pi2 X|_F^2, from the centred rows
+    double unit_sum = 0;    ///< |sum_i x_i / |x_i||^2
+    bool zero_row = false;  ///< some row is 0: unit_sum has no meaning
+    double least_row = 0;   ///< min_i |x_i|^2 as a double, where it may vanish or overflow
+};
+
+}  // namespace tsdiag
