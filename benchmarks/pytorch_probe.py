@@ -29,6 +29,7 @@ def cpu_field(name):
 
 parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
 parser.add_argument("--tokens", type=int, default=512)
+parser.add_argument("--samples", type=int, default=1, help="in one batch; of more than one the forward pass alone")
 parser.add_argument("--eigenvalues", choices=["dense", "arpack", "none"], default="dense",
                     help="none: neither lambda2_abs nor delta")
 parser.add_argument("--repeat", type=int, default=3, help="timed runs with hooks")
@@ -237,9 +238,11 @@ def main():
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
     model = Encoder(options.tokens).eval()
-    ids = torch.randint(VOCABULARY, (1, options.tokens))
+    ids = torch.randint(VOCABULARY, (options.samples, options.tokens))
     model(ids)  # the first run pays for threads and memory
     stages = {"forward": median_seconds(lambda: model(ids), options.forward_repeat)}
+    if options.samples > 1:
+        return print(json.dumps({"tokens": options.tokens, "seconds": stages}))
     notebook = Notebook(model, options.tokens)
     runs = []
     for _ in range(options.repeat):

@@ -1,9 +1,10 @@
 """One training step of a GPT-2-like model, beside PyTorch on the same machine in the same run.
 
     OPENBLAS_CORETYPE=SkylakeX python3 benchmarks/train_step.py build/release/tsdiag
+    OPENBLAS_CORETYPE=SkylakeX python3 benchmarks/train_step.py build/release/tsdiag --tokens 64 --batch 64
     python3 benchmarks/train_step.py build/device/tsdiag --device cuda --batch 64 --steps 20
 
-6 layers, d = 512, 8 heads, pre-norm, GELU, tied bytes vocabulary of 256; n = 512, float32,
+6 layers, d = 512, 8 heads, pre-norm, GELU, tied bytes vocabulary of 256; n = 512 unless told otherwise, float32,
 AdamW, clipping by the global norm.  Both sides are timed in turn; a step's time is the difference of
 two runs divided by the difference of their steps (tsdiag) or the time of a step after a warm-up
 (PyTorch, eager, attention of baddbmm/softmax/bmm over whole batches).
@@ -19,7 +20,22 @@ import time
 import torch
 from torch import nn
 
-LAYERS, D, HEADS, N, VOCAB = 6, 512, 8, 512, 256
+LAYERS, D, HEADS, VOCAB = 6, 512, 8, 256
+
+
+def arguments():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("program")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--device", default="cpu", help="of both: cpu or cuda, float32 without TF32")
+    parser.add_argument("--steps", type=int, default=3, help="of tsdiag, that are timed")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--tokens", type=int, default=512)
+    return parser.parse_args()
+
+
+args = arguments()
+N = args.tokens
 
 
 class Block(nn.Module):
@@ -70,7 +86,7 @@ def torch_step(model, optimiser, ids):
     return time.perf_counter() - start
 
 
-def tsdiag_seconds(args, text, steps, out):
+def tsdiag_seconds(text, steps, out):
     start = time.perf_counter()
     subprocess.run([args.program, "train", f"random:gpt2,layers={LAYERS},d={D},heads={HEADS},act=gelu", "--data",
                     f"text:{text}", "--tokens", str(N), "--batch", str(args.batch), "--device", args.device, "--steps", str(steps),
@@ -79,13 +95,6 @@ def tsdiag_seconds(args, text, steps, out):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("program")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--device", default="cpu", help="of both: cpu or cuda, float32 without TF32")
-    parser.add_argument("--steps", type=int, default=3, help="of tsdiag, that are timed")
-    parser.add_argument("--batch", type=int, default=8)
-    args = parser.parse_args()
     torch.manual_seed(0)
     torch.backends.cuda.matmul.allow_tf32 = False
     model = Model().to(args.device)
@@ -99,8 +108,8 @@ def main():
         ratios = []
         for _ in range(args.rounds):
             theirs = min(torch_step(model, optimiser, ids) for _ in range(2))
-            short = tsdiag_seconds(args, text, 1, os.path.join(folder, "out"))
-            ours = (tsdiag_seconds(args, text, 1 + args.steps, os.path.join(folder, "out")) - short) / args.steps
+            short = tsdiag_seconds(text, 1, os.path.join(folder, "out"))
+            ours = (tsdiag_seconds(text, 1 + args.steps, os.path.join(folder, "out")) - short) / args.steps
             ratios.append(theirs / ours)
             print(f"PyTorch {theirs:.2f} s  tsdiag {ours:.2f} s  ratio {ratios[-1]:.2f}", flush=True)
     print(f"median ratio {statistics.median(ratios):.2f}, least {min(ratios):.2f}")

@@ -4,7 +4,7 @@ function(tsdiag_report_assets)
         return()
     endif()
     set(folder ${PROJECT_SOURCE_DIR}/reports)
-    set(files ${folder}/page.css ${folder}/page.js)
+    set(files ${folder}/page.css ${folder}/page.js ${folder}/skeleton.html)
     set(hashes "") # by which the page's security policy knows its scripts and styles
     file(STRINGS ${folder}/vendor/SHA256SUMS sums)
     foreach(line IN LISTS sums)

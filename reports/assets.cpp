@@ -22,6 +22,7 @@ TSDIAG_ASSET(vega_lite_js, "vendor/vega-lite.min.js")
 TSDIAG_ASSET(vega_embed_js, "vendor/vega-embed.min.js")
 TSDIAG_ASSET(licences, "vendor/LICENSES.txt")
 TSDIAG_ASSET(page_css, "page.css")
+TSDIAG_ASSET(skeleton_html, "skeleton.html")
 TSDIAG_ASSET(page_js, "page.js")
 
 }  // namespace tsdiag::reports

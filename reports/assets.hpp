@@ -14,6 +14,7 @@ Asset vega_lite_js();
 Asset vega_embed_js();
 Asset licences();  ///< of the three
 Asset page_css();
+Asset skeleton_html();  ///< see skeleton.hpp
 Asset page_js();
 
 }  // namespace tsdiag::reports

@@ -62,44 +62,47 @@ std::string row(const Examined& e, const Reading& r, const std::string& reading,
         cell(r.tightness), range, count(r.trials), count(r.steps), html(r.note));
 }
 
-std::string table_html(std::span<const Examined> examined) {
-    std::string head, body;
-    for (const char* title : {"claim", "reading", "verdict", "measured", "bound", "ratio",
-                              "interval", "draws", "steps", "note"})
-        head += fmt::format("<th scope=\"col\">{}</th>", title);
+std::string readings_html(std::span<const Examined> examined) {
+    std::string body;
     for (const Examined& e : examined) {
         for (const Reading& r : e.readings)
             body += row(e, r, r.name + (r.role == Role::sharper ? " *" : ""), name(r.verdict));
         for (const Reading& r : e.controls)
             body += row(e, r, "control: " + r.name, control_outcome(r));
     }
-    return fmt::format(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Readings\">\n<table>\n"
-        "<caption>One row a reading or a control. Holds: not broken by these draws and steps of a "
-        "search, which is no proof. A control breaks a hypothesis and has to be found false. "
-        "Ratio: "
-        "measured/bound, of &gt;= bound/measured, of an equation difference/rounding; above 1 the "
-        "statement fails. Interval: of what was measured, at the level that decides. A star: "
-        "sharper than what is stated; it does not count.</caption>\n"
-        "<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
-        head, body);
+    return reports::table_html(
+        {.label = "Readings",
+         .caption = "One row a reading or a control. Holds: not broken by these draws and steps of "
+                    "a search, which is no proof. A control breaks a hypothesis and has to be "
+                    "found false. Ratio: measured/bound, of &gt;= bound/measured, of an equation "
+                    "difference/rounding; above 1 the statement fails. Interval: of what was "
+                    "measured, at the level that decides. A star: sharper than what is stated; it "
+                    "does not count.",
+         .columns = {{"claim"},
+                     {"reading"},
+                     {"verdict"},
+                     {"measured"},
+                     {"bound"},
+                     {"ratio"},
+                     {"interval"},
+                     {"draws"},
+                     {"steps"},
+                     {"note"}},
+         .rows = body});
 }
 
 std::string facts(const Json& run) {
-    std::string out;
-    const auto add = [&](std::string_view head, const std::string& text) {
-        if (!text.empty()) out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", head, html(text));
-    };
-    add("Seed", run["seed"].is_number() ? run["seed"].dump() : "");
-    add("Confidence", run["confidence"].is_number() ? run["confidence"].dump() : "");
-    add("Distribution", run["distribution"].is_string() ? run["distribution"].string() : "");
+    const auto dumped = [](const Json& v) { return v.is_number() ? v.dump() : std::string(); };
+    const auto said = [](const Json& v) { return v.is_string() ? v.string() : std::string(); };
     std::string command;
     if (run["command"].is_array())
         for (const Json& word : run["command"].array())
             command += (command.empty() ? "" : " ") + word.string();
-    add("Command", command);
-    add("Version", run["tsdiag"].is_string() ? run["tsdiag"].string() : "");
-    return out.empty() ? out : "<dl class=\"facts\">\n" + out + "</dl>\n";
+    return reports::list_html({{"Seed", dumped(run["seed"])},
+                               {"Confidence", dumped(run["confidence"])},
+                               {"Distribution", said(run["distribution"])},
+                               {"Command", command},
+                               {"Version", said(run["tsdiag"])}});
 }
 
 Series line(std::string name, const Trace& t, const std::vector<double>& y, bool dashed) {
@@ -159,7 +162,7 @@ std::vector<std::string> write_claims_report(std::span<const Examined> examined,
                        .facts_title = "Examination",
                        .facts = facts(described),
                        .numbers_title = "Readings",
-                       .numbers = table_html(examined),
+                       .numbers = readings_html(examined),
                        .wordless = "No statement was examined.",
                        .files = {{"claims.csv", "every reading, one a row"},
                                  {"claims.json", "settings, statements, witnesses, replays"}}};

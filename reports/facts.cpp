@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "page.hpp"
+#include "skeleton.hpp"
 #include "text.hpp"
 
 /// What run.json says of the model and the run.  Whatever is absent is left out.
@@ -16,7 +17,7 @@ std::string scalar(const Json& v) {
 }
 
 void add(std::string& out, std::string_view name, const std::string& value) {
-    if (!value.empty()) out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", name, value);
+    if (!value.empty()) out += filled("fact", {{"name", name}, {"value", value}});
 }
 
 void add(std::string& out, std::string_view name, const Json& value) {
@@ -92,8 +93,7 @@ std::string facts_html(const Json& run) {
     add(out, "Command", command_line(run["command"]));
     add(out, "Version", run["tsdiag"]);
     add_lines(out, "Warnings", run["warnings"]);
-    if (out.empty()) return {};
-    return "<dl class=\"facts\">\n" + out + "</dl>\n";
+    return out.empty() ? out : filled("facts", {{"items", out}});
 }
 
 }  // namespace tsdiag::reports

@@ -6,6 +6,7 @@
 
 #include "assets.hpp"
 #include "rows.hpp"
+#include "skeleton.hpp"
 #include "text.hpp"
 
 /// The page: verdict, facts, table, figures, in one file that needs nothing else.
@@ -67,30 +68,26 @@ std::string verdict_section(const Page& page) {
             link =
                 fmt::format(" <a href=\"#{}\">Figure: {}</a>", figure->name, html(figure->title));
         }
-        items += fmt::format("<li class=\"{0}\"><span class=\"level\">{0}</span>{1}{2}</li>\n",
-                             level, html(f.text), link);
+        items += filled("finding", {{"level", level}, {"text", html(f.text)}, {"link", link}});
     }
-    if (items.empty()) items = "<li class=\"note\">" + html(page.wordless) + "</li>";
-    return "<section aria-labelledby=\"verdict\">\n<h2 id=\"verdict\">Verdict</h2>\n<ul "
-           "class=\"findings\">\n" +
-           items + "</ul>\n</section>\n";
+    if (items.empty()) items = filled("note", {{"text", html(page.wordless)}});
+    return section_html("verdict", "Verdict", filled("findings", {{"items", items}}));
 }
 
 std::string contents(const Page& page) {
     std::string items;
     const auto add = [&](std::string_view anchor, const std::string& title) {
-        items += fmt::format("<li><a href=\"#{}\">{}</a></li>\n", anchor, title);
+        items += filled("contents-item", {{"anchor", anchor}, {"title", html(title)}});
     };
-    if (!page.facts.empty()) add("facts", html(page.facts_title));
-    if (!page.numbers.empty()) add("numbers", html(page.numbers_title));
-    for (const Figure& f : page.figures) add(f.name, html(f.title));
+    if (!page.facts.empty()) add("facts", page.facts_title);
+    if (!page.numbers.empty()) add("numbers", page.numbers_title);
+    for (const Figure& f : page.figures) add(f.name, f.title);
     add("data", "Data");
-    return "<nav aria-label=\"Contents\">\n<h2>Contents</h2>\n<ol class=\"contents\">\n" + items +
-           "</ol>\n</nav>\n";
+    return filled("contents", {{"items", items}});
 }
 
 std::string figure_html(const Figure& f, bool drawn) {
-    std::string files, fallback = "<noscript><p>" + html(f.alt) + "</p>";
+    std::string files, fallback;
     if (drawn) {
         for (const char* ending : {"svg", "pdf", "gp", "dat"})
             files += fmt::format(" <a href=\"figures/{0}.{1}\">{2}</a>", f.name, ending,
@@ -98,16 +95,15 @@ std::string figure_html(const Figure& f, bool drawn) {
                                  : std::string_view(ending) == "dat" ? "data"
                                  : ending == std::string_view("svg") ? "SVG"
                                                                      : "PDF");
-        fallback += fmt::format(
+        fallback = fmt::format(
             "<p>Without JavaScript: <a href=\"figures/{0}.svg\">figures/{0}.svg</a></p>", f.name);
     }
-    return fmt::format(
-        "<figure id=\"{0}\" tabindex=\"-1\" aria-labelledby=\"{0}-title\">\n<h3 "
-        "id=\"{0}-title\">{1}</h3>\n<div class=\"plot\" data-figure=\"{0}\" "
-        "data-alt=\"{2}\"></div>\n{3}</noscript>\n<figcaption>{4}</figcaption>\n"
-        "<p class=\"tools\"><button type=\"button\" disabled>Save as "
-        "shown</button>{5}</p>\n</figure>\n",
-        f.name, html(f.title), html(f.alt), fallback, caption_html(f.caption), files);
+    return filled("figure", {{"name", f.name},
+                             {"title", html(f.title)},
+                             {"alt", html(f.alt)},
+                             {"fallback", fallback},
+                             {"caption", caption_html(f.caption)},
+                             {"files", files}});
 }
 
 }  // namespace
@@ -121,32 +117,17 @@ std::string figures_html(const std::vector<Figure>& figures, bool drawn) {
 std::string data_html(const Files& files) {
     std::string items;
     for (const auto& [file, content] : files)
-        items += fmt::format("<li><a href=\"{0}\" download>{0}</a>: {1}</li>\n", html(file),
-                             html(content));
-    return "<section aria-labelledby=\"data\">\n<h2 id=\"data\">Data</h2>\n<p>Beside this page "
-           "lie:</p>\n<ul>\n" +
-           items + "</ul>\n</section>\n";
+        items += filled("data-item", {{"file", html(file)}, {"content", html(content)}});
+    return section_html("data", "Data", filled("data", {{"items", items}}));
 }
 
 namespace {
 
 std::string figures_section(const Page& page) {
-    std::string out = "<section aria-labelledby=\"figures\">\n<h2 id=\"figures\">Figures</h2>\n" +
-                      figures_html(page.figures, page.drawn);
-    if (!page.missing.empty()) {
-        out += "<h3>Not drawn</h3>\n<ul>\n";
-        for (const std::string& line : page.missing) out += "<li>" + html(line) + "</li>\n";
-        out += "</ul>\n";
-    }
-    return out + "</section>\n";
-}
-
-/// A section with a heading and HTML; nothing where that is empty.
-std::string section_html(std::string_view anchor, std::string_view title, const std::string& body) {
-    if (body.empty()) return {};
-    return fmt::format(
-        "<section aria-labelledby=\"{0}\">\n<h2 id=\"{0}\">{1}</h2>\n{2}</section>\n", anchor,
-        html(title), body);
+    std::string out = figures_html(page.figures, page.drawn), items;
+    for (const std::string& line : page.missing) items += filled("item", {{"text", html(line)}});
+    if (!items.empty()) out += filled("not-drawn", {{"items", items}});
+    return section_html("figures", "Figures", out);
 }
 
 Json specifications(const std::vector<Figure>& figures) {
@@ -155,47 +136,52 @@ Json specifications(const std::vector<Figure>& figures) {
     return specs;
 }
 
-void append(std::string& out, std::string_view open, std::string_view body,
-            std::string_view close) {
-    out += open;
-    out += body;
-    out += close;
+}  // namespace
+
+std::string section_html(std::string_view anchor, std::string_view title, std::string_view body) {
+    return filled("section", {{"anchor", anchor}, {"title", html(title)}, {"body", body}});
 }
 
-}  // namespace
+std::string table_html(const HtmlTable& table) {
+    std::string head;
+    for (const HtmlTable::Column& column : table.columns)
+        head += fmt::format("<th scope=\"col\"{}>{}</th>", column.attributes, column.title);
+    return filled("table", {{"label", table.label},
+                            {"class", table.wordy ? " class=\"claims\"" : ""},
+                            {"caption", table.caption},
+                            {"head", head},
+                            {"rows", table.rows}});
+}
+
+std::string list_html(const std::vector<std::pair<std::string, std::string>>& facts) {
+    std::string items;
+    for (const auto& [name, value] : facts)
+        if (!value.empty()) items += filled("fact", {{"name", html(name)}, {"value", html(value)}});
+    return items.empty() ? items : filled("facts", {{"items", items}});
+}
 
 std::string document_html(const Document& document) {
     const std::string title = html(document.title);
-    std::string out = fmt::format(
-        "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
-        "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
-        "<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n"
-        "<link rel=\"icon\" href=\"data:,\">\n<title>{} - tsdiag</title>\n",
-        policy(), title);
-    append(out, "<style>", page_css().text, "</style>\n</head>\n<body>\n");
-    out += fmt::format(
-        "<a class=\"skip\" href=\"#verdict\">Skip to the {0}</a>\n<header>\n<p "
-        "class=\"tool\">tsdiag {1}</p>\n<h1>{2}</h1>\n",
-        document.main, document.kind, title);
-    if (!document.lead.empty()) append(out, "<p class=\"lead\">", html(document.lead), "</p>\n");
-    append(out, "</header>\n<main>\n", document.body, "</main>\n<footer>\n");
-    append(
-        out,
-        "<p>Keys in brackets name the papers: [TSE] arXiv 2312.06182, [DEVIL] The Devil in Linear "
-        "Transformer, [POLY] Rethinking Attention. Layers and heads count from 0.</p>\n"
-        "<details><summary>Drawn with Vega, Vega-Lite and Vega-Embed: licences</summary><pre>",
-        html(licences().text), "</pre></details>\n</footer>\n");
-    append(out, "<script id=\"specs\" type=\"application/json\">",
-           script_json(specifications(document.figures)), "</script>\n");
+    std::string lead, scripts;
+    if (!document.lead.empty()) lead = filled("lead", {{"text", html(document.lead)}});
     for (const Asset& script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})
-        append(out, "<script>", script.text, "</script>\n");
-    return out + "</body>\n</html>\n";
+        scripts += filled("script", {{"text", script.text}});
+    return filled("document", {{"policy", policy()},
+                               {"title", title},
+                               {"style", page_css().text},
+                               {"main", document.main},
+                               {"kind", document.kind},
+                               {"lead", lead},
+                               {"body", document.body},
+                               {"licences", html(licences().text)},
+                               {"specs", script_json(specifications(document.figures))},
+                               {"scripts", scripts}});
 }
 
 std::string page_html(const Page& page) {
     std::string body = verdict_section(page) + contents(page);
-    body += section_html("facts", page.facts_title, page.facts);
-    body += section_html("numbers", page.numbers_title, page.numbers);
+    if (!page.facts.empty()) body += section_html("facts", page.facts_title, page.facts);
+    if (!page.numbers.empty()) body += section_html("numbers", page.numbers_title, page.numbers);
     body += figures_section(page) + data_html(page.files);
     return document_html({.kind = "report",
                           .main = "verdict",

@@ -40,6 +40,21 @@ struct Document {
     const std::vector<Figure>& figures;
 };
 std::string document_html(const Document& document);
+/// A section with a heading; the body is HTML.
+std::string section_html(std::string_view anchor, std::string_view title, std::string_view body);
+/// A table that can be moved sideways; HTML but for the label.
+struct HtmlTable {
+    struct Column {
+        std::string title, attributes = {};  ///< attributes with a space in front
+    };
+    std::string label, caption;
+    std::vector<Column> columns;
+    std::string rows;
+    bool wordy = false;  ///< its columns hold sentences
+};
+std::string table_html(const HtmlTable& table);
+/// A definition list of what has a value; nothing where nothing has one.
+std::string list_html(const std::vector<std::pair<std::string, std::string>>& facts);
 /// The figures one after the other; `drawn`: with links to their files.
 std::string figures_html(const std::vector<Figure>& figures, bool drawn);
 /// Draws into directory/figures and says so in `drawn`; else one line why not.

@@ -226,19 +226,25 @@ std::string numbers_html(const Table& table, const Json& run, const ShortNames& 
                             log["count"].integer(), log["first_step"].integer(),
                             log["last_step"].integer(), log["order"].integer());
     }
-    std::string head;
-    for (const std::string& title :
-         std::vector<std::string>{"log", "series", std::string(metric::grad_rsd), "low", "high",
-                                  "stderr", "mean", "count", "first step", "last step", "order"})
-        head += fmt::format("<th scope=\"col\">{}</th>", title);
-    return fmt::format(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Series\">\n<table "
-        "class=\"claims\">\n<caption>grad_rsd is the standard deviation over the mean; low and "
-        "high "
-        "bound it with a confidence of {}; order is that of the autoregression which they rest "
-        "on.</caption>\n"
-        "<thead><tr>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
-        number(run["confidence"].number()), head, body);
+    return table_html(
+        {.label = "Series",
+         .caption = fmt::format("{} is the standard deviation over the mean; low and high bound it "
+                                "with a confidence of {}; order is that of the autoregression "
+                                "which they rest on.",
+                                metric::grad_rsd, number(run["confidence"].number())),
+         .columns = {{"log"},
+                     {"series"},
+                     {std::string(metric::grad_rsd)},
+                     {"low"},
+                     {"high"},
+                     {"stderr"},
+                     {"mean"},
+                     {"count"},
+                     {"first step"},
+                     {"last step"},
+                     {"order"}},
+         .rows = body,
+         .wordy = true});
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "page.hpp"
+#include "skeleton.hpp"
 #include "text.hpp"
 #include "tsdiag/file.hpp"
 
@@ -21,19 +22,13 @@ std::string fact_value(const Json& v) {
 }
 
 std::string settings_html(const Study& study, const Json& run) {
-    std::string items;
-    const auto add = [&](std::string_view name, const std::string& value) {
-        if (!value.empty()) items += fmt::format("<dt>{}</dt><dd>{}</dd>\n", name, html(value));
-    };
-    add("Source", study.source);
-    add("Scale", fact_value(run["setting"]["scale"]));
+    std::vector<std::pair<std::string, std::string>> facts = {
+        {"Source", study.source}, {"Scale", fact_value(run["setting"]["scale"])}};
     if (run["setting"]["keys"].is_object())
         for (const auto& [key, value] : run["setting"]["keys"].object())
-            add(html(key), fact_value(value));
-    add("seed", fact_value(run["seed"]));
-    return "<section aria-labelledby=\"facts\">\n<h2 id=\"facts\">Setting</h2>\n<dl "
-           "class=\"facts\">\n" +
-           items + "</dl>\n</section>\n";
+            facts.emplace_back(key, fact_value(value));
+    facts.emplace_back("seed", fact_value(run["seed"]));
+    return section_html("facts", "Setting", list_html(facts));
 }
 
 std::string measured_text(const Comparison& c) {
@@ -52,30 +47,32 @@ std::string comparisons_html(const std::vector<Comparison>& comparisons) {
             caption_html(c.what), caption_html(c.says), c.expected ? number(*c.expected) : "",
             html(measured_text(c)), c.count > 0 ? fmt::format("{}", c.count) : "",
             html(c.judgement));
-    return "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Comparisons\">\n"
-           "<table class=\"claims\">\n<caption>Measured: mean \u00b1 standard error over the "
-           "trials. Judged by Student's t with the trials that there are (Welch's for two means), "
-           "bounds on one side; all orders of the page together err with a probability of at most "
-           "5 %, and so do all its comparisons with a number (Holm). A row of words alone, or of a "
-           "number of another setting, is not judged.</caption>"
-           "\n<thead><tr><th scope=\"col\">quantity</th><th scope=\"col\">what is said of "
-           "it</th><th "
-           "scope=\"col\">as a number</th><th scope=\"col\">measured</th><th "
-           "scope=\"col\">trials</th><th scope=\"col\">judgement</th></tr></thead>\n<tbody>\n" +
-           body + "</tbody>\n</table>\n</div>\n";
+    return table_html(
+        {.label = "Comparisons",
+         .caption = "Measured: mean \u00b1 standard error over the trials. Judged by Student's t "
+                    "with the trials that there are (Welch's for two means), bounds on one side; "
+                    "all orders of the page together err with a probability of at most 5 %, and so "
+                    "do all its comparisons with a number (Holm). A row of words alone, or of a "
+                    "number of another setting, is not judged.",
+         .columns = {{"quantity"},
+                     {"what is said of it"},
+                     {"as a number"},
+                     {"measured"},
+                     {"trials"},
+                     {"judgement"}},
+         .rows = body,
+         .wordy = true});
 }
 
 std::string claim_html(const Study& study) {
     std::string notes;
     for (const std::string& note : study.notes)
-        notes += "<li class=\"note\">" + caption_html(note) + "</li>\n";
-    return fmt::format(
-        "<section aria-labelledby=\"verdict\">\n<h2 id=\"verdict\">Claim and measurement</h2>\n"
-        "<dl class=\"claim\">\n<dt>The claim</dt><dd>{}</dd>\n<dt>Done "
-        "here</dt><dd>{}</dd>\n</dl>\n{}"
-        "{}</section>\n",
-        caption_html(study.claim), caption_html(study.method), comparisons_html(study.comparisons),
-        notes.empty() ? "" : "<ul class=\"findings\">\n" + notes + "</ul>\n");
+        notes += filled("note", {{"text", caption_html(note)}});
+    if (!notes.empty()) notes = filled("findings", {{"items", notes}});
+    return section_html("verdict", "Claim and measurement",
+                        filled("claim", {{"claim", caption_html(study.claim)},
+                                         {"method", caption_html(study.method)}}) +
+                            comparisons_html(study.comparisons) + notes);
 }
 
 }  // namespace
@@ -84,11 +81,9 @@ std::vector<std::string> write_study(const Study& study, const Table& table, con
                                      const std::filesystem::path& directory) {
     bool drawn = false;
     const std::vector<std::string> undrawn = draw_beside(study.figures, directory, drawn);
-    const std::string body = claim_html(study) +
-                             "<section aria-labelledby=\"figures\">\n<h2 "
-                             "id=\"figures\">Figures</h2>\n" +
-                             figures_html(study.figures, drawn) + "</section>\n" +
-                             settings_html(study, run) + data_html(files_of(table));
+    const std::string body =
+        claim_html(study) + section_html("figures", "Figures", figures_html(study.figures, drawn)) +
+        settings_html(study, run) + data_html(files_of(table));
     write_atomically(directory / "report.html", document_html({.kind = "figure " + study.name,
                                                                .main = "claim",
                                                                .title = study.title,

@@ -49,10 +49,11 @@ std::string model_table(const TableView& rows, const std::string& model) {
         for (const auto& [layer, p] : c.depth) layers.insert(layer);
     if (layers.empty()) return {};
     const std::size_t step = (layers.size() + most_layers - 1) / most_layers;
-    std::string head = "<tr><th scope=\"col\">layer</th>", body;
+    std::vector<HtmlTable::Column> titles = {{"layer"}};
     for (const Column& c : columns)
-        head += fmt::format("<th scope=\"col\" title=\"{}\">{}<small>{}</small></th>",
-                            html(in_words(*c.metric)), c.metric->name, html(c.stage));
+        titles.push_back({fmt::format("{}<small>{}</small>", c.metric->name, html(c.stage)),
+                          fmt::format(" title=\"{}\"", html(in_words(*c.metric)))});
+    std::string body;
     std::size_t i = 0;
     for (Index layer : layers) {
         if (i++ % step != 0 && i != layers.size()) continue;
@@ -63,13 +64,14 @@ std::string model_table(const TableView& rows, const std::string& model) {
     const std::string left_out =
         step > 1 ? fmt::format(" One layer in {} is shown; metrics.csv has all.", step) : "";
     const std::string whose = rows.models().size() > 1 ? html(label(model)) + ": " : "";
-    return fmt::format(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"Numbers by layer\">\n"
-        "<table>\n<caption>{}Each metric by layer at the stage under its name; attention metrics "
-        "are "
-        "means over the heads, all are means over the samples.{}</caption>\n"
-        "<thead>{}</tr></thead>\n<tbody>\n{}</tbody>\n</table>\n</div>\n",
-        whose, left_out, head, body);
+    return table_html(
+        {.label = "Numbers by layer",
+         .caption = whose +
+                    "Each metric by layer at the stage under its name; attention metrics are means "
+                    "over the heads, all are means over the samples." +
+                    left_out,
+         .columns = std::move(titles),
+         .rows = std::move(body)});
 }
 
 }  // namespace
