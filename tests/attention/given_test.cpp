@@ -22,6 +22,19 @@ TEST(RowsAtOnce, FitMemoryAndAreNoMoreThanThereAre) {
     }
 }
 
+TEST(RowsOfAProduct, AreAsManyAsSixteenMegabytesHold) {
+    const double most = double(16 << 20) / 96;
+    ASSERT_EQ(96 * most, double(16 << 20));
+    for (const auto& [bytes, rows] : {std::pair{1.0, 96},
+                                      {most, 96},
+                                      {1.001 * most, 48},
+                                      {2 * most, 48},
+                                      {2.001 * most, 24},
+                                      {4.001 * most, 12},
+                                      {1e9, 12}})
+        EXPECT_EQ(rows_of_a_product(bytes), rows) << bytes;
+}
+
 TEST(Given, SeesWhetherRowsSumToOne) {
     const naive::Matrix p = naive::softmax(noise(12, 1, 1));
     EXPECT_TRUE(given(p)->structure().row_stochastic);

@@ -145,6 +145,14 @@ TEST(Sides, OfEntriesThatAreEquallyTightAreThoseOfTheFirst) {
     EXPECT_EQ(together.measured, 4);
 }
 
+TEST(Sides, OfADifferenceBeyondRoundingAreItsOwnAndElseThoseOfTheLargestNumber) {
+    const auto shown = [](double apart) {
+        return worst_difference(Matrix{{apart, 10}}, Matrix{{0.0, 10}}, Matrix{{1.0, 1}}).measured;
+    };
+    for (const double within : {0.0, 0.5, 1.0}) EXPECT_EQ(shown(within), 10);
+    for (const double beyond : {1.001, 1.5, 3.0}) EXPECT_EQ(shown(beyond), beyond);
+}
+
 TEST(Sides, AreThoseOfTheTightestEntry) {
     const Sides worst = worst_entry(Matrix{{1.0, -3, 5}}, Matrix{{2.0, 4, 100}});
     EXPECT_EQ(worst.measured, 3);

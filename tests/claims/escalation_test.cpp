@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace tsdiag::claim {
@@ -128,6 +129,76 @@ TEST(Escalation, DrawsVaryInTheSecondOrderAlone) {
         };
         // A tenth of alpha leaves a hundredth; terms of third order change that by some alpha.
         EXPECT_NEAR(away(1e-4) / away(1e-3), 0.01, 0.001) << seed;
+    }
+}
+
+TEST(EscalationRates, AreThoseOfTheStepThatFailsOrComesClosest) {
+    // One step at three alpha, and a bound that is told by alpha: E r is some 1 to 2.
+    const auto bound_of = [](std::vector<double> alphas) {
+        Steps steps;
+        for (const double alpha : alphas) steps.all.push_back(some_step(4, 3, alpha));
+        Mean like;
+        like.reading = "some bound";
+        const Reading r =
+            examine_rates({.trials = 60, .n = 4, .d = 3}, steps, like, 1.0 / 3,
+                          [](const Step& step) { return step.alpha > 0.9 ? 50 : step.alpha; });
+        EXPECT_EQ(r.verdict, *r.bound > 1 ? Verdict::false_as_stated : Verdict::holds);
+        return *r.bound;
+    };
+    EXPECT_EQ(bound_of({0.1, 0.3, 0.2}), 0.3);
+    EXPECT_EQ(bound_of({0.3, 0.2, 0.1}), 0.3);
+    EXPECT_EQ(bound_of({0.1, 0.2, 0.3}), 0.3);
+    EXPECT_EQ(bound_of({0.1, 1.0, 0.3}), 50);
+    EXPECT_EQ(bound_of({1.0, 0.1, 0.3}), 50);
+}
+
+/// d Var w of entries whose sub-gaussian norm is 1/sqrt(d): E exp(v u^2) = 2 for u of variance 1,
+/// by Simpson's rule on its density and bisection.
+double variance_of_norm_one(Distribution distribution) {
+    if (distribution == Distribution::rademacher) return std::log(2.0);
+    const bool flat = distribution == Distribution::uniform;
+    const double end = flat ? std::sqrt(3.0) : 40;
+    const auto mean = [&](double v) {
+        constexpr int steps = 20000;
+        double sum = 0;
+        for (int i = 0; i <= steps; ++i) {
+            const double u = end * i / steps, weight = i == 0 || i == steps ? 1
+                                                       : i % 2 == 1         ? 4
+                                                                            : 2;
+            sum += weight * (flat ? std::exp(v * u * u) / end
+                                  : std::exp((v - 0.5) * u * u) * std::sqrt(2 / std::acos(-1.0)));
+        }
+        return sum * end / (3 * steps);
+    };
+    double low = 0, high = flat ? 3 : 0.49;
+    for (int i = 0; i < 60; ++i) (mean((low + high) / 2) < 2 ? low : high) = (low + high) / 2;
+    return low;
+}
+
+TEST(EscalationTheorem, DrawsEntriesOfTheVarianceThatEachReadingNames) {
+    const Claim& claim = *resolve_claims(std::vector<std::string>{"tse.thm2.6"}).front();
+    for (const Distribution distribution :
+         {Distribution::gaussian, Distribution::uniform, Distribution::rademacher}) {
+        const CheckSettings settings{
+            .n = 5, .d = 4, .distribution = distribution, .only = Index(7)};
+        const Check how = plan(claim, settings);
+        const Steps steps = steps_of(how, [&](const Rng& rng) -> std::optional<Step> {
+            Step step = draw_step(rng, how, 0.3);  // mild logits
+            step.alpha = draw_alpha(rng)(0);
+            return step;
+        });
+        ASSERT_FALSE(steps.all.empty());
+        const Step& step = steps.all.front();
+        const Examined examined = examine(claim, settings);
+        for (const auto& [name, scale] :
+             {std::pair{"this d", 1.0},
+              {"sub-gaussian norm 1/sqrt(d)", variance_of_norm_one(distribution)}}) {
+            const auto r = std::ranges::find(examined.readings, name, &Reading::name);
+            ASSERT_TRUE(r != examined.readings.end() && r->measured && r->bound) << name;
+            const Rng rng = trial_rng(how, name, 7).fork(std::uint64_t(0));
+            EXPECT_NEAR(*r->measured, drawn_rate(step, rng, distribution, scale / 4), 1e-9) << name;
+            EXPECT_NEAR(*r->bound, theorem_bound(step), 1e-13) << name;
+        }
     }
 }
 

@@ -119,6 +119,13 @@ TEST(Bounds, AreSearchedFromEntriesFarLargerAndFarSmallerThanDraws) {
     }
 }
 
+TEST(Bounds, OfManyNumbersAreSearchedBeyondTheCornersOfASimplex) {
+    // 24 climbs; a simplex of 64 numbers has 65 corners before it moves.
+    Bound many = square();
+    many.search = {{8, 8}};
+    EXPECT_GT(examine_bound(many, {.trials = 2, .n = 1, .d = 1}).steps, 24 * 4 * 65);
+}
+
 TEST(Bounds, NameTheTrialThatIsNotFinite) {
     Bound infinite = square();
     infinite.sides = [](const Variables&) -> std::optional<Sides> { return Sides{NAN, 1}; };

@@ -303,6 +303,15 @@ TEST(Backends, AnUnknownDeviceIsRefusedByName) {
     EXPECT_THROW(open_backend("cuda:1"), NotAvailable);
 }
 
+TEST(Ops, PickTakesAnEntryOfEachRow) {
+    const std::vector<double> values{0, 1, 2, 10, 11, 12, 20, 21, 22, 30, 31, 32};
+    const Tensor a =
+        Tensor::from_host(cpu(), {1, 4, 3}, std::span<const double>(values), Type::f64);
+    const Tensor picked = pick(a, std::vector<Index>{2, 0, 1, 1});
+    EXPECT_EQ(picked.shape(), (Shape{1, 4, 1}));
+    EXPECT_EQ(picked.to_host<double>(), (std::vector<double>{2, 10, 21, 31}));
+}
+
 TEST(Ops, MatvecRefusesWhatIsNoFloat64VectorOfItsSize) {
     const Tensor a = zeros(cpu(), {2, 3, 4}, Type::f32);
     EXPECT_EQ(matvec(a, zeros(cpu(), {2, 4, 1}, Type::f64), false).shape(), (Shape{2, 3, 1}));

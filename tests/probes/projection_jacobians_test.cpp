@@ -349,7 +349,7 @@ TEST(ProjectionJacobiansOf, SomeRowsHaveStudentsInterval) {
 double products(double n, double columns) { return 2 * n * columns; }
 
 TEST(ProjectionJacobiansWork, IsThatOfTheProductsOfARow) {
-    for (const Index n : {5, 40})
+    for (const Index n : {5, 11, 12, 20, 40})
         for (const Index rotated : {0, 2, 4})
             for (const auto norm : {Case::none, Case::rms, Case::layer}) {
                 const Setting setting({.name = "",
