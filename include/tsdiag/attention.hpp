@@ -51,7 +51,7 @@ struct Structure {
 /// Options of a variant as text: "p" -> "3".
 using AttentionOptions = std::map<std::string, std::string>;
 
-/// What an attention is made of.  q (h, n, w), k and v (h', n, w), h' divides h.  The heads of
+/// What an attention is made of.  q (h, n, w), k (h', n, w), h' divides h.  The heads of
 /// `samples` samples may stand one after the other; then h is that of all.
 struct AttentionInput {
     Tensor q, k;

@@ -159,8 +159,8 @@ Index tokens_of(const ModelSpec& spec, const Input& input);
 Index fitting_tokens(const ModelSpec& spec, Index most);
 
 struct RunSettings {
-    Index memory = 0;                        ///< bytes for row blocks and kept maps; 0: no limit
-    Index batch = 1;                         ///< samples that may go through a layer together
+    Index memory = 0;  ///< bytes for row blocks, and P where it is kept, of one sample; 0: no limit
+    Index batch = 1;   ///< samples that may go through a layer together
     Index first_layer = 0, last_layer = -1;  ///< events only for these (inclusive; -1: to the end)
     bool allow_nonfinite = false;
     std::function<void(Index done, Index total)> progress = {};  ///< layers

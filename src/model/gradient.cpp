@@ -89,14 +89,14 @@ class Sweep {
             const TrackedWeights tracked(weights_), ends(weights_);
             const LayerWeights weights = load_layer(tracked, spec_, l);
             for (std::size_t s = 0; s < ways.size(); ++s) {
-                observer_.begin_sample(first + static_cast<Index>(s));
+                if (heard(l)) observer_.begin_sample(first + static_cast<Index>(s));
                 if (l == layers_ - 1) begin(ends, losses[s], ways[s]);
                 LayerRun run{.layer = l, .block = block, .weights = weights};
                 run.memory = settings_.memory;
                 run.allow_nonfinite = settings_.allow_nonfinite;
                 back(run, tracked, ways[s]);
                 if (l == 0) finish(inputs[s], ways[s]);
-                observer_.end_sample(first + static_cast<Index>(s));
+                if (heard(l)) observer_.end_sample(first + static_cast<Index>(s));
             }
             weights_.release();
             if (told(l)) observer_.end_layer(l);
@@ -105,6 +105,9 @@ class Sweep {
     }
 
   private:
+    /// Are there events while `layer` is in work?  The loss and what is of no layer are always
+    /// told.
+    bool heard(Index layer) const { return told(layer) || layer == 0 || layer == layers_ - 1; }
     bool told(Index layer) const { return layer >= settings_.first_layer && layer <= last_; }
 
     Batch embedded(const Weights& weights, const Input& input) const {

@@ -84,9 +84,9 @@ Tensor of_sample(const Tensor& x, Index sample, Index samples) {
 /// What the attention of one sample is made of.
 AttentionParts of_sample(const AttentionParts& all, Index sample, Index samples) {
     AttentionParts one = all;
-    for (Tensor* t : {&one.input.q, &one.input.k, &one.input.q2, &one.input.k2, &one.v, &one.gate,
-                      &one.projections.q, &one.projections.k, &one.projections.q_raw,
-                      &one.projections.k_raw, &one.x})
+    for (Tensor* t :
+         {&one.input.q, &one.input.k, &one.input.q2, &one.input.k2, &one.v, &one.projections.q,
+          &one.projections.k, &one.projections.q_raw, &one.projections.k_raw, &one.x})
         *t = of_sample(*t, sample, samples);
     one.input.samples = 1;
     return one;
@@ -109,11 +109,19 @@ class Pass {
             emit("deesc", last_, y);
         }
         if (run_.observer) tell_states(*run_.observer, run_.first, {run_.layer, "out", "", y});
-        for (Index s = 0; s < std::ssize(told_); ++s) tell_attention(s);
+        for (Told& told : told_) tell_attention(told);
         return y;
     }
 
   private:
+    /// An attention that an observer is to be told of when the layer is done.
+    struct Told {
+        Index sample;
+        std::unique_ptr<AttentionOperator> op;
+        Projections projections;
+        Tensor input, residual;
+    };
+
     void emit(std::string_view stage, std::string_view pred, const Tensor& x) {
         require_finite(x, run_.layer, stage, run_.allow_nonfinite);
         if (run_.observer) tell_states(*run_.observer, run_.first, {run_.layer, stage, pred, x});
@@ -199,7 +207,10 @@ class Pass {
                 .fork("attention")
                 .fork(static_cast<std::uint64_t>(b_.shares < 0 ? run_.layer : b_.shares));
         if (run_.tape) *run_.tape = {parts.input, parts.v, {}, {}, parts.projections};
-        const Tensor output = run_.observer ? observed(parts, residual) : applied(parts, nullptr);
+        // On a processor no bit of a sample follows the others, unless a derivative is to be taken.
+        const bool together =
+            !run_.observer && (x.tracked() || parts.v.tracked() || !x.backend().host_memory());
+        const Tensor output = together ? applied(parts, nullptr) : one_by_one(parts, residual);
         Tensor branch = output_norm(merge_heads(output, samples_));
         if (run_.tape) {
             run_.tape->output = output;
@@ -212,31 +223,31 @@ class Pass {
         return branch;
     }
 
-    /// P V of all samples, each by an operator of its own, as observers see them.
-    Tensor observed(const AttentionParts& parts, const Tensor& residual) {
+    /// P V of all samples, each by an operator of its own.
+    Tensor one_by_one(const AttentionParts& parts, const Tensor& residual) {
         std::vector<Tensor> outputs;
         for (Index s = 0; s < samples_; ++s) {
-            if (samples_ > 1) run_.observer->begin_sample(run_.first + s);
+            if (run_.observer && samples_ > 1) run_.observer->begin_sample(run_.first + s);
+            const bool tell = run_.observer && run_.observer->wants_attention(run_.layer);
             AttentionParts one = of_sample(parts, s, samples_);
             std::unique_ptr<AttentionOperator> op;
-            outputs.push_back(applied(one, &op));
-            if (run_.observer->wants_attention(run_.layer))
-                told_.push_back({std::move(op), std::move(one.projections), std::move(one.x),
+            outputs.push_back(applied(one, tell ? &op : nullptr));
+            if (tell)
+                told_.push_back({s, std::move(op), std::move(one.projections), std::move(one.x),
                                  of_sample(residual, s, samples_)});
         }
         return concat_batches(outputs);
     }
 
-    /// P V, heads of all samples of `parts` at once; `kept`: where the operator is to go.
+    /// P V, heads of all samples of `parts` at once; `kept`: where the operator is to go, with P.
     Tensor applied(const AttentionParts& parts, std::unique_ptr<AttentionOperator>* kept) const {
         std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(parts.input);
-        const bool keep =
-            kept && run_.observer->wants_attention(run_.layer) && op->bytes() <= map_memory();
+        const bool keep = kept && op->bytes() <= map_memory();
         op->keep_rows(keep);
         const double rest = run_.memory == 0 ? std::numeric_limits<double>::infinity()
                                              : double(run_.memory) - (keep ? op->bytes() : 0);
         RowVisitor visit;
-        if (kept && run_.observer->wants_rows(run_.layer))
+        if (run_.observer && run_.observer->wants_rows(run_.layer))
             visit = [&](const RowBlock& block) {
                 run_.observer->on_attention_rows(run_.layer, block);
             };
@@ -272,9 +283,8 @@ class Pass {
         return b_.output_norm == OutputNorm::none ? nullptr : "P V is normalised";
     }
 
-    void tell_attention(Index sample) {
-        if (samples_ > 1) run_.observer->begin_sample(run_.first + sample);
-        Told& told = told_[static_cast<std::size_t>(sample)];
+    void tell_attention(Told& told) {
+        if (samples_ > 1) run_.observer->begin_sample(run_.first + told.sample);
         run_.observer->on_attention({.layer = run_.layer,
                                      .op = *told.op,
                                      .input = told.input,
@@ -287,20 +297,13 @@ class Pass {
         told = {};
     }
 
-    /// An attention that an observer is to be told of when the layer is done.
-    struct Told {
-        std::unique_ptr<AttentionOperator> op;
-        Projections projections;
-        Tensor input, residual;
-    };
-
     const LayerRun& run_;
     const BlockSpec& b_;
     const LayerWeights& w_;
     const Batch& batch_;
     Index samples_;
     std::string_view last_;
-    std::vector<Told> told_;  ///< by sample
+    std::vector<Told> told_;
 };
 
 }  // namespace

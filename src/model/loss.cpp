@@ -116,10 +116,7 @@ Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x
 
 Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,
                std::span<const Loss> losses, Hits* hits) {
-    const Loss::Kind kind = losses.front().kind;
-    check(std::ranges::all_of(losses, [kind](const Loss& loss) { return loss.kind == kind; }),
-          "losses of one kind");
-    switch (kind) {
+    switch (losses.front().kind) {
         case Loss::Kind::tokens:
             return by_tokens(spec, weights, y, losses, hits);
         case Loss::Kind::classes:

@@ -72,6 +72,12 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
                        const StepSettings& settings) const {
     const bool drops = settings.dropout > 0;
     check(!inputs.empty() && inputs.size() == losses.size(), "a loss a sample");
+    for (const Loss& loss : losses)
+        check(loss.kind == losses.front().kind &&
+                  loss.classifier.defined() == losses.front().classifier.defined() &&
+                  (!loss.classifier.defined() ||
+                   loss.classifier.view().data == losses.front().classifier.view().data),
+              "losses of one kind, by one classifier");
     check(!drops || settings.rngs.size() == inputs.size(), "random numbers a sample");
     const TrackedWeights tracked(*weights_);
     const Weights& weights = settings.gradients ? static_cast<const Weights&>(tracked) : *weights_;

@@ -161,10 +161,11 @@ double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory,
 Together samples_together(const RunSizes& s, Index wanted, double memory, bool device) {
     const double rows = device ? 16384 : 1024, share = 0.25;
     const double n = double(s.tokens), p = double(s.heads) * n * n * double(s.bytes);
-    const double one = p + states_of_a_layer(s);
+    const double one = p + states_of_a_layer(s) + double(s.maps) * n * n * wide;
     const double most = wanted > 0 ? double(wanted) : std::ceil(rows / n);
     Together out;
-    out.samples = Index(std::clamp(std::min(most, share * memory / one), 1.0, double(s.samples)));
+    out.samples =
+        std::max<Index>(1, Index(std::min({most, share * memory / one, double(s.samples)})));
     out.memory = memory - double(out.samples - 1) * one;
     return out;
 }

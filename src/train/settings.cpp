@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "tsdiag/backend.hpp"
@@ -64,28 +63,26 @@ Index samples_together(const ModelSpec& spec, Index tokens, Index batch, const B
     constexpr Index enough_rows = 512;  // of a product on one core
     constexpr Index groups = 8;         // for as many cores
     constexpr double share = 0.25;      // of a device's memory: what is kept is at least so much
-    const double most = backend.host_memory()
-                            ? std::min(double(enough_rows) / double(tokens),
-                                       std::ceil(double(batch) / double(groups)))
-                            : share * double(backend.memory()) / kept_bytes(spec, tokens);
+    if (backend.host_memory())
+        return std::clamp<Index>(std::min(enough_rows / tokens, batch / groups), 1, batch);
+    const double most = share * double(backend.memory()) / kept_bytes(spec, tokens);
     return std::clamp<Index>(Index(std::min(most, double(batch))), 1, batch);
 }
 
-void require_memory(const ModelSpec& spec, Index tokens, Index together, Index threads) {
+void require_memory(const ModelSpec& spec, Index tokens, Index samples, const Backend& backend) {
     constexpr double copies = 5;  // of the parameters: gradients and their sum, two moments
     double count = 0;
     for (const Parameter& p : parameters(spec)) count += double(p.shape.count());
-    const double bytes = sizeof(float) * copies * count +
-                         double(threads) * double(together) * kept_bytes(spec, tokens);
+    const double bytes =
+        sizeof(float) * copies * count + double(samples) * kept_bytes(spec, tokens);
     constexpr double gib = double(Index(1) << 30);
-    const double most = double(machine_memory());
+    const double most = double(backend.memory());
     if (bytes > most)
         throw UsageError(fmt::format(
-            "--tokens {}: a step of this model, with {} on each of {} thread{}, takes at "
-            "least {:.1f} GiB, and this machine has {:.1f}; pass fewer --tokens or --threads, or "
-            "a smaller model.",
-            tokens, together == 1 ? std::string("a sample") : fmt::format("{} samples", together),
-            threads, threads == 1 ? "" : "s", bytes / gib, most / gib));
+            "--tokens {}: a step of this model, with {} sample{} at a time, takes at least {:.1f} "
+            "GiB, and this {} has {:.1f}; pass fewer --tokens or --threads, or a smaller model.",
+            tokens, samples, samples == 1 ? "" : "s", bytes / gib,
+            backend.host_memory() ? "machine" : "device", most / gib));
 }
 
 Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string& loss,

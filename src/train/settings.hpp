@@ -11,9 +11,9 @@ void require_sane(const TrainOptions& options);
 /// the sums do not depend on the machine; on a device as many as its memory holds.
 Index samples_together(const ModelSpec& spec, Index tokens, Index batch, const Backend& backend);
 
-/// Throws `UsageError` where parameters, moments and gradients, and so many samples on each of
-/// `threads` with all their layers, are more than the machine has.
-void require_memory(const ModelSpec& spec, Index tokens, Index together, Index threads);
+/// Throws `UsageError` where parameters, moments and gradients, and so many samples with all their
+/// layers, are more than the machine or the device has.
+void require_memory(const ModelSpec& spec, Index tokens, Index samples, const Backend& backend);
 
 /// What must be the same for a run to be gone on with.  `contents`: a digest of the data.
 Json identity_of(const TrainOptions& options, const ModelSpec& spec, const std::string& loss,

@@ -82,7 +82,8 @@ class Training {
           parameters_(std::make_shared<Parameters>()),
           optimiser_(options.adam),
           folder_(options.directory) {
-        require_memory(spec_, fit_.tokens, together_, omp_get_max_threads());
+        const Index beside = backend_.host_memory() ? omp_get_max_threads() : 1;
+        require_memory(spec_, fit_.tokens, std::min(options.batch, beside * together_), backend_);
         contents_ = digest_of_file(options.data);
         data_->require(fit_);
         draw_parameters();
@@ -161,21 +162,18 @@ class Training {
         return complete(data_->held_out(fit_, rng_.fork("data"), i));
     }
 
-    /// work(first, count) for groups of samples side by side, and what it returns in their order,
-    /// each handing on to other threads.
+    /// work(first, count) for groups of samples, and what it returns in their order: on a processor
+    /// side by side; a device is filled by one.
     void each_group(
         Index samples,
         const std::function<std::function<void()>(Index first, Index count)>& work) const {
-        backend_.synchronise();
-        in_order((samples + together_ - 1) / together_, [&](Index i) -> std::function<void()> {
+        const auto group = [&](Index i) {
             const Index first = i * together_;
-            const std::function<void()> commit = work(first, std::min(together_, samples - first));
-            backend_.synchronise();
-            return [this, commit] {
-                commit();
-                backend_.synchronise();
-            };
-        });
+            return work(first, std::min(together_, samples - first));
+        };
+        const Index groups = (samples + together_ - 1) / together_;
+        if (backend_.host_memory()) return in_order(groups, group);
+        for (Index i = 0; i < groups; ++i) group(i)();
     }
 
     void update(const Model& model, Index step) {

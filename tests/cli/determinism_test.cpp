@@ -141,7 +141,14 @@ std::vector<Work> every_work() {
     // wide enough for a library to share products among threads along the inner dimension
     all.push_back({.name = "probe_wide",
                    .words = {"probe", "random:post-norm,d=1024,heads=16,layers=1", "--tokens", "40",
-                             "--probes", "core", "--no-report", "-q"}});
+                             "--samples", "3", "--probes", "core", "--no-report", "-q"},
+                   .batch = true});
+    // long enough for several parts of P, whose first layer nobody sees
+    all.push_back(
+        {.name = "probe_second_layer",
+         .words = {"probe", "random:gpt2,d=128,heads=16,layers=2,vocab=40", "--tokens", "500",
+                   "--samples", "3", "--layers", "1:1", "--probes", "t_sim", "--no-report", "-q"},
+         .batch = true});
     all.push_back({.name = "probe_f64",
                    .words = {"probe", "random:post-norm,d=200,heads=5,layers=2", "--tokens", "333",
                              "--dtype", "f64", "--no-report", "-q"}});

@@ -65,6 +65,8 @@ std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
         if (spec.vocabulary > 0) {
             for (Index i = 0; i < tokens; ++i)
                 input.ids.push_back(Index((7 * i * i + 5 * i + 3 * Index(s)) % spec.vocabulary));
+            // Padding, which some families' positions go by, at another place of each sample.
+            if (spec.padding_id >= 0) input.ids[s % input.ids.size()] = spec.padding_id;
         } else if (spec.channels > 0) {
             const bool fixed = spec.positions == Positions::learned;
             const Shape shape{spec.channels, fixed ? spec.image_height : 2 * spec.patch_height,

@@ -189,7 +189,7 @@ Tensor split_heads(const Tensor& a, Index heads) {
         throw ShapeError(fmt::format("{} heads do not divide a {} tensor", heads, text(a.shape())));
     Tensor out =
         Tensor::empty(a.backend(), {a.batch() * heads, a.rows(), a.cols() / heads}, a.type());
-    a.backend().split_heads(out.view(), a.view());
+    if (out.shape().count() > 0) a.backend().split_heads(out.view(), a.view());
     if (!a.tracked()) return out;
     return record(out, {{a, [samples = a.batch()](const Tensor& g, const Saved&) {
                              return merge_heads(g, samples);
@@ -202,7 +202,7 @@ Tensor merge_heads(const Tensor& a, Index samples) {
             fmt::format("{} samples do not divide a {} tensor", samples, text(a.shape())));
     const Index heads = a.batch() / samples;
     Tensor out = Tensor::empty(a.backend(), {samples, a.rows(), heads * a.cols()}, a.type());
-    a.backend().merge_heads(out.view(), a.view());
+    if (out.shape().count() > 0) a.backend().merge_heads(out.view(), a.view());
     if (!a.tracked()) return out;
     return record(out,
                   {{a, [heads](const Tensor& g, const Saved&) { return split_heads(g, heads); }}});
