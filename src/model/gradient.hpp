@@ -37,9 +37,9 @@ Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x
 struct Hits {
     Index predictions = 0, correct = 0;
 };
-/// The sum of the losses of the samples of y (s, n, d), of one kind and by one classifier, (1, 1, 1).  Throws
-/// `UsageError` for a loss that does not fit the model or the sample.  `hits`: counted where it is
-/// given and the losses have targets.
+/// The sum of the losses of the samples of y (s, n, d), of one kind and by one classifier, (1, 1,
+/// 1).  Throws `UsageError` for a loss that does not fit the model or the sample.  `hits`: counted
+/// where it is given and the losses have targets.
 Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,
                std::span<const Loss> losses, Hits* hits = nullptr);
 
