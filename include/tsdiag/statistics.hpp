@@ -28,8 +28,8 @@ struct RowStatistics {
     std::vector<double> diagonal;      ///< P_ii
     std::vector<Wide> jacobian;        ///< |dP_i/dS_i|_F^2; empty where there is no slope
     std::vector<double> jacobian_max;  ///< max_{j,k} |dP_ij/dS_ik|; empty where there is no slope
-    /// (heads, n): sum over the rows of what is added when a window of L columns around column i, or
-    /// beside it where a border is near, grows to L + 1, L = 0 .. n-1.  Each holds the one before.
+    /// (heads, n): sum over the rows of what a window of L columns around column i, or beside it
+    /// near a border, gains when it grows to L + 1, L = 0 .. n-1.  Each holds the one before.
     std::vector<double> window;
 };
 

@@ -21,8 +21,9 @@ struct ScoreRule {
     /// Entries that a row does not see become 0.
     std::function<void(Logits logits, RowBlock& block)> fill;
     bool row_stochastic = false;
-    Index block = 0;            ///< > 0: a token sees only the `block` positions of its own chunk
-    std::vector<double> alibi;  ///< slopes m_h of a bias -m_h |i - j|, of the heads of a sample; empty: none
+    Index block = 0;  ///< > 0: a token sees only the `block` positions of its own chunk
+    std::vector<double>
+        alibi;  ///< slopes m_h of a bias -m_h |i - j|, of the heads of a sample; empty: none
 };
 
 /// Throws `ShapeError` where q, k and the positions do not fit together.

@@ -284,9 +284,9 @@ TEST(Device, TrainsAsTheCpuDoes) {
 /// What a program asked of its devices, "kernels" and so on.
 std::map<std::string, double> asked(const std::vector<std::string>& words) {
     TemporaryDirectory folder;
-    const Finished found = tsdiag(
-        folder, words,
-        {plugin(TSDIAG_EMULATED_PLUGIN), "TSDIAG_EMULATED_COUNTS=" + (folder / "counts")});
+    const Finished found =
+        tsdiag(folder, words,
+               {plugin(TSDIAG_EMULATED_PLUGIN), "TSDIAG_EMULATED_COUNTS=" + (folder / "counts")});
     EXPECT_EQ(found.code, 0) << found.err;
     std::map<std::string, double> counts;
     std::ifstream lines(folder / "counts");
