@@ -37,9 +37,9 @@ MemoryNeeds needs_of(const RunSizes& sizes);
 /// threads, fits beside it.
 double left_for_rows(const RunSizes& sizes, const MemoryNeeds& needs, double memory, Index threads);
 
-/// Samples that go through a layer together, and what is then left of `memory` for row blocks and
-/// P: as many as make products worth their while on a processor or a device, or `wanted` (0: that
-/// many), where P of each and the states of their layer fit into a quarter of it.
+/// How many samples go through a layer together, and what is then left of `memory` for row blocks
+/// and P of one: `wanted`, or, where that is 0, as many as make products worth their while; fewer
+/// where P of each and the states of the layer do not fit into a quarter of the memory.
 struct Together {
     Index samples = 1;
     double memory = 0;

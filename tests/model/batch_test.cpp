@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
 #include <functional>
-#include <set>
 
 #include "recorder.hpp"
 #include "tsdiag/ops.hpp"
@@ -22,18 +21,12 @@ struct Case {
 /// Every golden checkpoint, and every attention in a random model, before and behind the norm.
 std::vector<Case> cases() {
     std::vector<Case> out;
-    std::set<std::string> seen;
-    const Json manifest = read_json(golden / "manifest.json");
-    for (const Json& c : manifest["cases"].array()) {
-        const std::string path = c["open"].string();
-        if (!seen.insert(path).second) continue;
-        DetectOptions options;
-        if (const Json& heads = c["needs"]["n_heads"]; heads.is_integer())
-            options.heads = heads.integer();
-        out.push_back({path, [path, options](Type type) {
-                           return Opened::from(golden / path, options).model(type);
+    for (const GoldenCheckpoint& c : golden_checkpoints())
+        out.push_back({c.path, [c](Type type) {
+                           DetectOptions options;
+                           options.heads = c.heads;
+                           return Opened::from(golden / c.path, options).model(type);
                        }});
-    }
     for (const AttentionEntry* entry : attentions())
         for (const char* placement : {"pre-norm", "post-norm"}) {
             std::string text = std::string(placement) +

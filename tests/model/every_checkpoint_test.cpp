@@ -1,7 +1,5 @@
 #include <gmock/gmock.h>
 
-#include <set>
-
 #include "edited.hpp"
 #include "recorder.hpp"
 
@@ -13,25 +11,6 @@ namespace {
 using testing::HasSubstr;
 
 const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
-
-struct Case {
-    std::string path;
-    std::optional<Index> heads;
-    friend void PrintTo(const Case& c, std::ostream* out) { *out << c.path; }
-};
-
-std::vector<Case> cases() {
-    std::vector<Case> out;
-    std::set<std::string> seen;
-    const Json manifest = read_json(golden / "manifest.json");
-    for (const Json& c : manifest["cases"].array()) {
-        if (!seen.insert(c["open"].string()).second) continue;
-        out.push_back({c["open"].string(), {}});
-        const Json& heads = c["needs"]["n_heads"];
-        if (heads.is_integer()) out.back().heads = heads.integer();
-    }
-    return out;
-}
 
 /// What came of a changed checkpoint.
 struct Outcome {
@@ -50,7 +29,7 @@ struct Outcome {
     }
 };
 
-class EveryCheckpoint : public testing::TestWithParam<Case> {
+class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
   protected:
     void SetUp() override {
         file_ = unwrap(open_checkpoint(golden / GetParam().path), nullptr);
@@ -248,20 +227,20 @@ TEST_P(EveryConfiguration, AllowsKeysThatDoNotMatter) {
     EXPECT_TRUE(found.same(whole_));
 }
 
-std::vector<Case> configured() {
-    std::vector<Case> out;
-    for (const Case& c : cases())
+std::vector<GoldenCheckpoint> configured() {
+    std::vector<GoldenCheckpoint> out;
+    for (const GoldenCheckpoint& c : golden_checkpoints())
         if (std::filesystem::exists(golden / c.path / "config.json")) out.push_back(c);
     return out;
 }
 
-std::string label(const testing::TestParamInfo<Case>& info) {
+std::string label(const testing::TestParamInfo<GoldenCheckpoint>& info) {
     std::string name = info.param.path;
     std::ranges::replace_if(
         name, [](char c) { return !std::isalnum(std::uint8_t(c)); }, '_');
     return name;
 }
-INSTANTIATE_TEST_SUITE_P(Golden, EveryCheckpoint, testing::ValuesIn(cases()), label);
+INSTANTIATE_TEST_SUITE_P(Golden, EveryCheckpoint, testing::ValuesIn(golden_checkpoints()), label);
 INSTANTIATE_TEST_SUITE_P(Golden, EveryConfiguration, testing::ValuesIn(configured()), label);
 
 }  // namespace

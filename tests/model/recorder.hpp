@@ -1,6 +1,9 @@
 #pragma once
 #include <filesystem>
 #include <map>
+#include <optional>
+#include <ostream>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,6 +68,26 @@ struct Opened {
 };
 
 inline Json read_json(const std::filesystem::path& path);
+
+/// A golden checkpoint, and the heads that have to be told where its file does not.
+struct GoldenCheckpoint {
+    std::string path;
+    std::optional<Index> heads;
+    friend void PrintTo(const GoldenCheckpoint& c, std::ostream* out) { *out << c.path; }
+};
+inline std::vector<GoldenCheckpoint> golden_checkpoints() {
+    const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
+    std::vector<GoldenCheckpoint> out;
+    std::set<std::string> seen;
+    const Json manifest = read_json(golden / "manifest.json");
+    for (const Json& c : manifest["cases"].array()) {
+        if (!seen.insert(c["open"].string()).second) continue;
+        out.push_back({c["open"].string(), {}});
+        const Json& heads = c["needs"]["n_heads"];
+        if (heads.is_integer()) out.back().heads = heads.integer();
+    }
+    return out;
+}
 
 inline Opened Opened::from(const std::filesystem::path& path, DetectOptions options) {
     Opened out;
