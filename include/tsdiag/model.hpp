@@ -25,7 +25,7 @@ namespace tsdiag {
 ///   layer.L.{scale1,scale2} final_norm.{weight,bias}
 ///   embed.position_scale   layer.L.attn.lrpe.{theta,v}   layer.L.norm1.g of NormKind::scale
 ///   layer.L.attn.{z,gate}.{weight,bias}   layer.L.attn.offset.{gamma,beta} of a gated unit
-///   layer.L.attn.NAME of the attention's own (BlockSpec::own)
+///   layer.L.attn.NAME of the attention's own (AttentionSpec::own)
 ///   head.{weight [V, e], bias} head.transform.{weight [e, d], bias} head.norm.{weight,bias}
 /// norm1 belongs to the attention step and norm2 to the feed-forward step, whatever the placement.
 class Weights {

@@ -58,43 +58,59 @@ struct Parameter {
     bool vector = false;  ///< files store it with one dimension
 };
 
-/// One layer.
-struct BlockSpec {
-    NormPlacement placement = NormPlacement::post;
-    NormKind norm = NormKind::layer;
+/// The norms of a layer.
+struct NormSpec {
+    NormKind kind = NormKind::layer;
     double eps = 1e-5;
+    bool bias = true;
+};
+
+/// The attention of a layer: heads, what becomes of q, k and v, and the variant that makes P.
+struct AttentionSpec {
+    std::string variant = "softmax";
+    std::map<std::string, std::string> options;  ///< of it, as given; see docs/attention.md
+    std::vector<Parameter> own = {};  ///< those of the variant: NAME of layer.L.attn.NAME
     Index heads = 1, kv_heads = 1, head_dim = 0;
     Index value_dim = 0;  ///< columns of a head's values; 0: head_dim
-    Index ffn = 0;        ///< inner width; 0: the layer has no feed-forward step
-    Unary activation = Unary::gelu;
-    bool gated = false;  ///< down(act(gate x) * up x)
-    std::string attention = "softmax";
-    std::map<std::string, std::string> attention_options;  ///< as given; see docs/attention.md
-    OutputNorm output_norm = OutputNorm::none;
-    double scale = 1;  ///< of the logits
+    double scale = 1;     ///< of the logits
     bool causal = false;
     Index window = 0;  ///< > 0: sliding window
     Rotary rotary;
-    /// phi of q and k, before they rotate; empty: none, or inside the attention.
+    /// phi of q and k, before they rotate; empty: none, or inside the variant.
     std::optional<Unary> qk_activation;
+    bool qk_norm = false;
+    bool qk_norm_layer = false;  ///< q/k norm is a LayerNorm (timm), not RMS
+    double qk_eps = 1e-6;
     /// The gated attention unit of [FLASH]: z = silu(Z x); each q and k is z gamma + beta, rows of
     /// `attn.offset`; v = silu(V x); heads side by side times silu(G x).
     bool gated_unit = false;
     bool token_shift = false;  ///< the first half of the columns comes from the token before
-    bool qk_norm = false;
-    bool qk_norm_layer = false;  ///< q/k norm is a LayerNorm (timm), not RMS
-    double qk_eps = 1e-6;
+    OutputNorm output_norm = OutputNorm::none;
     /// No output projection: heads side by side are the branch [TSE Alg. 1].
     bool value_projection_only = false;
-    double alpha = 1;  ///< X + alpha SA(X)
-    double deesc = 0;  ///< de-escalation tau [TSE (21)]; 0: the model has no such step
-    // Which parameters there are.
-    bool qkv_bias = true, out_bias = true, ffn_bias = true, norm_bias = true;
-    bool layer_scale = false;         ///< each branch is multiplied by a vector: `scale1`, `scale2`
-    Index shares = -1;                ///< >= 0: uses the parameters of that layer (ALBERT)
-    std::vector<Parameter> own = {};  ///< those of the variant: NAME of layer.L.attn.NAME
+    bool qkv_bias = true, out_bias = true;
 
     Index value_columns() const { return value_dim > 0 ? value_dim : head_dim; }
+};
+
+/// The feed-forward step of a layer.
+struct FeedForwardSpec {
+    Index width = 0;  ///< the inner one; 0: the layer has no such step
+    Unary activation = Unary::gelu;
+    bool gated = false;  ///< down(act(gate x) * up x)
+    bool bias = true;
+};
+
+/// One layer.
+struct BlockSpec {
+    NormPlacement placement = NormPlacement::post;
+    NormSpec norm;
+    AttentionSpec attention;
+    FeedForwardSpec ffn;
+    double alpha = 1;          ///< X + alpha SA(X)
+    double deesc = 0;          ///< de-escalation tau [TSE (21)]; 0: the model has no such step
+    bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`
+    Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
 };
 
 /// What turns the last state into logits of ids, where a file has it: for losses alone.

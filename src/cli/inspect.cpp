@@ -150,12 +150,12 @@ std::string what_would_be_run(const Subject& subject) {
     std::string text = fact("family", spec.family) + fact("model", spec.name);
     if (!spec.blocks.empty()) {
         const BlockSpec& block = spec.blocks.front();
-        std::string layers =
-            fmt::format("{}, {}-norm, width {}, {} heads of {} columns", spec.blocks.size(),
-                        name(block.placement), spec.width, block.heads, block.head_dim);
-        if (block.kv_heads != block.heads)
-            layers += fmt::format(", {} of keys and values", block.kv_heads);
-        if (block.ffn > 0) layers += fmt::format(", feed-forward {}", block.ffn);
+        std::string layers = fmt::format("{}, {}-norm, width {}, {} heads of {} columns",
+                                         spec.blocks.size(), name(block.placement), spec.width,
+                                         block.attention.heads, block.attention.head_dim);
+        if (block.attention.kv_heads != block.attention.heads)
+            layers += fmt::format(", {} of keys and values", block.attention.kv_heads);
+        if (block.ffn.width > 0) layers += fmt::format(", feed-forward {}", block.ffn.width);
         text += fact("layers", layers);
     }
     if (spec.channels > 0)

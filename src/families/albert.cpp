@@ -98,15 +98,16 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const std::string groups = "encoder.albert_layer_groups.";
     const std::string layer = groups + "0.albert_layers.0.";
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     const std::string query = layer + "attention.query.weight";
     const Index inner = r.extent(query, 0);
-    b.heads = b.kv_heads = r.heads({"num_attention_heads"}, inner, query);
-    b.head_dim = inner / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
-    b.ffn =
+    a.heads = a.kv_heads = r.heads({"num_attention_heads"}, inner, query);
+    a.head_dim = inner / a.heads;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    b.ffn.width =
         r.agreed({"intermediate_size"}, r.extent(layer + "ffn.weight", 0), layer + "ffn.weight");
-    b.eps = r.number({"layer_norm_eps"}, 1e-12);
-    b.activation = r.activation({"hidden_act"}, "gelu_new");
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-12);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu_new");
     Sharing sharing;
     sharing.groups = r.layers(groups);
     r.agreed({"num_hidden_groups"}, sharing.groups, groups + "*");
@@ -162,8 +163,8 @@ Json config(const ModelSpec& s) {
     out.set("embedding_size", s.embedding_width).set("hidden_size", s.width);
     out.set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
     out.set("num_hidden_groups", 1).set("inner_group_num", 1);
-    out.set("num_attention_heads", b.heads).set("intermediate_size", b.ffn);
-    out.set("hidden_act", hf_activation(b.activation)).set("layer_norm_eps", b.eps);
+    out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
+    out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("max_position_embeddings", s.position_rows()).set("vocab_size", s.vocabulary);
     out.set("type_vocab_size", s.type_rows).set("pad_token_id", 0);
     out.set("hidden_dropout_prob", 0).set("attention_probs_dropout_prob", 0);

@@ -100,16 +100,17 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     }
     const std::string layer = "encoder.layer.0.";
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     const std::string query = layer + "attention.self.query.weight";
     const Index inner = r.extent(query, 0);
-    b.heads = b.kv_heads = r.heads({"num_attention_heads"}, inner, query);
-    b.head_dim = inner / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    a.heads = a.kv_heads = r.heads({"num_attention_heads"}, inner, query);
+    a.head_dim = inner / a.heads;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     const std::string up = layer + "intermediate.dense.weight";
-    b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
-    b.eps = r.number({"layer_norm_eps"}, roberta ? 1e-5 : 1e-12);
-    b.activation = r.activation({"hidden_act"}, "gelu");
-    b.causal = r.flag({"is_decoder"}, false);
+    b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
+    b.norm.eps = r.number({"layer_norm_eps"}, roberta ? 1e-5 : 1e-12);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu");
+    a.causal = r.flag({"is_decoder"}, false);
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -132,15 +133,16 @@ Architecture read_distilbert(const Checkpoint& file, const DetectOptions& option
     r.only({"is_decoder"}, false);
     read_embeddings(r, {"dim"});
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     const std::string query = "transformer.layer.0.attention.q_lin.weight";
     const Index inner = r.extent(query, 0);
-    b.heads = b.kv_heads = r.heads({"n_heads"}, inner, query);
-    b.head_dim = inner / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    a.heads = a.kv_heads = r.heads({"n_heads"}, inner, query);
+    a.head_dim = inner / a.heads;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     const std::string up = "transformer.layer.0.ffn.lin1.weight";
-    b.ffn = r.agreed({"hidden_dim"}, r.extent(up, 0), up);
-    b.eps = r.number({"layer_norm_eps"}, 1e-12);
-    b.activation = r.activation({"activation"}, "gelu");
+    b.ffn.width = r.agreed({"hidden_dim"}, r.extent(up, 0), up);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-12);
+    b.ffn.activation = r.activation({"activation"}, "gelu");
     const Index layers = r.layers("transformer.layer.");
     r.agreed({"n_layers"}, layers, "transformer.layer.*");
     r.spec.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -197,11 +199,11 @@ Json bert_config(const ModelSpec& s) {
     out.set("architectures", Json::Array{roberta ? "RobertaModel" : "BertModel"});
     out.set("model_type", s.family).set("hidden_size", s.width);
     out.set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
-    out.set("num_attention_heads", b.heads).set("intermediate_size", b.ffn);
-    out.set("hidden_act", hf_activation(b.activation)).set("layer_norm_eps", b.eps);
+    out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
+    out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("max_position_embeddings", s.position_rows()).set("vocab_size", s.vocabulary);
     out.set("type_vocab_size", s.type_rows).set("pad_token_id", roberta ? s.padding_id : 0);
-    if (b.causal) out.set("is_decoder", true);
+    if (b.attention.causal) out.set("is_decoder", true);
     return out.set("position_embedding_type", "absolute").set("initializer_range", 0.02);
 }
 
@@ -210,8 +212,8 @@ Json distilbert_config(const ModelSpec& s) {
     Json out;
     out.set("architectures", Json::Array{"DistilBertModel"}).set("model_type", s.family);
     out.set("dim", s.width).set("n_layers", static_cast<Index>(s.blocks.size()));
-    out.set("n_heads", b.heads).set("hidden_dim", b.ffn);
-    out.set("activation", hf_activation(b.activation)).set("layer_norm_eps", b.eps);
+    out.set("n_heads", b.attention.heads).set("hidden_dim", b.ffn.width);
+    out.set("activation", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("sinusoidal_pos_embds", false);
     out.set("max_position_embeddings", s.position_rows()).set("vocab_size", s.vocabulary);
     return out.set("pad_token_id", 0).set("initializer_range", 0.02);

@@ -109,10 +109,10 @@ void spread(const AttentionPlan& plan, const Sizes& s, std::vector<BlockSpec>& b
         const bool early = l < blocks.size() / 2;
         const AttentionPlan::Half& half = early ? plan.early : plan.late;
         BlockSpec& b = blocks[l];
-        b.attention = half.attention;
-        b.attention_options = early ? s.attention_options : AttentionOptions();
-        b.attention_options.insert(half.options.begin(), half.options.end());
-        b.output_norm = s.output_norm.value_or(output_norm_named(half.output_norm));
+        b.attention.variant = half.attention;
+        b.attention.options = early ? s.attention_options : AttentionOptions();
+        b.attention.options.insert(half.options.begin(), half.options.end());
+        b.attention.output_norm = s.output_norm.value_or(output_norm_named(half.output_norm));
     }
 }
 
@@ -173,19 +173,20 @@ Sizes read_sizes(KeyReader& keys, Sizes preset) {
 
 BlockSpec block(const Sizes& s) {
     BlockSpec b;
-    b.eps = s.eps;
-    b.heads = s.heads;
-    b.kv_heads = s.kv_heads;
-    b.head_dim = s.head_dim;
-    b.ffn = s.ffn;
-    b.activation = s.act;
-    b.attention = s.attention;
-    b.attention_options = s.attention_options;
+    AttentionSpec& a = b.attention;
+    b.norm.eps = s.eps;
+    a.heads = s.heads;
+    a.kv_heads = s.kv_heads;
+    a.head_dim = s.head_dim;
+    b.ffn.width = s.ffn;
+    b.ffn.activation = s.act;
+    a.variant = s.attention;
+    a.options = s.attention_options;
     if (!attention_plan(s.attention))
-        b.output_norm =
+        a.output_norm =
             s.output_norm.value_or(output_norm_named(attention(s.attention).output_norm));
-    b.scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
-    b.causal = s.causal;
+    a.scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
+    a.causal = s.causal;
     return b;
 }
 

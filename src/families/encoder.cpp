@@ -38,30 +38,31 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.agreed({"layers"}, layers, "layer.*");
     s.final_norm = r.has("final_norm.weight");
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     const std::string placement = r.word({"placement"}, "post");
     if (placement != "post" && placement != "pre")
         r.refuse(fmt::format("placement '{}' is neither post nor pre", placement));
     b.placement = placement == "pre" ? NormPlacement::pre : NormPlacement::post;
     const Index inner = r.extent(query, 0);
-    b.heads = r.heads({"heads"}, inner, query);
-    b.head_dim = inner / b.heads;
+    a.heads = r.heads({"heads"}, inner, query);
+    a.head_dim = inner / a.heads;
     const Index columns = r.extent(key, 0);
-    if (columns % b.head_dim != 0 || b.heads % (columns / b.head_dim) != 0)
+    if (columns % a.head_dim != 0 || a.heads % (columns / a.head_dim) != 0)
         r.refuse(fmt::format("keys of width {} cannot be shared by {} query heads of {} columns",
-                             columns, b.heads, b.head_dim));
-    b.kv_heads = columns / b.head_dim;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
-    b.ffn = r.extent("layer.0.ffn.up.weight", 0);
-    b.eps = r.number({"eps"}, 1e-5);
-    b.activation = r.activation({"activation"}, "relu");
+                             columns, a.heads, a.head_dim));
+    a.kv_heads = columns / a.head_dim;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    b.ffn.width = r.extent("layer.0.ffn.up.weight", 0);
+    b.norm.eps = r.number({"eps"}, 1e-5);
+    b.ffn.activation = r.activation({"activation"}, "relu");
     b.alpha = r.number({"alpha"}, 1);
     b.deesc = r.number({"deesc"}, 0);
-    b.qkv_bias = r.has("layer.0.attn.q.bias");
-    b.value_projection_only = !r.part({"out_proj"}, "layer.0.attn.o.weight");
-    b.out_bias = r.has("layer.0.attn.o.bias");
-    b.ffn_bias = r.has("layer.0.ffn.up.bias");
-    b.norm_bias = r.has("layer.0.norm1.bias");
-    if (b.value_projection_only && inner != s.width)
+    a.qkv_bias = r.has("layer.0.attn.q.bias");
+    a.value_projection_only = !r.part({"out_proj"}, "layer.0.attn.o.weight");
+    a.out_bias = r.has("layer.0.attn.o.bias");
+    b.ffn.bias = r.has("layer.0.ffn.up.bias");
+    b.norm.bias = r.has("layer.0.norm1.bias");
+    if (a.value_projection_only && inner != s.width)
         r.refuse(
             "there is no output projection, and heads side by side are not of the model's width");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -109,21 +110,22 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     preset.act = Unary::relu;
     const Sizes sizes = read_sizes(k, preset);
     BlockSpec b = block(sizes);
+    AttentionSpec& a = b.attention;
     b.placement = name == "pre-norm" ? NormPlacement::pre : NormPlacement::post;
     b.alpha = k.number("alpha", 1);
     b.deesc = k.number("deesc", 0);
-    b.value_projection_only = !k.flag("out_proj", false);
+    a.value_projection_only = !k.flag("out_proj", false);
     if (k.has("window")) {
         if (attention_plan(sizes.attention) || !attention(sizes.attention).facts.window)
             k.refuse(fmt::format("attention={} has no sliding window", sizes.attention));
-        b.window = k.count("window", 1);
+        a.window = k.count("window", 1);
     }
     const double value_deviation = std::sqrt(value_variance(k, sizes));
     k.finish();
-    if (b.value_projection_only && sizes.heads * sizes.head_dim != sizes.d)
+    if (a.value_projection_only && sizes.heads * sizes.head_dim != sizes.d)
         k.refuse(fmt::format("{} heads of {} columns side by side are not d={}; pass out_proj=1",
                              sizes.heads, sizes.head_dim, sizes.d));
-    b.qkv_bias = b.out_bias = false;
+    a.qkv_bias = a.out_bias = false;
     ModelSpec s = token_model("encoder", sizes, b);
     s.vocabulary = s.max_tokens = 0;
     return drawn(
@@ -145,8 +147,10 @@ Json config(const ModelSpec& s) {
     Json out;
     out.set("model_type", "tsdiag_encoder").set("placement", tsdiag::name(b.placement));
     out.set("layers", static_cast<Index>(s.blocks.size())).set("width", s.width);
-    out.set("heads", b.heads).set("eps", b.eps).set("activation", hf_activation(b.activation));
-    out.set("out_proj", !b.value_projection_only);
+    out.set("heads", b.attention.heads)
+        .set("eps", b.norm.eps)
+        .set("activation", hf_activation(b.ffn.activation));
+    out.set("out_proj", !b.attention.value_projection_only);
     return out.set("alpha", b.alpha).set("deesc", b.deesc);
 }
 

@@ -42,6 +42,7 @@ std::vector<NamePair> pairs(bool quadratic) {
 
 /// What both units share: one head of queries and keys, values of another width.
 void read_unit(Reader& r, BlockSpec& b) {
+    AttentionSpec& a = b.attention;
     ModelSpec& s = r.spec;
     const std::string keys = "layers.0.to_qk.0.weight", hidden = "layers.0.to_hidden.0.weight";
     s.width = s.embedding_width = r.agreed({"dim"}, r.extent(keys, 1), keys);
@@ -49,22 +50,22 @@ void read_unit(Reader& r, BlockSpec& b) {
     r.only({"reduce_group_non_causal_attn"}, true);
     r.only({"add_residual"}, true);
     r.value({"expansion_factor"});  // the tensors show it
-    b.gated_unit = true;
+    a.gated_unit = true;
     b.placement = NormPlacement::pre;
-    b.heads = b.kv_heads = 1;
-    b.head_dim = r.agreed({"query_key_dim"}, r.extent(keys, 0), keys);
+    a.heads = a.kv_heads = 1;
+    a.head_dim = r.agreed({"query_key_dim"}, r.extent(keys, 0), keys);
     if (r.extent(hidden, 0) % 2 != 0)
         r.refuse(
             fmt::format("tensor '{}{}' has an odd number of rows, expected values and gates "
                         "of one width",
                         r.prefix(), hidden));
-    b.value_dim = r.extent(hidden, 0) / 2;
-    b.ffn = 0;
-    b.activation = Unary::silu;
-    b.norm = r.has("layers.0.norm.g") ? NormKind::scale : NormKind::layer;
-    r.only({"norm_type"}, b.norm == NormKind::scale ? "scalenorm" : "layernorm");
-    b.eps = r.number({"norm_eps"}, 1e-5);
-    b.causal = r.flag({"causal"}, false);
+    a.value_dim = r.extent(hidden, 0) / 2;
+    b.ffn.width = 0;
+    b.ffn.activation = Unary::silu;
+    b.norm.kind = r.has("layers.0.norm.g") ? NormKind::scale : NormKind::layer;
+    r.only({"norm_type"}, b.norm.kind == NormKind::scale ? "scalenorm" : "layernorm");
+    b.norm.eps = r.number({"norm_eps"}, 1e-5);
+    a.causal = r.flag({"causal"}, false);
     const Index layers = r.agreed({"depth"}, r.layers("layers."), "layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
 }
@@ -89,30 +90,32 @@ void read_embedding(Reader& r) {
 /// As many columns rotate as the file keeps frequencies for; else the first 32, or all where there
 /// are fewer.
 void read_rotation(Reader& r, BlockSpec& b) {
+    AttentionSpec& a = b.attention;
     const std::string stored = "layers.0.rotary_pos_emb.freqs";
-    b.rotary.interleaved = true;
-    b.rotary.columns = r.has(stored) ? r.agreed({"rotary_dim"}, 2 * r.extent(stored, 0), stored)
-                                     : std::min<Index>(r.count({"rotary_dim"}, 32), b.head_dim);
-    if (b.rotary.columns > b.head_dim)
+    a.rotary.interleaved = true;
+    a.rotary.columns = r.has(stored) ? r.agreed({"rotary_dim"}, 2 * r.extent(stored, 0), stored)
+                                     : std::min<Index>(r.count({"rotary_dim"}, 32), a.head_dim);
+    if (a.rotary.columns > a.head_dim)
         r.refuse(
-            fmt::format("{} columns rotate, and queries have {}", b.rotary.columns, b.head_dim));
-    if (b.rotary.columns % 2 != 0)
+            fmt::format("{} columns rotate, and queries have {}", a.rotary.columns, a.head_dim));
+    if (a.rotary.columns % 2 != 0)
         r.refuse(
-            fmt::format("{} columns cannot rotate: an even number is needed", b.rotary.columns));
+            fmt::format("{} columns cannot rotate: an even number is needed", a.rotary.columns));
 }
 
 Architecture read_flash(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "flash");
     r.find_prefix(flash_anchor);
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     read_unit(r, b);
-    b.attention = "flash";
+    a.variant = "flash";
     const Index group = r.count({"group_size"}, 256);
-    b.attention_options["group"] = std::to_string(group);
-    b.token_shift = r.flag({"shift_tokens"}, true);
+    a.options["group"] = std::to_string(group);
+    a.token_shift = r.flag({"shift_tokens"}, true);
     read_rotation(r, b);
     const std::string bias = "layers.0.rel_pos_bias.relative_attention_bias.weight";
-    b.own.push_back({"rel_pos_bias", {1, r.extent(bias, 0), 1}});
+    a.own.push_back({"rel_pos_bias", {1, r.extent(bias, 0), 1}});
     std::ranges::fill(r.spec.blocks, b);
     read_embedding(r);
     return r.finish(translate(r.spec, pairs(false)),
@@ -124,7 +127,7 @@ Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
     r.find_prefix(gau_anchor);
     BlockSpec b;
     read_unit(r, b);
-    b.attention = "flash_quad";
+    b.attention.variant = "flash_quad";
     r.took("no bias by relative positions: the file has none of its own");
     std::ranges::fill(r.spec.blocks, b);
     read_embedding(r);

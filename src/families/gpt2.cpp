@@ -61,7 +61,7 @@ std::vector<BlockSpec> blocks(Reader& r, BlockSpec b, Index layers) {
     std::vector<BlockSpec> out(static_cast<std::size_t>(layers), b);
     if (!divide) return out;
     for (std::size_t l = 0; l < out.size(); ++l)
-        out[l].scale = b.scale / static_cast<double>(l + 1);
+        out[l].attention.scale = b.attention.scale / static_cast<double>(l + 1);
     r.saw("logits of layer L divided also by L + 1 (scale_attn_by_inverse_layer_idx)");
     return out;
 }
@@ -85,20 +85,21 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     if (!conv1d) s.family = "nanogpt";
     r.saw(conv1d ? "weights stored (in, out): Conv1D" : "weights stored (out, in): nn.Linear");
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     b.placement = NormPlacement::pre;
-    b.causal = true;
-    b.heads = b.kv_heads = r.heads({"n_head", "num_heads"}, s.width, anchor);
-    b.head_dim = s.width / b.heads;
+    a.causal = true;
+    a.heads = a.kv_heads = r.heads({"n_head", "num_heads"}, s.width, anchor);
+    a.head_dim = s.width / a.heads;
     if (r.flag({"scale_attn_weights"}, true))
-        b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+        a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     const std::string up = "h.0.mlp.c_fc.weight";
-    b.ffn = r.agreed({"n_inner"}, r.extent(up, conv1d ? 1 : 0), up);
-    b.eps = r.number({"layer_norm_epsilon"}, 1e-5);
-    b.activation = r.activation({"activation_function"}, conv1d ? "gelu_new" : "gelu");
+    b.ffn.width = r.agreed({"n_inner"}, r.extent(up, conv1d ? 1 : 0), up);
+    b.norm.eps = r.number({"layer_norm_epsilon"}, 1e-5);
+    b.ffn.activation = r.activation({"activation_function"}, conv1d ? "gelu_new" : "gelu");
     // Conv1D always has biases; a model that trains nn.Linear may do without.
     const bool biases = conv1d || r.part({"bias", "use_bias"}, "h.0.attn.c_attn.bias");
-    b.qkv_bias = b.out_bias = b.ffn_bias = biases;
-    b.norm_bias = conv1d || r.has("h.0.ln_1.bias") || r.has("h.0.ln_1.beta");
+    a.qkv_bias = a.out_bias = b.ffn.bias = biases;
+    b.norm.bias = conv1d || r.has("h.0.ln_1.bias") || r.has("h.0.ln_1.beta");
     const Index layers = r.layers("h.");
     r.agreed({"n_layer", "num_layers"}, layers, "h.*");
     s.blocks = blocks(r, b, layers);
@@ -146,9 +147,11 @@ Json config(const ModelSpec& s) {
     Json out;
     out.set("architectures", Json::Array{"GPT2Model"}).set("model_type", "gpt2");
     out.set("n_embd", s.width).set("n_layer", static_cast<Index>(s.blocks.size()));
-    out.set("n_head", b.heads).set("n_inner", b.ffn).set("n_positions", s.max_tokens);
-    out.set("vocab_size", s.vocabulary).set("layer_norm_epsilon", b.eps);
-    out.set("activation_function", hf_activation(b.activation)).set("scale_attn_weights", true);
+    out.set("n_head", b.attention.heads)
+        .set("n_inner", b.ffn.width)
+        .set("n_positions", s.max_tokens);
+    out.set("vocab_size", s.vocabulary).set("layer_norm_epsilon", b.norm.eps);
+    out.set("activation_function", hf_activation(b.ffn.activation)).set("scale_attn_weights", true);
     return out.set("initializer_range", 0.02);
 }
 

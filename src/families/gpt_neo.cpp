@@ -88,17 +88,18 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.value({"is_decoder"});
     s.final_norm = true;
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     b.placement = NormPlacement::pre;
-    b.causal = true;
+    a.causal = true;
     const Index inner = r.extent(std::string(anchor), 0);
-    b.heads = b.kv_heads = r.heads({"num_heads", "num_attention_heads"}, inner, anchor);
-    b.head_dim = inner / b.heads;
-    b.scale = 1;
+    a.heads = a.kv_heads = r.heads({"num_heads", "num_attention_heads"}, inner, anchor);
+    a.head_dim = inner / a.heads;
+    a.scale = 1;
     const std::string up = "h.0.mlp.c_fc.weight";
-    b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
-    b.eps = r.number({"layer_norm_epsilon"}, 1e-5);
-    b.activation = r.activation({"activation_function"}, "gelu_new");
-    b.qkv_bias = false;
+    b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
+    b.norm.eps = r.number({"layer_norm_epsilon"}, 1e-5);
+    b.ffn.activation = r.activation({"activation_function"}, "gelu_new");
+    a.qkv_bias = false;
     const Index layers = r.layers("h.");
     r.agreed({"num_layers", "num_hidden_layers"}, layers, "h.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -106,7 +107,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const Index window = r.count({"window_size"}, 256);
     Index windows = 0;
     for (std::size_t l = 0; l < s.blocks.size(); ++l)
-        if (local[l]) s.blocks[l].window = window, ++windows;
+        if (local[l]) s.blocks[l].attention.window = window, ++windows;
     r.saw(fmt::format("{} of {} layers see the last {} tokens only", windows, layers, window));
     return r.finish(translate(s, pairs), {"*lm_head.*", "score.*"});
 }

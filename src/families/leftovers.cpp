@@ -95,7 +95,7 @@ void Reader::check_leftovers(const Names& names, Words unused, Words own) {
 /// Old files keep the frequencies, in half precision at worst: they say whether the base is right.
 void Reader::check_frequencies(const std::string& name) const {
     constexpr double rounding = 0.02;
-    const Rotary& rotary = spec.blocks.front().rotary;
+    const Rotary& rotary = spec.blocks.front().attention.rotary;
     const RawTensor raw = file_.tensor(name);
     const auto half = static_cast<std::size_t>(rotary.columns / 2);
     if (!rotary.scaling.empty() || raw.dtype == DType::other) return;
@@ -127,7 +127,7 @@ void Reader::check_keys() {
 }
 
 void Reader::check_told_sizes() const {
-    const Index heads = spec.blocks.front().heads;
+    const Index heads = spec.blocks.front().attention.heads;
     if (options_.heads && *options_.heads != heads)
         ask(fmt::format("--n-heads {}: the file has {} heads", *options_.heads, heads));
     if (options_.width && *options_.width != spec.width)

@@ -36,36 +36,38 @@ std::vector<NamePair> pairs(bool shared) {
 
 /// Keys of one head (one_kv_head) are narrower than queries, and tell a head's width.
 void read_heads(Reader& r, const std::string& attention, BlockSpec& b) {
+    AttentionSpec& a = b.attention;
     const std::string query = attention + "to_q.weight", key = attention + "to_k.weight";
     const Index inner = r.extent(query, 0), columns = r.extent(key, 0);
     if (columns < inner) {
         if (inner % columns != 0)
             r.refuse(fmt::format("keys of {} columns do not fit queries of {}", columns, inner));
-        b.heads = r.agreed({"heads"}, inner / columns, key);
-        b.kv_heads = 1;
+        a.heads = r.agreed({"heads"}, inner / columns, key);
+        a.kv_heads = 1;
     } else {
-        b.heads = b.kv_heads = r.heads({"heads"}, inner, query);
+        a.heads = a.kv_heads = r.heads({"heads"}, inner, query);
     }
-    b.head_dim = r.agreed({"dim_head"}, inner / b.heads, query);
-    r.only({"one_kv_head"}, b.kv_heads < b.heads);
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    a.head_dim = r.agreed({"dim_head"}, inner / a.heads, query);
+    r.only({"one_kv_head"}, a.kv_heads < a.heads);
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
 }
 
 /// The projections of keys and values along the tokens.
 void read_projections(Reader& r, const std::string& attention, BlockSpec& b) {
+    AttentionSpec& a = b.attention;
     const std::string projection = attention + "proj_k";
     const Index tokens = r.agreed({"seq_len"}, r.extent(projection, 0), projection);
     const Index length = r.agreed({"k"}, r.extent(projection, 1), projection);
     const bool shared = !r.has(attention + "to_v.weight");
     r.only({"share_kv"}, shared);
-    b.attention = "linformer";
-    b.attention_options["length"] = std::to_string(length);
-    b.attention_options["shared"] = shared ? "1" : "0";
-    b.own.push_back({"proj_k", {1, tokens, length}});
+    a.variant = "linformer";
+    a.options["length"] = std::to_string(length);
+    a.options["shared"] = shared ? "1" : "0";
+    a.own.push_back({"proj_k", {1, tokens, length}});
     if (shared)
         r.saw("keys are the values, and their projection is shared (share_kv)");
     else
-        b.own.push_back({"proj_v", {1, tokens, length}});
+        a.own.push_back({"proj_v", {1, tokens, length}});
     r.spec.max_tokens = tokens;
     r.took(
         fmt::format("a sample of fewer than {} tokens uses the first rows of the projections; "
@@ -95,15 +97,15 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.placement = NormPlacement::pre;
     read_heads(r, attention, b);
     read_projections(r, attention, b);
-    b.qkv_bias = false;
-    b.ffn = r.extent(inside + "net.layers.0.1.fn.w1.weight", 0);
-    b.eps = r.number({"layer_norm_eps"}, 1e-5);
-    b.activation = r.activation({"hidden_act"}, "gelu");
+    b.attention.qkv_bias = false;
+    b.ffn.width = r.extent(inside + "net.layers.0.1.fn.w1.weight", 0);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu");
     const std::string layers = inside + "net.layers.";
     s.blocks.assign(static_cast<std::size_t>(r.agreed({"depth"}, r.layers(layers), layers + "*")),
                     b);
     if (language) read_embeddings(r);
-    Names names = translate(s, pairs(b.attention_options.at("shared") == "1"));
+    Names names = translate(s, pairs(b.attention.options.at("shared") == "1"));
     if (!language)
         for (auto& [canonical, source] : names)
             source.file_name.erase(0, std::string_view("linformer.").size());

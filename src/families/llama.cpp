@@ -50,41 +50,43 @@ bool matches(const Checkpoint& file, const Json& config) {
 
 BlockSpec read_attention(Reader& r) {
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     b.placement = NormPlacement::pre;
-    b.norm = NormKind::rms;
-    b.causal = b.gated = true;
-    b.qk_norm = r.has(attention0 + "q_norm.weight");
+    b.norm.kind = NormKind::rms;
+    a.causal = b.ffn.gated = true;
+    a.qk_norm = r.has(attention0 + "q_norm.weight");
     const std::string query = attention0 + "q_proj.weight", key = attention0 + "k_proj.weight";
     const Index inner = r.extent(query, 0);
     const Json& told = r.value({"head_dim"});
-    if (b.qk_norm)  // the norm's length is the width of a head
-        b.head_dim = r.agreed({"head_dim"}, r.extent(attention0 + "q_norm.weight", 0),
+    if (a.qk_norm)  // the norm's length is the width of a head
+        a.head_dim = r.agreed({"head_dim"}, r.extent(attention0 + "q_norm.weight", 0),
                               attention0 + "q_norm.weight");
     else if (told.is_number())
-        b.head_dim = r.count({"head_dim"}, 0);
-    if (b.head_dim > 0 && inner % b.head_dim == 0)
-        b.heads = r.agreed({"num_attention_heads"}, inner / b.head_dim, query);
-    else if (b.head_dim > 0)
-        r.refuse(fmt::format("heads of {} columns do not fit queries of {}", b.head_dim, inner));
+        a.head_dim = r.count({"head_dim"}, 0);
+    if (a.head_dim > 0 && inner % a.head_dim == 0)
+        a.heads = r.agreed({"num_attention_heads"}, inner / a.head_dim, query);
+    else if (a.head_dim > 0)
+        r.refuse(fmt::format("heads of {} columns do not fit queries of {}", a.head_dim, inner));
     else
-        b.heads = r.heads({"num_attention_heads"}, inner, query);
-    b.head_dim = inner / b.heads;
+        a.heads = r.heads({"num_attention_heads"}, inner, query);
+    a.head_dim = inner / a.heads;
     const Index columns = r.extent(key, 0);
-    if (columns % b.head_dim != 0 || b.heads % (columns / b.head_dim) != 0)
+    if (columns % a.head_dim != 0 || a.heads % (columns / a.head_dim) != 0)
         r.refuse(fmt::format("keys of width {} cannot be shared by {} query heads of {} columns",
-                             columns, b.heads, b.head_dim));
-    b.kv_heads = r.agreed({"num_key_value_heads"}, columns / b.head_dim, key);
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+                             columns, a.heads, a.head_dim));
+    a.kv_heads = r.agreed({"num_key_value_heads"}, columns / a.head_dim, key);
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     return b;
 }
 
 /// Qwen2 has biases on q, k, v and no key for them; the others on all four or on none.
 void read_biases(Reader& r, BlockSpec& b) {
+    AttentionSpec& a = b.attention;
     const bool qwen2 = r.spec.family == "qwen2";
     if (qwen2) r.value({"attention_bias"});
-    b.qkv_bias = qwen2 || r.part({"attention_bias"}, attention0 + "q_proj.bias");
-    b.out_bias = !qwen2 && b.qkv_bias;
-    b.ffn_bias = r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias");
+    a.qkv_bias = qwen2 || r.part({"attention_bias"}, attention0 + "q_proj.bias");
+    a.out_bias = !qwen2 && a.qkv_bias;
+    b.ffn.bias = r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias");
 }
 
 /// Which layers `layer_types` says slide; nothing where it does not say.
@@ -130,7 +132,7 @@ void read_windows(Reader& r, std::vector<BlockSpec>& blocks) {
                 fmt::format("layer_types says that layer {} {}, and sliding_window or the "
                             "family says otherwise",
                             l, (*listed)[l] ? "has a sliding window" : "sees everything"));
-        if (slides) blocks[l].window = window;
+        if (slides) blocks[l].attention.window = window;
     }
     if (window > 0) r.saw(fmt::format("sliding window of {} tokens", window));
 }
@@ -169,14 +171,14 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     BlockSpec b = read_attention(r);
     read_biases(r, b);
     const std::string gate = "layers.0.mlp.gate_proj.weight";
-    b.ffn = r.agreed({"intermediate_size"}, r.extent(gate, 0), gate);
-    b.eps = b.qk_eps = r.number({"rms_norm_eps"}, 1e-6);
-    b.activation = r.activation({"hidden_act"}, "silu");
+    b.ffn.width = r.agreed({"intermediate_size"}, r.extent(gate, 0), gate);
+    b.norm.eps = b.attention.qk_eps = r.number({"rms_norm_eps"}, 1e-6);
+    b.ffn.activation = r.activation({"hidden_act"}, "silu");
     const double share = read_share(r, {"partial_rotary_factor"}, 1);
-    const auto columns = static_cast<Index>(static_cast<double>(b.head_dim) * share);
+    const auto columns = static_cast<Index>(static_cast<double>(b.attention.head_dim) * share);
     if (columns % 2 != 0)
         r.refuse(fmt::format("{} columns of a head cannot rotate in pairs", columns));
-    b.rotary = read_rotary(r, columns, {"rope_theta"});
+    b.attention.rotary = read_rotary(r, columns, {"rope_theta"});
     const Index layers = r.layers("layers.");
     r.agreed({"num_hidden_layers"}, layers, "layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -254,19 +256,20 @@ RandomModel draw(std::string_view name, const Keys& keys) {
         const Sizes sizes = read_sizes(k, p.sizes);
         k.finish();
         BlockSpec b = block(sizes);
-        if (b.head_dim % 2 != 0)
-            k.refuse(fmt::format("a head of {} columns cannot rotate in pairs", b.head_dim));
+        if (b.attention.head_dim % 2 != 0)
+            k.refuse(
+                fmt::format("a head of {} columns cannot rotate in pairs", b.attention.head_dim));
         b.placement = NormPlacement::pre;
-        b.norm = NormKind::rms;
-        b.gated = true;
-        b.qkv_bias = p.qkv_bias;
-        b.out_bias = b.ffn_bias = false;
-        b.qk_norm = p.qk_norm;
-        b.qk_eps = b.eps;
-        b.window = p.window;
-        b.rotary = p.scaling;
-        b.rotary.columns = b.head_dim;
-        b.rotary.theta = p.theta;
+        b.norm.kind = NormKind::rms;
+        b.ffn.gated = true;
+        b.attention.qkv_bias = p.qkv_bias;
+        b.attention.out_bias = b.ffn.bias = false;
+        b.attention.qk_norm = p.qk_norm;
+        b.attention.qk_eps = b.norm.eps;
+        b.attention.window = p.window;
+        b.attention.rotary = p.scaling;
+        b.attention.rotary.columns = b.attention.head_dim;
+        b.attention.rotary.theta = p.theta;
         ModelSpec s = token_model(p.family, sizes, b);
         s.final_norm = true;
         return drawn(
@@ -278,6 +281,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
 
 Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
+    const AttentionSpec& a = b.attention;
     const std::string family = s.family == "llama"     ? "Llama"
                                : s.family == "mistral" ? "Mistral"
                                : s.family == "qwen2"   ? "Qwen2"
@@ -285,18 +289,18 @@ Json config(const ModelSpec& s) {
     Json out;
     out.set("architectures", Json::Array{family + "Model"}).set("model_type", s.family);
     out.set("hidden_size", s.width).set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
-    out.set("num_attention_heads", b.heads).set("num_key_value_heads", b.kv_heads);
-    out.set("head_dim", b.head_dim).set("intermediate_size", b.ffn);
-    out.set("hidden_act", hf_activation(b.activation)).set("rms_norm_eps", b.eps);
-    out.set("rope_theta", b.rotary.theta).set("max_position_embeddings", s.max_tokens);
+    out.set("num_attention_heads", a.heads).set("num_key_value_heads", a.kv_heads);
+    out.set("head_dim", a.head_dim).set("intermediate_size", b.ffn.width);
+    out.set("hidden_act", hf_activation(b.ffn.activation)).set("rms_norm_eps", b.norm.eps);
+    out.set("rope_theta", a.rotary.theta).set("max_position_embeddings", s.max_tokens);
     out.set("vocab_size", s.vocabulary).set("tie_word_embeddings", true);
-    if (s.family != "qwen2") out.set("attention_bias", b.qkv_bias);
+    if (s.family != "qwen2") out.set("attention_bias", a.qkv_bias);
     out.set("initializer_range", 0.02);
-    if (b.window > 0)
-        out.set("sliding_window", b.window);
+    if (a.window > 0)
+        out.set("sliding_window", a.window);
     else
         out.set("sliding_window", nullptr);
-    write_rope_scaling(b.rotary, out);
+    write_rope_scaling(a.rotary, out);
     return out;
 }
 

@@ -46,9 +46,9 @@ void take_part(const NamePair& pair, const Parameter& p, const BlockSpec& block,
     const Index rows = p.vector ? p.shape.cols : p.shape.rows;
     out.total = pair.parts * rows;
     if (pair.per_head) {
-        out.groups = block.heads;
-        out.length = block.head_dim;
-        out.stride = 3 * block.head_dim;
+        out.groups = block.attention.heads;
+        out.length = block.attention.head_dim;
+        out.stride = 3 * block.attention.head_dim;
     } else {
         out.length = rows;
     }

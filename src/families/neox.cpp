@@ -49,19 +49,20 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.only({"is_causal"}, true);
     r.value({"is_decoder"});
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     b.placement =
         r.flag({"use_parallel_residual"}, true) ? NormPlacement::parallel : NormPlacement::pre;
-    b.causal = true;
-    b.heads = b.kv_heads = r.heads({"num_attention_heads"}, s.width, anchor);
-    b.head_dim = s.width / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    a.causal = true;
+    a.heads = a.kv_heads = r.heads({"num_attention_heads"}, s.width, anchor);
+    a.head_dim = s.width / a.heads;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     const std::string up = "layers.0.mlp.dense_h_to_4h.weight";
-    b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
-    b.eps = r.number({"layer_norm_eps"}, 1e-5);
-    b.activation = r.activation({"hidden_act"}, "gelu");
-    b.qkv_bias = b.out_bias = r.part({"attention_bias"}, "layers.0.attention.query_key_value.bias");
+    b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu");
+    a.qkv_bias = a.out_bias = r.part({"attention_bias"}, "layers.0.attention.query_key_value.bias");
     const double share = read_share(r, {"rotary_pct", "partial_rotary_factor"}, 0.25);
-    b.rotary = read_rotary(r, rotary_columns(b.head_dim, share), {"rotary_emb_base", "rope_theta"});
+    a.rotary = read_rotary(r, rotary_columns(a.head_dim, share), {"rotary_emb_base", "rope_theta"});
     const Index layers = r.layers("layers.");
     r.agreed({"num_hidden_layers"}, layers, "layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -83,7 +84,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     k.finish();
     BlockSpec b = block(sizes);
     b.placement = NormPlacement::parallel;
-    b.rotary.columns = rotary_columns(b.head_dim, 0.25);
+    b.attention.rotary.columns = rotary_columns(b.attention.head_dim, 0.25);
     ModelSpec s = token_model("gpt_neox", sizes, b);
     s.final_norm = true;
     return drawn(
@@ -95,16 +96,17 @@ std::vector<std::string_view> random_names() { return names_of(named); }
 
 Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
+    const AttentionSpec& a = b.attention;
     Json out;
     out.set("architectures", Json::Array{"GPTNeoXModel"}).set("model_type", "gpt_neox");
     out.set("hidden_size", s.width).set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
-    out.set("num_attention_heads", b.heads).set("intermediate_size", b.ffn);
-    out.set("hidden_act", hf_activation(b.activation)).set("layer_norm_eps", b.eps);
-    out.set("rotary_pct", static_cast<double>(b.rotary.columns) / static_cast<double>(b.head_dim));
-    out.set("rotary_emb_base", b.rotary.theta).set("vocab_size", s.vocabulary);
+    out.set("num_attention_heads", a.heads).set("intermediate_size", b.ffn.width);
+    out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
+    out.set("rotary_pct", static_cast<double>(a.rotary.columns) / static_cast<double>(a.head_dim));
+    out.set("rotary_emb_base", a.rotary.theta).set("vocab_size", s.vocabulary);
     out.set("use_parallel_residual", b.placement == NormPlacement::parallel);
     out.set("max_position_embeddings", s.max_tokens).set("initializer_range", 0.02);
-    write_rope_scaling(b.rotary, out);
+    write_rope_scaling(a.rotary, out);
     return out.set("tie_word_embeddings", false);
 }
 

@@ -65,7 +65,7 @@ void read_convolution(Reader& r, const std::string& tensor, Words keys, BlockSpe
     const Index width = r.agreed(keys, r.extent(tensor, 2), tensor);
     if (width % 2 == 0)
         r.refuse(fmt::format("its convolution over values is {} wide, which is not odd", width));
-    b.own.push_back({"conv", {1, b.heads, width}});
+    b.attention.own.push_back({"conv", {1, b.attention.heads, width}});
     r.saw(fmt::format("a convolution of width {} over the values is added to P V", width));
 }
 
@@ -98,22 +98,23 @@ std::string read_start(Reader& r) {
 
 /// Where landmarks and segment_means_seq_len are equal, the library takes the exact softmax.
 void read_landmarks(Reader& r, BlockSpec& b) {
+    AttentionSpec& a = b.attention;
     const Index landmarks = r.count({"num_landmarks"}, 64);
     const Index segments = r.count({"segment_means_seq_len"}, 64);
     const std::string start = read_start(r);
-    b.attention = "nystrom";
+    a.variant = "nystrom";
     if (landmarks == segments) {
-        b.attention_options["landmarks"] = "n";
+        a.options["landmarks"] = "n";
         r.saw(fmt::format("num_landmarks = segment_means_seq_len = {}: the exact softmax",
                           landmarks));
         return;
     }
-    b.attention_options["landmarks"] = std::to_string(landmarks);
+    a.options["landmarks"] = std::to_string(landmarks);
     r.took(
         fmt::format("landmarks are means of n/{} tokens of a sample of n; the library takes "
                     "samples of segment_means_seq_len = {} tokens only",
                     landmarks, segments));
-    b.attention_options["init"] = start;
+    a.options["init"] = start;
 }
 
 Architecture read_hf(const Checkpoint& file, const DetectOptions& options) {
@@ -123,19 +124,20 @@ Architecture read_hf(const Checkpoint& file, const DetectOptions& options) {
     r.only({"is_decoder"}, false);
     read_embeddings(r);
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     const std::string layer = "encoder.layer.0.", query(hf_anchor);
     const Index inner = r.extent(query, 0);
     const std::string conv(hf_mark);
-    b.heads = b.kv_heads = r.has(conv) ? r.agreed({"num_attention_heads"}, r.extent(conv, 0), conv)
+    a.heads = a.kv_heads = r.has(conv) ? r.agreed({"num_attention_heads"}, r.extent(conv, 0), conv)
                                        : r.heads({"num_attention_heads"}, inner, query);
-    if (inner % b.heads != 0)
-        r.refuse(fmt::format("{} heads do not divide the {} rows of '{}'", b.heads, inner, query));
-    b.head_dim = inner / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    if (inner % a.heads != 0)
+        r.refuse(fmt::format("{} heads do not divide the {} rows of '{}'", a.heads, inner, query));
+    a.head_dim = inner / a.heads;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     const std::string up = layer + "intermediate.dense.weight";
-    b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
-    b.eps = r.number({"layer_norm_eps"}, 1e-5);
-    b.activation = r.activation({"hidden_act"}, "gelu_new");
+    b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu_new");
     read_landmarks(r, b);
     read_convolution(r, conv, {"conv_kernel_size"}, b);
     const Index layers = r.layers("encoder.layer.");
@@ -153,18 +155,19 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
     const std::string qkv(attention_anchor), conv(attention_mark);
     s.width = s.embedding_width = r.agreed({"dim"}, r.extent(qkv, 1), qkv);
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     b.placement = NormPlacement::pre;
     const Index inner = r.extent(qkv, 0) / 3;
-    b.heads = b.kv_heads =
+    a.heads = a.kv_heads =
         r.has(conv) ? r.agreed({"heads"}, r.extent(conv, 0), conv) : r.heads({"heads"}, inner, qkv);
-    if (inner < 1 || inner % b.heads != 0)
-        r.refuse(fmt::format("{} heads do not divide the {} rows of queries in '{}'", b.heads,
+    if (inner < 1 || inner % a.heads != 0)
+        r.refuse(fmt::format("{} heads do not divide the {} rows of queries in '{}'", a.heads,
                              inner, qkv));
-    b.head_dim = r.agreed({"dim_head"}, inner / b.heads, qkv);
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
-    b.attention = "nystrom";
-    b.attention_options["landmarks"] = std::to_string(r.count({"num_landmarks"}, 256));
-    b.attention_options["whole"] = "inverse";
+    a.head_dim = r.agreed({"dim_head"}, inner / a.heads, qkv);
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.variant = "nystrom";
+    a.options["landmarks"] = std::to_string(r.count({"num_landmarks"}, 256));
+    a.options["whole"] = "inverse";
     if (const Index steps = r.count({"pinv_iterations"}, 6); steps != 6)
         r.refuse(fmt::format("pinv_iterations = {} is not supported (6 is)", steps));
     r.took(
@@ -173,11 +176,11 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
     r.only({"eps"}, 1e-8);  // of the division where tokens are masked
     if (r.has(conv)) r.only({"residual", "attn_values_residual"}, true);
     read_convolution(r, conv, {"residual_conv_kernel", "attn_values_residual_conv_kernel"}, b);
-    b.qkv_bias = false;
-    b.out_bias = r.has("layers.0.0.fn.to_out.0.bias");
-    b.ffn = r.extent("layers.0.1.fn.net.0.weight", 0);
-    b.eps = r.number({"layer_norm_eps"}, 1e-5);
-    b.activation = r.activation({"hidden_act"}, "gelu");
+    a.qkv_bias = false;
+    a.out_bias = r.has("layers.0.0.fn.to_out.0.bias");
+    b.ffn.width = r.extent("layers.0.1.fn.net.0.weight", 0);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu");
     const Index layers = r.agreed({"depth"}, r.layers("layers."), "layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
     return r.finish(translate(s, attention_pairs), {}, {"layers."});

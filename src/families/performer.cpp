@@ -68,24 +68,26 @@ void refuse_others(const Reader& r) {
 }
 
 void read_positions(Reader& r, BlockSpec& b, const std::string& table) {
+    AttentionSpec& a = b.attention;
     ModelSpec& s = r.spec;
     s.positions = Positions::learned;
     s.max_tokens = r.agreed({"max_seq_len"}, r.extent(table, 0), table);
     // Computed positions come with rotary angles, learned ones without.
     if (table != position_tables.front()) return;
-    if (b.head_dim % 2 != 0)
+    if (a.head_dim % 2 != 0)
         r.refuse(
-            fmt::format("heads of {} columns cannot rotate: an even number is needed", b.head_dim));
-    b.rotary.columns =
+            fmt::format("heads of {} columns cannot rotate: an even number is needed", a.head_dim));
+    a.rotary.columns =
         r.agreed({"dim_head"}, r.extent("layer_pos_emb.emb", 1), "layer_pos_emb.emb");
-    if (b.rotary.columns != b.head_dim)
-        r.refuse(fmt::format("its heads have {} columns and 'layer_pos_emb.emb' {}", b.head_dim,
-                             b.rotary.columns));
-    b.rotary.interleaved = true;
+    if (a.rotary.columns != a.head_dim)
+        r.refuse(fmt::format("its heads have {} columns and 'layer_pos_emb.emb' {}", a.head_dim,
+                             a.rotary.columns));
+    a.rotary.interleaved = true;
     r.took("rotary angles are computed, position * 10000^(-2i/d), not read from 'layer_pos_emb'");
 }
 
 void read_attention(Reader& r, BlockSpec& b) {
+    AttentionSpec& a = b.attention;
     const std::string projection = in_attention("fast_attention.projection_matrix");
     if (!r.has(projection))
         r.refuse(
@@ -95,24 +97,24 @@ void read_attention(Reader& r, BlockSpec& b) {
     const std::string query(anchor);
     const Index inner = r.extent(query, 0);
     const Index features = r.agreed({"nb_features"}, r.extent(projection, 0), projection);
-    b.head_dim = r.extent(projection, 1);
-    if (inner % b.head_dim != 0)
-        r.refuse(fmt::format("random features of {} columns do not fit queries of {}", b.head_dim,
+    a.head_dim = r.extent(projection, 1);
+    if (inner % a.head_dim != 0)
+        r.refuse(fmt::format("random features of {} columns do not fit queries of {}", a.head_dim,
                              inner));
-    b.heads = b.kv_heads = r.agreed({"heads"}, inner / b.head_dim, projection);
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
-    b.attention = "performer";
-    b.attention_options["features"] = std::to_string(features);
+    a.heads = a.kv_heads = r.agreed({"heads"}, inner / a.head_dim, projection);
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.variant = "performer";
+    a.options["features"] = std::to_string(features);
     const bool generalized = r.flag({"generalized_attention"}, false);
-    b.attention_options["kernel"] = generalized ? "relu" : "softmax";
-    b.causal = r.flag({"causal"}, false);
-    if (b.causal) {
-        b.attention_options["floor"] = "1e-6";
+    a.options["kernel"] = generalized ? "relu" : "softmax";
+    a.causal = r.flag({"causal"}, false);
+    if (a.causal) {
+        a.options["floor"] = "1e-6";
         r.saw("1e-6 is added to each sum of key features, as the library does where it is causal");
     }
-    b.own.push_back({"projection_matrix", {1, features, b.head_dim}});
-    b.qkv_bias = r.part({"qkv_bias"}, in_attention("to_q.bias"));
-    b.out_bias = r.part({"attn_out_bias"}, in_attention("to_out.bias"));
+    a.own.push_back({"projection_matrix", {1, features, a.head_dim}});
+    a.qkv_bias = r.part({"qkv_bias"}, in_attention("to_q.bias"));
+    a.out_bias = r.part({"attn_out_bias"}, in_attention("to_out.bias"));
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
@@ -132,19 +134,19 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     read_positions(r, b, *table);
     const std::string up = "performer.net.layers.0.1.fn.fn.w1.weight",
                       down = "performer.net.layers.0.1.fn.fn.w2.weight";
-    b.ffn = r.extent(down, 1);
-    b.gated = r.extent(up, 0) == 2 * b.ffn;
-    r.only({"ff_glu"}, b.gated);
+    b.ffn.width = r.extent(down, 1);
+    b.ffn.gated = r.extent(up, 0) == 2 * b.ffn.width;
+    r.only({"ff_glu"}, b.ffn.gated);
     r.only({"rotary_position_emb"}, table == position_tables.begin());
     r.value({"local_window_size"}), r.value({"ff_mult"}), r.value({"tie_embed"});
-    b.eps = r.number({"layer_norm_eps"}, 1e-5);
-    b.activation = r.activation({"hidden_act"}, "gelu");
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu");
     s.final_norm = r.has("norm.weight");
     const Index layers = r.layers("performer.net.layers.");
     r.agreed({"depth"}, layers, "performer.net.layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
     return r.finish(
-        translate(s, pairs(*table, b.gated)),
+        translate(s, pairs(*table, b.ffn.gated)),
         {"to_out.*", "layer_pos_emb.emb", "performer.proj_updater.*", "*calls_since_last_redraw"});
 }
 

@@ -29,8 +29,8 @@ std::string_view title(std::string_view family) {
 std::string describe(const ModelSpec& spec) {
     const BlockSpec& b = spec.blocks.front();
     return fmt::format("{}, {} layer{}, d = {}, {} head{}", title(spec.family), spec.blocks.size(),
-                       spec.blocks.size() == 1 ? "" : "s", spec.width, b.heads,
-                       b.heads == 1 ? "" : "s");
+                       spec.blocks.size() == 1 ? "" : "s", spec.width, b.attention.heads,
+                       b.attention.heads == 1 ? "" : "s");
 }
 
 void Reader::accept_gamma_beta(Names& names) const {
@@ -66,18 +66,19 @@ void Reader::check_tensors(const Names& names) const {
 namespace {
 
 std::string attention_rule(const BlockSpec& b) {
-    std::string out = (b.gated_unit ? "gated " : "") + b.attention;
+    const AttentionSpec& a = b.attention;
+    std::string out = (a.gated_unit ? "gated " : "") + a.variant;
     if (!out.ends_with("attention")) out += " attention";
     std::string options;
-    for (const auto& [key, value] : b.attention_options)
+    for (const auto& [key, value] : a.options)
         options += fmt::format("{}{}={}", options.empty() ? "" : ", ", key, value);
     if (!options.empty()) out += fmt::format(" ({})", options);
-    if (b.qk_activation) out += fmt::format(", {} of queries and keys", name(*b.qk_activation));
-    if (b.output_norm != OutputNorm::none) out += fmt::format(", then {}", name(b.output_norm));
-    if (b.gated_unit)
-        out += fmt::format(", values of {} columns{}", b.value_columns(),
-                           b.token_shift ? ", half of the columns from the token before" : "");
-    return out + fmt::format(", logits scaled by {:.6g}", b.scale);
+    if (a.qk_activation) out += fmt::format(", {} of queries and keys", name(*a.qk_activation));
+    if (a.output_norm != OutputNorm::none) out += fmt::format(", then {}", name(a.output_norm));
+    if (a.gated_unit)
+        out += fmt::format(", values of {} columns{}", a.value_columns(),
+                           a.token_shift ? ", half of the columns from the token before" : "");
+    return out + fmt::format(", logits scaled by {:.6g}", a.scale);
 }
 
 /// One line for each run of layers with the same attention, "layers 0 to 5: ..."; without a number
@@ -100,26 +101,29 @@ std::vector<std::string> attention_rules(const ModelSpec& spec) {
 
 std::vector<std::string> rules(const ModelSpec& spec) {
     const BlockSpec& b = spec.blocks.front();
+    const AttentionSpec& a = b.attention;
     std::vector<std::string> out;
     out.push_back(fmt::format(
         "{} layers, width {}, {} heads of {} columns ({} for keys and values), feed-forward {}",
-        spec.blocks.size(), spec.width, b.heads, b.head_dim, b.kv_heads, b.ffn));
+        spec.blocks.size(), spec.width, a.heads, a.head_dim, a.kv_heads, b.ffn.width));
     out.push_back(fmt::format("{}-norm, activation {}, norm eps {}, {}", name(b.placement),
-                              name(b.activation), b.eps, b.causal ? "causal" : "bidirectional"));
+                              name(b.ffn.activation), b.norm.eps,
+                              a.causal ? "causal" : "bidirectional"));
     for (std::string& line : attention_rules(spec)) out.push_back(std::move(line));
     std::string positions = fmt::format("positions: {}", name(spec.positions));
     if (spec.positions == Positions::learned && spec.position_offset > 0)
         positions += fmt::format(", first at row {}", spec.position_offset);
     if (spec.padding_id >= 0) positions += fmt::format(", padding id {}", spec.padding_id);
-    if (b.rotary.columns > 0)
+    if (a.rotary.columns > 0)
         positions += fmt::format(
-            "; rotary, {} of {} columns, {}{}{}", b.rotary.columns, b.head_dim,
-            b.rotary.learned ? "learned frequencies" : fmt::format("theta {}", b.rotary.theta),
-            b.rotary.scaling.empty() ? "" : ", scaling " + b.rotary.scaling,
-            b.rotary.reflected ? ", after a reflection (LRPE)" : "");
+            "; rotary, {} of {} columns, {}{}{}", a.rotary.columns, a.head_dim,
+            a.rotary.learned ? "learned frequencies" : fmt::format("theta {}", a.rotary.theta),
+            a.rotary.scaling.empty() ? "" : ", scaling " + a.rotary.scaling,
+            a.rotary.reflected ? ", after a reflection (LRPE)" : "");
     out.push_back(positions);
-    const auto windows = std::count_if(spec.blocks.begin(), spec.blocks.end(),
-                                       [](const BlockSpec& block) { return block.window > 0; });
+    const auto windows =
+        std::count_if(spec.blocks.begin(), spec.blocks.end(),
+                      [](const BlockSpec& block) { return block.attention.window > 0; });
     if (windows > 0) out.push_back(fmt::format("a sliding window in {} layers", windows));
     return out;
 }
@@ -132,18 +136,18 @@ void Reader::apply_own_keys() {
         BlockSpec& b = spec.blocks[l];
         const bool listed = layers.is_array() && l < layers.array().size();
         const Json& said = listed ? layers.array()[l] : own;
-        if (said["attention"].is_string()) b.attention = said["attention"].string();
-        if (said["causal"].is_bool()) b.causal = said["causal"].boolean();
-        if (said["window"].is_integer()) b.window = said["window"].integer();
+        if (said["attention"].is_string()) b.attention.variant = said["attention"].string();
+        if (said["causal"].is_bool()) b.attention.causal = said["causal"].boolean();
+        if (said["window"].is_integer()) b.attention.window = said["window"].integer();
         if (said["output_norm"].is_string())
-            b.output_norm = output_norm_named(said["output_norm"].string());
+            b.attention.output_norm = output_norm_named(said["output_norm"].string());
         if (said["placement"].is_string())
             b.placement = placement_named(said["placement"].string());
         if (said["deesc"].is_number()) b.deesc = said["deesc"].number();
         if (!said["attention_options"].is_object()) continue;
         for (const auto& [key, value] : said["attention_options"].object())
-            b.attention_options[key] = value.string();
-        check_options(attention(b.attention), b.attention_options);
+            b.attention.options[key] = value.string();
+        check_options(attention(b.attention.variant), b.attention.options);
     }
     if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
 }

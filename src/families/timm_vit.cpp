@@ -79,22 +79,23 @@ Index heads_by_name(const TimmName& name, Index width) {
 }
 
 void read_heads(Reader& r, const TimmName& name, BlockSpec& b) {
+    AttentionSpec& a = b.attention;
     const Index width = r.spec.width;
     const Index inner = r.extent(std::string(anchor), 0) / 3;
     if (inner < 1) r.refuse("its qkv projections have fewer than three rows");
-    b.qk_norm = b.qk_norm_layer = r.has("blocks.0.attn.q_norm.weight");
-    if (b.qk_norm && !r.has("blocks.0.attn.q_norm.bias")) b.qk_norm_layer = false;
+    a.qk_norm = a.qk_norm_layer = r.has("blocks.0.attn.q_norm.weight");
+    if (a.qk_norm && !r.has("blocks.0.attn.q_norm.bias")) a.qk_norm_layer = false;
     const Index by_name = heads_by_name(name, width);
     r.value({"num_heads"});
-    if (b.qk_norm && inner % r.extent("blocks.0.attn.q_norm.weight", 0) == 0)
-        b.heads = inner / r.extent("blocks.0.attn.q_norm.weight", 0);
+    if (a.qk_norm && inner % r.extent("blocks.0.attn.q_norm.weight", 0) == 0)
+        a.heads = inner / r.extent("blocks.0.attn.q_norm.weight", 0);
     else if (by_name > 0 && inner % by_name == 0)
-        b.heads = by_name;
+        a.heads = by_name;
     else
-        b.heads = r.heads({"num_heads"}, inner, anchor);
-    b.kv_heads = b.heads;
-    b.head_dim = inner / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+        a.heads = r.heads({"num_heads"}, inner, anchor);
+    a.kv_heads = a.heads;
+    a.head_dim = inner / a.heads;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
 }
 
 void read_embedding(Reader& r) {
@@ -136,15 +137,17 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     read_embedding(r);
     r.agreed({"num_features"}, s.width, "patch_embed.proj.weight");
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     b.placement = NormPlacement::pre;
     read_heads(r, name, b);
-    b.ffn = r.extent("blocks.0.mlp.fc1.weight", 0);
+    b.ffn.width = r.extent("blocks.0.mlp.fc1.weight", 0);
     // A norm before the layers is CLIP's, whose norms have PyTorch's eps.
-    b.eps = b.qk_eps = r.number({"layer_norm_eps"}, s.norm_before_layers ? 1e-5 : 1e-6);
-    b.activation = r.activation({"hidden_act"}, name.has("_quickgelu_") ? "quick_gelu" : "gelu");
-    b.qkv_bias = r.has("blocks.0.attn.qkv.bias");
-    b.out_bias = b.ffn_bias = r.has("blocks.0.attn.proj.bias");
-    b.norm_bias = r.has("blocks.0.norm1.bias");
+    b.norm.eps = a.qk_eps = r.number({"layer_norm_eps"}, s.norm_before_layers ? 1e-5 : 1e-6);
+    b.ffn.activation =
+        r.activation({"hidden_act"}, name.has("_quickgelu_") ? "quick_gelu" : "gelu");
+    a.qkv_bias = r.has("blocks.0.attn.qkv.bias");
+    a.out_bias = b.ffn.bias = r.has("blocks.0.attn.proj.bias");
+    b.norm.bias = r.has("blocks.0.norm1.bias");
     b.layer_scale = r.has("blocks.0.ls1.gamma");
     s.final_norm = r.has("norm.weight");
     if (!s.final_norm) r.took("no final norm over tokens: the file has none (average pooling)");

@@ -70,15 +70,16 @@ Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
     const std::string fused(torch_anchor);
     s.width = s.embedding_width = r.agreed({"d_model"}, r.extent(fused, 1), fused);
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     b.placement = r.flag({"norm_first"}, false) ? NormPlacement::pre : NormPlacement::post;
-    b.heads = b.kv_heads = r.heads({"nhead", "num_heads", "n_heads"}, s.width, fused);
-    b.head_dim = s.width / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    a.heads = a.kv_heads = r.heads({"nhead", "num_heads", "n_heads"}, s.width, fused);
+    a.head_dim = s.width / a.heads;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     const std::string up = "layers.0.linear1.weight";
-    b.ffn = r.agreed({"dim_feedforward"}, r.extent(up, 0), up);
-    b.eps = r.number({"layer_norm_eps"}, 1e-5);
-    b.activation = r.activation({"activation"}, "relu");
-    b.qkv_bias = b.out_bias = b.ffn_bias = b.norm_bias =
+    b.ffn.width = r.agreed({"dim_feedforward"}, r.extent(up, 0), up);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.ffn.activation = r.activation({"activation"}, "relu");
+    a.qkv_bias = a.out_bias = b.ffn.bias = b.norm.bias =
         r.part({"bias"}, "layers.0.self_attn.in_proj_bias");
     s.final_norm = r.has("norm.weight");
     const Index layers = r.agreed({"num_layers"}, r.layers("layers."), "layers.*");
@@ -105,14 +106,15 @@ Architecture read_lightning(const Checkpoint& file, const DetectOptions& options
                            s.embedding_width, s.width));
     }
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     const Index inner = r.extent(output, 1);
-    b.heads = b.kv_heads = r.heads({"num_heads"}, inner, output);
-    b.head_dim = inner / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
-    b.ffn = r.extent("transformer.layers.0.linear_net.0.weight", 0);
-    b.eps = r.number({"layer_norm_eps"}, 1e-5);
-    b.activation = r.activation({"activation"}, "relu");
-    b.qkv_bias = b.out_bias = r.has("transformer.layers.0.self_attn.qkv_proj.bias");
+    a.heads = a.kv_heads = r.heads({"num_heads"}, inner, output);
+    a.head_dim = inner / a.heads;
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    b.ffn.width = r.extent("transformer.layers.0.linear_net.0.weight", 0);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.ffn.activation = r.activation({"activation"}, "relu");
+    a.qkv_bias = a.out_bias = r.has("transformer.layers.0.self_attn.qkv_proj.bias");
     const Index layers = r.layers("transformer.layers.");
     r.agreed({"num_layers"}, layers, "transformer.layers.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);

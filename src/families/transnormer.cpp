@@ -115,23 +115,24 @@ Index head_width(Reader& r, Index inner, std::string_view heads) {
 }
 
 void read_heads(Reader& r, BlockSpec& b, bool language) {
+    AttentionSpec& a = b.attention;
     const Index inner = r.extent(std::string(anchor), 0);
     const std::string_view heads = language ? "decoder_attention_heads" : "encoder_attention_heads";
-    b.head_dim = head_width(r, inner, heads);
-    if (b.head_dim < 1 || inner % b.head_dim != 0)
-        r.refuse(fmt::format("heads of {} columns do not fit queries of {}", b.head_dim, inner));
-    b.heads = b.kv_heads = r.agreed({heads, "heads"}, inner / b.head_dim, anchor);
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    a.head_dim = head_width(r, inner, heads);
+    if (a.head_dim < 1 || inner % a.head_dim != 0)
+        r.refuse(fmt::format("heads of {} columns do not fit queries of {}", a.head_dim, inner));
+    a.heads = a.kv_heads = r.agreed({heads, "heads"}, inner / a.head_dim, anchor);
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     const std::string theta = "layers.0.self_attn.urpe.theta";
-    b.rotary.reflected = r.has("layers.0.self_attn.urpe.v");
-    b.rotary.learned = r.has(theta);
-    if (!b.rotary.reflected && !b.rotary.learned) return;
-    b.rotary.interleaved = true;
-    b.rotary.columns = b.rotary.learned ? 2 * r.extent(theta, -1) : b.head_dim / 2 * 2;
-    if (b.rotary.columns > b.head_dim)
+    a.rotary.reflected = r.has("layers.0.self_attn.urpe.v");
+    a.rotary.learned = r.has(theta);
+    if (!a.rotary.reflected && !a.rotary.learned) return;
+    a.rotary.interleaved = true;
+    a.rotary.columns = a.rotary.learned ? 2 * r.extent(theta, -1) : a.head_dim / 2 * 2;
+    if (a.rotary.columns > a.head_dim)
         r.refuse(fmt::format("{} frequencies of LRPE rotate {} columns, and a head has {}",
-                             b.rotary.columns / 2, b.rotary.columns, b.head_dim));
-    if (!b.rotary.learned) r.assume("LRPE frequencies = 10000^(-2i/d)");
+                             a.rotary.columns / 2, a.rotary.columns, a.head_dim));
+    if (!a.rotary.learned) r.assume("LRPE frequencies = 10000^(-2i/d)");
 }
 
 void read_embedding(Reader& r, bool language) {
@@ -164,8 +165,9 @@ void read_embedding(Reader& r, bool language) {
 }
 
 void read_norms(Reader& r, BlockSpec& b, bool language) {
-    b.norm = r.has("layers.0.self_attn_layer_norm.weight") ? NormKind::layer : NormKind::simple_rms;
-    if (b.norm == NormKind::simple_rms) r.assume("norms without weights = simplermsnorm");
+    b.norm.kind =
+        r.has("layers.0.self_attn_layer_norm.weight") ? NormKind::layer : NormKind::simple_rms;
+    if (b.norm.kind == NormKind::simple_rms) r.assume("norms without weights = simplermsnorm");
     const bool before =
         r.flag({language ? "decoder_normalize_before" : "encoder_normalize_before"}, language);
     b.placement = before ? NormPlacement::pre : NormPlacement::post;
@@ -202,7 +204,8 @@ std::vector<bool> early_layers(Reader& r, Index layers, bool language) {
 void accept_older_shape(const Reader& r, Names& names) {
     if (!r.has("layers.0.self_attn.urpe.v") || r.rank("layers.0.self_attn.urpe.v") == 1) return;
     for (auto& [canonical, source] : names)
-        if (canonical.ends_with("lrpe.v")) source.shape = {1, r.spec.blocks.front().head_dim, 1};
+        if (canonical.ends_with("lrpe.v"))
+            source.shape = {1, r.spec.blocks.front().attention.head_dim, 1};
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
@@ -215,19 +218,20 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     read_variant(r, kind);
     read_embedding(r, kind.language);
     BlockSpec b;
-    b.causal = kind.language;
+    AttentionSpec& a = b.attention;
+    a.causal = kind.language;
     read_heads(r, b, kind.language);
     read_norms(r, b, kind.language);
     const std::string_view chunk = kind.language ? "decoder_chunk_size" : "encoder_chunk_size";
     kind.block = r.count({chunk, "chunk_size"}, 64);
     if (kind.block < 1) r.refuse("a chunk of 0 positions");
     if (!kind.language && kind.softmax) kind.padded = r.flag({"padded_chunks"}, true);
-    b.qkv_bias = r.has("layers.0.self_attn.q_proj.bias");
-    b.out_bias = r.has("layers.0.self_attn.out_proj.bias");
-    b.ffn = r.extent("layers.0.glu.l1.weight", 0);
-    b.ffn_bias = r.has("layers.0.glu.l1.bias");
-    b.gated = true;
-    b.activation = glu_activation(r);
+    a.qkv_bias = r.has("layers.0.self_attn.q_proj.bias");
+    a.out_bias = r.has("layers.0.self_attn.out_proj.bias");
+    b.ffn.width = r.extent("layers.0.glu.l1.weight", 0);
+    b.ffn.bias = r.has("layers.0.glu.l1.bias");
+    b.ffn.gated = true;
+    b.ffn.activation = glu_activation(r);
     const Index layers = r.layers("layers.");
     r.agreed({kind.language ? "decoder_layers" : "encoder_layers"}, layers, "layers.*");
     for (const bool early : early_layers(r, layers, kind.language)) {
@@ -252,19 +256,20 @@ Names names(const ModelSpec& spec) {
 }  // namespace
 
 void set_transnormer_attention(BlockSpec& b, const Transnormer& kind, bool early) {
-    b.attention_options.clear();
+    AttentionSpec& a = b.attention;
+    a.options.clear();
     if (early) {
-        b.attention = "diag_attention";
-        b.attention_options["block"] = std::to_string(kind.block);
-        b.attention_options["activation"] = kind.softmax ? "softmax" : "rela";
-        if (kind.softmax && !b.causal) b.attention_options["padded"] = kind.padded ? "1" : "0";
-        b.output_norm = kind.softmax ? OutputNorm::none : OutputNorm::simple_rms;
+        a.variant = "diag_attention";
+        a.options["block"] = std::to_string(kind.block);
+        a.options["activation"] = kind.softmax ? "softmax" : "rela";
+        if (kind.softmax && !a.causal) a.options["padded"] = kind.padded ? "1" : "0";
+        a.output_norm = kind.softmax ? OutputNorm::none : OutputNorm::simple_rms;
         return;
     }
-    b.attention = "norm_attention";
-    b.attention_options["map"] = "identity";
-    b.qk_activation = kind.linear_map;
-    b.output_norm = OutputNorm::simple_rms;
+    a.variant = "norm_attention";
+    a.options["map"] = "identity";
+    a.qk_activation = kind.linear_map;
+    a.output_norm = OutputNorm::simple_rms;
 }
 
 extern const ArchitectureEntry transnormer = {

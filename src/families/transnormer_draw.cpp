@@ -25,11 +25,12 @@ Sizes preset(bool language, std::string_view plan) {
 
 ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
     BlockSpec b = block(sizes);
+    AttentionSpec& a = b.attention;
     b.placement = kind.language ? NormPlacement::pre : NormPlacement::post;
-    b.norm = NormKind::simple_rms;
-    b.gated = true;
-    b.rotary.columns = b.head_dim / 2 * 2;
-    b.rotary.interleaved = b.rotary.reflected = true;
+    b.norm.kind = NormKind::simple_rms;
+    b.ffn.gated = true;
+    a.rotary.columns = a.head_dim / 2 * 2;
+    a.rotary.interleaved = a.rotary.reflected = true;
     ModelSpec s = token_model("transnormer", sizes, b);
     for (std::size_t l = 0; l < s.blocks.size(); ++l)
         set_transnormer_attention(s.blocks[l], kind, l < s.blocks.size() / 2);
@@ -103,20 +104,21 @@ Json transnormer_config(const ModelSpec& s) {
     Json out;
     out.set("model_type", "transnormer");
     Json::Array kinds;
-    for (const BlockSpec& b : s.blocks) kinds.emplace_back(b.attention == "diag_attention" ? 2 : 1);
+    for (const BlockSpec& b : s.blocks)
+        kinds.emplace_back(b.attention.variant == "diag_attention" ? 2 : 1);
     out.set(side + "attention_types", std::move(kinds));
-    const bool chunks = early.attention == "diag_attention";
-    const bool softmax = chunks && early.attention_options.at("activation") == "softmax";
+    const bool chunks = early.attention.variant == "diag_attention";
+    const bool softmax = chunks && early.attention.options.at("activation") == "softmax";
     out.set("use_softmax", softmax);
-    const Unary map = late.qk_activation.value_or(Unary::elu);
+    const Unary map = late.attention.qk_activation.value_or(Unary::elu);
     out.set("linear_act_fun", map == Unary::elu ? "elu" : map == Unary::relu ? "relu" : "1+elu");
-    if (chunks) out.set("chunk_size", Index{std::stol(early.attention_options.at("block"))});
-    if (chunks && early.attention_options.contains("padded"))
-        out.set("padded_chunks", early.attention_options.at("padded") == "1");
+    if (chunks) out.set("chunk_size", Index{std::stol(early.attention.options.at("block"))});
+    if (chunks && early.attention.options.contains("padded"))
+        out.set("padded_chunks", early.attention.options.at("padded") == "1");
     out.set("glu_act",
-            early.activation == Unary::copy ? "identity" : tsdiag::name(early.activation));
+            early.ffn.activation == Unary::copy ? "identity" : tsdiag::name(early.ffn.activation));
     out.set(side + "normalize_before", early.placement == NormPlacement::pre);
-    out.set(side + "embed_dim", s.width).set(side + "attention_heads", early.heads);
+    out.set(side + "embed_dim", s.width).set(side + "attention_heads", early.attention.heads);
     out.set(side + "layers", static_cast<Index>(s.blocks.size()));
     if (language) out.set("max_target_positions", s.max_tokens);
     out.set("no_scale_embedding", s.embedding_scale == 1);

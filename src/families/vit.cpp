@@ -63,14 +63,14 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     BlockSpec b;
     b.placement = NormPlacement::pre;
     const Index inner = r.extent(std::string(anchor), 0);
-    b.heads = b.kv_heads = r.heads({"num_attention_heads"}, inner, anchor);
-    b.head_dim = inner / b.heads;
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    b.attention.heads = b.attention.kv_heads = r.heads({"num_attention_heads"}, inner, anchor);
+    b.attention.head_dim = inner / b.attention.heads;
+    b.attention.scale = 1 / std::sqrt(static_cast<double>(b.attention.head_dim));
     const std::string up = "encoder.layer.0.intermediate.dense.weight";
-    b.ffn = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
-    b.eps = r.number({"layer_norm_eps"}, 1e-12);
-    b.activation = r.activation({"hidden_act"}, "gelu");
-    b.qkv_bias = r.part({"qkv_bias"}, "encoder.layer.0.attention.attention.query.bias");
+    b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-12);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu");
+    b.attention.qkv_bias = r.part({"qkv_bias"}, "encoder.layer.0.attention.attention.query.bias");
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -112,7 +112,7 @@ Draw linear_law(const Parameter& p, const ModelSpec& s) {
     if (p.name.starts_with("embed.") && p.name.find("patch") == std::string::npos) return normal;
     const Index patch = s.channels * s.patch_height * s.patch_width;
     const Index in = p.name.starts_with("embed.")                   ? patch
-                     : p.name.find("ffn.down") != std::string::npos ? s.blocks.front().ffn
+                     : p.name.find("ffn.down") != std::string::npos ? s.blocks.front().ffn.width
                                                                     : s.width;
     return {Draw::Law::uniform, 1 / std::sqrt(static_cast<double>(in)), -1};
 }
@@ -172,14 +172,14 @@ Json config(const ModelSpec& s) {
     Json out;
     out.set("architectures", Json::Array{"ViTModel"}).set("model_type", "vit");
     out.set("hidden_size", s.width).set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
-    out.set("num_attention_heads", b.heads).set("intermediate_size", b.ffn);
-    out.set("hidden_act", hf_activation(b.activation)).set("layer_norm_eps", b.eps);
+    out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
+    out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("image_size", s.image_height);
     if (s.patch_height == s.patch_width)
         out.set("patch_size", s.patch_height);
     else
         out.set("patch_size", Json::Array{Json(s.patch_height), Json(s.patch_width)});
-    out.set("num_channels", s.channels).set("qkv_bias", b.qkv_bias);
+    out.set("num_channels", s.channels).set("qkv_bias", b.attention.qkv_bias);
     return out.set("initializer_range", 0.02);
 }
 

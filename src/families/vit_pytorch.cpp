@@ -114,25 +114,26 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     if (l.simple) s.family = "simple_vit";
     read_embedding(r, l);
     BlockSpec b;
+    AttentionSpec& a = b.attention;
     b.placement = NormPlacement::pre;
     const std::string attention =
         l.nested ? "transformer.layers.0.0.fn." : "transformer.layers.0.0.";
     const Index inner = r.extent(attention + "to_qkv.weight", 0) / 3;
-    b.heads = b.kv_heads = r.heads({"heads"}, inner, attention + "to_qkv.weight");
-    b.head_dim = r.agreed({"dim_head"}, inner / b.heads, attention + "to_qkv.weight");
-    b.scale = 1 / std::sqrt(static_cast<double>(b.head_dim));
+    a.heads = a.kv_heads = r.heads({"heads"}, inner, attention + "to_qkv.weight");
+    a.head_dim = r.agreed({"dim_head"}, inner / a.heads, attention + "to_qkv.weight");
+    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
     const bool wrapped = r.has(attention + "to_out.0.weight");
-    b.value_projection_only = !wrapped && !r.has(attention + "to_out.weight");
-    if (b.value_projection_only && inner != s.width)
+    a.value_projection_only = !wrapped && !r.has(attention + "to_out.weight");
+    if (a.value_projection_only && inner != s.width)
         r.refuse(
             "there is no output projection, and heads side by side are not of the model's width");
-    b.qkv_bias = false;
-    b.out_bias = r.has(attention + "to_out.0.bias");
+    a.qkv_bias = false;
+    a.out_bias = r.has(attention + "to_out.0.bias");
     const std::string mlp =
         l.nested ? "transformer.layers.0.1.fn.net.0.weight" : "transformer.layers.0.1.net.1.weight";
-    b.ffn = r.agreed({"mlp_dim"}, r.extent(mlp, 0), mlp);
-    b.eps = r.number({"layer_norm_eps"}, 1e-5);
-    b.activation = r.activation({"hidden_act"}, "gelu");
+    b.ffn.width = r.agreed({"mlp_dim"}, r.extent(mlp, 0), mlp);
+    b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
+    b.ffn.activation = r.activation({"hidden_act"}, "gelu");
     s.final_norm = r.has("transformer.norm.weight");
     if (!s.final_norm) r.took("no final norm over tokens: the head norms the pooled token alone");
     const std::string layers = "transformer.layers.";

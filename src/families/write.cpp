@@ -141,13 +141,14 @@ void write_weights(const ModelSpec& spec, const Names& names, const Weights& wei
 
 /// What no key of a family says of a layer.
 Json attention_json(const BlockSpec& b) {
+    const AttentionSpec& a = b.attention;
     Json out, options;
-    for (const auto& [key, value] : b.attention_options) options.set(key, value);
-    out.set("attention", b.attention).set("causal", b.causal).set("window", b.window);
+    for (const auto& [key, value] : a.options) options.set(key, value);
+    out.set("attention", a.variant).set("causal", a.causal).set("window", a.window);
     if (!options.is_null()) out.set("attention_options", std::move(options));
     out.set("placement", tsdiag::name(b.placement));
     if (b.deesc != 0) out.set("deesc", b.deesc);
-    return out.set("output_norm", tsdiag::name(b.output_norm));
+    return out.set("output_norm", tsdiag::name(a.output_norm));
 }
 
 }  // namespace

@@ -13,7 +13,7 @@ struct AttentionParts {
 };
 /// Projections of `x`, their norms, activations and positions.  Throws `UsageError` for a masked
 /// sample of a gated unit, which counts hidden tokens too.
-AttentionParts attention_parts(const BlockSpec& block, const LayerWeights& weights,
+AttentionParts attention_parts(const AttentionSpec& spec, const AttentionWeights& weights,
                                const Batch& batch, const Tensor& x);
 
 }  // namespace tsdiag::model

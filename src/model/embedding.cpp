@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "linear.hpp"
 #include "norm.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -20,11 +21,10 @@ struct Context {
     Type type;
     bool allow_nonfinite;
 
-    Tensor get(const std::string& name) const {
-        return weights.has(name) ? weights.get(name) : Tensor();
-    }
+    Tensor get(const std::string& name) const { return get_or_empty(weights, name); }
+    Linear linear(const std::string& stem) const { return load_linear(weights, stem); }
     Tensor norm(const Tensor& x, const std::string& stem, NormKind kind = NormKind::layer) const {
-        return normed(kind, x, load_norm(weights, stem), spec.blocks.front().eps);
+        return normed(kind, x, load_norm(weights, stem), spec.blocks.front().norm.eps);
     }
     Tensor upload(Shape shape, const std::vector<double>& values) const {
         return Tensor::from_host(backend, shape, std::span<const double>(values), type);
@@ -172,7 +172,7 @@ Tensor embed_tokens(const Context& c, std::span<const Input> inputs, Index n) {
     constexpr Index first_type = 0;
     if (s.token_types) x = add(x, c.weights.rows("embed.type", std::span(&first_type, 1)));
     if (s.embedding_norm) x = c.norm(x, "embed.norm", s.embedding_norm_kind);
-    if (s.embedding_map) x = linear(x, c.get("embed.map.weight"), c.get("embed.map.bias"));
+    if (s.embedding_map) x = c.linear("embed.map")(x);
     if (s.positions == Positions::sinusoidal) x = add(x, sinusoidal(c, n));
     return x;
 }
@@ -245,7 +245,7 @@ Tensor embed_images(const Context& c, std::span<const Input> inputs) {
     const Tensor& image = inputs.front().image;
     Tensor x = concat_batches(parts);
     if (s.patch_norms) x = c.norm(x, "embed.patch.norm1");
-    x = linear(x, c.get("embed.patch.weight"), c.get("embed.patch.bias"));
+    x = c.linear("embed.patch")(x);
     if (s.patch_norms) x = c.norm(x, "embed.patch.norm2");
     Tensor prefix, position;
     if (s.prefix_tokens > 0) prefix = repeat_batches(c.get("embed.prefix"), x.batch());
@@ -316,7 +316,7 @@ Batch embed(const ModelSpec& spec, const Weights& weights, std::span<const Input
         out.embedded = true;
         out.x = first.image.defined() ? embed_images(c, inputs) : embed_tokens(c, inputs, n);
         if (spec.norm_before_layers)
-            out.x = c.norm(out.x, "embed.pre_norm", spec.blocks.front().norm);
+            out.x = c.norm(out.x, "embed.pre_norm", spec.blocks.front().norm.kind);
     }
     out.length = out.x.rows();
     const std::vector<Index> kept = kept_tokens(first, out.length);

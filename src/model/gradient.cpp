@@ -52,7 +52,7 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
     input.parameter = [own = std::move(input.parameter)](std::string_view name) {
         return own ? own(name).detached() : Tensor();
     };
-    return attention(block.attention).make(std::move(input));
+    return attention(block.attention.variant).make(std::move(input));
 }
 
 /// One sample on its way back.
@@ -207,9 +207,9 @@ class Sweep {
              .v = tape.v,
              .output = output,
              .normed = normed,
-             .projections = run.block.gated_unit ? nullptr : &tape.projections,
-             .norm = run.block.output_norm,
-             .norm_eps = run.block.eps});
+             .projections = run.block.attention.gated_unit ? nullptr : &tape.projections,
+             .norm = run.block.attention.output_norm,
+             .norm_eps = run.block.norm.eps});
     }
 
     /// What lies before the layers.

@@ -15,47 +15,55 @@ namespace tsdiag::model {
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
     const BlockSpec& b = spec.blocks[static_cast<std::size_t>(layer)];
     const std::string at = fmt::format("layer.{}.", b.shares < 0 ? layer : b.shares);
-    const auto get = [&weights, at](std::string_view name) {
-        const std::string full = at + std::string(name);
-        return weights.has(full) ? weights.get(full) : Tensor();
+    const auto one = [&](std::string_view name) {
+        return get_or_empty(weights, at + std::string(name));
     };
-    LayerWeights w;
-    w.own = [get](std::string_view name) { return get("attn." + std::string(name)); };
-    w.norm1 = load_norm(weights, at + "norm1");
-    w.norm2 = load_norm(weights, at + "norm2");
-    w.q = get("attn.q.weight"), w.q_bias = get("attn.q.bias");
-    w.k = get("attn.k.weight"), w.k_bias = get("attn.k.bias");
-    w.v = get("attn.v.weight"), w.v_bias = get("attn.v.bias");
-    w.o = get("attn.o.weight"), w.o_bias = get("attn.o.bias");
-    w.q_norm = get("attn.q_norm.weight"), w.q_norm_bias = get("attn.q_norm.bias");
-    w.k_norm = get("attn.k_norm.weight"), w.k_norm_bias = get("attn.k_norm.bias");
-    w.theta = get("attn.lrpe.theta"), w.mirror = get("attn.lrpe.v");
-    w.z = get("attn.z.weight"), w.z_bias = get("attn.z.bias");
-    w.attn_gate = get("attn.gate.weight"), w.attn_gate_bias = get("attn.gate.bias");
-    w.gamma = get("attn.offset.gamma"), w.beta = get("attn.offset.beta");
-    w.up = get("ffn.up.weight"), w.up_bias = get("ffn.up.bias");
-    w.gate = get("ffn.gate.weight"), w.gate_bias = get("ffn.gate.bias");
-    w.down = get("ffn.down.weight"), w.down_bias = get("ffn.down.bias");
-    w.scale1 = get("scale1"), w.scale2 = get("scale2");
-    return w;
+    const auto map = [&](std::string_view name) {
+        return load_linear(weights, at + std::string(name));
+    };
+    const auto norm = [&](std::string_view name) {
+        return load_norm(weights, at + std::string(name));
+    };
+    return {.norm1 = norm("norm1"),
+            .norm2 = norm("norm2"),
+            .attention = {.q = map("attn.q"),
+                          .k = map("attn.k"),
+                          .v = map("attn.v"),
+                          .o = map("attn.o"),
+                          .q_norm = norm("attn.q_norm"),
+                          .k_norm = norm("attn.k_norm"),
+                          .theta = one("attn.lrpe.theta"),
+                          .mirror = one("attn.lrpe.v"),
+                          .z = map("attn.z"),
+                          .gate = map("attn.gate"),
+                          .gamma = one("attn.offset.gamma"),
+                          .beta = one("attn.offset.beta"),
+                          .own =
+                              [&weights, at](std::string_view name) {
+                                  return get_or_empty(weights, at + "attn." + std::string(name));
+                              }},
+            .ffn = {.up = map("ffn.up"), .gate = map("ffn.gate"), .down = map("ffn.down")},
+            .scale1 = one("scale1"),
+            .scale2 = one("scale2")};
 }
 
 double branch_gain(const BlockSpec& b, const LayerWeights& w) {
-    if (b.gated_unit) return std::numeric_limits<double>::quiet_NaN();
-    const double d = static_cast<double>(w.v.cols());
-    Tensor v = w.v, o = w.o;
+    const AttentionSpec& a = b.attention;
+    if (a.gated_unit) return std::numeric_limits<double>::quiet_NaN();
+    Tensor v = w.attention.v.weight, o = w.attention.o.weight;
+    const double d = static_cast<double>(v.cols());
     if (w.scale1.defined() && o.defined())
         o = multiply(o, w.scale1.reshape({1, w.scale1.cols(), 1}));
     if (w.scale1.defined() && !o.defined())
         v = multiply(v, w.scale1.reshape({1, w.scale1.cols(), 1}));
-    const Index group = b.heads / b.kv_heads;
+    const Index group = a.heads / a.kv_heads;
     if (!o.defined()) return b.alpha * b.alpha * static_cast<double>(group) * squared_norm(v) / d;
-    const Tensor vh = contiguous(v).reshape({b.kv_heads, b.value_columns(), v.cols()});
-    const Tensor oh = o.split_heads(b.heads);  // (h, d, value_columns)
+    const Tensor vh = contiguous(v).reshape({a.kv_heads, a.value_columns(), v.cols()});
+    const Tensor oh = o.split_heads(a.heads);  // (h, d, value_columns)
     const Tensor gram_v = matmul(vh, vh, Transpose::second);
     const Tensor gram_o = matmul(oh, oh, Transpose::first);
     double sum = 0;
-    for (Index k = 0; k < b.heads; ++k)
+    for (Index k = 0; k < a.heads; ++k)
         sum += dot(gram_o.batch_range(k, 1), gram_v.batch_range(k / group, 1));
     return b.alpha * b.alpha * sum / d;
 }
@@ -129,9 +137,9 @@ class Pass {
     }
 
     Tensor norm(const Tensor& x, const Norm& parameters) const {
-        return normed(b_.norm, x, parameters, b_.eps);
+        return normed(b_.norm.kind, x, parameters, b_.norm.eps);
     }
-    bool norms() const { return b_.norm != NormKind::none; }
+    bool norms() const { return b_.norm.kind != NormKind::none; }
 
     /// [TSE] Algorithm 1: Y = LN(X + alpha SA(X)), then LN(Y + FFN(Y)).
     Tensor post_norm(const Tensor& x) {
@@ -141,7 +149,7 @@ class Pass {
             y = norm(y, w_.norm1);
             emit("norm1", "attn", y);
         }
-        if (b_.ffn == 0) return y;
+        if (b_.ffn.width == 0) return y;
         const std::string_view before = last_;
         y = add(y, feed_forward(y));
         emit("ffn", before, y);
@@ -156,7 +164,7 @@ class Pass {
     Tensor pre_norm(const Tensor& x) {
         Tensor y = plus_attention(x, attend(normed1(x), x));
         emit("attn", "in", y);
-        if (b_.ffn == 0) return y;
+        if (b_.ffn.width == 0) return y;
         y = add(y, feed_forward(normed2(y)));
         emit("ffn", "attn", y);
         return y;
@@ -165,7 +173,7 @@ class Pass {
     /// X + alpha SA(LN(X)) + FFN(LN'(X)).
     Tensor parallel(const Tensor& x) {
         Tensor y = plus_attention(x, attend(normed1(x), x));
-        if (b_.ffn > 0) y = add(y, feed_forward(normed2(x)));
+        if (b_.ffn.width > 0) y = add(y, feed_forward(normed2(x)));
         emit("ffn", "in", y);
         return y;
     }
@@ -192,16 +200,16 @@ class Pass {
     }
 
     Tensor feed_forward(const Tensor& x) const {
-        Tensor inner = linear(x, w_.up, w_.up_bias);
-        inner = b_.gated ? multiply(map(b_.activation, linear(x, w_.gate, w_.gate_bias)), inner)
-                         : map(b_.activation, inner);
-        const Tensor out = linear(inner, w_.down, w_.down_bias);
+        Tensor inner = w_.ffn.up(x);
+        inner = b_.ffn.gated ? multiply(map(b_.ffn.activation, w_.ffn.gate(x)), inner)
+                             : map(b_.ffn.activation, inner);
+        const Tensor out = w_.ffn.down(inner);
         return dropped(w_.scale2.defined() ? multiply(out, w_.scale2) : out, "ffn");
     }
 
     /// The attention branch of `x`, to be added to `residual`.
     Tensor attend(const Tensor& x, const Tensor& residual) {
-        AttentionParts parts = attention_parts(b_, w_, batch_, x);
+        AttentionParts parts = attention_parts(b_.attention, w_.attention, batch_, x);
         parts.input.rng =
             Rng(0)
                 .fork("attention")
@@ -214,10 +222,10 @@ class Pass {
         Tensor branch = output_norm(merge_heads(output, samples_));
         if (run_.tape) {
             run_.tape->output = output;
-            if (b_.output_norm != OutputNorm::none) run_.tape->normed = branch;
+            if (b_.attention.output_norm != OutputNorm::none) run_.tape->normed = branch;
         }
         if (parts.gate.defined()) branch = multiply(branch, parts.gate);
-        if (!b_.value_projection_only) branch = linear(branch, w_.o, w_.o_bias);
+        if (!b_.attention.value_projection_only) branch = w_.attention.o(branch);
         if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
         emit("sa", "", branch);
         return branch;
@@ -241,7 +249,7 @@ class Pass {
 
     /// P V, heads of all samples of `parts` at once; `kept`: where the operator is to go, with P.
     Tensor applied(const AttentionParts& parts, std::unique_ptr<AttentionOperator>* kept) const {
-        std::unique_ptr<AttentionOperator> op = attention(b_.attention).make(parts.input);
+        std::unique_ptr<AttentionOperator> op = attention(b_.attention.variant).make(parts.input);
         const bool keep = kept && op->bytes() <= map_memory();
         op->keep_rows(keep);
         const double rest = run_.memory == 0 ? std::numeric_limits<double>::infinity()
@@ -259,13 +267,13 @@ class Pass {
     }
 
     Tensor output_norm(const Tensor& y) const {
-        switch (b_.output_norm) {
+        switch (b_.attention.output_norm) {
             case OutputNorm::none:
                 return y;
             case OutputNorm::rms:
-                return rms_norm(y, {}, b_.eps);
+                return rms_norm(y, {}, b_.norm.eps);
             case OutputNorm::layer:
-                return layer_norm(y, {}, {}, b_.eps);
+                return layer_norm(y, {}, {}, b_.norm.eps);
             case OutputNorm::simple_rms:
                 return normed(NormKind::simple_rms, y, {}, 0);
         }
@@ -279,21 +287,22 @@ class Pass {
     }
 
     const char* why_no_estimate() const {
-        if (b_.gated_unit) return "P V is gated";
-        return b_.output_norm == OutputNorm::none ? nullptr : "P V is normalised";
+        if (b_.attention.gated_unit) return "P V is gated";
+        return b_.attention.output_norm == OutputNorm::none ? nullptr : "P V is normalised";
     }
 
     void tell_attention(Told& told) {
         if (samples_ > 1) run_.observer->begin_sample(run_.first + told.sample);
-        run_.observer->on_attention({.layer = run_.layer,
-                                     .op = *told.op,
-                                     .input = told.input,
-                                     .residual = told.residual,
-                                     .projections = b_.gated_unit ? nullptr : &told.projections,
-                                     .a2 = run_.a2,
-                                     .memory = map_memory(),
-                                     .pre_norm = b_.placement != NormPlacement::post,
-                                     .why_no_estimate = why_no_estimate()});
+        run_.observer->on_attention(
+            {.layer = run_.layer,
+             .op = *told.op,
+             .input = told.input,
+             .residual = told.residual,
+             .projections = b_.attention.gated_unit ? nullptr : &told.projections,
+             .a2 = run_.a2,
+             .memory = map_memory(),
+             .pre_norm = b_.placement != NormPlacement::post,
+             .why_no_estimate = why_no_estimate()});
         told = {};
     }
 

@@ -3,19 +3,30 @@
 #include <string>
 
 #include "embedding.hpp"
+#include "linear.hpp"
 #include "norm.hpp"
 
 namespace tsdiag::model {
 
 /// The parameters of one layer, resident while it is applied.
+/// What is not there is empty.
+struct AttentionWeights {
+    Linear q, k, v, o;
+    Norm q_norm, k_norm;
+    Tensor theta, mirror;  ///< of LRPE: frequencies, the vector of the reflection
+    Linear z, gate;        ///< of a gated unit, as are
+    Tensor gamma, beta;
+    /// A parameter of the variant, layer.L.attn.NAME.
+    std::function<Tensor(std::string_view name)> own;
+};
+struct FeedForwardWeights {
+    Linear up, gate, down;
+};
 struct LayerWeights {
     Norm norm1, norm2;
-    Tensor q, q_bias, k, k_bias, v, v_bias, o, o_bias, q_norm, q_norm_bias, k_norm, k_norm_bias;
-    /// A parameter that the attention has of its own, layer.L.attn.NAME; empty: none.
-    std::function<Tensor(std::string_view name)> own;
-    Tensor theta, mirror;  ///< of LRPE: frequencies, the vector of the reflection
-    Tensor z, z_bias, attn_gate, attn_gate_bias, gamma, beta;  ///< of a gated unit
-    Tensor up, up_bias, gate, gate_bias, down, down_bias, scale1, scale2;
+    AttentionWeights attention;
+    FeedForwardWeights ffn;
+    Tensor scale1, scale2;
 };
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
 

@@ -10,8 +10,11 @@ namespace {
 
 double bytes_of_layer(const LayerWeights& w) {
     double bytes = 0;
-    for (const Tensor* t : {&w.q, &w.k, &w.v, &w.o, &w.z, &w.attn_gate, &w.up, &w.gate, &w.down})
-        if (t->defined()) bytes += double(t->shape().count()) * double(bytes_of(t->type()));
+    const AttentionWeights& a = w.attention;
+    for (const Linear* map :
+         {&a.q, &a.k, &a.v, &a.o, &a.z, &a.gate, &w.ffn.up, &w.ffn.gate, &w.ffn.down})
+        if (const Tensor& t = map->weight; t.defined())
+            bytes += double(t.shape().count()) * double(bytes_of(t.type()));
     return bytes;
 }
 

@@ -10,10 +10,6 @@
 namespace tsdiag::model {
 namespace {
 
-Tensor optional(const Weights& weights, std::string_view name) {
-    return weights.has(name) ? weights.get(name) : Tensor();
-}
-
 /// Sum of all elements, (1, 1, 1).
 Tensor total(const Tensor& x) {
     const Tensor sums = column_sum(row_sum(x));
@@ -51,10 +47,9 @@ Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
             s.name));
     if (s.head.transform) {
         const BlockSpec& b = s.blocks.front();
-        x = linear(x, weights.get("head.transform.weight"),
-                   optional(weights, "head.transform.bias"));
-        x = layer_norm(map(b.activation, x), weights.get("head.norm.weight"),
-                       optional(weights, "head.norm.bias"), b.eps);
+        x = load_linear(weights, "head.transform")(x);
+        x = normed(NormKind::layer, map(b.ffn.activation, x), load_norm(weights, "head.norm"),
+                   b.norm.eps);
     }
     const Tensor matrix = weights.get(s.head.matrix ? "head.weight" : "embed.token");
     if (matrix.cols() != x.cols())
@@ -62,7 +57,7 @@ Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
             "{} has no output head: its token embedding has {} columns and its states {}; expected "
             "--loss classify, square or vjp",
             s.name, matrix.cols(), x.cols()));
-    return linear(x, matrix, optional(weights, "head.bias"));
+    return linear(x, matrix, get_or_empty(weights, "head.bias"));
 }
 
 Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y,
@@ -111,7 +106,8 @@ Tensor by_cotangents(const Tensor& y, std::span<const Loss> losses) {
 
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x) {
     if (!spec.final_norm) return x;
-    return normed(spec.last_norm(), x, load_norm(weights, "final_norm"), spec.blocks.back().eps);
+    return normed(spec.last_norm(), x, load_norm(weights, "final_norm"),
+                  spec.blocks.back().norm.eps);
 }
 
 Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,

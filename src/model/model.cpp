@@ -82,7 +82,7 @@ void Model::final_norm(const Tensor& x, Observer& observer, Index first,
                        bool allow_nonfinite) const {
     const BlockSpec& b = spec_.blocks.back();
     const Tensor y =
-        model::normed(spec_.last_norm(), x, model::load_norm(*weights_, "final_norm"), b.eps);
+        model::normed(spec_.last_norm(), x, model::load_norm(*weights_, "final_norm"), b.norm.eps);
     const auto layer = static_cast<Index>(spec_.blocks.size()) - 1;
     model::require_finite(y, layer, "final_norm", allow_nonfinite);
     model::tell_states(observer, first, {layer, "final_norm", "", y});

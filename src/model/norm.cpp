@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "linear.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag::model {
@@ -22,11 +23,8 @@ Tensor scale_norm(const Tensor& x, const Tensor& g, double eps) {
 }  // namespace
 
 Norm load_norm(const Weights& weights, const std::string& stem) {
-    const auto get = [&](const char* part) {
-        const std::string name = stem + part;
-        return weights.has(name) ? weights.get(name) : Tensor();
-    };
-    return {get(".weight"), get(".bias"), get(".g")};
+    return {get_or_empty(weights, stem + ".weight"), get_or_empty(weights, stem + ".bias"),
+            get_or_empty(weights, stem + ".g")};
 }
 
 Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps) {

@@ -29,7 +29,7 @@ class Listing {
 
 void embedding(const ModelSpec& s, Listing& list) {
     const Index e = s.embedding_width;
-    const bool bias = s.blocks.empty() || s.blocks.front().norm_bias;
+    const bool bias = s.blocks.empty() || s.blocks.front().norm.bias;
     if (s.vocabulary > 0) list.tensor("embed.token", s.vocabulary, e);
     if (s.channels > 0) {
         const Index p = s.channels * s.patch_height * s.patch_width;
@@ -43,43 +43,48 @@ void embedding(const ModelSpec& s, Listing& list) {
     if (s.token_types) list.tensor("embed.type", s.type_rows, e);
     if (s.embedding_norm) list.norm(s.embedding_norm_kind, "embed.norm", e, bias);
     if (s.embedding_map) list.linear("embed.map", s.width, e, true);
-    if (s.norm_before_layers) list.norm(s.blocks.front().norm, "embed.pre_norm", s.width, bias);
+    if (s.norm_before_layers)
+        list.norm(s.blocks.front().norm.kind, "embed.pre_norm", s.width, bias);
 }
 
 void attention(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
-    list.linear(at + "q", b.heads * b.head_dim, d, b.qkv_bias);
-    list.linear(at + "k", b.kv_heads * b.head_dim, d, b.qkv_bias);
-    list.linear(at + "v", b.kv_heads * b.value_columns(), d, b.qkv_bias);
-    if (b.qk_norm)
+    list.linear(at + "q", b.attention.heads * b.attention.head_dim, d, b.attention.qkv_bias);
+    list.linear(at + "k", b.attention.kv_heads * b.attention.head_dim, d, b.attention.qkv_bias);
+    list.linear(at + "v", b.attention.kv_heads * b.attention.value_columns(), d,
+                b.attention.qkv_bias);
+    if (b.attention.qk_norm)
         for (const char* norm : {"q_norm", "k_norm"})
-            list.norm(b.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm, b.head_dim);
-    if (b.rotary.learned) list.vector(at + "lrpe.theta", b.rotary.columns / 2);
-    if (b.rotary.reflected) list.vector(at + "lrpe.v", b.head_dim);
+            list.norm(b.attention.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm,
+                      b.attention.head_dim);
+    if (b.attention.rotary.learned) list.vector(at + "lrpe.theta", b.attention.rotary.columns / 2);
+    if (b.attention.rotary.reflected) list.vector(at + "lrpe.v", b.attention.head_dim);
 }
 
 void gated_unit(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
-    const Index rows = b.attention == "flash" ? 4 : 2;
-    list.linear(at + "z", b.head_dim, d, b.qkv_bias);
-    list.tensor(at + "offset.gamma", rows, b.head_dim);
-    list.tensor(at + "offset.beta", rows, b.head_dim);
-    list.linear(at + "v", b.value_columns(), d, b.qkv_bias);
-    list.linear(at + "gate", b.value_columns(), d, b.qkv_bias);
+    const Index rows = b.attention.variant == "flash" ? 4 : 2;
+    list.linear(at + "z", b.attention.head_dim, d, b.attention.qkv_bias);
+    list.tensor(at + "offset.gamma", rows, b.attention.head_dim);
+    list.tensor(at + "offset.beta", rows, b.attention.head_dim);
+    list.linear(at + "v", b.attention.value_columns(), d, b.attention.qkv_bias);
+    list.linear(at + "gate", b.attention.value_columns(), d, b.attention.qkv_bias);
 }
 
 void layer(const ModelSpec& s, const BlockSpec& b, const std::string& at, Listing& list) {
     const Index d = s.width;
-    list.norm(b.norm, at + "norm1", d, b.norm_bias);
-    b.gated_unit ? gated_unit(d, b, at + "attn.", list) : attention(d, b, at + "attn.", list);
-    for (const Parameter& own : b.own)
+    list.norm(b.norm.kind, at + "norm1", d, b.norm.bias);
+    b.attention.gated_unit ? gated_unit(d, b, at + "attn.", list)
+                           : attention(d, b, at + "attn.", list);
+    for (const Parameter& own : b.attention.own)
         list.out.push_back({at + "attn." + own.name, own.shape, own.vector});
-    if (!b.value_projection_only)
-        list.linear(at + "attn.o", d, b.heads * b.value_columns(), b.out_bias);
+    if (!b.attention.value_projection_only)
+        list.linear(at + "attn.o", d, b.attention.heads * b.attention.value_columns(),
+                    b.attention.out_bias);
     if (b.layer_scale) list.vector(at + "scale1", d);
-    if (b.ffn == 0) return;
-    list.norm(b.norm, at + "norm2", d, b.norm_bias);
-    if (b.gated) list.linear(at + "ffn.gate", b.ffn, d, b.ffn_bias);
-    list.linear(at + "ffn.up", b.ffn, d, b.ffn_bias);
-    list.linear(at + "ffn.down", d, b.ffn, b.ffn_bias);
+    if (b.ffn.width == 0) return;
+    list.norm(b.norm.kind, at + "norm2", d, b.norm.bias);
+    if (b.ffn.gated) list.linear(at + "ffn.gate", b.ffn.width, d, b.ffn.bias);
+    list.linear(at + "ffn.up", b.ffn.width, d, b.ffn.bias);
+    list.linear(at + "ffn.down", d, b.ffn.width, b.ffn.bias);
     if (b.layer_scale) list.vector(at + "scale2", d);
 }
 
@@ -92,7 +97,7 @@ std::vector<Parameter> parameters(const ModelSpec& spec) {
         if (spec.blocks[l].shares < 0 || spec.blocks[l].shares == static_cast<Index>(l))
             layer(spec, spec.blocks[l], fmt::format("layer.{}.", l), list);
     if (spec.final_norm && !spec.blocks.empty())
-        list.norm(spec.last_norm(), "final_norm", spec.width, spec.blocks.front().norm_bias);
+        list.norm(spec.last_norm(), "final_norm", spec.width, spec.blocks.front().norm.bias);
     return std::move(list.out);
 }
 
@@ -116,16 +121,17 @@ double forward_flops(const ModelSpec& spec, Index n) {
                  static_cast<double>(spec.channels * spec.patch_height * spec.patch_width);
     if (spec.embedding_map) flops += 2.0 * tokens * d * static_cast<double>(spec.embedding_width);
     for (const BlockSpec& b : spec.blocks) {
-        const auto keys = static_cast<double>(b.heads * b.head_dim);
-        const auto values = static_cast<double>(b.heads * b.value_columns());
-        const double share = static_cast<double>(b.kv_heads) / static_cast<double>(b.heads);
-        const auto ffn = static_cast<double>(b.ffn);
+        const auto keys = static_cast<double>(b.attention.heads * b.attention.head_dim);
+        const auto values = static_cast<double>(b.attention.heads * b.attention.value_columns());
+        const double share =
+            static_cast<double>(b.attention.kv_heads) / static_cast<double>(b.attention.heads);
+        const auto ffn = static_cast<double>(b.ffn.width);
         const double projections =
-            b.gated_unit ? keys + 2 * values : keys + share * (keys + values);
+            b.attention.gated_unit ? keys + 2 * values : keys + share * (keys + values);
         flops += 2 * tokens * d * projections;
         flops += 2 * tokens * tokens * (keys + values);
-        if (!b.value_projection_only) flops += 2 * tokens * d * values;
-        flops += (b.gated ? 6 : 4) * tokens * d * ffn;
+        if (!b.attention.value_projection_only) flops += 2 * tokens * d * values;
+        flops += (b.ffn.gated ? 6 : 4) * tokens * d * ffn;
     }
     return flops;
 }

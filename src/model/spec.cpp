@@ -139,7 +139,7 @@ Index ModelSpec::position_rows() const {
 }
 
 NormKind ModelSpec::last_norm() const {
-    return final_norm_kind.value_or(blocks.empty() ? NormKind::layer : blocks.back().norm);
+    return final_norm_kind.value_or(blocks.empty() ? NormKind::layer : blocks.back().norm.kind);
 }
 
 Index ModelSpec::hard_limit() const { return positions == Positions::learned ? max_tokens : 0; }
@@ -159,32 +159,33 @@ Json json(const Rotary& r) {
 }
 
 Json json(const BlockSpec& b) {
+    const AttentionSpec& a = b.attention;
     Json out;
-    out.set("placement", name(b.placement)).set("norm", name(b.norm)).set("eps", b.eps);
-    out.set("heads", b.heads).set("kv_heads", b.kv_heads).set("head_dim", b.head_dim);
-    out.set("ffn", b.ffn).set("activation", name(b.activation)).set("gated", b.gated);
-    out.set("attention", b.attention);
-    if (!b.attention_options.empty()) {
+    out.set("placement", name(b.placement)).set("norm", name(b.norm.kind)).set("eps", b.norm.eps);
+    out.set("heads", a.heads).set("kv_heads", a.kv_heads).set("head_dim", a.head_dim);
+    out.set("ffn", b.ffn.width).set("activation", name(b.ffn.activation)).set("gated", b.ffn.gated);
+    out.set("attention", a.variant);
+    if (!a.options.empty()) {
         Json options;
-        for (const auto& [key, value] : b.attention_options) options.set(key, value);
+        for (const auto& [key, value] : a.options) options.set(key, value);
         out.set("attention_options", std::move(options));
     }
-    if (b.value_dim > 0) out.set("value_dim", b.value_dim);
-    if (b.qk_activation) out.set("qk_activation", name(*b.qk_activation));
-    if (b.gated_unit) out.set("gated_unit", true).set("token_shift", b.token_shift);
-    if (b.output_norm != OutputNorm::none) out.set("output_norm", name(b.output_norm));
-    out.set("scale", b.scale).set("causal", b.causal);
-    out.set("window", b.window);
-    if (b.rotary.columns > 0) out.set("rotary", json(b.rotary));
-    out.set("qk_norm", b.qk_norm);
-    if (b.qk_norm) out.set("qk_norm_layer", b.qk_norm_layer).set("qk_eps", b.qk_eps);
-    out.set("value_projection_only", b.value_projection_only);
+    if (a.value_dim > 0) out.set("value_dim", a.value_dim);
+    if (a.qk_activation) out.set("qk_activation", name(*a.qk_activation));
+    if (a.gated_unit) out.set("gated_unit", true).set("token_shift", a.token_shift);
+    if (a.output_norm != OutputNorm::none) out.set("output_norm", name(a.output_norm));
+    out.set("scale", a.scale).set("causal", a.causal);
+    out.set("window", a.window);
+    if (a.rotary.columns > 0) out.set("rotary", json(a.rotary));
+    out.set("qk_norm", a.qk_norm);
+    if (a.qk_norm) out.set("qk_norm_layer", a.qk_norm_layer).set("qk_eps", a.qk_eps);
+    out.set("value_projection_only", a.value_projection_only);
     out.set("alpha", b.alpha).set("deesc", b.deesc);
-    out.set("qkv_bias", b.qkv_bias).set("out_bias", b.out_bias).set("ffn_bias", b.ffn_bias);
-    out.set("norm_bias", b.norm_bias).set("layer_scale", b.layer_scale);
+    out.set("qkv_bias", a.qkv_bias).set("out_bias", a.out_bias).set("ffn_bias", b.ffn.bias);
+    out.set("norm_bias", b.norm.bias).set("layer_scale", b.layer_scale);
     if (b.shares >= 0) out.set("shares", b.shares);
     Json own;
-    for (const Parameter& p : b.own)
+    for (const Parameter& p : a.own)
         own.set(p.name, Json(Json::Array{p.shape.batch, p.shape.rows, p.shape.cols}));
     if (!own.is_null()) out.set("own", std::move(own));
     return out;

@@ -56,8 +56,8 @@ Index fitting_tokens(const ModelSpec& spec, Index most) {
     const Index longest = spec.max_tokens > 0 ? std::min(spec.max_tokens, most) : most;
     Index step = 1;
     for (const BlockSpec& b : spec.blocks)
-        if (const auto multiple = attention(b.attention).token_multiple)
-            step = std::min(std::lcm(step, multiple(b.attention_options)), longest + 1);
+        if (const auto multiple = attention(b.attention.variant).token_multiple)
+            step = std::min(std::lcm(step, multiple(b.attention.options)), longest + 1);
     return step > longest ? longest : longest / step * step;
 }
 

@@ -51,7 +51,7 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
     constexpr double draw = 3e-9;  // a number
     const double n = double(tokens);
     double heads = 0;
-    for (const BlockSpec& block : spec.blocks) heads += double(block.heads);
+    for (const BlockSpec& block : spec.blocks) heads += double(block.attention.heads);
     const double an_entry = extras.an_entry + (extras.rows ? pass : 0);
     const double passes = extras.gradients ? 5 : 1;  // forward twice, each layer again, and back
     const double seconds =

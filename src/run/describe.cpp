@@ -40,7 +40,7 @@ Json describe_model(const Subject& subject, const Measurement& measurement) {
         .set("name", spec.name)
         .set("layers", Index(spec.blocks.size()));
     if (!spec.blocks.empty())
-        model.set("heads", spec.blocks.front().heads)
+        model.set("heads", spec.blocks.front().attention.heads)
             .set("placement", name(spec.blocks.front().placement));
     model.set("width", spec.width).set("spec", spec.json());
     std::vector<std::string> recognised = subject.notes;

@@ -103,13 +103,15 @@ Index InputSource::longest() const {
 
 std::string InputSource::warning() const {
     const bool within = tokens_ <= spec_.max_tokens || spec_.max_tokens == 0;
-    if (within || spec_.hard_limit() > 0 || spec_.blocks.front().rotary.columns == 0) return "";
+    if (within || spec_.hard_limit() > 0 || spec_.blocks.front().attention.rotary.columns == 0)
+        return "";
     return fmt::format(
         "the samples have {} tokens and the model was made for {}: its rotary positions go on "
         "beyond{}",
         tokens_, spec_.max_tokens,
-        spec_.blocks.front().rotary.scaling == "dynamic" ? ", with a base that grows (dynamic NTK)"
-                                                         : "");
+        spec_.blocks.front().attention.rotary.scaling == "dynamic"
+            ? ", with a base that grows (dynamic NTK)"
+            : "");
 }
 
 void InputSource::settle_tokens(Index usual) {

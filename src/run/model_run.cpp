@@ -41,7 +41,7 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
         throw FormatError(
             fmt::format("{}: has no layers, expected a transformer.", subject.argument));
     Index heads = 1;
-    for (const BlockSpec& block : spec.blocks) heads = std::max(heads, block.heads);
+    for (const BlockSpec& block : spec.blocks) heads = std::max(heads, block.attention.heads);
     check_selection(options, layers, heads);
     check_redraw();
     if (const std::string line = source_.warning(); !line.empty()) work.warnings.push_back(line);

@@ -109,11 +109,12 @@ RunSizes sizes_of(const ModelSpec& spec, Type type) {
             s.table = std::max(s.table, p.shape.count());
     }
     for (const BlockSpec& b : spec.blocks) {
-        s.heads = std::max(s.heads, b.heads);
-        s.columns = std::max(s.columns, b.heads * std::max(b.head_dim, b.value_columns()));
-        s.inner = std::max(s.inner, b.ffn * (b.gated ? 3 : 2));
-        s.rotated = s.rotated || b.rotary.columns > 0;
-        s.normed = s.normed || b.qk_norm;
+        s.heads = std::max(s.heads, b.attention.heads);
+        s.columns = std::max(s.columns, b.attention.heads * std::max(b.attention.head_dim,
+                                                                     b.attention.value_columns()));
+        s.inner = std::max(s.inner, b.ffn.width * (b.ffn.gated ? 3 : 2));
+        s.rotated = s.rotated || b.attention.rotary.columns > 0;
+        s.normed = s.normed || b.attention.qk_norm;
     }
     return s;
 }

@@ -81,7 +81,8 @@ void require_tokens(const Fit& fit, Index vocabulary, bool causal) {
     if (s.hard_limit() > 0 && fit.tokens > s.hard_limit())
         throw UsageError(
             fmt::format("--tokens {}: {} takes at most {}.", fit.tokens, s.name, s.hard_limit()));
-    if (causal && !std::ranges::all_of(s.blocks, [](const BlockSpec& b) { return b.causal; }))
+    if (causal &&
+        !std::ranges::all_of(s.blocks, [](const BlockSpec& b) { return b.attention.causal; }))
         throw UsageError(fmt::format(
             "--loss lm: {} lets a token see the next one, which it would have to predict; give the "
             "model causal=1 where it takes it, or --loss mlm.",

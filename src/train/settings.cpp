@@ -50,9 +50,11 @@ double kept_bytes(const ModelSpec& spec, Index tokens) {
     const double n = double(tokens), d = double(spec.width);
     double kept = n * double(spec.vocabulary);
     for (const BlockSpec& b : spec.blocks) {
-        const double columns = double(b.heads) * double(std::max(b.head_dim, b.value_columns()));
+        const double columns = double(b.attention.heads) *
+                               double(std::max(b.attention.head_dim, b.attention.value_columns()));
         // P with its logits, and what a step of the layer reads again.
-        kept += 2 * double(b.heads) * n * n + n * (4 * d + 3 * columns + 2 * double(b.ffn));
+        kept += 2 * double(b.attention.heads) * n * n +
+                n * (4 * d + 3 * columns + 2 * double(b.ffn.width));
     }
     return sizeof(float) * kept;
 }

@@ -68,8 +68,9 @@ std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
         } else {
             input = gaussian(tokens, spec.width, type, s);
         }
-        const bool gated = spec.blocks.front().gated_unit;
-        const bool mixes = attention(spec.blocks.front().attention).token_multiple != nullptr;
+        const bool gated = spec.blocks.front().attention.gated_unit;
+        const bool mixes =
+            attention(spec.blocks.front().attention.variant).token_multiple != nullptr;
         if (s == 4 && spec.channels == 0 && !gated && !mixes) {
             input.keep.assign(static_cast<std::size_t>(tokens), true);
             input.keep[1] = input.keep.back() = false;

@@ -53,7 +53,7 @@ TEST(Detect, TakesSizesFromShapesAndNotesItsDefaults) {
     EXPECT_EQ(s.name, "BERT, 2 layers, d = 8, 2 heads");
     EXPECT_EQ(s.vocabulary, 20);
     EXPECT_EQ(s.max_tokens, 6);
-    EXPECT_EQ(s.blocks[1].ffn, 16);
+    EXPECT_EQ(s.blocks[1].ffn.width, 16);
     EXPECT_THAT(s.defaults, Contains(HasSubstr("layer_norm_eps = 1e-12: default of bert")));
     EXPECT_THAT(s.defaults, Contains(HasSubstr("hidden_act = gelu: default of bert")));
     EXPECT_THAT(s.recognised, Contains(HasSubstr("logits scaled by 0.5")));
@@ -261,9 +261,9 @@ TEST(Detect, FindsGroupedQueriesFromShapes) {
     options.heads = 2;
     const ModelSpec s = detect(*tiny_llama(), options).spec;
     EXPECT_EQ(s.family, "llama");
-    EXPECT_EQ(s.blocks[0].kv_heads, 1);
-    EXPECT_EQ(s.blocks[0].rotary.columns, 4);
-    EXPECT_FALSE(s.blocks[0].qkv_bias);
+    EXPECT_EQ(s.blocks[0].attention.kv_heads, 1);
+    EXPECT_EQ(s.blocks[0].attention.rotary.columns, 4);
+    EXPECT_FALSE(s.blocks[0].attention.qkv_bias);
 }
 
 TEST(Detect, RefusesRotaryScalingsByName) {
@@ -285,15 +285,15 @@ TEST(Detect, ReadsRotaryParametersOfNewerConfigs) {
         detect(*tiny_llama(), with_config(R"({"model_type": "llama", "num_attention_heads": 2,
             "rope_parameters": {"rope_type": "linear", "factor": 2, "rope_theta": 500}})"))
             .spec;
-    EXPECT_EQ(s.blocks[0].rotary.theta, 500);
-    EXPECT_EQ(s.blocks[0].rotary.scaling, "linear");
+    EXPECT_EQ(s.blocks[0].attention.rotary.theta, 500);
+    EXPECT_EQ(s.blocks[0].attention.rotary.scaling, "linear");
 }
 
 TEST(Detect, TellsMistralsWindowFromItsAbsence) {
     const auto window = [](const char* more) {
         const std::string text =
             std::string(R"({"model_type": "mistral", "num_attention_heads": 2)") + more + "}";
-        return detect(*tiny_llama(), with_config(text.c_str())).spec.blocks[0].window;
+        return detect(*tiny_llama(), with_config(text.c_str())).spec.blocks[0].attention.window;
     };
     EXPECT_EQ(window(""), 4096);
     EXPECT_EQ(window(R"(, "sliding_window": null)"), 0);
@@ -306,7 +306,7 @@ TEST(Detect, ReadsATrainedNanoGpt) {
     if (!std::filesystem::exists(shared)) GTEST_SKIP() << "the file is not here";
     const Opened opened = Opened::from(shared / "nanogpt-style-ckpt.pt");
     EXPECT_EQ(opened.architecture.spec.family, "nanogpt");
-    EXPECT_EQ(opened.architecture.spec.blocks[0].heads, 2);
+    EXPECT_EQ(opened.architecture.spec.blocks[0].attention.heads, 2);
     Input ids;
     ids.ids = {1, 5, 31, 0, 2, 2, 7, 9};
     Recorder seen;

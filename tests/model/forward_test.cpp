@@ -288,13 +288,13 @@ TEST(Weights, OfTheRightTypeAreTheFilesOwnMemory) {
 /// |W_V^k W_O^k|_F^2 by three loops.
 double naive_gain(const BlockSpec& b, const std::vector<double>& v, const std::vector<double>& o,
                   Index d) {
-    const Index w = b.head_dim, inner = b.heads * w;
+    const Index w = b.attention.head_dim, inner = b.attention.heads * w;
     double sum = 0;
-    for (Index k = 0; k < b.heads; ++k)
+    for (Index k = 0; k < b.attention.heads; ++k)
         for (Index i = 0; i < d; ++i)
             for (Index j = 0; j < d; ++j) {
                 double entry = 0;
-                const Index kv = k / (b.heads / b.kv_heads);
+                const Index kv = k / (b.attention.heads / b.attention.kv_heads);
                 for (Index c = 0; c < w; ++c)
                     entry += v[std::size_t((kv * w + c) * d + i)] *
                              o[std::size_t(j * inner + k * w + c)];

@@ -100,7 +100,7 @@ TEST_P(Golden, IsDescribedByItsSpec) {
     EXPECT_EQ(spec.family, c["family"].string());
     EXPECT_EQ(std::ssize(spec.blocks), c["layers"].integer());
     EXPECT_EQ(spec.width, c["width"].integer());
-    EXPECT_EQ(spec.blocks.front().heads, c["heads"].integer());
+    EXPECT_EQ(spec.blocks.front().attention.heads, c["heads"].integer());
     EXPECT_EQ(spec.final_norm, c["final_norm"].boolean());
     EXPECT_TRUE(spec.ignored.empty()) << spec.ignored.front();
     EXPECT_NO_THROW(spec.json().dump());

@@ -43,18 +43,18 @@ TEST(RandomModel, HasAllSizesOfItsKeys) {
                             .spec;
     EXPECT_EQ(s.blocks.size(), 3U);
     EXPECT_EQ(s.width, 32);
-    EXPECT_EQ(s.blocks[0].heads, 4);
-    EXPECT_EQ(s.blocks[0].head_dim, 8);
-    EXPECT_EQ(s.blocks[0].ffn, 40);
+    EXPECT_EQ(s.blocks[0].attention.heads, 4);
+    EXPECT_EQ(s.blocks[0].attention.head_dim, 8);
+    EXPECT_EQ(s.blocks[0].ffn.width, 40);
     EXPECT_EQ(s.max_tokens, 17);
     EXPECT_EQ(s.vocabulary, 99);
-    EXPECT_EQ(s.blocks[0].eps, 1e-3);
-    EXPECT_EQ(s.blocks[0].activation, Unary::relu);
-    EXPECT_TRUE(s.blocks[0].causal);
+    EXPECT_EQ(s.blocks[0].norm.eps, 1e-3);
+    EXPECT_EQ(s.blocks[0].ffn.activation, Unary::relu);
+    EXPECT_TRUE(s.blocks[0].attention.causal);
 }
 
 TEST(RandomModel, KeepsTheRatioOfTheFeedForwardWhereOnlyTheWidthIsGiven) {
-    EXPECT_EQ(random_model("gpt2,d=48").spec.blocks[0].ffn, 192);
+    EXPECT_EQ(random_model("gpt2,d=48").spec.blocks[0].ffn.width, 192);
 }
 
 TEST(RandomModel, NamesTheNearestNameAndKey) {

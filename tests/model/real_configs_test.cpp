@@ -76,9 +76,9 @@ TEST_P(EveryRealConfig, RunsByItsName) {
     EXPECT_THAT(found.ignored, IsEmpty());
     const ModelSpec drawn = random_model(GetParam().random).spec;
     EXPECT_EQ(found.blocks.size(), drawn.blocks.size());
-    EXPECT_EQ(found.blocks[0].heads, drawn.blocks[0].heads);
-    EXPECT_EQ(found.blocks[0].kv_heads, drawn.blocks[0].kv_heads);
-    EXPECT_EQ(found.blocks[0].qkv_bias, drawn.blocks[0].qkv_bias);
+    EXPECT_EQ(found.blocks[0].attention.heads, drawn.blocks[0].attention.heads);
+    EXPECT_EQ(found.blocks[0].attention.kv_heads, drawn.blocks[0].attention.kv_heads);
+    EXPECT_EQ(found.blocks[0].attention.qkv_bias, drawn.blocks[0].attention.qkv_bias);
 }
 
 std::string word(const char* text) {

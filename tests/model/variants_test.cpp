@@ -61,7 +61,7 @@ TEST(Variants, AreRecognisedByNamesAlone) {
 TEST(Nystromformer, TakesItsDefaultsAndSaysSo) {
     const ModelSpec s = spec_of(*copy_of("nystromformer"));
     EXPECT_THAT(s.defaults, Contains(HasSubstr("num_landmarks = 64")));
-    EXPECT_EQ(s.blocks[0].attention_options.at("landmarks"), "n");  // 64 segments of 64
+    EXPECT_EQ(s.blocks[0].attention.options.at("landmarks"), "n");  // 64 segments of 64
     EXPECT_THAT(s.recognised, Contains(HasSubstr("the exact softmax")));
     EXPECT_THAT(s.recognised, Contains(HasSubstr("a convolution of width 5")));
 }
@@ -95,14 +95,14 @@ TEST(NystromAttention, WithoutItsConvolutionHasToBeTold) {
     const std::string told = R"({"model_type": "nystrom_attention"})";
     EXPECT_THAT(refusal<UsageError>(*file, told), HasSubstr("--n-heads"));
     const ModelSpec s = spec_of(*file, told, 3);
-    EXPECT_TRUE(s.blocks[0].own.empty());
+    EXPECT_TRUE(s.blocks[0].attention.own.empty());
     EXPECT_THAT(s.defaults, Contains(HasSubstr("no convolution over the values")));
 }
 
 TEST(Performer, TakesSizesFromItsRandomFeatures) {
     const ModelSpec s = spec_of(*copy_of("performer"));
-    EXPECT_EQ(s.blocks[0].heads, 3);
-    EXPECT_EQ(s.blocks[0].attention_options.at("features"), "10");
+    EXPECT_EQ(s.blocks[0].attention.heads, 3);
+    EXPECT_EQ(s.blocks[0].attention.options.at("features"), "10");
     EXPECT_THAT(s.defaults, Contains(HasSubstr("causal = false")));
     EXPECT_THAT(s.defaults, Contains(HasSubstr("generalized_attention = false")));
 }
@@ -124,9 +124,9 @@ TEST(Performer, RefusesWhatItCannotRun) {
 TEST(Linformer, AsksForItsHeads) {
     EXPECT_THAT(refusal<UsageError>(*copy_of("linformer")), HasSubstr("--n-heads"));
     const ModelSpec s = spec_of(*copy_of("linformer-shared"));
-    EXPECT_EQ(s.blocks[0].heads, 2);
-    EXPECT_EQ(s.blocks[0].kv_heads, 1);
-    EXPECT_EQ(s.blocks[0].attention_options.at("shared"), "1");
+    EXPECT_EQ(s.blocks[0].attention.heads, 2);
+    EXPECT_EQ(s.blocks[0].attention.kv_heads, 1);
+    EXPECT_EQ(s.blocks[0].attention.options.at("shared"), "1");
 }
 
 TEST(Linformer, RefusesLongerSamplesThanItsProjections) {
@@ -155,8 +155,8 @@ TEST(Flash, TakesItsDefaultsAndSaysSo) {
     const ModelSpec s = spec_of(*copy_of("flash"));
     for (const char* line : {"group_size = 256", "shift_tokens = true", "causal = false"})
         EXPECT_THAT(s.defaults, Contains(HasSubstr(line)));
-    EXPECT_TRUE(s.blocks[0].gated_unit);
-    EXPECT_EQ(s.blocks[0].norm, NormKind::scale);
+    EXPECT_TRUE(s.blocks[0].attention.gated_unit);
+    EXPECT_EQ(s.blocks[0].norm.kind, NormKind::scale);
     EXPECT_EQ(s.last_norm(), NormKind::layer);
 }
 
@@ -185,25 +185,25 @@ TEST(TransNormer, HasToBeToldWhichItIs) {
     EXPECT_THAT(refusal<UsageError>(*file), HasSubstr("T1 and T2 have the same tensors"));
     const ModelSpec one = spec_of(*file, t1), two = spec_of(*file, R"({"arch": "transnormer_t2"})");
     const BlockSpec &early = one.blocks.front(), &late = one.blocks.back();
-    EXPECT_EQ(early.attention_options.at("activation"), "rela");
-    EXPECT_EQ(early.output_norm, OutputNorm::simple_rms);
-    EXPECT_EQ(late.qk_activation, Unary::elu);
-    EXPECT_TRUE(late.rotary.learned && late.rotary.reflected);
-    EXPECT_EQ(two.blocks.front().attention_options.at("activation"), "softmax");
-    EXPECT_EQ(two.blocks.front().output_norm, OutputNorm::none);
-    EXPECT_EQ(two.blocks.back().qk_activation, Unary::elu_plus_one);
+    EXPECT_EQ(early.attention.options.at("activation"), "rela");
+    EXPECT_EQ(early.attention.output_norm, OutputNorm::simple_rms);
+    EXPECT_EQ(late.attention.qk_activation, Unary::elu);
+    EXPECT_TRUE(late.attention.rotary.learned && late.attention.rotary.reflected);
+    EXPECT_EQ(two.blocks.front().attention.options.at("activation"), "softmax");
+    EXPECT_EQ(two.blocks.front().attention.output_norm, OutputNorm::none);
+    EXPECT_EQ(two.blocks.back().attention.qk_activation, Unary::elu_plus_one);
     EXPECT_EQ(two.blocks.front().placement, NormPlacement::pre);
-    EXPECT_EQ(two.blocks[1].attention, "norm_attention");  // layer 0 of 3 is the first half
+    EXPECT_EQ(two.blocks[1].attention.variant, "norm_attention");  // layer 0 of 3 is the first half
 }
 
 TEST(TransNormer, SaysWhichReadingOfItsGateItTook) {
     const auto file = copy_of("transnormer1-lm/checkpoint_best.pt");
     const ModelSpec silu = spec_of(*file, t1);
-    EXPECT_EQ(silu.blocks[0].activation, Unary::silu);
+    EXPECT_EQ(silu.blocks[0].ffn.activation, Unary::silu);
     EXPECT_THAT(silu.warnings, Contains(HasSubstr("glu_act 'swish' is run as SiLU")));
     const ModelSpec identity =
         spec_of(*file, R"({"arch": "transnormer_t1", "glu_act": "identity"})");
-    EXPECT_EQ(identity.blocks[0].activation, Unary::copy);
+    EXPECT_EQ(identity.blocks[0].ffn.activation, Unary::copy);
     EXPECT_THAT(identity.recognised, Contains(HasSubstr("activation identity")));
 }
 
@@ -212,11 +212,11 @@ TEST(TransNormer, SaysThatZerosFillTheLastChunkAndMayLeaveThemOut) {
     const std::string two = R"({"arch": "roberta_transnormer_t2")";
     const ModelSpec code = spec_of(*file, two + "}");
     EXPECT_THAT(code.defaults, Contains(HasSubstr("padded_chunks = true")));
-    EXPECT_EQ(code.blocks[0].attention_options.at("padded"), "1");
+    EXPECT_EQ(code.blocks[0].attention.options.at("padded"), "1");
     const ModelSpec text = spec_of(*file, two + R"(, "padded_chunks": false})");
-    EXPECT_EQ(text.blocks[0].attention_options.at("padded"), "0");
-    EXPECT_EQ(code.blocks[0].head_dim, 7);
-    EXPECT_EQ(code.blocks[0].rotary.columns, 6);  // the last of an odd number stays
+    EXPECT_EQ(text.blocks[0].attention.options.at("padded"), "0");
+    EXPECT_EQ(code.blocks[0].attention.head_dim, 7);
+    EXPECT_EQ(code.blocks[0].attention.rotary.columns, 6);  // the last of an odd number stays
 }
 
 TEST(TransNormer, RefusesWhatItCannotRun) {

@@ -159,11 +159,11 @@ TEST(AttentionPlan, ChangesInTheMiddleOfTheLayers) {
     const ModelSpec spec =
         random_model("post-norm,d=24,heads=3,layers=5,ffn=32,attention=transnormer1,block=8").spec;
     for (std::size_t l = 0; l < 5; ++l) {
-        EXPECT_EQ(spec.blocks[l].attention, l < 2 ? "diag_attention" : "norm_attention");
-        EXPECT_EQ(spec.blocks[l].output_norm, OutputNorm::simple_rms);
+        EXPECT_EQ(spec.blocks[l].attention.variant, l < 2 ? "diag_attention" : "norm_attention");
+        EXPECT_EQ(spec.blocks[l].attention.output_norm, OutputNorm::simple_rms);
     }
-    EXPECT_EQ(spec.blocks[0].attention_options.at("block"), "8");
-    EXPECT_EQ(spec.blocks[0].attention_options.at("activation"), "rela");
+    EXPECT_EQ(spec.blocks[0].attention.options.at("block"), "8");
+    EXPECT_EQ(spec.blocks[0].attention.options.at("activation"), "rela");
 }
 
 TEST(OutputNorm, MakesRowsOfTheBranchOfUnitMeanSquare) {
@@ -188,9 +188,10 @@ TEST(WrittenModel, KeepsItsAttention) {
         options.model = folder.path().string();
         const Subject read = open_subject(options);
         for (std::size_t l = 0; l < 2; ++l) {
-            const BlockSpec &a = drawn.spec.blocks[l], &b = read.spec().blocks[l];
-            EXPECT_EQ(a.attention, b.attention);
-            EXPECT_EQ(a.attention_options, b.attention_options);
+            const AttentionSpec &a = drawn.spec.blocks[l].attention,
+                                &b = read.spec().blocks[l].attention;
+            EXPECT_EQ(a.variant, b.variant);
+            EXPECT_EQ(a.options, b.options);
             EXPECT_EQ(a.output_norm, b.output_norm);
             EXPECT_EQ(a.window, b.window);
         }

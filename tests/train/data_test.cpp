@@ -23,7 +23,7 @@ ModelSpec tokens_model(Index vocabulary, bool causal = true) {
     spec.name = "model";
     spec.vocabulary = vocabulary;
     spec.blocks.resize(1);
-    spec.blocks[0].causal = causal;
+    spec.blocks[0].attention.causal = causal;
     return spec;
 }
 ModelSpec image_model(Index channels, Index side) {
