@@ -9,10 +9,6 @@
 namespace tsdiag::variants {
 namespace {
 
-double position(const AttentionInput& in, Index i) {
-    return in.position.empty() ? double(i) : in.position[static_cast<std::size_t>(i)];
-}
-
 /// Are the positions 0, 1, 2, ...?
 bool consecutive(const AttentionInput& in) {
     for (std::size_t i = 0; i < in.position.size(); ++i)
@@ -25,7 +21,7 @@ class ScoreAttention final : public AttentionOperator {
     ScoreAttention(AttentionInput in, ScoreRule rule) : in_(std::move(in)), rule_(std::move(rule)) {
         known_.row_stochastic = rule_.row_stochastic;
         known_.causal = in_.causal;
-        known_.plain_logits = !in_.bias.defined() && rule_.alibi.empty();
+        known_.plain_logits = rule_.plain_logits && !in_.bias.defined() && rule_.alibi.empty();
         if (consecutive(in_)) known_.block = rule_.block;
     }
 
@@ -93,6 +89,10 @@ std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRu
     check(rule.alibi.empty() || std::ssize(rule.alibi) == input.heads_of_a_sample(),
           "one ALiBi slope a head");
     return std::make_unique<ScoreAttention>(std::move(input), std::move(rule));
+}
+
+double position(const AttentionInput& in, Index i) {
+    return in.position.empty() ? double(i) : in.position[static_cast<std::size_t>(i)];
 }
 
 Visible seen(const AttentionInput& in, Index block, Index first, Index count) {

@@ -21,13 +21,17 @@ struct ScoreRule {
     /// Entries that a row does not see become 0.
     std::function<void(Logits logits, RowBlock& block)> fill;
     bool row_stochastic = false;
-    Index block = 0;  ///< > 0: a token sees only the `block` positions of its own chunk
+    bool plain_logits = true;  ///< `k` is the input's own, and `fill` adds nothing to the logits
+    Index block = 0;           ///< > 0: a token sees only the `block` positions of its own chunk
     std::vector<double>
         alibi;  ///< slopes m_h of a bias -m_h |i - j|, of the heads of a sample; empty: none
 };
 
 /// Throws `ShapeError` where q, k and the positions do not fit together.
 std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRule rule);
+
+/// Of token i.
+double position(const AttentionInput& input, Index i);
 
 /// What rows [first, first + count) see.  `block`: as in ScoreRule.
 Visible seen(const AttentionInput& input, Index block, Index first, Index count);

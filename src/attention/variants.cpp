@@ -18,7 +18,9 @@
     X(linformer)             \
     X(nystrom)               \
     X(flash)                 \
-    X(flash_quad)
+    X(flash_quad)            \
+    X(reformer)              \
+    X(transformer_ls)
 
 namespace tsdiag {
 namespace variants {

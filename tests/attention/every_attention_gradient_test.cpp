@@ -107,6 +107,7 @@ TEST(AttentionGradient, ReachesTheParametersOfTheVariant) {
         {"polynomial", {{"scale", {1, 1, heads}}}, {{"scale", "learned"}}},
         {"linformer", {{"proj_k", {1, n, 5}}, {"proj_v", {1, n, 5}}}, {{"length", "5"}}},
         {"performer", {{"projection_matrix", {1, 9, width}}}},
+        {"transformer_ls", {{"proj", {heads, width, 3}}}, {{"segment", "4"}}},
         {"nystrom", {{"conv", {1, heads, 3}}}, {{"landmarks", "4"}}},
     };
     for (const Own& own : all) {

@@ -118,7 +118,8 @@ std::vector<Work> every_work() {
     std::vector<Work> all;
     for (const char* attention :
          {"softmax", "polynomial", "relu", "linear", "performer", "cosformer", "norm_attention",
-          "diag_attention", "linformer", "nystrom,landmarks=10", "flash,group=16", "flash_quad"})
+          "diag_attention", "linformer", "nystrom,landmarks=10", "flash,group=16", "flash_quad",
+          "reformer,chunk=8", "transformer_ls,rank=4"})
         all.push_back(
             {.name = "probe_" + std::string(attention).substr(0, std::string(attention).find(',')),
              .words = probe("random:post-norm,layers=2,d=24,heads=3,attention=" +

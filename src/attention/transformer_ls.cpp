@@ -1,0 +1,212 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "features.hpp"
+#include "score.hpp"
+#include "tsdiag/error.hpp"
+#include "visible.hpp"
+
+namespace tsdiag::variants {
+namespace {
+
+constexpr std::array option_list{
+    AttentionOption{.name = "segment",
+                    .fallback = "auto",
+                    .words = "auto",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 1,
+                    .description = "w, positions a segment; auto: 8 (causal: 512)"},
+    AttentionOption{
+        .name = "rank",
+        .fallback = "auto",
+        .words = "auto",
+        .numbers = true,
+        .whole = true,
+        .least = 1,
+        .most = 1e5,
+        .description = "r, projected keys, causal: of each chunk; auto: 32 (causal: 1)"},
+    AttentionOption{.name = "chunk",
+                    .fallback = "16",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 1,
+                    .description = "l, positions that a causal projection is taken over"},
+    AttentionOption{.name = "dual_ln",
+                    .fallback = "1",
+                    .words = "0 1",
+                    .description = "1: a layer norm, without weight, of the keys and one of the "
+                                   "projected keys, heads side by side; that of values is left "
+                                   "out, for P V is linear in V"},
+    AttentionOption{.name = "seed",
+                    .fallback = "0",
+                    .numbers = true,
+                    .whole = true,
+                    .description = "of W, U(-1, 1) / sqrt(d) for each head"}};
+
+/// W of each head of keys of a sample, (h', d, r): the parameter `proj`, or drawn.
+Tensor projection(const Options& options, const AttentionInput& in) {
+    const Index h = in.k.batch() / in.samples, d = in.k.cols();
+    const Tensor given = parameter(in, "proj");
+    if (!given.defined()) {
+        const Index r = options.number("rank") ? options.count("rank") : in.causal ? 1 : 32;
+        return drawn_uniform(options.rng(in), h * d, r, 1 / std::sqrt(double(d)), in.q.backend(),
+                             in.q.type())
+            .reshape({h, d, r});
+    }
+    if (given.rows() == d && given.batch() == h) return given;
+    throw ShapeError(
+        fmt::format("attention 'transformer_ls': a projection ({}, {}, {}), expected ({}, {}, r), "
+                    "one of each head of keys",
+                    given.batch(), given.rows(), given.cols(), h, d));
+}
+
+/// Tokens [first, last) of one chunk of positions.
+struct Chunk {
+    Index number = 0, first = 0, last = 0;
+};
+
+class LongShort final : public AttentionOperator {
+  public:
+    LongShort(AttentionInput in, const Options& options) : in_(std::move(in)) {
+        known_.row_stochastic = true;
+        known_.causal = in_.causal;
+        known_.plain_logits = false;
+        const bool norms = options.is("dual_ln", "1");
+        keys_ = norms ? normed(in_.k) : in_.k;
+        look_around(options.number("segment") ? options.count("segment") : in_.causal ? 512 : 8);
+        const std::vector<Chunk> chunks = chunks_of(options.count("chunk"));
+        if (chunks.empty()) return;
+        const Tensor w = for_every_sample(transpose(projection(options, in_)), in_);  // (h', r, d)
+        project(matmul(w, in_.k, Transpose::second), chunks);
+        const Tensor projected = matmul(projection_, in_.k);  // (h', c r, d)
+        projected_ = norms ? normed(projected) : projected;
+    }
+
+    RowBlock rows(Index first, Index count) const override {
+        const Index n = tokens();
+        const Tensor q = in_.q.row_range(first, count);
+        Tensor s = matmul(q, keys_, Transpose::second, in_.scale);  // (h, b, n)
+        if (in_.bias.defined()) s = add(s, in_.bias.row_range(first, count));
+        if (projected_.defined())
+            s = concat_cols(
+                std::vector<Tensor>{s, matmul(q, projected_, Transpose::second, in_.scale)});
+        s = softmax_rows(add(s, mask(first, count)), {});
+        RowBlock block;
+        block.first = first;
+        block.p = s.col_range(0, n);
+        if (projected_.defined())
+            block.p = add(block.p, matmul(s.col_range(n, projected_.rows()), projection_));
+        if (in_.causal) block.visible = visibility::lower(first, count);
+        block.why_no_slope = "P is a softmax over keys and projected keys, times the projection";
+        return block;
+    }
+    Structure structure() const override { return known_; }
+    Index heads() const override { return in_.q.batch(); }
+    Index tokens() const override { return in_.q.rows(); }
+    Type type() const override { return in_.q.type(); }
+    const Backend& backend() const override { return in_.q.backend(); }
+
+  private:
+    /// The layer norm of all heads of a token.
+    Tensor normed(const Tensor& x) const {
+        constexpr double eps = 1e-5;
+        return split_heads(layer_norm(merge_heads(x, in_.samples), {}, {}, eps),
+                           x.batch() / in_.samples);
+    }
+
+    /// The keys near each token: of its segment and half a segment, at least one position, on
+    /// either side; causal: those of the last w positions.
+    void look_around(Index w) {
+        const auto width = double(w), half = double(std::max<Index>(1, w / 2));
+        Index from = 0, to = 0;
+        for (Index i = 0; i < tokens(); ++i) {
+            const double at = position(in_, i), home = width * std::floor(at / width);
+            const double low = in_.causal ? at - width + 1 : home - half;
+            while (position(in_, from) < low) ++from;
+            if (in_.causal) to = i + 1;
+            while (to < tokens() && !in_.causal && position(in_, to) < home + width + half) ++to;
+            near_.first.push_back(from);
+            near_.last.push_back(to);
+        }
+    }
+
+    /// Where keys are projected together: everywhere; causal: in each chunk of l positions that a
+    /// later token has wholly before it.
+    std::vector<Chunk> chunks_of(Index l) {
+        const Index n = tokens();
+        std::vector<Chunk> all;
+        if (!in_.causal) {
+            before_.assign(static_cast<std::size_t>(n), 1);
+            return {{0, 0, n}};
+        }
+        for (Index i = 0; i < n; ++i) {
+            const auto number = static_cast<Index>(std::floor(position(in_, i) / double(l)));
+            if (all.empty() || all.back().number != number) all.push_back({number, i, i});
+            all.back().last = i + 1;
+            before_.push_back(std::ssize(all) - 1);
+        }
+        all.pop_back();
+        return all;
+    }
+
+    /// From W^T K^T, (h', r, n), its softmax over the tokens of each chunk, (h', c r, n).
+    void project(const Tensor& s, const std::vector<Chunk>& chunks) {
+        Visible inside;
+        for (const Chunk& c : chunks) {
+            inside.first.insert(inside.first.end(), static_cast<std::size_t>(s.rows()), c.first);
+            inside.last.insert(inside.last.end(), static_cast<std::size_t>(s.rows()), c.last);
+        }
+        rank_ = s.rows();
+        projection_ = softmax_rows(concat_rows(std::vector<Tensor>(chunks.size(), s)), inside);
+    }
+
+    /// Added to the logits of rows by keys and projected keys: -inf where a row does not see one.
+    Tensor mask(Index first, Index count) const {
+        const Index n = tokens(), m = projected_.defined() ? projected_.rows() : 0;
+        std::vector<double> values(static_cast<std::size_t>(count * (n + m)),
+                                   -std::numeric_limits<double>::infinity());
+        for (Index r = 0; r < count; ++r) {
+            const auto i = static_cast<std::size_t>(first + r);
+            const auto row = values.begin() + r * (n + m);
+            std::fill(row + near_.first[i], row + near_.last[i], 0.0);
+            std::fill_n(row + n, before_[i] * rank_, 0.0);
+        }
+        return Tensor::from_host(backend(), {1, count, n + m}, std::span<const double>(values),
+                                 type());
+    }
+
+    AttentionInput in_;
+    Structure known_;
+    Tensor keys_, projected_;  ///< (h', n, d), (h', c r, d); there may be none
+    Tensor projection_;        ///< (h', c r, n), rows sum to 1
+    Visible near_;
+    std::vector<Index> before_;  ///< chunks that each token sees the projected keys of
+    Index rank_ = 0;
+};
+
+}  // namespace
+
+extern const AttentionEntry transformer_ls;
+const AttentionEntry transformer_ls = {
+    .name = "transformer_ls",
+    .description =
+        "P = A + B T, [A B] = softmax(scale q [LN(K) LN(T K)]^T) over the keys near a token and r "
+        "projected keys, T = softmax over tokens of (K W)^T; near: its segment of w positions and "
+        "w/2 on either side; causal: the last w positions, and r projected keys of each chunk of l "
+        "positions that lies wholly before; a bias is added to the logits of keys",
+    .source = "[LS]",
+    .options = option_list,
+    .facts = {.row_stochastic = Holds::always, .slope = Holds::never, .window = false},
+    .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
+        const Options options(transformer_ls, in.options);
+        require_fit(in);
+        refuse_window(transformer_ls, in);
+        return std::make_unique<LongShort>(std::move(in), options);
+    }};
+
+}  // namespace tsdiag::variants
