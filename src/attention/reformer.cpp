@@ -57,6 +57,8 @@ constexpr std::array option_list{
                     .whole = true,
                     .description = "of the rotations R, which a layer's heads share"}};
 
+constexpr std::size_t at(Index x) { return static_cast<std::size_t>(x); }
+
 /// One hash of a head: its tokens sorted by bucket, then by position.
 struct Round {
     std::vector<Index> bucket;        ///< of each token
@@ -66,14 +68,14 @@ struct Round {
 /// The largest of [x R, -x R], the first of equal ones, of each row x of (n, w).
 std::vector<Index> buckets(std::span<const double> rows, std::span<const double> rotation,
                            Index w) {
-    const auto width = static_cast<std::size_t>(w), half = rotation.size() / width;
+    const std::size_t width = at(w), half = rotation.size() / width;
     std::vector<Index> out;
     std::vector<double> turned(half);
-    for (std::size_t at = 0; at < rows.size(); at += width) {
+    for (std::size_t row = 0; row < rows.size(); row += width) {
         std::ranges::fill(turned, 0.0);
         for (std::size_t c = 0; c < width; ++c)
             for (std::size_t b = 0; b < half; ++b)
-                turned[b] += rows[at + c] * rotation[c * half + b];
+                turned[b] += rows[row + c] * rotation[c * half + b];
         const auto most = std::ranges::max_element(turned),
                    least = std::ranges::min_element(turned);
         out.push_back(*most >= -*least ? most - turned.begin()
@@ -87,56 +89,153 @@ Round sorted(std::vector<Index> bucket) {
     out.order.resize(out.bucket.size());
     out.place.resize(out.bucket.size());
     std::iota(out.order.begin(), out.order.end(), Index{0});
-    std::ranges::stable_sort(out.order, {},
-                             [&](Index i) { return out.bucket[static_cast<std::size_t>(i)]; });
+    std::ranges::stable_sort(out.order, {}, [&](Index i) { return out.bucket[at(i)]; });
     for (std::size_t s = 0; s < out.order.size(); ++s)
-        out.place[static_cast<std::size_t>(out.order[s])] = static_cast<Index>(s);
+        out.place[at(out.order[s])] = static_cast<Index>(s);
     return out;
 }
 
-/// Which keys a row sees.
+/// Which keys a token sees.
 struct Hashing {
     std::vector<std::vector<Round>> heads;
     Index chunk = 0;
     bool causal = false, across = false, duplicates = false;
+    std::vector<std::vector<bool>> alone = {};  ///< of each head, the tokens that see no other
 
-    /// Added to the logits of token i: -inf where it does not see a key.
-    ///
-    /// The paper's sum over rounds of softmaxes weighted by exp(z_r - z), each logit less the log
-    /// of the number N of rounds that show the key, is one softmax over the keys of all rounds.
-    template <class T>
-    void mask(Index head, Index i, std::span<T> out) const {
-        const auto at = [](Index x) { return static_cast<std::size_t>(x); };
-        std::ranges::fill(out, T(0));
-        for (const Round& round : heads[at(head)]) {
-            const Index own = round.bucket[at(i)], here = round.place[at(i)] / chunk;
-            const Index end = std::min(std::ssize(out), (here + 1) * chunk);
-            for (Index s = std::max<Index>(0, (here - 1) * chunk); s < end; ++s) {
-                const Index j = round.order[at(s)];
-                if ((!causal || j <= i) && (across || round.bucket[at(j)] == own)) out[at(j)] += 1;
-            }
-        }
-        out[at(i)] = 0;
-        const bool alone = std::ranges::all_of(out, [](T rounds) { return rounds == 0; });
-        out[at(i)] = alone ? 1 : 0;
-        for (T& e : out)
-            e = e == 0 ? -std::numeric_limits<T>::infinity() : duplicates ? std::log(e) : T(0);
+    Index rounds() const { return std::ssize(heads.front()); }
+    Index tokens() const { return std::ssize(heads.front().front().order); }
+
+    /// Does token i see the key of another one in a round?
+    bool sees(const Round& round, Index i, Index j) const {
+        const Index back = round.place[at(i)] / chunk - round.place[at(j)] / chunk;
+        return (back == 0 || back == 1) && (!causal || j <= i) &&
+               (across || round.bucket[at(i)] == round.bucket[at(j)]);
     }
-
-    /// Of rows first, first + 1, ... of all heads, for logits like `s`.
-    Tensor mask(Index first, const Tensor& s) const {
-        const Index h = s.batch(), count = s.rows(), n = s.cols();
-        const auto fill = [&]<class T>(std::span<T> out) {
-#pragma omp parallel for schedule(static)
-            for (Index r = 0; r < h * count; ++r)
-                mask(r / count, first + r % count,
-                     out.subspan(static_cast<std::size_t>(r * n), static_cast<std::size_t>(n)));
-        };
-        if (s.type() == Type::f32)
-            return Tensor::filled(s.backend(), s.shape(), [&](std::span<float> x) { fill(x); });
-        return Tensor::filled(s.backend(), s.shape(), [&](std::span<double> x) { fill(x); });
+    /// use(j) for each token in the chunk of token i and in the one before.
+    template <class Use>
+    void around(const Round& round, Index i, const Use& use) const {
+        const Index here = round.place[at(i)] / chunk, end = std::min(tokens(), (here + 1) * chunk);
+        for (Index s = std::max<Index>(0, (here - 1) * chunk); s < end; ++s)
+            use(round.order[at(s)]);
+    }
+    void find_alone() {
+        alone = stored::for_each_head<std::vector<bool>>(std::ssize(heads), [&](Index head) {
+            std::vector<bool> out(at(tokens()), true);
+            for (const Round& round : heads[at(head)])
+                for (Index i = 0; i < tokens(); ++i)
+                    around(round, i, [&](Index j) {
+                        if (j != i && sees(round, i, j)) out[at(i)] = false;
+                    });
+            return out;
+        });
+    }
+    /// N, the rounds in which token i sees the key of token j.
+    Index times(Index head, Index i, Index j) const {
+        if (i == j) return alone[at(head)][at(i)] ? rounds() : 0;
+        return std::ranges::count_if(heads[at(head)],
+                                     [&](const Round& round) { return sees(round, i, j); });
     }
 };
+
+/// Added to the logits of rows first, first + 1, ... of all heads: -inf where a key is not seen.
+///
+/// The paper's sum over rounds of softmaxes weighted by exp(z_r - z), each logit less log N, is one
+/// softmax over the keys of all rounds.
+Tensor mask(const Hashing& hashing, Index first, const Tensor& s) {
+    const Index h = s.batch(), count = s.rows(), n = s.cols();
+    const auto fill = [&]<class T>(std::span<T> out) {
+#pragma omp parallel for schedule(static)
+        for (Index r = 0; r < h * count; ++r) {
+            const Index head = r / count, i = first + r % count;
+            const std::span<T> row = out.subspan(at(r * n), at(n));
+            std::ranges::fill(row, -std::numeric_limits<T>::infinity());
+            for (const Round& round : hashing.heads[at(head)])
+                hashing.around(round, i, [&](Index j) {
+                    const auto seen = static_cast<T>(hashing.times(head, i, j));
+                    if (seen > 0) row[at(j)] = hashing.duplicates ? std::log(seen) : T(0);
+                });
+        }
+    };
+    if (s.type() == Type::f32)
+        return Tensor::filled(s.backend(), s.shape(), [&](std::span<float> x) { fill(x); });
+    return Tensor::filled(s.backend(), s.shape(), [&](std::span<double> x) { fill(x); });
+}
+
+/// The chunks of all rounds of all heads, one after the other: their tokens as queries, those and
+/// the ones of the chunk before as keys, and what is added to the logits of each such pair.
+struct Chunks {
+    std::vector<Index> queries, keys;  ///< head n + token; where there is none, that of token 0
+    std::vector<double> added;         ///< `hidden` where a key is not seen
+
+    Chunks(const Hashing& hashing, double hidden) {
+        const Index n = hashing.tokens(), m = hashing.chunk, rounds = hashing.rounds(),
+                    chunks = (n + m - 1) / m, all = std::ssize(hashing.heads) * rounds * chunks;
+        queries.resize(at(all * m));
+        keys.resize(at(all * 2 * m));
+        added.resize(at(all * m * 2 * m));
+#pragma omp parallel for schedule(static)
+        for (Index part = 0; part < all; ++part) {
+            const Index head = part / chunks / rounds, start = part % chunks * m;
+            const Round& round = hashing.heads[at(head)][at(part / chunks % rounds)];
+            const auto token = [&](Index s) { return s < 0 || s >= n ? -1 : round.order[at(s)]; };
+            for (Index b = 0; b < 2 * m; ++b)
+                keys[at(part * 2 * m + b)] = head * n + std::max<Index>(0, token(start - m + b));
+            for (Index a = 0; a < m; ++a) {
+                const Index i = token(start + a);
+                queries[at(part * m + a)] = head * n + std::max<Index>(0, i);
+                for (Index b = 0; b < 2 * m; ++b) {
+                    const Index j = token(start - m + b);
+                    const bool shown = i >= 0 && j >= 0 && (i == j || hashing.sees(round, i, j));
+                    const Index seen = shown ? hashing.times(head, i, j) : 0;
+                    added[at((part * m + a) * 2 * m + b)] = seen == 0 ? hidden
+                                                            : hashing.duplicates
+                                                                ? 0
+                                                                : -std::log(double(seen));
+                }
+            }
+        }
+    }
+};
+
+/// P v as the paper computes it: a softmax in each chunk of each round, rounds weighted by
+/// exp(z_r - z).  Empty where there are more keys in the chunks than tokens.
+Tensor product(const Hashing& hashing, const AttentionInput& in, const Tensor& v) {
+    const Index h = in.q.batch(), n = in.q.rows(), m = hashing.chunk, rounds = hashing.rounds();
+    if (in.bias.defined() || 2 * m * rounds >= n) return {};
+    const double hidden = in.q.type() == Type::f32
+                              ? double(std::numeric_limits<float>::lowest()) / 4
+                              : std::numeric_limits<double>::lowest() / 4;
+    const Chunks chunks(hashing, hidden);
+    const Index places = std::ssize(chunks.queries) / (h * rounds), all = h * rounds * places / m;
+    const auto rows = [&](const Tensor& x, const std::vector<Index>& which) {
+        return gather_rows(contiguous(x).reshape({1, h * n, x.cols()}), which)
+            .reshape({all, std::ssize(which) / all, x.cols()});
+    };
+    const Tensor s = add(
+        matmul(rows(in.q, chunks.queries), rows(in.k, chunks.keys), Transpose::second, in.scale),
+        Tensor::from_host(in.q.backend(), {all, m, 2 * m}, std::span<const double>(chunks.added),
+                          in.q.type()));
+    const Tensor z = log_sum_exp(s).reshape({1, all * m, 1});
+    const Tensor y =
+        matmul(softmax_rows(s, {}), rows(repeat_batches(v, h / v.batch()), chunks.keys))
+            .reshape({1, all * m, v.cols()});
+    std::vector<Tensor> sums, parts;  // of each round, by tokens
+    for (Index r = 0; r < rounds; ++r) {
+        std::vector<Index> back;
+        for (Index head = 0; head < h; ++head)
+            for (const Index place : hashing.heads[at(head)][at(r)].place)
+                back.push_back((head * rounds + r) * places + place);
+        sums.push_back(gather_rows(z, back));
+        parts.push_back(gather_rows(y, back));
+    }
+    const Tensor weights = softmax_rows(concat_cols(sums), {});  // (1, h n, rounds)
+    Tensor out;
+    for (Index r = 0; r < rounds; ++r) {
+        const Tensor part = multiply(parts[at(r)], weights.col_range(r, 1));
+        out = out.defined() ? add(out, part) : part;
+    }
+    return out.reshape({h, n, v.cols()});
+}
 
 /// R of each round, (rounds, w, b/2): the parameter `rotations`, or drawn N(0, 1).
 Tensor rotations(const Options& options, const AttentionInput& in, Index chunk) {
@@ -151,7 +250,7 @@ Tensor rotations(const Options& options, const AttentionInput& in, Index chunk) 
     if (b % 2 != 0)
         throw UsageError(fmt::format(
             "attention 'reformer': buckets={} is not even, and a rotation has two to a column", b));
-    std::vector<double> values(static_cast<std::size_t>(options.count("rounds") * w * (b / 2)));
+    std::vector<double> values(at(options.count("rounds") * w * (b / 2)));
     options.rng(in).fill_normal(std::span<double>(values), 0, 1);
     return Tensor::from_host(cpu(), {options.count("rounds"), w, b / 2},
                              std::span<const double>(values), Type::f64);
@@ -167,14 +266,13 @@ Tensor normalised(const Tensor& q, bool unit) {
 /// In double on the host, so that no bucket follows the device or the batch.
 std::vector<std::vector<Round>> hashed(const Tensor& keys, const Tensor& rotations) {
     const std::vector<double> rows = keys.to_host<double>(), turns = rotations.to_host<double>();
-    const auto of_head = static_cast<std::size_t>(keys.rows() * keys.cols()),
-               of_round = static_cast<std::size_t>(rotations.rows() * rotations.cols());
+    const std::size_t of_head = at(keys.rows() * keys.cols()),
+                      of_round = at(rotations.rows() * rotations.cols());
     return stored::for_each_head<std::vector<Round>>(keys.batch(), [&](Index head) {
         std::vector<Round> out;
-        for (std::size_t at = 0; at < turns.size(); at += of_round)
-            out.push_back(sorted(
-                buckets(std::span(rows).subspan(static_cast<std::size_t>(head) * of_head, of_head),
-                        std::span(turns).subspan(at, of_round), keys.cols())));
+        for (std::size_t round = 0; round < turns.size(); round += of_round)
+            out.push_back(sorted(buckets(std::span(rows).subspan(at(head) * of_head, of_head),
+                                         std::span(turns).subspan(round, of_round), keys.cols())));
         return out;
     });
 }
@@ -197,19 +295,21 @@ const AttentionEntry reformer = {
         require_fit(in);
         refuse_window(reformer, in);
         in.k = normalised(in.q, options.is("keys", "unit"));
-        Hashing hashing{.heads = {},
-                        .chunk = options.count("chunk"),
-                        .causal = in.causal,
-                        .across = options.is("across", "1"),
-                        .duplicates = options.is("duplicates", "1")};
-        hashing.heads = hashed(in.k.detached(), rotations(options, in, hashing.chunk));
+        Hashing made{.heads = {},
+                     .chunk = options.count("chunk"),
+                     .causal = in.causal,
+                     .across = options.is("across", "1"),
+                     .duplicates = options.is("duplicates", "1")};
+        made.heads = hashed(in.k.detached(), rotations(options, in, made.chunk));
+        made.find_alone();
+        const auto hashing = std::make_shared<const Hashing>(std::move(made));
         ScoreRule rule;
         rule.row_stochastic = true;
         rule.plain_logits = false;
-        rule.fill = [shared = std::make_shared<const Hashing>(std::move(hashing))](
-                        Logits logits, RowBlock& block) {
+        rule.product = [=](const Tensor& v) { return product(*hashing, in, v); };
+        rule.fill = [=](Logits logits, RowBlock& block) {
             const Tensor s = std::move(logits).biased();
-            block.p = softmax_rows(add(s, shared->mask(block.first, s)), block.visible);
+            block.p = softmax_rows(add(s, mask(*hashing, block.first, s)), block.visible);
             block.divided = true;
             block.why_no_slope = "the keys are the normalised queries";
         };

@@ -45,6 +45,11 @@ class ScoreAttention final : public AttentionOperator {
     Type type() const override { return in_.q.type(); }
     const Backend& backend() const override { return in_.q.backend(); }
 
+  protected:
+    Tensor product(const Tensor& v) const override {
+        return rule_.product ? rule_.product(v) : Tensor();
+    }
+
   private:
     /// scale q k^T; 0 of keys that no row of a part sees.
     Tensor products(const Visible& visible, Index first, Index count) const {

@@ -20,6 +20,8 @@ struct ScoreRule {
     /// From logits: p, slope = a'(S)/z and divided of a block whose `first` and `visible` are set.
     /// Entries that a row does not see become 0.
     std::function<void(Logits logits, RowBlock& block)> fill;
+    /// P v without rows of P; empty, or an empty tensor: it needs them.
+    std::function<Tensor(const Tensor& v)> product = {};
     bool row_stochastic = false;
     bool plain_logits = true;  ///< `k` is the input's own, and `fill` adds nothing to the logits
     Index block = 0;           ///< > 0: a token sees only the `block` positions of its own chunk

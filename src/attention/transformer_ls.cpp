@@ -88,19 +88,10 @@ class LongShort final : public AttentionOperator {
     }
 
     RowBlock rows(Index first, Index count) const override {
-        const Index n = tokens();
-        const Tensor q = in_.q.row_range(first, count);
-        Tensor s = matmul(q, keys_, Transpose::second, in_.scale);  // (h, b, n)
-        if (in_.bias.defined()) s = add(s, in_.bias.row_range(first, count));
-        if (projected_.defined())
-            s = concat_cols(
-                std::vector<Tensor>{s, matmul(q, projected_, Transpose::second, in_.scale)});
-        s = softmax_rows(add(s, mask(first, count)), {});
         RowBlock block;
         block.first = first;
-        block.p = s.col_range(0, n);
-        if (projected_.defined())
-            block.p = add(block.p, matmul(s.col_range(n, projected_.rows()), projection_));
+        const auto [near, far] = weights(first, count, 0, tokens());
+        block.p = far.defined() ? add(near, matmul(far, projection_)) : near;
         if (in_.causal) block.visible = visibility::lower(first, count);
         block.why_no_slope = "P is a softmax over keys and projected keys, times the projection";
         return block;
@@ -111,7 +102,42 @@ class LongShort final : public AttentionOperator {
     Type type() const override { return in_.q.type(); }
     const Backend& backend() const override { return in_.q.backend(); }
 
+  protected:
+    /// A v + B (T v) by blocks of rows and the keys near them.
+    Tensor product(const Tensor& v) const override {
+        constexpr Index block = 64;
+        Tensor projected;  // T v
+        if (projected_.defined()) {
+            const Index own = projection_.batch();
+            projected = matmul(
+                own % v.batch() == 0 ? projection_ : repeat_batches(projection_, heads() / own), v);
+        }
+        std::vector<Tensor> parts;
+        for (Index first = 0; first < tokens(); first += block) {
+            const Index count = std::min(block, tokens() - first);
+            const Index from = near_.first[static_cast<std::size_t>(first)],
+                        to = near_.last[static_cast<std::size_t>(first + count - 1)];
+            const auto [near, far] = weights(first, count, from, to);
+            const Tensor y = matmul(near, v.row_range(from, to - from));
+            parts.push_back(far.defined() ? add(y, matmul(far, projected)) : y);
+        }
+        return concat_rows(parts);
+    }
+
   private:
+    /// Rows of A, of the keys [from, to) that hold all that they see, and of B, which may be empty.
+    std::pair<Tensor, Tensor> weights(Index first, Index count, Index from, Index to) const {
+        const Index near = to - from, far = projected_.defined() ? projected_.rows() : 0;
+        const Tensor q = in_.q.row_range(first, count);
+        Tensor s = matmul(q, keys_.row_range(from, near), Transpose::second, in_.scale);
+        if (in_.bias.defined()) s = add(s, in_.bias.row_range(first, count).col_range(from, near));
+        if (far > 0)
+            s = concat_cols(
+                std::vector<Tensor>{s, matmul(q, projected_, Transpose::second, in_.scale)});
+        s = softmax_rows(add(s, mask(first, count, from, to)), {});  // (h, b, near + far)
+        return {s.col_range(0, near), far > 0 ? s.col_range(near, far) : Tensor()};
+    }
+
     /// The layer norm of all heads of a token.
     Tensor normed(const Tensor& x) const {
         constexpr double eps = 1e-5;
@@ -165,18 +191,19 @@ class LongShort final : public AttentionOperator {
         projection_ = softmax_rows(concat_rows(std::vector<Tensor>(chunks.size(), s)), inside);
     }
 
-    /// Added to the logits of rows by keys and projected keys: -inf where a row does not see one.
-    Tensor mask(Index first, Index count) const {
-        const Index n = tokens(), m = projected_.defined() ? projected_.rows() : 0;
-        std::vector<double> values(static_cast<std::size_t>(count * (n + m)),
+    /// Added to the logits of rows by keys [from, to) and projected keys: -inf where a row does not
+    /// see one.
+    Tensor mask(Index first, Index count, Index from, Index to) const {
+        const Index near = to - from, all = near + (projected_.defined() ? projected_.rows() : 0);
+        std::vector<double> values(static_cast<std::size_t>(count * all),
                                    -std::numeric_limits<double>::infinity());
         for (Index r = 0; r < count; ++r) {
             const auto i = static_cast<std::size_t>(first + r);
-            const auto row = values.begin() + r * (n + m);
-            std::fill(row + near_.first[i], row + near_.last[i], 0.0);
-            std::fill_n(row + n, before_[i] * rank_, 0.0);
+            const auto row = values.begin() + r * all;
+            std::fill(row + near_.first[i] - from, row + near_.last[i] - from, 0.0);
+            std::fill_n(row + near, before_[i] * rank_, 0.0);
         }
-        return Tensor::from_host(backend(), {1, count, n + m}, std::span<const double>(values),
+        return Tensor::from_host(backend(), {1, count, all}, std::span<const double>(values),
                                  type());
     }
 

@@ -173,9 +173,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         "twice, and it is not to be set beside a GPU's numbers.");
     found.notes.push_back(
         "Everything but attention is linear in n, so exponents lie between 1 and that of the "
-        "attention. The gradient sweep forms P of every variant, which costs n^2 also where the "
-        "forward pass does not: a train step of linear attention is not linear here. Nor is the "
-        "forward pass of FLASH, LS and Reformer, whose P is made by rows, zeros and all.");
+        "attention. P of FLASH and of TransNormer's blocks is made by rows, zeros and all, forward "
+        "and back, and a quarter of n tokens is left to Linformer: their time and memory grow as "
+        "n^2. Performer, cosFormer and Nystromformer multiply by their factors, LS by segments and "
+        "Reformer by chunks.");
     return found;
 }
 

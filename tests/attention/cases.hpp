@@ -52,7 +52,7 @@ inline std::vector<Case> cases() {
     add("flash", {{"group", "6"}});
     add("reformer", {{"chunk", "4"}, {"rounds", "2"}});
     add("reformer", {{"chunk", "3"}, {"rounds", "3"}, {"duplicates", "1"}, {"keys", "rms"}});
-    add("reformer", {{"chunk", "5"}, {"buckets", "4"}, {"across", "1"}});
+    add("reformer", {{"chunk", "2"}, {"rounds", "4"}, {"buckets", "4"}, {"across", "1"}});
     add("transformer_ls", {{"segment", "4"}, {"rank", "3"}, {"chunk", "5"}});
     add("transformer_ls", {{"segment", "5"}, {"rank", "25"}, {"dual_ln", "0"}});
     return all;
