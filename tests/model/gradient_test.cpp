@@ -210,7 +210,10 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
     for (const std::string text :
          {"post-norm,deesc=0.3,alpha=1.5", "pre-norm,out_proj=1", "post-norm,attention=polynomial",
           "pre-norm,attention=norm_attention", "post-norm,attention=transnormer1",
-          "post-norm,attention=linear", "pre-norm,attention=diag_attention,output_norm=layer"}) {
+          "post-norm,attention=linear", "pre-norm,attention=diag_attention,output_norm=layer",
+          "post-norm,attention=transformer_ls,segment=2",
+          "pre-norm,attention=transformer_ls,causal=1",
+          "pre-norm,attention=reformer,chunk=2,rounds=1"}) {
         SCOPED_TRACE(text);
         const RandomModel drawn = random_model(text + small);
         const Input input = gaussian(6, 8);
