@@ -65,9 +65,10 @@ Tensor projection(const Options& options, const AttentionInput& in) {
                     given.batch(), given.rows(), given.cols(), h, d));
 }
 
-/// Tokens [first, last) of one chunk of positions.
+/// Tokens [first, last) of one chunk of positions, and their part of T.
 struct Chunk {
     Index number = 0, first = 0, last = 0;
+    Tensor weights = {};  ///< (h', r, last - first), rows sum to 1
 };
 
 class LongShort final : public AttentionOperator {
@@ -79,11 +80,13 @@ class LongShort final : public AttentionOperator {
         const bool norms = options.is("dual_ln", "1");
         keys_ = norms ? normed(in_.k) : in_.k;
         look_around(options.number("segment") ? options.count("segment") : in_.causal ? 512 : 8);
-        const std::vector<Chunk> chunks = chunks_of(options.count("chunk"));
-        if (chunks.empty()) return;
+        find_chunks(options.count("chunk"));
+        if (chunks_.empty()) return;
         const Tensor w = for_every_sample(transpose(projection(options, in_)), in_);  // (h', r, d)
-        project(matmul(w, in_.k, Transpose::second), chunks);
-        const Tensor projected = matmul(projection_, in_.k);  // (h', c r, d)
+        rank_ = w.rows();
+        for (Chunk& c : chunks_)
+            c.weights = softmax_rows(matmul(w, part(in_.k, c), Transpose::second), {});
+        const Tensor projected = projected_of(in_.k);  // (h', c r, d)
         projected_ = norms ? normed(projected) : projected;
     }
 
@@ -91,7 +94,7 @@ class LongShort final : public AttentionOperator {
         RowBlock block;
         block.first = first;
         const auto [near, far] = weights(first, count, 0, tokens());
-        block.p = far.defined() ? add(near, matmul(far, projection_)) : near;
+        block.p = far.defined() ? add(near, spread(far)) : near;
         if (in_.causal) block.visible = visibility::lower(first, count);
         block.why_no_slope = "P is a softmax over keys and projected keys, times the projection";
         return block;
@@ -106,12 +109,7 @@ class LongShort final : public AttentionOperator {
     /// A v + B (T v) by blocks of rows and the keys near them.
     Tensor product(const Tensor& v) const override {
         constexpr Index block = 64;
-        Tensor projected;  // T v
-        if (projected_.defined()) {
-            const Index own = projection_.batch();
-            projected = matmul(
-                own % v.batch() == 0 ? projection_ : repeat_batches(projection_, heads() / own), v);
-        }
+        const Tensor projected = chunks_.empty() ? Tensor() : projected_of(v);
         std::vector<Tensor> parts;
         for (Index first = 0; first < tokens(); first += block) {
             const Index count = std::min(block, tokens() - first);
@@ -163,32 +161,46 @@ class LongShort final : public AttentionOperator {
 
     /// Where keys are projected together: everywhere; causal: in each chunk of l positions that a
     /// later token has wholly before it.
-    std::vector<Chunk> chunks_of(Index l) {
+    void find_chunks(Index l) {
         const Index n = tokens();
-        std::vector<Chunk> all;
         if (!in_.causal) {
             before_.assign(static_cast<std::size_t>(n), 1);
-            return {{0, 0, n}};
+            chunks_ = {{.number = 0, .first = 0, .last = n}};
+            return;
         }
         for (Index i = 0; i < n; ++i) {
             const auto number = static_cast<Index>(std::floor(position(in_, i) / double(l)));
-            if (all.empty() || all.back().number != number) all.push_back({number, i, i});
-            all.back().last = i + 1;
-            before_.push_back(std::ssize(all) - 1);
+            if (chunks_.empty() || chunks_.back().number != number)
+                chunks_.push_back({.number = number, .first = i});
+            chunks_.back().last = i + 1;
+            before_.push_back(std::ssize(chunks_) - 1);
         }
-        all.pop_back();
-        return all;
+        chunks_.pop_back();
     }
 
-    /// From W^T K^T, (h', r, n), its softmax over the tokens of each chunk, (h', c r, n).
-    void project(const Tensor& s, const std::vector<Chunk>& chunks) {
-        Visible inside;
-        for (const Chunk& c : chunks) {
-            inside.first.insert(inside.first.end(), static_cast<std::size_t>(s.rows()), c.first);
-            inside.last.insert(inside.last.end(), static_cast<std::size_t>(s.rows()), c.last);
+    static Tensor part(const Tensor& x, const Chunk& c) {
+        return x.row_range(c.first, c.last - c.first);
+    }
+    /// T x, (h' or h, c r, columns of x).
+    Tensor projected_of(const Tensor& x) const {
+        std::vector<Tensor> parts;
+        for (const Chunk& c : chunks_) {
+            const Index own = c.weights.batch();
+            const Tensor t =
+                own % x.batch() == 0 ? c.weights : repeat_batches(c.weights, heads() / own);
+            parts.push_back(matmul(t, part(x, c)));
         }
-        rank_ = s.rows();
-        projection_ = softmax_rows(concat_rows(std::vector<Tensor>(chunks.size(), s)), inside);
+        return concat_rows(parts);
+    }
+    /// B T, (h, b, n).
+    Tensor spread(const Tensor& far) const {
+        std::vector<Tensor> parts;
+        for (std::size_t c = 0; c < chunks_.size(); ++c)
+            parts.push_back(
+                matmul(far.col_range(static_cast<Index>(c) * rank_, rank_), chunks_[c].weights));
+        if (const Index end = chunks_.back().last; end < tokens())
+            parts.push_back(zeros(backend(), {heads(), far.rows(), tokens() - end}, type()));
+        return concat_cols(parts);
     }
 
     /// Added to the logits of rows by keys [from, to) and projected keys: -inf where a row does not
@@ -210,7 +222,7 @@ class LongShort final : public AttentionOperator {
     AttentionInput in_;
     Structure known_;
     Tensor keys_, projected_;  ///< (h', n, d), (h', c r, d); there may be none
-    Tensor projection_;        ///< (h', c r, n), rows sum to 1
+    std::vector<Chunk> chunks_;
     Visible near_;
     std::vector<Index> before_;  ///< chunks that each token sees the projected keys of
     Index rank_ = 0;
