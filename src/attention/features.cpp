@@ -51,4 +51,14 @@ Tensor drawn_uniform(const Rng& rng, Index rows, Index cols, double bound, const
     return Tensor::from_host(backend, {1, rows, cols}, std::span<const double>(values), type);
 }
 
+Tensor rows_of_each_head(const Tensor& x, std::span<const Index> rows) {
+    const Index h = x.batch(), n = x.rows(), w = x.cols();
+    std::vector<Index> of_all;
+    of_all.reserve(rows.size() * static_cast<std::size_t>(h));
+    for (Index k = 0; k < h; ++k)
+        for (const Index row : rows) of_all.push_back(k * n + row);
+    return gather_rows(contiguous(x).reshape({1, h * n, w}), of_all)
+        .reshape({h, std::ssize(rows), w});
+}
+
 }  // namespace tsdiag::variants

@@ -3,7 +3,7 @@
 
 #include "options.hpp"
 
-/// Feature maps phi of queries and keys.
+/// Feature maps phi of queries and keys, and what is drawn for them.
 namespace tsdiag::variants {
 
 /// elu, 1+elu or relu, by the words of an option.
@@ -16,5 +16,8 @@ Tensor orthogonal_features(Rng rng, Index m, Index w, const Backend& backend, Ty
 /// (1, rows, cols), uniform in [-bound, bound].
 Tensor drawn_uniform(const Rng& rng, Index rows, Index cols, double bound, const Backend& backend,
                      Type type);
+
+/// The same rows of each head: (h, n, w) -> (h, rows.size(), w).
+Tensor rows_of_each_head(const Tensor& x, std::span<const Index> rows);
 
 }  // namespace tsdiag::variants

@@ -6,6 +6,7 @@
 
 #include "factored.hpp"
 #include "features.hpp"
+#include "inverse.hpp"
 #include "score.hpp"
 #include "tsdiag/error.hpp"
 
@@ -50,34 +51,6 @@ constexpr std::string_view no_logits = "P is a product of three softmaxes";
 Tensor landmarks(const Tensor& x, Index m) {
     const Index h = x.batch(), n = x.rows(), w = x.cols();
     return column_mean(contiguous(x).reshape({h * m, n / m, w})).reshape({h, m, w});
-}
-
-/// a I - x.
-Tensor identity_minus(double a, const Tensor& x) {
-    const Index m = x.rows();
-    std::vector<double> values(static_cast<std::size_t>(m * m), 0.0);
-    for (Index i = 0; i < m; ++i) values[static_cast<std::size_t>(i * m + i)] = a;
-    const Tensor identity =
-        Tensor::from_host(x.backend(), {1, m, m}, std::span<const double>(values), x.type());
-    return scale(subtract(x, identity), -1);
-}
-
-/// Six steps V <- V (13 I - K V (15 I - K V (7 I - K V))) / 4 from K^T over its largest column sum,
-/// that of each head or of all heads of a sample, of which there are `heads`.
-Tensor inverse(const Tensor& k, Index heads, bool each_head) {
-    const Index samples = k.batch() / heads;
-    Tensor bound = row_max(column_sum(k));  // (s h, 1, 1)
-    if (!each_head)
-        bound = expand(row_max(bound.reshape({samples, 1, heads})), {samples, 1, heads})
-                    .reshape({k.batch(), 1, 1});
-    Tensor v = divide(transpose(k), bound);
-    for (int step = 0; step < 6; ++step) {
-        const Tensor kv = matmul(k, v);
-        const Tensor inner = matmul(kv, identity_minus(7, kv));
-        v = matmul(v, identity_minus(13, matmul(kv, identity_minus(15, inner))), Transpose::none,
-                   0.25);
-    }
-    return v;
 }
 
 /// P + C, C_ij = w_(j - i + width/2) of each head: a convolution over the values.
@@ -183,9 +156,9 @@ const AttentionEntry nystrom = {
                 return softmax_rows(matmul(a, b, Transpose::second, in.scale), {});
             };
             const Tensor q = landmarks(in.q, m), k = landmarks(in.k, m);
-            const Tensor left = matmul(
-                kernel_of(in.q, k),
-                inverse(kernel_of(q, k), in.heads_of_a_sample(), options.is("init", "exact")));
+            const Tensor left = matmul(kernel_of(in.q, k),
+                                       iterated_inverse(kernel_of(q, k), 6, in.heads_of_a_sample(),
+                                                        options.is("init", "exact")));
             op = factored_attention(nystrom, left, transpose(kernel_of(q, in.k)), false,
                                     {.why_no_slope = no_logits});
         }

@@ -1,0 +1,32 @@
+#include "inverse.hpp"
+
+namespace tsdiag::variants {
+
+Tensor plus_identity(const Tensor& x, double a) {
+    const Index m = x.rows();
+    std::vector<double> values(static_cast<std::size_t>(m * m), 0.0);
+    for (Index i = 0; i < m; ++i) values[static_cast<std::size_t>(i * m + i)] = a;
+    return add(
+        x, Tensor::from_host(x.backend(), {1, m, m}, std::span<const double>(values), x.type()));
+}
+
+Tensor iterated_inverse(const Tensor& k, Index steps, Index heads, bool each_head) {
+    const auto identity_minus = [](double a, const Tensor& x) {
+        return plus_identity(scale(x, -1), a);
+    };
+    const Index samples = k.batch() / heads;
+    Tensor bound = row_max(column_sum(k));  // (s heads, 1, 1)
+    if (!each_head)
+        bound = expand(row_max(bound.reshape({samples, 1, heads})), {samples, 1, heads})
+                    .reshape({k.batch(), 1, 1});
+    Tensor v = divide(transpose(k), bound);
+    for (Index step = 0; step < steps; ++step) {
+        const Tensor kv = matmul(k, v);
+        const Tensor inner = matmul(kv, identity_minus(7, kv));
+        v = matmul(v, identity_minus(13, matmul(kv, identity_minus(15, inner))), Transpose::none,
+                   0.25);
+    }
+    return v;
+}
+
+}  // namespace tsdiag::variants

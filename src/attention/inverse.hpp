@@ -1,0 +1,15 @@
+#pragma once
+#include "tsdiag/ops.hpp"
+
+/// Inverses by iteration.
+namespace tsdiag::variants {
+
+/// x + a I of each head.
+Tensor plus_identity(const Tensor& x, double a);
+
+/// `steps` steps V <- V (13 I - K V (15 I - K V (7 I - K V))) / 4 from K^T over its largest column
+/// sum, that of each head or of all heads of a sample, of which there are `heads`.  k (s heads, m,
+/// m), entries >= 0.  Cost: 8 m^3 a step.  [NYSTROM]
+Tensor iterated_inverse(const Tensor& k, Index steps, Index heads, bool each_head);
+
+}  // namespace tsdiag::variants
