@@ -20,7 +20,11 @@
     X(flash)                 \
     X(flash_quad)            \
     X(reformer)              \
-    X(transformer_ls)
+    X(transformer_ls)        \
+    X(bigbird)               \
+    X(informer)              \
+    X(kernelized)            \
+    X(skyformer)
 
 namespace tsdiag {
 namespace variants {

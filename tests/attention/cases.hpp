@@ -55,6 +55,13 @@ inline std::vector<Case> cases() {
     add("reformer", {{"chunk", "2"}, {"rounds", "4"}, {"buckets", "4"}, {"across", "1"}});
     add("transformer_ls", {{"segment", "4"}, {"rank", "3"}, {"chunk", "5"}});
     add("transformer_ls", {{"segment", "5"}, {"rank", "25"}, {"dual_ln", "0"}});
+    add("bigbird", {{"block", "2"}, {"random", "1"}});
+    add("bigbird", {{"block", "4"}, {"global", "0"}, {"neighbours", "0"}, {"random", "2"}});
+    add("bigbird", {{"block", "2"}, {"choice", "first"}});
+    add("informer", {{"factor", "1"}});
+    add("informer", {{"factor", "2"}, {"divisor", "u"}, {"lazy", "mean"}});
+    add("skyformer", {{"landmarks", "7"}, {"gamma", "0.01"}});
+    add("skyformer", {{"landmarks", "30"}, {"draw", "all"}, {"init", "exact"}});
     return all;
 }
 

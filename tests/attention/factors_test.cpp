@@ -43,7 +43,8 @@ const std::vector<Variant> variants{{"linear", {}},
                                     {"norm_attention", {}},
                                     {"norm_attention", {{"map", "elu"}}},
                                     {"linformer", {{"length", "9"}}},
-                                    {"nystrom", {{"landmarks", "8"}}}};
+                                    {"nystrom", {{"landmarks", "8"}}},
+                                    {"skyformer", {{"landmarks", "12"}}}};
 
 TEST(Factors, GiveTheSpectrumOfTheWholeMatrix) {
     for (const Variant& v : variants)

@@ -119,7 +119,8 @@ std::vector<Work> every_work() {
     for (const char* attention :
          {"softmax", "polynomial", "relu", "linear", "performer", "cosformer", "norm_attention",
           "diag_attention", "linformer", "nystrom,landmarks=10", "flash,group=16", "flash_quad",
-          "reformer,chunk=4,rounds=2", "transformer_ls,rank=4"})
+          "reformer,chunk=4,rounds=2", "transformer_ls,rank=4", "bigbird,block=4",
+          "informer,factor=2", "kernelized", "skyformer"})
         all.push_back(
             {.name = "probe_" + std::string(attention).substr(0, std::string(attention).find(',')),
              .words = probe("random:post-norm,layers=2,d=24,heads=3,attention=" +

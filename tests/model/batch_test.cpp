@@ -39,6 +39,9 @@ std::vector<Case> cases() {
          {"post-norm,layers=2,d=24,heads=3,alibi=1",
           "pre-norm,layers=1,d=24,heads=1,attention=nystrom,landmarks=4,conv=3",
           "pre-norm,layers=1,d=24,heads=3,attention=nystrom,landmarks=4,conv=3",
+          "pre-norm,layers=1,d=24,heads=3,attention=bigbird,block=1,random=2",
+          "pre-norm,layers=1,d=24,heads=3,attention=informer,factor=1",
+          "pre-norm,layers=1,d=24,heads=3,attention=skyformer,landmarks=5",
           "pre-norm,layers=1,d=24,heads=3,deesc=0.5",
           "llama-7b,layers=2,d=24,heads=4,kv_heads=2,vocab=12,ffn=16"})
         out.push_back({text, [text](Type type) { return random(text, type); }});

@@ -76,6 +76,16 @@ TEST(AttentionInAModel, UndefinedMetricsSayWhy) {
     EXPECT_EQ(reason("norm_attention", "est_mu"), "P V is normalised");
     EXPECT_EQ(reason("norm_attention,output_norm=none", "est_mu"), "(defined)");
     EXPECT_EQ(reason("linformer", "jac_fro"), "P is a softmax of n x k logits times F^T");
+    EXPECT_EQ(reason("kernelized", "jac_fro"),
+              "P is a function of |q - k|, not of the logits alone");
+    EXPECT_EQ(reason("skyformer", "jac_fro"), "P is a product of Gaussian kernels");
+    for (const char* metric : {"lambda2_abs", "jac_fro", "jac_q_fro", "jac_k_fro", "entropy"}) {
+        EXPECT_EQ(reason("bigbird,block=4", metric), "(defined)") << metric;
+        EXPECT_EQ(reason("informer,factor=1", metric), "(defined)") << metric;
+    }
+    EXPECT_THAT(reason("informer,factor=1,causal=1", "entropy"),
+                testing::StartsWith("rows do not sum to 1"));
+    EXPECT_EQ(reason("informer,factor=1,causal=1,lazy=mean", "entropy"), "(defined)");
     EXPECT_EQ(reason("linear", "jac_fro"), "(defined)");
     EXPECT_EQ(reason("linear", "entropy"), "(defined)");
     EXPECT_EQ(reason("linear", "jac_q_fro"), "P is no function of the logits scale q k^T alone");

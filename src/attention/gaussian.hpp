@@ -1,0 +1,22 @@
+#pragma once
+#include "options.hpp"
+
+/// The Gaussian kernel exp(-scale |q - k|^2 / 2).  [SKYFORMER]
+namespace tsdiag::variants {
+
+/// Moves queries and keys by the first key of each head.  No distance changes, and what all tokens
+/// have in common no longer cancels in |q|^2 - 2 q k + |k|^2.  Throws `UsageError` where the scale
+/// is not positive.
+void move_to_first_key(const AttentionEntry& entry, AttentionInput& in);
+
+/// (x, |x|^2/2, 1) and (-x, 1, |x|^2/2): the product of a row of each is |q - k|^2 / 2.
+Tensor as_queries(const Tensor& x);
+Tensor as_keys(const Tensor& x);
+
+/// -d, at most 0 where d >= 0 was rounded below.
+Tensor exponent(const Tensor& d);
+
+/// exp(-scale |a_i - b_j|^2 / 2).  a (h, n, w), b (h, m, w) -> (h, n, m).
+Tensor gaussian(const Tensor& a, const Tensor& b, double scale);
+
+}  // namespace tsdiag::variants

@@ -1,0 +1,27 @@
+#include "gaussian.hpp"
+#include "score.hpp"
+
+namespace tsdiag::variants {
+
+extern const AttentionEntry kernelized;
+const AttentionEntry kernelized = {
+    .name = "kernelized",
+    .description = "P = exp(-scale |q - k|^2 / 2 + bias), a Gaussian kernel, not normalised",
+    .source = "[SKYFORMER] (3)",
+    .facts = {.slope = Holds::never},
+    .make = [](AttentionInput in) {
+        check_options(kernelized, in.options);
+        require_fit(in);
+        move_to_first_key(kernelized, in);
+        in.q = as_queries(in.q);
+        in.k = as_keys(in.k);
+        ScoreRule rule;
+        rule.fill = [](Logits logits, RowBlock& block) {
+            logits.s = exponent(logits.s);
+            block.p = hide(map(Unary::exp, std::move(logits).biased()), block.visible);
+            block.why_no_slope = "P is a function of |q - k|, not of the logits alone";
+        };
+        return score_attention(std::move(in), std::move(rule));
+    }};
+
+}  // namespace tsdiag::variants

@@ -1,0 +1,118 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "factored.hpp"
+#include "features.hpp"
+#include "gaussian.hpp"
+#include "inverse.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::variants {
+namespace {
+
+constexpr std::array option_list{
+    AttentionOption{.name = "landmarks",
+                    .fallback = "auto",
+                    .words = "auto",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 1,
+                    .most = 1e6,
+                    .description = "m, how many tokens are drawn, each as often as chance has it; "
+                                   "auto: 128, or n where that is less"},
+    AttentionOption{.name = "draw",
+                    .fallback = "halves",
+                    .words = "halves all",
+                    .description = "halves: m/2 of the queries and the rest of the keys, as in the "
+                                   "released code; all: of queries and keys alike, as in the text"},
+    AttentionOption{.name = "gamma",
+                    .fallback = "0.1",
+                    .numbers = true,
+                    .most = 1e6,
+                    .description = "added to the diagonal of M; 0.1 in the released code"},
+    AttentionOption{.name = "iterations",
+                    .fallback = "6",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 1,
+                    .most = 1000,
+                    .description = "steps towards the inverse"},
+    AttentionOption{.name = "init",
+                    .fallback = "original",
+                    .words = "original exact",
+                    .description = "of the inverse: as of nystrom"},
+    AttentionOption{.name = "seed",
+                    .fallback = "0",
+                    .numbers = true,
+                    .whole = true,
+                    .description = "of the landmarks, which a layer's heads share"}};
+
+/// Rows of the n queries and, behind them, the n keys.
+std::vector<Index> drawn_rows(const Options& options, const AttentionInput& in) {
+    const Index n = in.q.rows();
+    const Index m =
+        options.is("landmarks", "auto") ? std::min<Index>(128, n) : options.count("landmarks");
+    const bool halves = options.is("draw", "halves");
+    Rng rng = options.rng(in);
+    std::vector<Index> out;
+    for (Index i = 0; i < m; ++i) {
+        const Index row = Index(rng.below(std::uint64_t(halves ? n : 2 * n)));
+        out.push_back(halves && i >= m / 2 ? n + row : row);
+    }
+    return out;
+}
+
+/// The eigenvalues of the matrix times its inverse are in [0, 1] at every step; but in a kernel
+/// that is singular to rounding the iteration multiplies rounding by 13/4 a step.
+void require_settled(const Options& options, const Tensor& product) {
+    const auto far = [](double e) { return !(e <= 2); };
+    if (first_nonfinite(product) >= 0 || std::ranges::any_of(largest_moduli(product), far))
+        throw UsageError(
+            fmt::format("attention 'skyformer': with gamma={} the landmarks' kernel is too near "
+                        "to a singular one for iterations={}; raise gamma or lower iterations",
+                        options.text("gamma"), options.text("iterations")));
+}
+
+}  // namespace
+
+extern const AttentionEntry skyformer;
+const AttentionEntry skyformer = {
+    .name = "skyformer",
+    .description =
+        "P = k(Q, L) D^-1/2 V D^-1/2 k(L, K), k the kernel of kernelized, L drawn among queries "
+        "and keys, M = k(L, L), D the row sums of M + gamma I, V some steps of the iteration of "
+        "nystrom towards the inverse of D^-1/2 (M + gamma I) D^-1/2",
+    .source = "[SKYFORMER] 4.2, 4.4",
+    .options = option_list,
+    .facts = {.negative_entries = Holds::sometimes,
+              .factors = Holds::always,
+              .slope = Holds::never,
+              .causal = false,
+              .window = false},
+    .make = [](AttentionInput in) {
+        const Options options(skyformer, in.options);
+        require_fit(in);
+        refuse_causal(skyformer, in, "a landmark may be a later token");
+        refuse_window(skyformer, in);
+        refuse_bias(skyformer, in);
+        move_to_first_key(skyformer, in);
+        const Tensor q = in.q, k = repeat_batches(in.k, in.q.batch() / in.k.batch());
+        const Tensor l = rows_of_each_head(concat_rows({q, k}), drawn_rows(options, in));
+        const Tensor m = plus_identity(gaussian(l, l, in.scale), *options.number("gamma"));
+        const Tensor root = map(Unary::reciprocal, map(Unary::sqrt, row_sum(m)));  // (h, m, 1)
+        const Tensor across = transpose(root);
+        const Tensor scaled = multiply(multiply(m, root), across);
+        const Tensor inverse =
+            iterated_inverse(scaled, options.count("iterations"), in.heads_of_a_sample(),
+                             options.is("init", "exact"));
+        require_settled(options, matmul(scaled.detached(), inverse.detached()));
+        return factored_attention(
+            skyformer,
+            multiply(matmul(multiply(gaussian(q, l, in.scale), across), inverse), across),
+            gaussian(k, l, in.scale), false,
+            {.why_no_slope = "P is a product of Gaussian kernels"});
+    }};
+
+}  // namespace tsdiag::variants
