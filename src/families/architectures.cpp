@@ -14,6 +14,7 @@
     X(nystromformer)              \
     X(bert)                       \
     X(roberta)                    \
+    X(big_bird)                   \
     X(distilbert)                 \
     X(albert)                     \
     X(gpt2)                       \

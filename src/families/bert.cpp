@@ -6,7 +6,7 @@
 #include "draw.hpp"
 #include "reader.hpp"
 
-/// BERT, RoBERTa, DistilBERT: post-norm encoders with learned positions.
+/// BERT, RoBERTa, BigBird, DistilBERT: post-norm encoders with learned positions.
 namespace tsdiag::families {
 namespace {
 
@@ -64,6 +64,10 @@ bool matches_roberta(const Checkpoint& file, const Json& config) {
         return *told;
     return looks_like_roberta(file);
 }
+/// Its tensors have BERT's names: only a configuration tells.
+bool matches_big_bird(const Checkpoint&, const Json& config) {
+    return by_model_type(config, {"big_bird"}).value_or(false);
+}
 bool matches_distilbert(const Checkpoint& file, const Json& config) {
     if (const auto told = by_model_type(config, {"distilbert"})) return *told;
     return prefix_of(file, distilbert_anchor).has_value();
@@ -83,8 +87,33 @@ void read_embeddings(Reader& r, Words width_keys) {
     s.embedding_norm = true;
 }
 
-Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options, bool roberta) {
-    Reader r(file, options, roberta ? "roberta" : "bert");
+/// As the library runs it outside of training: no block is drawn, the first is seen again.
+void read_blocks(Reader& r, AttentionSpec& a) {
+    const Json& type = r.value({"attention_type"});
+    const Index block = r.count({"block_size"}, 64), random = r.count({"num_random_blocks"}, 3);
+    a.qkv_bias = r.flag({"use_bias"}, true);
+    if (r.flag({"rescale_embeddings"}, false))
+        r.spec.embedding_scale = std::sqrt(static_cast<double>(r.spec.width));
+    if (equal(type, "original_full")) return;
+    r.only({"attention_type"}, "block_sparse");
+    r.only({"is_decoder"}, false);
+    const Index full = (5 + 2 * random) * block;
+    a.variant = "bigbird";
+    a.options = {{"block", std::to_string(block)},
+                 {"random", std::to_string(random)},
+                 {"choice", "first"},
+                 {"full", std::to_string(full)}};
+    r.saw(
+        fmt::format("blocks of {} tokens, the first of them counted {} times in place of random "
+                    "ones, as the library does outside of training; samples of up to {} tokens "
+                    "are looked at in full",
+                    block, random + 1, full));
+}
+
+Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options,
+                            std::string_view family) {
+    const bool roberta = family == "roberta", big_bird = family == "big_bird";
+    Reader r(file, options, family);
     r.find_prefix(bert_anchor);
     r.only({"position_embedding_type"}, "absolute");
     read_embeddings(r, {"hidden_size"});
@@ -109,22 +138,27 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     const std::string up = layer + "intermediate.dense.weight";
     b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.norm.eps = r.number({"layer_norm_eps"}, roberta ? 1e-5 : 1e-12);
-    b.ffn.activation = r.activation({"hidden_act"}, "gelu");
+    b.ffn.activation = r.activation({"hidden_act"}, big_bird ? "gelu_new" : "gelu");
     a.causal = r.flag({"is_decoder"}, false);
+    if (big_bird) read_blocks(r, a);
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
     Names names = bert_names(s);
     r.accept_gamma_beta(names);
-    return r.finish(std::move(names), {"*position_ids", "embeddings.token_type_ids", "pooler.*",
-                                       "cls.*", "classifier*", "qa_outputs.*", "lm_head.*"});
+    return r.finish(std::move(names),
+                    {"*position_ids", "embeddings.token_type_ids", "pooler.*", "cls.*",
+                     "classifier*", "qa_outputs.*", "qa_classifier.*", "lm_head.*"});
 }
 
 Architecture read_bert(const Checkpoint& file, const DetectOptions& options) {
-    return read_bert_like(file, options, false);
+    return read_bert_like(file, options, "bert");
 }
 Architecture read_roberta(const Checkpoint& file, const DetectOptions& options) {
-    return read_bert_like(file, options, true);
+    return read_bert_like(file, options, "roberta");
+}
+Architecture read_big_bird(const Checkpoint& file, const DetectOptions& options) {
+    return read_bert_like(file, options, "big_bird");
 }
 
 Architecture read_distilbert(const Checkpoint& file, const DetectOptions& options) {
@@ -229,6 +263,9 @@ extern const ArchitectureEntry roberta = {
     "roberta",       "RoBERTa",    "RoBERTa: BERT with positions that skip padding",
     matches_roberta, read_roberta, draw_bert,
     roberta_random,  bert_names,   bert_config};
+extern const ArchitectureEntry big_bird = {"big_bird", "BigBird",
+                                           "BigBird: BERT with block-sparse attention",
+                                           matches_big_bird, read_big_bird};
 extern const ArchitectureEntry distilbert = {
     "distilbert",       "DistilBERT",     "DistilBERT: BERT without token types",
     matches_distilbert, read_distilbert,  draw_bert,

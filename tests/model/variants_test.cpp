@@ -58,6 +58,32 @@ TEST(Variants, AreRecognisedByNamesAlone) {
         EXPECT_EQ(spec_of(*copy_of(path), "", heads).family, family);
 }
 
+TEST(BigBird, IsReadAsItRunsOutsideOfTraining) {
+    const auto file = copy_of("big-bird");
+    const auto config = [](const std::string& more) {
+        return R"({"model_type": "big_bird", "num_attention_heads": 3)" + more + "}";
+    };
+    const ModelSpec s = spec_of(*file, config(R"(, "block_size": 4, "num_random_blocks": 2)"));
+    EXPECT_EQ(s.family, "big_bird");
+    EXPECT_EQ(s.embedding_scale, 1);
+    const AttentionSpec& a = s.blocks[0].attention;
+    EXPECT_EQ(a.variant, "bigbird");
+    EXPECT_EQ(
+        a.options,
+        (AttentionOptions{{"block", "4"}, {"random", "2"}, {"choice", "first"}, {"full", "36"}}));
+    EXPECT_THAT(s.recognised, Contains(HasSubstr("the first of them counted 3 times")));
+    EXPECT_THAT(spec_of(*file, config("")).defaults, Contains(HasSubstr("block_size = 64")));
+    const ModelSpec full =
+        spec_of(*file, config(R"(, "attention_type": "original_full", "is_decoder": true)"));
+    EXPECT_EQ(full.blocks[0].attention.variant, "softmax");
+    EXPECT_TRUE(full.blocks[0].attention.causal);
+    EXPECT_THAT(refusal<FormatError>(*file, config(R"(, "is_decoder": true)")),
+                HasSubstr("is_decoder = true"));
+    EXPECT_THAT(refusal<FormatError>(*file, config(R"(, "attention_type": "sparse")")),
+                HasSubstr("attention_type"));
+    EXPECT_EQ(spec_of(*file, "", 3).family, "bert");  // its names alone are BERT's
+}
+
 TEST(Nystromformer, TakesItsDefaultsAndSaysSo) {
     const ModelSpec s = spec_of(*copy_of("nystromformer"));
     EXPECT_THAT(s.defaults, Contains(HasSubstr("num_landmarks = 64")));

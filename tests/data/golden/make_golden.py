@@ -585,6 +585,47 @@ def forward_nystromformer(w, config, ids, prefix="nystromformer."):
     return t
 
 
+def big_bird_blocks(row, blocks, random):
+    """The blocks of keys whose products a block of queries is a softmax of, some of them several times."""
+    last = blocks - 1
+    if row in (0, last):
+        return list(range(blocks))
+    beside = [b for b in (row - 1, row, row + 1) if b not in (0, last)]
+    return [0] + beside + [last] + random * [0]            # in evaluation every random block is the first
+
+
+def forward_big_bird(w, config, ids, prefix="bert."):
+    """BigBird of transformers in evaluation; the sample is long enough for its blocks and padded to whole ones."""
+    w = under(w, prefix)
+    heads, eps, n, d = config["num_attention_heads"], config["layer_norm_eps"], len(ids), config["hidden_size"]
+    block, random = config["block_size"], config["num_random_blocks"]
+    blocks = -(-n // block)
+    assert n > (5 + 2 * random) * block
+    t, e = Trace(ids=ids), "embeddings."
+    words = w[e + "word_embeddings.weight"][ids] * (math.sqrt(d) if config["rescale_embeddings"] else 1)
+    x = words + w[e + "position_embeddings.weight"][:n] + w[e + "token_type_embeddings.weight"][0]
+    x = t["embed"] = layer_norm(w, e + "LayerNorm", x, eps)
+    for layer in range(config["num_hidden_layers"]):
+        l = under(w, f"encoder.layer.{layer}.")
+
+        def attention(x):
+            q, k, v = (split_heads(affine(l, "attention.self." + part, x), heads) for part in ("query", "key", "value"))
+            s = q @ k.transpose(1, 2) / math.sqrt(d // heads)
+            p = torch.zeros_like(s)
+            for row in range(blocks):
+                rows = slice(row * block, min((row + 1) * block, n))
+                columns = [j for b in big_bird_blocks(row, blocks, random) for j in range(b * block, min((b + 1) * block, n))]
+                shares = torch.softmax(s[:, rows][:, :, columns], -1)
+                for at, j in enumerate(columns):           # a key that is there twice has two shares
+                    p[:, rows, j] += shares[:, :, at]
+            return p, affine(l, "attention.output.dense", join_heads(p @ v))
+
+        x = post_norm(t, layer, x, attention, lambda x: layer_norm(l, "attention.output.LayerNorm", x, eps),
+                      lambda x: affine(l, "output.dense", gelu_new(affine(l, "intermediate.dense", x))),
+                      lambda x: layer_norm(l, "output.LayerNorm", x, eps))
+    return t
+
+
 def forward_nystrom_attention(w, layers, heads, landmarks, x):
     """lucidrains: no embedding; the formula with landmarks even where they are all tokens."""
     t, n = Trace(hidden=x), len(x)
@@ -1516,6 +1557,20 @@ def nystromformer(name):
 @case("nystromformer-softmax")
 def nystromformer_softmax(name):
     return make_nystromformer(name, 9, segment_means_seq_len=4, note="4 landmarks, segments of 4 tokens: softmax")
+
+
+@case("big-bird")
+def big_bird(name):
+    draw = Draw(name)
+    config = config_bert(architectures=["BigBirdForPreTraining"], model_type="big_bird", hidden_act="gelu_new",
+                         max_position_embeddings=20, attention_type="block_sparse", block_size=2, num_random_blocks=1,
+                         use_bias=True, rescale_embeddings=True, sep_token_id=3)
+    draw_bert(draw, config, pooler=False)
+    draw.linear("bert.pooler", 18, 18)
+    draw.put("cls.predictions.bias", 24, std=0.2)
+    trace = forward_big_bird(widen(draw.weights), config, draw.ids(19, 24))
+    return [finish(name, "big_bird", "post-norm", trace, 3, draw.weights, config,
+                   note="19 tokens in 10 blocks, the last of one; embeddings times sqrt(width)")]
 
 
 def make_nystrom_attention(name, landmarks, n, note=None):
