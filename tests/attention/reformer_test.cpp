@@ -146,6 +146,23 @@ TEST(Reformer, OfOneBucketAndChunkIsTheSoftmaxWithoutItself) {
     }
 }
 
+/// By rows and where no rows are asked for: chunks would not know of it.
+TEST(Reformer, AddsABiasToTheLogits) {
+    AttentionInput in = input({{"chunk", "2"}, {"rounds", "1"}, {"buckets", "2"}});
+    const Matrix without = naive::matrix_of(attention("reformer").make(in)->matrix());
+    in.bias = gaussian({1, n, n}, Type::f64, 9);
+    const Matrix b = naive::matrix_of(in.bias);
+    const auto op = attention("reformer").make(in);
+    EXPECT_TENSOR_NEAR(
+        op->matrix().batch_range(0, 1),
+        divided_by_row_sums(
+            entries(false, [&](Index i, Index j) { return without(i, j) * std::exp(b(i, j)); }))
+            .a,
+        rounding(200));
+    const Tensor v = gaussian({heads, n, 3}, Type::f64, 5);
+    EXPECT_TENSOR_NEAR(op->apply(v, n), matmul(op->matrix(), v), rounding(double(n)));
+}
+
 /// Equal tokens share every bucket: their order is that of the positions.
 TEST(Reformer, ShowsEqualTokensTheirChunkAndTheOneBefore) {
     for (const double size : {0.0, 1e-30, 1.0, 1e30}) {
