@@ -47,10 +47,35 @@ class ScoreAttention final : public AttentionOperator {
 
   protected:
     Tensor product(const Tensor& v) const override {
-        return rule_.product ? rule_.product(v) : Tensor();
+        if (rule_.product) return rule_.product(v);
+        return rule_.block > 0 && rule_.alibi.empty() ? by_chunks(v) : Tensor();
     }
 
   private:
+    /// P v of chunks that see nothing but themselves, each from its own rows and columns.
+    Tensor by_chunks(const Tensor& v) const {
+        const auto chunk = [&](Index i) {
+            return std::floor(position(in_, i) / double(rule_.block));
+        };
+        std::vector<Tensor> parts;
+        for (Index first = 0, end = 0; first < tokens(); first = end) {
+            while (end < tokens() && chunk(end) == chunk(first)) ++end;
+            const Index count = end - first;
+            RowBlock block;
+            block.first = first;
+            block.visible = seen(in_, rule_.block, first, count);
+            for (Index& i : block.visible.first) i -= first;
+            for (Index& i : block.visible.last) i -= first;
+            Logits logits;
+            logits.s = matmul(in_.q.row_range(first, count), in_.k.row_range(first, count),
+                              Transpose::second, in_.scale);
+            if (in_.bias.defined())
+                logits.bias = in_.bias.row_range(first, count).col_range(first, count);
+            rule_.fill(std::move(logits), block);
+            parts.push_back(matmul(block.p, v.row_range(first, count)));
+        }
+        return concat_rows(parts);
+    }
     /// scale q k^T; 0 of keys that no row of a part sees.
     Tensor products(const Visible& visible, Index first, Index count) const {
         const Tensor q = in_.q.row_range(first, count);

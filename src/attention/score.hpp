@@ -18,7 +18,8 @@ struct Logits {
 /// What turns logits into rows of P.
 struct ScoreRule {
     /// From logits: p, slope = a'(S)/z and divided of a block whose `first` and `visible` are set.
-    /// Entries that a row does not see become 0.
+    /// Entries that a row does not see become 0.  Of a chunk by itself there are its own columns
+    /// only, and what is visible counts from the first of them.
     std::function<void(Logits logits, RowBlock& block)> fill;
     /// P v without rows of P; empty, or an empty tensor: it needs them.
     std::function<Tensor(const Tensor& v)> product = {};

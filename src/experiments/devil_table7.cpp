@@ -173,10 +173,11 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         "twice, and it is not to be set beside a GPU's numbers.");
     found.notes.push_back(
         "Everything but attention is linear in n, so exponents lie between 1 and that of the "
-        "attention. P of FLASH and of TransNormer's blocks is made by rows, zeros and all, forward "
-        "and back, and a quarter of n tokens is left to Linformer: their time and memory grow as "
-        "n^2. Performer, cosFormer and Nystromformer multiply by their factors, LS by segments and "
-        "Reformer by chunks.");
+        "attention. P of FLASH is made by rows, zeros and all, forward and back, and a quarter of "
+        "n "
+        "tokens is left to Linformer: their time and memory grow as n^2. Performer, cosFormer and "
+        "Nystromformer multiply by their factors; LS is computed by segments, Reformer and the "
+        "blocks of TransNormer by chunks.");
     return found;
 }
 
