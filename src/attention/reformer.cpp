@@ -20,7 +20,7 @@ constexpr std::array option_list{
                     .numbers = true,
                     .whole = true,
                     .least = 1,
-                    .most = 1000,
+                    .most = 100,
                     .description = "independent hashes; a token sees the keys of all of them"},
     AttentionOption{.name = "chunk",
                     .fallback = "64",
@@ -34,7 +34,7 @@ constexpr std::array option_list{
                     .numbers = true,
                     .whole = true,
                     .least = 2,
-                    .most = 1e5,
+                    .most = 65536,
                     .description = "b of a round, even; 2n/m: rounded up to an even number"},
     AttentionOption{.name = "keys",
                     .fallback = "unit",
@@ -256,14 +256,14 @@ Tensor rotations(const Options& options, const AttentionInput& in, Index chunk) 
                              std::span<const double>(values), Type::f64);
 }
 
-/// The normalised queries.  A query of zeros has a key of zeros: 1e-36 is below rounding for every
-/// other one that is not as good as 0.
+/// The normalised queries.  1e-36 makes a key of zeros of a query of zeros, and is below rounding
+/// where |q| is above 1e-9.
 Tensor normalised(const Tensor& q, bool unit) {
     if (!unit) return rms_norm(q, {}, 1e-6);
     return scale(rms_norm(q, {}, 1e-36), 1 / std::sqrt(double(q.cols())));
 }
 
-/// In double on the host, so that no bucket follows the device or the batch.
+/// In double on the host: a bucket follows the bits of its key and nothing else.
 std::vector<std::vector<Round>> hashed(const Tensor& keys, const Tensor& rotations) {
     const std::vector<double> rows = keys.to_host<double>(), turns = rotations.to_host<double>();
     const std::size_t of_head = at(keys.rows() * keys.cols()),
