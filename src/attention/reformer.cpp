@@ -89,7 +89,7 @@ Round sorted(std::vector<Index> bucket) {
     out.order.resize(out.bucket.size());
     out.place.resize(out.bucket.size());
     std::iota(out.order.begin(), out.order.end(), Index{0});
-    std::ranges::stable_sort(out.order, {}, [&](Index i) { return out.bucket[at(i)]; });
+    std::ranges::sort(out.order, {}, [&](Index i) { return std::pair(out.bucket[at(i)], i); });
     for (std::size_t s = 0; s < out.order.size(); ++s)
         out.place[at(out.order[s])] = static_cast<Index>(s);
     return out;
