@@ -175,7 +175,7 @@ Matrix informer_twin(const AttentionInput& in, Matrix s, bool by_u, bool mean) {
     const std::vector<double> m = measures(in, s, u, double(by_u ? u : n));
     std::vector<Index> order(std::size_t(n), 0);
     std::iota(order.begin(), order.end(), 0);
-    std::ranges::stable_sort(order, std::greater<>(), [&](Index i) { return m[std::size_t(i)]; });
+    std::ranges::sort(order, {}, [&](Index i) { return std::pair(-m[std::size_t(i)], i); });
     const Matrix full = naive::softmax(s, in.causal);
     Matrix p = entries(in.causal, [&](Index i, Index) {
         return !in.causal ? 1 / double(n) : mean ? 1 / double(i + 1) : 1.0;
