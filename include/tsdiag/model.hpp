@@ -77,9 +77,9 @@ struct DetectOptions {
 
 /// How a tensor of a random model is drawn.
 struct Draw {
-    enum class Law { zero, one, normal, uniform, unit } law = Law::zero;
-    double spread = 0;    ///< standard deviation, or the bound of the uniform law; unit: a normal
-                          ///< vector over its length
+    enum class Law { zero, one, normal, uniform, unit, constant } law = Law::zero;
+    double spread = 0;    ///< standard deviation, or the bound of the uniform law, or the
+                          ///< constant; unit: a normal vector over its length
     Index zero_row = -1;  ///< the padding row of an embedding
 };
 struct DrawnTensor {

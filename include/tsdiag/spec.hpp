@@ -101,14 +101,24 @@ struct FeedForwardSpec {
     bool bias = true;
 };
 
+/// X - tau 1 mean(X)^T, the mean over tokens.  [TSE (21)]
+struct Deescalation {
+    double tau = 0;           ///< 0: the layer has no such step
+    bool before_ffn = false;  ///< of the input of the feed-forward step [TSE 3.4]; else of the
+                              ///< layer's output [TSE 3.3]
+    bool learned = false;     ///< tau is the parameter `deesc.tau` [TSE 3.5], whatever `tau` says
+
+    bool there() const { return learned || tau != 0; }
+};
+
 /// One layer.
 struct BlockSpec {
     NormPlacement placement = NormPlacement::post;
     NormSpec norm;
     AttentionSpec attention;
     FeedForwardSpec ffn;
-    double alpha = 1;          ///< X + alpha SA(X)
-    double deesc = 0;          ///< de-escalation tau [TSE (21)]; 0: the model has no such step
+    double alpha = 1;  ///< X + alpha SA(X)
+    Deescalation deesc;
     bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`
     Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
 };

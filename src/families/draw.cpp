@@ -87,33 +87,28 @@ Unary read_activation(KeyReader& keys, Unary fallback) {
                     *said));
 }
 
-/// The attention and what is said of it.
-void read_attention(KeyReader& keys, Sizes& s) {
-    if (const auto said = keys.text("output_norm")) s.output_norm = output_norm_named(*said);
-    if (attention_plan(s.attention)) {
-        if (const auto said = keys.text("block")) s.attention_options["block"] = *said;
-        return check_options(attention("diag_attention"), s.attention_options);
+/// Each layer's attention, and what the keys say of it: to each the options that it has.
+void read_attentions(KeyReader& keys, Sizes& s) {
+    s.attention = keys.text("attention").value_or(s.attention);
+    s.attentions = layer_attentions(s.attention, s.layers);
+    const auto said = keys.text("output_norm");
+    for (LayerAttention& layer : s.attentions) {
+        const AttentionEntry& entry = attention(layer.variant);
+        for (const AttentionOption& option : entry.options)
+            if (const auto value = keys.text(option.name))
+                layer.options.emplace(option.name, *value);
+        layer.options.insert(layer.preset.begin(), layer.preset.end());
+        check_options(entry, layer.options);
+        if (said) layer.output_norm = output_norm_named(*said);
+        if (s.causal && !entry.facts.causal)
+            keys.refuse(fmt::format("attention={} cannot be causal", layer.variant));
     }
-    const AttentionEntry& entry = attention(s.attention);  // throws for an unknown name
-    for (const AttentionOption& option : entry.options)
-        if (const auto said = keys.text(option.name))
-            s.attention_options[std::string(option.name)] = *said;
-    check_options(entry, s.attention_options);
-    if (s.causal && !entry.facts.causal)
-        keys.refuse(fmt::format("attention={} cannot be causal", s.attention));
 }
 
-/// Layer by layer what the plan says, the options that were given first.
-void spread(const AttentionPlan& plan, const Sizes& s, std::vector<BlockSpec>& blocks) {
-    for (std::size_t l = 0; l < blocks.size(); ++l) {
-        const bool early = l < blocks.size() / 2;
-        const AttentionPlan::Half& half = early ? plan.early : plan.late;
-        BlockSpec& b = blocks[l];
-        b.attention.variant = half.attention;
-        b.attention.options = early ? s.attention_options : AttentionOptions();
-        b.attention.options.insert(half.options.begin(), half.options.end());
-        b.attention.output_norm = s.output_norm.value_or(output_norm_named(half.output_norm));
-    }
+void set_attention(const LayerAttention& from, AttentionSpec& to) {
+    to.variant = from.variant;
+    to.options = from.options;
+    to.output_norm = from.output_norm;
 }
 
 void require_fitting(const KeyReader& keys, const Sizes& s) {
@@ -164,11 +159,23 @@ Sizes read_sizes(KeyReader& keys, Sizes preset) {
     s.vocab = keys.count("vocab", preset.vocab);
     s.eps = keys.number("eps", preset.eps);
     s.act = read_activation(keys, preset.act);
-    s.attention = keys.text("attention").value_or(preset.attention);
     s.causal = keys.flag("causal", preset.causal);
-    read_attention(keys, s);
+    read_attentions(keys, s);
     require_fitting(keys, s);
     return s;
+}
+
+Deescalation read_deescalation(KeyReader& keys) {
+    Deescalation out;
+    out.tau = keys.number("deesc", 0);
+    const std::string place = keys.text("deesc_at").value_or("end");
+    if (place != "end" && place != "ffn")
+        keys.refuse(fmt::format("deesc_at={} is not end or ffn", place));
+    out.before_ffn = place == "ffn";
+    out.learned = keys.flag("deesc_learned", false);
+    if (!keys.has("deesc") && (out.before_ffn || out.learned))
+        keys.refuse("deesc_at and deesc_learned need deesc=TAU");
+    return out;
 }
 
 BlockSpec block(const Sizes& s) {
@@ -180,11 +187,7 @@ BlockSpec block(const Sizes& s) {
     a.head_dim = s.head_dim;
     b.ffn.width = s.ffn;
     b.ffn.activation = s.act;
-    a.variant = s.attention;
-    a.options = s.attention_options;
-    if (!attention_plan(s.attention))
-        a.output_norm =
-            s.output_norm.value_or(output_norm_named(attention(s.attention).output_norm));
+    set_attention(s.attentions.front(), a);
     a.scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
     a.causal = s.causal;
     return b;
@@ -197,7 +200,8 @@ ModelSpec token_model(std::string_view family, const Sizes& s, const BlockSpec& 
     spec.vocabulary = s.vocab;
     spec.max_tokens = s.tokens;
     spec.blocks.assign(static_cast<std::size_t>(s.layers), block);
-    if (const AttentionPlan* plan = attention_plan(s.attention)) spread(*plan, s, spec.blocks);
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l)
+        set_attention(s.attentions[l], spec.blocks[l].attention);
     return spec;
 }
 
@@ -212,7 +216,8 @@ Draw normal_law(const Parameter& p, double deviation, Index padding) {
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     RandomModel out;
     for (Parameter& p : parameters(spec)) {
-        const Draw draw = law(p);
+        const bool tau = p.name.ends_with(".deesc.tau");
+        const Draw draw = tau ? Draw{Draw::Law::constant, spec.blocks.front().deesc.tau} : law(p);
         out.tensors.push_back({std::move(p.name), p.shape, draw});
     }
     spec.trained = false;

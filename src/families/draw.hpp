@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mix.hpp"
 #include "tsdiag/model.hpp"
 
 /// Models drawn at random: sizes from `random:NAME,key=value`, laws of their weights.
@@ -41,9 +42,8 @@ struct Sizes {
     Index tokens = 512, vocab = 30522;
     double eps = 1e-5;
     Unary act = Unary::gelu;
-    std::string attention = "softmax";  ///< a variant, or a plan of layers
-    std::map<std::string, std::string> attention_options;
-    std::optional<OutputNorm> output_norm;  ///< empty: that of the variant
+    std::string attention = "softmax";       ///< as `layer_attentions` reads it
+    std::vector<LayerAttention> attentions;  ///< of each layer, with all that is said of it
     bool causal = false;
 };
 /// Sizes that go by a name; ffn is 4 d.
@@ -61,16 +61,20 @@ std::vector<std::string_view> names_of(std::span<const NamedSizes> named);
 /// do not fit together.
 Sizes read_sizes(KeyReader& keys, Sizes preset);
 
-/// The block that `sizes` describe, scale 1/sqrt(head_dim).
+/// The keys deesc (tau), deesc_at (end or ffn) and deesc_learned (0 or 1).
+Deescalation read_deescalation(KeyReader& keys);
+
+/// The block that `sizes` describe, with the first layer's attention, scale 1/sqrt(head_dim).
 BlockSpec block(const Sizes& sizes);
-/// The rest that all families of tokens share: width, vocabulary, longest input, the blocks; a plan
-/// of attentions is spread over them.
+/// The rest that all families of tokens share: width, vocabulary, longest input, the blocks, each
+/// with its layer's attention.
 ModelSpec token_model(std::string_view family, const Sizes& sizes, const BlockSpec& block);
 
 using Law = std::function<Draw(const Parameter&)>;
 /// Biases 0, norms 1 and 0, all else N(0, deviation^2); row `padding` of the token embedding is 0.
 Draw normal_law(const Parameter& parameter, double deviation, Index padding = -1);
-/// `how`: the laws in words, for the user.
+/// A learned tau of de-escalation begins where the layer's stands.  `how`: the laws in words, for
+/// the user.
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how);
 
 }  // namespace tsdiag::families

@@ -13,10 +13,16 @@ namespace tsdiag::families {
 namespace {
 
 constexpr std::array pairs{
-    NamePair{"layer.*.norm1", "layer.*.norm1"},   NamePair{"layer.*.attn.q", "layer.*.attn.q"},
-    NamePair{"layer.*.attn.k", "layer.*.attn.k"}, NamePair{"layer.*.attn.v", "layer.*.attn.v"},
-    NamePair{"layer.*.attn.o", "layer.*.attn.o"}, NamePair{"layer.*.norm2", "layer.*.norm2"},
-    NamePair{"layer.*.ffn.up", "layer.*.ffn.up"}, NamePair{"layer.*.ffn.down", "layer.*.ffn.down"},
+    NamePair{"layer.*.norm1", "layer.*.norm1"},
+    NamePair{"layer.*.attn.q", "layer.*.attn.q"},
+    NamePair{"layer.*.attn.k", "layer.*.attn.k"},
+    NamePair{"layer.*.attn.v", "layer.*.attn.v"},
+    NamePair{"layer.*.attn.o", "layer.*.attn.o"},
+    NamePair{"layer.*.norm2", "layer.*.norm2"},
+    NamePair{"layer.*.ffn.gate", "layer.*.ffn.gate"},
+    NamePair{"layer.*.ffn.up", "layer.*.ffn.up"},
+    NamePair{"layer.*.ffn.down", "layer.*.ffn.down"},
+    NamePair{"layer.*.deesc.tau", "layer.*.deesc.tau"},
     NamePair{"final_norm", "final_norm"},
 };
 constexpr std::string_view anchor = "layer.0.attn.q.weight";
@@ -55,8 +61,11 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.ffn.width = r.extent("layer.0.ffn.up.weight", 0);
     b.norm.eps = r.number({"eps"}, 1e-5);
     b.ffn.activation = r.activation({"activation"}, "relu");
+    b.ffn.gated = r.part({"glu"}, "layer.0.ffn.gate.weight");
     b.alpha = r.number({"alpha"}, 1);
-    b.deesc = r.number({"deesc"}, 0);
+    b.deesc = {.tau = r.number({"deesc"}, 0),
+               .before_ffn = r.word({"deesc_at"}, "end") == "ffn",
+               .learned = r.has("layer.0.deesc.tau")};
     a.qkv_bias = r.has("layer.0.attn.q.bias");
     a.value_projection_only = !r.part({"out_proj"}, "layer.0.attn.o.weight");
     a.out_bias = r.has("layer.0.attn.o.bias");
@@ -113,11 +122,13 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     AttentionSpec& a = b.attention;
     b.placement = name == "pre-norm" ? NormPlacement::pre : NormPlacement::post;
     b.alpha = k.number("alpha", 1);
-    b.deesc = k.number("deesc", 0);
+    b.deesc = read_deescalation(k);
     a.value_projection_only = !k.flag("out_proj", false);
+    b.ffn.gated = k.flag("glu", false);
     if (k.has("window")) {
-        if (attention_plan(sizes.attention) || !attention(sizes.attention).facts.window)
-            k.refuse(fmt::format("attention={} has no sliding window", sizes.attention));
+        for (const LayerAttention& layer : sizes.attentions)
+            if (!attention(layer.variant).facts.window)
+                k.refuse(fmt::format("attention={} has no sliding window", layer.variant));
         a.window = k.count("window", 1);
     }
     const double value_deviation = std::sqrt(value_variance(k, sizes));
@@ -150,8 +161,9 @@ Json config(const ModelSpec& s) {
     out.set("heads", b.attention.heads)
         .set("eps", b.norm.eps)
         .set("activation", hf_activation(b.ffn.activation));
-    out.set("out_proj", !b.attention.value_projection_only);
-    return out.set("alpha", b.alpha).set("deesc", b.deesc);
+    out.set("out_proj", !b.attention.value_projection_only).set("glu", b.ffn.gated);
+    out.set("deesc_at", b.deesc.before_ffn ? "ffn" : "end");
+    return out.set("alpha", b.alpha).set("deesc", b.deesc.tau);
 }
 
 }  // namespace

@@ -91,6 +91,8 @@ class RandomWeights final : public Weights {
                 return std::fill(out.begin(), out.end(), T(0));
             case Draw::Law::one:
                 return std::fill(out.begin(), out.end(), T(1));
+            case Draw::Law::constant:
+                return std::fill(out.begin(), out.end(), T(draw.spread));
             case Draw::Law::normal:
                 return rng.fill_normal(out, 0, draw.spread);
             case Draw::Law::uniform:

@@ -143,7 +143,8 @@ void Reader::apply_own_keys() {
             b.attention.output_norm = output_norm_named(said["output_norm"].string());
         if (said["placement"].is_string())
             b.placement = placement_named(said["placement"].string());
-        if (said["deesc"].is_number()) b.deesc = said["deesc"].number();
+        if (said["deesc"].is_number()) b.deesc.tau = said["deesc"].number();
+        if (said["deesc_at"].is_string()) b.deesc.before_ffn = said["deesc_at"].string() == "ffn";
         if (!said["attention_options"].is_object()) continue;
         for (const auto& [key, value] : said["attention_options"].object())
             b.attention.options[key] = value.string();

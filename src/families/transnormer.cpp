@@ -28,7 +28,7 @@ constexpr std::array pairs{
 };
 constexpr std::string_view anchor = "layers.0.self_attn.q_proj.weight";
 constexpr std::array marks{"layers.0.self_attn.urpe.theta", "layers.0.self_attn.urpe.v",
-                           "layers.0.glu.l1.weight"};
+                           "layers.0.glu.l2.weight"};
 
 bool matches(const Checkpoint& file, const Json& config) {
     if (const auto told = by_model_type(config, {"transnormer"})) return *told;
@@ -228,9 +228,9 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     if (!kind.language && kind.softmax) kind.padded = r.flag({"padded_chunks"}, true);
     a.qkv_bias = r.has("layers.0.self_attn.q_proj.bias");
     a.out_bias = r.has("layers.0.self_attn.out_proj.bias");
-    b.ffn.width = r.extent("layers.0.glu.l1.weight", 0);
-    b.ffn.bias = r.has("layers.0.glu.l1.bias");
-    b.ffn.gated = true;
+    b.ffn.width = r.extent("layers.0.glu.l2.weight", 0);
+    b.ffn.bias = r.has("layers.0.glu.l2.bias");
+    b.ffn.gated = r.flag({"glu"}, true);
     b.ffn.activation = glu_activation(r);
     const Index layers = r.layers("layers.");
     r.agreed({kind.language ? "decoder_layers" : "encoder_layers"}, layers, "layers.*");

@@ -12,6 +12,7 @@ struct Transnormer {
     bool softmax = false;           ///< of early layers; else relu, followed by simple_rms
     Unary linear_map = Unary::elu;  ///< phi of late layers
     Index block = 64;               ///< positions a chunk
+    bool gated = true;              ///< a gated feed-forward step
     bool padded = true;             ///< zeros fill the last chunk where they are seen
 };
 

@@ -28,12 +28,13 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
     AttentionSpec& a = b.attention;
     b.placement = kind.language ? NormPlacement::pre : NormPlacement::post;
     b.norm.kind = NormKind::simple_rms;
-    b.ffn.gated = true;
+    b.ffn.gated = kind.gated;
     a.rotary.columns = a.head_dim / 2 * 2;
     a.rotary.interleaved = a.rotary.reflected = true;
     ModelSpec s = token_model("transnormer", sizes, b);
     for (std::size_t l = 0; l < s.blocks.size(); ++l)
-        set_transnormer_attention(s.blocks[l], kind, l < s.blocks.size() / 2);
+        set_transnormer_attention(s.blocks[l], kind,
+                                  sizes.attentions[l].variant == "diag_attention");
     s.positions = kind.language ? Positions::fairseq : Positions::learned;
     s.padding_id = 1;
     s.position_offset = 2;
@@ -42,6 +43,18 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
     s.embedding_norm_kind = NormKind::simple_rms;
     s.final_norm = kind.language;
     return s;
+}
+
+/// Which layers have chunks may be chosen; what they do is in the model's name.
+void require_own_attentions(const KeyReader& k, const Sizes& sizes) {
+    for (const LayerAttention& layer : sizes.attentions)
+        if (layer.variant != "diag_attention" && layer.variant != "norm_attention")
+            k.refuse(fmt::format("its layers have diag_attention or norm_attention, not {}",
+                                 layer.variant));
+    if (sizes.attention.find('=') != std::string::npos)
+        k.refuse("the attentions of its layers have no options of their own, but for block=N");
+    for (const char* key : {"activation", "map", "output_norm"})
+        if (k.has(key)) k.refuse(fmt::format("there is no key '{}': the name tells it", key));
 }
 
 Draw uniform(double bound) { return {Draw::Law::uniform, bound, -1}; }
@@ -68,10 +81,11 @@ RandomModel draw_transnormer(std::string_view name, const Keys& keys) {
     kind.language = !name.ends_with("-mlm");
     kind.softmax = name.starts_with("transnormer2");
     kind.linear_map = kind.softmax ? Unary::elu_plus_one : Unary::elu;
-    if (k.has("attention"))
-        k.refuse("there is no key 'attention': the name tells the attention of each half");
-    const Sizes sizes =
-        read_sizes(k, preset(kind.language, kind.softmax ? "transnormer2" : "transnormer1"));
+    kind.gated = k.flag("glu", true);
+    Sizes usual = preset(kind.language, kind.softmax ? "transnormer2" : "transnormer1");
+    if (!kind.gated) usual.ffn = 4 * usual.d;
+    const Sizes sizes = read_sizes(k, usual);
+    require_own_attentions(k, sizes);
     kind.block = k.count("block", 64);
     if (kind.softmax && !sizes.causal) kind.padded = k.flag("padded", true);
     k.finish();
@@ -97,28 +111,30 @@ std::vector<std::string_view> transnormer_random_names() {
 }
 
 Json transnormer_config(const ModelSpec& s) {
-    const BlockSpec& early = s.blocks.front();
-    const BlockSpec& late = s.blocks.back();
+    const BlockSpec& first = s.blocks.front();
     const bool language = s.positions == Positions::fairseq;
     const std::string side = language ? "decoder_" : "encoder_";
     Json out;
     out.set("model_type", "transnormer");
     Json::Array kinds;
-    for (const BlockSpec& b : s.blocks)
-        kinds.emplace_back(b.attention.variant == "diag_attention" ? 2 : 1);
+    const AttentionSpec *chunks = nullptr, *linear = nullptr;
+    for (const BlockSpec& b : s.blocks) {
+        const bool chunk = b.attention.variant == "diag_attention";
+        (chunk ? chunks : linear) = &b.attention;
+        kinds.emplace_back(chunk ? 2 : 1);
+    }
     out.set(side + "attention_types", std::move(kinds));
-    const bool chunks = early.attention.variant == "diag_attention";
-    const bool softmax = chunks && early.attention.options.at("activation") == "softmax";
-    out.set("use_softmax", softmax);
-    const Unary map = late.attention.qk_activation.value_or(Unary::elu);
+    out.set("use_softmax", chunks && chunks->options.at("activation") == "softmax");
+    const Unary map = linear ? linear->qk_activation.value_or(Unary::elu) : Unary::elu;
     out.set("linear_act_fun", map == Unary::elu ? "elu" : map == Unary::relu ? "relu" : "1+elu");
-    if (chunks) out.set("chunk_size", Index{std::stol(early.attention.options.at("block"))});
-    if (chunks && early.attention.options.contains("padded"))
-        out.set("padded_chunks", early.attention.options.at("padded") == "1");
+    if (chunks) out.set("chunk_size", Index{std::stol(chunks->options.at("block"))});
+    if (chunks && chunks->options.contains("padded"))
+        out.set("padded_chunks", chunks->options.at("padded") == "1");
+    if (!first.ffn.gated) out.set("glu", false);
     out.set("glu_act",
-            early.ffn.activation == Unary::copy ? "identity" : tsdiag::name(early.ffn.activation));
-    out.set(side + "normalize_before", early.placement == NormPlacement::pre);
-    out.set(side + "embed_dim", s.width).set(side + "attention_heads", early.attention.heads);
+            first.ffn.activation == Unary::copy ? "identity" : tsdiag::name(first.ffn.activation));
+    out.set(side + "normalize_before", first.placement == NormPlacement::pre);
+    out.set(side + "embed_dim", s.width).set(side + "attention_heads", first.attention.heads);
     out.set(side + "layers", static_cast<Index>(s.blocks.size()));
     if (language) out.set("max_target_positions", s.max_tokens);
     out.set("no_scale_embedding", s.embedding_scale == 1);

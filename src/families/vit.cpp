@@ -22,6 +22,7 @@ constexpr std::array pairs{
     NamePair{"layer.*.norm2", "encoder.layer.*.layernorm_after"},
     NamePair{"layer.*.ffn.up", "encoder.layer.*.intermediate.dense"},
     NamePair{"layer.*.ffn.down", "encoder.layer.*.output.dense"},
+    NamePair{"layer.*.deesc.tau", "encoder.layer.*.deesc.tau"},
     NamePair{"final_norm", "layernorm"},
 };
 constexpr std::string_view anchor = "encoder.layer.0.attention.attention.query.weight";
@@ -71,6 +72,7 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-12);
     b.ffn.activation = r.activation({"hidden_act"}, "gelu");
     b.attention.qkv_bias = r.part({"qkv_bias"}, "encoder.layer.0.attention.attention.query.bias");
+    b.deesc.learned = r.has("encoder.layer.0.deesc.tau");
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
     s.blocks.assign(static_cast<std::size_t>(layers), b);
@@ -134,7 +136,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const Index channels = k.count("channels", 3);
     const Sizes sizes = read_sizes(k, preset);
     const NormPlacement placement = placement_named(k.text("placement").value_or("pre"));
-    const double deesc = k.number("deesc", 0);
+    const Deescalation deesc = read_deescalation(k);
     const std::string init = k.text("init").value_or("normal");
     if (init != "normal" && init != "torch")
         k.refuse(fmt::format("init={} is not normal or torch", init));

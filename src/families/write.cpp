@@ -147,7 +147,8 @@ Json attention_json(const BlockSpec& b) {
     out.set("attention", a.variant).set("causal", a.causal).set("window", a.window);
     if (!options.is_null()) out.set("attention_options", std::move(options));
     out.set("placement", tsdiag::name(b.placement));
-    if (b.deesc != 0) out.set("deesc", b.deesc);
+    if (b.deesc.there()) out.set("deesc", b.deesc.tau);
+    if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
     return out.set("output_norm", tsdiag::name(a.output_norm));
 }
 

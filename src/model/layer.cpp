@@ -44,7 +44,8 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
                               }},
             .ffn = {.up = map("ffn.up"), .gate = map("ffn.gate"), .down = map("ffn.down")},
             .scale1 = one("scale1"),
-            .scale2 = one("scale2")};
+            .scale2 = one("scale2"),
+            .tau = one("deesc.tau")};
 }
 
 double branch_gain(const BlockSpec& b, const LayerWeights& w) {
@@ -112,10 +113,7 @@ class Pass {
         Tensor y = b_.placement == NormPlacement::post  ? post_norm(x)
                    : b_.placement == NormPlacement::pre ? pre_norm(x)
                                                         : parallel(x);
-        if (b_.deesc != 0) {
-            y = subtract(y, scale(column_mean(y), b_.deesc));
-            emit("deesc", last_, y);
-        }
+        if (!b_.deesc.before_ffn) y = deescalated(y);
         if (run_.observer) tell_states(*run_.observer, run_.first, {run_.layer, "out", "", y});
         for (Told& told : told_) tell_attention(told);
         return y;
@@ -141,6 +139,16 @@ class Pass {
     }
     bool norms() const { return b_.norm.kind != NormKind::none; }
 
+    Tensor deescalated(const Tensor& y) {
+        if (!b_.deesc.there()) return y;
+        const Tensor mean = column_mean(y);
+        Tensor out =
+            subtract(y, b_.deesc.learned ? multiply(mean, w_.tau) : scale(mean, b_.deesc.tau));
+        emit("deesc", last_, out);
+        return out;
+    }
+    Tensor ffn_input(const Tensor& y) { return b_.deesc.before_ffn ? deescalated(y) : y; }
+
     /// [TSE] Algorithm 1: Y = LN(X + alpha SA(X)), then LN(Y + FFN(Y)).
     Tensor post_norm(const Tensor& x) {
         Tensor y = plus_attention(x, attend(x, x));
@@ -150,6 +158,7 @@ class Pass {
             emit("norm1", "attn", y);
         }
         if (b_.ffn.width == 0) return y;
+        y = ffn_input(y);
         const std::string_view before = last_;
         y = add(y, feed_forward(y));
         emit("ffn", before, y);
@@ -165,8 +174,10 @@ class Pass {
         Tensor y = plus_attention(x, attend(normed1(x), x));
         emit("attn", "in", y);
         if (b_.ffn.width == 0) return y;
+        y = ffn_input(y);
+        const std::string_view before = last_;
         y = add(y, feed_forward(normed2(y)));
-        emit("ffn", "attn", y);
+        emit("ffn", before, y);
         return y;
     }
 

@@ -26,7 +26,7 @@ struct LayerWeights {
     Norm norm1, norm2;
     AttentionWeights attention;
     FeedForwardWeights ffn;
-    Tensor scale1, scale2;
+    Tensor scale1, scale2, tau;
 };
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
 

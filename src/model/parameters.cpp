@@ -80,6 +80,7 @@ void layer(const ModelSpec& s, const BlockSpec& b, const std::string& at, Listin
         list.linear(at + "attn.o", d, b.attention.heads * b.attention.value_columns(),
                     b.attention.out_bias);
     if (b.layer_scale) list.vector(at + "scale1", d);
+    if (b.deesc.learned) list.vector(at + "deesc.tau", 1);
     if (b.ffn.width == 0) return;
     list.norm(b.norm.kind, at + "norm2", d, b.norm.bias);
     if (b.ffn.gated) list.linear(at + "ffn.gate", b.ffn.width, d, b.ffn.bias);

@@ -1,0 +1,102 @@
+#include "mix.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <optional>
+
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::families {
+namespace {
+
+std::vector<std::string_view> split(std::string_view text, char mark) {
+    std::vector<std::string_view> out;
+    for (std::size_t at = 0; at <= text.size();) {
+        const std::size_t end = std::min(text.find(mark, at), text.size());
+        out.push_back(text.substr(at, end - at));
+        at = end + 1;
+    }
+    return out;
+}
+
+/// NAME:OPTION=VALUE:OPTION=VALUE
+LayerAttention variant(std::string_view text) {
+    const std::vector<std::string_view> parts = split(text, ':');
+    const AttentionEntry& entry = attention(parts.front());
+    LayerAttention out{.variant = std::string(entry.name),
+                       .options = {},
+                       .output_norm = output_norm_named(entry.output_norm)};
+    for (std::size_t i = 1; i < parts.size(); ++i) {
+        const std::size_t sign = parts[i].find('=');
+        if (sign == std::string_view::npos)
+            throw UsageError(fmt::format("attention={}: '{}' is not OPTION=VALUE", text, parts[i]));
+        out.options[std::string(parts[i].substr(0, sign))] = parts[i].substr(sign + 1);
+    }
+    return out;
+}
+
+std::vector<LayerAttention> halves(const AttentionPlan& plan, Index layers) {
+    std::vector<LayerAttention> out;
+    for (Index l = 0; l < layers; ++l) {
+        const AttentionPlan::Half& half = l < layers / 2 ? plan.early : plan.late;
+        out.push_back(
+            {std::string(half.attention), {}, half.options, output_norm_named(half.output_norm)});
+    }
+    return out;
+}
+
+/// "3" or "0-5".
+struct Range {
+    Index first = 0, last = 0;
+};
+std::optional<Range> range(std::string_view text) {
+    Range out;
+    const char* end = text.data() + text.size();
+    const auto [dash, wrong] = std::from_chars(text.data(), end, out.first);
+    if (wrong != std::errc{}) return std::nullopt;
+    out.last = out.first;
+    if (dash == end) return out;
+    const auto [last, also] = std::from_chars(dash + 1, end, out.last);
+    if (*dash != '-' || also != std::errc{} || last != end) return std::nullopt;
+    return out;
+}
+
+std::vector<LayerAttention> ranges(std::string_view text, Index layers) {
+    const auto refuse = [&](const std::string& what) {
+        throw UsageError(fmt::format("attention={}: {}", text, what));
+    };
+    std::vector<std::optional<LayerAttention>> found(static_cast<std::size_t>(layers));
+    for (const std::string_view part : split(text, ';')) {
+        const std::size_t colon = std::min(part.find(':'), part.size());
+        const std::optional<Range> r = range(part.substr(0, colon));
+        if (!r || colon == part.size())
+            throw UsageError(fmt::format("attention={}: '{}' is not FIRST-LAST:NAME", text, part));
+        if (r->first > r->last || r->last >= layers)
+            refuse(fmt::format("'{}' names layers that the model does not have; they are 0 to {}",
+                               part.substr(0, colon), layers - 1));
+        const LayerAttention one = variant(part.substr(colon + 1));
+        for (Index l = r->first; l <= r->last; ++l) {
+            if (found[std::size_t(l)]) refuse(fmt::format("layer {} is named twice", l));
+            found[std::size_t(l)] = one;
+        }
+    }
+    std::vector<LayerAttention> out;
+    for (Index l = 0; l < layers; ++l) {
+        if (!found[std::size_t(l)])
+            refuse(fmt::format("layer {} is not named; expected 0 to {}", l, layers - 1));
+        out.push_back(*std::move(found[std::size_t(l)]));
+    }
+    return out;
+}
+
+}  // namespace
+
+std::vector<LayerAttention> layer_attentions(std::string_view text, Index layers) {
+    if (const AttentionPlan* plan = attention_plan(text)) return halves(*plan, layers);
+    if (!text.empty() && text.front() >= '0' && text.front() <= '9') return ranges(text, layers);
+    return std::vector(static_cast<std::size_t>(layers), variant(text));
+}
+
+}  // namespace tsdiag::families
