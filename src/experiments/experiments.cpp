@@ -22,6 +22,7 @@ namespace tsdiag {
     X(devil_fig2b)            \
     X(devil_sec3)             \
     X(devil_table2)           \
+    X(devil_mixes)            \
     X(devil_table7)           \
     X(poly_frobenius)         \
     X(poly_fig1)              \

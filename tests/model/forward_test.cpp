@@ -84,6 +84,30 @@ TEST(Forward, DeescalationShrinksTheMeanAlone) {
     EXPECT_TENSOR_NEAR(subtract_column_mean(y), subtract_column_mean(x), rounding(16));
 }
 
+TEST(Forward, DeescalatesTheInputOfTheFeedForwardStep) {
+    for (const char* placement : {"post-norm", "pre-norm"}) {
+        const std::string keys = placement + std::string(",deesc=0.25,deesc_at=ffn") + small;
+        const Recorder seen = run(random(keys, Type::f64), gaussian(5, 16));
+        const bool post = keys.starts_with("post");
+        const std::string before = post ? "norm1" : "attn";
+        EXPECT_EQ(seen.pred.at("layer.0.deesc"), before);
+        EXPECT_EQ(seen.pred.at("layer.0.ffn"), "deesc");
+        EXPECT_EQ(seen.states.at("layer.0.out"),
+                  seen.states.at(post ? "layer.0.norm2" : "layer.0.ffn"));
+        const std::vector<double>& x = seen.states.at("layer.0." + before);
+        const std::vector<double>& y = seen.states.at("layer.0.deesc");
+        for (std::size_t j = 0; j < 16; ++j) {
+            double mean = 0;
+            for (std::size_t i = 0; i < 5; ++i) mean += x[i * 16 + j] / 5;
+            for (std::size_t i = 0; i < 5; ++i)
+                EXPECT_CLOSE(y[i * 16 + j], x[i * 16 + j] - 0.25 * mean, rounding(16));
+        }
+        const Recorder learned = run(random(keys + ",deesc_learned=1", Type::f64), gaussian(5, 16));
+        EXPECT_ALL_CLOSE(learned.states.at("layer.1.out"), seen.states.at("layer.1.out"),
+                         rounding(64));
+    }
+}
+
 TEST(Forward, AlphaMultipliesTheBranch) {
     const Recorder seen = run(random("post-norm,alpha=3" + small, Type::f64), gaussian(5, 16));
     std::vector<double> expected = seen.states.at("layer.0.in");

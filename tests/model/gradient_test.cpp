@@ -208,9 +208,12 @@ const std::string small = ",layers=2,d=8,heads=2,ffn=12";
 
 TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
     for (const std::string text :
-         {"post-norm,deesc=0.3,alpha=1.5", "pre-norm,out_proj=1", "post-norm,attention=polynomial",
-          "pre-norm,attention=norm_attention", "post-norm,attention=transnormer1",
-          "post-norm,attention=linear", "pre-norm,attention=diag_attention,output_norm=layer",
+         {"post-norm,deesc=0.3,alpha=1.5", "post-norm,deesc=0.3,deesc_at=ffn,deesc_learned=1",
+          "pre-norm,deesc=0.3,deesc_learned=1", "pre-norm,glu=1",
+          "pre-norm,attention=0:polynomial:p=2;1:softmax", "pre-norm,out_proj=1",
+          "post-norm,attention=polynomial", "pre-norm,attention=norm_attention",
+          "post-norm,attention=transnormer1", "post-norm,attention=linear",
+          "pre-norm,attention=diag_attention,output_norm=layer",
           "post-norm,attention=transformer_ls,segment=2",
           "pre-norm,attention=transformer_ls,causal=1",
           "pre-norm,attention=reformer,chunk=2,rounds=1"}) {

@@ -176,6 +176,72 @@ TEST(AttentionPlan, ChangesInTheMiddleOfTheLayers) {
     EXPECT_EQ(spec.blocks[0].attention.options.at("activation"), "rela");
 }
 
+TEST(AttentionMix, GivesEachLayerItsOwn) {
+    const ModelSpec spec =
+        random_model(
+            "gpt2,d=24,heads=3,layers=5,attention=3-4:norm_attention;0:softmax;1-2:diag_attention:"
+            "block=4,map=1+elu,activation=rela")
+            .spec;
+    const std::vector<std::string> expected{"softmax", "diag_attention", "diag_attention",
+                                            "norm_attention", "norm_attention"};
+    for (std::size_t l = 0; l < 5; ++l) EXPECT_EQ(spec.blocks[l].attention.variant, expected[l]);
+    EXPECT_EQ(spec.blocks[0].attention.options, AttentionOptions());
+    EXPECT_EQ(spec.blocks[1].attention.options,
+              (AttentionOptions{{"activation", "rela"}, {"block", "4"}}));
+    EXPECT_EQ(spec.blocks[3].attention.options, (AttentionOptions{{"map", "1+elu"}}));
+    EXPECT_EQ(spec.blocks[2].attention.output_norm, OutputNorm::none);
+    EXPECT_EQ(spec.blocks[3].attention.output_norm,
+              output_norm_named(attention("norm_attention").output_norm));
+}
+
+TEST(AttentionMix, OfOneVariantIsThatVariant) {
+    const ModelSpec mix = random_model("gpt2,layers=3,attention=0-2:polynomial:p=2").spec;
+    const ModelSpec plain = random_model("gpt2,layers=3,attention=polynomial,p=2").spec;
+    EXPECT_EQ(mix.json()["blocks"].dump(), plain.json()["blocks"].dump());
+}
+
+TEST(AttentionMix, OfTransNormerIsThatOfItsHalves) {
+    const ModelSpec plan = random_model("transnormer1-lm").spec;
+    const ModelSpec mix =
+        random_model("transnormer1-lm,attention=0-2:diag_attention;3-5:norm_attention").spec;
+    EXPECT_EQ(mix.json()["blocks"].dump(), plan.json()["blocks"].dump());
+}
+
+std::string mix_refusal(const std::string& text) {
+    try {
+        random_model(text);
+    } catch (const UsageError& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(AttentionMix, RefusesLayersThatDoNotAddUp) {
+    const std::string four = "gpt2,layers=4,attention=";
+    EXPECT_EQ(mix_refusal(four + "0-1:softmax;3:linear"),
+              "attention=0-1:softmax;3:linear: layer 2 is not named; expected 0 to 3");
+    EXPECT_EQ(mix_refusal(four + "0-2:softmax;2-3:linear"),
+              "attention=0-2:softmax;2-3:linear: layer 2 is named twice");
+    EXPECT_EQ(mix_refusal(four + "0-4:softmax"),
+              "attention=0-4:softmax: '0-4' names layers that the model does not have; they are 0 "
+              "to 3");
+    EXPECT_THAT(mix_refusal(four + "3-0:softmax"), testing::HasSubstr("'3-0' names layers"));
+    EXPECT_THAT(mix_refusal(four + "0-3"), testing::HasSubstr("'0-3' is not FIRST-LAST:NAME"));
+    EXPECT_THAT(mix_refusal(four + "0-1:softmax;"), testing::HasSubstr("'' is not FIRST-LAST"));
+    EXPECT_THAT(mix_refusal(four + "0-x:softmax"), testing::HasSubstr("'0-x:softmax' is not"));
+    EXPECT_THAT(mix_refusal(four + "0-3:softmx"), testing::HasSubstr("Did you mean 'softmax'?"));
+    EXPECT_THAT(mix_refusal(four + "0-3:linear:feature=elu"),
+                testing::HasSubstr("there is no option 'feature'"));
+    EXPECT_THAT(mix_refusal(four + "0-3:polynomial:p"), testing::HasSubstr("not OPTION=VALUE"));
+    EXPECT_THAT(mix_refusal(four + "0:softmax;1-3:linformer"),
+                testing::HasSubstr("attention=linformer cannot be causal"));
+    EXPECT_THAT(mix_refusal("post-norm,layers=2,window=3,attention=0:softmax;1:linear"),
+                testing::HasSubstr("attention=linear has no sliding window"));
+    EXPECT_THAT(mix_refusal("transnormer1-lm,attention=softmax"),
+                testing::HasSubstr("diag_attention or norm_attention, not softmax"));
+    EXPECT_THAT(mix_refusal("transnormer1-lm,map=relu"), testing::HasSubstr("'map'"));
+}
+
 TEST(OutputNorm, MakesRowsOfTheBranchOfUnitMeanSquare) {
     for (const char* norm : {"rms", "simple_rms", "layer"}) {
         const RunResult result =
@@ -190,7 +256,12 @@ TEST(WrittenModel, KeepsItsAttention) {
     for (const char* text :
          {"post-norm,d=24,heads=3,layers=2,ffn=32,attention=polynomial,p=2,scale=1/14,window=5",
           "post-norm,d=24,heads=3,layers=2,ffn=32,attention=transnormer2,block=8",
-          "gpt2,d=24,heads=3,layers=2,ffn=32,vocab=40,attention=performer,features=9"}) {
+          "gpt2,d=24,heads=3,layers=2,ffn=32,vocab=40,attention=performer,features=9",
+          "post-norm,d=24,heads=3,layers=2,glu=1,attention=0:softmax;1:polynomial:p=2",
+          "transnormer2-lm,d=24,heads=3,layers=2,vocab=40,glu=0,block=8,"
+          "attention=0:norm_attention;1:diag_attention",
+          "pre-norm,d=24,heads=3,layers=2,deesc=0.5,deesc_at=ffn,deesc_learned=1",
+          "vit-base,d=24,heads=3,layers=2,image=32,deesc=0.5,deesc_learned=1"}) {
         TemporaryDirectory folder;
         const RandomModel drawn = random_model(text);
         write_model(drawn.spec, *random_weights(drawn, Rng(1), cpu(), Type::f32), folder.path());
@@ -204,6 +275,12 @@ TEST(WrittenModel, KeepsItsAttention) {
             EXPECT_EQ(a.options, b.options);
             EXPECT_EQ(a.output_norm, b.output_norm);
             EXPECT_EQ(a.window, b.window);
+            const BlockSpec &drew = drawn.spec.blocks[l], &found = read.spec().blocks[l];
+            EXPECT_EQ(drew.ffn.gated, found.ffn.gated);
+            EXPECT_EQ(drew.ffn.width, found.ffn.width);
+            EXPECT_EQ(drew.deesc.tau, found.deesc.tau);
+            EXPECT_EQ(drew.deesc.before_ffn, found.deesc.before_ffn);
+            EXPECT_EQ(drew.deesc.learned, found.deesc.learned);
         }
     }
 }

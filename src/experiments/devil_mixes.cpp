@@ -1,0 +1,309 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "training.hpp"
+#include "tsdiag/error.hpp"
+
+/// [DEVIL] Tables 3 and 8 to 12: which attention in which layer.
+namespace tsdiag::experiment_list {
+namespace {
+
+constexpr std::string_view diag = "diag_attention", norm = "norm_attention";
+
+constexpr std::array keys{
+    key_steps("200", "50000"),
+    key_batch("8", "512"),
+    key_rate("1e-3", "5e-4", "greatest learning rate: linear warm-up, then a linear fall to 0"),
+    ExperimentKey{.name = "warmup",
+                  .tiny = "3",
+                  .quick = "20",
+                  .paper = "3000",
+                  .description = "updates of the warm-up",
+                  .least = 0,
+                  .most = 1e7},
+    ExperimentKey{.name = "dropout",
+                  .tiny = "0",
+                  .quick = "0",
+                  .paper = "0.1",
+                  .description = "of the embedding and of each branch",
+                  .whole = false,
+                  .least = 0,
+                  .most = 0.9},
+    ExperimentKey{"layers", "4", "4", "12", "blocks, a multiple of 4"},
+    ExperimentKey{"d", "8", "64", "768", "width"},
+    ExperimentKey{"heads", "2", "4", "12", "heads, a divisor of d"},
+    ExperimentKey{.name = "tokens",
+                  .tiny = "16",
+                  .quick = "64",
+                  .paper = "512",
+                  .description = "tokens n, a multiple of 16; blocks have n/16, n/8 and n/4",
+                  .least = 16,
+                  .most = 4096},
+    ExperimentKey{.name = "loss",
+                  .tiny = "mlm",
+                  .quick = "lm",
+                  .paper = "mlm",
+                  .description = "lm: a pre-norm decoder; mlm: a post-norm encoder, 15 % masked",
+                  .words = "lm mlm",
+                  .numbers = false},
+    ExperimentKey{.name = "kinds",
+                  .tiny = "both",
+                  .quick = "t1",
+                  .paper = "both",
+                  .description = "t1: relu(S) and elu; t2: softmax and 1+elu",
+                  .words = "t1 t2 both",
+                  .numbers = false},
+    key_trials("4", "4")};
+
+/// A model of the tables and the perplexity that they have for it.
+struct Mix {
+    std::string name, table, keys;
+    double perplexity;
+    double diag_layers = -1, block = -1;  ///< where it is one of Table 8, of Table 11
+};
+
+/// `early` in the first `count` of the layers, `late` in the others.
+std::string halves(Index count, Index layers, std::string_view early, std::string_view late) {
+    if (count == 0) return fmt::format("0-{}:{}", layers - 1, late);
+    if (count == layers) return fmt::format("0-{}:{}", layers - 1, early);
+    return fmt::format("0-{}:{};{}-{}:{}", count - 1, early, count, layers - 1, late);
+}
+std::string alternating(Index layers, std::string_view first, std::string_view second) {
+    std::string out;
+    for (Index l = 0; l < layers; ++l)
+        out += fmt::format("{}{}:{}", l > 0 ? ";" : "", l, l % 2 == 0 ? first : second);
+    return out;
+}
+
+std::string usual(std::string_view kind) { return fmt::format("{}, TransNormer", kind); }
+
+/// T1 or T2 of Tables 8 to 12.
+std::vector<Mix> mixes_of(std::string_view kind, Index layers, Index tokens) {
+    const bool one = kind == "T1";
+    std::vector<Mix> out;
+    const auto add = [&](std::string name, std::string_view table, const std::string& attention,
+                         Index block, std::string_view more, double t1, double t2) -> Mix& {
+        return out.emplace_back(
+            Mix{.name = std::move(name),
+                .table = fmt::format("[DEVIL] {}", table),
+                .keys = fmt::format(",attention={},block={}{}", attention, block, more),
+                .perplexity = one ? t1 : t2});
+    };
+    const Index half = layers / 2, block = tokens / 8;
+    const std::string early = halves(half, layers, diag, norm);
+    struct Share {
+        Index twelfths;
+        double t1, t2;
+    };
+    for (const auto& [twelfths, t1, t2] :
+         {Share{0, 4.23, 4.48}, Share{3, 4.13, 3.83}, Share{6, 3.82, 3.81}, Share{9, 3.87, 3.86},
+          Share{12, 4.75, 4.66}}) {
+        const Index count = layers * twelfths / 12;
+        std::string name = twelfths == 6
+                               ? usual(kind)
+                               : fmt::format("{}, {} D then {} N", kind, count, layers - count);
+        add(std::move(name), "Table 8", halves(count, layers, diag, norm), block, "", t1, t2)
+            .diag_layers = double(count);
+        if (twelfths == 6) out.back().block = double(block);
+    }
+    add(fmt::format("{}, N before D", kind), "Table 9", halves(half, layers, norm, diag), block, "",
+        4.13, 4.21);
+    add(fmt::format("{}, plain FFN", kind), "Table 10", early, block, ",glu=0", 3.93, 3.93);
+    add(fmt::format("{}, blocks of {}", kind, block / 2), "Table 11", early, block / 2, "", 3.92,
+        3.90)
+        .block = double(block / 2);
+    add(fmt::format("{}, blocks of {}", kind, 2 * block), "Table 11", early, 2 * block, "", 3.72,
+        3.69)
+        .block = double(2 * block);
+    add(fmt::format("{}, D and N in turns", kind), "Table 12", alternating(layers, diag, norm),
+        block, "", 4.19, 4.23);
+    add(fmt::format("{}, N and D in turns", kind), "Table 12", alternating(layers, norm, diag),
+        block, "", 4.11, 4.21);
+    return out;
+}
+
+/// Table 3.
+std::vector<Mix> vanilla_mixes(Index layers) {
+    const auto attention = [&](std::string_view early, std::string_view late) {
+        return ",attention=" + halves(layers / 2, layers, early, late);
+    };
+    return {{"1+elu", "[DEVIL] Table 3", attention("linear", "linear"), 4.98},
+            {"1+elu before vanilla", "[DEVIL] Table 3", attention("linear", "softmax"), 3.90},
+            {"vanilla before 1+elu", "[DEVIL] Table 3", attention("softmax", "linear"), 3.76}};
+}
+
+std::vector<std::string> kinds(const ExperimentSetting& setting) {
+    const std::string said = setting.text("kinds");
+    if (said == "both") return {"T1", "T2"};
+    return {said == "t1" ? "T1" : "T2"};
+}
+
+void require_quarters(const ExperimentSetting& setting) {
+    if (setting.count("layers") % 4 != 0)
+        throw UsageError(
+            fmt::format("devil.mixes: layers={} is not a multiple of 4", setting.text("layers")));
+    if (setting.count("tokens") % 16 != 0)
+        throw UsageError(
+            fmt::format("devil.mixes: tokens={} is not a multiple of 16", setting.text("tokens")));
+}
+
+std::vector<Trained> models(const ExperimentSetting& setting) {
+    std::vector<Trained> out;
+    const bool masked = setting.text("loss") == "mlm";
+    const Index layers = setting.count("layers");
+    const auto add = [&](std::string_view family, const Mix& mix) {
+        TrainOptions options = train_options(
+            setting,
+            fmt::format("random:{},layers={},d={},heads={},tokens={}{}", family, layers,
+                        setting.text("d"), setting.text("heads"), setting.text("tokens"), mix.keys),
+            "markov:8");
+        options.loss = setting.text("loss");
+        options.tokens = setting.count("tokens");
+        options.dropout = setting.number("dropout");
+        options.schedule.kind = Schedule::Kind::linear;
+        options.schedule.warmup = setting.count("warmup");
+        options.adam = {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-6, .decay = 0.01};
+        out.push_back({mix.name, std::move(options)});
+    };
+    for (const Mix& mix : vanilla_mixes(layers)) add(masked ? "bert-base" : "gpt2", mix);
+    for (const std::string& kind : kinds(setting))
+        for (const Mix& mix : mixes_of(kind, layers, setting.count("tokens")))
+            add(fmt::format("transnormer{}-{}", kind[1], masked ? "mlm" : "lm"), mix);
+    return out;
+}
+
+RunResult measure(const ExperimentSetting& setting) {
+    require_quarters(setting);
+    return trained(setting, models(setting));
+}
+
+std::vector<Mix> all_mixes(const ExperimentSetting& setting) {
+    std::vector<Mix> out = vanilla_mixes(setting.count("layers"));
+    for (const std::string& kind : kinds(setting))
+        std::ranges::move(mixes_of(kind, setting.count("layers"), setting.count("tokens")),
+                          std::back_inserter(out));
+    return out;
+}
+
+Figure figure_of(const Table& table, const ExperimentSetting& setting) {
+    const Axis loss{.title = "loss of held-out samples, nats"};
+    Plot share{.title = "DiagAttention first (Table 8)",
+               .x = {.title = "layers of DiagAttention"},
+               .y = loss},
+        size{.title = "block size (Table 11)", .x = {.title = "tokens a block"}, .y = loss},
+        order{.title = "order (Tables 9 and 12)", .x = {.title = "step"}, .y = loss};
+    const Numbers numbers(table);
+    for (const std::string& kind : kinds(setting)) {
+        std::map<double, Number> by_share, by_size;
+        for (const Mix& mix : mixes_of(kind, setting.count("layers"), setting.count("tokens"))) {
+            const Number last = numbers.at(mix.name, "final_test_loss", "", -1);
+            if (mix.diag_layers >= 0) by_share[mix.diag_layers] = last;
+            if (mix.block >= 0) by_size[mix.block] = last;
+            if (mix.name == usual(kind) || mix.table.ends_with(" 9") || mix.table.ends_with(" 12"))
+                order.series.push_back(line(mix.name, curve_of(table, mix.name, "test_loss")));
+        }
+        share.series.push_back(line(kind, by_share));
+        size.series.push_back(line(kind, by_size));
+    }
+    Figure f{.name = "devil_mixes",
+             .title = "Which attention in which layer",
+             .caption = fmt::format("Mean over seeds of the loss of held-out samples, at the end "
+                                    "of training (left, middle) and through it (right). {}",
+                                    bands),
+             .panels = {std::move(share), std::move(size), std::move(order)}};
+    f.alt = in_words(f.panels);
+    return f;
+}
+
+/// What the text says of the tables: the loss of `over` exceeds that of `under`.
+void add_orders(Findings& found, const Numbers& numbers, const ExperimentSetting& setting) {
+    const auto add = [&](const std::string& over, const std::string& under, const char* says) {
+        found.comparisons.push_back(order_of("final_test_loss", over, under,
+                                             numbers.at(over, "final_test_loss", "", -1),
+                                             numbers.at(under, "final_test_loss", "", -1), says));
+    };
+    add("1+elu", "1+elu before vanilla",
+        "[DEVIL] 4.3: \"by replacing partial layers of linear transformers with vanilla attention, "
+        "the performance on language modeling is evidently improved\"");
+    add("1+elu before vanilla", "vanilla before 1+elu",
+        "[DEVIL] 4.3: \"capturing more local information in early layers are more helpful than "
+        "otherwise\"");
+    for (const std::string& kind : kinds(setting)) {
+        std::string last;
+        for (const Mix& mix : mixes_of(kind, setting.count("layers"), setting.count("tokens"))) {
+            if (mix.name == usual(kind)) continue;
+            if (mix.table.ends_with(" 8"))
+                add(mix.name, usual(kind),
+                    "[DEVIL] Table 8: \"the balanced structure achieves the best result\"");
+            if (mix.table.ends_with(" 9"))
+                add(mix.name, usual(kind),
+                    "[DEVIL] Table 9: \"Using DiagAttention in the early stage achieves better "
+                    "results than using it on later stage\"");
+            if (mix.table.ends_with(" 10"))
+                add(mix.name, usual(kind), "[DEVIL] Table 10: \"The GLU leads to better results\"");
+            if (mix.table.ends_with(" 12"))
+                add(mix.name, usual(kind),
+                    "[DEVIL] 5: \"we should not use these attentions sequentially within a "
+                    "layer\"");
+            if (!mix.table.ends_with(" 11")) continue;
+            const bool larger = !last.empty();
+            add(larger ? usual(kind) : mix.name, larger ? mix.name : usual(kind),
+                "[DEVIL] Table 11: \"The larger block size the better results\"");
+            last = mix.name;
+        }
+    }
+}
+
+Findings find(const Table& table, const ExperimentSetting& setting) {
+    const Numbers numbers(table);
+    Findings found{.figures = {figure_of(table, setting)}};
+    add_orders(found, numbers, setting);
+    for (const Mix& mix : all_mixes(setting)) {
+        found.comparisons.push_back(
+            compare(fmt::format("final_test_loss, {}", mix.name),
+                    fmt::format("{}, RoBERTa's pre-training on WikiText-103, perplexity {:.2f}",
+                                mix.table, mix.perplexity),
+                    std::nullopt, numbers.at(mix.name, "final_test_loss", "", -1)));
+        add_diverged(found, numbers, mix.name);
+    }
+    found.notes.push_back(
+        "The caption of Table 12 has both attentions \"in an interleaved manner\", its text "
+        "\"sequentially in a layer\": here layers take turns, so that all models have as many "
+        "layers and parameters. Its last way, both in one layer side by side, twice the heads, is "
+        "not among the models.");
+    found.notes.push_back(
+        "A plain feed-forward step has an inner width of 4 d, the gated one of 8 d / 3: as many "
+        "parameters.");
+    return found;
+}
+
+}  // namespace
+
+extern const ExperimentEntry devil_mixes = {
+    .name = "devil.mixes",
+    .title = "Which attention in which layer",
+    .source = "[DEVIL] Tables 3 and 8 to 12, sections 4.3 and 5",
+    .claim =
+        "Vanilla attention in half of the layers of a linear transformer improves it, in the early "
+        "ones more (Table 3). DiagAttention in the first half of the layers and NormAttention in "
+        "the second, \"the balanced structure\", is best (Table 8), in that order (Table 9), with "
+        "a gated feed-forward step (Table 10) and large blocks (Table 11), and better than both in "
+        "turns (Table 12).",
+    .method =
+        "At paper scale the recipe of Table 13 as for devil.table2: masked tokens, RoBERTa's "
+        "sizes, TransNormer T1 and T2 with blocks of 64 of 512 tokens. Its data is WikiText-103; "
+        "here a Markov chain of second order over 8 symbols, or the bytes of --data text:FILE. At "
+        "quick scale next tokens with a small decoder, T1 alone, blocks of the same share of n. "
+        "Each model has the same seeds. What is compared is the mean loss of held-out samples, the "
+        "logarithm of the paper's perplexity.",
+    .table =
+        "final_loss, final_test_loss, final_accuracy, diverged of each model; curves train_loss, "
+        "train_grad_norm, test_loss and accuracy over steps",
+    .keys = keys,
+    .takes_data = true,
+    .measure = measure,
+    .find = find};
+
+}  // namespace tsdiag::experiment_list
