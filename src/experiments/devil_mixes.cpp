@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
+#include <optional>
 
 #include "training.hpp"
 #include "tsdiag/error.hpp"
@@ -61,6 +63,7 @@ constexpr std::array keys{
 struct Mix {
     std::string name, table, keys;
     double perplexity;
+    std::string base = {};  ///< whom it is compared with, seed by seed; empty: it is one
     double diag_layers = -1, block = -1;  ///< where it is one of Table 8, of Table 11
 };
 
@@ -85,28 +88,28 @@ std::vector<Mix> mixes_of(std::string_view kind, Index layers, Index tokens) {
     std::vector<Mix> out;
     const auto add = [&](std::string name, std::string_view table, const std::string& attention,
                          Index block, std::string_view more, double t1, double t2) -> Mix& {
+        std::string base = name == usual(kind) ? "" : usual(kind);
         return out.emplace_back(
             Mix{.name = std::move(name),
                 .table = fmt::format("[DEVIL] {}", table),
                 .keys = fmt::format(",attention={},block={}{}", attention, block, more),
-                .perplexity = one ? t1 : t2});
+                .perplexity = one ? t1 : t2,
+                .base = std::move(base)});
     };
     const Index half = layers / 2, block = tokens / 8;
     const std::string early = halves(half, layers, diag, norm);
+    add(usual(kind), "Table 8", early, block, "", 3.82, 3.81).diag_layers = double(half);
+    out.back().block = double(block);
     struct Share {
         Index twelfths;
         double t1, t2;
     };
-    for (const auto& [twelfths, t1, t2] :
-         {Share{0, 4.23, 4.48}, Share{3, 4.13, 3.83}, Share{6, 3.82, 3.81}, Share{9, 3.87, 3.86},
-          Share{12, 4.75, 4.66}}) {
+    for (const auto& [twelfths, t1, t2] : {Share{0, 4.23, 4.48}, Share{3, 4.13, 3.83},
+                                           Share{9, 3.87, 3.86}, Share{12, 4.75, 4.66}}) {
         const Index count = layers * twelfths / 12;
-        std::string name = twelfths == 6
-                               ? usual(kind)
-                               : fmt::format("{}, {} D then {} N", kind, count, layers - count);
-        add(std::move(name), "Table 8", halves(count, layers, diag, norm), block, "", t1, t2)
+        add(fmt::format("{}, {} D then {} N", kind, count, layers - count), "Table 8",
+            halves(count, layers, diag, norm), block, "", t1, t2)
             .diag_layers = double(count);
-        if (twelfths == 6) out.back().block = double(block);
     }
     add(fmt::format("{}, N before D", kind), "Table 9", halves(half, layers, norm, diag), block, "",
         4.13, 4.21);
@@ -129,9 +132,10 @@ std::vector<Mix> vanilla_mixes(Index layers) {
     const auto attention = [&](std::string_view early, std::string_view late) {
         return ",attention=" + halves(layers / 2, layers, early, late);
     };
-    return {{"1+elu", "[DEVIL] Table 3", attention("linear", "linear"), 4.98},
-            {"1+elu before vanilla", "[DEVIL] Table 3", attention("linear", "softmax"), 3.90},
-            {"vanilla before 1+elu", "[DEVIL] Table 3", attention("softmax", "linear"), 3.76}};
+    const std::string table = "[DEVIL] Table 3", base = "1+elu before vanilla";
+    return {{base, table, attention("linear", "softmax"), 3.90},
+            {"1+elu", table, attention("linear", "linear"), 4.98, base},
+            {"vanilla before 1+elu", table, attention("softmax", "linear"), 3.76, base}};
 }
 
 std::vector<std::string> kinds(const ExperimentSetting& setting) {
@@ -174,11 +178,6 @@ std::vector<Trained> models(const ExperimentSetting& setting) {
     return out;
 }
 
-RunResult measure(const ExperimentSetting& setting) {
-    require_quarters(setting);
-    return trained(setting, models(setting));
-}
-
 std::vector<Mix> all_mixes(const ExperimentSetting& setting) {
     std::vector<Mix> out = vanilla_mixes(setting.count("layers"));
     for (const std::string& kind : kinds(setting))
@@ -187,79 +186,111 @@ std::vector<Mix> all_mixes(const ExperimentSetting& setting) {
     return out;
 }
 
+std::optional<double> last_loss(const Outcome& run) {
+    if (!run.diverged.empty() || run.evaluations.empty()) return std::nullopt;
+    return run.evaluations.back().loss;
+}
+
+/// Models of one seed see the same samples, so what sets them apart is the mean of differences
+/// seed by seed.  A base is trained before those that are compared with it.
+RunResult measure(const ExperimentSetting& setting) {
+    require_quarters(setting);
+    std::map<std::string, std::string> base_of;
+    std::map<std::string, std::vector<std::optional<double>>> losses;
+    for (const Mix& mix : all_mixes(setting)) {
+        base_of[mix.name] = mix.base;
+        losses[mix.name].resize(static_cast<std::size_t>(setting.count("trials")));
+    }
+    return trained(setting, models(setting), [&](const Outcome& run, Sink& out) {
+        const auto trial = static_cast<std::size_t>(run.trial);
+        const std::optional<double> own = losses.at(run.model)[trial] = last_loss(run);
+        if (base_of.at(run.model).empty()) return;
+        const std::optional<double> base = losses.at(base_of.at(run.model))[trial];
+        out.scalar({}, "test_loss_excess",
+                   own && base ? Value(*own - *base) : undefined("training diverged"));
+    });
+}
+
 Figure figure_of(const Table& table, const ExperimentSetting& setting) {
-    const Axis loss{.title = "loss of held-out samples, nats"};
+    const Axis excess{.title = "loss above TransNormer's, nats"};
     Plot share{.title = "DiagAttention first (Table 8)",
                .x = {.title = "layers of DiagAttention"},
-               .y = loss},
-        size{.title = "block size (Table 11)", .x = {.title = "tokens a block"}, .y = loss},
-        order{.title = "order (Tables 9 and 12)", .x = {.title = "step"}, .y = loss};
+               .y = excess},
+        size{.title = "block size (Table 11)", .x = {.title = "tokens a block"}, .y = excess},
+        order{.title = "order (Tables 9 and 12)",
+              .x = {.title = "step"},
+              .y = {.title = "training loss, nats"}};
     const Numbers numbers(table);
     for (const std::string& kind : kinds(setting)) {
         std::map<double, Number> by_share, by_size;
         for (const Mix& mix : mixes_of(kind, setting.count("layers"), setting.count("tokens"))) {
-            const Number last = numbers.at(mix.name, "final_test_loss", "", -1);
-            if (mix.diag_layers >= 0) by_share[mix.diag_layers] = last;
-            if (mix.block >= 0) by_size[mix.block] = last;
-            if (mix.name == usual(kind) || mix.table.ends_with(" 9") || mix.table.ends_with(" 12"))
-                order.series.push_back(line(mix.name, curve_of(table, mix.name, "test_loss")));
+            const Number above =
+                mix.base.empty() ? Number{.value = 0, .error = 0, .count = setting.count("trials")}
+                                 : numbers.at(mix.name, "test_loss_excess", "", -1);
+            if (mix.diag_layers >= 0) by_share[mix.diag_layers] = above;
+            if (mix.block >= 0) by_size[mix.block] = above;
+            if (mix.base.empty() || mix.table.ends_with(" 9") || mix.table.ends_with(" 12"))
+                order.series.push_back(line(mix.name, curve_of(table, mix.name, "train_loss")));
         }
         share.series.push_back(line(kind, by_share));
         size.series.push_back(line(kind, by_size));
     }
     Figure f{.name = "devil_mixes",
              .title = "Which attention in which layer",
-             .caption = fmt::format("Mean over seeds of the loss of held-out samples, at the end "
-                                    "of training (left, middle) and through it (right). {}",
+             .caption = fmt::format("Loss of held-out samples at the end of training, less that of "
+                                    "TransNormer of the same seed (left, middle), and training "
+                                    "loss (right); means over seeds. {}",
                                     bands),
              .panels = {std::move(share), std::move(size), std::move(order)}};
     f.alt = in_words(f.panels);
     return f;
 }
 
-/// What the text says of the tables: the loss of `over` exceeds that of `under`.
-void add_orders(Findings& found, const Numbers& numbers, const ExperimentSetting& setting) {
-    const auto add = [&](const std::string& over, const std::string& under, const char* says) {
-        found.comparisons.push_back(order_of("final_test_loss", over, under,
-                                             numbers.at(over, "final_test_loss", "", -1),
-                                             numbers.at(under, "final_test_loss", "", -1), says));
-    };
-    add("1+elu", "1+elu before vanilla",
-        "[DEVIL] 4.3: \"by replacing partial layers of linear transformers with vanilla attention, "
-        "the performance on language modeling is evidently improved\"");
-    add("1+elu before vanilla", "vanilla before 1+elu",
-        "[DEVIL] 4.3: \"capturing more local information in early layers are more helpful than "
-        "otherwise\"");
-    for (const std::string& kind : kinds(setting)) {
-        std::string last;
-        for (const Mix& mix : mixes_of(kind, setting.count("layers"), setting.count("tokens"))) {
-            if (mix.name == usual(kind)) continue;
-            if (mix.table.ends_with(" 8"))
-                add(mix.name, usual(kind),
-                    "[DEVIL] Table 8: \"the balanced structure achieves the best result\"");
-            if (mix.table.ends_with(" 9"))
-                add(mix.name, usual(kind),
-                    "[DEVIL] Table 9: \"Using DiagAttention in the early stage achieves better "
-                    "results than using it on later stage\"");
-            if (mix.table.ends_with(" 10"))
-                add(mix.name, usual(kind), "[DEVIL] Table 10: \"The GLU leads to better results\"");
-            if (mix.table.ends_with(" 12"))
-                add(mix.name, usual(kind),
-                    "[DEVIL] 5: \"we should not use these attentions sequentially within a "
-                    "layer\"");
-            if (!mix.table.ends_with(" 11")) continue;
-            const bool larger = !last.empty();
-            add(larger ? usual(kind) : mix.name, larger ? mix.name : usual(kind),
-                "[DEVIL] Table 11: \"The larger block size the better results\"");
-            last = mix.name;
-        }
-    }
+/// What the text says of a table, and whether the mix is above its base (1) or below (-1) by it.
+struct Saying {
+    double sign;
+    const char* text;
+};
+Saying saying(const Mix& mix, double base_block) {
+    if (mix.name == "1+elu")
+        return {1,
+                "[DEVIL] 4.3: \"by replacing partial layers of linear transformers with vanilla "
+                "attention, the performance on language modeling is evidently improved\""};
+    if (mix.table.ends_with(" 3"))
+        return {-1,
+                "[DEVIL] 4.3: \"capturing more local information in early layers are more helpful "
+                "than otherwise\""};
+    if (mix.table.ends_with(" 8"))
+        return {1, "[DEVIL] Table 8: \"the balanced structure achieves the best result\""};
+    if (mix.table.ends_with(" 9"))
+        return {1,
+                "[DEVIL] Table 9: \"Using DiagAttention in the early stage achieves better results "
+                "than using it on later stage\""};
+    if (mix.table.ends_with(" 10"))
+        return {1, "[DEVIL] Table 10: \"The GLU leads to better results\""};
+    if (mix.table.ends_with(" 11"))
+        return {mix.block < base_block ? 1.0 : -1.0,
+                "[DEVIL] Table 11: \"The larger block size the better results\""};
+    return {1, "[DEVIL] 5: \"we should not use these attentions sequentially within a layer\""};
+}
+
+void add_order(Findings& found, const Numbers& numbers, const Mix& mix, const Saying& says) {
+    const Number above = numbers.at(mix.name, "test_loss_excess", "", -1);
+    const bool over = says.sign > 0;
+    found.comparisons.push_back(
+        compare(fmt::format("final_test_loss, seed by seed: {} over {}", over ? mix.name : mix.base,
+                            over ? mix.base : mix.name),
+                says.text, std::nullopt, scaled(above, says.sign), Comparison::Kind::order));
 }
 
 Findings find(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     Findings found{.figures = {figure_of(table, setting)}};
-    add_orders(found, numbers, setting);
+    double base_block = 0;
+    for (const Mix& mix : all_mixes(setting)) {
+        if (mix.base.empty()) base_block = mix.block;
+        if (!mix.base.empty()) add_order(found, numbers, mix, saying(mix, base_block));
+    }
     for (const Mix& mix : all_mixes(setting)) {
         found.comparisons.push_back(
             compare(fmt::format("final_test_loss, {}", mix.name),
@@ -296,11 +327,12 @@ extern const ExperimentEntry devil_mixes = {
         "sizes, TransNormer T1 and T2 with blocks of 64 of 512 tokens. Its data is WikiText-103; "
         "here a Markov chain of second order over 8 symbols, or the bytes of --data text:FILE. At "
         "quick scale next tokens with a small decoder, T1 alone, blocks of the same share of n. "
-        "Each model has the same seeds. What is compared is the mean loss of held-out samples, the "
-        "logarithm of the paper's perplexity.",
+        "What is compared is the mean loss of held-out samples, the logarithm of the paper's "
+        "perplexity, seed by seed: models of one seed see the same samples.",
     .table =
-        "final_loss, final_test_loss, final_accuracy, diverged of each model; curves train_loss, "
-        "train_grad_norm, test_loss and accuracy over steps",
+        "test_loss_excess (final_test_loss less that of the model it is compared with, of the same "
+        "seed), final_loss, final_test_loss, final_accuracy, diverged of each model; curves "
+        "train_loss, train_grad_norm, test_loss and accuracy over steps",
     .keys = keys,
     .takes_data = true,
     .measure = measure,

@@ -6,6 +6,7 @@
 
 #include "experiments/moments.hpp"
 #include "support/near.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 
 /// What is known exactly, or measured elsewhere, of what the experiments show.
@@ -167,6 +168,56 @@ TEST(DevilTable2, OneRunNearAUnitRootDoesNotMakeThePage) {
     const Study page =
         study(experiment("devil.table2"), RunResult{vanilla, {}}, with({{"trials", "6"}}));
     EXPECT_THAT(page.notes, testing::Contains(testing::HasSubstr("reaches up to 3.6 times")));
+}
+
+TEST(DevilMixes, ComparesSeedBySeed) {
+    const RunResult result = perform(experiment("devil.mixes"), with({}));
+    const auto loss = [&](std::string_view model, const char* metric) {
+        for (const MetricRow& r : result.table.metrics())
+            if (r.model == model && r.metric == metric) return *r.value;
+        ADD_FAILURE() << "no " << metric << " of " << model;
+        return 0.0;
+    };
+    for (const auto& [model, base] : {std::pair{"1+elu", "1+elu before vanilla"},
+                                      std::pair{"T1, 4 D then 0 N", "T1, TransNormer"},
+                                      std::pair{"T2, blocks of 4", "T2, TransNormer"}})
+        EXPECT_CLOSE(loss(base, "final_test_loss") + loss(model, "test_loss_excess"),
+                     loss(model, "final_test_loss"), rounding(64));
+    EXPECT_NE(loss("T1, N and D in turns", "test_loss_excess"), 0);
+}
+
+TEST(DevilMixes, ComparisonsTurnWithTheirTable) {
+    const ExperimentOptions options = with({{"kinds", "t1"}});
+    for (const double sign : {1.0, -1.0}) {
+        Table all;
+        for (const auto& [model, excess] :
+             {std::pair{"1+elu", 1.0}, std::pair{"vanilla before 1+elu", -1.0},
+              std::pair{"T1, 0 D then 4 N", 1.0}, std::pair{"T1, 1 D then 3 N", 1.0},
+              std::pair{"T1, 3 D then 1 N", 1.0}, std::pair{"T1, 4 D then 0 N", 1.0},
+              std::pair{"T1, N before D", 1.0}, std::pair{"T1, plain FFN", 1.0},
+              std::pair{"T1, blocks of 1", 1.0}, std::pair{"T1, blocks of 4", -1.0},
+              std::pair{"T1, D and N in turns", 1.0}, std::pair{"T1, N and D in turns", 1.0}}) {
+            Table one(model);
+            for (int trial = 0; trial < 6; ++trial)
+                one.scalar({}, "test_loss_excess", sign * excess + 1e-3 * trial);
+            all.append(one);
+        }
+        const Study page = study(experiment("devil.mixes"), RunResult{all, {}}, options);
+        int orders = 0;
+        for (const Comparison& c : page.comparisons) {
+            if (c.kind != Comparison::Kind::order) continue;
+            ++orders;
+            EXPECT_THAT(c.judgement,
+                        testing::StartsWith(sign > 0 ? "found" : "the other way round"))
+                << c.what;
+        }
+        EXPECT_EQ(orders, 12);
+    }
+}
+
+TEST(DevilMixes, RefusesSizesThatQuartersDoNotDivide) {
+    for (const auto& [key, value] : {std::pair{"layers", "6"}, std::pair{"tokens", "24"}})
+        EXPECT_THROW(perform(experiment("devil.mixes"), with({{key, value}})), UsageError) << key;
 }
 
 TEST(PolyMoments, AgreeWithTheirClosedFormsAtPowerOne) {
