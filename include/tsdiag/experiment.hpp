@@ -115,4 +115,16 @@ Study study(const ExperimentEntry& entry, const RunResult& result,
 /// docs/experiments.md: every experiment with its claim, method, keys and columns.
 std::string experiments_markdown();
 
+/// A figure or table of a paper, and what makes it.
+struct PaperDisplay {
+    std::string_view paper, name;      ///< "[TSE]", "Figure 1"
+    std::string_view title;            ///< what it shows
+    std::string_view experiment = {};  ///< empty: none, and `note` says why
+    std::string_view note = {};
+};
+/// In the order of the papers.
+std::span<const PaperDisplay> paper_displays();
+/// docs/papers.md.
+std::string papers_markdown();
+
 }  // namespace tsdiag

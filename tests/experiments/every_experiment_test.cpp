@@ -7,7 +7,9 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <regex>
 #include <set>
+#include <tuple>
 
 #include "support/files.hpp"
 #include "tsdiag/error.hpp"
@@ -222,6 +224,69 @@ TEST(ExperimentList, TheDocumentIsWrittenFromIt) {
     const std::string document{std::istreambuf_iterator<char>(in), {}};
     EXPECT_EQ(document, experiments_markdown())
         << "run this test with TSDIAG_WRITE_DOCUMENTS=1 to write docs/experiments.md anew";
+}
+
+TEST(Papers, TheDocumentIsWrittenFromTheList) {
+    const std::string file = std::string(TSDIAG_TEST_DATA) + "/../../docs/papers.md";
+    if (std::getenv("TSDIAG_WRITE_DOCUMENTS")) std::ofstream(file) << papers_markdown();
+    std::ifstream in(file);
+    const std::string document{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_EQ(document, papers_markdown())
+        << "run this test with TSDIAG_WRITE_DOCUMENTS=1 to write docs/papers.md anew";
+}
+
+TEST(Papers, EveryDisplayHasAnExperimentThatNamesItOrAReason) {
+    std::set<std::string> used;
+    for (const PaperDisplay& d : paper_displays()) {
+        EXPECT_FALSE(d.experiment.empty() && d.note.empty()) << d.paper << " " << d.name;
+        if (d.experiment.empty()) continue;
+        const ExperimentEntry& entry = experiment(d.experiment);
+        used.emplace(entry.name);
+        EXPECT_THAT(std::string(entry.source), HasSubstr(std::string(d.paper))) << d.name;
+    }
+    for (const ExperimentEntry* entry : experiments()) {
+        const bool display = entry->source.find("Figure") != std::string_view::npos ||
+                             entry->source.find("Table") != std::string_view::npos;
+        EXPECT_EQ(used.contains(std::string(entry->name)), display) << entry->name;
+    }
+}
+
+TEST(Papers, EveryNumberedFigureAndTableIsListed) {
+    for (const auto& [paper, figures, tables] :
+         {std::tuple{"[TSE]", 8, 1}, std::tuple{"[DEVIL]", 3, 13}, std::tuple{"[POLY]", 7, 6}})
+        for (const auto& [kind, count] :
+             {std::pair{"Figure", figures}, std::pair{"Table", tables}}) {
+            int last = 0;  // in order, none left out
+            for (const PaperDisplay& d : paper_displays()) {
+                if (d.paper != paper || !d.name.starts_with(kind)) continue;
+                const int number = std::stoi(std::string(d.name.substr(d.name.find(' '))));
+                EXPECT_TRUE(number == last || number == last + 1) << paper << " " << d.name;
+                last = number;
+            }
+            EXPECT_EQ(last, count) << paper << " " << kind;
+        }
+}
+
+/// The captions of the papers themselves, where they lie beside the tree.
+TEST(Papers, HaveNoOtherCaptions) {
+    for (const auto& [paper, file] :
+         {std::pair{"[TSE]", "tse.txt"}, std::pair{"[DEVIL]", "devil.txt"},
+          std::pair{"[POLY]", "poly.txt"}}) {
+        std::ifstream text(std::string(TSDIAG_SHARED_DATA) + "/../papers/" + file);
+        if (!text) GTEST_SKIP() << "no papers";
+        for (std::string line; std::getline(text, line);) {
+            std::smatch found;
+            if (!std::regex_search(line, found, std::regex("^(Figure|Table) ([0-9]+)[.:]")))
+                continue;
+            const std::string name = found[1].str() + " " + found[2].str();
+            EXPECT_TRUE(std::ranges::any_of(
+                paper_displays(),
+                [&](const PaperDisplay& d) {
+                    return d.paper == paper && (d.name == name || d.name.starts_with(name + " "));
+                }))
+                << paper << " " << name;
+        }
+    }
 }
 
 TEST(ExperimentModel, IsRefusedWhereNoneIsTaken) {
