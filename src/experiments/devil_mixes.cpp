@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <array>
 #include <map>
-#include <optional>
 
-#include "training.hpp"
+#include "devil_training.hpp"
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Tables 3 and 8 to 12: which attention in which layer.
@@ -17,39 +16,14 @@ constexpr std::string_view diag = "diag_attention", norm = "norm_attention";
 constexpr std::array keys{
     key_steps("200", "50000"),
     key_batch("8", "512"),
-    key_rate("1e-3", "5e-4", "greatest learning rate: linear warm-up, then a linear fall to 0"),
-    ExperimentKey{.name = "warmup",
-                  .tiny = "3",
-                  .quick = "20",
-                  .paper = "3000",
-                  .description = "updates of the warm-up",
-                  .least = 0,
-                  .most = 1e7},
-    ExperimentKey{.name = "dropout",
-                  .tiny = "0",
-                  .quick = "0",
-                  .paper = "0.1",
-                  .description = "of the embedding and of each branch",
-                  .whole = false,
-                  .least = 0,
-                  .most = 0.9},
+    key_devil_rate,
+    key_warmup("20", "updates of the warm-up"),
+    key_dropout("0"),
     ExperimentKey{"layers", "4", "4", "12", "blocks, a multiple of 4"},
-    ExperimentKey{"d", "8", "64", "768", "width"},
-    ExperimentKey{"heads", "2", "4", "12", "heads, a divisor of d"},
-    ExperimentKey{.name = "tokens",
-                  .tiny = "16",
-                  .quick = "64",
-                  .paper = "512",
-                  .description = "tokens n, a multiple of 16; blocks have n/16, n/8 and n/4",
-                  .least = 16,
-                  .most = 4096},
-    ExperimentKey{.name = "loss",
-                  .tiny = "mlm",
-                  .quick = "lm",
-                  .paper = "mlm",
-                  .description = "lm: a pre-norm decoder; mlm: a post-norm encoder, 15 % masked",
-                  .words = "lm mlm",
-                  .numbers = false},
+    key_devil_d,
+    key_devil_heads,
+    key_devil_tokens("16", 16, "tokens n, a multiple of 16; blocks have n/16, n/8 and n/4"),
+    key_loss,
     ExperimentKey{.name = "kinds",
                   .tiny = "both",
                   .quick = "t1",
@@ -155,26 +129,14 @@ void require_quarters(const ExperimentSetting& setting) {
 
 std::vector<Trained> models(const ExperimentSetting& setting) {
     std::vector<Trained> out;
-    const bool masked = setting.text("loss") == "mlm";
-    const Index layers = setting.count("layers");
-    const auto add = [&](std::string_view family, const Mix& mix) {
-        TrainOptions options = train_options(
-            setting,
-            fmt::format("random:{},layers={},d={},heads={},tokens={}{}", family, layers,
-                        setting.text("d"), setting.text("heads"), setting.text("tokens"), mix.keys),
-            "markov:8");
-        options.loss = setting.text("loss");
-        options.tokens = setting.count("tokens");
-        options.dropout = setting.number("dropout");
-        options.schedule.kind = Schedule::Kind::linear;
-        options.schedule.warmup = setting.count("warmup");
-        options.adam = {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-6, .decay = 0.01};
-        out.push_back({mix.name, std::move(options)});
+    const auto add = [&](const std::string& family, const Mix& mix) {
+        out.push_back({mix.name, devil_options(setting, family, mix.keys), mix.base});
     };
-    for (const Mix& mix : vanilla_mixes(layers)) add(masked ? "bert-base" : "gpt2", mix);
+    for (const Mix& mix : vanilla_mixes(setting.count("layers")))
+        add(masked(setting) ? "bert-base" : "gpt2", mix);
     for (const std::string& kind : kinds(setting))
-        for (const Mix& mix : mixes_of(kind, layers, setting.count("tokens")))
-            add(fmt::format("transnormer{}-{}", kind[1], masked ? "mlm" : "lm"), mix);
+        for (const Mix& mix : mixes_of(kind, setting.count("layers"), setting.count("tokens")))
+            add(fmt::format("transnormer{}-{}", kind[1], setting.text("loss")), mix);
     return out;
 }
 
@@ -186,29 +148,9 @@ std::vector<Mix> all_mixes(const ExperimentSetting& setting) {
     return out;
 }
 
-std::optional<double> last_loss(const Outcome& run) {
-    if (!run.diverged.empty() || run.evaluations.empty()) return std::nullopt;
-    return run.evaluations.back().loss;
-}
-
-/// Models of one seed see the same samples, so what sets them apart is the mean of differences
-/// seed by seed.  A base is trained before those that are compared with it.
 RunResult measure(const ExperimentSetting& setting) {
     require_quarters(setting);
-    std::map<std::string, std::string> base_of;
-    std::map<std::string, std::vector<std::optional<double>>> losses;
-    for (const Mix& mix : all_mixes(setting)) {
-        base_of[mix.name] = mix.base;
-        losses[mix.name].resize(static_cast<std::size_t>(setting.count("trials")));
-    }
-    return trained(setting, models(setting), [&](const Outcome& run, Sink& out) {
-        const auto trial = static_cast<std::size_t>(run.trial);
-        const std::optional<double> own = losses.at(run.model)[trial] = last_loss(run);
-        if (base_of.at(run.model).empty()) return;
-        const std::optional<double> base = losses.at(base_of.at(run.model))[trial];
-        out.scalar({}, "test_loss_excess",
-                   own && base ? Value(*own - *base) : undefined("training diverged"));
-    });
+    return trained(setting, models(setting));
 }
 
 Figure figure_of(const Table& table, const ExperimentSetting& setting) {

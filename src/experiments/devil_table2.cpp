@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "training.hpp"
+#include "devil_training.hpp"
 #include "tsdiag/series.hpp"
 
 /// [DEVIL] Table 2: how gradients vary in training.
@@ -19,62 +19,23 @@ constexpr std::array variants = {
     Variant{"1+elu", "linear", 0.58}, Variant{"Performer", "performer", 0.47},
     Variant{"vanilla", "softmax", 0.25}, Variant{"NormAttention", "norm_attention", 0.20}};
 
-constexpr std::array keys{
-    key_steps("300", "50000"),
-    key_batch("8", "512"),
-    key_rate("1e-3", "5e-4", "greatest learning rate: linear warm-up, then a linear fall to 0"),
-    ExperimentKey{.name = "warmup",
-                  .tiny = "3",
-                  .quick = "30",
-                  .paper = "3000",
-                  .description = "updates of the warm-up, left out of grad_rsd",
-                  .least = 0,
-                  .most = 1e7},
-    ExperimentKey{.name = "dropout",
-                  .tiny = "0.1",
-                  .quick = "0",
-                  .paper = "0.1",
-                  .description = "of the embedding and of each branch",
-                  .whole = false,
-                  .least = 0,
-                  .most = 0.9},
-    ExperimentKey{"layers", "1", "4", "12", "blocks"},
-    ExperimentKey{"d", "8", "64", "768", "width"},
-    ExperimentKey{"heads", "2", "4", "12", "heads, a divisor of d"},
-    ExperimentKey{.name = "tokens",
-                  .tiny = "8",
-                  .quick = "64",
-                  .paper = "512",
-                  .description = "tokens n",
-                  .least = 8,
-                  .most = 4096},
-    ExperimentKey{.name = "loss",
-                  .tiny = "mlm",
-                  .quick = "lm",
-                  .paper = "mlm",
-                  .description = "lm: a pre-norm decoder; mlm: a post-norm encoder, 15 % masked",
-                  .words = "lm mlm",
-                  .numbers = false},
-    key_trials("6", "4")};
+constexpr std::array keys{key_steps("300", "50000"),
+                          key_batch("8", "512"),
+                          key_devil_rate,
+                          key_warmup("30", "updates of the warm-up, left out of grad_rsd"),
+                          key_dropout("0.1"),
+                          ExperimentKey{"layers", "1", "4", "12", "blocks"},
+                          key_devil_d,
+                          key_devil_heads,
+                          key_devil_tokens("8", 8),
+                          key_loss,
+                          key_trials("6", "4")};
 
 std::vector<Trained> models(const ExperimentSetting& setting) {
     std::vector<Trained> out;
-    const bool masked = setting.text("loss") == "mlm";
-    for (const Variant& v : variants) {
-        TrainOptions options = train_options(
-            setting,
-            fmt::format("random:{},layers={},d={},heads={},attention={},tokens={}",
-                        masked ? "bert-base" : "gpt2", setting.text("layers"), setting.text("d"),
-                        setting.text("heads"), v.keys, setting.text("tokens")),
-            "markov:8");
-        options.loss = setting.text("loss");
-        options.tokens = setting.count("tokens");
-        options.dropout = setting.number("dropout");
-        options.schedule.kind = Schedule::Kind::linear;
-        options.schedule.warmup = setting.count("warmup");
-        options.adam = {.beta1 = 0.9, .beta2 = 0.98, .eps = 1e-6, .decay = 0.01};
-        out.push_back({v.label, std::move(options)});
-    }
+    for (const Variant& v : variants)
+        out.push_back({v.label, devil_options(setting, masked(setting) ? "bert-base" : "gpt2",
+                                              fmt::format(",attention={}", v.keys))});
     return out;
 }
 

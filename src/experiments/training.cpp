@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <optional>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/intervals.hpp"
@@ -42,6 +44,11 @@ void tell_all(const Outcome& run, Sink& out) {
     out.scalar({}, "final_loss", whole ? Value(last) : none);
     out.scalar({}, "final_test_loss", judged ? Value(run.evaluations.back().loss) : none);
     out.scalar({}, "final_accuracy", judged ? Value(run.evaluations.back().accuracy) : none);
+}
+
+std::optional<double> last_test_loss(const Outcome& run) {
+    if (!run.diverged.empty() || run.evaluations.empty()) return std::nullopt;
+    return run.evaluations.back().loss;
 }
 
 Outcome outcome_of(const Trained& model, Index trial, TrainOptions options) {
@@ -83,6 +90,8 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
                   const std::function<void(const Outcome&, Sink&)>& tell) {
     RunResult result;
     const Index trials = setting.count("trials");
+    std::map<std::string, std::vector<std::optional<double>>> losses;  // of each trial
+    for (const Trained& model : models) losses[model.name].resize(std::size_t(trials));
     for (std::size_t m = 0; m < models.size(); ++m) {
         Table table(models[m].name);
         const auto done = [&](double fraction) {
@@ -97,6 +106,14 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
                 options.seed = setting.seed() * 1000003 + std::uint64_t(trial);
                 const Outcome run = outcome_of(models[m], trial, std::move(options));
                 tell_all(run, out);
+                const std::optional<double> own = losses.at(run.model)[std::size_t(trial)] =
+                    last_test_loss(run);
+                if (const std::string& base = models[m].base; !base.empty()) {
+                    const std::optional<double> other = losses.at(base)[std::size_t(trial)];
+                    out.scalar(
+                        {}, "test_loss_excess",
+                        own && other ? Value(*own - *other) : undefined("training diverged"));
+                }
                 if (tell) tell(run, out);
             },
             done);

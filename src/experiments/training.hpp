@@ -9,6 +9,9 @@ namespace tsdiag::experiment_list {
 struct Trained {
     std::string name;
     TrainOptions options;
+    /// One that stands before it in the list, and that it is compared with seed by seed: models of
+    /// one seed see the same samples.  Empty: none.
+    std::string base = {};
 };
 /// What a run that may have been stopped by a number that is not finite leaves.
 struct Outcome {
@@ -24,7 +27,8 @@ struct Outcome {
 /// of a run the table keeps, beside what all experiments keep: curves `train_loss` and
 /// `train_grad_norm` (means over at most 60 parts of the run), `accuracy` and `test_loss` (of
 /// held-out samples) at evaluations; metrics `final_loss` (training, mean of the last tenth of the
-/// steps), `final_test_loss`, `final_accuracy`, `diverged` (1 or 0).
+/// steps), `final_test_loss`, `final_accuracy`, `diverged` (1 or 0), and of a model that has a base
+/// `test_loss_excess`, its final_test_loss less that of the base.
 RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
                   const std::function<void(const Outcome&, Sink&)>& tell = {});
 

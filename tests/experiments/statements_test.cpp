@@ -170,6 +170,29 @@ TEST(DevilTable2, OneRunNearAUnitRootDoesNotMakeThePage) {
     EXPECT_THAT(page.notes, testing::Contains(testing::HasSubstr("reaches up to 3.6 times")));
 }
 
+TEST(DevilTable1, ComparisonsTurnWithTheirTable) {
+    for (const double sign : {1.0, -1.0}) {
+        Table all;
+        for (const auto& [model, excess] :
+             {std::pair{"1+elu without its denominator", 1.0}, std::pair{"NormAttention", -1.0}}) {
+            Table one(model);
+            for (int trial = 0; trial < 6; ++trial)
+                one.scalar({}, "test_loss_excess", sign * excess + 1e-3 * trial);
+            all.append(one);
+        }
+        const Study page = study(experiment("devil.table1"), RunResult{all, {}}, with({}));
+        int orders = 0;
+        for (const Comparison& c : page.comparisons) {
+            if (c.kind != Comparison::Kind::order) continue;
+            ++orders;
+            EXPECT_THAT(c.judgement,
+                        testing::StartsWith(sign > 0 ? "found" : "the other way round"))
+                << c.what;
+        }
+        EXPECT_EQ(orders, 2);
+    }
+}
+
 TEST(DevilMixes, ComparesSeedBySeed) {
     const RunResult result = perform(experiment("devil.mixes"), with({}));
     const auto loss = [&](std::string_view model, const char* metric) {

@@ -1,0 +1,55 @@
+#pragma once
+#include "training.hpp"
+
+/// What the trainings of [DEVIL] share: Table 13's recipe for masked models.
+namespace tsdiag::experiment_list {
+
+constexpr ExperimentKey key_devil_rate =
+    key_rate("1e-3", "5e-4", "greatest learning rate: linear warm-up, then a linear fall to 0");
+constexpr ExperimentKey key_dropout(std::string_view tiny) {
+    return {.name = "dropout",
+            .tiny = tiny,
+            .quick = "0",
+            .paper = "0.1",
+            .description = "of the embedding and of each branch",
+            .whole = false,
+            .least = 0,
+            .most = 0.9};
+}
+constexpr ExperimentKey key_warmup(std::string_view quick, std::string_view description) {
+    return {.name = "warmup",
+            .tiny = "3",
+            .quick = quick,
+            .paper = "3000",
+            .description = description,
+            .least = 0,
+            .most = 1e7};
+}
+constexpr ExperimentKey key_devil_d{"d", "8", "64", "768", "width"};
+constexpr ExperimentKey key_devil_heads{"heads", "2", "4", "12", "heads, a divisor of d"};
+constexpr ExperimentKey key_devil_tokens(std::string_view tiny, double least,
+                                         std::string_view description = "tokens n") {
+    return {.name = "tokens",
+            .tiny = tiny,
+            .quick = "64",
+            .paper = "512",
+            .description = description,
+            .least = least,
+            .most = 4096};
+}
+constexpr ExperimentKey key_loss{
+    .name = "loss",
+    .tiny = "mlm",
+    .quick = "lm",
+    .paper = "mlm",
+    .description = "lm: a pre-norm decoder; mlm: a post-norm encoder, 15 % masked",
+    .words = "lm mlm",
+    .numbers = false};
+
+/// Is the model the masked one?
+bool masked(const ExperimentSetting& setting);
+/// A training of random:FAMILY with the setting's sizes and `more` keys, ",key=value...".
+TrainOptions devil_options(const ExperimentSetting& setting, std::string_view family,
+                           const std::string& more);
+
+}  // namespace tsdiag::experiment_list
