@@ -71,7 +71,8 @@ std::string attention_markdown() {
         "with its reason (metrics.md). Sources are keys of references.md.\n\n";
     for (const AttentionEntry* entry : attentions()) out += section(*entry);
     out +=
-        "## Layers\n\n`attention=` of a `random:` model is one variant, a plan, or ranges of layers "
+        "## Layers\n\n`attention=` of a `random:` model is one variant, a plan, or ranges of "
+        "layers "
         "of which each layer is in one:\n"
         "`attention=0-5:diag_attention:block=32;6-11:norm_attention`. Options behind a colon are "
         "of that range; an option that is\na key of its own goes to every layer whose variant has "

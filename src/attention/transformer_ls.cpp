@@ -51,7 +51,7 @@ constexpr std::array option_list{
 /// W of each head of keys of a sample, (h', d, r): the parameter `proj`, or drawn.
 Tensor projection(const Options& options, const AttentionInput& in) {
     const Index h = in.k.batch() / in.samples, d = in.k.cols();
-    const Tensor given = parameter(in, "proj");
+    Tensor given = parameter(in, "proj");
     if (!given.defined()) {
         const Index r = options.number("rank") ? options.count("rank") : in.causal ? 1 : 32;
         return drawn_uniform(options.rng(in), h * d, r, 1 / std::sqrt(double(d)), in.q.backend(),

@@ -35,9 +35,11 @@ constexpr std::array keys{
 
 /// A model of the tables and the perplexity that they have for it.
 struct Mix {
-    std::string name, table, keys;
+    std::string name, keys;
+    int table;
     double perplexity;
-    std::string base = {};  ///< whom it is compared with, seed by seed; empty: it is one
+    std::string base = {};                ///< whom it is compared with; empty: it is one
+    double sign = 1;                      ///< by the paper it is worse than its base; -1: better
     double diag_layers = -1, block = -1;  ///< where it is one of Table 8, of Table 11
 };
 
@@ -54,26 +56,25 @@ std::string alternating(Index layers, std::string_view first, std::string_view s
     return out;
 }
 
-std::string usual(std::string_view kind) { return fmt::format("{}, TransNormer", kind); }
-
 /// T1 or T2 of Tables 8 to 12.
 std::vector<Mix> mixes_of(std::string_view kind, Index layers, Index tokens) {
     const bool one = kind == "T1";
+    const Index half = layers / 2, usual_block = tokens / 8;
     std::vector<Mix> out;
-    const auto add = [&](std::string name, std::string_view table, const std::string& attention,
-                         Index block, std::string_view more, double t1, double t2) -> Mix& {
-        std::string base = name == usual(kind) ? "" : usual(kind);
-        return out.emplace_back(
-            Mix{.name = std::move(name),
-                .table = fmt::format("[DEVIL] {}", table),
-                .keys = fmt::format(",attention={},block={}{}", attention, block, more),
-                .perplexity = one ? t1 : t2,
-                .base = std::move(base)});
+    const auto add = [&](std::string name, int table, const std::string& attention,
+                         const std::string& more, double t1, double t2) -> Mix& {
+        std::string base = out.empty() ? "" : out.front().name;
+        return out.emplace_back(Mix{.name = fmt::format("{}, {}", kind, name),
+                                    .keys = fmt::format(",attention={}{}", attention, more),
+                                    .table = table,
+                                    .perplexity = one ? t1 : t2,
+                                    .base = std::move(base)});
     };
-    const Index half = layers / 2, block = tokens / 8;
-    const std::string early = halves(half, layers, diag, norm);
-    add(usual(kind), "Table 8", early, block, "", 3.82, 3.81).diag_layers = double(half);
-    out.back().block = double(block);
+    const auto block = [](Index size) { return fmt::format(",block={}", size); };
+    const std::string early = halves(half, layers, diag, norm), same = block(usual_block);
+    Mix& usual = add("TransNormer", 8, early, same, 3.82, 3.81);
+    usual.diag_layers = double(half);
+    usual.block = double(usual_block);
     struct Share {
         Index twelfths;
         double t1, t2;
@@ -81,23 +82,20 @@ std::vector<Mix> mixes_of(std::string_view kind, Index layers, Index tokens) {
     for (const auto& [twelfths, t1, t2] : {Share{0, 4.23, 4.48}, Share{3, 4.13, 3.83},
                                            Share{9, 3.87, 3.86}, Share{12, 4.75, 4.66}}) {
         const Index count = layers * twelfths / 12;
-        add(fmt::format("{}, {} D then {} N", kind, count, layers - count), "Table 8",
-            halves(count, layers, diag, norm), block, "", t1, t2)
+        add(fmt::format("{} D then {} N", count, layers - count), 8,
+            halves(count, layers, diag, norm), count > 0 ? same : "", t1, t2)
             .diag_layers = double(count);
     }
-    add(fmt::format("{}, N before D", kind), "Table 9", halves(half, layers, norm, diag), block, "",
-        4.13, 4.21);
-    add(fmt::format("{}, plain FFN", kind), "Table 10", early, block, ",glu=0", 3.93, 3.93);
-    add(fmt::format("{}, blocks of {}", kind, block / 2), "Table 11", early, block / 2, "", 3.92,
-        3.90)
-        .block = double(block / 2);
-    add(fmt::format("{}, blocks of {}", kind, 2 * block), "Table 11", early, 2 * block, "", 3.72,
-        3.69)
-        .block = double(2 * block);
-    add(fmt::format("{}, D and N in turns", kind), "Table 12", alternating(layers, diag, norm),
-        block, "", 4.19, 4.23);
-    add(fmt::format("{}, N and D in turns", kind), "Table 12", alternating(layers, norm, diag),
-        block, "", 4.11, 4.21);
+    add("N before D", 9, halves(half, layers, norm, diag), same, 4.13, 4.21);
+    add("plain FFN", 10, early, same + ",glu=0", 3.93, 3.93);
+    const Index small = usual_block / 2, large = 2 * usual_block;
+    add(fmt::format("blocks of {}", small), 11, early, block(small), 3.92, 3.90).block =
+        double(small);
+    Mix& larger = add(fmt::format("blocks of {}", large), 11, early, block(large), 3.72, 3.69);
+    larger.block = double(large);
+    larger.sign = -1;
+    add("D and N in turns", 12, alternating(layers, diag, norm), same, 4.19, 4.23);
+    add("N and D in turns", 12, alternating(layers, norm, diag), same, 4.11, 4.21);
     return out;
 }
 
@@ -106,10 +104,10 @@ std::vector<Mix> vanilla_mixes(Index layers) {
     const auto attention = [&](std::string_view early, std::string_view late) {
         return ",attention=" + halves(layers / 2, layers, early, late);
     };
-    const std::string table = "[DEVIL] Table 3", base = "1+elu before vanilla";
-    return {{base, table, attention("linear", "softmax"), 3.90},
-            {"1+elu", table, attention("linear", "linear"), 4.98, base},
-            {"vanilla before 1+elu", table, attention("softmax", "linear"), 3.76, base}};
+    const std::string base = "1+elu before vanilla";
+    return {{base, attention("linear", "softmax"), 3, 3.90},
+            {"1+elu", attention("linear", "linear"), 3, 4.98, base},
+            {"vanilla before 1+elu", attention("softmax", "linear"), 3, 3.76, base, -1}};
 }
 
 std::vector<std::string> kinds(const ExperimentSetting& setting) {
@@ -171,7 +169,7 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
                                  : numbers.at(mix.name, "test_loss_excess", "", -1);
             if (mix.diag_layers >= 0) by_share[mix.diag_layers] = above;
             if (mix.block >= 0) by_size[mix.block] = above;
-            if (mix.base.empty() || mix.table.ends_with(" 9") || mix.table.ends_with(" 12"))
+            if (mix.base.empty() || mix.table == 9 || mix.table == 12)
                 order.series.push_back(line(mix.name, curve_of(table, mix.name, "train_loss")));
         }
         share.series.push_back(line(kind, by_share));
@@ -188,55 +186,51 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
     return f;
 }
 
-/// What the text says of a table, and whether the mix is above its base (1) or below (-1) by it.
-struct Saying {
-    double sign;
-    const char* text;
-};
-Saying saying(const Mix& mix, double base_block) {
-    if (mix.name == "1+elu")
-        return {1,
-                "[DEVIL] 4.3: \"by replacing partial layers of linear transformers with vanilla "
-                "attention, the performance on language modeling is evidently improved\""};
-    if (mix.table.ends_with(" 3"))
-        return {-1,
-                "[DEVIL] 4.3: \"capturing more local information in early layers are more helpful "
-                "than otherwise\""};
-    if (mix.table.ends_with(" 8"))
-        return {1, "[DEVIL] Table 8: \"the balanced structure achieves the best result\""};
-    if (mix.table.ends_with(" 9"))
-        return {1,
-                "[DEVIL] Table 9: \"Using DiagAttention in the early stage achieves better results "
-                "than using it on later stage\""};
-    if (mix.table.ends_with(" 10"))
-        return {1, "[DEVIL] Table 10: \"The GLU leads to better results\""};
-    if (mix.table.ends_with(" 11"))
-        return {mix.block < base_block ? 1.0 : -1.0,
-                "[DEVIL] Table 11: \"The larger block size the better results\""};
-    return {1, "[DEVIL] 5: \"we should not use these attentions sequentially within a layer\""};
+/// What the paper says of a mix and its base.
+const char* saying(const Mix& mix) {
+    switch (mix.table) {
+        case 3:
+            return mix.sign > 0
+                       ? "[DEVIL] 4.3: \"by replacing partial layers of linear transformers with "
+                         "vanilla attention, the performance on language modeling is evidently "
+                         "improved\""
+                       : "[DEVIL] 4.3: \"capturing more local information in early layers are more "
+                         "helpful than otherwise\"";
+        case 8:
+            return "[DEVIL] Table 8: \"the balanced structure achieves the best result\"";
+        case 9:
+            return "[DEVIL] Table 9: \"Using DiagAttention in the early stage achieves better "
+                   "results than using it on later stage\"";
+        case 10:
+            return "[DEVIL] Table 10: \"The GLU leads to better results\"";
+        case 11:
+            return "[DEVIL] Table 11: \"The larger block size the better results\"";
+        case 12:
+            return "[DEVIL] Table 12, of two layers that \"appear in an interleaved manner\"";
+    }
+    throw BrokenInvariant(fmt::format("devil.mixes has no Table {}", mix.table));
 }
 
-void add_order(Findings& found, const Numbers& numbers, const Mix& mix, const Saying& says) {
-    const Number above = numbers.at(mix.name, "test_loss_excess", "", -1);
-    const bool over = says.sign > 0;
+void add_order(Findings& found, const Numbers& numbers, const Mix& mix) {
+    const bool over = mix.sign > 0;
     found.comparisons.push_back(
         compare(fmt::format("final_test_loss, seed by seed: {} over {}", over ? mix.name : mix.base,
                             over ? mix.base : mix.name),
-                says.text, std::nullopt, scaled(above, says.sign), Comparison::Kind::order));
+                saying(mix), std::nullopt,
+                scaled(numbers.at(mix.name, "test_loss_excess", "", -1), mix.sign),
+                Comparison::Kind::order));
 }
 
 Findings find(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     Findings found{.figures = {figure_of(table, setting)}};
-    double base_block = 0;
-    for (const Mix& mix : all_mixes(setting)) {
-        if (mix.base.empty()) base_block = mix.block;
-        if (!mix.base.empty()) add_order(found, numbers, mix, saying(mix, base_block));
-    }
+    for (const Mix& mix : all_mixes(setting))
+        if (!mix.base.empty()) add_order(found, numbers, mix);
     for (const Mix& mix : all_mixes(setting)) {
         found.comparisons.push_back(
             compare(fmt::format("final_test_loss, {}", mix.name),
-                    fmt::format("{}, RoBERTa's pre-training on WikiText-103, perplexity {:.2f}",
+                    fmt::format("[DEVIL] Table {}, RoBERTa's pre-training on WikiText-103, "
+                                "perplexity {:.2f}",
                                 mix.table, mix.perplexity),
                     std::nullopt, numbers.at(mix.name, "final_test_loss", "", -1)));
         add_diverged(found, numbers, mix.name);

@@ -148,7 +148,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     s.embedding_width = embedding;
     s.embedding_map = s.embedding_norm = s.token_types = true;
     s.positions = Positions::learned;
-    s.blocks = shared_blocks(s.blocks.front(), {.hidden = sizes.layers, .groups = 1, .inner = 1});
+    for (std::size_t l = 1; l < s.blocks.size(); ++l) s.blocks[l].shares = 0;
     return drawn(
         std::move(s), [](const Parameter& p) { return normal_law(p, 0.02, 0); },
         "weights N(0, 0.02^2), biases 0, norms 1 and 0, padding row 0");

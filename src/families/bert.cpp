@@ -97,6 +97,10 @@ void read_blocks(Reader& r, AttentionSpec& a) {
     if (equal(type, "original_full")) return;
     r.only({"attention_type"}, "block_sparse");
     r.only({"is_decoder"}, false);
+    constexpr Index most = 1'000'000;
+    if (block > most || random > most)
+        r.refuse(fmt::format("blocks of {} tokens, {} of them random: more than {}", block, random,
+                             most));
     const Index full = (5 + 2 * random) * block;
     a.variant = "bigbird";
     a.options = {{"block", std::to_string(block)},

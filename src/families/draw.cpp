@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <cmath>
+#include <map>
 
 #include "reader.hpp"
 #include "tsdiag/attention.hpp"
@@ -92,17 +93,25 @@ void read_attentions(KeyReader& keys, Sizes& s) {
     s.attention = keys.text("attention").value_or(s.attention);
     s.attentions = layer_attentions(s.attention, s.layers);
     const auto said = keys.text("output_norm");
+    std::map<std::string, bool> reached;
     for (LayerAttention& layer : s.attentions) {
         const AttentionEntry& entry = attention(layer.variant);
-        for (const AttentionOption& option : entry.options)
+        for (const AttentionOption& option : entry.options) {
+            if (keys.kept(option.name)) continue;
             if (const auto value = keys.text(option.name))
-                layer.options.emplace(option.name, *value);
+                reached[std::string(option.name)] |=
+                    layer.options.emplace(option.name, *value).second;
+        }
         layer.options.insert(layer.preset.begin(), layer.preset.end());
         check_options(entry, layer.options);
         if (said) layer.output_norm = output_norm_named(*said);
         if (s.causal && !entry.facts.causal)
             keys.refuse(fmt::format("attention={} cannot be causal", layer.variant));
     }
+    for (const auto& [option, some] : reached)
+        if (!some)
+            keys.refuse(
+                fmt::format("{} reaches no layer, for each says it behind a colon", option));
 }
 
 void set_attention(const LayerAttention& from, AttentionSpec& to) {
@@ -165,13 +174,25 @@ Sizes read_sizes(KeyReader& keys, Sizes preset) {
     return s;
 }
 
+bool deescalates_before_ffn(std::string_view place) {
+    if (place != "end" && place != "ffn")
+        throw UsageError(fmt::format("deesc_at={} is not known; it is end or ffn", place));
+    return place == "ffn";
+}
+
+void require_place_to_deescalate(const ModelSpec& spec) {
+    for (const BlockSpec& b : spec.blocks)
+        if (b.deesc.there() && b.deesc.before_ffn &&
+            (b.placement == NormPlacement::parallel || b.ffn.width == 0))
+            throw UsageError(
+                "deesc_at=ffn: a layer has no feed-forward step behind its attention; pass "
+                "deesc_at=end");
+}
+
 Deescalation read_deescalation(KeyReader& keys) {
     Deescalation out;
     out.tau = keys.number("deesc", 0);
-    const std::string place = keys.text("deesc_at").value_or("end");
-    if (place != "end" && place != "ffn")
-        keys.refuse(fmt::format("deesc_at={} is not end or ffn", place));
-    out.before_ffn = place == "ffn";
+    out.before_ffn = deescalates_before_ffn(keys.text("deesc_at").value_or("end"));
     out.learned = keys.flag("deesc_learned", false);
     if (!keys.has("deesc") && (out.before_ffn || out.learned))
         keys.refuse("deesc_at and deesc_learned need deesc=TAU");
@@ -214,6 +235,7 @@ Draw normal_law(const Parameter& p, double deviation, Index padding) {
 }
 
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
+    require_place_to_deescalate(spec);
     RandomModel out;
     for (Parameter& p : parameters(spec)) {
         const bool tau = p.name.ends_with(".deesc.tau");
@@ -223,7 +245,10 @@ RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     spec.trained = false;
     spec.name = describe(spec);
     spec.recognised = rules(spec);
-    spec.defaults.push_back(fmt::format("initialisation: {}", how));
+    const Deescalation& deesc = spec.blocks.front().deesc;
+    spec.defaults.push_back(
+        fmt::format("initialisation: {}{}", how,
+                    deesc.learned ? fmt::format(", tau of de-escalation {:.6g}", deesc.tau) : ""));
     out.spec = std::move(spec);
     return out;
 }

@@ -15,7 +15,7 @@
 /// Models drawn at random: sizes from `random:NAME,key=value`, laws of their weights.
 namespace tsdiag::families {
 
-/// The keys after a name, each asked for at most once.  A message names `random:NAME`.
+/// The keys after a name.  A message names `random:NAME`.
 class KeyReader {
   public:
     KeyReader(std::string_view name, const Keys& keys) : name_(name), keys_(keys) {}
@@ -26,6 +26,9 @@ class KeyReader {
     double number(std::string_view key, double fallback);
     bool flag(std::string_view key, bool fallback);  ///< 0 or 1
     bool has(std::string_view key) const;
+    /// The family's own key: no option of an attention, which says it behind a colon.
+    void keep(std::string_view key) { kept_.emplace(key); }
+    bool kept(std::string_view key) const { return kept_.contains(std::string(key)); }
     /// Throws `UsageError` for a key that nobody asked for, with the nearest one that was.
     void finish() const;
     [[noreturn]] void refuse(const std::string& what) const;
@@ -33,7 +36,7 @@ class KeyReader {
   private:
     std::string name_;
     const Keys& keys_;
-    std::set<std::string> asked_;
+    std::set<std::string> asked_, kept_;
 };
 
 /// The sizes that every family has.
@@ -61,7 +64,12 @@ std::vector<std::string_view> names_of(std::span<const NamedSizes> named);
 /// do not fit together.
 Sizes read_sizes(KeyReader& keys, Sizes preset);
 
-/// The keys deesc (tau), deesc_at (end or ffn) and deesc_learned (0 or 1).
+/// Is the place that deesc_at names the input of the feed-forward step (ffn), not the end of the
+/// layer (end)?  Throws `UsageError` for another.
+bool deescalates_before_ffn(std::string_view place);
+/// Throws `UsageError` where that step of a layer has no input of its own.
+void require_place_to_deescalate(const ModelSpec& spec);
+/// The keys deesc (tau), deesc_at and deesc_learned (0 or 1).
 Deescalation read_deescalation(KeyReader& keys);
 
 /// The block that `sizes` describe, with the first layer's attention, scale 1/sqrt(head_dim).

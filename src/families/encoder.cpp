@@ -64,7 +64,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.ffn.gated = r.part({"glu"}, "layer.0.ffn.gate.weight");
     b.alpha = r.number({"alpha"}, 1);
     b.deesc = {.tau = r.number({"deesc"}, 0),
-               .before_ffn = r.word({"deesc_at"}, "end") == "ffn",
+               .before_ffn = deescalates_before_ffn(r.word({"deesc_at"}, "end")),
                .learned = r.has("layer.0.deesc.tau")};
     a.qkv_bias = r.has("layer.0.attn.q.bias");
     a.value_projection_only = !r.part({"out_proj"}, "layer.0.attn.o.weight");

@@ -24,6 +24,10 @@ std::vector<std::string_view> split(std::string_view text, char mark) {
 /// NAME:OPTION=VALUE:OPTION=VALUE
 LayerAttention variant(std::string_view text) {
     const std::vector<std::string_view> parts = split(text, ':');
+    if (attention_plan(parts.front()))
+        throw UsageError(fmt::format(
+            "attention={}: {} is a plan of all layers and takes neither a range nor options", text,
+            parts.front()));
     const AttentionEntry& entry = attention(parts.front());
     LayerAttention out{.variant = std::string(entry.name),
                        .options = {},
@@ -32,7 +36,9 @@ LayerAttention variant(std::string_view text) {
         const std::size_t sign = parts[i].find('=');
         if (sign == std::string_view::npos)
             throw UsageError(fmt::format("attention={}: '{}' is not OPTION=VALUE", text, parts[i]));
-        out.options[std::string(parts[i].substr(0, sign))] = parts[i].substr(sign + 1);
+        const std::string key(parts[i].substr(0, sign));
+        if (!out.options.emplace(key, parts[i].substr(sign + 1)).second)
+            throw UsageError(fmt::format("attention={}: option '{}' is given twice", text, key));
     }
     return out;
 }

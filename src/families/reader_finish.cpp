@@ -6,6 +6,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "draw.hpp"
 #include "head.hpp"
 #include "reader.hpp"
 #include "tsdiag/attention.hpp"
@@ -106,8 +107,8 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     out.push_back(fmt::format(
         "{} layers, width {}, {} heads of {} columns ({} for keys and values), feed-forward {}",
         spec.blocks.size(), spec.width, a.heads, a.head_dim, a.kv_heads, b.ffn.width));
-    out.push_back(fmt::format("{}-norm, activation {}, norm eps {}, {}", name(b.placement),
-                              name(b.ffn.activation), b.norm.eps,
+    out.push_back(fmt::format("{}-norm, activation {}{}, norm eps {}, {}", name(b.placement),
+                              name(b.ffn.activation), b.ffn.gated ? ", gated" : "", b.norm.eps,
                               a.causal ? "causal" : "bidirectional"));
     for (std::string& line : attention_rules(spec)) out.push_back(std::move(line));
     std::string positions = fmt::format("positions: {}", name(spec.positions));
@@ -125,17 +126,38 @@ std::vector<std::string> rules(const ModelSpec& spec) {
         std::count_if(spec.blocks.begin(), spec.blocks.end(),
                       [](const BlockSpec& block) { return block.attention.window > 0; });
     if (windows > 0) out.push_back(fmt::format("a sliding window in {} layers", windows));
+    if (b.deesc.there())
+        out.push_back(fmt::format(
+            "de-escalation {}, tau {}",
+            b.deesc.before_ffn ? "before the feed-forward step" : "at the end of a layer",
+            b.deesc.learned ? "learned" : fmt::format("{:.6g}", b.deesc.tau)));
     return out;
+}
+
+/// Of what write_model says beside the family's keys.
+void Reader::require_known_keys(const Json& said) const {
+    constexpr std::array known{"attention", "attention_options", "causal",
+                               "window",    "placement",         "deesc",
+                               "deesc_at",  "output_norm",       "layers"};
+    if (!said.is_object()) return;
+    for (const auto& [key, value] : said.object())
+        if (std::ranges::find(known, key) == known.end())
+            refuse(fmt::format("'tsdiag' of its configuration has '{}', which is not known", key));
 }
 
 /// What write_model says beside the family's keys.
 void Reader::apply_own_keys() {
     const Json& own = value({"tsdiag"});
     const Json& layers = own["layers"];
+    if (layers.is_array() && layers.array().size() != spec.blocks.size())
+        refuse(fmt::format("its configuration has the attention of {} layers, and it has {}",
+                           layers.array().size(), spec.blocks.size()));
+    require_known_keys(own);
     for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
         BlockSpec& b = spec.blocks[l];
         const bool listed = layers.is_array() && l < layers.array().size();
         const Json& said = listed ? layers.array()[l] : own;
+        require_known_keys(said);
         if (said["attention"].is_string()) b.attention.variant = said["attention"].string();
         if (said["causal"].is_bool()) b.attention.causal = said["causal"].boolean();
         if (said["window"].is_integer()) b.attention.window = said["window"].integer();
@@ -144,7 +166,8 @@ void Reader::apply_own_keys() {
         if (said["placement"].is_string())
             b.placement = placement_named(said["placement"].string());
         if (said["deesc"].is_number()) b.deesc.tau = said["deesc"].number();
-        if (said["deesc_at"].is_string()) b.deesc.before_ffn = said["deesc_at"].string() == "ffn";
+        if (said["deesc_at"].is_string())
+            b.deesc.before_ffn = deescalates_before_ffn(said["deesc_at"].string());
         if (!said["attention_options"].is_object()) continue;
         for (const auto& [key, value] : said["attention_options"].object())
             b.attention.options[key] = value.string();
@@ -155,6 +178,7 @@ void Reader::apply_own_keys() {
 
 Architecture Reader::finish(Names names, Words unused, Words own) {
     apply_own_keys();
+    require_place_to_deescalate(spec);
     for (auto& [canonical, source] : names) {
         source.file_name = prefix_ + source.file_name;
         for (std::string& more : source.concat) more = prefix_ + more;

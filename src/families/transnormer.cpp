@@ -230,7 +230,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     a.out_bias = r.has("layers.0.self_attn.out_proj.bias");
     b.ffn.width = r.extent("layers.0.glu.l2.weight", 0);
     b.ffn.bias = r.has("layers.0.glu.l2.bias");
-    b.ffn.gated = r.flag({"glu"}, true);
+    b.ffn.gated = r.part({"glu"}, "layers.0.glu.l1.weight");
     b.ffn.activation = glu_activation(r);
     const Index layers = r.layers("layers.");
     r.agreed({kind.language ? "decoder_layers" : "encoder_layers"}, layers, "layers.*");

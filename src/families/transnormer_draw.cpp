@@ -23,6 +23,10 @@ Sizes preset(bool language, std::string_view plan) {
     return s;
 }
 
+std::string_view plan_of(const Transnormer& kind) {
+    return kind.softmax ? "transnormer2" : "transnormer1";
+}
+
 ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
     BlockSpec b = block(sizes);
     AttentionSpec& a = b.attention;
@@ -46,15 +50,24 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
 }
 
 /// Which layers have chunks may be chosen; what they do is in the model's name.
-void require_own_attentions(const KeyReader& k, const Sizes& sizes) {
-    for (const LayerAttention& layer : sizes.attentions)
+void require_own_attentions(const KeyReader& k, const Sizes& sizes, const Transnormer& kind) {
+    bool chunks = false;
+    for (const LayerAttention& layer : sizes.attentions) {
+        chunks |= layer.variant == "diag_attention";
         if (layer.variant != "diag_attention" && layer.variant != "norm_attention")
             k.refuse(fmt::format("its layers have diag_attention or norm_attention, not {}",
                                  layer.variant));
+    }
+    if (attention_plan(sizes.attention) && sizes.attention != plan_of(kind))
+        k.refuse(
+            fmt::format("its attention is that of {}, not {}", plan_of(kind), sizes.attention));
     if (sizes.attention.find('=') != std::string::npos)
         k.refuse("the attentions of its layers have no options of their own, but for block=N");
     for (const char* key : {"activation", "map", "output_norm"})
         if (k.has(key)) k.refuse(fmt::format("there is no key '{}': the name tells it", key));
+    if (k.has("block") && !chunks) k.refuse("there is no key 'block': no layer has chunks");
+    if (k.has("padded") && (!chunks || !kind.softmax || sizes.causal))
+        k.refuse("there is no key 'padded': it is of masked models with softmax in their chunks");
 }
 
 Draw uniform(double bound) { return {Draw::Law::uniform, bound, -1}; }
@@ -82,10 +95,10 @@ RandomModel draw_transnormer(std::string_view name, const Keys& keys) {
     kind.softmax = name.starts_with("transnormer2");
     kind.linear_map = kind.softmax ? Unary::elu_plus_one : Unary::elu;
     kind.gated = k.flag("glu", true);
-    Sizes usual = preset(kind.language, kind.softmax ? "transnormer2" : "transnormer1");
+    Sizes usual = preset(kind.language, plan_of(kind));
     if (!kind.gated) usual.ffn = 4 * usual.d;
     const Sizes sizes = read_sizes(k, usual);
-    require_own_attentions(k, sizes);
+    require_own_attentions(k, sizes, kind);
     kind.block = k.count("block", 64);
     if (kind.softmax && !sizes.causal) kind.padded = k.flag("padded", true);
     k.finish();

@@ -134,6 +134,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const Index image = k.count("image", 224);
     const auto [patch_height, patch_width] = patch_sides(k, image);
     const Index channels = k.count("channels", 3);
+    k.keep("init");
     const Sizes sizes = read_sizes(k, preset);
     const NormPlacement placement = placement_named(k.text("placement").value_or("pre"));
     const Deescalation deesc = read_deescalation(k);

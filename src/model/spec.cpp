@@ -180,9 +180,9 @@ Json json(const BlockSpec& b) {
     out.set("qk_norm", a.qk_norm);
     if (a.qk_norm) out.set("qk_norm_layer", a.qk_norm_layer).set("qk_eps", a.qk_eps);
     out.set("value_projection_only", a.value_projection_only);
-    out.set("alpha", b.alpha).set("deesc", b.deesc.tau);
+    out.set("alpha", b.alpha);
+    b.deesc.learned ? out.set("deesc_learned", true) : out.set("deesc", b.deesc.tau);
     if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
-    if (b.deesc.learned) out.set("deesc_learned", true);
     out.set("qkv_bias", a.qkv_bias).set("out_bias", a.out_bias).set("ffn_bias", b.ffn.bias);
     out.set("norm_bias", b.norm.bias).set("layer_scale", b.layer_scale);
     if (b.shares >= 0) out.set("shares", b.shares);

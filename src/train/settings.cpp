@@ -54,7 +54,7 @@ double kept_bytes(const ModelSpec& spec, Index tokens) {
                                double(std::max(b.attention.head_dim, b.attention.value_columns()));
         // P with its logits, and what a step of the layer reads again.
         kept += 2 * double(b.attention.heads) * n * n +
-                n * (4 * d + 3 * columns + 2 * double(b.ffn.width));
+                n * (4 * d + 3 * columns + (b.ffn.gated ? 3 : 2) * double(b.ffn.width));
     }
     return sizeof(float) * kept;
 }

@@ -3,6 +3,7 @@
 #include "support/files.hpp"
 #include "support/memory.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/run.hpp"
 
 /// Every attention inside a model, with every probe.
@@ -240,6 +241,77 @@ TEST(AttentionMix, RefusesLayersThatDoNotAddUp) {
     EXPECT_THAT(mix_refusal("transnormer1-lm,attention=softmax"),
                 testing::HasSubstr("diag_attention or norm_attention, not softmax"));
     EXPECT_THAT(mix_refusal("transnormer1-lm,map=relu"), testing::HasSubstr("'map'"));
+    EXPECT_THAT(mix_refusal("transnormer2-lm,attention=transnormer1"),
+                testing::HasSubstr("that of transnormer2, not transnormer1"));
+    EXPECT_THAT(mix_refusal("transnormer1-mlm,padded=1"), testing::HasSubstr("'padded'"));
+    EXPECT_THAT(mix_refusal("transnormer2-lm,padded=1"), testing::HasSubstr("'padded'"));
+    EXPECT_THAT(mix_refusal("transnormer1-lm,attention=norm_attention,block=7"),
+                testing::HasSubstr("'block': no layer has chunks"));
+    EXPECT_THAT(mix_refusal(four + "0-3:polynomial:p=5:p=2"),
+                testing::HasSubstr("option 'p' is given twice"));
+    EXPECT_THAT(mix_refusal(four + "0-3:polynomial:p=2,p=5"),
+                testing::HasSubstr("p reaches no layer"));
+    EXPECT_EQ(mix_refusal(four + "0-1:polynomial:p=2;2-3:polynomial,p=5"), "");
+    EXPECT_THAT(mix_refusal(four + "0-3:transnormer1"),
+                testing::HasSubstr("transnormer1 is a plan of all layers"));
+}
+
+TEST(AttentionMix, LeavesAFamilysOwnKeysAlone) {
+    const ModelSpec spec =
+        random_model("vit-base,layers=2,image=32,init=torch,attention=skyformer:init=exact").spec;
+    EXPECT_EQ(spec.blocks[0].attention.options.at("init"), "exact");
+    EXPECT_EQ(random_model("vit-base,layers=2,image=32,init=torch,attention=skyformer")
+                  .spec.blocks[0]
+                  .attention.options.count("init"),
+              0U);
+}
+
+TEST(AttentionMix, OfAlbertSharesParametersAlone) {
+    const ModelSpec spec =
+        random_model("albert-base-v2,layers=3,attention=0:softmax;1-2:linear").spec;
+    EXPECT_EQ(spec.blocks[0].attention.variant, "softmax");
+    EXPECT_EQ(spec.blocks[2].attention.variant, "linear");
+    EXPECT_EQ(spec.blocks[0].shares, -1);
+    EXPECT_EQ(spec.blocks[2].shares, 0);
+}
+
+TEST(Deescalation, NeedsAStepToStandBefore) {
+    EXPECT_THAT(mix_refusal("vit-base,placement=parallel,deesc=0.5,deesc_at=ffn"),
+                testing::HasSubstr("pass deesc_at=end"));
+    EXPECT_THAT(mix_refusal("post-norm,deesc=0.5,deesc_at=middle"),
+                testing::HasSubstr("deesc_at=middle"));
+    EXPECT_THAT(mix_refusal("post-norm,deesc_learned=1"), testing::HasSubstr("need deesc=TAU"));
+    EXPECT_EQ(mix_refusal("vit-base,placement=parallel,deesc=0.5"), "");
+}
+
+/// The configuration of a written model with its first `from` replaced.
+std::string reading(const std::string& random, const std::string& from, const std::string& to) {
+    TemporaryDirectory folder;
+    const RandomModel drawn = random_model(random);
+    write_model(drawn.spec, *random_weights(drawn, Rng(1), cpu(), Type::f32), folder.path());
+    std::string text = read_file(folder.path() / "config.json");
+    const std::size_t at = text.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    write_atomically(folder.path() / "config.json", text.replace(at, from.size(), to));
+    SubjectOptions options;
+    options.model = folder.path().string();
+    try {
+        open_subject(options);
+    } catch (const Error& e) {
+        return e.what();
+    }
+    return "";
+}
+
+TEST(WrittenModel, IsRefusedWhereItsKeysAreNotUnderstood) {
+    const std::string mix = "post-norm,d=8,heads=2,layers=2,ffn=8,attention=0:softmax;1:linear";
+    EXPECT_EQ(reading(mix, "\"linear\"", "\"linear\""), "");
+    EXPECT_THAT(reading(mix, "\"attention\"", "\"attenton\""), testing::HasSubstr("'attenton'"));
+    EXPECT_THAT(reading(mix, "\"layers\": [", "\"layers\": [{}, "),
+                testing::HasSubstr("the attention of 3 layers"));
+    EXPECT_THAT(reading("post-norm,d=8,heads=2,layers=2,ffn=8,deesc=0.5,deesc_at=ffn", "\"ffn\"",
+                        "\"FFN\""),
+                testing::HasSubstr("deesc_at=FFN"));
 }
 
 TEST(OutputNorm, MakesRowsOfTheBranchOfUnitMeanSquare) {
@@ -261,7 +333,9 @@ TEST(WrittenModel, KeepsItsAttention) {
           "transnormer2-lm,d=24,heads=3,layers=2,vocab=40,glu=0,block=8,"
           "attention=0:norm_attention;1:diag_attention",
           "pre-norm,d=24,heads=3,layers=2,deesc=0.5,deesc_at=ffn,deesc_learned=1",
-          "vit-base,d=24,heads=3,layers=2,image=32,deesc=0.5,deesc_learned=1"}) {
+          "vit-base,d=24,heads=3,layers=2,image=32,deesc=0.5,deesc_learned=1",
+          "albert-base-v2,d=24,heads=3,layers=2,vocab=40,embedding=8,attention=0:softmax;1:"
+          "linear"}) {
         TemporaryDirectory folder;
         const RandomModel drawn = random_model(text);
         write_model(drawn.spec, *random_weights(drawn, Rng(1), cpu(), Type::f32), folder.path());
