@@ -25,7 +25,7 @@ constexpr std::array keys{
     key_devil_tokens("16", 16, "tokens n, a multiple of 16; blocks have n/16, n/8 and n/4"),
     key_loss,
     ExperimentKey{.name = "kinds",
-                  .tiny = "both",
+                  .tiny = "t1",
                   .quick = "t1",
                   .paper = "both",
                   .description = "t1: relu(S) and elu; t2: softmax and 1+elu",

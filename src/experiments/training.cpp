@@ -82,7 +82,7 @@ TrainOptions train_options(const ExperimentSetting& setting, std::string model,
     options.schedule.rate = setting.number("rate");
     options.schedule.warmup = options.steps / 10;
     options.clip = 0;  // of no training of the papers is clipping told
-    options.eval_samples = 128;
+    options.eval_samples = std::min<Index>(128, 16 * options.batch);
     return options;
 }
 

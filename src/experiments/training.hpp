@@ -32,7 +32,8 @@ struct Outcome {
 RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
                   const std::function<void(const Outcome&, Sink&)>& tell = {});
 
-/// Options that all of them share, without clipping.  Keys: steps, batch, rate.
+/// Options that all of them share, without clipping; 128 held-out samples, fewer where the batch is
+/// below 8.  Keys: steps, batch, rate.
 TrainOptions train_options(const ExperimentSetting& setting, std::string model,
                            const std::string& data);
 
