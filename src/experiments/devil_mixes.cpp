@@ -31,6 +31,14 @@ constexpr std::array keys{
                   .description = "t1: relu(S) and elu; t2: softmax and 1+elu",
                   .words = "t1 t2 both",
                   .numbers = false},
+    ExperimentKey{.name = "tables",
+                  .tiny = "3,9",
+                  .quick = "3,8,9,10,11,12",
+                  .paper = "3,8,9,10,11,12",
+                  .description = "which of the paper's tables",
+                  .list = true,
+                  .least = 3,
+                  .most = 12},
     key_trials("4", "4")};
 
 /// A model of the tables and the perplexity that they have for it.
@@ -116,7 +124,10 @@ std::vector<std::string> kinds(const ExperimentSetting& setting) {
     return {said == "t1" ? "T1" : "T2"};
 }
 
-void require_quarters(const ExperimentSetting& setting) {
+void require_sizes(const ExperimentSetting& setting) {
+    for (const Index table : setting.counts("tables"))
+        if (table > 3 && table < 8)
+            throw UsageError(fmt::format("devil.mixes: Table {} is none of 3 and 8 to 12", table));
     if (setting.count("layers") % 4 != 0)
         throw UsageError(
             fmt::format("devil.mixes: layers={} is not a multiple of 4", setting.text("layers")));
@@ -125,29 +136,48 @@ void require_quarters(const ExperimentSetting& setting) {
             fmt::format("devil.mixes: tokens={} is not a multiple of 16", setting.text("tokens")));
 }
 
+bool asked_for(const ExperimentSetting& setting, int table) {
+    return std::ranges::count(setting.counts("tables"), Index{table}) > 0;
+}
+
+/// Those of the tables that are asked for, and whom they are compared with.
+std::vector<Mix> asked_for(const ExperimentSetting& setting, const std::vector<Mix>& mixes) {
+    std::vector<Mix> out;
+    for (const Mix& mix : mixes)
+        if (asked_for(setting, mix.table)) out.push_back(mix);
+    const auto same = [&](const Mix& mix) { return mix.name == mixes.front().name; };
+    if (!out.empty() && std::ranges::none_of(out, same)) out.insert(out.begin(), mixes.front());
+    return out;
+}
+
+std::vector<Mix> of_kind(const ExperimentSetting& setting, std::string_view kind) {
+    return asked_for(setting, mixes_of(kind, setting.count("layers"), setting.count("tokens")));
+}
+std::vector<Mix> of_vanilla(const ExperimentSetting& setting) {
+    return asked_for(setting, vanilla_mixes(setting.count("layers")));
+}
+
 std::vector<Trained> models(const ExperimentSetting& setting) {
     std::vector<Trained> out;
     const auto add = [&](const std::string& family, const Mix& mix) {
         out.push_back({mix.name, devil_options(setting, family, mix.keys), mix.base});
     };
-    for (const Mix& mix : vanilla_mixes(setting.count("layers")))
-        add(masked(setting) ? "bert-base" : "gpt2", mix);
+    for (const Mix& mix : of_vanilla(setting)) add(masked(setting) ? "bert-base" : "gpt2", mix);
     for (const std::string& kind : kinds(setting))
-        for (const Mix& mix : mixes_of(kind, setting.count("layers"), setting.count("tokens")))
+        for (const Mix& mix : of_kind(setting, kind))
             add(fmt::format("transnormer{}-{}", kind[1], setting.text("loss")), mix);
     return out;
 }
 
 std::vector<Mix> all_mixes(const ExperimentSetting& setting) {
-    std::vector<Mix> out = vanilla_mixes(setting.count("layers"));
+    std::vector<Mix> out = of_vanilla(setting);
     for (const std::string& kind : kinds(setting))
-        std::ranges::move(mixes_of(kind, setting.count("layers"), setting.count("tokens")),
-                          std::back_inserter(out));
+        std::ranges::move(of_kind(setting, kind), std::back_inserter(out));
     return out;
 }
 
 RunResult measure(const ExperimentSetting& setting) {
-    require_quarters(setting);
+    require_sizes(setting);
     return trained(setting, models(setting));
 }
 
@@ -163,7 +193,7 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     for (const std::string& kind : kinds(setting)) {
         std::map<double, Number> by_share, by_size;
-        for (const Mix& mix : mixes_of(kind, setting.count("layers"), setting.count("tokens"))) {
+        for (const Mix& mix : of_kind(setting, kind)) {
             const Number above =
                 mix.base.empty() ? Number{.value = 0, .error = 0, .count = setting.count("trials")}
                                  : numbers.at(mix.name, "test_loss_excess", "", -1);

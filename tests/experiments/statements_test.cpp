@@ -203,10 +203,10 @@ TEST(DevilMixes, ComparesSeedBySeed) {
         return MetricRow();
     };
     const ExperimentEntry& entry = experiment("devil.mixes");
-    const RunResult one = perform(entry, with({{"kinds", "t1"}, {"trials", "1"}}));
-    const RunResult two = perform(entry, with({{"kinds", "t1"}, {"trials", "2"}}));
+    const RunResult one = perform(entry, with({{"tables", "3,9,11"}, {"trials", "1"}}));
+    const RunResult two = perform(entry, with({{"tables", "3,9,11"}, {"trials", "2"}}));
     for (const auto& [model, base] : {std::pair{"1+elu", "1+elu before vanilla"},
-                                      std::pair{"T1, 4 D then 0 N", "T1, TransNormer"},
+                                      std::pair{"T1, N before D", "T1, TransNormer"},
                                       std::pair{"T1, blocks of 4", "T1, TransNormer"}}) {
         const double first =
             *of(one, model, "final_test_loss").value - *of(one, base, "final_test_loss").value;
@@ -218,7 +218,7 @@ TEST(DevilMixes, ComparesSeedBySeed) {
 }
 
 TEST(DevilMixes, ComparisonsTurnWithTheirTable) {
-    const ExperimentOptions options = with({{"kinds", "t1"}});
+    const ExperimentOptions options = with({{"tables", "3,8,9,10,11,12"}});
     for (const double sign : {1.0, -1.0}) {
         Table all;
         for (const auto& [model, excess] :
@@ -247,7 +247,8 @@ TEST(DevilMixes, ComparisonsTurnWithTheirTable) {
 }
 
 TEST(DevilMixes, RefusesSizesThatQuartersDoNotDivide) {
-    for (const auto& [key, value] : {std::pair{"layers", "6"}, std::pair{"tokens", "24"}})
+    for (const auto& [key, value] :
+         {std::pair{"layers", "6"}, std::pair{"tokens", "24"}, std::pair{"tables", "3,7"}})
         EXPECT_THROW(perform(experiment("devil.mixes"), with({{key, value}})), UsageError) << key;
 }
 
