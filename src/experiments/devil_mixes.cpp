@@ -187,10 +187,12 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
                .x = {.title = "layers of DiagAttention"},
                .y = excess},
         size{.title = "block size (Table 11)", .x = {.title = "tokens a block"}, .y = excess},
-        order{.title = "order (Tables 9 and 12)",
+        order{.title = "order (Tables 3, 9 and 12)",
               .x = {.title = "step"},
               .y = {.title = "training loss, nats"}};
     const Numbers numbers(table);
+    for (const Mix& mix : of_vanilla(setting))
+        order.series.push_back(line(mix.name, curve_of(table, mix.name, "train_loss")));
     for (const std::string& kind : kinds(setting)) {
         std::map<double, Number> by_share, by_size;
         for (const Mix& mix : of_kind(setting, kind)) {
@@ -202,16 +204,17 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
             if (mix.base.empty() || mix.table == 9 || mix.table == 12)
                 order.series.push_back(line(mix.name, curve_of(table, mix.name, "train_loss")));
         }
-        share.series.push_back(line(kind, by_share));
-        size.series.push_back(line(kind, by_size));
+        if (by_share.size() > 1) share.series.push_back(line(kind, by_share));
+        if (by_size.size() > 1) size.series.push_back(line(kind, by_size));
     }
     Figure f{.name = "devil_mixes",
              .title = "Which attention in which layer",
              .caption = fmt::format("Loss of held-out samples at the end of training, less that of "
-                                    "TransNormer of the same seed (left, middle), and training "
-                                    "loss (right); means over seeds. {}",
-                                    bands),
-             .panels = {std::move(share), std::move(size), std::move(order)}};
+                                    "TransNormer of the same seed, and training loss; means over "
+                                    "seeds. {}",
+                                    bands)};
+    for (Plot* plot : {&share, &size, &order})
+        if (!plot->series.empty()) f.panels.push_back(std::move(*plot));
     f.alt = in_words(f.panels);
     return f;
 }
