@@ -88,9 +88,6 @@ class Pattern {
     bool same_block(Index i, Index j) const { return block_of(i) == block_of(j); }
 
   private:
-    static double position(const AttentionInput& in, Index i) {
-        return in.position.empty() ? double(i) : in.position[static_cast<std::size_t>(i)];
-    }
     Index block_of(Index i) const { return block_of_[static_cast<std::size_t>(i)]; }
     /// The first token that is in no block before this one.
     Index start(Index block) const {
@@ -166,6 +163,7 @@ const AttentionEntry bigbird = {
         require_fit(in);
         ScoreRule rule;
         rule.row_stochastic = true;
+        rule.plain_logits = !options.is("choice", "first");
         rule.fill = [in, pattern = Pattern(options, in)](Logits logits, RowBlock& block) {
             const auto hidden = in.q.type() == Type::f32 ? mask<float> : mask<double>;
             const Tensor more = hidden(pattern, in, block.first, logits.s.rows());

@@ -19,7 +19,7 @@ constexpr std::array option_list{
                     .numbers = true,
                     .whole = true,
                     .least = 1,
-                    .most = 1e6,
+                    .most = 8192,
                     .description = "m, how many tokens are drawn, each as often as chance has it; "
                                    "auto: 128, or n where that is less"},
     AttentionOption{.name = "draw",

@@ -21,13 +21,16 @@ std::vector<std::string_view> split(std::string_view text, char mark) {
     return out;
 }
 
+[[noreturn]] void refuse(std::string_view text, const std::string& what) {
+    throw UsageError(fmt::format("attention={}: {}", text, what));
+}
+
 /// NAME:OPTION=VALUE:OPTION=VALUE
 LayerAttention variant(std::string_view text) {
     const std::vector<std::string_view> parts = split(text, ':');
     if (attention_plan(parts.front()))
-        throw UsageError(fmt::format(
-            "attention={}: {} is a plan of all layers and takes neither a range nor options", text,
-            parts.front()));
+        refuse(text, fmt::format("{} is a plan of all layers and takes neither a range nor options",
+                                 parts.front()));
     const AttentionEntry& entry = attention(parts.front());
     LayerAttention out{.variant = std::string(entry.name),
                        .options = {},
@@ -35,10 +38,10 @@ LayerAttention variant(std::string_view text) {
     for (std::size_t i = 1; i < parts.size(); ++i) {
         const std::size_t sign = parts[i].find('=');
         if (sign == std::string_view::npos)
-            throw UsageError(fmt::format("attention={}: '{}' is not OPTION=VALUE", text, parts[i]));
+            refuse(text, fmt::format("'{}' is not OPTION=VALUE", parts[i]));
         const std::string key(parts[i].substr(0, sign));
         if (!out.options.emplace(key, parts[i].substr(sign + 1)).second)
-            throw UsageError(fmt::format("attention={}: option '{}' is given twice", text, key));
+            refuse(text, fmt::format("option '{}' is given twice", key));
     }
     return out;
 }
@@ -70,28 +73,26 @@ std::optional<Range> range(std::string_view text) {
 }
 
 std::vector<LayerAttention> ranges(std::string_view text, Index layers) {
-    const auto refuse = [&](const std::string& what) {
-        throw UsageError(fmt::format("attention={}: {}", text, what));
-    };
     std::vector<std::optional<LayerAttention>> found(static_cast<std::size_t>(layers));
     for (const std::string_view part : split(text, ';')) {
         const std::size_t colon = std::min(part.find(':'), part.size());
         const std::optional<Range> r = range(part.substr(0, colon));
         if (!r || colon == part.size())
-            throw UsageError(fmt::format("attention={}: '{}' is not FIRST-LAST:NAME", text, part));
+            refuse(text, fmt::format("'{}' is not FIRST-LAST:NAME", part));
         if (r->first > r->last || r->last >= layers)
-            refuse(fmt::format("'{}' names layers that the model does not have; they are 0 to {}",
+            refuse(text,
+                   fmt::format("'{}' names layers that the model does not have; they are 0 to {}",
                                part.substr(0, colon), layers - 1));
         const LayerAttention one = variant(part.substr(colon + 1));
         for (Index l = r->first; l <= r->last; ++l) {
-            if (found[std::size_t(l)]) refuse(fmt::format("layer {} is named twice", l));
+            if (found[std::size_t(l)]) refuse(text, fmt::format("layer {} is named twice", l));
             found[std::size_t(l)] = one;
         }
     }
     std::vector<LayerAttention> out;
     for (Index l = 0; l < layers; ++l) {
         if (!found[std::size_t(l)])
-            refuse(fmt::format("layer {} is not named; expected 0 to {}", l, layers - 1));
+            refuse(text, fmt::format("layer {} is not named; expected 0 to {}", l, layers - 1));
         out.push_back(*std::move(found[std::size_t(l)]));
     }
     return out;

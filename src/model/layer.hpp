@@ -8,8 +8,6 @@
 
 namespace tsdiag::model {
 
-/// The parameters of one layer, resident while it is applied.
-/// What is not there is empty.
 struct AttentionWeights {
     Linear q, k, v, o;
     Norm q_norm, k_norm;
@@ -22,6 +20,7 @@ struct AttentionWeights {
 struct FeedForwardWeights {
     Linear up, gate, down;
 };
+/// The parameters of one layer, resident while it is applied; what is not there is empty.
 struct LayerWeights {
     Norm norm1, norm2;
     AttentionWeights attention;

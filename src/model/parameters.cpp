@@ -47,33 +47,31 @@ void embedding(const ModelSpec& s, Listing& list) {
         list.norm(s.blocks.front().norm.kind, "embed.pre_norm", s.width, bias);
 }
 
-void attention(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
-    list.linear(at + "q", b.attention.heads * b.attention.head_dim, d, b.attention.qkv_bias);
-    list.linear(at + "k", b.attention.kv_heads * b.attention.head_dim, d, b.attention.qkv_bias);
-    list.linear(at + "v", b.attention.kv_heads * b.attention.value_columns(), d,
-                b.attention.qkv_bias);
-    if (b.attention.qk_norm)
+void attention(Index d, const AttentionSpec& a, const std::string& at, Listing& list) {
+    list.linear(at + "q", a.heads * a.head_dim, d, a.qkv_bias);
+    list.linear(at + "k", a.kv_heads * a.head_dim, d, a.qkv_bias);
+    list.linear(at + "v", a.kv_heads * a.value_columns(), d, a.qkv_bias);
+    if (a.qk_norm)
         for (const char* norm : {"q_norm", "k_norm"})
-            list.norm(b.attention.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm,
-                      b.attention.head_dim);
-    if (b.attention.rotary.learned) list.vector(at + "lrpe.theta", b.attention.rotary.columns / 2);
-    if (b.attention.rotary.reflected) list.vector(at + "lrpe.v", b.attention.head_dim);
+            list.norm(a.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm, a.head_dim);
+    if (a.rotary.learned) list.vector(at + "lrpe.theta", a.rotary.columns / 2);
+    if (a.rotary.reflected) list.vector(at + "lrpe.v", a.head_dim);
 }
 
-void gated_unit(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
-    const Index rows = b.attention.variant == "flash" ? 4 : 2;
-    list.linear(at + "z", b.attention.head_dim, d, b.attention.qkv_bias);
-    list.tensor(at + "offset.gamma", rows, b.attention.head_dim);
-    list.tensor(at + "offset.beta", rows, b.attention.head_dim);
-    list.linear(at + "v", b.attention.value_columns(), d, b.attention.qkv_bias);
-    list.linear(at + "gate", b.attention.value_columns(), d, b.attention.qkv_bias);
+void gated_unit(Index d, const AttentionSpec& a, const std::string& at, Listing& list) {
+    const Index rows = a.variant == "flash" ? 4 : 2;
+    list.linear(at + "z", a.head_dim, d, a.qkv_bias);
+    list.tensor(at + "offset.gamma", rows, a.head_dim);
+    list.tensor(at + "offset.beta", rows, a.head_dim);
+    list.linear(at + "v", a.value_columns(), d, a.qkv_bias);
+    list.linear(at + "gate", a.value_columns(), d, a.qkv_bias);
 }
 
 void layer(const ModelSpec& s, const BlockSpec& b, const std::string& at, Listing& list) {
     const Index d = s.width;
     list.norm(b.norm.kind, at + "norm1", d, b.norm.bias);
-    b.attention.gated_unit ? gated_unit(d, b, at + "attn.", list)
-                           : attention(d, b, at + "attn.", list);
+    b.attention.gated_unit ? gated_unit(d, b.attention, at + "attn.", list)
+                           : attention(d, b.attention, at + "attn.", list);
     for (const Parameter& own : b.attention.own)
         list.out.push_back({at + "attn." + own.name, own.shape, own.vector});
     if (!b.attention.value_projection_only)
