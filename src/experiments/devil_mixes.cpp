@@ -159,10 +159,10 @@ std::vector<Mix> of_vanilla(const ExperimentSetting& setting) {
 
 std::vector<Trained> models(const ExperimentSetting& setting) {
     std::vector<Trained> out;
-    const auto add = [&](const std::string& family, const Mix& mix) {
-        out.push_back({mix.name, devil_options(setting, family, mix.keys), mix.base});
+    const auto add = [&](std::string_view model, const Mix& mix) {
+        out.push_back({mix.name, devil_options(setting, model, mix.keys), mix.base});
     };
-    for (const Mix& mix : of_vanilla(setting)) add(masked(setting) ? "bert-base" : "gpt2", mix);
+    for (const Mix& mix : of_vanilla(setting)) add(family(setting), mix);
     for (const std::string& kind : kinds(setting))
         for (const Mix& mix : of_kind(setting, kind))
             add(fmt::format("transnormer{}-{}", kind[1], setting.text("loss")), mix);
@@ -244,30 +244,15 @@ const char* saying(const Mix& mix) {
     throw BrokenInvariant(fmt::format("devil.mixes has no Table {}", mix.table));
 }
 
-void add_order(Findings& found, const Numbers& numbers, const Mix& mix) {
-    const bool over = mix.sign > 0;
-    found.comparisons.push_back(
-        compare(fmt::format("final_test_loss, seed by seed: {} over {}", over ? mix.name : mix.base,
-                            over ? mix.base : mix.name),
-                saying(mix), std::nullopt,
-                scaled(numbers.at(mix.name, "test_loss_excess", "", -1), mix.sign),
-                Comparison::Kind::order));
-}
-
 Findings find(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     Findings found{.figures = {figure_of(table, setting)}};
-    for (const Mix& mix : all_mixes(setting))
-        if (!mix.base.empty()) add_order(found, numbers, mix);
-    for (const Mix& mix : all_mixes(setting)) {
-        found.comparisons.push_back(
-            compare(fmt::format("final_test_loss, {}", mix.name),
-                    fmt::format("[DEVIL] Table {}, RoBERTa's pre-training on WikiText-103, "
-                                "perplexity {:.2f}",
-                                mix.table, mix.perplexity),
-                    std::nullopt, numbers.at(mix.name, "final_test_loss", "", -1)));
-        add_diverged(found, numbers, mix.name);
-    }
+    const std::vector<Mix> all = all_mixes(setting);
+    for (const Mix& mix : all)
+        if (!mix.base.empty())
+            found.comparisons.push_back(
+                over_base(numbers, mix.name, mix.base, mix.sign, saying(mix)));
+    for (const Mix& mix : all) add_loss(found, numbers, mix.name, mix.table, mix.perplexity);
     found.notes.push_back(
         "The caption of Table 12 has both attentions \"in an interleaved manner\", its text "
         "\"sequentially in a layer\": here layers take turns, so that all models have as many "

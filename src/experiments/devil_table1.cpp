@@ -32,10 +32,9 @@ constexpr std::array keys{key_steps("200", "50000"),
 RunResult measure(const ExperimentSetting& setting) {
     std::vector<Trained> models;
     for (const Variant& v : variants)
-        models.push_back({v.label,
-                          devil_options(setting, masked(setting) ? "bert-base" : "gpt2",
-                                        fmt::format(",attention={}", v.keys)),
-                          models.empty() ? "" : variants.front().label});
+        models.push_back(
+            {v.label, devil_options(setting, family(setting), fmt::format(",attention={}", v.keys)),
+             models.empty() ? "" : variants.front().label});
     return trained(setting, models);
 }
 
@@ -64,27 +63,13 @@ Findings find(const Table& table, const ExperimentSetting&) {
     const Numbers numbers(table);
     Findings found{.figures = {figure_of(table)}};
     const auto& [usual, without, normed] = variants;
-    const auto excess = [&](const Variant& v) {
-        return numbers.at(v.label, "test_loss_excess", "", -1);
-    };
-    found.comparisons.push_back(compare(
-        fmt::format("final_test_loss, seed by seed: {} over {}", without.label, usual.label),
-        "[DEVIL] Table 1: \"Directly removing scaling operation [...] leads to significant "
-        "performance drop\"",
-        std::nullopt, excess(without), Comparison::Kind::order));
-    found.comparisons.push_back(
-        compare(fmt::format("final_test_loss, seed by seed: {} over {}", usual.label, normed.label),
-                "[DEVIL] Table 1: \"Our normalization strategy achieves better result\"",
-                std::nullopt, scaled(excess(normed), -1), Comparison::Kind::order));
-    for (const Variant& v : variants) {
-        found.comparisons.push_back(
-            compare(fmt::format("final_test_loss, {}", v.label),
-                    fmt::format("[DEVIL] Table 1, RoBERTa's pre-training on WikiText-103, "
-                                "perplexity {:.2f}",
-                                v.perplexity),
-                    std::nullopt, numbers.at(v.label, "final_test_loss", "", -1)));
-        add_diverged(found, numbers, v.label);
-    }
+    found.comparisons = {
+        over_base(numbers, without.label, usual.label, 1,
+                  "[DEVIL] Table 1: \"Directly removing scaling operation [...] leads to "
+                  "significant performance drop\""),
+        over_base(numbers, normed.label, usual.label, -1,
+                  "[DEVIL] Table 1: \"Our normalization strategy achieves better result\"")};
+    for (const Variant& v : variants) add_loss(found, numbers, v.label, 1, v.perplexity);
     return found;
 }
 

@@ -34,7 +34,7 @@ constexpr std::array keys{key_steps("300", "50000"),
 std::vector<Trained> models(const ExperimentSetting& setting) {
     std::vector<Trained> out;
     for (const Variant& v : variants)
-        out.push_back({v.label, devil_options(setting, masked(setting) ? "bert-base" : "gpt2",
+        out.push_back({v.label, devil_options(setting, family(setting),
                                               fmt::format(",attention={}", v.keys))});
     return out;
 }

@@ -46,10 +46,18 @@ constexpr ExperimentKey key_loss{
     .words = "lm mlm",
     .numbers = false};
 
-/// Is the model the masked one?
-bool masked(const ExperimentSetting& setting);
+/// The model that the loss is of: bert-base, or gpt2 for lm.
+std::string_view family(const ExperimentSetting& setting);
 /// A training of random:FAMILY with the setting's sizes and `more` keys, ",key=value...".
 TrainOptions devil_options(const ExperimentSetting& setting, std::string_view family,
                            const std::string& more);
+
+/// "model over base" by test_loss_excess; `sign` -1: "base over model".
+Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
+                     double sign, std::string says);
+/// final_test_loss of a model beside the perplexity that a table has for it, and whether its
+/// training diverged.
+void add_loss(Findings& found, const Numbers& numbers, const std::string& model, int table,
+              double perplexity);
 
 }  // namespace tsdiag::experiment_list
