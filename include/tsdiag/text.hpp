@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 /// Text from files that nobody here wrote: names of tensors, of models, of columns.
 namespace tsdiag {
@@ -32,6 +33,9 @@ std::string shortened(std::string_view s, std::size_t most);
 
 /// A code point below 2^21 in UTF-8.
 std::string utf8(std::uint32_t code);
+
+/// The parts of `text` between separators, empty ones too; at least one.
+std::vector<std::string> split(std::string_view text, char separator);
 
 /// The nearest of `known` to `word` by edit distance, for "did you mean"; empty when none is near.
 template <class Range>

@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {

@@ -2,6 +2,7 @@
 
 #include "command_options.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 /// Options of the commands that run a model: probe, train.
 namespace tsdiag::cli {

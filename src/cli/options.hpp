@@ -101,6 +101,5 @@ std::pair<std::string, std::string> parse_reading(const std::string& text,
                                                   std::string_view option);  ///< "KEY=VALUE"
 /// "A:B": A, 2 A, 4 A, ... up to B.
 std::vector<Index> parse_doubling(const std::string& text, std::string_view option);
-std::vector<std::string> split(const std::string& text, char separator);
 
 }  // namespace tsdiag::cli

@@ -6,6 +6,7 @@
 
 #include "options.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -22,17 +23,6 @@ bool read(std::string_view text, T& value) {
 }
 
 }  // namespace
-
-std::vector<std::string> split(const std::string& text, char separator) {
-    std::vector<std::string> parts;
-    std::size_t begin = 0;
-    while (true) {
-        const std::size_t end = text.find(separator, begin);
-        parts.push_back(text.substr(begin, end - begin));
-        if (end == std::string::npos) return parts;
-        begin = end + 1;
-    }
-}
 
 Index parse_count(const std::string& text, std::string_view option, Index least, Index most) {
     Index value = 0;

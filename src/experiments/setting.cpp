@@ -12,14 +12,6 @@
 namespace tsdiag {
 namespace {
 
-std::vector<std::string> parts_of(const std::string& text, char separator) {
-    std::vector<std::string> parts;
-    std::istringstream in(text);
-    for (std::string part; std::getline(in, part, separator);) parts.push_back(part);
-    if (text.empty() || text.back() == separator) parts.emplace_back();
-    return parts;
-}
-
 std::optional<double> parsed(const std::string& text) {
     double value = 0;
     const char* last = text.data() + text.size();
@@ -56,7 +48,7 @@ bool fits(const ExperimentKey& key, const std::string& part) {
 
 void check_value(const ExperimentEntry& entry, const ExperimentKey& key, const std::string& text) {
     const std::vector<std::string> parts =
-        key.list ? parts_of(text, ',') : std::vector<std::string>{text};
+        key.list ? split(text, ',') : std::vector<std::string>{text};
     for (const std::string& part : parts)
         if (!fits(key, part))
             throw UsageError(
@@ -110,7 +102,7 @@ double ExperimentSetting::number(std::string_view key) const {
 }
 
 std::vector<std::string> ExperimentSetting::list(std::string_view key) const {
-    return parts_of(text(key), ',');
+    return split(text(key), ',');
 }
 
 std::vector<double> ExperimentSetting::numbers(std::string_view key) const {

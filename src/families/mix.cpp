@@ -7,19 +7,10 @@
 #include <optional>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::families {
 namespace {
-
-std::vector<std::string_view> split(std::string_view text, char mark) {
-    std::vector<std::string_view> out;
-    for (std::size_t at = 0; at <= text.size();) {
-        const std::size_t end = std::min(text.find(mark, at), text.size());
-        out.push_back(text.substr(at, end - at));
-        at = end + 1;
-    }
-    return out;
-}
 
 [[noreturn]] void refuse(std::string_view text, const std::string& what) {
     throw UsageError(fmt::format("attention={}: {}", text, what));
@@ -27,7 +18,7 @@ std::vector<std::string_view> split(std::string_view text, char mark) {
 
 /// NAME:OPTION=VALUE:OPTION=VALUE
 LayerAttention variant(std::string_view text) {
-    const std::vector<std::string_view> parts = split(text, ':');
+    const std::vector<std::string> parts = split(text, ':');
     if (attention_plan(parts.front()))
         refuse(text, fmt::format("{} is a plan of all layers and takes neither a range nor options",
                                  parts.front()));
@@ -74,7 +65,7 @@ std::optional<Range> range(std::string_view text) {
 
 std::vector<LayerAttention> ranges(std::string_view text, Index layers) {
     std::vector<std::optional<LayerAttention>> found(static_cast<std::size_t>(layers));
-    for (const std::string_view part : split(text, ';')) {
+    for (const std::string& part : split(text, ';')) {
         const std::size_t colon = std::min(part.find(':'), part.size());
         const std::optional<Range> r = range(part.substr(0, colon));
         if (!r || colon == part.size())

@@ -92,6 +92,14 @@ TEST(TextTest, JsonEscapesWhatDoesNotShow) {
     EXPECT_EQ(Json("\U000e0041").dump(), "\"\\udb40\\udc41\"");
 }
 
+TEST(TextTest, PartsAreThoseBetweenSeparators) {
+    using Parts = std::vector<std::string>;
+    EXPECT_EQ(split("a,bc,d", ','), (Parts{"a", "bc", "d"}));
+    EXPECT_EQ(split(",a,,", ','), (Parts{"", "a", "", ""}));
+    EXPECT_EQ(split("", ','), Parts{""});
+    EXPECT_EQ(split("a,b", ';'), Parts{"a,b"});
+}
+
 TEST(TextTest, LongTextKeepsItsBeginningAndEnd) {
     EXPECT_EQ(shortened("short", 5), "short");
     const std::string text = shortened(std::string(65536, 'a') + "end", 80);
