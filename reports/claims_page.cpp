@@ -94,14 +94,10 @@ std::string readings_html(std::span<const Examined> examined) {
 std::string facts(const Json& run) {
     const auto dumped = [](const Json& v) { return v.is_number() ? v.dump() : std::string(); };
     const auto said = [](const Json& v) { return v.is_string() ? v.string() : std::string(); };
-    std::string command;
-    if (run["command"].is_array())
-        for (const Json& word : run["command"].array())
-            command += (command.empty() ? "" : " ") + word.string();
     return reports::list_html({{"Seed", dumped(run["seed"])},
                                {"Confidence", dumped(run["confidence"])},
                                {"Distribution", said(run["distribution"])},
-                               {"Command", command},
+                               {"Command", reports::shell_command(run["command"])},
                                {"Version", said(run["tsdiag"])}});
 }
 

@@ -39,11 +39,8 @@ void add_lines(std::string& out, std::string_view name, const Json& lines) {
 }
 
 std::string command_line(const Json& command) {
-    if (command.is_string()) return "<code>" + html(command.string()) + "</code>";
-    if (!command.is_array()) return {};
-    std::string text;
-    for (const Json& word : command.array()) text += (text.empty() ? "" : " ") + scalar(word);
-    return "<code>" + html(text) + "</code>";
+    const std::string text = command.is_string() ? command.string() : shell_command(command);
+    return text.empty() ? text : "<code>" + html(text) + "</code>";
 }
 
 /// "2" where all layers agree, else the range.

@@ -1,6 +1,7 @@
 #include "text.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <cmath>
 #include <cstdint>
@@ -19,6 +20,22 @@ std::string number(double value) { return fmt::format("{:.4g}", value); }
 std::string similarity(double t_sim, std::optional<double> t_div) {
     if (t_sim > 0.9999 && t_div && *t_div > 0) return fmt::format("1 - {:.2g}", *t_div);
     return fmt::format("{:.4f}", t_sim);
+}
+
+std::string shell_command(const Json& words) {
+    constexpr std::string_view plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+@%";
+    if (!words.is_array()) return {};
+    std::string out;
+    for (const Json& word : words.array()) {
+        const std::string text = word.is_string() ? word.string() : word.dump();
+        if (!out.empty()) out += ' ';
+        if (!text.empty() && text.find_first_not_of(plain) == std::string::npos)
+            out += text;
+        else
+            out += fmt::format("'{}'", fmt::join(split(text, '\''), "'\\''"));
+    }
+    return out;
 }
 
 std::string html(std::string_view s) {

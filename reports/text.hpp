@@ -14,6 +14,9 @@ std::string counted(std::size_t count, std::string_view noun);
 std::string number(double value);
 std::string similarity(double t_sim, std::optional<double> t_div);
 
+/// The words of run.json's `command` as a shell takes them: one that it would not take as it is
+/// stands in single quotes.
+std::string shell_command(const Json& words);
 /// For element content and quoted attributes of HTML.
 std::string html(std::string_view s);
 /// JSON that may stand inside a script element.

@@ -17,6 +17,15 @@ TEST(TextTest, SimilarityNearOneKeepsItsDistanceFromOne) {
     EXPECT_EQ(similarity(1, std::nullopt), "1.0000");
 }
 
+TEST(TextTest, CommandsAreQuotedWhereAShellWouldReadThemOtherwise) {
+    const Json words(Json::Array{"tsdiag", "probe", "random:gpt2,attention=0:softmax;1:linear",
+                                 "it's", "", "a b", "--out=x/y-1.0"});
+    EXPECT_EQ(reports::shell_command(words),
+              "tsdiag probe 'random:gpt2,attention=0:softmax;1:linear' 'it'\\''s' '' 'a b' "
+              "--out=x/y-1.0");
+    EXPECT_EQ(reports::shell_command(Json()), "");
+}
+
 TEST(TextTest, HtmlEscapesWhatWouldBeMarkup) {
     EXPECT_EQ(html("<b a=\"x\">&'\x01"), "&lt;b a=&quot;x&quot;&gt;&amp;&#39;\\x01");
 }
