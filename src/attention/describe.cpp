@@ -71,14 +71,12 @@ std::string attention_markdown() {
         "with its reason (metrics.md). Sources are keys of references.md.\n\n";
     for (const AttentionEntry* entry : attentions()) out += section(*entry);
     out +=
-        "## Layers\n\n`attention=` of a `random:` model is one variant, a plan, or ranges of "
-        "layers "
-        "of which each layer is in one:\n"
-        "`attention=0-5:diag_attention:block=32;6-11:norm_attention`. In quotes, for a shell ends "
-        "its command at a semicolon. Options behind a colon are "
-        "of that range; an option that is\na key of its own goes to every layer whose variant has "
-        "it and does not say otherwise.\n\nPlans, the first attention in the first half of the "
-        "layers:\n\n"
+        "## Layers\n\n`attention=` of a `random:` model is one variant, a plan, or ranges of\n"
+        "layers, each layer in one: `attention=0-5:diag_attention:block=32;6-11:norm_attention`,\n"
+        "in quotes, for a semicolon ends a command of a shell. Options behind a colon are of that\n"
+        "range; an option that is a key of its own goes to every layer whose variant has it and\n"
+        "does not say otherwise.\n\n"
+        "Plans, the first attention in the first half of the layers:\n\n"
         "| name | attention | source |\n|---|---|---|\n";
     for (const AttentionPlan& plan : attention_plans())
         out += fmt::format("| `{}` | {} | {} |\n", plan.name, plan.description, plan.source);
