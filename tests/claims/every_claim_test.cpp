@@ -162,7 +162,12 @@ TEST_P(ExaminedClaim, ReplayGivesTheSameNumber) {
 
 /// Witnesses of few numbers are made plain, zeros among them, which the claim's own sizes may hide.
 TEST_P(EveryClaim, IsExaminedAtSmallSizes) {
-    for (const Index n : {4, 5}) {
+#ifdef TSDIAG_ADDRESS_SANITIZER  // which slows searches a hundredfold
+    const std::vector<Index> sizes = {4};
+#else
+    const std::vector<Index> sizes = {4, 5};
+#endif
+    for (const Index n : sizes) {
         const Examined small = examine(claim(), {.trials = 12, .n = n, .d = 4});
         EXPECT_FALSE(small.readings.empty());
         EXPECT_FALSE(small.controls.empty());

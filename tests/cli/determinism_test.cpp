@@ -179,7 +179,7 @@ std::vector<Work> every_work() {
                    .memory = true});
     all.push_back(
         {.name = "check",
-         .words = {"check", "devil.eq59", "tse.prop2.3", "poly.thm4.2", "--trials", "50", "-q"}});
+         .words = {"check", "devil.propD6", "tse.prop2.3", "tse.lemmaA5", "--trials", "50", "-q"}});
     all.push_back(
         {.name = "figure",
          .words = {"figure", "tse.fig2", "--trials", "5", "--reading", "layers=2", "--reading",

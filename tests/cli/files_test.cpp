@@ -52,7 +52,7 @@ class EveryWriter : public testing::TestWithParam<Writer> {
 };
 const std::vector<Writer> writers = {
     {"probe", {"probe", tiny, "--tokens", "4", "--maps", "0:0", "-q", "-o", "out"}, "", true},
-    {"check", {"check", "devil.eq59", "--trials", "20", "-q", "-o", "out"}, "", true},
+    {"check", {"check", "tse.lemma2.4", "--trials", "20", "-q", "-o", "out"}, "", true},
     {"figure",
      {"figure", "tse.fig2", "--trials", "2", "--reading", "d=16", "--reading", "heads=2",
       "--reading", "ffn=8", "--reading", "tokens=8", "--reading", "layers=2", "-q", "-o", "out"},
@@ -200,7 +200,7 @@ TEST(Together, TwoProcessesDoNotMixTheirResults) {
     TemporaryDirectory elsewhere;
     for (const std::vector<std::string>& words :
          {std::vector<std::string>{"probe", tiny, "--tokens", "4"},
-          {"check", "devil.eq59"},
+          {"check", "tse.lemma2.4"},
           {"init", tiny},
           {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "1"}}) {
         std::vector<std::string> all = words;

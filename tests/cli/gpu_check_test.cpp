@@ -32,16 +32,17 @@ class GpuCheck : public testing::Test {
         write_file(name, "#!/bin/bash\n" + text + "\n");
         fs::permissions(name, fs::perms::owner_all);
     }
-    /// `probe` copies the tables of a run, and spoils those of gpt2 on the device by a command in
-    /// which $out is their folder.
-    void spoil(const std::string& command) {
+    /// `probe` copies the tables of a run for models that do not match `measured`, and spoils
+    /// those of gpt2 on the device by a command in which $out is their folder.
+    void spoil(const std::string& command, const std::string& measured = "none") {
         const Finished run = tsdiag(folder_, {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9",
                                               "--tokens", "4", "--no-report", "-o", "tables"});
         ASSERT_EQ(run.code, 0) << run.err;
         script(build_ / "tsdiag",
-               "[ $1 = probe ] || exec " TSDIAG_PROGRAM
-               " \"$@\"\nmodel=$2\nwhile [ $# -gt 1 ]; do\n  [ \"$1\" != -o ] || out=$2\n"
-               "  [ \"$1\" != --device ] || device=$2\n  shift\ndone\ncp -r " +
+               "[[ \"$1 $2\" == probe* && ! $2 =~ " + measured +
+                   " ]] || exec " TSDIAG_PROGRAM
+                   " \"$@\"\nmodel=$2\nwhile [ $# -gt 1 ]; do\n  [ \"$1\" != -o ] || out=$2\n"
+                   "  [ \"$1\" != --device ] || device=$2\n  shift\ndone\ncp -r " +
                    (folder_.path() / "tables").string() +
                    " \"$out\"\n[[ \"$device $model\" == 'cuda random:gpt2,'* ]] || exit 0\n" +
                    command);
@@ -75,6 +76,7 @@ TEST_F(GpuCheck, PassesOnASoundDevice) {
 
 TEST_F(GpuCheck, FailsOnAKernelThatIsWrong) {
     link(TSDIAG_SPOILT_PLUGIN, tests_ / "libtsdiag_emulated.so");
+    spoil("true", "bert-base,|llama-7b,");
     const Finished found = check("--emulated families");
     expect_failed(found, "FAIL: families");
     const std::string table = read_file(build_ / "check/table.md");
