@@ -12,7 +12,7 @@ namespace {
 using namespace tsdiag;
 
 Tensor drawn(Shape shape) {
-    std::vector<float> values(static_cast<std::size_t>(shape.count()));
+    std::vector<float> values(std::size_t(shape.count()));
     Rng(1).fill_normal(values, 0, 1);
     return Tensor::from_host(cpu(), shape, values, Type::f32);
 }
@@ -61,7 +61,7 @@ void moments(benchmark::State& state) {
 BENCHMARK(moments)->Arg(512)->UseRealTime()->Unit(benchmark::kMicrosecond);
 
 void normal_numbers(benchmark::State& state) {
-    std::vector<float> values(static_cast<std::size_t>(state.range(0)));
+    std::vector<float> values(std::size_t(state.range(0)));
     for (auto _ : state) Rng(1).fill_normal(values, 0, 0.02);
     state.SetItemsProcessed(state.iterations() * state.range(0));
 }

@@ -13,7 +13,7 @@ using namespace tsdiag;
 constexpr Index layers = 12, heads = 12, width = 64;
 
 Tensor drawn(Shape shape, std::uint64_t seed, double deviation) {
-    std::vector<float> values(static_cast<std::size_t>(shape.count()));
+    std::vector<float> values(std::size_t(shape.count()));
     Rng(seed).fill_normal(values, 0, deviation);
     return Tensor::from_host(cpu(), shape, values, Type::f32);
 }

@@ -205,8 +205,8 @@ std::string describe(int index) {
     return fmt::format(
         "{}, compute capability {}.{}, {:.1f} GiB ({:.1f} GiB free), driver {}, "
         "runtime {}",
-        name_of(index), has.major, has.minor, static_cast<double>(all_bytes()) / gib,
-        static_cast<double>(free_bytes()) / gib, release_of(driver), release_of(runtime));
+        name_of(index), has.major, has.minor, double(all_bytes()) / gib, double(free_bytes()) / gib,
+        release_of(driver), release_of(runtime));
 }
 
 void open(int index) {
@@ -303,7 +303,7 @@ void multiply(const Product& p) {
     // cuBLAS is column-major: it sees the transposes, and c^T = op(b)^T op(a)^T.
     const bool single = p.type == Type::f32;
     const cudaDataType type = single ? CUDA_R_32F : CUDA_R_64F;
-    const float alpha32 = static_cast<float>(p.alpha), zero32 = 0;
+    const float alpha32 = float(p.alpha), zero32 = 0;
     const double alpha64 = p.alpha, zero64 = 0;
     const auto op = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
     require(

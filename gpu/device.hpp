@@ -10,9 +10,9 @@
 #include <cuda_runtime.h>
 
 #include "runtime.hpp"
-#define TSDIAG_LAUNCH(kernel, grid, block, ...)                      \
-    do {                                                             \
-        kernel<<<static_cast<unsigned>(grid), block>>>(__VA_ARGS__); \
-        ::tsdiag::gpu::require_launched(#kernel);                    \
+#define TSDIAG_LAUNCH(kernel, grid, block, ...)         \
+    do {                                                \
+        kernel<<<unsigned(grid), block>>>(__VA_ARGS__); \
+        ::tsdiag::gpu::require_launched(#kernel);       \
     } while (false)
 #endif

@@ -68,9 +68,7 @@ bool contiguous(const View& v) {
     return (v.row_stride == v.shape.cols || v.shape.rows <= 1) &&
            (v.batch_stride == v.shape.rows * v.shape.cols || v.shape.batch <= 1);
 }
-std::size_t bytes_in(const View& v) {
-    return static_cast<std::size_t>(v.shape.count()) * bytes_of(v.type);
-}
+std::size_t bytes_in(const View& v) { return std::size_t(v.shape.count()) * bytes_of(v.type); }
 /// The same elements, one after the other, at `data`.
 View packed(const View& v, void* data) {
     return {data, v.shape, v.shape.rows * v.shape.cols, v.shape.cols, v.type};
@@ -157,7 +155,7 @@ class DeviceBackend final : public Backend {
         const Index group = a.shape.batch / b.shape.batch;  // batches of a that share one of b
         const auto at = [](const View& v, Index batch) {
             return static_cast<std::byte*>(v.data) +
-                   batch * v.batch_stride * static_cast<Index>(bytes_of(v.type));
+                   batch * v.batch_stride * Index(bytes_of(v.type));
         };
         if (group == 1) {
             p.batch_b = b.batch_stride;
@@ -176,7 +174,7 @@ class DeviceBackend final : public Backend {
         if (!begin(y)) return;
         if (!transposed) return gpu::matvec(y, a, x);
         const Index chunks = chunks_of(a.shape.rows), n = a.shape.cols;
-        const Array<double> parts(static_cast<std::size_t>(a.shape.batch * chunks * n));
+        const Array<double> parts(std::size_t(a.shape.batch * chunks * n));
         gpu::matvec_transposed(parts.data(), a, x);
         gpu::column_sum({y.data, {a.shape.batch, 1, n}, n, n, Type::f64},
                         {parts.data(), {a.shape.batch, chunks, n}, chunks * n, n, Type::f64});
@@ -233,16 +231,15 @@ class DeviceBackend final : public Backend {
         clear(out.data, bytes_in(out));
         std::vector<Index> order(rows.size()), starts, of_group;  // those of a row in their order
         std::iota(order.begin(), order.end(), 0);
-        std::ranges::sort(order, {},
-                          [&](Index i) { return std::pair(rows[static_cast<std::size_t>(i)], i); });
+        std::ranges::sort(order, {}, [&](Index i) { return std::pair(rows[std::size_t(i)], i); });
         for (std::size_t k = 0; k < order.size(); ++k) {
-            const Index row = rows[static_cast<std::size_t>(order[k])];
+            const Index row = rows[std::size_t(order[k])];
             if (!of_group.empty() && of_group.back() == row) continue;
-            starts.push_back(static_cast<Index>(k));
+            starts.push_back(Index(k));
             of_group.push_back(row);
         }
         if (of_group.empty()) return;
-        starts.push_back(static_cast<Index>(order.size()));
+        starts.push_back(Index(order.size()));
         const Array<Index> r{std::span<const Index>(of_group)}, s{std::span<const Index>(starts)},
             o{std::span<const Index>(order)};
         gpu::add_groups(out, a, {r.data(), s.data(), o.data(), std::ssize(of_group)});
@@ -251,7 +248,7 @@ class DeviceBackend final : public Backend {
                 std::span<const double> frequency, bool interleaved) const override {
         if (!begin(out)) return;
         const Array<double> p(position), f(frequency);
-        gpu::rotate(out, a, p.data(), f.data(), static_cast<Index>(frequency.size()), interleaved);
+        gpu::rotate(out, a, p.data(), f.data(), Index(frequency.size()), interleaved);
     }
     void softmax_rows(View p, const Visible& visible) const override {
         if (!begin(p)) return;
@@ -267,13 +264,13 @@ class DeviceBackend final : public Backend {
     RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
                                  const Visible& visible) const override {
         select(index_);
-        const auto rows = static_cast<std::size_t>(p.shape.batch * p.shape.rows);
+        const auto rows = std::size_t(p.shape.batch * p.shape.rows);
         RowStatistics s;
         s.heads = p.shape.batch;
         s.rows = p.shape.rows;
         s.first = first;
         s.n = p.shape.cols;
-        s.window.assign(static_cast<std::size_t>(s.heads * s.n), 0.0);
+        s.window.assign(std::size_t(s.heads * s.n), 0.0);
         const std::size_t count = slope != nullptr ? 9 : 7;
         const VisibleOnDevice seen(visible);
         const Array<double> all(count * rows);
@@ -285,8 +282,8 @@ class DeviceBackend final : public Backend {
         const std::vector<double> values = all.host();
         auto next = values.begin();
         const auto take = [&](auto& field) {
-            field.assign(next, next + static_cast<std::ptrdiff_t>(rows));
-            next += static_cast<std::ptrdiff_t>(rows);
+            field.assign(next, next + std::ptrdiff_t(rows));
+            next += std::ptrdiff_t(rows);
         };
         for (std::vector<double>* field : {&s.sum, &s.modulus, &s.negative}) take(*field);
         take(s.squares);
@@ -295,7 +292,7 @@ class DeviceBackend final : public Backend {
         if (slope != nullptr) take(s.jacobian_max);
         if (rows == 0) return s;
         const Index chunks = chunks_of(p.shape.rows);
-        const Array<double> parts(s.window.size() * static_cast<std::size_t>(chunks));
+        const Array<double> parts(s.window.size() * std::size_t(chunks));
         gpu::windows(parts.data(), p, first, seen.get());
         s.window = sum_of_chunks(parts, s.heads, chunks, s.n);
         return s;
@@ -308,21 +305,21 @@ class DeviceBackend final : public Backend {
         m.n = n;
         m.d = d;
         if (n == 0 || d == 0) return m;
-        const Array<double> squares(static_cast<std::size_t>(n));
+        const auto squares = Array<double>(std::size_t(n));
         gpu::row_squares(squares.data(), x);
         const std::vector<double> of_row = squares.host();
         m.squared = sum(of_row);
         m.least_row = *std::ranges::min_element(of_row);
         m.zero_row = m.least_row == 0;
         const Index chunks = chunks_of(n);
-        const auto parts = static_cast<std::size_t>(chunks * d);
+        const auto parts = std::size_t(chunks * d);
         const Array<double> column(parts), unit(parts);
         gpu::state_sums(column.data(), unit.data(), x, squares.data());
         std::vector<double> mean = sum_of_chunks(column, 1, chunks, d);
         double mean_part = 0;
         for (double& c : mean) {
-            mean_part += c * c / static_cast<double>(n);
-            c /= static_cast<double>(n);
+            mean_part += c * c / double(n);
+            c /= double(n);
         }
         m.mean_part = mean_part;
         for (const double u : sum_of_chunks(unit, 1, chunks, d)) m.unit_sum += u * u;
@@ -334,18 +331,18 @@ class DeviceBackend final : public Backend {
 
     double squared_norm(View x) const override {
         if (!begin(x)) return 0;
-        const Array<double> squares(static_cast<std::size_t>(x.shape.batch * x.shape.rows));
+        const Array<double> squares(std::size_t(x.shape.batch * x.shape.rows));
         gpu::row_squares(squares.data(), x);
         return sum(squares.host());
     }
 
     Index first_nonfinite(View x) const override {
         if (!begin(x)) return -1;
-        const Array<Index> found(static_cast<std::size_t>(x.shape.batch * x.shape.rows));
+        const Array<Index> found(std::size_t(x.shape.batch * x.shape.rows));
         gpu::row_nonfinite(found.data(), x);
         const std::vector<Index> columns = found.host();
         for (std::size_t i = 0; i < columns.size(); ++i)
-            if (columns[i] >= 0) return static_cast<Index>(i) * x.shape.cols + columns[i];
+            if (columns[i] >= 0) return Index(i) * x.shape.cols + columns[i];
         return -1;
     }
 
@@ -353,7 +350,7 @@ class DeviceBackend final : public Backend {
     /// (batch, chunks, n) summed over the chunks, on the host.
     static std::vector<double> sum_of_chunks(const Array<double>& parts, Index batch, Index chunks,
                                              Index n) {
-        const Array<double> sums(static_cast<std::size_t>(batch * n));
+        const Array<double> sums(std::size_t(batch * n));
         gpu::column_sum({sums.data(), {batch, 1, n}, n, n, Type::f64},
                         {parts.data(), {batch, chunks, n}, chunks * n, n, Type::f64});
         return sums.host();

@@ -77,7 +77,7 @@ __global__ void convert_kernel(Rows<To> out, Rows<const From> a) {
     const Index count = out.batch * out.rows * out.cols;
     for (Index i = global_thread(); i < count; i += all_threads()) {
         const Index row = quotient(i, out.cols), col = i - row * out.cols;
-        out.row(row)[col] = static_cast<To>(a.row(row)[col]);
+        out.row(row)[col] = To(a.row(row)[col]);
     }
 }
 
@@ -130,7 +130,7 @@ __global__ void rotate_kernel(Rows<T> out, Rows<const T> a, const double* positi
             continue;
         }
         const double angle = position[r] * frequency[p];
-        const T c = static_cast<T>(cos(angle)), s = static_cast<T>(sin(angle));
+        const T c = T(cos(angle)), s = T(sin(angle));
         const Index i = interleaved ? 2 * p : p, j = interleaved ? 2 * p + 1 : p + pairs;
         for (Index b = 0; b < out.batch; ++b) {
             const T u = a.row(b, r)[i], v = a.row(b, r)[j];
@@ -153,17 +153,14 @@ __global__ void hide_kernel(Rows<T> p, DeviceVisible visible) {
 /// Two elements a thread, as src/core/tensor/cpu_kernels.cpp makes them.
 __device__ void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t block,
                             double& a, double& b) {
-    std::uint32_t c0 = static_cast<std::uint32_t>(block),
-                  c1 = static_cast<std::uint32_t>(block >> 32),
-                  c2 = static_cast<std::uint32_t>(stream),
-                  c3 = static_cast<std::uint32_t>(stream >> 32);
-    philox_block(c0, c1, c2, c3, static_cast<std::uint32_t>(seed),
-                 static_cast<std::uint32_t>(seed >> 32));
+    std::uint32_t c0 = std::uint32_t(block), c1 = std::uint32_t(block >> 32),
+                  c2 = std::uint32_t(stream), c3 = std::uint32_t(stream >> 32);
+    philox_block(c0, c1, c2, c3, std::uint32_t(seed), std::uint32_t(seed >> 32));
     // The upper 52 bits of each half, in the middle of their interval of (0, 1).
     const std::uint64_t u = (std::uint64_t{c1} << 32 | c0) >> 12,
                         v = (std::uint64_t{c3} << 32 | c2) >> 12;
-    a = static_cast<double>(u) * 0x1p-52 + 0x1p-53;
-    b = static_cast<double>(v) * 0x1p-52 + 0x1p-53;
+    a = double(u) * 0x1p-52 + 0x1p-53;
+    b = double(v) * 0x1p-52 + 0x1p-53;
 }
 
 template <class T>
@@ -171,14 +168,14 @@ __global__ void draw_kernel(T* out, Index count, Law law, std::uint64_t seed, st
                             double offset, double scale) {
     for (Index i = global_thread(); 2 * i < count; i += all_threads()) {
         double a, b;
-        philox_pair(seed, stream, static_cast<std::uint64_t>(i), a, b);
+        philox_pair(seed, stream, std::uint64_t(i), a, b);
         if (law == Law::normal) {  // Box and Muller
             const double radius = sqrt(-2 * log(a)), turn = 6.283185307179586477 * b;
             a = radius * cos(turn);
             b = radius * sin(turn);
         }
-        out[2 * i] = static_cast<T>(offset + scale * a);
-        if (2 * i + 1 < count) out[2 * i + 1] = static_cast<T>(offset + scale * b);
+        out[2 * i] = T(offset + scale * a);
+        if (2 * i + 1 < count) out[2 * i + 1] = T(offset + scale * b);
     }
 }
 
@@ -231,7 +228,7 @@ void binary(Binary op, View out, View a, View b) {
 void affine(View out, View a, double alpha, double beta) {
     typed(out, [&]<class T>(T) {
         TSDIAG_LAUNCH(affine_kernel<T>, grid_for(out.shape.count()), block_size, rows_of<T>(out),
-                      rows_of<const T>(a), static_cast<T>(alpha), static_cast<T>(beta));
+                      rows_of<const T>(a), T(alpha), T(beta));
     });
 }
 

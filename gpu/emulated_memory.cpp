@@ -129,7 +129,7 @@ void require_inside(const void* data, std::size_t bytes, int device, const char*
     if (block == memory().blocks.begin()) refuse(what, "is outside the memory of a device");
     --block;
     const auto* begin = static_cast<const std::byte*>(block->first);
-    const auto offset = static_cast<std::size_t>(static_cast<const std::byte*>(data) - begin);
+    const auto offset = std::size_t(static_cast<const std::byte*>(data) - begin);
     if (offset + bytes > block->second.bytes) refuse(what, "is outside the memory of a device");
     if (!block->second.used) refuse(what, "the memory was given back");
     if (block->second.device != device) refuse(what, "another device is selected");

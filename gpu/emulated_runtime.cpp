@@ -41,7 +41,7 @@ std::vector<std::string> said_devices() {
     for (std::string word; std::getline(words, word, ',');) devices.push_back(word);
     return devices;
 }
-bool is_broken(int index) { return said_devices().at(static_cast<std::size_t>(index)) == "broken"; }
+bool is_broken(int index) { return said_devices().at(std::size_t(index)) == "broken"; }
 
 thread_local int selected = 0;
 std::atomic<std::size_t> copied_to_host = 0;
@@ -117,13 +117,13 @@ double factor(double x, Products) { return x; }
 double factor(float x, Products products) {
     switch (products) {
         case Products::tf32:
-            return static_cast<double>(rounded(x, 10));
+            return double(rounded(x, 10));
         case Products::bf16:
-            return static_cast<double>(rounded(x, 7));
+            return double(rounded(x, 7));
         case Products::exact:
             break;
     }
-    return static_cast<double>(x);
+    return double(x);
 }
 
 template <class T>
@@ -143,7 +143,7 @@ void multiply_as(const Product& p) {
                                p.products) *
                         factor(p.transpose_b ? b[s * p.row_b + k] : b[k * p.row_b + s], p.products);
                 }
-                c[r * p.row_c + s] = static_cast<T>(p.alpha * sum);
+                c[r * p.row_c + s] = T(p.alpha * sum);
             }
     }
 }
@@ -158,11 +158,11 @@ void require_operand(const Product& p, const char* name, const void* data, Index
     if (row < std::max<Index>(1, cols)) refuse("has rows that overlap");
     if (batch < 0) refuse("goes backwards");
     if (rows == 0 || cols == 0 || p.count == 0) return;
-    const auto element = static_cast<Index>(bytes_of(p.type));
-    if (reinterpret_cast<std::uintptr_t>(data) % static_cast<std::size_t>(element) != 0)
+    const auto element = Index(bytes_of(p.type));
+    if (reinterpret_cast<std::uintptr_t>(data) % std::size_t(element) != 0)
         refuse("is not aligned");
     const Index last = (p.count - 1) * batch + (rows - 1) * row + cols;
-    emulator::require_inside(data, static_cast<std::size_t>(last * element), selected, name);
+    emulator::require_inside(data, std::size_t(last * element), selected, name);
 }
 
 void require_product(const Product& p) {
@@ -188,15 +188,15 @@ const bool emulated = true;
 int count_devices(std::string& why) {
     const std::size_t count = said_devices().size();
     if (count == 0) why = "the machine has no device of NVIDIA's";
-    return static_cast<int>(count);
+    return int(count);
 }
 std::string name_of(int) { return "emulated device"; }
 Capability capability(int index) {
     if (is_broken(index)) return {9, 0};
     Capability found;
     char point = 0;
-    std::istringstream(said_devices().at(static_cast<std::size_t>(index))) >> found.major >>
-        point >> found.minor;
+    std::istringstream(said_devices().at(std::size_t(index))) >> found.major >> point >>
+        found.minor;
     return found;
 }
 void open(int index) { select(index); }

@@ -67,9 +67,7 @@ class Order {
         step_ = (state.shuffle >> 17) % count;
         while (std::gcd(step_, count) != 1) ++step_;
     }
-    unsigned operator[](std::uint64_t i) const {
-        return static_cast<unsigned>((first_ + i * step_) % count_);
-    }
+    unsigned operator[](std::uint64_t i) const { return unsigned((first_ + i * step_) % count_); }
 
   private:
     std::uint64_t count_, first_ = 0, step_ = 1;
@@ -148,16 +146,16 @@ inline void run_block() {
 
 inline void run_grid(std::int64_t grid, int block, std::function<void()> body) {
     read_order();
-    state.grid_extent = {static_cast<unsigned>(grid)};
-    state.block_extent = {static_cast<unsigned>(block)};
+    state.grid_extent = {unsigned(grid)};
+    state.block_extent = {unsigned(block)};
     while (state.fibers.size() < state.block_extent.x) state.fibers.emplace_back(enter);
     state.exchanged.resize((state.block_extent.x + warp - 1) / warp);
     state.exchanges.assign(state.block_extent.x, 0);
     state.body = std::move(body);
-    const Order order(static_cast<std::uint64_t>(grid));
+    const auto order = Order(std::uint64_t(grid));
     try {
         for (std::int64_t b = 0; b < grid; ++b) {
-            state.block = {order[static_cast<std::uint64_t>(b)]};
+            state.block = {order[std::uint64_t(b)]};
             run_block();
         }
     } catch (...) {
@@ -211,5 +209,5 @@ template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int with) {
     using namespace ::tsdiag::gpu::emulator;
     if (mask != 0xFFFFFFFFU) throw std::runtime_error("an exchange of a part of a warp");
-    return from_lane(value, state.current % warp ^ static_cast<unsigned>(with));
+    return from_lane(value, state.current % warp ^ unsigned(with));
 }

@@ -14,8 +14,7 @@ constexpr int warp_size = 32;
 
 /// i / n.  Numbers of 32 bits, which nearly all are, divide several times as fast.
 __device__ __forceinline__ Index quotient(Index i, Index n) {
-    if (((i | n) >> 32) == 0)
-        return static_cast<Index>(static_cast<std::uint32_t>(i) / static_cast<std::uint32_t>(n));
+    if (((i | n) >> 32) == 0) return Index(std::uint32_t(i) / std::uint32_t(n));
     return i / n;
 }
 
@@ -61,11 +60,9 @@ inline std::int64_t grid_of_rows(Index rows) {
 }
 
 __device__ __forceinline__ Index global_thread() {
-    return static_cast<Index>(blockIdx.x) * blockDim.x + threadIdx.x;
+    return Index(blockIdx.x) * blockDim.x + threadIdx.x;
 }
-__device__ __forceinline__ Index all_threads() {
-    return static_cast<Index>(gridDim.x) * blockDim.x;
-}
+__device__ __forceinline__ Index all_threads() { return Index(gridDim.x) * blockDim.x; }
 
 struct Sum {
     template <class V>

@@ -19,14 +19,14 @@ __global__ void normalise_kernel(Rows<T> out, Rows<const T> a, const T* weight, 
     for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
         const T* x = a.row(i);
         T* y = out.row(i);
-        const auto value = [&](Index j) { return static_cast<double>(x[j]); };
-        const double mean = centre ? sum_over(0, n, value) / static_cast<double>(n) : 0;
+        const auto value = [&](Index j) { return double(x[j]); };
+        const double mean = centre ? sum_over(0, n, value) / double(n) : 0;
         const auto mean_square = [&](double scale) {
             const double sum = sum_over(0, n, [&](Index j) {
-                const double c = (static_cast<double>(x[j]) - mean) * scale;
+                const double c = (double(x[j]) - mean) * scale;
                 return c * c;
             });
-            return sum / static_cast<double>(n);
+            return sum / double(n);
         };
         double s = mean_square(1), scale = 1;
         // Squares of float64 may be beyond the range of double; the same for the whole block.
@@ -34,7 +34,7 @@ __global__ void normalise_kernel(Rows<T> out, Rows<const T> a, const T* weight, 
             scale = s < 1 ? 0x1p600 : 0x1p-600;
             s = mean_square(scale);
         }
-        const T m = static_cast<T>(mean), f = static_cast<T>(scale / sqrt(s + eps * scale * scale));
+        const T m = T(mean), f = T(scale / sqrt(s + eps * scale * scale));
         for (Index j = threadIdx.x; j < n; j += blockDim.x)
             y[j] = (x[j] - m) * f * (weight != nullptr ? weight[j] : T(1)) +
                    (bias != nullptr ? bias[j] : T(0));
@@ -45,8 +45,8 @@ template <class T>
 __global__ void row_sum_kernel(Rows<T> out, Rows<const T> a) {
     for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
         const T* x = a.row(i);
-        const double s = sum_over(0, a.cols, [&](Index j) { return static_cast<double>(x[j]); });
-        if (threadIdx.x == 0) *out.row(i) = static_cast<T>(s);
+        const double s = sum_over(0, a.cols, [&](Index j) { return double(x[j]); });
+        if (threadIdx.x == 0) *out.row(i) = T(s);
     }
 }
 
@@ -67,8 +67,8 @@ __global__ void column_sum_kernel(Rows<T> out, Rows<const T> a) {
     for (Index t = global_thread(); t < a.batch * a.cols; t += all_threads()) {
         const Index b = t / a.cols, j = t % a.cols;
         double s = 0;
-        for (Index r = 0; r < a.rows; ++r) s += static_cast<double>(a.row(b, r)[j]);
-        out.row(b, 0)[j] = static_cast<T>(s);
+        for (Index r = 0; r < a.rows; ++r) s += double(a.row(b, r)[j]);
+        out.row(b, 0)[j] = T(s);
     }
 }
 
@@ -86,9 +86,9 @@ __global__ void softmax_kernel(Rows<T> p, DeviceVisible visible) {
         top = block_reduce(top, Maximum());
         const double z = sum_over(seen.first, seen.last, [&](Index j) {
             x[j] = exp(x[j] - top);
-            return static_cast<double>(x[j]);
+            return double(x[j]);
         });
-        const T inverse = static_cast<T>(1 / z);
+        const T inverse = T(1 / z);
         for (Index j = seen.first + threadIdx.x; j < seen.last; j += blockDim.x) x[j] *= inverse;
     }
 }
@@ -97,12 +97,12 @@ template <class T>
 __global__ void matvec_kernel(double* y, Rows<const T> a, const double* x) {
     constexpr int rows_at_once = block_size / warp_size;
     const Index lane = threadIdx.x % warp_size;
-    const Index warp = static_cast<Index>(blockIdx.x) * rows_at_once + threadIdx.x / warp_size;
-    for (Index i = warp; i < a.batch * a.rows; i += static_cast<Index>(gridDim.x) * rows_at_once) {
+    const Index warp = Index(blockIdx.x) * rows_at_once + threadIdx.x / warp_size;
+    for (Index i = warp; i < a.batch * a.rows; i += Index(gridDim.x) * rows_at_once) {
         const T* row = a.row(i);
         const double* v = x + quotient(i, a.rows) * a.cols;
         double s = 0;
-        for (Index j = lane; j < a.cols; j += warp_size) s += static_cast<double>(row[j]) * v[j];
+        for (Index j = lane; j < a.cols; j += warp_size) s += double(row[j]) * v[j];
         for (int mask = warp_size / 2; mask > 0; mask /= 2)
             s += __shfl_xor_sync(0xFFFFFFFFU, s, mask);
         if (lane == 0) y[i] = s;
@@ -117,8 +117,7 @@ __global__ void matvec_transposed_kernel(double* parts, Rows<const T> a, const d
         const Index b = quotient(part, chunks), begin = (part - b * chunks) * chunk_rows;
         const Index end = begin + chunk_rows < a.rows ? begin + chunk_rows : a.rows;
         double s = 0;
-        for (Index r = begin; r < end; ++r)
-            s += static_cast<double>(a.row(b, r)[j]) * x[b * a.rows + r];
+        for (Index r = begin; r < end; ++r) s += double(a.row(b, r)[j]) * x[b * a.rows + r];
         parts[t] = s;
     }
 }
@@ -127,9 +126,7 @@ template <class T>
 __global__ void squares_kernel(double* squares, Rows<const T> a) {
     for (Index i = blockIdx.x; i < a.batch * a.rows; i += gridDim.x) {
         const T* x = a.row(i);
-        const double s = sum_over(0, a.cols, [&](Index j) {
-            return static_cast<double>(x[j]) * static_cast<double>(x[j]);
-        });
+        const double s = sum_over(0, a.cols, [&](Index j) { return double(x[j]) * double(x[j]); });
         if (threadIdx.x == 0) squares[i] = s;
     }
 }

@@ -90,8 +90,8 @@ __global__ void fields_kernel(RowFields out, Rows<const T> p, Rows<const T> slop
                               Index first, DeviceVisible visible) {
     constexpr int rows_at_once = block_size / warp_size;
     const Index lane = threadIdx.x % warp_size;
-    const Index warp = static_cast<Index>(blockIdx.x) * rows_at_once + threadIdx.x / warp_size;
-    for (Index i = warp; i < p.batch * p.rows; i += static_cast<Index>(gridDim.x) * rows_at_once) {
+    const Index warp = Index(blockIdx.x) * rows_at_once + threadIdx.x / warp_size;
+    for (Index i = warp; i < p.batch * p.rows; i += Index(gridDim.x) * rows_at_once) {
         const T* x = p.row(i);
         // Of softmax the slope is P itself, which is read once.
         const T* g = slope.data == nullptr || slope.data == p.data ? x : slope.row(i);
@@ -111,7 +111,7 @@ __global__ void fields_kernel(RowFields out, Rows<const T> p, Rows<const T> slop
         out.squares[i] = squares;
         out.entropy[i] = f.entropy;
         out.max_modulus[i] = top;
-        out.diagonal[i] = own < p.cols ? static_cast<double>(x[own]) : 0.0;
+        out.diagonal[i] = own < p.cols ? double(x[own]) : 0.0;
         if (slope.data == nullptr) continue;
         const double s = f.top_slope, left = 1 - f.top_value, steep = modulus_of(s);
         if (divided) {
@@ -146,7 +146,7 @@ __global__ void windows_kernel(double* window, Rows<const T> p, Index first,
         for (Index r = begin; r < end; ++r) {
             const Index j = window_column(first + r, e, p.cols);
             const Range seen = visible_range(visible, r, p.cols);
-            if (j >= seen.first && j < seen.last) s += static_cast<double>(p.row(b, r)[j]);
+            if (j >= seen.first && j < seen.last) s += double(p.row(b, r)[j]);
         }
         window[t] = s;
     }
@@ -178,7 +178,7 @@ __global__ void centred_kernel(double* centred, Rows<const T> x, const double* m
         const T* row = x.row(i);
         double s = 0;
         for (Index j = threadIdx.x; j < x.cols; j += blockDim.x) {
-            const double c = static_cast<double>(row[j]) - mean[j];
+            const double c = double(row[j]) - mean[j];
             s += c * c;
         }
         s = block_reduce(s, Sum());

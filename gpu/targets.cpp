@@ -11,7 +11,7 @@ bool runs_on_one(std::string_view target, Capability device) {
     int number = 0;
     const char* end = target.data() + target.size();
     const char* rest = std::from_chars(target.data(), end, number).ptr;
-    const std::string_view kind(rest, static_cast<std::size_t>(end - rest));
+    const std::string_view kind(rest, std::size_t(end - rest));
     const Capability own{number / 10, number % 10};
     if (!kind.empty() && kind.front() == 'a') return device == own;
     const bool family = device.major == own.major && device.minor >= own.minor;

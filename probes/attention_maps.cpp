@@ -40,12 +40,11 @@ class AttentionMaps final : public Probe {
         auto map = std::find_if(maps_.begin(), maps_.end(),
                                 [&](const Map& m) { return m.at.head == head; });
         if (map == maps_.end())
-            map = maps_.insert(maps_.end(),
-                               Map{.at = attention_place(e.layer, head),
-                                   .name = "attention",
-                                   .rows = n,
-                                   .cols = n,
-                                   .values = std::vector<double>(static_cast<std::size_t>(n * n))});
+            map = maps_.insert(maps_.end(), Map{.at = attention_place(e.layer, head),
+                                                .name = "attention",
+                                                .rows = n,
+                                                .cols = n,
+                                                .values = std::vector<double>(std::size_t(n * n))});
         const std::vector<double> rows = e.block.p.batch_range(head, 1).to_host<double>();
         std::copy(rows.begin(), rows.end(), map->values.begin() + e.block.first * n);
     }

@@ -17,13 +17,13 @@ class AttentionNorms final : public Probe {
 
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const RowStatistics& s = e.stats;
-        heads_.resize(static_cast<std::size_t>(s.heads));
+        heads_.resize(std::size_t(s.heads));
         tokens_ = s.n;
         why_no_logits_ = no_slope(e.block);
         sums_.add(e);
         totals_ = e.block.totals;
         for (Index k = 0; k < s.heads; ++k) {
-            Head& head = heads_[static_cast<std::size_t>(k)];
+            Head& head = heads_[std::size_t(k)];
             head.squares.add(of_head(s.squares, s, k));
             if (!why_no_logits_.empty()) continue;
             head.jacobian.add(of_head(s.jacobian, s, k));

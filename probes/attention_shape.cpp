@@ -15,11 +15,11 @@ class AttentionShape final : public Probe {
 
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const RowStatistics& s = e.stats;
-        heads_.resize(static_cast<std::size_t>(s.heads));
+        heads_.resize(std::size_t(s.heads));
         tokens_ = s.n;
         sums_.add(e);
         for (Index k = 0; k < s.heads; ++k) {
-            Head& head = heads_[static_cast<std::size_t>(k)];
+            Head& head = heads_[std::size_t(k)];
             head.entropy.add(of_head(s.entropy, s, k));
             head.largest.add(of_head(s.max_modulus, s, k));
             head.negative.add(of_head(s.negative, s, k));

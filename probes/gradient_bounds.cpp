@@ -53,14 +53,12 @@ class GradientBounds final : public Probe {
         const std::vector<double> outputs = longest_rows(norm ? e.normed : e.output),
                                   values = longest_rows(e.v);
         const auto c1 = [&](std::size_t k) { return outputs[norm ? 0 : k]; };
-        const auto c2 = [&](std::size_t k) {
-            return values[k / (static_cast<std::size_t>(h) / values.size())];
-        };
+        const auto c2 = [&](std::size_t k) { return values[k / (std::size_t(h) / values.size())]; };
         emit_each(out, settings_, e.layer, "c1", h, [&](std::size_t k) { return Value(c1(k)); });
         emit_each(out, settings_, e.layer, "c2", h, [&](std::size_t k) { return Value(c2(k)); });
         const RowBlock first = e.op.rows(0, 1);
         const std::string no_logits = why_no_logits(e, first);
-        std::vector<Head> heads(static_cast<std::size_t>(h));
+        auto heads = std::vector<Head>(std::size_t(h));
         if (first.slope.defined()) read_rows(e, no_logits.empty(), heads);
         const auto emit = [&](std::string_view metric, std::string why_not, auto value) {
             emit_each(out, settings_, e.layer, metric, h, [&](std::size_t k) {

@@ -25,7 +25,7 @@ class Locality final : public Probe {
         heads_ = s.heads;
         tokens_ = s.n;
         rows_ += s.rows;
-        window_.resize(static_cast<std::size_t>(s.heads * s.n), 0.0);
+        window_.resize(std::size_t(s.heads * s.n), 0.0);
         for (std::size_t i = 0; i < window_.size(); ++i) window_[i] += s.window[i];
     }
 
@@ -37,7 +37,7 @@ class Locality final : public Probe {
 
   private:
     void emit(Index layer, Sink& out) const {
-        std::vector<double> mean(static_cast<std::size_t>(tokens_), 0.0);
+        std::vector<double> mean(std::size_t(tokens_), 0.0);
         std::vector<Value> area;
         for (Index k = 0; k < heads_; ++k) {
             const std::vector<double> curve = accumulated(k);
@@ -58,7 +58,7 @@ class Locality final : public Probe {
         std::vector<double> curve;
         double sum = 0;
         for (Index l = 0; l < tokens_; ++l) {
-            sum += window_[static_cast<std::size_t>(head * tokens_ + l)];
+            sum += window_[std::size_t(head * tokens_ + l)];
             curve.push_back(sum / double(rows_));
         }
         return curve;
@@ -68,7 +68,7 @@ class Locality final : public Probe {
         if (!settings_.wants("local_acc")) return;
         for (const Index length : lengths(tokens_))
             out.point(at, "local_acc", double(length) / double(tokens_),
-                      note(curve[static_cast<std::size_t>(length - 1)]));
+                      note(curve[std::size_t(length - 1)]));
     }
 
     Value note(double value) const {

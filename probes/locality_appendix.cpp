@@ -15,7 +15,7 @@ std::array<double, thresholds> scores() {
     std::array<double, thresholds> out{};
     constexpr float step = 1.0F / float(thresholds - 1);
     for (Index j = 0; j < thresholds; ++j)
-        out[static_cast<std::size_t>(j)] =
+        out[std::size_t(j)] =
             j < thresholds / 2 ? step * float(j) : 1.0F - step * float(thresholds - 1 - j);
     return out;
 }
@@ -59,12 +59,12 @@ class LocalityAppendix final : public Probe {
         if (n > largest_by_default && !named_) return;
         tokens_ = n;
         rows_ += rows;
-        counts_.resize(static_cast<std::size_t>(h), Lengths{});
+        counts_.resize(std::size_t(h), Lengths{});
         for (Index k = 0; k < h; ++k) {
             const std::vector<double> p = e.block.p.batch_range(k, 1).to_host<double>();
             for (Index i = 0; i < rows; ++i)
                 add_windows(p.data() + i * n, e.block.first + i, n, score_,
-                            counts_[static_cast<std::size_t>(k)]);
+                            counts_[std::size_t(k)]);
         }
     }
 

@@ -10,7 +10,7 @@ namespace tsdiag::probe {
 std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
     const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();
     const Backend& backend = e.input.backend();
-    const std::vector<double> ones(static_cast<std::size_t>(h * n), 1.0);
+    const std::vector<double> ones(std::size_t(h * n), 1.0);
     const Tensor column_sums =
         cast(  // (1, h, n)
             e.op.apply_transpose(
@@ -25,12 +25,12 @@ std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
         matmul(column_sums, subtract_column_mean(x)).to_host<double>();  // (1, h, d)
     const std::vector<double> total = row_sum(column_sums).to_host<double>();
 
-    std::vector<MeanRow> rows(static_cast<std::size_t>(h));
+    auto rows = std::vector<MeanRow>(std::size_t(h));
     for (std::size_t k = 0; k < rows.size(); ++k) {
         const double weight = sums.stochastic(Index(k)) ? double(n) : total[k];
         Wide whole = 0, outside = 0;
-        for (std::size_t c = 0; c < static_cast<std::size_t>(d); ++c) {
-            const double z = across[k * static_cast<std::size_t>(d) + c], y = z + weight * mean[c];
+        for (std::size_t c = 0; c < std::size_t(d); ++c) {
+            const double z = across[k * std::size_t(d) + c], y = z + weight * mean[c];
             outside += Wide(z) * z / double(n);
             whole += Wide(y) * y / double(n);
         }
@@ -71,7 +71,7 @@ std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
     const Tensor x = without_exponent(e.input, exponent);
     const Tensor centred = cast(subtract_column_mean(cast(x, Type::f64)), e.op.type());
     const Tensor input = cast(x, e.op.type());
-    std::vector<Wide> squares(static_cast<std::size_t>(h), 0);
+    std::vector<Wide> squares(std::size_t(h), 0);
     for (Index first = 0; first < d; first += chunk) {
         const Index count = std::min(chunk, d - first);
         for (const bool stochastic : {true, false}) {
@@ -81,7 +81,7 @@ std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
                 e.op.apply(contiguous(from.col_range(first, count)), block_rows(e.op)));
             for (Index k = 0; k < h; ++k)
                 if (sums.stochastic(k) == stochastic)
-                    squares[static_cast<std::size_t>(k)] += squared_norm(y.batch_range(k, 1));
+                    squares[std::size_t(k)] += squared_norm(y.batch_range(k, 1));
         }
     }
     for (Wide& sum : squares) sum = std::ldexp(sum, 2 * exponent);

@@ -7,7 +7,7 @@
 namespace tsdiag::probe {
 namespace {
 
-std::size_t at(Index i) { return static_cast<std::size_t>(i); }
+std::size_t at(Index i) { return std::size_t(i); }
 
 Tensor on(const Backend& backend, Shape shape, const std::vector<double>& values) {
     return Tensor::from_host(backend, shape, std::span(values), Type::f64);

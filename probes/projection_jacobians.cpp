@@ -72,18 +72,17 @@ std::vector<Value> jacobian_norms(const Attention& e, double largest_work) {
     const AttentionOperator& op = e.op;
     const Index h = op.heads(), n = op.tokens();
     if (n == 1 && op.structure().row_stochastic)  // P is 1, whatever its logit
-        return std::vector<Value>(static_cast<std::size_t>(h), Value(0));
+        return std::vector<Value>(std::size_t(h), Value(0));
     const Derivative derivative(e.input, *e.projections);
     const double seen = op.structure().causal ? 0.5 : 1;  // of the columns, on average
     const Plan chosen = plan(op, derivative.work(h, n) * seen, largest_work);
-    std::vector<Sums> heads(static_cast<std::size_t>(h));
+    auto heads = std::vector<Sums>(std::size_t(h));
     for (const Index first : chosen.first) {
         const Index count = std::min(chosen.block, n - first);
         const RowNorms norms = derivative.norms(rows_of(op, first, count));
         for (std::size_t k = 0; k < heads.size(); ++k) {
             Wide sum = 0;
-            for (std::size_t i = k * static_cast<std::size_t>(count);
-                 i < (k + 1) * static_cast<std::size_t>(count); ++i) {
+            for (std::size_t i = k * std::size_t(count); i < (k + 1) * std::size_t(count); ++i) {
                 sum += norms.value[i];
                 heads[k].gross += norms.gross[i];
             }
@@ -119,9 +118,8 @@ class ProjectionJacobians final : public Probe {
     void emit(const Attention& e, std::string_view metric, const std::string& why_not,
               std::vector<Value> (*norms)(const Attention&, double), Sink& out) const {
         const std::vector<Value> heads =
-            why_not.empty()
-                ? norms(e, settings_.largest_work)
-                : std::vector<Value>(static_cast<std::size_t>(e.op.heads()), undefined(why_not));
+            why_not.empty() ? norms(e, settings_.largest_work)
+                            : std::vector<Value>(std::size_t(e.op.heads()), undefined(why_not));
         emit_heads(out, settings_, e.layer, metric, heads);
     }
 

@@ -28,7 +28,7 @@ Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
     const auto product = [&](std::span<const double> v, std::span<double> y) {
         std::fill(y.begin(), y.end(), 0.0);
         for (std::size_t j = 0; j < v.size(); ++j) {
-            const double* column = a.data() + j * static_cast<std::size_t>(side);  // symmetric
+            const double* column = a.data() + j * std::size_t(side);  // symmetric
             for (std::size_t i = 0; i < y.size(); ++i) y[i] += v[j] * column[i];
         }
     };

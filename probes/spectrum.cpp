@@ -32,11 +32,11 @@ std::vector<double> coefficients(const Attention& e) {
     if (e.op.bytes() <= e.memory) return dobrushin(e.op);
     constexpr double copies = 4;  // of a block: two, and both beside each other
     const Index n = e.op.tokens(), h = e.op.heads(), block = e.op.rows_at_once(e.memory / copies);
-    std::vector<double> found(static_cast<std::size_t>(h), 0.0);
+    std::vector<double> found(std::size_t(h), 0.0);
     const auto take = [&](const Tensor& rows) {
         for (Index k = 0; k < h; ++k) {
             const Tensor head = contiguous(rows.batch_range(k, 1));
-            double& most = found[static_cast<std::size_t>(k)];
+            double& most = found[std::size_t(k)];
             most = std::max(most, farthest_rows(head) / 2);
         }
     };
@@ -55,10 +55,10 @@ class Spectrum final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         sums_.add(e);
         const RowStatistics& s = e.stats;
-        diagonals_.resize(static_cast<std::size_t>(s.heads));
+        diagonals_.resize(std::size_t(s.heads));
         for (Index k = 0; k < s.heads; ++k) {
             const std::span<const double> seen = of_head(s.diagonal, s, k);
-            std::vector<double>& diagonal = diagonals_[static_cast<std::size_t>(k)];
+            std::vector<double>& diagonal = diagonals_[std::size_t(k)];
             diagonal.insert(diagonal.end(), seen.begin(), seen.end());
         }
     }
@@ -116,7 +116,7 @@ class Spectrum final : public Probe {
 
     void second_eigenvalues(const Attention& e, Sink& out) const {
         const Index h = e.op.heads();
-        std::vector<Value> modulus(static_cast<std::size_t>(h), undefined("fewer than two tokens"));
+        std::vector<Value> modulus(std::size_t(h), undefined("fewer than two tokens"));
         if (e.op.tokens() >= 2) {
             const std::vector<Estimate> found = second_moduli(e);
             modulus = values_of(found, e.layer, "lambda2_abs");

@@ -104,10 +104,10 @@ void RowSums::add(const AttentionRows& event) {
         deviation_ = event.block.totals->deviation;
         return;
     }
-    deviation_.resize(static_cast<std::size_t>(s.heads), 0.0);
+    deviation_.resize(std::size_t(s.heads), 0.0);
     for (Index i = 0; i < s.heads * s.rows; ++i) {
-        double& worst = deviation_[static_cast<std::size_t>(i / s.rows)];
-        const double off = std::abs(s.sum[static_cast<std::size_t>(i)] - 1);
+        double& worst = deviation_[std::size_t(i / s.rows)];
+        const double off = std::abs(s.sum[std::size_t(i)] - 1);
         if (off > worst || std::isnan(off)) worst = std::isnan(worst) ? worst : off;
     }
 }

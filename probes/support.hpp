@@ -58,7 +58,7 @@ void emit_each(Sink& out, const ProbeSettings& settings, Index layer, std::strin
                Index heads, F value) {
     if (heads == 0 || !settings.wants(metric)) return;
     std::vector<Value> values;
-    for (Index k = 0; k < heads; ++k) values.push_back(value(static_cast<std::size_t>(k)));
+    for (Index k = 0; k < heads; ++k) values.push_back(value(std::size_t(k)));
     emit_heads(out, settings, layer, metric, values);
 }
 
@@ -70,7 +70,7 @@ class RowSums {
   public:
     void add(const AttentionRows& event);
     void reset() { *this = {}; }
-    double deviation(Index head) const { return deviation_[static_cast<std::size_t>(head)]; }
+    double deviation(Index head) const { return deviation_[std::size_t(head)]; }
     /// Are all rows of the head seen, and do they sum to 1 within the tolerance?
     bool stochastic(Index head) const;
     bool all_stochastic() const;
@@ -85,8 +85,7 @@ class RowSums {
 /// Of a head's rows in one block.
 template <class T>
 std::span<const T> of_head(const std::vector<T>& all, const RowStatistics& s, Index head) {
-    return std::span(all).subspan(static_cast<std::size_t>(head * s.rows),
-                                  static_cast<std::size_t>(s.rows));
+    return std::span(all).subspan(std::size_t(head * s.rows), std::size_t(s.rows));
 }
 
 /// The mean of a number over the rows of a head.  Where not all n rows were seen: an estimate with

@@ -309,8 +309,8 @@ void forget_date(const fs::path& pdf) {
     const std::size_t at = bytes.rfind(key);
     if (at == std::string::npos || bytes.size() - at < key.size() + epoch.size()) return;
     file.clear();
-    file.seekp(static_cast<std::streamoff>(at + key.size()));
-    file.write(epoch.data(), static_cast<std::streamsize>(epoch.size()));
+    file.seekp(std::streamoff(at + key.size()));
+    file.write(epoch.data(), std::streamsize(epoch.size()));
 }
 
 /// Does it end as its format ends?  gnuplot says nothing of a full disk.

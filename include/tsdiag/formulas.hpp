@@ -54,10 +54,10 @@ TSDIAG_ANYWHERE static inline void philox_block(std::uint32_t& c0, std::uint32_t
     for (int round = 0; round < 10; ++round) {
         const std::uint64_t p0 = std::uint64_t{0xD2511F53U} * c0,
                             p1 = std::uint64_t{0xCD9E8D57U} * c2;
-        c0 = static_cast<std::uint32_t>(p1 >> 32) ^ c1 ^ k0;
-        c1 = static_cast<std::uint32_t>(p1);
-        c2 = static_cast<std::uint32_t>(p0 >> 32) ^ c3 ^ k1;
-        c3 = static_cast<std::uint32_t>(p0);
+        c0 = std::uint32_t(p1 >> 32) ^ c1 ^ k0;
+        c1 = std::uint32_t(p1);
+        c2 = std::uint32_t(p0 >> 32) ^ c3 ^ k1;
+        c3 = std::uint32_t(p0);
         k0 += 0x9E3779B9U;
         k1 += 0xBB67AE85U;
     }

@@ -88,7 +88,7 @@ class Pattern {
     bool same_block(Index i, Index j) const { return block_of(i) == block_of(j); }
 
   private:
-    Index block_of(Index i) const { return block_of_[static_cast<std::size_t>(i)]; }
+    Index block_of(Index i) const { return block_of_[std::size_t(i)]; }
     /// The first token that is in no block before this one.
     Index start(Index block) const {
         return std::ranges::lower_bound(block_of_, block) - block_of_.begin();
@@ -113,7 +113,7 @@ class Pattern {
     }
     /// Different numbers below `count`, each set of them as likely as any other (Floyd).
     std::vector<Index> drawn(Index head, Index block, Index count) const {
-        Rng rng = rng_.fork(static_cast<std::uint64_t>(head)).fork(std::uint64_t(block));
+        Rng rng = rng_.fork(std::uint64_t(head)).fork(std::uint64_t(block));
         std::vector<Index> out;
         for (Index top = count - std::min(random_, count); top < count; ++top) {
             const Index one = Index(rng.below(std::uint64_t(top + 1)));
@@ -134,8 +134,7 @@ Tensor mask(const Pattern& pattern, const AttentionInput& in, Index first, Index
     const Index h = in.q.batch(), n = in.q.rows();
     const std::function<void(std::span<T>)> fill = [&](std::span<T> values) {
         const auto row = [&](Index head, Index i) {
-            return values.subspan(static_cast<std::size_t>((head * count + i) * n),
-                                  static_cast<std::size_t>(n));
+            return values.subspan(std::size_t((head * count + i) * n), std::size_t(n));
         };
         for (Index head = 0; head < h; ++head)
             for (Index i = 0; i < count; ++i)

@@ -12,8 +12,7 @@ namespace {
 Tensor weighted(const Tensor& x, const std::vector<double>& position, double length) {
     std::array<std::vector<double>, 2> weights;
     for (Index i = 0; i < x.rows(); ++i) {
-        const double at =
-            1 + (position.empty() ? double(i) : position[static_cast<std::size_t>(i)]);
+        const double at = 1 + (position.empty() ? double(i) : position[std::size_t(i)]);
         const double angle = std::numbers::pi / 2 * at / length;
         weights[0].push_back(std::sin(angle));
         // At i = M the cosine is 0, and rounding must not make it negative.

@@ -40,7 +40,7 @@ Index missing(const AttentionInput& in, Index block) {
 Tensor share_of_tokens(const Tensor& s, const Tensor& p, const Visible& visible, Index first,
                        Index first_row, Index zeros) {
     const Index h = p.batch(), count = p.rows(), n = p.cols();
-    std::vector<double> share(static_cast<std::size_t>(h * count), 1.0);
+    std::vector<double> share(std::size_t(h * count), 1.0);
     const Index skipped = std::max<Index>(0, first_row - first);
     for (Index k = 0; k < h && skipped < count; ++k) {
         const auto part = [&](const Tensor& x) {
@@ -50,15 +50,15 @@ Tensor share_of_tokens(const Tensor& s, const Tensor& p, const Visible& visible,
         for (Index i = skipped; i < count; ++i) {
             const auto row = rows.begin() + (i - skipped) * n;
             const auto top = std::max_element(row, row + n);
-            const double z = std::exp(logits[static_cast<std::size_t>(top - rows.begin())]) / *top;
-            share[static_cast<std::size_t>(k * count + i)] = z / (z + double(zeros));
+            const double z = std::exp(logits[std::size_t(top - rows.begin())]) / *top;
+            share[std::size_t(k * count + i)] = z / (z + double(zeros));
         }
     }
     Tensor out =
         Tensor::from_host(p.backend(), {h, count, 1}, std::span<const double>(share), p.type());
     if (!s.tracked()) return out;
-    std::vector<double> padded(static_cast<std::size_t>(count), 0.0);
-    for (Index i = skipped; i < count; ++i) padded[static_cast<std::size_t>(i)] = double(zeros);
+    std::vector<double> padded(std::size_t(count), 0.0);
+    for (Index i = skipped; i < count; ++i) padded[std::size_t(i)] = double(zeros);
     const Tensor top = row_max(s.detached());
     const Tensor sum = row_sum(hide(map(Unary::exp, subtract(s, top)), visible));
     const Tensor added = multiply(

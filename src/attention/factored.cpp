@@ -20,10 +20,10 @@ constexpr Index sum_rows = 1 << 12;  // held in double at once
 /// z of one head, in double: left_i . (floor + sum_j right_j) over all j, or over j <= i.
 std::vector<double> row_sums(const Tensor& left, const Tensor& right, bool causal, double floor) {
     const Index n = left.rows(), m = left.cols();
-    std::vector<double> sum(static_cast<std::size_t>(m), floor), z;
-    z.reserve(static_cast<std::size_t>(n));
+    std::vector<double> sum(std::size_t(m), floor), z;
+    z.reserve(std::size_t(n));
     const auto add_row = [&](const double* row) {
-        for (Index c = 0; c < m; ++c) sum[static_cast<std::size_t>(c)] += row[c];
+        for (Index c = 0; c < m; ++c) sum[std::size_t(c)] += row[c];
     };
     const auto chunk = [&](const Tensor& x, Index first) {
         return x.row_range(first, std::min(sum_rows, n - first)).to_host<double>();
@@ -138,8 +138,7 @@ class FactoredAttention final : public AttentionOperator {
         std::vector<double> inverse;
         for (Index k = 0; k < h; ++k)
             for (Index i = 0; i < n; ++i)
-                inverse.push_back(inverse_of(
-                    entry, sums[static_cast<std::size_t>(k)][static_cast<std::size_t>(i)], k, i));
+                inverse.push_back(inverse_of(entry, sums[std::size_t(k)][std::size_t(i)], k, i));
         inverse_ = Tensor::from_host(left.backend(), {h, n, 1}, std::span<const double>(inverse),
                                      left.type());
         if (left.tracked() || right.tracked()) record_inverse(left, right);

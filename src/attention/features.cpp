@@ -15,11 +15,11 @@ Tensor feature_map(std::string_view name, const Tensor& x) {
 }
 
 Tensor orthogonal_features(Rng rng, Index m, Index w, const Backend& backend, Type type) {
-    std::vector<double> rows(static_cast<std::size_t>(m * w)), lengths(rows.size());
+    std::vector<double> rows(std::size_t(m * w)), lengths(rows.size());
     rng.fork("directions").fill_normal(std::span<double>(rows), 0, 1);
     rng.fork("lengths").fill_normal(std::span<double>(lengths), 0, 1);
     const auto row = [w](std::vector<double>& a, Index i) {
-        return std::span(a).subspan(static_cast<std::size_t>(i * w), static_cast<std::size_t>(w));
+        return std::span(a).subspan(std::size_t(i * w), std::size_t(w));
     };
     const auto dot = [](std::span<const double> a, std::span<const double> b) {
         double s = 0;
@@ -46,7 +46,7 @@ Tensor orthogonal_features(Rng rng, Index m, Index w, const Backend& backend, Ty
 
 Tensor drawn_uniform(const Rng& rng, Index rows, Index cols, double bound, const Backend& backend,
                      Type type) {
-    std::vector<double> values(static_cast<std::size_t>(rows * cols));
+    std::vector<double> values(std::size_t(rows * cols));
     rng.fill_uniform(std::span<double>(values), -bound, bound);
     return Tensor::from_host(backend, {1, rows, cols}, std::span<const double>(values), type);
 }
@@ -54,7 +54,7 @@ Tensor drawn_uniform(const Rng& rng, Index rows, Index cols, double bound, const
 Tensor rows_of_each_head(const Tensor& x, std::span<const Index> rows) {
     const Index h = x.batch(), n = x.rows(), w = x.cols();
     std::vector<Index> of_all;
-    of_all.reserve(rows.size() * static_cast<std::size_t>(h));
+    of_all.reserve(rows.size() * std::size_t(h));
     for (Index k = 0; k < h; ++k)
         for (const Index row : rows) of_all.push_back(k * n + row);
     return gather_rows(contiguous(x).reshape({1, h * n, w}), of_all)

@@ -61,7 +61,7 @@ std::vector<double> learned_bias(const AttentionInput& in, Index group) {
     std::vector<double> out;
     for (Index distance = 1 - reach; distance < reach; ++distance)
         out.push_back(std::sqrt(double(in.q.cols())) *
-                      values[static_cast<std::size_t>(bucket(distance, buckets, in.causal))]);
+                      values[std::size_t(bucket(distance, buckets, in.causal))]);
     return out;
 }
 
@@ -69,15 +69,14 @@ std::vector<double> learned_bias(const AttentionInput& in, Index group) {
 Tensor bias_rows(const AttentionInput& in, const std::vector<double>& by_distance,
                  const Tensor& like, Index first, const Visible& near) {
     const auto position = [&](Index i) {
-        return in.position.empty() ? i : std::llround(in.position[static_cast<std::size_t>(i)]);
+        return in.position.empty() ? i : std::llround(in.position[std::size_t(i)]);
     };
     const Index count = like.rows(), n = like.cols(), middle = std::ssize(by_distance) / 2;
-    std::vector<double> values(static_cast<std::size_t>(count * n), 0.0);
+    std::vector<double> values(std::size_t(count * n), 0.0);
     for (Index i = 0; i < count; ++i)
-        for (Index j = near.first[static_cast<std::size_t>(i)];
-             j < near.last[static_cast<std::size_t>(i)]; ++j)
-            values[static_cast<std::size_t>(i * n + j)] =
-                by_distance[static_cast<std::size_t>(middle + position(j) - position(first + i))];
+        for (Index j = near.first[std::size_t(i)]; j < near.last[std::size_t(i)]; ++j)
+            values[std::size_t(i * n + j)] =
+                by_distance[std::size_t(middle + position(j) - position(first + i))];
     return Tensor::from_host(like.backend(), {1, count, n}, std::span<const double>(values),
                              like.type());
 }

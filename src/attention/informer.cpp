@@ -60,8 +60,8 @@ std::vector<double> logits_at(const AttentionInput& in, const std::vector<Index>
 std::vector<double> measures(const AttentionInput& in, Index samples, double divisor, Rng rng) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     const Index h = in.q.batch(), n = in.q.rows();
-    std::vector<double> top(static_cast<std::size_t>(h * n), -infinity), sum(top.size(), 0.0);
-    std::vector<Index> columns(static_cast<std::size_t>(n));
+    std::vector<double> top(std::size_t(h * n), -infinity), sum(top.size(), 0.0);
+    auto columns = std::vector<Index>(std::size_t(n));
     for (Index sample = 0; sample < samples; ++sample) {
         for (Index& j : columns) j = Index(rng.below(std::uint64_t(n)));
         const std::vector<double> s = logits_at(in, columns);
@@ -80,15 +80,14 @@ std::vector<double> measures(const AttentionInput& in, Index samples, double div
 /// 1 for the `count` queries of each head whose M is largest, the first of equal ones; else 0.
 std::vector<double> active(const std::vector<double>& measure, Index n, Index count) {
     std::vector<double> out(measure.size(), 0.0);
-    std::vector<Index> order(static_cast<std::size_t>(n));
+    auto order = std::vector<Index>(std::size_t(n));
     for (std::size_t head = 0; head < measure.size(); head += order.size()) {
-        const auto of = [&](Index i) { return measure[head + static_cast<std::size_t>(i)]; };
+        const auto of = [&](Index i) { return measure[head + std::size_t(i)]; };
         std::iota(order.begin(), order.end(), 0);
         std::partial_sort(order.begin(), order.begin() + count, order.end(), [&](Index a, Index b) {
             return of(a) > of(b) || (of(a) == of(b) && a < b);
         });
-        for (Index i = 0; i < count; ++i)
-            out[head + static_cast<std::size_t>(order[static_cast<std::size_t>(i)])] = 1;
+        for (Index i = 0; i < count; ++i) out[head + std::size_t(order[std::size_t(i)])] = 1;
     }
     return out;
 }
@@ -135,7 +134,7 @@ const AttentionEntry informer = {
                         Logits logits, RowBlock& block) {
             const Index first = block.first, count = logits.s.rows(), rows = in.q.rows();
             const auto chosen = [&](Index head, Index i) {
-                return full[static_cast<std::size_t>(head * rows + i)];
+                return full[std::size_t(head * rows + i)];
             };
             const Tensor one = column(in.q, first, count, chosen);
             const Tensor other = column(in.q, first, count, [&](Index head, Index i) {

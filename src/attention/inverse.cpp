@@ -4,8 +4,8 @@ namespace tsdiag::variants {
 
 Tensor plus_identity(const Tensor& x, double a) {
     const Index m = x.rows();
-    std::vector<double> values(static_cast<std::size_t>(m * m), 0.0);
-    for (Index i = 0; i < m; ++i) values[static_cast<std::size_t>(i * m + i)] = a;
+    std::vector<double> values(std::size_t(m * m), 0.0);
+    for (Index i = 0; i < m; ++i) values[std::size_t(i * m + i)] = a;
     return add(
         x, Tensor::from_host(x.backend(), {1, m, m}, std::span<const double>(values), x.type()));
 }

@@ -103,11 +103,11 @@ std::optional<double> Options::number(std::string_view name) const { return numb
 Index Options::count(std::string_view name) const {
     const auto value = number(name);
     check(value.has_value(), "an option that is a number");
-    return static_cast<Index>(*value);
+    return Index(*value);
 }
 
 Rng Options::rng(const AttentionInput& input) const {
-    return input.rng.fork(static_cast<std::uint64_t>(count("seed")));
+    return input.rng.fork(std::uint64_t(count("seed")));
 }
 
 Tensor parameter(const AttentionInput& input, std::string_view name) {
@@ -119,7 +119,7 @@ std::string text(const Shape& s) { return fmt::format("({}, {}, {})", s.batch, s
 }  // namespace
 
 Tensor for_every_sample(const Tensor& by_head, const AttentionInput& in) {
-    return concat_batches(std::vector<Tensor>(static_cast<std::size_t>(in.samples), by_head));
+    return concat_batches(std::vector<Tensor>(std::size_t(in.samples), by_head));
 }
 
 void require_fit(const AttentionInput& in) {
@@ -144,7 +144,7 @@ void require_fit(const AttentionInput& in) {
         if (in.bias.type() != in.q.type())
             throw ShapeError("attention: the bias is of another type than the queries; cast it");
     }
-    if (!in.position.empty() && static_cast<Index>(in.position.size()) != q.rows)
+    if (!in.position.empty() && Index(in.position.size()) != q.rows)
         throw ShapeError(
             fmt::format("attention: {} positions, expected one for each of the {} tokens",
                         in.position.size(), q.rows));

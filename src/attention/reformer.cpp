@@ -57,7 +57,7 @@ constexpr std::array option_list{
                     .whole = true,
                     .description = "of the rotations R, which a layer's heads share"}};
 
-constexpr std::size_t at(Index x) { return static_cast<std::size_t>(x); }
+constexpr std::size_t at(Index x) { return std::size_t(x); }
 
 /// One hash of a head: its tokens sorted by bucket, then by position.
 struct Round {
@@ -90,8 +90,7 @@ Round sorted(std::vector<Index> bucket) {
     out.place.resize(out.bucket.size());
     std::iota(out.order.begin(), out.order.end(), Index{0});
     std::ranges::sort(out.order, {}, [&](Index i) { return std::pair(out.bucket[at(i)], i); });
-    for (std::size_t s = 0; s < out.order.size(); ++s)
-        out.place[at(out.order[s])] = static_cast<Index>(s);
+    for (std::size_t s = 0; s < out.order.size(); ++s) out.place[at(out.order[s])] = Index(s);
     return out;
 }
 
@@ -151,7 +150,7 @@ Tensor mask(const Hashing& hashing, Index first, const Tensor& s) {
             std::ranges::fill(row, -std::numeric_limits<T>::infinity());
             for (const Round& round : hashing.heads[at(head)])
                 hashing.around(round, i, [&](Index j) {
-                    const auto seen = static_cast<T>(hashing.times(head, i, j));
+                    const auto seen = T(hashing.times(head, i, j));
                     if (seen > 0) row[at(j)] = hashing.duplicates ? std::log(seen) : T(0);
                 });
         }

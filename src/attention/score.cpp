@@ -81,12 +81,12 @@ class ScoreAttention final : public AttentionOperator {
         const Tensor q = in_.q.row_range(first, count);
         if (q.tracked() || in_.k.tracked()) return matmul(q, in_.k, Transpose::second, in_.scale);
         Tensor s = Tensor::empty(backend(), {heads(), count, tokens()}, type());
-        Visible made{std::vector<Index>(static_cast<std::size_t>(count), 0), {}};
+        Visible made{std::vector<Index>(std::size_t(count), 0), {}};
         visibility::each_part(*this, visible, first, count, [&](Index i, Index rows, Index end) {
             backend().matmul(s.row_range(i, rows).col_range(0, end).view(),
                              q.row_range(i, rows).view(), in_.k.row_range(0, end).view(),
                              Transpose::second, in_.scale);
-            made.last.insert(made.last.end(), static_cast<std::size_t>(rows), end);
+            made.last.insert(made.last.end(), std::size_t(rows), end);
         });
         return visible.everything() ? s : hide(std::move(s), made);
     }
@@ -94,7 +94,7 @@ class ScoreAttention final : public AttentionOperator {
     Tensor alibi(Index first, Index count) const {
         const Index n = tokens();
         std::vector<double> values;
-        values.reserve(static_cast<std::size_t>(count * n));
+        values.reserve(std::size_t(count * n));
         for (Index i = first; i < first + count; ++i)
             for (Index j = 0; j < n; ++j)
                 values.push_back(std::abs(position(in_, i) - position(in_, j)));
@@ -103,7 +103,7 @@ class ScoreAttention final : public AttentionOperator {
         const Tensor out = Tensor::empty(backend(), {heads(), count, n}, type());
         for (Index k = 0; k < heads(); ++k)
             backend().affine(out.batch_range(k, 1).view(), distance.view(),
-                             -rule_.alibi[static_cast<std::size_t>(k) % rule_.alibi.size()], 0);
+                             -rule_.alibi[std::size_t(k) % rule_.alibi.size()], 0);
         return out;
     }
 
@@ -122,7 +122,7 @@ std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRu
 }
 
 double position(const AttentionInput& in, Index i) {
-    return in.position.empty() ? double(i) : in.position[static_cast<std::size_t>(i)];
+    return in.position.empty() ? double(i) : in.position[std::size_t(i)];
 }
 
 Visible seen(const AttentionInput& in, Index block, Index first, Index count) {

@@ -35,13 +35,13 @@ View Heads::operator[](Index head) const {
     View one = view_;
     one.shape.batch = 1;
     one.data = static_cast<char*>(view_.data) +
-               static_cast<std::size_t>(head * view_.batch_stride) * bytes_of(view_.type);
+               std::size_t(head * view_.batch_stride) * bytes_of(view_.type);
     return one;
 }
 
 std::vector<double> column_sums(const View& a) {
-    const std::vector<double> ones(static_cast<std::size_t>(a.shape.rows), 1.0);
-    std::vector<double> out(static_cast<std::size_t>(a.shape.cols), 0.0);
+    const std::vector<double> ones(std::size_t(a.shape.rows), 1.0);
+    std::vector<double> out(std::size_t(a.shape.cols), 0.0);
     add_transposed(a, 1, ones, out);
     return out;
 }

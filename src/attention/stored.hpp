@@ -33,12 +33,12 @@ class Heads {
 /// are done.
 template <class Out, class Work>
 std::vector<Out> for_each_head(Index count, const Work& work) {
-    std::vector<Out> out(static_cast<std::size_t>(count));
+    auto out = std::vector<Out>(std::size_t(count));
     std::exception_ptr failure;
 #pragma omp parallel for schedule(dynamic) if (count > 1)
     for (Index k = 0; k < count; ++k) {
         try {
-            out[static_cast<std::size_t>(k)] = work(k);
+            out[std::size_t(k)] = work(k);
         } catch (...) {
 #pragma omp critical(tsdiag_stored_failure)
             if (!failure) failure = std::current_exception();

@@ -113,8 +113,8 @@ class LongShort final : public AttentionOperator {
         std::vector<Tensor> parts;
         for (Index first = 0; first < tokens(); first += block) {
             const Index count = std::min(block, tokens() - first);
-            const Index from = near_.first[static_cast<std::size_t>(first)],
-                        to = near_.last[static_cast<std::size_t>(first + count - 1)];
+            const Index from = near_.first[std::size_t(first)],
+                        to = near_.last[std::size_t(first + count - 1)];
             const auto [near, far] = weights(first, count, from, to);
             const Tensor y = matmul(near, v.row_range(from, to - from));
             parts.push_back(far.defined() ? add(y, matmul(far, projected)) : y);
@@ -164,12 +164,12 @@ class LongShort final : public AttentionOperator {
     void find_chunks(Index l) {
         const Index n = tokens();
         if (!in_.causal) {
-            before_.assign(static_cast<std::size_t>(n), 1);
+            before_.assign(std::size_t(n), 1);
             chunks_ = {{.number = 0, .first = 0, .last = n}};
             return;
         }
         for (Index i = 0; i < n; ++i) {
-            const auto number = static_cast<Index>(std::floor(position(in_, i) / double(l)));
+            const auto number = Index(std::floor(position(in_, i) / double(l)));
             if (chunks_.empty() || chunks_.back().number != number)
                 chunks_.push_back({.number = number, .first = i});
             chunks_.back().last = i + 1;
@@ -196,8 +196,7 @@ class LongShort final : public AttentionOperator {
     Tensor spread(const Tensor& far) const {
         std::vector<Tensor> parts;
         for (std::size_t c = 0; c < chunks_.size(); ++c)
-            parts.push_back(
-                matmul(far.col_range(static_cast<Index>(c) * rank_, rank_), chunks_[c].weights));
+            parts.push_back(matmul(far.col_range(Index(c) * rank_, rank_), chunks_[c].weights));
         if (const Index end = chunks_.back().last; end < tokens())
             parts.push_back(zeros(backend(), {heads(), far.rows(), tokens() - end}, type()));
         return concat_cols(parts);
@@ -207,10 +206,10 @@ class LongShort final : public AttentionOperator {
     /// see one.
     Tensor mask(Index first, Index count, Index from, Index to) const {
         const Index near = to - from, all = near + (projected_.defined() ? projected_.rows() : 0);
-        std::vector<double> values(static_cast<std::size_t>(count * all),
+        std::vector<double> values(std::size_t(count * all),
                                    -std::numeric_limits<double>::infinity());
         for (Index r = 0; r < count; ++r) {
-            const auto i = static_cast<std::size_t>(first + r);
+            const auto i = std::size_t(first + r);
             const auto row = values.begin() + r * all;
             std::fill(row + near_.first[i] - from, row + near_.last[i] - from, 0.0);
             std::fill_n(row + near, before_[i] * rank_, 0.0);

@@ -9,7 +9,7 @@ namespace tsdiag::visibility {
 /// Of rows [first, first + count) of a causal P.
 inline Visible lower(Index first, Index count) {
     Visible out;
-    out.first.assign(static_cast<std::size_t>(count), 0);
+    out.first.assign(std::size_t(count), 0);
     for (Index i = first; i < first + count; ++i) out.last.push_back(i + 1);
     return out;
 }

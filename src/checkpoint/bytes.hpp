@@ -80,7 +80,7 @@ class ByteReader {
                                std::to_string(count) + " more bytes are expected at byte " +
                                std::to_string(at_) +
                                ". Is the file complete? Download or save it again.");
-        const Bytes taken = bytes_.subspan(at_, static_cast<std::size_t>(count));
+        const Bytes taken = bytes_.subspan(at_, std::size_t(count));
         at_ += taken.size();
         return taken;
     }

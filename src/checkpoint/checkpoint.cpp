@@ -37,7 +37,7 @@ const TypeFacts& facts_of(DType type) {
 class Digest {
   public:
     void add(std::string_view text) {
-        add(static_cast<std::uint64_t>(text.size()));
+        add(std::uint64_t(text.size()));
         for (const char c : text) mix(static_cast<unsigned char>(c));
     }
     void add(std::uint64_t number) {
@@ -87,14 +87,13 @@ std::string header_digest(const Checkpoint& file) {
     Digest digest;
     std::error_code none;
     const auto size = std::filesystem::file_size(file.source(), none);
-    digest.add(none ? 0 : static_cast<std::uint64_t>(size));
+    digest.add(none ? 0 : std::uint64_t(size));
     for (const std::string& name : file.names()) {
         const RawTensor tensor = file.tensor(name);
         digest.add(name);
         digest.add(tensor.dtype_name);
         digest.add(tensor.shape.size());
-        for (const std::int64_t extent : tensor.shape)
-            digest.add(static_cast<std::uint64_t>(extent));
+        for (const std::int64_t extent : tensor.shape) digest.add(std::uint64_t(extent));
         digest.add(tensor.bytes.size());
     }
     return fmt::format("{:016x}", digest.value());

@@ -23,9 +23,7 @@ struct Boolean {
 };
 struct BFloat16 {
     using Stored = std::uint16_t;
-    static float value(Stored stored) {
-        return std::bit_cast<float>(static_cast<std::uint32_t>(stored) << 16);
-    }
+    static float value(Stored stored) { return std::bit_cast<float>(std::uint32_t(stored) << 16); }
 };
 /// Exponent and mantissa are moved into those of a float and the bias is corrected by a product,
 /// which is exact for subnormal numbers too; infinities and NaN get the float's exponent.
@@ -42,9 +40,7 @@ struct Float16 {
 /// e5m2 is the upper byte of a float16.
 struct Float8E5M2 {
     using Stored = std::uint8_t;
-    static float value(Stored stored) {
-        return Float16::value(static_cast<std::uint16_t>(stored << 8));
-    }
+    static float value(Stored stored) { return Float16::value(std::uint16_t(stored << 8)); }
 };
 /// e4m3 ("fn"): bias 7, no infinities; all ones is NaN.
 struct Float8E4M3 {
@@ -103,17 +99,16 @@ template <class Element, class T>
 void widen_run(const std::byte* from, std::int64_t count, std::int64_t stride, bool swapped,
                T* to) {
     using Stored = typename Element::Stored;
-    constexpr auto width = static_cast<std::int64_t>(sizeof(Stored));
+    constexpr auto width = std::int64_t(sizeof(Stored));
     if (swapped) {
         for (std::int64_t i = 0; i < count; ++i)
-            to[i] = static_cast<T>(
-                Element::value(byte_swapped(load<Stored>(from + i * stride * width))));
+            to[i] = T(Element::value(byte_swapped(load<Stored>(from + i * stride * width))));
     } else if (stride == 1) {
         for (std::int64_t i = 0; i < count; ++i)
-            to[i] = static_cast<T>(Element::value(load<Stored>(from + i * width)));
+            to[i] = T(Element::value(load<Stored>(from + i * width)));
     } else {
         for (std::int64_t i = 0; i < count; ++i)
-            to[i] = static_cast<T>(Element::value(load<Stored>(from + i * stride * width)));
+            to[i] = T(Element::value(load<Stored>(from + i * stride * width)));
     }
 }
 

@@ -66,8 +66,8 @@ void check_layout(const RawTensor& tensor, std::size_t width, const std::string&
                          shape_text(tensor.shape)));
     if (*count == 0) return;
     constexpr std::size_t bits = 8;  // the least that an element of unknown size can have is one
-    const auto held = static_cast<std::int64_t>(width == 0 ? tensor.bytes.size() * bits
-                                                           : tensor.bytes.size() / width);
+    const auto held =
+        std::int64_t(width == 0 ? tensor.bytes.size() * bits : tensor.bytes.size() / width);
     const auto end = extent(tensor);
     if (!end || *end > held)
         fail(

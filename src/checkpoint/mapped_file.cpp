@@ -86,7 +86,7 @@ class Mappings {
     }
     /// The path of the file that is mapped at `address`; async-signal-safe.
     const char* path_at(std::uintptr_t address) const {
-        const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+        const auto page = std::uintptr_t(::sysconf(_SC_PAGESIZE));
         for (const Mapping* entry = first_.load(); entry != nullptr; entry = entry->next) {
             const std::uintptr_t end = (entry->end.load() + page - 1) / page * page;
             if (address >= entry->begin.load() && address < end) return entry->path.load();
@@ -146,7 +146,7 @@ std::shared_ptr<const MappedFile> MappedFile::open(const std::filesystem::path& 
     if (::fstat(descriptor.number, &status) != 0) refuse_system(made->path_, errno);
     if (!S_ISREG(status.st_mode))
         refuse(made->path_, "is not a regular file, expected a checkpoint. Check the path.");
-    const auto size = static_cast<std::size_t>(status.st_size);
+    const auto size = std::size_t(status.st_size);
     if (size == 0) return file;
     void* begin = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, descriptor.number, 0);
     if (begin == MAP_FAILED) refuse_system(made->path_, errno);
@@ -162,7 +162,7 @@ MappedFile::~MappedFile() {
 }
 
 void drop_pages(Bytes bytes) {
-    const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+    const auto page = std::uintptr_t(::sysconf(_SC_PAGESIZE));
     const auto begin = reinterpret_cast<std::uintptr_t>(bytes.data());
     const std::uintptr_t first = (begin + page - 1) / page * page;
     const std::uintptr_t last = (begin + bytes.size()) / page * page;

@@ -89,7 +89,7 @@ class HeaderText {
             const auto [end, error] =
                 std::from_chars(rest_.data(), rest_.data() + rest_.size(), size);
             if (error != std::errc() || size < 0) fail("no size");
-            rest_.remove_prefix(static_cast<std::size_t>(end - rest_.data()));
+            rest_.remove_prefix(std::size_t(end - rest_.data()));
             skip('L');  // Python 2 wrote long integers so
             sizes.push_back(size);
             if (!skip(',') && look() != ')') fail("no comma");
@@ -174,13 +174,13 @@ NpyHeader read_npy_header(Bytes head, std::uint64_t size, const std::string& whe
     header.tensor.shape = text.shape;
     header.tensor.strides = text.fortran ? column_major(text.shape) : row_major(text.shape);
     const auto count = element_count(text.shape);
-    const auto bytes = count ? times(*count, static_cast<std::int64_t>(type.width)) : std::nullopt;
+    const auto bytes = count ? times(*count, std::int64_t(type.width)) : std::nullopt;
     if (!bytes || text.shape.size() > 64)
         refuse(where, fmt::format("has shape {}, expected at most 64 sizes whose product fits 63 "
                                   "bits. Save the array again.",
                                   shape_text(text.shape)));
     header.bytes = size - header.begin;
-    const auto expected = static_cast<std::uint64_t>(*bytes);
+    const auto expected = std::uint64_t(*bytes);
     if (header.bytes != expected)
         refuse(where,
                fmt::format("has {} bytes of data, expected {} for dtype {} and shape {}. "

@@ -94,8 +94,7 @@ class Reader {
     /// The values above the last mark, which is removed.
     std::vector<Value*> pop_mark() {
         if (marks_.empty()) fail("uses a mark that was never set");
-        std::vector<Value*> above(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()),
-                                  stack_.end());
+        std::vector<Value*> above(stack_.begin() + std::ptrdiff_t(marks_.back()), stack_.end());
         stack_.resize(marks_.back());
         marks_.pop_back();
         return above;
@@ -156,7 +155,7 @@ class Reader {
             if (!digits.empty() && digits.size() < 8 &&
                 (digits.back() & std::byte{0x80}) != std::byte{0})
                 bits |= ~std::uint64_t{0} << (8 * digits.size());
-            return push_integer(static_cast<std::int64_t>(bits));
+            return push_integer(std::int64_t(bits));
         }
         double value = (digits.back() & std::byte{0x80}) != std::byte{0} ? -1.0 : 0.0;
         for (std::size_t i = digits.size(); i-- > 0;)

@@ -64,7 +64,7 @@ Header read_header(const MappedFile& file) {
         refuse(file.path(), fmt::format("has {} bytes behind its length, expected a safetensors "
                                         "header of {}. It is cut short; download it again.",
                                         bytes.size() - prefix, length));
-    const auto n = static_cast<std::size_t>(length);
+    const auto n = std::size_t(length);
     Json json = Json::parse(text_of(bytes.subspan(prefix, n)), file.path());
     if (!json.is_object())
         refuse(file.path(),
@@ -118,8 +118,7 @@ Described describe(const std::string& name, const Json& description, const std::
                                   "begin and end that are {} bytes apart. Save the file again.",
                                   what, type->name, shape_text(tensor.shape), shape_text(offsets),
                                   *bits / 8));
-    return {name, std::move(tensor), static_cast<std::uint64_t>(offsets[0]),
-            static_cast<std::uint64_t>(offsets[1])};
+    return {name, std::move(tensor), std::uint64_t(offsets[0]), std::uint64_t(offsets[1])};
 }
 
 /// The tensors must fill the data exactly: no holes, no overlap, nothing behind them.

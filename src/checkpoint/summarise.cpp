@@ -45,14 +45,14 @@ class Accumulator {
 
     /// `x` has room for a multiple of `lanes` elements; what lies behind `count` is overwritten.
     void add(double* x, std::int64_t count) {
-        const auto used = static_cast<std::size_t>(count);
+        const auto used = std::size_t(count);
         const std::size_t padded = (used + lanes - 1) / lanes * lanes;
         std::fill(x + used, x + padded, nan);
         const double before = total(lanes_.finite);
         Lanes local = lanes_;  // so that nothing is written to memory in the loop
         for (std::size_t i = 0; i < padded; i += lanes) local.add(x + i, scale_);
         lanes_ = local;
-        if (total(lanes_.finite) - before < static_cast<double>(count) && !first_nonfinite_)
+        if (total(lanes_.finite) - before < double(count) && !first_nonfinite_)
             first_nonfinite_ =
                 seen_ +
                 (std::find_if_not(x, x + used, [](double v) { return std::isfinite(v); }) - x);
@@ -60,7 +60,7 @@ class Accumulator {
     }
 
     TensorSummary summary() const {
-        const auto finite = static_cast<std::int64_t>(total(lanes_.finite));
+        const auto finite = std::int64_t(total(lanes_.finite));
         TensorSummary result;
         result.sum = total(lanes_.sum);
         result.norm = std::sqrt(total(lanes_.squares));
@@ -84,7 +84,7 @@ TensorSummary summarise_scaled(const RawTensor& tensor, double scale) {
     Accumulator accumulator(scale);
     checkpoint::with_element(tensor, [&](auto element) {
         using Element = decltype(element);
-        constexpr auto width = static_cast<std::int64_t>(sizeof(typename Element::Stored));
+        constexpr auto width = std::int64_t(sizeof(typename Element::Stored));
         static_assert(chunk % lanes == 0);
         std::array<double, chunk> buffer;
         std::int64_t filled = 0;

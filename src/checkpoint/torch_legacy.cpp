@@ -68,11 +68,11 @@ class Storages {
                                 "unknown",
                                 key->text));
             const auto count = in.take<std::int64_t>();
-            const auto bytes = times(count, static_cast<std::int64_t>(id->second.width));
+            const auto bytes = times(count, std::int64_t(id->second.width));
             if (count != id->second.count || !bytes)
                 fail(fmt::format("storage '{}' has {} elements, expected {}", key->text, count,
                                  id->second.count));
-            bytes_[key->text] = in.take_bytes(static_cast<std::uint64_t>(*bytes));
+            bytes_[key->text] = in.take_bytes(std::uint64_t(*bytes));
         }
         if (in.left() != 0) fail(fmt::format("has {} bytes behind its storages", in.left()));
     }
@@ -81,8 +81,8 @@ class Storages {
         const auto found = bytes_.find(id.key);
         if (found == bytes_.end())
             fail(fmt::format("has no storage '{}', where a tensor lies", id.key));
-        const auto size = times(id.count, static_cast<std::int64_t>(id.width));
-        if (!size || static_cast<std::uint64_t>(*size) > found->second.size())
+        const auto size = times(id.count, std::int64_t(id.width));
+        if (!size || std::uint64_t(*size) > found->second.size())
             fail(fmt::format("storage '{}' has {} bytes, expected {} elements of {}", id.key,
                              found->second.size(), id.count, id.class_name));
         if (id.view == nullptr) return {found->second, file_, false};
@@ -96,15 +96,13 @@ class Storages {
         const bool good = view.size() == 3 && view[1]->is(Kind::integer) &&
                           view[2]->is(Kind::integer) && view[1]->integer >= 0 &&
                           view[2]->integer >= 0;
-        const auto width = static_cast<std::int64_t>(id.width);
+        const auto width = std::int64_t(id.width);
         const auto begin = good ? times(view[1]->integer, width) : std::nullopt;
         const auto size = good ? times(view[2]->integer, width) : std::nullopt;
-        if (!begin || !size ||
-            !inside(static_cast<std::uint64_t>(*begin), static_cast<std::uint64_t>(*size),
-                    whole.size()))
+        if (!begin || !size || !inside(std::uint64_t(*begin), std::uint64_t(*size), whole.size()))
             fail(fmt::format("has a view beyond its storage '{}' of {} bytes", id.key,
                              whole.size()));
-        return whole.subspan(static_cast<std::size_t>(*begin), static_cast<std::size_t>(*size));
+        return whole.subspan(std::size_t(*begin), std::size_t(*size));
     }
     [[noreturn]] void fail(const std::string& found) const {
         refuse(file_->path(),

@@ -361,8 +361,7 @@ class Walker {
         const bool ascii =
             std::all_of(bytes.begin(), bytes.end(), [](char c) { return c >= ' ' && c <= '~'; });
         if (ascii) return bytes;
-        return Json::Object{{"__class__", "bytes"},
-                            {"size", static_cast<std::int64_t>(bytes.size())}};
+        return Json::Object{{"__class__", "bytes"}, {"size", std::int64_t(bytes.size())}};
     }
 
     static std::optional<Json> scalar_json(const RawTensor& scalar) {
@@ -374,7 +373,7 @@ class Walker {
         const bool floating = scalar.dtype == DType::f16 || scalar.dtype == DType::bf16 ||
                               scalar.dtype == DType::f32 || scalar.dtype == DType::f64;
         if (floating || std::abs(value) > 0x1p53) return real_json(value);
-        return Json(static_cast<std::int64_t>(value));
+        return Json(std::int64_t(value));
     }
 
     TensorReader tensors_;

@@ -209,11 +209,11 @@ std::optional<std::string> bytes_of_value(Ref value, std::size_t most) {
     for (std::size_t i = 0; i < first->text.size(); ++i) {
         const auto lead = static_cast<unsigned char>(first->text[i]);
         if (lead < 0x80) {
-            latin1 += static_cast<char>(lead);
+            latin1 += char(lead);
             continue;
         }
         if ((lead != 0xC2 && lead != 0xC3) || i + 1 == first->text.size()) return std::nullopt;
-        latin1 += static_cast<char>((lead & 3) << 6 | (first->text[++i] & 0x3F));
+        latin1 += char((lead & 3) << 6 | (first->text[++i] & 0x3F));
     }
     return latin1.size() > most ? std::nullopt : std::optional(std::move(latin1));
 }
@@ -286,7 +286,7 @@ void TensorReader::spend_on_view(const RawTensor& tensor, std::size_t width,
                                  const std::string& what) {
     if (!views_.emplace(tensor.bytes.data(), tensor.offset, tensor.shape, tensor.strides).second)
         return;
-    const auto count = static_cast<std::uint64_t>(tensor.count());
+    const auto count = std::uint64_t(tensor.count());
     const bool repeats = width > 0 && count > tensor.bytes.size() / width;
     budget_.spend(count * (repeats ? sizeof(double) : width), what);
 }

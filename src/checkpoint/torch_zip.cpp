@@ -57,14 +57,13 @@ class Storages {
                                                 folder_, id.key));
         Payload& payload = payloads_[id.key];
         if (!payload.owner) payload = archive_.payload(*entry);
-        const auto bytes = times(id.count, static_cast<std::int64_t>(id.width));
-        if (!bytes || static_cast<std::uint64_t>(*bytes) > payload.bytes.size())
+        const auto bytes = times(id.count, std::int64_t(id.width));
+        if (!bytes || std::uint64_t(*bytes) > payload.bytes.size())
             refuse(archive_.path(),
                    fmt::format("storage '{}' has {} bytes, expected {} elements of {}. The file is "
                                "damaged; download or save it again.",
                                id.key, payload.bytes.size(), id.count, id.class_name));
-        const Bytes held =
-            id.width == 0 ? payload.bytes : payload.bytes.first(static_cast<std::size_t>(*bytes));
+        const Bytes held = id.width == 0 ? payload.bytes : payload.bytes.first(std::size_t(*bytes));
         return {held, payload.owner, big_endian_};
     }
 

@@ -19,14 +19,14 @@ void unreadable(const RawTensor& tensor) {
 
 template <class T>
 void widen(const RawTensor& tensor, std::span<T> out) {
-    if (static_cast<std::int64_t>(out.size()) != tensor.count())
+    if (std::int64_t(out.size()) != tensor.count())
         throw ShapeError(
             fmt::format("a tensor of shape {} has {} elements, expected {}: the room for them.",
                         checkpoint::shape_text(tensor.shape), tensor.count(), out.size()));
     checkpoint::verify(tensor);
     checkpoint::with_element(tensor, [&](auto element) {
         using Element = decltype(element);
-        constexpr auto width = static_cast<std::int64_t>(sizeof(typename Element::Stored));
+        constexpr auto width = std::int64_t(sizeof(typename Element::Stored));
         T* to = out.data();
         checkpoint::for_each_run(
             tensor, [&](std::int64_t offset, std::int64_t count, std::int64_t stride) {
@@ -45,11 +45,10 @@ std::optional<std::span<const T>> as_is(const RawTensor& tensor) {
     if (tensor.dtype != wanted || tensor.big_endian || !tensor.contiguous()) return std::nullopt;
     const std::int64_t count = tensor.count();
     if (count == 0) return std::span<const T>();
-    const std::byte* begin =
-        tensor.bytes.data() + tensor.offset * static_cast<std::int64_t>(sizeof(T));
+    const std::byte* begin = tensor.bytes.data() + tensor.offset * std::int64_t(sizeof(T));
     if (reinterpret_cast<std::uintptr_t>(begin) % alignof(T) != 0) return std::nullopt;
     checkpoint::verify(tensor);
-    return std::span<const T>(reinterpret_cast<const T*>(begin), static_cast<std::size_t>(count));
+    return std::span<const T>(reinterpret_cast<const T*>(begin), std::size_t(count));
 }
 template std::optional<std::span<const float>> as_is(const RawTensor&);
 template std::optional<std::span<const double>> as_is(const RawTensor&);

@@ -30,7 +30,7 @@ std::string npy_header(const NamedArray& array) {
     dict += '\n';
     std::string header(npy_magic);
     header += std::string_view("\x01\x00", 2);
-    append<std::uint16_t>(header, static_cast<std::uint16_t>(dict.size()));
+    append<std::uint16_t>(header, std::uint16_t(dict.size()));
     return header + dict;
 }
 
@@ -44,7 +44,7 @@ std::string common(const Entry& entry) {
     append(out, entry.crc);
     append(out, saturated);
     append(out, saturated);
-    append<std::uint16_t>(out, static_cast<std::uint16_t>(entry.name.size()));
+    append<std::uint16_t>(out, std::uint16_t(entry.name.size()));
     return out;
 }
 
@@ -61,14 +61,14 @@ std::string zip64_extra(const Entry& entry, bool with_offset) {
 std::string local_header(const Entry& entry) {
     std::string extra = zip64_extra(entry, false);
     const std::uint64_t end = entry.header + 30 + entry.name.size() + extra.size() + 4;
-    const auto padding = static_cast<std::uint16_t>((alignment - end % alignment) % alignment);
+    const auto padding = std::uint16_t((alignment - end % alignment) % alignment);
     append<std::uint16_t>(extra, 0x4246);  // "FB", as PyTorch pads
     append(extra, padding);
     extra.append(padding, 'Z');
     std::string out("PK\x03\x04");
     append(out, version_needed);
     out += common(entry);
-    append<std::uint16_t>(out, static_cast<std::uint16_t>(extra.size()));
+    append<std::uint16_t>(out, std::uint16_t(extra.size()));
     return out + entry.name + extra;
 }
 
@@ -78,7 +78,7 @@ std::string central_header(const Entry& entry) {
     append(out, version_needed);
     append(out, version_needed);
     out += common(entry);
-    append<std::uint16_t>(out, static_cast<std::uint16_t>(extra.size()));
+    append<std::uint16_t>(out, std::uint16_t(extra.size()));
     out.append(10, '\0');  // no comment, first disk, no attributes
     append(out, saturated);
     return out + entry.name + extra;
@@ -110,8 +110,7 @@ std::string end_records(std::uint64_t count, std::uint64_t begin, std::uint64_t 
 
 std::uint32_t checksum(std::string_view header, Bytes data) {
     const uLong crc = crc32_z(0, reinterpret_cast<const Bytef*>(header.data()), header.size());
-    return static_cast<std::uint32_t>(
-        crc32_z(crc, reinterpret_cast<const Bytef*>(data.data()), data.size()));
+    return std::uint32_t(crc32_z(crc, reinterpret_cast<const Bytef*>(data.data()), data.size()));
 }
 
 }  // namespace

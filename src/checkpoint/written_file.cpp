@@ -28,8 +28,7 @@ WrittenFile::~WrittenFile() {
 }
 
 void WrittenFile::write(Bytes bytes) {
-    out_.write(reinterpret_cast<const char*>(bytes.data()),
-               static_cast<std::streamsize>(bytes.size()));
+    out_.write(reinterpret_cast<const char*>(bytes.data()), std::streamsize(bytes.size()));
     position_ += bytes.size();
 }
 
@@ -47,8 +46,7 @@ void WrittenFile::finish() {
 Bytes bytes_of_array(const NamedArray& array) {
     const std::size_t held = is_double(array) ? array.f64.size() : array.f32.size();
     const auto count = element_count(array.shape);
-    if (!count || static_cast<std::size_t>(*count) != held ||
-        (is_double(array) && !array.f32.empty()))
+    if (!count || std::size_t(*count) != held || (is_double(array) && !array.f32.empty()))
         throw UsageError(
             fmt::format("array '{}' of shape {} comes with {} float32 and {} float64 "
                         "elements, expected one of the two to fill its shape.",

@@ -113,9 +113,9 @@ std::shared_ptr<std::vector<std::byte>> inflate_bytes(Bytes packed, const ZipEnt
         const std::size_t some_in = std::min<std::size_t>(packed.size() - in, 1u << 30);
         const std::size_t some_out = full ? 1 : std::min<std::size_t>(wanted - made, 1u << 30);
         stream.next_in = reinterpret_cast<Bytef*>(const_cast<std::byte*>(packed.data() + in));
-        stream.avail_in = static_cast<uInt>(some_in);
+        stream.avail_in = uInt(some_in);
         stream.next_out = reinterpret_cast<Bytef*>(full ? beyond : out->data() + made);
-        stream.avail_out = static_cast<uInt>(some_out);
+        stream.avail_out = uInt(some_out);
         status = inflate(&stream, Z_NO_FLUSH);
         in += some_in - stream.avail_in;
         const std::size_t new_bytes = some_out - stream.avail_out;

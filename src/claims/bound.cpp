@@ -112,7 +112,7 @@ class BoundExamination {
     void draw() {
         const Index first = how_.only.value_or(0);
         const Index count = how_.only ? 1 : how_.trials;
-        std::vector<std::optional<double>> ratios(static_cast<std::size_t>(count));
+        auto ratios = std::vector<std::optional<double>>(std::size_t(count));
         for_each_trial(count, [&](Index t) { ratios[std::size_t(t)] = trial(first + t); });
         std::vector<double> defined;
         for (Index t = 0; t < count; ++t) {
@@ -150,7 +150,7 @@ class BoundExamination {
     /// Where many climbs at one size end, the best first.
     std::vector<Found> climb_at(const Sizes& sizes, std::size_t which) {
         const Rng rng = how_.rng.fork(bound_.reading + "/search").fork(std::uint64_t(which));
-        std::vector<Best> tops(static_cast<std::size_t>(starts));
+        auto tops = std::vector<Best>(std::size_t(starts));
         const Variables pattern = draw_at(rng, sizes);
         const Index evaluations = most_steps(pattern.count());
         for_each_trial(starts, [&](Index s) {

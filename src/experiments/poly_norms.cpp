@@ -94,7 +94,7 @@ struct OneDraw {
     };
     Softmax softmax() const {
         double norm = 0, derivative = 0, jacobian = 0;
-        std::vector<double> p(static_cast<std::size_t>(n)), mean(static_cast<std::size_t>(d));
+        std::vector<double> p(std::size_t(n), 0.0), mean(std::size_t(d), 0.0);
         for (Index i = 0; i < n; ++i) {
             double top = s[std::size_t(i * n)], z = 0;
             for (Index j = 0; j < n; ++j) top = std::max(top, s[std::size_t(i * n + j)]);

@@ -38,14 +38,13 @@ struct Sharing {
 /// that runs a group's sub-layer owns its parameters.
 std::vector<BlockSpec> shared_blocks(const BlockSpec& b, const Sharing& sharing) {
     std::vector<BlockSpec> out;
-    std::vector<Index> owner(static_cast<std::size_t>(sharing.groups * sharing.inner), -1);
-    const double layers_a_group =
-        static_cast<double>(sharing.hidden) / static_cast<double>(sharing.groups);
+    std::vector<Index> owner(std::size_t(sharing.groups * sharing.inner), -1);
+    const double layers_a_group = double(sharing.hidden) / double(sharing.groups);
     for (Index i = 0; i < sharing.hidden; ++i) {
-        const auto group = static_cast<Index>(static_cast<double>(i) / layers_a_group);
+        const auto group = Index(double(i) / layers_a_group);
         for (Index j = 0; j < sharing.inner; ++j) {
-            Index& own = owner[static_cast<std::size_t>(group * sharing.inner + j)];
-            const auto here = static_cast<Index>(out.size());
+            Index& own = owner[std::size_t(group * sharing.inner + j)];
+            const auto here = Index(out.size());
             out.push_back(b);
             out.back().shares = own;
             if (own < 0) own = here;
@@ -62,7 +61,7 @@ Names albert_names(const ModelSpec& spec, Index inner) {
         if (spec.blocks[l].shares < 0) order[l] = owned++;
     return translate(spec, pairs, [order, inner](Index layer) {
         if (layer < 0) return std::string();
-        const Index at = order[static_cast<std::size_t>(layer)];
+        const Index at = order[std::size_t(layer)];
         return fmt::format("{}.albert_layers.{}", at / inner, at % inner);
     });
 }
@@ -103,7 +102,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const Index inner = r.extent(query, 0);
     a.heads = a.kv_heads = r.heads({"num_attention_heads"}, inner, query);
     a.head_dim = inner / a.heads;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     b.ffn.width =
         r.agreed({"intermediate_size"}, r.extent(layer + "ffn.weight", 0), layer + "ffn.weight");
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-12);
@@ -161,7 +160,7 @@ Json config(const ModelSpec& s) {
     Json out;
     out.set("architectures", Json::Array{"AlbertModel"}).set("model_type", "albert");
     out.set("embedding_size", s.embedding_width).set("hidden_size", s.width);
-    out.set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
+    out.set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_hidden_groups", 1).set("inner_group_num", 1);
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);

@@ -93,7 +93,7 @@ void read_blocks(Reader& r, AttentionSpec& a) {
     const Index block = r.count({"block_size"}, 64), random = r.count({"num_random_blocks"}, 3);
     a.qkv_bias = r.flag({"use_bias"}, true);
     if (r.flag({"rescale_embeddings"}, false))
-        r.spec.embedding_scale = std::sqrt(static_cast<double>(r.spec.width));
+        r.spec.embedding_scale = std::sqrt(double(r.spec.width));
     if (equal(type, "original_full")) return;
     r.only({"attention_type"}, "block_sparse");
     r.only({"is_decoder"}, false);
@@ -138,7 +138,7 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     const Index inner = r.extent(query, 0);
     a.heads = a.kv_heads = r.heads({"num_attention_heads"}, inner, query);
     a.head_dim = inner / a.heads;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string up = layer + "intermediate.dense.weight";
     b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.norm.eps = r.number({"layer_norm_eps"}, roberta ? 1e-5 : 1e-12);
@@ -147,7 +147,7 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
     if (big_bird) read_blocks(r, a);
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     Names names = bert_names(s);
     r.accept_gamma_beta(names);
     return r.finish(std::move(names),
@@ -176,14 +176,14 @@ Architecture read_distilbert(const Checkpoint& file, const DetectOptions& option
     const Index inner = r.extent(query, 0);
     a.heads = a.kv_heads = r.heads({"n_heads"}, inner, query);
     a.head_dim = inner / a.heads;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string up = "transformer.layer.0.ffn.lin1.weight";
     b.ffn.width = r.agreed({"hidden_dim"}, r.extent(up, 0), up);
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-12);
     b.ffn.activation = r.activation({"activation"}, "gelu");
     const Index layers = r.layers("transformer.layer.");
     r.agreed({"n_layers"}, layers, "transformer.layer.*");
-    r.spec.blocks.assign(static_cast<std::size_t>(layers), b);
+    r.spec.blocks.assign(std::size_t(layers), b);
     return r.finish(distilbert_names(r.spec),
                     {"*position_ids", "vocab_*", "classifier*", "pre_classifier*", "qa_outputs.*"});
 }
@@ -236,7 +236,7 @@ Json bert_config(const ModelSpec& s) {
     Json out;
     out.set("architectures", Json::Array{roberta ? "RobertaModel" : "BertModel"});
     out.set("model_type", s.family).set("hidden_size", s.width);
-    out.set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
+    out.set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("max_position_embeddings", s.position_rows()).set("vocab_size", s.vocabulary);
@@ -249,7 +249,7 @@ Json distilbert_config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     Json out;
     out.set("architectures", Json::Array{"DistilBertModel"}).set("model_type", s.family);
-    out.set("dim", s.width).set("n_layers", static_cast<Index>(s.blocks.size()));
+    out.set("dim", s.width).set("n_layers", Index(s.blocks.size()));
     out.set("n_heads", b.attention.heads).set("hidden_dim", b.ffn.width);
     out.set("activation", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("sinusoidal_pos_embds", false);

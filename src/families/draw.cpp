@@ -161,8 +161,8 @@ Sizes read_sizes(KeyReader& keys, Sizes preset) {
         keys.refuse(
             fmt::format("heads={} do not divide d={}; pass heads=N that does", s.heads, s.d));
     s.head_dim = keys.count("head_dim", own_columns ? preset.head_dim : s.d / s.heads);
-    const double ratio = static_cast<double>(preset.ffn) / static_cast<double>(preset.d);
-    const auto scaled = static_cast<Index>(std::llround(ratio * static_cast<double>(s.d)));
+    const double ratio = double(preset.ffn) / double(preset.d);
+    const auto scaled = Index(std::llround(ratio * double(s.d)));
     s.ffn = keys.count("ffn", std::max<Index>(scaled, 1));
     s.tokens = keys.count("tokens", preset.tokens);
     s.vocab = keys.count("vocab", preset.vocab);
@@ -209,7 +209,7 @@ BlockSpec block(const Sizes& s) {
     b.ffn.width = s.ffn;
     b.ffn.activation = s.act;
     set_attention(s.attentions.front(), a);
-    a.scale = 1 / std::sqrt(static_cast<double>(s.head_dim));
+    a.scale = 1 / std::sqrt(double(s.head_dim));
     a.causal = s.causal;
     return b;
 }
@@ -220,7 +220,7 @@ ModelSpec token_model(std::string_view family, const Sizes& s, const BlockSpec& 
     spec.width = spec.embedding_width = s.d;
     spec.vocabulary = s.vocab;
     spec.max_tokens = s.tokens;
-    spec.blocks.assign(static_cast<std::size_t>(s.layers), block);
+    spec.blocks.assign(std::size_t(s.layers), block);
     for (std::size_t l = 0; l < spec.blocks.size(); ++l)
         set_attention(s.attentions[l], spec.blocks[l].attention);
     return spec;

@@ -57,7 +57,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
         r.refuse(fmt::format("keys of width {} cannot be shared by {} query heads of {} columns",
                              columns, a.heads, a.head_dim));
     a.kv_heads = columns / a.head_dim;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     b.ffn.width = r.extent("layer.0.ffn.up.weight", 0);
     b.norm.eps = r.number({"eps"}, 1e-5);
     b.ffn.activation = r.activation({"activation"}, "relu");
@@ -74,13 +74,13 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     if (a.value_projection_only && inner != s.width)
         r.refuse(
             "there is no output projection, and heads side by side are not of the model's width");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     return r.finish(names(s), {});
 }
 
 /// The variance of W_V that `var_v` names.
 double value_variance(KeyReader& keys, const Sizes& s) {
-    const auto d = static_cast<double>(s.d), h = static_cast<double>(s.heads);
+    const auto d = double(s.d), h = double(s.heads);
     const std::string said = keys.text("var_v").value_or("1/d");
     if (said == "1/d") return 1 / d;
     if (said == "h/d") return h / d;
@@ -100,7 +100,7 @@ double linear_bound(const Parameter& p, const Sizes& s) {
     const Index inputs = p.name.find("ffn.down") != std::string::npos ? s.ffn
                          : p.vector                                   ? s.d
                                                                       : p.shape.cols;
-    return 1 / std::sqrt(static_cast<double>(inputs));
+    return 1 / std::sqrt(double(inputs));
 }
 
 RandomModel draw(std::string_view name, const Keys& keys) {
@@ -157,7 +157,7 @@ Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     Json out;
     out.set("model_type", "tsdiag_encoder").set("placement", tsdiag::name(b.placement));
-    out.set("layers", static_cast<Index>(s.blocks.size())).set("width", s.width);
+    out.set("layers", Index(s.blocks.size())).set("width", s.width);
     out.set("heads", b.attention.heads)
         .set("eps", b.norm.eps)
         .set("activation", hf_activation(b.ffn.activation));

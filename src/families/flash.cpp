@@ -67,7 +67,7 @@ void read_unit(Reader& r, BlockSpec& b) {
     b.norm.eps = r.number({"norm_eps"}, 1e-5);
     a.causal = r.flag({"causal"}, false);
     const Index layers = r.agreed({"depth"}, r.layers("layers."), "layers.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
 }
 
 void read_embedding(Reader& r) {

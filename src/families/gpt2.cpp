@@ -58,10 +58,10 @@ void use_saved_sizes(Reader& r, const Json& metadata) {
 
 std::vector<BlockSpec> blocks(Reader& r, BlockSpec b, Index layers) {
     const bool divide = r.flag({"scale_attn_by_inverse_layer_idx"}, false);
-    std::vector<BlockSpec> out(static_cast<std::size_t>(layers), b);
+    std::vector<BlockSpec> out(std::size_t(layers), b);
     if (!divide) return out;
     for (std::size_t l = 0; l < out.size(); ++l)
-        out[l].attention.scale = b.attention.scale / static_cast<double>(l + 1);
+        out[l].attention.scale = b.attention.scale / double(l + 1);
     r.saw("logits of layer L divided also by L + 1 (scale_attn_by_inverse_layer_idx)");
     return out;
 }
@@ -90,8 +90,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     a.causal = true;
     a.heads = a.kv_heads = r.heads({"n_head", "num_heads"}, s.width, anchor);
     a.head_dim = s.width / a.heads;
-    if (r.flag({"scale_attn_weights"}, true))
-        a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    if (r.flag({"scale_attn_weights"}, true)) a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string up = "h.0.mlp.c_fc.weight";
     b.ffn.width = r.agreed({"n_inner"}, r.extent(up, conv1d ? 1 : 0), up);
     b.norm.eps = r.number({"layer_norm_epsilon"}, 1e-5);
@@ -127,7 +126,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     ModelSpec s = token_model("gpt2", sizes, b);
     s.positions = Positions::learned;
     s.final_norm = true;
-    const double residual = 0.02 / std::sqrt(2.0 * static_cast<double>(sizes.layers));
+    const double residual = 0.02 / std::sqrt(2.0 * double(sizes.layers));
     return drawn(
         std::move(s),
         [residual](const Parameter& p) {
@@ -146,7 +145,7 @@ Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     Json out;
     out.set("architectures", Json::Array{"GPT2Model"}).set("model_type", "gpt2");
-    out.set("n_embd", s.width).set("n_layer", static_cast<Index>(s.blocks.size()));
+    out.set("n_embd", s.width).set("n_layer", Index(s.blocks.size()));
     out.set("n_head", b.attention.heads)
         .set("n_inner", b.ffn.width)
         .set("n_positions", s.max_tokens);

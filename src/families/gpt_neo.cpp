@@ -102,7 +102,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     a.qkv_bias = false;
     const Index layers = r.layers("h.");
     r.agreed({"num_layers", "num_hidden_layers"}, layers, "h.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     const std::vector<bool> local = local_layers(r, layers);
     const Index window = r.count({"window_size"}, 256);
     Index windows = 0;

@@ -55,7 +55,7 @@ bool same_rows(const Checkpoint& file, const std::string& a, const std::string& 
     if (x.dtype == DType::other) return false;
     constexpr Index looked_at = 16;
     const Index rows = x.shape[0];
-    std::vector<double> u(static_cast<std::size_t>(x.shape[1])), v(u.size());
+    std::vector<double> u(std::size_t(x.shape[1])), v(u.size());
     for (Index i = 0; i < std::min(rows, looked_at); ++i) {
         const Index row = i * rows / std::min(rows, looked_at);
         const auto read = [&](RawTensor raw, std::vector<double>& out) {

@@ -28,7 +28,7 @@ std::pair<Index, Index> told_size(Reader& r, Words keys) {
 /// The side of a square of `count` cells; 0: not a square.
 Index square_side(Index count) {
     if (count < 1) return 0;
-    const auto side = static_cast<Index>(std::llround(std::sqrt(static_cast<double>(count))));
+    const auto side = Index(std::llround(std::sqrt(double(count))));
     return side * side == count ? side : 0;
 }
 

@@ -97,7 +97,7 @@ void Reader::check_frequencies(const std::string& name) const {
     constexpr double rounding = 0.02;
     const Rotary& rotary = spec.blocks.front().attention.rotary;
     const RawTensor raw = file_.tensor(name);
-    const auto half = static_cast<std::size_t>(rotary.columns / 2);
+    const auto half = std::size_t(rotary.columns / 2);
     if (!rotary.scaling.empty() || raw.dtype == DType::other) return;
     std::vector<double> stored(half);
     const bool fits = raw.count() == std::ssize(stored);

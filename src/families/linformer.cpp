@@ -49,7 +49,7 @@ void read_heads(Reader& r, const std::string& attention, BlockSpec& b) {
     }
     a.head_dim = r.agreed({"dim_head"}, inner / a.heads, query);
     r.only({"one_kv_head"}, a.kv_heads < a.heads);
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
 }
 
 /// The projections of keys and values along the tokens.
@@ -102,8 +102,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.ffn.activation = r.activation({"hidden_act"}, "gelu");
     const std::string layers = inside + "net.layers.";
-    s.blocks.assign(static_cast<std::size_t>(r.agreed({"depth"}, r.layers(layers), layers + "*")),
-                    b);
+    s.blocks.assign(std::size_t(r.agreed({"depth"}, r.layers(layers), layers + "*")), b);
     if (language) read_embeddings(r);
     Names names = translate(s, pairs(b.attention.options.at("shared") == "1"));
     if (!language)

@@ -75,7 +75,7 @@ BlockSpec read_attention(Reader& r) {
         r.refuse(fmt::format("keys of width {} cannot be shared by {} query heads of {} columns",
                              columns, a.heads, a.head_dim));
     a.kv_heads = r.agreed({"num_key_value_heads"}, columns / a.head_dim, key);
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     return b;
 }
 
@@ -126,7 +126,7 @@ void read_windows(Reader& r, std::vector<BlockSpec>& blocks) {
                         : qwen && !listed ? r.count({"max_window_layers"}, 28)
                                           : 0;
     for (std::size_t l = 0; l < blocks.size(); ++l) {
-        const bool slides = static_cast<Index>(l) >= first && (!qwen || !listed || (*listed)[l]);
+        const bool slides = Index(l) >= first && (!qwen || !listed || (*listed)[l]);
         if (listed && (*listed)[l] != slides)
             r.refuse(
                 fmt::format("layer_types says that layer {} {}, and sliding_window or the "
@@ -175,13 +175,13 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     b.norm.eps = b.attention.qk_eps = r.number({"rms_norm_eps"}, 1e-6);
     b.ffn.activation = r.activation({"hidden_act"}, "silu");
     const double share = read_share(r, {"partial_rotary_factor"}, 1);
-    const auto columns = static_cast<Index>(static_cast<double>(b.attention.head_dim) * share);
+    const auto columns = Index(double(b.attention.head_dim) * share);
     if (columns % 2 != 0)
         r.refuse(fmt::format("{} columns of a head cannot rotate in pairs", columns));
     b.attention.rotary = read_rotary(r, columns, {"rope_theta"});
     const Index layers = r.layers("layers.");
     r.agreed({"num_hidden_layers"}, layers, "layers.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     read_windows(r, s.blocks);
     return r.finish(llama_names(s), {"*lm_head.*", "score.*"});
 }
@@ -288,7 +288,7 @@ Json config(const ModelSpec& s) {
                                                        : "Qwen3";
     Json out;
     out.set("architectures", Json::Array{family + "Model"}).set("model_type", s.family);
-    out.set("hidden_size", s.width).set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
+    out.set("hidden_size", s.width).set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", a.heads).set("num_key_value_heads", a.kv_heads);
     out.set("head_dim", a.head_dim).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("rms_norm_eps", b.norm.eps);

@@ -64,7 +64,7 @@ std::optional<Range> range(std::string_view text) {
 }
 
 std::vector<LayerAttention> ranges(std::string_view text, Index layers) {
-    std::vector<std::optional<LayerAttention>> found(static_cast<std::size_t>(layers));
+    auto found = std::vector<std::optional<LayerAttention>>(std::size_t(layers));
     for (const std::string& part : split(text, ';')) {
         const std::size_t colon = std::min(part.find(':'), part.size());
         const std::optional<Range> r = range(part.substr(0, colon));
@@ -94,7 +94,7 @@ std::vector<LayerAttention> ranges(std::string_view text, Index layers) {
 std::vector<LayerAttention> layer_attentions(std::string_view text, Index layers) {
     if (const AttentionPlan* plan = attention_plan(text)) return halves(*plan, layers);
     if (!text.empty() && text.front() >= '0' && text.front() <= '9') return ranges(text, layers);
-    return std::vector(static_cast<std::size_t>(layers), variant(text));
+    return std::vector(std::size_t(layers), variant(text));
 }
 
 }  // namespace tsdiag::families

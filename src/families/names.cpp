@@ -75,8 +75,7 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
         if (pair->form == Form::leading_one) source.shape = {1, p.shape.rows, p.shape.cols};
         if (pair->form == Form::depthwise) source.shape = {p.shape.rows, 1, p.shape.cols, 1};
         if (pair->form == Form::column) source.shape = {p.shape.cols, 1};
-        if (pair->part >= 0)
-            take_part(*pair, p, spec.blocks[static_cast<std::size_t>(c.layer)], source);
+        if (pair->part >= 0) take_part(*pair, p, spec.blocks[std::size_t(c.layer)], source);
         out.emplace_back(p.name, std::move(source));
     }
     return out;

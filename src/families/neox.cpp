@@ -34,7 +34,7 @@ bool matches(const Checkpoint& file, const Json& config) {
 
 /// Columns of a head that rotate.
 Index rotary_columns(Index head_dim, double share) {
-    return std::min(head_dim, static_cast<Index>(static_cast<double>(head_dim) * share)) / 2 * 2;
+    return std::min(head_dim, Index(double(head_dim) * share)) / 2 * 2;
 }
 
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
@@ -55,7 +55,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     a.causal = true;
     a.heads = a.kv_heads = r.heads({"num_attention_heads"}, s.width, anchor);
     a.head_dim = s.width / a.heads;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string up = "layers.0.mlp.dense_h_to_4h.weight";
     b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
@@ -65,7 +65,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     a.rotary = read_rotary(r, rotary_columns(a.head_dim, share), {"rotary_emb_base", "rope_theta"});
     const Index layers = r.layers("layers.");
     r.agreed({"num_hidden_layers"}, layers, "layers.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     return r.finish(neox_names(s), {"embed_out.weight", "score.*"});
 }
 
@@ -99,10 +99,10 @@ Json config(const ModelSpec& s) {
     const AttentionSpec& a = b.attention;
     Json out;
     out.set("architectures", Json::Array{"GPTNeoXModel"}).set("model_type", "gpt_neox");
-    out.set("hidden_size", s.width).set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
+    out.set("hidden_size", s.width).set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", a.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
-    out.set("rotary_pct", static_cast<double>(a.rotary.columns) / static_cast<double>(a.head_dim));
+    out.set("rotary_pct", double(a.rotary.columns) / double(a.head_dim));
     out.set("rotary_emb_base", a.rotary.theta).set("vocab_size", s.vocabulary);
     out.set("use_parallel_residual", b.placement == NormPlacement::parallel);
     out.set("max_position_embeddings", s.max_tokens).set("initializer_range", 0.02);

@@ -133,7 +133,7 @@ Architecture read_hf(const Checkpoint& file, const DetectOptions& options) {
     if (inner % a.heads != 0)
         r.refuse(fmt::format("{} heads do not divide the {} rows of '{}'", a.heads, inner, query));
     a.head_dim = inner / a.heads;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string up = layer + "intermediate.dense.weight";
     b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
@@ -142,7 +142,7 @@ Architecture read_hf(const Checkpoint& file, const DetectOptions& options) {
     read_convolution(r, conv, {"conv_kernel_size"}, b);
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
-    r.spec.blocks.assign(static_cast<std::size_t>(layers), b);
+    r.spec.blocks.assign(std::size_t(layers), b);
     return r.finish(translate(r.spec, hf_pairs),
                     {"*position_ids", "embeddings.token_type_ids", "pooler.*", "cls.*",
                      "classifier*", "qa_outputs.*"});
@@ -164,7 +164,7 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
         r.refuse(fmt::format("{} heads do not divide the {} rows of queries in '{}'", a.heads,
                              inner, qkv));
     a.head_dim = r.agreed({"dim_head"}, inner / a.heads, qkv);
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     a.variant = "nystrom";
     a.options["landmarks"] = std::to_string(r.count({"num_landmarks"}, 256));
     a.options["whole"] = "inverse";
@@ -182,7 +182,7 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.ffn.activation = r.activation({"hidden_act"}, "gelu");
     const Index layers = r.agreed({"depth"}, r.layers("layers."), "layers.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     return r.finish(translate(s, attention_pairs), {}, {"layers."});
 }
 

@@ -102,7 +102,7 @@ void read_attention(Reader& r, BlockSpec& b) {
         r.refuse(fmt::format("random features of {} columns do not fit queries of {}", a.head_dim,
                              inner));
     a.heads = a.kv_heads = r.agreed({"heads"}, inner / a.head_dim, projection);
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     a.variant = "performer";
     a.options["features"] = std::to_string(features);
     const bool generalized = r.flag({"generalized_attention"}, false);
@@ -144,7 +144,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     s.final_norm = r.has("norm.weight");
     const Index layers = r.layers("performer.net.layers.");
     r.agreed({"depth"}, layers, "performer.net.layers.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     return r.finish(
         translate(s, pairs(*table, b.ffn.gated)),
         {"to_out.*", "layer_pos_emb.emb", "performer.proj_updater.*", "*calls_since_last_redraw"});

@@ -105,16 +105,14 @@ class RandomWeights final : public Weights {
     template <class T>
     void fill_row(const DrawnTensor& t, Index row, std::span<T> out) const {
         if (row == t.draw.zero_row) return std::fill(out.begin(), out.end(), T(0));
-        fill(t.draw, rng_.fork(t.name).fork(static_cast<std::uint64_t>(row)), out);
+        fill(t.draw, rng_.fork(t.name).fork(std::uint64_t(row)), out);
     }
 
     template <class T>
     Tensor whole(const DrawnTensor& t) const {
         return Tensor::filled(backend_, t.shape, [&](std::span<T> values) {
-            const auto cols = static_cast<std::size_t>(t.shape.cols);
-            const auto row = [&](Index r) {
-                return values.subspan(static_cast<std::size_t>(r) * cols, cols);
-            };
+            const auto cols = std::size_t(t.shape.cols);
+            const auto row = [&](Index r) { return values.subspan(std::size_t(r) * cols, cols); };
             if (by_rows(t)) {
                 for (Index r = 0; r < t.shape.rows; ++r) fill_row(t, r, row(r));
                 return;
@@ -127,7 +125,7 @@ class RandomWeights final : public Weights {
 
     template <class T>
     Tensor some_rows(const DrawnTensor& t, std::span<const Index> rows) const {
-        const auto cols = static_cast<std::size_t>(t.shape.cols);
+        const auto cols = std::size_t(t.shape.cols);
         std::vector<T> values(rows.size() * cols);
         for (std::size_t i = 0; i < rows.size(); ++i) {
             if (rows[i] < 0 || rows[i] >= t.shape.rows)
@@ -135,7 +133,7 @@ class RandomWeights final : public Weights {
                                              t.name, t.shape.rows));
             fill_row(t, rows[i], std::span<T>(values).subspan(i * cols, cols));
         }
-        return Tensor::from_host(backend_, {1, static_cast<Index>(rows.size()), t.shape.cols},
+        return Tensor::from_host(backend_, {1, Index(rows.size()), t.shape.cols},
                                  std::span<const T>(values), type_);
     }
 

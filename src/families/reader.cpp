@@ -54,13 +54,13 @@ Index Reader::extent(const std::string& name, int axis) const {
         throw FormatError(fmt::format("{}: tensor '{}' is missing, which every {} model has",
                                       file_.source(), full, spec.family));
     const RawTensor raw = file_.tensor(full);
-    const int rank = static_cast<int>(raw.shape.size());
+    const int rank = int(raw.shape.size());
     const int at = axis < 0 ? rank + axis : axis;
-    if (at < 0 || at >= rank || raw.shape[static_cast<std::size_t>(at)] < 1)
+    if (at < 0 || at >= rank || raw.shape[std::size_t(at)] < 1)
         throw FormatError(fmt::format("{}: tensor '{}' is {}, expected {} dimensions of at least 1",
                                       file_.source(), full, text(raw.shape),
                                       axis < 0 ? -axis : axis + 1));
-    return raw.shape[static_cast<std::size_t>(at)];
+    return raw.shape[std::size_t(at)];
 }
 
 Index Reader::layers(const std::string& before) const {
@@ -74,7 +74,7 @@ Index Reader::layers(const std::string& before) const {
         const auto [end, error] = std::from_chars(first, last, layer);
         if (error == std::errc{} && end != last && *end == '.' && layer >= 0) found.insert(layer);
     }
-    const auto count = static_cast<Index>(found.size());
+    const auto count = Index(found.size());
     Index missing = 0;
     while (found.contains(missing)) ++missing;
     if (count == 0)
@@ -145,7 +145,7 @@ Index Reader::agreed(Words keys, Index in_file, std::string_view tensor) const {
     const Json& said = value(keys);
     if (said.is_null() || (options_.width && *options_.width == in_file)) return in_file;
     if (!said.is_number()) wrong(*keys.begin(), "a number");
-    if (said.number() != static_cast<double>(in_file))
+    if (said.number() != double(in_file))
         throw FormatError(
             fmt::format("{}: {} says {} = {}, but tensor '{}' says {}. Is the configuration that "
                         "of another model, or the checkpoint pruned (--width accepts its width)?",

@@ -20,7 +20,7 @@ double positive(const Reader& r, const Json& rope, std::string_view key) {
 }
 
 /// A number of tokens that a config gives: kept where it fits an Index.
-Index length(double tokens) { return static_cast<Index>(std::min(tokens, 1e15)); }
+Index length(double tokens) { return Index(std::min(tokens, 1e15)); }
 
 /// Keys that are read here, or that only some types have and say what these do anyway.
 constexpr std::array known{"rope_type",       "type",

@@ -95,7 +95,7 @@ void read_heads(Reader& r, const TimmName& name, BlockSpec& b) {
         a.heads = r.heads({"num_heads"}, inner, anchor);
     a.kv_heads = a.heads;
     a.head_dim = inner / a.heads;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
 }
 
 void read_embedding(Reader& r) {
@@ -106,7 +106,7 @@ void read_embedding(Reader& r) {
     for (const std::string& name : prefix_names(r)) s.prefix_tokens += r.extent(name, -2);
     s.positions = Positions::learned;
     const Index rows = r.extent("pos_embed", -2);
-    const auto side = static_cast<Index>(std::llround(std::sqrt(static_cast<double>(rows))));
+    const auto side = Index(std::llround(std::sqrt(double(rows))));
     if (s.prefix_tokens > 0 && side * side == rows) {  // the table has the patches alone
         s.prefix_has_position = false;
         r.took("the table of positions is a square: the prefix tokens have none");
@@ -151,7 +151,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.layer_scale = r.has("blocks.0.ls1.gamma");
     s.final_norm = r.has("norm.weight");
     if (!s.final_norm) r.took("no final norm over tokens: the file has none (average pooling)");
-    s.blocks.assign(static_cast<std::size_t>(r.layers("blocks.")), b);
+    s.blocks.assign(std::size_t(r.layers("blocks.")), b);
     Names names = translate(s, pairs);
     const std::vector<std::string> prefix = prefix_names(r);
     for (auto& [canonical, source] : names) {

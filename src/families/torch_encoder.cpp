@@ -74,7 +74,7 @@ Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
     b.placement = r.flag({"norm_first"}, false) ? NormPlacement::pre : NormPlacement::post;
     a.heads = a.kv_heads = r.heads({"nhead", "num_heads", "n_heads"}, s.width, fused);
     a.head_dim = s.width / a.heads;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string up = "layers.0.linear1.weight";
     b.ffn.width = r.agreed({"dim_feedforward"}, r.extent(up, 0), up);
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
@@ -83,7 +83,7 @@ Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
         r.part({"bias"}, "layers.0.self_attn.in_proj_bias");
     s.final_norm = r.has("norm.weight");
     const Index layers = r.agreed({"num_layers"}, r.layers("layers."), "layers.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     r.took("no embedding: the input is layer 0's, whatever the model around does before");
     return r.finish(torch_names(s), {}, {"layers.", "norm."});
 }
@@ -110,14 +110,14 @@ Architecture read_lightning(const Checkpoint& file, const DetectOptions& options
     const Index inner = r.extent(output, 1);
     a.heads = a.kv_heads = r.heads({"num_heads"}, inner, output);
     a.head_dim = inner / a.heads;
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     b.ffn.width = r.extent("transformer.layers.0.linear_net.0.weight", 0);
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.ffn.activation = r.activation({"activation"}, "relu");
     a.qkv_bias = a.out_bias = r.has("transformer.layers.0.self_attn.qkv_proj.bias");
     const Index layers = r.layers("transformer.layers.");
     r.agreed({"num_layers"}, layers, "transformer.layers.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     return r.finish(translate(s, lightning_pairs), {"output_net.*", "positional_encoding.pe"});
 }
 

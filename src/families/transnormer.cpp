@@ -122,7 +122,7 @@ void read_heads(Reader& r, BlockSpec& b, bool language) {
     if (a.head_dim < 1 || inner % a.head_dim != 0)
         r.refuse(fmt::format("heads of {} columns do not fit queries of {}", a.head_dim, inner));
     a.heads = a.kv_heads = r.agreed({heads, "heads"}, inner / a.head_dim, anchor);
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string theta = "layers.0.self_attn.urpe.theta";
     a.rotary.reflected = r.has("layers.0.self_attn.urpe.v");
     a.rotary.learned = r.has(theta);
@@ -145,7 +145,7 @@ void read_embedding(Reader& r, bool language) {
     s.width = s.embedding_width =
         r.agreed({language ? "decoder_embed_dim" : "encoder_embed_dim"}, r.extent(token, 1), token);
     const bool plain = r.flag({"no_scale_embedding"}, !language);
-    s.embedding_scale = plain ? 1 : std::sqrt(static_cast<double>(s.width));
+    s.embedding_scale = plain ? 1 : std::sqrt(double(s.width));
     s.padding_id = r.count({"padding_idx"}, 1);
     s.position_offset = s.padding_id + 1;
     if (r.has(position)) {

@@ -42,7 +42,7 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
     s.positions = kind.language ? Positions::fairseq : Positions::learned;
     s.padding_id = 1;
     s.position_offset = 2;
-    if (kind.language) s.embedding_scale = std::sqrt(static_cast<double>(s.width));
+    if (kind.language) s.embedding_scale = std::sqrt(double(s.width));
     s.embedding_norm = !kind.language;
     s.embedding_norm_kind = NormKind::simple_rms;
     s.final_norm = kind.language;
@@ -74,15 +74,13 @@ Draw uniform(double bound) { return {Draw::Law::uniform, bound, -1}; }
 
 /// Xavier's bound of attentions, PyTorch's default of the feed-forward and of projections' biases.
 Draw language_law(const Parameter& p, const Sizes& s) {
-    const auto d = static_cast<double>(s.d);
+    const auto d = double(s.d);
     if (p.name == "embed.token") return {Draw::Law::normal, 1 / std::sqrt(d), 1};
     if (p.name.find("ffn.") != std::string::npos)
-        return uniform(1 / std::sqrt(p.name.find("down") != std::string::npos
-                                         ? static_cast<double>(s.ffn)
-                                         : d));
+        return uniform(1 / std::sqrt(p.name.find("down") != std::string::npos ? double(s.ffn) : d));
     const bool output = p.name.find("attn.o") != std::string::npos;
     if (p.vector) return output ? Draw{} : uniform(1 / std::sqrt(d));
-    const double sides = static_cast<double>(p.shape.rows + p.shape.cols);
+    const double sides = double(p.shape.rows + p.shape.cols);
     return uniform(std::sqrt((output ? 6 : 3) / sides));
 }
 
@@ -148,7 +146,7 @@ Json transnormer_config(const ModelSpec& s) {
             first.ffn.activation == Unary::copy ? "identity" : tsdiag::name(first.ffn.activation));
     out.set(side + "normalize_before", first.placement == NormPlacement::pre);
     out.set(side + "embed_dim", s.width).set(side + "attention_heads", first.attention.heads);
-    out.set(side + "layers", static_cast<Index>(s.blocks.size()));
+    out.set(side + "layers", Index(s.blocks.size()));
     if (language) out.set("max_target_positions", s.max_tokens);
     out.set("no_scale_embedding", s.embedding_scale == 1);
     return out.set("layernorm_embedding", s.embedding_norm);

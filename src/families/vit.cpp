@@ -66,7 +66,7 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     const Index inner = r.extent(std::string(anchor), 0);
     b.attention.heads = b.attention.kv_heads = r.heads({"num_attention_heads"}, inner, anchor);
     b.attention.head_dim = inner / b.attention.heads;
-    b.attention.scale = 1 / std::sqrt(static_cast<double>(b.attention.head_dim));
+    b.attention.scale = 1 / std::sqrt(double(b.attention.head_dim));
     const std::string up = "encoder.layer.0.intermediate.dense.weight";
     b.ffn.width = r.agreed({"intermediate_size"}, r.extent(up, 0), up);
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-12);
@@ -75,7 +75,7 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
     b.deesc.learned = r.has("encoder.layer.0.deesc.tau");
     const Index layers = r.layers("encoder.layer.");
     r.agreed({"num_hidden_layers"}, layers, "encoder.layer.*");
-    s.blocks.assign(static_cast<std::size_t>(layers), b);
+    s.blocks.assign(std::size_t(layers), b);
     return r.finish(vit_names(s),
                     {"*classifier.*", "pooler.*", "embeddings.mask_token", "*decoder.*"});
 }
@@ -116,7 +116,7 @@ Draw linear_law(const Parameter& p, const ModelSpec& s) {
     const Index in = p.name.starts_with("embed.")                   ? patch
                      : p.name.find("ffn.down") != std::string::npos ? s.blocks.front().ffn.width
                                                                     : s.width;
-    return {Draw::Law::uniform, 1 / std::sqrt(static_cast<double>(in)), -1};
+    return {Draw::Law::uniform, 1 / std::sqrt(double(in)), -1};
 }
 
 /// The released DeiT models without distillation are plain ViTs of other sizes.
@@ -174,7 +174,7 @@ Json config(const ModelSpec& s) {
     const BlockSpec& b = s.blocks.front();
     Json out;
     out.set("architectures", Json::Array{"ViTModel"}).set("model_type", "vit");
-    out.set("hidden_size", s.width).set("num_hidden_layers", static_cast<Index>(s.blocks.size()));
+    out.set("hidden_size", s.width).set("num_hidden_layers", Index(s.blocks.size()));
     out.set("num_attention_heads", b.attention.heads).set("intermediate_size", b.ffn.width);
     out.set("hidden_act", hf_activation(b.ffn.activation)).set("layer_norm_eps", b.norm.eps);
     out.set("image_size", s.image_height);

@@ -72,8 +72,7 @@ void read_patch(Reader& r, const std::string& weight) {
     s.width = s.embedding_width = r.agreed({"dim"}, r.extent(weight, 0), weight);
     const Index length = r.extent(weight, 1);
     for (const Index channels : {3, 1}) {
-        const auto side = static_cast<Index>(
-            std::llround(std::sqrt(static_cast<double>(length) / static_cast<double>(channels))));
+        const auto side = Index(std::llround(std::sqrt(double(length) / double(channels))));
         if (side * side * channels != length) continue;
         s.channels = r.agreed({"channels"}, channels, weight);
         s.patch_height = s.patch_width = r.agreed({"patch_size"}, side, weight);
@@ -121,7 +120,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const Index inner = r.extent(attention + "to_qkv.weight", 0) / 3;
     a.heads = a.kv_heads = r.heads({"heads"}, inner, attention + "to_qkv.weight");
     a.head_dim = r.agreed({"dim_head"}, inner / a.heads, attention + "to_qkv.weight");
-    a.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+    a.scale = 1 / std::sqrt(double(a.head_dim));
     const bool wrapped = r.has(attention + "to_out.0.weight");
     a.value_projection_only = !wrapped && !r.has(attention + "to_out.weight");
     if (a.value_projection_only && inner != s.width)
@@ -137,8 +136,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     s.final_norm = r.has("transformer.norm.weight");
     if (!s.final_norm) r.took("no final norm over tokens: the head norms the pooled token alone");
     const std::string layers = "transformer.layers.";
-    s.blocks.assign(static_cast<std::size_t>(r.agreed({"depth"}, r.layers(layers), layers + "*")),
-                    b);
+    s.blocks.assign(std::size_t(r.agreed({"depth"}, r.layers(layers), layers + "*")), b);
     return r.finish(translate(s, pairs(l, wrapped)), {"mlp_head.*", "mlp_head", "linear_head.*"});
 }
 

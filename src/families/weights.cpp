@@ -35,12 +35,11 @@ void widen_transposed(const RawTensor& raw, std::span<T> out) {
 #pragma omp parallel for schedule(static)
     for (Index first = 0; first < in; first += chunk) {
         const Index count = std::min(chunk, in - first);
-        std::vector<T> rows(static_cast<std::size_t>(count * columns));
+        std::vector<T> rows(std::size_t(count * columns));
         widen(part(raw, 0, first, count), std::span<T>(rows));
         for (Index c = 0; c < columns; ++c)
             for (Index r = 0; r < count; ++r)
-                out[static_cast<std::size_t>(c * in + first + r)] =
-                    rows[static_cast<std::size_t>(r * columns + c)];
+                out[std::size_t(c * in + first + r)] = rows[std::size_t(r * columns + c)];
     }
 }
 
@@ -49,11 +48,11 @@ template <class T>
 void read(const RawTensor& raw, const TensorSource& source, std::span<T> out) {
     const bool turned = source.transposed;
     if (source.length == 0) return turned ? widen_transposed(raw, out) : widen(raw, out);
-    const std::size_t size = out.size() / static_cast<std::size_t>(source.groups);
+    const std::size_t size = out.size() / std::size_t(source.groups);
     for (Index g = 0; g < source.groups; ++g) {
         const Index first = g * source.stride + source.first;
         const RawTensor rows = part(raw, turned ? 1 : 0, first, source.length);
-        const std::span<T> to = out.subspan(static_cast<std::size_t>(g) * size, size);
+        const std::span<T> to = out.subspan(std::size_t(g) * size, size);
         turned ? widen_transposed(rows, to) : widen(rows, to);
     }
 }
@@ -214,7 +213,7 @@ class CheckpointWeights final : public Weights {
                                           fmt::join(e.source.concat, "', '"),
                                           e.parameter.shape.rows, e.parameter.shape.cols));
         for (const RawTensor& p : parts) {
-            const auto size = static_cast<std::size_t>(p.count());
+            const auto size = std::size_t(p.count());
             widen(p, out.first(size));
             out = out.subspan(size);
         }
@@ -222,7 +221,7 @@ class CheckpointWeights final : public Weights {
 
     template <class T>
     Tensor some_rows(const Entry& e, const RawTensor& raw, std::span<const Index> rows) const {
-        const auto cols = static_cast<std::size_t>(e.parameter.shape.cols);
+        const auto cols = std::size_t(e.parameter.shape.cols);
         std::vector<T> values(rows.size() * cols);
         constexpr std::size_t seldom = 8;  // a row may map megabytes of a file around it
         for (std::size_t i = 0; i < rows.size(); ++i) {
@@ -237,8 +236,7 @@ class CheckpointWeights final : public Weights {
                 nonfinite(e.source.file_name, raw,
                           fmt::format("[{}, {}]", rows[i], bad - to.begin()));
         }
-        return Tensor::from_host(backend_,
-                                 {1, static_cast<Index>(rows.size()), e.parameter.shape.cols},
+        return Tensor::from_host(backend_, {1, Index(rows.size()), e.parameter.shape.cols},
                                  std::span<const T>(values), type_);
     }
 

@@ -52,8 +52,7 @@ std::vector<FileTensor> file_tensors(const ModelSpec& spec, const Names& names) 
         check(std::ssize(source.concat) + 1 == p.shape.rows, "one tensor a stacked row");
         add(source.file_name, {1, 1, p.shape.cols}, {p, source, 0});
         for (Index r = 1; r < p.shape.rows; ++r)
-            add(source.concat[static_cast<std::size_t>(r - 1)], {1, 1, p.shape.cols},
-                {p, source, r});
+            add(source.concat[std::size_t(r - 1)], {1, 1, p.shape.cols}, {p, source, r});
     }
     return out;
 }
@@ -65,8 +64,8 @@ void place(const Piece& piece, const std::vector<float>& from, std::vector<float
     const Index out = p.vector ? p.shape.cols : p.shape.rows;
     const Index cols = p.vector ? 1 : p.shape.cols;
     if (piece.row >= 0) {
-        const auto first = from.begin() + static_cast<std::ptrdiff_t>(piece.row * cols);
-        std::copy(first, first + static_cast<std::ptrdiff_t>(cols), to.begin());
+        const auto first = from.begin() + std::ptrdiff_t(piece.row * cols);
+        std::copy(first, first + std::ptrdiff_t(cols), to.begin());
         return;
     }
     const Index total = s.total > 0 ? s.total : out;
@@ -74,13 +73,13 @@ void place(const Piece& piece, const std::vector<float>& from, std::vector<float
         const Index row = s.length > 0 ? r / s.length * s.stride + s.first + r % s.length : r;
         for (Index c = 0; c < cols; ++c) {
             const Index at = s.transposed ? c * total + row : row * cols + c;
-            to[static_cast<std::size_t>(at)] = from[static_cast<std::size_t>(r * cols + c)];
+            to[std::size_t(at)] = from[std::size_t(r * cols + c)];
         }
     }
 }
 
 std::vector<float> assembled(const FileTensor& tensor, const Weights& weights) {
-    std::vector<float> out(static_cast<std::size_t>(tensor.count()));
+    std::vector<float> out(std::size_t(tensor.count()));
     for (const Piece& piece : tensor.pieces)
         place(piece, weights.get(piece.parameter.name).to_host<float>(), out);
     weights.release();

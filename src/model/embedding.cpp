@@ -63,7 +63,7 @@ Tensor table_rows(const Context& c, const char* name, const std::vector<Index>& 
 std::vector<Index> kept_tokens(const Input& input, Index n) {
     std::vector<Index> out;
     if (input.keep.empty()) {
-        out.resize(static_cast<std::size_t>(n));
+        out.resize(std::size_t(n));
         std::iota(out.begin(), out.end(), Index{0});
         return out;
     }
@@ -71,7 +71,7 @@ std::vector<Index> kept_tokens(const Input& input, Index n) {
         throw UsageError(
             fmt::format("the mask has {} entries, the sample {} tokens", input.keep.size(), n));
     for (Index i = 0; i < n; ++i)
-        if (input.keep[static_cast<std::size_t>(i)]) out.push_back(i);
+        if (input.keep[std::size_t(i)]) out.push_back(i);
     if (out.empty())
         throw UsageError(
             fmt::format("the mask hides all {} tokens of a sample; 1 keeps a token", n));
@@ -82,7 +82,7 @@ std::vector<Index> kept_tokens(const Input& input, Index n) {
 /// stays at its own row; features that enter directly are counted from the offset on, and where all
 /// samples have the same rows they are given once.
 std::vector<Index> position_rows(const ModelSpec& spec, std::span<const Input> inputs, Index n) {
-    std::vector<Index> out(static_cast<std::size_t>(n));
+    auto out = std::vector<Index>(std::size_t(n));
     std::iota(out.begin(), out.end(), spec.position_offset);
     if (spec.padding_id < 0 || inputs.front().ids.empty()) return out;
     out.clear();
@@ -120,13 +120,12 @@ Tensor token_rows(const Context& c, std::span<const Input> inputs) {
 /// sin and cos of position * 10000^(-2i/d) in columns 2i and 2i + 1.
 Tensor sinusoidal(const Context& c, Index n) {
     const Index d = c.spec.width;
-    std::vector<double> values(static_cast<std::size_t>(n * d));
+    std::vector<double> values(std::size_t(n * d));
     for (Index p = 0; p < n; ++p)
         for (Index j = 0; j < d; ++j) {
-            const double power = static_cast<double>(j / 2 * 2) / static_cast<double>(d);
-            const double angle = static_cast<double>(p) * std::pow(10000.0, -power);
-            values[static_cast<std::size_t>(p * d + j)] =
-                j % 2 == 0 ? std::sin(angle) : std::cos(angle);
+            const double power = double(j / 2 * 2) / double(d);
+            const double angle = double(p) * std::pow(10000.0, -power);
+            values[std::size_t(p * d + j)] = j % 2 == 0 ? std::sin(angle) : std::cos(angle);
         }
     return c.upload({1, n, d}, values);
 }
@@ -142,9 +141,9 @@ Tensor sin_cos(const Context& c, const std::vector<Index>& positions, Index n) {
     std::vector<double> values;
     for (const Index p : positions)
         for (Index j = 0; j < d; ++j) {
-            const auto i = static_cast<double>(j % half);
-            const double steps = static_cast<double>(fairseq ? half - 1 : half);
-            const double angle = static_cast<double>(p) * std::pow(10000.0, -i / steps);
+            const auto i = double(j % half);
+            const double steps = double(fairseq ? half - 1 : half);
+            const double angle = double(p) * std::pow(10000.0, -i / steps);
             const double wave = j < half ? std::sin(angle) : std::cos(angle);
             values.push_back(fairseq && p == s.padding_id ? 0 : wave);
         }
@@ -184,9 +183,9 @@ Tensor patches(const Context& c, const Tensor& image) {
     const Index rows = image.rows() / ph, cols = image.cols() / pw;
     const std::vector<double> pixels = image.to_host<double>();
     std::vector<double> out;
-    out.reserve(static_cast<std::size_t>(rows * cols * ph * pw * channels));
+    out.reserve(std::size_t(rows * cols * ph * pw * channels));
     const auto pixel = [&](Index channel, Index y, Index x) {
-        return pixels[static_cast<std::size_t>((channel * image.rows() + y) * image.cols() + x)];
+        return pixels[std::size_t((channel * image.rows() + y) * image.cols() + x)];
     };
     const Index count = ph * pw * channels;
     for (Index r = 0; r < rows; ++r)
@@ -208,14 +207,13 @@ Tensor sincos_2d(const Context& c, Index rows, Index cols) {
         throw FormatError(fmt::format(
             "two-dimensional positions need a width that is a multiple of 4 from 8 on, not {}", d));
     std::vector<double> values;
-    values.reserve(static_cast<std::size_t>(rows * cols * d));
+    values.reserve(std::size_t(rows * cols * d));
     for (Index y = 0; y < rows; ++y)
         for (Index x = 0; x < cols; ++x)
             for (Index j = 0; j < d; ++j) {
                 const Index part = j / quarter, i = j % quarter;
-                const double frequency =
-                    std::pow(10000.0, -static_cast<double>(i) / static_cast<double>(quarter - 1));
-                const double angle = static_cast<double>(part < 2 ? x : y) * frequency;
+                const double frequency = std::pow(10000.0, -double(i) / double(quarter - 1));
+                const double angle = double(part < 2 ? x : y) * frequency;
                 values.push_back(part % 2 == 0 ? std::sin(angle) : std::cos(angle));
             }
     return c.upload({1, rows * cols, d}, values);

@@ -74,7 +74,7 @@ class Sweep {
           type_(type),
           observer_(observer),
           settings_(settings),
-          layers_(static_cast<Index>(spec.blocks.size())),
+          layers_(Index(spec.blocks.size())),
           last_(settings.last_layer < 0 ? layers_ - 1 : settings.last_layer) {}
 
     void run(std::span<const Input> inputs, std::span<const Loss> losses, Index first) {
@@ -85,18 +85,18 @@ class Sweep {
         LayerFeed feed(weights_, spec_, backend_);
         for (Index l = 0; l < layers_; ++l) forward(l, feed.take(l, l + 1), ways);
         for (Index l = layers_ - 1; l >= 0; --l) {
-            const BlockSpec& block = spec_.blocks[static_cast<std::size_t>(l)];
+            const BlockSpec& block = spec_.blocks[std::size_t(l)];
             const TrackedWeights tracked(weights_), ends(weights_);
             const LayerWeights weights = load_layer(tracked, spec_, l);
             for (std::size_t s = 0; s < ways.size(); ++s) {
-                if (heard(l)) observer_.begin_sample(first + static_cast<Index>(s));
+                if (heard(l)) observer_.begin_sample(first + Index(s));
                 if (l == layers_ - 1) begin(ends, losses[s], ways[s]);
                 LayerRun run{.layer = l, .block = block, .weights = weights};
                 run.memory = settings_.memory;
                 run.allow_nonfinite = settings_.allow_nonfinite;
                 back(run, tracked, ways[s]);
                 if (l == 0) finish(inputs[s], ways[s]);
-                if (heard(l)) observer_.end_sample(first + static_cast<Index>(s));
+                if (heard(l)) observer_.end_sample(first + Index(s));
             }
             weights_.release();
             if (told(l)) observer_.end_layer(l);
@@ -116,8 +116,7 @@ class Sweep {
     }
 
     void forward(Index l, const LayerWeights& weights, std::vector<Way>& ways) const {
-        LayerRun run{
-            .layer = l, .block = spec_.blocks[static_cast<std::size_t>(l)], .weights = weights};
+        LayerRun run{.layer = l, .block = spec_.blocks[std::size_t(l)], .weights = weights};
         run.memory = settings_.memory;
         run.allow_nonfinite = settings_.allow_nonfinite;
         for (Way& way : ways) {
@@ -242,16 +241,16 @@ void Model::differentiate(std::span<const Input> inputs, std::span<const Loss> l
     if (inputs.size() != losses.size())
         throw UsageError(fmt::format("{} samples and {} losses, expected one loss a sample",
                                      inputs.size(), losses.size()));
-    const auto layers = static_cast<Index>(spec_.blocks.size());
+    const auto layers = Index(spec_.blocks.size());
     model::Sweep sweep(spec_, *weights_, *backend_, type_, observer, settings);
-    const auto count = static_cast<Index>(inputs.size());
+    const auto count = Index(inputs.size());
     Index group = 1;
     for (Index first = 0; first < count; first += group) {
-        const auto at = static_cast<std::size_t>(first);
+        const auto at = std::size_t(first);
         const Index tokens = tokens_of(spec_, inputs[at]);
-        const Index bytes = layers * tokens * spec_.width * static_cast<Index>(bytes_of(type_));
+        const Index bytes = layers * tokens * spec_.width * Index(bytes_of(type_));
         group = settings.memory > 0 ? std::max<Index>(1, settings.memory / 2 / bytes) : count;
-        const auto size = static_cast<std::size_t>(std::min(group, count - first));
+        const auto size = std::size_t(std::min(group, count - first));
         sweep.run(inputs.subspan(at, size), losses.subspan(at, size), first);
     }
 }

@@ -13,7 +13,7 @@
 namespace tsdiag::model {
 
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
-    const BlockSpec& b = spec.blocks[static_cast<std::size_t>(layer)];
+    const BlockSpec& b = spec.blocks[std::size_t(layer)];
     const std::string at = fmt::format("layer.{}.", b.shares < 0 ? layer : b.shares);
     const auto one = [&](std::string_view name) {
         return get_or_empty(weights, at + std::string(name));
@@ -52,13 +52,13 @@ double branch_gain(const BlockSpec& b, const LayerWeights& w) {
     const AttentionSpec& a = b.attention;
     if (a.gated_unit) return std::numeric_limits<double>::quiet_NaN();
     Tensor v = w.attention.v.weight, o = w.attention.o.weight;
-    const double d = static_cast<double>(v.cols());
+    const double d = double(v.cols());
     if (w.scale1.defined() && o.defined())
         o = multiply(o, w.scale1.reshape({1, w.scale1.cols(), 1}));
     if (w.scale1.defined() && !o.defined())
         v = multiply(v, w.scale1.reshape({1, w.scale1.cols(), 1}));
     const Index group = a.heads / a.kv_heads;
-    if (!o.defined()) return b.alpha * b.alpha * static_cast<double>(group) * squared_norm(v) / d;
+    if (!o.defined()) return b.alpha * b.alpha * double(group) * squared_norm(v) / d;
     const Tensor vh = contiguous(v).reshape({a.kv_heads, a.value_columns(), v.cols()});
     const Tensor oh = o.split_heads(a.heads);  // (h, d, value_columns)
     const Tensor gram_v = matmul(vh, vh, Transpose::second);
@@ -222,9 +222,7 @@ class Pass {
     Tensor attend(const Tensor& x, const Tensor& residual) {
         AttentionParts parts = attention_parts(b_.attention, w_.attention, batch_, x);
         parts.input.rng =
-            Rng(0)
-                .fork("attention")
-                .fork(static_cast<std::uint64_t>(b_.shares < 0 ? run_.layer : b_.shares));
+            Rng(0).fork("attention").fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
         if (run_.tape) *run_.tape = {parts.input, parts.v, {}, {}, parts.projections};
         // On a processor no bit of a sample follows the others, unless a derivative is to be taken.
         const bool together =

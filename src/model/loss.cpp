@@ -31,7 +31,7 @@ Tensor cross_entropy(const Tensor& logits, std::span<const Index> targets,
     Tensor each = subtract(log_sum_exp(logits), pick(logits, targets));
     const Index first = counts.front();
     if (std::ranges::all_of(counts, [first](Index c) { return c == first; }))
-        return scale(total(each), 1 / static_cast<double>(first));
+        return scale(total(each), 1 / double(first));
     std::vector<double> shares;
     for (const Index c : counts) shares.insert(shares.end(), std::size_t(c), 1 / double(c));
     return total(multiply(each, Tensor::from_host(each.backend(), each.shape(),

@@ -36,14 +36,14 @@ struct Part {
 void Model::run(std::span<const Input> inputs, Observer& observer,
                 const RunSettings& settings) const {
     if (inputs.empty()) throw UsageError("there is no sample to run the model on");
-    const auto layers = static_cast<Index>(spec_.blocks.size());
+    const auto layers = Index(spec_.blocks.size());
     const auto [first, last] = measured(settings, layers);
     std::vector<Part> parts;
     for (Index at = 0, count = 0; at < std::ssize(inputs); at += count) {
-        const auto rest = inputs.subspan(static_cast<std::size_t>(at));
+        const auto rest = inputs.subspan(std::size_t(at));
         count = model::alike(rest, settings.batch);
-        parts.push_back({model::embed(spec_, *weights_, rest.first(static_cast<std::size_t>(count)),
-                                      *backend_, type_, settings.allow_nonfinite),
+        parts.push_back({model::embed(spec_, *weights_, rest.first(std::size_t(count)), *backend_,
+                                      type_, settings.allow_nonfinite),
                          at});
         model::require_finite(parts.back().batch.x, 0, "embed", settings.allow_nonfinite);
     }
@@ -51,7 +51,7 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
     model::LayerFeed feed(*weights_, spec_, *backend_);
     for (Index l = 0; l <= last; ++l) {
         const bool told = l >= first;
-        const BlockSpec& block = spec_.blocks[static_cast<std::size_t>(l)];
+        const BlockSpec& block = spec_.blocks[std::size_t(l)];
         {
             const model::LayerWeights weights = feed.take(l, l < last ? l + 1 : -1);
             model::LayerRun run{.layer = l, .block = block, .weights = weights};
@@ -83,15 +83,15 @@ void Model::final_norm(const Tensor& x, Observer& observer, Index first,
     const BlockSpec& b = spec_.blocks.back();
     const Tensor y =
         model::normed(spec_.last_norm(), x, model::load_norm(*weights_, "final_norm"), b.norm.eps);
-    const auto layer = static_cast<Index>(spec_.blocks.size()) - 1;
+    const auto layer = Index(spec_.blocks.size()) - 1;
     model::require_finite(y, layer, "final_norm", allow_nonfinite);
     model::tell_states(observer, first, {layer, "final_norm", "", y});
 }
 
 double Model::branch_gain(Index layer) const {
-    if (layer < 0 || layer >= static_cast<Index>(spec_.blocks.size()))
+    if (layer < 0 || layer >= Index(spec_.blocks.size()))
         throw UsageError(fmt::format("there is no layer {}", layer));
-    const double gain = model::branch_gain(spec_.blocks[static_cast<std::size_t>(layer)],
+    const double gain = model::branch_gain(spec_.blocks[std::size_t(layer)],
                                            model::load_layer(*weights_, spec_, layer));
     weights_->release();
     return gain;

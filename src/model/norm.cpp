@@ -10,8 +10,7 @@ namespace {
 
 /// |x| / sqrt(d) of each row.
 Tensor root_mean_square(const Tensor& x) {
-    return scale(map(Unary::sqrt, row_sum(multiply(x, x))),
-                 1 / std::sqrt(static_cast<double>(x.cols())));
+    return scale(map(Unary::sqrt, row_sum(multiply(x, x))), 1 / std::sqrt(double(x.cols())));
 }
 
 Tensor scale_norm(const Tensor& x, const Tensor& g, double eps) {

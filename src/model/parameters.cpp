@@ -93,7 +93,7 @@ std::vector<Parameter> parameters(const ModelSpec& spec) {
     Listing list;
     embedding(spec, list);
     for (std::size_t l = 0; l < spec.blocks.size(); ++l)
-        if (spec.blocks[l].shares < 0 || spec.blocks[l].shares == static_cast<Index>(l))
+        if (spec.blocks[l].shares < 0 || spec.blocks[l].shares == Index(l))
             layer(spec, spec.blocks[l], fmt::format("layer.{}.", l), list);
     if (spec.final_norm && !spec.blocks.empty())
         list.norm(spec.last_norm(), "final_norm", spec.width, spec.blocks.front().norm.bias);
@@ -113,18 +113,16 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
 }
 
 double forward_flops(const ModelSpec& spec, Index n) {
-    const auto tokens = static_cast<double>(n), d = static_cast<double>(spec.width);
+    const auto tokens = double(n), d = double(spec.width);
     double flops = 0;
     if (spec.channels > 0)
-        flops += 2.0 * tokens * d *
-                 static_cast<double>(spec.channels * spec.patch_height * spec.patch_width);
-    if (spec.embedding_map) flops += 2.0 * tokens * d * static_cast<double>(spec.embedding_width);
+        flops += 2.0 * tokens * d * double(spec.channels * spec.patch_height * spec.patch_width);
+    if (spec.embedding_map) flops += 2.0 * tokens * d * double(spec.embedding_width);
     for (const BlockSpec& b : spec.blocks) {
-        const auto keys = static_cast<double>(b.attention.heads * b.attention.head_dim);
-        const auto values = static_cast<double>(b.attention.heads * b.attention.value_columns());
-        const double share =
-            static_cast<double>(b.attention.kv_heads) / static_cast<double>(b.attention.heads);
-        const auto ffn = static_cast<double>(b.ffn.width);
+        const auto keys = double(b.attention.heads * b.attention.head_dim);
+        const auto values = double(b.attention.heads * b.attention.value_columns());
+        const double share = double(b.attention.kv_heads) / double(b.attention.heads);
+        const auto ffn = double(b.ffn.width);
         const double projections =
             b.attention.gated_unit ? keys + 2 * values : keys + share * (keys + values);
         flops += 2 * tokens * d * projections;

@@ -101,7 +101,7 @@ namespace {
 /// One inverse frequency under the rule `llama3`: long waves are stretched by `factor`, short ones
 /// stay, those between are blended.
 double llama3(double f, const Rotary& r) {
-    const auto length = static_cast<double>(r.original_length);
+    const auto length = double(r.original_length);
     const double wave = 2 * std::numbers::pi / f;
     if (wave < length / r.high_freq_factor) return f;
     if (wave > length / r.low_freq_factor) return f / r.factor;
@@ -112,16 +112,15 @@ double llama3(double f, const Rotary& r) {
 }  // namespace
 
 std::vector<double> Rotary::frequencies(Index n) const {
-    const auto w = static_cast<double>(columns);
+    const auto w = double(columns);
     double base = theta;
     if (scaling == "dynamic" && n > original_length) {
-        const double stretch =
-            factor * static_cast<double>(n) / static_cast<double>(original_length) - (factor - 1);
+        const double stretch = factor * double(n) / double(original_length) - (factor - 1);
         base = theta * std::pow(stretch, w / (w - 2));
     }
-    std::vector<double> out(static_cast<std::size_t>(columns / 2));
+    std::vector<double> out(std::size_t(columns / 2));
     for (std::size_t i = 0; i < out.size(); ++i) {
-        out[i] = std::pow(base, -2.0 * static_cast<double>(i) / w);
+        out[i] = std::pow(base, -2.0 * double(i) / w);
         if (scaling == "linear") out[i] /= factor;
         if (scaling == "llama3") out[i] = llama3(out[i], *this);
     }
@@ -213,7 +212,7 @@ void image_json(const ModelSpec& s, Json& out) {
 Json ModelSpec::json() const {
     Json out;
     out.set("family", family).set("name", name).set("trained", trained);
-    out.set("layers", static_cast<Index>(blocks.size())).set("width", width);
+    out.set("layers", Index(blocks.size())).set("width", width);
     out.set("embedding_width", embedding_width).set("vocabulary", vocabulary);
     out.set("max_tokens", max_tokens).set("positions", tsdiag::name(positions));
     out.set("position_offset", position_offset).set("padding_id", padding_id);

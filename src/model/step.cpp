@@ -90,7 +90,7 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
     model::Hits hits;
     for (std::size_t at = 0, count = 0; at < inputs.size(); at += count) {
         const auto rest = inputs.subspan(at);
-        count = static_cast<std::size_t>(model::alike(rest, std::ssize(rest)));
+        count = std::size_t(model::alike(rest, std::ssize(rest)));
         const auto rngs = std::span(settings.rngs).subspan(drops ? at : 0, drops ? count : 0);
         const auto dropped = [&](const Tensor& x, const std::function<Rng(const Rng&)>& place) {
             return drops ? drop(x, settings.dropout, rngs, place) : x;
@@ -100,13 +100,12 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
         batch.x = dropped(batch.x, [](const Rng& rng) { return rng.fork("embed"); });
         for (Index l = 0; l < std::ssize(spec_.blocks); ++l) {
             const model::LayerWeights parameters = model::load_layer(weights, spec_, l);
-            model::LayerRun run{.layer = l,
-                                .block = spec_.blocks[static_cast<std::size_t>(l)],
-                                .weights = parameters};
+            model::LayerRun run{
+                .layer = l, .block = spec_.blocks[std::size_t(l)], .weights = parameters};
             if (drops)
                 run.dropout = [&](const Tensor& branch, std::string_view stage) {
                     return dropped(branch, [&](const Rng& rng) {
-                        return rng.fork(static_cast<std::uint64_t>(l)).fork(stage);
+                        return rng.fork(std::uint64_t(l)).fork(stage);
                     });
                 };
             batch.x = model::apply_layer(run, batch);

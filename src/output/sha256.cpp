@@ -72,8 +72,7 @@ std::string Sha256::hex() const {
     Sha256 whole = *this;
     std::string end(1, '\x80');
     end.resize(1 + (119 - length_ % 64) % 64, '\0');
-    for (int shift = 56; shift >= 0; shift -= 8)
-        end += static_cast<char>((length_ * 8) >> shift & 0xff);
+    for (int shift = 56; shift >= 0; shift -= 8) end += char((length_ * 8) >> shift & 0xff);
     whole.add(end);
     std::string out;
     for (const std::uint32_t word : whole.state_) out += fmt::format("{:08x}", word);

@@ -95,7 +95,7 @@ Tensor image_tensor(const Fit& fit, std::span<const std::uint8_t> pixels, Index 
     const auto fill = [&](auto values) {
         using T = typename decltype(values)::value_type;
         for (std::size_t i = 0; i < values.size(); ++i) {
-            const auto at = channels == 1 ? i % static_cast<std::size_t>(area) : i;
+            const auto at = channels == 1 ? i % std::size_t(area) : i;
             values[i] = T(pixels[at]) / T(127.5) - T(1);
         }
     };

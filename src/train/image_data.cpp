@@ -51,7 +51,7 @@ void read_cifar(const std::string& file, std::size_t skip, Index classes, Images
         throw FormatError(fmt::format("{}: has {} bytes, expected a multiple of {}.", file,
                                       bytes.size(), record));
     for (std::size_t at = 0; at < bytes.size(); at += record) {
-        const auto label = static_cast<std::uint8_t>(bytes[at + skip]);
+        const auto label = std::uint8_t(bytes[at + skip]);
         if (label >= classes)
             throw FormatError(fmt::format("{}: image {} has the label {}, expected 0 to {}.", file,
                                           at / record, label, classes - 1));

@@ -22,7 +22,7 @@ bool read_all(const std::filesystem::path& path) {
                 const RawTensor tensor = file->tensor(name);
                 if (tensor.dtype == DType::other || tensor.count() > worth_reading) continue;
                 if (tensor.dtype == DType::c64 || tensor.dtype == DType::c128) continue;
-                std::vector<float> values(static_cast<std::size_t>(tensor.count()));
+                std::vector<float> values(std::size_t(tensor.count()));
                 widen<float>(tensor, values);
                 summarise(tensor);
                 as_is<double>(tensor);
@@ -47,7 +47,7 @@ TEST_P(EveryFile, SurvivesEveryTruncation) {
     const auto path = folder.write(GetParam().filename().string(), whole);
     const std::size_t step = whole.size() < short_file ? 1 : 1 + whole.size() / 997;
     for (std::size_t size = whole.size(); size >= step; size -= step) {
-        ASSERT_EQ(::truncate(path.c_str(), static_cast<off_t>(size - step)), 0);
+        ASSERT_EQ(::truncate(path.c_str(), off_t(size - step)), 0);
         EXPECT_FALSE(read_all(path)) << "the first " << size - step << " bytes were accepted";
     }
 }
@@ -68,13 +68,13 @@ TEST_P(EveryFile, SurvivesChangedBytes) {
     std::uint64_t state = 20240817;
     const auto draw = [&](std::size_t below) {
         state = state * 6364136223846793005u + 1442695040888963407u;
-        return static_cast<std::size_t>((state >> 33) % below);
+        return std::size_t((state >> 33) % below);
     };
     for (int trial = 0; trial < 300; ++trial) {
         std::string damaged = whole;
         for (std::size_t changes = 1 + draw(3); changes > 0; --changes)
             damaged[draw(damaged.size())] =
-                draw(2) == 0 ? favourites[draw(favourites.size())] : static_cast<char>(draw(256));
+                draw(2) == 0 ? favourites[draw(favourites.size())] : char(draw(256));
         read_all(folder.write(name, damaged));
     }
 }
@@ -108,8 +108,7 @@ TEST(EveryFormat, SniffsHeadsOfAnyLength) {
     for (const auto& path : samples::all_files()) {
         const std::string content = samples::read_file(path);
         for (std::size_t size = 0; size < std::min<std::size_t>(content.size(), 64); ++size) {
-            const std::vector<char> head(content.begin(),
-                                         content.begin() + static_cast<std::ptrdiff_t>(size));
+            const std::vector<char> head(content.begin(), content.begin() + std::ptrdiff_t(size));
             for (const FormatEntry* format : formats())
                 format->sniff(std::as_bytes(std::span(head)));
         }

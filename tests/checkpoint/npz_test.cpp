@@ -12,9 +12,9 @@ std::string npy(std::string header, const std::string& data, char version = 1) {
     header += '\n';
     std::string out = "\x93NUMPY" + std::string(1, version) + std::string(1, '\0');
     if (version == 1)
-        out += samples::raw<std::uint16_t>({static_cast<std::uint16_t>(header.size())});
+        out += samples::raw<std::uint16_t>({std::uint16_t(header.size())});
     else
-        out += samples::raw<std::uint32_t>({static_cast<std::uint32_t>(header.size())});
+        out += samples::raw<std::uint32_t>({std::uint32_t(header.size())});
     return out + header + data;
 }
 
@@ -99,7 +99,7 @@ TEST(Npz, UsesStoredArraysInPlaceAndInflatesOthersOnce) {
 TEST(Npz, KeepsInflatedMemoryThatReleasePagesMustNotDrop) {
     const TemporaryFolder folder;
     std::vector<float> numbers(1 << 16);  // many whole pages
-    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i * 31 % 257);
+    for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = float(i * 31 % 257);
     const std::string data(reinterpret_cast<const char*>(numbers.data()), numbers.size() * 4);
     const auto file = open_checkpoint(folder.write(
         "a.npz", samples::zip_of({{"x.npy", npy(header("<f4", "(65536,)"), data), 8}})));
@@ -121,7 +121,7 @@ TEST(Npz, RefusesDeflateBombsAndLies) {
     const auto refused = [&](const samples::ZipMember& member) {
         return samples::message_of<FormatError>([&] { opened(member); });
     };
-    const auto size = static_cast<std::uint32_t>(good.size());
+    const auto size = std::uint32_t(good.size());
     EXPECT_THAT(refused({"x.npy", good, 8, 0, size - 1}), HasSubstr("more than the"));
     EXPECT_THAT(refused({"x.npy", good, 8, 0, size + 1}), HasSubstr("unpacks to"));
     EXPECT_THAT(refused({"x.npy", good, 8, 0, 4000000000u}), HasSubstr("deflate bomb"));
@@ -191,9 +191,8 @@ TEST(Npz, RefusesOverlappingEntriesAndStrangers) {
     const std::string data = npy(header("<f4", "(400,)"), std::string(1600, 'x'));
     std::vector<samples::ZipMember> members = {{"x.npy", data}};
     for (int i = 0; i < 9; ++i)
-        members.push_back({std::to_string(i) + ".npy", "", 0, 0,
-                           static_cast<std::uint32_t>(data.size()),
-                           static_cast<std::uint32_t>(data.size()), 0});
+        members.push_back({std::to_string(i) + ".npy", "", 0, 0, std::uint32_t(data.size()),
+                           std::uint32_t(data.size()), 0});
     EXPECT_THAT(refusal(folder.write("a.npz", samples::zip_of(members))), HasSubstr("overlap"));
     EXPECT_THAT(refusal(folder.write("b.npz", samples::zip_of({{"x.npy", data}, {"y.txt", "?"}}))),
                 HasSubstr("holds 'y.txt'"));

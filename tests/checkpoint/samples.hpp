@@ -57,7 +57,7 @@ class TemporaryFolder {
     std::filesystem::path write(const std::string& name, std::string_view content) const {
         const std::filesystem::path file = path_ / name;
         std::ofstream(file, std::ios::binary | std::ios::trunc)
-            .write(content.data(), static_cast<std::streamsize>(content.size()));
+            .write(content.data(), std::streamsize(content.size()));
         return file;
     }
 
@@ -66,7 +66,7 @@ class TemporaryFolder {
 };
 
 inline std::vector<double> values(const RawTensor& tensor) {
-    std::vector<double> result(static_cast<std::size_t>(tensor.count()));
+    std::vector<double> result(std::size_t(tensor.count()));
     widen<double>(tensor, result);
     return result;
 }

@@ -56,7 +56,7 @@ TEST_P(EverySample, IsReadTheSameInFloatAsFarAsFloatGoes) {
         widen<float>(tensor, narrow);
         for (std::size_t i = 0; i < exact.size(); ++i)
             if (!std::isnan(exact[i])) {
-                EXPECT_EQ(narrow[i], static_cast<float>(exact[i])) << name;
+                EXPECT_EQ(narrow[i], float(exact[i])) << name;
             }
         if (const auto in_place = as_is<float>(tensor)) {
             EXPECT_TRUE(std::equal(narrow.begin(), narrow.end(), in_place->begin(),

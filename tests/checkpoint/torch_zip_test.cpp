@@ -121,7 +121,7 @@ TEST(TorchZip, BoundsWhatSharedReferencesExpandTo) {
         "\x80\x02]q" + std::string(1, '\0') + "X" + raw<std::uint32_t>({3}) + "lola";
     for (char level = 1; level < 40; ++level) {
         laughs += "]q" + std::string(1, level) + "(";
-        for (int i = 0; i < 10; ++i) laughs += "h" + std::string(1, static_cast<char>(level - 1));
+        for (int i = 0; i < 10; ++i) laughs += "h" + std::string(1, char(level - 1));
         laughs += "e";
     }
     EXPECT_THAT(refused(laughs + "."), HasSubstr("what stands beside the weights brings"));

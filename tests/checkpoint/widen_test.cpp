@@ -25,14 +25,14 @@ RawTensor tensor_of(DType dtype, const std::string& content, std::vector<std::in
 
 template <class T>
 RawTensor tensor_of(DType dtype, std::initializer_list<T> numbers) {
-    return tensor_of(dtype, samples::raw(numbers), {static_cast<std::int64_t>(numbers.size())});
+    return tensor_of(dtype, samples::raw(numbers), {std::int64_t(numbers.size())});
 }
 
 TEST(Widen, EveryFloat16IsWidenedExactly) {
     std::string all;
     for (std::uint32_t bits = 0; bits < 65536; ++bits) {
-        all += static_cast<char>(bits & 0xff);
-        all += static_cast<char>(bits >> 8);
+        all += char(bits & 0xff);
+        all += char(bits >> 8);
     }
     const std::vector<double> found = samples::values(tensor_of(DType::f16, all, {65536}));
     for (int bits = 0; bits < 65536; ++bits) {
@@ -41,14 +41,13 @@ TEST(Widen, EveryFloat16IsWidenedExactly) {
         const double expected = exponent == 31  ? (mantissa ? NAN : sign * INFINITY)
                                 : exponent == 0 ? sign * std::ldexp(mantissa, -24)
                                                 : sign * std::ldexp(1024 + mantissa, exponent - 25);
-        ASSERT_THAT(found[static_cast<std::size_t>(bits)], testing::NanSensitiveDoubleEq(expected))
-            << bits;
+        ASSERT_THAT(found[std::size_t(bits)], testing::NanSensitiveDoubleEq(expected)) << bits;
     }
 }
 
 TEST(Widen, EveryFloat8IsWidenedExactly) {
     std::string all;
-    for (int bits = 0; bits < 256; ++bits) all += static_cast<char>(bits);
+    for (int bits = 0; bits < 256; ++bits) all += char(bits);
     const auto e4m3 = samples::values(tensor_of(DType::f8_e4m3, all, {256}));
     const auto e5m2 = samples::values(tensor_of(DType::f8_e5m2, all, {256}));
     for (int bits = 0; bits < 256; ++bits) {
@@ -60,7 +59,7 @@ TEST(Widen, EveryFloat8IsWidenedExactly) {
         const double five = e5 == 31  ? (m2 ? NAN : sign * INFINITY)
                             : e5 == 0 ? sign * std::ldexp(m2, -16)
                                       : sign * std::ldexp(4 + m2, e5 - 17);
-        const auto at = static_cast<std::size_t>(bits);
+        const auto at = std::size_t(bits);
         ASSERT_THAT(e4m3[at], testing::NanSensitiveDoubleEq(four)) << bits;
         ASSERT_THAT(e5m2[at], testing::NanSensitiveDoubleEq(five)) << bits;
     }
@@ -134,7 +133,7 @@ TEST(Summarise, AgreesWithAPlainLoopOnStridedTensors) {
     RawTensor t = tensor_of(DType::i16, std::string(2 * 3000, '\0'), {50, 60});
     std::string content;
     for (int i = 0; i < 3000; ++i)
-        content += samples::raw<std::int16_t>({static_cast<std::int16_t>(i * 7919 % 2003 - 1000)});
+        content += samples::raw<std::int16_t>({std::int16_t(i * 7919 % 2003 - 1000)});
     t = tensor_of(DType::i16, content, {50, 60});
     t.shape = {60, 50};
     t.strides = {1, 60};

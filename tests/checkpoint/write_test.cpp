@@ -25,7 +25,7 @@ void expect_arrays(const Checkpoint& file) {
 
 std::size_t files_in(const std::filesystem::path& folder) {
     const std::filesystem::directory_iterator all(folder);
-    return static_cast<std::size_t>(std::distance(begin(all), end(all)));
+    return std::size_t(std::distance(begin(all), end(all)));
 }
 
 TEST(WriteSafetensors, ReadsBackInPlaceWithItsMetadata) {

@@ -20,9 +20,9 @@ inline std::string deflated(const std::string& content) {
     deflateInit2(&stream, 9, Z_DEFLATED, -MAX_WBITS, 9, Z_DEFAULT_STRATEGY);
     std::string out(deflateBound(&stream, content.size()), '\0');
     stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(content.data()));
-    stream.avail_in = static_cast<uInt>(content.size());
+    stream.avail_in = uInt(content.size());
     stream.next_out = reinterpret_cast<Bytef*>(out.data());
-    stream.avail_out = static_cast<uInt>(out.size());
+    stream.avail_out = uInt(out.size());
     deflate(&stream, Z_FINISH);
     out.resize(stream.total_out);
     deflateEnd(&stream);
@@ -34,12 +34,11 @@ inline std::string zip_of(const std::vector<ZipMember>& members) {
     for (const ZipMember& m : members) {
         const std::string packed = m.method == 8 ? deflated(m.content) : m.content;
         const auto truth = [](std::uint32_t said, std::size_t real) {
-            return said == UINT32_MAX ? static_cast<std::uint32_t>(real) : said;
+            return said == UINT32_MAX ? std::uint32_t(real) : said;
         };
-        const auto crc =
-            static_cast<std::uint32_t>(crc32(0, reinterpret_cast<const Bytef*>(m.content.data()),
-                                             static_cast<uInt>(m.content.size())));
-        const auto length = static_cast<std::uint16_t>(m.name.size());
+        const auto crc = std::uint32_t(
+            crc32(0, reinterpret_cast<const Bytef*>(m.content.data()), uInt(m.content.size())));
+        const auto length = std::uint16_t(m.name.size());
         const std::string sizes = raw<std::uint32_t>(
             {crc, truth(m.packed, packed.size()), truth(m.size, m.content.size())});
         const std::string common = raw<std::uint16_t>({20, m.flags, m.method, 0, 0}) + sizes +
@@ -48,11 +47,10 @@ inline std::string zip_of(const std::vector<ZipMember>& members) {
                      raw<std::uint32_t>({truth(m.offset, out.size())}) + m.name;
         out += "PK\x03\x04" + common + raw<std::uint16_t>({0}) + m.name + packed;
     }
-    const auto count = static_cast<std::uint16_t>(members.size());
-    const auto begin = static_cast<std::uint32_t>(out.size());
+    const auto count = std::uint16_t(members.size());
+    const auto begin = std::uint32_t(out.size());
     return out + directory + "PK\x05\x06" + raw<std::uint16_t>({0, 0, count, count}) +
-           raw<std::uint32_t>({static_cast<std::uint32_t>(directory.size()), begin}) +
-           raw<std::uint16_t>({0});
+           raw<std::uint32_t>({std::uint32_t(directory.size()), begin}) + raw<std::uint16_t>({0});
 }
 
 /// A torch zip of a pickle and its storages "0", "1", ...
@@ -66,7 +64,7 @@ inline std::string torch_zip_of(const std::string& pickle,
 
 /// BINUNICODE.
 inline std::string text(const std::string& s) {
-    return "X" + raw<std::uint32_t>({static_cast<std::uint32_t>(s.size())}) + s;
+    return "X" + raw<std::uint32_t>({std::uint32_t(s.size())}) + s;
 }
 inline std::string integer(std::int32_t i) { return "J" + raw<std::int32_t>({i}); }
 inline std::string tuple(const std::vector<std::int64_t>& items) {

@@ -18,7 +18,7 @@ struct Op {
 
 Visible lower(Index n) {
     Visible v;
-    v.first.assign(static_cast<std::size_t>(n), 0);
+    v.first.assign(std::size_t(n), 0);
     for (Index i = 0; i < n; ++i) v.last.push_back(i + 1);
     return v;
 }

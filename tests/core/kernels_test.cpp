@@ -37,7 +37,7 @@ class EveryInstructionSet : public testing::TestWithParam<const Table*> {
     template <class T>
     std::vector<T> apply(Unary op, const std::vector<T>& x) const {
         std::vector<T> y(x.size());
-        of<T>().unary(static_cast<int>(op), x.data(), y.data(), static_cast<Index>(x.size()));
+        of<T>().unary(int(op), x.data(), y.data(), Index(x.size()));
         return y;
     }
 };
@@ -47,9 +47,8 @@ INSTANTIATE_TEST_SUITE_P(Cpu, EveryInstructionSet, testing::ValuesIn(tables()),
 
 template <class T>
 std::vector<T> grid(double low, double high, int count) {
-    std::vector<T> x(static_cast<std::size_t>(count));
-    for (int i = 0; i < count; ++i)
-        x[static_cast<std::size_t>(i)] = static_cast<T>(low + (high - low) * i / (count - 1));
+    auto x = std::vector<T>(std::size_t(count));
+    for (int i = 0; i < count; ++i) x[std::size_t(i)] = T(low + (high - low) * i / (count - 1));
     return x;
 }
 
@@ -57,9 +56,8 @@ template <class T>
 double worst_relative(const std::vector<T>& x, const std::vector<T>& y, double (*f)(double)) {
     double worst = 0;
     for (std::size_t i = 0; i < x.size(); ++i) {
-        const double expected = f(static_cast<double>(x[i]));
-        worst =
-            std::max(worst, std::abs(static_cast<double>(y[i]) - expected) / std::abs(expected));
+        const double expected = f(double(x[i]));
+        worst = std::max(worst, std::abs(double(y[i]) - expected) / std::abs(expected));
     }
     return worst;
 }
@@ -112,20 +110,17 @@ TEST_P(EveryInstructionSet, OtherActivationsMatchTheirFormulas) {
 
 TEST_P(EveryInstructionSet, SoftmaxSumsToOneAndShrugsAtShifts) {
     for (const Index n : {1, 2, 7, 64, 1001}) {
-        std::vector<float> row(static_cast<std::size_t>(n));
-        for (Index i = 0; i < n; ++i)
-            row[static_cast<std::size_t>(i)] = static_cast<float>(1e4 + std::sin(double(i)));
+        auto row = std::vector<float>(std::size_t(n));
+        for (Index i = 0; i < n; ++i) row[std::size_t(i)] = float(1e4 + std::sin(double(i)));
         of<float>().softmax(row.data(), n);
         double z = 0;
-        for (Index i = 0; i < n; ++i)
-            z += std::exp(static_cast<double>(static_cast<float>(1e4 + std::sin(double(i)))) - 1e4);
+        for (Index i = 0; i < n; ++i) z += std::exp(double(float(1e4 + std::sin(double(i)))) - 1e4);
         double total = 0;
         for (Index i = 0; i < n; ++i) {
-            const double logit =
-                static_cast<double>(static_cast<float>(1e4 + std::sin(double(i)))) - 1e4;
-            ASSERT_NEAR(row[static_cast<std::size_t>(i)], std::exp(logit) / z,
+            const double logit = double(float(1e4 + std::sin(double(i)))) - 1e4;
+            ASSERT_NEAR(row[std::size_t(i)], std::exp(logit) / z,
                         4 * 0x1p-23 * std::exp(logit) / z);
-            total += row[static_cast<std::size_t>(i)];
+            total += row[std::size_t(i)];
         }
         EXPECT_NEAR(total, 1, 2 * 0x1p-23);
     }
@@ -133,7 +128,7 @@ TEST_P(EveryInstructionSet, SoftmaxSumsToOneAndShrugsAtShifts) {
 
 TEST_P(EveryInstructionSet, RowStatisticsMatchThreeLoops) {
     for (const Index n : {1, 2, 5, 33, 257}) {
-        std::vector<double> p(static_cast<std::size_t>(n)), slope(p.size());
+        std::vector<double> p(std::size_t(n), 0.0), slope(p.size());
         double z = 0;
         for (std::size_t i = 0; i < p.size(); ++i)
             z += p[i] = std::exp(3 * std::sin(1.7 * double(i) + double(n)));
@@ -183,8 +178,7 @@ TEST_P(EveryInstructionSet, NegativeMassIsCounted) {
 
 TEST_P(EveryInstructionSet, ProductsMatchThreeLoops) {
     const Index m = 13, n = 17, k = 29;
-    std::vector<double> a(static_cast<std::size_t>(m * k)), b(static_cast<std::size_t>(k * n)),
-        c(static_cast<std::size_t>(m * n));
+    std::vector<double> a(std::size_t(m * k)), b(std::size_t(k * n)), c(std::size_t(m * n));
     for (std::size_t i = 0; i < a.size(); ++i) a[i] = std::sin(double(i));
     for (std::size_t i = 0; i < b.size(); ++i) b[i] = std::cos(double(3 * i));
     for (const int t : {0, 1, 2}) {
@@ -194,10 +188,9 @@ TEST_P(EveryInstructionSet, ProductsMatchThreeLoops) {
             for (Index j = 0; j < n; ++j) {
                 double s = 0;
                 for (Index l = 0; l < k; ++l)
-                    s += a[static_cast<std::size_t>(t == 1 ? l * m + i : i * k + l)] *
-                         b[static_cast<std::size_t>(t == 2 ? j * k + l : l * n + j)];
-                ASSERT_NEAR(c[static_cast<std::size_t>(i * n + j)], 0.5 * s,
-                            double(k) * 0x1p-52 * double(k));
+                    s += a[std::size_t(t == 1 ? l * m + i : i * k + l)] *
+                         b[std::size_t(t == 2 ? j * k + l : l * n + j)];
+                ASSERT_NEAR(c[std::size_t(i * n + j)], 0.5 * s, double(k) * 0x1p-52 * double(k));
             }
     }
 }

@@ -14,13 +14,13 @@ namespace tsdiag {
 namespace {
 
 Tensor make(Shape shape, Type type = Type::f64, double phase = 0) {
-    std::vector<double> v(static_cast<std::size_t>(shape.count()));
+    std::vector<double> v(std::size_t(shape.count()));
     for (std::size_t i = 0; i < v.size(); ++i) v[i] = std::sin(1.3 * double(i) + phase);
     return Tensor::from_host(cpu(), shape, std::span<const double>(v), type);
 }
 
 double at(const Tensor& t, Index b, Index r, Index c) {
-    return t.to_host<double>()[static_cast<std::size_t>((b * t.rows() + r) * t.cols() + c)];
+    return t.to_host<double>()[std::size_t((b * t.rows() + r) * t.cols() + c)];
 }
 
 TEST(Ops, ViewsShareElementsAndKeepTheirPlace) {
@@ -175,8 +175,7 @@ TEST(Ops, StateMomentsAgreeWithTheDefinitions) {
         std::vector<double> total(19, 0.0);
         for (Index i = 0; i < n; ++i) {
             const double norm = std::sqrt(squared_norm(x.row_range(i, 1)));
-            for (Index j = 0; j < 19; ++j)
-                total[static_cast<std::size_t>(j)] += at(x, 0, i, j) / norm;
+            for (Index j = 0; j < 19; ++j) total[std::size_t(j)] += at(x, 0, i, j) / norm;
         }
         for (const double t : total) unit += t * t;
         EXPECT_CLOSE(m.unit_sum, unit, test::rounding(double(n) * 19));
@@ -197,8 +196,7 @@ TEST(Ops, WindowCurveOfUniformAndCausalAttentionIsTheExactOne) {
     const Index n = 8;
     std::vector<double> uniform(64, 1.0 / 8), causal(64, 0.0);
     for (Index i = 0; i < n; ++i)
-        for (Index j = 0; j <= i; ++j)
-            causal[static_cast<std::size_t>(i * n + j)] = 1.0 / double(i + 1);
+        for (Index j = 0; j <= i; ++j) causal[std::size_t(i * n + j)] = 1.0 / double(i + 1);
     const auto curve = [&](const std::vector<double>& p, const Visible& v) {
         const Tensor t = Tensor::from_host(cpu(), {1, n, n}, std::span(p), Type::f64);
         std::vector<double> c = row_statistics(t, {}, true, 0, v).window;
@@ -231,8 +229,8 @@ TEST(Ops, StatisticsDoNotDependOnTheRowBlock) {
             const Tensor block = p.row_range(first, count);
             const RowStatistics part = row_statistics(block, block, true, first, {});
             for (std::size_t i = 0; i < window.size(); ++i) window[i] += part.window[i];
-            EXPECT_EQ(part.entropy[1], whole.entropy[static_cast<std::size_t>(first + 1)]);
-            EXPECT_EQ(part.diagonal[0], whole.diagonal[static_cast<std::size_t>(first)]);
+            EXPECT_EQ(part.entropy[1], whole.entropy[std::size_t(first + 1)]);
+            EXPECT_EQ(part.diagonal[0], whole.diagonal[std::size_t(first)]);
         }
         EXPECT_ALL_CLOSE(window, whole.window, test::rounding(double(n)));
     }

@@ -33,7 +33,7 @@ TEST(Rng, ArraysDoNotDependOnThreadsOrLength) {
     EXPECT_EQ(one, two);
     std::vector<float> narrow(10);
     rng.fill_normal(narrow, 0, 1);
-    EXPECT_EQ(narrow[7], static_cast<float>(one[7]));
+    EXPECT_EQ(narrow[7], float(one[7]));
 }
 
 TEST(Rng, ForksAreDifferentAndRepeatable) {
@@ -59,7 +59,7 @@ TEST(Rng, SingleDrawsHaveBlocksOfTheirOwn) {
 
 TEST(Rng, MomentsAreThoseOfTheLaw) {
     const Index count = 400000;
-    std::vector<double> z(static_cast<std::size_t>(count)), u(z.size());
+    std::vector<double> z(std::size_t(count), 0.0), u(z.size());
     Rng(3).fill_normal(z, 1, 2);
     Rng(4).fill_uniform(u, -1, 3);
     double mean = 0, square = 0, fourth = 0, flat = 0, flat_square = 0;

@@ -101,7 +101,7 @@ TEST(OrderOf, IsWelchsTestOfTheDifference) {
 }
 
 Number mean_of(const Rng& rng, Index count, double mean) {
-    std::vector<double> drawn(static_cast<std::size_t>(count));
+    auto drawn = std::vector<double>(std::size_t(count));
     rng.fill_normal(std::span<double>(drawn), mean, 1);
     const Moments m = moments_of(drawn);
     return number(m.mean(), m.standard_error(), count);

@@ -40,7 +40,7 @@ class Folder {
     std::string write(const std::string& name, std::string_view bytes) const {
         const std::filesystem::path file = path_ / name;
         std::ofstream(file, std::ios::binary | std::ios::trunc)
-            .write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+            .write(bytes.data(), std::streamsize(bytes.size()));
         return file.string();
     }
     void remove(const std::string& name) const { std::filesystem::remove(path_ / name); }
@@ -81,7 +81,7 @@ inline void read_all(const Checkpoint& file) {
     for (const std::string& name : file.names()) {
         const RawTensor tensor = file.tensor(name);
         if (!accepts([&] { summarise(tensor); }) || tensor.count() > worth_reading) continue;
-        std::vector<float> values(static_cast<std::size_t>(tensor.count()));
+        std::vector<float> values(std::size_t(tensor.count()));
         widen<float>(tensor, values);
         as_is<float>(tensor);
         release_pages(tensor);

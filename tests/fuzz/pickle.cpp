@@ -10,11 +10,11 @@ namespace {
 
 Storage zeros(const StorageId& id) {
     static const auto memory = std::make_shared<std::vector<std::byte>>(4096);
-    const auto bytes = times(id.count, static_cast<std::int64_t>(id.width));
-    if (!bytes || static_cast<std::uint64_t>(*bytes) > memory->size())
+    const auto bytes = times(id.count, std::int64_t(id.width));
+    if (!bytes || std::uint64_t(*bytes) > memory->size())
         refuse("pickle", "has a storage of many elements");
-    return {Bytes(*memory).first(id.width == 0 ? memory->size() : static_cast<std::size_t>(*bytes)),
-            memory, (id.key.size() & 1) != 0};
+    return {Bytes(*memory).first(id.width == 0 ? memory->size() : std::size_t(*bytes)), memory,
+            (id.key.size() & 1) != 0};
 }
 
 }  // namespace

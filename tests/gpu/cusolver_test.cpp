@@ -35,7 +35,7 @@ class Block {
 
 /// The second largest modulus; row-major is as good as column-major, a transpose has the same.
 double by_cusolver(const naive::Matrix& p) {
-    const auto n = static_cast<std::int64_t>(p.rows);
+    const auto n = std::int64_t(p.rows);
     cusolverDnHandle_t handle = nullptr;
     cusolverDnParams_t parameters = nullptr;
     EXPECT_EQ(cusolverDnCreate(&handle), CUSOLVER_STATUS_SUCCESS);

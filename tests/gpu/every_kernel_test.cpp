@@ -27,7 +27,7 @@ struct Both {
 };
 
 Both drawn(Shape shape, Type type, std::uint64_t stream, double deviation = 1) {
-    std::vector<double> values(static_cast<std::size_t>(shape.count()));
+    std::vector<double> values(std::size_t(shape.count()));
     Rng(3, stream).fill_normal(std::span<double>(values), 0, deviation);
     return {Tensor::from_host(cpu(), shape, std::span<const double>(values), type),
             Tensor::from_host(device(), shape, std::span<const double>(values), type)};
@@ -71,7 +71,7 @@ class EveryKernel : public testing::TestWithParam<Type> {
 
 TEST_P(EveryKernel, Unary) {
     const Both a = drawn({2, 7, 37}, GetParam(), 1);
-    for (int op = 0; op <= static_cast<int>(Unary::normal_cdf); ++op) {
+    for (int op = 0; op <= int(Unary::normal_cdf); ++op) {
         const auto f = [&](const std::vector<Tensor>& x) {
             const bool positive = Unary(op) == Unary::sqrt || Unary(op) == Unary::reciprocal ||
                                   Unary(op) == Unary::log;

@@ -75,7 +75,7 @@ std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
         const bool mixes =
             attention(spec.blocks.front().attention.variant).token_multiple != nullptr;
         if (s == 4 && spec.channels == 0 && !gated && !mixes) {
-            input.keep.assign(static_cast<std::size_t>(tokens), true);
+            input.keep.assign(std::size_t(tokens), true);
             input.keep[1] = input.keep.back() = false;
         }
         out.push_back(std::move(input));

@@ -331,8 +331,8 @@ TEST(Detect, ReadsATrainedReversalWhoseAttentionReverses) {
     opened.model(Type::f64).run(std::span(&input, 1), seen);
     const std::vector<double>& p = seen.matrix.at(0);
     for (std::size_t i = 0; i < 16; ++i) {
-        const auto row = p.begin() + static_cast<std::ptrdiff_t>(16 * i);
-        EXPECT_EQ(std::max_element(row, row + 16) - row, static_cast<std::ptrdiff_t>(15 - i));
+        const auto row = p.begin() + std::ptrdiff_t(16 * i);
+        EXPECT_EQ(std::max_element(row, row + 16) - row, std::ptrdiff_t(15 - i));
     }
     const std::vector<double>& y = seen.states.at("layer.0.out");
     const std::vector<double> expected{-1.0736427427951265, 0.41209246041818703,

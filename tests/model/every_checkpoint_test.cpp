@@ -46,7 +46,7 @@ class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
         Input input;
         if (spec.channels > 0) {
             std::vector<double> pixels(
-                static_cast<std::size_t>(spec.channels * spec.image_height * spec.image_width));
+                std::size_t(spec.channels * spec.image_height * spec.image_width));
             Rng(3).fill_normal(std::span<double>(pixels), 0, 1);
             input.image =
                 Tensor::from_host(cpu(), {spec.channels, spec.image_height, spec.image_width},

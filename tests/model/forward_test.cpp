@@ -224,7 +224,7 @@ TEST(Memory, ChangesNoNumber) {
     constexpr Index n = 300;
     const Model model = random("gpt2,vocab=40,tokens=300" + small, Type::f64);
     std::vector<Index> tokens(n);
-    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<Index>(i * 7 % 40);
+    for (std::size_t i = 0; i < tokens.size(); ++i) tokens[i] = Index(i * 7 % 40);
     const auto run_with = [&](Index memory) {
         Recorder seen;
         seen.rows = true;
@@ -324,7 +324,7 @@ double naive_gain(const BlockSpec& b, const std::vector<double>& v, const std::v
                              o[std::size_t(j * inner + k * w + c)];
                 sum += entry * entry;
             }
-    return b.alpha * b.alpha * sum / static_cast<double>(d);
+    return b.alpha * b.alpha * sum / double(d);
 }
 
 TEST(BranchGain, IsTheNormOfValueAndOutputProjections) {
@@ -351,7 +351,7 @@ TEST(BranchGain, IncludesTheLayerScale) {
     const Index d = opened.architecture.spec.width;
     const std::vector<double> gamma = weights->get("layer.1.scale1").to_host<double>();
     std::vector<double> o = weights->get("layer.1.attn.o.weight").to_host<double>();
-    for (std::size_t i = 0; i < o.size(); ++i) o[i] *= gamma[i / static_cast<std::size_t>(d)];
+    for (std::size_t i = 0; i < o.size(); ++i) o[i] *= gamma[i / std::size_t(d)];
     const double expected =
         naive_gain(opened.architecture.spec.blocks[1],
                    weights->get("layer.1.attn.v.weight").to_host<double>(), o, d);

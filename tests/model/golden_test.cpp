@@ -29,7 +29,7 @@ Opened open_case(const Json& c) {
 Input read_input(const Checkpoint& arrays, Type type) {
     Input input;
     if (arrays.has("ids"))
-        for (const double id : numbers(arrays, "ids")) input.ids.push_back(static_cast<Index>(id));
+        for (const double id : numbers(arrays, "ids")) input.ids.push_back(Index(id));
     if (arrays.has("image")) {
         const RawTensor raw = arrays.tensor("image");
         input.image = Tensor::from_host(cpu(), {raw.shape[0], raw.shape[1], raw.shape[2]},

@@ -175,7 +175,7 @@ class Moved final : public Weights {
 };
 
 Tensor direction(Shape shape, std::uint64_t seed) {
-    std::vector<double> values(static_cast<std::size_t>(shape.count()));
+    std::vector<double> values(std::size_t(shape.count()));
     Rng(seed).fill_normal(std::span<double>(values), 0, 1);
     return Tensor::from_host(cpu(), shape, std::span<const double>(values), Type::f64);
 }

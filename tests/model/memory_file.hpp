@@ -16,7 +16,7 @@ class MemoryFile final : public Checkpoint {
     void add(const std::string& name, std::vector<std::int64_t> shape, float value = 0.5F) {
         std::int64_t count = 1;
         for (const std::int64_t extent : shape) count *= extent;
-        auto data = std::make_shared<std::vector<float>>(static_cast<std::size_t>(count), value);
+        auto data = std::make_shared<std::vector<float>>(std::size_t(count), value);
         if (!tensors_.contains(name)) names_.push_back(name);
         tensors_[name] = {std::move(shape), std::move(data), DType::f32};
     }

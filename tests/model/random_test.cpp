@@ -25,7 +25,7 @@ std::unique_ptr<Weights> weights_of(const std::string& text, std::uint64_t seed 
 double mean_square(const std::vector<double>& values) {
     double sum = 0;
     for (const double v : values) sum += v * v;
-    return sum / static_cast<double>(values.size());
+    return sum / double(values.size());
 }
 
 /// The mean square of `name` is `variance`: a mean of `count` squares of relative deviation

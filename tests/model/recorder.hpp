@@ -50,7 +50,7 @@ struct Recorder : Observer {
 /// An array of doubles in a file.
 inline std::vector<double> numbers(const Checkpoint& file, const std::string& name) {
     const RawTensor raw = file.tensor(name);
-    std::vector<double> out(static_cast<std::size_t>(raw.count()));
+    std::vector<double> out(std::size_t(raw.count()));
     widen(raw, std::span<double>(out));
     return out;
 }
@@ -117,7 +117,7 @@ inline Model random(const std::string& text, Type type, std::uint64_t seed = 1) 
 
 /// Numbers N(0, 1) as an input of layer 0.
 inline Input gaussian(Index n, Index d, Type type = Type::f64, std::uint64_t seed = 7) {
-    std::vector<double> values(static_cast<std::size_t>(n * d));
+    std::vector<double> values(std::size_t(n * d));
     Rng(seed).fill_normal(std::span<double>(values), 0, 1);
     Input out;
     out.hidden = Tensor::from_host(cpu(), {1, n, d}, std::span<const double>(values), type);

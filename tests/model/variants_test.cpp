@@ -39,7 +39,7 @@ std::string run_error(const std::string& path, Index n, DetectOptions options = 
     Input input = gaussian(n, opened.architecture.spec.width);
     if (opened.architecture.spec.vocabulary > 0) {
         input = {};
-        input.ids.assign(static_cast<std::size_t>(n), 3);
+        input.ids.assign(std::size_t(n), 3);
     }
     input.keep = std::move(keep);
     Recorder seen;

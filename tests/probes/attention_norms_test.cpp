@@ -42,7 +42,7 @@ TEST(AttentionNorms, AgreesWithTheWholeJacobian) {
     const std::vector<Matrix> heads = {random_attention(7, 1), random_attention(7, 2, true)};
     const Table t = norms(heads);
     for (Index k = 0; k < 2; ++k) {
-        const Matrix& p = heads[static_cast<std::size_t>(k)];
+        const Matrix& p = heads[std::size_t(k)];
         const auto [fro, most] = softmax_jacobian(p);
         EXPECT_CLOSE(value(t, head(k), "attn_fro"), naive::frobenius(p), rounding(49));
         EXPECT_CLOSE(value(t, head(k), "jac_fro"), fro, rounding(343));

@@ -40,7 +40,7 @@ TEST(Locality, AgreesWithExplicitWindows) {
     const Table t = locality(heads, 4);
     std::vector<double> mean(11, 0.0);
     for (Index k = 0; k < 2; ++k) {
-        const std::vector<double> expected = naive::accumulated(heads[static_cast<std::size_t>(k)]);
+        const std::vector<double> expected = naive::accumulated(heads[std::size_t(k)]);
         EXPECT_ALL_CLOSE(heights(t, k), expected, rounding(121));
         for (std::size_t i = 0; i < mean.size(); ++i) mean[i] += expected[i] / 2;
     }

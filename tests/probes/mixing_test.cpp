@@ -32,7 +32,7 @@ TEST(Mixing, AgreesWithExplicitProjections) {
     const Table t = measure("mixing", layer);
     double m1 = 0, m2 = 0;
     for (Index k = 0; k < 2; ++k) {
-        const Twin twin(heads[static_cast<std::size_t>(k)], x, r);
+        const Twin twin(heads[std::size_t(k)], x, r);
         EXPECT_CLOSE(value(t, head(k), "omega"), twin.omega, rounding(1000));
         EXPECT_CLOSE(value(t, head(k), "mu1"), twin.mu1, rounding(1000));
         EXPECT_CLOSE(value(t, head(k), "mu2"), twin.mu2, rounding(1000));
@@ -51,7 +51,7 @@ TEST(Mixing, OfManyColumnsIsTheSameByChunks) {
     const Index heads = 256, n = 64, d = 300;
     const std::vector<Matrix> two = {random_attention(n, 3), random_attention(n, 4)};
     std::vector<Matrix> all;
-    for (Index k = 0; k < heads; ++k) all.push_back(two[static_cast<std::size_t>(k % 2)]);
+    for (Index k = 0; k < heads; ++k) all.push_back(two[std::size_t(k % 2)]);
     const Matrix x = gaussian(n, d, 1, 0.5);
     const Table t = measure("mixing", layer_of(all, x));
     const double expected[] = {Twin(two[0], x, x).mu2, Twin(two[1], x, x).mu2};

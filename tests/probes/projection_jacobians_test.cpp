@@ -126,7 +126,7 @@ struct Setting {
         double total = 0;
         for (Index r = first; r < first + c.w; ++r)
             for (Index col = 0; col < c.d; ++col) {
-                std::vector<double> slope(static_cast<std::size_t>(c.n * c.n), 0.0);
+                std::vector<double> slope(std::size_t(c.n * c.n), 0.0);
                 for (const auto& [at, weight] :
                      {std::pair{-2.0, 1.0}, {-1.0, -8.0}, {1.0, 8.0}, {2.0, -1.0}}) {
                     const std::vector<double> p = moved(query, k, r, col, at * step);

@@ -13,7 +13,7 @@ using Inputs = std::vector<Tensor>;
 using Function = std::function<Tensor(const Inputs&)>;
 
 inline Tensor drawn(Shape shape, std::uint64_t seed, double mean = 0, double deviation = 1) {
-    std::vector<double> values(static_cast<std::size_t>(shape.count()));
+    std::vector<double> values(std::size_t(shape.count()));
     Rng(seed).fill_normal(std::span<double>(values), mean, deviation);
     return Tensor::from_host(cpu(), shape, std::span<const double>(values), Type::f64);
 }

@@ -15,11 +15,10 @@ struct Matrix {
     std::vector<double> a;
 
     Matrix() = default;
-    Matrix(Index r, Index c, double value = 0)
-        : rows(r), cols(c), a(static_cast<std::size_t>(r * c), value) {}
+    Matrix(Index r, Index c, double value = 0) : rows(r), cols(c), a(std::size_t(r * c), value) {}
     Matrix(Index r, Index c, std::vector<double> values) : rows(r), cols(c), a(std::move(values)) {}
-    double& operator()(Index i, Index j) { return a[static_cast<std::size_t>(i * cols + j)]; }
-    double operator()(Index i, Index j) const { return a[static_cast<std::size_t>(i * cols + j)]; }
+    double& operator()(Index i, Index j) { return a[std::size_t(i * cols + j)]; }
+    double operator()(Index i, Index j) const { return a[std::size_t(i * cols + j)]; }
 };
 
 /// Head `b` of a tensor.

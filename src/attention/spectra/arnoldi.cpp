@@ -28,7 +28,7 @@ std::vector<Estimate> streamed_second(const Problem& problem) {
     const AttentionOperator& p = problem.p;
     const streamed::Rows rows(p, problem.memory);
     const Which which = second_of(problem.known);
-    const std::size_t n = static_cast<std::size_t>(p.tokens());
+    const std::size_t n = std::size_t(p.tokens());
     const auto centre_each = [n](std::span<double> x) {
         for (std::size_t k = 0; k < x.size(); k += n) centre(x.subspan(k, n));
     };

@@ -15,7 +15,7 @@ bool applies(const Problem& problem) {
 Found find(const Problem& problem, std::span<const Index> heads) {
     const AttentionOperator& p = problem.p;
     const bool stochastic = problem.known.row_stochastic;
-    std::vector<std::vector<Estimate>> all(static_cast<std::size_t>(p.heads()));
+    std::vector<std::vector<Estimate>> all(std::size_t(p.heads()));
     for (std::vector<Estimate>& moduli : all)
         if (stochastic) moduli = {exact(1, "blocks"), exact(1, "blocks")};
     const Index n = p.tokens();

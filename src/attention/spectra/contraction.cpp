@@ -16,10 +16,10 @@ constexpr Index lanczos_products = 640;
 /// pi is right to rounding, whatever its size.  Cost 2 n^3 / 3.
 std::vector<double> eliminate(const View& p) {
     const Index n = p.shape.rows;
-    std::vector<double> a(static_cast<std::size_t>(n * n));
+    std::vector<double> a(std::size_t(n * n));
     for (Index i = 0; i < n; ++i)
         for (Index j = 0; j < n; ++j)
-            a[static_cast<std::size_t>(i * n + j)] =
+            a[std::size_t(i * n + j)] =
                 p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
     for (Index k = n - 1; k > 0; --k) {
         const double* last = a.data() + k * n;
@@ -31,14 +31,13 @@ std::vector<double> eliminate(const View& p) {
             for (Index j = 0; j < k; ++j) row[j] += through * last[j];
         }
     }
-    std::vector<double> pi(static_cast<std::size_t>(n), 0.0);
+    std::vector<double> pi(std::size_t(n), 0.0);
     pi[0] = 1;
     double total = 1;
     for (Index k = 1; k < n; ++k) {
         for (Index i = 0; i < k; ++i)
-            pi[static_cast<std::size_t>(k)] +=
-                pi[static_cast<std::size_t>(i)] * a[static_cast<std::size_t>(i * n + k)];
-        total += pi[static_cast<std::size_t>(k)];
+            pi[std::size_t(k)] += pi[std::size_t(i)] * a[std::size_t(i * n + k)];
+        total += pi[std::size_t(k)];
     }
     for (double& e : pi) e /= total;
     return pi;
@@ -47,7 +46,7 @@ std::vector<double> eliminate(const View& p) {
 /// Power iteration while it converges fast; empty where it does not.
 std::vector<double> iterate(const View& p) {
     constexpr int steps = 120;
-    const std::size_t n = static_cast<std::size_t>(p.shape.rows);
+    const std::size_t n = std::size_t(p.shape.rows);
     std::vector<double> pi(n, 1 / double(n)), next(n);
     double before = std::numeric_limits<double>::infinity();
     for (int k = 0; k < steps; ++k) {
@@ -125,7 +124,7 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
         reason = "pi is not unique";
     else if (!stored::fits(p, memory))
         reason = "P is too large to be kept";
-    if (reason) return std::vector<Contraction>(static_cast<std::size_t>(p.heads()), {{}, reason});
+    if (reason) return std::vector<Contraction>(std::size_t(p.heads()), {{}, reason});
     const stored::Heads heads(p.matrix());
     return stored::for_each_head<Contraction>(
         heads.count(), [&](Index k) { return contraction(heads[k], accuracy); });

@@ -111,7 +111,7 @@ Estimate leading(const std::vector<double>& a, Index m, Index rank, double noise
 }
 
 std::vector<double> product(const std::vector<double>& a, const std::vector<double>& b, Index m) {
-    const auto n = static_cast<std::size_t>(m);
+    const auto n = std::size_t(m);
     std::vector<double> out(n * n, 0.0);
     for (std::size_t i = 0; i < n; ++i)
         for (std::size_t k = 0; k < n; ++k)
@@ -212,12 +212,12 @@ void triangle_product(const View& l, const View& r, bool transposed, std::span<c
                       std::span<double> y) {
     const Index n = l.shape.rows, m = l.shape.cols;
     const View &from = transposed ? l : r, &to = transposed ? r : l;
-    std::vector<double> sum(static_cast<std::size_t>(m), 0.0);
+    std::vector<double> sum(std::size_t(m), 0.0);
     with_type(l, [&]<class T>(T) {
         for (Index t = 0; t < n; ++t) {
             const Index i = transposed ? n - 1 - t : t;
             const T *a = from.row<T>(0, i), *b = to.row<T>(0, i);
-            const double weight = x[static_cast<std::size_t>(i)];
+            const double weight = x[std::size_t(i)];
             double* s = sum.data();
             double total = 0;
 #pragma omp simd reduction(+ : total)
@@ -225,7 +225,7 @@ void triangle_product(const View& l, const View& r, bool transposed, std::span<c
                 s[c] += weight * double(a[c]);
                 total += s[c] * double(b[c]);
             }
-            y[static_cast<std::size_t>(i)] = total;
+            y[std::size_t(i)] = total;
         }
     });
 }
@@ -237,7 +237,7 @@ std::vector<Estimate> causal_centred_norm(const Factors& p, double tolerance, In
     return stored::for_each_head<Estimate>(left.count(), [&](Index k) {
         const View l = left[k], r = right[k];
         const Index n = l.shape.rows;
-        std::vector<double> u(static_cast<std::size_t>(n));
+        auto u = std::vector<double>(std::size_t(n));
         LinearMap map;
         map.rows = map.cols = n;
         map.normal = [&](std::span<const double> x, std::span<double> y) {
@@ -263,14 +263,14 @@ RowTotals row_totals(const Factors& p, bool causal, bool slope, const Tensor& in
     const Factors near{without_exponents(p.left, of_left), without_exponents(p.right, of_right)};
     const auto heads = stored::for_each_head<Head>(near.left, [&](Index k) {
         const int exponent = of_left[std::size_t(k)] + of_right[std::size_t(k)];
-        std::vector<double> g(static_cast<std::size_t>(n), 1.0);
+        std::vector<double> g(std::size_t(n), 1.0);
         if (inverse.defined()) g = inverse.batch_range(k, 1).to_host<double>();
         Head head;
         RowSums(near, k, causal)
             .each_chunk([&](Index first, const std::vector<double>& sums,
                             const std::vector<double>& near_squares) {
                 for (std::size_t i = 0; i < sums.size(); ++i) {
-                    const std::size_t row = static_cast<std::size_t>(first) + i;
+                    const std::size_t row = std::size_t(first) + i;
                     const double seen = causal ? double(row + 1) : double(n);
                     const double sum = std::ldexp(sums[i], exponent);
                     const Wide squares = std::ldexp(Wide(near_squares[i]), 2 * exponent);

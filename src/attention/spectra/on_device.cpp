@@ -57,11 +57,11 @@ class Products {
 
     std::vector<double> centred_frobenius() {
         sum_columns();
-        std::vector<double> squares(static_cast<std::size_t>(p_.heads()), 0.0);
+        std::vector<double> squares(std::size_t(p_.heads()), 0.0);
         each_block([&](const RowBlock& rows, const Tensor& p) {
             const std::vector<Wide> of_row = statistics(p, rows.first).squares;
             for (std::size_t i = 0; i < of_row.size(); ++i)
-                squares[i / static_cast<std::size_t>(p.rows())] += of_row[i];
+                squares[i / std::size_t(p.rows())] += of_row[i];
         });
         const std::vector<double> column =
             column_sum(map(Unary::square, column_)).to_host<double>();
@@ -171,10 +171,10 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, do
 }
 
 std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double memory) {
-    std::vector<std::vector<double>> out(static_cast<std::size_t>(p.heads()));
+    std::vector<std::vector<double>> out(std::size_t(p.heads()));
     Products(p, memory).each_block([&](const RowBlock& rows, const Tensor&) {
         const std::vector<double> all = statistics(rows.p, rows.first).diagonal;
-        const auto count = static_cast<std::size_t>(rows.p.rows());
+        const auto count = std::size_t(rows.p.rows());
         for (std::size_t i = 0; i < all.size(); ++i) out[i / count].push_back(all[i]);
     });
     return out;

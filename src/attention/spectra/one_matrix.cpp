@@ -42,7 +42,7 @@ LinearMap square_map(const View& p, bool deflated) {
 
 std::vector<double> elements(const View& p) {
     std::vector<double> a;
-    a.reserve(static_cast<std::size_t>(p.shape.rows * p.shape.cols));
+    a.reserve(std::size_t(p.shape.rows * p.shape.cols));
     for (Index i = 0; i < p.shape.rows; ++i)
         for (Index j = 0; j < p.shape.cols; ++j) a.push_back(entry(p, i, j));
     return a;
@@ -60,7 +60,7 @@ void centre_columns(std::vector<double>& a, std::size_t n) {
 
 /// P, or Pi2 P Pi2.
 std::vector<double> square_matrix(const View& p, bool deflated) {
-    const std::size_t n = static_cast<std::size_t>(p.shape.rows);
+    const std::size_t n = std::size_t(p.shape.rows);
     std::vector<double> a = elements(p);
     if (!deflated) return a;
     for (std::size_t i = 0; i < n; ++i) centre(Result(a).subspan(i * n, n));
@@ -71,7 +71,7 @@ std::vector<double> square_matrix(const View& p, bool deflated) {
 /// An upper bound of all eigenvalue moduli of P, or of all but the eigenvalue 1 of a stochastic P.
 double bound(const View& p, bool deflated) {
     if (deflated) return std::min(1.0, stored::centred_frobenius(p, stored::column_sums(p)));
-    const std::vector<double> zero(static_cast<std::size_t>(p.shape.cols), 0.0);
+    const std::vector<double> zero(std::size_t(p.shape.cols), 0.0);
     return stored::centred_frobenius(p, zero);
 }
 
@@ -92,7 +92,7 @@ Estimate eigenvalue(const View& p, const Which& which, const Solving& how) {
 
 /// The rows and columns of `tokens`, in `memory`.
 View part_of(const View& p, const std::vector<Index>& tokens, std::vector<double>& memory) {
-    const Index m = static_cast<Index>(tokens.size());
+    const Index m = Index(tokens.size());
     memory.clear();
     for (Index i : tokens)
         for (Index j : tokens) memory.push_back(entry(p, i, j));
@@ -225,7 +225,7 @@ Estimate centred_norm(const View& p, double accuracy) {
 Estimate dense_norm(const View& p) {
     const Index n = p.shape.rows;
     std::vector<double> a = elements(p);
-    centre_columns(a, static_cast<std::size_t>(n));
+    centre_columns(a, std::size_t(n));
     return exact(singular_values(a, n, n).front(), "dense");
 }
 

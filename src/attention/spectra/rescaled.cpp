@@ -15,7 +15,7 @@ bool moderate(const std::vector<int>& exponents) {
 /// Of each head, by blocks of rows.
 std::vector<int> exponents_of_rows(const AttentionOperator& p, double memory) {
     const Index n = p.tokens(), step = p.rows_at_once(memory);
-    std::vector<double> largest(static_cast<std::size_t>(p.heads()), 0.0);
+    std::vector<double> largest(std::size_t(p.heads()), 0.0);
     for (Index first = 0; first < n; first += step) {
         const std::vector<double> own = largest_moduli(p.rows(first, std::min(step, n - first)).p);
         for (std::size_t k = 0; k < own.size(); ++k) largest[k] = std::max(largest[k], own[k]);

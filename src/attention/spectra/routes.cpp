@@ -40,7 +40,7 @@ std::span<const Route* const> routes() {
 }
 
 std::vector<Estimate> try_all(const Problem& problem) {
-    std::vector<Index> open(static_cast<std::size_t>(problem.p.heads()));
+    std::vector<Index> open(std::size_t(problem.p.heads()));
     std::iota(open.begin(), open.end(), 0);
     Found found(open.size());
     for (const Route* route : routes()) {
@@ -108,7 +108,7 @@ SecondOpinion second_opinion(const AttentionOperator& p, Index head, const Estim
     if (!stored::fits(p, memory)) return {{}, "P does not fit into memory"};
     const auto near = Rescaled::where_needed(p, memory);
     const Tensor& whole = near ? near->matrix() : p.matrix();
-    std::vector<Estimate> other(static_cast<std::size_t>(p.heads()));
+    std::vector<Estimate> other(std::size_t(p.heads()));
     Estimate& one = other[std::size_t(head)];
     one = one_matrix::by_library(stored::Heads(whole.batch_range(head, 1))[0],
                                  one_matrix::second_of(known), usual_accuracy);

@@ -20,7 +20,7 @@ constexpr double vanishing = 1e-8;  // of a trace beside the norm: says nothing 
 /// What the norms and traces of A, A^2, A^4, ... tell.
 class Bracket {
   public:
-    Bracket(Index n, double accuracy) : n_(static_cast<double>(n)), accuracy_(accuracy) {}
+    Bracket(Index n, double accuracy) : n_(double(n)), accuracy_(accuracy) {}
 
     bool done() const { return done_; }
 
@@ -39,7 +39,7 @@ class Bracket {
         const double norm = std::frexp(std::sqrt(squares), &exponent);
         trace = std::ldexp(std::abs(trace), -exponent);
         scale_ += exponent * std::numbers::ln2;
-        const double power = std::ldexp(1.0, static_cast<int>(norms_.size()));
+        const double power = std::ldexp(1.0, int(norms_.size()));
         norms_.push_back(scale_ + std::log(norm));
         upper_ = std::min(upper_, std::exp(norms_.back() / power));
         if (trace > vanishing * norm) {
@@ -55,7 +55,7 @@ class Bracket {
         out.value = (lower_ + upper_) / 2;
         out.method = "squaring";
         out.residual = std::max(0.0, upper_ - lower_);
-        out.iterations = norms_.empty() ? 0 : static_cast<Index>(norms_.size()) - 1;
+        out.iterations = norms_.empty() ? 0 : Index(norms_.size()) - 1;
         out.converged = done_;
         if (!done_) out.low = lower_, out.high = upper_;
         return out;
@@ -67,9 +67,9 @@ class Bracket {
         const double radius = std::log((lower_ + upper_) / 2);
         double most = -1e3;
         for (std::size_t j = 0; j + 1 < norms_.size(); ++j) {
-            const double power = std::ldexp(1.0, static_cast<int>(j));
-            most = std::max(most, 2 * (norms_[j] - power * radius) -
-                                      static_cast<double>(j + 1) * std::numbers::ln2);
+            const double power = std::ldexp(1.0, int(j));
+            most = std::max(most,
+                            2 * (norms_[j] - power * radius) - double(j + 1) * std::numbers::ln2);
         }
         return ulp / 2 * std::sqrt(n_) * std::exp(std::min(700.0, most));
     }
@@ -92,8 +92,8 @@ Tensor times(const Tensor& a, const std::vector<double>& factors) {
 }
 
 Tensor identity(const Backend& backend, Index n) {
-    std::vector<double> values(static_cast<std::size_t>(n * n), 0.0);
-    for (std::size_t i = 0; i < values.size(); i += static_cast<std::size_t>(n) + 1) values[i] = 1;
+    std::vector<double> values(std::size_t(n * n), 0.0);
+    for (std::size_t i = 0; i < values.size(); i += std::size_t(n) + 1) values[i] = 1;
     return Tensor::from_host(backend, {1, n, n}, std::span<const double>(values), Type::f64);
 }
 
@@ -110,7 +110,7 @@ Tensor without_rounding(Tensor a, const Tensor& p) {
 
 /// P Pi2
 Tensor centred_rows(const Tensor& p) {
-    return subtract(p, scale(row_sum(p), 1 / static_cast<double>(p.cols())));
+    return subtract(p, scale(row_sum(p), 1 / double(p.cols())));
 }
 
 }  // namespace
@@ -119,7 +119,7 @@ std::vector<Estimate> spectral_radii(Tensor a, double accuracy) {
     check(a.rows() == a.cols() && a.rows() >= 2 && a.type() == Type::f64,
           "repeated squaring: square matrices in float64");
     const Tensor one = identity(a.backend(), a.rows());
-    std::vector<Bracket> brackets(static_cast<std::size_t>(a.batch()), Bracket(a.rows(), accuracy));
+    std::vector<Bracket> brackets(std::size_t(a.batch()), Bracket(a.rows(), accuracy));
     for (Index s = 0; s <= most_squarings; ++s) {
         if (s > 0) a = matmul(a, a);
         const Tensor parts[] = {squares(a), total(multiply(a, one))};

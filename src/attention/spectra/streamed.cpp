@@ -10,7 +10,7 @@ namespace {
 
 template <class T>
 std::span<T> of_head(std::span<T> x, Index head, Index n, Index first, Index count) {
-    return x.subspan(static_cast<std::size_t>(head * n + first), static_cast<std::size_t>(count));
+    return x.subspan(std::size_t(head * n + first), std::size_t(count));
 }
 
 struct Nothing {};
@@ -44,8 +44,8 @@ void Rows::multiply(std::span<const double> x, std::span<double> y) const {
 void Rows::sum_columns() const {
     if (!column_.empty()) return;
     const Index n = p_.tokens(), h = p_.heads();
-    const std::vector<double> ones(static_cast<std::size_t>(block_), 1.0);
-    column_.assign(static_cast<std::size_t>(h * n), 0.0);
+    const std::vector<double> ones(std::size_t(block_), 1.0);
+    column_.assign(std::size_t(h * n), 0.0);
     each_block([&](const RowBlock&, const stored::Heads& heads) {
         stored::for_each_head<Nothing>(h, [&](Index k) {
             const View rows = heads[k];
@@ -59,7 +59,7 @@ void Rows::sum_columns() const {
 std::vector<double> Rows::centred_frobenius() const {
     sum_columns();
     const Index n = p_.tokens(), h = p_.heads();
-    std::vector<double> squares(static_cast<std::size_t>(h), 0.0);
+    std::vector<double> squares(std::size_t(h), 0.0);
     each_block([&](const RowBlock&, const stored::Heads& heads) {
         stored::for_each_head<Nothing>(h, [&](Index k) {
             double& sum = squares[std::size_t(k)];
@@ -74,10 +74,10 @@ std::vector<double> Rows::centred_frobenius() const {
 
 void Rows::centred_normal(std::span<const double> x, std::span<double> y) const {
     const Index n = p_.tokens(), h = p_.heads();
-    const std::vector<double> ones(static_cast<std::size_t>(block_), 1.0);
+    const std::vector<double> ones(std::size_t(block_), 1.0);
     sum_columns();
     // As in normal_product: the mean beforehand, and what its rounding left afterwards.
-    std::vector<double> mean(static_cast<std::size_t>(h), 0.0), left(mean);
+    std::vector<double> mean(std::size_t(h), 0.0), left(mean);
     for (Index k = 0; k < h; ++k) {
         double& e = mean[std::size_t(k)];
         tsdiag::multiply({column_.data() + k * n, {1, 1, n}, n, n, Type::f64},
@@ -100,7 +100,7 @@ void Rows::centred_normal(std::span<const double> x, std::span<double> y) const 
 }
 
 std::vector<std::vector<double>> Rows::diagonals() const {
-    std::vector<std::vector<double>> out(static_cast<std::size_t>(p_.heads()));
+    std::vector<std::vector<double>> out(std::size_t(p_.heads()));
     each_block([&](const RowBlock& rows, const stored::Heads& heads) {
         for (Index k = 0; k < heads.count(); ++k) {
             const View head = heads[k];

@@ -61,7 +61,7 @@ Matrix map_of(const Matrix& maps, Index k) {
 /// The map i -> i - 1, 0 -> 0 of points in a random order: the longest way to the one closed class.
 void set_chain(Matrix& maps, Rng& stream) {
     const Index n = maps.cols();
-    std::vector<Index> order(static_cast<std::size_t>(n));
+    auto order = std::vector<Index>(std::size_t(n));
     std::iota(order.begin(), order.end(), 0);
     for (Index i = n - 1; i > 0; --i)
         std::swap(order[std::size_t(i)], order[std::size_t(stream.below(std::uint64_t(i + 1)))]);

@@ -45,17 +45,17 @@ std::string file_text(const std::filesystem::path& file, std::string_view expect
     if (in.number < 0 || ::fstat(in.number, &status) != 0)
         refuse(fmt::format("cannot be read ({})", std::strerror(errno)));
     if (!S_ISREG(status.st_mode)) refuse("is no regular file");
-    if (static_cast<std::uint64_t>(status.st_size) > most) too_long();
+    if (std::uint64_t(status.st_size) > most) too_long();
     std::string text;
     // One byte more than it has shows the end; a file that grows meanwhile is read on.
-    std::size_t room = static_cast<std::size_t>(status.st_size) + 1, used = 0;
+    std::size_t room = std::size_t(status.st_size) + 1, used = 0;
     for (;;) {
         text.resize(room);
         const ssize_t some = ::read(in.number, text.data() + used, room - used);
         if (some < 0 && errno == EINTR) continue;
         if (some < 0) refuse(fmt::format("cannot be read ({})", std::strerror(errno)));
         if (some == 0) break;
-        used += static_cast<std::size_t>(some);
+        used += std::size_t(some);
         if (used > most) too_long();
         if (used == room) room = std::max<std::size_t>(2 * room, 4096);
     }

@@ -32,7 +32,7 @@ Interval percentiles(double value, double confidence, Index resamples,
                      const std::function<double(Rng&)>& statistic, const Rng& rng) {
     require_confidence(confidence);
     if (resamples < 1) throw UsageError("a bootstrap of no resample has no interval.");
-    std::vector<double> made(static_cast<std::size_t>(resamples));
+    auto made = std::vector<double>(std::size_t(resamples));
     for (Index i = 0; i < resamples; ++i) {
         Rng stream = rng.fork(std::uint64_t(i));
         made[std::size_t(i)] = statistic(stream);

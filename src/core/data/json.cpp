@@ -161,7 +161,7 @@ void write_double(std::string& out, double d) {
                         d));
     char text[40];
     const auto end = std::to_chars(text, text + sizeof text, d).ptr;
-    const std::string_view digits(text, static_cast<std::size_t>(end - text));
+    const std::string_view digits(text, std::size_t(end - text));
     out += digits;
     if (digits.find_first_of(".e") == std::string_view::npos) out += ".0";  // reads back as double
 }
@@ -169,7 +169,7 @@ void write_double(std::string& out, double d) {
 void new_line(std::string& out, int indent, int level) {
     if (indent < 0) return;
     out += '\n';
-    out.append(static_cast<std::size_t>(indent) * static_cast<std::size_t>(level), ' ');
+    out.append(std::size_t(indent) * std::size_t(level), ' ');
 }
 
 void write(std::string& out, const Json& value, int indent, int level) {
@@ -219,10 +219,10 @@ Json& Json::operator=(Json&& other) noexcept = default;
 Json::~Json() = default;
 
 Json::Json(std::uint64_t i) {
-    if (i <= static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max()))
-        value_ = static_cast<std::int64_t>(i);
+    if (i <= std::uint64_t(std::numeric_limits<std::int64_t>::max()))
+        value_ = std::int64_t(i);
     else
-        value_ = static_cast<double>(i);
+        value_ = double(i);
 }
 
 bool Json::boolean() const {
@@ -233,13 +233,12 @@ bool Json::boolean() const {
 std::int64_t Json::integer() const {
     if (is_integer()) return std::get<std::int64_t>(value_);
     if (const double* d = std::get_if<double>(&value_))
-        if (*d >= -0x1p63 && *d < 0x1p63 && *d == std::trunc(*d))
-            return static_cast<std::int64_t>(*d);
+        if (*d >= -0x1p63 && *d < 0x1p63 && *d == std::trunc(*d)) return std::int64_t(*d);
     wrong_kind(*this, "an integer");
 }
 
 double Json::number() const {
-    if (is_integer()) return static_cast<double>(std::get<std::int64_t>(value_));
+    if (is_integer()) return double(std::get<std::int64_t>(value_));
     if (!is_number()) wrong_kind(*this, "a number");
     return std::get<double>(value_);
 }

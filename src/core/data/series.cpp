@@ -157,7 +157,7 @@ class Sieve {
 /// The deviations of drawn series over their errors; those that have none are left out.
 std::vector<double> studentised_draws(
     Index resamples, const std::function<std::optional<Estimate>(Index)>& deviation) {
-    std::vector<std::optional<double>> all(static_cast<std::size_t>(resamples));
+    auto all = std::vector<std::optional<double>>(std::size_t(resamples));
 #pragma omp parallel for
     for (Index r = 0; r < resamples; ++r)
         if (const std::optional<Estimate> drawn = deviation(r))

@@ -86,7 +86,7 @@ std::vector<Autoregression> redrawn(const Autoregression& fit, Index length, Ind
     if (order == 0) return all;
 #pragma omp parallel
     {
-        std::vector<double> y(static_cast<std::size_t>(length));
+        auto y = std::vector<double>(std::size_t(length));
 #pragma omp for
         for (Index r = 0; r < count; ++r) {
             fit.draw(y, rng.fork(std::uint64_t(r)));

@@ -99,11 +99,11 @@ std::string shortened(std::string_view s, std::size_t most) {
 }
 
 std::string utf8(std::uint32_t code) {
-    if (code < 0x80) return {static_cast<char>(code)};
+    if (code < 0x80) return {char(code)};
     const int more = code < 0x800 ? 1 : code < 0x10000 ? 2 : 3;
     constexpr std::array<std::uint32_t, 4> lead = {0, 0xC0, 0xE0, 0xF0};
-    std::string out(1, static_cast<char>(lead[std::size_t(more)] | (code >> 6 * more)));
-    for (int k = more - 1; k >= 0; --k) out += static_cast<char>(0x80U | (code >> 6 * k & 0x3FU));
+    std::string out(1, char(lead[std::size_t(more)] | (code >> 6 * more)));
+    for (int k = more - 1; k >= 0; --k) out += char(0x80U | (code >> 6 * k & 0x3FU));
     return out;
 }
 

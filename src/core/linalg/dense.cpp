@@ -29,7 +29,7 @@ double frobenius(std::span<const double> a) {
 }
 
 std::vector<double> finite_copy(std::span<const double> a, Index m, Index n, const char* what) {
-    if (static_cast<Index>(a.size()) != m * n)
+    if (Index(a.size()) != m * n)
         throw ShapeError(std::string(what) + ": " + std::to_string(a.size()) +
                          " numbers, expected " + std::to_string(m * n));
     for (double e : a)

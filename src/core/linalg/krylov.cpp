@@ -18,7 +18,7 @@ namespace {
 constexpr double ulp = std::numeric_limits<double>::epsilon();
 
 double norm(std::span<const double> x) {
-    return std::sqrt(products::dot(x.data(), x.data(), static_cast<Index>(x.size())));
+    return std::sqrt(products::dot(x.data(), x.data(), Index(x.size())));
 }
 
 /// An orthonormal basis of a Krylov space that grows by one image at a time.
@@ -80,7 +80,7 @@ class Arnoldi {
     void add(std::vector<double> coefficients, double rest) {
         columns_.push_back(std::move(coefficients));
         below_.push_back(rest);
-        const Index m = static_cast<Index>(columns_.size());
+        const Index m = Index(columns_.size());
         const double before = std::abs(leader_);  // at the last look
         if (rest == 0 || m >= check_ || m >= limit_) {
             check_ = m < 64 ? 64 : 4 * m;
@@ -156,7 +156,7 @@ class Lanczos {
 
     void add(const std::vector<double>& coefficients, double rest) {
         diagonal_.push_back(coefficients.back());
-        const Index m = static_cast<Index>(diagonal_.size());
+        const Index m = Index(diagonal_.size());
         if (rest == 0 || m >= check_ || m >= limit_) {
             check_ = m + 8;
             examine(m, rest);

@@ -40,7 +40,7 @@ class Products {
 
 /// Spectra finds no basis of what a map without images spans.
 bool vanishes(const Products& op, Index n) {
-    std::vector<double> x(static_cast<std::size_t>(n));
+    auto x = std::vector<double>(std::size_t(n));
     Rng(0x72657374).fill_normal(x, 0, 1);
     return (op * Eigen::Map<const Eigen::VectorXd>(x.data(), n)).isZero(0);
 }
@@ -78,7 +78,7 @@ Estimate restarted_singular_value(const LinearMap& a, double tolerance) {
     check(a.cols >= least_restarted, "a restarted basis needs more tokens than it keeps");
     const Apply normal =
         a.normal ? a.normal : [&a](std::span<const double> x, std::span<double> y) {
-            std::vector<double> image(static_cast<std::size_t>(a.rows));
+            std::vector<double> image(std::size_t(a.rows));
             a.apply(x, image);
             a.transpose(image, y);
         };

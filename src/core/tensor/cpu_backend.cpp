@@ -225,8 +225,7 @@ class CpuBackend final : public Backend {
                 }};
     }
     void upload(View out, const void* host) const override {
-        std::memcpy(out.data, host,
-                    static_cast<std::size_t>(out.shape.count()) * bytes_of(out.type));
+        std::memcpy(out.data, host, std::size_t(out.shape.count()) * bytes_of(out.type));
     }
     void download(void* host, View in) const override {
         typed(in, [&]<class T>(T) {
@@ -241,7 +240,7 @@ class CpuBackend final : public Backend {
     void matmul(View out, View a, View b, Transpose t, double alpha) const override {
         if (out.shape.count() == 0) return;
         typed(out, [&]<class T>(T) {
-            const TiledProduct<T> product(out, a, b, t, static_cast<T>(alpha));
+            const TiledProduct<T> product(out, a, b, t, T(alpha));
             const Index tiles = product.tiles();
 #pragma omp parallel for schedule(dynamic) if (tiles > 1 && product.work() > worth_threads)
             for (Index i = 0; i < tiles; ++i) product.make(i);
@@ -250,13 +249,13 @@ class CpuBackend final : public Backend {
 
     void matvec(View y, View a, View x, bool transposed) const override {
         const auto vector = [](const View& v, Index b) {
-            return std::span(v.row<double>(b, 0), static_cast<std::size_t>(v.shape.rows));
+            return std::span(v.row<double>(b, 0), std::size_t(v.shape.rows));
         };
 #pragma omp parallel for schedule(static) if (a.shape.count() > worth_threads)
         for (Index b = 0; b < a.shape.batch; ++b) {
             View one = a;
-            one.data = static_cast<std::byte*>(a.data) +
-                       b * a.batch_stride * static_cast<Index>(bytes_of(a.type));
+            one.data =
+                static_cast<std::byte*>(a.data) + b * a.batch_stride * Index(bytes_of(a.type));
             one.shape.batch = 1;
             if (!transposed) {
                 multiply(one, vector(x, b), vector(y, b));
@@ -270,8 +269,7 @@ class CpuBackend final : public Backend {
     void unary(Unary op, View out, View a) const override {
         typed(out, [&]<class T>(T) {
             each_row(out.shape, [&](Index b, Index r) {
-                functions<T>().unary(static_cast<int>(op), a.row<T>(b, r), out.row<T>(b, r),
-                                     out.shape.cols);
+                functions<T>().unary(int(op), a.row<T>(b, r), out.row<T>(b, r), out.shape.cols);
             });
         });
     }
@@ -281,7 +279,7 @@ class CpuBackend final : public Backend {
             typed(a, [&]<class From>(From) {
                 each_row(out.shape, [&](Index b, Index r) {
                     std::transform(a.row<From>(b, r), a.row<From>(b, r) + a.shape.cols,
-                                   out.row<To>(b, r), [](From x) { return static_cast<To>(x); });
+                                   out.row<To>(b, r), [](From x) { return To(x); });
                 });
             });
         });
@@ -329,8 +327,7 @@ class CpuBackend final : public Backend {
             each_row(out.shape, [&](Index b, Index r) {
                 const T* x = a.row<T>(b, r);
                 T* y = out.row<T>(b, r);
-                for (Index j = 0; j < out.shape.cols; ++j)
-                    y[j] = static_cast<T>(alpha) * x[j] + static_cast<T>(beta);
+                for (Index j = 0; j < out.shape.cols; ++j) y[j] = T(alpha) * x[j] + T(beta);
             });
         });
     }
@@ -350,8 +347,7 @@ class CpuBackend final : public Backend {
     void row_sum(View out, View a) const override {
         typed(out, [&]<class T>(T) {
             each_row(a.shape, [&](Index b, Index r) {
-                *out.row<T>(b, r) =
-                    static_cast<T>(functions<T>().sum(a.row<T>(b, r), a.shape.cols));
+                *out.row<T>(b, r) = T(functions<T>().sum(a.row<T>(b, r), a.shape.cols));
             });
         });
     }
@@ -370,14 +366,13 @@ class CpuBackend final : public Backend {
             const Index cols = a.shape.cols;
 #pragma omp parallel for schedule(static) if (a.shape.count() > worth_threads)
             for (Index b = 0; b < a.shape.batch; ++b) {
-                std::vector<double> total(static_cast<std::size_t>(cols), 0.0);
+                std::vector<double> total(std::size_t(cols), 0.0);
                 for (Index r = 0; r < a.shape.rows; ++r) {
                     const T* x = a.row<T>(b, r);
-                    for (Index j = 0; j < cols; ++j)
-                        total[static_cast<std::size_t>(j)] += static_cast<double>(x[j]);
+                    for (Index j = 0; j < cols; ++j) total[std::size_t(j)] += double(x[j]);
                 }
                 std::transform(total.begin(), total.end(), out.row<T>(b, 0),
-                               [](double x) { return static_cast<T>(x); });
+                               [](double x) { return T(x); });
             }
         });
     }
@@ -385,7 +380,7 @@ class CpuBackend final : public Backend {
     void gather_rows(View out, View table, std::span<const Index> rows) const override {
         typed(out, [&]<class T>(T) {
             each_row(out.shape, [&](Index, Index r) {
-                std::copy_n(table.row<T>(0, rows[static_cast<std::size_t>(r)]), out.shape.cols,
+                std::copy_n(table.row<T>(0, rows[std::size_t(r)]), out.shape.cols,
                             out.row<T>(0, r));
             });
         });
@@ -397,7 +392,7 @@ class CpuBackend final : public Backend {
                      [&](Index, Index r) { std::fill_n(out.row<T>(0, r), out.shape.cols, T(0)); });
             for (Index r = 0; r < a.shape.rows; ++r) {
                 const T* x = a.row<T>(0, r);
-                T* y = out.row<T>(0, rows[static_cast<std::size_t>(r)]);
+                T* y = out.row<T>(0, rows[std::size_t(r)]);
                 for (Index j = 0; j < a.shape.cols; ++j) y[j] += x[j];
             }
         });
@@ -405,13 +400,13 @@ class CpuBackend final : public Backend {
 
     void rotate(View out, View a, std::span<const double> position,
                 std::span<const double> frequency, bool interleaved) const override {
-        const Index pairs = static_cast<Index>(frequency.size());
+        const Index pairs = Index(frequency.size());
         typed(out, [&]<class T>(T) {
 #pragma omp parallel for schedule(static) if (out.shape.count() > worth_threads)
             for (Index r = 0; r < out.shape.rows; ++r) {
                 std::vector<double> cosine(frequency.size()), sine(frequency.size());
                 for (std::size_t p = 0; p < frequency.size(); ++p) {
-                    const double angle = position[static_cast<std::size_t>(r)] * frequency[p];
+                    const double angle = position[std::size_t(r)] * frequency[p];
                     cosine[p] = std::cos(angle);
                     sine[p] = std::sin(angle);
                 }
@@ -421,8 +416,8 @@ class CpuBackend final : public Backend {
                     for (Index p = 0; p < pairs; ++p) {
                         const Index i = interleaved ? 2 * p : p,
                                     j = interleaved ? 2 * p + 1 : p + pairs;
-                        const T c = static_cast<T>(cosine[static_cast<std::size_t>(p)]);
-                        const T s = static_cast<T>(sine[static_cast<std::size_t>(p)]);
+                        const T c = T(cosine[std::size_t(p)]);
+                        const T s = T(sine[std::size_t(p)]);
                         const T u = x[i], v = x[j];
                         y[i] = u * c - v * s;
                         y[j] = v * c + u * s;
@@ -436,8 +431,7 @@ class CpuBackend final : public Backend {
     void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset,
               double scale) const override {
         typed(out, [&]<class T>(T) {
-            const std::span<T> values(static_cast<T*>(out.data),
-                                      static_cast<std::size_t>(out.shape.count()));
+            const std::span<T> values(static_cast<T*>(out.data), std::size_t(out.shape.count()));
             const Rng rng(seed, stream);
             if (law == Law::normal)
                 rng.fill_normal(values, offset, scale);
@@ -510,8 +504,7 @@ class CpuBackend final : public Backend {
   private:
     static std::pair<Index, Index> range(const Visible& visible, Index row, Index cols) {
         if (visible.everything()) return {0, cols};
-        return {visible.first[static_cast<std::size_t>(row)],
-                visible.last[static_cast<std::size_t>(row)]};
+        return {visible.first[std::size_t(row)], visible.last[std::size_t(row)]};
     }
 
     template <class T>
@@ -545,11 +538,11 @@ class CpuBackend final : public Backend {
         s.n = n;
         for (std::vector<double>* v :
              {&s.sum, &s.modulus, &s.negative, &s.entropy, &s.max_modulus, &s.diagonal})
-            v->resize(static_cast<std::size_t>(h * rows));
-        s.squares.resize(static_cast<std::size_t>(h * rows));
+            v->resize(std::size_t(h * rows));
+        s.squares.resize(std::size_t(h * rows));
         if (slope != nullptr) {
-            s.jacobian.resize(static_cast<std::size_t>(h * rows));
-            s.jacobian_max.resize(static_cast<std::size_t>(h * rows));
+            s.jacobian.resize(std::size_t(h * rows));
+            s.jacobian_max.resize(std::size_t(h * rows));
         }
         each_row({h, rows, n}, [&](Index b, Index r) {
             const auto [from, to] = range(visible, r, n);
@@ -558,14 +551,14 @@ class CpuBackend final : public Backend {
             const kernels::RowResult x =
                 to > from ? functions<T>().row_statistics(row + from, g, divided, to - from)
                           : kernels::RowResult{};
-            const auto i = static_cast<std::size_t>(b * rows + r);
+            const auto i = std::size_t(b * rows + r);
             s.sum[i] = x.sum;
             s.modulus[i] = x.modulus;
             s.negative[i] = x.negative;
             s.squares[i] = x.squares;
             s.entropy[i] = x.entropy;
             s.max_modulus[i] = x.max_modulus;
-            s.diagonal[i] = first + r < n ? static_cast<double>(row[first + r]) : 0.0;
+            s.diagonal[i] = first + r < n ? double(row[first + r]) : 0.0;
             if (slope != nullptr) {
                 s.jacobian[i] = x.jacobian;
                 s.jacobian_max[i] = x.jacobian_max;
@@ -581,11 +574,11 @@ class CpuBackend final : public Backend {
     static void accumulate_windows(RowStatistics& s, View p, const Visible& visible) {
         const Index n = s.n, groups = s.heads >= 8 ? 1 : std::clamp<Index>(s.rows / 32, 1, 8);
         const Index per = (s.rows + groups - 1) / groups;
-        const auto size = static_cast<std::size_t>(n);
-        std::vector<std::vector<double>> part(static_cast<std::size_t>(s.heads * groups));
+        const auto size = std::size_t(n);
+        std::vector<std::vector<double>> part(std::size_t(s.heads * groups));
 #pragma omp parallel for schedule(static) if (p.shape.count() > worth_threads)
         for (Index task = 0; task < s.heads * groups; ++task) {
-            std::vector<double>& v = part[static_cast<std::size_t>(task)];
+            std::vector<double>& v = part[std::size_t(task)];
             v.assign(3 * size, 0.0);
             const kernels::WindowSums sums{v.data(), v.data() + size, v.data() + 2 * size};
             const Index head = task / groups, begin = task % groups * per,
@@ -595,9 +588,9 @@ class CpuBackend final : public Backend {
                 functions<T>().window(p.row<T>(head, r), s.first + r, n, from, to, sums);
             }
         }
-        s.window.assign(static_cast<std::size_t>(s.heads) * size, 0.0);
+        s.window.assign(std::size_t(s.heads) * size, 0.0);
         for (Index task = 0; task < s.heads * groups; ++task) {
-            const std::vector<double>& v = part[static_cast<std::size_t>(task)];
+            const std::vector<double>& v = part[std::size_t(task)];
             double* out = s.window.data() + task / groups * n;
             for (std::size_t e = 0; e < size; ++e) {
                 out[e] += v[2 * size + e];
@@ -612,24 +605,24 @@ class CpuBackend final : public Backend {
     static StateMoments moments(View x) {
         const Index n = x.shape.rows, d = x.shape.cols,
                     groups = (n + rows_per_sum - 1) / rows_per_sum;
-        const auto width = static_cast<std::size_t>(d);
+        const auto width = std::size_t(d);
         StateMoments m;
         m.n = n;
         m.d = d;
-        std::vector<double> sums(2 * width * static_cast<std::size_t>(groups), 0.0);
-        std::vector<kernels::MomentSums> rows(static_cast<std::size_t>(n));
+        std::vector<double> sums(2 * width * std::size_t(groups), 0.0);
+        auto rows = std::vector<kernels::MomentSums>(std::size_t(n));
 #pragma omp parallel for schedule(static) if (n * d > worth_threads)
         for (Index g = 0; g < groups; ++g) {
             double* column = sums.data() + 2 * g * d;
             for (Index r = g * rows_per_sum; r < std::min(n, (g + 1) * rows_per_sum); ++r)
-                rows[static_cast<std::size_t>(r)] =
+                rows[std::size_t(r)] =
                     functions<T>().accumulate_row(x.row<T>(0, r), d, column, column + d);
         }
         std::vector<double> mean(width, 0.0), unit(width, 0.0);
         for (Index g = 0; g < groups; ++g)
             for (std::size_t j = 0; j < width; ++j) {
-                mean[j] += sums[static_cast<std::size_t>(2 * g) * width + j];
-                unit[j] += sums[static_cast<std::size_t>(2 * g + 1) * width + j];
+                mean[j] += sums[std::size_t(2 * g) * width + j];
+                unit[j] += sums[std::size_t(2 * g + 1) * width + j];
             }
         double squared = 0, mean_part = 0, outside = 0;
         m.least_row = n > 0 ? rows.front().squared : 0;
@@ -639,15 +632,14 @@ class CpuBackend final : public Backend {
             m.zero_row = m.zero_row || r.zero_row;
         }
         for (std::size_t j = 0; j < width; ++j) {
-            mean_part += mean[j] * mean[j] / static_cast<double>(n);
+            mean_part += mean[j] * mean[j] / double(n);
             m.unit_sum += unit[j] * unit[j];
-            mean[j] /= static_cast<double>(n);
+            mean[j] /= double(n);
         }
-        std::vector<double> centred(static_cast<std::size_t>(n));
+        auto centred = std::vector<double>(std::size_t(n));
 #pragma omp parallel for schedule(static) if (n * d > worth_threads)
         for (Index r = 0; r < n; ++r)
-            centred[static_cast<std::size_t>(r)] =
-                functions<T>().centred_row(x.row<T>(0, r), mean.data(), d);
+            centred[std::size_t(r)] = functions<T>().centred_row(x.row<T>(0, r), mean.data(), d);
         for (const double c : centred) outside += c;
         m.squared = squared;
         m.mean_part = mean_part;

@@ -53,7 +53,7 @@ template <class T>
 double sum(const T* a, Index count) {
     double s = 0;
 #pragma omp simd reduction(+ : s)
-    for (Index i = 0; i < count; ++i) s += static_cast<double>(a[i]);
+    for (Index i = 0; i < count; ++i) s += double(a[i]);
     return s;
 }
 
@@ -61,7 +61,7 @@ template <class T>
 double squared_norm(const T* a, Index count) {
     double s = 0;
 #pragma omp simd reduction(+ : s)
-    for (Index i = 0; i < count; ++i) s += static_cast<double>(a[i]) * static_cast<double>(a[i]);
+    for (Index i = 0; i < count; ++i) s += double(a[i]) * double(a[i]);
     return s;
 }
 
@@ -74,9 +74,9 @@ void softmax(T* row, Index count) {
 #pragma omp simd reduction(+ : z)
     for (Index i = 0; i < count; ++i) {
         row[i] = exp_(row[i] - top);
-        z += static_cast<double>(row[i]);
+        z += double(row[i]);
     }
-    const T inverse = static_cast<T>(1 / z);
+    const T inverse = T(1 / z);
 #pragma omp simd
     for (Index i = 0; i < count; ++i) row[i] *= inverse;
 }
@@ -90,7 +90,7 @@ double entropy_sum(const T* p, Index count) {
 #pragma omp simd reduction(+ : s)
     for (Index i = 0; i < count; ++i) {
         const T x = p[i] > smallest<T> ? p[i] : smallest<T>;
-        s -= p[i] > 0 ? static_cast<double>(p[i]) * static_cast<double>(log_(x)) : 0.0;
+        s -= p[i] > 0 ? double(p[i]) * double(log_(x)) : 0.0;
     }
     return s;
 }
@@ -140,7 +140,7 @@ RowResult row_statistics(const T* p, const T* slope, bool divided, Index count) 
     if (modulus > total) {  // rounding aside, only where there is a negative entry
         double negative = 0;
 #pragma omp simd reduction(+ : negative)
-        for (Index i = 0; i < count; ++i) negative += p[i] < 0 ? -static_cast<double>(p[i]) : 0.0;
+        for (Index i = 0; i < count; ++i) negative += p[i] < 0 ? -double(p[i]) : 0.0;
         r.negative = negative;
     }
     r.entropy = entropy_sum(p, count);
@@ -149,8 +149,7 @@ RowResult row_statistics(const T* p, const T* slope, bool divided, Index count) 
         double largest = 0;
 #pragma omp simd reduction(max : largest)
         for (Index i = 0; i < count; ++i) {
-            const double m =
-                slope[i] < 0 ? -static_cast<double>(slope[i]) : static_cast<double>(slope[i]);
+            const double m = slope[i] < 0 ? -double(slope[i]) : double(slope[i]);
             largest = m > largest ? m : largest;
         }
         r.jacobian = squared_norm(slope, count);
@@ -158,14 +157,14 @@ RowResult row_statistics(const T* p, const T* slope, bool divided, Index count) 
         return r;
     }
     Index at = 0;
-    while (at + 1 < count && static_cast<double>(p[at] < 0 ? -p[at] : p[at]) < top) ++at;
+    while (at + 1 < count && double(p[at] < 0 ? -p[at] : p[at]) < top) ++at;
     const double others = squared_norm(p, at) + squared_norm(p + at + 1, count - at - 1);
     const JacobianSums a = jacobian_range(p, slope, at, squares);
     const JacobianSums b = jacobian_range(p + at + 1, slope + at + 1, count - at - 1, squares);
     const double second = a.modulus > b.modulus ? a.modulus : b.modulus;
     const double g = slope[at];
     const double mg = g < 0 ? -g : g;
-    const double rest = 1 - static_cast<double>(p[at]);
+    const double rest = 1 - double(p[at]);
     const double own = mg * (rest < 0 ? -rest : rest);
     r.jacobian = a.total + b.total + g * g * (rest * rest + others);
     double largest = own;
@@ -179,26 +178,26 @@ template <class T>
 void window(const T* p, Index i, Index n, Index first, Index last, WindowSums sums) {
     const Index before = i, after = n - 1 - i;
     const Index both = before < after ? before : after;
-    if (first <= i && i < last) sums.spill[0] += static_cast<double>(p[i]);
+    if (first <= i && i < last) sums.spill[0] += double(p[i]);
     const Index left_end = both < i - first ? both : i - first;
     const Index left_begin = i - last + 1 > 1 ? i - last + 1 : 1;
 #pragma omp simd
-    for (Index t = left_begin; t <= left_end; ++t) sums.left[t] += static_cast<double>(p[i - t]);
+    for (Index t = left_begin; t <= left_end; ++t) sums.left[t] += double(p[i - t]);
     const Index right_end = both < last - 1 - i ? both : last - 1 - i;
     const Index right_begin = first - i > 1 ? first - i : 1;
 #pragma omp simd
-    for (Index t = right_begin; t <= right_end; ++t) sums.right[t] += static_cast<double>(p[i + t]);
+    for (Index t = right_begin; t <= right_end; ++t) sums.right[t] += double(p[i + t]);
     // Beyond 2 * both the window grows on one side only: token e (to the right) or n - 1 - e (to
     // the left).
     if (before < after) {
         const Index from = 2 * both + 1 > first ? 2 * both + 1 : first;
 #pragma omp simd
-        for (Index e = from; e < last; ++e) sums.spill[e] += static_cast<double>(p[e]);
+        for (Index e = from; e < last; ++e) sums.spill[e] += double(p[e]);
     } else {
         const Index to =
             n - 2 * both - 1 < last ? n - 2 * both - 1 : last;  // columns below n - 1 - 2 both
 #pragma omp simd
-        for (Index j = first; j < to; ++j) sums.spill[n - 1 - j] += static_cast<double>(p[j]);
+        for (Index j = first; j < to; ++j) sums.spill[n - 1 - j] += double(p[j]);
     }
 }
 
@@ -208,7 +207,7 @@ double centred_squares(const T* a, Index count, double mean, double scale) {
     double s = 0;
 #pragma omp simd reduction(+ : s)
     for (Index i = 0; i < count; ++i) {
-        const double x = (static_cast<double>(a[i]) - mean) * scale;
+        const double x = (double(a[i]) - mean) * scale;
         s += x * x;
     }
     return s;
@@ -217,7 +216,7 @@ double centred_squares(const T* a, Index count, double mean, double scale) {
 /// 1 / sqrt(mean of (a - mean)^2 + eps).  Squares of float64 may be beyond the range of double.
 template <class T>
 double inverse_deviation(const T* a, Index count, double mean, double eps) {
-    const double n = static_cast<double>(count), s = centred_squares(a, count, mean, 1);
+    const double n = double(count), s = centred_squares(a, count, mean, 1);
     const bool small = s < 0x1p-900 && eps<0x1p-800, large = s> 0x1p1000;
     if (std::is_same_v<T, float> || !(small || large)) return 1 / std::sqrt(s / n + eps);
     const double scale = small ? 0x1p600 : 0x1p-600;
@@ -227,9 +226,9 @@ double inverse_deviation(const T* a, Index count, double mean, double eps) {
 template <class T>
 void normalise(const T* a, const T* weight, const T* bias, T* out, Index count, double eps,
                bool centre) {
-    const double mean = centre ? sum(a, count) / static_cast<double>(count) : 0;
+    const double mean = centre ? sum(a, count) / double(count) : 0;
     const double inverse = inverse_deviation(a, count, mean, eps);
-    const T m = static_cast<T>(mean), f = static_cast<T>(inverse);
+    const T m = T(mean), f = T(inverse);
     if (weight != nullptr && bias != nullptr) {
 #pragma omp simd
         for (Index i = 0; i < count; ++i) out[i] = (a[i] - m) * f * weight[i] + bias[i];
@@ -261,7 +260,7 @@ double centred_row(const T* row, const double* mean, Index d) {
     double s = 0;
 #pragma omp simd reduction(+ : s)
     for (Index j = 0; j < d; ++j) {
-        const double x = static_cast<double>(row[j]) - mean[j];
+        const double x = double(row[j]) - mean[j];
         s += x * x;
     }
     return s;
@@ -290,12 +289,9 @@ Index first_nonfinite(const T* a, Index count) {
 /// One Philox4x32-10 block as two doubles in (0, 1): 53 random bits and a half each.
 inline void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t block, double& a,
                         double& b) {
-    std::uint32_t c0 = static_cast<std::uint32_t>(block),
-                  c1 = static_cast<std::uint32_t>(block >> 32);
-    std::uint32_t c2 = static_cast<std::uint32_t>(stream),
-                  c3 = static_cast<std::uint32_t>(stream >> 32);
-    const std::uint32_t k0 = static_cast<std::uint32_t>(seed),
-                        k1 = static_cast<std::uint32_t>(seed >> 32);
+    std::uint32_t c0 = std::uint32_t(block), c1 = std::uint32_t(block >> 32);
+    std::uint32_t c2 = std::uint32_t(stream), c3 = std::uint32_t(stream >> 32);
+    const std::uint32_t k0 = std::uint32_t(seed), k1 = std::uint32_t(seed >> 32);
     philox_block(c0, c1, c2, c3, k0, k1);
     const std::uint64_t u = (std::uint64_t{c1} << 32 | c0) >> 12,
                         v = (std::uint64_t{c3} << 32 | c2) >> 12;
@@ -308,8 +304,7 @@ void uniform(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Inde
              double* out) {
 #pragma omp simd
     for (Index i = 0; i < count; ++i)
-        philox_pair(seed, stream, first + static_cast<std::uint64_t>(i), out[2 * i],
-                    out[2 * i + 1]);
+        philox_pair(seed, stream, first + std::uint64_t(i), out[2 * i], out[2 * i + 1]);
 }
 
 void normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Index count,
@@ -317,7 +312,7 @@ void normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Index
 #pragma omp simd
     for (Index i = 0; i < count; ++i) {
         double u, v, s, c;
-        philox_pair(seed, stream, first + static_cast<std::uint64_t>(i), u, v);
+        philox_pair(seed, stream, first + std::uint64_t(i), u, v);
         const double radius = std::sqrt(-2 * log_(u));
         sincos_turn(v, s, c);
         out[2 * i] = radius * c;

@@ -53,7 +53,7 @@ inline double exp_(double x) {
 /// log x of a positive normal number: x = 2^e m with m near 1, log m = 2 atanh((m-1)/(m+1)).
 inline float log_(float x) {
     const auto bits = std::bit_cast<std::uint32_t>(x) - 0x3F3504F3U;
-    const float e = static_cast<float>(static_cast<std::int32_t>(bits) >> 23);
+    const float e = float(std::int32_t(bits) >> 23);
     const auto m = std::bit_cast<float>((bits & 0x007FFFFFU) + 0x3F3504F3U);
     const float s = (m - 1.0F) / (m + 1.0F);
     const float q = s * s;
@@ -63,8 +63,7 @@ inline float log_(float x) {
 
 inline double log_(double x) {
     const auto bits = std::bit_cast<std::uint64_t>(x) - 0x3FE6A09E667F3BCDU;
-    const auto e =
-        static_cast<double>(static_cast<std::int32_t>(static_cast<std::int64_t>(bits) >> 52));
+    const auto e = double(std::int32_t(std::int64_t(bits) >> 52));
     const auto m = std::bit_cast<double>((bits & 0x000FFFFFFFFFFFFFU) + 0x3FE6A09E667F3BCDU);
     const double s = (m - 1.0) / (m + 1.0);
     const double q = s * s;

@@ -175,9 +175,7 @@ Tensor column_sum(const Tensor& a) {
     a.backend().column_sum(out.view(), a.view());
     return recorded_sum(out, a);
 }
-Tensor column_mean(const Tensor& a) {
-    return scale(column_sum(a), 1.0 / static_cast<double>(a.rows()));
-}
+Tensor column_mean(const Tensor& a) { return scale(column_sum(a), 1.0 / double(a.rows())); }
 Tensor subtract_column_mean(const Tensor& a) { return subtract(a, column_mean(a)); }
 
 Tensor softmax_rows(Tensor s, const Visible& visible) {

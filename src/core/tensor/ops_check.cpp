@@ -22,7 +22,7 @@ void same_kind(const char* op, const Tensor& a, const Tensor& b) {
 
 void require_visible(const char* op, const Tensor& p, const Visible& visible) {
     if (visible.everything()) return;
-    const auto rows = static_cast<std::size_t>(p.rows());
+    const auto rows = std::size_t(p.rows());
     if (visible.first.size() != rows || visible.last.size() != rows)
         throw ShapeError(
             fmt::format("{}: {} visible ranges for {} rows", op, visible.first.size(), rows));

@@ -12,7 +12,7 @@ Tensor unit(const Tensor& x, double eps, bool centre) {
     return centre ? layer_norm(x, {}, {}, eps) : rms_norm(x, {}, eps);
 }
 
-Tensor row_mean(const Tensor& x) { return scale(row_sum(x), 1.0 / static_cast<double>(x.cols())); }
+Tensor row_mean(const Tensor& x) { return scale(row_sum(x), 1.0 / double(x.cols())); }
 
 /// 1 / sqrt(mean square + eps) of each row, of the centred row if `centre`.
 Tensor inverse_deviation(const Tensor& x, double eps, bool centre) {

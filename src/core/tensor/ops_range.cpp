@@ -49,7 +49,7 @@ void multiply_squares(std::vector<Wide>& sums, const std::vector<int>& exponents
 }  // namespace
 
 std::vector<double> largest_moduli(const Tensor& x) {
-    std::vector<double> out(static_cast<std::size_t>(x.batch()), 0.0);
+    std::vector<double> out(std::size_t(x.batch()), 0.0);
     if (x.shape().count() == 0) return out;
     const std::vector<double> rows = largest_in_rows(x.detached());
     for (std::size_t b = 0; b < out.size(); ++b) {
@@ -65,7 +65,7 @@ int exponent_of(double largest) {
 }
 
 std::vector<int> exponents_of(const Tensor& x) {
-    if (x.type() == Type::f32) return std::vector<int>(static_cast<std::size_t>(x.batch()), 0);
+    if (x.type() == Type::f32) return std::vector<int>(std::size_t(x.batch()), 0);
     return exponents(largest_moduli(x));
 }
 
@@ -93,7 +93,7 @@ Wide squared_norm(const Tensor& x) {
 
 std::vector<double> row_norms(const Tensor& x) {
     const Tensor wide = cast(x.detached(), Type::f64);
-    std::vector<int> powers(static_cast<std::size_t>(x.batch() * x.rows()), 0);
+    std::vector<int> powers(std::size_t(x.batch() * x.rows()), 0);
     const bool narrow = x.type() == Type::f32 || x.cols() == 0;
     if (!narrow) powers = exponents(largest_in_rows(wide));
     const Tensor near = narrow ? wide : without_row_exponents(wide, powers);

@@ -16,8 +16,8 @@ Tensor gather_rows(const Tensor& table, std::span<const Index> rows) {
     for (const Index r : rows)
         if (r < 0 || r >= table.rows())
             throw ShapeError(fmt::format("row {} of a table with {} rows", r, table.rows()));
-    Tensor out = Tensor::empty(table.backend(), {1, static_cast<Index>(rows.size()), table.cols()},
-                               table.type());
+    Tensor out =
+        Tensor::empty(table.backend(), {1, Index(rows.size()), table.cols()}, table.type());
     table.backend().gather_rows(out.view(), table.view(), rows);
     if (!table.tracked()) return out;
     const std::vector<Index> taken(rows.begin(), rows.end());
@@ -210,8 +210,7 @@ Tensor merge_heads(const Tensor& a, Index samples) {
 
 Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const double> frequency,
               bool interleaved) {
-    if (static_cast<Index>(position.size()) != a.rows() ||
-        2 * static_cast<Index>(frequency.size()) > a.cols())
+    if (Index(position.size()) != a.rows() || 2 * Index(frequency.size()) > a.cols())
         throw ShapeError(fmt::format("rotate: {} positions and {} frequencies for a tensor {}",
                                      position.size(), frequency.size(), text(a.shape())));
     Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());

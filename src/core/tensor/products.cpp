@@ -177,7 +177,7 @@ decltype(auto) with_rows(const View& a, F&& use) {
                                : use(static_cast<const double*>(a.data));
 }
 
-Index length(std::span<const double> x) { return static_cast<Index>(x.size()); }
+Index length(std::span<const double> x) { return Index(x.size()); }
 
 }  // namespace
 
@@ -230,14 +230,13 @@ double largest_row_distance(const View& a) {
     // Distances in float32 first; rows whose largest one may win within its rounding again in
     // double.
     const auto* p = static_cast<const float*>(a.data);
-    std::vector<float> farthest(static_cast<std::size_t>(m), 0.0F);
-    for (Index i = 1; i < m; ++i)
-        farthest[static_cast<std::size_t>(i)] = farthest_before(p, i, n, a.row_stride);
+    std::vector<float> farthest(std::size_t(m), 0.0F);
+    for (Index i = 1; i < m; ++i) farthest[std::size_t(i)] = farthest_before(p, i, n, a.row_stride);
     const float top = m > 0 ? *std::max_element(farthest.begin(), farthest.end()) : 0.0F;
     const float rounding = float(n / 16 + 16) * std::numeric_limits<float>::epsilon() * top;
     double worst = 0;
     for (Index i = 1; i < m; ++i)
-        if (farthest[static_cast<std::size_t>(i)] >= top - 2 * rounding)
+        if (farthest[std::size_t(i)] >= top - 2 * rounding)
             worst = std::max(worst, exact_farthest(p, i, n, a.row_stride));
     return worst;
 }

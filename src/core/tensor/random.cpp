@@ -28,17 +28,16 @@ template <class T>
 void fill(Fill draw, std::uint64_t seed, std::uint64_t stream, std::span<T> out, double offset,
           double factor) {
     constexpr Index chunk = 2048;  // blocks
-    const Index count = static_cast<Index>(out.size());
+    const Index count = Index(out.size());
     const Index blocks = (count + 1) / 2;
 #pragma omp parallel for schedule(static) if (blocks > 8 * chunk)  // else waking threads costs more
     for (Index first = 0; first < blocks; first += chunk) {
         double buffer[2 * chunk];
         const Index here = std::min(chunk, blocks - first);
-        draw(seed, stream, static_cast<std::uint64_t>(first), here, buffer);
+        draw(seed, stream, std::uint64_t(first), here, buffer);
         const Index end = std::min(count, 2 * (first + here));
         for (Index i = 2 * first; i < end; ++i)
-            out[static_cast<std::size_t>(i)] =
-                static_cast<T>(offset + factor * buffer[i - 2 * first]);
+            out[std::size_t(i)] = T(offset + factor * buffer[i - 2 * first]);
     }
 }
 
@@ -76,10 +75,9 @@ std::uint64_t Rng::below(std::uint64_t n) {
         UINT64_MAX - UINT64_MAX % n;  // values from here on would favour small results
     for (;;) {
         const std::uint64_t block = 3 * single_draws + position_++;
-        const auto word =
-            philox({static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                    static_cast<std::uint32_t>(stream_), static_cast<std::uint32_t>(stream_ >> 32)},
-                   {static_cast<std::uint32_t>(seed_), static_cast<std::uint32_t>(seed_ >> 32)});
+        const auto word = philox({std::uint32_t(block), std::uint32_t(block >> 32),
+                                  std::uint32_t(stream_), std::uint32_t(stream_ >> 32)},
+                                 {std::uint32_t(seed_), std::uint32_t(seed_ >> 32)});
         const std::uint64_t x = std::uint64_t{word[1]} << 32 | word[0];
         if (x < limit) return x % n;
     }

@@ -16,7 +16,7 @@ View dense_view(void* data, Shape shape, Type type) {
 }
 
 std::byte* at(const View& v, Index elements) {
-    return static_cast<std::byte*>(v.data) + elements * static_cast<Index>(bytes_of(v.type));
+    return static_cast<std::byte*>(v.data) + elements * Index(bytes_of(v.type));
 }
 
 void require_range(const char* what, Index first, Index count, Index extent) {
@@ -105,7 +105,7 @@ Tensor Tensor::reshape(Shape shape) const {
 template <class T>
 std::vector<T> Tensor::to_host() const {
     if (!defined()) return {};
-    const std::size_t count = static_cast<std::size_t>(view_.shape.count());
+    const std::size_t count = std::size_t(view_.shape.count());
     if (type() == Type::f32) {
         std::vector<float> host(count);
         backend_->download(host.data(), view_);
@@ -133,8 +133,7 @@ Tensor Tensor::empty(const Backend& backend, Shape shape, Type type) {
     check(shape.batch >= 0 && shape.rows >= 0 && shape.cols >= 0, "negative extent");
     Tensor t;
     t.backend_ = &backend;
-    std::shared_ptr<void> memory =
-        backend.allocate(static_cast<std::size_t>(shape.count()) * bytes_of(type));
+    std::shared_ptr<void> memory = backend.allocate(std::size_t(shape.count()) * bytes_of(type));
     t.view_ = dense_view(memory.get(), shape, type);
     t.owner_ = std::move(memory);
     return t;
@@ -143,8 +142,7 @@ Tensor Tensor::empty(const Backend& backend, Shape shape, Type type) {
 namespace {
 template <class From>
 Tensor upload_as(const Backend& backend, Shape shape, std::span<const From> values, Type type) {
-    check(static_cast<Index>(values.size()) == shape.count(),
-          "from_host: values do not fill the shape");
+    check(Index(values.size()) == shape.count(), "from_host: values do not fill the shape");
     Tensor t = Tensor::empty(backend, shape, type);
     const bool same = (type == Type::f32) == std::is_same_v<From, float>;
     if (same)
@@ -159,7 +157,7 @@ Tensor upload_as(const Backend& backend, Shape shape, std::span<const From> valu
 template <class T>
 Tensor fill_whole(const Backend& backend, Shape shape,
                   const std::function<void(std::span<T>)>& fill) {
-    const auto count = static_cast<std::size_t>(shape.count());
+    const auto count = std::size_t(shape.count());
     Tensor t = Tensor::empty(backend, shape, std::is_same_v<T, float> ? Type::f32 : Type::f64);
     if (backend.host_memory()) {
         fill(std::span<T>(static_cast<T*>(t.view().data), count));
@@ -193,8 +191,7 @@ Tensor Tensor::from_host(const Backend& backend, Shape shape, std::span<const do
 Tensor Tensor::borrow(const Backend& backend, Shape shape, std::span<const float> values,
                       std::shared_ptr<const void> owner) {
     if (!backend.host_memory()) return from_host(backend, shape, values, Type::f32);
-    check(static_cast<Index>(values.size()) == shape.count(),
-          "borrow: values do not fill the shape");
+    check(Index(values.size()) == shape.count(), "borrow: values do not fill the shape");
     Tensor t;
     t.backend_ = &backend;
     t.view_ = dense_view(const_cast<float*>(values.data()), shape,
