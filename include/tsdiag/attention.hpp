@@ -12,10 +12,10 @@
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 
-/// A stack of h matrices P, each n x n, that need never exist in memory.
+/// A stack of h matrices P, each n x n, that need not be materialised.
 namespace tsdiag {
 
-/// Sums over all rows of each head, where P has factors: what a sample of rows need not estimate.
+/// Exact sums over all rows of each head, where P has factors; not estimated from sampled rows.
 struct RowTotals {
     std::vector<Wide> squares;      ///< |P|_F^2
     std::vector<Wide> jacobian;     ///< |dP/dS|_F^2; empty where there is no slope
@@ -29,8 +29,8 @@ struct RowBlock {
     Tensor slope;  ///< (h, b, n) a'(S)/z, what the Jacobian needs; empty if there are no logits
     bool divided = false;                          ///< rows were divided by their sum z
     Visible visible;                               ///< of these rows
-    std::string_view why_no_slope = {};            ///< where there is none
-    std::shared_ptr<const RowTotals> totals = {};  ///< where only a sample of rows is shown
+    std::string_view why_no_slope = {};            ///< the reason where `slope` is empty
+    std::shared_ptr<const RowTotals> totals = {};  ///< set where only sampled rows are visited
 };
 RowStatistics row_statistics(const RowBlock& block);
 
@@ -51,14 +51,14 @@ struct Structure {
 /// Options of a variant as text: "p" -> "3".
 using AttentionOptions = std::map<std::string, std::string>;
 
-/// What an attention is made of.  q (h, n, w), k (h', n, w), h' divides h.  The heads of
-/// `samples` samples may stand one after the other; then h is that of all.
+/// Input of an attention.  q (h, n, w), k (h', n, w), h' divides h.  The heads of `samples` samples
+/// may be concatenated; h is then their total.
 struct AttentionInput {
     Tensor q, k;
     Index samples = 1;
     double scale = 1;  ///< logits S = scale q k^T
     bool causal = false;
-    /// > 0: only positions nearer than `window` (itself included): causal, before the row; else on
+    /// > 0: only positions at distance < `window` are visible: causal, before the row; else on
     /// either side.
     Index window = 0;
     std::vector<double> position = {};  ///< of each token, ascending; empty: 0, 1, 2, ...
@@ -84,18 +84,18 @@ class AttentionOperator {
     virtual Type type() const = 0;
     virtual const Backend& backend() const = 0;
 
-    /// P v by row blocks, each shown to `visit` once.  v (h', n, w) -> (h, n, w).
-    /// Where nobody wants to see or keep the rows: by factors, in linear time, where P has them.
-    /// A block that a device has no memory for is halved.
-    /// P that has factors and more than `largest_seen_whole` tokens is never made whole: `visit`
-    /// sees about 512 rows in blocks, one drawn from each of as many equal parts of P by a rule
+    /// P v by row blocks, each passed to `visit` once.  v (h', n, w) -> (h, n, w).
+    /// Without `visit` and `keep_rows`, a P with factors is applied through them, in linear time.
+    /// A block for which a device has no memory is halved.
+    /// A P with factors and more than `largest_seen_whole` tokens is never materialised: `visit`
+    /// gets about 512 rows in blocks, one drawn from each of as many equal parts of P by a rule
     /// that depends on n and h alone, and `RowBlock::totals`.
     Tensor apply(const Tensor& v, Index block_rows, const RowVisitor& visit = {}) const;
     /// P^T w by row blocks or by factors.  w (h, n, c) -> (h, n, c).
     Tensor apply_transpose(const Tensor& w, Index block_rows) const;
-    /// The whole of P, (h, n, n): made at the first call and kept for the life of the operator.
+    /// The whole of P, (h, n, n); computed at the first call, then cached.
     const Tensor& matrix() const;
-    /// Lets `apply` keep the rows that it makes, so that `matrix()` costs nothing afterwards.
+    /// Lets `apply` cache the rows that it computes, so that `matrix()` is free afterwards.
     void keep_rows(bool keep) { keep_ = keep; }
     /// Where P has factors; cost O(n m^2).
     virtual std::optional<RowTotals> row_totals() const { return {}; }
@@ -103,13 +103,13 @@ class AttentionOperator {
     static constexpr Index largest_seen_whole = 16384;
     /// Bytes of P, whole.
     double bytes() const;
-    /// Rows to be asked for at a time: P, its logits and its slope within `memory` bytes and the
-    /// backend's working set, for each block is read several times; but as many as make a product
-    /// worth reading its keys.
+    /// Rows of a block: P, its logits and its slope fit into `memory` bytes and the backend's
+    /// working set, since each block is read several times; but enough rows to amortise reading the
+    /// keys.
     Index rows_at_once(double memory) const;
 
   protected:
-    /// P v and P^T w where they need no rows of P; empty: they do.
+    /// P v and P^T w without rows of P; empty: rows are needed.
     virtual Tensor product(const Tensor& v) const;
     virtual Tensor transposed_product(const Tensor& w) const;
 
@@ -121,9 +121,9 @@ class AttentionOperator {
     mutable Tensor matrix_;
 };
 
-/// Rows of P in one product on a processor: 12 to 96, by the bytes of a row of all heads with its
-/// logits and slope alone, so that no bit follows the blocks that memory allows, which are
-/// multiples of it.
+/// Rows of P in one product on a CPU: 12 to 96, from the bytes of a row of all heads with its
+/// logits and slope alone.  Blocks are multiples of it, so results are bitwise independent of the
+/// memory.
 Index rows_of_a_product(double row_bytes);
 
 /// An option of a variant: a number, a ratio ("1/14") or one of the words.
@@ -137,10 +137,10 @@ struct AttentionOption {
     std::string_view description = {};
 };
 
-/// Whether something is so for every P of a variant, for none, or for some options and inputs.
+/// Whether a property holds for every P of a variant, for none, or for some options and inputs.
 enum class Holds { never, sometimes, always };
 
-/// What is known of every P that a variant makes; the tests hold it against what it makes.
+/// Properties of every P that a variant makes, verified by the tests.
 struct AttentionFacts {
     Holds row_stochastic = Holds::never;
     Holds negative_entries = Holds::never;
@@ -150,27 +150,27 @@ struct AttentionFacts {
     bool causal = true;            ///< may be causal
     bool window = true;            ///< may look at a window only
 };
-/// "rows sum to 1; no negative entry; ...", one clause a fact.
+/// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);
 
 /// A variant of attention: one file, one line in the list.
 struct AttentionEntry {
     std::string_view name;         ///< "softmax"
     std::string_view description;  ///< the formula
-    std::string_view source;       ///< whose it is; keys of docs/references.md
+    std::string_view source;       ///< keys of docs/references.md
     std::span<const AttentionOption> options = {};
     AttentionFacts facts = {};
-    std::string_view output_norm = "none";  ///< what a model applies to P V unless told otherwise
-    /// What the number of tokens must be a multiple of.  Null: any number will do.
+    std::string_view output_norm = "none";  ///< what a model applies to P V by default
+    /// The number of tokens must be a multiple of it.  Null: any number.
     Index (*token_multiple)(const AttentionOptions& options) = nullptr;
-    /// Throws `UsageError` or `ShapeError` for an input that the variant cannot be made of.
+    /// Throws `UsageError` or `ShapeError` for an input that the variant does not accept.
     std::unique_ptr<AttentionOperator> (*make)(AttentionInput input) = nullptr;
 };
 std::span<const AttentionEntry* const> attentions();
 /// Throws `UsageError` suggesting the nearest name.
 const AttentionEntry& attention(std::string_view name);
 
-/// Attentions that change with the layers: the first half of them is `early`, the second `late`.
+/// Attention that differs between layers: `early` in the first half, `late` in the second.
 struct AttentionPlan {
     struct Half {
         std::string_view attention;
@@ -186,41 +186,39 @@ std::span<const AttentionPlan> attention_plans();
 /// Null where no plan has that name.
 const AttentionPlan* attention_plan(std::string_view name);
 
-/// Throws `UsageError` for an option that the variant does not have, with the nearest that it has,
-/// or a value that the option cannot have.
+/// Throws `UsageError` for an unknown option (suggests the nearest) or an invalid value.
 void check_options(const AttentionEntry& entry, const AttentionOptions& options);
 /// docs/attention.md: every variant and plan with its formula, source, structure and options.
 std::string attention_markdown();
 
-/// P given as it is, (h, n, n): a saved trace.  `activation`: "softmax" where P is known to be one,
-/// else empty.
-/// `row_stochastic` is what the rows show (within 1e-6 in float32, 1e-12 in float64); weight above
-/// the diagonal of a causal P is a `UsageError`.
+/// P given explicitly, (h, n, n), as by a saved trace.  `activation`: "softmax" where P is known to
+/// be one, else empty.
+/// `row_stochastic` is measured on the rows (within 1e-6 in float32, 1e-12 in float64); weight
+/// above the diagonal of a causal P is a `UsageError`.
 std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
                                                    std::string_view activation);
 
-/// A way to |lambda_2| and delta.
+/// A method for |lambda_2| and delta.
 struct SpectralRoute {
-    std::string_view name;       ///< also `Estimate::method`, but for the parts of a matrix
+    std::string_view name;       ///< also `Estimate::method`, except for parts of a matrix
     std::string_view applies;    ///< to which P
-    std::string_view certifies;  ///< what makes it sure of a value
+    std::string_view certifies;  ///< when a value is certified
     std::string_view cost;       ///< of one head
     bool on_request = false;     ///< `second_eigenvalue` and `centred_norm` take its name
 };
-/// In the order in which they are tried, each for the heads that no route before it was sure of.
+/// In the order in which they are tried, each for the heads that no earlier route certified.
 std::vector<SpectralRoute> spectral_routes();
 
-/// |lambda_2(P)| of each head, n >= 2.  [TSE] Cor. 2.7  Pi2 P Pi2 is looked at where rows of P sum
-/// to 1.
+/// |lambda_2(P)| of each head, n >= 2.  [TSE] Cor. 2.7  Uses Pi2 P Pi2 where rows of P sum to 1.
 ///
-/// `converged`: right to `accuracy`, relative, as far as residual, rounding and the condition
-/// numbers of the leading eigenvalues tell (first order, no proof).  Else `low` is an estimate and
-/// `high` a bound: the smaller of 1 and |Pi2 P|_F.  Where P takes more than `memory` bytes, blocks
-/// of its rows are made anew for every product, and exact zeros and the dense method are not tried.
+/// `converged`: relative error at most `accuracy`, by residual, rounding and the condition numbers
+/// of the leading eigenvalues (first order, no proof).  Else `low` is an estimate and `high` an
+/// upper bound: the smaller of 1 and |Pi2 P|_F.  Where P takes more than `memory` bytes, blocks of
+/// its rows are recomputed for every product, and exact zeros and the dense method are not tried.
 ///
-/// `route`: "auto", or one that is used in place of "arnoldi" and "dense" where structure alone
-/// does not tell; "diagonal", "blocks" and "classes" are exact and stay.  Throws `UsageError` where
-/// it needs a P that fits into memory and P does not.
+/// `route`: "auto", or one to use in place of "arnoldi" and "dense" where structure alone does not
+/// decide; "diagonal", "blocks" and "classes" are exact and always used.  Throws `UsageError` where
+/// the route needs P in memory and P does not fit.
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory = 2e9,
                                         double accuracy = usual_accuracy,
                                         std::string_view route = "auto");
@@ -228,25 +226,25 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
 /// pass.
 Estimate second_eigenvalue(std::span<const double> diagonal);
 /// delta = |Pi2 P|_2 of each head, by Lanczos on (Pi2 P)^T (Pi2 P), or "factors": the root of the
-/// largest eigenvalue of the product of the Gram matrices of Pi2 left and right.  Right to
+/// largest eigenvalue of the product of the Gram matrices of Pi2 left and right.  Accurate to
 /// accuracy/10, or an interval.  [TSE] (12)
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory = 2e9,
                                    double accuracy = usual_accuracy,
                                    std::string_view route = "auto");
-/// How far the library Spectra, which looks at no structure, is from |lambda_2| of head `head`,
-/// relative to the larger of the two: a second opinion.  None where P is causal (its diagonal is
-/// exact, and nothing that iterates is right there), where it is not kept or too small, where
-/// `found` is not certified and where Spectra does not converge: `why_not` says which.
+/// Cross-check: the relative difference, to the larger of the two, between `found` and |lambda_2|
+/// of head `head` by the library Spectra, which uses no structure.  None where P is causal (its
+/// diagonal is exact, iterative methods are not), not kept or too small, where `found` is not
+/// certified and where Spectra does not converge: `why_not` says which.
 struct SecondOpinion {
     std::optional<double> difference;
     std::string why_not = {};
 };
 SecondOpinion second_opinion(const AttentionOperator& p, Index head, const Estimate& found,
                              double memory = 2e9);
-/// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; not a value where pi is not
-/// unique or not positive, or P is not stochastic.  Range [0, 1].  pi by power iteration, else by
-/// the elimination of Grassmann, Taksar and Heyman, both right in every entry; then Lanczos.
-/// Not there either where P takes more than `memory` bytes.
+/// |P - 1 pi^T| in l2(pi) of each head, pi the stationary vector; undefined where pi is not unique
+/// or not positive, P is not stochastic or P takes more than `memory` bytes.  Range [0, 1].  pi by
+/// power iteration, else by the elimination of Grassmann, Taksar and Heyman, both accurate in every
+/// entry; then Lanczos.
 struct Contraction {
     std::optional<Estimate> estimate;
     std::string why_not;

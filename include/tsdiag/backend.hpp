@@ -11,7 +11,7 @@
 #include "tsdiag/statistics.hpp"
 #include "tsdiag/tensor.hpp"
 
-/// The kernels over tensors that a device must have.  `cpu` always; others are opened at run time.
+/// The tensor kernels of a device.  `cpu` is built in; others are loaded at run time.
 namespace tsdiag {
 
 enum class Transpose { none, first, second };
@@ -23,8 +23,8 @@ enum class Binary { TSDIAG_BINARY_FORMULAS(TSDIAG_MEMBER) };
 #undef TSDIAG_MEMBER
 enum class Law { uniform, normal };
 
-/// How products of float32 are made: as they are, or on a device from factors rounded to 11 bits
-/// (TF32) or 8 (bfloat16), several times as fast.
+/// Precision of float32 products: exact, or on a device with factors rounded to 11 bits (TF32) or 8
+/// (bfloat16), several times as fast.
 enum class Products { exact, tf32, bf16 };
 
 /// One step of AdamW, the same for all elements: with x = factor g,
@@ -43,19 +43,19 @@ class Backend {
     virtual std::string_view name() const = 0;    ///< "cpu", "cuda:0"
     virtual std::string description() const = 0;  ///< device, instruction set, libraries, threads
     virtual bool host_memory() const = 0;         ///< tensors are ordinary memory
-    /// Bytes of memory of the machine or device, in use or not: sizes that decide a number follow
-    /// from these and never from `available`.
+    /// Total bytes of memory of the machine or device: sizes that affect a result derive from it
+    /// and never from `available`.
     virtual std::size_t memory() const = 0;
-    /// Bytes that are free at the moment.
+    /// Bytes that are currently free.
     virtual std::size_t available() const = 0;
-    /// Bytes of rows that are best made at once: what caches hold, or what fills a device.
+    /// Best size in bytes of a block of rows: one that fits the caches, or fills a device.
     virtual double working_set() const = 0;
-    /// Waits for all work that this thread has given: only then may another thread use its results.
+    /// Waits for all work submitted by this thread: only then may another thread use its results.
     virtual void synchronise() const = 0;
 
     /// Throws `OutOfMemory`.
     virtual std::shared_ptr<void> allocate(std::size_t bytes) const = 0;
-    /// From contiguous host memory of the type of `out`; for the use of any thread.
+    /// From contiguous host memory of the type of `out`; then any thread may use `out`.
     virtual void upload(View out, const void* host) const = 0;
     virtual void download(void* host, View in) const = 0;
 
@@ -103,7 +103,7 @@ class Backend {
     virtual void hide(View p, const Visible& visible) const = 0;
     /// `slope`: null, or a'(S)/z; `divided`: rows were divided by their sum (softmax: slope = p).
     /// This, `state_moments` and `squared_norm` sum in double; the functions of the same names in
-    /// ops.hpp take care of what is too large or too small for that.
+    /// ops.hpp handle overflow and underflow.
     virtual RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
                                          const Visible& visible) const = 0;
     virtual StateMoments state_moments(View x) const = 0;
@@ -112,7 +112,7 @@ class Backend {
     virtual Index first_nonfinite(View x) const = 0;
 };
 
-/// The CPU.  Always there.
+/// The CPU; always available.
 const Backend& cpu();
 /// Bytes of the CPU's tensors: now, and at most since the last `restart_cpu_peak`.
 struct TensorBytes {
@@ -120,21 +120,21 @@ struct TensorBytes {
 };
 TensorBytes cpu_bytes();
 void restart_cpu_peak();
-/// Bytes that this process may take: the machine's memory, or the limit of its control group where
-/// that is lower.
+/// Bytes available to this process: the memory of the machine, or the limit of its control group
+/// where that is lower.
 std::size_t machine_memory();
-/// Notes that `what` was done in smaller parts than planned, because a device had no memory left:
-/// last bits then depend on what else was on it.
+/// Records that `what` was done in smaller parts than planned because a device ran out of memory:
+/// last bits then depend on its other load.
 void note_shortage(std::string_view what);
-/// What was noted since the last `restart_shortages`, each a sentence that says how often.
+/// What was recorded since the last `restart_shortages`, each a sentence with its count.
 std::vector<std::string> shortages();
 void restart_shortages();
 
 /// "cpu"; "cuda", the first device that works; "cuda:1", that one; "auto", as "cuda", else the CPU.
-/// Throws `NotAvailable` saying what is missing; the CPU has exact products alone.
+/// Throws `NotAvailable` saying what is missing; the CPU has exact products only.
 const Backend& open_backend(std::string_view name, Products products = Products::exact);
-/// Which devices `name` passes over and why, in a sentence; empty where it names one or is given
-/// the first, or the machine has no driver for any.
+/// Which devices `name` skips and why, in a sentence; empty where it names one or gets the first,
+/// or the machine has no driver for any.
 std::string passed_over_devices(std::string_view name);
 /// Names of the backends that could be opened here, each with its description.
 std::vector<std::pair<std::string, std::string>> list_backends();

@@ -11,9 +11,9 @@
 
 #include "tsdiag/json.hpp"
 
-/// A file as named, typed, memory-mapped arrays and metadata.  Input is hostile: every length,
-/// offset and count is checked against what is really there before it is used, and nothing is
-/// executed. File formats: docs/formats.md.
+/// A file as named, typed, memory-mapped arrays and metadata.  Input is untrusted: every length,
+/// offset and count is validated before it is used, and nothing is executed. File formats:
+/// docs/formats.md.
 namespace tsdiag {
 
 /// Element types as files have them.
@@ -44,7 +44,7 @@ std::size_t bytes_of(DType type);  ///< bytes an element; 0 for `other`
 /// element (i_0, i_1, ...) is at `offset + sum i_k strides[k]` elements from its beginning.
 struct RawTensor {
     DType dtype = DType::other;
-    std::string dtype_name;           ///< as the file says it, for messages
+    std::string dtype_name;           ///< as spelled in the file, for messages
     std::vector<std::int64_t> shape;  ///< empty: a scalar; zero-sized dimensions are legal
     std::vector<std::int64_t>
         strides;                       ///< in elements, one a dimension; 0 repeats (expanded views)
@@ -63,28 +63,28 @@ struct RawTensor {
 template <class T>
 void widen(const RawTensor& tensor, std::span<T> out);
 
-/// The storage itself, without a copy, where it is contiguous, little-endian, aligned T; else
-/// nothing.
+/// The storage itself, without a copy, where it is contiguous, little-endian and aligned for T;
+/// else nullopt.
 template <class T>
 std::optional<std::span<const T>> as_is(const RawTensor& tensor);
 
-/// From now on a part of a mapped file that cannot be read (the file was shortened meanwhile, its
-/// disk failed) calls `lost` with its path instead of ending the process by SIGBUS.  `lost` runs in
-/// the signal handler, on the thread that wanted the bytes: it may use what is async-signal-safe,
-/// and must not return.  Every other SIGBUS is the system's.
+/// Installs a SIGBUS handler: where a page of a mapped file cannot be read (file truncated
+/// meanwhile, disk failure), it calls `lost` with the path.  `lost` runs in the signal handler of
+/// the faulting thread: it may call async-signal-safe functions only and must not return.  Any
+/// other SIGBUS has its default effect.
 void watch_mapped_files(void (*lost)(const char* path));
 
-/// Throws `FormatError` where a file that was mapped since the last call has other contents by now
-/// (length, time of the last change): what was read of it may be of two files.
+/// Throws `FormatError` where a file mapped since the last call has changed (length, modification
+/// time): data read from it may be inconsistent.
 void require_unchanged_files();
 
-/// Tells the system that the pages of `tensor` are not needed for now (memory-mapped files only).
+/// Advises the system that the pages of `tensor` are not needed for now (memory-mapped files only).
 void release_pages(const RawTensor& tensor);
 
 struct TensorSummary {
     double sum = 0, norm = 0;                     ///< over the finite elements, in double
     std::optional<double> minimum, maximum;       ///< of the finite elements
-    std::int64_t nonfinite = 0;                   ///< how many NaN or infinite
+    std::int64_t nonfinite = 0;                   ///< number of NaN or infinite elements
     std::optional<std::int64_t> first_nonfinite;  ///< row-major index of the first
 };
 /// Throws `NotAvailable` for a dtype that cannot be read (complex values, `other`).
@@ -100,7 +100,7 @@ class Checkpoint {
     virtual const std::vector<std::string>& names() const = 0;  ///< in the file's order, unique
     /// Throws `UsageError` for an unknown name (the nearest one is suggested).
     virtual RawTensor tensor(std::string_view name) const = 0;
-    /// What the file says beside its tensors: config, hyper-parameters, epoch ... as a JSON object.
+    /// Metadata of the file: config, hyper-parameters, epoch ... as a JSON object.
     virtual const Json& metadata() const = 0;
     virtual std::string_view format() const = 0;  ///< "safetensors", "torch zip", ...
     virtual std::string source() const = 0;       ///< the path, for messages
@@ -127,25 +127,25 @@ std::span<const FormatEntry* const> formats();
 /// Throws `FormatError`, also for a format that is recognised and not supported (GGUF).
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
-/// The checkpoints in a directory, sorted by name: files that end as checkpoints do, and
-/// directories with a model of Hugging Face's names or one such file.  None where the directory is
-/// one model: where it has a model of those names, an index of shards, shards, or a single file and
-/// no such directories.  Where it holds none, those of its folder `checkpoints`.  Nothing is
-/// opened.  Throws `FormatError` where it cannot be read.
+/// The checkpoints in a directory, sorted by name: files with a checkpoint's extension, and
+/// directories with a model under Hugging Face's names or one such file.  None where the directory
+/// is one model: it has a model of those names, an index of shards, shards, or a single file and no
+/// such directories.  Where it holds none, those of its folder `checkpoints`.  Nothing is opened.
+/// Throws `FormatError` where it cannot be read.
 std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory);
 
 /// The model's own tensors inside `file`: wrapper dicts (`state_dict`, `model`, `model_ema`, ...)
 /// are entered and common prefixes (`module.`, `_orig_mod.`, and a Lightning attribute such as
-/// `net.`) stripped, optimizer state and bookkeeping left out, as docs/formats.md "Wrappers" says.
-/// Metadata is that of `file`.  `notes`, where given, receives one line for each thing stripped or
-/// left out. Throws `FormatError` where two names collide after stripping.
+/// `net.`) stripped, optimizer state and bookkeeping omitted, see docs/formats.md "Wrappers".
+/// Metadata is that of `file`.  `notes`, where given, receives one line for each item stripped or
+/// omitted. Throws `FormatError` where two names collide after stripping.
 std::unique_ptr<Checkpoint> unwrap(std::unique_ptr<Checkpoint> file,
                                    std::vector<std::string>* notes);
 
 /// 64-bit digest of names, dtypes, shapes and file sizes (not of contents), as 16 hex digits.
 std::string header_digest(const Checkpoint& file);
 
-/// Writes float32/float64 arrays as one safetensors file (to a temporary name, renamed when whole).
+/// Writes float32/float64 arrays as one safetensors file (atomically: temporary name, then rename).
 struct NamedArray {
     std::string name;
     std::vector<std::int64_t> shape;

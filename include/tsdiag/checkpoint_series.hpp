@@ -12,7 +12,7 @@ namespace tsdiag {
 struct SeriesMember {
     std::string path;    ///< file or directory
     Index step = -1;     ///< of the training, or its epoch
-    std::string origin;  ///< what said so: "global_step of the file", "its name", "--steps"
+    std::string origin;  ///< its source: "global_step of the file", "its name", "--steps"
 };
 
 struct CheckpointSeries {
@@ -22,9 +22,9 @@ struct CheckpointSeries {
     std::vector<std::string> notes;  ///< copies that were left out
 };
 
-/// Is it several checkpoints: more than one argument, or a directory that is no model and holds
-/// several?  A sharded checkpoint is one model, and so is a directory with a model beside which
-/// checkpoints lie.
+/// Whether the arguments are several checkpoints: more than one, or a directory that is no model
+/// and holds several.  A sharded checkpoint is one model, and so is a directory with a model and
+/// checkpoints beside it.
 bool is_series(const std::vector<std::string>& arguments);
 
 /// Orders the checkpoints by step.  The step is, in this order: that of `steps`, one a checkpoint
@@ -33,7 +33,7 @@ bool is_series(const std::vector<std::string>& arguments);
 /// ("checkpoint-500", "step_1000.safetensors", "iter_20.pt", "epoch=3-step=1000.ckpt"), else in
 /// that of its directory; `epoch` of the metadata.
 ///
-/// Of two with the same step and the same contents the first is kept, which is told.  Throws
+/// Of two with the same step and the same contents the first is kept, with a note.  Throws
 /// `UsageError` where a step is unknown, where two differ at the same step, or where epochs and
 /// steps are mixed, and `FormatError` for what is no checkpoint or a trace; opens files, reads no
 /// weights.
@@ -47,24 +47,24 @@ void require_one_architecture(const CheckpointSeries& series, const SubjectOptio
 /// 64-bit digest of the contents of a checkpoint's files (not of optimizer and scheduler files
 /// beside it), as 16 hex digits.  Cost: reads them once.
 std::string contents_digest(const std::filesystem::path& checkpoint);
-/// The same of everything else that decides the numbers: all settings but model, memory and
+/// Likewise of everything else that determines the results: all settings but model, memory and
 /// threads, and the contents of the files that they name.
 std::string settings_digest(const RunOptions& options);
 
-/// How far a metric of a layer moved, mean over the inputs.
+/// Change of a metric of a layer, mean over the inputs.
 struct MetricChange {
     std::string metric, stage;
     Index layer = -1, from = 0, to = 0;  ///< between the first step and the last, where it is known
     double first = 0, last = 0;
-    double error = 0;      ///< standard error of last - first, the inputs taken for independent
+    double error = 0;      ///< standard error of last - first, inputs assumed independent
     bool certain = false;  ///< the intervals of all changes together exclude 0
     Index steepest_from = 0, steepest_to = 0;  ///< neighbouring steps with the greatest difference
     double steepest = 0;                       ///< and that difference
 };
-/// Changes of every metric that a layer has without head and tensor.  The intervals are Student's
-/// with (fewest inputs - 1) degrees of freedom and hold together with `confidence`.  The inputs are
-/// the same at each step, so errors that count them as independent are rather too wide.  Metrics
-/// with fewer than two inputs have no error and are never certain.
+/// Changes of every metric per layer, without head and tensor.  The intervals are Student's with
+/// (fewest inputs - 1) degrees of freedom and hold together with `confidence`.  The inputs are the
+/// same at each step, so errors that assume independence are conservative.  Metrics with fewer than
+/// two inputs have no error and are never certain.
 std::vector<MetricChange> metric_changes(const Table& table, double confidence = 0.95);
 
 }  // namespace tsdiag

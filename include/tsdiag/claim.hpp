@@ -15,16 +15,16 @@
 /// measured; nothing in a claim says what it should be.
 namespace tsdiag {
 
-/// How entries are drawn.  The first three have the variance that a statement asks for; the two
-/// others bring their own: torch.nn.Linear's U(-1/sqrt(d), 1/sqrt(d)), and Xavier's uniform of
-/// variance 2/(fan_in + fan_out).
+/// How entries are drawn.  The first three have the variance that a statement requires; the others
+/// have their own: torch.nn.Linear's U(-1/sqrt(d), 1/sqrt(d)), and Xavier's uniform of variance
+/// 2/(fan_in + fan_out).
 enum class Distribution { gaussian, uniform, rademacher, torch, xavier };
 std::string_view name(Distribution distribution);
 std::span<const Distribution> distributions();
 /// Throws `UsageError` with the nearest name.
 Distribution distribution(const std::string& word);
 
-/// What the user chose; 0 and empty: each claim's own.
+/// The user's settings; 0 and empty: the claim's defaults.
 struct CheckSettings {
     Index trials = 0;
     Index n = 0, d = 0, heads = 0;
@@ -32,30 +32,30 @@ struct CheckSettings {
     Distribution distribution = Distribution::gaussian;
     double confidence = 0.95;
     std::vector<Index> range = {};   ///< sizes N of an exponent, ascending, three at least
-    std::optional<Index> only = {};  ///< this trial alone: replays what a `Replay` names
+    std::optional<Index> only = {};  ///< this trial alone: repeats that of a `Replay`
     bool mutated = false;            ///< each reading against its mutant: what holds must fail
 };
 
 struct Check;
 
-/// How long an examination takes, in seconds, and at most, where means stay undecided.
+/// Seconds that an examination takes, and at most, where means stay undecided.
 struct Effort {
     double seconds = 0, most = 0;
 };
 
-/// A condition of a statement that the choice of entries and sizes decides.
+/// A condition of a statement on the distribution of entries and the sizes.
 struct Hypothesis {
     std::string_view name;  ///< "normal entries"
     /// Why `how` does not meet it: "--dist uniform draws others"; empty where it does.
     std::string (*unmet)(const Check& how);
 };
-/// Those of a claim, null behind the last.
+/// Those of a claim, null after the last.
 using Hypotheses = std::array<const Hypothesis*, 4>;
 
-/// What one claim is examined with: every size is known.
+/// Settings of one examination, all sizes resolved.
 struct Check {
     Index trials = 0, n = 0, d = 0, heads = 1;
-    Index looks = 1;            ///< at means that stay undecided: each takes four times the trials
+    Index looks = 1;  ///< interim analyses of undecided means, each with four times the trials
     bool sizes_chosen = false;  ///< by the user: searches stay at them
     Distribution distribution = Distribution::gaussian;
     double confidence = 0.95;
@@ -63,13 +63,13 @@ struct Check {
     std::optional<Index> only = {};
     std::uint64_t seed = 0;
     std::string claim = {};       ///< its name, for messages and streams
-    Hypotheses hypotheses = {};   ///< of the claim: of each reading that names none of its own
+    Hypotheses hypotheses = {};   ///< of the claim: default of each reading
     bool mutated = false;         ///< each reading against its mutant, a test of the test
-    Effort* rehearsal = nullptr;  ///< measures how long it would take, and examines nothing
+    Effort* rehearsal = nullptr;  ///< only estimates the time; nothing is examined
     Rng rng{0};                   ///< of this claim: trial t of a part is rng.fork(part).fork(t)
-    /// The level of the intervals that decide, so that all comparisons with chance of one
-    /// examination hold together with `confidence`: there are fewer than a hundred readings, each
-    /// looked at `looks` times.
+    /// Confidence level of the deciding intervals, so that all random comparisons of an examination
+    /// hold jointly with `confidence`: there are fewer than a hundred readings, each with `looks`
+    /// interim analyses.
     double look_confidence() const { return 1 - (1 - confidence) / (100 * double(looks)); }
 };
 
@@ -80,13 +80,13 @@ enum class Verdict {
     holds_asymptotically,
     ambiguous,
     not_decided,
-    hypothesis_not_met  ///< what was drawn is none of what the statement speaks of
+    hypothesis_not_met  ///< the draws do not satisfy the hypotheses of the statement
 };
 std::string_view name(Verdict verdict);  ///< "holds", "false as stated", ...
 
 /// How a reading counts in the verdict of its claim.
 enum class Role {
-    part,            ///< one of the things stated: each must hold
+    part,            ///< a part of the statement: each must hold
     interpretation,  ///< one way to understand the words: where they differ, the claim is ambiguous
     sharper          ///< more than is stated (a sharp form, a repair): does not count
 };
@@ -109,7 +109,7 @@ struct Asked {
     std::string name, unmet;
 };
 
-/// What a figure shows of a reading.
+/// Data of the figure of a reading.
 struct Trace {
     std::string x_title = {}, y_title = {};
     bool log_x = false, log_y = false;
@@ -117,7 +117,7 @@ struct Trace {
     std::vector<double> claimed = {};                         ///< as y
 };
 
-/// What was found of one reading of a claim.
+/// Result of one reading of a claim.
 struct Reading {
     std::string name = {};     ///< distinguishes the readings of a claim; lower case
     std::string formula = {};  ///< "|dL/ds| <= c1 c2 / 2"
@@ -131,13 +131,13 @@ struct Reading {
     std::string note = {};
     std::vector<Asked> hypotheses = {};
     std::string mutant = {};  ///< the change of the claimed side by which it fails: "x 0.99"
-    std::string of = {};      ///< a control: the reading that it shows to be one that can fail
-    std::vector<NamedMatrix> witness = {};  ///< breaks it; or came closest to the bound
+    std::string of = {};      ///< a control: the reading that it shows can fail
+    std::vector<NamedMatrix> witness = {};  ///< violates it, or comes closest to the bound
     std::optional<Replay> replay = {};      ///< absent where a search found the witness
     Trace trace = {};
 };
 
-/// What a claim's tight case gives: |measured - bound| <= accuracy |bound|.
+/// Result of a claim's tight case: |measured - bound| <= accuracy |bound|.
 struct Attained {
     double measured = 0, bound = 0, accuracy = 0;
 };
@@ -149,14 +149,14 @@ struct Claim {
     std::string_view words = {};  ///< the paper's own, a few
     std::string_view source;      ///< "[TSE] Prop. 2.3, (6), (7)"
     std::string_view assumes = {};
-    Hypotheses hypotheses = {};   ///< what `assumes` asks of entries and sizes
+    Hypotheses hypotheses = {};   ///< those of `assumes` on entries and sizes
     std::string_view proof = {};  ///< where it is short
     std::string_view sharp = {};  ///< the sharp form, where one is known
-    std::string_view loose = {};  ///< where nothing attains it: how far away it stays
+    std::string_view loose = {};  ///< where the bound is not attained: the distance that remains
     Index n = 8, d = 4, heads = 1,
-          trials = 1000;  ///< what it is examined with unless told otherwise
+          trials = 1000;  ///< defaults of the examination
     Index least_n = 1, least_d = 1;
-    bool chance = false;  ///< some reading rests on means: two trials at least
+    bool chance = false;  ///< some reading tests a mean: two trials at least
     std::vector<Reading> (*check)(const Check& how);
     /// A case that attains the bound; may be null.
     Attained (*tight)() = nullptr;
@@ -165,7 +165,7 @@ struct Claim {
 };
 /// The list, in the order of the papers.
 std::span<const Claim* const> claims();
-/// Names, or prefixes that end at a dot ("tse"), as claims in the order of the list; nothing: all.
+/// Names, or prefixes that end at a dot ("tse"), as claims in the order of the list; empty: all.
 /// Throws `UsageError` with the nearest name.
 std::vector<const Claim*> resolve_claims(std::span<const std::string> words);
 
@@ -176,23 +176,23 @@ struct Examined {
     Check how = {};
 };
 
-/// Of a control: "found false", as it has to be, "not found false", or "hypothesis not met".
+/// Of a control: "found false", as expected, "not found false", or "hypothesis not met".
 std::string_view control_outcome(const Reading& control);
-/// Is a reading that counts false?  Nothing is of a claim examined outside of its hypotheses.
+/// Whether a reading that counts is false; never for a claim examined outside of its hypotheses.
 bool has_false_reading(const Examined& examined);
 
 /// Examines one claim.  The same settings give the same result on any number of threads.  Throws
-/// `UsageError` for sizes that the claim cannot have, `NonFiniteError` naming claim, part and trial
+/// `UsageError` for sizes invalid for the claim, `NonFiniteError` naming claim, part and trial
 /// where a draw gives a number that is not finite.
 Examined examine(const Claim& claim, const CheckSettings& settings);
-/// How long `examine` would take on this machine and its threads, by trials that are timed.
+/// Estimated time of `examine` on this machine with its threads, from timed trials.
 Effort effort(const Claim& claim, const CheckSettings& settings);
 /// The sizes that `examine` would use.
 Check plan(const Claim& claim, const CheckSettings& settings);
 
 /// Parts: false if one is, holds if all do, asymptotically if some do only so; interpretations that
-/// differ make it ambiguous; not decided otherwise.  A hypothesis that one of them misses is one
-/// that the claim misses.
+/// differ make it ambiguous; not decided otherwise.  If one reading misses a hypothesis, so does
+/// the claim.
 Verdict overall(std::span<const Reading> readings);
 
 /// One row of claims.csv: a reading, a control (`role` "control"), or the claim (`reading` empty).
@@ -209,7 +209,7 @@ std::string claims_csv(const std::vector<ClaimRow>& rows);
 std::vector<ClaimRow> read_claims_csv(std::string_view text, std::string_view source);
 /// Settings, statements, readings with witnesses and replays.
 Json claims_json(std::span<const Examined> examined, const CheckSettings& settings);
-/// docs/statements.md, of all claims examined as they are by default.
+/// docs/statements.md, of all claims examined with their defaults.
 std::string statements_markdown(std::span<const Examined> examined);
 
 }  // namespace tsdiag

@@ -13,8 +13,8 @@ namespace tsdiag {
 class CsvLine {
   public:
     explicit CsvLine(std::string& out) : out_(out) {}
-    /// A text that a spreadsheet would compute, since it begins with = + - @ or a tab, gets an
-    /// apostrophe in front, which `CsvReader` takes away again.
+    /// A text that a spreadsheet would evaluate, beginning with = + - @ or a tab, is prefixed with
+    /// an apostrophe, which `CsvReader` removes.
     CsvLine& text(std::string_view s);
     CsvLine& index(Index i);                   ///< empty where negative
     CsvLine& number(std::optional<double> v);  ///< shortest decimal that round-trips; may be empty
@@ -32,9 +32,9 @@ class CsvReader {
   public:
     /// Reads the first record, which must be `header`.
     CsvReader(std::string_view text, std::string_view source, std::string_view header);
-    /// Reads the first record, whatever names it has; every other must be as long.
+    /// Reads the first record, whatever its names; every other must have as many fields.
     CsvReader(std::string_view text, std::string_view source);
-    /// The next record; false behind the last.
+    /// The next record; false after the last.
     bool next();
     const std::string& text(std::size_t i) const { return fields_[i]; }
     const std::vector<std::string>& fields() const { return fields_; }

@@ -11,7 +11,7 @@ class Error : public std::runtime_error {
     using std::runtime_error::runtime_error;
 };
 
-/// A file is not what it says it is.
+/// A malformed or unrecognised file.
 class FormatError : public Error {
     using Error::Error;
 };
@@ -27,7 +27,7 @@ class NonFiniteError : public Error {
 class NotAvailable : public Error {
     using Error::Error;
 };
-/// No memory is left, of the machine or of a device.
+/// The machine or a device is out of memory.
 class OutOfMemory : public Error {
     using Error::Error;
 };
@@ -36,7 +36,7 @@ class UsageError : public Error {
     using Error::Error;
 };
 
-/// This library is at fault, not its caller.
+/// A fault of this library, not of its caller.
 class BrokenInvariant : public Error {
     using Error::Error;
 };

@@ -6,7 +6,7 @@
 #include "tsdiag/attention.hpp"
 #include "tsdiag/spec.hpp"
 
-/// What a model says while it runs.  No activation is kept: the events are the trace.
+/// The events of a running model.  No activation is kept: the events are the trace.
 namespace tsdiag {
 
 /// A state of one sample.  Stage names: docs/metrics.md "Stages of one layer".
@@ -36,7 +36,7 @@ struct Projections {
     bool interleaved = false;
 };
 
-/// One attention of one sample, when its layer has been applied.
+/// The attention of one layer and sample, after the layer was applied.
 struct Attention {
     Index layer = 0;
     const AttentionOperator& op;
@@ -50,16 +50,16 @@ struct Attention {
     const char* why_no_estimate = nullptr;
 };
 
-/// The derivative of a loss by a state or a parameter, of one sample.
+/// The derivative of a loss with respect to a state or a parameter, of one sample.
 struct Gradient {
     Index layer = -1;         ///< -1: of no layer (embedding, final norm, output head)
     std::string_view stage;   ///< of a state; empty: a parameter
     std::string_view tensor;  ///< of a parameter: its name, in a layer the part behind `layer.L.`
-    /// Of the shape of the state or parameter; of a table, rows that no token uses may be left out.
+    /// Has the shape of the state or parameter; unused rows of an embedding table may be omitted.
     const Tensor& g;
 };
 
-/// What a reverse sweep knows at one attention of one sample, O = P V.
+/// The attention of one layer and sample in a reverse sweep, O = P V.
 struct AttentionGradient {
     Index layer = 0;
     const AttentionOperator& op;
@@ -71,8 +71,8 @@ struct AttentionGradient {
     double norm_eps = 0;
 };
 
-/// Receives what a model emits.  Layers come in order.  Inside a layer, the samples of a batch take
-/// turns: what follows `begin_sample` is of that sample, whose own events keep their order.
+/// Receives what a model emits.  Layers come in order.  Within a layer, samples of a batch
+/// alternate: events after `begin_sample` are of that sample and keep their order.
 class Observer {
   public:
     virtual ~Observer() = default;
@@ -80,7 +80,7 @@ class Observer {
     /// The sample's events of this layer are complete.
     virtual void end_sample(Index sample) { (void)sample; }
     virtual void on_hidden(const Hidden&) {}
-    /// Are rows of P wanted?  What nobody needs is not computed.
+    /// Whether rows of P are wanted; else they are not computed.
     virtual bool wants_rows(Index layer) const {
         (void)layer;
         return false;
@@ -89,7 +89,7 @@ class Observer {
         (void)layer;
         (void)block;
     }
-    /// Are operator-level events wanted?  Then rows are kept where they fit.
+    /// Whether operator-level events are wanted; then rows are cached where they fit.
     virtual bool wants_attention(Index layer) const {
         (void)layer;
         return false;

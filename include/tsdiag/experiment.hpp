@@ -30,7 +30,7 @@ struct ExperimentKey {
     std::string_view words = {};  ///< "1/d h/d xavier torch"; empty: numbers only
     bool numbers = true;          ///< a number may be given
     bool whole = true;            ///< and must be a whole one
-    bool list = false;            ///< several, apart by commas
+    bool list = false;            ///< several values, separated by commas
     double least = 1, most = 1e5;
 };
 
@@ -49,8 +49,7 @@ struct ExperimentEntry;
 /// The keys of an experiment, as the scale and the user set them.
 class ExperimentSetting {
   public:
-    /// Throws `UsageError` for a key that the experiment lacks, with the nearest that it has, or a
-    /// value that it cannot have.
+    /// Throws `UsageError` for an unknown key (suggests the nearest) or an invalid value.
     ExperimentSetting(const ExperimentEntry& entry, const ExperimentOptions& options);
     const std::string& text(std::string_view key) const;
     Index count(std::string_view key) const;
@@ -72,7 +71,7 @@ class ExperimentSetting {
     std::map<std::string, std::string, std::less<>> values_;
 };
 
-/// What is drawn, and set beside what the paper says: from the table and the setting alone.
+/// Figures and comparisons with the paper, from the table and the setting alone.
 struct Findings {
     std::vector<Figure> figures = {};
     std::vector<Comparison> comparisons = {};
@@ -90,7 +89,7 @@ struct ExperimentEntry {
     std::span<const ExperimentKey> keys;
     bool takes_model = false;
     bool takes_data = false;
-    bool timed = false;  ///< measures this machine: the table is not the same twice
+    bool timed = false;  ///< measures this machine: the table is not reproducible
     RunResult (*measure)(const ExperimentSetting& setting);
     Findings (*find)(const Table& table, const ExperimentSetting& setting);
 };
@@ -102,12 +101,11 @@ const ExperimentEntry& experiment(std::string_view name);
 /// number of threads.  `run` of the result holds `experiment`, `seed`, `threads`, `setting`,
 /// `phases` and, where models were run, `runs`.
 RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options);
-/// The options that a run.json tells, to make the page again from the tables.
+/// The options recorded in a run.json, to regenerate the page from the tables.
 ExperimentOptions recorded_options(const Json& run);
-/// Says of each comparison what its trials carry, and no more: Student's t with `freedom` degrees,
-/// a bound on its own side.  Comparisons with a number are one family and orders another; in each
-/// the chance that something true is called false is at most 5 % (Holm).  Of fewer than three
-/// trials nothing is decided.
+/// Judges each comparison by its trials: Student's t with `freedom` degrees, one-sided for a bound.
+/// Comparisons with a number are one family and orders another; the family-wise error rate of each
+/// is at most 5 % (Holm).  Fewer than three trials decide nothing.
 void judge(std::span<Comparison> comparisons);
 /// The page of a result, judged.
 Study study(const ExperimentEntry& entry, const RunResult& result,

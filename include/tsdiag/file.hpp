@@ -4,13 +4,13 @@
 #include <string>
 #include <string_view>
 
-/// Texts as files have them.
+/// Reading and writing whole files.
 namespace tsdiag {
 
 inline constexpr std::uint64_t longest_file = std::uint64_t{4} << 30;
 
-/// The bytes of a regular file.  Pipes, devices, sockets and directories are refused: they may have
-/// no end.  Throws `FormatError` naming the file and what was `expected` ("a log"), also where it
+/// The bytes of a regular file.  Pipes, devices, sockets and directories are refused: they may be
+/// endless.  Throws `FormatError` naming the file and what was `expected` ("a log"), also where it
 /// has more than `most` bytes.
 std::string file_text(const std::filesystem::path& file, std::string_view expected,
                       std::uint64_t most = longest_file);

@@ -1,10 +1,10 @@
 #pragma once
 #include <cstdint>
 
-/// What the kernels of every backend compute of single numbers: each is written once, here.
+/// Element-wise formulas of the kernels of every backend, each written once.
 ///
-/// A formula is one of x (and y), of type T.  exp_ and erf_ are those of the backend, the other
-/// functions those of <cmath> or CUDA.
+/// A formula is an expression in x (and y), of type T.  exp_ and erf_ are those of the backend, the
+/// other functions those of <cmath> or CUDA.
 // clang-format off
 #define TSDIAG_UNARY_FORMULAS(X)                                                        \
     X(copy, x)                                                                          \

@@ -16,7 +16,7 @@
 /// derivative is made of ops, so that a derivative can be differentiated.
 namespace tsdiag {
 
-/// What a derivative may read of its op.
+/// Saved values of an op that its derivative may read.
 struct Saved {
     std::span<const Tensor> operands;  ///< those that were saved
     Tensor result;                     ///< where it was saved
@@ -37,19 +37,19 @@ struct Record {
     Tensor result;  ///< saved, not tracked
 };
 
-/// x with nothing before it: derivatives are taken with respect to variables.
+/// x as a leaf: derivatives are taken with respect to variables.
 Tensor variable(const Tensor& x);
 
 /// sum_ij cotangent_ij dy_ij/dx for each x of `wrt`, of the shape of x; zeros where y does not
-/// depend on it.  `wrt` may hold what lies between the variables and y.
+/// depend on it.  `wrt` may hold intermediate results.
 ///
-/// `differentiable`: the results are tracked in turn, by `cotangent` too.
+/// `differentiable`: the results are tracked too, also with respect to `cotangent`.
 /// Cost: about twice the recorded ops.  Throws `ShapeError` for a cotangent of another shape than
 /// y, and where an x is not tracked.
 std::vector<Tensor> grad(const Tensor& y, const Tensor& cotangent, std::span<const Tensor> wrt,
                          bool differentiable = false);
 
-/// `value`, which has the derivative of `y`: the same function, computed in another way.
+/// `value` with the derivative of `y`: the same function, computed differently.
 Tensor with_derivative(const Tensor& value, const Tensor& y);
 
 }  // namespace tsdiag

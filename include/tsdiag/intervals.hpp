@@ -6,10 +6,10 @@
 #include "tsdiag/random.hpp"
 #include "tsdiag/table.hpp"
 
-/// Means, exponents and how far they can be trusted.
+/// Confidence intervals of means and exponents.
 namespace tsdiag {
 
-/// A number between two others.
+/// A value with its lower and upper bound.
 struct Interval {
     double value = 0, low = 0, high = 0;
 };
@@ -34,15 +34,15 @@ Moments moments_of(std::span<const double> values);
 /// 1).
 Interval student_interval(const Moments& moments, double confidence);
 
-/// Student's t without the skewness of the values: the interval of the mean by Hall's cubic
-/// transformation, right to the order 1/count where Student's is to 1/sqrt(count).  Equals it where
+/// Student's t corrected for the skewness of the values: the interval of the mean by Hall's cubic
+/// transformation, accurate to order 1/count where Student's is to 1/sqrt(count).  Equals it where
 /// the skewness is 0.  Source: P. Hall, On the removal of skewness by transformation, J. R. Stat.
 /// Soc. B 54 (1992), 221-228.  Throws as `student_interval`.
 Interval skewed_interval(std::span<const double> values, double confidence);
 
-/// A probability, of `happened` of `count` > 0 independent trials: what Clopper and Pearson (1934)
-/// leave, which covers with `confidence` at least, none and all included.  Throws as
-/// `student_interval` for a confidence outside (0, 1).
+/// The Clopper-Pearson interval (1934) of a probability from `happened` of `count` > 0 independent
+/// trials: coverage at least `confidence`, none and all included.  Throws as `student_interval` for
+/// a confidence outside (0, 1).
 Interval binomial_interval(Index happened, Index count, double confidence);
 
 /// The quantile of Student's t at (1 + confidence) / 2, with `freedom` > 0 degrees of freedom.
@@ -51,16 +51,16 @@ double student_quantile(double confidence, double freedom);
 /// P(T > t) for Student's t with `freedom` > 0 degrees of freedom.
 double student_tail(double t, double freedom);
 
-/// Degrees of freedom of sqrt(error_a^2 + error_b^2), two independent standard errors with degrees
-/// of their own [Welch 1947, Satterthwaite 1946].  Needs one error above 0.
+/// Degrees of freedom of sqrt(error_a^2 + error_b^2), of two independent standard errors [Welch
+/// 1947, Satterthwaite 1946].  Needs one error above 0.
 double welch_freedom(double error_a, double freedom_a, double error_b, double freedom_b);
 
-/// Which of several hypotheses fall, given the probability of each under itself: Holm's steps, so
-/// that one that is true falls with a probability of at most `level`, whatever the others are.
+/// Which of several hypotheses are rejected, from their p-values, by Holm's procedure: the
+/// family-wise error rate is at most `level`.
 std::vector<bool> holm(std::span<const double> probabilities, double level);
 
 /// Bootstrap of the mean: percentiles of the means of `resamples` samples drawn with replacement.
-/// For numbers with heavy or lopsided tails.  Cost: resamples * count.
+/// For heavy or skewed tails.  Cost: resamples * count.
 Interval bootstrap_mean(std::span<const double> values, double confidence, const Rng& rng,
                         Index resamples);
 /// Bootstrap of mean(a) / mean(b), pairs resampled together.
@@ -82,8 +82,7 @@ PowerLaw fit_power_law(std::span<const double> x, std::span<const double> y, dou
 PowerLaw fit_power_law(std::span<const double> x, std::span<const std::vector<double>> samples,
                        double confidence, const Rng& rng, Index resamples);
 
-/// How many resamples give the percentiles of `confidence` about ten numbers in each tail, at most
-/// 20 000.
+/// Number of resamples for about ten of them in each tail at `confidence`, at most 20 000.
 Index resamples_for(double confidence);
 
 /// The quantile of the standard normal distribution at (1 + confidence) / 2.

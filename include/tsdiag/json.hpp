@@ -7,7 +7,7 @@
 #include <variant>
 #include <vector>
 
-/// A JSON value: what config.json, safetensors headers, pickled hyper-parameters and run.json are.
+/// A JSON value, as in config.json, safetensors headers, pickled hyper-parameters and run.json.
 namespace tsdiag {
 
 class Json {
@@ -17,7 +17,7 @@ class Json {
 
     Json() = default;
     Json(std::nullptr_t) {}
-    // Written once, not where each is used: GCC 12 takes what is inlined there for uninitialised.
+    // Out of line: GCC 12 takes their inlined code for uninitialised.
     Json(const Json& other);
     Json(Json&& other) noexcept;
     Json& operator=(const Json& other);
@@ -63,13 +63,12 @@ class Json {
     /// Throws `NonFiniteError` on NaN or infinity: JSON has none.
     std::string dump(int indent = -1) const;
 
-    /// Reads one JSON text.  Strict: UTF-8, no duplicate keys, nothing behind the value but white
-    /// space, nesting at most 200.  Throws `FormatError` with the byte offset; `source` names the
-    /// file.
+    /// Reads one JSON text.  Strict: UTF-8, no duplicate keys, only white space after the value,
+    /// nesting at most 200.  Throws `FormatError` with the byte offset; `source` names the file.
     static Json parse(std::string_view text, std::string_view source);
 
   private:
-    /// The members, and where each key stands once `set` has met many of them.
+    /// The members, and an index by key once `set` has seen many of them.
     struct Members {
         class Index;
         explicit Members(Object object);

@@ -11,7 +11,7 @@
 /// Eigenvalues and singular values as plain functions whose results carry their residuals.
 namespace tsdiag {
 
-/// A number found by an algorithm, and how far it can be trusted.
+/// A computed number and its error information.
 struct Estimate {
     double value = 0;
     std::string method;    ///< "diagonal", "dense", "arnoldi", "golub-kahan", "factors", ...
@@ -31,7 +31,7 @@ struct LinearMap {
     std::function<void(std::span<const double> x, std::span<double> y)> normal = {};
 };
 
-/// The relative error that a value may have and still be called converged, unless told otherwise.
+/// Default relative error up to which a value is called converged.
 constexpr double usual_accuracy = 1e-6;
 
 /// Row-major n x n: all eigenvalues (Householder, then double-shift QR; no balancing).  Throws
@@ -41,19 +41,19 @@ std::vector<std::complex<double>> eigenvalues(std::span<const double> a, Index n
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n);
 
 /// The `rank`-th largest eigenvalue modulus (1: the spectral radius) of a row-major n x n matrix,
-/// by `eigenvalues`.  Method "dense".  `converged` states that the value is right to `accuracy`:
-/// its condition number 1/|y^H x| times the rounding of the factorisation says so (first order),
-/// and no less certain eigenvalue may overtake it.  Otherwise low and high are Elsner's bound for
-/// that rounding.
+/// by `eigenvalues`.  Method "dense".  `converged`: the relative error is at most `accuracy`, by
+/// its condition number 1/|y^H x| times the rounding error of the factorisation (first order), and
+/// no less certain eigenvalue may exceed it.  Otherwise low and high are Elsner's bound for that
+/// rounding error.
 Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank = 1,
                           double accuracy = usual_accuracy);
 
 /// The `rank`-th largest eigenvalue modulus of a square map (1: the spectral radius): Arnoldi
 /// without restart, two Gram-Schmidt passes, until the residuals of the leading Ritz pairs are
 /// below `tolerance` times the modulus, and, weighted with the condition numbers, neither their
-/// error exceeds `accuracy` nor can the next Ritz value overtake it; at two checks in a row.
-/// Strongly non-normal maps do not pass the test (triangular P: use its diagonal). Never silently
-/// wrong: `converged` is false where the test was not passed after `max_products`.
+/// error exceeds `accuracy` nor can the next Ritz value exceed it; at two checks in a row.
+/// Strongly non-normal maps fail the test (triangular P: use its diagonal). Never silently wrong:
+/// `converged` is false where the test was not passed after `max_products`.
 Estimate spectral_radius(const LinearMap& a, double tolerance = 1e-8, Index max_products = 384,
                          Index rank = 1, double accuracy = usual_accuracy);
 
@@ -65,22 +65,22 @@ Estimate largest_singular_value(const LinearMap& a, double tolerance = 1e-8,
                                 Index max_products = 384);
 
 /// `count` maps that are applied together: x and y hold one vector after the other (count * n
-/// numbers). For operators whose product is made for all heads at once; finished maps go on
-/// receiving vectors.
+/// numbers). For operators whose product covers all heads at once; finished maps still receive
+/// vectors.
 std::vector<Estimate> spectral_radii(const LinearMap& stack, Index count, double tolerance = 1e-8,
                                      Index max_products = 384, Index rank = 1,
                                      double accuracy = usual_accuracy);
 std::vector<Estimate> largest_singular_values(const LinearMap& stack, Index count,
                                               double tolerance = 1e-8, Index max_products = 384);
 
-/// `count` square maps of tensors wherever they are: y = A x, both (count, n, 1) in float64.
+/// `count` square maps of tensors on any backend: y = A x, both (count, n, 1) in float64.
 struct StackMap {
     const Backend& backend;
     Index count = 0, n = 0;
     std::function<Tensor(const Tensor& x)> apply;
-    bool centred = false;  ///< Pi2 A Pi2 is meant
+    bool centred = false;  ///< the map is Pi2 A Pi2
 };
-/// The same methods with the basis where the maps are: of each product some numbers a vector leave
+/// The same methods with the basis on the maps' backend: per product and vector few numbers leave
 /// the device.  Memory: max_products vectors.  Maps of `largest_singular_values` are A^T A.
 std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance = 1e-8,
                                      Index max_products = 384, Index rank = 1,
@@ -89,10 +89,10 @@ std::vector<Estimate> largest_singular_values(const StackMap& stack, double tole
                                               Index max_products = 384);
 
 /// The same two by the library Spectra: Arnoldi and Lanczos with implicit restarts, on at most 128
-/// vectors of which rank + 1 are kept (with fewer, wrong values have been seen to pass its test).
-/// An opinion of other code: `converged` states that Spectra's own test holds at `tolerance`, and
-/// `residual` is measured anew, but no condition number is looked at.  Method "spectra".  Not
-/// converged: `value` is 0 and means nothing.  At least `least_restarted` rows.
+/// vectors of which rank + 1 are kept (with fewer, wrong values have passed its test).  An
+/// independent implementation: `converged` is Spectra's own test at `tolerance`, and `residual` is
+/// recomputed, but no condition number is used.  Method "spectra".  Not converged: `value` is 0 and
+/// meaningless.  At least `least_restarted` rows.
 constexpr Index least_restarted = 8;
 Estimate restarted_eigenvalue(const LinearMap& a, double tolerance = 1e-10, Index rank = 1);
 Estimate restarted_singular_value(const LinearMap& a, double tolerance = 1e-10);
@@ -108,9 +108,9 @@ void add_transposed(const View& a, double alpha, std::span<const double> x, std:
 /// is A^T w. One pass over A, and no cancellation where A is nearly of rank one.
 void normal_product(const View& a, std::span<const double> w, std::span<const double> column,
                     std::span<const double> x, std::span<double> y);
-/// The part of some rows of A in it: y += A^T W (A x - mean); returns `sum` plus that of
-/// W (A x - mean).  By blocks of rows, all but the last of a multiple of 4, the bits are those of
-/// one call.
+/// Its contribution of some rows of A: y += A^T W (A x - mean); returns `sum` plus the sum of W (A
+/// x - mean).  By blocks of rows, all but the last of a multiple of 4, the result is bitwise that
+/// of one call.
 double add_normal_product(const View& rows, std::span<const double> w, double mean,
                           std::span<const double> x, std::span<double> y, double sum);
 /// sum_kl a_ik G_kl c_i|k-l| b_il for each row i of a, b and c (1, rows, m), G symmetric, at least

@@ -3,12 +3,12 @@
 #include <span>
 #include <string_view>
 
-/// What the numbers of the tables mean.  A probe declares its metrics; docs/metrics.md, `tsdiag
-/// list metrics`, the summaries, axes and tooltips, the schema of run.json and the estimate of time
-/// are made from what is declared.
+/// Definitions of the numbers in the tables.  A probe declares its metrics; docs/metrics.md,
+/// `tsdiag list metrics`, the summaries, axes and tooltips, the schema of run.json and the estimate
+/// of time are generated from the declarations.
 namespace tsdiag {
 
-/// What a number is of, and so where it stands (`Place`).
+/// What a metric describes, which determines its `Place`.
 enum class Of {
     state,  ///< layer and stage
     step,   ///< layer and stage: from the stage before it (docs/metrics.md, "Stages") to this one
@@ -41,21 +41,21 @@ struct Metric {
     std::string_view stage = "attn";  ///< at which summaries read it; of a gradient: its parameters
     bool core = false;                ///< part of `--probes core`
     Show show = Show::nowhere;
-    std::string_view unit = {};  ///< empty: a pure number, or that of what it is made of
-    /// Seconds of one core for an entry of P beyond the pass that all share, and for n of them,
-    /// measured at 512 tokens and 64 columns a head.  Metrics of one probe share their work.
+    std::string_view unit = {};  ///< empty: dimensionless, or that of its arguments
+    /// Seconds of one core for an entry of P beyond the shared pass, and for n of them, measured at
+    /// 512 tokens and 64 columns a head.  Metrics of one probe share their work.
     double seconds = 0, seconds_times_tokens = 0;
-    std::int64_t most_tokens = 0;  ///< of more it is computed only where it is named; 0: any number
+    std::int64_t most_tokens = 0;  ///< beyond, computed only on request by name; 0: no limit
 };
 
 /// All metrics: those of the probes in their order, then those of logged series.
 std::span<const Metric* const> metrics();
-/// What `summarise_logs` says of series of gradient norms.
+/// Those of `summarise_logs` for series of gradient norms.
 std::span<const Metric> series_metrics();
-/// Null where there is none of that name.
+/// Null for an unknown name.
 const Metric* find_metric(std::string_view name);
 
-/// Names of those that figures, verdicts and commands speak of.
+/// Names of those that figures, verdicts and commands use.
 namespace metric {
 inline constexpr std::string_view t_sim = "t_sim", t_div = "t_div", t_cos = "t_cos", fro = "fro",
                                   stable_rank = "stable_rank", effective_rank = "effective_rank";

@@ -38,7 +38,7 @@ class Weights {
     /// The rows of `get(name)` with these indices, (1, rows.size(), in), without touching the
     /// others.
     virtual Tensor rows(std::string_view name, std::span<const Index> rows) const;
-    /// The tensors read since the last call are not needed for now.
+    /// Hint: the tensors read since the last call are not needed for now.
     virtual void release() const {}
     virtual std::vector<std::string> names() const = 0;
 };
@@ -53,13 +53,13 @@ struct TensorSource {
     Index total = 0;  ///< rows that the file's tensor has; 0: those of the canonical tensor
     /// Further tensors stacked below (prefix tokens: cls, distillation).
     std::vector<std::string> concat;
-    /// As the file has it where that is no matrix: conv kernels, leading ones.
+    /// The shape in the file where that is no matrix: conv kernels, leading ones.
     std::vector<Index> shape;
 };
 /// Canonical names and where they lie.
 using Names = std::vector<std::pair<std::string, TensorSource>>;
 
-/// What detection yields: the spec and the table of names.
+/// Result of detection: the spec and the table of names.
 struct Architecture {
     ModelSpec spec;
     Names tensors;
@@ -70,8 +70,8 @@ struct DetectOptions {
     std::string config_name = "config.json";  ///< for messages
     std::optional<Index> heads;               ///< --n-heads
     std::optional<Index> width;               ///< --width: accept pruned files
-    /// --ignore: names of tensors and of keys of the configuration, '*' for any characters.  Both
-    /// are read as if they had none of these.
+    /// --ignore: names of tensors and of keys of the configuration, '*' for any characters.
+    /// Matches are treated as absent.
     std::vector<std::string> ignore = {};
 };
 
@@ -97,7 +97,7 @@ using Keys = std::vector<std::pair<std::string, std::string>>;
 /// One family: recognises itself by config or by names and shapes.
 struct ArchitectureEntry {
     std::string_view name;   ///< of `ModelSpec::family`: "gpt2"
-    std::string_view title;  ///< for people: "GPT-2"
+    std::string_view title;  ///< for display: "GPT-2"
     std::string_view description;
     /// Does this family own the file?  By `model_type` where there is a config, else by names.
     bool (*matches)(const Checkpoint& file, const Json& config);
@@ -109,15 +109,15 @@ struct ArchitectureEntry {
     /// written.
     Names (*names)(const ModelSpec& spec) = nullptr;
     Json (*config)(const ModelSpec& spec) = nullptr;
-    /// Of a second layout, where the family's models do not all have one.
+    /// Of a second layout, where the family has two.
     std::string_view other_name = {}, other_title = {};
 };
 std::span<const ArchitectureEntry* const> architectures();
 
-/// The architecture of `file`.  A family must have its tensors and explain all that is there: a
-/// tensor inside the model or a key of the configuration that no rule reads, and that is on no list
-/// of things that do not matter (docs/checkpoints.md), is refused.  Throws `FormatError` saying so,
-/// or which layout was found where none is known; `UsageError` where a size must be told.
+/// The architecture of `file`.  A family must find its tensors and account for all others: a model
+/// tensor or a configuration key that no rule reads and that is not listed as
+/// harmless (docs/checkpoints.md) is refused.  Throws `FormatError` saying so, or which layout was
+/// found where none is known; `UsageError` where a size must be given.
 Architecture detect(const Checkpoint& file, const DetectOptions& options);
 std::unique_ptr<Weights> checkpoint_weights(std::shared_ptr<const Checkpoint> file,
                                             const Architecture& architecture,
@@ -129,7 +129,7 @@ RandomModel random_model(std::string_view text);
 /// Each tensor is drawn from `rng.fork(name)` when it is asked for.
 std::unique_ptr<Weights> random_weights(const RandomModel& model, Rng rng, const Backend& backend,
                                         Type type);
-/// Each tensor is asked of `all` once and stays in memory.  May be shared by threads.
+/// Caches each tensor of `all` in memory.  Thread-safe.
 std::unique_ptr<Weights> resident_weights(std::shared_ptr<const Weights> all);
 /// The tensors whose names end with `ending` come from `redrawn`, all others from `kept`.
 std::unique_ptr<Weights> spliced_weights(std::shared_ptr<const Weights> kept,
@@ -154,8 +154,8 @@ struct Input {
 
 /// Tokens that `input` makes, at least 1.
 Index tokens_of(const ModelSpec& spec, const Input& input);
-/// The largest number of tokens, at most `most`, that the model was made for and that its
-/// attentions take; `most` or the model's longest where no number fits them.
+/// The largest number of tokens, at most `most`, that the model supports and its attentions accept;
+/// `most` or the model's longest where no number fits them.
 Index fitting_tokens(const ModelSpec& spec, Index most);
 
 struct RunSettings {
@@ -166,7 +166,7 @@ struct RunSettings {
     std::function<void(Index done, Index total)> progress = {};  ///< layers
 };
 
-/// A number L made of a sample's last state Y (n, d), behind the final norm where there is one.
+/// A loss L of a sample's last state Y (n, d), after the final norm where there is one.
 struct Loss {
     enum class Kind {
         tokens,   ///< mean over k of the cross-entropy of id targets[k] at row rows[k] of Y
@@ -184,7 +184,7 @@ struct Loss {
 /// The loss of some samples, and its derivatives for training.
 struct StepSettings {
     bool gradients = true;
-    bool hits = false;   ///< count where the target has the greatest logit
+    bool hits = false;   ///< count predictions whose target has the greatest logit
     double dropout = 0;  ///< probability p, in [0, 1): entries of the embedding and of each branch
                          ///< are zeroed, the others divided by 1 - p
     std::vector<Rng> rngs = {};  ///< of the dropout, one a sample
@@ -192,8 +192,8 @@ struct StepSettings {
 struct StepResult {
     double loss = 0;  ///< summed over the samples
     Index predictions = 0, correct = 0;
-    /// By parameter and of its shape; "classifier": that of the loss.  Parameters that the loss
-    /// does not depend on are left out, and those that are read on the host (tables of relative
+    /// By parameter name, each of its shape; "classifier": that of the loss.  Parameters that the
+    /// loss does not depend on are omitted, and those that are read on the host (tables of relative
     /// positions, the angles of LRPE).
     std::vector<std::pair<std::string, Tensor>> gradients = {};
 };
@@ -205,27 +205,27 @@ class Model {
           Type type);
     const ModelSpec& spec() const { return spec_; }
 
-    /// Runs all samples, layer by layer: one layer's weights are resident at a time.  Neighbours of
-    /// one length and mask go together; on the CPU no bit follows how many.  A masked sample is run
-    /// on its kept tokens alone, at their own positions: the same numbers as with masked keys.
-    /// Throws `UsageError` for inputs that do not fit, `NonFiniteError` naming layer and stage
-    /// where a NaN arose.
+    /// Runs all samples, layer by layer: one layer's weights are resident at a time.  Adjacent
+    /// samples of equal length and mask are batched; on the CPU results are bitwise independent of
+    /// it.  A masked sample is run on its kept tokens alone, at their own positions: the same
+    /// numbers as with masked keys.  Throws `UsageError` for inputs that do not fit,
+    /// `NonFiniteError` naming layer and stage where a NaN arose.
     void run(std::span<const Input> inputs, Observer& observer,
              const RunSettings& settings = {}) const;
 
-    /// Tells `observer` the derivatives of each sample's loss by every state and parameter, last
-    /// layer first.  Of the forward pass the inputs of the layers are kept, layers n d numbers a
-    /// sample, as many samples at once as half of `settings.memory` holds; the inside of a layer is
-    /// computed again, with P whole.  A parameter that layers share is told where it belongs, with
-    /// the sum over its uses.  Cost: about four forward passes.  Throws `UsageError` for a loss
-    /// that the model cannot have.
+    /// Emits the derivatives of each sample's loss with respect to every state and parameter, last
+    /// layer first.  Of the forward pass only layer inputs are kept, layers n d numbers a sample,
+    /// as many samples at once as half of `settings.memory` holds; the rest of a layer is
+    /// recomputed, with P whole.  A shared parameter is emitted at its owner, summed over its uses.
+    /// Cost: about four forward passes.  Throws `UsageError` for a loss that the model does not
+    /// support.
     void differentiate(std::span<const Input> inputs, std::span<const Loss> losses,
                        Observer& observer, const RunSettings& settings = {}) const;
 
-    /// The derivatives of the sum of the losses by the parameters alone, with everything of the
-    /// forward pass kept: about three forward passes.  Neighbours that are alike go together, from
-    /// the embedding to the loss.  Throws `NonFiniteError` naming layer and stage where a NaN
-    /// arose.
+    /// The derivatives of the sum of the losses with respect to the parameters, with all
+    /// activations kept: about three forward passes.  Adjacent samples of equal length and mask are
+    /// batched from the embedding to the loss.  Throws `NonFiniteError` naming layer and stage
+    /// where a NaN arose.
     StepResult step(std::span<const Input> inputs, std::span<const Loss> losses,
                     const StepSettings& settings = {}) const;
     StepResult step(const Input& input, const Loss& loss, const StepSettings& settings = {}) const {

@@ -17,9 +17,9 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transpose t = Transpose::none, d
 /// op(a) x, x (b, k, 1) in float64: the sums and the result are in double whatever the type of a.
 /// Not differentiable.
 Tensor matvec(const Tensor& a, const Tensor& x, bool transposed = false);
-/// x W^T + bias with W (1, out, in) as `nn.Linear` stores it; bias (1, 1, out) may be empty.  The
-/// batches are one product where something is tracked, else a product each: no bit of one follows
-/// the others.
+/// x W^T + bias with W (1, out, in) as `nn.Linear` stores it; bias (1, 1, out) may be empty.  One
+/// product of all batches where something is tracked, else one each: then a batch does not affect
+/// the bits of another.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
 Tensor map(Unary op, const Tensor& a);
@@ -54,7 +54,7 @@ inline Tensor concat_rows(std::initializer_list<Tensor> parts) {
 }
 Tensor concat_cols(std::span<const Tensor> parts);
 Tensor concat_batches(std::span<const Tensor> parts);
-/// Zeros of `shape` with `a` put in at (batch, row, col).
+/// Zeros of `shape` with `a` placed at (batch, row, col).
 Tensor place(const Tensor& a, Shape shape, Index batch, Index row, Index col);
 Tensor zeros(const Backend& backend, Shape shape, Type type);
 /// offset + scale u, u the elements of this stream from its beginning: uniform in (0, 1) or
@@ -63,8 +63,8 @@ Tensor random_tensor(const Backend& backend, Shape shape, Type type, Law law, co
                      double offset, double scale);
 /// Extents of a that are 1 become those of `shape`.
 Tensor expand(const Tensor& a, Shape shape);
-/// Sums over the axes that are 1 in `shape`, and over groups of batches: what `expand` and a
-/// grouped product have for a derivative.
+/// Sums over the axes that are 1 in `shape`, and over groups of batches: the derivative of `expand`
+/// and of a grouped product.
 Tensor reduce_to(const Tensor& a, Shape shape);
 /// Each batch `times` times, one after the other.
 Tensor repeat_batches(const Tensor& a, Index times);
@@ -80,14 +80,13 @@ Tensor merge_heads(const Tensor& a, Index samples = 1);
 Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const double> frequency,
               bool interleaved);
 
-/// Softmax over the visible columns; consumes `s` (its memory is reused where nobody else holds
-/// it).
+/// Softmax over the visible columns; consumes `s` (in place where its memory is not shared).
 Tensor softmax_rows(Tensor s, const Visible& visible);
 Tensor hide(Tensor p, const Visible& visible);
 Tensor log_sum_exp(const Tensor& a);  ///< of each row, (b, r, 1)
 
-// Of float64 whose squares leave the range of double, the sums are those of 2^-e x times 2^2e: what
-// x is multiplied by, a power of two, changes no digit of a result.
+// Where squares of float64 would overflow or underflow, sums are those of 2^-e x times 2^2e:
+// scaling by a power of two is exact.
 
 RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided, Index first,
                              const Visible& visible);
@@ -103,7 +102,7 @@ int exponent_of(const Tensor& x);
 /// 2^-exponents[b] x_b, of each batch; 2^-exponent x.
 Tensor without_exponents(const Tensor& x, std::span<const int> exponents);
 Tensor without_exponent(const Tensor& x, int exponent);
-/// |x_i| of each row, (b * r), of any size.
+/// |x_i| of each row, (b * r), without overflow or underflow.
 std::vector<double> row_norms(const Tensor& x);
 double dot(const Tensor& a, const Tensor& b);  ///< sum of products, in double
 Index first_nonfinite(const Tensor& x);        ///< row-major index; -1: all finite

@@ -10,18 +10,18 @@
 #include <string_view>
 #include <vector>
 
-/// Folders that the program writes into.
+/// Output folders.
 ///
-/// Such a folder also belongs to its user.  What the program wrote stands in a manifest with
-/// digests; only what it names and nobody has changed since is ever replaced or removed.  A result
-/// takes the place of the one before in one step, and one process at a time writes a folder.
+/// A folder may also hold files of its user.  A manifest lists the files that the program wrote,
+/// with digests; only listed and unchanged files are ever replaced or removed.  A result replaces
+/// the previous one in one step, and a lock admits one writing process per folder.
 namespace tsdiag {
 
 /// SHA-256 (FIPS 180-4) of the bytes added so far.  Cost: O(bytes).
 class Sha256 {
   public:
     void add(std::string_view bytes);
-    std::string hex() const;  ///< 64 digits; more may be added behind
+    std::string hex() const;  ///< 64 digits; more may be added afterwards
 
   private:
     void block(const unsigned char* bytes);
@@ -31,20 +31,20 @@ class Sha256 {
     std::uint64_t length_ = 0;
 };
 std::string sha256(std::string_view bytes);
-/// Of a file, or of its first `bytes`; nothing where it is no regular file, is shorter or cannot be
+/// Of a file, or of its first `bytes`; nullopt where it is no regular file, is shorter or cannot be
 /// read.
 std::optional<std::string> sha256_of(const std::filesystem::path& file,
                                      std::optional<std::uint64_t> bytes = {});
 
-/// The names and digests of the files that were written into a folder.  `files.sha256` holds it, as
-/// `sha256sum -c` reads it, behind a line with the digest of the lines: one that somebody made
-/// otherwise is none.
+/// The names and digests of the files that were written into a folder.  Stored as `files.sha256`,
+/// which `sha256sum -c` reads, after a line with the digest of the lines; a file without that
+/// digest is no manifest.
 class Manifest {
   public:
     static constexpr const char* file = "files.sha256";
     struct Entry {
         std::string digest;
-        /// A log that is written on: the digest is that of its first bytes, as many as this.
+        /// A log that is appended to: the digest is that of its first bytes, as many as this.
         std::optional<std::uint64_t> grows = {};
         bool operator==(const Entry&) const = default;
     };
@@ -52,8 +52,8 @@ class Manifest {
 
     /// That of a folder; empty where there is none.
     static Manifest of(const std::filesystem::path& folder);
-    /// Empty where `text` is no manifest: another first line, or lines that are not those which
-    /// were written.
+    /// Empty where `text` is no manifest: another first line, or lines that do not match the
+    /// digest.
     static Manifest parse(std::string_view text);
     std::string text() const;
     void write(const std::filesystem::path& folder) const;
@@ -64,22 +64,22 @@ class Manifest {
     void set(const std::string& name, Entry entry) { entries_[name] = std::move(entry); }
     void erase(const std::string& name) { entries_.erase(name); }
 
-    /// Is `folder/name` a file that was written by the program and is unchanged since?  Manifests
-    /// of folders below count where this one lists them.  Cost: reads the file.
+    /// Whether `folder/name` was written by the program and is unchanged since.  Manifests of
+    /// folders below count where this one lists them.  Cost: reads the file.
     bool owns(const std::filesystem::path& folder, const std::string& name) const;
-    /// The names in it and in those below that count; a manifest stands behind what it names.
+    /// The names in it and in the manifests below that count; a manifest follows its files.
     std::vector<std::string> names(const std::filesystem::path& folder) const;
 
   private:
     Entries entries_;
 };
 
-/// Keeps other processes from writing a folder, as long as it lives; a process may lock one more
-/// than once.  The folder need not exist; the folders above it are made, and removed at the end
-/// where they are empty.  The lock is one of the kernel (flock) on a file beside the folder, or
-/// inside where nothing can be made beside it: a process that has died holds none.
+/// Excludes other processes from writing a folder while it lives; recursive within a process.  The
+/// folder need not exist; its parents are created, and removed at the end where they are empty.
+/// The lock is one of the kernel (flock) on a file beside the folder, or inside where none can be
+/// created beside it: it is released when the process dies.
 ///
-/// Throws `UsageError` naming the process that holds it, `Error` where nothing can be made there.
+/// Throws `UsageError` naming the process that holds it, `Error` where no file can be created.
 class FolderLock {
   public:
     explicit FolderLock(const std::filesystem::path& folder);
@@ -93,25 +93,25 @@ class FolderLock {
 };
 
 struct OutputPlan {
-    /// What may be written, as patterns of fnmatch(3) in which '*' also stands for '/'.  Below a
-    /// pattern that ends in "/*" the user may have files of other names; whatever else matches one
-    /// must be the program's own.
+    /// Files that may be written, as patterns of fnmatch(3) in which '*' also matches '/'.  Below a
+    /// pattern that ends in "/*" the user may have files of other names; any other match must be
+    /// the program's own.
     std::vector<std::string> writes;
-    bool replace = true;                  ///< an earlier result of the program, without `force`
+    bool replace = true;                  ///< an earlier result, without `force`
     bool force = false;                   ///< also beside files that it did not write
-    bool in_place = false;                ///< file by file: others work in the folder, or run there
-    std::vector<std::string> grows = {};  ///< names that are written on afterwards
+    bool in_place = false;                ///< file by file: other processes use the folder
+    std::vector<std::string> grows = {};  ///< names that are appended to afterwards
 };
 
-/// A result that appears in a folder when it is whole.  It is made in `temporary()`, beside the
-/// folder, and `commit` exchanges the two, with whatever the user has in the old one; where that
-/// cannot be done (see docs/decisions.md) it moves the files, and whoever opens the folder next
-/// finishes what was begun.  Without a commit nothing remains.
+/// A result that appears in a folder when it is complete.  It is built in `temporary()`, beside the
+/// folder, and `commit` exchanges the two, keeping the user's files; where that is impossible (see
+/// docs/decisions.md) it moves the files, and the next to open the folder completes an interrupted
+/// move.  Without a commit nothing remains.
 class OutputFolder {
   public:
-    /// Throws `UsageError` in one sentence where another process writes there, where the folder
-    /// holds files that the program did not write (unless `force`), or where one of them, or one
-    /// that was changed, would be replaced.
+    /// Throws `UsageError` where another process writes there, where the folder holds files that
+    /// the program did not write (unless `force`), or where one of them, or a changed one, would be
+    /// replaced.
     OutputFolder(const std::filesystem::path& folder, OutputPlan plan);
     ~OutputFolder();
     OutputFolder(const OutputFolder&) = delete;
@@ -119,10 +119,10 @@ class OutputFolder {
 
     const std::filesystem::path& folder() const { return lock_.folder(); }
     const std::filesystem::path& temporary() const { return temporary_; }
-    /// Writes the manifest and brings all files to the disk; returns the manifest's digest.
+    /// Writes the manifest and syncs all files to the disk; returns the manifest's digest.
     std::string seal();
-    /// Puts the result in place.  Where a file of the user has come into its way meanwhile, throws
-    /// `Error` and leaves the result beside the folder.
+    /// Puts the result in place.  Where a new file of the user conflicts, throws `Error` and leaves
+    /// the result beside the folder.
     void commit();
 
   private:
@@ -140,14 +140,14 @@ class OutputFolder {
     OutputPlan plan_;
     std::filesystem::path temporary_;
     Manifest sealed_;
-    std::set<std::string> replaced_;  ///< names in the folder that may go
+    std::set<std::string> replaced_;  ///< names in the folder that may be removed
 };
 
-/// Finishes or removes what processes that have died left of the folders in `parent`.
+/// Completes or removes unfinished output of dead processes in `parent`.
 void finish_output(const std::filesystem::path& parent);
 
-/// Removes what is not finished, for a program that is about to be ended; whoever would begin or
-/// finish something afterwards waits for ever.
+/// Removes unfinished output before the process is terminated; output that begins or commits
+/// afterwards blocks forever.
 void abandon_output();
 
 }  // namespace tsdiag

@@ -4,12 +4,12 @@
 
 #include "tsdiag/backend.hpp"
 
-/// What a library of a device exports, under the name `plugin_entry`, as a function
-/// `const BackendPlugin* ()`.  It is opened when a device is asked for, so that the program itself
-/// links nothing of it and starts anywhere.
+/// Interface of a device library, exported as a function `const BackendPlugin* ()` named
+/// `plugin_entry`.  The library is loaded when a device is requested, so that the program itself
+/// links none of it and starts anywhere.
 namespace tsdiag {
 
-/// Changes with Backend, View, RowStatistics or StateMoments.
+/// To be incremented with any change of Backend, View, RowStatistics or StateMoments.
 constexpr std::uint32_t plugin_abi = 4;
 constexpr const char* plugin_entry = "tsdiag_backend_plugin";
 
@@ -18,8 +18,8 @@ struct BackendPlugin {
     const char* version;  ///< of tsdiag; must be that of the program
     /// How many devices there are; 0: `why` says what is missing.
     int (*devices)(char* why, std::size_t size);
-    /// Device `index`, which has worked and lives as long as the program; null: `why` says what
-    /// failed, or which devices the library has code for.
+    /// Device `index`, tested, valid for the life of the program; null: `why` says what failed, or
+    /// which devices the library has code for.
     const Backend* (*open)(int index, Products products, char* why, std::size_t size);
 };
 

@@ -47,7 +47,7 @@ class Probe {
     virtual void finish_layer(Index layer, Sink&) { (void)layer; }
 };
 
-/// What a probe may report beside its numbers: how each iterative result was found (for run.json).
+/// Diagnostics of a probe's iterative results (for run.json).
 struct Diagnostics {
     struct Entry {
         Place at;
@@ -59,7 +59,7 @@ struct Diagnostics {
 
 struct ProbeSettings {
     std::vector<std::string> metrics = {};  ///< the wanted ones among the entry's; empty: all
-    std::vector<std::string> by_name = {};  ///< asked for by name (lifts limits of size)
+    std::vector<std::string> by_name = {};  ///< requested by name (lifts limits of size)
     std::vector<Index> heads = {};          ///< empty: all
     std::vector<std::pair<Index, Index>> maps = {};  ///< (layer, head) of attention maps to keep
     /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.

@@ -19,7 +19,7 @@ enum class Palette { sequential, diverging };  ///< viridis; RdBu centred on 0
 struct Axis {
     std::string title = {};
     Scale scale = Scale::linear;
-    std::optional<double> low = {}, high = {};  ///< where absent: what the data need
+    std::optional<double> low = {}, high = {};  ///< absent: from the data
     bool whole = false;                         ///< ticks at whole numbers only (layers, heads)
 };
 
@@ -48,7 +48,7 @@ struct Grid {
     std::vector<std::optional<double>> values = {};  ///< row-major
     std::string row_title = {}, col_title = {}, value_title = {};
     Palette palette = Palette::sequential;
-    std::optional<double> low = {}, high = {};  ///< where the colours end; absent: least, greatest
+    std::optional<double> low = {}, high = {};  ///< colour limits; absent: minimum, maximum
     Index step = 1;      ///< rows and columns that one cell stands for, on the axes
     bool image = false;  ///< a large matrix (an attention map): drawn as an image, not as cells
     std::vector<std::string> row_labels = {}, col_labels = {};  ///< of cells; empty: their numbers
@@ -69,7 +69,7 @@ struct Figure {
     std::string name = {};  ///< file name and anchor: [a-z0-9_]
     std::string title = {};
     std::string caption = {};  ///< what is shown, with the formula and its source
-    std::string alt = {};      ///< for those who cannot see it; required, with the main numbers
+    std::string alt = {};      ///< text alternative; required, with the main numbers
     std::vector<Plot> panels = {};
 };
 
@@ -94,8 +94,8 @@ struct Finding {
 /// which it reads model.a2, model.trained and input.kind where they are present.
 std::vector<Finding> verdict(const Table& table, const Json& run);
 
-/// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf (`directory` is made where
-/// the one above it exists), and leaves NAME.gp and NAME.dat (with NAME_PANEL.png for a panel that
+/// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf (`directory` is created
+/// where its parent exists), and leaves NAME.gp and NAME.dat (with NAME_PANEL.png for a panel that
 /// is an image) for the user to edit: `gnuplot NAME.gp` draws it again.  One child process for all,
 /// no shell.  Throws `NotAvailable` where gnuplot is not installed.
 void draw(std::span<const Figure> figures, const std::filesystem::path& directory);
@@ -104,16 +104,16 @@ void draw(std::span<const Figure> figures, const std::filesystem::path& director
 Json vega_lite(const Figure& figure);
 
 /// Writes figures/ and report.html (self-contained, no network) for `table` into `directory`.
-/// `run`: the content of run.json; whatever of it is absent is left out.  The page is written even
-/// where the static figures cannot be drawn.  Returns one line for each thing that could not be
-/// drawn, with the reason; figures whose metrics the table lacks are named on the page only.
+/// `run`: the content of run.json; absent parts are omitted.  The page is written even where the
+/// static figures cannot be drawn.  Returns one line for each thing that could not be drawn, with
+/// the reason; figures whose metrics the table lacks are named on the page only.
 std::vector<std::string> write_report(const Table& table, const Json& run,
                                       const std::filesystem::path& directory);
 
-/// What somebody says of a quantity, beside what was measured.
+/// A stated value of a quantity, compared with the measured one.
 struct Comparison {
-    /// What is said of the measured number x, e being `expected`.  An order is x > 0 where x is the
-    /// difference of two numbers.
+    /// Relation of the measured number x to `expected`; an order is x > 0, x the difference of two
+    /// numbers.
     enum class Kind { equal, at_most, at_least, order };
 
     std::string what = {};                            ///< "xi1/xi2 of the attention step, block 0"
@@ -124,11 +124,11 @@ struct Comparison {
     std::string unknown = {};                         ///< why nothing was measured
     Kind kind = Kind::equal;
     double freedom = 0;          ///< degrees of freedom of the error; 0: count - 1
-    double resolution = 0;       ///< differences up to it are none
-    std::string judgement = {};  ///< what follows: "not told apart (1.2 standard errors below)"
+    double resolution = 0;       ///< differences up to it count as 0
+    std::string judgement = {};  ///< the outcome: "not told apart (1.2 standard errors below)"
 };
 
-/// A page that sets a claim beside measurements.
+/// A page that compares a claim with measurements.
 struct Study {
     std::string name = {}, title = {}, source = {};
     std::string claim = {};   ///< what the paper says
@@ -154,24 +154,24 @@ struct PlainPage {
 std::vector<std::string> write_plain_page(const PlainPage& page,
                                           const std::filesystem::path& directory);
 
-/// What changed over a series of checkpoints, from `changes` of run.json: what its intervals carry,
-/// and no more.
+/// Changes over a series of checkpoints, from `changes` of run.json, only as far as its intervals
+/// support them.
 std::vector<Finding> trajectory_verdict(const Json& run);
 
-/// What the steps of a training say together, from `t_sim` and `t_div` of a table with steps:
-/// whether tokens become alike, when, and whether they still are at the last.
+/// Findings over the steps of a training, from `t_sim` and `t_div` of a table with steps: whether
+/// tokens become similar, when, and whether they still are at the last.
 std::vector<Finding> series_verdict(const Table& table, const std::string& unit);
 
-/// What logs of gradient norms say, from the tables and run.json of `summarise_logs`: each
-/// grad_rsd, which series are told apart, and what must be known of the logs.
+/// Findings on logs of gradient norms, from the tables and run.json of `summarise_logs`: each
+/// grad_rsd, which series are distinguishable, and caveats of the logs.
 std::vector<Finding> log_verdict(const Table& table, const Json& run);
 /// Their page, as `write_report` does.
 std::vector<std::string> write_log_report(const Table& table, const Json& run,
                                           const std::filesystem::path& directory);
 struct Examined;  // claim.hpp
 
-/// The figure of a claim: measured over bound (quantiles over the draws), running means against
-/// what is claimed, or means over N against the claimed power.  Nothing where it rests on exact
+/// The figure of a claim: measured over bound (quantiles over the draws), running means against the
+/// claimed value, or means over N against the claimed power.  nullopt where it rests on exact
 /// comparisons alone.
 std::optional<Figure> claim_figure(const Examined& examined);
 

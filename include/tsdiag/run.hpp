@@ -15,7 +15,7 @@
 #include "tsdiag/probe.hpp"
 #include "tsdiag/table.hpp"
 
-/// run(): the only function that knows model and probes together.
+/// run(): the only function that joins model and probes.
 ///
 ///     RunOptions options;
 ///     options.subject.model = "random:post-norm,d=64,heads=4,layers=6";
@@ -24,17 +24,17 @@
 ///     write_tables(result, "out");
 namespace tsdiag {
 
-/// What is to be diagnosed, and what its file does not say.
+/// The model to be diagnosed, and settings that its file lacks.
 struct SubjectOptions {
     std::string model;           ///< a path, or `random:NAME[,key=value...]`
     std::string config;          ///< path of a config.json; empty: the one beside the weights
     std::optional<Index> heads;  ///< of the model, where it cannot be inferred
     std::optional<Index> width;  ///< of the model, to accept a pruned file
-    /// Tensors and keys of the configuration to be read as if they were not there (DetectOptions).
+    /// Tensors and keys of the configuration to be treated as absent (DetectOptions).
     std::vector<std::string> ignore = {};
 };
 
-/// What the model argument turned out to be.
+/// The resolved model argument.
 struct Subject {
     enum class Kind { checkpoint, random, trace };
     Kind kind = Kind::checkpoint;
@@ -42,7 +42,7 @@ struct Subject {
     std::shared_ptr<const Checkpoint> file;  ///< without wrappers; a trace as it is; random: null
     Architecture architecture;               ///< of a checkpoint
     RandomModel random;
-    std::vector<std::string> notes;  ///< what was stripped, left out or found beside the file
+    std::vector<std::string> notes;  ///< what was stripped, omitted or found beside the file
 
     bool is_trace() const { return kind == Kind::trace; }
     /// Of a checkpoint or a random model; a trace has none (an empty spec).
@@ -50,12 +50,11 @@ struct Subject {
 };
 std::string_view name(Subject::Kind kind);  ///< "checkpoint", "random", "trace"
 
-/// Opens, recognises, reads no weights.  Throws `FormatError` for a file that is not known,
-/// `UsageError` for an unknown random model or a size that must be told.
+/// Opens and detects; reads no weights.  Throws `FormatError` for an unrecognised file,
+/// `UsageError` for an unknown random model or a size that must be given.
 Subject open_subject(const SubjectOptions& options);
 
-/// open_checkpoint of a path that the user gave: an unsupported format is the fault of the file
-/// (`FormatError`).
+/// open_checkpoint of a path that the user gave: an unsupported format is a `FormatError`.
 std::unique_ptr<Checkpoint> open_file(const std::string& path);
 
 /// Does `file` hold arrays `hidden_states.L`, `attentions.L` or `queries.L` with `keys.L`?
@@ -69,7 +68,7 @@ struct TraceSummary {
 /// Throws `ShapeError` naming the array that does not fit the others.
 TraceSummary summarise_trace(const Checkpoint& file);
 
-/// How a trace is to be understood.
+/// How a trace is to be interpreted.
 struct TraceOptions {
     std::string attention;  ///< forms P from queries and keys; of bare attentions: what they are;
                             ///< empty: softmax for queries and keys, nothing for attentions
@@ -79,23 +78,23 @@ struct TraceOptions {
     bool given() const { return !attention.empty() || causal || scale || a2; }
 };
 
-/// Where a run is.  `fraction` is that of the phase, in [0, 1].
+/// Progress of a run.  `fraction` is that of the phase, in [0, 1].
 struct Progress {
     std::string_view phase;  ///< "open", "inputs", "measure", "gradients"
     double fraction = 0;
-    Index layer = -1;  ///< in work; -1: none
+    Index layer = -1;  ///< the current one; -1: none
     std::optional<double> estimate =
-        {};  ///< seconds of the whole phase, said once before it begins
+        {};  ///< seconds of the whole phase, reported once before it begins
 };
 
-/// Samples that the caller brings.
+/// Samples supplied by the caller.
 struct OwnInput {
     std::string kind;    ///< of run.json: "held out"
     std::string origin;  ///< what they are, in words
-    std::string digest;  ///< of what decides them
-    Index tokens = 0;    ///< of a sample, unless told otherwise; 0: the model decides
-    Index samples = 1;   ///< of which so many are taken, unless told otherwise
-    Index most = 1;      ///< that there are
+    std::string digest;  ///< of what determines them
+    Index tokens = 0;    ///< of a sample, by default; 0: the model decides
+    Index samples = 1;   ///< number of samples by default
+    Index most = 1;      ///< number of samples that exist
     std::function<Input(Index sample, Index tokens, const ModelSpec&, const Backend&, Type)> make;
 };
 
@@ -108,12 +107,12 @@ struct RunOptions {
     std::optional<OwnInput> own_input = {};  ///< taken where `input` is empty
     Index tokens = 0;                        ///< 0: the model's longest, at most 512
     Index samples = 0;  ///< inputs for the same weights; 0: all that a file holds, else 1
-    Index batch = 0;    ///< samples that may go through a layer together; 0: as many as pay and fit
+    Index batch = 0;    ///< samples that may form a batch; 0: as many as pay and fit
     Index trials = 1;   ///< draws of a random model, each with its own inputs
     /// Trials draw only the tensors whose names end so ("attn.v.weight"); inputs and all other
     /// weights are those of the first trial.  Empty: everything is drawn.
     std::string redraw;
-    /// What one trial says beside its metrics, made of its own numbers.  Called from many threads.
+    /// Adds values to the metrics of one trial, from its own table.  Called concurrently.
     std::function<void(const Table& trial, Sink& out)> derive = {};
     std::uint64_t seed = 0;
     /// lm, mlm[:ID], classify[:C], square or vjp, see docs/metrics.md; empty: no gradients
@@ -127,21 +126,21 @@ struct RunOptions {
     std::vector<const ProbeEntry*>
         own_probes;  ///< beside those of the list, with all their metrics; made for each trial
     std::vector<std::pair<Index, Index>> maps;  ///< (layer, head) of attention maps to keep
-    double tolerance = usual_accuracy;          ///< relative, of what is found by iterating
+    double tolerance = usual_accuracy;          ///< relative, of iterative results
     std::string spectra = "auto";  ///< the route to lambda2_abs and delta, see `spectral_routes`
-    Index cross_check = 0;         ///< heads a layer whose lambda2_abs gets a second opinion
+    Index cross_check = 0;         ///< heads a layer whose lambda2_abs is cross-checked
     std::optional<Type> dtype;     ///< none: float32; of a trace: float64 where an array of it is
     std::string device = "auto";
     Products products = Products::exact;  ///< of a device
-    Index memory = 0;                     ///< bytes that the run may take; 0: half of the machine's
+    Index memory = 0;                     ///< bytes available to the run; 0: half of the machine's
     bool allow_nonfinite = false;
-    /// Called often and from one thread; what it throws ends the run.
+    /// Called often and from one thread; an exception ends the run.
     std::function<void(const Progress&)> progress = {};
 };
 
 struct RunResult {
     Table table;
-    Json run;  ///< the content of run.json, but for `tsdiag` and `command`
+    Json run;  ///< the content of run.json, except `tsdiag` and `command`
 };
 
 /// Runs the model (or replays the trace), hands its events to the probes, aggregates their numbers.
@@ -149,27 +148,27 @@ struct RunResult {
 /// Trials that are at least as many as threads are run side by side, each on one thread.
 RunResult run(const RunOptions& options);
 
-/// What `run` measures, of a model and samples that the caller holds.  `losses`: one a sample, for
+/// Measures as `run` does, with a model and samples of the caller.  `losses`: one a sample, for
 /// metrics of gradients; empty: there are none.  Of the options it reads probes, heads, layers,
 /// maps, memory and allow_nonfinite.
 void measure(const Model& model, std::span<const Input> inputs, std::span<const Loss> losses,
              const RunOptions& options, const Backend& backend, Type type, Sink& out);
 
-/// Several runs of models as one piece of work: the trials of all are run side by side, each on one
-/// thread, so that results do not depend on the number of threads.  `progress` speaks of the whole;
-/// that of the options is not called.
+/// Several runs of models as one job: the trials of all run in parallel, each on one thread, so
+/// that results do not depend on the number of threads.  `progress` covers the whole job; that of
+/// the options is not called.
 std::vector<RunResult> run_together(std::span<const RunOptions> runs,
                                     const std::function<void(const Progress&)>& progress = {});
 
-/// work(i) for i = 0 .. count - 1 on all threads, each on one of them; what it returns is called in
-/// the order of i, one at a time.  `order`: which to begin first; empty: 0, 1, ...  An exception
-/// ends the work and is thrown on.
+/// Calls work(i) for i = 0 .. count - 1 in parallel, each on one thread; the functions it returns
+/// are called serially in the order of i.  `order`: in which to begin; empty: 0, 1, ...  An
+/// exception ends the work and is rethrown.
 void in_order(Index count, const std::function<std::function<void()>(Index)>& work,
               std::span<const Index> order = {});
 
-/// trial(i, sink) for i = 0 .. count - 1 by `in_order`; what it says goes to `out`, which therefore
-/// does not depend on the number of threads.  `done`: called from the calling thread with the
-/// fraction that is finished.
+/// trial(i, sink) for i = 0 .. count - 1 by `in_order`; its results go to `out` in that order, so
+/// that they do not depend on the number of threads.  `done`: called from the calling thread with
+/// the finished fraction.
 void each_trial(Index count, Sink& out, const std::function<void(Index, Sink&)>& trial,
                 const std::function<void(double)>& done = {});
 
@@ -179,7 +178,7 @@ Rng weights_rng(std::uint64_t seed, Index trial);
 /// metrics.csv, curves.csv and, where maps were asked for, maps.npz in an existing `directory`.
 void write_tables(const RunResult& result, const std::filesystem::path& directory);
 
-/// What a metric means, as `schema` of run.json and `tsdiag list metrics --json` say it.
+/// Definition of a metric, for `schema` of run.json and `tsdiag list metrics --json`.
 Json metric_schema(const Metric& metric);
 
 /// Parts of the work with their seconds and peak memory: `phases` of run.json.

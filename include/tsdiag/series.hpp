@@ -6,7 +6,7 @@
 #include "tsdiag/random.hpp"
 #include "tsdiag/table.hpp"
 
-/// How much a series of a training varies, and how far that can be trusted.
+/// Dispersion of a series logged in training, with its interval.
 ///
 ///     Dispersion found = dispersion(gradient_norms);
 ///     found.rsd.value, found.rsd.low, found.rsd.high
@@ -18,11 +18,11 @@ struct DispersionOptions {
     std::uint64_t seed = 0;
 };
 
-/// A series g_1 .. g_T in a few numbers.
+/// Summary of a series g_1 .. g_T.
 struct Dispersion {
     Index count = 0, order = 0;  ///< order: of the autoregression that its interval rests on
     double mean = 0;
-    double mean_error = 0;  ///< standard error of the mean, neighbours not taken for independent
+    double mean_error = 0;      ///< standard error of the mean, allowing for autocorrelation
     double standard_error = 0;  ///< of `rsd`; 0 where there is no interval
     Value rsd;  ///< std(g) / mean(g), with its interval; undefined: T < 2, mean <= 0
 };
@@ -38,10 +38,10 @@ struct Dispersion {
 /// and its standard error is the root of their long-run variance over T, the mean square of their
 /// projections on 8 cosines [MUELLER].  Its critical values are those of series drawn from a
 /// Gaussian autoregression of log(g) (of g, where not all of it is positive) by a seeded generator:
-/// the order by AICc, the coefficients without their bias and redrawn for each series, so that what
-/// a short series does not tell of its dependence widens the interval.  There is no interval below
-/// 20 numbers or for a constant series; the note says so.  The series is taken for stationary: a
-/// trend counts as variation and as dependence.
+/// the order by AICc, the coefficients bias-corrected and redrawn for each series, so that
+/// uncertainty about the dependence widens the interval.  There is no interval below 20 numbers or
+/// for a constant series; the note says so.  The series is assumed stationary: a trend counts as
+/// variation and as dependence.
 /// Cost: O(resamples T (order + 8)) time, O(T) memory a thread; 2000 resamples of 200 numbers take
 /// 0.02 s of processor time, of 20 000 numbers a second.  Throws `NonFiniteError` for NaN and
 /// infinity, `UsageError` for options out of range.
@@ -52,9 +52,9 @@ Dispersion dispersion(std::span<const double> g, const DispersionOptions& option
 Value dispersion_ratio(std::span<const double> a, std::span<const double> b,
                        const DispersionOptions& options = {});
 
-/// Numbers in the last half of the series against the first: (mean difference) / (its standard
-/// error).  Beyond 3 the mean moves more than a stationary series of this dependence would.
-/// Nothing below 20 numbers or without variation.
+/// Last half of the series against the first: (mean difference) / (its standard error).  Beyond 3
+/// the mean moves more than a stationary series of this dependence would.  nullopt below 20 numbers
+/// or without variation.
 std::optional<double> drift(std::span<const double> g);
 
 }  // namespace tsdiag

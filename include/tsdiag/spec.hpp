@@ -8,7 +8,7 @@
 #include "tsdiag/backend.hpp"
 #include "tsdiag/json.hpp"
 
-/// What a model is, as data.  The forward pass asks these fields and never a name.
+/// A model as data.  The forward pass reads these fields and never a name.
 namespace tsdiag {
 
 enum class NormPlacement { post, pre, parallel };
@@ -65,10 +65,11 @@ struct NormSpec {
     bool bias = true;
 };
 
-/// The attention of a layer: heads, what becomes of q, k and v, and the variant that makes P.
+/// The attention of a layer: heads, transformations of q, k and v, and the variant that makes P.
 struct AttentionSpec {
     std::string variant = "softmax";
-    std::map<std::string, std::string> options;  ///< of it, as given; see docs/attention.md
+    std::map<std::string, std::string>
+        options;                      ///< of the variant, as given; see docs/attention.md
     std::vector<Parameter> own = {};  ///< those of the variant: NAME of layer.L.attn.NAME
     Index heads = 1, kv_heads = 1, head_dim = 0;
     Index value_dim = 0;  ///< columns of a head's values; 0: head_dim
@@ -86,7 +87,7 @@ struct AttentionSpec {
     bool gated_unit = false;
     bool token_shift = false;  ///< the first half of the columns comes from the token before
     OutputNorm output_norm = OutputNorm::none;
-    /// No output projection: heads side by side are the branch [TSE Alg. 1].
+    /// No output projection: the branch is the concatenated heads [TSE Alg. 1].
     bool value_projection_only = false;
     bool qkv_bias = true, out_bias = true;
 
@@ -123,9 +124,9 @@ struct BlockSpec {
     Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
 };
 
-/// What turns the last state into logits of ids, where a file has it: for losses alone.
+/// Maps the last state to logits of ids, where a file has it; used by losses only.
 struct OutputHead {
-    bool matrix = false;  ///< `head.weight` [V, e]; else the token embedding serves
+    bool matrix = false;  ///< `head.weight` [V, e]; else the token embedding
     bool bias = false;    ///< `head.bias` [V]
     bool transform =
         false;  ///< norm(act(W x + b)) before the matrix: `head.transform`, `head.norm`
@@ -133,7 +134,7 @@ struct OutputHead {
 
 struct ModelSpec {
     std::string family;  ///< "bert", "gpt2", ...
-    std::string name;    ///< for people: "BERT, 12 layers, d = 768, 12 heads"
+    std::string name;    ///< for display: "BERT, 12 layers, d = 768, 12 heads"
     Index width = 0;
     Index embedding_width = 0;  ///< where it differs from width (ALBERT); else equal
     Index vocabulary = 0;       ///< 0: no token embedding
@@ -163,8 +164,7 @@ struct ModelSpec {
 
     bool trained = true;                                     ///< read from a file, not drawn
     std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
-    std::vector<std::string>
-        warnings;  ///< sentences: what was assumed, and what was told to ignore
+    std::vector<std::string> warnings;  ///< sentences: assumptions, and what was ignored on request
 
     Json json() const;            ///< every field and every default with its value
     Index patches() const;        ///< of an image

@@ -3,7 +3,7 @@
 
 #include "tsdiag/tensor.hpp"
 
-/// What one pass over rows of square matrices P, or over a state X, yields.
+/// Results of one pass over rows of square matrices P, or over a state X.
 namespace tsdiag {
 
 /// The columns that a row may see: [first[i], last[i]) for row i of a block; the same for all
@@ -13,7 +13,7 @@ struct Visible {
     bool everything() const { return first.empty(); }
 };
 
-/// Sums of squares: those of any doubles neither overflow nor vanish in it.
+/// Sums of squares of doubles, without overflow or underflow.
 using Wide = long double;
 
 /// Of rows of each P; vectors are (heads * rows), head-major.  Restricted to the visible columns
@@ -28,8 +28,8 @@ struct RowStatistics {
     std::vector<double> diagonal;      ///< P_ii
     std::vector<Wide> jacobian;        ///< |dP_i/dS_i|_F^2; empty where there is no slope
     std::vector<double> jacobian_max;  ///< max_{j,k} |dP_ij/dS_ik|; empty where there is no slope
-    /// (heads, n): sum over the rows of what a window of L columns around column i, or beside it
-    /// near a border, gains when it grows to L + 1, L = 0 .. n-1.  Each holds the one before.
+    /// (heads, n): sum over the rows of what a window of L columns around column i, shifted at a
+    /// border, gains when it grows to L + 1, L = 0 .. n-1.  Windows are nested.
     std::vector<double> window;
 };
 
@@ -40,8 +40,8 @@ struct StateMoments {
     Wide mean_part = 0;     ///< |Pi1 X|_F^2 = |column sums|^2 / n
     Wide centred = 0;       ///< |Pi2 X|_F^2, from the centred rows
     double unit_sum = 0;    ///< |sum_i x_i / |x_i||^2
-    bool zero_row = false;  ///< some row is 0: unit_sum has no meaning
-    double least_row = 0;   ///< min_i |x_i|^2 as a double, where it may vanish or overflow
+    bool zero_row = false;  ///< some row is 0: unit_sum is undefined
+    double least_row = 0;   ///< min_i |x_i|^2 as a double, may underflow or overflow
 };
 
 }  // namespace tsdiag

@@ -21,7 +21,7 @@ struct Value {
     Value() = default;
     Value(double v) : value(v) {}
 };
-/// A metric that has no meaning for its input.
+/// A metric that is undefined for its input.
 Value undefined(std::string reason);
 /// A value that could not be certified: known to lie in [low, high].
 Value interval(double low, double high, std::string reason);
@@ -63,7 +63,7 @@ struct Map {
     std::vector<double> values = {};
 };
 
-/// What probes write to.  A sink knows the sample; a probe speaks of one sample.
+/// Output of probes.  A sink knows the sample; a probe reports one sample.
 class Sink {
   public:
     virtual ~Sink() = default;
@@ -90,7 +90,7 @@ class Table final : public Sink {
     const std::vector<Map>& maps() const { return maps_; }
     /// Appends the rows of `other` (several models or steps in one report).
     void append(const Table& other);
-    /// Appends rows that were read back: value, bounds, standard error and count of each are kept.
+    /// Appends rows read from a file: value, bounds, standard error and count of each are kept.
     void append(const std::vector<MetricRow>& metrics, const std::vector<CurveRow>& curves);
 
     /// The row of one metric, or nothing.
@@ -100,13 +100,13 @@ class Table final : public Sink {
     struct Moments {
         Index seen = 0, count = 0;  ///< samples, samples in which it was defined
         double mean = 0;
-        long double m2 = 0;  ///< the squares of large and of small values fit
+        long double m2 = 0;  ///< squares of large and of small values fit
         Index known = 0;     ///< samples with a value or bounds
         double low = 0, high = 0;
         bool bounded = false;  ///< some sample gave bounds
         std::string note;
     };
-    /// Strings are numbers here: a run adds a million values at a few thousand places.
+    /// Strings are interned: a run adds a million values at a few thousand places.
     struct Key {
         std::uint32_t model = 0, stage = 0, tensor = 0, name = 0;
         Index step = -1, layer = -1, head = -1;

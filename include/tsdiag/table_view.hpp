@@ -9,7 +9,7 @@
 #include "tsdiag/metric.hpp"
 #include "tsdiag/table.hpp"
 
-/// A table as its readers ask for it: by layer, by head, by step.
+/// Views of a table by layer, by head and by step.
 namespace tsdiag {
 
 /// One number, with its standard error where there is one, over `count` samples.
@@ -21,8 +21,8 @@ using Depth = std::map<Index, Point>;                    ///< by layer
 using Heads = std::map<std::pair<Index, Index>, Point>;  ///< by (layer, head)
 using Course = std::map<Index, Depth>;                   ///< by layer, then by step
 
-/// The metric rows of a table by metric; but for `course`, of each model those of its last step.
-/// Cost: one pass over the rows when it is made, then over those of one metric.
+/// The metric rows of a table by metric: of each model's last step, except for `course`.  Cost: one
+/// pass over the rows when it is made, then over those of one metric.
 class TableView {
   public:
     explicit TableView(const Table& table);

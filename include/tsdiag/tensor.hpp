@@ -54,10 +54,10 @@ class Tensor {
         return owner_.use_count() == 1;
     }  ///< no other tensor shares the elements
 
-    /// Is it known how the tensor was computed?  See gradient.hpp.
+    /// Whether the tensor's computation is recorded; see gradient.hpp.
     bool tracked() const { return record_ != nullptr; }
     const std::shared_ptr<const Record>& record() const { return record_; }
-    /// The same elements, computed as `record` says; null: not tracked.
+    /// The same elements with `record` as their computation; null: not tracked.
     Tensor recorded(std::shared_ptr<const Record> record) const;
     Tensor detached() const { return recorded({}); }
 
@@ -83,8 +83,8 @@ class Tensor {
                             Type type);
     static Tensor from_host(const Backend& backend, Shape shape, std::span<const double> values,
                             Type type);
-    /// What `fill` writes in (batch, row, col) order: into the elements themselves where the host
-    /// can, else into a buffer to be uploaded.
+    /// Elements that `fill` writes in (batch, row, col) order: in place in host memory, else into a
+    /// buffer to be uploaded.
     static Tensor filled(const Backend& backend, Shape shape,
                          const std::function<void(std::span<float>)>& fill);
     static Tensor filled(const Backend& backend, Shape shape,

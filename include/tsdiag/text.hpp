@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-/// Text from files that nobody here wrote: names of tensors, of models, of columns.
+/// Untrusted text from files: names of tensors, of models, of columns.
 namespace tsdiag {
 
 /// Length of the well-formed UTF-8 sequence at the beginning of `s`; 0 where there is none
@@ -15,20 +15,20 @@ std::size_t utf8_length(std::string_view s);
 /// The code point of a well-formed sequence.
 std::uint32_t code_point(std::string_view sequence);
 
-/// Is the sequence one that shows no sign of its own but changes what its neighbours look like:
-/// C0 and C1 controls, DEL, separators of lines and paragraphs, marks of direction, characters of
-/// no width?  Such names could forge a second line of output, or read backwards.
+/// Whether the sequence is invisible but changes how its neighbours are displayed: C0 and C1
+/// controls, DEL, line and paragraph separators, bidirectional controls, zero-width characters.
+/// Such names could forge a second line of output, or read backwards.
 bool is_control(std::string_view sequence);
 
 /// The control character `sequence` spelled in ASCII: \n, \x1b, \u202e.
 std::string spelled_control(std::string_view sequence);
 
-/// Valid UTF-8 that shows all that `s` holds: a byte that is none becomes U+FFFD, a control
-/// character its spelling, but for those of `kept`.
+/// `s` as valid UTF-8 without hidden characters: an invalid byte becomes U+FFFD, a control
+/// character its spelling, except for those of `kept`.
 std::string visible(std::string_view s, std::string_view kept = "");
 
-/// At most some `most` bytes of `s`: of a longer text its beginning and end, and how much is
-/// missing.
+/// About `most` bytes of `s` at most: of a longer text its beginning and end, and the number of
+/// bytes omitted.
 std::string shortened(std::string_view s, std::size_t most);
 
 /// A code point below 2^21 in UTF-8.
@@ -37,7 +37,7 @@ std::string utf8(std::uint32_t code);
 /// The parts of `text` between separators, empty ones too; at least one.
 std::vector<std::string> split(std::string_view text, char separator);
 
-/// The nearest of `known` to `word` by edit distance, for "did you mean"; empty when none is near.
+/// The nearest of `known` to `word` by edit distance, for "did you mean"; empty if none is near.
 template <class Range>
 std::string nearest(const std::string& word, const Range& known);
 std::size_t edit_distance(const std::string& a, const std::string& b);

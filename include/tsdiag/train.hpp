@@ -9,7 +9,7 @@
 #include "tsdiag/report.hpp"
 #include "tsdiag/run.hpp"
 
-/// train(): small training runs, exactly repeatable, with probes on a schedule.
+/// train(): small training runs, bitwise reproducible, with probes on a schedule.
 ///
 ///     TrainOptions options;
 ///     options.subject.model = "random:gpt2,layers=2,d=64,heads=4";
@@ -18,8 +18,7 @@
 ///     TrainResult result = train(options);
 namespace tsdiag {
 
-/// The learning rate against the step t = 1 .. steps.  A warm-up of w steps multiplies all by
-/// min(1, t / w).
+/// The learning rate at step t = 1 .. steps.  A warm-up of w steps multiplies it by min(1, t / w).
 struct Schedule {
     enum class Kind {
         constant,      ///< rate
@@ -49,8 +48,8 @@ struct AdamW {
 };
 
 struct TrainOptions {
-    /// What is trained: `random:NAME[,key=value...]`, or a checkpoint to go on from.  A random
-    /// model of text gets its vocabulary from the data where no vocab= is given.
+    /// The model: `random:NAME[,key=value...]`, or a checkpoint to continue from.  A random model
+    /// of text gets its vocabulary from the data where no vocab= is given.
     SubjectOptions subject;
     /// text:FILE (bytes), chars:FILE (characters), images:DIR (CIFAR-10/100 binary, MNIST idx),
     /// patterns[:CLASSES] (procedural images), markov[:SYMBOLS], copy[:SYMBOLS], reverse[:SYMBOLS]
@@ -61,7 +60,7 @@ struct TrainOptions {
     Index steps = 1000;
     Schedule schedule;
     AdamW adam;
-    double clip = 1;     ///< greatest norm of all gradients together; 0: none
+    double clip = 1;     ///< maximum global norm of the gradients; 0: none
     double dropout = 0;  ///< of the embedding and of each branch; rows of P are never dropped
     std::uint64_t seed = 0;
     Index eval_every = 0;                        ///< steps; 0: at the end only
@@ -72,9 +71,9 @@ struct TrainOptions {
     std::string device = "auto";
     /// Where logs and checkpoints go; empty: nothing is written.
     std::filesystem::path directory = {};
-    Index save_every = 0;  ///< steps; 0: where probes are due; at the end always
-    bool resume = false;   ///< go on from the last checkpoint of `directory`
-    /// Stop behind this step as if interrupted (for tests of resuming); 0: do not.
+    Index save_every = 0;  ///< steps; 0: where probes are due; always at the end
+    bool resume = false;   ///< continue from the last checkpoint of `directory`
+    /// Stop after this step as if interrupted (for tests of resuming); 0: do not.
     Index stop_after = 0;
     /// Called after each step from the calling thread; false: save a checkpoint and stop.
     std::function<bool(const struct TrainStep&)> progress = {};
@@ -98,19 +97,18 @@ struct Evaluation {
 struct TrainResult {
     std::vector<TrainStep> steps;
     std::vector<Evaluation> evaluations;
-    Table table;  ///< what the probes said, by `step`
-    Json run;     ///< the content of run.json, but for `tsdiag` and `command`
+    Table table;  ///< results of the probes, by `step`
+    Json run;     ///< the content of run.json, except `tsdiag` and `command`
     bool finished = false;
     std::vector<std::pair<std::string, Tensor>> parameters;  ///< by canonical name
 };
 
-/// What `train` left in `directory`, without parameters: for its page.
+/// What `train` wrote into `directory`, without parameters: for its page.
 TrainResult recorded_training(const std::filesystem::path& directory, const Json& run);
 
-/// What the training that `model` belongs to measured: the samples that it held out, of the length
-/// that it was trained on.  `model` is its directory, or what lies in the directory's
-/// `checkpoints`; of anything else nothing is returned.  Throws `UsageError` where its data are no
-/// longer there, or no longer the same.
+/// The held-out samples, at the length of the training, of the run that `model` belongs to.
+/// `model` is its directory, or an entry of the directory's `checkpoints`; for anything else
+/// returns nullopt.  Throws `UsageError` where its data are missing or have changed.
 std::optional<OwnInput> held_out_input(const std::filesystem::path& model);
 
 /// Trains.  The same options give the same numbers, bit for bit, on the same machine with any
@@ -119,15 +117,15 @@ std::optional<OwnInput> held_out_input(const std::filesystem::path& model);
 /// Writes into `directory`: steps.csv (step,loss,grad_norm,rate), gradients.csv
 /// (step,layer,grad_norm), evaluations.csv (step,loss,accuracy,predictions), metrics.csv and, for
 /// each saved step, checkpoints/step-N with the model as `tsdiag probe` opens it and training
-/// state. A checkpoint appears under its name only when it is whole; of training states the last
-/// two are kept.
+/// state. A checkpoint appears under its name only when it is complete; the last two training
+/// states are kept.
 ///
 /// Throws `UsageError` for options that do not fit together, `FormatError` for data that cannot be
 /// read, `NonFiniteError` naming step, tensor and layer where a loss or a gradient is not finite:
 /// the last checkpoint is left as it is.
 TrainResult train(const TrainOptions& options);
 
-/// The page of a run: loss, gradients and what the probes said, against the step.
+/// The page of a run: loss, gradients and probe results, against the step.
 PlainPage training_page(const TrainResult& result);
 
 /// steps.csv, evaluations.csv and so on, as `train` writes them into a directory.

@@ -7,7 +7,7 @@
 #include "tsdiag/series.hpp"
 #include "tsdiag/table.hpp"
 
-/// Series of numbers that a training wrote down.
+/// Series of numbers logged by a training.
 namespace tsdiag {
 
 /// One quantity over the steps, in ascending order of them.
@@ -24,10 +24,10 @@ struct LogOptions {
     Index first = 0, last = -1;    ///< steps, both included; -1: to the end
     bool allow_nonfinite = false;  ///< NaN and infinity are left out, and counted in the notes
     bool allow_truncated = false;  ///< a record that was cut off at the end is left out
-    double least = 0;              ///< a smaller number cannot be what is looked for
+    double least = 0;              ///< smaller values are rejected
 };
 
-/// The series of a log.  The content decides what it is:
+/// The series of a log, whose format is detected from the content:
 ///
 ///  - a TensorBoard event file (TFRecord frames with masked CRC-32C, each checked): scalars as
 ///    `simple_value` or as a tensor of one float or double;
@@ -38,11 +38,11 @@ struct LogOptions {
 /// A directory stands for the event files in it, in the order of their names, or for its
 /// trainer_state.json.
 ///
-/// Without `column` every series is taken whose name speaks of a gradient norm ("grad_norm",
+/// Without `column` every series is taken whose name denotes a gradient norm ("grad_norm",
 /// "train/grad-norm", "gradients/norm", "gnorm"), but for limits ("max_grad_norm", "..clip..").  An
-/// empty cell and an absent key are no number at that step.  Of equal steps the later record wins
-/// (a training that was resumed); a step backwards without one drops nothing.  Both, and steps that
-/// are missing at the usual distance, are told in `notes`.
+/// empty cell or an absent key means no value at that step.  Of equal steps the later record wins
+/// (a resumed training); a step backwards without one drops nothing.  Both, and gaps in the usual
+/// spacing of steps, are recorded in `notes`.
 ///
 /// Cost: O(file) time and memory.  Throws `FormatError` naming file and line (or byte) for a file
 /// that is empty, damaged, truncated, or has no such series, for a cell that is no number, and for
@@ -50,22 +50,21 @@ struct LogOptions {
 std::vector<LoggedSeries> read_training_log(const std::filesystem::path& file,
                                             const LogOptions& options = {});
 
-/// What the series say: rows of metrics.csv and curves.csv, and what run.json tells of them.
+/// Summary of series: rows of metrics.csv and curves.csv, and their part of run.json.
 struct LogSummary {
     Table table;
     Json run;
 };
 
 /// `grad_rsd` (with its interval, standard error and count) and `grad_mean` of each series; the
-/// ratios `grad_rsd_ratio` of all pairs of up to four series, else of each to the first, whose
-/// intervals hold together with the confidence of one; the curves `grad_norm` and
-/// `grad_norm_mean`, a moving mean over max(5, T / 25) neighbours.  Column `model` is the file,
-/// with the name of the series where it has several.  Cost: that of `dispersion`, a series and a
-/// pair.
+/// ratios `grad_rsd_ratio` of all pairs of up to four series, else of each to the first, with
+/// simultaneous intervals; the curves `grad_norm` and `grad_norm_mean`, a moving mean over max(5, T
+/// / 25) neighbours.  Column `model` is the file, with the name of the series where it has several.
+/// Cost: that of `dispersion`, a series and a pair.
 LogSummary summarise_logs(const std::vector<LoggedSeries>& all,
                           const DispersionOptions& options = {});
 
-/// Does the name speak of a gradient norm?
+/// Whether the name denotes a gradient norm.
 bool names_gradient_norm(std::string_view name);
 
 }  // namespace tsdiag
