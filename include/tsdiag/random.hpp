@@ -21,7 +21,7 @@ class Rng {
     std::uint64_t seed() const { return seed_; }
     std::uint64_t stream() const { return stream_; }
 
-    double uniform();                      ///< next number in (0, 1), 53 bits
+    double uniform();                      ///< next number in (0, 1), 52 random bits
     double normal();                       ///< next standard normal (Box-Muller)
     std::uint64_t below(std::uint64_t n);  ///< next integer in [0, n), n > 0, unbiased
 

@@ -17,7 +17,7 @@ constexpr std::string_view metrics_header =
     "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note";
 constexpr std::string_view curves_header = "model,step,layer,stage,head,curve,x,y,stderr,count";
 
-/// Would a spreadsheet compute the cell rather than show it, or has it the sign that prevents that?
+/// Whether a spreadsheet would evaluate the cell, or it already has the apostrophe against that.
 bool is_formula(std::string_view cell) {
     return !cell.empty() && std::string_view("=+-@\t\r'").find(cell[0]) != std::string_view::npos;
 }

@@ -47,7 +47,7 @@ std::string file_text(const std::filesystem::path& file, std::string_view expect
     if (!S_ISREG(status.st_mode)) refuse("is no regular file");
     if (std::uint64_t(status.st_size) > most) too_long();
     std::string text;
-    // One byte more than it has shows the end; a file that grows meanwhile is read on.
+    // One byte beyond the size detects the end; a file that grows meanwhile is read to its end.
     std::size_t room = std::size_t(status.st_size) + 1, used = 0;
     for (;;) {
         text.resize(room);
@@ -79,7 +79,7 @@ void write_atomically(const std::filesystem::path& file, std::string_view text) 
         else if (errno != EINTR)
             error = errno;
     }
-    // A file system without fsync says EINVAL or EROFS: nothing more can be done there.
+    // File systems without fsync return EINVAL or EROFS; nothing more can be done there.
     if (!error && ::fsync(fd) != 0 && errno != EINVAL && errno != EROFS) error = errno;
     if (::close(fd) != 0 && !error) error = errno;
     if (!error && ::rename(temporary.c_str(), file.c_str()) != 0) error = errno;

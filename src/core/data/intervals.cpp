@@ -27,7 +27,7 @@ void require_count(std::size_t count, std::size_t least, std::string_view what) 
                                      count, what, least));
 }
 
-/// The value and the percentiles of what `statistic` makes of resample after resample.
+/// The value and the percentiles of `statistic` over the resamples.
 Interval percentiles(double value, double confidence, Index resamples,
                      const std::function<double(Rng&)>& statistic, const Rng& rng) {
     require_confidence(confidence);
@@ -48,7 +48,7 @@ Interval percentiles(double value, double confidence, Index resamples,
     return {value, at(tail), at(1 - tail)};
 }
 
-/// `count` places among `count`, drawn with replacement.  One block of the counter gives two.
+/// `count` indices below `count`, drawn with replacement, two per block of the counter.
 class Resample {
   public:
     Resample(const Rng& rng, std::size_t count) : places_(count) {
@@ -140,7 +140,8 @@ double welch_freedom(double error_a, double freedom_a, double error_b, double fr
     const double share = (error_a / both) * (error_a / both),
                  rest = (error_b / both) * (error_b / both);
     const auto term = [](double part, double freedom) {
-        return part > 0 ? part * part / freedom : 0;  // a number without error has no freedom
+        return part > 0 ? part * part / freedom
+                        : 0;  // a number without error has no degrees of freedom
     };
     return 1 / (term(share, freedom_a) + term(rest, freedom_b));
 }

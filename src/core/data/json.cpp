@@ -39,7 +39,7 @@ std::string kind_of(const Json& value) {
     throw FormatError(fmt::format("a JSON value is {}, expected {}", found, expected));
 }
 
-/// Builds a Json from the events of the parser; refuses what the parser would let pass.
+/// Builds a Json from the events of the parser; adds checks that the parser lacks.
 class Builder {
   public:
     Builder(std::string_view source) : source_(source) {}
@@ -258,13 +258,13 @@ const Json::Object& Json::object() const {
     return std::get<Members>(value_).list;
 }
 
-/// Positions of the keys of a large object.
+/// Index by key of a large object.
 class Json::Members::Index {
   public:
     explicit Index(const Object& list) {
         for (std::size_t i = 0; i < list.size(); ++i) add(list[i].first, i);
     }
-    /// Of equal keys the first counts, as in a search from the beginning.
+    /// Of equal keys the first counts, as in a linear search.
     void add(const std::string& key, std::size_t at) { positions_.emplace(key, at); }
     std::optional<std::size_t> find(std::string_view key) const {
         const auto found = positions_.find(key);
@@ -302,7 +302,7 @@ const Json* Json::Members::find(std::string_view key) const {
 }
 
 Json& Json::Members::at(std::string key) {
-    constexpr std::size_t many = 32;  // fewer are found faster one by one
+    constexpr std::size_t many = 32;  // below, a linear search is faster
     if (!index && list.size() >= many) index = std::make_unique<Index>(list);
     if (const Json* found = find(key)) return const_cast<Json&>(*found);
     if (index) index->add(key, list.size());
@@ -343,7 +343,7 @@ std::string Json::dump(int indent) const {
 }
 
 Json Json::parse(std::string_view text, std::string_view source) {
-    // The parser takes a zero byte for the end of the text; it must not hide what follows.
+    // The parser takes a zero byte for the end of the text and would ignore the rest.
     if (const std::size_t zero = text.find('\0'); zero != std::string_view::npos)
         throw FormatError(fmt::format(
             "{}: not valid JSON at byte {}: a zero byte. Is the file complete?", source, zero));

@@ -31,7 +31,7 @@ MeanAndVariance spread_of(std::span<const double> x) {
     return out;
 }
 
-/// Differences below rounding are none.
+/// Differences below rounding count as zero.
 bool is_constant(const MeanAndVariance& s) {
     return std::sqrt(s.variance) <= 4 * std::numeric_limits<double>::epsilon() * std::abs(s.mean);
 }
@@ -49,7 +49,7 @@ void influence(std::span<const double> x, const MeanAndVariance& s, std::vector<
     }
 }
 
-/// x over a power of two, so that its largest number is near 1 and no square leaves the range.
+/// x divided by a power of two, so that its largest number is near 1 and squares do not overflow.
 struct Scaled {
     std::vector<double> values;
     int exponent = 0;
@@ -63,8 +63,8 @@ struct Scaled {
 };
 
 /// The standard error of a mean of T dependent numbers, by a series estimator of their long-run
-/// variance: the mean square of 8 projections on cosines, which a constant does not touch and which
-/// neighbours' dependence leaves nearly independent.  About Student's t with 8 degrees of freedom.
+/// variance: the mean square of 8 projections on cosines, which are orthogonal to constants and
+/// nearly independent under serial dependence.  About Student's t with 8 degrees of freedom.
 class ErrorOfMean {
   public:
     explicit ErrorOfMean(std::size_t count) : count_(count), weights_(waves * count) {
@@ -92,7 +92,7 @@ struct Estimate {
     double value = 0, error = 0;
 };
 
-/// log(rsd) of a series and its standard error; nothing where it has none.
+/// log(rsd) of a series and its standard error; nullopt where it has none.
 std::optional<Estimate> estimate(std::span<const double> x, const ErrorOfMean& error_of_mean,
                                  std::vector<double>& psi) {
     const MeanAndVariance s = spread_of(x);
@@ -103,8 +103,8 @@ std::optional<Estimate> estimate(std::span<const double> x, const ErrorOfMean& e
     return found;
 }
 
-/// Series like one that was given: a Gaussian autoregression of its logarithm, or of itself where
-/// not all of it is positive.
+/// Simulates series like a given one: a Gaussian autoregression of its logarithm, or of itself
+/// where not all of it is positive.
 class Sieve {
   public:
     Sieve(std::span<const double> x, const Rng& rng)
@@ -122,12 +122,12 @@ class Sieve {
         found = estimate(x, error_of_mean_, psi);
     }
 
-    /// log(rsd) of drawn series r less that of its law, with its standard error.
+    /// log(rsd) of simulated series r less its expected value, with its standard error.
     std::optional<Estimate> deviation(Index r) const {
         std::vector<double> x(count_), psi;
         const std::size_t model = std::size_t(r) % models_.size();
         models_[model].draw(x, rng_.fork(std::uint64_t(r)));
-        // exp(y - its greatest) has the rsd of exp(y) and stays in the range
+        // exp(y - max y) has the rsd of exp(y) and does not overflow
         const double top = positive_ ? std::ranges::max(x) : 0;
         for (double& v : x)
             v = positive_ ? std::exp(deviation_ * (v - top)) : mean_ + deviation_ * v;
@@ -140,7 +140,7 @@ class Sieve {
     Index order = 0;
 
   private:
-    /// log(rsd) of the law: of exp(N(m, v)) it is log(exp(v) - 1) / 2.
+    /// log(rsd) of the model: of exp(N(m, v)) it is log(exp(v) - 1) / 2.
     double law() const {
         const double v = deviation_ * deviation_;
         return positive_ ? (v + std::log(-std::expm1(-v))) / 2 : std::log(deviation_ / mean_);
@@ -154,7 +154,7 @@ class Sieve {
     bool positive_ = false;
 };
 
-/// The deviations of drawn series over their errors; those that have none are left out.
+/// Studentised deviations of simulated series; those without an error are dropped.
 std::vector<double> studentised_draws(
     Index resamples, const std::function<std::optional<Estimate>(Index)>& deviation) {
     auto all = std::vector<std::optional<double>>(std::size_t(resamples));
@@ -168,13 +168,13 @@ std::vector<double> studentised_draws(
     return out;
 }
 
-/// The interval around `found` by studentised deviations; nothing where too few can be drawn.
+/// The interval around `found` from studentised deviations; nullopt where there are too few.
 std::optional<std::pair<double, double>> studentised(std::vector<double> deviations,
                                                      const Estimate& found, double confidence) {
     if (deviations.size() < 100) return std::nullopt;
     std::ranges::sort(deviations);
     const auto quantile = [&](double q) {
-        // the k-th of B is at probability k / (B + 1)
+        // the k-th order statistic of B is the quantile k / (B + 1)
         const double last = double(deviations.size() - 1);
         const double place = std::clamp(q * (last + 2) - 1, 0.0, last);
         const auto below = std::size_t(place);

@@ -1,6 +1,6 @@
 #include "tsdiag/metric.hpp"
 
-/// The metrics of series of numbers that a training logged.
+/// Metrics of logged series of numbers.
 namespace tsdiag {
 namespace {
 

@@ -7,8 +7,8 @@
 namespace tsdiag {
 namespace {
 
-/// Reflections up to `order` of y less its mean, and log of the share of the variance that is left
-/// after each.
+/// Reflection coefficients up to `order` of centred y, and the log of the remaining share of the
+/// variance after each.
 struct Burg {
     std::vector<double> reflections, log_rest = {0};
 
@@ -36,7 +36,7 @@ struct Burg {
     }
 };
 
-/// artanh that keeps away from the unit root by 1 / T.
+/// artanh, with the argument kept 1 / T away from the unit root.
 double artanh(double reflection, double length) {
     const double most = 1 - 1 / length;
     return std::atanh(std::clamp(reflection, -most, most));
@@ -46,7 +46,7 @@ double artanh(double reflection, double length) {
 
 void Autoregression::draw(std::span<double> out, const Rng& rng) const {
     rng.fill_normal(out, 0, 1);
-    // Durbin and Levinson: the best prediction from t numbers before t < order, then from `order`.
+    // Durbin-Levinson: best predictor from t < order previous numbers, then from `order`.
     std::vector<double> weights, before;
     double deviation = 1;
     for (std::size_t t = 0; t < out.size(); ++t) {

@@ -5,25 +5,25 @@
 #include "tsdiag/random.hpp"
 #include "tsdiag/tensor.hpp"
 
-/// Stationary Gaussian autoregressions, fitted to a series and drawn again.
+/// Stationary Gaussian autoregressions: fit and simulation.
 namespace tsdiag {
 
 /// An autoregression of variance 1, by its reflection coefficients (partial autocorrelations), each
-/// inside (-1, 1): any such numbers make it stationary.
+/// inside (-1, 1), which makes it stationary.
 struct Autoregression {
     std::vector<double> reflections;
 
-    /// A stationary piece of it, from the beginning of `rng`'s stream.  Cost: size * order.
+    /// A stationary sample path, from the beginning of `rng`'s stream.  Cost: size * order.
     void draw(std::span<double> out, const Rng& rng) const;
 };
 
-/// Burg's fit to y less its mean, of the order between 0 and min(10 log10 T, T / 10) with the least
-/// AICc [Hurvich and Tsai 1989].  Cost: T * that.
+/// Burg's fit to centred y, of the order between 0 and min(10 log10 T, T / 10) with the least AICc
+/// [Hurvich and Tsai 1989].  Cost: T * that.
 Autoregression fit_autoregression(std::span<const double> y);
 
-/// Autoregressions as uncertain as the fit: its reflections without their bias, plus the error that
-/// a fit to a drawn series of the same length has, both as artanh.  The bias is that of `count`
-/// fits [KILIAN].  Cost: count * T * order, side by side.
+/// Autoregressions that reflect the uncertainty of the fit: its bias-corrected reflections plus the
+/// error of a fit to a simulated series of the same length, both as artanh.  The bias is that of
+/// `count` fits [KILIAN].  Cost: count * T * order, in parallel.
 std::vector<Autoregression> redrawn(const Autoregression& fit, Index length, Index count,
                                     const Rng& rng);
 

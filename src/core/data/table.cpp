@@ -45,7 +45,7 @@ std::uint64_t mix(std::uint64_t h, std::uint64_t v) {
 
 std::optional<double> standard_error(Index count, long double m2) {
     if (count < 2) return std::nullopt;
-    if (std::isnan(m2)) return std::nullopt;  // the spread is not known
+    if (std::isnan(m2)) return std::nullopt;  // the spread is unknown
     return double(std::sqrt(m2 / (double(count - 1) * double(count))));
 }
 
@@ -229,7 +229,7 @@ Table::Moments Table::moments_of(const MetricRow& row) {
     m.seen = std::max<Index>(row.count, 1);
     m.count = row.value ? std::max<Index>(row.count, 1) : 0;
     m.mean = row.value.value_or(0);
-    // Of several numbers without a standard error the spread is not known, which is not 0.
+    // Without a standard error the spread of several numbers is unknown, not 0.
     const double unknown = m.count > 1 ? std::numeric_limits<double>::quiet_NaN() : 0;
     const long double error = row.standard_error.value_or(unknown);
     m.m2 = error * error * double(m.count) * double(m.count - 1);

@@ -5,7 +5,7 @@
 namespace tsdiag {
 namespace {
 
-/// The number of a layer: the row without a head, else the mean over the heads that have one.
+/// Value of a layer: the row without a head, else the mean over the heads.
 class Layer {
   public:
     void add(const MetricRow& row) {

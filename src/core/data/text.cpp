@@ -44,7 +44,7 @@ bool is_control(std::string_view sequence) {
     constexpr Range controls[] = {
         {0, 0x1f},          {0x7f, 0x9f},      // C0, DEL, C1
         {0xad, 0xad},       {0x61c, 0x61c},    // soft hyphen, Arabic letter mark
-        {0x180e, 0x180e},   {0x200b, 0x200f},  // no width; marks of direction
+        {0x180e, 0x180e},   {0x200b, 0x200f},  // zero width; direction marks
         {0x2028, 0x202e},   {0x2060, 0x206f},  // separators, embeddings, isolates
         {0xfeff, 0xfeff},   {0xfff9, 0xfffb},  // byte order mark, annotations
         {0xe0000, 0xe007f},                    // tags

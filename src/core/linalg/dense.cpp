@@ -65,7 +65,7 @@ std::vector<double> reduce(std::vector<double> a, Index n) {
         corner[-1] = beta;
         for (Index i = 1; i < m; ++i) corner[i * n - 1] = 0;
         if (tau == 0) continue;
-        // A (1 - tau v v^T), then (1 - tau v v^T) from the left, as one update of rank two.
+        // A (1 - tau v v^T), then (1 - tau v v^T) from the left, as one rank-two update.
         double* columns = a.data() + k + 1;  // all rows
         multiply(view_of(columns, n, m, n), active(v), s);
         std::fill(w.begin(), w.end(), 0.0);

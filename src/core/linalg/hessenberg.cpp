@@ -22,7 +22,8 @@ class Iteration {
   public:
     Iteration(const std::vector<double>& h, Index n)
         : n_(n),
-          stride_(((n + 7) / 8 | 1) * 8),  // an odd number of cache lines: columns meet all sets
+          stride_(((n + 7) / 8 | 1) *
+                  8),  // an odd number of cache lines, against set conflicts of columns
           h_(std::size_t(n * stride_)),
           values_(std::size_t(n)) {
         for (Index i = 0; i < n; ++i) std::copy_n(h.data() + i * n, n, h_.data() + i * stride_);
@@ -43,7 +44,7 @@ class Iteration {
     double& at(Index i, Index j) { return h_[std::size_t(i * stride_ + j)]; }
     double size(Index i, Index j) { return std::abs(at(i, j)); }
 
-    /// Sweeps until one or two eigenvalues split off at the bottom; how many.
+    /// Sweeps until one or two eigenvalues deflate at the bottom; returns how many.
     Index deflate() {
         const int limit = 30 * int(std::max<Index>(10, n_));
         for (int sweeps = 0; sweeps < limit; ++sweeps) {
@@ -242,13 +243,13 @@ class ShiftedFactors {
 
   private:
     Complex& at(Index i, Index j) { return u_[std::size_t(i * n_ + j)]; }
-    /// Without the tests for infinities that the standard asks of complex products.
+    /// Without the checks for infinities that the standard requires of complex products.
     static Complex multiply(Complex a, Complex b) {
         return {a.real() * b.real() - a.imag() * b.imag(),
                 a.real() * b.imag() + a.imag() * b.real()};
     }
     static void normalise(std::vector<Complex>& x) {
-        double top = 0, sum = 0;  // scaled first: an inverse iteration may nearly overflow
+        double top = 0, sum = 0;  // scaled first: inverse iteration may nearly overflow
         for (Complex e : x) top = std::max({top, std::abs(e.real()), std::abs(e.imag())});
         for (Complex& e : x) sum += std::norm(e /= top);
         for (Complex& e : x) e /= std::sqrt(sum);
@@ -293,7 +294,7 @@ Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, do
     out.modulus = std::abs(out.value);
     const double allowed = accuracy * std::max(out.modulus, noise);
     out.certain = true;
-    // Those that lead, and the next one below: an error of theirs may change the order.
+    // The leading ones, and the next below: its error may change the order.
     for (Index i = 0, distinct = 0; i < n && distinct <= rank; ++i) {
         if (i > 0 && values[std::size_t(i)] == std::conj(values[std::size_t(i - 1)])) continue;
         const Certificate c = certify(h, n, values[std::size_t(i)]);

@@ -4,15 +4,15 @@
 
 #include "tsdiag/tensor.hpp"
 
-/// The eigenvalue problem of an upper Hessenberg matrix, row-major n x n: what Arnoldi and the
-/// dense method share.
+/// The eigenvalue problem of an upper Hessenberg matrix, row-major n x n, shared by Arnoldi and the
+/// dense method.
 namespace tsdiag::hessenberg {
 
 /// All eigenvalues, a conjugate pair one after the other: double-shift QR with the deflation of
 /// Ahues and Tisseur (LAPACK's dlahqr), eigenvalues only.
 std::vector<std::complex<double>> eigenvalues(const std::vector<double>& h, Index n);
 
-/// How well an eigenvalue theta of H is determined.
+/// Residual and conditioning of an eigenvalue theta of H.
 struct Certificate {
     double last =
         0;  ///< |e_n^T s|, s the unit right eigenvector: Arnoldi's residual over h_{n+1,n}
@@ -29,7 +29,7 @@ struct Leading {
     std::complex<double> value = 0;
     double residual = 0;   ///< coupling |e_n^T s|
     double radius = 0;     ///< condition * (residual + noise): first-order error of the modulus
-    bool certain = false;  ///< radius <= accuracy modulus, and the next one cannot overtake
+    bool certain = false;  ///< radius <= accuracy modulus, and the next one cannot exceed it
 };
 Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
                            double noise, double accuracy);

@@ -21,7 +21,7 @@ double norm(std::span<const double> x) {
     return std::sqrt(products::dot(x.data(), x.data(), Index(x.size())));
 }
 
-/// An orthonormal basis of a Krylov space that grows by one image at a time.
+/// An orthonormal basis of a Krylov space, extended by one image at a time.
 class Basis {
   public:
     explicit Basis(Index n) : n_(n), rows_(std::size_t(n)) {
@@ -35,9 +35,9 @@ class Basis {
         return std::span(rows_).subspan(std::size_t((size_ - 1) * n_), std::size_t(n_));
     }
 
-    /// Orthogonalises `image` against the basis, once more where much of it went; its coefficients.
-    /// What remains, of norm `rest`, is the next vector, unless it is nothing but rounding: then
-    /// `rest` is 0 and the basis stays.
+    /// Orthogonalises `image` against the basis, twice where much cancels; returns its
+    /// coefficients.  The remainder, of norm `rest`, is the next vector, unless it is only
+    /// rounding: then `rest` is 0 and the basis is unchanged.
     std::vector<double> extend(std::span<double> image, double& rest) {
         const View basis{rows_.data(), {1, size_, n_}, size_ * n_, n_, Type::f64};
         std::vector<double> total(std::size_t(size_), 0.0), part(total);
@@ -48,7 +48,7 @@ class Basis {
             add_transposed(basis, -1, part, image);
             for (std::size_t i = 0; i < part.size(); ++i) total[i] += part[i];
             rest = norm(image);
-            // What is long still is orthogonal to rounding: nothing cancelled.
+            // Little cancelled: the remainder is orthogonal to rounding.
             if (rest > 0.7 * length) break;
             length = rest;
         }
@@ -67,9 +67,9 @@ class Basis {
     std::vector<double> rows_;
 };
 
-/// Takes what each product is in the basis so far, and the norm of what is left of it.
+/// Consumes each product's coefficients in the basis and the norm of the remainder.
 class Arnoldi {
-    static constexpr Index step = 8;  // between two looks at what leads
+    static constexpr Index step = 8;  // products between two checks of the leading Ritz value
 
   public:
     Arnoldi(double tolerance, Index limit, Index rank, double accuracy)
@@ -81,7 +81,7 @@ class Arnoldi {
         columns_.push_back(std::move(coefficients));
         below_.push_back(rest);
         const Index m = Index(columns_.size());
-        const double before = std::abs(leader_);  // at the last look
+        const double before = std::abs(leader_);  // at the last check
         if (rest == 0 || m >= check_ || m >= limit_) {
             check_ = m < 64 ? 64 : 4 * m;
             look_ = m + step;
@@ -117,8 +117,8 @@ class Arnoldi {
         }
     }
 
-    /// The small problem costs m^3, following what led when it was last solved m^2: has its
-    /// residual fallen far enough to solve it again?
+    /// Solving the small problem costs m^3, tracking its last leading Ritz value m^2: is that
+    /// residual small enough to solve again?
     bool promises(Index m, double rest) {
         const hessenberg::Certificate c = hessenberg::certify(matrix(m), m, leader_);
         leader_ = c.value;
@@ -140,8 +140,8 @@ class Arnoldi {
 
     double tolerance_, accuracy_;
     Index limit_, rank_;
-    Index check_ = 32, look_ = 0;  // when the small problem is solved, or followed, at the latest
-    std::complex<double> leader_ = 0;  // the Ritz value that is followed
+    Index check_ = 32, look_ = 0;      // when the small problem is next solved, or tracked
+    std::complex<double> leader_ = 0;  // the Ritz value that is tracked
     std::vector<std::vector<double>> columns_;
     std::vector<double> below_;
     Estimate out_;
@@ -199,7 +199,7 @@ std::vector<Estimate> estimates(const std::vector<Solver>& solvers) {
     return out;
 }
 
-/// Gives each solver its images until all are done.
+/// Feeds each solver its images until all are done.
 template <class Solver, class Apply>
 std::vector<Estimate> iterate(Index n, Index count, const Solver& start, const Apply& apply) {
     std::vector<Solver> solvers(std::size_t(count), start);
@@ -222,12 +222,12 @@ std::vector<Estimate> iterate(Index n, Index count, const Solver& start, const A
     return estimates(solvers);
 }
 
-/// Orthonormal bases of a stack of Krylov spaces where the maps are, of one size.
+/// Orthonormal bases, of one size, of a stack of Krylov spaces on the backend of the maps.
 class StackBasis {
   public:
     explicit StackBasis(const StackMap& map) : map_(map) {
         std::vector<double> start(std::size_t(map.n));
-        Rng(0x6b72796c6f76, 0).fill_normal(start, 0, 1);  // as of one map
+        Rng(0x6b72796c6f76, 0).fill_normal(start, 0, 1);  // as for one map
         Tensor x = expand(Tensor::from_host(map.backend, {1, map.n, 1},
                                             std::span<const double>(start), Type::f64),
                           {map.count, map.n, 1});
@@ -235,7 +235,7 @@ class StackBasis {
         append(x, norms(x));
     }
 
-    /// The next images in the basis, and the norm of what is left of each, 0 where that is
+    /// The next images in the basis, and the norm of the remainder of each, 0 where it is only
     /// rounding.
     void extend(std::vector<std::vector<double>>& coefficients, std::vector<double>& rest) {
         Tensor image = map_.apply(last_);
@@ -269,7 +269,7 @@ class StackBasis {
         return all;
     }
 
-    /// x over its norms, or 0 where they are.
+    /// Appends x divided by its norms, or 0 where they are 0.
     void append(const Tensor& x, std::vector<double> norms) {
         for (double& e : norms) e = e > 0 ? 1 / e : 0;
         last_ = multiply(x, Tensor::from_host(map_.backend, {map_.count, 1, 1},
@@ -292,7 +292,7 @@ class StackBasis {
     Tensor rows_, last_;  // (count, capacity, n) and the last of them, (count, n, 1)
 };
 
-/// Finished maps go on with the others; what they give is not looked at.
+/// Finished maps continue with the others; their results are ignored.
 template <class Solver>
 std::vector<Estimate> iterate(const StackMap& map, const Solver& start) {
     check(map.count > 0 && map.n > 0, "a stack of maps");

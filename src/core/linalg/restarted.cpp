@@ -17,7 +17,7 @@ using Apply = std::function<void(std::span<const double>, std::span<double>)>;
 
 constexpr Index largest_basis = 128, most_restarts = 300;
 
-/// A map as Spectra asks for it.
+/// A map with the interface that Spectra expects.
 class Products {
   public:
     using Scalar = double;
@@ -38,7 +38,7 @@ class Products {
     Index n_;
 };
 
-/// Spectra finds no basis of what a map without images spans.
+/// A zero map, for which Spectra finds no basis.
 bool vanishes(const Products& op, Index n) {
     auto x = std::vector<double>(std::size_t(n));
     Rng(0x72657374).fill_normal(x, 0, 1);

@@ -12,7 +12,7 @@ using simd::Double4, simd::load;
 
 constexpr int group = 4;  // rows that share a pass over G
 
-/// The rows of a group; `c` from the largest distance down to 0, so that it is read forwards.
+/// The rows of a group; `c` in descending order of distance, to be read forwards.
 struct Group {
     const double *a[group], *b[group], *c[group];
 };
@@ -68,7 +68,7 @@ std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, 
         Group rows;
         double sums[group] = {};
         for (Index r = 0; r < group; ++r) {
-            const Index i = std::min(first + r, count - 1);  // the last row again fills a group
+            const Index i = std::min(first + r, count - 1);  // the last row repeated fills a group
             double* turned = reversed.data() + r * m;
             std::reverse_copy(c.row<double>(0, i), c.row<double>(0, i) + m, turned);
             rows.a[r] = a.row<double>(0, i);

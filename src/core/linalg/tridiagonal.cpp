@@ -10,7 +10,7 @@ namespace {
 constexpr double ulp = std::numeric_limits<double>::epsilon();
 constexpr double tiny = std::numeric_limits<double>::min();
 
-/// How many eigenvalues exceed x: positive pivots of T - x.
+/// The number of eigenvalues above x: positive pivots of T - x.
 Index count_above(std::span<const double> diagonal, std::span<const double> off, double x) {
     Index count = 0;
     double pivot = 1;
@@ -43,7 +43,7 @@ double eigenvalue(std::span<const double> diagonal, std::span<const double> off,
 }
 
 double last_component(std::span<const double> diagonal, std::span<const double> off, double theta) {
-    // Upwards from the last row: stable, as the vector of an extreme eigenvalue grows in this
+    // Upwards from the last row: stable, since the vector of an extreme eigenvalue grows in this
     // direction.
     double below = 0, here = 1, last = 1, sum = 1;
     for (std::size_t j = diagonal.size() - 1; j > 0; --j) {

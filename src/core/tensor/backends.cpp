@@ -18,8 +18,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* library = "libtsdiag_cuda.so";
 
-/// Where the library may be: TSDIAG_CUDA_PLUGIN alone where it is set, else beside the program, in
-/// its library folder, and wherever the system looks.
+/// Search path of the library: TSDIAG_CUDA_PLUGIN alone where it is set, else beside the program,
+/// its library folder, and the system's default.
 std::vector<fs::path> places() {
     if (const char* said = std::getenv("TSDIAG_CUDA_PLUGIN")) return {said};
     std::error_code failed;
@@ -28,14 +28,14 @@ std::vector<fs::path> places() {
     return {program / library, program.parent_path() / "lib" / "tsdiag" / library, library};
 }
 
-/// The plug-in, or why there is none.
+/// The plug-in, or the reason why there is none.
 struct Opened {
     const BackendPlugin* plugin = nullptr;
     std::string why;
 };
 
 Opened open_library(const fs::path& path) {
-    // Never closed: the driver does not survive it.
+    // Never closed: the driver does not support that.
     void* handle = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (handle == nullptr) return {nullptr, dlerror()};
     using Entry = const BackendPlugin* (*)();
@@ -56,7 +56,7 @@ Opened open_library(const fs::path& path) {
 }
 
 bool is_chosen() { return std::getenv("TSDIAG_CUDA_PLUGIN") != nullptr; }
-/// Is there a driver, or a library that was asked for by name?
+/// Whether there is a driver, or a library was requested by name.
 bool may_have_devices() {
     return is_chosen() || dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL) != nullptr;
 }
@@ -66,12 +66,12 @@ const Opened& cuda_plugin() {
         const std::vector<fs::path> all = places();
         std::error_code failed;
         const bool chosen = is_chosen();
-        // Without a driver the library is of no use, and its cuBLAS takes 200 MB to say so.
+        // Without a driver the library is useless, and loading its cuBLAS takes 200 MB.
         if (!may_have_devices()) return Opened{nullptr, "no driver of NVIDIA's is installed"};
         for (const fs::path& path : all)
             if (path == library || fs::exists(path, failed)) {
                 Opened found = open_library(path);
-                // Only the last is a guess, which need not be there.
+                // Only the last is a guess and may be missing.
                 if (found.plugin != nullptr || path != library) return found;
             }
         return Opened{nullptr, chosen ? fmt::format("{}: there is no such file", all[0].string())
@@ -88,7 +88,7 @@ std::string why_no_device() {
     return opened.plugin->devices(why.data(), why.size()) > 0 ? std::string() : why.data();
 }
 
-/// A device, or why it does not work.
+/// A device, or the reason why it does not work.
 struct Tried {
     const Backend* backend = nullptr;
     std::string why;
@@ -140,7 +140,7 @@ const Backend& open_first_device(Products products) {
     throw NotAvailable(fmt::format("device 'cuda': {}; use --device cpu", search().passed_over));
 }
 
-/// N of "cuda:N"; -1 where it is none.
+/// N of "cuda:N"; -1 for any other name.
 int index_of(std::string_view name) {
     const std::string_view digits = name.substr(name.find(':') + 1);
     int index = -1;

@@ -10,11 +10,11 @@ namespace tsdiag {
 namespace {
 
 constexpr std::size_t alignment = 64;
-constexpr std::size_t smallest = std::size_t{1} << 20;  // below, malloc reuses what it has
+constexpr std::size_t smallest = std::size_t{1} << 20;  // below, malloc reuses memory well
 constexpr std::size_t most_kept = std::size_t{1} << 28;
 
-// Large blocks come from the system itself: malloc, once it has freed a large one, takes the next
-// from its heap, and keeps the holes between them.
+// Large blocks are mapped directly: after freeing one, malloc takes the next from its heap and
+// keeps the holes.
 #ifdef TSDIAG_ADDRESS_SANITIZER  // its allocator knows the end of every block
 void* take_large(std::size_t size) { return std::aligned_alloc(alignment, size); }
 void give_large(void* block, std::size_t) { std::free(block); }
@@ -26,7 +26,7 @@ void* take_large(std::size_t size) {
 void give_large(void* block, std::size_t size) { munmap(block, size); }
 #endif
 
-/// Sizes in steps of an eighth to a sixteenth, so that a block fits its like.
+/// Size classes in steps of an eighth to a sixteenth, so that blocks are reused.
 std::size_t size_class(std::size_t bytes) {
     std::size_t step = alignment;
     if (bytes >= smallest)
@@ -78,7 +78,7 @@ std::size_t BlockPool::bytes() const {
     return live_bytes_ + kept_bytes_;
 }
 
-/// The largest go first.
+/// Drops the largest first.
 void BlockPool::drop_until(std::size_t most) {
     while (kept_bytes_ > most) {
         const auto last = std::prev(kept_.end());

@@ -5,17 +5,17 @@
 
 namespace tsdiag {
 
-/// Memory of dropped tensors, kept for those to come: fresh pages cost more than the work on them.
-/// What is kept and what is in use never take more together than what was once in use, so that the
-/// peak of a run stays what it is without the pool.
+/// A pool of freed tensor memory: fresh pages cost more than the work on them.  Pooled and used
+/// bytes together never exceed the peak of used bytes, so that the pool does not raise the peak of
+/// a run.
 class BlockPool {
   public:
     ~BlockPool();
-    /// At least `bytes` bytes, aligned for every kernel; null where there are none left.
+    /// At least `bytes` bytes, aligned for every kernel; null when out of memory.
     void* take(std::size_t bytes);
-    /// Of the size that it was taken with.
+    /// `bytes` as passed to `take`.
     void give(void* block, std::size_t bytes);
-    /// In use and kept, of blocks that are large enough to be kept.
+    /// Used and pooled bytes of blocks that are large enough to be pooled.
     std::size_t bytes() const;
 
   private:

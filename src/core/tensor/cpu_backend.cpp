@@ -29,7 +29,7 @@ const Table& table() {
         const bool third = second && __builtin_cpu_supports("avx512f") &&
                            __builtin_cpu_supports("avx512dq") &&
                            __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-        // TSDIAG_ISA=base|avx2|avx512 asks for less than there is: to compare, and to test each.
+        // TSDIAG_ISA=base|avx2|avx512 limits the instruction set, for comparisons and tests.
         const char* wish = std::getenv("TSDIAG_ISA");
         const std::string_view isa = wish != nullptr ? wish : "avx512";
         if (third && isa == "avx512") return avx512::kernel_table;
@@ -46,7 +46,7 @@ const Table& table() {
 
 namespace {
 
-/// Below this many elements a loop takes less time than waking the other threads does.
+/// Below this many elements, waking other threads costs more than the loop.
 constexpr Index worth_threads = Index{1} << 17;
 
 template <class T>
@@ -64,7 +64,7 @@ decltype(auto) typed(const View& v, F f) {
     return f(double{});
 }
 
-/// f(batch, row) over all rows, in parallel where the work is worth it.
+/// f(batch, row) over all rows, in parallel where worthwhile.
 template <class F>
 void each_row(const Shape& s, F f) {
     const Index rows = s.batch * s.rows;
@@ -73,11 +73,10 @@ void each_row(const Shape& s, F f) {
     for (Index i = 0; i < rows; ++i) f(i / s.rows, i % s.rows);
 }
 
-/// Rows whose partial sums are added one after the other, whatever the number of threads: results
-/// do not depend on it.
+/// Rows whose partial sums are added serially: results do not depend on the number of threads.
 constexpr Index rows_per_sum = 64;
 
-/// A library that shares a product among threads sums in an order that depends on their number.
+/// A multi-threaded library product sums in an order that depends on the number of threads.
 class OneThread {
   public:
     OneThread() { omp_set_num_threads(1); }
@@ -89,8 +88,8 @@ class OneThread {
     int before_ = omp_get_max_threads();
 };
 
-/// alpha op(a) op(b) as tiles, each made by one thread.  Their sizes follow from those of one
-/// matrix: no bit of it depends on the number of threads, nor on the other matrices of the batch.
+/// alpha op(a) op(b) as tiles, each made by one thread.  Tile sizes follow from one matrix, so
+/// results are bitwise independent of the number of threads and of the batch.
 template <class T>
 class TiledProduct {
   public:
@@ -104,8 +103,8 @@ class TiledProduct {
           inner_(first_ ? a.shape.rows : a.shape.cols),
           vector_(out.shape.rows == 1 || out.shape.cols == 1) {
         rows_ = out.shape.rows, cols_ = out.shape.cols;
-        // A vector is not worth it.  Of one height, for Eigen rounds the last rows of a tile
-        // otherwise than those before.
+        // Not for vectors.  Tiles of one height, since Eigen rounds the last rows of a tile
+        // differently.
         if (!by_library() && !vector_ && rows_ * cols_ * inner_ / 16 >= worth_threads) rows_ = 96;
         if (by_library()) rows_ = part(rows_, 256, 8), cols_ = part(cols_, 192, 48);
         down_ = (out.shape.rows + rows_ - 1) / rows_;
@@ -113,7 +112,7 @@ class TiledProduct {
     }
 
     Index tiles() const { return out_.shape.batch * down_ * across_; }
-    /// Products cost about as much as so many elements of a loop.
+    /// Cost of the product as an equivalent number of loop elements.
     Index work() const { return out_.shape.count() * inner_ / 16; }
 
     void make(Index tile) const {
@@ -146,8 +145,8 @@ class TiledProduct {
         return false;
 #endif
     }
-    /// `count` in as few parts of at most `most` as there are, of one size but the last: a multiple
-    /// of `step`, as the kernels take them.
+    /// Size of equal parts (but the last) of `count`, as few as possible of at most `most`: a
+    /// multiple of `step`, as the kernels need.
     static Index part(Index count, Index most, Index step) {
         const Index parts = (count + most - 1) / most, even = (count + parts - 1) / parts;
         return std::min(count, (even + step - 1) / step * step);
@@ -167,7 +166,7 @@ BlockPool& pool() {
     return only;
 }
 
-/// Of all tensors; no order between threads is needed.
+/// Of all tensors; relaxed atomics suffice.
 std::atomic<std::size_t> live_bytes = 0, peak_bytes = 0;
 
 void count_taken(std::size_t bytes) {
@@ -568,8 +567,7 @@ class CpuBackend final : public Backend {
         return s;
     }
 
-    /// Tasks of (head, group of rows): their number does not depend on the threads, so neither does
-    /// the sum.
+    /// Tasks of (head, group of rows): neither their number nor the sum depends on the threads.
     template <class T>
     static void accumulate_windows(RowStatistics& s, View p, const Visible& visible) {
         const Index n = s.n, groups = s.heads >= 8 ? 1 : std::clamp<Index>(s.rows / 32, 1, 8);

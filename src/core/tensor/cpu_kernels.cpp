@@ -96,8 +96,8 @@ double entropy_sum(const T* p, Index count) {
 }
 
 /// Sum of slope_k^2 ((1 - p_k)^2 + others), others = sum of p_j^2 over j != k, and the largest
-/// |slope_k (1 - p_k)| |slope_k| and |p_k|, over a range that leaves out the entry with the largest
-/// modulus: nothing cancels.
+/// |slope_k (1 - p_k)|, |slope_k| and |p_k|, over a range without the entry of largest modulus:
+/// nothing cancels.
 struct JacobianSums {
     double total = 0, own = 0, slope = 0, modulus = 0;
 };
@@ -213,7 +213,7 @@ double centred_squares(const T* a, Index count, double mean, double scale) {
     return s;
 }
 
-/// 1 / sqrt(mean of (a - mean)^2 + eps).  Squares of float64 may be beyond the range of double.
+/// 1 / sqrt(mean of (a - mean)^2 + eps).  Squares of float64 may overflow or underflow.
 template <class T>
 double inverse_deviation(const T* a, Index count, double mean, double eps) {
     const double n = double(count), s = centred_squares(a, count, mean, 1);
@@ -286,7 +286,7 @@ Index first_nonfinite(const T* a, Index count) {
     return -1;
 }
 
-/// One Philox4x32-10 block as two doubles in (0, 1): 53 random bits and a half each.
+/// One Philox4x32-10 block as two doubles in (0, 1), of 52 random bits each.
 inline void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t block, double& a,
                         double& b) {
     std::uint32_t c0 = std::uint32_t(block), c1 = std::uint32_t(block >> 32);
@@ -295,7 +295,7 @@ inline void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t 
     philox_block(c0, c1, c2, c3, k0, k1);
     const std::uint64_t u = (std::uint64_t{c1} << 32 | c0) >> 12,
                         v = (std::uint64_t{c3} << 32 | c2) >> 12;
-    // 52 bits behind the point of a number in [1, 2), moved to (0, 1) by half a unit.
+    // 52 mantissa bits of a number in [1, 2), shifted to (0, 1) by half a unit.
     a = std::bit_cast<double>(u | 0x3FF0000000000000U) - (1.0 - 0x1p-53);
     b = std::bit_cast<double>(v | 0x3FF0000000000000U) - (1.0 - 0x1p-53);
 }

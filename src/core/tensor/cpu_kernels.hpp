@@ -2,9 +2,9 @@
 #include <cstddef>
 #include <cstdint>
 
-/// The loops of the CPU backend over raw memory, compiled once an instruction set
-/// (cmake/parts.cmake) and chosen when the program starts.  Nothing here may use a library type:
-/// see tsdiag_kernels() for why.
+/// The loops of the CPU backend over raw memory, compiled once per instruction set
+/// (cmake/parts.cmake), selected at program start.  Library types are not allowed here: see
+/// tsdiag_kernels() for why.
 namespace tsdiag::kernels {
 
 using Index = std::int64_t;
@@ -14,7 +14,7 @@ struct RowResult {
     double sum, modulus, negative, squares, entropy, max_modulus, jacobian, jacobian_max;
 };
 
-/// The nested-window sums of one head: what the e-th token of the window adds (docs/references.md).
+/// The nested-window sums of one head: gain by the e-th token of the window (docs/references.md).
 struct WindowSums {
     double* left;   ///< n: token i - t of row i, while both sides have tokens
     double* right;  ///< n: token i + t
@@ -57,12 +57,12 @@ struct Table {
     /// Philox blocks first .. first + count of (seed, stream): two doubles in (0, 1) each.
     void (*uniform)(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Index count,
                     double* out);
-    /// The same turned into two standard normals each.
+    /// The same as two standard normals each.
     void (*normal)(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Index count,
                    double* out);
 };
 
-/// The best table for this processor.
+/// The best table for this CPU.
 const Table& table();
 
 namespace base {

@@ -102,7 +102,7 @@ inline float erf_(float x) {
 }
 inline double erf_(double x) { return std::erf(x); }
 
-// Those of the formulas that no vector has.
+// Functions of the formulas without a vectorised version.
 using std::cos, std::expm1, std::log, std::sin, std::sqrt, std::tanh;
 
 /// sin and cos of 2 pi u, u in [0, 1].

@@ -12,8 +12,8 @@
 namespace tsdiag {
 namespace {
 
-/// Cotangents on their way from y to the variables.  A record is handled after all that read it,
-/// for they lie deeper.
+/// Cotangents on their way from y to the variables.  A record is processed after all its readers,
+/// which are deeper.
 class Sweep {
   public:
     explicit Sweep(bool differentiable) : differentiable_(differentiable) {}
@@ -50,7 +50,7 @@ class Sweep {
   private:
     struct Waiting {
         std::shared_ptr<const Record> record;
-        Index arrival;  ///< breaks ties, so that sums have one order
+        Index arrival;  ///< breaks ties, so that the order of sums is fixed
         bool operator<(const Waiting& other) const {
             return record->depth != other.record->depth ? record->depth < other.record->depth
                                                         : arrival > other.arrival;

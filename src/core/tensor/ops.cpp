@@ -4,7 +4,7 @@
 #include "record.hpp"
 #include "tsdiag/error.hpp"
 
-/// Products, pairs, reductions, softmax: each with its derivative.
+/// Products, binary ops, reductions, softmax, with their derivatives.
 namespace tsdiag {
 
 using ops::misfit, ops::require_visible, ops::same_kind;
@@ -60,7 +60,7 @@ Tensor matvec(const Tensor& a, const Tensor& x, bool transposed) {
 }
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-    // One product of all rows where a derivative will be taken by a sum over them.
+    // One product of all rows where a derivative will sum over them.
     if (x.batch() > 1 && any_tracked({&x, &weight, &bias})) {
         const Tensor rows = contiguous(x).reshape({1, x.batch() * x.rows(), x.cols()});
         const Tensor y = linear(rows, weight, bias);
@@ -71,7 +71,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     same_kind("linear", y, bias);
     const Shape shape{1, 1, y.cols()};
     if (bias.shape() != shape) misfit("linear", y, bias);
-    y.backend().binary(Binary::add, y.view(), y.view(), bias.view());  // y is still ours alone
+    y.backend().binary(Binary::add, y.view(), y.view(), bias.view());  // y is not shared yet
     if (!any_tracked({&y, &bias})) return y;
     return record(y,
                   {{y, [](const Tensor& g, const Saved&) { return g; }},
@@ -80,7 +80,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 
 namespace {
 
-/// out = a op b: the cotangents of a and b before b's is summed over the axes it was spread over.
+/// out = a op b: the cotangents of a and b, b's before it is reduced over broadcast axes.
 Tensor recorded_pair(Binary op, const Tensor& out, const Tensor& a, const Tensor& b) {
     const Shape shape = b.shape();
     const auto same = [](const Tensor& g, const Saved&) { return g; };
@@ -112,7 +112,7 @@ Tensor recorded_pair(Binary op, const Tensor& out, const Tensor& a, const Tensor
         case Binary::maximum:
             break;
     }
-    const auto first = [](const Saved& s) {  // 1 where a is the greater one
+    const auto first = [](const Saved& s) {  // 1 where a is greater
         return map(Unary::step, subtract(s.operands[0], s.operands[1]));
     };
     return record(
@@ -163,7 +163,7 @@ Tensor row_max(const Tensor& a) {
     Tensor out = Tensor::empty(a.backend(), {a.batch(), a.rows(), 1}, a.type());
     a.backend().row_max(out.view(), a.view());
     if (!a.tracked()) return out;
-    // The mask of the largest entries is constant where there is a derivative.
+    // The mask of the maxima is constant where the derivative exists.
     const Tensor below = map(Unary::step, scale(subtract(a.detached(), out), -1));
     const Tensor mask = affine(below, -1, 1), share = divide(mask, row_sum(mask));
     return record(out,

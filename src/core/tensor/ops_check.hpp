@@ -3,7 +3,7 @@
 
 #include "tsdiag/ops.hpp"
 
-/// What ops say of operands that do not fit.
+/// Checks of operands.
 namespace tsdiag::ops {
 
 std::string text(const Shape& s);

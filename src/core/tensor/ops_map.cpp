@@ -3,7 +3,7 @@
 
 #include "record.hpp"
 
-/// Functions of one number and their derivatives.
+/// Element-wise functions and their derivatives.
 namespace tsdiag {
 namespace {
 
@@ -27,7 +27,7 @@ Tensor normal_density(const Tensor& x) {
                  1 / std::sqrt(2 * std::numbers::pi));
 }
 
-/// exp(min(x, 0)): never overflows where the branch is not taken.
+/// exp(min(x, 0)): no overflow in the branch not taken.
 Tensor exp_below_zero(const Tensor& x) {
     return map(Unary::exp, scale(map(Unary::relu, scale(x, -1)), -1));
 }
@@ -53,7 +53,7 @@ bool reads_result(Unary op) {
     }
 }
 
-/// The derivative at x, where the function is y.
+/// The derivative at x, y being the function's value.
 Tensor slope(Unary op, const Tensor& x, const Tensor& y) {
     switch (op) {
         case Unary::copy:

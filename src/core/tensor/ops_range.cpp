@@ -5,13 +5,13 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
-/// Sums of squares, whatever the size of what is squared.  Kernels sum in double: where float64
-/// elements are too large or too small for that, the same kernel sees them times a power of two.
+/// Sums of squares without overflow or underflow.  Kernels sum in double: float64 elements that are
+/// too large or too small are first scaled by a power of two.
 namespace tsdiag {
 namespace {
 
-/// Sums of squares of elements in this range, and the parts that matter of differences of them,
-/// stay in the range of double.
+/// Sums of squares of elements in this range, and the significant parts of their differences, stay
+/// in the range of double.
 constexpr double least = 0x1p-300, most = 0x1p400;
 
 bool safe(double largest) { return largest == 0 || (largest >= least && largest <= most); }
@@ -105,7 +105,7 @@ std::vector<double> row_norms(const Tensor& x) {
 
 namespace {
 
-/// The sum of unit rows where squares of rows leave the range of double.
+/// The sum of unit rows where squares of rows overflow or underflow.
 void find_unit_sum(StateMoments& m, const Tensor& x) {
     const std::vector<double> top = largest_in_rows(x);
     if (std::ranges::find(top, 0.0) != top.end()) return;
@@ -133,7 +133,7 @@ StateMoments state_moments(const Tensor& x) {
 
 namespace {
 
-/// The squares of rows whose entries are too large or too small for double.
+/// Recomputes the squares of rows whose entries are too large or too small for double.
 void mend_squares(RowStatistics& s, const Tensor& p, const Visible& visible) {
     if (std::ranges::all_of(s.max_modulus, safe)) return;
     const std::vector<int> own = exponents(s.max_modulus);

@@ -6,7 +6,7 @@
 #include "record.hpp"
 #include "tsdiag/error.hpp"
 
-/// Ops that move elements.
+/// Ops that rearrange elements.
 namespace tsdiag {
 
 using ops::misfit, ops::same_kind, ops::text;
@@ -217,7 +217,7 @@ Tensor rotate(const Tensor& a, std::span<const double> position, std::span<const
     a.backend().rotate(out.view(), a.view(), position, frequency, interleaved);
     if (!a.tracked()) return out;
     const std::vector<double> at(position.begin(), position.end());
-    std::vector<double> back;  // the transpose of a rotation turns the other way
+    std::vector<double> back;  // the transpose of a rotation is the opposite rotation
     for (const double f : frequency) back.push_back(-f);
     return record(
         out,

@@ -76,7 +76,7 @@ TSDIAG_INLINE void add_all_rows(const T* a, Index m, Index n, Index stride, cons
     for (; i < m; ++i) add_rows<1>(a + i * stride, stride, n, w + i, y);
 }
 
-/// y += A^T W (A x - shift) by groups of rows that stay in the first-level cache; `total` plus the
+/// y += A^T W (A x - shift) by groups of rows that stay in the L1 cache; returns `total` plus the
 /// sum of W (A x - shift), row after row.
 template <class T>
 TSDIAG_INLINE double add_normal(const T* a, Index m, Index n, Index stride, const double* weight,
@@ -209,7 +209,7 @@ void normal_product(const View& a, std::span<const double> w, std::span<const do
     check(column.size() == x.size(), "normal_product: sizes agree");
     double mass = 0;
     for (double e : w) mass += e;
-    // The mean is known before the pass up to rounding; what rounding left is taken off afterwards.
+    // The mean is known beforehand up to rounding; the rounding error is subtracted afterwards.
     double mean = 0;
     dots(column.data(), 1, length(x), length(x), x.data(), &mean);
     mean /= mass;
@@ -227,7 +227,7 @@ double largest_row_distance(const View& a) {
                 worst, exact_farthest(static_cast<const double*>(a.data), i, n, a.row_stride));
         return worst;
     }
-    // Distances in float32 first; rows whose largest one may win within its rounding again in
+    // Distances in float32 first; rows whose largest may be the maximum within rounding again in
     // double.
     const auto* p = static_cast<const float*>(a.data);
     std::vector<float> farthest(std::size_t(m), 0.0F);

@@ -19,7 +19,7 @@ std::uint64_t mix(std::uint64_t x) {  // SplitMix64's finaliser: a bijection tha
     return x ^ (x >> 31);
 }
 
-/// Blocks of a stream that single draws use lie far beyond those of whole arrays.
+/// Offset of single draws in a stream, far beyond the blocks of whole arrays.
 constexpr std::uint64_t single_draws = std::uint64_t{1} << 62;
 
 using Fill = void (*)(std::uint64_t, std::uint64_t, std::uint64_t, Index, double*);

@@ -3,7 +3,7 @@
 
 #include "tsdiag/gradient.hpp"
 
-/// How ops record themselves.
+/// Recording of ops.
 namespace tsdiag {
 
 struct Dependence {
@@ -17,7 +17,7 @@ inline bool any_tracked(std::initializer_list<const Tensor*> operands) {
     return false;
 }
 
-/// `out` as the result of an op: its elements are those that `out` has now.
+/// `out` recorded as the result of an op, with its present elements.
 Tensor record(const Tensor& out, std::initializer_list<Dependence> on,
               std::vector<Tensor> saved = {}, bool save_result = false);
 
