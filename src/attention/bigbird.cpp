@@ -56,7 +56,7 @@ struct Blocks {
     Index count() const { return std::max<Index>(0, last - first); }
 };
 
-/// Which blocks see which.
+/// The sparsity pattern of blocks.
 class Pattern {
   public:
     Pattern(const Options& options, const AttentionInput& in)
@@ -111,7 +111,7 @@ class Pattern {
         }
         return out;
     }
-    /// Different numbers below `count`, each set of them as likely as any other (Floyd).
+    /// Distinct numbers below `count`, every set of them equally likely (Floyd).
     std::vector<Index> drawn(Index head, Index block, Index count) const {
         Rng rng = rng_.fork(std::uint64_t(head)).fork(std::uint64_t(block));
         std::vector<Index> out;
@@ -128,7 +128,7 @@ class Pattern {
     std::vector<Index> block_of_;  ///< of each token, ascending
 };
 
-/// What is added to rows [first, first + count) of the logits, (h, count, n).
+/// Added to rows [first, first + count) of the logits, (h, count, n).
 template <class T>
 Tensor mask(const Pattern& pattern, const AttentionInput& in, Index first, Index count) {
     const Index h = in.q.batch(), n = in.q.rows();

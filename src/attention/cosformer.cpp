@@ -15,7 +15,7 @@ Tensor weighted(const Tensor& x, const std::vector<double>& position, double len
         const double at = 1 + (position.empty() ? double(i) : position[std::size_t(i)]);
         const double angle = std::numbers::pi / 2 * at / length;
         weights[0].push_back(std::sin(angle));
-        // At i = M the cosine is 0, and rounding must not make it negative.
+        // At i = M the cosine is 0; rounding must not make it negative.
         weights[1].push_back(std::max(0.0, std::cos(angle)));
     }
     const Tensor positive = map(Unary::relu, x);

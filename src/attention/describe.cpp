@@ -5,13 +5,13 @@
 namespace tsdiag {
 namespace {
 
-/// The texts for always, sometimes and never; an empty one says nothing.
+/// The text for always, sometimes or never; empty: nothing is printed.
 std::string_view choose(Holds holds, std::string_view always, std::string_view sometimes,
                         std::string_view never) {
     return holds == Holds::always ? always : holds == Holds::sometimes ? sometimes : never;
 }
 
-/// A cell of a table: "|" ends one.
+/// A table cell, with "|" escaped.
 std::string cell(std::string_view text) {
     std::string out;
     for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);

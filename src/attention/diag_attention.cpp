@@ -28,7 +28,7 @@ constexpr std::array option_list{
                                    "[DEVIL]; its rows of softmax sum to less than 1 where they "
                                    "see them (not causal)"}};
 
-/// How many positions the chunk of the last token lacks.
+/// Number of positions missing from the last chunk.
 Index missing(const AttentionInput& in, Index block) {
     const double last = in.position.empty() ? double(in.q.rows() - 1) : in.position.back();
     return block - 1 - Index(last - double(block) * std::floor(last / double(block)));

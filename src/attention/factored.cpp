@@ -14,8 +14,8 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr Index chunk_rows = 256;    // of a causal product: the triangle of a chunk is formed
-constexpr Index sum_rows = 1 << 12;  // held in double at once
+constexpr Index chunk_rows = 256;    // of a causal product: a chunk's triangle is formed
+constexpr Index sum_rows = 1 << 12;  // rows held in double at once
 
 /// z of one head, in double: left_i . (floor + sum_j right_j) over all j, or over j <= i.
 std::vector<double> row_sums(const Tensor& left, const Tensor& right, bool causal, double floor) {
@@ -88,7 +88,7 @@ class FactoredAttention final : public AttentionOperator {
         if (!known_.causal) return matmul(left(), matmul(right(), v, Transpose::first));
         const Index n = tokens();
         std::vector<Tensor> parts;
-        Tensor sum;  // right^T v of the chunks before, (h, m, c)
+        Tensor sum;  // right^T v of earlier chunks, (h, m, c)
         for (Index first = 0; first < n; first += chunk_rows) {
             const Index count = std::min(chunk_rows, n - first);
             const Tensor l = left().row_range(first, count), r = right().row_range(first, count),
@@ -106,7 +106,7 @@ class FactoredAttention final : public AttentionOperator {
         if (!known_.causal) return matmul(right(), matmul(left(), w, Transpose::first));
         const Index n = tokens();
         const Tensor out = Tensor::empty(backend(), {heads(), n, w.cols()}, w.type());
-        Tensor sum;  // left^T w of the chunks behind, (h, m, c)
+        Tensor sum;  // left^T w of later chunks, (h, m, c)
         for (Index first = (n - 1) / chunk_rows * chunk_rows; first >= 0; first -= chunk_rows) {
             const Index count = std::min(chunk_rows, n - first);
             const Tensor l = left().row_range(first, count), r = right().row_range(first, count),
@@ -145,7 +145,7 @@ class FactoredAttention final : public AttentionOperator {
         return multiply(left, inverse_);
     }
 
-    /// 1/z with its derivative.  A row of zeros stays one however its factors move.
+    /// 1/z with its derivative.  A row of zeros stays 0 whatever its factors.
     void record_inverse(const Tensor& left, const Tensor& right) {
         known_.factors = Factors{left, right};  // not divided yet
         const Tensor ones =

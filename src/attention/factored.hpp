@@ -3,7 +3,7 @@
 
 #include "options.hpp"
 
-/// The base of every attention that is a product of tall matrices and never formed.
+/// Base of every attention that is a product of tall matrices and is never materialised.
 namespace tsdiag::variants {
 
 struct FactorRule {
@@ -13,14 +13,14 @@ struct FactorRule {
     double least = 0;  ///< a smaller sum is replaced by it
     /// left and right are >= 0: then a row whose sum is 0 is a row of zeros.
     bool nonnegative = false;
-    /// Where there are no logits S = left right^T with a(S) = S.
+    /// The reason where there are no logits S = left right^T with a(S) = S.
     std::string_view why_no_slope = {};
 };
 
 /// P = left right^T, causal: its lower triangle.  left (h, n, m), right (h', n, m), h' divides h.
 ///
-/// P v and P^T w cost O(n m c) where no rows are asked for; causal: by prefix sums.  Throws
-/// `NonFiniteError` where features of either sign sum to 0 in a row that is to be divided by it.
+/// P v and P^T w cost O(n m c) where no rows are needed; causal: by prefix sums.  Throws
+/// `NonFiniteError` where features of either sign sum to 0 in a row to be divided by that sum.
 std::unique_ptr<AttentionOperator> factored_attention(const AttentionEntry& entry, Tensor left,
                                                       Tensor right, bool causal,
                                                       const FactorRule& rule);

@@ -3,7 +3,7 @@
 
 #include "options.hpp"
 
-/// Feature maps phi of queries and keys, and what is drawn for them.
+/// Feature maps phi of queries and keys, and their random draws.
 namespace tsdiag::variants {
 
 /// elu, 1+elu or relu, by the words of an option.

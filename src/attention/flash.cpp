@@ -27,9 +27,9 @@ Visible before(const Visible& group) {
 
 constexpr std::string_view two_parts = "P is a function of two pairs of queries and keys";
 
-/// The bucket of a distance j - i among `buckets`: half of them one step wide, the others growing
-/// as powers up to 128 steps.  In float32, as the models were trained: at powers of two the last
-/// bit decides.  [T5]
+/// T5's bucket of a distance j - i among `buckets`: half of them one step wide, the others growing
+/// as powers up to 128 steps.  In float32, as in training: at powers of two the last bit decides.
+/// [T5]
 Index bucket(Index distance, Index buckets, bool causal) {
     Index out = 0, steps = -distance;
     if (!causal) {
@@ -65,7 +65,7 @@ std::vector<double> learned_bias(const AttentionInput& in, Index group) {
     return out;
 }
 
-/// Rows of the bias, (1, b, n): of the columns that `near` shows, 0 elsewhere.
+/// Rows of the bias, (1, b, n), in the columns visible in `near`, 0 elsewhere.
 Tensor bias_rows(const AttentionInput& in, const std::vector<double>& by_distance,
                  const Tensor& like, Index first, const Visible& near) {
     const auto position = [&](Index i) {

@@ -4,8 +4,8 @@
 /// The Gaussian kernel exp(-scale |q - k|^2 / 2).  [SKYFORMER]
 namespace tsdiag::variants {
 
-/// Moves queries and keys by the first key of each head.  No distance changes, and what all tokens
-/// have in common no longer cancels in |q|^2 - 2 q k + |k|^2.  Throws `UsageError` where the scale
+/// Shifts queries and keys by the first key of each head.  No distance changes, and the common part
+/// of all tokens no longer cancels in |q|^2 - 2 q k + |k|^2.  Throws `UsageError` where the scale
 /// is not positive.
 void move_to_first_key(const AttentionEntry& entry, AttentionInput& in);
 
@@ -13,7 +13,7 @@ void move_to_first_key(const AttentionEntry& entry, AttentionInput& in);
 Tensor as_queries(const Tensor& x);
 Tensor as_keys(const Tensor& x);
 
-/// -d, at most 0 where d >= 0 was rounded below.
+/// -d, clamped to at most 0 against rounding of d >= 0.
 Tensor exponent(const Tensor& d);
 
 /// exp(-scale |a_i - b_j|^2 / 2).  a (h, n, w), b (h, m, w) -> (h, n, m).

@@ -32,7 +32,7 @@ class GivenAttention final : public AttentionOperator {
     const Backend& backend() const override { return p_.backend(); }
 
   private:
-    /// Whether P is stochastic is seen, not believed: within 1e-6 in float32, 1e-12 in float64.
+    /// Whether P is stochastic is measured: within 1e-6 in float32, 1e-12 in float64.
     bool rows_sum_to_one() const {
         const RowStatistics all = row_statistics(p_, {}, false, 0, {});
         const RowStatistics seen = row_statistics(

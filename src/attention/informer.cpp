@@ -34,7 +34,7 @@ constexpr std::array option_list{
                     .whole = true,
                     .description = "of the sampled keys, which a layer's heads share"}};
 
-/// How many keys a query samples, and how many queries see all keys.
+/// The number of keys a query samples, and of queries that see all keys.
 Index how_many(const Options& options, Index n) {
     const double u = double(options.count("factor")) * std::ceil(std::log(double(n)));
     return std::max<Index>(1, Index(std::min(u, double(n))));
@@ -55,8 +55,8 @@ std::vector<double> logits_at(const AttentionInput& in, const std::vector<Index>
     return s.to_host<double>();
 }
 
-/// M of the queries of each head, (h, n).  A query without a finite one comes first, for it to be
-/// seen that it has none.
+/// M of the queries of each head, (h, n).  A query without a finite one is ranked first, so that it
+/// is noticed.
 std::vector<double> measures(const AttentionInput& in, Index samples, double divisor, Rng rng) {
     constexpr double infinity = std::numeric_limits<double>::infinity();
     const Index h = in.q.batch(), n = in.q.rows();

@@ -76,7 +76,7 @@ class WithConvolution final : public AttentionOperator {
   private:
     Tensor band(Index first, Index count) const {
         const Index n = tokens(), h = heads(), width = kernel_.cols();
-        // A table with one row an offset and a row of zeros for all that are farther away.
+        // A table with a row per offset and a row of zeros for all offsets beyond.
         const Tensor table =
             place(transpose(kernel_).reshape({1, width, h}), {1, width + 1, h}, 0, 0, 0);
         std::vector<Index> offset;

@@ -44,7 +44,7 @@ bool AttentionOperator::sampled() const {
     return tokens() > largest_seen_whole && structure().factors;
 }
 
-/// One block out of each of as many equal parts, so that every row is as likely as any other.
+/// One block from each of as many equal parts, so that every row is equally likely.
 void AttentionOperator::show_sample(const RowVisitor& visit) const {
     const Index n = tokens();
     const Index block = std::clamp<Index>(sampled_entries / (heads() * n), 1, sampled_block);

@@ -4,7 +4,7 @@
 
 #include "tsdiag/attention.hpp"
 
-/// What was asked of a variant.
+/// Options of a variant.
 namespace tsdiag::variants {
 
 /// The options of `entry`: as given, else their defaults.  Throws as `check_options`.
@@ -17,7 +17,7 @@ class Options {
     /// Empty where the option is a word.
     std::optional<double> number(std::string_view name) const;
     Index count(std::string_view name) const;  ///< of an option that is a number
-    /// The generator that option `seed` names.
+    /// The generator seeded by option `seed`.
     Rng rng(const AttentionInput& input) const;
 
   private:
@@ -27,12 +27,12 @@ class Options {
 /// The variant's own parameter; empty where there is none.
 Tensor parameter(const AttentionInput& input, std::string_view name);
 
-/// What is given by head of a sample, (h, r, c), for the heads of all samples.
+/// A tensor given per head of a sample, (h, r, c), repeated for the heads of all samples.
 Tensor for_every_sample(const Tensor& by_head, const AttentionInput& input);
 
 /// Throws `ShapeError` or `UsageError` where q, k, bias and positions do not fit together.
 void require_fit(const AttentionInput& input);
-/// Throw `UsageError` where `input` asks for what the variant cannot do.
+/// Throw `UsageError` where `input` asks for something the variant does not support.
 void refuse_causal(const AttentionEntry& entry, const AttentionInput& input, std::string_view why);
 void refuse_window(const AttentionEntry& entry, const AttentionInput& input);
 void refuse_bias(const AttentionEntry& entry, const AttentionInput& input);

@@ -41,7 +41,7 @@ constexpr std::array option_list{
                     .whole = true,
                     .description = "of W, which a layer's heads share"}};
 
-/// W, (1, m, d), and the scale of the logits, which x is multiplied by the root of.
+/// W, (1, m, d), and the scale of the logits; x is multiplied by its root.
 struct Projection {
     Tensor w;
     double scale, epsilon;
@@ -63,7 +63,7 @@ Tensor query_features(const Tensor& q, const Projection& f) {
     return exponential(u, q, row_max(u), f);
 }
 
-/// The subtracted maximum is that over features and tokens: a factor of the head, which cancels.
+/// The subtracted maximum is over features and tokens: a factor of the head, which cancels.
 Tensor key_features(const Tensor& k, const Projection& f) {
     const Tensor u = f.apply(k);
     return exponential(u, k, row_max(row_max(u).reshape({k.batch(), 1, k.rows()})), f);

@@ -62,10 +62,10 @@ constexpr std::size_t at(Index x) { return std::size_t(x); }
 /// One hash of a head: its tokens sorted by bucket, then by position.
 struct Round {
     std::vector<Index> bucket;        ///< of each token
-    std::vector<Index> order, place;  ///< the token at each place, the place of each token
+    std::vector<Index> order, place;  ///< the token at each place, and the inverse
 };
 
-/// The largest of [x R, -x R], the first of equal ones, of each row x of (n, w).
+/// argmax of [x R, -x R], the first of equal ones, for each row x of (n, w).
 std::vector<Index> buckets(std::span<const double> rows, std::span<const double> rotation,
                            Index w) {
     const std::size_t width = at(w), half = rotation.size() / width;
@@ -94,7 +94,7 @@ Round sorted(std::vector<Index> bucket) {
     return out;
 }
 
-/// Which keys a token sees.
+/// Which keys each token sees.
 struct Hashing {
     std::vector<std::vector<Round>> heads;
     Index chunk = 0;
@@ -104,7 +104,7 @@ struct Hashing {
     Index rounds() const { return std::ssize(heads.front()); }
     Index tokens() const { return std::ssize(heads.front().front().order); }
 
-    /// Does token i see the key of another one in a round?
+    /// Whether token i sees the key of another token j in a round.
     bool sees(const Round& round, Index i, Index j) const {
         const Index back = round.place[at(i)] / chunk - round.place[at(j)] / chunk;
         return (back == 0 || back == 1) && (!causal || j <= i) &&
@@ -160,10 +160,10 @@ Tensor mask(const Hashing& hashing, Index first, const Tensor& s) {
     return Tensor::filled(s.backend(), s.shape(), [&](std::span<double> x) { fill(x); });
 }
 
-/// The chunks of all rounds of all heads, one after the other: their tokens as queries, those and
-/// the ones of the chunk before as keys, and what is added to the logits of each such pair.
+/// The chunks of all rounds of all heads, concatenated: their tokens as queries, those and the
+/// previous chunk's as keys, and the number added to the logit of each such pair.
 struct Chunks {
-    std::vector<Index> queries, keys;  ///< head n + token; where there is none, that of token 0
+    std::vector<Index> queries, keys;  ///< head n + token; padding: that of token 0
     std::vector<double> added;         ///< `hidden` where a key is not seen
 
     Chunks(const Hashing& hashing, double hidden) {
@@ -196,8 +196,8 @@ struct Chunks {
     }
 };
 
-/// P v as the paper computes it: a softmax in each chunk of each round, rounds weighted by
-/// exp(z_r - z).  Empty where there are more keys in the chunks than tokens.
+/// P v as in the paper: a softmax in each chunk of each round, rounds weighted by exp(z_r - z).
+/// Empty where the chunks have more keys than there are tokens.
 Tensor product(const Hashing& hashing, const AttentionInput& in, const Tensor& v) {
     const Index h = in.q.batch(), n = in.q.rows(), m = hashing.chunk, rounds = hashing.rounds();
     if (in.bias.defined() || 2 * m * rounds >= n) return {};
@@ -255,14 +255,14 @@ Tensor rotations(const Options& options, const AttentionInput& in, Index chunk) 
                              std::span<const double>(values), Type::f64);
 }
 
-/// The normalised queries.  1e-36 makes a key of zeros of a query of zeros, and is below rounding
+/// The normalised queries.  1e-36 maps a query of zeros to a key of zeros, and is below rounding
 /// where |q| is above 1e-9.
 Tensor normalised(const Tensor& q, bool unit) {
     if (!unit) return rms_norm(q, {}, 1e-6);
     return scale(rms_norm(q, {}, 1e-36), 1 / std::sqrt(double(q.cols())));
 }
 
-/// In double on the host: a bucket follows the bits of its key and nothing else.
+/// In double on the host: a bucket depends on the bits of its key alone.
 std::vector<std::vector<Round>> hashed(const Tensor& keys, const Tensor& rotations) {
     const std::vector<double> rows = keys.to_host<double>(), turns = rotations.to_host<double>();
     const std::size_t of_head = at(keys.rows() * keys.cols()),

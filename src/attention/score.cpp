@@ -9,7 +9,7 @@
 namespace tsdiag::variants {
 namespace {
 
-/// Are the positions 0, 1, 2, ...?
+/// Whether the positions are 0, 1, 2, ...
 bool consecutive(const AttentionInput& in) {
     for (std::size_t i = 0; i < in.position.size(); ++i)
         if (in.position[i] != double(i)) return false;
@@ -52,7 +52,7 @@ class ScoreAttention final : public AttentionOperator {
     }
 
   private:
-    /// P v of chunks that see nothing but themselves, each from its own rows and columns.
+    /// P v of chunks that see only themselves, each from its own rows and columns.
     Tensor by_chunks(const Tensor& v) const {
         const auto chunk = [&](Index i) {
             return std::floor(position(in_, i) / double(rule_.block));
@@ -76,7 +76,7 @@ class ScoreAttention final : public AttentionOperator {
         }
         return concat_rows(parts);
     }
-    /// scale q k^T; 0 of keys that no row of a part sees.
+    /// scale q k^T; 0 for keys that no row of a part sees.
     Tensor products(const Visible& visible, Index first, Index count) const {
         const Tensor q = in_.q.row_range(first, count);
         if (q.tracked() || in_.k.tracked()) return matmul(q, in_.k, Transpose::second, in_.scale);
@@ -126,7 +126,7 @@ double position(const AttentionInput& in, Index i) {
 }
 
 Visible seen(const AttentionInput& in, Index block, Index first, Index count) {
-    // Positions ascend, so what a row sees is one range, and both its ends ascend with the row.
+    // Positions ascend, so a row sees one range, and both its ends ascend with the row.
     Visible out;
     if (!in.causal && in.window == 0 && block == 0) return out;
     const Index n = in.q.rows();

@@ -5,23 +5,23 @@
 
 #include "options.hpp"
 
-/// The base of every attention whose rows are an activation of logits S = scale q k^T.
+/// Base of every attention whose rows are an activation of logits S = scale q k^T.
 namespace tsdiag::variants {
 
-/// Logits of some rows, nobody else's: their memory may be reused.
+/// Logits of some rows, owned exclusively: their memory may be reused.
 struct Logits {
     Tensor s;     ///< scale q k^T, (h, b, n)
-    Tensor bias;  ///< what is added to them, (1 or h, b, n); may be empty
+    Tensor bias;  ///< added to them, (1 or h, b, n); may be empty
     Tensor biased() && { return bias.defined() ? add(s, bias) : std::move(s); }
 };
 
 /// What turns logits into rows of P.
 struct ScoreRule {
     /// From logits: p, slope = a'(S)/z and divided of a block whose `first` and `visible` are set.
-    /// Entries that a row does not see become 0.  Of a chunk by itself there are its own columns
-    /// only, and what is visible counts from the first of them.
+    /// Entries that are not visible become 0.  A chunk processed alone has only its own columns,
+    /// and `visible` counts from the first of them.
     std::function<void(Logits logits, RowBlock& block)> fill;
-    /// P v without rows of P; empty, or an empty tensor: it needs them.
+    /// P v without rows of P; empty, or an empty tensor: rows are needed.
     std::function<Tensor(const Tensor& v)> product = {};
     bool row_stochastic = false;
     bool plain_logits = true;  ///< `k` is the input's own, and `fill` adds nothing to the logits

@@ -49,7 +49,7 @@ constexpr std::array option_list{
                     .whole = true,
                     .description = "of the landmarks, which a layer's heads share"}};
 
-/// Rows of the n queries and, behind them, the n keys.
+/// Row indices into the n queries followed by the n keys.
 std::vector<Index> drawn_rows(const Options& options, const AttentionInput& in) {
     const Index n = in.q.rows();
     const Index m =
@@ -64,8 +64,8 @@ std::vector<Index> drawn_rows(const Options& options, const AttentionInput& in) 
     return out;
 }
 
-/// The eigenvalues of the matrix times its inverse are in [0, 1] at every step; but in a kernel
-/// that is singular to rounding the iteration multiplies rounding by 13/4 a step.
+/// The eigenvalues of the matrix times its inverse are in [0, 1] at every step; but for a kernel
+/// that is singular to rounding the iteration amplifies rounding by 13/4 a step.
 void require_settled(const Options& options, const Tensor& product) {
     const auto far = [](double e) { return !(e <= 2); };
     if (first_nonfinite(product) >= 0 || std::ranges::any_of(largest_moduli(product), far))

@@ -12,8 +12,8 @@ constexpr std::array option_list{AttentionOption{
     .words = "0 1",
     .description = "1: logits S_ij - m_h |i - j| with the slopes m_h = 2^(-8h/H) of [ALIBI]"}};
 
-/// 2^(-8/H), 2^(-16/H), ...; where H is no power of two, those of the power below and every other
-/// one of the power above.
+/// 2^(-8/H), 2^(-16/H), ...; where H is no power of two, the slopes of the power below and every
+/// other one of the power above.
 std::vector<double> slopes(Index heads) {
     Index below = 1;
     while (2 * below <= heads) below *= 2;

@@ -14,8 +14,8 @@ inline bool fits(const AttentionOperator& p, double memory) { return p.bytes() <
 /// Throws `NonFiniteError` where an entry of rows first, first + 1, ... of P is not finite.
 void require_finite(const Tensor& rows, Index first);
 
-/// Rows of P of every head as the host sees them: the tensor itself where it can, else a copy.
-/// Throws `NonFiniteError` where an entry is not finite.
+/// Rows of P of every head on the host: the tensor itself where accessible, else a copy.  Throws
+/// `NonFiniteError` where an entry is not finite.
 class Heads {
   public:
     explicit Heads(const Tensor& rows, Index first = 0);
@@ -29,7 +29,7 @@ class Heads {
     std::vector<double> wide_;
 };
 
-/// out[k] = work(k) for k in [0, count) on all threads; the first exception is thrown on when all
+/// out[k] = work(k) for k in [0, count) on all threads; the first exception is rethrown when all
 /// are done.
 template <class Out, class Work>
 std::vector<Out> for_each_head(Index count, const Work& work) {
@@ -48,8 +48,7 @@ std::vector<Out> for_each_head(Index count, const Work& work) {
     return out;
 }
 
-/// The same for work on tensors: threads may use them once `shared` and what came before it are
-/// done.
+/// The same for work on tensors: synchronises `shared` and earlier work first.
 template <class Out, class Work>
 std::vector<Out> for_each_head(const Tensor& shared, const Work& work) {
     shared.backend().synchronise();

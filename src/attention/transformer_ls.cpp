@@ -106,7 +106,7 @@ class LongShort final : public AttentionOperator {
     const Backend& backend() const override { return in_.q.backend(); }
 
   protected:
-    /// A v + B (T v) by blocks of rows and the keys near them.
+    /// A v + B (T v) by blocks of rows and their nearby keys.
     Tensor product(const Tensor& v) const override {
         constexpr Index block = 64;
         const Tensor projected = chunks_.empty() ? Tensor() : projected_of(v);
@@ -123,7 +123,7 @@ class LongShort final : public AttentionOperator {
     }
 
   private:
-    /// Rows of A, of the keys [from, to) that hold all that they see, and of B, which may be empty.
+    /// Rows of A on the keys [from, to) that cover all visible ones, and of B, which may be empty.
     std::pair<Tensor, Tensor> weights(Index first, Index count, Index from, Index to) const {
         const Index near = to - from, far = projected_.defined() ? projected_.rows() : 0;
         const Tensor q = in_.q.row_range(first, count);
@@ -136,15 +136,15 @@ class LongShort final : public AttentionOperator {
         return {s.col_range(0, near), far > 0 ? s.col_range(near, far) : Tensor()};
     }
 
-    /// The layer norm of all heads of a token.
+    /// Layer norm over the concatenated heads of a token.
     Tensor normed(const Tensor& x) const {
         constexpr double eps = 1e-5;
         return split_heads(layer_norm(merge_heads(x, in_.samples), {}, {}, eps),
                            x.batch() / in_.samples);
     }
 
-    /// The keys near each token: of its segment and half a segment, at least one position, on
-    /// either side; causal: those of the last w positions.
+    /// The keys near each token: its segment and half a segment, at least one position, on either
+    /// side; causal: the last w positions.
     void look_around(Index w) {
         const auto width = double(w), half = double(std::max<Index>(1, w / 2));
         Index from = 0, to = 0;
@@ -159,8 +159,8 @@ class LongShort final : public AttentionOperator {
         }
     }
 
-    /// Where keys are projected together: everywhere; causal: in each chunk of l positions that a
-    /// later token has wholly before it.
+    /// Which keys are projected: all; causal: each chunk of l positions that lies wholly before a
+    /// later token.
     void find_chunks(Index l) {
         const Index n = tokens();
         if (!in_.causal) {
@@ -202,8 +202,8 @@ class LongShort final : public AttentionOperator {
         return concat_cols(parts);
     }
 
-    /// Added to the logits of rows by keys [from, to) and projected keys: -inf where a row does not
-    /// see one.
+    /// Added to the logits of rows by keys [from, to) and projected keys: -inf where one is not
+    /// visible.
     Tensor mask(Index first, Index count, Index from, Index to) const {
         const Index near = to - from, all = near + (projected_.defined() ? projected_.rows() : 0);
         std::vector<double> values(std::size_t(count * all),
@@ -223,7 +223,7 @@ class LongShort final : public AttentionOperator {
     Tensor keys_, projected_;  ///< (h', n, d), (h', c r, d); there may be none
     std::vector<Chunk> chunks_;
     Visible near_;
-    std::vector<Index> before_;  ///< chunks that each token sees the projected keys of
+    std::vector<Index> before_;  ///< number of chunks whose projected keys a token sees
     Index rank_ = 0;
 };
 

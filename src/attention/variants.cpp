@@ -5,7 +5,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/text.hpp"
 
-// The list: one line a variant.
+// The list: one line per variant.
 #define TSDIAG_ATTENTIONS(X) \
     X(softmax)               \
     X(polynomial)            \

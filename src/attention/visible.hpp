@@ -3,7 +3,7 @@
 
 #include "tsdiag/attention.hpp"
 
-/// Ranges of columns that the rows of a block see, and products that leave out the others.
+/// Column ranges visible to the rows of a block, and products restricted to them.
 namespace tsdiag::visibility {
 
 /// Of rows [first, first + count) of a causal P.
@@ -14,12 +14,12 @@ inline Visible lower(Index first, Index count) {
     return out;
 }
 
-/// The first column of n that no row sees, nor any behind it.
+/// One past the last column of n that any row sees.
 inline Index end(const Visible& seen, Index n) {
     return seen.everything() ? n : *std::ranges::max_element(seen.last);
 }
 
-/// The same of rows [first, first + count) of those that `seen` is of, rounded up to whole vectors.
+/// The same for rows [first, first + count) of `seen`, rounded up to whole vectors.
 inline Index columns(const Visible& seen, Index first, Index count, Index n) {
     constexpr Index vector = 64;
     if (seen.everything()) return n;
@@ -30,8 +30,8 @@ inline Index columns(const Visible& seen, Index n) {
     return columns(seen, 0, std::ssize(seen.last), n);
 }
 
-/// use(i, count, columns) for each part of rows first, first + 1, ... of P, i from 0; a device
-/// takes them as one.
+/// use(i, count, columns) for each part of rows first, first + 1, ... of P, i from 0; a single part
+/// on a device.
 template <class Use>
 void each_part(const AttentionOperator& p, const Visible& seen, Index first, Index rows,
                const Use& use) {

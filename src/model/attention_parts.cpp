@@ -8,7 +8,7 @@
 namespace tsdiag::model {
 namespace {
 
-/// The first half of the columns comes from the token before; the first token's are 0.
+/// The first half of the columns is that of the previous token; 0 for the first token.
 Tensor shifted(const Tensor& x) {
     const Index n = x.rows(), half = (x.cols() + 1) / 2;
     const Tensor before = x.col_range(0, half).row_range(0, n - 1);

@@ -3,13 +3,13 @@
 
 namespace tsdiag::model {
 
-/// What the attention of one layer is made of, of s samples.
+/// Inputs of the attention of one layer, for s samples.
 struct AttentionParts {
     AttentionInput input;
     Tensor v;                 ///< (s h', n, w)
-    Tensor gate;              ///< heads side by side are multiplied by it, (s, n, h w); empty: none
+    Tensor gate;              ///< multiplies the concatenated heads, (s, n, h w); empty: none
     Projections projections;  ///< unless the block is a gated unit
-    Tensor x;                 ///< what the projections act on
+    Tensor x;                 ///< the input of the projections
 };
 /// Projections of `x`, their norms, activations and positions.  Throws `UsageError` for a masked
 /// sample of a gated unit, which counts hidden tokens too.

@@ -31,7 +31,7 @@ struct Context {
     }
 };
 
-/// The caller's array as the model computes: finite, of its type.
+/// The caller's array checked to be finite and converted to the model's type.
 Tensor taken(const Context& c, const Tensor& array, const char* what) {
     const Index bad = first_nonfinite(array);
     if (bad >= 0 && !c.allow_nonfinite)
@@ -43,7 +43,7 @@ Tensor taken(const Context& c, const Tensor& array, const char* what) {
     return cast(array, c.type);
 }
 
-/// What `get` finds in each input, as a batch.
+/// `get` of each input, stacked into a batch.
 template <class Get>
 Tensor taken_of_each(const Context& c, std::span<const Input> inputs, const char* what,
                      const Get& get) {
@@ -53,7 +53,7 @@ Tensor taken_of_each(const Context& c, std::span<const Input> inputs, const char
     return concat_batches(parts);
 }
 
-/// Rows of a table, those of each of `samples` samples one after the other.
+/// Rows of a table, for each of `samples` samples in turn.
 Tensor table_rows(const Context& c, const char* name, const std::vector<Index>& rows,
                   Index samples) {
     const Tensor all = c.weights.rows(name, rows);
@@ -78,9 +78,9 @@ std::vector<Index> kept_tokens(const Input& input, Index n) {
     return out;
 }
 
-/// Rows of the table of positions.  RoBERTa counts the tokens that are not padding, and padding
-/// stays at its own row; features that enter directly are counted from the offset on, and where all
-/// samples have the same rows they are given once.
+/// Row indices of the position table.  RoBERTa counts the tokens that are not padding, and padding
+/// keeps its own row; inputs without ids are counted from the offset, and rows common to all
+/// samples are given once.
 std::vector<Index> position_rows(const ModelSpec& spec, std::span<const Input> inputs, Index n) {
     auto out = std::vector<Index>(std::size_t(n));
     std::iota(out.begin(), out.end(), spec.position_offset);
@@ -106,7 +106,7 @@ Tensor token_rows(const Context& c, std::span<const Input> inputs) {
     for (const Input& input : inputs)
         for (std::size_t i = 0; i < input.ids.size(); ++i) {
             const bool hidden = i < input.keep.size() && !input.keep[i];
-            const Index id = hidden ? 0 : input.ids[i];  // left out below: any row will do
+            const Index id = hidden ? 0 : input.ids[i];  // hidden below: any row will do
             if (id < 0 || id >= s.vocabulary)
                 throw UsageError(fmt::format(
                     "id {} at position {} is outside the vocabulary of {} (ids 0 to {})", id, i,

@@ -5,18 +5,18 @@
 
 namespace tsdiag::model {
 
-/// Samples on their way through the layers, all of one length and under one mask.
+/// Samples passing through the layers together, of equal length and mask.
 struct Batch {
     Tensor x;                      ///< (s, n, d), hidden tokens left out
     std::vector<double> position;  ///< of each token in the whole sequence
     Index length = 0;              ///< tokens of the whole sequence
-    bool embedded = false;         ///< x came out of the embedding, not from the caller
+    bool embedded = false;         ///< x is the output of the embedding, not the caller's
 };
 
-/// How many of the first of `inputs`, at most `most`, can go together.
+/// How many of the first of `inputs`, at most `most`, can form a batch.
 Index alike(std::span<const Input> inputs, Index most);
-/// Layer 0's `in` for `inputs`, which are alike.  Throws `UsageError` for an input that does not
-/// fit the model.
+/// Layer 0's `in` for `inputs` of equal length and mask.  Throws `UsageError` for an input that
+/// does not fit the model.
 Batch embed(const ModelSpec& spec, const Weights& weights, std::span<const Input> inputs,
             const Backend& backend, Type type, bool allow_nonfinite);
 

@@ -8,7 +8,7 @@
 #include "layer_feed.hpp"
 #include "tsdiag/error.hpp"
 
-/// The reverse sweep: layer by layer from the last, the inside of a layer computed again.
+/// The reverse sweep: layer by layer from the last, each layer recomputed.
 namespace tsdiag {
 namespace model {
 
@@ -35,14 +35,14 @@ bool constant_in_sweep(std::string_view name) {
 
 namespace {
 
-/// The stages of a layer as it says them.
+/// Records the stages that a layer emits.
 class Stages final : public Observer {
   public:
     void on_hidden(const Hidden& e) override { all.emplace_back(e.stage, e.x); }
     std::vector<std::pair<std::string, Tensor>> all;
 };
 
-/// The attention of the tape once more, without what was recorded.
+/// The attention of the tape again, detached.
 std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& block) {
     Projections& p = tape.projections;
     for (Tensor* t : {&tape.v, &p.q, &p.k, &p.q_raw, &p.k_raw, &p.q_norm, &p.k_norm})
@@ -55,13 +55,14 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
     return attention(block.attention.variant).make(std::move(input));
 }
 
-/// One sample on its way back.
+/// State of one sample in the reverse sweep.
 struct Way {
-    Batch sample;                           ///< one; x: where the layer in work begins
-    std::vector<Tensor> inputs;             ///< of each layer
-    Tensor end;                             ///< of the last layer
-    Tensor cotangent;                       ///< dL/d of what the layer in work hands on
-    std::map<std::string, Tensor> pending;  ///< gradients of parameters with further uses before
+    Batch sample;                ///< of one sample; x: the input of the current layer
+    std::vector<Tensor> inputs;  ///< of each layer
+    Tensor end;                  ///< of the last layer
+    Tensor cotangent;            ///< dL/d of the current layer's output
+    std::map<std::string, Tensor>
+        pending;  ///< gradients of parameters used again by earlier layers
 };
 
 class Sweep {
@@ -105,8 +106,8 @@ class Sweep {
     }
 
   private:
-    /// Are there events while `layer` is in work?  The loss and what is of no layer are always
-    /// told.
+    /// Whether the observer receives events at `layer`.  The loss and gradients of no layer are
+    /// always emitted.
     bool heard(Index layer) const { return told(layer) || layer == 0 || layer == layers_ - 1; }
     bool told(Index layer) const { return layer >= settings_.first_layer && layer <= last_; }
 
@@ -131,8 +132,8 @@ class Sweep {
         if (told(layer)) observer_.on_gradient({layer, stage, "", g});
     }
 
-    /// Tells the gradients of `used`, and of `pending` what belongs to them; those with further
-    /// uses wait.
+    /// Emits the gradients of `used`, adding those in `pending`; parameters with further uses stay
+    /// pending.
     void tell_parameters(Index layer, const std::vector<TrackedWeights::Used>& used,
                          std::span<const Tensor> gradients, Way& way,
                          const std::function<bool(const std::string&)>& waits) const {
@@ -153,7 +154,7 @@ class Sweep {
         }
     }
 
-    /// The loss and what lies behind the layers.
+    /// The loss and everything after the layers.
     void begin(const TrackedWeights& ends, const Loss& loss, Way& way) const {
         const Tensor x = variable(way.end), y = last_state(spec_, ends, x);
         const Tensor value = loss_of(spec_, ends, y, std::span(&loss, 1));
@@ -211,7 +212,7 @@ class Sweep {
              .norm_eps = run.block.norm.eps});
     }
 
-    /// What lies before the layers.
+    /// Everything before the layers.
     void finish(const Input& input, Way& way) const {
         if (!way.sample.embedded) return;
         tell_state(0, "embed", way.cotangent);

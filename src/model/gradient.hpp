@@ -5,22 +5,22 @@
 #include "layer.hpp"
 #include "tsdiag/gradient.hpp"
 
-/// What the reverse sweep through a model is made of.
+/// Parts of the reverse sweep through a model.
 namespace tsdiag::model {
 
-/// The parameters of other weights as variables, and which of them were asked for.
+/// The parameters of other weights as variables, recording which were used.
 class TrackedWeights final : public Weights {
   public:
     struct Used {
         std::string name;
         Tensor value;             ///< the variable
-        std::vector<Index> rows;  ///< of the whole table, where only these were taken
+        std::vector<Index> rows;  ///< of the whole table, where only these were read
     };
 
     explicit TrackedWeights(const Weights& weights) : weights_(weights) {}
     bool has(std::string_view name) const override { return weights_.has(name); }
     Tensor get(std::string_view name) const override;
-    /// Each row of the table is taken once, however often it is asked for.
+    /// Each row of the table is read once, however often it is used.
     Tensor rows(std::string_view name, std::span<const Index> rows) const override;
     std::vector<std::string> names() const override { return weights_.names(); }
     const std::vector<Used>& used() const { return used_; }
@@ -30,7 +30,7 @@ class TrackedWeights final : public Weights {
     mutable std::vector<Used> used_;
 };
 
-/// Y: `x` behind the final norm.
+/// Y: `x` after the final norm.
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x);
 
 /// How often the target had the greatest logit.
@@ -43,7 +43,7 @@ struct Hits {
 Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,
                std::span<const Loss> losses, Hits* hits = nullptr);
 
-/// Is the parameter read on the host, and so a constant to the sweep?
+/// Whether the parameter is read on the host, and so a constant in the sweep.
 bool constant_in_sweep(std::string_view name);
 
 }  // namespace tsdiag::model

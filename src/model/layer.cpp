@@ -83,14 +83,14 @@ void require_finite(const Tensor& x, Index layer, std::string_view stage, bool a
 
 namespace {
 
-/// The part of a tensor of a batch that is one sample's.
+/// The part of a batched tensor that belongs to one sample.
 Tensor of_sample(const Tensor& x, Index sample, Index samples) {
     if (samples == 1 || !x.defined()) return x;
     const Index each = x.batch() / samples;
     return x.batch_range(sample * each, each);
 }
 
-/// What the attention of one sample is made of.
+/// The attention inputs of one sample.
 AttentionParts of_sample(const AttentionParts& all, Index sample, Index samples) {
     AttentionParts one = all;
     for (Tensor* t :
@@ -120,7 +120,7 @@ class Pass {
     }
 
   private:
-    /// An attention that an observer is to be told of when the layer is done.
+    /// An attention to be emitted when the layer is done.
     struct Told {
         Index sample;
         std::unique_ptr<AttentionOperator> op;
@@ -224,7 +224,7 @@ class Pass {
         parts.input.rng =
             Rng(0).fork("attention").fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
         if (run_.tape) *run_.tape = {parts.input, parts.v, {}, {}, parts.projections};
-        // On a processor no bit of a sample follows the others, unless a derivative is to be taken.
+        // On the CPU samples are bitwise independent, unless a derivative is taken.
         const bool together =
             !run_.observer && (x.tracked() || parts.v.tracked() || !x.backend().host_memory());
         const Tensor output = together ? applied(parts, nullptr) : one_by_one(parts, residual);
@@ -240,7 +240,7 @@ class Pass {
         return branch;
     }
 
-    /// P V of all samples, each by an operator of its own.
+    /// P V of all samples, each with its own operator.
     Tensor one_by_one(const AttentionParts& parts, const Tensor& residual) {
         std::vector<Tensor> outputs;
         for (Index s = 0; s < samples_; ++s) {
@@ -256,7 +256,7 @@ class Pass {
         return concat_batches(outputs);
     }
 
-    /// P V, heads of all samples of `parts` at once; `kept`: where the operator is to go, with P.
+    /// P V, heads of all samples of `parts` at once; `kept`: receives the operator, with P.
     Tensor applied(const AttentionParts& parts, std::unique_ptr<AttentionOperator>* kept) const {
         std::unique_ptr<AttentionOperator> op = attention(b_.attention.variant).make(parts.input);
         const bool keep = kept && op->bytes() <= map_memory();
@@ -268,7 +268,7 @@ class Pass {
             visit = [&](const RowBlock& block) {
                 run_.observer->on_attention_rows(run_.layer, block);
             };
-        // What is to be differentiated needs P whole anyway.
+        // A derivative needs the whole P anyway.
         const Index block = parts.v.tracked() ? parts.v.rows() : op->rows_at_once(rest);
         Tensor output = op->apply(parts.v, block, visit);
         if (kept) *kept = std::move(op);
@@ -289,7 +289,7 @@ class Pass {
         return y;
     }
 
-    /// What P may take whole: half of the memory, the rest is for the blocks.
+    /// Memory for a whole P: half of it, the rest is for the blocks.
     double map_memory() const {
         constexpr double most = 2e9;
         return run_.memory == 0 ? most : std::min(most, double(run_.memory) / 2);

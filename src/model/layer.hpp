@@ -20,7 +20,7 @@ struct AttentionWeights {
 struct FeedForwardWeights {
     Linear up, gate, down;
 };
-/// The parameters of one layer, resident while it is applied; what is not there is empty.
+/// The parameters of one layer, resident while it is applied; missing ones are empty.
 struct LayerWeights {
     Norm norm1, norm2;
     AttentionWeights attention;
@@ -32,10 +32,10 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
 /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d, k over the query heads, layer scale included in W_O.
 ///
 /// |W_V^k W_O^k|^2 = <W_O^kT W_O^k, W_V^k W_V^kT>: two Gram matrices of a head's width.  Cost: 4
-/// d^2 head_dim flops.  NaN for a gated unit, whose branch is no linear function of P V.
+/// d^2 head_dim flops.  NaN for a gated unit, whose branch is not linear in P V.
 double branch_gain(const BlockSpec& block, const LayerWeights& weights);
 
-/// What a reverse sweep reads of an attention, O = P V.
+/// Tensors of an attention that a reverse sweep reads, O = P V.
 struct AttentionTape {
     AttentionInput input;
     Tensor v, output, normed;  ///< V, O (h, n, w), norm(O) (1, n, h w); empty: there is no norm
@@ -48,9 +48,9 @@ struct LayerRun {
     const BlockSpec& block;
     const LayerWeights& weights;
     Observer* observer = nullptr;   ///< null: no events
-    Index first = 0;                ///< number of the first sample, for the observer
-    AttentionTape* tape = nullptr;  ///< of one sample; null: nothing is kept
-    /// What becomes of a branch before it is added; empty: nothing.
+    Index first = 0;                ///< index of the first sample, for the observer
+    AttentionTape* tape = nullptr;  ///< of one sample; null: nothing is recorded
+    /// Applied to a branch before it is added; empty: identity.
     std::function<Tensor(const Tensor& branch, std::string_view stage)> dropout = {};
     double a2 = 1;
     Index memory = 0;
@@ -58,7 +58,7 @@ struct LayerRun {
 };
 /// The layer's output.  Emits each sample's stages in order, then its attention.
 Tensor apply_layer(const LayerRun& run, const Batch& batch);
-/// A state of each sample of a batch, of which `first` is the first.
+/// Emits a state of each sample of a batch, starting with sample `first`.
 void tell_states(Observer& observer, Index first, const Hidden& states);
 
 /// Throws `NonFiniteError` naming layer and stage.

@@ -25,13 +25,13 @@ LayerWeights LayerFeed::arrived(Index layer) {
     coming_layer_ = -1;
     try {
         return coming_.get();
-    } catch (const OutOfMemory&) {  // there is more room now that the layer before is gone
+    } catch (const OutOfMemory&) {  // the previous layer has since freed memory
         return load_layer(weights_, spec_, layer);
     }
 }
 
 LayerWeights LayerFeed::take(Index layer, Index next) {
-    constexpr double room = 4;  // times what a layer takes: two layers, and the work on one
+    constexpr double room = 4;  // times the size of a layer: two layers, and the work on one
     LayerWeights weights = arrived(layer);
     const bool exists = next >= 0 && next < std::ssize(spec_.blocks);
     if (backend_.host_memory() || !exists ||
@@ -40,7 +40,7 @@ LayerWeights LayerFeed::take(Index layer, Index next) {
     coming_layer_ = next;
     coming_ = std::async(std::launch::async, [this, next] {
         LayerWeights found = load_layer(weights_, spec_, next);
-        backend_.synchronise();  // they are for another thread
+        backend_.synchronise();  // for use by another thread
         return found;
     });
     return weights;

@@ -5,14 +5,14 @@
 
 namespace tsdiag::model {
 
-/// The weights of layers in turn.  While one layer is at work on a device, those of the next are
-/// read and brought there by another thread, where there is room for both.
+/// The weights of layers in turn.  While a device works on one layer, another thread reads and
+/// uploads the next one's, where there is memory for both.
 class LayerFeed {
   public:
     LayerFeed(const Weights& weights, const ModelSpec& spec, const Backend& backend)
         : weights_(weights), spec_(spec), backend_(backend) {}
 
-    /// Those of `layer`; `next` will be asked for then (at the end of the model: no layer).
+    /// Those of `layer`; prefetches `next` (at the end of the model: no layer).
     LayerWeights take(Index layer, Index next);
 
   private:
@@ -22,7 +22,7 @@ class LayerFeed {
     const ModelSpec& spec_;
     const Backend& backend_;
     Index coming_layer_ = -1;
-    std::future<LayerWeights> coming_;  // last: it is waited for before anything else goes
+    std::future<LayerWeights> coming_;  // last: awaited before other members are destroyed
 };
 
 }  // namespace tsdiag::model

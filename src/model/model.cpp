@@ -17,7 +17,7 @@ Model::Model(ModelSpec spec, std::shared_ptr<const Weights> weights, const Backe
 
 namespace {
 
-/// The layers [first, last] that emit events; none behind `last` need be run.
+/// The layers [first, last] that emit events; later layers need not run.
 std::pair<Index, Index> measured(const RunSettings& settings, Index layers) {
     const Index last = settings.last_layer < 0 ? layers - 1 : settings.last_layer;
     if (settings.first_layer < 0 || settings.first_layer > last || last >= layers)
@@ -28,7 +28,7 @@ std::pair<Index, Index> measured(const RunSettings& settings, Index layers) {
 
 struct Part {
     model::Batch batch;
-    Index first;  ///< number of its first sample
+    Index first;  ///< index of its first sample
 };
 
 }  // namespace

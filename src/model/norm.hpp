@@ -9,7 +9,7 @@ namespace tsdiag::model {
 struct Norm {
     Tensor weight, bias, g;
 };
-/// `stem`.weight, `stem`.bias, `stem`.g, as far as they are there.
+/// `stem`.weight, `stem`.bias, `stem`.g, as far as present.
 Norm load_norm(const Weights& weights, const std::string& stem);
 /// NormKind::none: x itself.
 Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps);

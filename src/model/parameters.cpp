@@ -2,7 +2,7 @@
 
 #include "tsdiag/model.hpp"
 
-/// What parameters a spec implies, and what its products cost.
+/// The parameters implied by a spec, and the cost of its products.
 namespace tsdiag {
 namespace {
 

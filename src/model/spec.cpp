@@ -98,8 +98,8 @@ OutputNorm output_norm_named(std::string_view text) {
 
 namespace {
 
-/// One inverse frequency under the rule `llama3`: long waves are stretched by `factor`, short ones
-/// stay, those between are blended.
+/// One inverse frequency under the rule `llama3`: long wavelengths are stretched by `factor`, short
+/// ones kept, those between blended.
 double llama3(double f, const Rotary& r) {
     const auto length = double(r.original_length);
     const double wave = 2 * std::numbers::pi / f;

@@ -14,7 +14,7 @@ namespace {
 
 using model::TrackedWeights;
 
-/// Times 0 with probability p, else 1 / (1 - p): each sample by what its own numbers say.
+/// Dropout: 0 with probability p, else times 1 / (1 - p), from each sample's own generator.
 Tensor drop(const Tensor& x, double p, std::span<const Rng> rngs,
             const std::function<Rng(const Rng&)>& place) {
     std::vector<Tensor> above;
@@ -24,7 +24,7 @@ Tensor drop(const Tensor& x, double p, std::span<const Rng> rngs,
     return multiply(x, scale(map(Unary::step, concat_batches(above)), 1 / (1 - p)));
 }
 
-/// The derivatives of `value` by what was used of `tracked`, each parameter whole and once.
+/// The derivatives of `value` by the used parameters of `tracked`, each whole and once.
 std::vector<std::pair<std::string, Tensor>> derivatives(const Tensor& value,
                                                         const TrackedWeights& tracked,
                                                         const Weights& weights,

@@ -12,11 +12,11 @@ namespace {
 
 using namespace one_matrix;
 
-/// Products with a P whose rows are made for each: as many as some minutes allow, and as there is
-/// memory for their vectors, which are copied once when they outgrow their place.  8 MiB of them
-/// there always are.
+/// Number of products with a P whose rows are recomputed for each: within some minutes and the
+/// memory for their vectors, which are copied once on reallocation.  At least 8 MiB is available
+/// for these.
 Index affordable_products(const AttentionOperator& p, double memory, Index most) {
-    constexpr double largest_work = 2e11;  // entries of P: some 5 minutes of two cores
+    constexpr double largest_work = 2e11;  // entries of P: some 5 minutes on two cores
     const double vector = double(p.heads()) * double(p.tokens());
     constexpr double always = 8 << 20;
     const double products = std::min(largest_work / (vector * double(p.tokens())),
@@ -66,7 +66,8 @@ std::vector<Estimate> streamed_norm(const Problem& problem) {
 bool applies(const Problem& problem) {
     if (!problem.allows("arnoldi")) return false;
     if (problem.asked == "arnoldi") return true;
-    if (!problem.kept) return !factors::wanted(problem.known);  // they were as sure as they can be
+    if (!problem.kept)
+        return !factors::wanted(problem.known);  // factors are as accurate as they can be
     return problem.for_norm() || problem.p.tokens() > dense_below;
 }
 

@@ -20,7 +20,7 @@ void with_rows(const View& p, Use&& use) {
     }
 }
 
-/// Tarjan's strongly connected components with the recursion unrolled.
+/// Tarjan's strongly connected components, without recursion.
 class Search {
   public:
     explicit Search(const Graph& graph)

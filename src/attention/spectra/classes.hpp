@@ -18,11 +18,11 @@ class Graph {
     std::vector<char> edge_;
 };
 
-/// True where some entry is exactly 0: else the graph is complete.
+/// Whether some entry is exactly 0: else the graph is complete.
 bool has_zero(const View& p);
 
-/// A class: the tokens that reach each other.  P is block triangular over the classes, so its
-/// spectrum is the union of theirs; all classes of one token: P is triangular up to a permutation.
+/// A class: tokens that reach each other.  P is block triangular over the classes, so its spectrum
+/// is the union of theirs; all classes of one token: P is a permuted triangular matrix.
 struct Class {
     std::vector<Index> tokens;  ///< ascending
     bool closed = true;         ///< no edge leaves it

@@ -13,7 +13,7 @@ namespace {
 constexpr Index lanczos_products = 640;
 
 /// Grassmann-Taksar-Heyman: elimination from the last token without subtractions, so every entry of
-/// pi is right to rounding, whatever its size.  Cost 2 n^3 / 3.
+/// pi is accurate to rounding, whatever its size.  Cost 2 n^3 / 3.
 std::vector<double> eliminate(const View& p) {
     const Index n = p.shape.rows;
     std::vector<double> a(std::size_t(n * n));
@@ -43,7 +43,7 @@ std::vector<double> eliminate(const View& p) {
     return pi;
 }
 
-/// Power iteration while it converges fast; empty where it does not.
+/// Power iteration while it converges fast; else empty.
 std::vector<double> iterate(const View& p) {
     constexpr int steps = 120;
     const std::size_t n = std::size_t(p.shape.rows);
@@ -59,7 +59,7 @@ std::vector<double> iterate(const View& p) {
             if (next[i] > 0) change = std::max(change, std::abs(next[i] - pi[i]) / next[i]);
         }
         pi.swap(next);
-        // What is left is the change times rate / (1 - rate).
+        // The remaining error is the change times rate / (1 - rate).
         const double rate = change / before;
         if (k > 0 && rate < 1 && change * rate / (1 - rate) < 1e-14) return pi;
         if (change <= 4 * std::numeric_limits<double>::epsilon()) return pi;
@@ -68,7 +68,7 @@ std::vector<double> iterate(const View& p) {
     return {};
 }
 
-/// Why pi is not there; empty where it is unique and positive.
+/// Why pi is undefined; empty where it is unique and positive.
 std::string obstacle(const View& p) {
     if (!classes::has_zero(p)) return {};
     const std::vector<classes::Class> found = classes::communicating(classes::Graph(p));

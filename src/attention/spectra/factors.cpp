@@ -12,8 +12,8 @@
 namespace tsdiag::factors {
 namespace {
 
-constexpr Index chunk_rows = 1 << 12;    // widened to double at once
-constexpr Index triangle_rows = 1 << 8;  // whose triangle is formed
+constexpr Index chunk_rows = 1 << 12;    // rows widened to double at once
+constexpr Index triangle_rows = 1 << 8;  // rows whose triangle is formed
 constexpr double ulp = std::numeric_limits<double>::epsilon();
 
 /// Column means, (h, 1, m).
@@ -27,7 +27,7 @@ Tensor column_means(const Tensor& x) {
     return scale(sum, 1 / double(x.rows()));
 }
 
-/// What the spectra are made of, in double, (h, m, m).
+/// Gram matrices in double, (h, m, m).
 struct Grams {
     Tensor left;   ///< left^T left
     Tensor right;  ///< right^T right
@@ -35,7 +35,7 @@ struct Grams {
     Tensor whole;  ///< squared column norms of left as it was, (h, 1, m)
 };
 
-/// Of the factors, or of Pi2 left and right; centred row by row, so nothing cancels in the sums.
+/// Of the factors, or of Pi2 left and right; centred row by row, so the sums do not cancel.
 Grams grams(const Factors& p, bool centred) {
     const Tensor mean = centred ? column_means(p.left) : Tensor();
     Grams g;
@@ -55,15 +55,15 @@ Grams grams(const Factors& p, bool centred) {
     return g;
 }
 
-/// One head of the Gram matrices with columns scaled so that those of left and right are equally
-/// long: P and the spectra stay, their conditions improve.
+/// One head of the Gram matrices with columns scaled so that those of left and right have equal
+/// norms: P and the spectra are unchanged, their conditioning improves.
 struct Balanced {
     std::vector<double> left, right, cross;
     Index m = 0;
     double left_centred = 0;  ///< |Pi2 left|_F, or |left|_F where nothing was centred
     double left_whole = 0;    ///< |left|_F
     double right_whole = 0;   ///< |right|_F
-    /// What rounding leaves of right^T left: that of the sums and of centring.
+    /// Rounding error of right^T left: of the sums and of centring.
     double noise() const { return ulp * left_whole * right_whole; }
 };
 
@@ -96,9 +96,8 @@ Balanced balanced(const Grams& g, Index head) {
     return out;
 }
 
-/// The rank-th eigenvalue modulus of a matrix whose entries are wrong by `noise`.  An eigenvalue
-/// moves by that times its condition number, for which there is room up to 1000; beyond, it is an
-/// interval.
+/// The rank-th eigenvalue modulus of a matrix with error `noise`.  An eigenvalue moves by that
+/// times its condition number, which is tolerated up to 1000; beyond, the result is an interval.
 Estimate leading(const std::vector<double>& a, Index m, Index rank, double noise, double accuracy) {
     Estimate e;
     if (rank <= m) e = dense_eigenvalue(a, m, rank, accuracy);
@@ -195,7 +194,7 @@ class RowSums {
 
     Tensor left_, right_;
     bool causal_;
-    Tensor sum_, gram_;  ///< of the rows of right before, (1, 1, m), (1, m, m)
+    Tensor sum_, gram_;  ///< of the preceding rows of right, (1, 1, m), (1, m, m)
 };
 
 }  // namespace
@@ -207,7 +206,7 @@ void with_type(const View& v, const F& use) {
     v.type == Type::f32 ? use(float{}) : use(double{});
 }
 
-/// y = tril(L R^T) x, or its transpose times x, which sums from the last row up.
+/// y = tril(L R^T) x, or its transpose times x, summed from the last row up.
 void triangle_product(const View& l, const View& r, bool transposed, std::span<const double> x,
                       std::span<double> y) {
     const Index n = l.shape.rows, m = l.shape.cols;
@@ -313,7 +312,7 @@ std::vector<std::vector<double>> diagonals(const Factors& p) {
 namespace tsdiag::spectra {
 namespace {
 
-constexpr double largest_basis = 5e8;  // bytes of the vectors of Lanczos where n is huge
+constexpr double largest_basis = 5e8;  // bytes of the Lanczos vectors where n is huge
 
 bool applies(const Problem& problem) {
     return problem.asked == "auto" && factors::wanted(problem.known) &&

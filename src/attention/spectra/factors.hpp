@@ -6,7 +6,7 @@
 /// Spectra of P = left right^T through matrices of its rank m.
 namespace tsdiag::factors {
 
-/// Is the small way worth it: m < n/4?
+/// Whether the factors are worth using: m < n/4.
 bool wanted(const Structure& known);
 
 /// Of each head, P not causal: the non-zero spectrum of P is that of right^T left; of a stochastic

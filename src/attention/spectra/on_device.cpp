@@ -40,7 +40,7 @@ class Products {
         return y;
     }
 
-    /// As `normal_product`: the mean of P x beforehand, and what its rounding left afterwards.
+    /// As `normal_product`: the mean of P x beforehand, its rounding error afterwards.
     Tensor normal(const Tensor& x) {
         const double n = double(p_.tokens());
         sum_columns();
@@ -97,9 +97,9 @@ class Products {
         finite_ = true;
     }
 
-    /// As many as some minutes and a third of a device allow.
+    /// Vectors that some minutes of work and a third of the device's memory allow.
     Index affordable(Index most) const {
-        constexpr double largest_work = 2e13;  // entries of P that are made again
+        constexpr double largest_work = 2e13;  // entries of P that are recomputed
         const double vectors =
             double(p_.backend().memory()) / 3 / (8 * double(p_.heads()) * double(p_.tokens()));
         const double products = kept_ ? double(most) : largest_work / (p_.bytes() / 4);
@@ -123,7 +123,7 @@ class Products {
     Tensor column_;  ///< P^T 1
 };
 
-/// find(most), with half as many vectors where a device has no memory for them.
+/// find(most), with half as many vectors where a device runs out of memory.
 template <class Find>
 std::vector<Estimate> with_vectors(Index most, const Find& find) {
     constexpr Index fewest = 8;

@@ -3,8 +3,8 @@
 
 #include "tsdiag/attention.hpp"
 
-/// Spectra of a P that is on a device, by products there: it is kept where it fits into memory,
-/// else made block by block for each product.  Only numbers leave the device.
+/// Spectra of a P on a device, by products there: it is kept where it fits into memory, else
+/// recomputed in blocks for each product.  Only numbers leave the device.
 namespace tsdiag::on_device {
 
 /// The second largest eigenvalue modulus of each head, by Arnoldi on Pi2 P Pi2 where P is
@@ -16,7 +16,7 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory,
                                    double accuracy = usual_accuracy);
 /// P_ii of each head.
 std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double memory);
-/// Heads that have an entry 0, whose graph may fall apart.
+/// Heads that have an entry 0, whose graph may be disconnected.
 std::vector<bool> has_zero(const Tensor& p);
 
 }  // namespace tsdiag::on_device

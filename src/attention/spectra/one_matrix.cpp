@@ -75,7 +75,7 @@ double bound(const View& p, bool deflated) {
     return stored::centred_frobenius(p, zero);
 }
 
-/// By the solver asked for, else by one that is sure.
+/// By the requested solver, else by the first that certifies the value.
 Estimate eigenvalue(const View& p, const Which& which, const Solving& how) {
     const Index n = p.shape.rows;
     const bool any = how.asked == "auto", small = n <= dense_below;
@@ -99,7 +99,7 @@ View part_of(const View& p, const std::vector<Index>& tokens, std::vector<double
     return {memory.data(), {1, m, m}, m * m, m, Type::f64};
 }
 
-/// The second largest of numbers; 0 stands for those that are not there.
+/// The second largest number; missing ones count as 0.
 double second_of(std::vector<double> numbers) {
     numbers.resize(std::max<std::size_t>(2, numbers.size()), 0.0);
     std::ranges::nth_element(numbers, numbers.begin() + 1, std::greater());

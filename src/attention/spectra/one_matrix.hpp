@@ -5,18 +5,18 @@
 
 #include "tsdiag/attention.hpp"
 
-/// Spectra of one matrix in host memory.  `accuracy`: the relative error that a converged value may
-/// have, as far as residual, rounding and conditions tell.
+/// Spectra of one matrix in host memory.  `accuracy`: the relative error allowed for a converged
+/// value, by residual, rounding and condition numbers.
 namespace tsdiag::one_matrix {
 
-constexpr Index dense_below = 128;   // measured: from here on Arnoldi is faster
+constexpr Index dense_below = 128;   // measured: from here Arnoldi is faster
 constexpr Index dense_limit = 2048;  // beyond, what Arnoldi cannot certify stays an interval
 constexpr Index arnoldi_products = 384, lanczos_products = 640;
 
-/// Of residuals, for what they make of a value; that of a singular value enters squared.
+/// Tolerance of residuals; that of a singular value enters its error squared.
 constexpr double residual_for(double accuracy) { return accuracy / 10; }
 
-/// A value that needed no iteration.
+/// A value found without iteration.
 Estimate exact(double value, const char* method);
 
 double entry(const View& p, Index i, Index j);
@@ -41,7 +41,7 @@ Estimate centred_norm(const View& p, double accuracy);
 Estimate dense_norm(const View& p);
 Estimate library_norm(const View& p);
 
-/// How the parts of a matrix are solved: by the solver asked for, or "auto".
+/// How the diagonal blocks of a matrix are solved: by the requested solver, or "auto".
 struct Solving {
     double accuracy;
     std::string_view asked = "auto";
@@ -50,11 +50,11 @@ struct Solving {
 /// |lambda_2(P)| where exact zeros make several communicating classes of P, or a period; else none.
 std::optional<Estimate> by_classes(const View& p, bool stochastic, const Solving& how);
 
-/// Pi2 x; all of it is rounding where nothing is left, and then it is 0.
+/// Pi2 x; 0 where only rounding is left.
 void centre(std::span<double> x);
-/// Appends the moduli of P among which the two largest are, each from a class of its own.
+/// Appends moduli of P that include the two largest, each from a class of its own.
 void add_leading(const View& p, const Solving& how, std::vector<Estimate>& moduli);
-/// The second largest of moduli found one by one: it lies between the second largest of their lower
+/// The second largest of moduli found separately: it lies between the second largest of their lower
 /// bounds and that of their upper bounds, whichever are certain.
 Estimate second_largest(const std::vector<Estimate>& moduli, double accuracy, const char* method);
 

@@ -7,7 +7,7 @@
 namespace tsdiag {
 namespace {
 
-/// Entries of this size are squared, and those squares multiplied, without harm.
+/// Entries of this size may be squared, and their squares multiplied, without overflow.
 bool moderate(const std::vector<int>& exponents) {
     return std::ranges::all_of(exponents, [](int e) { return std::abs(e) <= 100; });
 }

@@ -6,12 +6,12 @@
 
 namespace tsdiag {
 
-/// Head k of P times 2^-exponents[k], so that what finds its spectrum may square its entries.
+/// Head k of P times 2^-exponents[k], so that solvers may square its entries.
 class Rescaled final : public AttentionOperator {
   public:
-    /// Null where P needs none: in float32, whose squares double holds; where rows sum to 1 and P
-    /// has no factors; where its entries, or those of its factors, are of a size to be squared.
-    /// Cost: one pass over P or its factors.
+    /// Null where P needs no scaling: in float32, whose squares fit double; where rows sum to 1 and
+    /// P has no factors; where its entries, or those of its factors, can be squared.  Cost: one
+    /// pass over P or its factors.
     static std::unique_ptr<Rescaled> where_needed(const AttentionOperator& p, double memory);
 
     RowBlock rows(Index first, Index count) const override;
@@ -22,7 +22,7 @@ class Rescaled final : public AttentionOperator {
     const Backend& backend() const override { return p_.backend(); }
     std::optional<RowTotals> row_totals() const override;
 
-    /// Moduli or norms of its heads as those of P.
+    /// Rescales moduli or norms of its heads to those of P.
     std::vector<Estimate> restore(std::vector<Estimate> found) const;
 
   private:

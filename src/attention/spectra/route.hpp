@@ -6,44 +6,44 @@
 #include "stored.hpp"
 #include "tsdiag/attention.hpp"
 
-/// Ways to |lambda_2(P)| and |Pi2 P|_2: a list, of which one after the other is tried.
+/// Routes to |lambda_2(P)| and |Pi2 P|_2: a list, tried in order.
 namespace tsdiag::spectra {
 
 enum class Sought { second_eigenvalue, centred_norm };
 
-/// The heads of one attention, and what may be spent on them.
+/// The heads of one attention, and the resources for them.
 struct Problem {
     const AttentionOperator& p;
     Structure known;
     Sought sought;
     double memory, accuracy;
-    std::string_view asked;  ///< "auto", or the solver to be used
+    std::string_view asked;  ///< "auto", or the requested solver
     bool kept;               ///< P fits into memory
 
     bool on_device() const { return !p.backend().host_memory(); }
     bool for_norm() const { return sought == Sought::centred_norm; }
-    /// Is the solver of this name to be used, where it is one that is chosen by itself?
+    /// Whether the solver of this name may be used: by choice or automatically.
     bool allows(std::string_view solver) const { return asked == "auto" || asked == solver; }
 };
 
-/// Of each head that was to be found; none where the route is not for that head.
+/// One per requested head; empty where the route does not apply to it.
 using Found = std::vector<std::optional<Estimate>>;
 
 struct Route {
     SpectralRoute about;
     bool (*applies)(const Problem& problem);
-    /// Of these heads.  Converged values are final, all others are left to the routes behind.
+    /// For these heads.  Converged values are final, all others go to later routes.
     Found (*find)(const Problem& problem, std::span<const Index> heads);
 };
 
-/// Of these heads what was found of all.
+/// The results of these heads out of those of all.
 inline Found select(const std::vector<Estimate>& all, std::span<const Index> heads) {
     Found out;
     for (const Index k : heads) out.emplace_back(all[std::size_t(k)]);
     return out;
 }
 
-/// of(P) of these heads of a P that is kept, in host memory.
+/// of(P) for these heads of a P kept in host memory.
 template <class Of>
 Found each_kept(const Problem& problem, std::span<const Index> heads, const Of& of) {
     const Tensor& whole = problem.p.matrix();

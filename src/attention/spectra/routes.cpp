@@ -10,7 +10,7 @@
 #include "route.hpp"
 #include "tsdiag/error.hpp"
 
-/// The list of routes, in the order in which they are tried.
+/// The list of routes, in the order tried.
 // clang-format off
 #define TSDIAG_SPECTRAL_ROUTES(X) \
     X(diagonal)                   \
@@ -66,7 +66,7 @@ std::vector<Estimate> try_all(const Problem& problem) {
     return out;
 }
 
-/// Where P is on a device, that may be fuller than was thought.
+/// A kept P may exceed the free memory of its device: then it is streamed.
 std::vector<Estimate> solve(const AttentionOperator& p, Sought sought, double memory,
                             double accuracy, std::string_view asked) {
     if (const auto near = Rescaled::where_needed(p, memory))

@@ -15,9 +15,9 @@ namespace {
 
 constexpr Index most_squarings = 44;
 constexpr double ulp = std::numeric_limits<double>::epsilon();
-constexpr double vanishing = 1e-8;  // of a trace beside the norm: says nothing of the radius
+constexpr double vanishing = 1e-8;  // of a trace relative to the norm: no lower bound of the radius
 
-/// What the norms and traces of A, A^2, A^4, ... tell.
+/// Bounds of the radius from the norms and traces of A, A^2, A^4, ...
 class Bracket {
   public:
     Bracket(Index n, double accuracy) : n_(double(n)), accuracy_(accuracy) {}
@@ -29,8 +29,8 @@ class Bracket {
     double add(double squares, double trace) {
         if (!norms_.empty()) scale_ *= 2;
         if (squares == 0) {
-            // Nothing is left of a power: A is 0, or nilpotent to rounding, of which no error of an
-            // eigenvalue follows.
+            // The power vanished: A is 0, or nilpotent to rounding, which bounds no error of an
+            // eigenvalue.
             done_ = done_ || norms_.empty();
             if (norms_.empty()) upper_ = rounding_ = 0;
             return 1;
@@ -85,7 +85,7 @@ class Bracket {
 Tensor total(const Tensor& a) { return column_sum(row_sum(a)); }  // (h, 1, 1)
 Tensor squares(const Tensor& a) { return total(map(Unary::square, a)); }
 
-/// One factor a matrix.
+/// One factor per matrix.
 Tensor times(const Tensor& a, const std::vector<double>& factors) {
     return multiply(a, Tensor::from_host(a.backend(), {a.batch(), 1, 1},
                                          std::span<const double>(factors), Type::f64));
@@ -97,7 +97,7 @@ Tensor identity(const Backend& backend, Index n) {
     return Tensor::from_host(backend, {1, n, n}, std::span<const double>(values), Type::f64);
 }
 
-/// `a` is P centred: 0 where no more of P is left than its rounding.
+/// `a`, P centred; 0 where only rounding of P is left.
 Tensor without_rounding(Tensor a, const Tensor& p) {
     const std::vector<double> left = squares(a).to_host<double>();
     const std::vector<double> whole = squares(p).to_host<double>();
@@ -166,7 +166,7 @@ std::vector<Estimate> centred_norm(const Tensor& p, double accuracy) {
 namespace tsdiag::spectra {
 namespace {
 
-/// of(p) of as many heads at once as there is memory for.
+/// of(p), for as many heads at once as fit into memory.
 template <class Of>
 std::vector<Estimate> in_groups(const Tensor& p, const Of& of) {
     try {

@@ -8,8 +8,8 @@ namespace tsdiag::spectra {
 struct Problem;
 }
 
-/// Spectral radii by repeated squaring: products of whole stacks, of which only two numbers a
-/// matrix leave the device.
+/// Spectral radii by repeated squaring: products of whole stacks, with only two numbers per matrix
+/// transferred to the host.
 namespace tsdiag::squaring {
 
 /// Beyond, s n^3 products cost more than Krylov's m n^2.
@@ -30,7 +30,7 @@ constexpr Index largest = 1024;
 /// squaring and matrix, some 32 of them; memory 3 stacks.
 std::vector<Estimate> spectral_radii(Tensor a, double accuracy = usual_accuracy);
 
-/// Is it the way to the heads of a problem?
+/// Whether it is the method for the heads of a problem.
 bool applies(const spectra::Problem& problem);
 
 /// |lambda_2| of each row-stochastic P, (h, n, n): the spectral radius of Pi2 P Pi2.

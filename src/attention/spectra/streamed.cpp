@@ -76,7 +76,7 @@ void Rows::centred_normal(std::span<const double> x, std::span<double> y) const 
     const Index n = p_.tokens(), h = p_.heads();
     const std::vector<double> ones(std::size_t(block_), 1.0);
     sum_columns();
-    // As in normal_product: the mean beforehand, and what its rounding left afterwards.
+    // As in normal_product: the mean beforehand, its rounding error afterwards.
     std::vector<double> mean(std::size_t(h), 0.0), left(mean);
     for (Index k = 0; k < h; ++k) {
         double& e = mean[std::size_t(k)];

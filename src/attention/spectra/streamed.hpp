@@ -4,18 +4,17 @@
 
 #include "stored.hpp"
 
-/// Products with a P that is too large to keep: a block of rows of all heads at a time, made and
-/// dropped.
+/// Products with a P too large to keep: blocks of rows of all heads, computed and dropped.
 namespace tsdiag::streamed {
 
-/// Vectors hold one head after the other: heads * n numbers.  Each product makes P once.
+/// Vectors are concatenated over heads: heads * n numbers.  Each product computes P once.
 class Rows {
   public:
     /// Blocks of as many rows as `memory` bytes and the cache allow.
     Rows(const AttentionOperator& p, double memory);
 
     void multiply(std::span<const double> x, std::span<double> y) const;
-    /// y = (Pi2 P)^T (Pi2 P) x.  The first one makes P once more, for its column sums.
+    /// y = (Pi2 P)^T (Pi2 P) x.  The first call computes P once more, for its column sums.
     void centred_normal(std::span<const double> x, std::span<double> y) const;
     /// |Pi2 P|_F of each head.
     std::vector<double> centred_frobenius() const;
