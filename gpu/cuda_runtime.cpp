@@ -14,13 +14,13 @@
 #include "runtime.hpp"
 #include "tsdiag/error.hpp"
 
-/// runtime.hpp on a device of NVIDIA's.
+/// runtime.hpp on an NVIDIA device.
 namespace tsdiag::gpu {
 namespace {
 
 void require(cudaError_t status, const char* what) {
     if (status == cudaSuccess) return;
-    cudaGetLastError();  // of this call, not of the next: another device may be tried
+    cudaGetLastError();  // clears this call's error: another device may be tried
     throw Error(fmt::format("CUDA: {} failed: {} ({})", what, cudaGetErrorString(status),
                             cudaGetErrorName(status)));
 }
@@ -37,7 +37,7 @@ std::string release_of(int version) {
     return fmt::format("{}.{}", version / 1000, version % 1000 / 10);
 }
 
-/// Of the present device: keeps what is released for what is asked for next.
+/// Of the current device: keeps released memory for reuse.
 cudaMemPool_t pool() {
     int device = 0;
     require(cudaGetDevice(&device), "cudaGetDevice");
@@ -46,8 +46,8 @@ cudaMemPool_t pool() {
     return of_device;
 }
 
-/// Handles of cuBLAS, one a thread and device.  A thread that ends leaves its own to the next.
-/// Never destroyed: the driver may be gone before static objects are.
+/// cuBLAS handles, one per thread and device; a thread that ends returns its own for reuse.  Never
+/// destroyed: the driver may be gone before static objects are.
 struct Handles {
     std::mutex mutex;
     std::multimap<int, cublasHandle_t> idle;
@@ -65,7 +65,7 @@ struct Handles {
         }
         cublasHandle_t handle = nullptr;
         cublasStatus_t status = cublasCreate(&handle);
-        if (status != CUBLAS_STATUS_SUCCESS) {  // its memory may be what the pool keeps
+        if (status != CUBLAS_STATUS_SUCCESS) {  // the pool may hold its memory
             synchronise();
             require(cudaMemPoolTrimTo(pool(), 0), "cudaMemPoolTrimTo");
             status = cublasCreate(&handle);
@@ -95,8 +95,8 @@ cublasHandle_t cublas() {
     return own.handles.emplace(device, Handles::all().take(device)).first->second;
 }
 
-/// Two pages-locked buffers that copies take in turn, the host filling one while the device reads
-/// the other.  Of the process: one large copy at a time has all of the bus.
+/// Two page-locked buffers that copies alternate between: the host fills one while the device reads
+/// the other.  Per process: one large copy at a time gets the whole bus bandwidth.
 class Staging {
   public:
     static Staging& only() {
@@ -129,7 +129,7 @@ class Staging {
         cudaEvent_t read = nullptr;
         int device = -1;
 
-        /// An event belongs to a device.
+        /// Events belong to a device.
         void prepare() {
             int current = 0;
             require(cudaGetDevice(&current), "cudaGetDevice");
@@ -220,7 +220,7 @@ void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     void* data = nullptr;
     cudaError_t status = cudaMallocAsync(&data, bytes, cudaStreamPerThread);
-    if (status == cudaErrorMemoryAllocation) {  // blocks of other sizes may be in its way
+    if (status == cudaErrorMemoryAllocation) {  // cached blocks of other sizes may block it
         cudaGetLastError();
         synchronise();
         require(cudaMemPoolTrimTo(pool(), 0), "cudaMemPoolTrimTo");
@@ -257,7 +257,7 @@ void to_device(void* device, const void* host, std::size_t bytes) {
     if (bytes == 0) return;
     require(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cudaStreamPerThread),
             "a copy to the device");
-    // Ordinary memory is copied to a buffer before the call returns, unless the device can read it.
+    // Pageable memory is staged before the call returns, unless the device reads it directly.
     if (reads_pageable_memory()) synchronise();
 }
 
@@ -300,7 +300,7 @@ cublasComputeType_t compute_type(const Product& p) {
 }  // namespace
 
 void multiply(const Product& p) {
-    // cuBLAS is column-major: it sees the transposes, and c^T = op(b)^T op(a)^T.
+    // cuBLAS is column-major, so it sees the transposes: c^T = op(b)^T op(a)^T.
     const bool single = p.type == Type::f32;
     const cudaDataType type = single ? CUDA_R_32F : CUDA_R_64F;
     const float alpha32 = float(p.alpha), zero32 = 0;

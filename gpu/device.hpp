@@ -1,6 +1,6 @@
 #pragma once
 
-/// What a kernel is written in: CUDA, or its emulation on the host (emulator.hpp), which runs the
+/// The language of the kernels: CUDA, or its emulation on the host (emulator.hpp), which runs the
 /// same source under sanitizers on a machine without a device.
 #ifdef TSDIAG_EMULATED
 #include "emulator.hpp"

@@ -12,7 +12,7 @@
 #include "runtime.hpp"
 #include "tsdiag/error.hpp"
 
-/// Backend on a device: what leaves it is numbers.
+/// Backend on a device: only numbers leave it.
 namespace tsdiag::gpu {
 namespace {
 
@@ -22,7 +22,7 @@ OutOfMemory out_of_memory(std::string_view device, std::size_t bytes) {
         device, bytes, free_bytes()));
 }
 
-/// An array on the device for the time of a call.
+/// A device array for the duration of a call.
 template <class T>
 class Array {
   public:
@@ -48,7 +48,7 @@ class Array {
     void* data_;
 };
 
-/// Visible columns on the device for the time of a call.
+/// Visible columns on the device for the duration of a call.
 class VisibleOnDevice {
   public:
     explicit VisibleOnDevice(const Visible& visible)
@@ -69,7 +69,7 @@ bool contiguous(const View& v) {
            (v.batch_stride == v.shape.rows * v.shape.cols || v.shape.batch <= 1);
 }
 std::size_t bytes_in(const View& v) { return std::size_t(v.shape.count()) * bytes_of(v.type); }
-/// The same elements, one after the other, at `data`.
+/// A contiguous view of the same elements at `data`.
 View packed(const View& v, void* data) {
     return {data, v.shape, v.shape.rows * v.shape.cols, v.shape.cols, v.type};
 }
@@ -96,7 +96,7 @@ class DeviceBackend final : public Backend {
         select(index_);
         return free_bytes();
     }
-    /// A few rows a processor are enough, more only take memory.
+    /// A few rows a processor suffice; more only take memory.
     double working_set() const override { return double(memory_) / 8; }
     void synchronise() const override {
         select(index_);
@@ -356,7 +356,7 @@ class DeviceBackend final : public Backend {
         return sums.host();
     }
 
-    /// Makes the device current; false where there is nothing to do.
+    /// Selects the device; false where there is nothing to do.
     bool begin(const View& v) const {
         select(index_);
         return v.shape.count() > 0;

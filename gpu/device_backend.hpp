@@ -5,7 +5,7 @@
 
 namespace tsdiag::gpu {
 
-/// The backend of device `index`: kernels.hpp and runtime.hpp, whichever are linked.
+/// The backend of device `index`, on the linked kernels.hpp and runtime.hpp.
 std::unique_ptr<Backend> make_backend(int index, Products products = Products::exact);
 
 }  // namespace tsdiag::gpu

@@ -1,6 +1,6 @@
 #include "kernel.hpp"
 
-/// Maps: a thread an element.
+/// Maps: one thread per element.
 namespace tsdiag::gpu {
 namespace {
 
@@ -106,7 +106,7 @@ __global__ void heads_kernel(Rows<Apart> apart, Rows<Beside> beside) {
     }
 }
 
-/// A thread a column of a group.
+/// One thread per column of a group.
 template <class T>
 __global__ void groups_kernel(Rows<T> out, Rows<const T> a, Groups groups) {
     for (Index t = global_thread(); t < groups.count * out.cols; t += all_threads()) {
@@ -118,7 +118,7 @@ __global__ void groups_kernel(Rows<T> out, Rows<const T> a, Groups groups) {
     }
 }
 
-/// A thread a pair of columns of one row, in all batches: the angle is found once.
+/// One thread per pair of columns of a row, for all batches: the angle is computed once.
 template <class T>
 __global__ void rotate_kernel(Rows<T> out, Rows<const T> a, const double* position,
                               const double* frequency, Index pairs, bool interleaved) {
@@ -150,13 +150,13 @@ __global__ void hide_kernel(Rows<T> p, DeviceVisible visible) {
     }
 }
 
-/// Two elements a thread, as src/core/tensor/cpu_kernels.cpp makes them.
+/// Two elements per thread, as in src/core/tensor/cpu_kernels.cpp.
 __device__ void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint64_t block,
                             double& a, double& b) {
     std::uint32_t c0 = std::uint32_t(block), c1 = std::uint32_t(block >> 32),
                   c2 = std::uint32_t(stream), c3 = std::uint32_t(stream >> 32);
     philox_block(c0, c1, c2, c3, std::uint32_t(seed), std::uint32_t(seed >> 32));
-    // The upper 52 bits of each half, in the middle of their interval of (0, 1).
+    // The upper 52 bits of each half, centred in their interval of (0, 1).
     const std::uint64_t u = (std::uint64_t{c1} << 32 | c0) >> 12,
                         v = (std::uint64_t{c3} << 32 | c2) >> 12;
     a = double(u) * 0x1p-52 + 0x1p-53;
@@ -169,7 +169,7 @@ __global__ void draw_kernel(T* out, Index count, Law law, std::uint64_t seed, st
     for (Index i = global_thread(); 2 * i < count; i += all_threads()) {
         double a, b;
         philox_pair(seed, stream, std::uint64_t(i), a, b);
-        if (law == Law::normal) {  // Box and Muller
+        if (law == Law::normal) {  // Box-Muller
             const double radius = sqrt(-2 * log(a)), turn = 6.283185307179586477 * b;
             a = radius * cos(turn);
             b = radius * sin(turn);

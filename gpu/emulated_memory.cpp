@@ -21,14 +21,14 @@ struct Block {
     std::size_t bytes = 0;
     int device = 0;
     bool used = true;
-    std::size_t use = 0;  ///< a number that no other use of it has
+    std::size_t use = 0;  ///< unique number of this use
 };
 
 using Sizes = std::pair<int, std::size_t>;  // device, bytes
 
 struct Memory {
     std::mutex mutex;
-    std::map<const void*, Block> blocks;  ///< in use, given back, or kept
+    std::map<const void*, Block> blocks;  ///< in use, freed, or cached
     std::map<Sizes, std::vector<void*>> kept;
     std::size_t taken = 0, uses = 0;
 };
@@ -38,8 +38,8 @@ Memory& memory() {
     return only;
 }
 
-/// What a thread has given back and its stream has not come to, under the lock of `memory`; what
-/// the stream is to do about it may outlive the thread.
+/// Freed blocks that this thread's stream has not processed yet, under the lock of `memory`; the
+/// stream's work on them may outlive the thread.
 thread_local const auto given = std::make_shared<std::map<Sizes, std::vector<void*>>>();
 
 std::size_t said_bytes(const char* name, std::size_t otherwise) {
@@ -88,7 +88,7 @@ std::pair<void*, std::function<void()>> take(std::size_t bytes, int device) {
     if (memory().taken + bytes > capacity()) return {nullptr, nullptr};
     const Sizes size{device, bytes};
     void* data = last_of(*given, size);
-    const bool in_order = data != nullptr;  // behind what its stream does to it
+    const bool in_order = data != nullptr;  // after the stream's earlier work on it
     if (data == nullptr) data = last_of(memory().kept, size);
     if (data == nullptr) {
         data = std::malloc(bytes);
@@ -117,7 +117,7 @@ std::function<void()> give(void* data, int device) {
         std::memset(data, 0xFF, size.second);  // NaN, or -1
         forbid(data, size.second);
         const std::lock_guard again(memory().mutex);
-        if (memory().blocks[data].use != use) return;  // its thread has taken it again
+        if (memory().blocks[data].use != use) return;  // its thread has reused it
         std::erase((*own)[size], data);
         memory().kept[size].push_back(data);
     };

@@ -3,16 +3,16 @@
 #include <functional>
 #include <utility>
 
-/// Memory of emulated devices.  A block that was given back holds NaN and is the first to be used
-/// again: by the thread that gave it at once, as its stream keeps the order, by others once that
-/// stream has come to it.
+/// Memory of emulated devices.  A freed block is filled with NaN and is the first to be reused: at
+/// once by the thread that freed it, whose stream keeps the order; by others after that stream has
+/// processed it.
 namespace tsdiag::gpu::emulator {
 
-/// Null where there is no more; the second is to be done by the stream before anything with it.
+/// Null when out of memory; the second is for the stream to do before any use.
 std::pair<void*, std::function<void()>> take(std::size_t bytes, int device);
-/// What the stream is to do where the block is given back.
+/// What the stream has to do when the block is freed.
 std::function<void()> give(void* data, int device);
-/// Throws `Error` where the bytes are not all in one block of `device` that is in use.
+/// Throws `Error` unless the bytes are all in one block of `device` that is in use.
 void require_inside(const void* data, std::size_t bytes, int device, const char* what);
 
 std::size_t all_bytes();

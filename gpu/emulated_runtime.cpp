@@ -14,23 +14,22 @@
 #include "runtime.hpp"
 #include "tsdiag/error.hpp"
 
-/// runtime.hpp on the host, for kernels that are emulated, as unforgiving as CUDA may be:
+/// runtime.hpp on the host, for emulated kernels, as strict as CUDA may be:
 ///
-/// - What a thread asks for is done when it waits, and not before; with
-/// TSDIAG_EMULATED_STREAM=eager
-///   at once, as a device that is idle does.
-/// - Memory that is freed is filled with NaN when the stream comes to it, and used again at once.
-/// - Products, copies and fills must lie in memory of the device that is selected; sizes and
-///   strides be such as cuBLAS takes.  The order of a product's sums depends on its shape.
+/// - Work submitted by a thread is done when it waits, and not before; with
+///   TSDIAG_EMULATED_STREAM=eager at once, as on an idle device.
+/// - Freed memory is filled with NaN when the stream reaches it, and reused at once.
+/// - Products, copies and fills must lie in memory of the selected device, with sizes and strides
+///   that cuBLAS accepts.  The order of a product's sums depends on its shape.
 ///
-/// What the machine is like can be said, to see what is made of it:
+/// Environment variables describe the machine:
 ///
 ///     TSDIAG_EMULATED_DEVICES   capabilities, "7.5,8.0", or "broken" for one that answers nothing
 ///     TSDIAG_EMULATED_MEMORY    bytes of a device
 ///     TSDIAG_EMULATED_TAKEN     of these, what other programs have
 ///
-/// TSDIAG_EMULATED_COUNTS=FILE: what was asked of the devices is written there when the program
-/// ends, a line each: kernels, products, allocations, uploads, downloads.
+/// TSDIAG_EMULATED_COUNTS=FILE: the counts of kernels, products, allocations, uploads and downloads
+/// are written there when the program ends, a line each.
 namespace tsdiag::gpu {
 namespace {
 
@@ -46,7 +45,7 @@ bool is_broken(int index) { return said_devices().at(std::size_t(index)) == "bro
 thread_local int selected = 0;
 std::atomic<std::size_t> copied_to_host = 0;
 
-/// What was asked for since the program started.
+/// Calls since the program started.
 struct Counts {
     std::atomic<std::size_t> kernels = 0, products = 0, allocations = 0, uploads = 0, downloads = 0;
     ~Counts() {
@@ -60,7 +59,7 @@ struct Counts {
 
 using Work = std::function<void()>;
 
-/// What threads that have ended have left: it is done at some time.
+/// Pending work of threads that have ended, done at some later time.
 struct Left {
     std::mutex mutex;
     std::vector<Work> work;
@@ -82,16 +81,16 @@ void do_what_was_left() {
     do_all(std::move(left));
 }
 
-/// Of a thread.
+/// The stream of a thread.
 class Stream {
   public:
-    Stream() { (void)emulator::state.current; }  // which the work uses: destroyed after this
+    Stream() { (void)emulator::state.current; }  // constructed first: the work uses it
     ~Stream() {
         const std::lock_guard lock(Left::all().mutex);
         std::ranges::move(waiting_, std::back_inserter(Left::all().work));
     }
     void add(Work work) {
-        constexpr std::size_t most = 20000;  // and what they hold
+        constexpr std::size_t most = 20000;  // bounds the memory they hold
         waiting_.push_back(std::move(work));
         const char* said = std::getenv("TSDIAG_EMULATED_STREAM");
         const bool eager = said != nullptr && std::strcmp(said, "eager") == 0;
@@ -107,7 +106,7 @@ Stream& stream() {
     return own;
 }
 
-/// x with so many bits behind the point of its mantissa, the nearest such number.
+/// x rounded to the nearest number with so many mantissa bits after the point.
 float rounded(float x, int bits) {
     const std::uint32_t unit = std::uint32_t{1} << (23 - bits), half = unit / 2;
     return std::bit_cast<float>((std::bit_cast<std::uint32_t>(x) + half) & ~(unit - 1));

@@ -16,14 +16,14 @@
 
 #include "fiber.hpp"
 
-/// CUDA's threads as fibers: blocks run one after the other, the warps of a block each as far as it
-/// can, its lanes in turn up to where they wait for each other.  The order of blocks, warps and
-/// lanes is that of TSDIAG_EMULATED_ORDER: "forward", "reverse", or a number that shuffles it anew
-/// at every barrier.  A barrier or an exchange that not all threads reach is an exception, as is a
-/// launch that a device would refuse.
+/// CUDA's threads as fibers: blocks run serially, each warp of a block as far as it can, its lanes
+/// in turn up to where they wait for each other.  The order of blocks, warps and lanes is that of
+/// TSDIAG_EMULATED_ORDER: "forward", "reverse", or the seed of a shuffle at every barrier.  A
+/// barrier or an exchange that not all threads reach is an exception, as is a launch that a device
+/// would refuse.
 namespace tsdiag::gpu::emulator {
 
-/// Has `work` done when the stream of this thread comes to it (emulated_runtime.cpp).
+/// Appends `work` to the stream of this thread (emulated_runtime.cpp).
 void enqueue(std::function<void()> work);
 
 struct Extent {
@@ -48,15 +48,15 @@ struct State {
     unsigned current = 0;
     std::function<void()> body;
     std::exception_ptr failure;
-    /// What lanes exchange, twice: one may write the next while another reads the last.
+    /// Double-buffered exchange of lanes: one may write the next while another reads the last.
     std::vector<std::array<std::array<unsigned char, warp * 16>, 2>> exchanged;
     std::vector<unsigned> exchanges;  ///< of each thread
     bool reversed = false;
-    std::uint64_t shuffle = 0;  ///< the last number drawn; 0: nothing is shuffled
+    std::uint64_t shuffle = 0;  ///< the last random number; 0: no shuffling
 };
-inline thread_local State state;  ///< threads of the host launch side by side
+inline thread_local State state;  ///< host threads launch concurrently
 
-/// An order of 0 .. count - 1: what TSDIAG_EMULATED_ORDER said when the grid began.
+/// An order of 0 .. count - 1, by TSDIAG_EMULATED_ORDER at the start of the grid.
 class Order {
   public:
     explicit Order(std::uint64_t count) : count_(count) {
@@ -80,7 +80,7 @@ inline void read_order() {
     const std::uint64_t seed = std::strtoull(order.c_str(), nullptr, 10);
     if (seed == 0)
         state.shuffle = 0;
-    else if (state.shuffle == 0)  // else it goes on
+    else if (state.shuffle == 0)  // else continues
         state.shuffle = seed;
 }
 
@@ -90,7 +90,7 @@ inline void wait(Waits how) {
     fiber.stack.change_to(state.scheduler);
 }
 
-/// A fiber's life: a thread of each block.
+/// Body of a fiber: one thread of each block in turn.
 inline void enter() {
     Stack::arrived(state.scheduler);
     for (;;) {
@@ -103,7 +103,7 @@ inline void enter() {
     }
 }
 
-/// Runs a warp until all its lanes wait for the block or are done.
+/// Runs a warp until all its lanes wait at a barrier or are done.
 inline void run_warp(unsigned first, unsigned lanes) {
     for (;;) {
         const Order order(lanes);

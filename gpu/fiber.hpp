@@ -11,20 +11,20 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-/// A stack that is gone on with where it stopped.  ucontext.h asks the kernel for the mask of
-/// signals at each change, which takes a hundred times as long as the change itself.
+/// A stack that can be suspended and resumed.  ucontext.h saves the signal mask by a system call at
+/// each switch, which takes a hundred times as long as the switch itself.
 namespace tsdiag::gpu::emulator {
 
 class Stack {
   public:
-    /// That of the thread.
+    /// That of the current thread.
     Stack() = default;
-    /// One on which `entry`, which never returns, begins when it is first changed to.
+    /// A new one; its first switch calls `entry`, which never returns.
     explicit Stack(void (*entry)());
 
-    /// Goes on with `to`; returns when somebody changes back.
+    /// Switches to `to`; returns when something switches back.
     void change_to(Stack& to);
-    /// What `entry` calls first: it was changed to from `from`.
+    /// Must be called first by `entry`; `from` is the stack that switched to it.
     static void arrived(Stack& from);
 
   private:
@@ -42,7 +42,7 @@ class Stack {
 
 #if defined(__x86_64__)
 
-/// Keeps the registers that a call must keep, takes those of the other stack and returns there.
+/// Saves the callee-saved registers, restores those of the other stack and returns there.
 [[gnu::naked, gnu::noinline]] inline void change_stack(void** /*kept*/, void* /*taken*/) {
     asm volatile(
         "pushq %rbp\n pushq %rbx\n pushq %r12\n pushq %r13\n pushq %r14\n pushq %r15\n"
@@ -52,7 +52,7 @@ class Stack {
 
 inline Stack::Stack(void (*entry)())
     : memory_(new std::byte[size_]), bottom_(memory_.get()), bytes_(size_) {
-    // As a call leaves it: 8 behind a multiple of 16, where the address to return to would be.
+    // As after a call: 8 beyond a multiple of 16, where the return address would be.
     const auto end = reinterpret_cast<std::uintptr_t>(memory_.get() + size_) & ~std::uintptr_t{15};
     void** top = reinterpret_cast<void**>(end) - 1;
     *top = nullptr;

@@ -2,7 +2,7 @@
 #include "device.hpp"
 #include "kernels.hpp"
 
-/// What the kernels share.
+/// Shared by the kernels.
 namespace tsdiag::gpu {
 
 #ifdef TSDIAG_EMULATED
@@ -12,20 +12,20 @@ constexpr int block_size = 128;
 #endif
 constexpr int warp_size = 32;
 
-/// i / n.  Numbers of 32 bits, which nearly all are, divide several times as fast.
+/// i / n.  32-bit numbers, nearly all, divide several times as fast.
 __device__ __forceinline__ Index quotient(Index i, Index n) {
     if (((i | n) >> 32) == 0) return Index(std::uint32_t(i) / std::uint32_t(n));
     return i / n;
 }
 
-/// A View as kernels use it.
+/// A View inside kernels.
 template <class T>
 struct Rows {
     T* data;
     Index batch, rows, cols, batch_stride, row_stride;
 
     __device__ T* row(Index b, Index r) const { return data + b * batch_stride + r * row_stride; }
-    /// Row `i` of all batches one after the other.
+    /// Row `i` of the concatenated batches.
     __device__ T* row(Index i) const {
         const Index b = quotient(i, rows);
         return row(b, i - b * rows);
@@ -47,8 +47,7 @@ void typed(const View& v, F f) {
         f(double{});
 }
 
-/// Blocks for `count` elements, at most as many as a device keeps busy: kernels stride over the
-/// rest.
+/// Blocks for `count` elements, limited to what keeps a device busy: kernels stride over the rest.
 inline std::int64_t grid_for(Index count) {
     constexpr Index most = 65535;
     const Index blocks = (count + block_size - 1) / block_size;
@@ -83,7 +82,7 @@ struct Minimum {
     }
 };
 
-/// All threads' values together, for every thread of the block.
+/// Reduces the values of all threads; every thread of the block gets the result.
 template <class V, class Combine>
 __device__ V block_reduce(V value, Combine combine) {
     __shared__ V of_warp[block_size / warp_size];
@@ -93,7 +92,7 @@ __device__ V block_reduce(V value, Combine combine) {
     __syncthreads();
     V all = of_warp[0];
     for (int w = 1; w < block_size / warp_size; ++w) all = combine(all, of_warp[w]);
-    __syncthreads();  // before of_warp is written again
+    __syncthreads();  // before of_warp is overwritten
     return all;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 #include "tsdiag/backend.hpp"
 
-/// Launchers of the kernels, as plain functions.  Views and arrays are memory of the device; sums
-/// are taken in double, in an order that does not depend on the device.
+/// Launchers of the kernels, as plain functions.  Views and arrays are in device memory; sums are
+/// in double, in an order independent of the device.
 namespace tsdiag::gpu {
 
 /// Visible on the device; null: every column.
@@ -38,9 +38,9 @@ void row_sum(View out, View a);
 void row_max(View out, View a);
 void column_sum(View out, View a);
 void softmax_rows(View p, DeviceVisible visible);
-/// y = a x, a warp a row.
+/// y = a x, one warp per row.
 void matvec(View y, View a, View x);
-/// a^T x of each chunk of rows of a, (batch, chunks, cols): a thread a column.
+/// a^T x of each chunk of rows of a, (batch, chunks, cols): one thread per column.
 void matvec_transposed(double* parts, View a, View x);
 /// squares[b * rows + r] = |row|^2
 void row_squares(double* squares, View a);
@@ -48,14 +48,14 @@ void row_squares(double* squares, View a);
 void row_nonfinite(Index* found, View a);
 
 // statistics.cu
-/// The fields of RowStatistics, each (heads * rows), one after the other.
+/// The fields of RowStatistics, each (heads * rows), concatenated.
 struct RowFields {
     double *sum, *modulus, *negative, *squares, *entropy, *max_modulus, *diagonal, *jacobian,
         *jacobian_max;
 };
 void row_fields(RowFields out, View p, const View* slope, bool divided, Index first,
                 DeviceVisible visible);
-/// Sums over all rows are made of sums over chunks of so many rows, whatever the device.
+/// Sums over all rows are sums over chunks of this many rows, on every device.
 constexpr Index chunk_rows = 64;
 constexpr Index chunks_of(Index rows) { return (rows + chunk_rows - 1) / chunk_rows; }
 /// RowStatistics::window of each chunk of rows, (heads, chunks, n).

@@ -12,7 +12,7 @@
 #include "runtime.hpp"
 #include "tsdiag/error.hpp"
 
-/// What libtsdiag_cuda.so exports.
+/// The export of libtsdiag_cuda.so.
 namespace tsdiag::gpu {
 namespace {
 
@@ -27,7 +27,7 @@ int devices(char* why, std::size_t size) {
     return count;
 }
 
-/// A launch and a copy, as all work is made of them; throws where one fails.
+/// Tests a launch and a copy, the basis of all work; throws where one fails.
 void require_works(const Backend& backend) {
     const std::shared_ptr<void> memory = backend.allocate(sizeof(double));
     const View one{memory.get(), {1, 1, 1}, 1, 1, Type::f64};

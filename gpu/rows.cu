@@ -1,6 +1,6 @@
 #include "kernel.hpp"
 
-/// Reductions over rows: a block of threads a row.
+/// Reductions over rows: one block of threads per row.
 namespace tsdiag::gpu {
 namespace {
 
@@ -29,7 +29,7 @@ __global__ void normalise_kernel(Rows<T> out, Rows<const T> a, const T* weight, 
             return sum / double(n);
         };
         double s = mean_square(1), scale = 1;
-        // Squares of float64 may be beyond the range of double; the same for the whole block.
+        // Squares of float64 may overflow or underflow; uniform over the block.
         if (s > 0x1p990 || (s < 0x1p-910 && eps < 0x1p-800)) {
             scale = s < 1 ? 0x1p600 : 0x1p-600;
             s = mean_square(scale);
@@ -61,7 +61,7 @@ __global__ void row_max_kernel(Rows<T> out, Rows<const T> a) {
     }
 }
 
-/// A thread a column: neighbours read neighbours.
+/// One thread per column: coalesced reads.
 template <class T>
 __global__ void column_sum_kernel(Rows<T> out, Rows<const T> a) {
     for (Index t = global_thread(); t < a.batch * a.cols; t += all_threads()) {
@@ -79,7 +79,7 @@ __global__ void softmax_kernel(Rows<T> p, DeviceVisible visible) {
         const Range seen = visible_range(visible, i % p.rows, p.cols);
         for (Index j = threadIdx.x; j < p.cols; j += blockDim.x)
             if (j < seen.first || j >= seen.last) x[j] = T(0);
-        if (seen.last <= seen.first) continue;  // the same for the whole block
+        if (seen.last <= seen.first) continue;  // uniform over the block
         T top = x[seen.first];
         for (Index j = seen.first + threadIdx.x; j < seen.last; j += blockDim.x)
             top = x[j] > top ? x[j] : top;

@@ -5,26 +5,26 @@
 #include "targets.hpp"
 #include "tsdiag/backend.hpp"
 
-/// What the backend needs of a device beside kernels: memory, copies, products.  Each thread of the
-/// host has a stream of its own, in which what it asks for is done in turn; it waits only where it
-/// reads.  cuda_runtime.cpp has the device, emulated_runtime.cpp the host.
+/// What the backend needs of a device besides kernels: memory, copies, products.  Each host thread
+/// has its own stream, which executes its work in order; it waits only where it reads.  Implemented
+/// by cuda_runtime.cpp for the device, by emulated_runtime.cpp on the host.
 namespace tsdiag::gpu {
 
-/// Kernels are fibers of the host.
+/// Whether kernels run as fibers on the host.
 extern const bool emulated;
-/// How many devices can be used; 0: `why` says what is missing.
+/// Number of usable devices; 0: `why` says what is missing.
 int count_devices(std::string& why);
 /// "NVIDIA H200".
 std::string name_of(int index);
 Capability capability(int index);
-/// Before device `index` is first used.
+/// Must precede the first use of device `index`.
 void open(int index);
-/// Makes device `index` that of this thread.
+/// Makes device `index` the current one of this thread.
 void select(int index);
 /// "NVIDIA H200, compute capability 9.0, 139.8 GiB (139.1 GiB free), driver 13.0, runtime 13.0".
 std::string describe(int index);
 
-/// Null where there is no more.  Freed memory is used again once the kernels before have ended.
+/// Null when out of memory.  Freed memory is reused once earlier kernels have ended.
 void* allocate(std::size_t bytes);
 void release(void* data);
 std::size_t free_bytes();
@@ -32,14 +32,14 @@ std::size_t all_bytes();
 
 /// `host` may be changed on return.
 void to_device(void* device, const void* host, std::size_t bytes);
-/// The same for much, past the pages of the host that a device cannot read itself.
+/// The same for large copies, staged through page-locked memory where the device needs it.
 void to_device_staged(void* device, const void* host, std::size_t bytes);
 void to_host(void* host, const void* device, std::size_t bytes);
-/// Bytes of 0.
+/// Fills with zero bytes.
 void clear(void* device, std::size_t bytes);
-/// Waits for all that this thread has asked for.
+/// Waits for all work submitted by this thread.
 void synchronise();
-/// How many bytes `to_host` has copied since the program started.
+/// Bytes that `to_host` has copied since the program started.
 std::size_t bytes_to_host();
 
 /// A stack of row-major products c = alpha op(a) op(b), op(a) (m, k), op(b) (k, n).

@@ -6,15 +6,15 @@ namespace {
 
 __device__ __forceinline__ double modulus_of(double x) { return x < 0 ? -x : x; }
 
-/// What the entries of a row give, in one pass.  The entry with the largest modulus is set apart,
-/// so that nothing cancels in the Jacobian; parts of a row are put together by `join`.
+/// Statistics of a row in one pass.  The entry with the largest modulus is kept apart, so that the
+/// Jacobian does not cancel; parts of a row are merged by `join`.
 struct Fields {
     double sum = 0, modulus = 0, negative = 0, entropy = 0;
-    double rest = 0;  ///< sum of p^2; this and what follows: without the entry set apart
+    double rest = 0;  ///< sum of p^2; this and the following exclude the entry kept apart
     double below = 0, slopes = 0, both = 0;         ///< sums of g^2 (1 - p)^2, g^2, g^2 p^2
     double steepest = 0, second = 0;                ///< largest |g|, |p|
     double own = 0;                                 ///< largest |g (1 - p)|, of all entries
-    double top = -1, top_value = 0, top_slope = 0;  ///< the entry set apart: |p|, p, g; -1: none
+    double top = -1, top_value = 0, top_slope = 0;  ///< the entry kept apart: |p|, p, g; -1: none
 
     __device__ void set_aside(double x, double g) {
         const double left = 1 - x, squared = g * g;
@@ -63,7 +63,7 @@ struct Fields {
     __device__ static double larger(double a, double b) { return a < b ? b : a; }
 };
 
-/// What the lane `mask` away holds.
+/// The value of the lane `mask` away (butterfly).
 __device__ Fields from_lane(const Fields& own, int mask) {
     Fields other;
     const auto take = [mask](double value) { return __shfl_xor_sync(0xFFFFFFFFU, value, mask); };
@@ -84,7 +84,7 @@ __device__ Fields from_lane(const Fields& own, int mask) {
     return other;
 }
 
-/// A warp a row.
+/// One warp per row.
 template <class T>
 __global__ void fields_kernel(RowFields out, Rows<const T> p, Rows<const T> slope, bool divided,
                               Index first, DeviceVisible visible) {
@@ -93,7 +93,7 @@ __global__ void fields_kernel(RowFields out, Rows<const T> p, Rows<const T> slop
     const Index warp = Index(blockIdx.x) * rows_at_once + threadIdx.x / warp_size;
     for (Index i = warp; i < p.batch * p.rows; i += Index(gridDim.x) * rows_at_once) {
         const T* x = p.row(i);
-        // Of softmax the slope is P itself, which is read once.
+        // For softmax the slope is P itself, read once.
         const T* g = slope.data == nullptr || slope.data == p.data ? x : slope.row(i);
         const Range seen = visible_range(visible, i % p.rows, p.cols);
         Fields f;
@@ -126,14 +126,14 @@ __global__ void fields_kernel(RowFields out, Rows<const T> p, Rows<const T> slop
     }
 }
 
-/// The column that the nested window of row i of n takes in as its token e (docs/references.md).
+/// The column that enters the nested window of row i of n as its token e (docs/references.md).
 __device__ __forceinline__ Index window_column(Index i, Index e, Index n) {
     const Index before = i, after = n - 1 - i, both = before < after ? before : after;
     if (e <= 2 * both) return e % 2 == 1 ? i - (e + 1) / 2 : i + e / 2;
     return before < after ? e : n - 1 - e;
 }
 
-/// A thread a token of the window of one head, over a chunk of rows: (heads, chunks, n).
+/// One thread per window token of a head, over a chunk of rows: (heads, chunks, n).
 template <class T>
 __global__ void windows_kernel(double* window, Rows<const T> p, Index first,
                                DeviceVisible visible) {
@@ -152,7 +152,7 @@ __global__ void windows_kernel(double* window, Rows<const T> p, Index first,
     }
 }
 
-/// A thread a column of a chunk of rows: (chunks, d).
+/// One thread per column of a chunk of rows: (chunks, d).
 template <class T>
 __global__ void state_sums_kernel(double* column, double* unit, Rows<const T> x,
                                   const double* squares) {

@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-/// Which devices the library has code for.
+/// Devices that the library has code for.
 namespace tsdiag::gpu {
 
 struct Capability {
@@ -11,12 +11,12 @@ struct Capability {
 };
 
 /// Whether code for `targets`, those of CMAKE_CUDA_ARCHITECTURES ("80-real,90"), runs on `device`:
-/// machine code ("80-real") on its major version from its minor version on, an intermediate one
-/// ("80-virtual") on all that are as new or newer, both ("80") on either; what is special to one
-/// device ("90a") on that alone.  An empty list says nothing: true.
+/// machine code ("80-real") on its major version from its minor version on, intermediate code
+/// ("80-virtual") on all that are as new or newer, both ("80") on either; architecture-specific
+/// code ("90a") on that one alone.  An empty list means unknown: true.
 bool runs_on(std::string_view targets, Capability device);
 
-/// Why the library has no code for device `name`, in words; empty where it has.
+/// Why the library has no code for device `name`; empty where it has.
 std::string why_no_code(std::string_view targets, std::string_view name, Capability device);
 
 }  // namespace tsdiag::gpu

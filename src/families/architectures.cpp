@@ -7,8 +7,8 @@
 #include "names.hpp"
 #include "tsdiag/error.hpp"
 
-/// The list of families.  The first that matches a file owns it: those that have another's names
-/// and more stand before it.
+/// The list of families.  The first that matches a file owns it: a family whose names extend
+/// another's comes before it.
 // clang-format off
 #define TSDIAG_ARCHITECTURES(X)   \
     X(nystromformer)              \
@@ -62,7 +62,7 @@ std::string known_families() {
     return out;
 }
 
-/// The family whose names the tensors have, whatever the configuration says.
+/// The family by tensor names alone, ignoring the configuration.
 std::string_view by_names(const Checkpoint& file) {
     for (const ArchitectureEntry* entry : architectures())
         if (entry->matches(file, Json())) return entry->name;

@@ -64,7 +64,7 @@ bool matches_roberta(const Checkpoint& file, const Json& config) {
         return *told;
     return looks_like_roberta(file);
 }
-/// Its tensors have BERT's names: only a configuration tells.
+/// Its tensors have BERT's names: only a configuration identifies it.
 bool matches_big_bird(const Checkpoint&, const Json& config) {
     return by_model_type(config, {"big_bird"}).value_or(false);
 }
@@ -87,7 +87,7 @@ void read_embeddings(Reader& r, Words width_keys) {
     s.embedding_norm = true;
 }
 
-/// As the library runs it outside of training: no block is drawn, the first is seen again.
+/// As the library runs in evaluation mode: no random blocks; the first block is repeated.
 void read_blocks(Reader& r, AttentionSpec& a) {
     const Json& type = r.value({"attention_type"});
     const Index block = r.count({"block_size"}, 64), random = r.count({"num_random_blocks"}, 3);

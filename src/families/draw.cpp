@@ -88,7 +88,7 @@ Unary read_activation(KeyReader& keys, Unary fallback) {
                     *said));
 }
 
-/// Each layer's attention, and what the keys say of it: to each the options that it has.
+/// Each layer's attention; the keys' options go to the attentions that have them.
 void read_attentions(KeyReader& keys, Sizes& s) {
     s.attention = keys.text("attention").value_or(s.attention);
     s.attentions = layer_attentions(s.attention, s.layers);

@@ -12,7 +12,7 @@
 #include "mix.hpp"
 #include "tsdiag/model.hpp"
 
-/// Models drawn at random: sizes from `random:NAME,key=value`, laws of their weights.
+/// Random models: sizes from `random:NAME,key=value`, laws of their weights.
 namespace tsdiag::families {
 
 /// The keys after a name.  A message names `random:NAME`.
@@ -26,10 +26,10 @@ class KeyReader {
     double number(std::string_view key, double fallback);
     bool flag(std::string_view key, bool fallback);  ///< 0 or 1
     bool has(std::string_view key) const;
-    /// The family's own key: no option of an attention, which says it behind a colon.
+    /// Reserves a key of the family: an attention's option of that name is given after a colon.
     void keep(std::string_view key) { kept_.emplace(key); }
     bool kept(std::string_view key) const { return kept_.contains(std::string(key)); }
-    /// Throws `UsageError` for a key that nobody asked for, with the nearest one that was.
+    /// Throws `UsageError` for a key that was never read, with the nearest known one.
     void finish() const;
     [[noreturn]] void refuse(const std::string& what) const;
 
@@ -39,17 +39,17 @@ class KeyReader {
     std::set<std::string> asked_, kept_;
 };
 
-/// The sizes that every family has.
+/// Sizes common to all families.
 struct Sizes {
     Index layers = 12, d = 768, heads = 12, kv_heads = 0, head_dim = 0, ffn = 3072;
     Index tokens = 512, vocab = 30522;
     double eps = 1e-5;
     Unary act = Unary::gelu;
     std::string attention = "softmax";       ///< as `layer_attentions` reads it
-    std::vector<LayerAttention> attentions;  ///< of each layer, with all that is said of it
+    std::vector<LayerAttention> attentions;  ///< of each layer, fully specified
     bool causal = false;
 };
-/// Sizes that go by a name; ffn is 4 d.
+/// Sizes of a named model; ffn is 4 d.
 struct NamedSizes {
     std::string_view name;
     Index layers = 0, d = 0, heads = 0;
@@ -60,12 +60,12 @@ std::vector<std::string_view> names_of(std::span<const NamedSizes> named);
 
 /// `preset` with the keys layers, d, heads, kv_heads, head_dim, ffn, tokens, vocab, eps, act,
 /// attention, causal, output_norm, and the options of the attention.  Where d is given and ffn is
-/// not, ffn keeps its ratio to d; kv_heads follow heads alike. Throws `UsageError` where the sizes
+/// not, ffn keeps its ratio to d; likewise kv_heads to heads. Throws `UsageError` where the sizes
 /// do not fit together.
 Sizes read_sizes(KeyReader& keys, Sizes preset);
 
-/// Is the place that deesc_at names the input of the feed-forward step (ffn), not the end of the
-/// layer (end)?  Throws `UsageError` for another.
+/// Whether deesc_at names the input of the feed-forward step (ffn), not the end of the layer (end).
+/// Throws `UsageError` for another value.
 bool deescalates_before_ffn(std::string_view place);
 /// Throws `UsageError` where that step of a layer has no input of its own.
 void require_place_to_deescalate(const ModelSpec& spec);
@@ -74,15 +74,15 @@ Deescalation read_deescalation(KeyReader& keys);
 
 /// The block that `sizes` describe, with the first layer's attention, scale 1/sqrt(head_dim).
 BlockSpec block(const Sizes& sizes);
-/// The rest that all families of tokens share: width, vocabulary, longest input, the blocks, each
-/// with its layer's attention.
+/// The spec shared by all token families: width, vocabulary, longest input, the blocks, each with
+/// its layer's attention.
 ModelSpec token_model(std::string_view family, const Sizes& sizes, const BlockSpec& block);
 
 using Law = std::function<Draw(const Parameter&)>;
 /// Biases 0, norms 1 and 0, all else N(0, deviation^2); row `padding` of the token embedding is 0.
 Draw normal_law(const Parameter& parameter, double deviation, Index padding = -1);
-/// A learned tau of de-escalation begins where the layer's stands.  `how`: the laws in words, for
-/// the user.
+/// A learned tau of de-escalation is initialised to the layer's.  `how`: the laws in words, for the
+/// user.
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how);
 
 }  // namespace tsdiag::families

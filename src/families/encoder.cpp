@@ -78,7 +78,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     return r.finish(names(s), {});
 }
 
-/// The variance of W_V that `var_v` names.
+/// The variance of W_V selected by `var_v`.
 double value_variance(KeyReader& keys, const Sizes& s) {
     const auto d = double(s.d), h = double(s.heads);
     const std::string said = keys.text("var_v").value_or("1/d");

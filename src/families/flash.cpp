@@ -5,7 +5,7 @@
 
 #include "reader.hpp"
 
-/// FLASHTransformer of lucidrains/FLASH-pytorch, and a stack of its GAU: gated attention units.
+/// FLASHTransformer of lucidrains/FLASH-pytorch, and a stack of its GAU (gated attention units).
 namespace tsdiag::families {
 namespace {
 
@@ -40,7 +40,7 @@ std::vector<NamePair> pairs(bool quadratic) {
     };
 }
 
-/// What both units share: one head of queries and keys, values of another width.
+/// Common to both units: one head of queries and keys, values of another width.
 void read_unit(Reader& r, BlockSpec& b) {
     AttentionSpec& a = b.attention;
     ModelSpec& s = r.spec;
@@ -49,7 +49,7 @@ void read_unit(Reader& r, BlockSpec& b) {
     r.only({"laplace_attn_fn"}, false);
     r.only({"reduce_group_non_causal_attn"}, true);
     r.only({"add_residual"}, true);
-    r.value({"expansion_factor"});  // the tensors show it
+    r.value({"expansion_factor"});  // known from the tensors
     a.gated_unit = true;
     b.placement = NormPlacement::pre;
     a.heads = a.kv_heads = 1;
@@ -87,8 +87,7 @@ void read_embedding(Reader& r) {
     s.final_norm_kind = NormKind::layer;
 }
 
-/// As many columns rotate as the file keeps frequencies for; else the first 32, or all where there
-/// are fewer.
+/// Two columns rotate per stored frequency; else the first 32, or all where there are fewer.
 void read_rotation(Reader& r, BlockSpec& b) {
     AttentionSpec& a = b.attention;
     const std::string stored = "layers.0.rotary_pos_emb.freqs";
@@ -134,7 +133,7 @@ Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
     Names names = translate(r.spec, pairs(true));
     if (r.spec.vocabulary > 0)
         return r.finish(std::move(names), {"to_logits.1.*", "abs_pos_emb.inv_freq"});
-    // A unit is given its bias by the model that holds it.
+    // A unit gets its bias from the enclosing model.
     return r.finish(std::move(names), {}, {"layers.", "rel_pos_bias."});
 }
 

@@ -48,7 +48,7 @@ bool stored_by_inputs(const Reader& r, Index d) {
                          fused, rows, cols, d, 3 * d, 3 * d, d));
 }
 
-/// Hyper-parameters that a training script saved beside the weights.
+/// Hyper-parameters saved beside the weights by a training script.
 void use_saved_sizes(Reader& r, const Json& metadata) {
     if (!r.config().is_null()) return;
     for (const std::string_view key : {"model_args", "hyper_parameters"})
@@ -77,9 +77,9 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     s.positions = Positions::learned;
     s.max_tokens = r.agreed({"n_positions", "block_size", "seq_length"}, r.extent("wpe.weight", 0),
                             "wpe.weight");
-    r.value({"n_ctx"});  // of the mask, which is a triangle at any size
+    r.value({"n_ctx"});  // of the mask, a triangle at any size
     r.only({"is_causal"}, true);
-    r.value({"is_decoder"});  // it is one, whatever this says
+    r.value({"is_decoder"});  // always a decoder, whatever this says
     s.final_norm = true;
     const bool conv1d = stored_by_inputs(r, s.width);
     if (!conv1d) s.family = "nanogpt";
@@ -95,7 +95,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.ffn.width = r.agreed({"n_inner"}, r.extent(up, conv1d ? 1 : 0), up);
     b.norm.eps = r.number({"layer_norm_epsilon"}, 1e-5);
     b.ffn.activation = r.activation({"activation_function"}, conv1d ? "gelu_new" : "gelu");
-    // Conv1D always has biases; a model that trains nn.Linear may do without.
+    // Conv1D always has biases; a model with nn.Linear may lack them.
     const bool biases = conv1d || r.part({"bias", "use_bias"}, "h.0.attn.c_attn.bias");
     a.qkv_bias = a.out_bias = b.ffn.bias = biases;
     b.norm.bias = conv1d || r.has("h.0.ln_1.bias") || r.has("h.0.ln_1.beta");

@@ -4,7 +4,7 @@
 
 #include "reader.hpp"
 
-/// GPT-Neo: GPT-2 with nn.Linear, every second layer in a window, and logits that are not scaled.
+/// GPT-Neo: GPT-2 with nn.Linear, sliding windows in every second layer, and unscaled logits.
 namespace tsdiag::families {
 namespace {
 
@@ -35,7 +35,7 @@ bool is_local(const Reader& r, const Json& kind) {
     return kind.string() == "local";
 }
 
-/// [[kinds, repeats], ...] written out.
+/// [[kinds, repeats], ...] expanded.
 std::vector<bool> repeated(const Reader& r, const Json& types, Index layers) {
     std::vector<bool> out;
     for (const Json& group : types.array()) {
@@ -49,8 +49,8 @@ std::vector<bool> repeated(const Reader& r, const Json& types, Index layers) {
     return out;
 }
 
-/// Which layers are local: `attention_layers`, and `attention_types`, which must say the same; by
-/// neither every second one.
+/// Which layers are local: `attention_layers`, and `attention_types`, which must agree; without
+/// either every second one.
 std::vector<bool> local_layers(Reader& r, Index layers) {
     std::vector<bool> out;
     const Json& listed = r.value({"attention_layers"});

@@ -9,7 +9,7 @@
 namespace tsdiag::families {
 namespace {
 
-/// Names of one library's head; the matrix may be left out where it is the token embedding.
+/// Names of one library's head; the matrix may be missing where it is the token embedding.
 struct HeadNames {
     std::string_view transform, norm;  ///< stems; empty: there is no transform
     std::string_view matrix;
@@ -37,7 +37,7 @@ constexpr std::array heads{
     HeadNames{"", "", "embed_out.weight", {"", ""}},
 };
 
-/// As they are called in the file, whatever stands before them.
+/// The full name in the file, with any prefix.
 std::optional<std::string> full_name(const Checkpoint& file, std::string_view name) {
     if (name.empty()) return std::nullopt;
     const auto prefix = prefix_of(file, name);
@@ -48,7 +48,7 @@ bool has_shape(const Checkpoint& file, const std::string& name, std::vector<Inde
     return file.tensor(name).shape == shape;
 }
 
-/// Do some rows of both agree?  Of matrices drawn or trained apart, none do.
+/// Whether some rows of both agree; those of independent matrices never do.
 bool same_rows(const Checkpoint& file, const std::string& a, const std::string& b) {
     RawTensor x = file.tensor(a), y = file.tensor(b);
     if (x.shape != y.shape || x.shape.size() != 2 || x.dtype != y.dtype) return false;

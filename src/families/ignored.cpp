@@ -12,7 +12,7 @@ namespace tsdiag::families {
 
 namespace {
 
-/// `object` without the keys that `pattern` names, which are added to `left_out`.
+/// `object` without the keys matching `pattern`, which are added to `left_out`.
 Json without(const Json& object, std::string_view pattern, std::vector<std::string>& left_out) {
     if (!object.is_object()) return object;
     Json::Object kept = object.object();
@@ -24,7 +24,7 @@ Json without(const Json& object, std::string_view pattern, std::vector<std::stri
     return kept;
 }
 
-/// Where files keep the arguments of their training.
+/// Metadata without matching keys in its training arguments.
 Json without_saved(Json metadata, std::string_view pattern, std::vector<std::string>& left_out) {
     for (const char* key : {"model_args", "hyper_parameters", "args"})
         if (metadata[key].is_object()) metadata.set(key, without(metadata[key], pattern, left_out));
@@ -70,7 +70,7 @@ std::string Ignoring::warning() const {
 
 namespace {
 
-/// What stands beside quantised weights, or in their place.
+/// Tensors that accompany or replace quantised weights.
 constexpr std::array beside_quantised{"*.weight_scale_inv",
                                       "*.weight_scale",
                                       "*.input_scale",

@@ -7,11 +7,11 @@
 
 namespace tsdiag::families {
 
-/// A file as it were without the tensors that --ignore names.
+/// A file without the tensors that --ignore names.
 class Ignoring final : public Checkpoint {
   public:
-    /// Throws `UsageError` for a pattern that no tensor and no key of the configuration, or of what
-    /// the file says in its place, has.
+    /// Throws `UsageError` for a pattern that matches no tensor and no key of the configuration or
+    /// of the file's metadata in its place.
     Ignoring(const Checkpoint& file, const DetectOptions& options);
 
     const std::vector<std::string>& names() const override { return names_; }
@@ -21,9 +21,9 @@ class Ignoring final : public Checkpoint {
     std::string_view format() const override { return file_.format(); }
     std::string source() const override { return file_.source(); }
 
-    /// Those without the keys that --ignore names.
+    /// The options without the keys that --ignore names.
     const DetectOptions& options() const { return options_; }
-    /// One sentence on what was left out; empty: nothing.
+    /// One sentence on what was ignored; empty: nothing.
     std::string warning() const;
 
   private:

@@ -8,7 +8,7 @@
 namespace tsdiag::families {
 namespace {
 
-/// A config's size: one number or [height, width]; 0: not said.
+/// A size in the config: one number or [height, width]; 0: not given.
 std::pair<Index, Index> told_size(Reader& r, Words keys) {
     const Json& said = r.value(keys);
     if (said.is_null()) return {0, 0};

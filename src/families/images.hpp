@@ -2,7 +2,7 @@
 #include "draw.hpp"
 #include "reader.hpp"
 
-/// What vision transformers have in common.
+/// Shared by vision transformers.
 namespace tsdiag::families {
 
 /// Reads a patch kernel (width, channels, height, width of a patch).

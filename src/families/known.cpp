@@ -11,11 +11,11 @@ namespace {
 
 /// '*' stands for any characters.
 constexpr std::array indices{"*position_ids", "*token_type_ids", "*num_batches_tracked"};
-/// Triangles of ones, (1, 1, n, n), and the number that hidden logits are set to.
+/// Triangles of ones, (1, 1, n, n), and the value of masked logits.
 constexpr std::array masks{"*attn.bias", "*attention.bias"};
 constexpr std::array masked_values{"*attn.masked_bias", "*attention.masked_bias"};
 
-/// Modules behind the last hidden state, as libraries and users call them.
+/// Modules after the last hidden state, under the names of libraries and users.
 constexpr std::array heads{"cls",     "*classifier*", "*head",      "*heads",      "head_*",
                            "score",   "scorer",       "qa_outputs", "pooler*",     "predictions",
                            "vocab_*", "fc",           "fc_*",       "fc1",         "fc2",
@@ -23,16 +23,16 @@ constexpr std::array heads{"cls",     "*classifier*", "*head",      "*heads",   
                            "logits*", "to_logits",    "embed_out",  "*projection", "*criterion*",
                            "*loss*",  "*metric*",     "logit_scale"};
 
-/// Keys that no forward pass in evaluation reads.
+/// Keys that no forward pass in evaluation mode reads.
 constexpr std::array harmless{
-    // Where the model comes from and what its heads and tokens are called.
+    // Origin of the model, names of its heads and tokens.
     "model_type", "architectures", "_name_or_path", "name_or_path", "_commit_hash",
     "transformers_version", "transformers.js_config", "unsloth_*", "custom_pipelines", "license",
     "library_name", "language", "tags", "finetuning_task", "task_specific_params", "id2label",
     "label2id", "num_labels", "_num_labels", "num_classes", "problem_type", "prefix",
     "is_llama_config", "*_token_id", "*_token_ids", "bos_token", "eos_token", "pad_token",
     "unk_token", "sep_token", "cls_token", "mask_token", "tokenizer_*", "predict_special_tokens",
-    // How it is stored and run: the numbers of its hidden states are the same.
+    // Storage and execution: hidden states do not depend on them.
     "torch_dtype", "dtype", "torchscript", "use_bfloat16", "bf16", "fp16", "fp32", "tf_legacy_loss",
     "xla_device", "return_dict", "return_dict_in_generate", "output_attentions",
     "output_hidden_states", "output_past", "output_scores", "use_cache", "cache_implementation",
@@ -41,13 +41,13 @@ constexpr std::array harmless{
     "use_memory_efficient_attention", "gradient_checkpointing*", "use_gradient_checkpointing",
     "chunk_size_feed_forward", "pretraining_tp", "reorder_and_upcast_attn", "onnx_safe",
     "batch_first",
-    // Training: dropout of all kinds, and how the weights were drawn and tied.
+    // Training: dropout of all kinds, initialisation and weight tying.
     "*dropout*", "*_pdrop", "drop_path*", "initializer_*", "init_std", "_fast_init", "tie_weights_",
     "tie_word_embeddings", "tie_encoder_decoder", "sinusoidal_pos_embds", "label_smoothing*",
     "feature_redraw_interval", "auto_check_redraw",
-    // What stands behind the last hidden state: poolers, classifiers, summaries.
+    // Modules after the last hidden state: poolers, classifiers, summaries.
     "pooler_*", "pool", "summary_*", "classifier_*", "use_mean_pooling", "use_mask_token",
-    // Of images: what they are scaled to before they come here.
+    // Images: preprocessing before the model.
     "encoder_stride", "pretrained_cfg", "label_names", "label_descriptions", "global_pool",
     "feature_extractor_type", "image_processor_type",
     // Generation.
@@ -56,10 +56,10 @@ constexpr std::array harmless{
     "repetition_penalty", "length_penalty", "no_repeat_ngram_size", "encoder_no_repeat_ngram_size",
     "bad_words_ids", "num_return_sequences", "remove_invalid_values", "suppress_tokens",
     "begin_suppress_tokens", "exponential_decay_length_penalty",
-    // Of BERT's first files: there never was another value.
+    // BERT's first files: the only value that ever existed.
     "directionality"};
 
-/// Keys that change what a model computes, with the values at which they do not.
+/// Keys that change the computation, with the values at which they do not.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 25> neutral{{
     {"pruned_heads", "{}"},
     {"layers_to_keep", "[]"},
@@ -88,7 +88,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 25> neutral{
     {"num_nextn_predict_layers", "0"},
 }};
 
-/// Code of its own for text and pixels alone.
+/// Custom code that only preprocesses text and pixels.
 bool is_preprocessing(const Json& map) {
     return map.is_object() && std::ranges::all_of(map.object(), [](const auto& member) {
                const std::string& name = member.first;
@@ -118,7 +118,7 @@ bool is_head(std::string_view name) {
 bool is_frequencies(std::string_view name) { return glob("*rotary_emb.inv_freq", name); }
 
 bool is_harmless(std::string_view key, const Json& value) {
-    if (value.is_null()) return true;  // as if the key were not there
+    if (value.is_null()) return true;  // as if the key were absent
     if (any(harmless, key)) return true;
     if (key == "auto_map") return is_preprocessing(value);
     const auto found = std::ranges::find(neutral, key, &decltype(neutral)::value_type::first);

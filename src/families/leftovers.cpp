@@ -9,12 +9,12 @@
 #include "reader.hpp"
 #include "tsdiag/error.hpp"
 
-/// A family is recognised by what it must have and by having nothing that it does not explain: what
-/// no rule has read is on a list of things that do not matter, or it is refused by its name.
+/// A family is recognised by its required tensors and by leaving nothing unexplained: a tensor or
+/// key that no rule has read is either on a list of harmless ones or refused by name.
 namespace tsdiag::families {
 namespace {
 
-/// "layers.*.mlp.extra" of "layers.12.mlp.extra": what --ignore takes for all layers at once.
+/// "layers.*.mlp.extra" of "layers.12.mlp.extra": the --ignore pattern for all layers.
 std::string for_all_layers(std::string_view name) {
     std::string out;
     const auto is_digit = [](char c) { return std::isdigit(static_cast<unsigned char>(c)) != 0; };
@@ -38,13 +38,13 @@ std::string and_more(std::size_t count) {
     return count > 1 ? fmt::format(" and {} more", count - 1) : std::string();
 }
 
-/// Outside the model's prefix: may it change what the model computes?  An adapter that was saved
-/// without the prefix does, a head does not.  Of a unit that a model of its user holds, what
-/// surrounds it is none of its business, unless it goes on there.
+/// Outside the model's prefix: may it change what the model computes?  An adapter saved without the
+/// prefix does, a head does not.  Of a unit inside a user's model, surrounding tensors are ignored,
+/// unless the unit continues there.
 bool is_foreign_part(std::string_view prefix, std::string_view name, Words own) {
     const bool whole = std::ranges::all_of(own, &std::string_view::empty);
     if (whole) {
-        // A head stands beside the model, or beside what holds it.
+        // A head is a sibling of the model or of a module that contains it.
         for (std::size_t end = 0; end < prefix.size(); end = prefix.find('.', end) + 1)
             if (name.starts_with(prefix.substr(0, end)) && is_head(name.substr(end))) return false;
         return true;
@@ -92,7 +92,7 @@ void Reader::check_leftovers(const Names& names, Words unused, Words own) {
                         known.size() == 1 ? "" : "s", known.front()));
 }
 
-/// Old files keep the frequencies, in half precision at worst: they say whether the base is right.
+/// Old files store the frequencies, in half precision at worst, which verifies the base.
 void Reader::check_frequencies(const std::string& name) const {
     constexpr double rounding = 0.02;
     const Rotary& rotary = spec.blocks.front().attention.rotary;
@@ -116,7 +116,7 @@ void Reader::check_keys() {
     for (const auto& [key, said] : config_.object())
         if (!asked_.contains(key) && !is_harmless(key, said)) unknown.push_back(key);
     if (unknown.empty()) return;
-    if (script_)  // what a script trained with: hardly any of it is about the model
+    if (script_)  // all arguments of a training script, most not about the model
         return saw(
             fmt::format("not looked at in {}: {}", config_source_, fmt::join(unknown, ", ")));
     refuse(fmt::format(

@@ -16,7 +16,7 @@ bool matches(const Checkpoint& file, const Json& config) {
     return prefix_of(file, anchor).has_value();
 }
 
-/// `shared`: keys are the values, too.
+/// `shared`: keys are also the values.
 std::vector<NamePair> pairs(bool shared) {
     const std::string_view value =
         shared ? "linformer.net.layers.*.0.fn.to_k" : "linformer.net.layers.*.0.fn.to_v";
@@ -34,7 +34,7 @@ std::vector<NamePair> pairs(bool shared) {
             {"layer.*.ffn.down", "linformer.net.layers.*.1.fn.w2"}};
 }
 
-/// Keys of one head (one_kv_head) are narrower than queries, and tell a head's width.
+/// Keys of one head (one_kv_head) are narrower than queries, which gives a head's width.
 void read_heads(Reader& r, const std::string& attention, BlockSpec& b) {
     AttentionSpec& a = b.attention;
     const std::string query = attention + "to_q.weight", key = attention + "to_k.weight";
@@ -52,7 +52,7 @@ void read_heads(Reader& r, const std::string& attention, BlockSpec& b) {
     a.scale = 1 / std::sqrt(double(a.head_dim));
 }
 
-/// The projections of keys and values along the tokens.
+/// The projections of keys and values along the token axis.
 void read_projections(Reader& r, const std::string& attention, BlockSpec& b) {
     AttentionSpec& a = b.attention;
     const std::string projection = attention + "proj_k";

@@ -32,8 +32,8 @@ const std::string attention0 = "layers.0.self_attn.";
 
 Names llama_names(const ModelSpec& spec) { return translate(spec, pairs); }
 
-/// The family that names and shapes show where no config tells: qwen3 norms q and k, qwen2 has
-/// biases on q, k, v alone; mistral cannot be told from llama.
+/// The family by names and shapes where no config tells: qwen3 normalises q and k, qwen2 has biases
+/// on q, k, v only; mistral is indistinguishable from llama.
 std::string_view family_by_names(const Checkpoint& file) {
     const auto prefix = prefix_of(file, anchor);
     if (!prefix || !file.has(*prefix + "layers.0.mlp.gate_proj.weight")) return "";
@@ -89,7 +89,7 @@ void read_biases(Reader& r, BlockSpec& b) {
     b.ffn.bias = r.part({"mlp_bias"}, "layers.0.mlp.gate_proj.bias");
 }
 
-/// Which layers `layer_types` says slide; nothing where it does not say.
+/// The sliding layers by `layer_types`; nullopt where it is absent.
 std::optional<std::vector<bool>> listed_windows(Reader& r, std::size_t layers) {
     const Json& types = r.value({"layer_types"});
     if (types.is_null()) return std::nullopt;
@@ -113,7 +113,7 @@ std::optional<std::vector<bool>> listed_windows(Reader& r, std::size_t layers) {
 void read_windows(Reader& r, std::vector<BlockSpec>& blocks) {
     const bool mistral = r.spec.family == "mistral", qwen = r.spec.family.starts_with("qwen");
     const auto listed = listed_windows(r, blocks.size());
-    r.value({"max_window_layers"});  // says nothing where nothing slides
+    r.value({"max_window_layers"});  // no effect where nothing slides
     const Json& use = r.value({"use_sliding_window"});
     const bool off = r.config().contains("sliding_window") && r.value({"sliding_window"}).is_null();
     if (!mistral && !qwen) {
@@ -137,14 +137,14 @@ void read_windows(Reader& r, std::vector<BlockSpec>& blocks) {
     if (window > 0) r.saw(fmt::format("sliding window of {} tokens", window));
 }
 
-/// What the library takes where nothing is said.
+/// The library's default where nothing is given.
 Index default_length(std::string_view family) {
     if (family == "mistral") return 131072;
     return family == "llama" ? 2048 : 32768;
 }
 
-/// The tensors of LLaMA are also those of Mistral, and of Gemma and Granite, whose mathematics is
-/// another.
+/// The tensors of LLaMA are also those of Mistral, and of Gemma and Granite, which compute
+/// differently.
 void ask_for_family(const Reader& r) {
     if (r.told() || r.spec.family != "llama") return;
     r.ask(
@@ -191,7 +191,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     return read_family(file, options, family);
 }
 
-/// What a released model of the four families adds to `Sizes`.
+/// Fields of a released model beyond `Sizes`.
 struct Preset {
     std::string_view name, family;
     Sizes sizes;

@@ -6,20 +6,20 @@
 #include "tsdiag/attention.hpp"
 #include "tsdiag/spec.hpp"
 
-/// Which attention each layer of a drawn model has.
+/// The attention of each layer of a drawn model.
 namespace tsdiag::families {
 
 struct LayerAttention {
     std::string variant;
-    AttentionOptions options;      ///< as the text gives them
-    AttentionOptions preset = {};  ///< of a plan: they stand unless something else is said
+    AttentionOptions options;                   ///< as the text gives them
+    AttentionOptions preset = {};               ///< of a plan: defaults that given options override
     OutputNorm output_norm = OutputNorm::none;  ///< of the variant or the plan
 };
 
-/// The attention of each of `layers` layers as `text` gives it: one variant with its options,
+/// The attention of each of `layers` layers as given by `text`: one variant with its options,
 /// "polynomial:p=2"; a plan (attention.hpp), whose early attention is that of the first
-/// floor(layers / 2) layers; or ranges of layers from 0 on, "0-5:diag_attention:block=32;
-/// 6-11:norm_attention", of which each layer is in one.  Throws `UsageError`.
+/// floor(layers / 2) layers; or a partition into ranges of layers from 0 on,
+/// "0-5:diag_attention:block=32; 6-11:norm_attention".  Throws `UsageError`.
 std::vector<LayerAttention> layer_attentions(std::string_view text, Index layers);
 
 }  // namespace tsdiag::families

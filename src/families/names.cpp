@@ -40,7 +40,7 @@ std::string with_layer(std::string_view pattern, const std::string& layer) {
     return out.append(layer).append(pattern.substr(star + 1));
 }
 
-/// The rows that part 0, 1 or 2 of a fused tensor takes.
+/// Selects the rows of part 0, 1 or 2 of a fused tensor.
 void take_part(const NamePair& pair, const Parameter& p, const BlockSpec& block,
                TensorSource& out) {
     const Index rows = p.vector ? p.shape.cols : p.shape.rows;

@@ -8,7 +8,7 @@
 
 #include "tsdiag/model.hpp"
 
-/// Canonical names and a family's own.
+/// Mapping between canonical names and a family's own.
 namespace tsdiag::families {
 
 /// How a family stores a parameter.
@@ -21,7 +21,7 @@ enum class Form {
     column,       ///< (length, 1), of a vector
 };
 
-/// One line of a family's table.  '*' stands for the layer; `.weight` and `.bias` are carried over.
+/// One row of a family's table.  '*' is the layer; `.weight` and `.bias` are appended to both.
 struct NamePair {
     std::string_view canonical, file;
     Form form = Form::matrix;
@@ -30,36 +30,36 @@ struct NamePair {
     int parts = 3;          ///< of the fused tensor
 };
 
-/// The path that stands for layer L in a file's names; the number itself unless said otherwise.
+/// The path of layer L in a file's names; by default the number itself.
 using LayerPath = std::function<std::string(Index)>;
 
 /// Where each parameter of `spec` lies, by the table of its family.
 Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const LayerPath& path = {});
 
-/// The shape that a file must have for `parameter`; `source` may take a part of it.
+/// The shape required in the file for `parameter`; `source` may select a part of it.
 std::vector<Index> file_shape(const Parameter& parameter, const TensorSource& source);
 
 /// "(768, 3072)".
 std::string text(std::span<const Index> shape);
 
-/// Does `text` match `pattern`, in which '*' stands for any characters?
+/// Whether `text` matches `pattern`, in which '*' stands for any characters.
 bool glob(std::string_view pattern, std::string_view text);
 
-/// What stands before `anchor` in the names that are it or end with it after a dot, shortest first.
+/// Prefixes of `anchor` among names that equal it or end with it after a dot, shortest first.
 std::vector<std::string> prefixes_of(const Checkpoint& file, std::string_view anchor);
 /// The first of them.
 std::optional<std::string> prefix_of(const Checkpoint& file, std::string_view anchor);
 
-/// Do both say the same?  Numbers by their value, so that 1 is 1.0.
+/// Whether both are equal; numbers by value, so that 1 is 1.0.
 bool equal(const Json& a, const Json& b);
 
-/// Is `model_type` of `config` one of `types`?  Nothing where the config does not say.
+/// Whether `model_type` of `config` is one of `types`; nullopt where it is absent.
 std::optional<bool> by_model_type(const Json& config,
                                   std::initializer_list<std::string_view> types);
 
-/// The activation that a config calls `word`.
+/// The activation with the config name `word`.
 std::optional<Unary> activation_named(std::string_view word);
-/// The word for it in a config of HF.
+/// Its name in a config of HF.
 std::string_view hf_activation(Unary op);
 
 }  // namespace tsdiag::families

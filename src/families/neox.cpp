@@ -6,7 +6,7 @@
 #include "draw.hpp"
 #include "rope.hpp"
 
-/// GPT-NeoX and Pythia: attention and feed-forward side by side, rotary on a part of each head.
+/// GPT-NeoX and Pythia: parallel attention and feed-forward, rotary on a part of each head.
 namespace tsdiag::families {
 namespace {
 

@@ -47,7 +47,7 @@ bool matches_hf(const Checkpoint& file, const Json& config) {
     return prefix_of(file, hf_mark).has_value();
 }
 
-/// Other stacks of the same author have these names, but not the convolution.
+/// Other stacks of the same author share these names, but not the convolution.
 bool matches_attention(const Checkpoint& file, const Json& config) {
     if (const auto told = by_model_type(config, {"nystrom_attention"})) return *told;
     return prefix_of(file, attention_mark).has_value();
@@ -86,8 +86,8 @@ void read_embeddings(Reader& r) {
     s.embedding_norm = true;
 }
 
-/// From where the inverse is iterated: only where `inv_coeff_init_option` is true does the library
-/// look at `inv_init_coeff_option`, and anything but "original" is the exact one.
+/// Start of the iterated inverse: only where `inv_coeff_init_option` is true does the library read
+/// `inv_init_coeff_option`, where anything but "original" means the exact one.
 std::string read_start(Reader& r) {
     const Json& option = r.value({"inv_init_coeff_option"});
     const bool asked = r.value({"inv_coeff_init_option"}).is_bool()
@@ -96,7 +96,7 @@ std::string read_start(Reader& r) {
     return asked && !equal(option, "original") ? "exact" : "original";
 }
 
-/// Where landmarks and segment_means_seq_len are equal, the library takes the exact softmax.
+/// Where landmarks and segment_means_seq_len are equal, the library uses the exact softmax.
 void read_landmarks(Reader& r, BlockSpec& b) {
     AttentionSpec& a = b.attention;
     const Index landmarks = r.count({"num_landmarks"}, 64);

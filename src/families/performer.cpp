@@ -50,7 +50,7 @@ std::vector<NamePair> pairs(std::string_view positions, bool gated) {
     return out;
 }
 
-/// Parts that make another model: what is not run is refused by name.
+/// Parts that change the model and are not supported are refused by name.
 void refuse_others(const Reader& r) {
     if (r.has("performer.net.layers.0.0.g"))
         r.refuse(

@@ -10,7 +10,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/text.hpp"
 
-/// `random:` text, and weights that are drawn when they are asked for.
+/// Parsing of `random:`, and weights drawn on demand.
 namespace tsdiag {
 namespace {
 
@@ -73,7 +73,7 @@ class RandomWeights final : public Weights {
         return *found->second;
     }
 
-    /// A vocabulary is drawn row by row, each from its own stream, so that a few rows cost little.
+    /// The vocabulary is drawn by rows, each from its own stream, so that a few rows are cheap.
     static bool by_rows(const DrawnTensor& t) { return t.name == "embed.token"; }
 
     template <class T>
@@ -158,7 +158,7 @@ class ResidentWeights final : public Weights {
         const auto found = held_.find(name);
         if (found != held_.end()) return found->second;
         Tensor value = all_->get(name);
-        value.backend().synchronise();  // it is for other threads, too
+        value.backend().synchronise();  // also for use by other threads
         return held_.emplace(name, std::move(value)).first->second;
     }
     Tensor rows(std::string_view name, std::span<const Index> rows) const override {

@@ -11,16 +11,16 @@ namespace tsdiag::families {
 
 using Words = std::initializer_list<std::string_view>;
 
-/// Looks at a file and its config while a family writes the spec.  What the config does not say is
-/// taken by default and noted; what it says and the shapes deny is an error that names both; what
-/// no one asked for is an error, too, unless it is known not to matter.
+/// Reads a file and its config while a family writes the spec.  Values missing from the config take
+/// defaults and are noted; a value that contradicts the shapes is an error that names both; a key
+/// that nothing reads is an error, too, unless it is known to be harmless.
 class Reader {
   public:
     Reader(const Checkpoint& file, const DetectOptions& options, std::string_view family);
 
     ModelSpec spec;
 
-    /// Finds what stands before the family's names.  `anchor`: a name that all its files have once.
+    /// Finds the prefix of the family's names.  `anchor`: a name that all its files have once.
     void find_prefix(std::string_view anchor);
     const std::string& prefix() const { return prefix_; }
     bool has(const std::string& name) const;
@@ -29,23 +29,23 @@ class Reader {
     Index extent(const std::string& name, int axis) const;
     std::size_t rank(const std::string& name) const;
     bool empty(const std::string& name) const;  ///< has no element
-    /// How many layers `before` + N + '.' there are.  Throws `FormatError` where one is missing.
+    /// Number of layers `before` + N + '.'.  Throws `FormatError` where one is missing.
     Index layers(const std::string& before) const;
 
-    /// Replaces the config: hyper-parameters that the file itself holds.  `script`: all arguments
-    /// of a training script, of which only some speak of the model.
+    /// Replaces the config by hyper-parameters saved in the file.  `script`: all arguments of a
+    /// training script, of which only some concern the model.
     void use_config(Json config, std::string source, bool script);
     const Json& config() const { return config_; }
     const std::string& config_source() const { return config_source_; }
-    /// Does the config name the family?  Its defaults are then those of the family's own code.
+    /// Whether the config names the family; its defaults are then those of the family's own code.
     bool told() const { return told_; }
-    /// What the config has under `keys`, which are names of one thing; null: nothing.
+    /// The config's value under `keys`, synonyms; null: absent.
     const Json& value(Words keys) const;
-    /// Such a key may have `value` alone: with any other the model computes something else.
+    /// Requires `value` under these keys: with any other the model computes something else.
     void only(Words keys, const Json& value) const;
-    /// Is `tensor` there?  Where the config says it, too, both must agree.
+    /// Whether `tensor` exists; the config, where it tells, must agree.
     bool part(Words keys, const std::string& tensor) const;
-    /// A size known from shapes: where the config says it too, both must agree.
+    /// A size known from shapes; the config, where it tells, must agree.
     Index agreed(Words keys, Index in_file, std::string_view tensor) const;
     Index count(Words keys, Index fallback);
     double number(Words keys, double fallback);
@@ -56,16 +56,16 @@ class Reader {
     /// `inner`, the rows of the query projection named `tensor`.
     Index heads(Words keys, Index inner, std::string_view tensor);
     void took(std::string line) { spec.defaults.push_back(std::move(line)); }
-    /// A value that nothing tells: a warning where the config does not even name the family.
+    /// An unknown value: a warning where the config does not even name the family.
     void assume(std::string line);
     void saw(std::string line) { spec.recognised.push_back(std::move(line)); }
     [[noreturn]] void refuse(const std::string& what) const;  ///< `FormatError` naming the file
     [[noreturn]] void ask(const std::string& what) const;     ///< `UsageError` naming the file
 
     /// The architecture, after checking that every tensor is there and has its shape, and that
-    /// nothing is left over: no tensor whose name behind the prefix starts with one of `own`, but
-    /// for the patterns `unused` of heads and buffers and for those of known.hpp, and no key of the
-    /// config.  Tensors elsewhere: heads are listed in the spec.
+    /// nothing is left over: no tensor whose name after the prefix starts with one of `own`, except
+    /// the patterns `unused` of heads and buffers and those of known.hpp, and no key of the config.
+    /// Tensors elsewhere: heads are listed in the spec.
     Architecture finish(Names names, Words unused, Words own = {""});
     /// BERT's old names: `gamma` for weight, `beta` for bias.
     void accept_gamma_beta(Names& names) const;
@@ -93,7 +93,7 @@ class Reader {
 
 /// "BERT, 12 layers, d = 768, 12 heads".
 std::string describe(const ModelSpec& spec);
-/// Sizes, norms, activation, scale, positions: what will be run, one line each.
+/// Sizes, norms, activation, scale, positions of the model, one line each.
 std::vector<std::string> rules(const ModelSpec& spec);
 
 }  // namespace tsdiag::families

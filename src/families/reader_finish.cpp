@@ -12,7 +12,7 @@
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
 
-/// From a spec and a table of names to an architecture whose tensors are known to be there.
+/// From a spec and a table of names to an architecture with verified tensors.
 namespace tsdiag::families {
 
 namespace {
@@ -56,7 +56,7 @@ void Reader::check_tensors(const Names& names) const {
                 fmt::format("{}: tensor '{}' is missing, which a {} model of {} layers needs",
                             file_.source(), source.file_name, spec.family, spec.blocks.size()));
         const RawTensor raw = file_.tensor(source.file_name);
-        if (!source.concat.empty()) continue;  // several tensors: checked when they are stacked
+        if (!source.concat.empty()) continue;  // several tensors: checked when stacked
         const std::vector<Index> expected = file_shape(parameter, source);
         if (raw.shape == expected) continue;
         throw FormatError(fmt::format("{}: tensor '{}' is {}, expected {}", file_.source(),
@@ -82,8 +82,8 @@ std::string attention_rule(const BlockSpec& b) {
     return out + fmt::format(", logits scaled by {:.6g}", a.scale);
 }
 
-/// One line for each run of layers with the same attention, "layers 0 to 5: ..."; without a number
-/// where all have it.
+/// One line per run of layers with the same attention, "layers 0 to 5: ..."; without numbers where
+/// all have it.
 std::vector<std::string> attention_rules(const ModelSpec& spec) {
     std::vector<std::string> out;
     const auto& all = spec.blocks;
@@ -134,7 +134,7 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     return out;
 }
 
-/// Of what write_model says beside the family's keys.
+/// Checks the keys that write_model adds to the family's.
 void Reader::require_known_keys(const Json& said) const {
     constexpr std::array known{"attention", "attention_options", "causal",
                                "window",    "placement",         "deesc",
@@ -145,7 +145,7 @@ void Reader::require_known_keys(const Json& said) const {
             refuse(fmt::format("'tsdiag' of its configuration has '{}', which is not known", key));
 }
 
-/// What write_model says beside the family's keys.
+/// Applies the keys that write_model adds to the family's.
 void Reader::apply_own_keys() {
     const Json& own = value({"tsdiag"});
     const Json& layers = own["layers"];

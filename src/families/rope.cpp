@@ -19,10 +19,10 @@ double positive(const Reader& r, const Json& rope, std::string_view key) {
     return said.number();
 }
 
-/// A number of tokens that a config gives: kept where it fits an Index.
+/// A number of tokens from a config, clamped to fit an Index.
 Index length(double tokens) { return Index(std::min(tokens, 1e15)); }
 
-/// Keys that are read here, or that only some types have and say what these do anyway.
+/// Keys that are read here, or that are redundant in the types that have them.
 constexpr std::array known{"rope_type",       "type",
                            "rope_theta",      "partial_rotary_factor",
                            "factor",          "original_max_position_embeddings",

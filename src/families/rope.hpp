@@ -7,9 +7,9 @@ namespace tsdiag::families {
 /// `keys`.
 double read_share(Reader& reader, Words keys, double fallback);
 
-/// The rotary embedding that a config of HF describes: `rope_theta` (`theta_keys`), `rope_scaling`
-/// of transformers 4 or `rope_parameters` of 5.  `columns` of a head rotate.  Scalings that are not
-/// supported, and what is said beside them, are refused by name.
+/// The rotary embedding of a HF config: `rope_theta` (`theta_keys`), `rope_scaling` of transformers
+/// 4 or `rope_parameters` of 5.  `columns` of a head rotate.  Unsupported scalings and unknown keys
+/// are refused by name.
 Rotary read_rotary(Reader& reader, Index columns, Words theta_keys);
 
 /// The same as a config of HF: sets `rope_scaling` where there is any.

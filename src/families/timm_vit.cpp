@@ -63,8 +63,8 @@ TimmName timm_name(const Reader& r) {
     return out;
 }
 
-/// timm's names tell the heads: vit_small_patch16_224 has 6.  Those pooled by average ("gap") may
-/// have others.
+/// timm's names determine the heads: vit_small_patch16_224 has 6.  Those with average pooling
+/// ("gap") may have others.
 Index heads_by_name(const TimmName& name, Index width) {
     constexpr std::array<std::tuple<std::string_view, Index, Index>, 5> known{{
         {"_tiny_", 192, 3},
@@ -107,7 +107,7 @@ void read_embedding(Reader& r) {
     s.positions = Positions::learned;
     const Index rows = r.extent("pos_embed", -2);
     const auto side = Index(std::llround(std::sqrt(double(rows))));
-    if (s.prefix_tokens > 0 && side * side == rows) {  // the table has the patches alone
+    if (s.prefix_tokens > 0 && side * side == rows) {  // the table has rows for patches only
         s.prefix_has_position = false;
         r.took("the table of positions is a square: the prefix tokens have none");
     }
@@ -115,7 +115,7 @@ void read_embedding(Reader& r) {
     s.max_tokens = s.patches() + s.prefix_tokens;
 }
 
-/// Arguments that a model of timm was made with, beside its name: sizes that the tensors show.
+/// timm's model arguments beside the name: sizes that the tensors show.
 void check_arguments(const Reader& r) {
     const Json& said = r.value({"model_args"});
     if (!said.is_object()) return;
@@ -141,7 +141,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.placement = NormPlacement::pre;
     read_heads(r, name, b);
     b.ffn.width = r.extent("blocks.0.mlp.fc1.weight", 0);
-    // A norm before the layers is CLIP's, whose norms have PyTorch's eps.
+    // A norm before the layers indicates CLIP, whose norms have PyTorch's eps.
     b.norm.eps = a.qk_eps = r.number({"layer_norm_eps"}, s.norm_before_layers ? 1e-5 : 1e-6);
     b.ffn.activation =
         r.activation({"hidden_act"}, name.has("_quickgelu_") ? "quick_gelu" : "gelu");

@@ -37,7 +37,7 @@ bool matches(const Checkpoint& file, const Json& config) {
            });
 }
 
-/// fairseq keeps the arguments of a training run in the file: `cfg.model`, once `args`.
+/// fairseq saves training arguments in the file: `cfg.model`, formerly `args`.
 void use_saved_arguments(Reader& r, const Json& metadata) {
     if (!r.config().is_null()) return;
     if (metadata["cfg"]["model"].is_object())
@@ -49,7 +49,7 @@ bool has_word(const Json& value, std::string_view part) {
     return value.is_string() && value.string().find(part) != std::string::npos;
 }
 
-/// T1 and T2 have the same tensors: the architecture's name, or what it stands for, must be told.
+/// T1 and T2 have the same tensors: the architecture's name, or its defining keys, must be given.
 void read_variant(Reader& r, Transnormer& kind) {
     const auto named = [&](std::string_view part) {
         return has_word(r.value({"arch"}), part) || has_word(r.value({"_name"}), part);
@@ -74,7 +74,7 @@ void read_variant(Reader& r, Transnormer& kind) {
         r.refuse(fmt::format("local_act_fun '{}' is not supported (relu is)", act));
 }
 
-/// The word that the architectures use and what it meant.
+/// The activation behind the word that the architectures use.
 Unary glu_activation(Reader& r) {
     const std::string said = r.word({"glu_act"}, "swish");
     if (said == "identity" || said == "none" || said == "None") return Unary::copy;
@@ -139,7 +139,7 @@ void read_embedding(Reader& r, bool language) {
     ModelSpec& s = r.spec;
     for (const char* key : {"no_token_positional_embeddings", "max_target_positions",
                             "layernorm_embedding", "no_decoder_final_norm", "padded_chunks"})
-        r.value({key});  // where a tensor or the kind of model says as much, they are not looked at
+        r.value({key});  // ignored: implied by a tensor or the kind of model
     const std::string token = "embed_tokens.weight", position = "embed_positions.weight";
     s.vocabulary = r.extent(token, 0);
     s.width = s.embedding_width =
@@ -153,7 +153,7 @@ void read_embedding(Reader& r, bool language) {
         s.max_tokens = r.extent(position, 0) - s.position_offset;
         if (s.max_tokens < 1) r.refuse("its table of positions is not longer than the padding id");
     } else if (!language && !equal(r.value({"no_token_positional_embeddings"}), true)) {
-        r.extent(position, 0);  // the masked model has a table unless it is told that it has none
+        r.extent(position, 0);  // the masked model has a table by default
     } else if (!r.flag({"no_token_positional_embeddings"}, false)) {
         s.positions = Positions::fairseq;
         if (r.value({"max_target_positions"}).is_number())
@@ -176,7 +176,7 @@ void read_norms(Reader& r, BlockSpec& b, bool language) {
     r.spec.final_norm_kind = weights ? NormKind::layer : NormKind::simple_rms;
 }
 
-/// 2: chunks, 1: NormAttention; the first half of the layers has chunks where nothing is said.
+/// 2: chunks, 1: NormAttention; by default the first half of the layers has chunks.
 std::vector<bool> early_layers(Reader& r, Index layers, bool language) {
     std::vector<bool> out;
     const Json& said = r.value({language ? "decoder_attention_types" : "encoder_attention_types"});

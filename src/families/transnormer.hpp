@@ -2,18 +2,18 @@
 #include "draw.hpp"
 #include "reader.hpp"
 
-/// TransNormer with the names of its repository, a branch of fairseq: what reading and drawing
-/// share.
+/// TransNormer with the names of its repository, a branch of fairseq: shared by reading and
+/// drawing.
 namespace tsdiag::families {
 
-/// What tells one TransNormer from another.
+/// Parameters that distinguish TransNormers.
 struct Transnormer {
     bool language = true;           ///< causal, pre-norm; else masked, post-norm
     bool softmax = false;           ///< of early layers; else relu, followed by simple_rms
     Unary linear_map = Unary::elu;  ///< phi of late layers
     Index block = 64;               ///< positions a chunk
     bool gated = true;              ///< a gated feed-forward step
-    bool padded = true;             ///< zeros fill the last chunk where they are seen
+    bool padded = true;             ///< zeros pad the last chunk where they are visible
 };
 
 /// Makes `b` a layer of chunks (early) or of NormAttention.

@@ -49,7 +49,7 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
     return s;
 }
 
-/// Which layers have chunks may be chosen; what they do is in the model's name.
+/// Which layers have chunks may be chosen; their kind follows from the model's name.
 void require_own_attentions(const KeyReader& k, const Sizes& sizes, const Transnormer& kind) {
     bool chunks = false;
     for (const LayerAttention& layer : sizes.attentions) {

@@ -5,12 +5,11 @@
 
 #include "images.hpp"
 
-/// ViT and SimpleViT of lucidrains/vit-pytorch: four generations of names, told apart by names and
-/// ranks.
+/// ViT and SimpleViT of lucidrains/vit-pytorch: four generations, distinguished by names and ranks.
 namespace tsdiag::families {
 namespace {
 
-/// Which names a file uses.
+/// The naming scheme of a file.
 struct Layout {
     bool simple = false;       ///< SimpleViT: positions computed, no cls
     bool nested = false;       ///< until 2023-07: layers sit under `fn`

@@ -27,7 +27,7 @@ RawTensor part(RawTensor raw, std::size_t axis, Index first, Index count) {
     return raw;
 }
 
-/// raw (in, out) as rows of out: chunks are widened along the file's rows and turned in the cache.
+/// raw (in, out) as rows of out: chunks of the file's rows are widened and transposed in cache.
 template <class T>
 void widen_transposed(const RawTensor& raw, std::span<T> out) {
     const Index in = raw.shape[0], columns = raw.shape[1];
@@ -57,7 +57,7 @@ void read(const RawTensor& raw, const TensorSource& source, std::span<T> out) {
     }
 }
 
-/// Where the element `index` (row-major) of a canonical tensor is in the file: "[3, 17]".
+/// The file position of element `index` (row-major) of a canonical tensor: "[3, 17]".
 std::string place(Index index, const Parameter& p, const TensorSource& source,
                   const RawTensor& raw) {
     const Index cols = p.vector ? 1 : p.shape.cols;
@@ -173,7 +173,7 @@ class CheckpointWeights final : public Weights {
                                           e.source.file_name, text(raw.shape), text(expected)));
     }
 
-    /// The file's own memory, where it is already what is asked for.
+    /// The file's own memory, where it has the requested type and layout.
     std::optional<Tensor> borrowed(const Entry& e, const RawTensor& raw) const {
         const TensorSource& s = e.source;
         if (type_ != Type::f32 || s.transposed || !s.concat.empty() || s.groups > 1)
@@ -192,7 +192,7 @@ class CheckpointWeights final : public Weights {
             else
                 stack(e, raw, values);
         });
-        if (e.source.concat.empty() && e.source.length == 0)  // else its pages serve again
+        if (e.source.concat.empty() && e.source.length == 0)  // else its pages are reused
             release_pages(raw);
         return copy;
     }
@@ -223,7 +223,7 @@ class CheckpointWeights final : public Weights {
     Tensor some_rows(const Entry& e, const RawTensor& raw, std::span<const Index> rows) const {
         const auto cols = std::size_t(e.parameter.shape.cols);
         std::vector<T> values(rows.size() * cols);
-        constexpr std::size_t seldom = 8;  // a row may map megabytes of a file around it
+        constexpr std::size_t seldom = 8;  // rows between page releases: one may map megabytes
         for (std::size_t i = 0; i < rows.size(); ++i) {
             if (i % seldom == 0) release_pages(raw);
             if (rows[i] < 0 || rows[i] >= e.parameter.shape.rows)
@@ -267,7 +267,7 @@ class CheckpointWeights final : public Weights {
     bool allow_nonfinite_;
     std::vector<std::string> order_;
     std::unordered_map<std::string, Entry> entries_;
-    mutable std::mutex mutex_;  ///< of what follows: another thread may read the next layer
+    mutable std::mutex mutex_;  ///< guards the rest: another thread may read the next layer
     mutable std::vector<RawTensor> touched_;
 };
 

@@ -57,7 +57,7 @@ std::vector<FileTensor> file_tensors(const ModelSpec& spec, const Names& names) 
     return out;
 }
 
-/// Puts the rows of a canonical tensor where the file has them: the inverse of reading.
+/// Copies a canonical tensor's rows to their place in the file: the inverse of reading.
 void place(const Piece& piece, const std::vector<float>& from, std::vector<float>& to) {
     const Parameter& p = piece.parameter;
     const TensorSource& s = piece.source;
@@ -86,7 +86,7 @@ std::vector<float> assembled(const FileTensor& tensor, const Weights& weights) {
     return out;
 }
 
-/// Where each shard begins and ends: none holds more than `limit` bytes unless one tensor does.
+/// Bounds of the shards: none exceeds `limit` bytes unless one tensor does.
 std::vector<std::span<const FileTensor>> shards(std::span<const FileTensor> tensors, Index limit) {
     std::vector<std::span<const FileTensor>> out;
     std::size_t first = 0;
@@ -138,7 +138,7 @@ void write_weights(const ModelSpec& spec, const Names& names, const Weights& wei
     write_atomically(directory / "model.safetensors.index.json", index.dump(2) + "\n");
 }
 
-/// What no key of a family says of a layer.
+/// Settings of a layer that no key of a family expresses.
 Json attention_json(const BlockSpec& b) {
     const AttentionSpec& a = b.attention;
     Json out, options;
@@ -157,7 +157,7 @@ void write_model(const ModelSpec& spec, const Weights& weights,
                  const std::filesystem::path& directory, Index shard_bytes) {
     for (const ArchitectureEntry* entry : architectures()) {
         if (entry->name != spec.family || entry->names == nullptr) continue;
-        // What no key of the family says, for `detect`.
+        // Settings that no key of the family expresses, for `detect`.
         Json own = attention_json(spec.blocks.front());
         const auto& all = spec.blocks;
         const auto same = [&](const BlockSpec& b) {
