@@ -36,19 +36,19 @@ void refuse_nonfinite(const Check& how, std::string_view part, Index trial, doub
 
 namespace {
 
-/// The least excess that counts: rounding to six digits, and the rounding errors of the formulas,
-/// stay well below it.
+/// The least significant excess: rounding to six digits and rounding errors of the formulas stay
+/// well below it.
 constexpr double least_excess = 1e-9;
 constexpr std::size_t quantiles = 64;
 constexpr Index starts = 24;
-/// Steps of one climb in `count` dimensions: more for more, and fewer again where each costs much
+/// Steps of one climb in `count` dimensions: increasing, then decreasing where a step is expensive
 /// and a simplex hardly moves.
 Index most_steps(Index count) {
     const double cost = std::pow(double(count), 1.5);
     return std::min(400 + 150 * std::min<Index>(count, 40), Index(400e3 / cost));
 }
 constexpr Index most_searched = 80;  // free numbers; a simplex in more dimensions hardly moves
-constexpr Index most_shown = 1024;   // numbers of a draw that broke nothing; its replay has them
+constexpr Index most_shown = 1024;   // numbers of a draw without violation; its replay has them
 
 struct Found {
     double ratio = -INFINITY;  ///< the largest
@@ -99,7 +99,7 @@ class BoundExamination {
     Variables draw_at(const Rng& rng, const Sizes& sizes) const {
         return bound_.draw(rng, sizes, how_.distribution);
     }
-    /// The tightness of one trial; nothing where the statement has no meaning.
+    /// The tightness of one trial; nullopt where the statement is undefined.
     std::optional<double> trial(Index t) const {
         const std::optional<Sides> s =
             sides(draw_at(trial_rng(how_, bound_.reading, t), {how_.n, how_.d}));
@@ -147,7 +147,7 @@ class BoundExamination {
         }
     }
 
-    /// Where many climbs at one size end, the best first.
+    /// The ends of many climbs at one size, the best first.
     std::vector<Found> climb_at(const Sizes& sizes, std::size_t which) {
         const Rng rng = how_.rng.fork(bound_.reading + "/search").fork(std::uint64_t(which));
         auto tops = std::vector<Best>(std::size_t(starts));
@@ -157,7 +157,7 @@ class BoundExamination {
             Rng stream = rng.fork(std::uint64_t(s));
             Variables v = draw_at(stream, sizes);
             std::vector<double> x = v.flat();
-            if (s % 2 == 1)  // entries of very different sizes are where bounds are loose or tight
+            if (s % 2 == 1)  // bounds are loose or tight where entries differ widely in size
                 for (double& entry : x) entry *= std::pow(10.0, 3 * stream.uniform() - 1.5);
             const auto f = [&](const std::vector<double>& at) {
                 v.assign(at);
@@ -201,7 +201,7 @@ class BoundExamination {
             const std::vector<Found> tops = climb_at(sizes[i], i);
             searched_ +=
                 fmt::format("{}n={} d={}", searched_.empty() ? "" : ", ", sizes[i].n, sizes[i].d);
-            if (!confirmed_ || witness_.trial)  // the first size that breaks it is the smallest
+            if (!confirmed_ || witness_.trial)  // the first size with a violation is the smallest
                 for (const Found& found : tops)
                     if (!breaks(found.ratio) || try_witness(found)) break;
             const Found& top = tops.front();
@@ -209,7 +209,7 @@ class BoundExamination {
         }
     }
 
-    /// Keeps `found` as the witness where it is more than rounding.
+    /// Keeps `found` as the witness where the excess is more than rounding.
     bool try_witness(const Found& found) {
         const double excess = std::min(found.ratio - 1, 1.0);
         const double least = 1 + std::max(0.7 * excess, std::max(bound_.accuracy, least_excess));
@@ -259,7 +259,7 @@ class BoundExamination {
     const Bound& bound_;
     const Check& how_;
     Reading result_;
-    double factor_ = 1;  ///< of what is claimed: a mutant's, or 1
+    double factor_ = 1;  ///< multiplies the claimed side: a mutant's, or 1
     Found best_, witness_;
     bool confirmed_ = false;
     Index undefined_ = 0;

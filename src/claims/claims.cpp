@@ -82,7 +82,7 @@ std::span<const Claim* const> claims() {
 
 namespace {
 
-/// "tse" names every "tse.x".
+/// "tse" matches every "tse.x".
 bool matches(const Claim& claim, std::string_view word) {
     return claim.name == word ||
            (claim.name.starts_with(word) && claim.name.substr(word.size()).starts_with('.'));

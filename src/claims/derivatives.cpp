@@ -34,7 +34,7 @@ Matrix softmax_derivative(const Matrix& p) {
     Matrix derivative = -p.transpose() * p;
     const Index n = p.cols();
     double before = 0;
-    Matrix others(1, n);  // sums from both ends: 1 - p_j cancels where p_j is near 1
+    Matrix others(1, n);  // sums from both ends: 1 - p_j cancels for p_j near 1
     for (Index j = 0; j < n; ++j) {
         others(j) = before;
         before += p(j);

@@ -13,8 +13,8 @@ Matrix softmax_derivative(const Matrix& p);
 Matrix linear_derivative(const Matrix& s);
 /// dL/ds_j of o = p V, p = softmax(s): p_j <g, v_j - o>, 1 x n, by differences of values.
 Matrix softmax_gradient(const Matrix& s, const Matrix& V, const Matrix& g);
-/// dL/ds_j of o = p V, p = s / sum(s): <g, v_j - o> / sum(s), 1 x n, by differences of values: 0
-/// where all are equal, and never what rounding leaves.
+/// dL/ds_j of o = p V, p = s / sum(s): <g, v_j - o> / sum(s), 1 x n, by differences of values:
+/// exactly 0 where all are equal.
 Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g);
 
 /// sigma^2 + eps, sigma^2 = |t|^2 / d.  t: 1 x d.
@@ -26,13 +26,13 @@ Matrix norm_attention_gradient(const Matrix& s, const Matrix& V, const Matrix& g
 
 /// Entry by entry: the pair where |measured| / bound is largest.
 Sides worst_entry(const Matrix& measured, const Matrix& bound);
-/// Of an equation, entry by entry: the pair furthest apart as part of its room; where none is
-/// further apart than that, the one with the largest claim.
+/// Of an equation, entry by entry: the pair with the largest difference relative to its room; where
+/// none exceeds its room, the one with the largest claim.
 Sides worst_difference(const Matrix& measured, const Matrix& claimed, const Matrix& room);
 
 using ComplexRow = Eigen::RowVectorXcd;
 /// df_j/dx_k of an analytic f by a complex step: Im f(x + i h e_k)_j / h.  Nothing is subtracted,
-/// so that h can be far below rounding and the result is right to rounding.
+/// so h can be far below rounding and the result is accurate to rounding.
 template <class F>
 Matrix complex_step(const F& f, const Matrix& x) {
     constexpr double h = 1e-100;

@@ -5,7 +5,7 @@
 
 #include "tsdiag/claim.hpp"
 
-/// docs/statements.md: what is stated, under which hypotheses, and what examining it gave.
+/// docs/statements.md: statements, hypotheses and results of the examination.
 namespace tsdiag {
 namespace {
 
@@ -30,7 +30,7 @@ std::string numbers(const NamedMatrix& m) {
     return text + "]";
 }
 
-/// What breaks a reading, where it can be checked by hand.
+/// The witness of a violated reading, where it can be checked by hand.
 std::string witness(const Reading& r) {
     if (r.verdict != Verdict::false_as_stated) return "";
     std::size_t entries = 0;
@@ -51,7 +51,7 @@ std::string row(const Reading& r) {
                        cell(witness(r)), holding(r) ? cell(r.mutant) : "");
 }
 
-/// Of a heading, as forges make it: lower case, without dots.
+/// Anchor of a heading, as forges make it: lower case, without dots.
 std::string anchor(std::string_view name) {
     std::string text;
     for (const char c : name)
@@ -93,7 +93,7 @@ std::string section(const Examined& e) {
     return out + "\n";
 }
 
-/// What is displayed in a paper, or called a lemma or a remark, and has no claim.
+/// A displayed equation, lemma or remark of a paper without a claim.
 struct Unclaimed {
     const char *where, *why;
 };

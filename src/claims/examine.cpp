@@ -20,7 +20,7 @@ void refuse(const Claim& claim, const std::string& why) {
     throw UsageError(fmt::format("{}: {}.", claim.name, why));
 }
 
-/// Claims hold a few dozen square matrices at once.
+/// A claim holds a few dozen square matrices at once.
 void check_memory(const Claim& claim, const Check& how) {
     constexpr double matrices = 32, gib = double(Index(1) << 30);
     const Index side = std::max({how.n, how.d, how.range.empty() ? Index(0) : how.range.back()});

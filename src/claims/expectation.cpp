@@ -17,7 +17,7 @@ using Pair = std::array<double, 2>;
 constexpr double rounding = 1e-12;  ///< relative, of means of equal samples
 
 struct Samples {
-    std::vector<double> up, down;  ///< `down` is empty but for ratios
+    std::vector<double> up, down;  ///< `down`: only for ratios
 };
 
 Pair sample_of(const Mean& mean, const Rng& rng) {
@@ -36,7 +36,7 @@ void draw_samples(Samples& s, const Mean& mean, const Check& how, Index from, In
     });
 }
 
-/// Of the first `count` samples; of a ratio the interval of its linearisation, up - ratio down.
+/// From the first `count` samples; of a ratio the interval of its linearisation, up - ratio down.
 Interval interval_of(const Mean& mean, const Samples& s, std::size_t count, double confidence) {
     const std::span<const double> up(s.up.data(), count);
     if (mean.frequency)
@@ -55,7 +55,7 @@ double room_of(const Mean& mean) {
 }
 
 Verdict decide(const Mean& mean, const Interval& i) {
-    // Samples that are equal leave an interval without a width, and claimed is rounded too.
+    // Equal samples give an interval of width 0, and the claimed value is rounded too.
     const double claimed = mean.claimed, room = room_of(mean), slack = rounding * std::abs(claimed);
     if (mean.relation == Relation::at_most)
         return i.low > claimed + slack     ? Verdict::false_as_stated
@@ -71,7 +71,7 @@ Verdict decide(const Mean& mean, const Interval& i) {
                                                                : Verdict::not_decided;
 }
 
-/// How many trials would narrow the interval to what a verdict needs.
+/// The number of trials that would narrow the interval enough for a verdict.
 std::string trials_needed(const Mean& mean, const Interval& i, double trials) {
     const double half = (i.high - i.low) / 2, apart = std::abs(i.value - mean.claimed);
     const double needed = mean.relation != Relation::equal ? apart
@@ -82,7 +82,7 @@ std::string trials_needed(const Mean& mean, const Interval& i, double trials) {
     return fmt::format("about {:.2g} trials would decide it", std::max(count, trials + 1));
 }
 
-/// The mean of the first trials, with its interval, at numbers of trials that double.
+/// The running mean with its interval, at trial counts that double.
 Trace running_mean(const Mean& mean, const Check& how, const Samples& all) {
     Trace t{.x_title = "trials", .y_title = "mean", .log_x = true};
     for (std::size_t count = all.up.size(); count >= 16; count /= 2) {

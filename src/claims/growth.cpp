@@ -11,7 +11,7 @@
 namespace tsdiag::claim {
 namespace {
 
-using Samples = std::vector<std::vector<double>>;  ///< one list a size
+using Samples = std::vector<std::vector<double>>;  ///< one list per size
 
 Verdict decide(const Growth& growth, const Interval& e) {
     const double most = growth.claimed + growth.resolution;
@@ -60,7 +60,7 @@ Interval exponent_of(const std::vector<double>& x, const Samples& samples, const
     return {line.value, line.value - half, line.value + half};
 }
 
-/// The means, and the power that is claimed through the first of them.
+/// The means, and the claimed power through the first of them.
 Trace trace_of(const Growth& growth, const Check& how, const std::vector<double>& x,
                const Samples& samples) {
     Trace t{.x_title = growth.size, .y_title = "mean", .log_x = true, .log_y = true};
@@ -68,7 +68,7 @@ Trace trace_of(const Growth& growth, const Check& how, const std::vector<double>
         const Interval mean = student_interval(moments_of(samples[i]), how.confidence);
         t.x.push_back(x[i]);
         t.y.push_back(mean.value);
-        t.low.push_back(std::max(mean.low, mean.value / 10));  // a logarithmic axis needs it
+        t.low.push_back(std::max(mean.low, mean.value / 10));  // positive, for a logarithmic axis
         t.high.push_back(mean.high);
         t.claimed.push_back(t.y.front() * std::pow(x[i] / x.front(), growth.claimed));
     }

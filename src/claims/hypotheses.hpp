@@ -5,8 +5,8 @@
 
 #include "tsdiag/claim.hpp"
 
-/// What statements ask of the entries that are drawn.  A verdict outside of it is none: an engine
-/// asks before it draws.
+/// Hypotheses of statements on the drawn entries.  They are checked before any draw: no verdict is
+/// reached outside of them.
 namespace tsdiag::claim {
 
 /// "normal entries": all are drawn normal.
@@ -14,20 +14,20 @@ extern const Hypothesis normal_entries;
 /// "d sigma^2 = 1": the variance of an entry of a d x d weight matrix is 1/d.
 extern const Hypothesis standard_scale;
 
-/// What every engine begins with: a reading that names its hypotheses, `own` or those of the claim,
-/// and what else was found of them.  Its verdict is `hypothesis_not_met` where one is missed, and
-/// its note says which.
+/// First step of every engine: a reading with its hypotheses, `own` or those of the claim, and
+/// `given` ones that were checked otherwise.  Its verdict is `hypothesis_not_met` where one is
+/// missed, and its note says which.
 Reading begin(std::string name, std::string formula, Role role, const Check& how,
               const std::optional<Hypotheses>& own, const std::vector<Asked>& given);
 
-/// How a reading is mutated: what is claimed is multiplied by `factor` (of an exponent: shifted by
-/// it).  One in a hundred unless `why` says what the reading cannot be told apart from.
+/// How a reading is mutated: the claimed side is multiplied by `factor` (an exponent is shifted by
+/// it).  By one in a hundred unless `why` says why the reading cannot resolve that.
 struct Mutant {
     double factor = 0;  ///< 0: 0.99 of an upper bound, 1.01 otherwise; of an exponent -0.3
     std::string why = {};
 };
-/// A control: `broken`, which still has the name of the reading that it shows to be one that can
-/// fail, under that name and `change`.
+/// A control: `broken`, still under the name of the reading that it shows can fail, is renamed by
+/// `change`.
 template <class Statement>
 Reading examine_control(Statement broken, std::string_view change,
                         Reading (*examine)(const Statement&, const Check&), const Check& how) {

@@ -52,7 +52,7 @@ Variables draw_tail(const Rng& rng, const Sizes& at, Distribution distribution) 
 
 Tail tail_of(const Variables& v) { return {v("X1"), v("W1"), v("W2"), v("W3")}; }
 
-/// a0 = 2 and what the following weights make of it: sqrt(r) h(W) each, r the rows of W.
+/// a0 = 2, multiplied by sqrt(r) h(W) for each following weight, r the rows of W.
 double grown(double a, const Matrix& W) { return std::sqrt(double(W.rows())) * a * largest_row(W); }
 constexpr double a0 = 2;
 double a1(const Tail& t) { return grown(a0, t.W3); }
@@ -123,7 +123,7 @@ std::vector<Reading> check_chain(const Check& how) {
         step("first layer, as printed", "h(dL/dX1) <= sqrt(d) a2 h(W2)", of_input, with_second);
     printed.sides = [](const Variables& v) -> std::optional<Sides> {
         const Tail t = tail_of(v);
-        // The ratio has no limit: the search keeps to weights that can be checked by hand.
+        // The ratio is unbounded: the search keeps to weights that can be checked by hand.
         if (largest_row(t.W2) < largest_row(t.W1) / 100) return {};
         return Sides{of_input(gradients(t)), with_second(t)};
     };
@@ -134,7 +134,7 @@ std::vector<Reading> check_chain(const Check& how) {
     return readings;
 }
 
-/// Logits divided by a temperature of 1/4, which the bounds do not know.
+/// Logits divided by a temperature of 1/4, which the bounds ignore.
 Reading violate_link(const Link& link, const Check& how) {
     Bound broken = step(link);
     broken.sides = [link](const Variables& v) -> std::optional<Sides> {
@@ -142,7 +142,7 @@ Reading violate_link(const Link& link, const Check& how) {
         Tail hot = t;
         hot.W3 *= 4;
         TailGradients g = gradients(hot);
-        g.O *= 4;  // by the logits before they are divided
+        g.O *= 4;  // by the logits before division
         return Sides{link.measured(g), link.allowed(t)};
     };
     return control(broken, "a temperature of 1/4", how);

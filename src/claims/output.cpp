@@ -54,7 +54,7 @@ Json reading_json(const Reading& r) {
     return json;
 }
 
-/// The claim's own hypotheses, with the distributions that meet each at these sizes.
+/// The claim's hypotheses, each with the distributions that meet it at these sizes.
 Json admitted_json(const Claim& claim, Check how) {
     Json::Array all;
     for (const Hypothesis* h : claim.hypotheses) {

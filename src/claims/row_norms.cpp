@@ -6,7 +6,7 @@
 namespace tsdiag::claim {
 namespace {
 
-/// X and Y have one inner dimension; Y has one row more, so that the numbers of rows differ.
+/// X and Y share the inner dimension; Y has one row more, so that the numbers of rows differ.
 Variables draw_pair(const Rng& rng, const Sizes& at, Distribution distribution) {
     Variables v;
     v.set("X", draw(rng, "X", at.n, at.d, distribution));

@@ -9,10 +9,10 @@ namespace tsdiag::claim {
 struct Best {
     std::vector<double> x;
     double value = 0;
-    Index steps = 0;  ///< evaluations that it took
+    Index steps = 0;  ///< number of evaluations
 };
 
-/// The larger value first; points in order where those are equal.
+/// The larger value first; ties by the points' order.
 inline bool better(const Best& a, const Best& b) {
     return a.value != b.value ? a.value > b.value : a.x < b.x;
 }

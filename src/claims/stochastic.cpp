@@ -27,7 +27,8 @@ std::optional<Vector> balanced(const Matrix& K) {
         const Matrix hessian = Matrix(sums.asDiagonal()) + P;
         Vector move = -hessian.completeOrthogonalDecomposition().solve(off);
         if (!move.allFinite()) return {};
-        move *= std::min(1.0, 1 / move.cwiseAbs().maxCoeff());  // exp is far from its parabola
+        move *=
+            std::min(1.0, 1 / move.cwiseAbs().maxCoeff());  // damped: exp is far from its parabola
         y += move;
     }
     return {};
@@ -40,7 +41,7 @@ std::optional<Matrix> symmetric_stochastic(const Matrix& L) {
     const std::optional<Vector> y = balanced(K);
     if (!y) return {};
     const Matrix P = scaled(K, *y);
-    return (P + P.transpose()) / 2;  // sums of three numbers in another order
+    return (P + P.transpose()) / 2;  // exactly symmetric despite rounding
 }
 
 std::optional<Matrix> doubly_stochastic(const Matrix& L) {

@@ -3,17 +3,17 @@
 
 #include "variables.hpp"
 
-/// Matrices whose rows, or rows and columns, sum to one, made of free numbers.
+/// Matrices whose rows, or rows and columns, sum to one, from unconstrained numbers.
 namespace tsdiag::claim {
 
 /// diag(x) exp(L + L^T) diag(x) with x > 0 and rows that sum to 1: symmetric, and so doubly
-/// stochastic.  Nothing where rounding keeps a row from its sum.  L: n x n.  O(n^3) a step of
-/// Newton's method on the convex 1/2 sum_ij exp(K_ij + y_i + y_j) - sum_i y_i, y = log x.
+/// stochastic.  nullopt where rounding prevents the row sums.  L: n x n.  O(n^3) a step of Newton's
+/// method on the convex 1/2 sum_ij exp(K_ij + y_i + y_j) - sum_i y_i, y = log x.
 std::optional<Matrix> symmetric_stochastic(const Matrix& L);
 /// diag(x) exp(L) diag(y) with rows and columns that sum to 1; nothing as above.
 std::optional<Matrix> doubly_stochastic(const Matrix& L);
 
-/// How far the rows of P are from sums of 1 and from entries of at least 0.
+/// Violation by P of row sums of 1 and entries of at least 0.
 double stochastic_miss(const Matrix& P);
 /// The same of P and of its transpose.
 double doubly_stochastic_miss(const Matrix& P);

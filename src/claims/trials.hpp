@@ -9,8 +9,8 @@
 
 namespace tsdiag::claim {
 
-/// body(t) for t in [first, end), on all threads.  Results are to be written by index.  The
-/// exception of the lowest trial is thrown once all have ended.
+/// body(t) for t in [first, end), on all threads.  Results must be written by index.  The exception
+/// of the lowest trial is rethrown once all have ended.
 template <class Body>
 void for_each_trial(Index first, Index end, const Body& body) {
     std::exception_ptr thrown;
@@ -34,9 +34,9 @@ void for_each_trial(Index count, const Body& body) {
     for_each_trial(0, count, body);
 }
 
-/// Trials are added until a verdict is reached, at `how.looks` looks at most: `how.trials` at the
-/// first, four times as many at each that follows.  examine(from, to) draws those in between and
-/// says whether all up to `to` decide; each look has its share of the error (`look_confidence`).
+/// Sequential test: `how.trials` trials at the first look, four times as many at each next one, up
+/// to `how.looks` looks or a verdict.  examine(from, to) draws those in between and returns whether
+/// all up to `to` decide; each look has its share of the error (`look_confidence`).
 template <class Examine>
 void look_by_look(const Check& how, const Examine& examine) {
     Index from = 0, to = how.trials;
@@ -46,14 +46,14 @@ void look_by_look(const Check& how, const Examine& examine) {
     }
 }
 
-/// Trials at the last look.
+/// Number of trials at the last look.
 inline Index most_trials(const Check& how) {
     Index most = how.trials;
     for (Index look = 1; look < how.looks; ++look) most *= 4;
     return most;
 }
 
-/// Seconds that all threads take for `count` times `body`, by the shortest of three.
+/// Estimated seconds of `count` calls of `body` on all threads, from the shortest of three.
 template <class Body>
 double rehearsed(double count, const Body& body) {
     using Clock = std::chrono::steady_clock;

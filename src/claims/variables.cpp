@@ -116,7 +116,7 @@ double largest_row(const Matrix& x) { return x.rowwise().norm().maxCoeff(); }
 double spectral_norm(const Matrix& a) {
     const double scale = a.size() == 0 ? 0 : a.cwiseAbs().maxCoeff();
     if (!(scale > 0)) return scale;
-    // The largest eigenvalue of the smaller Gram matrix: its rounding is a part of itself.
+    // The largest eigenvalue of the smaller Gram matrix: its rounding error is relative.
     const Matrix b = a / scale;
     const Matrix gram = a.rows() < a.cols() ? Matrix(b * b.transpose()) : Matrix(b.transpose() * b);
     const Eigen::SelfAdjointEigenSolver<Matrix> solver(gram, Eigen::EigenvaluesOnly);

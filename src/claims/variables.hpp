@@ -7,7 +7,7 @@
 
 #include "tsdiag/claim.hpp"
 
-/// What claims are made of: small matrices in float64, drawn and named.
+/// Variables of claims: small named matrices in float64.
 namespace tsdiag::claim {
 
 using Matrix = Eigen::MatrixXd;
@@ -20,12 +20,12 @@ struct Sizes {
 /// The free variables of a statement, by name.
 class Variables {
   public:
-    /// In place of the one of that name, where there is one.
+    /// Replaces the variable of that name, if any.
     void set(std::string name, Matrix value);
     /// Throws `Error` where there is none of that name.
     const Matrix& operator()(std::string_view name) const;
     Index count() const;  ///< of numbers
-    /// All entries, one after the other, row-major, and back.
+    /// All entries, concatenated row-major, and back.
     std::vector<double> flat() const;
     void assign(const std::vector<double>& flat);
     std::vector<NamedMatrix> named() const;
@@ -41,10 +41,10 @@ class Variables {
 NamedMatrix named(std::string name, const Matrix& value);
 
 /// Entries with mean 0 and the given variance: Gaussian, uniform or Rademacher.  The frameworks'
-/// distributions stand for their shape, which is uniform.
+/// distributions are uniform here.
 Matrix draw(const Rng& rng, std::string_view stream, Index rows, Index cols,
             Distribution distribution, double variance = 1);
-/// The variance of an entry of a weight matrix: what the distribution brings (torch: 1/(3 fan_in),
+/// The variance of an entry of a weight matrix: that of the distribution (torch: 1/(3 fan_in),
 /// Xavier: 2/(fan_in + fan_out)), or `asked`.
 double weight_variance(Distribution distribution, Index fan_in, Index fan_out, double asked);
 /// A weight matrix: `draw` with `weight_variance`.

@@ -18,7 +18,7 @@ std::vector<double> plainer(double v) {
 
 double rounded(double value, int digits) {
     if (value == 0 || !std::isfinite(value)) return value;
-    // As text: the nearest double to the decimal number that will be printed.
+    // Via text: the nearest double to the printed decimal number.
     char text[64];
     std::snprintf(text, sizeof text, "%.*e", digits - 1, value);
     return std::strtod(text, nullptr);
@@ -54,7 +54,7 @@ std::optional<Variables> plain_witness(const Variables& found,
         for (double& v : six) v = rounded(v, 6);
         if (!keeps(six)) return std::nullopt;
     }
-    constexpr std::size_t by_hand = 60;  // entries that somebody would check
+    constexpr std::size_t by_hand = 60;  // most entries that can be checked by hand
     for (std::size_t i = 0; i < six.size() && six.size() <= by_hand; ++i)
         for (const double candidate : plainer(best.flat()[i])) {
             std::vector<double> flat = best.flat();

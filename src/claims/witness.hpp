@@ -8,10 +8,10 @@ namespace tsdiag::claim {
 /// `value` rounded to `digits` significant decimal digits.
 double rounded(double value, int digits);
 
-/// Makes a witness plain enough to check by hand: scales each variable to entries of at most 1,
-/// then replaces entry by entry with the plainest number (0, 1, whole, half, one digit, two ...)
-/// for which `strength` stays above `least`.  Returns the point with six digits an entry at most,
-/// or nothing where those six digits do not suffice.
+/// Simplifies a witness for checking by hand: scales each variable to entries of at most 1, then
+/// replaces entry by entry with the simplest number (0, 1, whole, half, one digit, two ...) for
+/// which `strength` stays above `least`.  Returns the point with six digits an entry at most, or
+/// nullopt where six digits do not suffice.
 std::optional<Variables> plain_witness(const Variables& found,
                                        const std::function<double(const Variables&)>& strength,
                                        double least);

@@ -9,7 +9,7 @@ namespace tsdiag::families {
 
 /// A buffer that a family's code recomputes: indices, masks, counters.
 bool is_buffer(std::string_view name, const RawTensor& tensor);
-/// The inverse frequencies of a rotary embedding; they follow from the configuration.
+/// The inverse frequencies of a rotary embedding; the configuration determines them.
 bool is_frequencies(std::string_view name);
 /// A module after the last hidden state.
 bool is_head(std::string_view name);

@@ -6,7 +6,7 @@
 namespace tsdiag::claim {
 namespace {
 
-/// Of one row: o = p V, and the loss |o - a|^2 / 2, so that dL/do = o - a.
+/// For one row: o = p V, and the loss |o - a|^2 / 2, so that dL/do = o - a.
 std::complex<double> loss_of(const ComplexRow& p, const Variables& v) {
     const ComplexRow o = p * v("V").cast<std::complex<double>>();
     return (o - v("a").row(0).cast<std::complex<double>>()).array().square().sum() / 2.0;
@@ -16,7 +16,7 @@ Matrix weight_gradient(const Matrix& p, const Variables& v) {
     return (p * v("V") - v("a")) * v("V").transpose();
 }
 
-/// What rounding explains of dL/dp, 1 x n: sums of n and of d numbers.
+/// Rounding error of dL/dp, 1 x n: sums of n and of d numbers.
 Matrix rounding(const Matrix& p, const Variables& v) {
     const Matrix &V = v("V"), &a = v("a");
     const double terms = 16 * double(V.rows() + V.cols() + 8);
@@ -80,7 +80,7 @@ std::vector<Reading> violate_weights(const Check& how) {
 
 // --- (47)
 
-/// U_jk = dp_k/ds_j, [DEVIL] (44), or what `broken` makes of it.
+/// U_jk = dp_k/ds_j, [DEVIL] (44), or a version changed by `broken`.
 struct Scored {
     const char* reading;
     const Weights& weights;
@@ -125,8 +125,8 @@ Attained attain_scores() {
     return {complex_step(f, v("s"))(0), 1.0 / 16, 1e-14};
 }
 
-/// U of its diagonal alone; and the other way round, which softmax, whose U is symmetric, does not
-/// tell apart.
+/// The diagonal of U alone; and its transpose, which softmax, whose U is symmetric, does not
+/// distinguish.
 std::vector<Reading> violate_scores(const Check& how) {
     const auto diagonal = [](const Matrix& U) -> Matrix { return U.diagonal().asDiagonal(); };
     const auto turned = [](const Matrix& U) -> Matrix { return U.transpose(); };

@@ -3,7 +3,7 @@
 
 #include "derivatives.hpp"
 
-/// What one attention weight gains by one logit.  [DEVIL] (7) to (11)
+/// Derivatives of one attention weight by one logit.  [DEVIL] (7) to (11)
 namespace tsdiag::claim {
 namespace {
 
@@ -19,7 +19,7 @@ Variables draw_scores(const Rng& rng, const Sizes& at, Distribution distribution
     return v;
 }
 
-/// What rounding explains: a sum of n numbers and a few operations, of terms of size f'_k / sum f.
+/// Rounding error: of a sum of n numbers and a few operations, of terms of size f'_k / sum f.
 Matrix rounding(const Matrix& p, const Matrix& slope) {
     const double n = double(p.cols());
     const Matrix columns =

@@ -2,7 +2,7 @@
 
 #include "derivatives.hpp"
 
-/// How large the gradient by a logit of softmax attention can be.  [DEVIL] (48), (59)
+/// Bounds of the gradient by a logit of softmax attention.  [DEVIL] (48), (59)
 namespace tsdiag::claim {
 namespace {
 
@@ -32,7 +32,7 @@ Bound printed() {
             .search = {{2, 1}, {3, 1}, {4, 1}, {5, 1}, {8, 1}}};
 }
 
-/// c2, or what takes its place: `size` of the values.
+/// c2, or `size` of the values in its place.
 Bound sharp(double (*size)(const Matrix& V)) {
     Bound b = printed();
     b.reading = "sharp";
@@ -78,7 +78,7 @@ Attained attain_vanilla() {
 
 double shortest_row(const Matrix& V) { return V.rowwise().norm().minCoeff(); }
 
-/// c2 that bounds the shortest value instead of all.
+/// A c2 that bounds the shortest value instead of all.
 std::vector<Reading> violate_vanilla(const Check& how) {
     Bound broken = printed();
     broken.reading = "c2 of one value only";

@@ -2,8 +2,8 @@
 
 #include "derivatives.hpp"
 
-/// How large the gradient by a score of linear attention is, as far as the smallest score tells.
-/// [DEVIL] (48)
+/// Bounds of the gradient by a score of linear attention in terms of the smallest score.  [DEVIL]
+/// (48)
 namespace tsdiag::claim {
 namespace {
 
@@ -89,7 +89,7 @@ Reading with_signs(Bound broken, double (*factor)(double n), const Check& how) {
         if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
         return sides_of(v, factor);
     };
-    broken.search = {{4, 1}, {6, 1}};  // where positive ones keep to the printed bound
+    broken.search = {{4, 1}, {6, 1}};  // where positive scores satisfy the printed bound
     return control(broken, "scores of both signs", how);
 }
 

@@ -3,8 +3,8 @@
 
 #include "derivatives.hpp"
 
-/// Equal queries and keys whose features are short make the derivatives of linear attention exceed
-/// any number; phi = elu + 1.  [DEVIL] Prop. 3.1, (23) to (27), (49), (50), (60)
+/// Equal queries and keys with short features make the derivatives of linear attention exceed any
+/// number; phi = elu + 1.  [DEVIL] Prop. 3.1, (23) to (27), (49), (50), (60)
 namespace tsdiag::claim {
 namespace {
 
@@ -24,7 +24,7 @@ Matrix construction(const Matrix& u, double length, Index n) {
     const Matrix q = x0.unaryExpr(&feature_inverse);
     return scores(q, q.replicate(n, 1));
 }
-/// What rounding explains of such a score, as part of it: logarithms of features, and d products.
+/// Relative rounding error of such a score: logarithms of features, and d products.
 double score_rounding(const Matrix& u, double length) {
     const Matrix x0 = u.cwiseAbs().normalized() * std::sqrt(length);
     const double logarithm = x0.array().log().abs().maxCoeff();
@@ -46,14 +46,14 @@ Variables draw_construction(const Rng& rng, const Sizes& at, Distribution distri
 
 double keys(const Variables& v) { return double(v("V").rows()); }
 
-/// What somebody would check: M, and the queries and keys.
+/// Values to check by hand: M, and the queries and keys.
 std::vector<NamedMatrix> shown_by(const Variables& v, double length) {
     const Matrix x0 = v("u").cwiseAbs().normalized() * std::sqrt(length);
     return {named("M", v("M")), named("q = k", x0.unaryExpr(&feature_inverse)),
             named("n", Matrix::Constant(1, 1, keys(v)))};
 }
 
-/// dp_j/ds_k, n x n, by a complex step: nothing of (10) is used.
+/// dp_j/ds_k, n x n, by a complex step, independent of (10).
 Matrix derivative(const Matrix& s) { return complex_step(linear_weights.of, s); }
 /// dL/ds, 1 x n, of L = <g, o>.
 Matrix gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
@@ -64,7 +64,7 @@ Matrix gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
 
 // --- Prop. 3.1
 
-/// 1/(n^2 M), less a part that rounding does not reach.
+/// 1/(n^2 M), less a margin for rounding.
 double short_enough(const Variables& v) { return 0.999 / (keys(v) * keys(v) * v("M")(0)); }
 
 Bound unbounded_derivative() {
@@ -117,7 +117,7 @@ Reading alone(const Bound& bound, Check how) {
     return control(bound, "a single key", how);
 }
 
-/// One key has the weight 1 whatever its score.
+/// A single key has weight 1 whatever its score.
 std::vector<Reading> violate_derivative(const Check& how) {
     Bound signs = by_the_sum();
     signs.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
@@ -193,7 +193,7 @@ Attained attain_table() {
     return {derivative(s)(0, 0), 8 * printed_table(2)(0, 0), 1e-14};
 }
 
-/// The table of n + 1 keys, and features of twice the length that is claimed.
+/// The table of n + 1 keys, and features of twice the claimed length.
 std::vector<Reading> violate_table(const Check& how) {
     const Bound table = printed_entries(
         "derivative", [](Index n) -> Matrix { return printed_table(n + 1).topLeftCorner(n, n); });
@@ -216,15 +216,15 @@ Bound unbounded_gradient() {
             .sides = [](const Variables& v) -> std::optional<Sides> {
                 const double M = v("M")(0), most = weighted_values(v).maxCoeff();
                 if (!(M > 0 && positive(v("u")))) return {};
-                // without values that differ along g no length helps: then 1/M, as good as any
+                // where values do not differ along g no length helps: then 1/M
                 const double length = most > 0 ? 0.999 * most / M : 1 / M;
                 const Matrix s = construction(v("u"), length, v("V").rows());
                 return Sides{gradient(s, v("V"), v("g")).cwiseAbs().maxCoeff(), M};
             }};
 }
 
-/// What the construction makes of tokens: q_i = W_Q^T x_i is the same for all, so that an injective
-/// W_Q leaves one token, and one value.
+/// The construction from tokens: q_i = W_Q^T x_i is the same for all, so an injective W_Q implies
+/// equal tokens, and one value.
 Bound equal_tokens() {
     return {.reading = "equal tokens",
             .formula = "the same where q_i = x_i W_Q with an invertible W_Q: all values are equal",
@@ -249,7 +249,7 @@ Bound equal_tokens() {
                 }};
 }
 
-/// Of the degree -degree.
+/// Homogeneous of degree -degree.
 Bound homogeneous(double degree) {
     return {.reading = "homogeneous",
             .formula = "c dL/dS(c S) = dL/dS(S) for c > 0",
@@ -266,7 +266,7 @@ Bound homogeneous(double degree) {
                 const Matrix& s = v("s");
                 if (!(s.minCoeff() > 0)) return {};
                 const double c = 1 / v("M")(0);
-                // what rounding explains: sums of n and of d numbers, no larger than c1 c2 each
+                // rounding error: sums of n and of d numbers, no larger than c1 c2 each
                 const double terms = double(s.cols() + v("V").cols() + 8);
                 const double off = 2 * terms * eps * v("g").norm() * largest_row(v("V")) / s.sum();
                 return worst_difference(
@@ -289,7 +289,7 @@ Attained attain_gradient() {
 
 std::vector<Reading> violate_gradient(const Check& how) {
     Bound any = unbounded_gradient();
-    any.conditions.clear();  // of a single key no values differ
+    any.conditions.clear();  // values of a single key do not differ
     return {alone(any, how), control(homogeneous(2), "degree -2", how)};
 }
 

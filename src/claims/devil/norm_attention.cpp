@@ -4,8 +4,7 @@
 
 #include "derivatives.hpp"
 
-/// The loss by the scores of attention whose rows are divided by their root mean square.
-/// [DEVIL] (55) to (61)
+/// Gradient of the loss by the scores of attention with RMS-normalised rows.  [DEVIL] (55) to (61)
 namespace tsdiag::claim {
 namespace {
 
@@ -64,7 +63,7 @@ Bound printed_gradient() {
 Bound sharp_gradient() {
     return sharper(gradient_bound("sharp", "|dL/ds_ij| <= c1 c2 / sqrt(eps)", one));
 }
-/// The norm uses `part` of the eps that the bound knows.
+/// The norm uses `part` of the eps in the bound.
 Bound row_gradient(double part) {
     Bound token =
         sharper(gradient_bound("by row", "|dL/ds_ij| <= |g_i| |v_j| / sqrt(sigma_i^2 + eps)", one));
@@ -83,7 +82,7 @@ std::vector<Reading> check_gradient(const Check& how) {
             examine_bound(row_gradient(1), how)};
 }
 
-/// The norm uses a hundredth of the eps that the bound knows.
+/// The norm uses a hundredth of the eps in the bound.
 std::vector<Reading> violate_gradient(const Check& how) {
     const auto broken = [&](Bound bound, double (*factor)(double d)) {
         bound.sides = [factor](const Variables& v) -> std::optional<Sides> {
@@ -117,7 +116,7 @@ std::complex<double> loss_of(const ComplexRow& t, const Matrix& a, double eps) {
 /// One row of attention: t = s V, g = dL/do, R_jk = do_k/dt_j.
 struct Row {
     Matrix t, g, R;
-    double root = 0, off = 0;  ///< sqrt(sigma^2 + eps); what rounding explains of dL/dt
+    double root = 0, off = 0;  ///< sqrt(sigma^2 + eps); rounding error of dL/dt
 };
 Row row_of(const Variables& v) {
     const double eps = eps_of(v);
@@ -126,7 +125,7 @@ Row row_of(const Variables& v) {
     r.root = std::sqrt(rms_square(r.t, eps));
     r.g = r.t / r.root - v("a");
     r.R = rms_norm_derivative(r.t, eps).transpose();
-    // sums of n and of d numbers; t cancels by what its terms exceed it, which moves o and R
+    // sums of n and of d numbers; t cancels by the excess of its terms, which moves o and R
     const double terms = double(v("V").rows() + r.t.cols() + 8);
     const double size = r.g.norm() + std::sqrt(double(r.t.cols()));
     const double moved = 1 + (v("s").cwiseAbs() * v("V").cwiseAbs()).norm() / r.root;
@@ -134,7 +133,7 @@ Row row_of(const Variables& v) {
     return r;
 }
 
-/// What is printed of dL/dt against the derivative of the loss, 1 x d each.
+/// The printed dL/dt against the derivative of the loss, 1 x d each.
 Bound by_input(std::string reading, std::string formula, Matrix (*printed)(const Row&, Index n)) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
@@ -154,7 +153,7 @@ Bound by_input(std::string reading, std::string formula, Matrix (*printed)(const
 }
 
 Matrix whole_sum(const Row& r, Index) { return r.g * r.R.transpose(); }
-/// Of the d terms of each sum the first n.
+/// The first n of the d terms of each sum.
 Matrix sum_to_n(const Row& r, Index n) {
     const Index first = std::min(n, r.g.cols());
     return r.g.leftCols(first) * r.R.leftCols(first).transpose();
@@ -227,7 +226,7 @@ std::vector<Reading> check_chain(const Check& how) {
                           how)};
 }
 
-/// The derivative of the norm without its second term, or left out.
+/// The derivative of the norm without its second term, or omitted.
 std::vector<Reading> violate_chain(const Check& how) {
     return {control(by_input("by inputs", "dL/dT_i = dL/dO_i / sqrt(...)", first_term),
                     "without the second term", how),

@@ -3,7 +3,7 @@
 
 #include "derivatives.hpp"
 
-/// The derivative of a row divided by its root mean square.  [DEVIL] (52), (53), (57)
+/// The derivative of RMS normalisation of a row.  [DEVIL] (52), (53), (57)
 namespace tsdiag::claim {
 namespace {
 
@@ -89,7 +89,7 @@ Bound derivative_formula(std::string reading, std::string formula, double (*shar
                 const Matrix printed =
                     (Matrix::Identity(t.cols(), t.cols()) - share(d) * t.transpose() * t / square) /
                     std::sqrt(square);
-                // what rounding explains: sums of d squares, and terms of size 1 at most
+                // rounding error: sums of d squares, and terms of size 1 at most
                 const double off = (8 * d + 32) * std::numeric_limits<double>::epsilon();
                 return worst_difference(
                     complex_step(f, t), printed,
@@ -114,7 +114,7 @@ Attained attain_formula() {
     return {complex_step(f, Matrix{{3.0, 4}})(0, 0), 0.2 * (1 - 9.0 / 50), 1e-14};
 }
 
-/// A mean of squares that is a sum: (52) without its 1/d.
+/// A sum instead of the mean of squares: (52) without its 1/d.
 std::vector<Reading> violate_formula(const Check& how) {
     return {control(derivative_formula("as printed", "(52) without 1/d", one), "without 1/d", how)};
 }
@@ -167,7 +167,7 @@ Lines lines_of(const Matrix& t, double eps) {
 
 using Line = Matrix (*)(const Lines&);
 
-/// Entry by entry; of an equality what differs by more than rounding.
+/// Entry by entry; of an equality the differences beyond rounding.
 Bound line_bound(std::string reading, std::string formula, Line left, Line right, bool equality) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),

@@ -9,8 +9,7 @@ namespace tsdiag::claim {
 struct Logits {
     Matrix X, A, B;
 };
-/// sigma_x^2 and sigma_t^2 of [POLY] Thm 4.2: two variances, and not 1, whose powers would not
-/// show.
+/// sigma_x^2 and sigma_t^2 of [POLY] Thm 4.2: distinct and not 1, so that their powers are visible.
 struct Scales {
     double tokens = 2, weights = 0.5;
 };
@@ -27,7 +26,7 @@ double elementwise_gradient_norm(const Logits& s, int p);
 double matrix_gradient_norm(const Logits& s, int p);
 /// The spectral norm of that N^2 x D w matrix, entry by entry: the power method.
 double elementwise_gradient_spectral_norm(const Logits& s, int p);
-/// S^T, whose gradient by Q has the norms of the gradient of S by K.
+/// S^T: its gradient by Q has the norms of the gradient of S by K.
 Logits by_keys(const Logits& s);
 
 /// 1 * 3 * ... * m; 1 for m < 1.

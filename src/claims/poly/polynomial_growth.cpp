@@ -5,13 +5,13 @@
 #include "growth.hpp"
 #include "polynomial.hpp"
 
-/// How polynomial attention and its gradient grow with the number of tokens.  [POLY] Thm 4.2, 4.4
+/// Growth of polynomial attention and its gradient with the number of tokens.  [POLY] Thm 4.2, 4.4
 namespace tsdiag::claim {
 namespace {
 
 using Norm = double (*)(const Logits&, int p);
 
-/// What a statement says: the mean of |.|_F N^-divided is O(N^claimed).
+/// The statement: the mean of |.|_F N^-divided is O(N^claimed).
 struct Statement {
     std::string_view formula;
     Norm elementwise, matrix;
@@ -47,7 +47,7 @@ constexpr Statement key_gradient{"E |d((X Q K^T X^T)^p / sqrt(d))/dK|_F = O(N)",
 
 const std::vector<Index> sizes{32, 48, 64, 96, 128, 192, 256};
 
-/// One draw of what the statement is about.  S has sqrt(d) in each of p factors.
+/// One draw of the stated quantity.  S has sqrt(d) in each of p factors.
 double value_of(const Logits& logits, const Statement& s, Norm measured, int p) {
     const double d = double(logits.A.cols()), N = double(logits.X.rows());
     return measured(logits, p) * std::pow(N, -s.divided) *
@@ -75,7 +75,7 @@ std::vector<Reading> check_growth(const Check& how, const Statement& s) {
     return readings;
 }
 
-/// X with one and the same row: every entry of the logits is equal, and so is what it gains by Q.
+/// X with equal rows: every entry of the logits is equal, and so is its gradient by Q.
 Attained attain_growth(const Statement& s) {
     const Matrix x{{1.0, 2, -1, 0.5}};
     const auto at = [&](Index N) {
@@ -85,7 +85,7 @@ Attained attain_growth(const Statement& s) {
     return {std::log(at(64) / at(16)) / std::log(4.0), s.claimed, 1e-12};
 }
 
-/// Entries of X that grow with N are not of one variance.
+/// Entries of X that grow with N violate the common variance.
 Reading with_growing_entries(const Check& how, const Statement& s, Norm measured, int p,
                              Growth broken) {
     broken.sample = [&how, s, measured, p](Index N, const Rng& rng) {
@@ -104,8 +104,8 @@ std::vector<Reading> violate_growth(const Check& how, const Statement& s) {
     return controls;
 }
 
-/// Softmax attention as it is where training begins: weights of variance 1/D; entries of Q and X
-/// multiplied by `scale(N)` together.
+/// Softmax attention at initialisation: weights of variance 1/D; entries of Q and X multiplied by
+/// `scale(N)` together.
 Growth softmax_growth(const Check& how, double (*scale)(Index N)) {
     return {.reading = "softmax, Q and K of variance 1/D",
             .formula = "E |softmax(S)|_F = Theta(1)",
@@ -141,7 +141,7 @@ std::vector<Reading> check_scaled_norm(const Check& how) {
     return readings;
 }
 
-/// Logits that grow with N look at one token each in the end.
+/// With logits that grow with N each row attends to one token in the limit.
 std::vector<Reading> violate_scaled_norm(const Check& how) {
     std::vector<Reading> controls = violate_growth(how, scaled_norm);
     for (const Statement* s : {&from_both_sides, &divided_by_N})

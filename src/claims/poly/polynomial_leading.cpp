@@ -10,8 +10,8 @@
 namespace tsdiag::claim {
 namespace {
 
-/// |d(X Q K^T X^T)/dQ|_F^2 of N tokens, `same` or each its own, and heads of width w; entries of X
-/// of variance `tokens`.
+/// |d(X Q K^T X^T)/dQ|_F^2 of N tokens, all the `same` or independent, and heads of width w;
+/// entries of X of variance `tokens`.
 double square_at(const Check& how, Index N, Index D, bool same, const Rng& rng,
                  double tokens = Scales{}.tokens) {
     const Index w = how.d / how.heads;

@@ -12,7 +12,7 @@
 namespace tsdiag::claim {
 namespace {
 
-/// Draws averaged in one trial: tails of high powers of normal numbers are heavy.
+/// Draws averaged in one trial: high powers of normal numbers are heavy-tailed.
 constexpr Index pairs = 256;
 constexpr std::uint64_t copies = 16;
 
@@ -30,7 +30,7 @@ double entry_power(const Check& how, Index D, int p, const Rng& rng) {
                       draw(rng, "b", pairs, D, how.distribution, second_variance), p);
 }
 
-/// The logits here are not divided by sqrt(w).
+/// Undoes the division of the logits by sqrt(w).
 double undivided(double norm, const Logits& s, int p) {
     return std::pow(double(s.A.cols()), p) * norm * norm;
 }
@@ -39,7 +39,7 @@ double gradient_norm_square(const Logits& s, int p) {
     return undivided(elementwise_gradient_norm(s, p), s, p);
 }
 
-/// Of logits whose Q and K are one matrix.
+/// Logits whose Q and K are the same matrix.
 Logits same(Logits s) {
     s.B = s.A * std::sqrt(double(s.A.cols()));
     return s;
@@ -52,7 +52,7 @@ Check with_trials(Check how, Index trials) {
     return how;
 }
 
-/// The mean over some copies of X, Q and K.
+/// The mean over several copies of X, Q and K.
 template <class Measured>
 double mean_of_copies(const Check& how, const Rng& rng, const Measured& measured) {
     double sum = 0;
@@ -79,7 +79,7 @@ Mean entry(const Check& how, int p) {
             .sample = [&how, p](const Rng& rng) { return entry_power(how, how.d, p, rng); }};
 }
 
-/// The p squares of p different entries alone, D!/(D - p)! of them, are what (43) keeps.
+/// (43) keeps only products of p squares of distinct entries, D!/(D - p)! of them.
 Mean kept_terms(const Check& how) {
     constexpr Index D = kept_width;
     Mean kept = entry(how, 2);
@@ -239,7 +239,7 @@ Mean higher_power(const Check& how, int p, std::string reading) {
                                "sigma_x^(4p) N^2 D^(2p), to a "
                                "factor of 2",
                                printed_power(logit_sizes(how), p));
-    power.within = 1;  // "approximately": what is missing is a factor of p^2 or more
+    power.within = 1;  // "approximately": a factor of p^2 or more is missing
     return power;
 }
 
@@ -256,7 +256,7 @@ Mean second_power_exact(const Check& how) {
 
 // --- (71)
 
-/// The same at sizes where lower orders are small: what is missing is p^2.
+/// The same at sizes where lower orders are small: p^2 is missing.
 Check at_large_sizes(Check how) {
     how.n = how.d = 48;
     how.heads = 1;
@@ -272,7 +272,7 @@ std::vector<Reading> check_higher_power(const Check& how) {
             examine_mean(second_power_exact(how), how)};
 }
 
-/// The second power of logits of the same Q and K: their sign is lost, and so is the independence.
+/// The second power of logits with equal Q and K: sign and independence are lost.
 std::vector<Reading> violate_higher_power(const Check& how) {
     Mean broken = second_power_exact(how);
     broken.sample = [&how](const Rng& rng) {

@@ -2,11 +2,11 @@
 
 #include "derivatives.hpp"
 
-/// The derivative of softmax entry by entry, as it is written out.  [POLY] (20) to (24)
+/// The derivative of softmax written out by entries.  [POLY] (20) to (24)
 namespace tsdiag::claim {
 namespace {
 
-/// What is printed of dF_ij/dx_ik, N x N, of one row F.
+/// The printed dF_ij/dx_ik, N x N, of one row F.
 using Printed = Matrix (*)(const Matrix& F);
 
 Matrix by_entries(const Matrix& F) {
@@ -41,7 +41,7 @@ Bound gradient(std::string reading, std::string formula, Printed printed,
                 },
             .sides = [printed, weights](const Variables& v) -> std::optional<Sides> {
                 const Matrix &x = v("x"), F = softmax(x);
-                // what rounding explains: 1 - F cancels, and sums of N numbers are rounded
+                // rounding error: 1 - F cancels, and sums of N numbers are rounded
                 const double room =
                     double(4 * x.cols() + 32) * std::numeric_limits<double>::epsilon();
                 return worst_difference(complex_step(weights, x), printed(F),

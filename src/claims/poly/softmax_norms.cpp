@@ -48,13 +48,13 @@ std::vector<Reading> check_norm(const Check& how) {
     return {examine_bound(norm(), how), examine_bound(from_below(1), how)};
 }
 
-/// Every row looks at one token: exactly so where exp underflows.
+/// Every row attends to one token: exactly so where exp underflows.
 Attained attain_norm() {
     const Index N = 5;
     return {softmax_norm(1000 * Matrix::Identity(N, N)), std::sqrt(double(N)), 1e-14};
 }
 
-/// exp(A) divided by the largest entry of a row in place of its sum.
+/// exp(A) divided by the largest entry of a row instead of its sum.
 std::vector<Reading> violate_norm(const Check& how) {
     const Measured by_largest = [](const Matrix& A) {
         return Matrix((A.colwise() - A.rowwise().maxCoeff()).array().exp()).norm();

@@ -5,12 +5,12 @@
 #include "expectation.hpp"
 #include "growth.hpp"
 
-/// How closely the gains keep to their means.  [TSE] Lemma A.5
+/// Concentration of the gains around their means.  [TSE] Lemma A.5
 namespace tsdiag::claim {
 namespace {
 
-/// alpha^2 mu_i^2 + alpha |(Pi_i P X)^T Pi_i X|_F/|Pi_i X|_F^2: kappa_i as (27) makes it, with w in
-/// units of 1/sqrt(d).
+/// alpha^2 mu_i^2 + alpha |(Pi_i P X)^T Pi_i X|_F/|Pi_i X|_F^2: kappa_i by (27), with w in units of
+/// 1/sqrt(d).
 double kappa_of(const Step& step, bool similar) {
     const auto part = [&](const Matrix& x) { return similar ? mean_part(x) : centred(x); };
     const Matrix own = part(step.X), mixed = part(step.P * step.X);
@@ -60,7 +60,7 @@ Variables draw_tail(const Rng& rng, const Sizes& at, Distribution distribution) 
     return v;
 }
 
-/// Entries of W of `scale` times the deviation that is claimed.
+/// Entries of W of `scale` times the claimed deviation.
 Bound exact_tail(std::string reading, double scale) {
     return {.reading = std::move(reading),
             .formula =
@@ -128,7 +128,7 @@ Growth rate_growth(std::string reading, std::vector<Index> sizes, double unit, d
 
 // --- deviations, by draws of W
 
-/// X with columns of zeros up to `width` has the mixing of X: of W the first rows count.
+/// X padded with zero columns to `width` has the mixing of X: only the first rows of W matter.
 Gains drawn_gains(const Step& step, Index width, Distribution distribution, double variance,
                   const Rng& rng) {
     const Index m = step.X.cols();
@@ -185,7 +185,7 @@ Step drawn_step(const Check& how) {
 std::vector<Reading> check_concentration(const Check& how) {
     const Step step = drawn_step(how);
     const double m = std::pow(step.alpha * mixing_without_delta(step).mu1, 2);
-    Check exact = how;  // the rate is no mean
+    Check exact = how;  // the rate is not a mean
     exact.range.clear();
     exact.trials = 2;
     Check part = how;

@@ -9,7 +9,7 @@
 namespace tsdiag::claim {
 namespace {
 
-/// Nothing where alpha or sigma is none, or a part of X vanishes.
+/// nullopt where alpha or sigma is not positive, or a part of X vanishes.
 std::optional<Heads> heads_of(const Variables& v) {
     const Index n = v("X").rows();
     const Matrix& logits = v("logits");

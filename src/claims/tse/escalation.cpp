@@ -87,7 +87,7 @@ Reading examine_rates(const Check& how, const Steps& steps, const Mean& like, do
     const double count = double(std::max<std::size_t>(steps.all.size(), 1));
     part.trials = std::max<Index>(Index(double(how.trials) / count), 2);
     part.confidence = 1 - (1 - how.confidence) / count;
-    const auto rank = [](const Reading& r) {  // a failure first, then what is not decided
+    const auto rank = [](const Reading& r) {  // failures first, then undecided readings
         return r.verdict == Verdict::false_as_stated ? 2 : r.verdict == Verdict::not_decided;
     };
     std::optional<Reading> worst;
@@ -103,7 +103,7 @@ Reading examine_rates(const Check& how, const Steps& steps, const Mean& like, do
                             (rank(r) == rank(*worst) && r.tightness > worst->tightness);
         if (closer) worst = std::move(r);
     }
-    if (!worst) return examine_mean(mean, part);  // says that its hypotheses are not met
+    if (!worst) return examine_mean(mean, part);  // reports that its hypotheses are not met
     worst->note += fmt::format("; the closest of {} draws of X and P", steps.all.size());
     return *worst;
 }

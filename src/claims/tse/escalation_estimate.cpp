@@ -21,7 +21,7 @@ double symmetric_miss(const Matrix& P) {
     return std::max(doubly_stochastic_miss(P), (P - P.transpose()).cwiseAbs().maxCoeff());
 }
 
-/// A comparison of what X and a P of some kind determine; `miss` says how far P is from that kind.
+/// A comparison determined by X and a P of some kind; `miss` is the distance of P from that kind.
 Bound step_bound(std::string reading, std::string formula, Relation relation, Balanced balanced,
                  StepSides sides) {
     return {.reading = std::move(reading),
@@ -50,7 +50,7 @@ Condition kind(std::string name, Balanced balanced, double (*miss)(const Matrix&
 
 // --- identities
 
-/// 1 + max(|mu1 - 1|, omega): 1 where both are as stated.
+/// 1 + max(|mu1 - 1|, omega): 1 where both are as claimed.
 std::optional<Sides> kept_sides(const Step& step) {
     const Mixing m = mixing_without_delta(step);
     const double n = double(step.X.rows());
@@ -133,7 +133,7 @@ Mean closer(const Check& how, bool other = false) {
             }};
 }
 
-/// `sharp`: of logits that follow nothing, of deviation 3.
+/// `sharp`: logits independent of X, of deviation 3.
 Mean wide_estimate(const Check& how, bool sharp = false) {
     return {.reading = "estimate, softmax P, wide",
             .formula = "limit of E[r] - 1 = (2/(1 + lambda2^2) - 1) t_sim, to 5 %",
@@ -170,7 +170,7 @@ Bound any_estimate() {
 
 // --- |lambda2| = 1
 
-/// Two groups of tokens, each of which looks at itself: symmetric, with the eigenvalue 1 twice.
+/// Two groups of tokens, each attending to itself: symmetric, with a double eigenvalue 1.
 std::optional<Matrix> two_groups(const Matrix& logits) {
     const Index n = logits.rows(), first = n / 2, rest = n - first;
     const std::optional<Matrix> one = symmetric_stochastic(logits.topLeftCorner(first, first));

@@ -4,7 +4,7 @@
 #include "escalation.hpp"
 #include "growth.hpp"
 
-/// What the escalation rate tends to as tokens grow alike.  [TSE] Rem. 2.8
+/// Limit of the escalation rate as tokens become alike.  [TSE] Rem. 2.8
 namespace tsdiag::claim {
 namespace {
 
@@ -83,7 +83,7 @@ Growth rate_growth(const Check& how) {
             .size = "d"};
 }
 
-/// The mean itself at one width, where it is 1/2 but for a part of 1/d.
+/// The mean itself at one width, where it is 1/2 up to O(1/d).
 Mean rate_at(const Check& how, Index width) {
     return {.reading = "rate 1/2, d = 256",
             .formula = "E t_div(Y)/t_div(X) = 1/(1 + alpha^2) = 1/2 as X tends to 1 v^T, to 5 %",
@@ -105,7 +105,7 @@ std::vector<Reading> check_limit(const Check& how) {
             examine_bound(gains, more)};
 }
 
-/// All tokens look at all alike: nothing but t_sim is left, which is nearly 1.
+/// Uniform attention: only t_sim remains, which is nearly 1.
 Attained attain_limit() {
     const Matrix X{{1.0}, {1 + 1e-6}};
     return {theorem_bound({X, Matrix::Constant(2, 2, 0.5), 1}), 2, 1e-11};

@@ -12,7 +12,7 @@ namespace {
 constexpr const char* formula =
     "E[r] >= 1 + alpha^2/(1 + alpha^2 delta^2) ((1-omega)^2 - delta^2) t_sim";
 
-/// Mild logits: omega and delta are small, as at initialisation.
+/// Small logits: omega and delta are small, as at initialisation.
 Steps mild_steps(const Check& how) {
     return steps_of(how, [&how](const Rng& rng) -> std::optional<Step> {
         Step step = draw_step(rng, how, 0.3);
@@ -64,7 +64,7 @@ std::vector<NamedMatrix> shown(const Variables& v) {
     return all;
 }
 
-/// Strictly less than 1: rounding, which alpha^2 enlarges, stays away from it.
+/// Strictly less than 1, with a margin for rounding, which alpha^2 amplifies.
 constexpr double below_one = 1 - 1e-6;
 
 std::vector<Condition> theorem_conditions() {
@@ -137,8 +137,8 @@ Bound sharp_at_one() {
 
 // --- as d grows
 
-/// X with columns of zeros up to `width` has the Gram matrix of X, hence its mixing: of W the first
-/// rows count.
+/// Padding X with zero columns to `width` keeps its Gram matrix, hence its mixing; only the first
+/// rows of W matter.
 double padded_rate(const Step& step, Index width, Distribution distribution, const Rng& rng) {
     const Index m = step.X.cols();
     const Matrix W = draw(rng, "W", m, width, distribution, 1 / double(width));
@@ -147,7 +147,7 @@ double padded_rate(const Step& step, Index width, Distribution distribution, con
     return t_div(step.X) / t_div(Y);
 }
 
-/// r keeps to 1 + (E xi1/E xi2 - 1) t_sim as d grows, which exceeds the right side of (16).
+/// r concentrates at 1 + (E xi1/E xi2 - 1) t_sim as d grows, above the right side of (16).
 Growth width_growth(const Check& how, const Steps& steps) {
     Growth growth{.reading = "d to infinity",
                   .formula =
@@ -210,7 +210,7 @@ std::vector<Reading> check_theorem(const Check& how) {
             examine_bound(sharp_at_one(), how)};
 }
 
-/// W = w I with one number w: nothing concentrates.
+/// W = w I with one random number w: no concentration.
 Reading with_one_number(const Check& how, const Steps& steps) {
     Growth growth = width_growth(how, steps);
     Check part = how;
@@ -224,7 +224,7 @@ Reading with_one_number(const Check& how, const Steps& steps) {
     return control(growth, "one number for all of W", part);
 }
 
-/// Entries of W that are nearly 0, hypotheses that are missed, and a factor that is left out.
+/// Entries of W that are nearly 0, violated hypotheses, and an omitted factor.
 std::vector<Reading> violate_theorem(const Check& how) {
     const Steps steps = mild_steps(how);
     const double d = double(how.d), own = weight_variance(how.distribution, how.d, how.d, 1 / d);

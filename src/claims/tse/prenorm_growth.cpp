@@ -4,7 +4,7 @@
 #include "expectation.hpp"
 #include "hypotheses.hpp"
 
-/// How the states of a pre-norm transformer grow.  [TSE] (19), (20)
+/// Growth of the states of a pre-norm transformer.  [TSE] (19), (20)
 namespace tsdiag::claim {
 namespace {
 
@@ -14,7 +14,7 @@ Matrix layer_normed(const Matrix& x) {
     return y;
 }
 
-/// X, what attention adds to it but for W, and one Y that comes of it.
+/// X, the attention branch without W, and one resulting Y.
 struct Block {
     Matrix X, branch, Y;
 };
@@ -28,7 +28,7 @@ Block draw_block(const Check& how) {
     return b;
 }
 
-/// The branch, and `along` of the state in addition.
+/// The branch, plus `along` times the state.
 Mean attention_growth(const Check& how, const Block& b, double along) {
     const double variance = weight_variance(how.distribution, how.d, how.d, 1 / double(how.d));
     return {.reading = "attention step",
@@ -44,7 +44,7 @@ Mean attention_growth(const Check& how, const Block& b, double along) {
 /// Hidden width; W1 and W2 have the variances 1/d and 1/q.
 Index hidden(const Check& how) { return 2 * how.d; }
 
-/// E|Z|_F^2 - |Y|_F^2: half of all hidden units are on, whatever the distribution, if symmetric.
+/// E|Z|_F^2 - |Y|_F^2: on average half of all hidden units are active, for any symmetric law.
 double feed_forward_part(const Check& how, const Block& b) {
     const Index q = hidden(how);
     const double first = weight_variance(how.distribution, how.d, q, 1 / double(how.d));

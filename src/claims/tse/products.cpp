@@ -58,7 +58,7 @@ Matrix map_of(const Matrix& maps, Index k) {
     return map_matrix(map);
 }
 
-/// The map i -> i - 1, 0 -> 0 of points in a random order: the longest way to the one closed class.
+/// The map i -> i - 1, 0 -> 0 of randomly ordered points: the longest path to the closed class.
 void set_chain(Matrix& maps, Rng& stream) {
     const Index n = maps.cols();
     auto order = std::vector<Index>(std::size_t(n));
@@ -70,7 +70,7 @@ void set_chain(Matrix& maps, Rng& stream) {
             maps(k, order[std::size_t(i)]) = double(order[std::size_t(std::max<Index>(i - 1, 0))]);
 }
 
-/// `count` maps with one closed class and |lambda2| = 0, or now and then a chain that many times.
+/// `count` maps with one closed class and |lambda2| = 0, occasionally a chain repeated.
 Variables draw_maps(const Rng& rng, Index n, Index count) {
     Matrix maps(count, n);
     Rng stream = rng.fork("maps");

@@ -3,7 +3,7 @@
 #include "expectation.hpp"
 #include "similarity.hpp"
 
-/// Steps of self-attention with the residual, one after the other.  [TSE] (3)
+/// Repeated self-attention steps with residual.  [TSE] (3)
 namespace tsdiag::claim {
 namespace {
 

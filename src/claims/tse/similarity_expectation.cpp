@@ -3,7 +3,7 @@
 
 #include "enumerated.hpp"
 
-/// What random value projections do to similar and to diverse parts.  [TSE] (4), Lemma 2.4
+/// Effect of random value projections on the similar and diverse parts.  [TSE] (4), Lemma 2.4
 namespace tsdiag::claim {
 namespace {
 

@@ -3,7 +3,7 @@
 
 #include "enumerated.hpp"
 
-/// The escalation rate by the means of the gains.  [TSE] Prop. 2.5
+/// The escalation rate in terms of the mean gains.  [TSE] Prop. 2.5
 namespace tsdiag::claim {
 namespace {
 
@@ -60,7 +60,7 @@ Bound gap_bound(std::string reading, std::string formula, GapSides sides,
             .shown = [](const Variables& v) { return named(mixed_step(v, v("alpha")(0))); }};
 }
 
-/// Offset by 1, so that a hundredth of it is something.
+/// Offset by 1, so that a relative change of a hundredth is significant.
 Sides condition_sides(const Mixing& m, double) {
     const double least = (1 - m.omega) * (1 - m.omega);
     return {1 + std::max(m.mu1 * m.mu1 - least, m.delta * m.delta - m.mu2 * m.mu2), 1};
@@ -78,7 +78,7 @@ constexpr const char* gap_formula =
 
 std::vector<Reading> check_gap(const Check& how) {
     const FixedHeads fixed = fixed_heads(how, 1);
-    Check more = how;  // a mean costs little, and half a percent of it is asked for
+    Check more = how;  // a mean is cheap, and half a percent of it is required
     more.trials = 8 * how.trials;
     return {examine_bound(rate_bound("identity", 1), how),
             examine_mean(mean_ratio(more, fixed), more),

@@ -4,7 +4,7 @@
 
 #include "enumerated.hpp"
 
-/// Several heads side by side.  [TSE] Prop. 2.9, Lemma A.6
+/// Several heads, concatenated.  [TSE] Prop. 2.9, Lemma A.6
 namespace tsdiag::claim {
 namespace {
 
@@ -82,7 +82,7 @@ Sides similar_sides(const Heads& heads) {
     const double off = rounding_of_mu1(heads.X);
     return {m.mu1 + off * (2 * std::sqrt(m.mu1) + off), m.least};  // the mean of (mu1 + off)^2
 }
-/// Less than this is a rounding error of mu2 and delta, of P of rank one.
+/// For P of rank one, values of mu2 and delta below this are rounding errors.
 constexpr double least_delta = 1e-6;
 Sides diverse_sides(const Heads& heads) {
     double squares = 0;
@@ -101,7 +101,7 @@ std::vector<Reading> check_heads(const Check& how) {
     const FixedHeads fixed = fixed_heads(how, how.heads);
     Check part = how;
     part.trials = std::max<Index>(how.trials / 4, 2);
-    Check more = how;  // a mean costs little, and half a percent of it is asked for
+    Check more = how;  // a mean is cheap, and half a percent of it is required
     more.trials = 4 * how.trials;
     Bound square = head_bound("square of the mean delta", "mean mu2^2 <= (mean delta)^2, two heads",
                               Relation::at_most, 2, diverse_by_mean);

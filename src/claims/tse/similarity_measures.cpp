@@ -25,7 +25,7 @@ std::optional<Sides> repeated(const Variables& v) {
     return Sides{t_sim(X), 1, rounding_of(X)};
 }
 
-/// Diversity by the distances of rows, the pairs with the first `rows` of them.
+/// Diversity by distances of rows, over pairs with one of the first `rows` rows.
 std::optional<Sides> distances(const Variables& v, Index rows) {
     const Matrix& X = v("X");
     if (X.squaredNorm() == 0) return {};
@@ -80,7 +80,7 @@ std::vector<Reading> check_definition(const Check& how) {
 
 Attained attain_definition() { return {t_sim(Matrix{{1.0, 2}, {1, 2}, {1, 2}}), 1, 1e-15}; }
 
-/// A mean with unequal weights is no orthogonal projection.
+/// A mean with unequal weights is not an orthogonal projection.
 std::vector<Reading> violate_definition(const Check& how) {
     const auto weighted = [](const Variables& v) -> std::optional<Sides> {
         const Matrix &X = v("X"), part = weighted_part(X);

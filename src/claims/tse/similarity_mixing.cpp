@@ -6,7 +6,7 @@
 #include "similarity.hpp"
 #include "stochastic.hpp"
 
-/// What a stochastic P does to the similar and the diverse part.  [TSE] (11), Lemma A.1
+/// Effect of a stochastic P on the similar and the diverse part.  [TSE] (11), Lemma A.1
 namespace tsdiag::claim {
 namespace {
 
@@ -16,7 +16,7 @@ std::vector<NamedMatrix> shown(const Variables& v) { return named(mixed_step(v))
 
 using MixingSides = Sides (*)(const Mixing&, const Matrix& X);
 
-/// `changed` makes another P of the one that is drawn: a control.
+/// `changed` replaces the drawn P: a control.
 Bound mixing_bound(std::string reading, std::string formula, Relation relation, MixingSides sides,
                    Matrix (*changed)(const Matrix& P) = nullptr) {
     return {.reading = std::move(reading),
@@ -195,7 +195,7 @@ Bound gamma_identity(double part = 1) {
 }
 
 /// gamma >= 1/4 for alpha = d sigma^2 = 1.  Any P with X = e u^T is a limit, X = e u^T + 10^-7 Q,
-/// since Pi2 X = 0 leaves mu2, xi2 and eta without meaning.
+/// since Pi2 X = 0 leaves mu2, xi2 and eta undefined.
 Bound least_gamma(std::string reading, std::string formula,
                   std::optional<Step> (*step_of)(const Variables&),
                   std::vector<Condition> conditions = {}) {

@@ -4,7 +4,7 @@
 #include "similarity.hpp"
 #include "tokens.hpp"
 
-/// The escalation rate, and what de-escalates.  [TSE] Prop. 2.3, (21)
+/// The escalation rate, and de-escalation.  [TSE] Prop. 2.3, (21)
 namespace tsdiag::claim {
 namespace {
 
@@ -150,7 +150,7 @@ std::optional<Sides> portion(const Variables& v) {
     return Sides{1 + kept, 2 - v("tau")(0), rounding_of(X) * X.norm() / mean_part(X).norm()};
 }
 
-/// What is left of X; `removed` as stated.
+/// The remainder of X; `removed` as stated.
 using Removal = Matrix (*)(const Variables&);
 
 Bound diverse_stays(Removal left) {
@@ -165,7 +165,7 @@ Bound diverse_stays(Removal left) {
                          });
 }
 
-/// What t_sim and t_div become.
+/// The resulting t_sim and t_div.
 Sides similarity_left(const Variables& v, bool similarity, const Matrix& Y) {
     const Matrix& X = v("X");
     const double tau = v("tau")(0), t = t_sim(X);
@@ -213,7 +213,7 @@ Attained attain_removal() {
     return {t_sim(X - 0.5 * mean_part(X)), 0.25 * 0.8 / (1 - 0.75 * 0.8), 1e-14};
 }
 
-/// Takes away the first token instead of the mean.
+/// Removes the first token instead of the mean.
 Matrix first_removed(const Variables& v) {
     const Matrix& X = v("X");
     return X - v("tau")(0) * Vector::Ones(X.rows()) * X.row(0);

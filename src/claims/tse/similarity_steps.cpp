@@ -6,11 +6,11 @@
 #include "similarity.hpp"
 #include "tokens.hpp"
 
-/// What feed-forward steps and layer norms do to token similarity.  [TSE] section 2.3
+/// Effect of feed-forward steps and layer norms on token similarity.  [TSE] section 2.3
 namespace tsdiag::claim {
 namespace {
 
-/// Rows around one common row, t_sim = strength^2/(strength^2 + 1), about; independent for 0.
+/// Rows around one common row, t_sim about strength^2/(strength^2 + 1); independent for 0.
 Matrix alike(const Rng& rng, const Check& how, double strength) {
     const Matrix v = draw(rng, "v", 1, how.d, how.distribution);
     return strength * v.replicate(how.n, 1) + draw(rng, "X", how.n, how.d, how.distribution);
@@ -32,8 +32,7 @@ Bound invariant(std::string reading, std::string formula,
 
 // --- feed-forward step
 
-/// Variances of the entries of W1, d x q, and of W2, q x d: torch.nn.Linear's, or what --dist
-/// brings.
+/// Variances of the entries of W1, d x q, and of W2, q x d: torch.nn.Linear's, or those of --dist.
 struct Weighting {
     Index d = 0, q = 0;
     double first = 0, second = 0;
@@ -81,7 +80,7 @@ Mean feed_forward_ratio(const Check& how, const Matrix& X, std::string reading, 
             .mutant = {.factor = 1.12, .why = "5 % are meant"},
             .claimed = 1,
             .ratio = [&how, &X, on](const Rng& rng) -> std::array<double, 2> {
-                // The term linear in W2 has mean 0, and is gone in the mean of both signs.
+                // The term linear in W2 has mean 0 and cancels in the mean of both signs.
                 const Matrix F = feed_forward(X, rng, how.distribution, on);
                 const Gains one = gains_of(X, X + F), other = gains_of(X, X - F);
                 return {(one.xi1 + other.xi1) / 2, (one.xi2 + other.xi2) / 2};
@@ -89,7 +88,7 @@ Mean feed_forward_ratio(const Check& how, const Matrix& X, std::string reading, 
             .fixed = X.size() <= 64 ? std::vector{named("X", X)} : std::vector<NamedMatrix>{}};
 }
 
-/// W, and `along` of what the mean token is turned into: a control where it is not 0.
+/// W plus `along` times the image of the mean token: a control where it is not 0.
 Mean product_odds(const Check& how, const Matrix& X, std::string reading, double along) {
     return {.reading = std::move(reading),
             .formula = "E|Pi1 X W|_F^2 / E|Pi2 X W|_F^2 = |Pi1 X|_F^2 / |Pi2 X|_F^2",
@@ -102,7 +101,7 @@ Mean product_odds(const Check& how, const Matrix& X, std::string reading, double
             }};
 }
 
-/// E xi1/E xi2 by the arc-cosine kernel, with biases `on` that the kernel does not have.
+/// E xi1/E xi2 by the arc-cosine kernel, with biases `on` that the kernel lacks.
 Mean kernel_ratio(const Check& how, const Matrix& X, double on = 0) {
     Mean kernel = feed_forward_ratio(how, X, "arc-cosine kernel", on);
     kernel.formula = "E xi1/E xi2 as of wide layers, to 5 %";
@@ -118,7 +117,7 @@ std::vector<Reading> check_feed_forward(const Check& how) {
     const Mean kernel = kernel_ratio(how, diverse);
     Mean independent = feed_forward_ratio(how, diverse, "independent tokens");
     independent.exact = kernel.claimed;
-    Check more = how;  // a mean costs little, and half a percent of it is asked for
+    Check more = how;  // a mean is cheap, and half a percent of it is required
     more.trials = 16 * how.trials;
     const auto step = [rng = how.rng.fork("weights"), &how](const Matrix& X) -> Matrix {
         return X + feed_forward(X, rng, how.distribution);
@@ -130,7 +129,7 @@ std::vector<Reading> check_feed_forward(const Check& how) {
             examine_mean(independent, how), examine_mean(kernel, how)};
 }
 
-/// One token repeated stays one token repeated.
+/// Equal tokens stay equal.
 Attained attain_feed_forward() {
     const Matrix X = Matrix{{1.0, -2, 0.5}}.replicate(4, 1);
     return {t_sim(X + feed_forward(X, Rng(0).fork("tight"), Distribution::gaussian)), 1, 1e-14};

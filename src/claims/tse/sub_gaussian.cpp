@@ -9,7 +9,7 @@
 namespace tsdiag::claim {
 namespace {
 
-/// How the 2^q vectors w of entries -K and K are drawn: as they are, or with one sign for all.
+/// How the 2^q vectors w of entries -K and K are drawn: independent signs, or a shared one.
 enum class Signs { independent, shared };
 
 std::vector<Matrix> sign_vectors(Index q, double K, Signs signs) {
@@ -23,8 +23,8 @@ std::vector<Matrix> sign_vectors(Index q, double K, Signs signs) {
     return all;
 }
 
-/// P(level >= eps) against bound(eps) where it is closest, eps in (0, most); the levels are equally
-/// likely.
+/// P(level >= eps) against bound(eps) where they are closest, eps in (0, most); the levels are
+/// equally likely.
 template <class BoundOf>
 Sides closest_tail(std::vector<double> levels, double most, const BoundOf& bound) {
     std::sort(levels.rbegin(), levels.rend());
@@ -95,7 +95,7 @@ Bound tail_bound(std::string reading, const Tail& tail, Signs signs = Signs::ind
             .search = {{1, 1}, {1, 2}, {2, 2}}};
 }
 
-/// With the entries of --dist, and `shift` added to them: how often a number reaches eps.
+/// With the entries of --dist plus `shift`: how often a number reaches eps.
 Mean drawn_tail(const Check& how, std::string formula, double claimed,
                 std::function<double(const Matrix& w)> reached, const Matrix& shift) {
     return {.reading = "entries of --dist",
