@@ -39,7 +39,7 @@ struct Factors {
     Tensor left, right;  ///< (h, n, m)
 };
 
-/// What is known about P: declared by the variant, verified by the tests.
+/// Known structure of P: declared by the variant, verified by the tests.
 struct Structure {
     bool row_stochastic = false;  ///< entries >= 0, rows sum to 1
     bool causal = false;          ///< lower triangular
@@ -65,7 +65,7 @@ struct AttentionInput {
     Tensor q2 = {}, k2 = {};        ///< of a second part of P (flash), as q and k; empty: q and k
     Tensor bias = {};               ///< added to the logits, (1 or h, n, n); empty: none
     AttentionOptions options = {};  ///< of the variant, as given; the others have their defaults
-    Rng rng{0};                     ///< what a variant draws comes from here and its option `seed`
+    Rng rng{0};                     ///< source of a variant's draws, with its option `seed`
     /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.
     std::function<Tensor(std::string_view name)> parameter = {};
 
@@ -147,8 +147,8 @@ struct AttentionFacts {
     Holds factors = Holds::never;  ///< P, or its lower triangle, is left * right^T
     Holds blocks = Holds::never;   ///< block-diagonal
     Holds slope = Holds::always;   ///< rows are a function of logits with a derivative
-    bool causal = true;            ///< may be causal
-    bool window = true;            ///< may look at a window only
+    bool causal = true;            ///< supports a causal mask
+    bool window = true;            ///< supports a sliding window
 };
 /// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);

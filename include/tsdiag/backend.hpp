@@ -63,7 +63,7 @@ class Backend {
     /// (a.batch/b.batch) of b.
     virtual void matmul(View out, View a, View b, Transpose t, double alpha) const = 0;
     /// y = op(a) x, the vectors (b, m, 1) and (b, k, 1) contiguous and in float64, the sums in
-    /// double whatever the type of a.
+    /// double for any type of a.
     virtual void matvec(View y, View a, View x, bool transposed) const = 0;
     virtual void unary(Unary op, View out, View a) const = 0;
     /// The elements of a in the type of `out`.

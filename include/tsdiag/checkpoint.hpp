@@ -116,7 +116,7 @@ struct FormatEntry {
 };
 std::span<const FormatEntry* const> formats();
 
-/// Opens whatever `path` is.
+/// Opens a checkpoint file or directory.
 ///
 ///  - a file: by its first bytes; an unknown one throws `FormatError` saying what it looks like
 ///    (empty, git-lfs pointer, GGUF, HDF5, HTML, gzip, tar, an older PyTorch tar ...);

@@ -19,7 +19,7 @@ struct CheckpointSeries {
     std::string name;  ///< of the whole, for column `model`: the directory that holds them
     std::string unit;  ///< "step", "iteration" or "epoch"
     std::vector<SeriesMember> members;
-    std::vector<std::string> notes;  ///< copies that were left out
+    std::vector<std::string> notes;  ///< omitted copies
 };
 
 /// Whether the arguments are several checkpoints: more than one, or a directory that is no model

@@ -31,7 +31,7 @@ class NotAvailable : public Error {
 class OutOfMemory : public Error {
     using Error::Error;
 };
-/// The caller asked for something that does not exist or does not fit.
+/// The caller requested something that does not exist or does not fit.
 class UsageError : public Error {
     using Error::Error;
 };

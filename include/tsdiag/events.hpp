@@ -24,7 +24,7 @@ struct AttentionRows {
     const RowStatistics& stats;
 };
 
-/// The projections behind P, where there are any.
+/// The projections that P is made of, where there are any.
 struct Projections {
     Tensor q, k;            ///< as the logits see them, (h, n, w), (h', n, w)
     Tensor q_raw, k_raw;    ///< before q/k norm and rotation; equal to q, k where there is neither
@@ -54,7 +54,7 @@ struct Attention {
 struct Gradient {
     Index layer = -1;         ///< -1: of no layer (embedding, final norm, output head)
     std::string_view stage;   ///< of a state; empty: a parameter
-    std::string_view tensor;  ///< of a parameter: its name, in a layer the part behind `layer.L.`
+    std::string_view tensor;  ///< of a parameter: its name, in a layer the part after `layer.L.`
     /// Has the shape of the state or parameter; unused rows of an embedding table may be omitted.
     const Tensor& g;
 };
@@ -65,7 +65,7 @@ struct AttentionGradient {
     const AttentionOperator& op;
     const Tensor& v;       ///< V, (h', n, w)
     const Tensor& output;  ///< dL/dO, (h, n, w)
-    const Tensor& normed;  ///< dL/d norm(O), heads side by side, (1, n, h w); empty: no norm
+    const Tensor& normed;  ///< dL/d norm(O), heads concatenated, (1, n, h w); empty: no norm
     const Projections* projections = nullptr;
     OutputNorm norm = OutputNorm::none;
     double norm_eps = 0;

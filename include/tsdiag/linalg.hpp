@@ -116,7 +116,7 @@ double add_normal_product(const View& rows, std::span<const double> w, double me
 /// sum_kl a_ik G_kl c_i|k-l| b_il for each row i of a, b and c (1, rows, m), G symmetric, at least
 /// m x m; all float64.  Cost 2 rows m^2 multiplications.
 std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, const View& c);
-/// max_ij sum_k |A_ik - A_jk|, right to rounding in double.  Cost n^2 d / 2.
+/// max_ij sum_k |A_ik - A_jk|, accurate to rounding in double.  Cost n^2 d / 2.
 double largest_row_distance(const View& a);
 
 }  // namespace tsdiag

@@ -27,7 +27,7 @@ namespace tsdiag {
 ///   layer.L.attn.{z,gate}.{weight,bias}   layer.L.attn.offset.{gamma,beta} of a gated unit
 ///   layer.L.attn.NAME of the attention's own (AttentionSpec::own)
 ///   head.{weight [V, e], bias} head.transform.{weight [e, d], bias} head.norm.{weight,bias}
-/// norm1 belongs to the attention step and norm2 to the feed-forward step, whatever the placement.
+/// norm1 belongs to the attention step and norm2 to the feed-forward step, for any placement.
 class Weights {
   public:
     virtual ~Weights() = default;
@@ -43,7 +43,7 @@ class Weights {
     virtual std::vector<std::string> names() const = 0;
 };
 
-/// Where a canonical tensor lies in a file: rows of the (out, in) matrix, in groups.
+/// Location of a canonical tensor in a file: rows of the (out, in) matrix, in groups.
 struct TensorSource {
     std::string file_name;
     bool transposed = false;  ///< stored (in, out): GPT-2's Conv1D
@@ -56,7 +56,7 @@ struct TensorSource {
     /// The shape in the file where that is no matrix: conv kernels, leading ones.
     std::vector<Index> shape;
 };
-/// Canonical names and where they lie.
+/// Canonical names and their locations.
 using Names = std::vector<std::pair<std::string, TensorSource>>;
 
 /// Result of detection: the spec and the table of names.
@@ -99,7 +99,7 @@ struct ArchitectureEntry {
     std::string_view name;   ///< of `ModelSpec::family`: "gpt2"
     std::string_view title;  ///< for display: "GPT-2"
     std::string_view description;
-    /// Does this family own the file?  By `model_type` where there is a config, else by names.
+    /// Whether this family owns the file.  By `model_type` where there is a config, else by names.
     bool (*matches)(const Checkpoint& file, const Json& config);
     Architecture (*read)(const Checkpoint& file, const DetectOptions& options);
     /// The same family drawn at random: `random:NAME,key=value`.  Null: cannot be drawn.

@@ -14,7 +14,7 @@ namespace tsdiag {
 /// alpha a b, alpha a^T b (first) or alpha a b^T (second).  a (h, n, k), b (h', k, m), h' divides
 /// h: batch i of a meets batch i / (h/h') of b (grouped queries).  Cost: 2 h n k m flops.
 Tensor matmul(const Tensor& a, const Tensor& b, Transpose t = Transpose::none, double alpha = 1);
-/// op(a) x, x (b, k, 1) in float64: the sums and the result are in double whatever the type of a.
+/// op(a) x, x (b, k, 1) in float64: the sums and the result are in double for any type of a.
 /// Not differentiable.
 Tensor matvec(const Tensor& a, const Tensor& x, bool transposed = false);
 /// x W^T + bias with W (1, out, in) as `nn.Linear` stores it; bias (1, 1, out) may be empty.  One
@@ -66,14 +66,14 @@ Tensor expand(const Tensor& a, Shape shape);
 /// Sums over the axes that are 1 in `shape`, and over groups of batches: the derivative of `expand`
 /// and of a grouped product.
 Tensor reduce_to(const Tensor& a, Shape shape);
-/// Each batch `times` times, one after the other.
+/// Each batch `times` times in a row.
 Tensor repeat_batches(const Tensor& a, Index times);
 Tensor contiguous(const Tensor& a);  ///< a copy where needed
 Tensor cast(const Tensor& a, Type type);
 Tensor transpose(const Tensor& a);  ///< (b, c, r), a copy
-/// (s, n, h w) -> (s h, n, w): the heads of each sample one after the other.  A view where s = 1.
+/// (s, n, h w) -> (s h, n, w): the heads of each sample in turn.  A view where s = 1.
 Tensor split_heads(const Tensor& a, Index heads);
-/// (s h, n, w) -> (s, n, h w): heads side by side.  The inverse of `split_heads`.
+/// (s h, n, w) -> (s, n, h w): heads concatenated.  The inverse of `split_heads`.
 Tensor merge_heads(const Tensor& a, Index samples = 1);
 
 /// Rotary embedding: see Backend::rotate.

@@ -16,7 +16,7 @@ constexpr const char* plugin_entry = "tsdiag_backend_plugin";
 struct BackendPlugin {
     std::uint32_t abi;    ///< plugin_abi of its build
     const char* version;  ///< of tsdiag; must be that of the program
-    /// How many devices there are; 0: `why` says what is missing.
+    /// Number of devices; 0: `why` says what is missing.
     int (*devices)(char* why, std::size_t size);
     /// Device `index`, tested, valid for the life of the program; null: `why` says what failed, or
     /// which devices the library has code for.

@@ -33,7 +33,7 @@ constexpr bool has(Needs set, Needs one) { return (unsigned(set) & unsigned(one)
 ///     probe->on_attention_gradient(attention_gradient, sink);
 ///     probe->finish_layer(layer, sink);
 ///
-/// It computes only the metrics that are wanted.  Its numbers depend neither on the row blocks nor
+/// It computes only the requested metrics.  Its numbers depend neither on the row blocks nor
 /// on the other probes.
 class Probe {
   public:
@@ -58,9 +58,9 @@ struct Diagnostics {
 };
 
 struct ProbeSettings {
-    std::vector<std::string> metrics = {};  ///< the wanted ones among the entry's; empty: all
-    std::vector<std::string> by_name = {};  ///< requested by name (lifts limits of size)
-    std::vector<Index> heads = {};          ///< empty: all
+    std::vector<std::string> metrics = {};           ///< requested ones of the entry's; empty: all
+    std::vector<std::string> by_name = {};           ///< requested by name (lifts limits of size)
+    std::vector<Index> heads = {};                   ///< empty: all
     std::vector<std::pair<Index, Index>> maps = {};  ///< (layer, head) of attention maps to keep
     /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.
     double largest_work = 2e11;
@@ -84,7 +84,7 @@ std::span<const ProbeEntry* const> probes();
 /// "core", "all", or names of metrics, curves or probes, as metrics and curves in the order of the
 /// list.  Throws `UsageError` with the nearest name.
 std::vector<std::string> resolve_metrics(std::span<const std::string> words);
-/// Does the metric exist only where there is a loss?
+/// Whether the metric exists only with a loss.
 bool needs_loss(std::string_view metric);
 
 }  // namespace tsdiag

@@ -39,10 +39,10 @@ struct MeanAt {
 };
 /// Means with the 95 % intervals of Student's t, from three numbers on: with one degree of freedom
 /// they are 13 errors wide.  `positive`: for a logarithmic axis, where a band that reaches zero
-/// ends at a tenth of the mean, and means up to 0 are left out.
+/// ends at a tenth of the mean, and means up to 0 are omitted.
 Series line_of_means(std::string name, std::span<const MeanAt> means, bool positive = false);
 
-/// Cells (row, column) -> value; nothing where undefined.
+/// Cells (row, column) -> value; nullopt where undefined.
 struct Grid {
     Index rows = 0, cols = 0;
     std::vector<std::optional<double>> values = {};  ///< row-major
@@ -120,7 +120,7 @@ struct Comparison {
     std::string says = {};                            ///< who says what: "[TSE] Cor. 2.7: 2"
     std::optional<double> expected = {};              ///< the same as a number; none: words only
     std::optional<double> measured = {}, error = {};  ///< mean and its standard error
-    Index count = 0;                                  ///< trials behind it
+    Index count = 0;                                  ///< number of trials
     std::string unknown = {};                         ///< why nothing was measured
     Kind kind = Kind::equal;
     double freedom = 0;          ///< degrees of freedom of the error; 0: count - 1

@@ -60,7 +60,7 @@ std::unique_ptr<Checkpoint> open_file(const std::string& path);
 /// Does `file` hold arrays `hidden_states.L`, `attentions.L` or `queries.L` with `keys.L`?
 bool is_trace(const Checkpoint& file);
 
-/// What a trace holds.
+/// Contents of a trace.
 struct TraceSummary {
     Index layers = 0, samples = 1, tokens = 0, width = 0, heads = 0;
     bool has_states = false, has_attention = false, float64 = false;
@@ -145,7 +145,7 @@ struct RunResult {
 
 /// Runs the model (or replays the trace), hands its events to the probes, aggregates their numbers.
 /// The same options give the same result, bit for bit, on the same machine and thread count.
-/// Trials that are at least as many as threads are run side by side, each on one thread.
+/// At least as many trials as threads are run in parallel, each on one thread.
 RunResult run(const RunOptions& options);
 
 /// Measures as `run` does, with a model and samples of the caller.  `losses`: one a sample, for
@@ -175,7 +175,7 @@ void each_trial(Index count, Sink& out, const std::function<void(Index, Sink&)>&
 /// The stream that the weights of a random model are drawn from in trial `trial` (the first is 0).
 Rng weights_rng(std::uint64_t seed, Index trial);
 
-/// metrics.csv, curves.csv and, where maps were asked for, maps.npz in an existing `directory`.
+/// metrics.csv, curves.csv and, if maps were requested, maps.npz in an existing `directory`.
 void write_tables(const RunResult& result, const std::filesystem::path& directory);
 
 /// Definition of a metric, for `schema` of run.json and `tsdiag list metrics --json`.

@@ -19,7 +19,7 @@ enum class NormKind {
     simple_rms,  ///< x / (|x| / sqrt(d) + 1e-8), without weights
     scale        ///< g x / max(|x| / sqrt(d), eps), g one number
 };
-/// A norm without weights on P V, heads side by side, before the output projection.  [DEVIL] (14)
+/// A norm without weights on P V, heads concatenated, before the output projection.  [DEVIL] (14)
 enum class OutputNorm {
     none,
     rms,         ///< y / sqrt(mean(y^2) + eps)
@@ -83,9 +83,9 @@ struct AttentionSpec {
     bool qk_norm_layer = false;  ///< q/k norm is a LayerNorm (timm), not RMS
     double qk_eps = 1e-6;
     /// The gated attention unit of [FLASH]: z = silu(Z x); each q and k is z gamma + beta, rows of
-    /// `attn.offset`; v = silu(V x); heads side by side times silu(G x).
+    /// `attn.offset`; v = silu(V x); concatenated heads times silu(G x).
     bool gated_unit = false;
-    bool token_shift = false;  ///< the first half of the columns comes from the token before
+    bool token_shift = false;  ///< the first half of the columns is the previous token's
     OutputNorm output_norm = OutputNorm::none;
     /// No output projection: the branch is the concatenated heads [TSE Alg. 1].
     bool value_projection_only = false;

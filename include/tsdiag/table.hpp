@@ -93,7 +93,7 @@ class Table final : public Sink {
     /// Appends rows read from a file: value, bounds, standard error and count of each are kept.
     void append(const std::vector<MetricRow>& metrics, const std::vector<CurveRow>& curves);
 
-    /// The row of one metric, or nothing.
+    /// The row of one metric, or nullopt.
     std::optional<MetricRow> find(const Place& at, std::string_view metric) const;
 
   private:

@@ -30,7 +30,7 @@ class TableView {
     TableView& operator=(const TableView&) = delete;
     const std::vector<std::string>& models() const { return models_; }
     const std::vector<const MetricRow*>& all() const { return last_; }
-    /// Is there a row of the metric, defined or not?
+    /// Whether there is a row of the metric, defined or not.
     bool has(std::string_view metric) const;
 
     /// A metric of a stage (or of a parameter) by layer, without head; for a metric that exists per

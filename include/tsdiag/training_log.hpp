@@ -15,15 +15,15 @@ struct LoggedSeries {
     std::string source = {}, name = {};  ///< the file as given; the column, key or tag
     std::vector<Index> steps = {};
     std::vector<double> values = {};
-    std::vector<std::string> notes = {};  ///< what was replaced, missing or left out
+    std::vector<std::string> notes = {};  ///< what was replaced, missing or omitted
 };
 
 struct LogOptions {
     std::string column = {};       ///< of the values, or the tag of a long table; empty: by name
     std::string step_column = {};  ///< empty: by name; in a file without one lines are counted
     Index first = 0, last = -1;    ///< steps, both included; -1: to the end
-    bool allow_nonfinite = false;  ///< NaN and infinity are left out, and counted in the notes
-    bool allow_truncated = false;  ///< a record that was cut off at the end is left out
+    bool allow_nonfinite = false;  ///< NaN and infinity are skipped, and counted in the notes
+    bool allow_truncated = false;  ///< a truncated last record is skipped
     double least = 0;              ///< smaller values are rejected
 };
 
@@ -39,7 +39,7 @@ struct LogOptions {
 /// trainer_state.json.
 ///
 /// Without `column` every series is taken whose name denotes a gradient norm ("grad_norm",
-/// "train/grad-norm", "gradients/norm", "gnorm"), but for limits ("max_grad_norm", "..clip..").  An
+/// "train/grad-norm", "gradients/norm", "gnorm"), except limits ("max_grad_norm", "..clip..").  An
 /// empty cell or an absent key means no value at that step.  Of equal steps the later record wins
 /// (a resumed training); a step backwards without one drops nothing.  Both, and gaps in the usual
 /// spacing of steps, are recorded in `notes`.

@@ -15,7 +15,7 @@ struct Logits {
     Tensor biased() && { return bias.defined() ? add(s, bias) : std::move(s); }
 };
 
-/// What turns logits into rows of P.
+/// Maps logits to rows of P.
 struct ScoreRule {
     /// From logits: p, slope = a'(S)/z and divided of a block whose `first` and `visible` are set.
     /// Entries that are not visible become 0.  A chunk processed alone has only its own columns,
@@ -36,7 +36,7 @@ std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRu
 /// Of token i.
 double position(const AttentionInput& input, Index i);
 
-/// What rows [first, first + count) see.  `block`: as in ScoreRule.
+/// Columns visible to rows [first, first + count).  `block`: as in ScoreRule.
 Visible seen(const AttentionInput& input, Index block, Index first, Index count);
 
 }  // namespace tsdiag::variants

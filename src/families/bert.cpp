@@ -45,7 +45,7 @@ Names distilbert_names(const ModelSpec& spec) { return translate(spec, distilber
 constexpr std::string_view bert_anchor = "encoder.layer.0.attention.self.query.weight";
 constexpr std::string_view distilbert_anchor = "transformer.layer.0.attention.q_lin.weight";
 
-/// Where no config tells: one row of types is RoBERTa's, and so is its prefix.
+/// Without a config: one row of types, or its prefix, indicates RoBERTa.
 bool looks_like_roberta(const Checkpoint& file) {
     const auto prefix = prefix_of(file, bert_anchor);
     if (!prefix) return false;

@@ -67,7 +67,7 @@ Sizes read_sizes(KeyReader& keys, Sizes preset);
 /// Whether deesc_at names the input of the feed-forward step (ffn), not the end of the layer (end).
 /// Throws `UsageError` for another value.
 bool deescalates_before_ffn(std::string_view place);
-/// Throws `UsageError` where that step of a layer has no input of its own.
+/// Throws `UsageError` where a layer lacks the feed-forward input that deesc_at names.
 void require_place_to_deescalate(const ModelSpec& spec);
 /// The keys deesc (tau), deesc_at and deesc_learned (0 or 1).
 Deescalation read_deescalation(KeyReader& keys);

@@ -35,7 +35,7 @@ class Ignoring final : public Checkpoint {
 };
 
 /// Throws `FormatError` where the weights are quantised, by the configuration or by their names:
-/// what is beside them says what the numbers mean.
+/// tensors beside them define their values.
 void refuse_quantised(const Checkpoint& file, const DetectOptions& options);
 
 }  // namespace tsdiag::families

@@ -33,7 +33,7 @@ struct NamePair {
 /// The path of layer L in a file's names; by default the number itself.
 using LayerPath = std::function<std::string(Index)>;
 
-/// Where each parameter of `spec` lies, by the table of its family.
+/// The source of each parameter of `spec`, by the table of its family.
 Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const LayerPath& path = {});
 
 /// The shape required in the file for `parameter`; `source` may select a part of it.

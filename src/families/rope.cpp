@@ -76,7 +76,7 @@ void read_scaling(Reader& r, const Json& rope, Rotary& out) {
 
 double read_share(Reader& r, Words keys, double fallback) {
     const Json& newer = r.value({"rope_parameters"})["partial_rotary_factor"];
-    const bool all = fallback == 1 && r.value(keys).is_null();  // no key is needed to say so
+    const bool all = fallback == 1 && r.value(keys).is_null();  // the default needs no key
     const double share = newer.is_number() ? newer.number() : all ? 1 : r.number(keys, fallback);
     if (!(share >= 0 && share <= 1))
         r.refuse(fmt::format("{} is {}, not a share from 0 to 1", *keys.begin(), share));

@@ -7,7 +7,7 @@ namespace tsdiag::model {
 
 /// Samples passing through the layers together, of equal length and mask.
 struct Batch {
-    Tensor x;                      ///< (s, n, d), hidden tokens left out
+    Tensor x;                      ///< (s, n, d), masked tokens omitted
     std::vector<double> position;  ///< of each token in the whole sequence
     Index length = 0;              ///< tokens of the whole sequence
     bool embedded = false;         ///< x is the output of the embedding, not the caller's

@@ -24,7 +24,7 @@ void count(const Tensor& logits, std::span<const Index> targets, Hits& hits) {
 }
 
 /// Sum over the samples of the mean over their rows of log sum_j exp(a_ij) - a_(i, targets[i]);
-/// `counts`: rows of each sample, one after the other.
+/// `counts`: number of rows of each sample.
 Tensor cross_entropy(const Tensor& logits, std::span<const Index> targets,
                      std::span<const Index> counts, Hits* hits) {
     if (hits) count(logits.detached(), targets, *hits);

@@ -42,8 +42,8 @@ std::optional<Enumerated> enumerate(const Heads& heads, double sigma);
 /// X of at most two columns (of two, where there are two heads), the stacked logits of the heads,
 /// alpha, and sigma.
 Variables draw_enumerated(const Rng& rng, const Sizes& at, Distribution distribution, Index heads);
-/// Of `claimed(heads, a2, means)`, against `measured(means)`: an equation of such means; `room` is
-/// what rounding explains of numbers of size 1.
+/// An equation of such means, `sides(heads, a2, means)`; its `room` is in units of the rounding
+/// error of numbers of size 1.
 struct EnumeratedEquation {
     std::string reading, formula;
     Index heads = 1;

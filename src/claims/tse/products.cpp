@@ -50,7 +50,7 @@ Bound power_rate(std::string reading, double (*modulus)(const Matrix&)) {
 
 // --- products of several
 
-/// Row k of `maps` is a map of the n points: entry i is the point that i goes to.
+/// Row k of `maps` is a map of the n points: entry i is the image of point i.
 Matrix map_of(const Matrix& maps, Index k) {
     std::vector<double> map;
     for (Index i = 0; i < maps.cols(); ++i)

@@ -34,7 +34,7 @@ Bound exact_rate(double deviation = 1) {
          .deviation = deviation});
 }
 
-// --- as many heads as are asked for
+// --- any number of heads
 
 /// Entries of W of `scale` times the variance that is claimed.
 Mean mean_ratio(const Check& how, const FixedHeads& fixed, double scale = 1) {

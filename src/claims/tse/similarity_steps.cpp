@@ -16,7 +16,7 @@ Matrix alike(const Rng& rng, const Check& how, double strength) {
     return strength * v.replicate(how.n, 1) + draw(rng, "X", how.n, how.d, how.distribution);
 }
 
-/// `step` of the first token in every row has t_sim = 1.  Nothing where that token is constant.
+/// `step` of the first token in every row has t_sim = 1.  Undefined where that token is constant.
 Bound invariant(std::string reading, std::string formula,
                 std::function<Matrix(const Matrix&)> step) {
     Bound b = token_equation(std::move(reading), std::move(formula), nullptr);

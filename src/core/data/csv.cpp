@@ -206,7 +206,7 @@ std::string curves_csv(const std::vector<CurveRow>& rows) {
 
 namespace {
 
-/// A layer or a head: no model has so many that a figure could not count them.
+/// A layer or a head, bounded so that figures can enumerate them.
 Index place(const CsvReader& in, std::size_t column) {
     constexpr Index most = 1'000'000;
     const Index at = in.index(column);
