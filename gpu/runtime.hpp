@@ -32,7 +32,7 @@ std::size_t all_bytes();
 
 /// `host` may be changed on return.
 void to_device(void* device, const void* host, std::size_t bytes);
-/// The same for large copies, staged through page-locked memory where the device needs it.
+/// The same, with large copies staged through page-locked buffers.
 void to_device_staged(void* device, const void* host, std::size_t bytes);
 void to_host(void* host, const void* device, std::size_t bytes);
 /// Fills with zero bytes.

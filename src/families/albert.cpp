@@ -53,7 +53,7 @@ std::vector<BlockSpec> shared_blocks(const BlockSpec& b, const Sharing& sharing)
     return out;
 }
 
-/// Owners of parameters are listed by group, then by sub-layer.
+/// Layers that own parameters correspond to groups and their sub-layers in order.
 Names albert_names(const ModelSpec& spec, Index inner) {
     std::vector<Index> order(spec.blocks.size(), 0);
     Index owned = 0;
