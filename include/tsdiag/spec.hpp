@@ -164,7 +164,8 @@ struct ModelSpec {
 
     bool trained = true;                                     ///< read from a file, not drawn
     std::vector<std::string> recognised, ignored, defaults;  ///< lines for the user and run.json
-    std::vector<std::string> warnings;  ///< sentences: assumptions, and what was ignored on request
+    std::vector<std::string>
+        warnings;  ///< sentences: what was assumed, and what was ignored on request
 
     Json json() const;            ///< every field and every default with its value
     Index patches() const;        ///< of an image

@@ -27,8 +27,7 @@ std::optional<Vector> balanced(const Matrix& K) {
         const Matrix hessian = Matrix(sums.asDiagonal()) + P;
         Vector move = -hessian.completeOrthogonalDecomposition().solve(off);
         if (!move.allFinite()) return {};
-        move *=
-            std::min(1.0, 1 / move.cwiseAbs().maxCoeff());  // damped: exp is far from its parabola
+        move *= std::min(1.0, 1 / move.cwiseAbs().maxCoeff());  // damped Newton step
         y += move;
     }
     return {};

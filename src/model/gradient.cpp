@@ -57,12 +57,11 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
 
 /// State of one sample in the reverse sweep.
 struct Way {
-    Batch sample;                ///< of one sample; x: the input of the current layer
-    std::vector<Tensor> inputs;  ///< of each layer
-    Tensor end;                  ///< of the last layer
-    Tensor cotangent;            ///< dL/d of the current layer's output
-    std::map<std::string, Tensor>
-        pending;  ///< gradients of parameters used again by earlier layers
+    Batch sample;                           ///< of one sample; x: the input of the current layer
+    std::vector<Tensor> inputs;             ///< of each layer
+    Tensor end;                             ///< of the last layer
+    Tensor cotangent;                       ///< dL/d of the current layer's output
+    std::map<std::string, Tensor> pending;  ///< gradients of parameters with uses to come
 };
 
 class Sweep {

@@ -66,8 +66,7 @@ std::vector<Estimate> streamed_norm(const Problem& problem) {
 bool applies(const Problem& problem) {
     if (!problem.allows("arnoldi")) return false;
     if (problem.asked == "arnoldi") return true;
-    if (!problem.kept)
-        return !factors::wanted(problem.known);  // factors are as accurate as they can be
+    if (!problem.kept) return !factors::wanted(problem.known);  // else factors are final
     return problem.for_norm() || problem.p.tokens() > dense_below;
 }
 

@@ -140,8 +140,7 @@ double welch_freedom(double error_a, double freedom_a, double error_b, double fr
     const double share = (error_a / both) * (error_a / both),
                  rest = (error_b / both) * (error_b / both);
     const auto term = [](double part, double freedom) {
-        return part > 0 ? part * part / freedom
-                        : 0;  // a number without error has no degrees of freedom
+        return part > 0 ? part * part / freedom : 0;  // no error, no degrees of freedom
     };
     return 1 / (term(share, freedom_a) + term(rest, freedom_b));
 }

@@ -122,7 +122,7 @@ class Sieve {
         found = estimate(x, error_of_mean_, psi);
     }
 
-    /// log(rsd) of simulated series r less its expected value, with its standard error.
+    /// log(rsd) of simulated series r less that of the model, with its standard error.
     std::optional<Estimate> deviation(Index r) const {
         std::vector<double> x(count_), psi;
         const std::size_t model = std::size_t(r) % models_.size();

@@ -22,8 +22,7 @@ class Iteration {
   public:
     Iteration(const std::vector<double>& h, Index n)
         : n_(n),
-          stride_(((n + 7) / 8 | 1) *
-                  8),  // an odd number of cache lines, against set conflicts of columns
+          stride_(((n + 7) / 8 | 1) * 8),  // an odd number of cache lines: no set conflicts
           h_(std::size_t(n * stride_)),
           values_(std::size_t(n)) {
         for (Index i = 0; i < n; ++i) std::copy_n(h.data() + i * n, n, h_.data() + i * stride_);
