@@ -19,7 +19,7 @@ class Stack {
   public:
     /// That of the current thread.
     Stack() = default;
-    /// A new one; its first switch calls `entry`, which never returns.
+    /// A new one; the first switch to it calls `entry`, which never returns.
     explicit Stack(void (*entry)());
 
     /// Switches to `to`; returns when something switches back.

@@ -23,8 +23,8 @@ struct CheckpointSeries {
 };
 
 /// Whether the arguments are several checkpoints: more than one, or a directory that is no model
-/// and holds several.  A sharded checkpoint is one model, and so is a directory with a model and
-/// checkpoints beside it.
+/// and holds several.  A sharded checkpoint is one model, and so is a directory with both a
+/// model and checkpoints.
 bool is_series(const std::vector<std::string>& arguments);
 
 /// Orders the checkpoints by step.  The step is, in this order: that of `steps`, one a checkpoint

@@ -108,9 +108,9 @@ void add_transposed(const View& a, double alpha, std::span<const double> x, std:
 /// is A^T w. One pass over A, and no cancellation where A is nearly of rank one.
 void normal_product(const View& a, std::span<const double> w, std::span<const double> column,
                     std::span<const double> x, std::span<double> y);
-/// Its contribution of some rows of A: y += A^T W (A x - mean); returns `sum` plus the sum of W (A
-/// x - mean).  By blocks of rows, all but the last of a multiple of 4, the result is bitwise that
-/// of one call.
+/// Contribution to it of some rows of A: y += A^T W (A x - mean); returns `sum` plus the sum of
+/// W (A x - mean).  By blocks of rows, all but the last of a multiple of 4, the result is bitwise
+/// that of one call.
 double add_normal_product(const View& rows, std::span<const double> w, double mean,
                           std::span<const double> x, std::span<double> y, double sum);
 /// sum_kl a_ik G_kl c_i|k-l| b_il for each row i of a, b and c (1, rows, m), G symmetric, at least

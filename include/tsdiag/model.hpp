@@ -206,10 +206,10 @@ class Model {
     const ModelSpec& spec() const { return spec_; }
 
     /// Runs all samples, layer by layer: one layer's weights are resident at a time.  Adjacent
-    /// samples of equal length and mask are batched; on the CPU results are bitwise independent of
-    /// it.  A masked sample is run on its kept tokens alone, at their own positions: the same
-    /// numbers as with masked keys.  Throws `UsageError` for inputs that do not fit,
-    /// `NonFiniteError` naming layer and stage where a NaN arose.
+    /// samples of equal length and mask are batched; on the CPU results do not depend on the
+    /// batch, bit for bit.  A masked sample is run on its kept tokens alone, at their own
+    /// positions: the same numbers as with masked keys.  Throws `UsageError` for inputs that do not
+    /// fit, `NonFiniteError` naming layer and stage where a NaN arose.
     void run(std::span<const Input> inputs, Observer& observer,
              const RunSettings& settings = {}) const;
 

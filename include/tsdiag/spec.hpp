@@ -68,8 +68,7 @@ struct NormSpec {
 /// The attention of a layer: heads, transformations of q, k and v, and the variant that makes P.
 struct AttentionSpec {
     std::string variant = "softmax";
-    std::map<std::string, std::string>
-        options;                      ///< of the variant, as given; see docs/attention.md
+    std::map<std::string, std::string> options;  ///< of it, as given; see docs/attention.md
     std::vector<Parameter> own = {};  ///< those of the variant: NAME of layer.L.attn.NAME
     Index heads = 1, kv_heads = 1, head_dim = 0;
     Index value_dim = 0;  ///< columns of a head's values; 0: head_dim
