@@ -27,7 +27,7 @@ Visible before(const Visible& group) {
 
 constexpr std::string_view two_parts = "P is a function of two pairs of queries and keys";
 
-/// T5's bucket of a distance j - i among `buckets`: half of them one step wide, the others growing
+/// The bucket of a distance j - i among `buckets`: half of them one step wide, the others growing
 /// as powers up to 128 steps.  In float32, as in training: at powers of two the last bit decides.
 /// [T5]
 Index bucket(Index distance, Index buckets, bool causal) {

@@ -93,7 +93,7 @@ std::string section(const Examined& e) {
     return out + "\n";
 }
 
-/// A displayed equation, lemma or remark of a paper without a claim.
+/// A displayed equation, lemma or remark of a paper for which there is no claim.
 struct Unclaimed {
     const char *where, *why;
 };

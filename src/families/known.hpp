@@ -13,7 +13,7 @@ bool is_buffer(std::string_view name, const RawTensor& tensor);
 bool is_frequencies(std::string_view name);
 /// A module after the last hidden state.
 bool is_head(std::string_view name);
-/// Whether `key` of a configuration changes no hidden state, whatever its value or at this one.
+/// Whether `key` of a configuration changes no hidden state, for any value or for `value`.
 bool is_harmless(std::string_view key, const Json& value);
 
 }  // namespace tsdiag::families

@@ -2,8 +2,8 @@
 
 #include "derivatives.hpp"
 
-/// Bounds of the gradient by a score of linear attention in terms of the smallest score.  [DEVIL]
-/// (48)
+/// Bounds of the gradient by a score of linear attention in terms of the smallest score.
+/// [DEVIL] (48)
 namespace tsdiag::claim {
 namespace {
 

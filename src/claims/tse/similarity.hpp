@@ -40,8 +40,8 @@ Mixing mixing_without_delta(const Step& step);
 /// |Pi2 P|_2
 double delta_of(const Matrix& P);
 
-/// Rounding error of mu1 and of omega: sums of numbers as large as X, over Pi1 X.  Where mu1 and |1
-/// - omega| are no larger, neither is significant.
+/// Rounding error of mu1 and of omega: sums of numbers as large as X, over Pi1 X.  Where mu1 and
+/// |1 - omega| are no larger, neither is significant.
 double rounding_of_mu1(const Matrix& X);
 
 /// |Pi_i Y|_F^2 / |Pi_i X|_F^2.  [TSE] (7)
