@@ -79,7 +79,7 @@ std::vector<Index> kept_tokens(const Input& input, Index n) {
 }
 
 /// Row indices of the position table.  RoBERTa counts the tokens that are not padding, and padding
-/// keeps its own row; inputs without ids are counted from the offset, and rows common to all
+/// keeps its own row; otherwise positions are counted from the offset on, and rows common to all
 /// samples are given once.
 std::vector<Index> position_rows(const ModelSpec& spec, std::span<const Input> inputs, Index n) {
     auto out = std::vector<Index>(std::size_t(n));
@@ -106,7 +106,7 @@ Tensor token_rows(const Context& c, std::span<const Input> inputs) {
     for (const Input& input : inputs)
         for (std::size_t i = 0; i < input.ids.size(); ++i) {
             const bool hidden = i < input.keep.size() && !input.keep[i];
-            const Index id = hidden ? 0 : input.ids[i];  // hidden below: any row will do
+            const Index id = hidden ? 0 : input.ids[i];  // omitted below: any row will do
             if (id < 0 || id >= s.vocabulary)
                 throw UsageError(fmt::format(
                     "id {} at position {} is outside the vocabulary of {} (ids 0 to {})", id, i,

@@ -166,7 +166,7 @@ BlockPool& pool() {
     return only;
 }
 
-/// Of all tensors; relaxed atomics suffice.
+/// Of all tensors; no ordering between threads is needed.
 std::atomic<std::size_t> live_bytes = 0, peak_bytes = 0;
 
 void count_taken(std::size_t bytes) {
