@@ -28,8 +28,8 @@ std::string index_text(Index flat, std::span<const std::int64_t> shape) {
     return fmt::format("({})", fmt::join(index, ", "));
 }
 
-/// Numbers of a float64 array that float32 would make infinite, or the largest of them a number of
-/// few digits or 0, are not to be narrowed.
+/// Throws where float32 would overflow, or where the largest element would be subnormal or 0 in
+/// float32 without being 0.
 void require_range(const RawTensor& array, std::string_view source) {
     std::vector<double> values(std::size_t(array.count()));
     widen<double>(array, values);

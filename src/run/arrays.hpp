@@ -21,13 +21,13 @@ RawTensor element(const RawTensor& array, Index i);
 /// The first `count` elements of axis `axis`: a view of the same bytes.
 RawTensor head_of(const RawTensor& array, std::size_t axis, Index count);
 
-/// Integers of any integer type; throws `FormatError` naming `source` where there is a fraction or
-/// they exceed 2^53.
+/// The elements as integers; throws `FormatError` naming `source` for a fraction or a value beyond
+/// 2^53.
 std::vector<Index> integers(const RawTensor& array, std::string_view source);
 
-/// The elements of `array` as a tensor of `shape` (equal count).  Throws `NonFiniteError` naming
-/// `source` and the index of the first NaN or infinity, unless allowed.  Memory of the file itself
-/// is used where it can be.
+/// The elements of `array` as a tensor of `shape` (equal count), without a copy where possible.
+/// Throws `NonFiniteError` naming `source` and the index of the first NaN or infinity, unless
+/// allowed.
 Tensor to_tensor(const RawTensor& array, Shape shape, const Backend& backend, Type type,
                  std::string_view source, bool allow_nonfinite);
 

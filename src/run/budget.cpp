@@ -12,10 +12,10 @@
 namespace tsdiag {
 namespace {
 
-/// FLOP/s of a product of the size of a layer's, on this machine.
+/// FLOP/s of a matrix product of a layer's size, measured on this machine.
 double product_rate(const Backend& backend, Type type) {
     constexpr Index side = 512, repeats = 3;
-    constexpr double slow = 0.1;  // seconds: more of them tell nothing new
+    constexpr double slow = 0.1;  // seconds: enough for a measurement
     const std::vector<double> ones(std::size_t(side * side), 1.0);
     const Tensor a =
         Tensor::from_host(backend, {1, side, side}, std::span<const double>(ones), type);
@@ -47,8 +47,8 @@ Extras extras_of(const std::vector<std::string>& wanted, bool rows, Index tokens
 
 double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const Backend& backend,
                         Type type, const Extras& extras) {
-    constexpr double pass = 3e-9;  // seconds of one core for an entry of P, measured
-    constexpr double draw = 3e-9;  // a number
+    constexpr double pass = 3e-9;  // seconds per entry of P on one core, measured
+    constexpr double draw = 3e-9;  // seconds per random number
     const double n = double(tokens);
     double heads = 0;
     for (const BlockSpec& block : spec.blocks) heads += double(block.attention.heads);

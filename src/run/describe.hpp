@@ -11,7 +11,7 @@ Json describe_model(const Subject& subject, const Measurement& measurement);
 Json describe_trace_model(const Subject& subject, const TraceOptions& options);
 Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
                        Index memory, Index layers);
-/// What each of the metrics means.
+/// The definition of each metric.
 Json describe_metrics(const std::vector<std::string>& names);
 Json describe_solver(const Measurement& measurement);
 Json lines(const std::vector<std::string>& list);

@@ -31,7 +31,7 @@ void Meter::add(double part) {
 
 namespace {
 
-/// Calls what the workers return, in order.
+/// Runs the commits of the workers in order of their index.
 class Committer {
   public:
     void hand_in(Index i, std::function<void()> commit) {
@@ -54,7 +54,7 @@ class Committer {
 
   private:
     std::mutex mutex_;
-    std::map<Index, std::function<void()>> ready_;  ///< those that wait for an earlier one
+    std::map<Index, std::function<void()>> ready_;  ///< wait for an earlier index
     Index next_ = 0;
     std::exception_ptr failure_;
     Index failed_at_ = 0;
@@ -65,7 +65,7 @@ class Committer {
 void in_order(Index count, const std::function<std::function<void()>(Index)>& work,
               std::span<const Index> order) {
     Committer committer;
-    // Regions inside the work are not spread further: one level is active.
+    // Parallel regions inside the work are not nested: one level is active.
 #pragma omp parallel for schedule(dynamic, 1)
     for (Index k = 0; k < count; ++k) {
         if (committer.failed()) continue;

@@ -19,7 +19,7 @@ bool takes_images(const ModelSpec& spec) { return spec.channels > 0; }
 Index image_tokens(const ModelSpec& spec) { return spec.patches() + spec.prefix_tokens; }
 
 Tensor gaussian(const Rng& rng, Shape shape, const Backend& backend, Type type) {
-    // Drawn in double for both types, so that they see the same numbers.
+    // Drawn in double, so that float32 and float64 get the same numbers.
     std::vector<double> values(std::size_t(shape.count()));
     rng.fill_normal(std::span<double>(values), 0, 1);
     return Tensor::from_host(backend, shape, std::span<const double>(values), type);
@@ -95,7 +95,7 @@ void InputSource::choose_kind() {
         throw UsageError(fmt::format("--input {}: this model takes tokens, not images.", text));
 }
 
-/// Layer 0's `in` has no positions to run out of, nor have rotary ones.
+/// 0: no limit. Neither inputs at layer 0's `in` nor rotary positions have one.
 Index InputSource::longest() const {
     const bool enters_late = kind_ == "hidden" || (kind_ == "gaussian" && !takes_images(spec_));
     return enters_late ? 0 : spec_.hard_limit();
@@ -242,7 +242,7 @@ Input InputSource::drawn(Index trial, Index sample) const {
         Rng(options_.seed).fork("input").fork(std::uint64_t(trial)).fork(std::uint64_t(sample));
     Input input;
     if (kind_ == "ids:random") {
-        // Positions of a model with a padding id count the other tokens: it is not drawn.
+        // The padding id is not drawn: positions of such a model count the other tokens only.
         const bool skips = spec_.padding_id >= 0 && spec_.padding_id < spec_.vocabulary;
         const Index choices = std::max<Index>(spec_.vocabulary - (skips ? 1 : 0), 1);
         for (Index i = 0; i < tokens_; ++i) {

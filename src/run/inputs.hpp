@@ -10,9 +10,8 @@ namespace tsdiag {
 /// Where a model's samples come from: drawn, or read once from a file.
 class InputSource {
   public:
-    /// Reads the file and settles tokens and samples.  Throws `UsageError` for a kind that the
-    /// model cannot take, `FormatError` and `ShapeError` naming the file for contents that do not
-    /// fit.
+    /// Reads the file and determines tokens and samples.  Throws `UsageError` for a kind that the
+    /// model cannot take, `FormatError` and `ShapeError` naming the file for invalid contents.
     InputSource(const RunOptions& options, const ModelSpec& spec, const Backend& backend,
                 Type type);
 
@@ -25,12 +24,12 @@ class InputSource {
     Index tokens() const { return tokens_; }
     Index count() const { return count_; }  ///< of samples
     const std::vector<std::string>& defaults() const { return defaults_; }
-    /// That the samples are longer than what the model was made for; empty: they are not.
+    /// A warning where the samples are longer than the model was made for; else empty.
     std::string warning() const;
 
   private:
     void choose_kind();
-    void settle_tokens(Index usual = 0);  ///< 0: by the model
+    void settle_tokens(Index usual = 0);  ///< 0: as the model says
     void settle_images();
     void read_ids();
     void read_rows();
@@ -48,14 +47,14 @@ class InputSource {
     Type type_;
     std::string kind_, file_;
     Index tokens_ = 0, count_ = 1;
-    std::vector<std::vector<Index>> ids_;  ///< of a file, one vector a sample
+    std::vector<std::vector<Index>> ids_;  ///< of a file, one vector per sample
     std::optional<RawTensor> array_;       ///< (S, ...) of a file
     bool by_sample_ = false;
     std::vector<std::vector<bool>> masks_;
     std::vector<std::string> defaults_;
 };
 
-/// Ids of a text file: one sample a line, or one id a line.  Separators are white space and commas.
+/// Ids of a text file: one sample per line, or one id per line, separated by white space or commas.
 std::vector<std::vector<Index>> read_text_ids(const std::string& file);
 
 }  // namespace tsdiag

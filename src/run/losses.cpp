@@ -121,7 +121,7 @@ Loss LossSource::masked_tokens(Rng rng, Input& input) const {
     for (std::size_t i = 0; i < order.size(); ++i) order[i] = Index(i);
     const Index count =
         std::max<Index>(1, Index(std::llround(masked_share * double(order.size()))));
-    for (Index i = 0; i < count; ++i)  // the head of a shuffle
+    for (Index i = 0; i < count; ++i)  // the first `count` elements of a shuffle
         std::swap(order[std::size_t(i)],
                   order[std::size_t(i) + rng.below(order.size() - std::size_t(i))]);
     std::sort(order.begin(), order.begin() + count);

@@ -11,11 +11,11 @@ namespace tsdiag {
 /// The losses of a run's samples: `--loss`.
 class LossSource {
   public:
-    /// Throws `UsageError` for a loss that is not known or that model and input cannot have.
+    /// Throws `UsageError` for an unknown loss, or one that model and input do not allow.
     LossSource(const RunOptions& options, const ModelSpec& spec, const InputSource& inputs,
                const Backend& backend, Type type);
 
-    /// One loss a sample.  What is drawn comes from
+    /// One loss per sample.  Random numbers come from
     /// Rng(seed).fork("loss").fork(trial).fork(sample); `mlm` replaces ids of `inputs`.
     std::vector<Loss> losses(Index trial, std::vector<Input>& inputs) const;
 
@@ -30,7 +30,7 @@ class LossSource {
     Loss product(Rng rng, Index rows) const;
 
     std::string name_;
-    Index number_ = -1;  ///< behind the colon; -1: none
+    Index number_ = -1;  ///< after the colon; -1: none
     std::uint64_t seed_;
     Index vocabulary_, width_, tokens_;
     const Backend& backend_;

@@ -11,7 +11,7 @@
 namespace tsdiag {
 namespace {
 
-/// The wanted ones among what `entry` declares.
+/// The requested metrics among those that `entry` declares.
 std::vector<std::string> wanted(const ProbeEntry& entry, const std::vector<std::string>& metrics) {
     std::vector<std::string> list;
     for (const Metric& m : entry.metrics)
@@ -23,7 +23,7 @@ constexpr std::string_view not_finite = "NaN or infinity in the data";
 
 }  // namespace
 
-/// Where non-finite data are allowed, their numbers become undefined values.
+/// Turns non-finite values into undefined ones where non-finite data are allowed.
 class Measurement::FiniteSink final : public Sink {
   public:
     FiniteSink(Sink& out, bool allow) : out_(out), allow_(allow) {}
@@ -154,7 +154,7 @@ void Measurement::on_attention_rows(Index layer, const RowBlock& block) {
 
 bool Measurement::wants_attention(Index) const { return needs_attention_; }
 
-/// A matrix with NaN has no spectrum, and solvers need not end on one.
+/// A matrix with NaN has no spectrum, and solvers might not terminate on it.
 bool Measurement::spoiled(const Attention& event) {
     if (now().finite_rows) return false;
     for (const auto& [entry, settings] : wanted_) {
@@ -227,7 +227,7 @@ void Measurement::report_progress(Index layer) {
     const double samples = double(std::max<Index>(settings_.samples, 1));
     const double layers = double(std::max<Index>(settings_.layers, 1));
     const double in_layer = std::min(double(layer) + double(sample_) / samples, layers) / layers;
-    // Samples that go together take turns.
+    // Samples of one batch alternate, so the fraction could decrease.
     fraction_ = std::max(fraction_, (double(trial_) + in_layer) / double(settings_.trials));
     settings_.progress(fraction_, std::min(layer, settings_.layers - 1));
 }

@@ -12,11 +12,11 @@
 
 namespace tsdiag {
 
-/// What is measured, and where.
+/// Settings of a measurement.
 struct MeasurementSettings {
     std::vector<std::string> metrics;  ///< resolved names of metrics and curves
     std::vector<std::string> by_name;
-    std::vector<const ProbeEntry*> own_probes;  ///< beside those of the list
+    std::vector<const ProbeEntry*> own_probes;  ///< in addition to the registered ones
     std::vector<Index> heads;                   ///< empty: all
     std::vector<std::pair<Index, Index>> maps;
     bool allow_nonfinite = false;
@@ -27,15 +27,15 @@ struct MeasurementSettings {
     std::function<void(double fraction, Index layer)> progress;  ///< may be empty
 };
 
-/// The observer that hands events, with a sink, to the probes.  Moments of a state and statistics
-/// of a row block are computed once and shared; an event that no probe needs is not asked for.
+/// The observer that passes events and a sink to the probes.  Moments of a state and statistics
+/// of a row block are computed once and shared; events that no probe needs are not requested.
 class Measurement final : public Observer {
   public:
     Measurement(MeasurementSettings settings, Sink& out);
     ~Measurement() override;
 
     void begin_trial(Index trial);
-    /// Takes in what a later trial's measurement knows beside its numbers.
+    /// Merges the losses, gains and diagnostics of a later trial.
     void join(const Measurement& later);
     void begin_sample(Index sample) override;
     void end_sample(Index sample) override;
@@ -50,15 +50,15 @@ class Measurement final : public Observer {
     void on_attention_gradient(const AttentionGradient& event) override;
     void end_layer(Index layer) override;
 
-    /// Is a reverse sweep wanted?
+    /// Is a reverse sweep needed?
     bool wants_gradients() const { return needs_gradient_ || needs_attention_gradient_; }
-    /// Mean over samples and trials; empty where there was no sweep.
+    /// Mean over samples and trials; empty without a reverse sweep.
     std::optional<double> loss() const;
 
-    /// Mean over the trials of each layer's a2; empty where no event told it.
+    /// Mean of each layer's a2 over the trials; empty where no event had one.
     std::vector<std::optional<double>> branch_gains() const;
-    /// How each iterative value of the first sample was found, and of later ones those that did not
-    /// converge.
+    /// Solver diagnostics of each iterative value of the first sample, and of later samples those
+    /// that did not converge.
     const std::vector<Diagnostics::Entry>& solver() const { return solver_; }
 
   private:
@@ -67,12 +67,12 @@ class Measurement final : public Observer {
         const ProbeEntry* entry;
         std::unique_ptr<Probe> probe;
     };
-    /// What is known of a layer of one sample until it is complete.
+    /// State of one sample until its layer is complete.
     struct Sample {
         std::vector<Driven> probes;
         Diagnostics diagnostics;
         Index layer = -1;         ///< of its events; -1: none yet
-        bool finite_rows = true;  ///< of P, as far as they were seen
+        bool finite_rows = true;  ///< of P, over the rows seen so far
         std::optional<std::pair<Tensor, StateMoments>> last_state;
     };
     std::unique_ptr<Sample> make_sample() const;
@@ -85,14 +85,14 @@ class Measurement final : public Observer {
     MeasurementSettings settings_;
     std::unique_ptr<Sink> sink_;
     std::vector<std::pair<const ProbeEntry*, ProbeSettings>> wanted_;
-    std::map<Index, std::unique_ptr<Sample>> open_;  ///< by number; the layer's, not complete yet
-    std::vector<std::unique_ptr<Sample>> idle_;      ///< with probes that have finished a layer
+    std::map<Index, std::unique_ptr<Sample>> open_;  ///< by number; layer not yet complete
+    std::vector<std::unique_ptr<Sample>> idle_;      ///< free to be reused
     bool needs_hidden_ = false, needs_rows_ = false, needs_attention_ = false;
     bool needs_gradient_ = false, needs_attention_gradient_ = false;
     double losses_ = 0;
     Index loss_count_ = 0;
     Index trial_ = 0, sample_ = 0;
-    double fraction_ = 0;                              ///< as it was told
+    double fraction_ = 0;                              ///< as last reported
     std::map<Index, std::pair<double, Index>> gains_;  ///< layer -> sum, count
     std::vector<Diagnostics::Entry> solver_;
 };

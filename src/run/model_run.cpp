@@ -11,12 +11,12 @@
 namespace tsdiag {
 namespace {
 
-/// Layers that share parameters would draw them again and again.
+/// Shared layers would draw the same parameters repeatedly.
 bool shares_layers(const ModelSpec& spec) {
     return std::ranges::any_of(spec.blocks, [](const BlockSpec& b) { return b.shares >= 0; });
 }
 
-/// Numbers that a trial draws for the weights of its layers.
+/// Random numbers that a trial draws for the weights of its layers.
 double drawn_numbers(const Subject& subject, const std::string& redraw) {
     double count = 0;
     if (subject.kind == Subject::Kind::random)
@@ -123,7 +123,7 @@ ModelRun::Trial ModelRun::trial(Index trial, Meter& meter) const {
     measure(trial, *measurement, [&](std::string_view, Index, Index total) {
         meter.add(seconds_ / (sweeps * double(total)));
     });
-    work_.backend.synchronise();  // what is left of the work uses weights that others may drop
+    work_.backend.synchronise();  // pending work uses weights that other threads may release
     if (work_.options.derive) {
         Table table(work_.options.subject.model);
         said->replay(table);

@@ -10,39 +10,39 @@
 
 namespace tsdiag {
 
-/// All trials of one model: one after the other, or side by side on threads of their own.
+/// All trials of one model: sequentially, or concurrently with a thread per trial.
 class ModelRun {
   public:
-    /// `beside`: how many trials are in work at the same time; each has its share of the memory.
+    /// `beside`: the number of concurrent trials, which share the memory equally.
     /// Throws `UsageError` for options that do not fit the model.
     ModelRun(Work& work, const Subject& subject, Index beside);
 
     Index trials() const { return work_.options.trials; }
-    double seconds() const { return seconds_; }  ///< of one trial on all threads, roughly
+    double seconds() const { return seconds_; }  ///< estimate for one trial on all threads
     Index beside() const { return beside_; }
 
-    /// What one trial has recorded.
+    /// The results of one trial.
     struct Trial {
         std::shared_ptr<const Recorder> said;
         std::shared_ptr<Measurement> measurement;
     };
-    /// One trial, alone on its thread.
+    /// Runs one trial on the calling thread.
     Trial trial(Index trial, Meter& meter) const;
-    /// Adds one to the table, in the order of the trials.
+    /// Adds the results of a trial to the table; to be called in the order of the trials.
     void add(const Trial& trial);
-    /// All trials, each on all threads.
+    /// Runs all trials in sequence, each on all threads.
     void in_turn();
-    /// What the first layer makes of the first sample of the first trial, row by row.
+    /// The output of the first layer for the first sample of the first trial, row by row.
     std::vector<double> first_layer() const;
-    /// Writes what run.json says of model, input and settings.
+    /// Writes model, input and settings to run.json.
     void describe();
 
   private:
     std::shared_ptr<const Weights> weights(Index trial) const;
     std::vector<Input> inputs(Index trial) const;
     void check_redraw() const;
-    /// The trial's model over its inputs, and back where there is a loss.  `tell`: the phase, and
-    /// how many of its layers are done.
+    /// Runs the trial's model forward over its inputs, and backward where there is a loss.  `tell`:
+    /// the phase, and how many of its layers are done.
     using Layers = std::function<void(std::string_view phase, Index done, Index total)>;
     void measure(Index trial, Measurement& measurement, const Layers& tell) const;
 
@@ -51,12 +51,12 @@ class ModelRun {
     Index beside_;
     Type type_;
     InputSource source_;
-    std::optional<LossSource> losses_;  ///< empty: nothing is wanted of a reverse sweep
+    std::optional<LossSource> losses_;  ///< empty: no reverse sweep is needed
     RunSettings settings_;
     MeasurementSettings measured_;
     double seconds_ = 0;
     std::shared_ptr<const Weights> kept_;  ///< the same in all trials; null: drawn anew
-    std::shared_ptr<Measurement> whole_;   ///< of the trials so far
+    std::shared_ptr<Measurement> whole_;   ///< merged over the trials so far
 };
 
 }  // namespace tsdiag

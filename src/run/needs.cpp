@@ -26,7 +26,7 @@ Index largest_layer(const std::vector<Parameter>& all) {
     return largest;
 }
 
-/// Does the model compute with the file's own memory?
+/// Are the weights used in place, in the mapped file?
 bool read_in_place(const Subject& subject, Type type) {
     return type == Type::f32 &&
            std::ranges::all_of(subject.architecture.tensors, [&](const auto& entry) {
@@ -40,19 +40,19 @@ bool any(const RunSizes& s, std::initializer_list<std::string_view> names) {
     return std::ranges::find_first_of(s.metrics, names) != s.metrics.end();
 }
 
-/// Of the metrics that hold the most; they are taken one after the other.
+/// Bytes of the metric that needs the most; metrics are computed one after the other.
 double largest_metric(const RunSizes& s) {
     const double n = double(s.tokens), d = double(s.width), h = double(s.heads);
     const double b = double(s.bytes), columns = double(s.columns);
-    // Rows of P by the sizes alone, with logits and slope (AttentionOperator::rows_at_once).
+    // Rows of P, by the sizes alone, with logits and slope (AttentionOperator::rows_at_once).
     const double rows = std::max(8 * mib, 64 * 3 * h * n * b);
     double most = rows;
     if (any(s, {metric::omega, metric::mu1, metric::mu2, metric::est_mu, metric::est1})) {
         const double chunk = std::min(d, std::max(128.0, double(1 << 21) / (h * n)));
         most = std::max(most, rows + 4 * n * d * wide + 2 * h * n * chunk * b);
     }
-    if (any(s, {metric::effective_rank})) {  // what Eigen's BDCSVD copies, and its workspace
-        const double side = std::min({n, d, 1024.0});  // beyond, by name alone
+    if (any(s, {metric::effective_rank})) {            // copies and workspace of Eigen's BDCSVD
+        const double side = std::min({n, d, 1024.0});  // larger ones only if requested by name
         most = std::max(most, n * d * (5 * wide + b) + 4 * side * side * wide);
     }
     if (any(s, {metric::stable_rank})) {
@@ -72,7 +72,7 @@ double largest_metric(const RunSizes& s) {
     return most;
 }
 
-/// Of the reverse sweep of one sample.
+/// Bytes of the reverse sweep of one sample.
 double sweep(const RunSizes& s) {
     const double n = double(s.tokens), d = double(s.width), b = double(s.bytes);
     const double p = double(s.heads) * n * n;
@@ -81,7 +81,7 @@ double sweep(const RunSizes& s) {
                 3 * double(s.head_rows) * d + 5 * double(s.head_rows) * n);
 }
 
-/// Of one sample.
+/// Bytes for one sample.
 double states_of_a_layer(const RunSizes& s) {
     return double(s.tokens) * (8 * double(s.width) + 8 * double(s.columns) + double(s.inner)) *
            double(s.bytes);
@@ -131,17 +131,17 @@ MemoryNeeds needs_of(const RunSizes& s) {
     const double b = double(s.bytes);
     MemoryNeeds needs;
     needs.weights = std::max(double(s.layer_weights), double(s.table)) * b + double(s.file_pages);
-    constexpr double sample = 1024, trial = 32;  // beside the numbers
+    constexpr double sample = 1024, trial = 32;  // bytes of overhead
     needs.states = double(s.samples) * (2 * n * d * b + n * wide + sample) +
                    double(s.trials) * trial + n * d * wide + states_of_a_layer(s);
-    // A row of the table, as it is kept and as it is written.
+    // Bytes of a row of the table, in memory and as text.
     constexpr double row = 1024;
     needs.metrics = largest_metric(s) + double(s.maps) * n * n * wide +
                     double(s.layers) * (h + 8) * double(s.metrics.size()) * row;
     if (s.gradients) needs.metrics = std::max(needs.metrics, sweep(s));
     const double of_p = 3 * h * n * b;  // a row of all heads, with logits and slope
     needs.blocks = std::max(8 * mib, 2 * double(rows_of_a_product(of_p)) * of_p);
-    // Vectors of a Krylov method, where P is not kept: 32.
+    // 32 vectors of a Krylov method, where P is not kept.
     if (any(s, {metric::lambda2_abs, metric::spectral_gap, metric::gap, metric::delta, metric::est1,
                 metric::est2}))
         needs.blocks = std::max(needs.blocks, 2 * 2 * 32 * h * n * wide);
@@ -149,10 +149,10 @@ MemoryNeeds needs_of(const RunSizes& s) {
 }
 
 double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory, Index threads) {
-    constexpr double largest_dense = 2048, vectors = 640;  // as src/attention has them
+    constexpr double largest_dense = 2048, vectors = 640;  // as in src/attention
     const double n = double(s.tokens), p = double(s.heads) * n * n * double(s.bytes);
     const double rest = memory - (needs.total() - needs.blocks);
-    // n x n: of the QR algorithm; of BDCSVD, its copies and its workspace
+    // n x n matrices: of the QR algorithm; of BDCSVD, with its copies and workspace
     const double matrices = s.dense ? 8 : n <= largest_dense ? 2 : 0;
     const double work =
         double(std::min(threads, s.heads)) * (matrices * n + 2 * vectors) * n * wide;
@@ -178,7 +178,7 @@ double program_bytes() {
         const Tensor a =
             Tensor::from_host(cpu(), {1, side, side}, std::span<const double>(ones), Type::f32);
         matmul(a, a);
-        constexpr double later = 8 * mib;  // heaps of threads, tables, what libraries open late
+        constexpr double later = 8 * mib;  // thread heaps, tables, libraries loaded later
         return resident_bytes_now() + later;
     }();
     return bytes;

@@ -18,7 +18,7 @@ Index peak_memory() {
     return Index(usage.ru_maxrss) * 1024;
 }
 
-/// Where the kernel allows it, the peak starts anew; else it is that of the process so far.
+/// Resets the peak where the kernel allows it; else the peak is that of the whole process.
 void forget_peak() { std::ofstream("/proc/self/clear_refs") << "5"; }
 
 double seconds_since(std::chrono::steady_clock::time_point start) {

@@ -8,7 +8,7 @@
 
 namespace tsdiag {
 
-/// What one trial says, to be said again in its turn.
+/// Records the values of one trial for a later replay.
 class Recorder final : public Sink {
   public:
     void scalar(const Place& at, std::string_view metric, const Value& value) override;
@@ -28,7 +28,7 @@ class Recorder final : public Sink {
     std::vector<Map> maps_;
 };
 
-/// Adds up what threads have done; the calling thread's own additions tell.
+/// Sums the progress of all threads; reports it when the calling thread adds to it.
 class Meter {
   public:
     Meter(double whole, std::function<void(double)> tell) : whole_(whole), tell_(std::move(tell)) {}

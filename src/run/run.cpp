@@ -19,7 +19,7 @@ namespace {
 
 constexpr double minute = 60;
 
-/// What the memory of a device did not suffice for, since the work began.
+/// Records the out-of-memory fallbacks of the device since the run began.
 void note_shortages(Work& work) {
     const std::vector<std::string> found = shortages();
     if (found.empty()) return;
@@ -27,7 +27,7 @@ void note_shortages(Work& work) {
     work.warnings.insert(work.warnings.end(), found.begin(), found.end());
 }
 
-/// Opens what is no trace.
+/// Opens a subject and refuses options that do not fit a model or a trace.
 Subject open_model(const RunOptions& options) {
     Subject subject = open_subject(options.subject);
     if (options.trials > 1 && subject.kind != Subject::Kind::random)
@@ -41,7 +41,7 @@ Subject open_model(const RunOptions& options) {
     return subject;
 }
 
-/// Trials of all `runs` on threads of their own, the longest first.
+/// Runs the trials of all `runs` concurrently, a thread per trial, the longest first.
 void side_by_side(std::span<ModelRun* const> runs, const std::function<void(double)>& tell) {
     std::vector<std::pair<ModelRun*, Index>> trials;
     double whole = 0;
@@ -64,7 +64,7 @@ void side_by_side(std::span<ModelRun* const> runs, const std::function<void(doub
         order);
 }
 
-/// |Y - Y'|_F / |Y|_F, Y what the first layer makes of the first sample with exact products, Y'
+/// |Y - Y'|_F / |Y|_F, Y the output of the first layer for the first sample with exact products, Y'
 /// with those of `model`.
 double first_layer_error(const RunOptions& options, const Subject& subject, const ModelRun& model) {
     Work exact = begin(options, open_backend(options.device));
@@ -137,7 +137,7 @@ RunSizes sizes_of(const Work& work, const Checkpoint& file, const TraceSummary& 
     sizes.bytes = Index(bytes_of(settings.type));
     const bool given = std::ranges::any_of(
         file.names(), [](const std::string& name) { return name.starts_with("attentions."); });
-    // P of a layer, its file, and P with sums of one; or states, queries and keys of the file
+    // P of a layer, its file, and normalised P; or states, queries and keys of the file
     const Index read = given ? 3 * sizes.heads * sizes.tokens : 4 * sizes.width;
     sizes.file_pages = read * sizes.tokens * sizes.bytes;
     sizes.metrics = work.metrics;
@@ -265,7 +265,7 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
         Json& run = works[i]->result.run;
         run.set("seed", Json(runs[i].seed)).set("device", works[i]->backend.name());
         models[i]->describe();
-        note_shortages(*works[i]);  // of any of the runs, which share the device
+        note_shortages(*works[i]);  // includes those of the other runs, which share the device
         run.set("warnings", lines(works[i]->warnings));
         results.push_back(std::move(works[i]->result));
     }

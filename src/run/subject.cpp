@@ -22,23 +22,23 @@ Json read_json(const fs::path& path) {
     return json;
 }
 
-/// Files that are named as in a HF directory have their configuration beside them.
+/// A file with a standard Hugging Face name has its configuration beside it.
 bool has_standard_name(const fs::path& file) {
     const std::string name = file.filename().string();
     return name.starts_with("model.") || name.starts_with("model-") ||
            name.starts_with("pytorch_model");
 }
 
-/// A config.json beside a file of any other name belongs to it where it is one of a model.
+/// A config.json beside a file of another name is used only if it describes a model.
 bool names_a_model(const fs::path& config) {
     try {
         return read_json(config)["model_type"].is_string();
     } catch (const FormatError&) {
-        return false;  // of something else
+        return false;  // not the configuration of a model
     }
 }
 
-/// Where the configuration lies; empty: there is none.
+/// The path of the configuration; empty: there is none.
 fs::path find_config(const SubjectOptions& options, std::vector<std::string>& notes) {
     if (!options.config.empty())
         return fs::is_directory(options.config) ? fs::path(options.config) / "config.json"
@@ -72,7 +72,7 @@ Subject open_random(const SubjectOptions& options) {
 }
 
 [[noreturn]] void refuse_missing(const std::string& model) {
-    std::string_view like;  // the longest name that it begins with
+    std::string_view like;  // the longest matching prefix
     for (const ArchitectureEntry* entry : architectures()) {
         if (!entry->random_names) continue;
         for (const std::string_view known : entry->random_names())

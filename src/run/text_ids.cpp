@@ -34,7 +34,7 @@ std::vector<Index> read_line(std::string_view line, Index number, const std::str
 std::vector<std::vector<Index>> read_text_ids(const std::string& file) {
     const std::string text = file_text(file, "a file of token ids");
     std::vector<std::vector<Index>> samples;
-    bool one_each = true;  // one id a line: a single sample
+    bool one_each = true;  // one id per line: a single sample
     Index number = 0;
     for (std::string_view rest = text; !rest.empty();) {
         number += 1;

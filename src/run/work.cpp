@@ -13,7 +13,7 @@ namespace tsdiag {
 
 namespace {
 
-/// The words beside "core" and "all": they lift limits that the sets respect.
+/// The metrics named apart from "core" and "all": size limits of those sets do not apply to them.
 std::vector<std::string> named(const std::vector<std::string>& words) {
     std::vector<std::string> names;
     for (const std::string& word : words)
@@ -21,7 +21,7 @@ std::vector<std::string> named(const std::vector<std::string>& words) {
     return names.empty() ? names : resolve_metrics(names);
 }
 
-/// The metrics that are wanted and can be had: those of gradients need a loss.
+/// The requested metrics that are available: gradient metrics need a loss.
 std::vector<std::string> wanted_metrics(const RunOptions& options) {
     std::vector<std::string> words = options.probes;
     if (options.cross_check > 0) words.emplace_back(metric::lambda2_check);
@@ -48,8 +48,8 @@ Work begin(const RunOptions& options) {
 
 namespace {
 
-/// Where memory is short, what was freed goes back to the system: by itself malloc keeps ever
-/// larger pieces.
+/// Returns freed memory to the system when memory is short: by default malloc raises its
+/// thresholds and keeps ever larger blocks.
 void give_memory_back() {
 #ifdef __GLIBC__
     mallopt(M_MMAP_THRESHOLD, 1 << 18);
@@ -121,7 +121,7 @@ std::string size(double bytes) {
                               : fmt::format("{:.1f}G", std::ceil(bytes / mib / 102.4) / 10);
 }
 
-/// Of what there are, the largest.
+/// The largest of the parts, in words.
 std::string largest_part(const MemoryNeeds& needs) {
     const std::pair<double, const char*> parts[] = {
         {needs.weights, "the weights or the saved P of a layer"},
@@ -137,13 +137,13 @@ std::string largest_part(const MemoryNeeds& needs) {
 Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
     const MemoryNeeds needs = needs_of(sizes);
     const bool given = work.options.memory > 0, host = work.backend.host_memory();
-    // The estimate is up to twice what is taken: without --memory it must not refuse what goes
-    // well.
+    // The estimate may be twice the actual use: without --memory it must not refuse a run that
+    // fits.
     const double most = given ? double(work.memory) : 2 * double(work.backend.memory());
     const double program = host ? program_bytes() : 0,
                  least = program + double(beside) * needs.total();
     if (least > most) {
-        // What is said suffices: the program's own part differs a little from run to run.
+        // A margin: the program's own share varies slightly between runs.
         const std::string enough = size(least + mib);
         const std::string why =
             fmt::format("this run takes at least {}, {} of it for the program and {}", enough,

@@ -8,7 +8,7 @@
 
 namespace tsdiag {
 
-/// What one run needs beside the subject, and what it collects.
+/// Inputs of one run apart from the subject, and its results.
 struct Work {
     const RunOptions& options;
     const Backend& backend;
@@ -23,13 +23,13 @@ Work begin(const RunOptions& options, const Backend& backend);
 
 /// Throws `UsageError` for layers, heads or maps that the model does not have.
 void check_selection(const RunOptions& options, Index layers, Index heads);
-/// `layers`: of the model; those behind the last measured one are not run.
+/// `layers`: of the model; layers after the last measured one are not run.
 MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples);
-/// Bytes for row blocks and P of each of `beside` trials at a time.  Throws `UsageError` with the
-/// least that suffices where it is more than --memory, or than the machine has.
+/// Bytes for row blocks and P of each of `beside` concurrent trials.  Throws `UsageError` with the
+/// least sufficient size where it exceeds --memory or the memory of the machine.
 Index row_budget(const Work& work, const RunSizes& sizes, Index beside);
-/// What a run through the layers may take: the same, and samples that go together.  Trials beside
-/// each other take theirs one by one.
+/// Settings of a pass through the layers: the row budget and the batch size.  Concurrent trials
+/// use batches of one sample.
 RunSettings run_settings(const Work& work, const RunSizes& sizes, Index beside);
 
 inline void say(const RunOptions& options, const Progress& progress) {

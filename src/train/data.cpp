@@ -16,7 +16,7 @@ constexpr const char* kinds =
     "text:FILE, chars:FILE, images:DIR, patterns[:CLASSES], markov[:SYMBOLS], copy[:SYMBOLS] or "
     "reverse[:SYMBOLS]";
 
-/// The number behind the colon, or `fallback`.
+/// The number after the colon, or `fallback`.
 Index number(const std::string& text, std::string_view rest, Index fallback, Index least,
              Index most) {
     if (rest.empty()) return fallback;

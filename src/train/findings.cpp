@@ -12,15 +12,15 @@ namespace {
 
 using Level = Finding::Level;
 
-constexpr Index most_parts = 20;    ///< of a run, whose mean losses are compared
-constexpr Index least_steps = 5;    ///< of a part, for a scatter to be seen
-constexpr double lost_again = 0.1;  ///< of what was gained: more than that is said
+constexpr Index most_parts = 20;    ///< of a run, to compare their mean losses
+constexpr Index least_steps = 5;    ///< per part, to estimate the variance
+constexpr double lost_again = 0.1;  ///< share of the decrease; a larger rise is reported
 
 /// The mean loss of steps first to last.
 struct Part {
     Index first = 0, last = 0;
-    double mean = 0, error = 0;  ///< its standard error, steps taken for independent
-    double freedom = 0;          ///< of the error
+    double mean = 0, error = 0;  ///< its standard error, steps assumed independent
+    double freedom = 0;          ///< degrees of freedom of the error
 
     std::string steps() const {
         return first == last ? fmt::format("at step {}", first)
@@ -51,10 +51,10 @@ std::vector<Part> parts_of(const std::vector<TrainStep>& steps) {
     return out;
 }
 
-/// Is a less than b, by Welch's t at 5 %, shared among the parts that a was chosen from?
+/// Is a less than b, by Welch's t-test at 5 %, Bonferroni-corrected for the choice of a?
 bool below(const Part& a, const Part& b, std::size_t parts) {
     const double off = b.mean - a.mean, error = std::hypot(a.error, b.error);
-    if (!std::isfinite(off) || !std::isfinite(error)) return false;  // too large to be compared
+    if (!std::isfinite(off) || !std::isfinite(error)) return false;  // overflow: not comparable
     if (!(error > 0)) return off > 0;
     const double freedom = welch_freedom(a.error, a.freedom, b.error, b.freedom);
     return student_tail(off / error, freedom) <= 0.05 / double(parts);
@@ -101,7 +101,7 @@ Finding held_out(const std::vector<Evaluation>& all) {
             "learning"};
 }
 
-/// The step whose gradient norm stands out most from the steps before it.
+/// A step with zero gradient, or the largest jump of the gradient norm over those before it.
 std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
     constexpr Index window = 50;
     constexpr double much = 10;

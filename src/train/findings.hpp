@@ -5,9 +5,9 @@
 
 namespace tsdiag::training {
 
-/// What a run says, of its whole course: whether the loss fell and stayed down, in training and
-/// held out; whether tokens became alike at a step that was probed; whether gradients jumped or
-/// died.  `result` has a step at least.
+/// A summary of the whole run: whether the loss decreased and stayed low, in training and held out;
+/// whether tokens became alike at a probed step; whether gradients jumped or vanished.  `result`
+/// has at least one step.
 std::vector<Finding> findings(const TrainResult& result);
 
 }  // namespace tsdiag::training

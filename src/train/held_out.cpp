@@ -9,13 +9,13 @@
 #include "tsdiag/file.hpp"
 #include "tsdiag/train.hpp"
 
-/// The samples that a training held out, for those who look at its checkpoints later.
+/// The held-out samples of a training, for later diagnostics of its checkpoints.
 namespace tsdiag {
 namespace {
 
 namespace fs = std::filesystem;
 
-/// What the training in `directory` was told; null where none was made there.
+/// The settings of the training in `directory`; null where there is none.
 Json settings_of(const fs::path& directory) {
     if (const Index step = training::RunFolder(directory).last_saved(); step >= 0) {
         const fs::path checkpoint = directory / "checkpoints" / fmt::format("step-{}", step);
@@ -27,7 +27,7 @@ Json settings_of(const fs::path& directory) {
     return Json::parse(text, description.string())["train"];
 }
 
-/// The directory of a training: `model`, or the one in whose `checkpoints` it lies.
+/// The directory of a training: `model`, or the one whose `checkpoints` contains it.
 fs::path training_of(const fs::path& model) {
     std::error_code failed;
     fs::path whole = fs::weakly_canonical(model, failed);

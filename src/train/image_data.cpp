@@ -42,7 +42,7 @@ struct Images {
     std::vector<std::uint8_t> labels;
 };
 
-/// Records of `skip` bytes, a label, and the pixels.
+/// Records: `skip` bytes, a label, and the pixels.
 void read_cifar(const std::string& file, std::size_t skip, Index classes, Images& out) {
     constexpr std::size_t pixels = 3 * 32 * 32;
     const std::string bytes = file_text(file, "images of CIFAR", longest_data);
@@ -67,7 +67,7 @@ std::size_t big_endian(const std::string& bytes, std::size_t at) {
     return out;
 }
 
-/// The elements of an idx file of bytes whose extents are `extents`, of which the first is free.
+/// The bytes of an idx file with the given `extents`, the first of which is free.
 std::string read_idx(const std::string& file, std::vector<std::size_t> extents) {
     const std::string bytes = file_text(file, "an idx file of MNIST", longest_data);
     const std::size_t head = 4 + 4 * extents.size();
@@ -103,7 +103,7 @@ Images read_mnist(const std::string& images, const std::string& labels) {
     return out;
 }
 
-/// CIFAR or MNIST; each epoch in an order of its own.
+/// CIFAR or MNIST; each epoch has its own order.
 class ImageData final : public Data {
   public:
     explicit ImageData(const std::string& directory) : directory_(directory) {

@@ -63,7 +63,7 @@ namespace {
 
 enum File { steps_file, gradients_file, evaluations_file, metrics_file, curves_file };
 
-/// What each is without a line.
+/// The header of each file.
 std::array<std::string, 5> headers() {
     return {steps_csv({}), gradients_csv({}), evaluations_csv({}), metrics_csv({}), curves_csv({})};
 }
@@ -86,10 +86,10 @@ void read_steps(const std::string& text, std::vector<TrainStep>& out) {
     }
 }
 
-/// The norms of layers 0, 1, 2, ... of every step and last that of no layer, as many of each.
+/// The norms of layers 0, 1, 2, ... of every step, then that without a layer; equally many a step.
 void read_gradients(const std::string& text, std::vector<TrainStep>& steps) {
     std::size_t at = 0;
-    bool ended = false;  // the norm of no layer was read
+    bool ended = false;  // the norm without a layer was read
     for (CsvReader in(text, "gradients.csv", gradients_header); in.next();) {
         if (ended) ++at;
         ended = false;
@@ -121,7 +121,7 @@ void read_evaluations(const std::string& text, std::vector<Evaluation>& out) {
     }
 }
 
-/// A log, or what it was at its mark.
+/// A log, or its prefix up to its mark.
 std::string log_text(const std::filesystem::path& directory, const std::string& name,
                      const LogMarks* marks) {
     const std::filesystem::path file = directory / name;
@@ -214,7 +214,7 @@ void Log::add(const Table& table) {
 LogMarks Log::sync() {
     LogMarks out;
     for (std::size_t i = 0; i < open_.size(); ++i) {
-        // A file system without fsync says EINVAL or EROFS.
+        // File systems without fsync return EINVAL or EROFS.
         if (::fsync(open_[i].descriptor) != 0 && errno != EINVAL && errno != EROFS)
             cannot_write(directory_ / files()[i], errno);
         out[files()[i]] = {open_[i].digest.hex(), open_[i].bytes};

@@ -8,18 +8,17 @@
 
 namespace tsdiag::training {
 
-/// How long each log was when a checkpoint was saved, and the digest of that: by file name, with
-/// `grows`.
+/// The length and digest of each log when a checkpoint was saved, by file name, with `grows`.
 using LogMarks = Manifest::Entries;
 
-/// steps.csv, gradients.csv, evaluations.csv, metrics.csv and curves.csv of a run, to which lines
-/// are only ever added.
+/// The append-only logs of a run: steps.csv, gradients.csv, evaluations.csv, metrics.csv and
+/// curves.csv.
 class Log {
   public:
     static const std::array<const char*, 5>& files();
-    /// The tables without a line, into a folder.
+    /// Writes the headers alone into a folder.
     static void write_empty(const std::filesystem::path& directory);
-    /// The marks of those.
+    /// The marks of logs with headers alone.
     static LogMarks empty_marks();
 
     Log() = default;
@@ -27,13 +26,13 @@ class Log {
     Log(const Log&) = delete;
     Log& operator=(const Log&) = delete;
 
-    /// Goes on behind `marks`: what stands behind them is cut off.  `table` has what metrics.csv
-    /// and curves.csv hold.
+    /// Continues after `marks`; truncates the logs there.  `table` holds the contents of
+    /// metrics.csv and curves.csv.
     void open(const std::filesystem::path& directory, const LogMarks& marks, const Table& table);
     void add(const TrainStep& step);
     void add(const Evaluation& evaluation);
-    void add(const Table& table);  ///< the rows that it has got since
-    /// Waits until the disk has all that was added; returns the marks.
+    void add(const Table& table);  ///< appends the rows added since the last call
+    /// Waits until everything added is on disk; returns the marks.
     LogMarks sync();
     void close();
 
@@ -46,11 +45,11 @@ class Log {
     void append(std::size_t file, std::string_view text);
     std::filesystem::path directory_;
     std::array<File, 5> open_ = {};
-    std::size_t rows_ = 0, points_ = 0;  ///< of the table, that are written
+    std::size_t rows_ = 0, points_ = 0;  ///< of the table, already written
 };
 
-/// Reads the logs of `directory` into `result`: all of them, or as much as `marks` says, which must
-/// be what was written.  Throws `FormatError` naming file and line.
+/// Reads the logs of `directory` into `result`, whole or up to `marks`, whose digests must match.
+/// Throws `FormatError` naming file and line.
 void read_logs(const std::filesystem::path& directory, const LogMarks* marks, TrainResult& result);
 
 }  // namespace tsdiag::training

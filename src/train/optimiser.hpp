@@ -7,8 +7,8 @@
 
 namespace tsdiag::training {
 
-/// The parameters that are trained, on the backend.  They belong to the optimiser, which writes
-/// over them; nobody else may keep them beyond a step.
+/// The trained parameters, on the backend.  The optimiser owns and overwrites them; nobody else may
+/// keep them beyond a step.
 class Parameters final : public Weights {
   public:
     void set(const std::string& name, Tensor value) { tensors_[name] = std::move(value); }
@@ -40,7 +40,7 @@ class Optimiser {
     std::map<std::string, State> states_;
 };
 
-/// Only matrices decay.
+/// Only matrices have weight decay.
 inline bool decays(const Tensor& w) { return w.rows() > 1; }
 
 }  // namespace tsdiag::training

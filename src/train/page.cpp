@@ -13,8 +13,8 @@ namespace {
 
 constexpr Index most_points = 400;
 
-/// A number of every step: means over equal parts of the run, with least and greatest where a part
-/// has several steps.
+/// A number of every step: means over equal parts of the run, with minimum and maximum where a
+/// part has several steps.
 Series by_step(const std::string& name, const std::vector<TrainStep>& steps,
                const std::function<double(const TrainStep&)>& number) {
     Series out{.name = name};
@@ -24,7 +24,7 @@ Series by_step(const std::string& name, const std::vector<TrainStep>& steps,
         double mean = 0, low = HUGE_VAL, high = -HUGE_VAL;
         for (Index i = first; i < last; ++i) {
             const double v = number(steps[std::size_t(i)]);
-            mean += v / double(last - first);  // a sum of them may be infinite
+            mean += v / double(last - first);  // their sum may overflow
             low = std::min(low, v);
             high = std::max(high, v);
         }
@@ -81,7 +81,7 @@ Figure learning(const TrainResult& result) {
     return out;
 }
 
-/// Layers that every step has a gradient norm of; behind them stands that of no layer.
+/// The number of layers with a gradient norm in every step; the last norm is that without a layer.
 std::size_t layers_of(const std::vector<TrainStep>& steps) {
     std::size_t least = steps.front().layer_norms.size();
     for (const TrainStep& s : steps) least = std::min(least, s.layer_norms.size());
@@ -116,7 +116,7 @@ Figure gradients(const TrainResult& result) {
     return out;
 }
 
-/// A metric against the step, a line a layer, means over heads.
+/// A metric against the step: a line per layer, means over heads.
 Plot trajectory(const TableView& rows, std::string_view metric) {
     Plot out{.title = std::string(metric),
              .x = {.title = "step"},

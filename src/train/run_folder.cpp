@@ -20,7 +20,7 @@ OutputPlan checkpoint_plan() {
 }
 
 void require_same(const fs::path& directory, const Json& then, const Json& now) {
-    const std::string kind = "architecture";  // not in the states of before
+    const std::string kind = "architecture";  // absent from older states
     if (!then[kind].is_null() && then[kind].string() != now[kind].string())
         throw UsageError(fmt::format(
             "--resume: {} was trained with another model than {} is now: its configuration was "
@@ -32,7 +32,7 @@ void require_same(const fs::path& directory, const Json& then, const Json& now) 
                                          directory.string(), key, then[key].dump(), value.dump()));
 }
 
-/// A state that cannot be gone on with makes way for the next of its step.
+/// Renames a state from which no run can be resumed, so that a new one can take its name.
 void put_aside(const fs::path& state) {
     for (int k = 0;; ++k) {
         const fs::path aside =
@@ -115,7 +115,7 @@ Index RunFolder::resume(const Json& identity, Parameters& parameters, Optimiser&
                 const OutputFolder refused_now(checkpoint(later), checkpoint_plan());
             }
             set_marks(state.notes().logs);
-            drop_old_states();  // which a kill behind a save has left
+            drop_old_states();  // left by a kill after a save
             log_.open(directory_, state.notes().logs, result.table);
             return step;
         } catch (const FormatError& error) {
@@ -131,7 +131,7 @@ Index RunFolder::resume(const Json& identity, Parameters& parameters, Optimiser&
                     directory_.string(), all));
 }
 
-/// What the run may write again: its logs as far as `marks`, and a manifest below.
+/// Marks the files that the run may overwrite: its logs up to `marks`, and a manifest below.
 void RunFolder::set_marks(const LogMarks& marks, const std::string& file,
                           const std::string& digest) const {
     Manifest manifest = Manifest::of(directory_);
@@ -159,7 +159,7 @@ std::string RunFolder::save(Index step, const ModelSpec& spec, const Parameters&
     return why;
 }
 
-/// Of all but the last two.
+/// Removes the states of all but the last two checkpoints.
 void RunFolder::drop_old_states() const {
     const std::vector<Index> steps = saved_steps();
     for (std::size_t i = 0; i + 2 < steps.size(); ++i) {

@@ -8,20 +8,20 @@
 
 namespace tsdiag::training {
 
-/// The directory of a run, which one process at a time writes: logs, DIR/checkpoints/step-N, and
-/// the manifest that tells them from what its user has there.
+/// The directory of a run, written by one process at a time: logs, DIR/checkpoints/step-N, and the
+/// manifest that distinguishes them from files of the user.
 class RunFolder {
   public:
     /// Nothing is written where `directory` is empty.
     explicit RunFolder(std::filesystem::path directory) : directory_(std::move(directory)) {}
 
-    /// Begins anew: an earlier run's files are removed, others stay.  `words`: characters.json.
-    /// Throws `UsageError` where a file that the run will write is not its own.
+    /// Starts a new run: the files of an earlier run are removed, others stay.  `words`:
+    /// characters.json.  Throws `UsageError` where a file to be written is not the run's own.
     void begin(const Json& words);
 
-    /// Goes on from the last state that is whole and whose logs are, and cuts the logs to it.
-    /// Returns its step; `notes`: what is wrong with later ones.  Throws `UsageError` where there
-    /// is none, or where the run had other settings than `identity`.
+    /// Resumes from the last checkpoint whose state and logs are complete; truncates the logs to
+    /// it. Returns its step; `notes`: what is wrong with later ones.  Throws `UsageError` where
+    /// there is none, or where the settings of the run differ from `identity`.
     Index resume(const Json& identity, Parameters& parameters, Optimiser& optimiser,
                  TrainResult& result, std::vector<std::string>& notes);
 
@@ -29,12 +29,12 @@ class RunFolder {
     void add(const Row& row) {
         if (!directory_.empty()) log_.add(row);
     }
-    /// Writes DIR/checkpoints/step-N: the model, where its family can be written, and the state.
-    /// The logs are on the disk before it, it appears when it is whole, and of the states before it
-    /// one stays.  Returns why there is no model, or nothing.
+    /// Writes DIR/checkpoints/step-N: the model, if its family can be written, and the state.  The
+    /// logs are synced first, the folder appears atomically, and of the earlier states one is kept.
+    /// Returns why there is no model, or nothing.
     std::string save(Index step, const ModelSpec& spec, const Parameters& parameters,
                      const Optimiser& optimiser, const Json& identity);
-    /// The logs are whole, and no longer written on.
+    /// Closes the logs, which are complete.
     void finish();
 
     /// The last step that has a state; -1: none.

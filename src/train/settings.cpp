@@ -12,7 +12,7 @@
 namespace tsdiag::training {
 namespace {
 
-/// Of what a model computes, whatever it is called and however that was found out.
+/// A digest of the computation that a model defines, whatever its name and origin.
 std::string digest_of(const ModelSpec& spec) {
     const Json told = spec.json();
     Json computed;
@@ -45,14 +45,14 @@ void require_sane(const TrainOptions& o) {
 
 namespace {
 
-/// Bytes of what a step keeps of one sample, at least.
+/// Lower bound on the bytes that a step keeps of one sample.
 double kept_bytes(const ModelSpec& spec, Index tokens) {
     const double n = double(tokens), d = double(spec.width);
     double kept = n * double(spec.vocabulary);
     for (const BlockSpec& b : spec.blocks) {
         const double columns = double(b.attention.heads) *
                                double(std::max(b.attention.head_dim, b.attention.value_columns()));
-        // P with its logits, and what a step of the layer reads again.
+        // P with its logits, and the activations kept for the backward pass.
         kept += 2 * double(b.attention.heads) * n * n +
                 n * (4 * d + 3 * columns + (b.ffn.gated ? 3 : 2) * double(b.ffn.width));
     }
@@ -62,9 +62,9 @@ double kept_bytes(const ModelSpec& spec, Index tokens) {
 }  // namespace
 
 Index samples_together(const ModelSpec& spec, Index tokens, Index batch, const Backend& backend) {
-    constexpr Index enough_rows = 512;  // of a product on one core
-    constexpr Index groups = 8;         // for as many cores
-    constexpr double share = 0.25;      // of a device's memory: what is kept is at least so much
+    constexpr Index enough_rows = 512;  // of a product, for one core
+    constexpr Index groups = 8;         // at least so many, for as many cores
+    constexpr double share = 0.25;      // of a device's memory: kept_bytes is a lower bound
     if (backend.host_memory())
         return std::clamp<Index>(std::min(enough_rows / tokens, batch / groups), 1, batch);
     const double most = share * double(backend.memory()) / kept_bytes(spec, tokens);
@@ -91,11 +91,11 @@ Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string
                  const std::string& contents, Index tokens) {
     Json::Array milestones(o.schedule.milestones.begin(), o.schedule.milestones.end());
     const std::set<std::string> names(o.subject.ignore.begin(), o.subject.ignore.end());
-    Json::Array ignored(names.begin(), names.end());  // in whatever order they were told
+    Json::Array ignored(names.begin(), names.end());  // sorted: their order does not matter
     Json::Array probes(o.probes.begin(), o.probes.end());
     Json out;
     out.set("model", o.subject.model);
-    // null where it is not told, as in the states of before
+    // null where not given, as in older states
     out.set("config", o.subject.config.empty() ? Json() : Json(o.subject.config));
     out.set("n_heads", o.subject.heads ? Json(*o.subject.heads) : Json());
     out.set("width", o.subject.width ? Json(*o.subject.width) : Json());

@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Host copies that outlive the arrays which speak of them.
+/// Host copies, with arrays that refer to them.
 class Arrays {
   public:
     void add(std::string name, const Tensor& t) {
@@ -26,7 +26,7 @@ class Arrays {
     std::span<const NamedArray> all() const { return arrays_; }
 
   private:
-    std::vector<std::vector<float>> values_;  // a moved vector keeps its elements in place
+    std::vector<std::vector<float>> values_;  // moving a vector does not move its elements
     std::vector<NamedArray> arrays_;
 };
 
@@ -36,7 +36,7 @@ struct Bytes {
     std::span<const std::byte> bytes;
 };
 
-/// "NAME SHAPE DIGEST", a line a tensor in the order of the names; each is digested by one thread.
+/// "NAME SHAPE DIGEST", a line per tensor sorted by name; each is digested by one thread.
 std::string lines_of(std::vector<Bytes> tensors) {
     std::ranges::sort(tensors, {}, &Bytes::name);
     std::vector<std::string> lines(tensors.size());
@@ -73,7 +73,7 @@ std::set<std::string> split_lines(const std::string& text) {
     return out;
 }
 
-/// The tensor of the first line that only one of the two has.
+/// The tensor of the first line that differs.
 std::string first_difference(const std::string& then, const std::string& now) {
     const std::set<std::string> a = split_lines(then), b = split_lines(now);
     std::vector<std::string> differing;

@@ -9,23 +9,23 @@ namespace tsdiag::training {
 
 constexpr const char* state_file = "training.safetensors";
 
-/// What stands in a state beside parameters and moments.
+/// The contents of a state besides parameters and moments.
 struct StateNotes {
-    Json identity;  ///< what must be the same for the run to be gone on with
+    Json identity;  ///< must be equal for the run to be resumed
     LogMarks logs;
 };
 
-/// Writes parameters, moments and notes, with a digest of all.
+/// Writes parameters, moments and notes, with a digest of everything.
 void write_state(const std::filesystem::path& file, const Parameters& parameters,
                  const Optimiser& optimiser, const StateNotes& notes);
 
-/// A state that was read whole: its digest holds.  Throws `FormatError` where it does not, naming
-/// the tensor.
+/// A state whose digest was verified on reading.  Throws `FormatError` naming the tensor where it
+/// differs.
 class State {
   public:
     explicit State(const std::filesystem::path& file);
     const StateNotes& notes() const { return notes_; }
-    /// Throws `FormatError` where it is of another model.
+    /// Throws `FormatError` for the state of another model.
     void restore(Parameters& parameters, Optimiser& optimiser) const;
 
   private:

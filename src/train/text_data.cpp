@@ -15,7 +15,7 @@ namespace {
 constexpr double held_out_share = 0.1;  // the end of the file
 constexpr double masked_share = 0.15;   // [BERT]
 
-/// The code points of UTF-8; throws where it is none.
+/// Decodes UTF-8; throws where it is malformed.
 std::vector<char32_t> code_points(const std::string& text, const std::string& file) {
     std::vector<char32_t> out;
     for (std::size_t i = 0; i < text.size();) {
@@ -41,7 +41,7 @@ std::vector<char32_t> code_points(const std::string& text, const std::string& fi
     return out;
 }
 
-/// What is to be learnt of the ids of `out`: the next ones, or 15 % of them behind `mask`.
+/// The targets of the ids of `out`: the next ids, or 15 % of the ids, replaced by `mask`.
 void next_tokens(Example& out) {
     out.loss.kind = Loss::Kind::tokens;
     for (Index i = 0; i + 1 < std::ssize(out.input.ids); ++i) {
@@ -67,7 +67,7 @@ void masked_tokens(Example& out, Index mask, Rng rng) {
     }
 }
 
-/// Windows of one file; the last id masks where there is masking.
+/// Windows of one file; the last id is the mask where there is masking.
 class TextData final : public Data {
   public:
     TextData(const std::string& file, bool characters, bool masked)
@@ -146,7 +146,7 @@ class TextData final : public Data {
     Index split_ = 0;
 };
 
-/// Symbols, a separator, and the symbols again: what stands behind the separator is learnt.
+/// Symbols, a separator, and the symbols again: those after the separator are the targets.
 class SequenceData final : public Data {
   public:
     SequenceData(bool reversed, Index symbols) : reversed_(reversed), symbols_(symbols) {}
@@ -192,7 +192,7 @@ class SequenceData final : public Data {
     Index symbols_;
 };
 
-/// A Markov chain of second order: three symbols may follow each pair, drawn once from the pair.
+/// A second-order Markov chain: three symbols may follow each pair, drawn once per pair.
 class MarkovData final : public Data {
   public:
     MarkovData(Index symbols, bool masked) : symbols_(symbols), masked_(masked) {}

@@ -26,7 +26,7 @@ using namespace training;
 constexpr Type type = Type::f32;
 constexpr const char* classifier = "classifier";
 
-/// What probes say, at a step of training.
+/// Records the values of probes at a step of training.
 class StepSink final : public Sink {
   public:
     StepSink(Sink& out, Index step) : out_(out), step_(step) {}
@@ -58,7 +58,7 @@ SubjectOptions with_vocabulary(SubjectOptions subject, Index vocabulary) {
     return subject;
 }
 
-/// Samples that go together.
+/// A batch of samples.
 struct Examples {
     std::vector<Input> inputs;
     std::vector<Loss> losses;
@@ -142,7 +142,7 @@ class Training {
                 random_weights(subject_.random, weights_rng(options_.seed, 0), backend_, type);
         for (const std::string& name : weights->names())
             parameters_->set(name,
-                             map(Unary::copy, weights->get(name)));  // a file is not written to
+                             map(Unary::copy, weights->get(name)));  // a mapped file is read-only
         if (data_->classes() > 0) {
             const Shape shape{1, data_->classes(), spec_.width};
             const Rng rng = weights_rng(options_.seed, 0).fork(classifier);
@@ -162,8 +162,8 @@ class Training {
         return complete(data_->held_out(fit_, rng_.fork("data"), i));
     }
 
-    /// work(first, count) for groups of samples, and what it returns in their order: on a processor
-    /// side by side; a device is filled by one.
+    /// work(first, count) for each batch of samples; runs the returned functions in order.  On a
+    /// CPU batches run concurrently; one batch fills a device.
     void each_group(
         Index samples,
         const std::function<std::function<void()>(Index first, Index count)>& work) const {
@@ -197,7 +197,7 @@ class Training {
                 };
             });
         } catch (const NonFiniteError& error) {
-            const std::string what = error.what();  // behind the comma: advice for a probe
+            const std::string what = error.what();  // after the comma: advice for a probe
             throw NonFiniteError(fmt::format("step {}: {}{}", step,
                                              what.substr(0, what.find(", although")), kept()));
         }
@@ -238,7 +238,7 @@ class Training {
         result_.steps.push_back(std::move(row));
     }
 
-    /// Before anyone saves them.
+    /// To be called before they are saved.
     void require_finite_parameters(Index step) const {
         for (const auto& [name, w] : parameters_->all())
             if (const Index bad = first_nonfinite(w); bad >= 0)
@@ -247,7 +247,7 @@ class Training {
                                 step, name, bad, kept()));
     }
 
-    /// The sweep goes back from the loss: what is last in the order of the model came first.
+    /// Names the first non-finite gradient of the backward pass: the last one in model order.
     [[noreturn]] void refuse(Index step, double loss,
                              const std::vector<std::pair<std::string, Tensor>>& sum) const {
         if (!std::isfinite(loss))
@@ -280,7 +280,7 @@ class Training {
         return layer;
     }
 
-    /// Evaluation and probes, where they are due behind `step` updates.
+    /// Evaluates and probes where it is due after `step` updates.
     void observe(const Model& model, Index step) {
         const auto due = [&](Index every) { return every > 0 && step % every == 0; };
         if (due(options_.eval_every) || step == options_.steps) evaluate(model, step);
@@ -334,18 +334,18 @@ class Training {
         for (const std::string& line : spec_.warnings) warn(line);
     }
 
-    /// One sample forward and back, and the names of the probes: what cannot be trained is refused
+    /// Runs one sample forward and backward and resolves the probes, so that errors are found
     /// before anything is written.
     void rehearse(const Model& model) const {
         if (options_.probe_every > 0) resolve_metrics(options_.probes);
         try {
             const Example e = complete(data_->training(fit_, rng_.fork("data"), 0));
             model.step(e.input, e.loss);
-        } catch (const NonFiniteError&) {  // the first step says so, and of which step
+        } catch (const NonFiniteError&) {  // the first step reports it with its number
         }
     }
 
-    /// Reads the last checkpoint and what was logged up to it.
+    /// Reads the last checkpoint and the logs up to it.
     Index resumed() {
         std::vector<std::string> notes;
         const Index step = folder_.resume(identity(), *parameters_, optimiser_, result_, notes);
@@ -360,7 +360,7 @@ class Training {
             warnings_.emplace_back(text);
     }
 
-    /// Which devices were passed over, and what the memory of the one taken did not suffice for.
+    /// Warns of skipped devices and of out-of-memory fallbacks.
     void note_device() {
         warn(passed_over_devices(options_.device));
         const std::vector<std::string> lines = shortages();
@@ -372,12 +372,12 @@ class Training {
     const TrainOptions& options_;
     const Backend& backend_;
     std::string loss_;
-    std::string contents_;  ///< digest of the file of the data; empty: it is no file
+    std::string contents_;  ///< digest of the data file; empty: no file
     std::unique_ptr<Data> data_;
     Subject subject_;
     const ModelSpec& spec_;
     Fit fit_;
-    Index together_;  ///< samples that go forward and back as one
+    Index together_;  ///< samples per forward and backward pass
     std::shared_ptr<Parameters> parameters_;
     Optimiser optimiser_;
     RunFolder folder_;

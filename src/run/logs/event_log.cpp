@@ -8,7 +8,7 @@
 #include "log_records.hpp"
 #include "tsdiag/error.hpp"
 
-/// TensorBoard's files: TFRecord frames around protocol buffers of type Event.
+/// TensorBoard event files: TFRecord frames around protocol buffers of type Event.
 ///
 ///     frame: length (8 bytes), its checksum (4), data, checksum of the data (4); little-endian
 ///     Event: step = 2 (varint), summary = 5 { value = 1 { tag = 1, simple_value = 2 (float),
@@ -44,7 +44,7 @@ T little_endian(std::string_view bytes) {
 
 /// Is `stored` the checksum of `bytes`?
 bool matches(std::string_view bytes, std::string_view stored) {
-#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // or no mutation would get any further
+#ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // else no mutated input passes the checksum
     return bytes.size() + stored.size() > 0;
 #else
     return checksum(bytes) == little_endian<std::uint32_t>(stored);
@@ -66,7 +66,7 @@ struct Field {
     std::string_view bytes = {};
 };
 
-/// The fields of a message, one after the other; `broken` where something else follows.
+/// Iterates over the fields of a message; `broken` where the bytes are malformed.
 class Message {
   public:
     explicit Message(std::string_view bytes) : left_(bytes) {}
@@ -112,7 +112,7 @@ class Message {
     bool broken_ = false;
 };
 
-/// The number of a TensorProto that holds one float or double.
+/// The value of a TensorProto that holds one float or double.
 std::optional<double> scalar_of(std::string_view tensor) {
     constexpr std::uint64_t type = 1, content = 4, floats = 5, doubles = 6;
     constexpr std::uint64_t float_type = 1, double_type = 2;
@@ -130,7 +130,7 @@ std::optional<double> scalar_of(std::string_view tensor) {
     return std::nullopt;
 }
 
-/// Summary.Value: tag and number.  False where it is no message.
+/// Summary.Value: tag and number.  False where the message is malformed.
 bool read_value(std::string_view bytes, Index step, const std::string& place, LogRecords& out) {
     constexpr std::uint64_t tag = 1, simple = 2, tensor = 8;
     Message message(bytes);

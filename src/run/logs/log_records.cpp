@@ -29,7 +29,7 @@ std::string_view trimmed(std::string_view text) {
     return text;
 }
 
-/// The distance between neighbours that is found most often; the smaller of equals.
+/// The most frequent difference of neighbouring steps; the smallest of equally frequent ones.
 Index usual_distance(const std::vector<Index>& steps) {
     std::unordered_map<Index, Index> seen;
     for (std::size_t i = 1; i < steps.size(); ++i) ++seen[steps[i] - steps[i - 1]];

@@ -7,31 +7,31 @@
 
 #include "tsdiag/training_log.hpp"
 
-/// What the readers of logs hand on, one number at a time.
+/// The interface between the readers of logs and the series.
 namespace tsdiag {
 
-/// Gathers the series that were asked for, in the order in which their names first appear.
+/// Collects the requested series, in the order in which their names first appear.
 class LogRecords {
   public:
     LogRecords(std::string source, const LogOptions& options);
 
-    /// Is the series of that name wanted?  Remembers the name for messages.
+    /// Was the series of that name requested?  Remembers the name for messages.
     bool wants(std::string_view name);
-    /// A number, with the place where it stands ("line 7", "the record at byte 120").
+    /// Adds a number; `place` is its position ("line 7", "the record at byte 120").
     void add(std::string_view name, Index step, double value, const std::string& place);
-    /// The text of a cell; an empty one is no number.
+    /// Adds the text of a cell; an empty cell is no number.
     void add_text(std::string_view name, Index step, std::string_view text,
                   const std::string& place);
 
     void note(std::string text);
-    /// What follows is read from this file.
+    /// Sets the file of the records that follow.
     void enter(std::string source) { source_ = std::move(source); }
     const std::string& source() const { return source_; }
     const LogOptions& options() const { return options_; }
-    Index added() const { return added_; }  ///< numbers so far, also those that are left out
+    Index added() const { return added_; }  ///< numbers so far, including those left out
     [[noreturn]] void fail(const std::string& place, const std::string& what) const;
 
-    /// Orders the steps and says what was replaced and is missing.
+    /// Sorts by step, and notes replaced and missing steps.
     std::vector<LoggedSeries> finish();
 
   private:
@@ -52,17 +52,17 @@ class LogRecords {
     std::map<std::string, std::size_t, std::less<>> index_;
 };
 
-/// A number as logs write it, with NaN and infinity; nothing for other text.
+/// A number as logs write it, with NaN and infinity; nullopt for other text.
 std::optional<double> logged_number(std::string_view text);
 
-/// Does a column or key of that name hold the step?  The lower, the surer; 0: no.
+/// How likely a column or key of that name holds the step: 1 is the most likely; 0: not at all.
 int step_rank(std::string_view name);
 
 /// Reads the text of a file into `out`.
 void read_csv_log(std::string_view text, LogRecords& out);
 void read_json_log(std::string_view text, LogRecords& out);
 
-/// Does it begin as a TensorBoard event file does?
+/// Does it start like a TensorBoard event file?
 bool is_event_file(std::string_view bytes);
 void read_event_log(std::string_view bytes, LogRecords& out);
 

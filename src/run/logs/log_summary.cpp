@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t most_paired = 4;
 
-/// The file, with the name of the series where it has several.  Throws where a series is given
-/// twice.
+/// File names, with the name of the series where a file has several.  Throws for a duplicate
+/// series.
 std::vector<std::string> models_of(const std::vector<LoggedSeries>& all) {
     std::map<std::string, int> of_source;
     for (const LoggedSeries& one : all) ++of_source[one.source];
@@ -37,12 +37,12 @@ std::vector<std::pair<std::size_t, std::size_t>> pairs_of(std::size_t count) {
     return pairs;
 }
 
-/// A mean over `width` neighbours around each; narrower at the ends.
+/// Moving average over `width` neighbours around each element; narrower at the ends.
 std::vector<double> moving_mean(const std::vector<double>& x, Index width) {
     std::vector<double> sums(x.size() + 1), out(x.size());
     double top = 0;
     for (const double v : x) top = std::max(top, std::abs(v));
-    int exponent = 0;  // sums of numbers near the end of the range would leave it
+    int exponent = 0;  // scaled, so that sums of very large numbers do not overflow
     std::frexp(top, &exponent);
     for (std::size_t i = 0; i < x.size(); ++i) sums[i + 1] = sums[i] + std::ldexp(x[i], -exponent);
     const std::size_t half = std::size_t(width) / 2;

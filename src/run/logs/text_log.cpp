@@ -21,7 +21,7 @@ std::string line_place(Index line) { return fmt::format("line {}", line); }
 /// A step as a log writes it: "500", "500.0".
 Index parse_step(std::string_view text, const LogRecords& out, const std::string& place) {
     const std::optional<double> value = logged_number(text);
-    constexpr double largest = 9007199254740992.0;  // 2^53: above it doubles skip integers
+    constexpr double largest = 9007199254740992.0;  // 2^53: doubles above it skip integers
     if (!value || !(*value >= 0 && *value <= largest) || *value != std::floor(*value))
         out.fail(place, fmt::format("the step is '{}', expected a whole number; pass --step-column "
                                     "with the right name",
@@ -59,11 +59,11 @@ std::size_t step_column(const std::vector<std::string>& names, const LogRecords&
     return best;
 }
 
-/// Where the parts of a row stand.
+/// The columns of a table.
 struct Layout {
     std::size_t step = none;
     std::size_t tag = none, value = none;  ///< of a long table
-    std::vector<std::size_t> qualifiers;   ///< layer, tensor and the like: they belong to the name
+    std::vector<std::size_t> qualifiers;   ///< layer, tensor and the like: part of the name
     std::vector<std::pair<std::size_t, std::string>> columns;  ///< of a wide table
 
     bool is_long() const { return tag != none && value != none; }
@@ -98,7 +98,7 @@ std::string qualified(std::string name, const CsvReader& row, const Layout& layo
     return name;
 }
 
-/// NaN and Infinity, which Python writes and JSON lacks, as strings.
+/// Quotes NaN and Infinity, which Python writes but JSON does not allow.
 std::string with_quoted_nonfinite(std::string_view line) {
     std::string out;
     bool inside = false;
@@ -122,7 +122,7 @@ std::string with_quoted_nonfinite(std::string_view line) {
     return out;
 }
 
-/// The numbers of an object; nested keys are joined.
+/// Reads the numbers of an object; nested keys are joined.
 void read_object(const Json& object, const std::string& prefix, Index step,
                  const std::string& place, LogRecords& out) {
     for (const auto& [key, value] : object.object()) {
@@ -142,7 +142,7 @@ void read_object(const Json& object, const std::string& prefix, Index step,
     }
 }
 
-/// The step of an object; -1 where it says none.
+/// The step of an object; -1 where it has none.
 Index step_of(const Json& object, const std::string& place, const LogRecords& out) {
     const std::string& given = out.options().step_column;
     const Json* best = nullptr;
@@ -163,12 +163,12 @@ Index step_of(const Json& object, const std::string& place, const LogRecords& ou
     return parse_step(best->is_string() ? best->string() : shortest(best->number()), out, place);
 }
 
-/// Of the records that hold what is looked for: some tell their step, some do not.
+/// Whether the relevant records have a step, or are counted.
 struct Steps {
     bool told = false, counted = false;
 };
 
-/// A record of a log; where none tells a step they are counted.
+/// Reads one record of a log; records without a step are counted.
 void read_record(const Json& record, Index counted, const std::string& place, Steps& seen,
                  LogRecords& out) {
     if (!record.is_object())
@@ -185,7 +185,7 @@ void read_record(const Json& record, Index counted, const std::string& place, St
                                     step < 0 ? "does not tell" : "tells"));
 }
 
-/// The text up to its last whole line, where one that was cut off may be left out.
+/// The text up to its last complete line; a truncated last line may be dropped.
 std::string_view whole_lines(std::string_view text, LogRecords& out) {
     if (!out.options().allow_truncated || text.ends_with('\n')) return text;
     const std::size_t end = text.rfind('\n');

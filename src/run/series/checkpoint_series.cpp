@@ -26,7 +26,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 5> metadata_
     {"iteration", "iteration"},
     {"num_updates", "step"}};
 
-/// A whole number that is not negative, also as text (safetensors has nothing else).
+/// A non-negative integer, also as text (safetensors metadata are strings).
 std::optional<Index> whole(const Json& value) {
     if (value.is_integer())
         return value.integer() >= 0 ? std::optional(value.integer()) : std::nullopt;
@@ -57,7 +57,7 @@ std::optional<Found> step_beside(const fs::path& path) {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-/// The digits behind the last `word` of `name`, at most one of -_= between.
+/// The digits after the last `word` of `name`, with at most one of -_= between.
 std::optional<Index> number_after(std::string_view name, std::string_view word) {
     for (std::size_t at = name.rfind(word); at != std::string_view::npos;
          at = at == 0 ? std::string_view::npos : name.rfind(word, at - 1)) {
@@ -117,7 +117,7 @@ Found find_step(const std::string& path) {
         if (const auto found = step_beside(path)) return *found;
     const fs::path given = fs::path(path).lexically_normal();
     const fs::path named = given.has_filename() ? given : given.parent_path();
-    if (has_standard_name(named)) {  // model.safetensors says nothing, its directory may
+    if (has_standard_name(named)) {  // model.safetensors has no number; its directory may have one
         if (const auto found = step_in_name(fs::absolute(named).parent_path())) return *found;
     } else if (const auto found = step_in_name(named)) {
         return *found;
@@ -130,7 +130,7 @@ Found find_step(const std::string& path) {
         path));
 }
 
-/// The directory that all lie in.
+/// The deepest directory that contains all paths.
 std::string common_directory(const std::vector<std::string>& paths) {
     fs::path common = fs::path(paths.front()).lexically_normal();
     if (!common.has_filename()) common = common.parent_path();
@@ -144,7 +144,7 @@ std::string common_directory(const std::vector<std::string>& paths) {
     return common.empty() ? "checkpoints" : common.string();
 }
 
-/// Of equal steps the first stays where contents are equal.
+/// Keeps the first of checkpoints with equal step and equal contents.
 void leave_out_copies(CheckpointSeries& series) {
     std::vector<SeriesMember> kept;
     for (SeriesMember& one : series.members) {
@@ -170,7 +170,7 @@ std::vector<std::string> expanded(const std::vector<std::string>& arguments) {
     return paths;
 }
 
-/// What tells two architectures apart, in words.
+/// The first difference of two architectures, in words.
 std::string first_difference(const Json& a, const Json& b) {
     for (const auto& [key, value] : a.object())
         if (key != "name" && value.dump() != b[key].dump()) {
@@ -215,7 +215,7 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
                 paths[i], found.unit, found.origin, found.step, paths.front(), series.unit));
         series.members.push_back({paths[i], found.step, found.origin});
     }
-    // of equal steps the one that was named first
+    // a stable order: of equal steps the one named first
     std::vector<std::pair<Index, std::size_t>> order;
     for (std::size_t i = 0; i < series.members.size(); ++i)
         order.emplace_back(series.members[i].step, i);

@@ -13,7 +13,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Eight bytes at a time: it tells changed files apart, not forged ones.
+/// Digests eight bytes at a time; detects changed files, not forged ones.
 class ContentDigest {
   public:
     void add(const char* bytes, std::size_t count) {

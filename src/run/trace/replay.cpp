@@ -13,7 +13,7 @@
 namespace tsdiag {
 namespace {
 
-/// Entry (head, row, col) above the diagonal that is not 0; nothing where P is lower triangular.
+/// Index (head, row, col) of a nonzero entry above the diagonal; nullopt if P is lower triangular.
 template <class T>
 std::optional<std::vector<Index>> above_diagonal(const Tensor& p) {
     const std::vector<T> copy = p.backend().host_memory() ? std::vector<T>() : p.to_host<T>();
@@ -27,8 +27,8 @@ std::optional<std::vector<Index>> above_diagonal(const Tensor& p) {
     return std::nullopt;
 }
 
-/// P is causal where it is lower triangular: then its eigenvalues are its diagonal, whatever made
-/// it so.
+/// P is treated as causal if it is lower triangular, whatever produced it: its eigenvalues are its
+/// diagonal.
 bool lower_triangular(const Tensor& p, bool promised, const std::string& source) {
     const auto entry = p.type() == Type::f32 ? above_diagonal<float>(p) : above_diagonal<double>(p);
     if (entry && promised)
@@ -38,17 +38,17 @@ bool lower_triangular(const Tensor& p, bool promised, const std::string& source)
     return !entry && p.rows() > 1;
 }
 
-/// How far from 1 the entries of a row may sum to when each was rounded twice to `format`, as a
-/// quotient and as what is saved: by u of itself or half of the least positive number eta each
-/// time, together 2 u + n eta.  0 for what is no half precision.
+/// Upper bound on |row sum - 1| when each entry was rounded twice to `format`, after the division
+/// and on saving: each time by a relative u or by half of the least positive number eta, together
+/// 2 u + n eta.  0 for formats other than half precision.
 double row_rounding(DType format, Index n) {
     if (format == DType::f16) return 0x1p-10 + double(n) * 0x1p-24;
     if (format == DType::bf16) return 0x1p-7 + double(n) * 0x1p-133;
     return 0;
 }
 
-/// The layer's P comes from `attentions.L`, but from queries and keys where a variant other than
-/// softmax is asked for.
+/// Is P taken from `attentions.L`?  It is formed from queries and keys where a variant other than
+/// softmax is requested.
 bool uses_given(const SavedTrace& trace, Index layer, const TraceOptions& options) {
     const bool forms_other = !options.attention.empty() && options.attention != "softmax";
     return trace.attentions().contains(layer) && !(forms_other && trace.queries().contains(layer));
@@ -91,7 +91,7 @@ class Replay {
         return to_tensor(raw, shape, backend_, settings_.type, array.name,
                          settings_.allow_nonfinite);
     }
-    /// The kept rows of the array of `layer`; empty where there is none.
+    /// The kept rows of the array of `layer`; undefined where there is none.
     Tensor rows_of(const SavedTrace::Layers& layers, Index layer) const {
         const auto found = layers.find(layer);
         if (found == layers.end()) return {};
@@ -110,7 +110,7 @@ class Replay {
         if (out.defined()) observer_.on_hidden({layer, "out", "", out});
     }
 
-    /// Heads whose rows are off by rounding alone, divided by their sums.
+    /// Divides by their sums the rows of the heads whose sums differ from 1 by rounding alone.
     Tensor with_sums_of_one(const Tensor& p, const RawTensor& raw) {
         const double allowed = row_rounding(raw.dtype, p.cols());
         if (allowed == 0) return p;
@@ -160,7 +160,7 @@ class Replay {
         const bool keep = observer_.wants_attention(layer) && op->bytes() <= whole;
         op->keep_rows(keep);
         if (observer_.wants_rows(layer)) {
-            // P 1 shows each row once; the product itself is not needed.
+            // A product with a vector visits each row once; its result is not used.
             const std::vector<double> ones(std::size_t(n), 1.0);
             const Tensor one =
                 Tensor::from_host(backend_, {1, n, 1}, std::span<const double>(ones), op->type());
@@ -187,7 +187,7 @@ class Replay {
     struct {
         double off = 0, allowed = 0;
         std::string format = {};
-    } rounded_;  ///< the row of half precision that was off most
+    } rounded_;  ///< the half-precision row whose sum is farthest from 1
 };
 
 std::string layers_text(const SavedTrace::Layers& layers) {
@@ -201,7 +201,7 @@ std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, 
                                 const ReplaySettings& settings) {
     const SavedTrace trace(file);
     const std::string& variant = settings.trace.attention;
-    if (!variant.empty()) attention(variant);  // an unknown name is said before any work
+    if (!variant.empty()) attention(variant);  // throws for an unknown name before any work
     for (const auto& [layer, array] : trace.attentions())
         if (!variant.empty() && variant != "softmax" && uses_given(trace, layer, settings.trace))
             throw UsageError(

@@ -15,7 +15,7 @@ namespace {
 
 constexpr Index most_layers = 1'000'000;
 
-/// L of `prefix` + "L"; nothing where `name` is not of that form.
+/// L of `prefix` + "L"; nullopt where `name` is not of that form.
 std::optional<Index> layer_of(std::string_view name, std::string_view prefix) {
     if (!name.starts_with(prefix)) return std::nullopt;
     name.remove_prefix(prefix.size());
@@ -51,7 +51,7 @@ TraceSummary summarise_trace(const Checkpoint& file) { return SavedTrace(file).s
 
 SavedTrace::SavedTrace(const Checkpoint& file) {
     sort(file);
-    // The first array of each kind sets the sizes; those that know the tokens best come first.
+    // The first array of each kind sets the sizes; the most reliable about the tokens come first.
     check_states(states_);
     check_states(inputs_);
     check_heads(attentions_);
@@ -156,7 +156,7 @@ void SavedTrace::measure() {
     const auto end_of = [](const Layers& layers) {
         return layers.empty() ? 0 : layers.rbegin()->first + 1;
     };
-    // The last state is only the output of the layer before it.
+    // The last state is only the output of the last layer.
     Index layers = std::max<Index>(end_of(states_) - 1, states_.empty() ? 0 : 1);
     for (const Layers* kind : {&inputs_, &attentions_, &queries_})
         layers = std::max(layers, end_of(*kind));

@@ -13,7 +13,7 @@ class SavedTrace {
         std::string name;  ///< "trace.npz: array 'attentions.3'"
         RawTensor raw;
         bool by_sample = false;  ///< the first axis counts samples
-        /// What sample `s` holds: a view of the same bytes.
+        /// The array of sample `s`: a view of the same bytes.
         RawTensor sample(Index s) const;
     };
     using Layers = std::map<Index, Array>;
