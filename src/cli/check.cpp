@@ -15,7 +15,7 @@ namespace tsdiag::cli {
 namespace {
 
 constexpr int a_check_failed = 4, left_open = 5;
-constexpr double worth_saying = 3;  // seconds
+constexpr double worth_saying = 3;  // seconds: shorter runs are not announced
 constexpr Index most_printed = 40;  // entries of a matrix on a terminal
 
 std::string number(std::optional<double> value) {
@@ -89,7 +89,7 @@ std::string result_table(const std::vector<Examined>& examined) {
     return styled(text.substr(0, end), Style::bold) + text.substr(end);
 }
 
-/// What breaks each statement that is false, and what is missing for those that are not decided.
+/// The counterexamples of false statements, and what is missing for undecided ones.
 std::string remarks(const std::vector<Examined>& examined) {
     std::string out;
     const auto add = [&](const Examined& e, const Reading& r, const std::string& text) {
@@ -123,8 +123,8 @@ constexpr std::string_view legend =
     "holds: not broken by these draws and steps of a search, which is no proof. A control breaks a "
     "hypothesis and has to be found false. *: sharper than what is stated; does not count.";
 
-/// Of --strict: 4 where a statement is false in one of its readings, 5 where none is but one is not
-/// decided or was examined outside of its hypotheses.
+/// Exit code of --strict: 4 where a statement is false in one of its readings, 5 where none is but
+/// one is undecided or was examined outside its hypotheses.
 int strict_code(const std::vector<Examined>& examined) {
     const auto any = [&](auto open) { return std::ranges::any_of(examined, open); };
     if (any([](const Examined& e) { return has_false_reading(e); })) return a_check_failed;
@@ -135,7 +135,7 @@ int strict_code(const std::vector<Examined>& examined) {
                : 0;
 }
 
-/// Says beforehand how long it will take; what each claim will, as parts of the whole.
+/// Announces the estimated time; returns the expected share of each claim.
 std::vector<double> announced(const std::vector<const Claim*>& chosen,
                               const CheckCommand& command) {
     std::vector<double> parts;

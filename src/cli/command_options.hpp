@@ -8,7 +8,7 @@
 /// The options of each command.
 namespace tsdiag::cli {
 
-/// An option whose text `read` understands.
+/// An option whose text is parsed by `read`.
 CLI::Option* value(CLI::App* app, const char* names, const char* metavariable,
                    const char* description, const std::function<void(const std::string&)>& read);
 CLI::Option* text(CLI::App* app, const char* names, std::string& out, const char* metavariable,

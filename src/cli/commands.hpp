@@ -1,7 +1,7 @@
 #pragma once
 #include "options.hpp"
 
-/// One function a command; each returns the exit code.  Errors are thrown.
+/// One function per command; returns the exit code.  Errors are thrown.
 namespace tsdiag::cli {
 
 int run_command(const ProbeCommand& command);
@@ -21,7 +21,7 @@ int run_command(const PrintCommand& command);
 /// argv, for run.json; set by main.
 std::vector<std::string>& command_line();
 
-/// What `probe` prints when it is done: what was run, a row a layer, the verdict.
+/// The summary that `probe` prints: what was run, a row per layer, the verdict.
 std::string summary(const RunResult& result, bool verbose);
 
 }  // namespace tsdiag::cli

@@ -35,7 +35,7 @@ bool has_key(const ExperimentEntry& entry, const std::string& name) {
                                [&](const ExperimentKey& key) { return key.name == name; });
 }
 
-/// The options for one of several figures: a reading that some other of them has is passed over.
+/// The options for one of several figures: keys that belong to other figures only are skipped.
 ExperimentOptions options_for(const FigureCommand& command, const ExperimentEntry& entry,
                               const std::vector<const ExperimentEntry*>& all) {
     ExperimentOptions options;
@@ -112,7 +112,7 @@ int run_command(const FigureCommand& command) {
         throw UsageError(fmt::format(
             "--model {}: none of these figures takes a model; devil.fig2a and devil.fig2b do.",
             command.model));
-    // What would be refused is refused before the first minute of work.
+    // Invalid options are refused before any work.
     for (const ExperimentEntry* entry : all) {
         const ExperimentOptions options = options_for(command, *entry, all);
         const ExperimentSetting setting(*entry, options);

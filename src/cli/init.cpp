@@ -14,7 +14,7 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// A model is written a tensor at a time: one has to fit into memory, all of them on the disk.
+/// A model is written tensor by tensor: memory must hold the largest one, the disk all of them.
 void require_room(const ModelSpec& spec, const std::string& argument, const fs::path& out) {
     constexpr double gib = double(Index(1) << 30);
     double largest = 0, all = 0;
@@ -51,7 +51,7 @@ int run_command(const InitCommand& command) {
     require_room(subject.spec(), command.model, command.out);
     const auto weights =
         random_weights(subject.random, weights_rng(command.seed, 0), cpu(), Type::f32);
-    // The last three are other forms of a model, which would be opened in place of this.
+    // The last three are other formats of a model, which would take precedence when it is opened.
     OutputFolder directory(command.out,
                            {.writes = {"config.json", "model.safetensors", "model-*.safetensors",
                                        "model.safetensors.index.json", "pytorch_model.bin",

@@ -10,7 +10,7 @@
 namespace tsdiag::cli {
 namespace {
 
-/// What a tensor holds, or why its elements cannot be read.
+/// A line of the listing: the summary of a tensor, or why it cannot be read.
 struct Line {
     std::string name, dtype;
     std::vector<std::int64_t> shape;
@@ -25,7 +25,7 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
     return text + ")";
 }
 
-/// Tensors that are one under several names are summed once.
+/// Tensors that share memory under several names are summarised once.
 using Summaries = std::map<std::tuple<const std::byte*, std::int64_t, DType,
                                       std::vector<std::int64_t>, std::vector<std::int64_t>>,
                            TensorSummary>;
@@ -77,7 +77,7 @@ std::string name_cell(const std::string& name) { return printable(name, widest_c
 
 Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(); }
 
-/// Prints each tensor as it is read: a reader of a large file sees the first ones at once.
+/// Prints each tensor as soon as it is read, so that output for large files appears at once.
 class Listing {
   public:
     Listing(bool json, std::size_t name_width) : json_(json), width_(name_width) {
@@ -181,7 +181,7 @@ std::string what_would_be_run(const Subject& subject) {
 
 namespace {
 
-/// What Python would have imported and called.
+/// The names that Python's unpickler would have imported and called.
 std::string called(const Json& names) {
     std::string text;
     for (const Json& name : names.array()) text += (text.empty() ? "" : ", ") + name.string();
@@ -200,7 +200,7 @@ int run_command(const InspectCommand& command) {
     try {
         subject = open_subject(command.subject);
     } catch (const Error& error) {
-        if (!file) throw;  // not even tensors
+        if (!file) throw;  // the tensors cannot be read either
         unknown = error.what();
     }
 

@@ -29,7 +29,7 @@ void write_error(std::string_view text) {
     [[maybe_unused]] const auto n = write(STDERR_FILENO, text.data(), text.size());
 }
 
-/// On the thread that wanted bytes which are gone: hands over to the watcher, and never goes on.
+/// Runs on the thread that accessed lost bytes: hands over to the watcher; never returns.
 [[noreturn]] void hand_over(const char* path) {
     if (!watching) {
         for (const std::string_view part : {std::string_view("tsdiag: "), std::string_view(path),
@@ -47,7 +47,7 @@ void write_error(std::string_view text) {
     while (sigwait(&signals, &signal) != 0) {
     }
     const char* lost = lost_file;
-    if (signal == SIGBUS && lost == nullptr) {  // from outside
+    if (signal == SIGBUS && lost == nullptr) {  // raised by another process
         ::signal(SIGBUS, SIG_DFL);
         pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
         raise(SIGBUS);
@@ -83,7 +83,7 @@ void watch_interruptions() {
         watcher = thread.native_handle();
         watching = true;
         thread.detach();
-    } catch (const std::system_error&) {  // no thread can be had: a signal ends the program at once
+    } catch (const std::system_error&) {  // no thread started: a signal ends the program at once
         pthread_sigmask(SIG_UNBLOCK, &signals, nullptr);
     }
     watch_mapped_files(hand_over);

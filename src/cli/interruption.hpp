@@ -2,8 +2,8 @@
 
 namespace tsdiag::cli {
 
-/// SIGINT, SIGTERM and SIGHUP from now on remove what is unfinished and end the program with 130.
-/// To be called before any thread is started.
+/// From now on, SIGINT, SIGTERM and SIGHUP remove unfinished output and exit with 130.
+/// Must be called before any thread is started.
 void watch_interruptions();
 
 }  // namespace tsdiag::cli

@@ -33,7 +33,7 @@ Rows described(const List& list) {
     return rows;
 }
 
-/// Each variant with its formula, and below it its structure and options.
+/// Each variant with its formula, then its structure and options.
 Rows list_attentions() {
     Rows rows;
     for (const AttentionEntry* entry : attentions()) {
@@ -48,7 +48,7 @@ Rows list_attentions() {
     return rows;
 }
 
-/// Each route with what it is for, and below it what makes it sure and what it costs.
+/// Each route with its purpose, then its guarantee and cost.
 Rows list_spectra() {
     Rows rows;
     for (const SpectralRoute& route : spectral_routes()) {
@@ -103,7 +103,7 @@ Rows list_claims() {
     return rows;
 }
 
-/// The first column and, in words, the others; a row without a name goes on with the one above.
+/// The first column, and the others joined; a row without a name continues the one above.
 Json as_json(std::span<const std::vector<std::string>> rows) {
     std::vector<std::pair<std::string, std::string>> entries;
     for (const std::vector<std::string>& row : rows) {

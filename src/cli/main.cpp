@@ -39,7 +39,7 @@ int run_program(int argc, const char* const* argv) {
         return fail(failed, error.what());
     } catch (const std::bad_alloc&) {
         return fail(bad_input, no_memory);
-    } catch (const std::length_error&) {  // more elements than any vector has
+    } catch (const std::length_error&) {  // more elements than a vector can have
         return fail(bad_input, no_memory);
     } catch (const std::filesystem::filesystem_error& error) {
         return fail(bad_input,
@@ -54,11 +54,11 @@ int run_program(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
     tsdiag::cli::wait_passively(argv);
-    // Fixed, or it grows with what is freed, and holes between large vectors are kept for ever.
+    // Fixed: else it grows with freed blocks, and holes between large vectors are never returned.
     mallopt(M_MMAP_THRESHOLD, 4 << 20);
-    std::setlocale(LC_CTYPE, "");  // numbers keep their points
+    std::setlocale(LC_CTYPE, "");  // only LC_CTYPE: the decimal separator stays a point
     signal(SIGPIPE, SIG_IGN);
-    signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, as a full disk is
+    signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, like a full disk
     tsdiag::cli::watch_interruptions();
     tsdiag::cli::use_threads(0);
     tsdiag::cli::command_line().assign(argv, argv + argc);

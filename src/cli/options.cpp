@@ -77,7 +77,7 @@ CLI::App* add_command(CLI::App& program, const char* name, const char* descripti
     return app;
 }
 
-/// "did you mean" for the first word that no option or argument took.
+/// "did you mean" for the first unrecognised word.
 void refuse_extras(const CLI::App& program, const CLI::App& app) {
     const std::vector<std::string> extras = app.remaining();
     if (extras.empty()) return;
@@ -252,7 +252,7 @@ Command parse(int argc, const char* const* argv) {
         return PrintCommand{std::string(version.what()) + "\n"};
     } catch (const CLI::ParseError& error) {
         const CLI::App& app = parser.chosen();
-        refuse_extras(parser.program, app);  // the likelier cause, where there is one
+        refuse_extras(parser.program, app);  // reports the likelier cause, if there is one
         const std::string where = &app == &parser.program ? "tsdiag" : "tsdiag " + app.get_name();
         std::string what = error.what();
         if (what.find("At Most 1 required") != std::string::npos)

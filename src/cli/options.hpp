@@ -17,9 +17,9 @@ namespace tsdiag::cli {
 
 struct ProbeCommand {
     std::vector<std::string> models;  ///< several: checkpoints of one training
-    std::vector<Index> steps;         ///< of the checkpoints; empty: as they say
+    std::vector<Index> steps;         ///< of the checkpoints; empty: read from them
     RunOptions run;
-    std::string out;  ///< empty: by the model's name
+    std::string out;  ///< empty: derived from the name of the model
     Index threads = 0;
     bool force = false, no_report = false, quiet = false, verbose = false;
 };
@@ -81,18 +81,18 @@ using Command =
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);
 
-/// What `tsdiag list` knows.
+/// The arguments of `tsdiag list`.
 const std::vector<std::string>& listed();
 
 // Values of options; each throws `UsageError` naming `option`.
 constexpr Index no_limit = std::numeric_limits<Index>::max();
-constexpr Index most_draws = 10'000'000;  ///< of samples and trials: lists of them fit in memory
+constexpr Index most_draws = 10'000'000;  ///< of samples and trials: vectors of them fit in memory
 Index parse_count(const std::string& text, std::string_view option, Index least,
                   Index most = no_limit);
 std::uint64_t parse_seed(const std::string& text, std::string_view option);
 double parse_number(const std::string& text, std::string_view option);
 Index parse_size(const std::string& text, std::string_view option);  ///< "512M": powers of 1024
-/// "A:B", "A:", ":B", "A": inclusive; the last is -1 where it is left out.
+/// "A:B", "A:", ":B", "A": inclusive; -1 for a missing last one.
 std::pair<Index, Index> parse_layers(const std::string& text, std::string_view option);
 std::vector<Index> parse_steps(const std::string& text, std::string_view option);    ///< "100,200"
 std::vector<Index> parse_indices(const std::string& text, std::string_view option);  ///< "0,3,8:11"

@@ -21,8 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// NAME.tsdiag in the working directory: NAME is that of the file or directory, or of the random
-/// model.
+/// NAME.tsdiag in the working directory, NAME that of the file, directory or random model.
 std::string default_directory(const std::string& model) {
     std::string name = model;
     if (name.starts_with("random:")) {
@@ -35,14 +34,14 @@ std::string default_directory(const std::string& model) {
     return (name.empty() || name == "." || name == ".." ? "model" : name) + ".tsdiag";
 }
 
-/// What the directory is named after: of several checkpoints the one that holds the first.
+/// What the output directory is named after: for several checkpoints, the directory of the first.
 std::string named_by(const std::vector<std::string>& models) {
     if (models.size() == 1) return models.front();
     const fs::path holder = fs::path(models.front()).lexically_normal().parent_path();
     return holder.filename().empty() ? "checkpoints" : holder.string();
 }
 
-/// A directory of a training that has one checkpoint so far means that one.
+/// The directory of a training with a single checkpoint stands for that checkpoint.
 std::string the_model(const std::string& model) {
     std::error_code failed;
     if (!fs::is_directory(model, failed)) return model;
@@ -50,7 +49,7 @@ std::string the_model(const std::string& model) {
     return found.size() == 1 ? found.front().string() : model;
 }
 
-/// Checkpoints of a training are measured on what it held out, unless an input is named.
+/// Checkpoints of a training are measured on its held-out samples unless an input is given.
 ProbeCommand with_held_out(ProbeCommand command) {
     const std::string& model = command.models.front();
     if (command.run.input.empty() && !model.starts_with("random:"))

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* parts = "checkpoints";
 
-/// What one checkpoint gave, and whether it had been done before.
+/// The result of one checkpoint, and whether it is from an earlier run.
 struct Part {
     std::vector<MetricRow> metrics;
     std::vector<CurveRow> curves;
@@ -31,7 +31,7 @@ OutputPlan part_plan() {
     return {.writes = {"metrics.csv", "curves.csv", "run.json"}, .force = true};
 }
 
-/// The tables of an earlier run, where they are those of this digest and whole.
+/// The tables of an earlier run, if complete and of this digest.
 std::optional<Part> finished_part(const fs::path& from, const std::string& digest) {
     std::error_code failed;
     if (!fs::exists(from / "run.json", failed)) return std::nullopt;
@@ -40,7 +40,7 @@ std::optional<Part> finished_part(const fs::path& from, const std::string& diges
         if (run["digest"].dump() != Json(digest).dump()) return std::nullopt;
         return Part{read_metrics(from), read_curves(from), std::move(run), true};
     } catch (const Error&) {
-        return std::nullopt;  // damaged: done again
+        return std::nullopt;  // damaged: measure again
     }
 }
 
@@ -55,7 +55,7 @@ void set_place(Part& part, const std::string& model, Index step) {
     }
 }
 
-/// Measures one checkpoint and leaves its tables for a run that is begun again.
+/// Measures one checkpoint and keeps its tables, so that an interrupted run can continue.
 Part measured_part(const RunOptions& options, const fs::path& to, const std::string& digest,
                    const std::string& model, Index step) {
     RunResult result = run(options);
@@ -91,7 +91,7 @@ Json changes_json(const std::vector<MetricChange>& changes) {
     return all;
 }
 
-/// run.json: that of the last checkpoint, with what is known of the series.
+/// run.json: that of the last checkpoint, with the properties of the series.
 Json whole_run(const CheckpointSeries& series, const std::vector<Part>& done, const Table& table) {
     Json run;
     Json::Array members, warnings;
@@ -139,7 +139,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     for (const SeriesMember& member : series.members) {
         digests.push_back(contents_digest(member.path) + "-" + settings);
         finished.push_back(finished_part(place_of(member), digests.back()));
-        if (!finished.back()) OutputFolder(place_of(member), part_plan());  // refused now or never
+        if (!finished.back()) OutputFolder(place_of(member), part_plan());  // refuse it early
     }
 
     ProgressBar bar(command.quiet, command.verbose);

@@ -35,7 +35,7 @@ int run_command(const ReportCommand& command) {
     if (!fs::is_directory(from, failed))
         throw FormatError(
             fmt::format("{}: is no directory, expected one that tsdiag wrote.", from.string()));
-    // Before anything is read: it finishes what a killed process has begun.
+    // Before anything is read: it completes the commit of a killed process.
     OutputFolder directory(from, {.writes = {"report.html", "figures/*"},
                                   .force = true,
                                   .in_place = fs::is_directory(from / "checkpoints", failed)});

@@ -3,7 +3,7 @@
 #include "command_options.hpp"
 #include "tsdiag/error.hpp"
 
-/// Options of the commands that examine the papers and logs: figure, check, gradients.
+/// Options of the commands that study papers and logs: figure, check, gradients.
 namespace tsdiag::cli {
 namespace {
 

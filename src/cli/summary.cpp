@@ -13,7 +13,7 @@ namespace {
 
 constexpr Index most_rows = 40;
 constexpr std::size_t short_list = 3;
-constexpr std::size_t margin = 11;  // of the paragraphs above and below the table
+constexpr std::size_t margin = 11;  // width of the labels of the paragraphs around the table
 
 std::string paragraph(std::string_view head, std::string_view text) {
     return styled(fmt::format("{:<{}}", head, margin), Style::dim) +
@@ -73,7 +73,7 @@ std::string cell(const Depth& depth, Index layer) {
                : fmt::format("{:.4g}", *found->second.value);
 }
 
-/// A row a layer; of many layers each k-th and the last.
+/// A row per layer; for many layers, every k-th and the last.
 std::string layer_table(const Table& table, Index layers) {
     std::vector<std::vector<std::string>> rows{{"layer"}};
     const Index step = (layers + most_rows - 1) / most_rows;
@@ -91,7 +91,7 @@ std::string layer_table(const Table& table, Index layers) {
         rows.front().emplace_back(metric->name);
         for (std::size_t i = 1; i < rows.size(); ++i) rows[i].push_back(cells[i - 1]);
     }
-    // Layers that were not measured say nothing.
+    // Layers that were not measured are left out.
     std::erase_if(rows, [](const std::vector<std::string>& row) {
         return row.front() != "layer" && std::all_of(row.begin() + 1, row.end(),
                                                      [](const std::string& c) { return c == "-"; });

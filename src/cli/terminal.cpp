@@ -39,7 +39,7 @@ bool utf8() {
     return yes;
 }
 
-/// Signs that messages use, for terminals without UTF-8.
+/// ASCII spellings of the symbols in messages, for terminals without UTF-8.
 constexpr std::pair<std::string_view, std::string_view> spellings[] = {
     {"\u03bb", "lambda"}, {"\u03b4", "delta"}, {"\u03c9", "omega"}, {"\u03be", "xi"},
     {"\u03b1", "alpha"},  {"\u03c4", "tau"},   {"\u00d7", "x"},     {"\u2013", "-"},
@@ -95,7 +95,7 @@ std::size_t terminal_width() {
 
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
     std::string out;
-    std::size_t column = indent;  // the caller has written as much
+    std::size_t column = indent;  // the caller has written that many columns
     while (!text.empty()) {
         const std::size_t space = std::min(text.find(' '), text.size());
         const std::string_view word = text.substr(0, space);

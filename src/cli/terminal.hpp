@@ -10,24 +10,23 @@
 /// standard error.
 namespace tsdiag::cli {
 
-/// The reader of standard output has gone (`tsdiag list metrics | head`): there is nobody to tell.
+/// The pipe of standard output was closed (`tsdiag list metrics | head`).
 struct Closed {};
 
-/// To standard output.  Throws `Error` where it cannot be written (a full disk), `Closed` for a
+/// Writes to standard output.  Throws `Error` on failure (a full disk), `Closed` for a
 /// closed pipe.
 void print(std::string_view text);
 /// One line to standard error.
 void say(std::string_view line);
 
-/// One line that may go to a terminal: control characters are spelled, what is longer than `most`
-/// bytes is shortened, and where the locale is not UTF-8 signs that are not ASCII are spelled or
-/// '?'.
+/// Makes a line safe for a terminal: escapes control characters, truncates it to `most` bytes, and
+/// where the locale is not UTF-8 spells out symbols that are not ASCII, or replaces them by '?'.
 std::string printable(std::string_view text, std::size_t most = 4096);
-/// Bytes that a cell of a table may take.
+/// Largest number of bytes in a table cell.
 constexpr std::size_t widest_cell = 160;
 
 enum class Style { plain, bold, dim, warning };
-/// `text` in colour where standard output is a terminal that wants it (NO_COLOR, CLICOLOR_FORCE,
+/// `text` in colour where standard output is a terminal with colours (NO_COLOR, CLICOLOR_FORCE,
 /// TERM=dumb).
 std::string styled(std::string_view text, Style style);
 
@@ -36,20 +35,20 @@ bool error_is_terminal();
 
 /// Columns of the terminal; 80 where there is none.
 std::size_t terminal_width();
-/// Words of `text` in lines of `width`, later ones behind `indent` spaces.
+/// `text` wrapped to lines of `width`, the later ones indented by `indent` spaces.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent);
 
-/// Cells in columns, numbers to the right; the first row is the head.  Each cell is made printable.
+/// Cells in columns, numbers right-aligned, each made printable; the first row is the header.
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns);
 
 /// "45 s", "3 min", "2 h 10 min"
 std::string duration(double seconds);
 
-/// A bar with the time left, on standard error, where that is a terminal; nothing otherwise.  Long
-/// work says once how long it will take.
+/// A progress bar with the remaining time, on standard error if it is a terminal.  Long work is
+/// announced once with its estimated time.
 class ProgressBar {
   public:
-    /// `quiet`: nothing at all.  `lines`: a line each 10 % where there is no terminal.
+    /// `quiet`: no output.  `lines`: without a terminal, a line every 10 %.
     ProgressBar(bool quiet, bool lines);
     ~ProgressBar() { clear(); }
     ProgressBar(const ProgressBar&) = delete;

@@ -18,7 +18,7 @@ namespace {
 
 constexpr const char* policy_variable = "OMP_WAIT_POLICY";
 
-/// Of `wanted` threads as many as can be alive at once, this one included.
+/// How many of `wanted` threads can exist at once, including this one.
 Index startable(Index wanted) {
     std::vector<std::thread> others;
     std::latch all_started(1);
@@ -41,7 +41,7 @@ void wait_passively(char** argv) {
     program.resize(std::size_t(length));
     setenv(policy_variable, "passive", 1);
     execv(program.c_str(), argv);
-    unsetenv(policy_variable);  // it did not start again, and this process spins
+    unsetenv(policy_variable);  // execv failed: this process keeps the default policy
 }
 
 std::string wait_policy() {
@@ -50,7 +50,7 @@ std::string wait_policy() {
 }
 
 void use_threads(Index wanted) {
-    constexpr Index most = 1024;  // as --threads takes
+    constexpr Index most = 1024;  // the limit of --threads
     const Index asked = wanted > 0 ? wanted : omp_get_max_threads();
     const Index count = startable(std::min(asked, most));
     omp_set_num_threads(int(count));

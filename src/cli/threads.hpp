@@ -3,20 +3,20 @@
 
 #include "tsdiag/tensor.hpp"
 
-/// How many threads work, and how they wait for one another.
+/// The number of threads and their wait policy.
 namespace tsdiag::cli {
 
-/// Starts the program again with OMP_WAIT_POLICY=passive, unless its user chose a policy: threads
-/// that spin at a barrier take the processor from those that they wait for as soon as any other
-/// process is busy.  OpenMP reads the variable before `main`, hence again.  Returns where it is set
-/// already or the program cannot be started again.  Cost: some milliseconds.
+/// Restarts the program with OMP_WAIT_POLICY=passive, unless the user chose a policy: with other
+/// processes running, threads that spin at a barrier take CPU time from those that they wait for.
+/// OpenMP reads the variable before `main`, hence the restart.  Returns where it is set already or
+/// the restart fails.  Cost: some milliseconds.
 void wait_passively(char** argv);
 
-/// "passive", or what the user chose.
+/// "passive", or the user's choice.
 std::string wait_policy();
 
-/// Lets `wanted` threads work (0: OMP_NUM_THREADS, else one a core), or as many as this machine
-/// lets the process start; says so on standard error where those are fewer.
+/// Sets the number of threads to `wanted` (0: OMP_NUM_THREADS, else one per core), or to as many as
+/// the process can start, with a message on standard error where those are fewer.
 void use_threads(Index wanted);
 
 }  // namespace tsdiag::cli

@@ -57,7 +57,7 @@ class Live {
     bool drawn_ = false;
 };
 
-/// A new or empty directory, one to go on in, or one that may be overwritten.
+/// Accepts a new or empty directory, one to resume in, or one that may be overwritten.
 void prepare(const TrainCommand& command) {
     const fs::path out = command.train.directory;
     if (command.train.resume) {
@@ -85,7 +85,7 @@ void prepare(const TrainCommand& command) {
 int run_command(const TrainCommand& command) {
     if (command.threads > 0) use_threads(command.threads);
     prepare(command);
-    const FolderLock lock(command.train.directory);  // also while its page is made
+    const FolderLock lock(command.train.directory);  // held until the page is written
     TrainOptions options = command.train;
     Live live(command);
     options.progress = [&](const TrainStep& step) {

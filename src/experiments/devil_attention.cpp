@@ -12,8 +12,8 @@
 namespace tsdiag::experiment_list {
 namespace {
 
-/// Rows of P that sum to 1, so that their accumulated curves can be compared; of TransNormer in the
-/// first half of its layers.
+/// Attentions with rows of P that sum to 1, so that their cumulative curves are comparable; for
+/// TransNormer, the first half of its layers.
 constexpr std::string_view attentions =
     "softmax linear cosformer performer diag_attention transnormer1 transnormer2";
 
@@ -83,7 +83,7 @@ RunOptions options_for(const ExperimentSetting& setting, std::string model, Inde
     return options;
 }
 
-/// The checkpoint, with as many tokens as it takes.
+/// The checkpoint, with at most as many tokens as it allows.
 RunOptions trained(const ExperimentSetting& setting) {
     RunOptions options = options_for(setting, setting.model(), 1);
     SubjectOptions subject;
@@ -97,8 +97,8 @@ RunOptions trained(const ExperimentSetting& setting) {
     return options;
 }
 
-/// Of each trial: the mean area over the layers whose rows sum to 1,
-/// the first `stochastic`, and how many they are.
+/// For each trial: the mean area over the layers whose rows sum to 1,
+/// the first `stochastic`, and their number.
 void derive(const Table& trial, Index stochastic, Sink& out) {
     Moments area;
     for (const MetricRow& row : trial.metrics())

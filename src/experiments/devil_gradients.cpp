@@ -6,7 +6,7 @@
 
 #include "support.hpp"
 
-/// [DEVIL] section 3.1: gradients of attention as its scores shrink.
+/// [DEVIL] section 3.1: gradients of attention as its scores tend to 0.
 namespace tsdiag::experiment_list {
 namespace {
 
@@ -42,7 +42,7 @@ using Vector = std::vector<double>;
 struct Draw {
     Index n = 0, d = 0;
     Vector scores, values, cotangents;
-    double c1 = 0, c2 = 0;  ///< the longest row of the cotangents, of the values
+    double c1 = 0, c2 = 0;  ///< largest row norm of the cotangents, of the values
 
     std::span<const double> value(Index j) const { return {values.data() + j * d, std::size_t(d)}; }
     std::span<const double> cotangent(Index i) const {
@@ -84,7 +84,7 @@ Draw draw(const Rng& rng, Index n, Index d) {
     return out;
 }
 
-/// The largest derivatives over all entries: dP_ij/dS_ik, and dL/dS_ij for cotangents dL/dO.
+/// The largest absolute derivatives: dP_ij/dS_ik, and dL/dS_ij for cotangents dL/dO.
 struct Largest {
     double entry = 0, loss = 0;
 };
@@ -103,7 +103,7 @@ void add_row(const Draw& w, Index i, const Vector& p, const Vector& slope, Large
     const double go = dot(p, gv), greatest = *std::ranges::max_element(p);
     for (std::size_t j = 0; j < p.size(); ++j) {
         most.entry = std::max(most.entry, slope[j] * (1 - p[j]));
-        const double other = p[j] == greatest ? 0 : greatest;  // P_i'j of the largest other entry
+        const double other = p[j] == greatest ? 0 : greatest;  // the largest P_ij' with j' != j
         most.entry = std::max(most.entry, slope[j] * other);
         most.loss = std::max(most.loss, std::abs(slope[j] * (gv[j] - go)));
     }
@@ -139,7 +139,7 @@ Largest linear(const Draw& w, double c) {
 }
 
 /// O = RMSNorm(c S V): dL/dS_ij = <R_i g_i, v_j>, R = (I - t t^T / (d v)) / sqrt v, v = |t|^2/d +
-/// eps, t = row i of c S V; of the factor c only t feels it.  [DEVIL] (51), (58)
+/// eps, t = row i of c S V; only t depends on c.  [DEVIL] (51), (58)
 double norm_attention(const Draw& w, double c, double eps) {
     double most = 0;
     const auto d = std::size_t(w.d);

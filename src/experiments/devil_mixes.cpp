@@ -41,14 +41,14 @@ constexpr std::array keys{
                   .most = 12},
     key_trials("4", "4")};
 
-/// A model of the tables and the perplexity that they have for it.
+/// A model of the tables and its perplexity there.
 struct Mix {
     std::string name, keys;
     int table;
     double perplexity;
-    std::string base = {};                ///< whom it is compared with; empty: it is one
-    double sign = 1;                      ///< by the paper it is worse than its base; -1: better
-    double diag_layers = -1, block = -1;  ///< where it is one of Table 8, of Table 11
+    std::string base = {};                ///< the model it is compared with; empty: none
+    double sign = 1;                      ///< 1: worse than its base by the paper; -1: better
+    double diag_layers = -1, block = -1;  ///< position in Table 8, Table 11
 };
 
 /// `early` in the first `count` of the layers, `late` in the others.
@@ -140,7 +140,7 @@ bool asked_for(const ExperimentSetting& setting, int table) {
     return std::ranges::count(setting.counts("tables"), Index{table}) > 0;
 }
 
-/// Those of the tables that are asked for, and whom they are compared with.
+/// The requested models of the tables, and their bases.
 std::vector<Mix> asked_for(const ExperimentSetting& setting, const std::vector<Mix>& mixes) {
     std::vector<Mix> out;
     for (const Mix& mix : mixes)
@@ -219,7 +219,7 @@ Figure figure_of(const Table& table, const ExperimentSetting& setting) {
     return f;
 }
 
-/// What the paper says of a mix and its base.
+/// The paper's statement on a mix and its base.
 const char* saying(const Mix& mix) {
     switch (mix.table) {
         case 3:

@@ -4,7 +4,7 @@
 
 #include "devil_training.hpp"
 
-/// [DEVIL] Table 1: linear attention without its denominator.
+/// [DEVIL] Table 1: linear attention without normalisation.
 namespace tsdiag::experiment_list {
 namespace {
 

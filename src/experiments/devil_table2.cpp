@@ -42,14 +42,14 @@ std::vector<Trained> models(const ExperimentSetting& setting) {
 RunResult measure(const ExperimentSetting& setting) {
     const auto warmup = std::size_t(setting.count("warmup"));
     return trained(setting, models(setting), [warmup](const Outcome& run, Sink& out) {
-        std::vector<double> norms;  // behind the warm-up, where the series is nearer to stationary
+        std::vector<double> norms;  // after the warm-up, where the series is closer to stationary
         for (std::size_t i = warmup; i < run.steps.size(); ++i)
             norms.push_back(run.steps[i].grad_norm);
         const Value rsd =
             run.diverged.empty() ? dispersion(norms).rsd : undefined("training diverged");
-        // Over seeds the mean is what counts; a run's own interval would be averaged away.
+        // The mean over seeds is compared; a run's own interval would be averaged.
         out.scalar({}, "grad_rsd", rsd.value ? Value(*rsd.value) : rsd);
-        // Of its end the logarithm: one run near a unit root would make the mean of the ends.
+        // Log of the upper end: one run near a unit root would dominate the mean of the ends.
         if (rsd.value && rsd.high && *rsd.value > 0)
             out.scalar({}, "grad_rsd_reach", std::log10(*rsd.high / *rsd.value));
     });

@@ -12,7 +12,7 @@
 namespace tsdiag::experiment_list {
 namespace {
 
-/// A row of the table: steps a second on an A6000 at 1K and at the last length that it gives.
+/// A row of the table: steps per second on an A6000 at 1K and at the largest length given.
 struct Row {
     const char *label, *keys;
     bool gated;  ///< has GLU and an attention of its own
@@ -56,7 +56,7 @@ double seconds_of(const std::function<void()>& work) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-/// Bytes of tensors that the work holds at most, beyond those that were there before.
+/// Peak bytes of the tensors that the work allocates.
 double bytes_of_tensors(const std::function<void()>& work) {
     restart_cpu_peak();
     const TensorBytes before = cpu_bytes();
@@ -66,7 +66,7 @@ double bytes_of_tensors(const std::function<void()>& work) {
 
 RandomModel model_of(const ExperimentSetting& setting, const Row& row, Index n) {
     const Index glu = setting.count("glu");
-    // as many weights with two matrices as with three
+    // a width with two matrices that has as many weights as with three
     return random_model(fmt::format("{},layers={},d={},heads={},ffn={}{},tokens={},vocab=64",
                                     row.gated ? row.keys : "bert-base", setting.text("layers"),
                                     setting.text("d"), setting.text("heads"),
@@ -89,7 +89,7 @@ void time_row(const ExperimentSetting& setting, const Row& row, Index n, Table& 
     }
     const auto forward = [&] { model.step(input, loss, {.gradients = false}); };
     const auto step = [&] { model.step(input, loss); };
-    step();  // weights are drawn, memory is known
+    step();  // warm-up: draws the weights
     for (Index trial = 0; trial < setting.count("trials"); ++trial) {
         table.point({}, "inference_speed", double(n), 1 / seconds_of(forward));
         table.point({}, "train_speed", double(n), 1 / seconds_of(step));

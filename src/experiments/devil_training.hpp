@@ -1,7 +1,7 @@
 #pragma once
 #include "training.hpp"
 
-/// What the trainings of [DEVIL] share: Table 13's recipe for masked models.
+/// Shared by the trainings of [DEVIL]: Table 13's recipe for masked models.
 namespace tsdiag::experiment_list {
 
 constexpr ExperimentKey key_devil_rate =
@@ -46,7 +46,7 @@ constexpr ExperimentKey key_loss{
     .words = "lm mlm",
     .numbers = false};
 
-/// The model that the loss is of: bert-base, or gpt2 for lm.
+/// The model family for the loss: bert-base, or gpt2 for lm.
 std::string_view family(const ExperimentSetting& setting);
 /// A training of random:FAMILY with the setting's sizes and `more` keys, ",key=value...".
 TrainOptions devil_options(const ExperimentSetting& setting, std::string_view family,
@@ -55,8 +55,7 @@ TrainOptions devil_options(const ExperimentSetting& setting, std::string_view fa
 /// "model over base" by test_loss_excess; `sign` -1: "base over model".
 Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
                      double sign, std::string says);
-/// final_test_loss of a model beside the perplexity that a table has for it, and whether its
-/// training diverged.
+/// final_test_loss of a model with its perplexity in a table, and whether its training diverged.
 void add_loss(Findings& found, const Numbers& numbers, const std::string& model, int table,
               double perplexity);
 

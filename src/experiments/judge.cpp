@@ -7,20 +7,20 @@
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/intervals.hpp"
 
-/// What the comparisons of a page carry.
+/// The judgements of comparisons.
 namespace tsdiag {
 namespace {
 
 using Kind = Comparison::Kind;
 
 constexpr double level = 0.05;
-constexpr Index fewest = 3;  ///< with two trials the 95 % interval is 13 standard errors wide
+constexpr Index fewest = 3;  ///< trials: with two, the 95 % interval is 13 standard errors wide
 
-/// A comparison reduced to what is tested.
+/// The quantities that a test needs of a comparison.
 struct Distance {
-    double off = 0;      ///< measured less expected
-    double beyond = 0;   ///< what is left of it behind the resolution
-    bool exact = false;  ///< the trials agree to rounding: no error to measure by
+    double off = 0;      ///< measured - expected
+    double beyond = 0;   ///< the part of it that exceeds the resolution
+    bool exact = false;  ///< the trials agree to rounding: no standard error
 };
 
 Distance distance_of(const Comparison& c) {
@@ -35,18 +35,18 @@ Distance distance_of(const Comparison& c) {
 
 bool judged(const Comparison& c) { return c.measured && (c.expected || c.kind == Kind::order); }
 
-/// Student's: of a bound one side counts.
+/// Degrees of freedom of Student's t.  Bounds are tested on one side.
 double freedom_of(const Comparison& c) { return c.freedom > 0 ? c.freedom : double(c.count - 1); }
 bool one_sided(const Comparison& c) { return c.kind == Kind::at_most || c.kind == Kind::at_least; }
 
-/// From how many standard errors on one of `family` comparisons is found, whatever the others are:
-/// the power that these trials have.
+/// The number of standard errors at which one of `family` comparisons is significant whatever the
+/// others are: the power of these trials.
 double needed(const Comparison& c, std::size_t family) {
     const double share = level / double(family) * (one_sided(c) ? 2 : 1);
     return student_quantile(1 - share, freedom_of(c));
 }
 
-/// The probability of a distance as large, if what is said held; an order is tested on both sides.
+/// The p-value; an order is tested on both sides.
 double probability_of(const Comparison& c, const Distance& d) {
     const double against = !one_sided(c)             ? std::abs(d.beyond)
                            : c.kind == Kind::at_most ? d.beyond
@@ -55,7 +55,7 @@ double probability_of(const Comparison& c, const Distance& d) {
     return (one_sided(c) ? 1 : 2) * student_tail(against / *c.error, freedom_of(c));
 }
 
-/// "2.1 standard errors above"; "1.3 % above" where there is no error to measure by.
+/// "2.1 standard errors above"; "1.3 % above" where there is no standard error.
 std::string how_far(const Comparison& c, const Distance& d) {
     const std::string_view side = d.off > 0 ? "above" : "below";
     if (d.off == 0) return "equal to rounding";
@@ -67,7 +67,7 @@ std::string how_far(const Comparison& c, const Distance& d) {
     return fmt::format("{:.2g} % {}", 100 * std::abs(d.off) / size, side);
 }
 
-/// What is said where the test finds nothing against it.
+/// The judgement where the test is not significant.
 std::string_view upheld(const Comparison& c, const Distance& d) {
     switch (c.kind) {
         case Kind::equal:
@@ -97,7 +97,7 @@ std::string_view fallen(const Comparison& c, const Distance& d) {
     return "";
 }
 
-/// One family: orders, or numbers.
+/// Judges one family with Holm's correction: orders, or numbers.
 void judge_family(std::span<Comparison* const> family) {
     std::vector<double> probabilities;
     for (const Comparison* c : family) probabilities.push_back(probability_of(*c, distance_of(*c)));

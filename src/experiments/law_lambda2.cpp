@@ -80,7 +80,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         ratio.series.push_back(line(name, relative));
         laws.push_back(
             law("law, " + name, sizes, [&](double n) { return predicted(n, double(d)); }));
-        constexpr double asymptotic = 0.1;  // of the law: what is left out at finite n and D
+        constexpr double asymptotic = 0.1;  // neglected terms of the law at finite n and D
         for (const auto& [n, number] : std::array{*relative.begin(), *relative.rbegin()})
             found.comparisons.push_back(
                 resolved(compare(fmt::format("|lambda_2| over the law, n = {}, {}", n, name),

@@ -63,7 +63,7 @@ RunResult measure(const ExperimentSetting& setting) {
     return together(setting, runs, true);
 }
 
-/// Blocks from the odds 1/(n - 1) of random tokens to 99 at a ratio 1 + a2 a block.
+/// Blocks from the odds 1/(n - 1) of random tokens to 99 at a ratio of 1 + a2 per block.
 double predicted(double n, double gain) {
     return (std::log(99.0) + std::log(n - 1)) / std::log1p(gain);
 }

@@ -5,7 +5,7 @@
 namespace tsdiag {
 namespace {
 
-/// A bar would end the cell of a table.
+/// Escapes bars, which would end the cell of a table.
 std::string cell(std::string_view text) {
     std::string out;
     for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);

@@ -59,7 +59,7 @@ std::vector<double> row_squares(const Tensor& x) {
     return row_sum(multiply(x, x)).to_host<double>();
 }
 
-/// Norms of one draw at one N: `w` = X K are the rows by which S_ij depends on Q.
+/// Norms of one draw at one N: S_ij depends on Q through row j of `w` = X K.
 struct OneDraw {
     Index n = 0, d = 0;
     std::vector<double> s, x2, w2, w;  ///< S, |x_i|^2, |w_j|^2, rows w_j
@@ -123,7 +123,7 @@ struct OneDraw {
     }
 };
 
-/// The mean norm and the mean square of it, which has an exact law.
+/// Records the mean norm and the mean square, which has an exact law.
 void say(Sink& out, const std::string& what, double n, const std::pair<double, double>& squares) {
     out.point({}, "fro_" + what, n, std::sqrt(squares.first));
     out.point({}, "fro2_" + what, n, squares.first);
@@ -169,7 +169,7 @@ RunResult measure(const ExperimentSetting& setting) {
     return result;
 }
 
-/// A curve over N times N^power.
+/// A curve times N^power.
 std::map<double, Number> with_power(std::map<double, Number> numbers, double power) {
     for (auto& [n, number] : numbers) number = scaled(number, std::pow(n, power));
     return numbers;
@@ -216,15 +216,15 @@ Plot panel(const ExperimentSetting& setting, const Numbers& numbers, const std::
     return plot;
 }
 
-/// The exponent of a curve between its two largest N.
+/// The exponent of a curve, from its two largest N.
 Number growth(const std::map<double, Number>& numbers) {
     if (numbers.size() < 2) return {.note = "two numbers of tokens are needed"};
     const auto last = numbers.rbegin(), before = std::next(last);
     return exponent(before->first, before->second, last->first, last->second);
 }
 
-/// Differences of exponents that are none: at finite N the mean of a heavy-tailed norm still grows
-/// a little faster than its limit, since it lies the farther below the root mean square.
+/// Smallest relevant difference of exponents: at finite N the mean of a heavy-tailed norm grows
+/// slightly faster than its limit, as it is further below the root mean square at small N.
 constexpr double near_exponent = 0.05;
 
 /// Growth of the power p, which the paper bounds: N without the scale, sqrt N with it.
@@ -303,7 +303,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     }
     for (const std::string& variance : variances)
         compare_variance(setting, numbers, variance, found.comparisons);
-    // of powers the variance is a factor: of the same draws it changes nothing else
+    // the variance only scales the powers of the same draws: one variance suffices
     for (const Index p : setting.counts("p"))
         compare_power(setting, numbers, variances.front(), p, found.comparisons);
     found.notes.push_back(

@@ -67,7 +67,7 @@ std::string model_of(Index tokens, double k) {
 }
 std::string family_of(Index tokens) { return fmt::format("N = {}", tokens); }
 
-/// Of each seed the k of the greatest accuracy, as log10; of several the mean of their logarithms.
+/// For each seed the k of the highest accuracy, as log10; for ties the mean of the logarithms.
 std::optional<double> best_scale(const std::vector<std::pair<double, double>>& accuracies) {
     double most = 0;
     for (const auto& [k, accuracy] : accuracies) most = std::max(most, accuracy);
@@ -119,7 +119,7 @@ double nearest_to_root(const std::vector<double>& scales, Index tokens) {
         scales, {}, [&](double k) { return std::abs(std::log(k * k / double(tokens))); });
 }
 
-/// The scale of the theory against both ends of the range, chosen before any run.
+/// The scale of the theory against both ends of the range, fixed before any run.
 void compare_ends(const Numbers& numbers, const std::vector<double>& scales, Index tokens,
                   std::vector<Comparison>& all) {
     const double root = nearest_to_root(scales, tokens);

@@ -41,8 +41,8 @@ std::array<Activation, 3> activations_of(const ExperimentSetting& setting) {
             Activation{"x^3", "attention=polynomial,p=3,scale=none"}};
 }
 
-/// Means over the heads of a layer at each step that was probed, and their level: the mean of the
-/// decadic logarithm over the second half of them.
+/// Records means over the heads of a layer at each probed step, and their level: the mean log10
+/// over the second half of the steps.
 void tell_norms(const Outcome& run, Sink& out) {
     std::map<std::tuple<std::string, Index, Index>, Moments> heads;
     for (const MetricRow& row : run.table.metrics())
@@ -82,7 +82,7 @@ RunResult measure(const ExperimentSetting& setting) {
 
 struct Norm {
     const char *metric, *name, *title, *symbol;
-    const char *unscaled, *scaled;  ///< what is said of x^3, and of x^3 / k
+    const char *unscaled, *scaled;  ///< statements on x^3, and on x^3 / k
 };
 constexpr std::array norms = {Norm{"attn_fro", "attention_norm", "Frobenius norm of the attention",
                                    "|P|_F", "[POLY] 5: x^3 is \"much larger than softmax\"",

@@ -2,7 +2,7 @@
 #include "training.hpp"
 #include "tsdiag/intervals.hpp"
 
-/// What the trainings of [POLY] share: a small ViT with a polynomial in place of the softmax.
+/// Shared by the trainings of [POLY]: a small ViT with a polynomial in place of the softmax.
 namespace tsdiag::experiment_list {
 
 constexpr ExperimentKey key_image{"image", "8", "16", "64", "pixels of a side"};
@@ -21,9 +21,9 @@ constexpr ExperimentKey key_classes(std::string_view quick) {
 /// random:deit-tiny of the setting with patches of "4" or "32x16" pixels.
 std::string vit(const ExperimentSetting& setting, const std::string& patch,
                 const std::string& attention);
-/// How many patches an image has.
+/// The number of patches of an image.
 Index patches_of(const ExperimentSetting& setting, const std::string& patch);
-/// The data where none are named.
+/// The default data.
 std::string gratings(const ExperimentSetting& setting);
 
 }  // namespace tsdiag::experiment_list

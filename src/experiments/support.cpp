@@ -47,7 +47,7 @@ Number scaled(const Number& number, double factor, double offset) {
 
 namespace {
 
-/// The error of a sum or a difference of two, with its degrees of freedom.
+/// The error of a sum or a difference, with its degrees of freedom.
 void join_errors(Number& out, const Number& a, double error_a, const Number& b, double error_b) {
     out.error = std::hypot(error_a, error_b);
     if (*out.error > 0) out.degrees = welch_freedom(error_a, a.freedom(), error_b, b.freedom());
@@ -127,7 +127,7 @@ Comparison order_of(const std::string& what, const std::string& first, const std
 }
 
 std::string in_words(const std::vector<Plot>& panels) {
-    constexpr std::size_t most = 4;  // lines of a panel; more would not be listened to
+    constexpr std::size_t most = 4;  // lines per panel, to keep the text short
     std::string text;
     for (const Plot& plot : panels) {
         std::string part;

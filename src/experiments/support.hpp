@@ -7,7 +7,7 @@
 
 #include "tsdiag/experiment.hpp"
 
-/// What the experiments share: models, runs, and reading numbers back from a table.
+/// Shared by the experiments: models, runs, and reading numbers back from a table.
 namespace tsdiag::experiment_list {
 
 /// A mean with its standard error, as a table holds it.
@@ -15,7 +15,7 @@ struct Number {
     std::optional<double> value = {}, error = {};
     Index count = 0;
     std::string note = {};
-    double degrees = 0;  ///< of freedom of the error; 0: count - 1
+    double degrees = 0;  ///< degrees of freedom of the error; 0: count - 1
 
     double freedom() const { return degrees > 0 ? degrees : double(count - 1); }
 };
@@ -24,7 +24,7 @@ struct Number {
 class Numbers {
   public:
     explicit Numbers(const Table& table) : metrics_(table.metrics()), curves_(table.curves()) {}
-    /// A metric of a stage, without head and tensor; layer -1: of the whole model.
+    /// A metric of a stage, without head and tensor; layer -1: the whole model.
     Number at(std::string_view model, std::string_view metric, std::string_view stage,
               Index layer) const;
     std::map<double, Number> depth(std::string_view model, std::string_view metric,
@@ -39,17 +39,17 @@ class Numbers {
 /// factor x + offset, with its error.
 Number scaled(const Number& number, double factor, double offset = 0);
 
-/// a - b, a and b as if independent; what shares its seeds varies less than that.
+/// a - b, assumed independent: an overestimate of the error where they share seeds.
 Number difference(const Number& a, const Number& b);
 
-/// a / b, its error to first order, a and b as if independent; nothing where b is 0.
+/// a / b, assumed independent, its error to first order; undefined where b is 0.
 Number ratio(const Number& a, const Number& b);
 
-/// Slope of log y over log x between two numbers, its error to first order; y0 and y1 as if
+/// Slope of log y over log x between two points, its error to first order; y0 and y1 assumed
 /// independent.
 Number exponent(double x0, const Number& y0, double x1, const Number& y1);
 
-/// How the bands of `line` are read, for captions.
+/// The meaning of the bands of `line`, for captions.
 constexpr std::string_view bands =
     "Bands: 95 % intervals of each mean (Student's t), from three trials on.";
 
@@ -59,10 +59,10 @@ Series line(std::string name, const std::map<double, Number>& numbers, bool posi
 Series law(std::string name, const std::vector<double>& x, const std::function<double(double)>& f);
 /// A vertical line.
 Series upright(std::string name, double x, double low, double high);
-/// What is said of a number: nothing that is judged without `expected`.
+/// A comparison with a statement; without `expected` it is not judged.
 Comparison compare(std::string what, std::string says, std::optional<double> expected,
                    const Number& measured, Comparison::Kind kind = Comparison::Kind::equal);
-/// The same, where differences up to `resolution` are none.
+/// The same, where differences up to `resolution` are ignored.
 Comparison resolved(Comparison comparison, double resolution);
 /// "what: first over second": whether one number exceeds the other.
 Comparison order_of(const std::string& what, const std::string& first, const std::string& second,
@@ -70,8 +70,8 @@ Comparison order_of(const std::string& what, const std::string& first, const std
 /// "t_sim: 0.02 at 0, 0.99 at 12; ..." for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 
-/// The runs together; their tables one after the other, and what run.json says of each in `runs`.
-/// `curves_only`: where runs of one model differ in what its name does not say.
+/// Runs all of them; concatenates their tables and what run.json says of each in `runs`.
+/// `curves_only`: for runs that differ in more than the names of their models.
 RunResult together(const ExperimentSetting& setting, std::span<const RunOptions> runs,
                    bool curves_only = false);
 

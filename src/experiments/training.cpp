@@ -81,7 +81,7 @@ TrainOptions train_options(const ExperimentSetting& setting, std::string model,
     options.batch = setting.count("batch");
     options.schedule.rate = setting.number("rate");
     options.schedule.warmup = options.steps / 10;
-    options.clip = 0;  // of no training of the papers is clipping told
+    options.clip = 0;  // the papers mention no clipping
     options.eval_samples = std::min<Index>(128, 16 * options.batch);
     return options;
 }
@@ -90,7 +90,7 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
                   const std::function<void(const Outcome&, Sink&)>& tell) {
     RunResult result;
     const Index trials = setting.count("trials");
-    std::map<std::string, std::vector<std::optional<double>>> losses;  // of each trial
+    std::map<std::string, std::vector<std::optional<double>>> losses;  // per trial
     for (const Trained& model : models) losses[model.name].resize(std::size_t(trials));
     for (std::size_t m = 0; m < models.size(); ++m) {
         Table table(models[m].name);

@@ -2,29 +2,29 @@
 #include "support.hpp"
 #include "tsdiag/train.hpp"
 
-/// What the experiments that train share.
+/// Shared by the experiments that train.
 namespace tsdiag::experiment_list {
 
-/// A model in training, under the name that it has in the table.
+/// A model to train, under its name in the table.
 struct Trained {
     std::string name;
     TrainOptions options;
-    /// One that stands before it in the list, and that it is compared with seed by seed: models of
-    /// one seed see the same samples.  Empty: none.
+    /// An earlier one of the list, with which it is compared seed by seed: models with the same
+    /// seed see the same samples.  Empty: none.
     std::string base = {};
 };
-/// What a run that may have been stopped by a number that is not finite leaves.
+/// The results of a run, which may have ended early at a non-finite number.
 struct Outcome {
     std::string model;
     Index trial = 0;
-    std::vector<TrainStep> steps;  ///< all that were made
+    std::vector<TrainStep> steps;  ///< all that were completed
     std::vector<Evaluation> evaluations;
-    Table table;           ///< what the probes said
+    Table table;           ///< values of the probes
     std::string diverged;  ///< why it ended early; empty: it did not
 };
 
-/// Each model `trials` times with seeds of their own, side by side, a thread a run.  `tell`: what
-/// of a run the table keeps, beside what all experiments keep: curves `train_loss` and
+/// Trains each model `trials` times with different seeds, concurrently, a thread per run.  `tell`:
+/// records what to keep of a run, in addition to the common curves `train_loss` and
 /// `train_grad_norm` (means over at most 60 parts of the run), `accuracy` and `test_loss` (of
 /// held-out samples) at evaluations; metrics `final_loss` (training, mean of the last tenth of the
 /// steps), `final_test_loss`, `final_accuracy`, `diverged` (1 or 0), and of a model that has a base

@@ -48,7 +48,7 @@ constexpr std::array phase_keys{
             "0,0.05,0.1,0.15,0.2,0.25,0.3,0.35,0.4,0.45,0.5,0.6,0.7,0.8,0.9,1"),
     key_trials("4", "10")};
 
-/// The steps of a block that change similarity; `deesc` is the one that takes it away.
+/// The steps of a block that change similarity; `deesc` is the one that reduces it.
 constexpr std::array growing = {"attn", "norm1", "ffn", "norm2"};
 
 std::string model_of(const ExperimentSetting& setting, const std::string& tau) {
@@ -57,7 +57,7 @@ std::string model_of(const ExperimentSetting& setting, const std::string& tau) {
                                setting.text("out_proj") == "1" ? ",out_proj=1" : "", tau));
 }
 
-/// tau* of a trial's block: where (1 - tau)^2 times the product of xi1/xi2 over its steps is 1.
+/// tau* of each block: where (1 - tau)^2 times the product of xi1/xi2 over its steps is 1.
 void derive(const Table& trial, Index layers, Sink& out) {
     for (Index layer = 0; layer < layers; ++layer) {
         double product = 1;

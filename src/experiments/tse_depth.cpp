@@ -29,7 +29,7 @@ constexpr std::array keys{
 
 struct Reading {
     std::string model, label;
-    bool gradient = false;  ///< blocks with weights of their own
+    bool gradient = false;  ///< of models whose blocks have their own weights
     bool large = false;     ///< drawn `xxlarge` times
 };
 
@@ -42,7 +42,7 @@ std::vector<Reading> readings(const ExperimentSetting& setting) {
     return all;
 }
 
-/// Of each trial: how far the gradients by the weights of the blocks lie apart.
+/// For each trial: the spread of the gradients with respect to the weights of the blocks.
 void derive_gradients(const Table& trial, Index layers, Sink& out) {
     std::vector<double> norms;
     for (Index layer = 0; layer < layers; ++layer)

@@ -7,7 +7,7 @@
 #include "support.hpp"
 #include "tsdiag/ops.hpp"
 
-/// [TSE] Figure 8: what the ratio of expectations leaves out.
+/// [TSE] Figure 8: the error of the ratio of expectations.
 namespace tsdiag::experiment_list {
 namespace {
 
@@ -64,7 +64,7 @@ Tensor tokens_at(double t, const Rng& rng, Index n, Index d) {
     return add(scale(q, t), v);
 }
 
-/// What does not depend on W: X, P X, and E[xi1]/E[xi2] for W ~ N(0, 1/d).
+/// Quantities independent of W: X, P X, and E[xi1]/E[xi2] for W ~ N(0, 1/d).
 struct Step {
     double t = 0;
     Tensor x, mixed;
@@ -100,7 +100,7 @@ RunResult measure(const ExperimentSetting& setting) {
     const Index n = setting.count("tokens");
     const bool uniform = setting.text("qk") == "uniform";
     std::vector<double> all = setting.numbers("t");
-    std::ranges::sort(all);  // eta_square_growth is told from the least
+    std::ranges::sort(all);  // eta_square_growth is relative to the smallest t
     const std::vector<Index> widths = setting.counts("d");
     RunResult result;
     double finished = 0;
@@ -135,7 +135,7 @@ RunResult measure(const ExperimentSetting& setting) {
     return result;
 }
 
-/// Root of a mean square, its error to first order.
+/// Square root of a mean square, its error to first order.
 Number root(const Number& square) {
     Number n = square;
     if (!n.value) return n;
@@ -144,7 +144,7 @@ Number root(const Number& square) {
     return n;
 }
 
-/// "close to 0": no more digits are claimed.
+/// "close to 0": the paper claims no more digits.
 constexpr double near_zero = 0.05;
 
 const Axis distance{.title = "t, X = e v^T + t Q", .low = 0, .high = 1};

@@ -21,7 +21,7 @@ std::string model_of(const ExperimentSetting& setting, const char* kind) {
 }
 constexpr const char *pre = "pre-norm", *post = "post-norm";
 
-/// Of each trial: the least factor by which |X|_F grows over a block, and the least rise of t_sim.
+/// For each trial: the least growth factor of |X|_F over a block, and the least increase of t_sim.
 void derive(const Table& trial, Index layers, Sink& out) {
     const auto at = [&](const char* stage, Index layer, const char* metric) {
         const auto row = trial.find({.layer = layer, .stage = stage}, metric);

@@ -23,14 +23,14 @@ std::string model_of(const ExperimentSetting& setting) {
                                setting.text("out_proj") == "1" ? ",out_proj=1" : ""));
 }
 
-/// The number of a trial at a place, where it has one.
+/// The value of a trial at a place, if defined.
 std::optional<double> value_at(const Table& trial, const Place& at, const char* metric) {
     const auto row = trial.find(at, metric);
     return row ? row->value : std::nullopt;
 }
 
-/// Of each trial: what the estimates predict for r, 1 + est t_sim(in), what they leave of it, and
-/// of xi1/xi2 - 1.
+/// For each trial: the prediction of the estimates for r, 1 + est t_sim(in), and the residuals of
+/// it and of xi1/xi2 - 1.
 void derive_rates(const Table& trial, Index layer, Sink& out) {
     const Place at{.layer = layer, .stage = "attn"};
     const auto sim = value_at(trial, {.layer = layer, .stage = "in"}, "t_sim");
@@ -47,7 +47,7 @@ void derive_rates(const Table& trial, Index layer, Sink& out) {
     }
 }
 
-/// The least that similarity rises by over a block.
+/// The least increase of similarity over a block.
 Value least_rise(const Table& trial, Index layers) {
     double least = 1;
     for (Index layer = 0; layer < layers; ++layer) {
@@ -107,7 +107,7 @@ Plot rest_panel(const Numbers& numbers, const std::string& model) {
     return plot;
 }
 
-/// The steps of a block beside attention's.
+/// The steps of a block other than attention.
 constexpr std::array other_steps = {std::pair{"norm1", "the first norm"},
                                     std::pair{"ffn", "the feed-forward step"},
                                     std::pair{"norm2", "the second norm"}};
@@ -131,10 +131,10 @@ Plot panel(std::string title, std::string y, const Numbers& numbers, const std::
 
 using Kind = Comparison::Kind;
 
-/// "nearly identical", "about 1": no more digits are claimed.
+/// "nearly identical", "about 1": the paper claims no more digits.
 constexpr double near_zero = 0.01, near_one = 0.05;
 
-/// What is said of the first block and of the depth, in both figures.
+/// The statements on the first block and on the depth, in both figures.
 void add_common(std::vector<Comparison>& all, const Numbers& numbers, const std::string& model,
                 const ExperimentSetting& setting) {
     const double gain = branch_gain(setting);

@@ -44,7 +44,7 @@ std::vector<fs::path> sorted_entries(const fs::path& folder) {
     return out;
 }
 
-/// The first file below `folder` that neither its manifest nor one below names; empty: none.
+/// The first file below `folder` that is in neither its manifest nor one below it; empty: none.
 fs::path first_foreign(const fs::path& folder, const Manifest& above = {},
                        const fs::path& way = {}) {
     const Manifest here = Manifest::of(folder);
@@ -62,8 +62,8 @@ fs::path first_foreign(const fs::path& folder, const Manifest& above = {},
     return {};
 }
 
-/// What is there of the pattern: a name, or everything below what it matches.  A link or a file
-/// where it needs a folder stands for all.
+/// The existing names that match the pattern: a file, or all files below a matching folder.  A link
+/// or a file in place of a parent folder is returned instead.
 std::vector<std::string> names_of(const fs::path& folder, const std::string& pattern) {
     std::vector<std::string> out;
     const fs::path way = fs::path(pattern).parent_path();
@@ -83,7 +83,7 @@ std::vector<std::string> names_of(const fs::path& folder, const std::string& pat
     return out;
 }
 
-/// Does the working directory lie in `folder`?  It would stay with what is exchanged.
+/// Is the working directory in `folder`?  It would stay in the old folder after an exchange.
 bool is_worked_in(const fs::path& folder) {
     std::error_code failed;
     for (fs::path at = fs::current_path(failed); !failed; at = at.parent_path()) {
@@ -93,7 +93,7 @@ bool is_worked_in(const fs::path& folder) {
     return false;
 }
 
-/// Access lists and the like, which a new folder would not have.
+/// Has it extended attributes, such as ACLs, which a new folder would lack?
 bool has_attributes(const fs::path& folder) {
     std::string names(4096, '\0');
     const ssize_t size = ::listxattr(folder.c_str(), names.data(), names.size());
@@ -117,7 +117,7 @@ bool is_mount_point(const fs::path& folder) {
     return !same_device || (known && inside.stx_mnt_id != above.stx_mnt_id);
 }
 
-/// The same permissions and owner; false where that is not allowed.
+/// Sets permissions and owner as those of `like`; false where that is not permitted.
 bool look_alike(const fs::path& folder, const fs::path& like) {
     struct stat wanted {
     }, found{};
@@ -193,7 +193,7 @@ void OutputFolder::make_temporary() {
                                 std::strerror(errno)));
     const mode_t mask = ::umask(0);
     ::umask(mask);
-    ::chmod(pattern.c_str(), 0777 & ~mask);  // mkdtemp lets nobody else in
+    ::chmod(pattern.c_str(), 0777 & ~mask);  // mkdtemp creates it with mode 0700
     try {
         mark(pattern);
     } catch (const Error&) {
@@ -231,12 +231,12 @@ std::string OutputFolder::seal() {
         if (matches(name) && old.owns(folder(), name)) replaced_.insert(name);
     for (const auto& [name, entry] : old.entries())
         if (!sealed_.lists(name) && !replaced_.contains(name) && is_there(folder() / name))
-            sealed_.set(name, entry);  // stays, or was changed
+            sealed_.set(name, entry);  // kept: of another result, or changed by the user
     sealed_.write(temporary_);
     return sha256(sealed_.text());
 }
 
-/// The first name of the result that cannot be put in place without replacing what is not ours.
+/// The first name of the result whose target exists and is not the program's.
 std::string OutputFolder::in_the_way() const {
     for (const std::string& name : files_below(temporary_)) {
         const bool replaceable =
@@ -262,7 +262,7 @@ void OutputFolder::commit() {
         } else if (!can_exchange() || !exchange()) {
             fs::rename(temporary_ / unfinished_mark, temporary_ / finished_mark);
             sync(temporary_);
-            move_files(release(), path);  // where it fails, the next to open the folder goes on
+            move_files(release(), path);  // on failure, the next command on the folder continues
         }
     } catch (const fs::filesystem_error& error) {
         throw Error(
@@ -270,7 +270,7 @@ void OutputFolder::commit() {
     }
 }
 
-/// The temporary folder has become something that must not be removed.
+/// Stops tracking the temporary folder, which must no longer be removed.
 fs::path OutputFolder::release() {
     unfinished().temporaries.remove(temporary_);
     return std::exchange(temporary_, {});
@@ -283,7 +283,7 @@ bool OutputFolder::can_exchange() const {
            !has_attributes(path);
 }
 
-/// False where nothing was exchanged.
+/// Exchanges the folders atomically; false where that failed.
 bool OutputFolder::exchange() {
     const fs::path& path = folder();
     if (!carry(path, temporary_, replaced_) || !look_alike(temporary_, path)) return false;
@@ -303,7 +303,7 @@ bool OutputFolder::exchange() {
     return true;
 }
 
-/// The result gets a name of its own: "DIR-1".
+/// Renames the result to a free name such as "DIR-1", and throws.
 void OutputFolder::step_aside(const std::string& name) {
     const bool inside = temporary_.parent_path() == folder();
     const std::string base = inside ? (folder() / "result").string() : folder().string();

@@ -42,7 +42,7 @@ void remove_temporary(const fs::path& folder) {
 
 namespace {
 
-/// Absolute, and where it is what its symbolic links lead to.
+/// The absolute path, with symbolic links resolved where it exists.
 fs::path resolved(const fs::path& folder) {
     std::error_code failed;
     fs::path path = fs::weakly_canonical(fs::absolute(folder), failed);
@@ -70,7 +70,7 @@ void make_parents(const fs::path& folder, std::vector<fs::path>& made) {
     }
 }
 
-/// -1 with errno where it can neither be opened nor made.
+/// -1 with errno where it can neither be opened nor created.
 int open_lock(const fs::path& file) {
     constexpr int flags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
     int found = ::open(file.c_str(), O_RDWR | flags);
@@ -80,7 +80,7 @@ int open_lock(const fs::path& file) {
     return found;
 }
 
-/// Is `file` still the name of what is open?  Its last owner may have removed it.
+/// Does `file` still name the open file?  Its last owner may have removed it.
 bool is_named(int descriptor, const fs::path& file) {
     struct stat open {
     }, named{};
@@ -98,7 +98,7 @@ std::string holder(int descriptor) {
 
 void write_holder(int descriptor) {
     const std::string text = fmt::format("{}\n", ::getpid());
-    if (::ftruncate(descriptor, 0) != 0) return;  // of another user: it can be locked, not written
+    if (::ftruncate(descriptor, 0) != 0) return;  // another user's: it can be locked, not written
     [[maybe_unused]] const ssize_t n = ::pwrite(descriptor, text.data(), text.size(), 0);
 }
 
@@ -106,7 +106,7 @@ bool has_no_locks(int error) {
     return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
 }
 
-/// Opens the lock beside the folder, or inside it where nothing can be made beside.
+/// Opens the lock beside the folder, or inside it where its parent is not writable.
 int open_lock_of(const fs::path& folder, fs::path& file) {
     file = folder.parent_path() / hidden_name(folder, "lock");
     int found = open_lock(file);
@@ -123,7 +123,7 @@ void acquire(FolderLock::Held& held) {
     for (;;) {
         held.descriptor = open_lock_of(held.folder, held.file);
         if (held.descriptor < 0 && (errno == EEXIST || errno == ENOENT)) {
-            std::error_code failed;  // somebody made or removed it in between
+            std::error_code failed;  // created or removed by another process in between
             if (fs::is_directory(held.folder.parent_path(), failed)) continue;
             cannot_write(held.folder, ENOENT);
         }
@@ -190,7 +190,7 @@ bool FolderLock::effective() const { return held_->effective; }
 
 void abandon_output() {
     output::Unfinished& work = output::unfinished();
-    work.mutex.lock();  // for ever
+    work.mutex.lock();  // never unlocked
     for (const std::filesystem::path& one : work.temporaries) output::remove_temporary(one);
     for (FolderLock::Held* held : work.locks) held->release();
 }

@@ -21,7 +21,7 @@ bool is_digest(std::string_view text) {
     return text.size() == 64 && text.find_first_not_of("0123456789abcdef") == text.npos;
 }
 
-/// A file below the folder, whatever somebody wrote into the manifest.
+/// A relative path below the folder; a manifest may have been edited.
 bool is_name(std::string_view name) {
     if (name.empty() || name.front() == '/' || name.back() == '/') return false;
     for (const char c : name)
@@ -30,7 +30,7 @@ bool is_name(std::string_view name) {
            name != ".." && name != ".";
 }
 
-/// Is every folder on the way to `name` one itself, not a link to one?
+/// Are all parent folders of `name` real folders, not links?
 bool lies_below(const fs::path& folder, const std::string& name) {
     std::error_code failed;
     for (std::size_t at = name.find('/'); at != std::string::npos; at = name.find('/', at + 1))

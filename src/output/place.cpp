@@ -25,7 +25,7 @@ bool is_temporary_of(const std::string& name, const std::string& begin) {
            name.find_first_of(".-", begin.size()) == name.npos;
 }
 
-/// A folder as `like` is: owner where that is allowed, and permissions.
+/// Creates a folder with the permissions of `like`, and its owner where permitted.
 bool make_like(const fs::path& folder, const fs::path& like) {
     struct stat about {};
     if (::lstat(like.c_str(), &about) != 0 || !S_ISDIR(about.st_mode)) return false;
@@ -34,7 +34,7 @@ bool make_like(const fs::path& folder, const fs::path& like) {
     return ::chmod(folder.c_str(), about.st_mode & 07777) == 0;
 }
 
-/// The folders on the way to `name`, made in `to` as they are in `from`.
+/// Creates the parent folders of `name` in `to` as they are in `from`.
 bool make_way(const fs::path& from, const fs::path& to, const fs::path& name) {
     fs::path way;
     for (const fs::path& part : name.parent_path()) {
@@ -50,12 +50,12 @@ void remove_empty(const fs::path& folder) {
     for (fs::recursive_directory_iterator at(folder, failed), end; !failed && at != end;
          at.increment(failed))
         if (fs::is_directory(at->symlink_status(failed))) folders.push_back(at->path());
-    std::ranges::sort(folders, std::greater());  // the innermost first
+    std::ranges::sort(folders, std::greater());  // innermost first
     folders.push_back(folder);
     for (const fs::path& one : folders) ::rmdir(one.c_str());
 }
 
-/// The folders above `name` where they have become empty.
+/// Removes the parent folders of `name` that have become empty.
 void remove_way(const fs::path& folder, fs::path name) {
     while (name.has_parent_path() && ::rmdir((folder / name.parent_path()).c_str()) == 0)
         name = name.parent_path();
@@ -64,7 +64,7 @@ void remove_way(const fs::path& folder, fs::path name) {
 void remove_old(const fs::path& folder, const Manifest& old, const Manifest& now) {
     for (const std::string& name : old.names(folder)) {
         if (now.lists(name) || !old.owns(folder, name)) continue;
-        bool kept = false;  // by a manifest below that stays
+        bool kept = false;  // listed by a manifest below that stays
         for (std::size_t at = name.find('/'); at != std::string::npos; at = name.find('/', at + 1))
             kept = kept || now.lists(name.substr(0, at) + "/" + Manifest::file);
         if (kept) continue;
@@ -156,7 +156,7 @@ bool carry(const fs::path& from, const fs::path& to, const std::set<std::string>
 
 void dissolve(const fs::path& old, const fs::path& folder) {
     const Manifest manifest = Manifest::of(old);
-    if (manifest.empty()) return remove_empty(old);  // not yet marked, all gone, or none of ours
+    if (manifest.empty()) return remove_empty(old);  // unmarked, emptied, or not the program's
     for (const std::string& name : manifest.names(old)) {
         if (!manifest.owns(old, name)) continue;
         ::unlink((old / name).c_str());
@@ -172,14 +172,14 @@ void dissolve(const fs::path& old, const fs::path& folder) {
 }
 
 void move_files(const fs::path& whole, const fs::path& folder) {
-    if (!is_there(whole / Manifest::file)) return remove_temporary(whole);  // moved before
+    if (!is_there(whole / Manifest::file)) return remove_temporary(whole);  // already moved
     const Manifest now = Manifest::of(whole), old = Manifest::of(folder);
     if (now.empty()) return;
     remove_old(folder, old, now);
     for (const std::string& name : files_below(whole)) {
         if (name == Manifest::file || is_same_file(whole / name, folder / name)) continue;
         const bool free = !is_there(folder / name) || old.owns(folder, name);
-        if (!free) continue;  // a file of the user has come there since
+        if (!free) continue;  // the user has created a file there since
         if (!make_way(whole, folder, name) ||
             ::rename((whole / name).c_str(), (folder / name).c_str()) != 0)
             throw Error(fmt::format(
@@ -210,7 +210,7 @@ void sweep(const fs::path& folder) {
             if (is_temporary_of(at->path().filename().string(), begin)) found.push_back(at->path());
         for (const fs::path& one : found) finish(one, folder);
     }
-    // A manifest that was being written in a folder others watch.
+    // Manifests whose writing was interrupted.
     const std::string begin = std::string(".") + Manifest::file + ".";
     std::error_code failed;
     std::vector<fs::path> halves;
