@@ -11,11 +11,11 @@
 #include "tsdiag/attention.hpp"
 #include "tsdiag/run.hpp"
 
-/// What a device makes of the work, each beside the limit that binds it, as one table.
+/// Measured rates of a device, each with the limit that bounds it, as one table.
 ///
 ///     tsdiag_device_benchmarks [DEVICE] [tiny]
 ///
-/// `tiny`: sizes at which the program itself is tested.
+/// `tiny`: sizes for testing this program.
 namespace {
 
 using namespace tsdiag;
@@ -25,7 +25,7 @@ struct Sizes {
     Index wide;                                 ///< side of the largest product
     Index copied;                               ///< numbers
     Index short_heads, short_tokens;            ///< squaring
-    Index long_heads, long_tokens;              ///< Arnoldi on a P that is kept
+    Index long_heads, long_tokens;              ///< Arnoldi on a P in memory
     Index streamed;                             ///< tokens of one head
 };
 constexpr Sizes whole{1024, 24, 16, 512, 32, 8192, Index{1} << 29, 384, 1024, 144, 4096, 131072};
@@ -46,7 +46,7 @@ class Bench {
     }
 
   private:
-    /// The median of some runs after one that is not counted.
+    /// The median of some runs after a warm-up run.
     double seconds(const std::function<void()>& work, int runs = 5) const {
         std::vector<double> all;
         if (s_.copied == tiny.copied) runs = 0;
@@ -98,7 +98,7 @@ class Bench {
             const double t = seconds(work), rate = times * bytes / t;
             row(what, t, fmt::format("{:.0f} GB/s", rate / 1e9), percent(rate / bandwidth_));
         };
-        // The floor of the statistics is one read for the fields and one for the windows.
+        // Lower bound for the statistics: one read for the fields and one for the windows.
         reads("statistics of rows, P and its slope", 2,
               [&] { row_statistics(p, p, true, 0, Visible()); });
         reads("softmax, in place after a copy", 4, [&] { softmax_rows(map(Unary::copy, p), {}); });

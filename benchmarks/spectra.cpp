@@ -18,7 +18,7 @@ Tensor drawn(Shape shape, std::uint64_t seed, double deviation) {
     return Tensor::from_host(cpu(), shape, values, Type::f32);
 }
 
-/// Heads as drawn weights make them: queries and keys of tokens that were normalised, logits of
+/// Heads with random weights: queries and keys of normalised tokens, logits of
 /// standard deviation 768 * 0.02^2 = 0.31.
 std::unique_ptr<AttentionOperator> drawn_head(Index n, std::uint64_t seed) {
     const double deviation = std::sqrt(768.0) * 0.02;

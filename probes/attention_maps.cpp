@@ -5,7 +5,7 @@
 #include "support.hpp"
 #include "tsdiag/error.hpp"
 
-/// Chosen attention maps, whole.
+/// Complete attention maps of selected heads.
 namespace tsdiag::probe {
 namespace {
 

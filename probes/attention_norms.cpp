@@ -58,7 +58,7 @@ class AttentionNorms final : public Probe {
     }
 
   private:
-    /// A maximum over rows: of those that were seen.
+    /// A maximum over the rows seen, with a note where those are not all.
     Value largest(double value, std::size_t head) const {
         Value v = value;
         const Index rows = heads_[head].squares.rows();

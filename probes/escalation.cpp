@@ -4,7 +4,7 @@
 #include "support.hpp"
 #include "tsdiag/error.hpp"
 
-/// What a step does to the similarity of the tokens.  [TSE] Def. 2.2, (5), (7)
+/// The change of token similarity in a step.  [TSE] Def. 2.2, (5), (7)
 namespace tsdiag::probe {
 namespace {
 

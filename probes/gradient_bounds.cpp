@@ -9,15 +9,15 @@
 namespace tsdiag::probe {
 namespace {
 
-/// Which bound there is for dL/dS.
+/// The kind of attention, which determines the bound on dL/dS.
 enum class Law {
     softmax,     ///< rows exp(S) / z
     linear,      ///< rows S / z, S > 0
-    normalised,  ///< P = S, and a root-mean-square norm behind P V
+    normalised,  ///< P = S, and a root-mean-square norm after P V
     none
 };
 
-/// What the rows of a head tell.
+/// Statistics of the rows of a head.
 struct Head {
     double largest = 0;                                      ///< max |dL/dS_ij|
     double least = std::numeric_limits<double>::infinity();  ///< min |S_ij|
@@ -124,7 +124,7 @@ class GradientBounds final : public Probe {
             return cast(matmul(e.projections->q.row_range(block.first, block.p.rows()),
                                e.projections->k, Transpose::second, e.projections->scale),
                         Type::f64);
-        // P is S or S / z, the slope 1 or 1 / z; what is hidden becomes 0 / 0, and hidden again.
+        // P is S or S / z, the slope 1 or 1 / z; masked entries become 0 / 0 and are masked again.
         return divide(cast(block.p, Type::f64), cast(block.slope, Type::f64));
     }
 
@@ -148,7 +148,7 @@ class GradientBounds final : public Probe {
                 if (head.negative) return undefined("logits of both signs have no bound");
                 if (head.least == 0) return undefined("a logit is 0");
                 if (!sharp) return narrow(std::sqrt(n) * c12 / (4 * head.least));
-                // Of a row of m tokens 2 (m - 1) / m^2, which is largest at m = 2.
+                // For a row of m tokens 2 (m - 1) / m^2, which is largest at m = 2.
                 const double m = e.op.structure().causal ? std::min(n, 2.0) : n;
                 return narrow(2 * (m - 1) / (m * m) * c12 / head.least);
             }

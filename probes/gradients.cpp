@@ -3,7 +3,7 @@
 #include "support.hpp"
 #include "tsdiag/ops.hpp"
 
-/// How large the derivatives of a loss are.  [TSE] Fig. 1
+/// Norms of the derivatives of a loss.  [TSE] Fig. 1
 namespace tsdiag::probe {
 namespace {
 

@@ -2,13 +2,13 @@
 
 #include "support.hpp"
 
-/// How near the attention stays: the locally accumulated attention score.  [DEVIL] 3.2
+/// Locality of attention: the locally accumulated attention score.  [DEVIL] 3.2
 namespace tsdiag::probe {
 namespace {
 
 constexpr Index most_points = 256;
 
-/// The L whose C(L) is written: all, or 256 of them with n among them.
+/// The values of L at which C(L) is written: all, or 256 of them including n.
 std::vector<Index> lengths(Index n) {
     const Index points = std::min(n, most_points);
     std::vector<Index> list;
@@ -80,7 +80,7 @@ class Locality final : public Probe {
 
     ProbeSettings settings_;
     Index heads_ = 0, tokens_ = 0, rows_ = 0;
-    std::vector<double> window_;  ///< (heads, n): what the window gains when it grows to L + 1
+    std::vector<double> window_;  ///< (heads, n): the increment of C when the window grows to L + 1
 };
 
 constexpr Metric metrics[] = {

@@ -8,9 +8,9 @@ namespace tsdiag::probe {
 namespace {
 
 constexpr Index thresholds = 100;
-constexpr Index largest_by_default = 256;  ///< tokens; beyond, only where the curve is named
+constexpr Index largest_by_default = 256;  ///< tokens; beyond, only if the curve is named
 
-/// linspace(0, 1, 100) in float32, as torch makes it: from both ends.
+/// linspace(0, 1, 100) in float32 as torch computes it: from both ends.
 std::array<double, thresholds> scores() {
     std::array<double, thresholds> out{};
     constexpr float step = 1.0F / float(thresholds - 1);
@@ -24,10 +24,10 @@ using Lengths = std::array<double, thresholds>;
 
 /// Adds to counts[j] the window that the code reports where row i has collected score j.
 ///
-/// The window grows alternately, left first, a step being lost where a side is used up.  Its
-/// borders l and r are those not yet taken, and its length is said to be r - l + 1, at most n.
-/// Column 0 is never taken, but for the first row, whose first step to the left takes column -1:
-/// the last one.
+/// The window grows alternately, left first; a step is lost where a side is exhausted.  Its
+/// borders l and r are the next ones to take, and its length is reported as r - l + 1, at most n.
+/// Column 0 is never taken, except for the first row, whose first step to the left takes column
+/// -1: the last one.
 void add_windows(const double* row, Index i, Index n, const std::array<double, thresholds>& score,
                  Lengths& counts) {
     Index left = i - 1, right = i + 1, length = 1;

@@ -4,7 +4,7 @@
 
 #include "tsdiag/ops.hpp"
 
-/// What P does to the mean of the tokens and to what is around it.  [TSE] (10), (12)
+/// The action of P on the mean of the tokens and on its complement.  [TSE] (10), (12)
 namespace tsdiag::probe {
 
 std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
@@ -55,13 +55,13 @@ std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& 
 
 namespace {
 
-/// Elements of P X that are held at once, and the columns that they are enough for anyway: with
-/// fewer, making P again would cost more than the product.  By the sizes alone, so that the sum
+/// Largest number of elements of P X in memory, and the least number of columns of a chunk: with
+/// fewer, recomputing P would cost more than the product.  By the sizes alone, so that the sum
 /// does not depend on the memory of a run.
 constexpr Index largest_product = Index{1} << 21, fewest_columns = 128;
 
 /// |Pi2 P X|_F^2 of each head.  X is centred first: for rows that sum to 1, Pi2 P X = Pi2 P Pi2 X
-/// exactly, and nothing cancels however alike the tokens are.  Cost: 2 h n^2 d flops; memory h n
+/// exactly, and similar tokens cause no cancellation.  Cost: 2 h n^2 d flops; memory h n
 /// times a chunk of columns.
 std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
     const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();

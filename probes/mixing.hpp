@@ -3,15 +3,14 @@
 
 #include "support.hpp"
 
-/// What P does to the mean of the tokens.
+/// The action of P on the mean of the tokens.
 namespace tsdiag::probe {
 
-/// Why what needs X or R is undefined for a trace that holds attention alone.
+/// Why metrics of X or R are undefined for a trace that holds attention alone.
 inline constexpr const char* no_input = "the trace has no hidden_states or attention_inputs here";
 inline constexpr const char* no_residual = "the trace has no hidden_states here";
 
-/// Of one head: |e^T P X|^2 = |Pi1 P X|_F^2, and |e^T P Pi2 X|^2, what of it comes from outside the
-/// mean.
+/// Of one head: |e^T P X|^2 = |Pi1 P X|_F^2, and |e^T P Pi2 X|^2, its part from outside the mean.
 struct MeanRow {
     Wide whole = 0, across = 0;
 };

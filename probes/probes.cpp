@@ -7,7 +7,7 @@
 #include "tsdiag/probe.hpp"
 #include "tsdiag/text.hpp"
 
-/// The probes, one line each, in the order in which they run.
+/// The probes, one per line, in the order in which they run.
 #define TSDIAG_PROBES(X)    \
     X(similarity)           \
     X(effective_rank)       \
@@ -59,7 +59,7 @@ bool contains(const std::vector<std::string>& list, std::string_view word) {
     return std::find(list.begin(), list.end(), word) != list.end();
 }
 
-/// Is the metric what the word stands for: its name, that of its probe, or a set?
+/// Does the word select the metric: by its name, its probe, or a set?
 bool stands_for(std::string_view word, const Metric& m, const ProbeEntry& entry) {
     return word == m.name || word == "all" || (word == "core" && m.core) || word == entry.name;
 }

@@ -204,7 +204,7 @@ RowNorms QueryDerivative::norms(const Rows& r) const {
         u = matmul(slope_p, k).to_host<double>();
         s2 = row_sum(square(r.p)).to_host<double>();
     }
-    // sum_j (z_i . v_j)^2 for a vector z_i a row.
+    // sum_j (z_i . v_j)^2 for one vector z_i per row.
     const auto along = [&](const Tensor& z) {
         const Tensor t = multiply(r.slope, matmul(z, k, Transpose::second));
         const Tensor v = r.divided ? subtract(t, multiply(r.p, row_sum(t))) : t;
@@ -253,14 +253,14 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
     }
 }
 
-/// Does y_ik . y_il depend on the distance of k and l alone?
+/// Does y_ik . y_il depend on the distance of k and l only?
 bool KeyDerivative::by_distance() const {
     return side_.consecutive && !side_.normed && gram_.defined();
 }
 
-/// By the sizes alone, so that every device looks at the same rows.
+/// By the sizes alone, so that every device selects the same rows.
 double KeyDerivative::work(Index heads, Index n) const {
-    constexpr double reads = 6;  // what a multiplication that waits for memory costs in flops
+    constexpr double reads = 6;  // the cost of a memory-bound multiplication, in flops
     if (by_distance()) return reads * double(n) * double(n) * double(heads);
     const double row =
         gram_.defined() ? 2 * double(n) * double(n) : 4 * double(n) * double(x_.cols());

@@ -27,13 +27,13 @@ struct Rows {
 };
 Rows rows_of(const AttentionOperator& op, Index first, Index count);
 
-/// One number a head and row, (h, count).  `gross` is the sum of the moduli of what was added up:
-/// the number is right to some eps * gross.
+/// One number per head and row, (h, count).  `gross` is the sum of the moduli of its terms: the
+/// rounding error is some eps * gross.
 struct RowNorms {
     std::vector<Wide> value, gross;
 };
 
-/// One side of the logits, on the host: what stands between the projection and the logits.
+/// One side of the logits, on the host: the map from projection to logits.
 struct Side {
     Index heads = 0, n = 0, w = 0;
     bool normed = false, layer = false;
@@ -65,8 +65,8 @@ class QueryDerivative {
   private:
     Side side_;
     double scale_;
-    int exponent_;  ///< of what follows, and of the side: the squares are 2^(2 exponent) times
-                    ///< those
+    int exponent_;  ///< of the members below and of the side: the squares are 2^(2 exponent)
+                    ///< times theirs
     Tensor k_, features_, shadow_, ones_;  ///< (h', n, w), (h', n, f), (h, n, w) twice
     std::vector<double> input_squares_;    ///< |x_i|^2
 };
@@ -92,7 +92,7 @@ class KeyDerivative {
 
     Side side_;
     double scale_;
-    int exponent_;          ///< of what follows, and of the side
+    int exponent_;          ///< of the members below, and of the side
     Tensor q_, x_, gram_;   ///< (h, n, w), (1, n, d), X X^T where it is small
     Tensor input_squares_;  ///< |x_j|^2, (1, 1, n)
     Tensor shadow_, ones_;  ///< (h', n, w)

@@ -10,14 +10,14 @@
 namespace tsdiag::probe {
 namespace {
 
-/// Where the rows of a layer cost too much, evenly spaced blocks of so many are taken.
+/// Where all rows of a layer cost too much, evenly spaced blocks of this many rows are sampled.
 constexpr Index sampled_block = 8;
 
-/// Entries of P, over all heads, that are looked at together otherwise: some ten copies of them in
-/// float64 are held.
+/// Otherwise the largest number of entries of P in a block, over all heads; some ten float64 copies
+/// of it are held.
 constexpr Index largest_block = Index{1} << 17;
 
-/// Which rows are looked at.
+/// The selected rows.
 struct Plan {
     Index block = 0;
     std::vector<Index> first;
@@ -45,7 +45,7 @@ struct Sums {
     Wide gross = 0;
 };
 
-/// Root of the sum over all n rows, with the error of having seen some, and that of rounding.
+/// Root of the sum over all n rows, with its sampling and rounding errors.
 Value root(const Sums& s, Index n, bool all) {
     Wide total = 0, squares = 0;
     for (const Wide b : s.blocks) total += b, squares += b * b;

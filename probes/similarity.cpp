@@ -5,7 +5,7 @@
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 
-/// How alike the tokens of a state are.  [TSE] Def. 1.1, (1)
+/// Similarity of the tokens of a state.  [TSE] Def. 1.1, (1)
 namespace tsdiag::probe {
 namespace {
 
@@ -17,7 +17,7 @@ Value mean_cosine(const StateMoments& m) {
     return (m.unit_sum - n) / (n * (n - 1));
 }
 
-/// Sides up to this are made into a Gram matrix, whose products cost less than those of X.
+/// Up to this side a Gram matrix is formed, whose products cost less than those with X.
 constexpr Index largest_gram = 1024;
 
 /// |X|_2^2 as the largest eigenvalue of the smaller of X X^T and X^T X.
@@ -35,7 +35,7 @@ Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
     return largest_singular_value({side, side, product, product}, tolerance);
 }
 
-/// |X|_2 by products with X where it lies.
+/// |X|_2 by products with X on its device.
 Estimate norm_by_products(const Tensor& x, double tolerance) {
     const auto multiply_by = [&x](Transpose t) {
         return [&x, t](std::span<const double> v, std::span<double> y) {

@@ -4,7 +4,7 @@
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 
-/// How fast P mixes: its second eigenvalue and norms that bound it.  [TSE] Cor. 2.7, (12), (16),
+/// Mixing rate of P: its second eigenvalue and norms that bound it.  [TSE] Cor. 2.7, (12), (16),
 /// (17)
 namespace tsdiag::probe {
 namespace {
@@ -26,11 +26,11 @@ double farthest_rows(const Tensor& rows) {
     return largest_row_distance(host.view());
 }
 
-/// max_ij |P_i - P_j|_1 / 2 of each head.  Where P does not fit, blocks of its rows are made again
-/// for each block, and laid out beside it.
+/// max_ij |P_i - P_j|_1 / 2 of each head.  Where P does not fit, it is computed for each pair of
+/// blocks of rows, which are recomputed.
 std::vector<double> coefficients(const Attention& e) {
     if (e.op.bytes() <= e.memory) return dobrushin(e.op);
-    constexpr double copies = 4;  // of a block: two, and both beside each other
+    constexpr double copies = 4;  // of a block: two, and their concatenation
     const Index n = e.op.tokens(), h = e.op.heads(), block = e.op.rows_at_once(e.memory / copies);
     std::vector<double> found(std::size_t(h), 0.0);
     const auto take = [&](const Tensor& rows) {
@@ -87,7 +87,7 @@ class Spectrum final : public Probe {
         return e.pre_norm ? "pre-norm" : e.why_no_estimate;
     }
 
-    /// Values of the estimates, which are also written down for run.json.
+    /// Values of the estimates, which are also recorded for run.json.
     std::vector<Value> values_of(const std::vector<Estimate>& estimates, Index layer,
                                  std::string_view metric) const {
         std::vector<Value> values;
@@ -103,7 +103,7 @@ class Spectrum final : public Probe {
             settings_.diagnostics->entries.push_back({at, std::string(metric), estimate});
     }
 
-    /// Of a causal P from the diagonal that was seen, without another pass.
+    /// For a causal P from its recorded diagonal, without another pass.
     std::vector<Estimate> second_moduli(const Attention& e) const {
         const bool seen = !diagonals_.empty() && Index(diagonals_[0].size()) == e.op.tokens();
         if (!seen || !e.op.structure().causal)
@@ -152,7 +152,7 @@ class Spectrum final : public Probe {
         emit_heads(out, settings_, e.layer, "est2", heads, mean);
     }
 
-    /// Of heads that lie evenly.
+    /// Cross-checks evenly spaced heads.
     void second_opinions(const Attention& e, const std::vector<Estimate>& found, Sink& out) const {
         if (!settings_.wants(metric::lambda2_check)) return;
         const Index count = std::min(settings_.cross_check, e.op.heads());

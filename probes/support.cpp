@@ -33,7 +33,7 @@ Value to_value(const Estimate& estimate) {
 
 namespace {
 
-/// "undefined in heads 1 4: zero row; ...": one clause a reason, in the order of the heads.
+/// "undefined in heads 1 4: zero row; ...": one clause per reason, in the order of the heads.
 std::string describe_undefined(const std::vector<Value>& heads) {
     std::vector<std::pair<std::string, std::string>> clauses;  // reason, heads
     for (std::size_t k = 0; k < heads.size(); ++k) {
@@ -52,7 +52,7 @@ std::string describe_undefined(const std::vector<Value>& heads) {
     return text;
 }
 
-/// The common reason where no head has a value and all say the same.
+/// The reason, where no head has a value and all have the same reason.
 std::string common_reason(const std::vector<Value>& heads) {
     for (const Value& v : heads)
         if (v.value || v.note != heads.front().note) return describe_undefined(heads);
@@ -149,7 +149,7 @@ Value RowMean::value(Index n, Wide (*of)(Wide mean, Index n)) const {
     if (rows_ >= double(n) || !v.value) return v;
     v.note = fmt::format("from {} of {} rows", rows(), n);
     if (blocks_ < 2) return v;
-    // Squares of what the blocks' sums are off by: sum - mean rows.
+    // Squared deviations of the block sums: sum - mean rows.
     const Wide off = sum_sum_ - 2 * mean * sum_rows_ + mean * mean * rows_rows_;
     const Wide spread = std::max<Wide>(0, off) * blocks_ / (blocks_ - 1);
     const Wide error = std::sqrt(spread * (1 - rows_ / double(n))) / rows_;

@@ -9,7 +9,7 @@
 #include "tsdiag/attention.hpp"
 #include "tsdiag/probe.hpp"
 
-/// What the probes share: places, means over heads, sums over rows.
+/// Shared by the probes: places, means over heads, sums over rows.
 namespace tsdiag::probe {
 
 template <class P>
@@ -20,7 +20,7 @@ std::unique_ptr<Probe> make(const ProbeSettings& settings) {
 /// A layer's attention: of one head, or (-1) the mean over the heads.
 Place attention_place(Index layer, Index head = -1);
 
-/// Why the rows have no derivative by logits; empty where they have one.
+/// Why the rows have no derivative with respect to the logits; empty where they have one.
 inline std::string no_slope(const RowBlock& block) {
     if (block.slope.defined()) return {};
     if (!block.why_no_slope.empty()) return std::string(block.why_no_slope);
@@ -37,8 +37,8 @@ Value transform(const Value& v, F f) {
     return out;
 }
 
-/// The double; undefined where it is beyond the largest or below the smallest.  What is not finite
-/// stays so: the sink says what to do with it.
+/// Converts to double; undefined on overflow or underflow.  Non-finite values are kept: the sink
+/// decides about them.
 Value narrow(Wide x);
 
 /// The value where it is certified, else the interval that holds it, else the reason.
@@ -48,11 +48,11 @@ Value to_value(const Estimate& estimate);
 /// has a value but all have intervals: the interval of the mean.
 Value mean_over_heads(const std::vector<Value>& heads);
 
-/// Rows of the wanted heads, then the row of the layer: `mean`, or the mean of all heads.
+/// Rows of the requested heads, then the row of the layer: `mean`, or the mean of all heads.
 void emit_heads(Sink& out, const ProbeSettings& settings, Index layer, std::string_view metric,
                 const std::vector<Value>& heads, const std::optional<Value>& mean = {});
 
-/// The same with value(k) of each head, where the metric is wanted and there are heads.
+/// The same with value(k) of each head, if the metric is requested and there are heads.
 template <class F>
 void emit_each(Sink& out, const ProbeSettings& settings, Index layer, std::string_view metric,
                Index heads, F value) {
@@ -82,14 +82,14 @@ class RowSums {
     double tolerance_ = 0;
 };
 
-/// Of a head's rows in one block.
+/// The values of a head's rows in one block.
 template <class T>
 std::span<const T> of_head(const std::vector<T>& all, const RowStatistics& s, Index head) {
     return std::span(all).subspan(std::size_t(head * s.rows), std::size_t(s.rows));
 }
 
 /// The mean of a number over the rows of a head.  Where not all n rows were seen: an estimate with
-/// Student's 95 % interval, that of a sample of blocks, for rows of one block are alike.
+/// Student's 95 % interval for a sample of blocks, since rows of one block are correlated.
 class RowMean {
   public:
     template <class T>
@@ -111,7 +111,7 @@ class RowMean {
     double rows_ = 0, blocks_ = 0, rows_rows_ = 0;
 };
 
-/// Rows of P to be asked for at once.  By the sizes alone, so that sums over blocks do not depend
+/// Rows of P to request at once.  By the sizes alone, so that sums over blocks do not depend
 /// on the memory of a run.
 Index block_rows(const AttentionOperator& op);
 

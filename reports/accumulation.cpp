@@ -9,15 +9,14 @@
 #include "cells.hpp"
 #include "text.hpp"
 
-/// Locally accumulated attention: how much of it lies within a share of the tokens around one's
-/// own.
+/// Locally accumulated attention: the share of it within a window around each token.
 namespace tsdiag::reports {
 namespace {
 
-constexpr Index most_layers = 16;  ///< drawn all; of more layers, `shown_layers` of them
+constexpr Index most_layers = 16;  ///< all are drawn; of more layers, `shown_layers` of them
 constexpr Index shown_layers = 9;
 
-/// Positions of `shown` of `count` things, evenly, first and last among them.
+/// `shown` of `count` positions, evenly spaced, with the first and the last.
 std::set<Index> spread(Index count, Index shown) {
     std::set<Index> found;
     for (Index k = 0; k < shown; ++k)
@@ -25,7 +24,7 @@ std::set<Index> spread(Index count, Index shown) {
     return found;
 }
 
-/// Does a value lie outside [low, high]?  It does where rows of P do not sum to 1.
+/// Is a value outside [low, high]?  So it is where rows of P do not sum to 1.
 bool leaves(const std::vector<Series>& all, double low, double high) {
     return std::ranges::any_of(all, [&](const Series& s) {
         return std::ranges::any_of(s.y,

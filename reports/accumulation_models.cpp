@@ -7,8 +7,8 @@
 namespace tsdiag::reports {
 namespace {
 
-/// A layer's curve over its last value, which is 1 where rows sum to 1; empty where that is not
-/// positive.
+/// A layer's curve divided by its last value, which is 1 where rows sum to 1; empty where that is
+/// not positive.
 Curve normalised(const Curve& curve) {
     Curve out;
     if (curve.empty()) return out;

@@ -1,7 +1,7 @@
 #pragma once
 #include <string_view>
 
-/// Files of this folder that every report carries, built into the library.
+/// Files of this folder that every report contains, embedded in the library.
 namespace tsdiag::reports {
 
 struct Asset {

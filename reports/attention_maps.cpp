@@ -5,13 +5,13 @@
 #include "rows.hpp"
 #include "text.hpp"
 
-/// The attention matrices that were asked for, as images.
+/// The requested attention matrices, as images.
 namespace tsdiag::reports {
 namespace {
 
 constexpr std::size_t panels_a_figure = 9;
 constexpr Index most_pixels = 1024;       ///< a larger map is reduced to block means
-constexpr double end_of_colours = 0.995;  ///< quantile of the entries at which the colours end
+constexpr double end_of_colours = 0.995;  ///< upper end of the colours, a quantile of the entries
 
 /// Means over blocks of k x k entries, k the least that fits `most_pixels`.
 Grid reduced(const Map& map) {
@@ -31,7 +31,7 @@ Grid reduced(const Map& map) {
     return g;
 }
 
-/// The colours end at a quantile: one row that is a single token would darken all others.
+/// The colour scale ends at a quantile: a row with a single nonzero entry would darken all others.
 void set_colours(Grid& g) {
     std::vector<double> sorted;
     for (const auto& v : g.values) sorted.push_back(*v);

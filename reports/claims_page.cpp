@@ -4,7 +4,7 @@
 #include "text.hpp"
 #include "tsdiag/claim.hpp"
 
-/// The page of an examination: a verdict a claim, a row a reading, a figure a claim.
+/// The page of an examination: a verdict per claim, a row per reading, a figure per claim.
 namespace tsdiag {
 namespace {
 
@@ -111,7 +111,7 @@ Series line(std::string name, const Trace& t, const std::vector<double>& y, bool
     return s;
 }
 
-/// Readings whose traces have the same axes share a panel, but for means: each has its own scale.
+/// Readings whose traces have the same axes share a panel, except means, which have own scales.
 bool shares(const Plot& panel, const Trace& t) {
     return panel.x.title == t.x_title && panel.y.title == t.y_title && t.y_title != "mean";
 }

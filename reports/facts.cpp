@@ -4,7 +4,7 @@
 #include "skeleton.hpp"
 #include "text.hpp"
 
-/// What run.json says of the model and the run.  Whatever is absent is left out.
+/// Model and run according to run.json.  Absent entries are left out.
 namespace tsdiag::reports {
 namespace {
 
@@ -24,7 +24,7 @@ void add(std::string& out, std::string_view name, const Json& value) {
     add(out, name, html(scalar(value)));
 }
 
-/// A list of lines; long ones are folded away.
+/// A list of lines; long ones are collapsed.
 void add_lines(std::string& out, std::string_view name, const Json& lines) {
     if (!lines.is_array() || lines.array().empty()) return;
     std::string items;

@@ -20,11 +20,11 @@ namespace {
 using namespace reports;
 namespace fs = std::filesystem;
 
-// Room around a panel and below all, in pixels; on the left for a title beside numbers of nine
-// characters.
+// Margins around a panel and below all, in pixels; the left one has room for a title and numbers
+// of nine characters.
 constexpr double left = 90, right = 16, above = 26, below = 50, colour_bar = 64, legend_line = 18;
-constexpr Index most_cells = 4096;       ///< of more, gnuplot's `image` draws one bitmap
-constexpr Index most_numbers = 1 << 16;  ///< of a panel that is an image, as text
+constexpr Index most_cells = 4096;       ///< beyond, gnuplot's `image` draws one bitmap
+constexpr Index most_numbers = 1 << 16;  ///< of a panel drawn as an image, written as text
 
 std::string field(const std::optional<double>& v) {
     return v && std::isfinite(*v) ? shortest(*v) : "NaN";
@@ -42,7 +42,7 @@ std::string image_of(const Figure& figure, std::size_t panel) {
     return fmt::format("{}_{}.png", figure.name, panel + 1);
 }
 
-/// What the images show, which the script does not read from here; of large ones where it is.
+/// The values of the images, as comments for readers; for large ones, where to find them.
 std::string images_of(const Figure& figure) {
     std::string out;
     for (std::size_t i = 0; i < figure.panels.size(); ++i) {
@@ -58,8 +58,8 @@ std::string images_of(const Figure& figure) {
     return out;
 }
 
-/// Blocks in the order of the panels and their series, apart by two empty lines, as `index` counts;
-/// behind them what images show.
+/// Blocks in the order of the panels and their series, separated by two empty lines for `index`;
+/// then the values of the images.
 std::string data_of(const Figure& figure) {
     std::string out;
     for (const Plot& plot : figure.panels) {
@@ -94,7 +94,7 @@ std::string tick_list(const std::vector<double>& positions) {
     return "(" + out + ")";
 }
 
-/// Ticks at whole positions with the words of `labels`, or their numbers.
+/// Ticks at integer positions with `labels`, or their numbers.
 std::string cell_tick_list(const std::vector<Index>& cells,
                            const std::vector<std::string>& labels) {
     std::string out;
@@ -193,7 +193,7 @@ std::string image_panel(const Grid& g, const std::string& image) {
     out += axis_lines('y', {}, {ys.high, ys.low}, ticks(ys, Scale::linear, 4, true));
     const Index scale = (image_pixels + std::max(g.rows, g.cols) - 1) / std::max(g.rows, g.cols);
     const double pixel = double(g.step) / double(scale);
-    // the unseen second plot makes gnuplot draw the colour bar
+    // the invisible second plot makes gnuplot draw the colour bar
     out += fmt::format(
         "plot {} binary filetype=png origin=({},{}) dx={} dy={} flipy with rgbimage, \\\n"
         "  {} using (NaN):(NaN):(0) every ::0::0 with points palette\n",
@@ -235,8 +235,8 @@ std::string legend_panel(const Figure& figure, const std::vector<LineStyle>& sty
         8 / page.height, page.legend / page.height, legend_columns(figure, page.width), keys);
 }
 
-/// Titles of the panel and of its axes, as labels at positions: terminals disagree on the height of
-/// a line.
+/// Titles of the panel and of its axes, as labels at fixed positions: terminals differ in line
+/// height.
 std::string titles_of(const Plot& plot, const Page& page, double x, double y, const Layout& size) {
     const auto label = [&](const std::string& text, double at_x, double at_y, const char* how) {
         return text.empty()
@@ -301,7 +301,7 @@ std::string script_of(const Figure& figure) {
     return out + "unset multiplot\nreset\n}\nunset output\n";
 }
 
-/// The same figure is the same file, whenever it was drawn.
+/// Sets a fixed date, so that equal figures are equal files.
 void forget_date(const fs::path& pdf) {
     constexpr std::string_view key = "/CreationDate (D:", epoch = "19700101000000";
     std::fstream file(pdf, std::ios::binary | std::ios::in | std::ios::out);
@@ -313,7 +313,7 @@ void forget_date(const fs::path& pdf) {
     file.write(epoch.data(), std::streamsize(epoch.size()));
 }
 
-/// Does it end as its format ends?  gnuplot says nothing of a full disk.
+/// Is the file complete?  gnuplot does not report a full disk.
 bool is_whole(const fs::path& drawn) {
     std::ifstream file(drawn, std::ios::binary);
     const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
@@ -327,7 +327,7 @@ bool is_whole(const fs::path& drawn) {
 void draw(std::span<const Figure> figures, const fs::path& directory) {
     if (figures.empty()) return;
     std::error_code error;
-    fs::create_directory(directory, error);  // not those above: an end of the program removes them
+    fs::create_directory(directory, error);  // not its parents: an interruption removes them
     if (error)
         throw Error(
             fmt::format("{}: the folder cannot be made: {}.", directory.string(), error.message()));
@@ -340,7 +340,7 @@ void draw(std::span<const Figure> figures, const fs::path& directory) {
                 write_atomically(directory / image_of(figure, i), grid_png(*grid));
         arguments.push_back(figure.name + ".gp");
     }
-    constexpr std::chrono::seconds start{60}, a_figure{10};  // a hundred times what they take
+    constexpr std::chrono::seconds start{60}, a_figure{10};  // a hundred times the usual time
     const std::chrono::seconds limit = start + a_figure * std::ssize(figures);
     const Outcome outcome = run_program(arguments, directory, limit);
     if (!outcome.found)

@@ -5,7 +5,7 @@
 #include "cells.hpp"
 #include "text.hpp"
 
-/// Figures of the attention: one cell a head, layers downwards.
+/// Figures of the attention: one cell per head, layers downwards.
 namespace tsdiag::reports {
 
 Grid head_grid(const Heads& heads, std::string_view metric) {
@@ -14,7 +14,7 @@ Grid head_grid(const Heads& heads, std::string_view metric) {
         g.rows = std::max(g.rows, at.first + 1);
         g.cols = std::max(g.cols, at.second + 1);
     }
-    constexpr Index most_cells = Index{1} << 20;  // more than a screen has room for
+    constexpr Index most_cells = Index{1} << 20;  // more than fits on a screen
     if (g.rows * g.cols > most_cells) g.rows = g.cols = 0;
     g.values.resize(std::size_t(g.rows * g.cols));
     if (g.values.empty()) return g;
@@ -41,8 +41,8 @@ std::string grid_in_words(std::string_view metric, const Grid& g) {
 
 namespace {
 
-/// One figure a model, one panel a metric that has numbers.  Colours begin at `low`, or at the
-/// least value.
+/// One figure per model, one panel per metric that has numbers.  Colours begin at `low`, or at the
+/// minimum.
 std::vector<Figure> cells(const Table& table, const Figure& pattern,
                           const std::vector<std::string_view>& metrics,
                           std::optional<double> low = {}) {

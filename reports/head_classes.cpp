@@ -5,7 +5,7 @@
 namespace tsdiag::reports {
 namespace {
 
-/// The numbers of one head, where they are defined.
+/// The defined numbers of one head.
 struct Head {
     std::optional<double> lambda2, delta, row_max, local_auc;
 };

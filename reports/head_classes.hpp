@@ -5,20 +5,20 @@
 
 #include "rows.hpp"
 
-/// Kinds of heads that the verdict names, each by a criterion on the numbers of metrics.csv.
+/// Classes of heads in the verdict, each with a criterion on the numbers of metrics.csv.
 namespace tsdiag::reports {
 
-/// Nearly rank one: every row of P is nearly the same.  delta = |Pi2 P|_2 bounds how far any
-/// direction of P is from the mean row; lambda2_abs is what repeated mixing sees.
+/// Nearly rank one: all rows of P are nearly the same.  delta = |Pi2 P|_2 bounds the distance of
+/// any direction of P from the mean row; lambda2_abs is the rate of repeated mixing.
 constexpr double rank_one_lambda2 = 0.05, rank_one_delta = 0.2;
-/// Identity-like: each row is almost one entry, near its own token, and P keeps what it mixes.  A
+/// Identity-like: each row is almost one entry, near its own token, and P preserves its input.  A
 /// head that attends to the previous token has row_max and local_auc near 1 too, but lambda2_abs
 /// near 0.
 constexpr double identity_row_max = 0.9, identity_local_auc = 0.9, identity_lambda2 = 0.9;
 /// Sink-like: rows concentrate on an entry that is not near their own token (local_auc below the
 /// 1/2 of uniform attention) but the same for many rows: delta^2 <= |P|_2^2 <= the greatest column
 /// sum of a row-stochastic P, so delta > 1 means that one token receives more than one row's worth;
-/// and a head that is nearly rank one has one row for all.
+/// and a head that is nearly rank one has the same row everywhere.
 constexpr double sink_row_max = 0.5, sink_local_auc = 0.5, sink_delta = 1;
 
 using HeadAt = std::pair<Index, Index>;  ///< layer, head
@@ -26,7 +26,7 @@ using HeadAt = std::pair<Index, Index>;  ///< layer, head
 struct HeadClass {
     std::string name;          ///< "nearly rank one"
     std::string criterion;     ///< "lambda2_abs < 0.05 and delta < 0.2"
-    std::size_t measured = 0;  ///< heads of which all the metrics needed are defined
+    std::size_t measured = 0;  ///< heads for which all required metrics are defined
     std::vector<HeadAt> members = {};
 };
 

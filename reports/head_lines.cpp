@@ -39,7 +39,7 @@ void add_panel(Figure& figure, const TableView& rows, std::string_view metric) {
         if (any_value(s)) series.push_back(std::move(s));
     }
     if (series.empty()) return;
-    // of one model the panel's title names its only line, so that panels share no legend
+    // for one model the panel's title names its only line, so that panels share no legend
     if (series.size() == 1 && !series[0].low.empty()) series[0].name = "mean over heads";
     const Scale scale = spans_decades(series) ? Scale::log : Scale::linear;
     if (scale == Scale::log)
@@ -104,7 +104,7 @@ std::vector<Figure> make_attention_shape(const Table& table) {
     add_panel(f, rows, metric::row_max);
     add_panel(f, rows, metric::local_auc);
     add_panel(f, rows, metric::neg_mass);
-    // softmax has none: a panel that is zero everywhere says nothing
+    // 0 everywhere for softmax: such a panel is left out
     std::erase_if(f.panels, [](const Plot& p) {
         return p.y.title == metric::neg_mass &&
                std::all_of(p.series[0].y.begin(), p.series[0].y.end(),

@@ -18,7 +18,7 @@ std::string series_name(const TableView& rows, const std::string& model, const s
     return rows.models().size() > 1 ? label(model) + ": " + name : name;
 }
 
-/// Do both hold the same numbers, to a share of `within`, wherever either has one?
+/// Do both hold the same numbers at the same layers, to a relative tolerance of `within`?
 bool same(const Depth& a, const Depth& b, double within) {
     return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin(), [&](auto& p, auto& q) {
                if (p.first != q.first || !p.second.value || !q.second.value)
@@ -28,7 +28,7 @@ bool same(const Depth& a, const Depth& b, double within) {
            });
 }
 
-/// One line a stage; of several models only the first of `stages` that each has.  A stage that
+/// One line per stage; for several models only the first of `stages` that each has.  A stage that
 /// repeats an earlier one (`out` repeats the last stage before it) is left out.
 std::vector<Series> by_stage(const TableView& rows, std::string_view metric,
                              const std::vector<std::string>& stages, bool positive = false) {
@@ -65,7 +65,7 @@ std::vector<Figure> finished(Figure figure, std::string_view subject) {
     return {std::move(figure)};
 }
 
-/// The stages whose t_div differs by more than `close` from those before them in the list.
+/// The stages whose t_div differs by more than `close` from that of earlier ones in the list.
 std::vector<std::string> distinct_stages(const TableView& rows) {
     constexpr double close = 0.02;
     std::vector<std::string> found;
@@ -123,7 +123,7 @@ Depth prediction(const Depth& estimate, const Depth* factor) {
     return found;
 }
 
-/// The measured rate of the attention step and what the estimates predict for it.
+/// The measured rate of the attention step and the predictions of the estimates.
 std::vector<Series> rate_lines(const TableView& rows, std::string_view metric,
                                bool times_similarity) {
     std::vector<Series> found;

@@ -49,11 +49,11 @@ void widen(Extent& e, double v, bool& any) {
     any = true;
 }
 
-// Axes end where doubles do; between smaller numbers there is no room for ticks.
+// Axes end at the largest double; between smaller numbers there is no room for ticks.
 constexpr double largest = std::numeric_limits<double>::max();
 constexpr double smallest = std::numeric_limits<double>::min();
 
-/// Room around the data; the ends that the axis fixes stay where they are.
+/// Adds a margin around the data; ends that the axis fixes are kept.
 Extent settle(Extent e, bool any, const Axis& axis, double room) {
     const bool logarithmic = axis.scale == Scale::log;
     if (!any) e = logarithmic ? Extent{0.1, 1} : Extent{0, 1};
@@ -78,7 +78,7 @@ std::vector<double> log_ticks(Extent e, int about) {
         std::vector<double> found;
         for (int k = first - ((first % step) + step) % step; k <= last; k += step)
             for (double f : factors) {
-                // 1e-3 exactly, which 10^-3 by repeated rounding would not be
+                // 1e-3 exactly; repeated rounding would not give it
                 const double v = std::strtod(fmt::format("{}e{}", f, k).c_str(), nullptr);
                 if (v >= e.low && v <= e.high) found.push_back(v);
             }
@@ -114,7 +114,7 @@ Rgb colour_at(Palette palette, double t) {
 std::vector<LineStyle> line_styles(const Figure& figure) {
     std::vector<LineStyle> styles;
     std::size_t measured = 0, predicted = 0;
-    std::set<std::string> in_order;  // the same name in two panels is one line
+    std::set<std::string> in_order;  // the same name in two panels gets the same style
     for (const Plot& plot : figure.panels)
         if (plot.ordered)
             for (const Series& s : plot.series)
@@ -134,7 +134,7 @@ std::vector<LineStyle> line_styles(const Figure& figure) {
                 style.colour = hex(colour_at(Palette::sequential, t));
                 ++measured;
             } else {
-                // each round of colours goes with other dashes
+                // the dashes change when the colours repeat
                 const std::size_t round = measured / measured_dashes.size();
                 style.dash = measured_dashes[(measured++ + round) % measured_dashes.size()];
             }

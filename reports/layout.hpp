@@ -6,7 +6,7 @@
 
 #include "tsdiag/report.hpp"
 
-/// What both writers must agree on: colours, dashes, axis ranges, ticks, sizes.
+/// Shared by both writers: colours, dashes, axis ranges, ticks, sizes.
 namespace tsdiag::reports {
 
 struct Rgb {
@@ -14,7 +14,7 @@ struct Rgb {
 };
 std::string hex(Rgb colour);
 
-constexpr int anchors = 11;  ///< colours that describe a palette; linear between
+constexpr int anchors = 11;  ///< colours of a palette, with linear interpolation
 std::array<Rgb, anchors> ramp(Palette palette);
 Rgb colour_at(Palette palette, double t);         ///< t in [0, 1]
 inline constexpr Rgb no_value{0xd9, 0xd9, 0xd9};  ///< a cell without a number
@@ -23,12 +23,12 @@ struct LineStyle {
     std::string name, colour;
     std::vector<int> dash;  ///< lengths on, off in pixels; empty: solid
 };
-/// One style for each name among the figure's series, in the order of their appearance: Okabe-Ito
+/// One style per name among the figure's series, in the order of their appearance: Okabe-Ito
 /// with a dash pattern each; along viridis where a panel is ordered.
 std::vector<LineStyle> line_styles(const Figure& figure);
 bool needs_legend(const Figure& figure);
-/// One legend for all panels: lines and cells colour different things, only panels of lines can
-/// share.
+/// Is one legend enough for all panels?  Colours of lines and cells differ, so only if all panels
+/// are lines.
 bool shares_legend(const Figure& figure);
 /// Columns of the legend: as many as fit `width` pixels.
 int legend_columns(const Figure& figure, double width);
@@ -36,7 +36,7 @@ int legend_columns(const Figure& figure, double width);
 struct Extent {
     double low = 0, high = 1;
 };
-/// (v - low) / (high - low), also where the difference is beyond the largest double.
+/// (v - low) / (high - low), without overflow of the difference.
 double share_of(Extent extent, double v);
 Extent x_extent(const Plot& plot);
 Extent y_extent(const Plot& plot);
@@ -48,7 +48,7 @@ std::string tick_label(double value);
 /// Every k-th of `count` cells, so that labels do not touch.
 std::vector<Index> cell_ticks(Index count, Index at_most);
 
-/// The word at `i`, or its number where there are no labels.
+/// The label at `i`, or its number where there are no labels.
 std::string cell_label(const std::vector<std::string>& labels, Index i);
 
 /// Panels a row, and the inner size of one panel in pixels.

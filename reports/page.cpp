@@ -9,11 +9,11 @@
 #include "skeleton.hpp"
 #include "text.hpp"
 
-/// The page: verdict, facts, table, figures, in one file that needs nothing else.
+/// The page: verdict, facts, table, figures, in one self-contained file.
 namespace tsdiag::reports {
 namespace {
 
-/// 'sha256-...' in base64, as a policy names a script that may run.
+/// 'sha256-...' in base64, which allows a script in the content security policy.
 std::string source_of(const Asset& asset) {
     std::string bytes;
     for (std::size_t i = 0; i + 1 < asset.sha256.size(); i += 2)
@@ -21,9 +21,8 @@ std::string source_of(const Asset& asset) {
     return " 'sha256-" + base64(bytes) + "'";
 }
 
-/// Nothing is loaded from anywhere, and no script runs and no style counts but those of this
-/// program: the page says so to the browser, which then refuses whatever a name might have smuggled
-/// in.
+/// The content security policy: nothing is loaded, and only scripts and styles of this program are
+/// allowed, so that browsers refuse anything injected through a name.
 std::string policy() {
     std::string scripts;
     for (const Asset& script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})

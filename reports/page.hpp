@@ -12,17 +12,17 @@ namespace tsdiag::reports {
 /// The files beside a page: name, content.
 using Files = std::vector<std::pair<std::string, std::string>>;
 
-/// What a page shows; HTML where a member says so.
+/// The content of a page; HTML where a member says so.
 struct Page {
     std::string title = {}, lead = {};
     std::string facts_title = {}, facts = {};      ///< a definition list; HTML; may be empty
     std::string numbers_title = {}, numbers = {};  ///< a table; HTML; may be empty
-    std::string wordless = {};                     ///< said where there is no finding
+    std::string wordless = {};                     ///< shown where there is no finding
     std::vector<Figure> figures = {};
     std::vector<Finding> findings = {};
-    std::vector<std::string> missing = {};  ///< one line for each figure that was not made, why
+    std::vector<std::string> missing = {};  ///< one line for each figure that was not drawn, why
     Files files = {};
-    bool drawn = false;  ///< figures/ has them as SVG and PDF
+    bool drawn = false;  ///< figures/ contains them as SVG and PDF
 };
 
 /// The whole of report.html.
@@ -31,10 +31,10 @@ std::string page_html(const Page& page);
 /// Draws the figures of `page` and writes it; returns what could not be drawn, and why.
 std::vector<std::string> write_page(Page page, const std::filesystem::path& directory);
 
-/// A page that needs nothing else: style, scripts and licences around `body`.
+/// A self-contained page: style, scripts and licences around `body`.
 struct Document {
     std::string kind;  ///< "report"
-    std::string main;  ///< what the anchor `verdict` leads to
+    std::string main;  ///< the target of the anchor `verdict`
     std::string title, lead;
     std::string body;  ///< HTML
     const std::vector<Figure>& figures;
@@ -42,7 +42,7 @@ struct Document {
 std::string document_html(const Document& document);
 /// A section with a heading; the body is HTML.
 std::string section_html(std::string_view anchor, std::string_view title, std::string_view body);
-/// A table that can be moved sideways; HTML but for the label.
+/// A horizontally scrollable table; HTML except for the label.
 struct HtmlTable {
     struct Column {
         std::string title, attributes = {};  ///< attributes with a space in front
@@ -50,28 +50,28 @@ struct HtmlTable {
     std::string label, caption;
     std::vector<Column> columns;
     std::string rows;
-    bool wordy = false;  ///< its columns hold sentences
+    bool wordy = false;  ///< the columns hold sentences
 };
 std::string table_html(const HtmlTable& table);
-/// A definition list of what has a value; nothing where nothing has one.
+/// A definition list of the facts that have a value; empty where none has.
 std::string list_html(const std::vector<std::pair<std::string, std::string>>& facts);
 /// The figures one after the other; `drawn`: with links to their files.
 std::string figures_html(const std::vector<Figure>& figures, bool drawn);
-/// Draws into directory/figures and says so in `drawn`; else one line why not.
+/// Draws into directory/figures and sets `drawn`; else returns one line with the reason.
 std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
                                      const std::filesystem::path& directory, bool& drawn);
-/// What a run leaves beside its page.
+/// The files of a run beside its page.
 Files files_of(const Table& table);
-/// The section that names the files beside the page.
+/// The section that lists the files beside the page.
 std::string data_html(const Files& files);
-/// `in`, `out` and the like, written between backquotes, become code.
+/// Text between backquotes, such as `in` and `out`, becomes code.
 std::string caption_html(std::string_view caption);
 
-/// The definition list of model, input and run; empty where run.json says nothing.
+/// The definition list of model, input and run; empty where run.json has none.
 std::string facts_html(const Json& run);
 /// Metrics over the steps of a series of checkpoints; none where the table has one step.
 std::vector<Figure> trajectories(const Table& table, const Json& run);
-/// The rows of the last step, without it.
+/// The rows of the last step, with the step removed.
 Table last_step(const Table& table);
 /// The table of the layers, and how many of them it leaves out.
 std::string summary_html(const Table& table);

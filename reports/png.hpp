@@ -5,8 +5,8 @@
 
 namespace tsdiag::reports {
 
-/// An image has at least this many pixels along its longer side: viewers that smooth small images
-/// then have nothing to smooth.
+/// Least number of pixels of an image along its longer side, so that viewers which smooth small
+/// images do not blur it.
 constexpr Index image_pixels = 768;
 
 /// A PNG of the grid's values in its palette (256 colours), a square of pixels a cell, of

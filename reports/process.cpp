@@ -23,8 +23,7 @@ int milliseconds_until(Clock::time_point deadline) {
     return int(std::max<std::int64_t>(left.count(), 0));
 }
 
-/// What the child writes, read until it closes the pipe or the deadline; only the beginning is
-/// kept.
+/// The output of the child until it closes the pipe or the deadline; only the beginning is kept.
 std::string drain(int fd, Clock::time_point deadline) {
     std::string text;
     char buffer[4096];
@@ -40,7 +39,7 @@ std::string drain(int fd, Clock::time_point deadline) {
     }
 }
 
-/// The status of the child, which is killed with all that it started where the deadline passes.
+/// The exit status of the child; at the deadline it is killed with its process group.
 int status_of(pid_t child, Clock::time_point deadline, bool& in_time) {
     int status = 0;
     for (int flags = WNOHANG;;) {
@@ -57,9 +56,9 @@ int status_of(pid_t child, Clock::time_point deadline, bool& in_time) {
     }
 }
 
-/// Starts the program in a process group of its own, which ends with this process however that
-/// ends. Returns 0 or an error number.  `vfork`: nothing of a large process is copied; the child
-/// only makes system calls.
+/// Starts the program in its own process group, and ends it when this process ends for any reason.
+/// Returns 0 or an error number.  `vfork` avoids copying a large process; the child only makes
+/// system calls.
 int start(const std::vector<char*>& argv, const char* directory, int output, pid_t& child) {
     const pid_t parent = ::getpid();
     const int nothing = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -83,7 +82,7 @@ int start(const std::vector<char*>& argv, const char* directory, int output, pid
     return error;
 }
 
-/// The first line that says something: gnuplot repeats the command and points at it with a caret.
+/// The first informative line: gnuplot repeats the command and points at it with a caret.
 std::string telling_line(const std::string& text) {
     std::string found;
     for (std::size_t at = 0; at < text.size();) {

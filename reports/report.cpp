@@ -60,7 +60,7 @@ std::vector<std::string> write_page(Page page, const std::filesystem::path& dire
 
 namespace {
 
-/// The page of a series: what changed, and then the last checkpoint as it would stand alone.
+/// The page of a series: its changes, then the last checkpoint as on its own page.
 reports::Page with_trajectories(reports::Page page, const Table& table, const Json& run) {
     const std::string unit = run["unit"].is_string() ? run["unit"].string() : "step";
     std::vector<Finding> changes = series_verdict(table, unit);

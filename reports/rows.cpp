@@ -98,7 +98,7 @@ std::string in_words(std::string_view name, const Series& series) {
 }
 
 std::string in_words(const std::vector<Plot>& panels) {
-    constexpr std::size_t most = 3;  // lines of a panel; more would not be listened to
+    constexpr std::size_t most = 3;  // lines per panel, to keep the text short
     std::string text;
     for (const Plot& plot : panels) {
         std::string part;

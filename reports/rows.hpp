@@ -7,7 +7,7 @@
 #include "tsdiag/report.hpp"
 #include "tsdiag/table_view.hpp"
 
-/// What figures and the verdict ask of a table.
+/// Queries on a table for figures and the verdict.
 namespace tsdiag::reports {
 
 constexpr double saturated = 0.99;  ///< t_sim above which the tokens of a state are called alike
@@ -20,7 +20,7 @@ std::string own_figure(const TableView& rows, const std::string& model, const st
 /// "entropy: entropy of a row, nats": a metric by its name, symbol and unit.
 std::string title_of(std::string_view metric);
 
-/// What a metric is, for a tooltip: "|lambda_2(P)| [TSE] Cor. 2.7; >= 0; undefined where n < 2".
+/// A metric for a tooltip: "|lambda_2(P)| [TSE] Cor. 2.7; >= 0; undefined where n < 2".
 std::string in_words(const Metric& metric);
 
 /// A short name of a model: the last part of a path.
@@ -34,7 +34,7 @@ std::string in_words(std::string_view name, const Series& series);
 /// "t_sim: ...; t_cos: ...", for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 bool any_value(const Series& series);
-/// The greatest value is more than 20 times the least, and all are positive.
+/// Is the maximum more than 20 times the minimum, and all values positive?
 bool spans_decades(const std::vector<Series>& series);
 
 }  // namespace tsdiag::reports

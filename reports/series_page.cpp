@@ -18,7 +18,7 @@ using namespace reports;
 
 constexpr std::size_t most_panels = 6, most_points = 600;
 
-/// The names of the logs: of paths the end that tells them apart.
+/// Short names of the logs: the distinguishing ends of their paths.
 class ShortNames {
   public:
     explicit ShortNames(const Json& run) {
@@ -50,7 +50,7 @@ class ShortNames {
     std::map<std::string, std::string> names_;
 };
 
-/// At most `most_points` points: means of neighbours, with the least and the greatest as band.
+/// At most `most_points` points: means of neighbours, with minimum and maximum as band.
 Series thinned(std::string name, const std::vector<std::pair<double, double>>& points) {
     Series out{.name = std::move(name)};
     const std::size_t width = (points.size() + most_points - 1) / most_points;
@@ -108,7 +108,7 @@ struct Estimate {
     double value, low, high;
 };
 
-/// Intervals above each other: one line a name, the estimate in its middle.
+/// Stacked intervals: one line per name, the estimate in its middle.
 std::optional<Figure> intervals_figure(Figure figure, const std::vector<Estimate>& all,
                                        const std::string& title, bool ratio) {
     if (all.empty()) return std::nullopt;

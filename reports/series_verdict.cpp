@@ -6,7 +6,7 @@
 #include "rows.hpp"
 #include "text.hpp"
 
-/// What the steps of a training say together: not the last of them alone.
+/// Findings on the course of a training, not on its last step alone.
 namespace tsdiag {
 namespace {
 
@@ -34,7 +34,7 @@ class Similarity {
     bool empty() const { return sim_.empty(); }
     std::size_t steps() const { return sim_.size(); }
     Index last_step() const { return sim_.rbegin()->first; }
-    /// The greatest of each step.
+    /// The maximum of each step.
     std::vector<Peak> peaks() const {
         std::vector<Peak> out;
         for (const auto& [step, layers] : sim_) {

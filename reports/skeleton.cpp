@@ -8,7 +8,7 @@
 namespace tsdiag::reports {
 namespace {
 
-/// From the line behind its name to the next block.
+/// The text from the line after its name to the next block.
 std::string_view text_of(std::string_view block) {
     const std::string_view all = skeleton_html().text;
     const std::string head = "@@ " + std::string(block) + "\n";

@@ -7,7 +7,7 @@
 #include "text.hpp"
 #include "tsdiag/file.hpp"
 
-/// The page that sets a claim beside measurements.
+/// The page that compares claims with measurements.
 namespace tsdiag {
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include "tsdiag/json.hpp"
 
-/// Text for people, and text that must not become code where it is put.
+/// Formatting for readers, and escaping.
 namespace tsdiag::reports {
 
 /// "no heads", "1 head", "12 heads".
@@ -14,12 +14,11 @@ std::string counted(std::size_t count, std::string_view noun);
 std::string number(double value);
 std::string similarity(double t_sim, std::optional<double> t_div);
 
-/// The words of run.json's `command` as a shell takes them: one that it would not take as it is
-/// stands in single quotes.
+/// run.json's `command` as shell words, in single quotes where needed.
 std::string shell_command(const Json& words);
 /// For element content and quoted attributes of HTML.
 std::string html(std::string_view s);
-/// JSON that may stand inside a script element.
+/// JSON that is safe inside a script element.
 std::string script_json(const Json& json);
 /// A single-quoted gnuplot string: nothing in it is executed or substituted.  A quote becomes
 /// U+2019.

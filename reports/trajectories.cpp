@@ -21,7 +21,7 @@ struct Shown {
     std::string_view metric, stage;
 };
 
-/// The metrics that have a course; of steps, those that a layer always has.
+/// The metrics drawn over steps; for metrics of steps, the stages that every layer has.
 std::vector<Shown> shown() {
     std::vector<Shown> found;
     for (const Metric* metric : metrics()) {
@@ -75,7 +75,7 @@ std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
                                  const std::string& unit) {
     const Course layers = rows.course(what.metric, what.stage);
     std::set<Index> steps;
-    bool any = false;  // a metric that is 0 everywhere (neg_mass of softmax) has no course
+    bool any = false;  // a metric that is 0 everywhere (neg_mass of softmax) is not drawn
     for (const auto& [layer, points] : layers)
         for (const auto& [step, point] : points)
             if (point.value) {
@@ -99,7 +99,7 @@ std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
     }
     if (spans_decades(lines.series)) {
         lines.y.scale = Scale::log;
-        // a band that reaches zero ends at a tenth of the mean
+        // on a logarithmic axis a band that reaches zero ends at a tenth of the mean
         for (Series& s : lines.series)
             for (std::size_t i = 0; i < s.low.size(); ++i)
                 if (s.low[i]) s.low[i] = std::max(*s.low[i], *s.y[i] / 10);
@@ -151,7 +151,7 @@ double relative(const Json& change) {
 }  // namespace
 
 std::vector<Finding> trajectory_verdict(const Json& run) {
-    std::map<std::string, const Json*> greatest;  // of each metric the layer that moved most
+    std::map<std::string, const Json*> greatest;  // per metric, the layer with the largest change
     std::size_t count = 0, certain = 0, known = 0;
     for (const Json& change : run["changes"].array()) {
         ++count;

@@ -18,7 +18,7 @@ using Array = Json::Array;
 
 Json text(std::string_view s) { return Json(visible(s, "\n")); }
 
-/// Six significant digits: more cannot be seen, and the page stays small.  Null: no finite number,
+/// Six significant digits suffice for display.  Null: not finite after rounding,
 /// such as the end of a band around 1e308.
 Json rounded(double v) {
     const double near = std::strtod(fmt::format("{:.6g}", v).c_str(), nullptr);
@@ -147,7 +147,7 @@ Json line_panel(const Plot& plot, const Styling& style, const Layout& size) {
             {"scale", scale_of(ys, plot.y.scale)},
             {"axis", axis(plot.y.title, ticks(ys, plot.y.scale, 5, plot.y.whole), plot.y.scale)}};
     };
-    // the same legend in every layer: a layer without one would take it from the others
+    // the same legend in every layer: a layer without one would remove it
     const Json colour = Object{{"field", "s"},
                                {"type", "nominal"},
                                {"scale", Object{{"domain", style.names}, {"range", style.colours}}},
@@ -166,7 +166,7 @@ Json line_panel(const Plot& plot, const Styling& style, const Layout& size) {
     layers.push(Object{
         {"mark", Object{{"type", "line"}, {"strokeWidth", 1.8}, {"clip", true}}},
         {"encoding", Object{{"x", x}, {"y", y("y")}, {"color", colour}, {"strokeDash", dash}}}});
-    // points carry the tooltips; of long curves they are not seen
+    // points carry the tooltips; on long curves they are invisible
     const bool seen = points <= 400;
     layers.push(Object{
         {"mark", Object{{"type", "point"},
@@ -263,7 +263,7 @@ Json image_panel(const Grid& grid, const Layout& size) {
                         {"baseline", "top"}}},
         {"encoding",
          Object{{"x", zero}, {"y", zero}, {"url", Object{{"field", "u"}, {"type", "nominal"}}}}}};
-    // the image knows neither axes nor colours: an unseen point brings them
+    // the image has neither axes nor colours: an invisible point adds them
     Json point = Object{
         {"data", Object{{"values", Array{Object{{"x", 0}, {"y", 0}, {"v", 0}}}}}},
         {"mark", Object{{"type", "point"}, {"opacity", 0}}},
@@ -301,7 +301,7 @@ Json config() {
                         {"labelOverlap", true}}},
         {"legend", Object{{"labelFontSize", 11}, {"labelColor", "#333333"}}},
         {"concat", Object{{"spacing", 26}}},
-        // the figure has one alternative text; hundreds of labelled cells would bury it
+        // the figure has one alternative text; labels of hundreds of cells would obscure it
         {"aria", false}};
 }
 

@@ -8,7 +8,7 @@
 #include "rows.hpp"
 #include "text.hpp"
 
-/// The verdict: what the numbers of a run say, in sentences that carry the numbers.
+/// The verdict: findings on the numbers of a run, in sentences that quote them.
 namespace tsdiag {
 namespace {
 
@@ -16,9 +16,9 @@ using namespace reports;
 using Level = Finding::Level;
 
 constexpr double steep = 1e3;            ///< between first and last layer, of a gradient
-constexpr int first_layers = 3;          ///< whose measured ratio predicts the depth of saturation
-constexpr std::size_t most_heads = 6;    ///< named one by one
-constexpr std::size_t most_reasons = 3;  ///< for undefined numbers, told
+constexpr int first_layers = 3;          ///< their measured ratios predict the depth of saturation
+constexpr std::size_t most_heads = 6;    ///< more are only counted
+constexpr std::size_t most_reasons = 3;  ///< reported for undefined numbers
 
 /// The findings of one model, in the order of the page.
 class Verdict {
@@ -77,7 +77,7 @@ std::optional<double> value_at(const Depth& depth, Index layer) {
     return found == depth.end() ? std::nullopt : found->second.value;
 }
 
-/// Those of `depth` that have a value, as (layer, value).
+/// The (layer, value) pairs of `depth` that have a value.
 std::vector<std::pair<Index, double>> defined(const Depth& depth) {
     std::vector<std::pair<Index, double>> found;
     for (const auto& [layer, p] : depth)
@@ -85,8 +85,8 @@ std::vector<std::pair<Index, double>> defined(const Depth& depth) {
     return found;
 }
 
-/// The mean of `depth` over the layers where `mask` has a value; nothing where one of them lacks
-/// it.
+/// The mean of `depth` over the layers where `mask` has a value; nullopt where one of them has
+/// none.
 std::optional<double> mean_over(const Depth& depth, const Depth& mask) {
     double sum = 0;
     std::size_t count = 0;
@@ -279,7 +279,7 @@ std::string head_list(const std::vector<HeadAt>& heads) {
     return text;
 }
 
-/// ", 5 of them in layer 3": where most of many heads are.
+/// ", 5 of them in layer 3": the layer with the most heads, of many.
 std::string fullest_layer(const std::vector<HeadAt>& heads) {
     if (heads.size() <= most_heads) return {};
     std::map<Index, std::size_t> layers;
@@ -405,7 +405,7 @@ void Verdict::second_opinions() {
 std::vector<Finding> verdict(const Table& table, const Json& run) {
     const TableView rows(table);
     std::vector<Finding> all;
-    // What was assumed of the model or left out of it comes before its numbers.
+    // Assumptions about the model and omissions come before its numbers.
     if (const Json& lines = run["model"]["warnings"]; lines.is_array())
         for (const Json& line : lines.array())
             all.push_back({Level::warning, line.string() + ".", {}});

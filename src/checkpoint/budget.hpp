@@ -7,9 +7,9 @@
 
 namespace tsdiag::checkpoint {
 
-/// What one file may ask for beyond its own bytes: entries that are inflated, arrays that are
-/// copied, metadata that are written out, and views that show the same elements again.  A few bytes
-/// can name any amount of each; an honest file stays far below.
+/// Limits the memory that a file may request beyond its own size, for inflated entries, copied
+/// arrays, metadata and repeated views of the same elements.  A few bytes can request any amount;
+/// regular files stay far below the limit.
 class Budget {
   public:
     static constexpr std::uint64_t times_the_file = 64, at_least = 128u << 20;
@@ -18,7 +18,7 @@ class Budget {
     Budget(std::string where, std::uint64_t size)
         : where_(std::move(where)), left_(at_least + times_the_file * size) {}
 
-    /// Throws `FormatError` where `bytes` more are too many; `what` wants them.
+    /// Throws `FormatError` where `bytes` more exceed the limit; `what` names their purpose.
     void spend(std::uint64_t bytes, std::string_view what) {
         if (bytes > left_)
             refuse(where_,

@@ -10,15 +10,15 @@
 
 #include "tsdiag/error.hpp"
 
-/// Bounds-checked reading of little-endian bytes, and sizes that cannot overflow unnoticed.
+/// Bounds-checked reading of little-endian bytes, and overflow-checked arithmetic of sizes.
 namespace tsdiag::checkpoint {
 
 static_assert(std::endian::native == std::endian::little, "files are read in place");
 
 using Bytes = std::span<const std::byte>;
 
-/// Throws `FormatError` "where: sentence".  The sentence may quote the file: what would steer a
-/// terminal is replaced, and a long name is cut.
+/// Throws `FormatError` "where: sentence".  The sentence may quote the file: control characters are
+/// replaced, and long names are truncated.
 [[noreturn]] inline void refuse(std::string_view where, std::string_view sentence) {
     constexpr std::size_t longest = 2000;
     std::string message = std::string(where) + ": " + std::string(sentence.substr(0, longest));
@@ -36,7 +36,7 @@ T load(const std::byte* at) {
     return value;
 }
 
-/// a b and a + b, nothing where the result exceeds 64 bits.
+/// a b and a + b; nullopt where the result exceeds 64 bits.
 inline std::optional<std::int64_t> times(std::int64_t a, std::int64_t b) {
     std::int64_t product;
     if (__builtin_mul_overflow(a, b, &product)) return std::nullopt;
@@ -61,7 +61,7 @@ inline bool starts_with(Bytes bytes, std::string_view magic) {
     return text_of(bytes).starts_with(magic);
 }
 
-/// Takes values one after the other; throws `FormatError` where the bytes end too early.
+/// Reads values in sequence; throws `FormatError` where the bytes end too early.
 class ByteReader {
   public:
     ByteReader(Bytes bytes, std::string where) : bytes_(bytes), where_(std::move(where)) {}

@@ -12,7 +12,7 @@
 namespace tsdiag::checkpoint {
 namespace {
 
-/// By their beginnings.
+/// Prefixes.
 constexpr std::array<std::string_view, 13> usual = {"torch._utils._rebuild_",
                                                     "torch._tensor.",
                                                     "torch.storage._",
@@ -26,7 +26,7 @@ constexpr std::array<std::string_view, 13> usual = {"torch._utils._rebuild_",
                                                     "numpy.ndarray",
                                                     "collections.",
                                                     "_codecs.encode"};
-/// Of builtins, whatever the module is called.
+/// Names in builtins, under either name of the module.
 constexpr std::array<std::string_view, 14> containers = {
     "set",  "frozenset", "dict",  "list",  "tuple", "int",       "float",
     "bool", "complex",   "range", "slice", "bytes", "bytearray", "object"};
@@ -64,7 +64,7 @@ std::string foreign_pickle(Bytes file, const std::string& path) {
     std::vector<std::string> found;
     try {
         found = foreign_callables(read_pickle(file.first(std::min(longest, file.size())), path));
-    } catch (const FormatError&) {  // it is none, or is cut off
+    } catch (const FormatError&) {  // not a pickle, or truncated
     }
     if (found.empty()) return {};
     const std::size_t more = found.size() - std::min(found.size(), shown);

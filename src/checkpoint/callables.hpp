@@ -7,15 +7,15 @@
 
 namespace tsdiag::checkpoint {
 
-/// "os.system": what a pickle would import to call it, or calls already, but for what tensors,
-/// arrays and containers are made of; sorted, each once.  Whether what comes of it is kept does not
-/// matter: Python would have called it.
+/// "os.system": callables that unpickling would import or call, except those that tensors, arrays
+/// and containers need; sorted, without duplicates.  Those whose results are unused are included,
+/// as Python would have called them.
 std::vector<std::string> foreign_callables(const Pickle& pickle);
 
-/// Puts them into the metadata as `__callables__`, where there are any.
+/// Adds them to the metadata as `__callables__`, if there are any.
 void list_callables(const Pickle& pickle, ListedCheckpoint& out);
 
-/// The sentence on a pickle that is no checkpoint and calls any; empty: it does not.
+/// The error message for a pickle with such calls that is no checkpoint; empty for other files.
 std::string foreign_pickle(Bytes file, const std::string& path);
 
 }  // namespace tsdiag::checkpoint

@@ -20,7 +20,7 @@ constexpr std::array<std::string_view, 4> known_names = {
     "pytorch_model.bin.index.json"};
 constexpr std::array<std::string_view, 7> suffixes = {".safetensors", ".bin", ".pt",  ".pth",
                                                       ".ckpt",        ".npz", ".gguf"};
-/// Files of a training run that hold tensors and are no model.
+/// Files of a training run that hold tensors but no model.
 constexpr std::array<std::string_view, 5> beside_the_model = {"training_args.bin", "optimizer.",
                                                               "scheduler.", "rng_state", "scaler."};
 
@@ -142,7 +142,7 @@ std::unique_ptr<Checkpoint> open_shards(const fs::path& path) {
         listed->add(name, shards[shard]->tensor(name));
         named.insert(name);
     }
-    for (const std::string& shard : index.shards)  // tensors that the index forgot
+    for (const std::string& shard : index.shards)  // tensors missing from the index
         for (const std::string& name : shards[shard]->names())
             if (named.insert(name).second) listed->add(name, shards[shard]->tensor(name));
     Json metadata = shards[index.shards.front()]->metadata();
@@ -198,7 +198,7 @@ std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& d
         if (is_model(at->path())) found.push_back(at->path());
     }
     if (files == 1 && found.size() == 1) return {};
-    const fs::path below = directory / "checkpoints";  // where trainers put them
+    const fs::path below = directory / "checkpoints";  // the usual place of trainers
     if (found.empty() && fs::is_directory(below, error)) return checkpoints_in(below);
     std::sort(found.begin(), found.end());
     return found;

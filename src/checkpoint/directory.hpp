@@ -6,14 +6,14 @@
 
 namespace tsdiag::checkpoint {
 
-/// A file by its first bytes (formats.cpp).
+/// Opens a file; its first bytes determine the format (formats.cpp).
 std::unique_ptr<Checkpoint> open_file(const std::filesystem::path& path);
 
-/// The model in a directory: by the names that Hugging Face gives, else the only checkpoint file
-/// there.
+/// Opens the model in a directory: by the standard Hugging Face names, else the only checkpoint
+/// file there.
 std::unique_ptr<Checkpoint> open_directory(const std::filesystem::path& directory);
 
-/// All shards that an index (`{"weight_map": {tensor: file}}`) names, as one checkpoint.
+/// Opens all shards of an index (`{"weight_map": {tensor: file}}`) as one checkpoint.
 std::unique_ptr<Checkpoint> open_shards(const std::filesystem::path& index);
 
 }  // namespace tsdiag::checkpoint

@@ -11,7 +11,7 @@
 /// strides.
 namespace tsdiag::checkpoint {
 
-/// Stored as themselves: bytes of a C++ number.
+/// Elements stored as C++ numbers.
 template <class T>
 struct Plain {
     using Stored = T;

@@ -20,8 +20,8 @@ extern const FormatEntry gguf;
 
 }  // namespace checkpoint
 
-/// The list of formats, in the order in which they are asked: npz before torch zip, which takes any
-/// zip.
+/// The list of formats, in the order in which they are tried: npz before torch zip, which accepts
+/// any zip.
 std::span<const FormatEntry* const> formats() {
     static constexpr std::array list = {
         &checkpoint::gguf,       //

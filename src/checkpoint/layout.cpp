@@ -11,7 +11,7 @@ namespace {
 constexpr std::size_t most_dimensions = 64;
 constexpr std::int64_t largest_expanded = std::int64_t{1} << 26;
 
-/// Offset of the last element plus one; nothing on overflow or a negative stride or offset.
+/// Offset of the last element plus one; nullopt on overflow or a negative stride or offset.
 std::optional<std::int64_t> extent(const RawTensor& tensor) {
     std::optional<std::int64_t> end = plus(tensor.offset, 1);
     for (std::size_t k = 0; k < tensor.shape.size() && end; ++k) {

@@ -7,10 +7,10 @@
 #include "bytes.hpp"
 #include "tsdiag/checkpoint.hpp"
 
-/// Where the elements of an array lie: counts, strides, and the one place that checks them.
+/// Layouts of arrays: counts, strides, and their validation.
 namespace tsdiag::checkpoint {
 
-/// Product of the sizes; nothing where one is negative or the product exceeds 64 bits.
+/// Product of the sizes; nullopt where one is negative or the product exceeds 64 bits.
 std::optional<std::int64_t> element_count(const std::vector<std::int64_t>& shape);
 
 /// The strides of a row-major (`last` fastest) or column-major array without gaps.
@@ -21,8 +21,7 @@ std::vector<std::int64_t> column_major(const std::vector<std::int64_t>& shape);
 std::string shape_text(const std::vector<std::int64_t>& shape);
 
 /// Throws `FormatError` unless all elements of `tensor` lie inside its bytes (`width` bytes each)
-/// and an expanded view is of a size that can be worked with.  `where` names the file, `what` the
-/// tensor.
+/// and an expanded view is of a manageable size.  `where` names the file, `what` the tensor.
 void check_layout(const RawTensor& tensor, std::size_t width, const std::string& where,
                   const std::string& what);
 

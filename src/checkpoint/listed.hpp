@@ -15,7 +15,7 @@ class ListedCheckpoint final : public Checkpoint {
     ListedCheckpoint(std::string_view format, std::string source)
         : format_(format), source_(std::move(source)) {}
 
-    /// Throws `FormatError` where `name` is there already.
+    /// Throws `FormatError` for a duplicate `name`.
     void add(std::string name, RawTensor tensor);
     void set_metadata(Json metadata) { metadata_ = std::move(metadata); }
     /// `path` is a dict, list or module object of the file, not a part of a tensor's own name.

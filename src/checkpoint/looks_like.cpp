@@ -64,7 +64,7 @@ bool starts_with_ignoring_case(std::string_view text, std::string_view lower) {
                       [](char l, char c) { return l == (c >= 'A' && c <= 'Z' ? c + 32 : c); });
 }
 
-/// A tar archive names its first member in its first bytes and itself at byte 257.
+/// A tar archive begins with the name of its first member and has its magic at byte 257.
 bool is_tar(std::string_view head) { return head.size() > 262 && head.substr(257, 5) == "ustar"; }
 
 bool is_old_torch_tar(std::string_view head) {
@@ -77,7 +77,7 @@ bool is_ascii(std::string_view text) {
     return std::all_of(text.begin(), text.end(), [](char c) { return c > ' ' && c < '\x7f'; });
 }
 
-/// Protocols 2 to 5 say so; 0 and 1 begin with a container, a number or the name of a class.
+/// Protocols 2 to 5 have a header; 0 and 1 begin with a container, a number or the name of a class.
 bool is_pickle(std::string_view head) {
     if (head.size() < 3) return false;
     if (head[0] == '\x80') return head[1] >= 2 && head[1] <= 5;
@@ -90,7 +90,7 @@ bool is_pickle(std::string_view head) {
            is_ascii(head.substr(end + 1, next - end - 1)) && next + 1 < head.size();
 }
 
-/// A map whose first key is a text: what Flax writes.
+/// A map whose first key is text, as Flax writes.
 bool is_msgpack(std::string_view head) {
     const auto byte = [&](std::size_t i) {
         return i < head.size() ? static_cast<unsigned char>(head[i]) : 0u;
@@ -105,7 +105,7 @@ bool is_msgpack(std::string_view head) {
            is_ascii(head.substr(begin, length));
 }
 
-/// llama2.c before its version 1 has no magic: seven sizes of a LLaMA that fit together.
+/// llama2.c before its version 1 has no magic: seven consistent sizes of a LLaMA.
 bool is_llama2c(std::string_view head) {
     std::array<std::int32_t, 7>
         n{};  // width, feed-forward, layers, heads, key heads, words, tokens

@@ -17,7 +17,7 @@
 namespace tsdiag::checkpoint {
 namespace {
 
-/// What tells that the contents are others: the same file with another length or time.
+/// The version of a file: its contents have changed where the same file has another size or time.
 struct Version {
     dev_t device = 0;
     ino_t file = 0;
@@ -75,7 +75,7 @@ class Mappings {
         entry->end = 0;
         entry->file = nullptr;
     }
-    /// The path of a file whose contents are others by now; empty where there is none.
+    /// The path of a file whose contents have changed; empty where there is none.
     std::string take_changed() {
         const std::lock_guard<std::mutex> lock(mutex_);
         for (Mapping* entry = first_.load(); entry != nullptr; entry = entry->next) {
@@ -104,11 +104,11 @@ class Mappings {
 
     std::mutex mutex_;
     std::atomic<Mapping*> first_{nullptr};
-    std::string changed_;  ///< the first of those that are mapped no more
+    std::string changed_;  ///< the first changed file that is no longer mapped
 };
 
 Mappings& mappings() {
-    static auto& instance = *new Mappings;  // the handler may come when statics are gone
+    static auto& instance = *new Mappings;  // the handler may run after static destructors
     return instance;
 }
 
@@ -117,7 +117,7 @@ std::atomic<void (*)(const char*)> lost_page{nullptr};
 void on_bus_error(int, siginfo_t* info, void*) {
     const char* path = mappings().path_at(reinterpret_cast<std::uintptr_t>(info->si_addr));
     if (info->si_code > 0 && path != nullptr) lost_page.load()(path);
-    ::signal(SIGBUS, SIG_DFL);  // the instruction is repeated, and ends the process
+    ::signal(SIGBUS, SIG_DFL);  // the instruction is retried and ends the process
     if (info->si_code <= 0) ::raise(SIGBUS);
 }
 

@@ -9,7 +9,7 @@
 namespace tsdiag::checkpoint {
 
 /// A read-only mapping of a whole file.  Spans into it live as long as a pointer to it does.
-/// Reading behind the end of a file that was shortened meanwhile: `watch_mapped_files`.
+/// For reads beyond the end of a truncated file see `watch_mapped_files`.
 class MappedFile final : public Owner {
   public:
     /// Throws `FormatError` where `path` cannot be opened or is no regular file.

@@ -113,7 +113,7 @@ constexpr NumpyName numpy_names[] = {
     {"c8", DType::c64},     {"c16", DType::c128},
 };
 
-/// Bytes an element of a type that is only listed, from its letter and number: U counts characters.
+/// Bytes per element of a listed-only type, from its letter and number: U counts characters.
 std::size_t listed_width(std::string_view kind) {
     std::size_t number = 0;
     const auto [end, error] = std::from_chars(kind.data() + 1, kind.data() + kind.size(), number);

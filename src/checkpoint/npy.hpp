@@ -9,12 +9,12 @@
 namespace tsdiag::checkpoint {
 
 inline constexpr std::string_view npy_magic = "\x93NUMPY";
-/// Enough first bytes of an array to hold the header of any sensible one.
+/// Bytes to read for the header: upper bound on the header of any regular array.
 inline constexpr std::uint64_t longest_npy_header = 1 << 17;
 
 struct NumpyType {
     DType dtype = DType::other;
-    std::size_t width = 0;  ///< bytes an element; 0: not known, or none
+    std::size_t width = 0;  ///< bytes per element; 0: not known, or none
     bool big_endian = false;
 };
 /// "<f4", ">i8", "|b1", ...; bfloat16 is "|V2".
@@ -30,7 +30,7 @@ struct NpyHeader {
 /// |O) and of elements without bytes (<U0, |V0): of these a few bytes could hold any number.
 NpyHeader read_npy_header(Bytes head, std::uint64_t size, const std::string& where);
 
-/// The array whose file or entry `content` is.
+/// The array stored in `content`, a file or an entry.
 RawTensor npy_tensor(NpyHeader header, Bytes content, std::shared_ptr<const void> owner);
 
 }  // namespace tsdiag::checkpoint

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view suffix = ".npy";
 
-/// Stored arrays are used in place; deflated ones are inflated when first asked for, and kept.
+/// Stored arrays are used in place; deflated ones are inflated at the first access and cached.
 class NpzCheckpoint final : public Checkpoint {
   public:
     explicit NpzCheckpoint(std::shared_ptr<const MappedFile> file) : archive_(std::move(file)) {

@@ -5,8 +5,8 @@
 
 namespace tsdiag::checkpoint {
 
-/// What keeps the bytes of a tensor alive, where more can be asked of it.  `RawTensor::owner` hides
-/// its type; `owner_of` finds it again.
+/// Keeps the bytes of a tensor alive and can verify them.  `RawTensor::owner` hides its type;
+/// `owner_of` recovers it.
 class Owner {
   public:
     Owner() = default;
@@ -14,10 +14,9 @@ class Owner {
     Owner(const Owner&) = delete;
     Owner& operator=(const Owner&) = delete;
 
-    /// Are the bytes those of a file, which can be read again when they are needed?
+    /// Do the bytes belong to a mapped file, so that pages can be dropped and read again?
     virtual bool mapped() const { return false; }
-    /// Throws `FormatError` where the bytes are not those that were saved, as far as the file
-    /// tells.
+    /// Throws `FormatError` where the bytes do not match their checksum, if the file has one.
     virtual void verify() const {}
 };
 
@@ -31,13 +30,13 @@ std::shared_ptr<const T> own(const T* owner) {
     return std::shared_ptr<const T>(owner, Delete{owner});
 }
 
-/// Null where the owner is another: memory.
+/// Null where the owner is plain memory.
 inline const Owner* owner_of(const RawTensor& tensor) {
     const Delete* found = std::get_deleter<Delete>(tensor.owner);
     return found == nullptr ? nullptr : found->owner;
 }
 
-/// To be called before elements are read.
+/// Must be called before elements are read.
 inline void verify(const RawTensor& tensor) {
     if (const Owner* owner = owner_of(tensor)) owner->verify();
 }

@@ -15,7 +15,7 @@ using Value = PickleValue;
 using Kind = Value::Kind;
 
 constexpr std::size_t most_values = std::size_t{1} << 22;
-constexpr std::size_t free_values = std::size_t{1} << 19;  // however short the pickle is
+constexpr std::size_t free_values = std::size_t{1} << 19;  // for a pickle of any size
 constexpr std::size_t longest_global = 1000;
 
 /// Undoes the escapes of protocol 0: \uXXXX and \UXXXXXXXX of UNICODE, \n \t \r \\ \' \" \xXX of
@@ -44,7 +44,7 @@ std::string unescaped(std::string_view s) {
     return out;
 }
 
-/// The machine that pickles are written for: a stack, marks into it, a memo.
+/// The pickle virtual machine: a stack, marks into it, a memo.
 class Reader {
   public:
     Reader(Bytes bytes, const std::string& where) : in_(bytes, where + " (pickle)") {}
@@ -244,7 +244,7 @@ bool Reader::step() {
                      static_cast<unsigned char>(code)));
 }
 
-// A table, one line an instruction.
+// A table, one line per instruction.
 // clang-format off
 bool Reader::step_number(char code) {
     switch (code) {

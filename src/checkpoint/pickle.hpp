@@ -36,7 +36,7 @@ struct PickleValue {
     std::vector<std::pair<Ref, Ref>> pairs;  ///< of dict; set in an object
     Ref callee = nullptr;
     Ref arguments = nullptr;  ///< a tuple
-    Ref state = nullptr;      ///< what BUILD gave to an object or container
+    Ref state = nullptr;      ///< argument of BUILD
 
     bool is(Kind k) const { return kind == k; }
     bool is_global(std::string_view name) const { return kind == Kind::global && text == name; }
@@ -46,7 +46,7 @@ struct Pickle {
     std::deque<PickleValue> values;  ///< owns all; references may form cycles
     PickleValue::Ref root = nullptr;
     std::vector<PickleValue::Ref> persistent;  ///< every persistent object, in order of appearance
-    std::size_t size = 0;                      ///< bytes up to and with STOP
+    std::size_t size = 0;                      ///< bytes up to and including STOP
 };
 
 /// Reads one pickle at the beginning of `bytes` (protocols 0 to 5).  Memory is bounded by a

@@ -121,7 +121,7 @@ Described describe(const std::string& name, const Json& description, const std::
     return {name, std::move(tensor), std::uint64_t(offsets[0]), std::uint64_t(offsets[1])};
 }
 
-/// The tensors must fill the data exactly: no holes, no overlap, nothing behind them.
+/// The tensors must fill the data exactly: no holes, no overlap, no trailing bytes.
 void check_cover(const std::vector<Described>& tensors, std::uint64_t size,
                  const std::string& where) {
     std::vector<const Described*> order;
@@ -160,7 +160,7 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
             tensors.push_back(describe(name, description, file->path()));
             continue;
         }
-        if (description.is_null()) continue;  // some writers have none to write
+        if (description.is_null()) continue;  // some writers write null
         bool texts = description.is_object();
         for (std::size_t i = 0; texts && i < description.object().size(); ++i)
             texts = description.object()[i].second.is_string();

@@ -17,7 +17,7 @@ constexpr std::int64_t chunk = 4096;
 constexpr std::size_t lanes = 4;
 using Vector = std::array<double, lanes>;
 
-/// Sums in lanes, which the compiler keeps in vectors without reordering any sum.
+/// Sums in separate lanes, which the compiler can vectorise without reordering any sum.
 struct Lanes {
     Vector sum{}, squares{}, finite{};
     Vector minimum = {infinity, infinity, infinity, infinity};
@@ -43,7 +43,7 @@ class Accumulator {
   public:
     explicit Accumulator(double scale) : scale_(scale) {}
 
-    /// `x` has room for a multiple of `lanes` elements; what lies behind `count` is overwritten.
+    /// `x` has room for a multiple of `lanes` elements; those after `count` are overwritten.
     void add(double* x, std::int64_t count) {
         const auto used = std::size_t(count);
         const std::size_t padded = (used + lanes - 1) / lanes * lanes;
@@ -115,7 +115,7 @@ TensorSummary summarise(const RawTensor& tensor) {
     checkpoint::verify(tensor);
     TensorSummary result = summarise_scaled(tensor, 1.0);
     if (!result.maximum) return result;
-    // Squares leave the range of double beyond these: only float64 files can hold such values.
+    // Squares overflow or underflow beyond these: only float64 files can hold such values.
     const double size = std::max(std::abs(*result.minimum), std::abs(*result.maximum));
     if (size > 0x1p480 || (size > 0 && size < 0x1p-480)) {
         const double scale = size > 1 ? 0x1p-600 : 0x1p600;

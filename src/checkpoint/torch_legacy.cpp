@@ -8,8 +8,8 @@
 #include "torch_objects.hpp"
 
 /// The format before PyTorch 1.6: five pickles in a row, then the storages in the order of the
-/// fifth. Elements are little-endian whatever machine wrote them: the `little_endian` of the third
-/// pickle tells of the machine, and PyTorch itself does not look at it.
+/// fifth. Elements are little-endian on all machines: `little_endian` in the third pickle describes
+/// the machine that wrote it, and PyTorch ignores it.
 namespace tsdiag::checkpoint {
 namespace {
 
@@ -23,7 +23,7 @@ constexpr std::int64_t protocol = 1001;
 /// The same in decimal, as protocols 0 and 1 write it.
 constexpr std::string_view decimal_magic = "L119547037146038801333356L\n.";
 
-/// Behind PROTO, and FRAME where the protocol is 4 or 5.
+/// The magic follows PROTO, and FRAME for protocols 4 and 5.
 bool sniff(Bytes head) {
     if (starts_with(head, decimal_magic)) return true;
     return starts_with(head, "\x80") &&
@@ -118,7 +118,7 @@ class Storages {
 std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
     const auto file = MappedFile::open(path);
     Stream stream(*file);
-    stream.next();  // the magic number, which was sniffed
+    stream.next();  // the magic number, already checked
     const Pickle version = stream.next();
     if (!version.root->is(Kind::integer) || version.root->integer != protocol)
         refuse(file->path(), fmt::format("is of an unknown torch.save protocol, expected {}. Save "

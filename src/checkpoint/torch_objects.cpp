@@ -123,7 +123,7 @@ class Walker {
         out_.add(name, *tensors_.read(value, name));
     }
 
-    /// What is left of `value` as metadata once its tensors are listed; nothing where it is all
+    /// The metadata of `value` once its tensors are listed; nullopt where it holds nothing but
     /// tensors.
     std::optional<Json> convert(Ref value, const Path& path) {
         spend(cost_of_value + value->text.size());
@@ -188,7 +188,7 @@ class Walker {
 
     void convert_members(const Pairs& pairs, const Path& path, Json::Object& object) {
         std::unordered_map<std::string, std::size_t>
-            index;  // of a repeated key the last value counts
+            index;  // for a repeated key the last value counts
         std::vector<std::pair<std::string, Ref>> members;
         for (const auto& [key, member] : pairs) {
             std::string text = key_text(key);
@@ -238,7 +238,7 @@ class Walker {
         return convert_opaque(name, value, state, path);
     }
 
-    /// An object nobody knows: its class, what it was made from, and the members of its state.
+    /// An object of an unknown class: its class, its arguments, and the members of its state.
     Json convert_opaque(const std::string& name, Ref value, const Pairs& state, const Path& path) {
         Json::Object object{{"__class__", name}};
         const Ref arguments = value->arguments;
@@ -294,7 +294,7 @@ class Walker {
         return object;
     }
 
-    /// The items of a dict-like object: what it was made from, then what was set.
+    /// The items of a dict-like object: those of its constructor, then those set later.
     static Pairs all_pairs(Ref value) {
         Pairs pairs;
         const Ref arguments = value->arguments;
@@ -379,9 +379,9 @@ class Walker {
     TensorReader tensors_;
     Budget& budget_;
     ListedCheckpoint& out_;
-    std::vector<Ref> active_;  ///< what is being converted, outermost first
+    std::vector<Ref> active_;  ///< the objects being converted, outermost first
     bool listing_ = true;      ///< false inside the arguments of an opaque object
-    bool in_module_ = false;   ///< true where the path continues by an attribute of a module
+    bool in_module_ = false;   ///< true where the path continues with an attribute of a module
 };
 
 }  // namespace

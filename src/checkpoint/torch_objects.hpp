@@ -4,7 +4,7 @@
 
 namespace tsdiag::checkpoint {
 
-/// Walks what torch.save wrote: tensors go into `out` under the path of keys that leads to them,
+/// Traverses the objects of torch.save: tensors go into `out` under the path of their keys,
 /// everything else becomes its metadata.  Throws `FormatError` where the tree is too deep or,
 /// through shared references, larger than the budget of the file.
 void list_objects(const Pickle& pickle, StorageSource source, Budget& budget,

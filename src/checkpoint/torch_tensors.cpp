@@ -63,7 +63,7 @@ bool is_tuple(Ref value, std::size_t at_least) {
     return value != nullptr && value->is(Kind::tuple) && value->items.size() >= at_least;
 }
 
-/// The name of what an object would call; empty for other values.
+/// The name of the function that an object would call; empty for other values.
 std::string_view called(Ref value) {
     if (!value->is(Kind::object) || !value->callee->is(Kind::global)) return {};
     return value->callee->text;
@@ -74,7 +74,7 @@ constexpr int most_wrappings = 16;
 constexpr std::size_t longest_word = 64;  // a type, an order of bytes
 constexpr std::size_t longest_key = 1000;
 
-/// A tuple or list of few integers, also as `torch.Size`; nothing for other values.
+/// A tuple or list of few integers, also as `torch.Size`; nullopt for other values.
 std::optional<std::vector<std::int64_t>> integers(Ref value) {
     if (called(value) == "torch.Size" && is_tuple(value->arguments, 1))
         value = value->arguments->items[0];
@@ -96,8 +96,8 @@ bool is_rebuild(std::string_view function) {
            function == "_rebuild_tensor_v3" || function == "_rebuild_qtensor";
 }
 
-/// A tensor's own function and arguments, without the wrappings that hold another value and add
-/// nothing: Parameter, subclass, device.
+/// A tensor's own function and arguments, without wrappers that add nothing: Parameter, subclass,
+/// device.
 struct Call {
     std::string_view function;
     Ref arguments;
@@ -141,7 +141,7 @@ NumpyType numpy_type_of(Ref value) {
     return numpy_type(order == ">" || order == "<" || order == "|" ? order + *kind : *kind);
 }
 
-/// The five or four things that a pickled array consists of.
+/// The parts of a pickled array.
 struct ArrayParts {
     Ref dtype, shape, data;
     bool fortran;
@@ -160,7 +160,7 @@ std::optional<ArrayParts> array_parts(Ref value) {
     return std::nullopt;
 }
 
-/// Bytes that decoding `value` takes at most.
+/// Upper bound on the decoded bytes of `value`.
 std::size_t longest_text(Ref value) {
     std::size_t longest = value->text.size();
     if (is_tuple(value->arguments, 1))
@@ -180,7 +180,7 @@ RawTensor copied(const NumpyType& type, const std::string& data) {
     return tensor;
 }
 
-/// Would `bytes_of_value` give bytes, as far as one sees without decoding them?
+/// Would `bytes_of_value` return bytes?  Decided without decoding them.
 bool holds_bytes(Ref value) {
     return value->is(Kind::bytes) || value->is(Kind::text) || called(value) == "_codecs.encode" ||
            called(value).ends_with(".bytearray") || called(value).ends_with(".bytes");
@@ -201,7 +201,7 @@ std::optional<std::string> bytes_of_value(Ref value, std::size_t most) {
     const std::string_view function = called(value);
     if (!is_tuple(value->arguments, 1)) return std::nullopt;
     const Ref first = value->arguments->items[0];
-    if (first->text.size() / 2 > most) return std::nullopt;  // two bytes of UTF-8 are one at most
+    if (first->text.size() / 2 > most) return std::nullopt;  // two bytes of UTF-8 give at least one
     if (last_part(function) == "bytearray" || last_part(function) == "bytes")
         return first->is(Kind::bytes) ? std::optional(first->text) : std::nullopt;
     if (function != "_codecs.encode" || !first->is(Kind::text)) return std::nullopt;

@@ -15,11 +15,11 @@
 /// pickle, and arrays of NumPy, whose data lie inside it.
 namespace tsdiag::checkpoint {
 
-/// What a persistent id says: ('storage', Class, key, location, numel[, view]).
+/// The fields of a persistent id: ('storage', Class, key, location, numel[, view]).
 struct StorageId {
     DType dtype = DType::other;
     std::string class_name;  ///< "FloatStorage"
-    std::size_t width = 0;   ///< bytes an element; 1 for untyped storages, 0 where it is not known
+    std::size_t width = 0;   ///< bytes per element; 1 for untyped storages, 0 where not known
     std::string key;
     std::int64_t count = 0;           ///< elements
     PickleValue::Ref view = nullptr;  ///< (key, offset, size), of old files
@@ -32,14 +32,14 @@ struct Storage {
     std::shared_ptr<const void> owner;
     bool big_endian = false;
 };
-/// The bytes of a storage, checked to be there.
+/// Returns the bytes of a storage, checked to exist.
 using StorageSource = std::function<Storage(const StorageId&)>;
 
-/// The bytes of a Python 2 string, a bytes object, or text encoded in latin-1; nothing for other
+/// The bytes of a Python 2 string, a bytes object, or text encoded in latin-1; nullopt for other
 /// values and for those of more than `most` bytes.
 std::optional<std::string> bytes_of_value(PickleValue::Ref value, std::size_t most = SIZE_MAX);
 
-/// Which elements a tensor shows: of these bytes, from an offset on, in sizes and strides.
+/// The elements that a tensor refers to: bytes, offset, sizes and strides.
 using View = std::tuple<const std::byte*, std::int64_t, std::vector<std::int64_t>,
                         std::vector<std::int64_t>>;
 
@@ -48,7 +48,7 @@ class TensorReader {
     TensorReader(std::string where, StorageSource source, Budget& budget)
         : where_(std::move(where)), source_(std::move(source)), budget_(budget) {}
 
-    /// The tensor that `value` is; nothing where it is none.  `name` is for messages.
+    /// The tensor of `value`; nullopt where it is none.  `name` is for messages.
     std::optional<RawTensor> read(PickleValue::Ref value, const std::string& name);
     /// Is `value` a tensor that `read` will read?
     bool is_tensor(PickleValue::Ref value) const;
@@ -64,8 +64,8 @@ class TensorReader {
     std::string where_;
     StorageSource source_;
     Budget& budget_;
-    std::set<View> views_;  ///< a tensor that is shared by many names is looked at once
-    std::unordered_map<PickleValue::Ref, RawTensor> arrays_;  ///< copied once, however often named
+    std::set<View> views_;  ///< a tensor shared by several names is checked once
+    std::unordered_map<PickleValue::Ref, RawTensor> arrays_;  ///< copied once, however many names
 };
 
 }  // namespace tsdiag::checkpoint

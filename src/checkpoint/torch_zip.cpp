@@ -11,7 +11,7 @@ namespace {
 
 bool sniff(Bytes head) { return !first_zip_name(head).empty(); }
 
-/// The folder that all entries of torch.save lie in, with its '/'.
+/// The folder of all entries of torch.save, with its '/'.
 std::string folder_of(const ZipArchive& archive) {
     for (const ZipEntry& entry : archive.entries()) {
         const std::size_t slash = entry.name.find('/');
@@ -31,7 +31,7 @@ std::string folder_of(const ZipArchive& archive) {
 
 bool is_big_endian(ZipArchive& archive, const std::string& folder) {
     const ZipEntry* entry = archive.find(folder + "byteorder");
-    if (entry == nullptr) return false;  // writers before 2.1
+    if (entry == nullptr) return false;  // absent before PyTorch 2.1
     const Payload order = archive.head(*entry, 16);
     if (text_of(order.bytes) == "big") return true;
     if (text_of(order.bytes) != "little")
@@ -41,7 +41,7 @@ bool is_big_endian(ZipArchive& archive, const std::string& folder) {
     return false;
 }
 
-/// The entries `data/KEY`; deflated ones (of archives that were packed again) are inflated once.
+/// The entries `data/KEY`; deflated ones (of recompressed archives) are inflated once.
 class Storages {
   public:
     Storages(ZipArchive& archive, std::string folder)

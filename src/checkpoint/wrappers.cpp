@@ -23,11 +23,11 @@ constexpr std::array<std::string_view, 9> bookkeeping = {
 constexpr std::array<std::string_view, 3> bookkeeping_prefixes = {"optimizer_", "last_optimizer_",
                                                                   "scheduler_"};
 
-/// Put in front of every name by DataParallel and torch.compile.
+/// Prepended to every name by DataParallel and torch.compile.
 constexpr std::array<std::string_view, 2> machine_prefixes = {"module.", "_orig_mod."};
 
-/// Prefixes of families, which the detection of the architecture knows; `model.` is looked at
-/// closer.
+/// Prefixes of families, which the detection of the architecture handles; `model.` is examined
+/// separately.
 constexpr std::array<std::string_view, 9> family_prefixes = {
     "bert", "roberta",     "albert",   "distilbert",   "vit",
     "deit", "transformer", "gpt_neox", "nystromformer"};
@@ -39,10 +39,10 @@ bool contains(const std::array<std::string_view, n>& list, std::string_view word
 
 std::string_view first_part(std::string_view name) { return name.substr(0, name.find('.')); }
 
-/// A name in the file and what it is called without its wrappings.
+/// A name in the file, and the length of its wrapper prefixes.
 struct Renamed {
     std::string full;
-    std::size_t skipped = 0;  ///< bytes of `full` that are wrapping
+    std::size_t skipped = 0;  ///< bytes of `full` that belong to wrappers
 
     std::string_view rest() const { return std::string_view(full).substr(skipped); }
 };
@@ -74,7 +74,7 @@ class Unwrapping {
         return listed_ != nullptr && listed_->is_container(entered_ + std::string(key));
     }
 
-    /// Keeps the names below the first wrapper that is there; false where there is none.
+    /// Keeps the names below the first wrapper found; false where there is none.
     bool enter_wrapper() {
         for (const std::string_view wrapper : wrappers) {
             if (!is_container(wrapper)) continue;
@@ -104,8 +104,7 @@ class Unwrapping {
         });
     }
 
-    /// Leaves out the names that `wanted` refuses, and notes how many there were of each first
-    /// part.
+    /// Drops the names that `wanted` refuses, and notes how many there were per first component.
     template <class Wanted>
     void keep(Wanted wanted) {
         std::map<std::string, std::size_t> left_out;
@@ -142,7 +141,7 @@ class Unwrapping {
                (metadata.contains("pytorch-lightning_version") || metadata.contains("epoch"));
     }
 
-    /// The attribute of a LightningModule that holds the whole model, where it does.
+    /// Strips the attribute of a LightningModule that holds the whole model, if there is one.
     bool strip_lightning_attribute() {
         if (!is_lightning() || names_.empty()) return false;
         const std::string attribute(first_part(names_.front().rest()));
@@ -155,7 +154,7 @@ class Unwrapping {
             const std::string_view rest = name.rest().substr(prefix.size());
             const std::string_view next = first_part(rest);
             if (std::all_of(next.begin(), next.end(), [](char c) { return c >= '0' && c <= '9'; }))
-                return false;  // the attribute is an nn.Sequential and says more than "0"
+                return false;  // an nn.Sequential: its name is more informative than "0"
             llama = llama || next == "embed_tokens" ||
                     (next == "layers" && rest.find(".self_attn.") != std::string_view::npos);
         }

@@ -12,10 +12,10 @@ namespace {
 
 constexpr std::size_t alignment = 64;
 constexpr std::uint16_t version_needed = 45;                 // zip64
-constexpr std::uint16_t midnight = 0, first_of_1980 = 0x21;  // the earliest time a zip can say
+constexpr std::uint16_t midnight = 0, first_of_1980 = 0x21;  // the earliest time that zip can store
 constexpr std::uint32_t saturated = 0xffffffff;
 
-/// One entry.  All sizes stand in zip64 extras, so that small and large files are written alike.
+/// One entry.  All sizes are in zip64 extras, so that small and large files have the same layout.
 struct Entry {
     std::string name;
     std::uint32_t crc = 0;
@@ -86,7 +86,7 @@ std::string central_header(const Entry& entry) {
 
 std::string end_records(std::uint64_t count, std::uint64_t begin, std::uint64_t end) {
     std::string out("PK\x06\x06");
-    append<std::uint64_t>(out, 44);  // bytes of this record behind here
+    append<std::uint64_t>(out, 44);  // remaining bytes of this record
     append(out, version_needed);
     append(out, version_needed);
     out.append(8, '\0');  // disks

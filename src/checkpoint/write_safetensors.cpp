@@ -12,7 +12,7 @@ void write_safetensors(const std::filesystem::path& file, std::span<const NamedA
     for (const NamedArray& array : arrays) order.push_back(&array);
     std::sort(order.begin(), order.end(), [](const NamedArray* a, const NamedArray* b) {
         if (is_double(*a) != is_double(*b))
-            return is_double(*a);  // the wider first: all are aligned
+            return is_double(*a);  // wider elements first, for alignment
         return a->name < b->name;
     });
 

@@ -9,11 +9,10 @@
 
 namespace tsdiag::checkpoint {
 
-/// A file that appears under its name only when it is whole; what is left of a failed one is
-/// removed.
+/// A file that appears atomically under its name when complete; an incomplete one is removed.
 class WrittenFile {
   public:
-    /// Throws `UsageError` where it cannot be made.
+    /// Throws `UsageError` where it cannot be created.
     explicit WrittenFile(const std::filesystem::path& path);
     ~WrittenFile();
     WrittenFile(const WrittenFile&) = delete;
@@ -22,7 +21,7 @@ class WrittenFile {
     void write(Bytes bytes);
     void write(std::string_view text) { write(std::as_bytes(std::span(text))); }
     std::uint64_t position() const { return position_; }
-    /// Gives the file its name.  Throws `Error` where not everything could be written.
+    /// Renames the file to its final name.  Throws `Error` where not everything could be written.
     void finish();
 
   private:

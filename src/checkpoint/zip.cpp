@@ -83,7 +83,7 @@ void apply_zip64(Bytes extra, ZipEntry& entry, const std::string& where) {
 }
 
 void check_crc(Bytes content, const ZipEntry& entry, const std::string& path) {
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // or no mutation would get any further
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // else no mutated input passes the checksum
     if (entry.crc == 0) return;
     if (crc32_z(0, reinterpret_cast<const Bytef*>(content.data()), content.size()) != entry.crc)
         refuse(path, fmt::format("entry '{}' does not match its checksum. The file is damaged; "
@@ -129,7 +129,7 @@ std::shared_ptr<std::vector<std::byte>> inflate_bytes(Bytes packed, const ZipEnt
     return out;
 }
 
-/// Stored content, whose checksum is compared when its elements are wanted: that reads all of it.
+/// Stored content; its checksum is verified when elements are read, since that reads all of it.
 class Stored final : public Owner {
   public:
     Stored(std::shared_ptr<const MappedFile> file, ZipEntry entry, Bytes bytes)

@@ -20,7 +20,7 @@ struct ZipEntry {
     std::uint64_t header = 0;  ///< offset of the local header
 };
 
-/// Bytes and what keeps them alive: the mapping, or memory they were inflated into.
+/// Bytes and their owner: the mapping, or memory they were inflated into.
 struct Payload {
     Bytes bytes;
     std::shared_ptr<const void> owner;
@@ -39,12 +39,12 @@ class ZipArchive {
     const std::string& path() const { return file_->path(); }
 
     /// The content: in place where it is stored, else inflated.  The checksum of stored content is
-    /// compared where `verify` asks its owner.  Throws `FormatError` where the entry is damaged,
-    /// encrypted, packed otherwise, or inflates beyond the budget of the file.
+    /// checked when its owner is verified.  Throws `FormatError` where the entry is damaged,
+    /// encrypted, compressed otherwise, or inflates beyond the budget of the file.
     Payload payload(const ZipEntry& entry);
-    /// The first bytes of the content, at most `count`, no checksum compared.
+    /// The first bytes of the content, at most `count`, without checking the checksum.
     Payload head(const ZipEntry& entry, std::uint64_t count);
-    /// The content, its checksum compared now.
+    /// The content, with its checksum verified.
     Payload verified(const ZipEntry& entry);
 
     Budget& budget() { return budget_; }
