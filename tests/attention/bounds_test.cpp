@@ -4,17 +4,17 @@
 
 #include "attention/heads.hpp"
 
-/// Spectra of which more is asked than can be certified: intervals.
+/// Intervals for spectra at a tolerance that cannot be certified.
 namespace tsdiag {
 namespace {
 
 using namespace test;
 using naive::Matrix;
 
-constexpr double unreachable = -1;  // no error is as small
+constexpr double unreachable = -1;  // no error is that small
 constexpr double plenty = 2e9, little = 4e4;
 
-/// low <= exact <= high, exact being right to its usual accuracy.
+/// Checks low <= exact <= high, with `exact` at its usual accuracy.
 void expect_between(const Estimate& found, double exact) {
     ASSERT_FALSE(found.converged);
     ASSERT_TRUE(found.low && found.high);
@@ -37,7 +37,7 @@ TEST(Bounds, OfTheSecondEigenvalueAreOneAndTheFrobeniusNorm) {
 }
 
 TEST(Bounds, OfTheCentredNormAreTheFrobeniusNorm) {
-    const Index n = 660;  // more than Lanczos has steps
+    const Index n = 660;  // more than the Lanczos steps
     const Matrix p = naive::softmax(noise(n, 2, 4));
     const double exact = centred_norm(*given(p)).front().value;
     for (const double memory : {plenty, little}) {

@@ -4,7 +4,7 @@
 
 #include "attention/heads.hpp"
 
-/// Every entry of the list as it is by default, and the options that change its formula.
+/// Every entry of the list with its defaults, and with the options that change its formula.
 namespace tsdiag::test {
 
 struct Case {

@@ -3,7 +3,7 @@
 #include "attention/twins.hpp"
 #include "tsdiag/error.hpp"
 
-/// Options and parameters that models of checkpoints need.
+/// Options and parameters that checkpoints use.
 namespace tsdiag {
 namespace {
 
@@ -29,7 +29,7 @@ TEST(Performer, AddsItsFloorToEachDenominator) {
     }
 }
 
-/// A denominator below the clamp is replaced by it, and others are left alone.
+/// Only denominators below the clamp are replaced by it.
 TEST(Cosformer, ClampsItsDenominators) {
     const auto sums = [](const char* clamp) {
         const auto op = attention("cosformer").make(input({{"clamp", clamp}}, true));
@@ -57,7 +57,7 @@ TEST(Nystrom, OfAllTokensIsTheSoftmaxOrTheFormula) {
     EXPECT_GT(squared_norm(subtract(formula->matrix(), softmax->matrix())), 1e-6);
 }
 
-/// Zero keys have logits 0: they take exp(0) of the denominator, and their values nothing.
+/// Zero keys have logits 0: they add exp(0) to the denominator, and nothing to the product.
 TEST(DiagAttention, PaddedHasZeroKeysInItsLastChunk) {
     constexpr Index block = 8, missing = 3 * block - n;  // 5 of 8 in the last chunk
     for (const bool causal : {false, true}) {

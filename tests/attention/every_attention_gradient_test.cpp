@@ -3,7 +3,7 @@
 #include "attention/cases.hpp"
 #include "support/differences.hpp"
 
-/// The gradient of P V by queries, keys and values, for every entry of the list.
+/// The gradient of P V with respect to queries, keys and values, for every entry of the list.
 namespace tsdiag {
 namespace {
 
@@ -42,11 +42,11 @@ std::string title(const testing::TestParamInfo<Setting>& info) {
 class EveryAttentionGradient : public testing::TestWithParam<Setting> {
   protected:
     const Setting& s = GetParam();
-    /// Few enough that no logit is within a step of the corner of a relu.
+    /// Few enough that no logit is within a step of the kink of a relu.
     const Index n = !s.variant.is_default()              ? s.variant.n
                     : s.variant.entry->name == "nystrom" ? 64
                                                          : 12;
-    /// Features of either sign may sum to nearly 0, where differences are worth nothing.
+    /// Features of either sign may sum to nearly 0, where differences are inaccurate.
     const double mean = s.variant.entry->name == "linear" ? 1 : 0;
 
     std::unique_ptr<AttentionOperator> make(const Inputs& x) const {
@@ -86,7 +86,7 @@ TEST_P(EveryAttentionGradient, DoesNotDependOnTheRowBlock) {
         EXPECT_TENSOR_NEAR(found[k], expected[k], rounding(64 * double(n)));
 }
 
-/// Tracking changes no value.
+/// Tracking gradients changes no value.
 TEST_P(EveryAttentionGradient, HasTheValueOfTheForwardPass) {
     const Inputs x = drawn_inputs();
     EXPECT_TENSOR_NEAR(output(n)(variables(x)), output(n)(x), rounding(double(n)));
@@ -95,7 +95,7 @@ TEST_P(EveryAttentionGradient, HasTheValueOfTheForwardPass) {
 
 INSTANTIATE_TEST_SUITE_P(List, EveryAttentionGradient, testing::ValuesIn(settings()), title);
 
-/// Parameters that an attention has of its own.
+/// Gradients of the attention's own parameters.
 TEST(AttentionGradient, ReachesTheParametersOfTheVariant) {
     struct Own {
         const char* attention;

@@ -37,7 +37,7 @@ std::vector<Setting> settings(bool only_f64) {
     return all;
 }
 
-/// Of a failed test: its name says the rest.
+/// Keeps messages short: the name of a failed test says the rest.
 void PrintTo(const Setting& s, std::ostream* out) { *out << s.variant.title; }
 
 std::string title(const testing::TestParamInfo<Setting>& info) {
@@ -48,7 +48,7 @@ std::string title(const testing::TestParamInfo<Setting>& info) {
 
 class EveryAttention : public testing::TestWithParam<Setting> {
   protected:
-    /// The Jacobian of rows S or S / sum(S), by differences at the S that p and slope tell.
+    /// The Jacobian of rows S or S / sum(S), by differences at the S derived from p and slope.
     void check_kernel(const RowBlock& block) const {
         if (block.divided && GetParam().variant.entry->facts.factors == Holds::sometimes) return;
         const naive::Matrix p = naive::matrix_of(block.p), slope = naive::matrix_of(block.slope);
@@ -94,7 +94,7 @@ class EveryAttention : public testing::TestWithParam<Setting> {
         return in;
     }
     std::unique_ptr<AttentionOperator> make() const { return make(input()); }
-    /// Rounding of a product: what is summed may be larger than the sum.
+    /// Rounding of a product: the terms may be larger than their sum.
     Tolerance noise(const AttentionOperator& op) const {
         double largest = 0;
         for (const double e : op.matrix().to_host<double>())
@@ -242,7 +242,7 @@ TEST_P(EveryAttention, RowTotalsAreThoseOfAllItsRows) {
 }
 
 TEST_P(EveryAttention, RowsAreThoseOfTheirWindow) {
-    // Positions with gaps: what a row sees follows the positions, not the order.
+    // Positions with gaps: visibility depends on positions, not on the order.
     AttentionInput in = input();
     for (Index i = 0; i < n; ++i) in.position.push_back(double(i + 3 * (i > 7) + 10 * (i > 12)));
     const auto op = make(in);

@@ -62,7 +62,7 @@ TEST(Cosformer, WeighsByTheCosineOfTheDistance) {
     });
 }
 
-/// Causal products are taken by chunks of 256 rows, forwards and backwards.
+/// Causal products are computed in chunks of 256 rows, forwards and backwards.
 TEST(Factored, ProductsEndWhereverTheirChunksDo) {
     for (const char* name : {"linear", "norm_attention", "cosformer", "performer"})
         for (const Index tokens : {255, 256, 257, 258, 512, 513}) {
@@ -122,7 +122,7 @@ TEST(Performer, EqualsTheNaiveOne) {
         like.parameter = [&](std::string_view) { return given_parameter(w); };
         expect_twin("performer", like, [&](const AttentionInput& in, Index k) {
             const double root = std::sqrt(in.scale);
-            // Rows of W x, and what is subtracted before exp.
+            // Rows of W x, and the shift before exp.
             const auto features = [&](const Tensor& t, bool over_tokens) {
                 const Matrix x = naive::matrix_of(t, k);
                 Matrix u(n, m);
@@ -154,7 +154,7 @@ TEST(Performer, EqualsTheNaiveOne) {
 }
 
 TEST(Performer, ApproachesTheSoftmax) {
-    // Small logits: each feature is exp(..) + 1e-4, and the constant must not be what is seen.
+    // Small logits: each feature is exp(..) + 1e-4, and the constant must not dominate.
     AttentionInput in = input({{"features", "6000"}});
     in.q = scale(in.q, 0.3);
     in.k = scale(in.k, 0.3);
@@ -186,7 +186,7 @@ TEST(Performer, DrawsDirectionsThatAreOrthogonalInGroups) {
 
 TEST(Linformer, EqualsTheNaiveOne) {
     const Index length = 5;
-    Matrix e(n + 2, length), f(n + 2, length);  // made for longer samples: the first rows count
+    Matrix e(n + 2, length), f(n + 2, length);  // for longer samples: only the first rows are used
     Rng(5).fill_normal(e.a, 0, 0.4);
     Rng(6).fill_normal(f.a, 0, 0.4);
     AttentionInput like = input({{"length", "5"}});

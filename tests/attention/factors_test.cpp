@@ -88,7 +88,7 @@ TEST(Factors, OfACausalHeadGiveItsDiagonal) {
     }
 }
 
-/// Each token `times` times: P becomes P / times in every copy, and no spectrum changes.
+/// Repeats each token `times` times: P becomes P / times in every copy, and no spectrum changes.
 Tensor repeated(const Tensor& x, Index times) {
     std::vector<double> out;
     const std::vector<double> rows = x.to_host<double>();
@@ -135,7 +135,7 @@ TEST(Factors, OfACausalHeadGiveItsCentredNorm) {
                             (type == Type::f32 ? 1e-5 : 1e-7) * expected[k].value)
                     << v.name;
             }
-            // Through the front door where P does not fit.
+            // By the public function, where P does not fit.
             EXPECT_EQ(centred_norm(*op, 1e4)[0].method, "prefix sums");
         }
     }
@@ -147,7 +147,7 @@ TEST(Factors, OfALongHeadShowASampleOfRows) {
         AttentionInput in = drawn_input(2, n, 4, Type::f32, 6);
         in.causal = causal;
         const auto op = attention("linear").make(in);
-        op->keep_rows(true);  // P is not made all the same
+        op->keep_rows(true);  // without effect on so large a P
         std::vector<Index> seen, again;
         const Tensor v = gaussian({2, n, 1}, Type::f32, 8);
         const auto note = [n](std::vector<Index>& list) {
@@ -160,12 +160,12 @@ TEST(Factors, OfALongHeadShowASampleOfRows) {
         };
         const Tensor y = op->apply(v, 64, note(seen));
         op->apply(v, 1000, note(again));
-        EXPECT_EQ(seen, again);  // whatever the row blocks
+        EXPECT_EQ(seen, again);  // independent of the row blocks
         EXPECT_GE(seen.size(), 500U);
         EXPECT_LE(seen.size(), 512U);
         EXPECT_TRUE(std::ranges::is_sorted(seen));
         EXPECT_EQ(std::ranges::adjacent_find(seen), seen.end());
-        // One block in each twentieth: the sample leaves no part out.
+        // One block in each twentieth: the sample covers all parts.
         for (Index part = 0; part < 20; ++part)
             EXPECT_TRUE(std::ranges::any_of(seen, [&](Index i) { return i * 20 / n == part; }));
         const Tensor rows = matmul(op->rows(12345, 2).p, v);
@@ -174,7 +174,7 @@ TEST(Factors, OfALongHeadShowASampleOfRows) {
 }
 
 TEST(Factors, WithoutDigitsLeftAreAnInterval) {
-    // One feature: a stochastic P is of rank one, and lambda_2 = 0 drowns in rounding.
+    // One feature: a stochastic P has rank one, and lambda_2 = 0 up to rounding.
     AttentionInput in = drawn_input(1, 40, 1, Type::f64, 5);
     const auto op = attention("linear").make(in);
     const Structure known = op->structure();
@@ -195,7 +195,7 @@ TEST(Factors, HaveTheDigitsThatTheirSumsKeep) {
             EXPECT_EQ(e.converged, c < 1e8);
             EXPECT_NEAR(e.value, 2, 1e-6);
             if (e.converged) continue;
-            // 1e-16 |l| |r| = 4e-8, and the room for a condition of 1000
+            // 1e-16 |l| |r| = 4e-8, and a margin for a condition number of 1000
             EXPECT_LT(*e.low, 2 - 4e-8);
             EXPECT_GT(*e.low, 2 - 1e-3);
             EXPECT_GT(*e.high, 2 + 4e-8);
@@ -215,7 +215,7 @@ TEST(Factors, OfAHeadThatIsZeroAreCertainlyZero) {
     }
 }
 
-/// (left D) (right D^-1)^T is P for any diagonal D: so are its spectra, with their digits.
+/// (left D) (right D^-1)^T is P for any diagonal D: its spectra keep their digits.
 TEST(Factors, TheScalesOfTheirColumnsDoNotMatter) {
     constexpr Index n = 24, m = 3;
     std::vector<double> left(n * m), right(n * m);
@@ -262,7 +262,7 @@ TEST(Blocks, GiveTheSpectrumOfTheWholeMatrix) {
               1);
 }
 
-/// Small eigenvalues of other blocks, of which rounding leaves nothing, decide nothing.
+/// Small eigenvalues of other blocks, which are all rounding, do not affect the result.
 TEST(Blocks, AreAsCertainAsTheTwoThatLead) {
     for (const Type type : {Type::f32, Type::f64})
         for (std::uint64_t seed = 0; seed < 24; ++seed) {
@@ -282,7 +282,7 @@ TEST(Blocks, AreAsCertainAsTheTwoThatLead) {
         }
 }
 
-/// Two numbers and an interval: the second largest is known where the interval cannot hold it.
+/// Two numbers and an interval: the second largest is known if the interval cannot contain it.
 TEST(Blocks, TheSecondLargestLiesBetweenThoseOfTheBounds) {
     const auto of = [](double value, bool converged = true, double low = 0, double high = 0) {
         Estimate e = one_matrix::exact(value, "");

@@ -65,7 +65,7 @@ TEST(Kernelized, IsAtMostOneHoweverLargeItsTokensAre) {
                 EXPECT_LE(p(i, j), 1);
                 EXPECT_GE(p(i, j), 0);
             }
-        if (size <= 1) {  // a token is at no distance from itself, but for rounding of |k|^2
+        if (size <= 1) {  // distance 0 to itself, up to rounding of |k|^2
             for (Index i = 0; i < n; ++i) EXPECT_CLOSE(p(i, i), 1, rounding(200), Type::f32);
         }
     }
@@ -80,7 +80,7 @@ TEST(Kernelized, RefusesAScaleThatIsNotPositive) {
         }
 }
 
-/// The n queries and the n keys of a head that are drawn: m/2 and the rest, or of both alike.
+/// The sampled rows of a head: m/2 queries and then keys, or queries and keys alike.
 Matrix landmarks(const AttentionInput& in, Index k, Index m, bool halves) {
     const Matrix q = naive::matrix_of(in.q, k), key = naive::matrix_of(in.k, k);
     Rng rng = in.rng.fork(0);
@@ -186,8 +186,8 @@ TEST(Skyformer, ApproachesTheKernelWithMoreLandmarksAndSteps) {
                    naive::matrix_of(attention("skyformer").make(of)->matrix()), exact)) /
                naive::frobenius(exact);
     };
-    // 100 draws leave out one of 8 queries and 8 keys with a chance of 2 %.  What remains is about
-    // gamma over the smallest eigenvalue of the kernel, some hundredths.
+    // 100 draws miss one of 8 queries and 8 keys with a probability of 2 %.  The remaining error is
+    // about gamma over the smallest eigenvalue of the kernel, some hundredths.
     EXPECT_LT(error("100", "1e-6", "40"), 1e-4);
     EXPECT_GT(error("4", "1e-6", "40"), 0.1);
     EXPECT_GT(error("100", "1e-6", "1"), 0.01);
@@ -200,7 +200,7 @@ TEST(Skyformer, SaysThatAnIterationDiverges) {
                 testing::ThrowsMessage<UsageError>(
                     "attention 'skyformer': with gamma=0 the landmarks' kernel is too near to a "
                     "singular one for iterations=100; raise gamma or lower iterations"));
-    in.options["iterations"] = "10";  // rounding times (13/4)^10 is still rounding
+    in.options["iterations"] = "10";  // rounding errors grow by (13/4)^10 and remain small
     EXPECT_NO_THROW(attention("skyformer").make(in));
 }
 

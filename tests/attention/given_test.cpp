@@ -16,7 +16,7 @@ TEST(RowsAtOnce, FitMemoryAndAreNoMoreThanThereAre) {
     EXPECT_EQ(given(naive::softmax(noise(50, 1, 1)))->rows_at_once(1e12), 50);
     for (const double rows : {96.0, 200.0, 500.0}) {
         EXPECT_LE(double(p->rows_at_once(rows * row)), rows);
-        // Whole parts of rows: more than a half of those that memory and caches hold.
+        // At least half of the rows that fit memory and caches.
         EXPECT_GT(2 * double(p->rows_at_once(rows * row)),
                   std::min(rows, cpu().working_set() / row));
     }

@@ -7,7 +7,7 @@
 #include "tsdiag/attention.hpp"
 #include "tsdiag/random.hpp"
 
-/// Heads to test with: drawn, trained-like and by closed form.
+/// Heads to test with: random, similar to trained ones, and in closed form.
 namespace tsdiag::test {
 
 inline Tensor gaussian(Shape shape, Type type, std::uint64_t seed) {

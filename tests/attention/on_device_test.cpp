@@ -6,14 +6,14 @@
 
 #include "attention/heads.hpp"
 
-/// Backends are one to these functions: here they work on the CPU, in tests/gpu on a device.
+/// The functions for devices, with any backend: here the CPU, in tests/gpu a device.
 namespace tsdiag {
 namespace {
 
 using namespace test;
 using naive::Matrix;
 
-constexpr double enough = 1e9, none = 1;  // bytes: P is kept, P is made row by row
+constexpr double enough = 1e9, none = 1;  // bytes: P is kept, P is recomputed row by row
 
 TEST(OnDevice, FindsWhatTheDenseMethodFindsForHeadsLikeTrainedOnes) {
     constexpr Index n = 160;
@@ -24,7 +24,7 @@ TEST(OnDevice, FindsWhatTheDenseMethodFindsForHeadsLikeTrainedOnes) {
             const auto op = given(p);
             const Estimate found = on_device::second_eigenvalue(*op, memory, true).front();
             const double expected = dense_eigenvalue(p.a, n, 2).value;
-            // What the residual test promises; without it there is an interval.
+            // The guarantee of the residual test; without it there is an interval.
             if (found.converged) {
                 EXPECT_NEAR(found.value, expected, 1e-6 * expected) << family.name;
                 ++sure;
@@ -70,13 +70,13 @@ TEST(OnDevice, FindsNothingWhereAllRowsAreEqual) {
     for (Index i = 0; i < 40; ++i)
         for (Index j = 0; j < 40; ++j) p(i, j) = (1 + double(j)) / 820;
     EXPECT_EQ(on_device::second_eigenvalue(*given(p), enough, true).front().value, 0);
-    // Lanczos works on squares: what rounding leaves of them is 1e-16, its root 1e-8.
+    // Lanczos works on squares: rounding leaves 1e-16 of them, the root of which is 1e-8.
     EXPECT_NEAR(on_device::centred_norm(*given(p), enough).front().value, 0, 1e-8);
 }
 
 TEST(OnDevice, BoundsANormThatIsNotCertifiedByTheFrobeniusNorm) {
-    constexpr Index n = 660;            // more than there are steps
-    constexpr double unreachable = -1;  // no residual is as small
+    constexpr Index n = 660;            // more than the steps
+    constexpr double unreachable = -1;  // no residual is that small
     const Matrix p = naive::softmax(noise(n, 2, 4));
     double squares = 0;
     for (Index j = 0; j < n; ++j) {

@@ -15,7 +15,7 @@ struct Reading {
     double key_length = 1;
 };
 
-/// The rotations of some rounds, (rounds, width, buckets / 2), and the parameter that gives them.
+/// The rotations of all rounds, (rounds, width, buckets / 2), and the parameter with them.
 struct Rotations {
     std::vector<Matrix> rounds;
 
@@ -42,8 +42,8 @@ AttentionInput input_of(const Reading& reading, const Rotations& rotations) {
     return in;
 }
 
-/// [REFORMER] appendix A word by word: a softmax in each round, of logits less 1e5 on the diagonal
-/// and less log N elsewhere, N the rounds that show the pair; rounds weighted by exp(z_r - z).
+/// [REFORMER] appendix A literally: a softmax in each round, of logits less 1e5 on the diagonal
+/// and less log N elsewhere, N the rounds that contain the pair; rounds weighted by exp(z_r - z).
 Matrix twin(const AttentionInput& in, Index head, const Reading& reading,
             const Rotations& rotations) {
     const Index tokens = in.q.rows();
@@ -146,7 +146,7 @@ TEST(Reformer, OfOneBucketAndChunkIsTheSoftmaxWithoutItself) {
     }
 }
 
-/// By rows and where no rows are asked for: chunks would not know of it.
+/// By rows, and without any rows requested: the path by chunks ignores biases.
 TEST(Reformer, AddsABiasToTheLogits) {
     AttentionInput in = input({{"chunk", "2"}, {"rounds", "1"}, {"buckets", "2"}});
     const Matrix without = naive::matrix_of(attention("reformer").make(in)->matrix());
@@ -163,7 +163,7 @@ TEST(Reformer, AddsABiasToTheLogits) {
     EXPECT_TENSOR_NEAR(op->apply(v, n), matmul(op->matrix(), v), rounding(double(n)));
 }
 
-/// Equal tokens share every bucket: their order is that of the positions.
+/// Equal tokens share every bucket: they are ordered by position.
 TEST(Reformer, ShowsEqualTokensTheirChunkAndTheOneBefore) {
     for (const double size : {0.0, 1e-30, 1.0, 1e30}) {
         AttentionInput in = input({{"chunk", "4"}});
@@ -189,8 +189,8 @@ TEST(Reformer, LeavesItselfToATokenThatSeesNoOther) {
         EXPECT_EQ(e, 1);
 }
 
-/// Its keys are the queries: the sample alone, its neighbours in a batch and other keys say the
-/// same, another seed does not.
+/// Keys are the queries: P depends neither on the given keys nor on other samples of the batch,
+/// but on the seed.
 TEST(Reformer, FollowsQueriesAndSeedAlone) {
     const AttentionInput in = input({{"chunk", "4"}});
     const Tensor p = attention("reformer").make(in)->matrix();

@@ -6,7 +6,7 @@
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
 
-/// The list of ways to a spectrum, each against the others.
+/// The list of routes to a spectrum, each against the others.
 namespace tsdiag {
 namespace {
 
@@ -49,7 +49,7 @@ TEST(Routes, TheOneAskedForIsTaken) {
 
 class EveryHead : public testing::TestWithParam<Family> {};
 
-/// At sizes where a dense oracle takes minutes, code of others is the oracle.
+/// At sizes where a dense oracle takes minutes, the library Spectra is the oracle.
 TEST_P(EveryHead, IsTheSameBySpectraAtSizesOfModels) {
     for (Index n : {512, 1024}) {
         const auto p = given(head(GetParam(), n));
@@ -126,7 +126,7 @@ TEST(SecondOpinion, IsTheRelativeDifference) {
 
 TEST(SecondOpinion, HoldsForEntriesOfAnySize) {
     for (const int exponent : {-900, 0, 900}) {
-        Matrix p = noise(60, 1, 8);  // no stochastic one
+        Matrix p = noise(60, 1, 8);  // not stochastic
         for (double& e : p.a) e = std::ldexp(e, exponent);
         const auto op = given(p);
         const SecondOpinion opinion = second_opinion(*op, 0, second_eigenvalue(*op).front());

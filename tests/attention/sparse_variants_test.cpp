@@ -6,7 +6,7 @@
 #include "attention/twins.hpp"
 #include "tsdiag/error.hpp"
 
-/// bigbird and informer: rows that see some tokens, and some rows that see all.
+/// bigbird and informer: most rows see some tokens, a few see all.
 namespace tsdiag {
 namespace {
 
@@ -155,7 +155,7 @@ TEST(BigBird, IsTheSoftmaxWhereItSeesAllBlocks) {
         });
 }
 
-/// M by the definition, of keys drawn in the order sample by sample, query by query.
+/// M by the definition, of keys drawn in order, sample by sample, query by query.
 std::vector<double> measures(const AttentionInput& in, const Matrix& s, Index samples,
                              double divisor) {
     Rng rng = in.rng.fork(0);

@@ -29,7 +29,7 @@ std::vector<double> dense_moduli(const Eigen::MatrixXd& a) {
 
 double dense_second(const Matrix& p) { return dense_moduli(eigen(p))[1]; }
 
-/// |A|_2, the root of the largest eigenvalue of A^T A: nothing of the library.
+/// |A|_2, the root of the largest eigenvalue of A^T A, independent of the library.
 double spectral_norm(const Matrix& a) {
     return std::sqrt(dense_moduli(eigen(a).transpose() * eigen(a))[0]);
 }
@@ -136,7 +136,7 @@ TEST(SecondEigenvalue, OfCausalHeadsIsTheDiagonal) {
         const Estimate e = second_eigenvalue(*causal).front();
         EXPECT_EQ(e.value, expected);
         EXPECT_EQ(e.method, "diagonal");
-        // Undeclared, and even with its tokens shuffled, it is found to be triangular.
+        // Undeclared, and even with its tokens shuffled, it is recognised as triangular.
         EXPECT_EQ(second(p).value, expected);
         EXPECT_EQ(second(permuted(p, 3)).value, expected);
         EXPECT_EQ(second(permuted(p, 3)).method, "diagonal");
@@ -213,7 +213,7 @@ TEST(SecondEigenvalue, OfAComplexPair) {
         EXPECT_TRUE(e.converged) << n;
         EXPECT_CLOSE(e.value, std::sqrt(0.52), stopped_at(1e-6)) << n << e.method;
     }
-    // All eigenvalues on a curve, the leading pair next to others: a walk on a circle, mixed.
+    // All eigenvalues on a curve, the leading pair close to others: a walk on a circle, mixed.
     const Index n = 300;
     Matrix p(n, n, 0.1 / double(n));
     for (Index i = 0; i < n; ++i) {
@@ -256,7 +256,7 @@ TEST_P(EveryFamily, SecondEigenvalueEqualsTheDenseOne) {
         const Estimate wide = second(exact), e = second(narrow, Type::f32);
         EXPECT_TRUE(wide.converged && e.converged) << n;
         EXPECT_CLOSE(wide.value, dense_second(exact), stopped_at(1e-6)) << n << wide.method;
-        // In float32 rows sum to 1 within rounding only, and lambda_2 is no better defined.
+        // In float32 rows sum to 1 only up to rounding, which limits the accuracy of lambda_2.
         Tolerance tolerance = stopped_at(1e-6);
         tolerance.absolute = epsilon(Type::f32);
         EXPECT_CLOSE(e.value, dense_second(narrow), tolerance) << n << e.method;
@@ -364,7 +364,7 @@ TEST(SecondEigenvalue, TreatsHeadsOneByOne) {
 
 TEST_P(EveryFamily, NearlyCausalHeadsAreRightOrSayThatTheyAreNot) {
     // Causal but for a leak, (1 - leak) P + leak 1 1^T / n: lambda_2 is (1 - leak) times that of P.
-    // So far from normal that Krylov and QR methods are wrong by up to all digits, with residuals
+    // It is so far from normal that Krylov and QR methods lose up to all digits, with residuals
     // at rounding level.
     for (Index n : {100, 200}) {
         Matrix p = naive::softmax(GetParam().logits(n, std::uint64_t(n)), true);
@@ -424,7 +424,7 @@ TEST(CentredNorm, OfClosedForms) {
     Matrix identity(n, n), sink(n, n);
     for (Index i = 0; i < n; ++i) identity(i, i) = 1;
     EXPECT_CLOSE(delta(identity), 1, rounding(n));
-    // Half of the rows look at token 0, half at token 1: Pi2 P = u (e_0 - e_1)^T, |u| = sqrt(n)/2.
+    // Half of the rows see token 0, half see token 1: Pi2 P = u (e_0 - e_1)^T, |u| = sqrt(n)/2.
     for (Index i = 0; i < n; ++i) sink(i, i % 2) = 1;
     EXPECT_CLOSE(delta(sink), std::sqrt(double(n) / 2), rounding(n));
     EXPECT_GT(delta(sink), 1);  // no contraction bound by itself

@@ -82,7 +82,7 @@ TEST(Squaring, StopsWhereTheBracketIsAsNarrowAsAsked) {
         const Estimate found = squaring::second_eigenvalue(p, accuracy).front();
         EXPECT_TRUE(found.converged);
         EXPECT_LE(found.residual, accuracy * found.value);
-        EXPECT_GT(found.iterations, before);  // log n / 2^s is halved by each
+        EXPECT_GT(found.iterations, before);  // each one halves log n / 2^s
         before = found.iterations;
     }
 }

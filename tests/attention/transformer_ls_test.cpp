@@ -53,7 +53,7 @@ void normalise(std::vector<Matrix>& keys) {
     }
 }
 
-/// Each row by itself: the keys it sees, each with what it adds to P where it is attended to.
+/// Row by row: the visible keys, each with its contribution to P where it is attended to.
 Matrix twin(const AttentionInput& in, Index head, const Reading& reading,
             const std::vector<Matrix>& w) {
     const Index tokens = in.q.rows(), step = in.causal ? reading.chunk : tokens;
@@ -119,7 +119,7 @@ TEST(TransformerLs, EqualsTheNaiveOne) {
     }
 }
 
-/// A bias is of positions, and projected keys have none.
+/// Biases belong to positions, which projected keys lack.
 TEST(TransformerLs, AddsABiasToTheLogitsOfKeys) {
     const Reading reading{.segment = 100, .chunk = 100};
     AttentionInput in = input(options_of(reading), true);  // causal: no chunk is wholly before
@@ -134,7 +134,7 @@ TEST(TransformerLs, AddsABiasToTheLogitsOfKeys) {
     }
 }
 
-/// Segments and chunks are of positions: tokens that are masked leave gaps.
+/// Segments and chunks are defined by positions: masked tokens leave gaps.
 TEST(TransformerLs, HasSegmentsOfPositions) {
     for (const bool causal : {false, true}) {
         const Reading reading{.segment = 4, .rank = 1, .chunk = 8};

@@ -10,7 +10,7 @@
 namespace tsdiag {
 namespace {
 
-/// What is said where the library of devices is looked for at `path`, at the end of the program.
+/// Checks the message of a search for device libraries at `path`; ends the process.
 [[noreturn]] void end_with(const std::string& path, const std::string& expected) {
     ::setenv("TSDIAG_CUDA_PLUGIN", path.c_str(), 1);
     try {
@@ -23,7 +23,7 @@ namespace {
 
 TEST(DevicesDeathTest, SayThatALibraryThatWasAskedForIsNotThere) {
     if (::dlopen("libtsdiag_cuda.so", RTLD_LAZY) != nullptr) GTEST_SKIP() << "it is there";
-    // What is looked for is remembered: each in a process of its own.
+    // The search is cached: each needs its own process.
     GTEST_FLAG_SET(death_test_style, "threadsafe");
     for (const std::string path : {"libtsdiag_cuda.so", "/nowhere/libtsdiag_cuda.so"})
         EXPECT_EXIT(end_with(path, path + ": there is no such file"), testing::ExitedWithCode(0),

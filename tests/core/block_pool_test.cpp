@@ -19,7 +19,7 @@ TEST(BlockPool, GivesADroppedBlockToItsLike) {
     ASSERT_NE(first, nullptr);
     std::memset(first, 1, 40 * megabyte);
     pool.give(first, 40 * megabyte);
-    void* again = pool.take(40 * megabyte - 100);  // of the same class of sizes
+    void* again = pool.take(40 * megabyte - 100);  // of the same size class
     EXPECT_EQ(again, first);
     void* other = pool.take(40 * megabyte);
     EXPECT_NE(other, again);
@@ -45,7 +45,7 @@ TEST(BlockPool, NeverHoldsMoreThanWasOnceInUse) {
     for (void*& block : small) block = pool.take(4 * megabyte);
     for (void* block : small) pool.give(block, 4 * megabyte);
     EXPECT_EQ(pool.bytes(), 32 * megabyte);  // kept
-    void* large = pool.take(24 * megabyte);  // fits none of them: some go
+    void* large = pool.take(24 * megabyte);  // fits none of them: some are freed
     EXPECT_EQ(pool.bytes(), 32 * megabyte);
     pool.give(large, 24 * megabyte);
     EXPECT_LE(pool.bytes(), 32 * megabyte);

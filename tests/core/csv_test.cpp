@@ -39,7 +39,7 @@ std::string slurp(const fs::path& file) {
     return text.str();
 }
 
-/// A folder that is gone when the test is.
+/// A temporary folder, removed with the test.
 struct Folder {
     fs::path path =
         fs::temp_directory_path() / ("tsdiag-csv-" + std::to_string(::getpid()) + "-" +
@@ -105,7 +105,7 @@ TEST(CsvTest, NoTextIsAFormulaForASpreadsheet) {
         row.value = -1;
         const std::string csv = metrics_csv({row});
         EXPECT_TRUE(csv.substr(header.size()).starts_with(text[0] == '\r' ? "\"'" : "'")) << csv;
-        EXPECT_NE(csv.find(",-1,"), std::string::npos) << csv;  // numbers are left as they are
+        EXPECT_NE(csv.find(",-1,"), std::string::npos) << csv;  // numbers are unchanged
         const MetricRow read = read_metrics_csv(csv, "m").front();
         EXPECT_EQ(read.model, text);
         EXPECT_EQ(read.at.tensor, text);

@@ -41,7 +41,7 @@ TEST(FileText, ReadsFilesWhoseSizeIsNotKnownBeforehand) {
 }
 
 TEST(FileText, LeavesNoFileOpenThatItWrote) {
-    // Without a standard input the next file that is opened has the number 0.
+    // Without a standard input the next open file gets descriptor 0.
     const test::TemporaryDirectory folder;
     const int input = ::dup(0);
     ASSERT_GT(input, 0);

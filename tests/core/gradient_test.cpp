@@ -30,7 +30,7 @@ Op unary(const char* name, Unary op, double mean = 0) {
 Op pair(const char* name, Binary op, Shape b) {
     return {name,
             [op](const Inputs& x) { return zip(op, x[0], x[1]); },
-            // Divisors are far from 0; of a maximum each side is the greater one somewhere.
+            // Divisors are far from 0; in a maximum either side is the greater one somewhere.
             {drawn({2, 3, 4}, 12), op == Binary::divide ? drawn(b, 13, 3, 0.3) : drawn(b, 13)}};
 }
 
@@ -231,7 +231,7 @@ TEST(Gradient, OfEveryOpInFloat32IsThatInFloat64) {
 }
 
 TEST(Gradient, AddsWhatComesByEveryPath) {
-    // y = x^2 + 3 x, and x enters twice more through a product with itself.
+    // y = x^2 + 3 x, with x in a product with itself as well.
     const Tensor x = variable(drawn({1, 2, 2}, 41));
     const Tensor y = add(add(multiply(x, x), scale(x, 3)), matmul(x, x));
     const Tensor u = drawn({1, 2, 2}, 42);
@@ -263,8 +263,8 @@ TEST(Gradient, RecordsNothingOfWhatIsNotTracked) {
     EXPECT_FALSE(add(variable(one()).detached(), one()).tracked());
 }
 
-/// softmax_rows and hide write over memory that nobody else holds: a derivative that reads its own
-/// result holds it.
+/// softmax_rows and hide overwrite unshared memory: a derivative that needs its own result keeps
+/// a reference to it.
 TEST(Gradient, IsNotSpoiltByOpsThatConsume) {
     const Function f = [](const Inputs& x) {
         return hide(softmax_rows(map(Unary::exp, x[0]), lower(4)), lower(4));

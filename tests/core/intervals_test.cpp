@@ -79,8 +79,8 @@ TEST(Intervals, OfTheBootstrapAreThoseOfTheBinomialLaw) {
 }
 
 TEST(Intervals, OfTheBootstrapAreLinearBetweenResamples) {
-    // Quantiles of one resample are that one, those of two lie between them: as far apart as the
-    // confidence says.
+    // Quantiles of a single resample are that resample; those of two are interpolated by the
+    // confidence.
     const std::vector<double> values{1, 2, 4, 8, 16};
     const Interval one = bootstrap_mean(values, 0.5, Rng(4), 1),
                    half = bootstrap_mean(values, 0.5, Rng(4), 2),
@@ -91,7 +91,7 @@ TEST(Intervals, OfTheBootstrapAreLinearBetweenResamples) {
     EXPECT_NEAR(most.high + most.low, half.high + half.low, 1e-12);
 }
 
-/// How often the interval of many experiments has the truth.
+/// The coverage: the share of experiments whose interval contains the true value.
 template <class Experiment>
 double coverage(int experiments, double truth, const Experiment& interval) {
     int covered = 0;
@@ -194,7 +194,7 @@ double binomial(Index n, Index k, double p) {
 }
 
 TEST(BinomialIntervals, AreThoseOfClopperAndPearson) {
-    // none of n: (1 - p)^n = alpha/2; as many misses as hits change sides
+    // none of n: (1 - p)^n = alpha/2; as many misses as hits mirror the interval
     const Interval none = binomial_interval(0, 20, 0.95);
     EXPECT_EQ(none.value, 0);
     EXPECT_EQ(none.low, 0);

@@ -7,7 +7,7 @@
 #include "support/near.hpp"
 #include "tsdiag/backend.hpp"
 
-/// Every instruction set that this processor has, against libm and plain loops.
+/// Every instruction set of this processor, against libm and plain loops.
 namespace tsdiag {
 namespace {
 

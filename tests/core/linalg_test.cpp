@@ -94,7 +94,7 @@ TEST(Eigenvalues, OfClosedForms) {
     // Rotation by 90 degrees: +-i.
     EXPECT_ALL_CLOSE(moduli(eigenvalues(std::vector<double>{0, -1, 1, 0}, 2)),
                      std::vector<double>({1, 1}), rounding(4));
-    // Cyclic permutation: the roots of unity, which no shift of the ordinary kind separates.
+    // Cyclic permutation: the roots of unity, which ordinary shifts do not separate.
     Matrix cycle(16, 16);
     for (Index i = 0; i < 16; ++i) cycle(i, (i + 1) % 16) = 1;
     EXPECT_ALL_CLOSE(moduli(eigenvalues(cycle.a, 16)), std::vector<double>(16, 1.0), rounding(64));
@@ -106,7 +106,7 @@ TEST(Eigenvalues, OfClosedForms) {
 /// Real eigenvalues of matrices that are Hessenberg matrices before any reduction.
 TEST(Eigenvalues, OfHessenbergMatricesInClosedForm) {
     for (const Index n : {3, 4, 5, 12, 31}) {
-        // A triangular one, of either side, has its diagonal: nothing couples the rows backwards.
+        // Triangular, either way: the eigenvalues are the diagonal.
         for (const bool lower : {true, false}) {
             Matrix a(n, n);
             std::vector<double> expected;
@@ -188,7 +188,7 @@ TEST(DenseEigenvalue, CertifiesWellConditionedOnes) {
 }
 
 TEST(DenseEigenvalue, SaysWhenAnEigenvalueIsLostToRounding) {
-    // A nilpotent matrix, hidden by a similarity: QR finds moduli around eps^(1/n) where all are 0.
+    // A nilpotent matrix, hidden by a similarity: QR finds moduli of about eps^(1/n) instead of 0.
     const Index n = 24;
     Eigen::MatrixXd jordan = Eigen::MatrixXd::Zero(n, n);
     for (Index i = 0; i + 1 < n; ++i) jordan(i, i + 1) = 1;
@@ -311,7 +311,7 @@ TEST(Restarted, ValuesOfTheZeroMapAreZero) {
     }
 }
 
-/// `a`, which adds to `count` what its images are asked for.
+/// `a` as a linear map that counts its products in `count`.
 LinearMap counted(const Matrix& a, Index& count) {
     const LinearMap inner = map_of(a);
     LinearMap map = inner;
@@ -324,7 +324,7 @@ LinearMap counted(const Matrix& a, Index& count) {
 }
 
 TEST(Restarted, CountsItsProducts) {
-    // One product finds a map that is zero, and one is made first of every other.
+    // One product detects a zero map; every other map needs that one first.
     const Matrix zero(20, 20), a = gaussian(40, 40, 12);
     Index count = 0;
     EXPECT_EQ(restarted_eigenvalue(counted(zero, count)).iterations, 1);
@@ -340,8 +340,8 @@ TEST(Restarted, CountsItsProducts) {
 }
 
 TEST(Restarted, ResidualOfASingularValueHasItsScale) {
-    // A power of two changes no digit of the iteration; stopped early, it leaves a residual.
-    Matrix a(600, 600);  // of singular values that no iteration tells apart soon
+    // A power of two changes no digit of the iteration; stopped early, its residual is not 0.
+    Matrix a(600, 600);  // singular values too close to be separated quickly
     for (Index i = 0; i < 600; ++i) a(i, i) = 1 + double(i) / 600;
     const Estimate one = restarted_singular_value(map_of(a), 1e-3);
     ASSERT_GT(one.residual, 1e-9 * one.value);
@@ -355,7 +355,7 @@ TEST(Restarted, ResidualOfASingularValueHasItsScale) {
 }
 
 TEST(Restarted, SaysThatItDidNotConverge) {
-    // Orthogonal: all moduli are 1, and none leads.
+    // Orthogonal: all moduli are 1, and none dominates.
     const Matrix drawn = gaussian(300, 300, 5);
     Matrix q(300, 300);
     Eigen::Map<Row>(q.a.data(), 300, 300) =

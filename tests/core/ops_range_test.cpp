@@ -8,7 +8,7 @@
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 
-/// A power of two that x is multiplied by changes no digit of a result, however large or small.
+/// Multiplying x by a power of two changes no digit of a result, however large or small.
 namespace tsdiag {
 namespace {
 
@@ -20,7 +20,7 @@ Tensor gaussian(Shape shape, std::uint64_t seed, Type type = Type::f64) {
     return Tensor::from_host(cpu(), shape, std::span<const double>(v), type);
 }
 
-/// Rows of x (1, r, c) times a power of two of their own.
+/// Multiplies each row of x (1, r, c) by its own power of two.
 Tensor with_powers(const Tensor& x, const std::vector<int>& powers) {
     std::vector<double> v = x.to_host<double>();
     for (std::size_t i = 0; i < v.size(); ++i)
@@ -81,7 +81,7 @@ TEST(Range, MomentsOfStatesThatAreNotFiniteAreThoseOfTheBackend) {
         EXPECT_PRED2(same, double(m.centred), double(own.centred));
         EXPECT_PRED2(same, m.unit_sum, own.unit_sum);
     }
-    // A row whose squares vanish is called zero, and is not looked at again.
+    // A row whose squares underflow is called zero, and is skipped afterwards.
     std::vector<double> v(35, 1e-200);
     v[3] = NAN;
     const Tensor x = Tensor::from_host(cpu(), {1, 5, 7}, std::span<const double>(v), Type::f64);

@@ -45,9 +45,9 @@ TEST(Rng, ForksAreDifferentAndRepeatable) {
 }
 
 TEST(Rng, SingleDrawsHaveBlocksOfTheirOwn) {
-    // Uniform numbers, normal ones and integers begin at blocks 2^62, 2 2^62 and 3 2^62: what one
-    // kind has drawn says nothing of the others.  Kept from the first version that did so: a seed
-    // gives the same results in all.
+    // Uniform numbers, normal ones and integers start at blocks 2^62, 2 2^62 and 3 2^62, and are
+    // independent.  Values of the first version with this layout: a seed gives the same results in
+    // all versions.
     Rng uniform(1), normal(1), below(1);
     EXPECT_DOUBLE_EQ(uniform.uniform(), 0.46770625957336975);
     EXPECT_DOUBLE_EQ(uniform.uniform(), 0.60417071670213518);

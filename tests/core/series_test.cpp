@@ -35,7 +35,7 @@ TEST(Dispersion, IsTheDeviationOverTheMeanWithOneDegreeLess) {
 TEST(Dispersion, DoesNotDependOnTheScale) {
     const std::vector<double> g = autoregressive(Rng(3), 0.5, 4, 200);
     std::vector<double> scaled = g;
-    for (double& v : scaled) v *= 1024;  // a power of two: every step rounds alike
+    for (double& v : scaled) v *= 1024;  // a power of two: the same rounding at every step
     const Dispersion one = dispersion(g), other = dispersion(scaled);
     EXPECT_EQ(one.order, other.order);
     // logarithms of the two round differently, by some eps of log(1024) = 7
@@ -98,12 +98,12 @@ TEST(Dispersion, HasTheStandardErrorOfIndependentNormalNumbers) {
         square += found.standard_error * found.standard_error / series;
     }
     // Of 8 degrees of freedom: the mean of 100 squares has a relative error of sqrt(2 / 800) = 5 %;
-    // four of these.
+    // four times that.
     EXPECT_NEAR(square, expected, 0.2 * expected);
 }
 
-// 300 series: three standard errors of a share of 0.95 are 0.038; what is asked of the interval is
-// 0.93.  docs/metrics.md has the shares themselves, of tests/coverage.
+// 300 series: three standard errors of a share of 0.95 are 0.038; the interval must reach 0.93.
+// docs/metrics.md has the measured shares, by tests/coverage.
 TEST(DispersionInterval, CoversTheTrueValueOfDependentSeries) {
     for (const bool lognormal : {false, true})
         for (const double phi : {0.0, 0.8}) {

@@ -13,7 +13,7 @@ namespace {
 using namespace test;
 using Series = std::vector<double>;
 
-/// Coefficients of the best prediction from `reflections.size()` numbers before, by Levinson.
+/// Coefficients of the best predictor of order `reflections.size()`, by Levinson.
 Series prediction(const Series& reflections) {
     Series a;
     for (const double k : reflections) {
@@ -49,7 +49,7 @@ Series burg(Series y, std::size_t order) {
     return reflections;
 }
 
-/// The order with the least AICc.
+/// The order of minimal AICc.
 std::size_t order_of(const Series& y) {
     const double count = double(y.size());
     const auto most = std::size_t(std::min(10 * std::log10(count), count / 10));
@@ -72,7 +72,7 @@ Series drawn(const Series& reflections, std::size_t count, std::uint64_t seed) {
     return y;
 }
 
-/// Correlations r_0 .. of an autoregression, by the equations of Yule and Walker.
+/// Correlations r_0 .. of an autoregression, by the Yule-Walker equations.
 Series correlations(const Series& reflections, std::size_t count) {
     Series r{1};
     double rest = 1;
@@ -92,7 +92,7 @@ Series correlations(const Series& reflections, std::size_t count) {
     return r;
 }
 
-/// A piece is L e, e independent and L L^T the matrix of correlations.
+/// A sample is L e, e independent and L L^T the correlation matrix.
 TEST(Autoregression, DrawsWithItsCorrelations) {
     for (const Series& reflections :
          {Series{}, Series{0.8}, Series{0.6, -0.5}, Series{0.5, 0.4, -0.7}}) {
@@ -125,7 +125,7 @@ TEST(Autoregression, FitIsBurgsOfTheOrderWithTheLeastCriterion) {
 }
 
 TEST(Autoregression, FitIsOfTheLeastOfTheOrdersThatAreEquallyGood) {
-    // Nothing is left of 1, -1, 1, ... from order 1 on.
+    // The residual of 1, -1, 1, ... is 0 from order 1 on.
     Series y(60);
     for (std::size_t t = 0; t < y.size(); ++t) y[t] = t % 2 == 0 ? 1 : -1;
     EXPECT_EQ(fit_autoregression(y).reflections, Series{-1});
@@ -135,7 +135,7 @@ TEST(Autoregression, FitFindsTheLawOfALongSeries) {
     const Series law{0.5, 0.4, -0.7};
     const Series found = fit_autoregression(drawn(law, 10000, 1)).reflections;
     ASSERT_GE(found.size(), 3U);
-    // Asymptotically of variance at most 1 / T, as those behind, of 0.
+    // The asymptotic variance is at most 1 / T; later coefficients are 0.
     for (std::size_t i = 0; i < found.size(); ++i)
         EXPECT_NEAR(found[i], i < 3 ? law[i] : 0, 5 / std::sqrt(10000.0)) << i;
 }
@@ -148,8 +148,8 @@ TEST(Autoregression, ConstantsAndShiftsDoNotMatter) {
     EXPECT_TRUE(fit_autoregression(Series(50, 0.0)).reflections.empty());
 }
 
-/// artanh of what is redrawn: that of the fit less its bias, plus the deviations of fits to drawn
-/// series from their mean.
+/// artanh of the redrawn reflections: that of the fit less its bias, plus the deviations of fits to
+/// simulated series from their mean.
 TEST(Autoregression, IsRedrawnWithoutItsBias) {
     const Index length = 60, count = 40;
     const Autoregression fit{{0.7, -0.4}};

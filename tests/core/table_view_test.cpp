@@ -7,8 +7,8 @@ namespace {
 
 TEST(TableView, GivesALayerItsOwnNumberOrTheMeanOverHeads) {
     Table table("m");
-    // Layer 0 has heads only, one of them undefined; of layer 1 its own number counts, wherever it
-    // stands; layer 2 has nothing but a reason.
+    // Layer 0 has heads only, one of them undefined; layer 1 has a row of its own, which takes
+    // precedence wherever it is; layer 2 has only a reason.
     for (const Index head : {0, 1, 2})
         table.scalar({.layer = 0, .stage = "attn", .head = head}, "delta",
                      head == 1 ? undefined("not there") : Value(double(1 + head)));

@@ -21,7 +21,7 @@ TEST(TextTest, BytesThatAreNotUtf8AreReplaced) {
               mark + "b");
 }
 
-/// UTF-8 by its definition.
+/// Encodes UTF-8 by its definition.
 std::string encoded(std::uint32_t code) {
     if (code < 0x80) return {char(code)};
     const auto tail = [&](int shift) { return char(0x80 | (code >> shift & 0x3f)); };
@@ -41,7 +41,7 @@ TEST(TextTest, EveryCodePointIsReadBack) {
     }
 }
 
-/// Whatever is taken for well-formed is the one spelling of its code point.
+/// Whatever is accepted is the unique encoding of its code point.
 TEST(TextTest, NoCodePointHasTwoSpellings) {
     for (unsigned lead = 0x80; lead < 0x100; ++lead)
         for (unsigned second = 0; second < 0x100; ++second)
@@ -76,9 +76,9 @@ TEST(TextTest, ControlCharactersAreSpelled) {
     EXPECT_EQ(visible("a\nb", "\n"), "a\nb");
     EXPECT_EQ(visible(std::string_view("\0\x1b[31m\x7f", 7)), "\\x00\\x1b[31m\\x7f");
     EXPECT_EQ(visible("\u009b31m"), "\\x9b31m");            // C1: some terminals obey it
-    EXPECT_EQ(visible("\u202egnp.exe"), "\\u202egnp.exe");  // read from right to left
+    EXPECT_EQ(visible("\u202egnp.exe"), "\\u202egnp.exe");  // right-to-left override
     EXPECT_EQ(visible("\u2066\u200b\ufeff"), "\\u2066\\u200b\\ufeff");
-    EXPECT_EQ(visible("\u2028"), "\\u2028");  // a line of its own in some readers
+    EXPECT_EQ(visible("\u2028"), "\\u2028");  // a line separator in some readers
     EXPECT_EQ(visible("\U000e0041"), "\\U000e0041");
     EXPECT_EQ(visible("\u00e9\u05d0\u4e2d"), "\u00e9\u05d0\u4e2d");  // letters stay
 }
@@ -111,7 +111,7 @@ TEST(TextTest, LongTextKeepsItsBeginningAndEnd) {
     for (int i = 0; i < 100; ++i) greek += "\u03bb";
     for (std::size_t most = 20; most < 40; ++most) {
         const std::string cut = shortened(greek, most);
-        EXPECT_EQ(visible(cut), cut) << most;  // no letter is cut in two
+        EXPECT_EQ(visible(cut), cut) << most;  // no character is split
     }
 }
 

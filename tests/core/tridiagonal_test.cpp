@@ -31,17 +31,18 @@ TEST(Tridiagonal, OfEqualEntriesIsKnownInClosedForm) {
                                 16 * double(n) * eps * scale);
                 const double top = a + 2 * b * std::cos(step);
                 const double last = std::sqrt(2 / double(n + 1)) * std::sin(double(n) * step);
-                // A rounding of theta moves the vector by it over the gap, 2 b step^2 at least.
+                // A rounding of theta moves the vector by its ratio to the gap, 2 b step^2 at
+                // least.
                 EXPECT_NEAR(last_component(diagonal, off, top), last,
                             64 * eps * scale / (b * step * step));
             }
 }
 
-/// A vector that falls by r a row: 1/r on top of zeros, ones beside them.  Its last component is
-/// r^(n-1) sqrt(1 - r^2), times 1 - r^2 for the end of the chain.
+/// A vector that decreases by a factor r per row: 1/r on top of zeros, ones beside them.  Its last
+/// component is r^(n-1) sqrt(1 - r^2), times 1 - r^2 for the end of the chain.
 TEST(Tridiagonal, TheLastComponentOfAVectorThatFallsFastKeepsItsDigits) {
     const double r = 1e-3;
-    for (const Index n : {5, 30, 60}) {  // squares leave the range from 52 on
+    for (const Index n : {5, 30, 60}) {  // squares underflow from 52 on
         Vector diagonal(std::size_t(n), 0.0), off(std::size_t(n - 1), 1.0);
         diagonal[0] = 1 / r;
         const double expected = std::pow(r, double(n - 1)) * std::pow(1 - r * r, 1.5);

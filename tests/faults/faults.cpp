@@ -9,17 +9,17 @@
 #include "cli/program.hpp"
 #include "tsdiag/output.hpp"
 
-/// What the program leaves when it is killed, stopped, or finds the disk full, at any moment.
+/// Checks the state that the program leaves when it is killed, stopped, or finds the disk full.
 ///
 ///     faults [--seconds S] [--seed K] [--kind TEXT]
 ///
 /// Each round picks a command, a fault (one whose name has TEXT) and its place, by the seed; it
-/// ends with a table of what was tried, and with 1 where anything was not as it must be:
+/// ends with a table of the rounds, and with exit code 1 where any requirement was violated:
 ///
-///  - the folder holds the old result whole or the new one, and what its user has there unchanged;
-///  - the next command on it works and leaves nothing hidden;
-///  - a training that is resumed gives every byte of one that was not interrupted;
-///  - a fault that is no signal is told in one sentence, with exit code 1 or 2.
+///  - the folder holds the complete old or new result, and the user's files unchanged;
+///  - the next command on it succeeds and leaves no hidden files;
+///  - a resumed training is bit-identical to one that was not interrupted;
+///  - a fault other than a signal is reported in one sentence, with exit code 1 or 2.
 namespace tsdiag::test {
 namespace {
 
@@ -46,9 +46,9 @@ struct Command {
     const char* name;
     Words words;
     std::string folder;   ///< of the result, in `out`
-    const char* decides;  ///< the file that tells the old result from the new
+    const char* decides;  ///< the file that distinguishes the old result from the new
     bool force = false;
-    bool inside = false;  ///< run in the folder: moved file by file
+    bool inside = false;  ///< run inside the folder: committed file by file
 };
 
 std::vector<Command> commands() {
@@ -69,7 +69,7 @@ std::vector<Command> commands() {
 
 class Faults {
   public:
-    /// Of the kinds of faults those whose name contains `kind`.
+    /// Restricted to the kinds of faults whose name contains `kind`.
     Faults(unsigned seed, std::string kind) : random_(seed), chosen_(std::move(kind)) {}
 
     void run_until(Clock::time_point end) {
@@ -128,7 +128,7 @@ class Faults {
         fmt::print("FAILED: {}: {}: {} {}\n", kind_, what_, what, detail);
         std::fflush(stdout);
     }
-    /// Ended by the signal, or said in one sentence why it went no further, or was done.
+    /// True on success; else it must have been killed, or report in one sentence why it stopped.
     bool ended_well(const Finished& found, bool may_be_killed) {
         if (found.code == 128 + SIGKILL && may_be_killed) return ++killed_, false;
         if (found.code == 0) return true;
@@ -140,7 +140,7 @@ class Faults {
         return false;
     }
 
-    /// How often the words change a file.
+    /// Counts the file changes of the command.
     long changes(const std::string& key, const fs::path& at, const Words& words) {
         if (!counted_.contains(key)) {
             const TemporaryDirectory count;
@@ -161,7 +161,7 @@ class Faults {
         return words;
     }
 
-    /// The file that decides, of the result with each seed.
+    /// The distinguishing file of the result with each seed.
     const std::pair<std::string, std::string>& results(const Command& c) {
         auto& found = results_[c.name];
         if (found.first.empty()) {
@@ -196,7 +196,7 @@ class Faults {
         for (const auto& [name, text] : mine)
             require(read_file(result / name) == text, fmt::format("{} is gone {}", name, when));
     }
-    /// One result, whole; returns whether it is the new one.
+    /// Requires one complete result; returns whether it is the new one.
     bool require_whole(const Command& c, const fs::path& result, const char* when) {
         const std::string decides = read_file(result / c.decides);
         const bool is_new = decides == results(c).second;
@@ -275,7 +275,7 @@ class Faults {
         what_ = fmt::format("{}, after {:.3f} s", c.name, after);
         if (number == SIGKILL)
             killed_ += found.code == 128 + SIGKILL;
-        else  // before main has been reached a signal ends the process by itself
+        else  // before main, a signal ends the process
             require(found.code == 130 || found.code == 0 || found.code == 128 + number,
                     fmt::format("exit code {}", found.code), found.err);
         require_mine(place.result, "at once");
@@ -347,7 +347,7 @@ class Faults {
         }
         return whole_training_;
     }
-    /// Resumed, or begun where there is nothing yet to go on from, until it is done.
+    /// Resumes, or starts where there is no checkpoint yet, until the training is finished.
     void require_trained(const fs::path& folder, const fs::path& out) {
         Words words = train_words(out);
         const bool saved = fs::exists(out / "checkpoints/step-2/training.safetensors") ||
@@ -376,7 +376,7 @@ class Faults {
         ended_well(Running(folder.path(), train_words(out), shim(fault, first)).wait(),
                    fault != "full");
         what_ = fmt::format("train, change {} of {}", first, most);
-        if (fs::exists(out / "checkpoints") && pick(2)) {  // once more, on the way back
+        if (fs::exists(out / "checkpoints") && pick(2)) {  // interrupted a second time
             Words again = train_words(out);
             again.emplace_back("--resume");
             const long second = 1 + pick(most / 2);
@@ -396,7 +396,7 @@ class Faults {
         }
         Words words = train_words(out);
         words.emplace_back("--force");
-        const long when = 1 + pick(80);  // it begins with the exchange
+        const long when = 1 + pick(80);  // the commit starts here
         what_ = fmt::format("train --force, change {}", when);
         ended_well(Running(folder.path(), words, shim("kill", when)).wait(), true);
         require_mine(out, "at once");
@@ -435,7 +435,7 @@ class Faults {
         for (const std::string& word : full_words(c, place.out, "2")) line += " '" + word + "'";
         const Finished found = Running::shell(place.folder.path(), line).wait();
         what_ = fmt::format("{}, {} MB of addresses", c.name, megabytes);
-        // Below some size the loader itself or the threads of OpenMP say so, in words of their own.
+        // Below some size the loader or OpenMP report it with their own messages.
         require(found.code < 128, fmt::format("exit code {}", found.code), found.err);
         require(found.code == 0 || !found.err.empty(), "nothing is said");
         require_mine(place.result, "at once");

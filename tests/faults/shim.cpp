@@ -1,10 +1,10 @@
-/// Preloaded into tsdiag: something happens at its N-th change of a file.
+/// Preloaded into tsdiag: injects a fault at its N-th file change.
 ///
 ///     TSDIAG_FAULT_AT=N  TSDIAG_FAULT=kill|torn|full|once|term  TSDIAG_FAULT_COUNT=FILE
 ///
-/// kill: the process ends before the change; torn: half of a write is done, and it ends; full: this
-/// change and all later ones that need space find the disk full; once: only this one does; term:
-/// the process gets SIGTERM, and whoever wrote goes on while another thread tidies up.  The number
+/// kill: the process ends before the change; torn: half of a write is done, then it ends; full:
+/// this and all later changes that need space fail with ENOSPC; once: only this one does; term: the
+/// process gets SIGTERM, and the writer goes on while another thread cleans up.  The number
 /// of changes is written to FILE at the end.
 #include <dlfcn.h>
 #include <errno.h>
@@ -39,7 +39,7 @@ bool is_main_thread() { return syscall(SYS_gettid) == getpid(); }
 
 std::atomic<bool> folder_gone{false};
 
-/// The writer gets the signal and rests until a folder is removed, or nobody can.
+/// Sends SIGTERM; the writer then waits until a folder is removed, at most 200 ms.
 void interrupt() {
     constexpr useconds_t step = 1000;
     constexpr int most = 200;
@@ -47,7 +47,7 @@ void interrupt() {
     for (int i = 0; i < most && !folder_gone; ++i) usleep(step);
 }
 
-/// Whoever has removed a folder rests, so that the writer is ahead of the end of the process.
+/// The cleaning thread waits after removing a folder, so that the writer continues before the exit.
 int removed_folder(int result) {
     constexpr useconds_t head_start = 30000;
     if (fault == Fault::term && fault_at >= 0 && result == 0 && !is_main_thread()) {

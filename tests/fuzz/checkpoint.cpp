@@ -2,8 +2,8 @@
 #include "tsdiag/model.hpp"
 #include "tsdiag/run.hpp"
 
-/// A file of the format TSDIAG_FORMAT, whatever its first bytes say: opened, unwrapped, recognised,
-/// summed, and taken for a trace.
+/// A file of the format TSDIAG_FORMAT, whatever its first bytes: opened, unwrapped, recognised,
+/// summed, and read as a trace.
 
 using namespace tsdiag;
 

@@ -2,7 +2,7 @@
 
 #include "fuzz.hpp"
 
-/// What `train --data` names: characters, and images of CIFAR and MNIST.
+/// The files of `train --data`: text, and images of CIFAR and MNIST.
 
 using namespace tsdiag;
 

@@ -16,8 +16,8 @@
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 
-/// What the targets share.  A target is one reader: it may read its bytes or refuse them by a
-/// `tsdiag::Error`; another exception, a broken invariant and what the sanitizers find are faults.
+/// Shared by the fuzz targets.  A target is one reader: it may accept its bytes or refuse them with
+/// a `tsdiag::Error`; other exceptions, broken invariants and sanitizer findings are failures.
 namespace tsdiag::fuzz {
 
 /// The folder of this process, removed with it.
@@ -54,7 +54,7 @@ inline const Folder& folder() {
     return instance;
 }
 
-/// Calls `read`; true where it refuses nothing.
+/// Calls `read`; true if the input is accepted.
 template <class F>
 bool accepts(F&& read) {
     try {
@@ -64,7 +64,7 @@ bool accepts(F&& read) {
         fmt::print(stderr, "broken invariant: {}\n", fault.what());
         std::abort();
     } catch (const Error& refused) {
-        // Names of the file stand in it as they are: the program makes them visible (terminal.cpp).
+        // Names of the file are unescaped here: the program escapes them (terminal.cpp).
         if (std::string_view(refused.what()).empty()) {
             fmt::print(stderr, "refused without a sentence\n");
             std::abort();
@@ -73,7 +73,7 @@ bool accepts(F&& read) {
     }
 }
 
-/// Everything that a command does with a checkpoint before it runs it.
+/// Everything that commands do with a checkpoint before they run it.
 inline void read_all(const Checkpoint& file) {
     constexpr std::int64_t worth_reading = 1 << 20;
     header_digest(file);
@@ -88,7 +88,7 @@ inline void read_all(const Checkpoint& file) {
     }
 }
 
-/// The parts of an input that stands for several files; fewer than `count` are filled up.
+/// Splits an input into several files; missing ones are empty.
 inline std::vector<std::string_view> parts(std::string_view input, std::size_t count) {
     constexpr std::string_view separator = "\n=====\n";
     std::vector<std::string_view> out;
@@ -101,7 +101,7 @@ inline std::vector<std::string_view> parts(std::string_view input, std::size_t c
     return out;
 }
 
-/// The first byte of an input, which chooses, and the rest, which is read.
+/// Takes the first byte of an input as a selector; the rest is read.
 inline unsigned char take_choice(std::string_view& input) {
     if (input.empty()) return 0;
     const auto choice = static_cast<unsigned char>(input.front());
@@ -111,7 +111,7 @@ inline unsigned char take_choice(std::string_view& input) {
 
 }  // namespace tsdiag::fuzz
 
-/// What a target defines: reads `input`.
+/// The entry point of a target: reads `input`.
 void examine(std::string_view input);
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

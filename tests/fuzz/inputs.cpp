@@ -4,7 +4,7 @@
 #include "run/arrays.hpp"
 #include "run/losses.hpp"
 
-/// What --input, --mask and --labels name, for a model of 50 ids and width 8.
+/// The files of --input, --mask and --labels, for a model of 50 ids and width 8.
 
 using namespace tsdiag;
 

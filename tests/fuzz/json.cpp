@@ -2,7 +2,7 @@
 
 #include "fuzz.hpp"
 
-/// A JSON text: what is written of it must read back as the same value.
+/// A JSON text: its serialisation must parse to the same value.
 
 using namespace tsdiag;
 

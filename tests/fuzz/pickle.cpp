@@ -1,7 +1,7 @@
 #include "checkpoint/torch_objects.hpp"
 #include "fuzz.hpp"
 
-/// A pickle, and the tensors and metadata that it stands for, over storages of zeros.
+/// A pickle, and its tensors and metadata, over storages of zeros.
 
 using namespace tsdiag;
 using namespace tsdiag::checkpoint;

@@ -2,8 +2,8 @@
 #include "fuzz.hpp"
 #include "tsdiag/output.hpp"
 
-/// A directory that `tsdiag report` draws again: run.json and its tables, in one input. The digests
-/// of the tables are put right, or no mutation would get any further.
+/// A directory for `tsdiag report`: run.json and its tables, in one input. The digests of the
+/// tables are corrected, else no mutated input passes them.
 
 using namespace tsdiag;
 

@@ -4,7 +4,7 @@
 #include "tsdiag/output.hpp"
 
 /// The state of a training, as `train --resume` reads it, for a model of two parameters: the file
-/// itself, and its two notes in a state whose digests hold.
+/// itself, and its two notes in a state with valid digests.
 
 using namespace tsdiag;
 

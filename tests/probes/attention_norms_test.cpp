@@ -101,7 +101,7 @@ TEST(AttentionNorms, SomeRowsGiveAnEstimateWithItsError) {
     EXPECT_EQ(t.find(head(0), "dp_ds_max")->note, "over 20 of 40 rows");
 }
 
-/// A head of linear attention that is too long to be seen whole, shown as a forward pass shows it.
+/// A head of linear attention too long to be seen whole, presented as in a forward pass.
 class LongHead : public testing::Test {
   protected:
     static constexpr Index n = 17000;
@@ -120,7 +120,7 @@ class LongHead : public testing::Test {
         p->finish_layer(0, out);
         return out;
     }
-    /// f of the statistics of blocks that make up P.
+    /// Calls f on the statistics of blocks that make up P.
     void each_block(const std::function<void(const RowStatistics&)>& f) const {
         for (Index first = 0; first < n; first += 500)
             f(row_statistics(op->rows(first, std::min<Index>(500, n - first))));

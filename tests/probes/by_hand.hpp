@@ -14,7 +14,7 @@
 #include "tsdiag/probe.hpp"
 #include "tsdiag/random.hpp"
 
-/// Probes driven by hand: with matrices and operators that were made up.
+/// Runs probes on synthetic matrices and operators.
 namespace tsdiag::test {
 
 using naive::Matrix;
@@ -99,15 +99,15 @@ struct Layer {
     const Projections* projections = nullptr;
     double a2 = 1;
     bool pre_norm = false;
-    double memory = 2e9;  ///< bytes of P that may be held whole
+    double memory = 2e9;  ///< bytes of P that may be in memory at once
     /// Gradients of states, then of parameters (stage: empty, pred: the parameter's name).
     std::vector<State> gradients = {};
     Tensor v = {}, output = {},
            normed = {};  ///< of the attention's gradient; v empty: there is none
     OutputNorm norm = OutputNorm::none;
     double norm_eps = 0;
-    Index block = 3;  ///< rows that are shown at once
-    Index rows = -1;  ///< shown at all; -1: all
+    Index block = 3;  ///< rows per block
+    Index rows = -1;  ///< rows in total; -1: all
     Index layer = 0;
 };
 

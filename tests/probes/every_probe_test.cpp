@@ -128,7 +128,7 @@ TEST_P(EveryProbe, DoesNotDependOnTheRowBlock) {
     }
 }
 
-/// Each metric alone gives what all of them together give, and only itself.
+/// Each metric alone gives the same values as all of them together, and no others.
 TEST_P(EveryProbe, DoesNotDependOnWhatElseIsWanted) {
     const Scene scene;
     const Table all = run(scene.layer);

@@ -31,8 +31,8 @@ Matrix column(std::vector<double> values) {
     return m;
 }
 
-/// Two tokens, S = 0, V = (1, -1): the sharp bound is attained, and the paper's, made for many
-/// tokens, exceeded.
+/// Two tokens, S = 0, V = (1, -1): the sharp bound is attained, and the paper's, which assumes many
+/// tokens, is exceeded.
 TEST(GradientBounds, OfSoftmaxIsAttained) {
     const Scene s("softmax", column({0, 0}), column({0, 0}), column({1, -1}), column({1, 0}));
     const Table t = s.table();
@@ -58,7 +58,7 @@ TEST(GradientBounds, OfLinearAttentionIsAttained) {
     EXPECT_CLOSE(value(t, head(0), "ds_bound"), std::sqrt(7.0) / (4 * c3), rounding(16));
 }
 
-/// Row 1 of a causal P sees two tokens, which is the worst number of them.
+/// Row 1 of a causal P sees two tokens, the worst case.
 TEST(GradientBounds, OfCausalLinearAttentionIsAttainedInTheSecondRow) {
     Matrix v(5, 1, -1), u(5, 1);
     v(0, 0) = u(1, 0) = 1;
@@ -84,7 +84,7 @@ TEST(GradientBounds, OfNormAttentionIsAttained) {
     EXPECT_EQ(value(t, head(0), "c3"), 0);
 }
 
-/// dL/dS of softmax, by differentiating S; and the sharp bound is one.
+/// dL/dS of softmax, by differentiating S; and the sharp bound holds.
 TEST(GradientBounds, DsMaxIsThatOfTheTape) {
     for (const bool causal : {false, true}) {
         const Index n = 9;

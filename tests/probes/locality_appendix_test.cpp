@@ -52,7 +52,7 @@ TEST(LocalityAppendix, IsAFunctionOfTheScore) {
     EXPECT_EQ(heights(t, 0).front(), 0);
 }
 
-/// Rows behind the first never reach column 0: only the first row has its window of one token.
+/// Rows after the first never reach column 0: only the first row has its window of one token.
 TEST(LocalityAppendix, NeverTakesTheFirstColumn) {
     EXPECT_EQ(heights(appendix({all_on_column(4, 0)}), 0).at(50), 0.8125);
 }
@@ -61,7 +61,7 @@ TEST(LocalityAppendix, NeverTakesTheFirstColumn) {
 TEST(LocalityAppendix, TakesTheLastColumnForTheFirstRow) {
     Matrix last(4, 4), before(4, 4);
     last(0, 3) = before(0, 2) = 1;
-    // Row 0 says 2 of 4; and 4 of 4, for it stops before it is there.  The other rows are 0.
+    // Row 0 reports 2 of 4; and 4 of 4, as it stops before it is there.  The other rows are 0.
     EXPECT_EQ(heights(appendix({last}), 0).at(50), (0.5 + 3) / 4);
     EXPECT_EQ(heights(appendix({before}), 0).at(50), (1.0 + 3) / 4);
 }

@@ -10,7 +10,7 @@
 #include "by_hand.hpp"
 #include "tsdiag/metric.hpp"
 
-/// Laws of the list of metrics, and the dictionary that is written from it.
+/// Laws of the list of metrics, and the dictionary generated from it.
 namespace tsdiag::test {
 namespace {
 
@@ -50,9 +50,9 @@ TEST(Metrics, ThatAreSpokenOfExist) {
     EXPECT_GT(count, 20u);
 }
 
-/// A name is spelt where its metric is declared, in metric.hpp and where papers are spoken of.
+/// The name of a metric occurs only where it is declared, in metric.hpp and in texts on papers.
 TEST(Metrics, AreSpeltNowhereElse) {
-    // Words of other meanings: names of Greek letters, of pooling.
+    // Other uses of the same words: names of Greek letters, of pooling.
     const std::set<std::pair<std::string, std::string>> other = {{"terminal.cpp", "delta"},
                                                                  {"terminal.cpp", "omega"}};
     const std::regex literal(R"re("([a-z0-9_]+)")re"), comment("//[^\n]*");
@@ -75,7 +75,7 @@ TEST(Metrics, AreSpeltNowhereElse) {
     EXPECT_GT(read, 100u);
 }
 
-/// Markdown takes | for the border of a cell.
+/// Escapes |, which Markdown takes for the border of a cell.
 std::string cell(std::string_view text) {
     std::string out;
     for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);

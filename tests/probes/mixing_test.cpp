@@ -46,7 +46,7 @@ TEST(Mixing, AgreesWithExplicitProjections) {
                  rounding(4));
 }
 
-/// Many heads of many columns: P X is made by chunks of 128 columns, the last of them shorter.
+/// Many heads with many columns: P X is computed in chunks of 128 columns, the last one shorter.
 TEST(Mixing, OfManyColumnsIsTheSameByChunks) {
     const Index heads = 256, n = 64, d = 300;
     const std::vector<Matrix> two = {random_attention(n, 3), random_attention(n, 4)};
@@ -74,8 +74,7 @@ TEST(Mixing, TheIdentityChangesNothing) {
     EXPECT_CLOSE(value(t, head(0), "est_mu") + 1, 1, rounding(64));
 }
 
-/// For rows that sum to 1, Pi2 P X = Pi2 P Pi2 X: mu2 is that of the differences, however small
-/// they are.
+/// For rows that sum to 1, Pi2 P X = Pi2 P Pi2 X: mu2 depends on the differences, however small.
 TEST(Mixing, KeepsItsDigitsWhenTokensAreNearlyAlike) {
     const Matrix p = random_attention(8, 6);
     for (const auto& [type, size, digits] :

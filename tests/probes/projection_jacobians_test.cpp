@@ -38,7 +38,7 @@ class Squares final : public AttentionOperator {
     bool divided_;
 };
 
-/// What lies between the input and P.
+/// The operations between the input and P.
 struct Case {
     const char* name;
     Index n = 5, d = 6, heads = 2, kv_heads = 2, w = 4;
@@ -52,7 +52,7 @@ struct Case {
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
 
-/// Weights of a case, and P as a function of them: ops only, nothing of the probe.
+/// Weights of a case, and P as a function of them: by ops only, independent of the probe.
 struct Setting {
     Case c;
     Matrix x, wq, wk, gq, gk, bk;
@@ -218,7 +218,7 @@ TEST(ProjectionJacobiansOf, SomeRowsGiveAnEstimateWithItsError) {
 
 TEST(ProjectionJacobiansOf, ALostDifferenceIsAnInterval) {
     Setting setting({.name = "", .n = 4});
-    setting.x = Matrix(4, 6, 1.0);  // equal tokens: the rows of P do not move at all
+    setting.x = Matrix(4, 6, 1.0);  // equal tokens: the derivative of P is 0
     const auto row = *setting.measured().find(head(0), "jac_k_fro");
     if (row.value) {
         EXPECT_EQ(*row.value, 0);
@@ -229,14 +229,14 @@ TEST(ProjectionJacobiansOf, ALostDifferenceIsAnInterval) {
     }
 }
 
-// Which rows are looked at, and what is told of the others.
+// The selection of rows, and the report on it.
 
-/// Keeps which rows it was asked for.
+/// Records the rows requested from it.
 class Watched final : public AttentionOperator {
   public:
     explicit Watched(std::unique_ptr<AttentionOperator> inner) : inner_(std::move(inner)) {}
     RowBlock rows(Index first, Index count) const override {
-        if (count > 1) asked.emplace_back(first, count);  // one row tells whether there is a slope
+        if (count > 1) asked.emplace_back(first, count);  // single rows are probes for a slope
         return inner_->rows(first, count);
     }
     Structure structure() const override { return inner_->structure(); }
@@ -255,7 +255,7 @@ struct Looked {
     MetricRow row;
 };
 
-/// |dP/dW_Q| of head 0 with work for so many rows, and the blocks of rows it was taken of.
+/// |dP_i/dW_Q| of head 0 with a work limit of `rows` rows, and the blocks of rows used.
 Looked looked(const Setting& setting, double rows) {
     const Projections p = setting.project(setting.wq, setting.wk);
     const auto op = std::make_shared<Watched>(setting.attend(p));
@@ -267,7 +267,7 @@ Looked looked(const Setting& setting, double rows) {
     const Table t = measure("projection_jacobians",
                             {.op = op, .input = tensor(setting.x), .projections = &p}, settings);
     std::vector<std::pair<Index, Index>> blocks = op->asked;
-    // The first that begins again is of |dP/dW_K|.
+    // The first repetition belongs to |dP/dW_K|.
     const auto again = std::adjacent_find(blocks.begin(), blocks.end(),
                                           [](auto a, auto b) { return b.first <= a.first; });
     if (again != blocks.end()) blocks.erase(again + 1, blocks.end());
@@ -284,7 +284,7 @@ TEST(ProjectionJacobiansOf, SomeRowsAreBlocksOfEightEvenlySpaced) {
                 for (Index t = 0; t < count; ++t) {
                     const auto [first, rows] = l.blocks[std::size_t(t)];
                     EXPECT_EQ(rows, 8);
-                    // The middles of equal parts of all places where a block may begin.
+                    // The middles of equal parts of the range of block starts.
                     const double middle = (double(t) + 0.5) / double(count) * double(n - 8);
                     EXPECT_LE(std::abs(double(first) - middle), 1) << n << ' ' << t;
                 }
@@ -306,7 +306,7 @@ TEST(ProjectionJacobiansOf, SomeRowsAreTwoBlocksAtLeastAndAllOfFewOrOfThoseThatA
 }
 
 TEST(ProjectionJacobiansOf, ManyRowsAreTakenInBlocksOfTheirEntries) {
-    // Two heads of 600 tokens: 2^17 entries are 109 rows and a bit.
+    // Two heads of 600 tokens: 2^17 entries are 109 rows and a fraction.
     const Setting setting({.name = "", .n = 600, .d = 2, .w = 2});
     const Looked l = looked(setting, 1e9);
     ASSERT_EQ(l.blocks.size(), 6u);
@@ -363,7 +363,7 @@ TEST(ProjectionJacobiansWork, IsThatOfTheProductsOfARow) {
                 const double query = probe::QueryDerivative(tensor(setting.x), p).work(4, n) / 4,
                              key = probe::KeyDerivative(tensor(setting.x), p).work(4, n) / 4;
                 // Squares of keys, and keys twice; with a norm the products of rotated pairs, and
-                // one or two vectors along which it takes something away.
+                // one or two projected-out vectors.
                 const double more =
                     norm == Case::none ? 0 : pairs + (norm == Case::rms ? w : 2 * w);
                 const double of_query = products(tokens, 3 * w + more);
@@ -399,7 +399,7 @@ TEST(ProjectionJacobiansWork, ByDistanceIsThatOfThePairsOfTokens) {
 }
 
 TEST(ProjectionJacobiansRounding, IsThatOfWhatIsAddedUp) {
-    // What is added up before anything is taken away: all there is where rows are not divided.
+    // The sum before any cancellation: everything where rows are not divided.
     for (const auto norm : {Case::none, Case::rms, Case::layer})
         for (const Index rotated : {0, 4}) {
             const Setting setting(
@@ -424,7 +424,7 @@ TEST(ProjectionJacobiansRounding, IsThatOfWhatIsAddedUp) {
                     const Index i = 1 + r;
                     const auto at = std::size_t(h * 3 + r);
                     EXPECT_CLOSE(of_key[at], whole[at], rounding(200));
-                    if (rotated > 0 && norm != Case::none) continue;  // rows of k are turned back
+                    if (rotated > 0 && norm != Case::none) continue;  // rows of k are rotated back
                     double inverse = 1, input = 0, sum = 0;
                     if (norm != Case::none) {
                         double mean = 0, square = 0;
@@ -448,7 +448,7 @@ TEST(ProjectionJacobiansRounding, IsThatOfWhatIsAddedUp) {
 
 TEST(ProjectionJacobiansRounding, LeavesRoomOfSixteenUnits) {
     Setting setting({.name = "", .n = 4});
-    setting.x = Matrix(4, 6, 1.0);  // equal tokens: the rows of P do not move at all
+    setting.x = Matrix(4, 6, 1.0);  // equal tokens: the derivative of P is 0
     const Projections p = setting.project(setting.wq, setting.wk);
     const probe::RowNorms norms =
         probe::KeyDerivative(tensor(setting.x), p).norms(probe::rows_of(*setting.attend(p), 0, 4));
@@ -457,7 +457,7 @@ TEST(ProjectionJacobiansRounding, LeavesRoomOfSixteenUnits) {
     const double room = 16 * std::numeric_limits<double>::epsilon() * double(gross);
     ASSERT_LT(std::abs(double(value)), room) << "nothing is left";
     const auto row = *setting.measured().find(head(0), "jac_k_fro");
-    if (value == 0) return;  // not even an error of rounding
+    if (value == 0) return;  // exact, without rounding error
     ASSERT_TRUE(row.high);
     EXPECT_CLOSE(*row.high * *row.high, std::max(0.0, double(value)) + room, rounding(10));
 }

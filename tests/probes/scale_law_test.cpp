@@ -3,12 +3,12 @@
 
 #include "by_hand.hpp"
 
-/// What a power of two does to a number: a metric of degree g becomes 2^(g k) times itself, to the
-/// last bit, where that is a number of float64, and is undefined with its reason where it is not.
+/// Scaling by a power of two: a metric of degree g is multiplied by 2^(g k), bit for bit, where the
+/// result is a float64, and is undefined with its reason where it is not.
 namespace tsdiag::test {
 namespace {
 
-/// What is multiplied by 2^k.
+/// The data scaled by 2^k.
 enum class What { states, attention, gradients, values };
 
 constexpr int no_law = -100;  ///< not homogeneous
@@ -22,7 +22,7 @@ struct Degrees {
     }
 };
 
-/// Of every metric and curve.  Rows of a scaled P do not sum to 1: what needs that is undefined.
+/// Of every metric and curve.  Rows of a scaled P do not sum to 1: what needs it is undefined.
 const std::map<std::string, Degrees>& degrees() {
     static const std::map<std::string, Degrees> all = {
         {"t_sim", {0, 0, 0, 0}},
@@ -72,7 +72,7 @@ const std::map<std::string, Degrees>& degrees() {
     return all;
 }
 
-/// Rows that are not divided by their sum; the slope is P.
+/// Rows not divided by their sum; the slope is P.
 class Undivided final : public AttentionOperator {
   public:
     explicit Undivided(Tensor p) : p_(std::move(p)) {}
@@ -89,7 +89,7 @@ class Undivided final : public AttentionOperator {
     Tensor p_;
 };
 
-/// Two samples of a layer with everything in it.
+/// Two samples of a layer with all kinds of data.
 class Scaled {
   public:
     Scaled(Type type, What what, int exponent) : type_(type), what_(what), exponent_(exponent) {
@@ -169,7 +169,7 @@ std::vector<Number> numbers(const Table& table) {
     return list;
 }
 
-/// `found` is 2^exponent times `expected`, or is not a double.
+/// Checks that `found` is 2^exponent times `expected`, or undefined where that is not a double.
 void expect_scaled(std::optional<double> found, std::optional<double> expected, int exponent,
                    const std::string& where) {
     if (expected && *expected != 0) {
@@ -182,7 +182,7 @@ void expect_scaled(std::optional<double> found, std::optional<double> expected, 
 
 class ScaleLaw : public testing::TestWithParam<const ProbeEntry*> {
   protected:
-    /// The number of metrics that were compared.
+    /// Returns the number of metrics compared.
     static int compare(Type type, What what, int k) {
         const std::vector<Number> expected = numbers(Scaled(type, what, 0).run(*GetParam())),
                                   found = numbers(Scaled(type, what, k).run(*GetParam()));
@@ -239,7 +239,7 @@ TEST(ScaleLawOfRows, CosinesDoNotDependOnTheLengthsOfRows) {
     EXPECT_EQ(value(found, state("in"), "t_cos"), value(expected, state("in"), "t_cos"));
 }
 
-/// Each head has its own size, and the sum of both factors' exponents is that of P.
+/// Each head has its own scale, and the exponents of both factors add up to that of P.
 TEST(ScaleLawOfHeads, SpectraOfEachHead) {
     const Matrix small = gaussian(140, 140, 3), large = gaussian(140, 140, 4);
     const auto stack = [&](int a, int b) {

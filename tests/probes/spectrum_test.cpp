@@ -10,7 +10,7 @@ Layer layer_of(std::vector<Matrix> heads, const Matrix& x, double a2 = 1) {
     return {.op = op, .input = tensor(x), .a2 = a2};
 }
 
-/// Symmetric, doubly stochastic: everything is known.
+/// Symmetric, doubly stochastic: all values are known.
 TEST(Spectrum, ALazyWalkHasItsKnownNumbers) {
     const double s = 0.5, a2 = 0.8;
     const Table t = measure("spectrum", layer_of({lazy(8, s)}, gaussian(8, 3, 1, 1), a2));
@@ -56,7 +56,7 @@ TEST(Spectrum, LayersAverageTheIngredientsOfTheEstimates) {
 }
 
 TEST(Spectrum, HeadsWithoutEst1AreNamedAndLeftOut) {
-    Matrix sink(4, 4);  // everybody looks at the first token alone
+    Matrix sink(4, 4);  // every row attends to the first token alone
     for (Index i = 0; i < 4; ++i) sink(i, 0) = 1;
     const Matrix x(4, 1, {1, -1, 0.5, 0});  // its mean is 1/8: omega = 7
     const Table t = measure("spectrum", layer_of({sink, uniform(4)}, x));

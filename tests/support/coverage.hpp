@@ -5,7 +5,7 @@
 #include "tsdiag/random.hpp"
 #include "tsdiag/series.hpp"
 
-/// How often the interval of `dispersion` holds the true value.
+/// The coverage of the interval of `dispersion`.
 namespace tsdiag::test {
 
 /// A stationary AR(1) process x_t of variance 1, as 1 + rsd x_t or as exp(s x_t) with the same rsd.
@@ -29,11 +29,11 @@ struct Process {
 };
 
 struct Coverage {
-    Index known = 0, below = 0, above = 0;  ///< intervals; those that lie below and above the truth
+    Index known = 0, below = 0, above = 0;  ///< defined intervals; those below and above the truth
     double width = 0;                       ///< mean of log(high / low)
 
     double share() const { return 1 - double(below + above) / double(known); }
-    /// Of the share as measured, if it were `share`.
+    /// Standard error of the measured share, if its expectation were `share`.
     double error(double share) const { return std::sqrt(share * (1 - share) / double(known)); }
 };
 

@@ -14,7 +14,7 @@
 /// Files that tests write and read.
 namespace tsdiag::test {
 
-/// A directory that is gone with its owner.
+/// A temporary directory, removed by its destructor.
 class TemporaryDirectory {
   public:
     TemporaryDirectory() {

@@ -7,7 +7,7 @@
 
 namespace tsdiag::test {
 
-/// The least memory that `run` takes, in bytes, as its refusal of one byte names it in MiB.
+/// The least memory of `run` in bytes, from its message when it refuses one byte.
 inline Index least_memory(RunOptions options) {
     options.memory = 1;
     try {

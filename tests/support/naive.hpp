@@ -6,7 +6,7 @@
 
 #include "tsdiag/tensor.hpp"
 
-/// Naive twins: loops in float64 that share no code with what they check.
+/// Naive reference implementations: loops in float64 that share no code with the library.
 namespace tsdiag::naive {
 
 /// Row-major.
@@ -73,7 +73,7 @@ inline bool sees(Index i, Index j, bool causal, Index window = 0) {
     return window <= 0 || std::abs(i - j) < window;
 }
 
-/// Row-wise softmax of the entries that are seen; 0 elsewhere.
+/// Row-wise softmax of the visible entries; 0 elsewhere.
 inline Matrix softmax(const Matrix& s, bool causal = false, Index window = 0) {
     Matrix p(s.rows, s.cols);
     for (Index i = 0; i < s.rows; ++i) {
@@ -99,8 +99,8 @@ inline double dobrushin(const Matrix& p) {
     return worst;
 }
 
-/// Tokens in the nested window of exactly L around i out of n, alternating left first, spilling
-/// over at the border; the first of them.  [DEVIL] 3.2
+/// First token of the nested window of exactly L tokens around i out of n, growing alternately left
+/// first, spilling over at the border.  [DEVIL] 3.2
 inline Index window_start(Index i, Index n, Index length) {
     Index left = i, right = i;
     bool go_left = true;

@@ -6,7 +6,7 @@
 
 namespace tsdiag::test {
 
-/// Does the process exist, and not only as one that its parent has not waited for?
+/// Is the process alive, and not a zombie?
 inline bool is_alive(pid_t process) {
     std::ifstream in("/proc/" + std::to_string(process) + "/stat");
     std::string text;

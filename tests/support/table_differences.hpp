@@ -9,7 +9,7 @@
 
 #include "tsdiag/table.hpp"
 
-/// Two tables of one measurement in float64, made by backends that round otherwise.
+/// Compares two float64 tables of one measurement by backends with different rounding.
 namespace tsdiag::test {
 
 /// |found - expected| <= relative max(|expected|, floor).
@@ -20,7 +20,7 @@ struct Allowed {
     double at(double expected) const { return relative * std::max(std::abs(expected), floor); }
 };
 
-/// What two backends may differ by.
+/// The tolerance between two backends.
 inline Allowed allowed(std::string_view metric) {
     constexpr std::string_view iterated[] = {"lambda2_abs", "spectral_gap", "gap",  "delta",
                                              "delta_pi",    "est1",         "est2", "stable_rank"};
@@ -37,13 +37,13 @@ inline Allowed allowed(std::string_view metric) {
 /// Of one metric, or curve.
 struct Difference {
     Index numbers = 0;    ///< present on both sides
-    double worst = 0;     ///< |found - expected| / allowed
-    double largest = 0;   ///< |found - expected|, of the worst
-    std::string at = {};  ///< where that is
+    double worst = 0;     ///< largest |found - expected| / allowed
+    double largest = 0;   ///< |found - expected| at the worst place
+    std::string at = {};  ///< the worst place
 };
 
 struct TableDifferences {
-    std::vector<std::string> faults;  ///< each a sentence; none: the tables are the same
+    std::vector<std::string> faults;  ///< one sentence each; empty: the tables agree
     std::map<std::string, Difference, std::less<>> metrics;
     Index numbers = 0;
 
@@ -97,7 +97,7 @@ inline void compare(const CurveRow& found, const CurveRow& expected, TableDiffer
 
 }  // namespace detail
 
-/// Adds what is told by the rows of two tables, which stand in one order.
+/// Adds the differences of two tables with rows in the same order.
 template <class Row>
 void compare_rows(const std::vector<Row>& found, const std::vector<Row>& expected,
                   TableDifferences& out) {
