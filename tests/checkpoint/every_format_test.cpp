@@ -4,15 +4,15 @@
 
 #include "checkpoint/samples.hpp"
 
-/// Laws that every format obeys, on every sample file there is: a damaged file is read or refused
-/// with a tsdiag::Error, and nothing else ever happens.
+/// Laws for every format, on every sample file: a damaged file is read or refused with a
+/// tsdiag::Error, and nothing else happens.
 namespace tsdiag {
 namespace {
 
 constexpr std::size_t short_file = 20000;
 constexpr std::int64_t worth_reading = 1 << 20;
 
-/// Everything that a program does with a checkpoint.  True where the file was accepted.
+/// Everything that the program does with a checkpoint.  True where the file was accepted.
 bool read_all(const std::filesystem::path& path) {
     try {
         auto file = open_checkpoint(path);
@@ -58,7 +58,7 @@ TEST_P(EveryFile, SurvivesTrailingBytes) {
     read_all(folder.write(GetParam().filename().string(), whole + std::string(100, '\xff')));
 }
 
-/// Bytes of special meaning: signs, ends of ranges, and instructions of pickles.
+/// Bytes with a special meaning: signs, limits of ranges, and pickle opcodes.
 constexpr std::string_view favourites("\x00\xff\x7f\x80\x01(.0qhtRbu}]", 15);
 
 TEST_P(EveryFile, SurvivesChangedBytes) {

@@ -68,7 +68,7 @@ TEST(OpenCheckpoint, NamesVersionAndTensorCountOfGguf) {
         HasSubstr("GGUF file (version 3, 0 tensors); GGUF is not supported yet"));
     const TemporaryFolder folder;
     EXPECT_THAT(refusal(folder.write("m.gguf", "GGUF\x03")), HasSubstr("more bytes are expected"));
-    // Version 1 counts in 32 bits: 12 tensors and 12 keys.
+    // Version 1 has 32-bit counts: 12 tensors and 12 keys.
     EXPECT_THAT(refusal(folder.write("m.gguf", "GGUF" + samples::raw<std::uint32_t>({1, 12, 12}))),
                 HasSubstr("version 1, 12 tensors"));
     EXPECT_THAT(samples::message_of<FormatError>([&] {

@@ -11,7 +11,7 @@ std::string with_header(std::string_view json, std::string_view data) {
     return samples::raw<std::uint64_t>({json.size()}) + std::string(json) + std::string(data);
 }
 
-/// The refusal of a file with that header and that many bytes of data.
+/// The error message for a file with that header and that many bytes of data.
 std::string refusal_of(std::string_view json, std::size_t bytes) {
     const TemporaryFolder folder;
     return refusal(folder.write("m.safetensors", with_header(json, std::string(bytes, '\0'))));

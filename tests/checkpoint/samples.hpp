@@ -12,7 +12,7 @@
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 
-/// What the tests of formats share: sample files, files that a test writes, and values as doubles.
+/// Shared by the tests of formats: sample files, files that a test writes, and values as doubles.
 namespace tsdiag::samples {
 
 inline std::filesystem::path folder() {
@@ -36,7 +36,7 @@ inline std::string read_file(const std::filesystem::path& path) {
     return {std::istreambuf_iterator<char>(in), {}};
 }
 
-/// A folder of its own for each test, removed with it.
+/// A folder for each test, removed with it.
 class TemporaryFolder {
   public:
     TemporaryFolder() {

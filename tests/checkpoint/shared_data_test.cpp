@@ -3,8 +3,7 @@
 
 #include "checkpoint/samples.hpp"
 
-/// Files from public repositories, where they are there, against the values that PyTorch and NumPy
-/// gave.
+/// Files from public repositories, if present, against the values that PyTorch and NumPy gave.
 namespace tsdiag {
 namespace {
 
@@ -25,7 +24,7 @@ std::vector<std::int64_t> integers(const std::string& list) {
     return result;
 }
 
-/// What stands between `before` and `after`; `text` goes on behind it.
+/// The text between `before` and `after`; removes it from `text` with everything before it.
 std::string between(std::string& text, const std::string& before, const std::string& after) {
     const std::size_t begin = text.find(before);
     if (begin == std::string::npos) return "";
@@ -49,7 +48,7 @@ std::map<std::string, std::vector<Told>> read_told() {
         t.dtype = between(text, "` ", " ");
         t.shape = integers(between(text, "[", "]"));
         t.sum = std::stod(between(text, " sum ", " "));
-        t.first = std::stod(between(text, " first [", "]"));  // as far as the first comma
+        t.first = std::stod(between(text, " first [", "]"));  // up to the first comma
         t.last = std::stod(between(text, " last ", " "));
         told[file].push_back(std::move(t));
     }
@@ -66,8 +65,7 @@ std::string our_name(const std::string& theirs) {
     return found == names.end() ? theirs : found->second;
 }
 
-/// The values were printed with nine digits, the sums taken in another order: a millionth covers
-/// both.
+/// The values were printed with nine digits, and summed in another order: 1e-6 covers both.
 bool near(double a, double b) { return std::abs(a - b) <= 1e-6 + 1e-6 * std::abs(b); }
 
 TEST(SharedData, EveryFileHoldsWhatItsReadmeSays) {

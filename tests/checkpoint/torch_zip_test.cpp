@@ -16,7 +16,7 @@ using samples::zip_of;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Opens what torch.save would have written for that pickle.
+/// Opens a torch.save archive with that pickle.
 std::unique_ptr<Checkpoint> opened(const std::string& pickle,
                                    const std::vector<std::string>& storages = {}) {
     const TemporaryFolder folder;
@@ -280,7 +280,7 @@ TEST(TorchLegacy, IsReadWhateverTheProtocolOfItsPickles) {
     EXPECT_EQ(open_checkpoint(samples::folder() / "legacy.pt")->metadata()["epoch"].integer(), 4);
 }
 
-/// What torch.save writes with pickle_protocol=1 and the old layout: {"w": two numbers}.
+/// The output of torch.save with pickle_protocol=1 in the old layout: {"w": two numbers}.
 std::string legacy_of_protocol_1() {
     const std::string q0("q\0", 2);
     const std::string id =

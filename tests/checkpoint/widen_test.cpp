@@ -8,7 +8,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// A tensor over bytes of its own.
+/// A tensor that owns its bytes.
 RawTensor tensor_of(DType dtype, const std::string& content, std::vector<std::int64_t> shape) {
     RawTensor tensor;
     const auto memory = std::make_shared<std::string>(content);
@@ -156,7 +156,7 @@ TEST(Summarise, HasNoExtremesWhereNothingIsFinite) {
 }
 
 TEST(Summarise, KeepsNormsWhoseSquaresLeaveTheRangeOfDouble) {
-    // 3-4-5, so exact but for the root.
+    // A 3-4-5 triangle: exact except for the root.
     EXPECT_DOUBLE_EQ(summarise(tensor_of<double>(DType::f64, {3e200, 4e200})).norm, 5e200);
     EXPECT_DOUBLE_EQ(summarise(tensor_of<double>(DType::f64, {3e-200, -4e-200})).norm, 5e-200);
 }

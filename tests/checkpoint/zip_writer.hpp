@@ -3,14 +3,14 @@
 
 #include "checkpoint/samples.hpp"
 
-/// Zip files and pickles as a test wants them, also wrong ones.
+/// Writes zip files and pickles, valid or not.
 namespace tsdiag::samples {
 
 struct ZipMember {
     std::string name, content;
     std::uint16_t method = 0;
     std::uint16_t flags = 0;
-    std::uint32_t size = UINT32_MAX;    ///< what it says; the default: the truth
+    std::uint32_t size = UINT32_MAX;    ///< the declared size; default: the true one
     std::uint32_t packed = UINT32_MAX;  ///< likewise
     std::uint32_t offset = UINT32_MAX;  ///< likewise
 };

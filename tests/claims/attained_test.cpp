@@ -6,8 +6,8 @@
 
 #include "tsdiag/claim.hpp"
 
-/// The numbers of the cases that attain a bound, worked out by hand: a case that is another one
-/// may attain it, too.
+/// The numbers of the cases that attain a bound, computed by hand: another case might attain it
+/// as well.
 namespace tsdiag {
 namespace {
 
@@ -67,7 +67,7 @@ TEST(AttainedCases, HaveTheNumbersWorkedOutByHand) {
         const Attained a = claim->tight();
         EXPECT_NEAR(a.bound, at->second, std::max(a.accuracy, 1e-14) * std::abs(at->second))
             << claim->name;
-        // What its accuracy is of: rounding, or how near a limit the case is.
+        // The accuracy is limited by rounding, or by the distance of the case from its limit.
         EXPECT_LE(a.accuracy, claim->name == "tse.lemmaA5" ? 1e-3 : 1e-11) << claim->name;
     }
 }

@@ -116,7 +116,7 @@ TEST(Claims, CombineReadings) {
     EXPECT_EQ(combined({reading(Role::sharper, holds)}), not_decided);
 }
 
-/// The numbers that "(1), (10) to (12)", "(5)-(7)" name.
+/// Adds the numbers of references such as "(1), (10) to (12)", "(5)-(7)".
 void add_numbers(const std::string& text, std::set<int>& numbers) {
     static const std::regex one(R"(\((\d+)\)(?:(?: to |-)\((\d+)\))?)");
     for (std::sregex_iterator at(text.begin(), text.end(), one), end; at != end; ++at) {
@@ -132,7 +132,7 @@ TEST(Claims, AccountForEveryDisplayOfThePapers) {
         const std::string source(c->source);
         add_numbers(source, seen[source.substr(0, source.find(']') + 1)]);
     }
-    std::istringstream document(statements_markdown({}));  // what has no claim
+    std::istringstream document(statements_markdown({}));  // displays without a claim
     for (std::string line; std::getline(document, line);)
         if (line.starts_with("| [")) {
             const std::string where = line.substr(2, line.find(" | ", 2) - 2);
@@ -145,7 +145,7 @@ TEST(Claims, AccountForEveryDisplayOfThePapers) {
 }
 
 TEST(Claims, ValuesThatAreEqualAlongTheGradientAreNoDraw) {
-    // of two values -1 or 1 every second pair is one and the same
+    // of two values -1 or 1, every second pair is equal
     const Examined found =
         examine(claim("devil.eq60"),
                 {.trials = 64, .n = 2, .d = 1, .distribution = Distribution::rademacher});
@@ -166,7 +166,7 @@ TEST(ClaimsCsv, ReadsBackWhatWasWritten) {
         try {
             read_claims_csv(std::string_view(text).substr(0, end), "claims.csv");
         } catch (const FormatError&) {
-            continue;  // a part of a file may be one, or is refused
+            continue;  // a part of a file may be valid, or is refused
         }
     }
 }

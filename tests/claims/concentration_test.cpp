@@ -39,7 +39,7 @@ TEST(Concentration, TailsOfNormalWeightsAreThoseOfTheDensity) {
         const double m = number("alpha^2 mu1^2"), eps = number("eps");
         ASSERT_EQ(number("d"), 2);
         EXPECT_NEAR(*r->bound, 4 * std::exp(-eps * eps / 4), 1e-12);
-        if (m < 0.01) continue;  // the modified Bessel function leaves the range
+        if (m < 0.01) continue;  // the modified Bessel function overflows
         const double off = eps * (m + std::sqrt(m)), s = std::sqrt(m / 2);
         EXPECT_NEAR(*r->measured, 1 - below(1 + m + off, s) + below(1 + m - off, s), 1e-9)
             << m << ' ' << eps;

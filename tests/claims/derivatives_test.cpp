@@ -45,7 +45,7 @@ TEST(Derivatives, OfSoftmaxEqualDifferences) {
 }
 
 TEST(Derivatives, OfSoftmaxKeepSmallWeights) {
-    // 1 - p_1 is below rounding of 1: the others' sum is what is left of it.
+    // 1 - p_1 is below rounding of 1: it is computed as the sum of the others.
     const Matrix p{{1.0, 1e-20, 2e-20}};
     EXPECT_DOUBLE_EQ(softmax_derivative(p)(0, 0), 3e-20);
 }
@@ -96,7 +96,7 @@ TEST(Gradients, HaveTheirInvariants) {
     const double eps = 0.2;
     EXPECT_NEAR(softmax_gradient(s, V, g).sum(), 0,
                 1e-14);  // a shift of the logits changes nothing
-    // sum_j s_j dL/ds_j: 0 by homogeneity, eps <g, t> / v^(3/2) where eps breaks it
+    // sum_j s_j dL/ds_j: 0 by homogeneity, eps <g, t> / v^(3/2) where eps breaks homogeneity
     EXPECT_NEAR(linear_gradient(s, V, g).cwiseProduct(s).sum(), 0, 1e-14);
     const Matrix t = s * V;
     EXPECT_NEAR(norm_attention_gradient(s, V, g, eps).cwiseProduct(s).sum(),
@@ -128,7 +128,7 @@ TEST(LossGradient, OfThePapersSmallestCase) {
 }
 
 TEST(LossGradient, StopsAtASecondLayerThatIsOff) {
-    // W2 < 0 switches the second activation off: no number passes, whatever W1 is
+    // W2 < 0 switches the second activation off: the gradient is 0, whatever W1 is
     const Tail tail{Matrix{{1.0}}, Matrix{{10.0}}, Matrix{{-0.02}}, Matrix{{-1.0, 1.0}}};
     EXPECT_EQ(gradients(tail).X1(0), 0);
     EXPECT_EQ(loss(tail), std::log(2.0));

@@ -108,7 +108,7 @@ TEST(Escalation, ConditionsAreThoseOfTheTheorem) {
 }
 
 TEST(Escalation, DrawsHaveTheMeanOfAllSigns) {
-    // What is taken away has mean 0: the mean of drawn rates is that of rates.
+    // The control variate has mean 0: the mean of drawn rates is that of the rates.
     const Step step = some_step(3, 1, 0.6);
     const double up = drawn_rate(step, Rng(0), Distribution::rademacher, 1);
     double down = up;
@@ -119,7 +119,7 @@ TEST(Escalation, DrawsHaveTheMeanOfAllSigns) {
 }
 
 TEST(Escalation, DrawsVaryInTheSecondOrderAlone) {
-    // r = t_div(X)/t_div(Y) moves by a multiple of alpha; what is left of a draw by alpha^2.
+    // r = t_div(X)/t_div(Y) varies in first order of alpha; with the control variate, in second.
     const Step whole = some_step(4, 3, 1);
     for (const std::uint64_t seed : {1, 2, 3}) {
         const auto away = [&](double alpha) {
@@ -127,13 +127,13 @@ TEST(Escalation, DrawsVaryInTheSecondOrderAlone) {
             step.alpha = alpha;
             return std::abs(drawn_rate(step, Rng(seed), Distribution::gaussian, 1.0 / 3) - 1);
         };
-        // A tenth of alpha leaves a hundredth; terms of third order change that by some alpha.
+        // A tenth of alpha gives a hundredth; third-order terms change that by some alpha.
         EXPECT_NEAR(away(1e-4) / away(1e-3), 0.01, 0.001) << seed;
     }
 }
 
 TEST(EscalationRates, AreThoseOfTheStepThatFailsOrComesClosest) {
-    // One step at three alpha, and a bound that is told by alpha: E r is some 1 to 2.
+    // One step at three alpha, and a bound that depends on alpha: E r is between 1 and 2.
     const auto bound_of = [](std::vector<double> alphas) {
         Steps steps;
         for (const double alpha : alphas) steps.all.push_back(some_step(4, 3, alpha));

@@ -14,7 +14,7 @@
 namespace tsdiag {
 namespace {
 
-/// Examined once a program with the claim's own sizes and seed 0.
+/// Examined once per process with the claim's own sizes and seed 0.
 const Examined& examined(const Claim& claim) {
     static std::map<const Claim*, Examined> done;
     const auto at = done.find(&claim);
@@ -40,7 +40,7 @@ class EveryClaim : public testing::TestWithParam<const Claim*> {
   protected:
     const Claim& claim() const { return *GetParam(); }
 };
-/// Those that share the examination at the claim's own sizes: they run in one process.
+/// Tests that share the examination at the claim's own sizes: they run in one process.
 class ExaminedClaim : public EveryClaim {};
 
 TEST_P(EveryClaim, SaysWhatItStatesAndWhere) {
@@ -67,7 +67,7 @@ TEST_P(ExaminedClaim, BrokenHypothesisIsFoundFalse) {
             << broken.bound.value_or(NAN) << " " << broken.note;
 }
 
-/// Of a claim alone, or of one of its readings.
+/// For a claim alone, or for one of its readings.
 TEST_P(ExaminedClaim, ControlsNameWhatTheyShowToBeAbleToFail) {
     for (const Reading& control : examined(claim()).controls) {
         EXPECT_TRUE(control.of.empty() || find(examined(claim()).readings, control.of))
@@ -101,7 +101,7 @@ TEST_P(ExaminedClaim, VerdictIsTheKnownOne) {
     }
 }
 
-/// A reading that no change of what is claimed turns false is no test.
+/// A reading whose mutant holds as well is no test.
 TEST_P(ExaminedClaim, HoldsNoReadingThatItsMutantHolds) {
     const Examined mutated = examine(claim(), {.mutated = true});
     for (const Reading& r : examined(claim()).readings) {
@@ -160,7 +160,7 @@ TEST_P(ExaminedClaim, ReplayGivesTheSameNumber) {
     }
 }
 
-/// Witnesses of few numbers are made plain, zeros among them, which the claim's own sizes may hide.
+/// Witnesses of few numbers are simplified, to zeros among others, which larger sizes may hide.
 TEST_P(EveryClaim, IsExaminedAtSmallSizes) {
 #ifdef TSDIAG_ADDRESS_SANITIZER  // which slows searches a hundredfold
     const std::vector<Index> sizes = {4};
@@ -192,7 +192,7 @@ INSTANTIATE_TEST_SUITE_P(List, EveryClaim, testing::ValuesIn(claims().begin(), c
 INSTANTIATE_TEST_SUITE_P(List, ExaminedClaim, testing::ValuesIn(claims().begin(), claims().end()),
                          test_name);
 
-/// Without the digits of witnesses, which are those of the processor.
+/// Removes the digits of witnesses, which depend on the processor.
 std::string without_witnesses(std::string text) {
     for (std::size_t from; (from = text.find(" = [")) != std::string::npos;)
         text.erase(from, text.find(']', from) - from + 1);

@@ -4,7 +4,7 @@
 
 #include "tsdiag/claim.hpp"
 
-/// What an honest examination must come out with, where the outcome is known.
+/// The expected outcomes of examinations, where they are known.
 namespace tsdiag::test {
 
 struct Expected {

@@ -8,8 +8,8 @@
 #include "claims/stochastic.hpp"
 #include "claims/tse/similarity.hpp"
 
-/// What is drawn, and each witness, meets the hypotheses of its claim: told by the matrices that
-/// are shown, without what the claim itself knows of them.
+/// Draws and witnesses meet the hypotheses of their claim: computed from the matrices shown alone,
+/// independent of the claim.
 namespace tsdiag {
 namespace {
 
@@ -22,10 +22,10 @@ Matrix matrix(const NamedMatrix& m) {
     return out;
 }
 
-/// By how much a matrix of that name misses what a claim asks of it.
+/// The amount by which a matrix violates a hypothesis of a claim.
 struct Rule {
-    std::string_view claims;   ///< names that begin so
-    std::string_view reading;  ///< in their names, at the end with a $; empty: all
+    std::string_view claims;   ///< prefix of their names
+    std::string_view reading;  ///< part of the reading's name, its end with a $; empty: all
     std::string_view matrix;
     double (*missed)(const Matrix&);
 };
@@ -103,7 +103,7 @@ bool names(std::string_view part, std::string_view reading) {
     return reading.find(part) != std::string_view::npos;
 }
 
-using Met = std::array<int, std::size(rules)>;  ///< matrices that each rule was asked of
+using Met = std::array<int, std::size(rules)>;  ///< matrices checked per rule
 
 void check_witness(const Claim& claim, const Reading& reading, Met& met) {
     for (const NamedMatrix& m : reading.witness)
@@ -118,7 +118,7 @@ void check_witness(const Claim& claim, const Reading& reading, Met& met) {
         }
 }
 
-/// What every claim on random entries assumes, and no draw can show of itself.
+/// The assumptions of all claims on random entries, which no single draw can show.
 TEST(Hypotheses, EntriesHaveMeanZeroTheirVarianceAndNoCorrelation) {
     constexpr Index side = 300, count = side * side;
     for (const Distribution dist : distributions()) {
@@ -140,7 +140,7 @@ TEST(Hypotheses, EntriesHaveMeanZeroTheirVarianceAndNoCorrelation) {
 TEST(Hypotheses, HoldOnWhatIsDrawnAndOnEachWitness) {
     Met met{};
     for (const Claim* claim : claims()) {
-        for (Index trial = 0; trial < 8; ++trial)  // of sizes at which all is shown
+        for (Index trial = 0; trial < 8; ++trial)  // sizes at which all matrices are shown
             for (const Reading& r : examine(*claim, {.n = 4, .d = 4, .only = trial}).readings)
                 check_witness(*claim, r, met);
         if (!claim->name.starts_with("tse.")) continue;
@@ -153,7 +153,7 @@ TEST(Hypotheses, HoldOnWhatIsDrawnAndOnEachWitness) {
 }
 
 TEST(Searches, KeepToTheHypothesesOfWhatTheySearch) {
-    // (1 - tau)^2 <= 1 is nearly attained as tau vanishes, and beyond tau = 1 as it tends to 2.
+    // (1 - tau)^2 <= 1 is nearly attained as tau tends to 0, and beyond tau = 1 as it tends to 2.
     const Claim& claim = *resolve_claims(std::vector<std::string>{"tse.eq21"}).front();
     for (const std::uint64_t seed : {0, 1, 2}) {
         const Examined examined = examine(claim, {.trials = 4, .n = 3, .d = 2, .seed = seed});

@@ -30,7 +30,7 @@ Reading examined(const Mean& mean, bool mutated = false) {
     return examine_mean(mean, {.trials = 1000, .claim = "some.claim", .mutated = mutated});
 }
 
-/// Of what every claim about this mean is decided by.
+/// The interval that decides every claim about this mean.
 Reading interval() { return examined(of_uniform(equal, 0.5)); }
 
 TEST(Means, OfInequalitiesAreDecidedByTheSideOfTheInterval) {
@@ -53,7 +53,7 @@ TEST(Means, OfInequalitiesAreDecidedByTheSideOfTheInterval) {
 TEST(Means, OfEquationsAreFalseWhereTheIntervalLeavesOutWhatIsMeant) {
     const Reading i = interval();
     const double low = *i.low, high = *i.high;
-    // Nothing but the number itself is meant, or what is within a tenth of it.
+    // An exact equation, or one to a tenth.
     for (const double next : {1e-4, 0.02}) {
         for (const double claimed : {low - next, high + next}) {
             EXPECT_EQ(examined(of_uniform(equal, claimed)).verdict, false_as_stated) << claimed;
@@ -154,7 +154,7 @@ TEST(Comparisons, AreExactWithoutAnAllowance) {
     }
 }
 
-// What figures show of readings.
+// The traces of readings in figures.
 
 TEST(Traces, OfMeansAreThoseOfTheFirstTrialsInHalves) {
     const Check how{.trials = 1000, .claim = "some.claim", .rng = Rng(4)};
@@ -194,7 +194,7 @@ TEST(Traces, OfBoundsAreOrderStatistics) {
         ASSERT_EQ(t.x.size(), shown);
         ASSERT_EQ(t.y.size(), shown);
         EXPECT_EQ(t.claimed, std::vector<double>(shown, 1));
-        // All of them, or some from the least to the greatest in equal steps.
+        // All of them, or a selection from the minimum to the maximum in equal steps.
         for (std::size_t k = 0; k < shown; ++k) {
             const double at = shown == 1 ? 0 : double(k) * double(count - 1) / double(shown - 1);
             EXPECT_EQ(t.y[k], all[std::size_t(at + 1e-9)]) << count << ' ' << k;

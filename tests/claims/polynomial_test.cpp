@@ -40,7 +40,7 @@ double expectation(Index count, const std::function<double(const Vector&)>& f) {
     }
 }
 
-/// The logits, not divided by sqrt(w), of numbers one after the other: X, Q, K.
+/// The logits, not divided by sqrt(w), for X, Q, K taken from `numbers` in that order.
 Logits logits_of(const Vector& numbers, const LogitSizes& s) {
     const Index x = s.N * s.D, q = s.D * s.w;
     const Matrix X = numbers.head(x).reshaped(s.N, s.D);
@@ -164,7 +164,7 @@ TEST(Norms, OfGradientsEqualThoseOfTheWholeJacobian) {
         const double entries = elementwise_gradient_norm(s, p);
         EXPECT_NEAR(entries, J.norm(), 1e-13 * entries) << p;
         const double spectral = spectral_norm(J);
-        // the power method stops at 200 steps, short of its limit by a power of their ratio
+        // the power method stops after 200 steps, before it has converged fully
         EXPECT_NEAR(elementwise_gradient_spectral_norm(s, p), spectral, 1e-6 * spectral) << p;
     }
 }

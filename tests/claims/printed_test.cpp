@@ -5,8 +5,8 @@
 
 #include "tsdiag/claim.hpp"
 
-/// What is claimed of means, as the papers print it, worked out by hand: a side that is false as
-/// printed is seen by no verdict.
+/// The sides of claims about means as the papers print them, computed by hand: a verdict does not
+/// detect a wrong side.
 namespace tsdiag {
 namespace {
 

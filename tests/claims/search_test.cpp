@@ -106,7 +106,7 @@ TEST(Bounds, AreBrokenByTheSearchWhereDrawsDoNot) {
 }
 
 TEST(Bounds, AreSearchedFromEntriesFarLargerAndFarSmallerThanDraws) {
-    // Nothing leads there: a climb has to begin there.
+    // No climb leads there: one has to start there.
     for (const auto& [low, high] : {std::pair{0.0, 0.1}, {8.0, 1e6}}) {
         Bound far = square();
         far.sides = [low = low, high = high](const Variables& v) -> std::optional<Sides> {
@@ -120,7 +120,7 @@ TEST(Bounds, AreSearchedFromEntriesFarLargerAndFarSmallerThanDraws) {
 }
 
 TEST(Bounds, OfManyNumbersAreSearchedBeyondTheCornersOfASimplex) {
-    // 24 climbs; a simplex of 64 numbers has 65 corners before it moves.
+    // 24 starts; a simplex in 64 dimensions has 65 vertices before it moves.
     Bound many = square();
     many.search = {{8, 8}};
     EXPECT_GT(examine_bound(many, {.trials = 2, .n = 1, .d = 1}).steps, 24 * 4 * 65);
@@ -148,7 +148,7 @@ TEST(Bounds, WithoutMeaningAreNotDecided) {
 }
 
 TEST(Bounds, AreNotBrokenByWhatADrawBecomesWhereItIsMadePlain) {
-    // -1 and 1 break it, which no normal draw is, and to which a witness would be divided.
+    // -1 and 1 violate it: no normal draw has them, but rounding of a witness would give them.
     Bound at_one = square();
     at_one.search.clear();
     at_one.sides = [](const Variables& v) -> std::optional<Sides> {

@@ -9,8 +9,8 @@
 
 #include "tsdiag/claim.hpp"
 
-/// Both sides of what is examined, from the matrices that are shown and the printed formulas, by
-/// loops.  A verdict sees an inequality alone: not what stands on its sides.
+/// Both sides of each examined claim, from the matrices shown and the printed formulas, by loops.
+/// A verdict only compares the sides; it does not check them.
 namespace tsdiag {
 namespace {
 
@@ -20,7 +20,7 @@ struct Numbers {
     double measured, bound;
 };
 
-/// What a draw shows, by name.
+/// The named matrices of a draw.
 class Shown {
   public:
     explicit Shown(const std::vector<NamedMatrix>& all) : all_(all) {}
@@ -32,7 +32,7 @@ class Shown {
             at->values.data(), at->rows, at->cols);
     }
     double number(std::string_view name) const { return (*this)[name](0, 0); }
-    /// `otherwise` where it is not shown: an alpha of 1.
+    /// `otherwise` where it is not shown, such as an alpha of 1.
     double number(std::string_view name, double otherwise) const {
         const bool shown = std::ranges::find(all_, name, &NamedMatrix::name) != all_.end();
         return shown ? number(name) : otherwise;
@@ -110,7 +110,7 @@ Matrix norm_slopes(const Matrix& t, double eps) {
             D(j, k) = (j == k ? 1 : 0) / root - t(0, j) * t(0, k) / (double(d) * square * root);
     return D;
 }
-/// The loss by the scores, of p(s) V with dL/do = g: sum_j <g, v_j> dp_j/ds_k.
+/// dL/ds of p(s) V with dL/do = g: sum_j <g, v_j> dp_j/ds_k.
 Matrix by_scores(const Matrix& slopes, const Matrix& V, const Matrix& g) {
     Matrix all(1, slopes.cols());
     for (Index k = 0; k < slopes.cols(); ++k) {
@@ -218,11 +218,11 @@ double a2_of(const Shown& v) {
     return std::pow(v.number("alpha") * v.number("sigma"), 2) * double(v["X"].cols());
 }
 
-/// The network behind attention, and its gradient by the chain rule, row by row.
+/// The network after attention, and its gradient by the chain rule, row by row.
 struct Tail {
     Matrix O, X3, X2, X1;
 };
-/// `heat`: of the logits; `slope`: of the activations.
+/// `heat`: factor of the logits; `slope`: of the activations.
 Tail tail(const Shown& v, double heat = 1, double slope = 1) {
     const Matrix X1 = v["X1"], W1 = v["W1"], W2 = v["W2"], W3 = heat * v["W3"];
     const Matrix first = X1 * W1, second = slope * first.cwiseMax(0) * W2;
@@ -734,7 +734,7 @@ Matrix first_taken_away(const Shown& v) {
     for (Index i = 0; i < X.rows(); ++i) Y.row(i) -= v.number("tau") * X.row(0);
     return Y;
 }
-/// The other weights of each row, without cancellation.
+/// The sum of the other weights of each row, without cancellation.
 Matrix others(const Matrix& P) {
     Matrix rest = Matrix::Zero(P.rows(), P.cols());
     for (Index i = 0; i < P.rows(); ++i)
@@ -748,8 +748,8 @@ double shortest_row(const Matrix& V) {
     for (Index i = 0; i < V.rows(); ++i) least = std::min(least, row_norm(V, i));
     return least;
 }
-/// P(level >= eps) against bound(eps), eps in (0, most), where it is closest; every sign of w, or
-/// one for all.
+/// P(level >= eps) and bound(eps) at the eps in (0, most) where they are closest; for every sign of
+/// w, or one sign for all.
 Numbers closest_tail(const Shown& v, bool shared, double most,
                      double (*level)(const Shown& v, const Matrix& w),
                      double (*bound)(double eps, double K)) {
@@ -808,7 +808,7 @@ const std::vector<Twin>& tails() {
     return list;
 }
 
-/// What breaks a hypothesis: the sides where it is found false.
+/// Violations of hypotheses: the sides where the claim is found false.
 const std::vector<Twin>& controls() {
     static const std::vector<Twin> list = {
         {"tse.lemmaA2", "one sign for all entries",
@@ -1215,7 +1215,7 @@ TEST_P(TwinOf, HasTheSidesThatAreExamined) {
         const Examined examined = examine(claim, {.n = twin.n, .d = twin.d, .only = trial});
         const auto r = std::ranges::find(examined.readings, twin.reading, &Reading::name);
         ASSERT_NE(r, examined.readings.end());
-        if (!r->measured) continue;  // the statement has no meaning for this draw
+        if (!r->measured) continue;  // the statement is undefined for this draw
         ASSERT_TRUE(r->bound && !r->witness.empty());
         const Numbers n = twin.sides(Shown(r->witness));
         EXPECT_NEAR(*r->measured, n.measured, twin.accuracy * std::abs(n.measured)) << trial;

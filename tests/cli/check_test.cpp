@@ -74,7 +74,7 @@ TEST(Check, ListsThePapersWords) {
     EXPECT_THAT(list.out, HasSubstr("In the paper's words: and it is bounded as"));
 }
 
-/// An equation of means is confirmed to half a percent, so that one of them more is found false.
+/// Equations of means are confirmed to half a percent, so that a difference of 1 % is detected.
 TEST(Check, SmallDifferencesOfMeansAreFound) {
     TemporaryDirectory folder;
     const Finished found = tsdiag(folder, {"check", "tse.lemma2.4", "--out", "a"});
@@ -89,7 +89,7 @@ TEST(Check, SmallDifferencesOfMeansAreFound) {
     EXPECT_EQ(means, 2);
 }
 
-/// How often something happens lies between 0 and 1, and so does its interval.
+/// A probability and its interval lie between 0 and 1.
 TEST(Check, IntervalsOfProbabilitiesAreExact) {
     TemporaryDirectory folder;
     const Finished found = tsdiag(folder, {"check", "tse.lemmaA2", "tse.lemmaA3", "tse.eq27",
@@ -131,7 +131,7 @@ TEST(Check, ShowsControlsDrawsAndSteps) {
     EXPECT_THAT(read_file(folder / "a/claims.csv"), HasSubstr("c2 of one value only,control,"));
     const std::string page = read_file(folder / "a/report.html");
     EXPECT_THAT(page, HasSubstr("control: c2 of one value only</td><td>found false"));
-    // With one token the gradient vanishes, whatever bounds it: the control has no power there.
+    // With one token the gradient vanishes, so that the control cannot violate the bound.
     const Finished one = tsdiag(folder, check({"--n", "1", "--d", "1"}));
     EXPECT_THAT(one.out, testing::ContainsRegex("control: c2 of one value only +not found false"));
     EXPECT_THAT(one.out, HasSubstr("says little"));

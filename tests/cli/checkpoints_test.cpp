@@ -6,8 +6,8 @@
 #include "program.hpp"
 #include "tsdiag/json.hpp"
 
-/// What the program makes of checkpoints that are not quite what they look like: it refuses them by
-/// name or says what it assumed, and never runs another model in silence.
+/// Checkpoints that differ from what they seem: the program refuses them by name or states its
+/// assumptions, and never runs another model silently.
 namespace tsdiag::test {
 namespace {
 
@@ -196,7 +196,7 @@ const Other others[] = {
 INSTANTIATE_TEST_SUITE_P(Others, EveryOtherModel, testing::ValuesIn(others),
                          [](const auto& test) { return test.param.what; });
 
-/// What belongs to a model may stand under another prefix than its own.
+/// Tensors under foreign prefixes may belong to the model.
 TEST(Prefixes, HideNoPartOfTheModel) {
     const struct {
         const char *family, *prefix;
@@ -229,8 +229,8 @@ TEST(Prefixes, HideNoPartOfTheModel) {
         }
 }
 
-/// Of a stack in a model of its user the surroundings are none of its business, but for the bias
-/// that a gated unit is given by them.
+/// A stack may be part of a larger model, whose other tensors are ignored, except the bias of a
+/// gated unit.
 TEST(Prefixes, HideNoPartOfAStack) {
     const struct {
         const char* family;
@@ -308,7 +308,7 @@ TEST(Assumptions, AreWarningsBeforeTheNumbersSpeak) {
     EXPECT_THAT(found.out, HasSubstr("hidden_act = gelu"));
     const Json run = run_of(folder);
     EXPECT_THAT(run["model"]["warnings"].dump(), HasSubstr("hidden_act = gelu"));
-    // A configuration says it: nothing is assumed.
+    // Given by a configuration: nothing is assumed.
     const Finished told = probe(folder, (golden / "bert").string());
     EXPECT_THAT(told.out, Not(HasSubstr("Assumed")));
 }
@@ -329,7 +329,7 @@ TEST(Assumptions, AreNotMadeOfWhatHasNoDefault) {
 TEST(Configuration, BesideAFileOfAnyNameIsRead) {
     TemporaryDirectory folder;
     fs::copy(golden / "llama/model.safetensors", folder / "mine.safetensors");
-    write_file(folder / "config.json", "{\"learning_rate\": 0.1}");  // of something else
+    write_file(folder / "config.json", "{\"learning_rate\": 0.1}");  // not of a model
     const Finished other = probe(folder, "mine.safetensors", {"--n-heads", "2"});
     EXPECT_EQ(other.code, 2);
     fs::copy(golden / "llama/config.json", folder / "config.json",

@@ -6,8 +6,8 @@
 #include "program.hpp"
 #include "tsdiag/checkpoint.hpp"
 
-/// The law that a table can be had again: the same seed gives the same tables, byte for byte, on
-/// any number of threads, in any batches and with any memory, for every command that writes some.
+/// Reproducibility: the same seed gives the same tables, byte for byte, with any number of
+/// threads, batch size and memory limit, for every command that writes tables.
 namespace tsdiag::test {
 namespace {
 
@@ -16,7 +16,7 @@ using Words = std::vector<std::string>;
 
 struct Work {
     std::string name;
-    Words words;  ///< but for --out
+    Words words;  ///< without --out
     void (*prepare)(const TemporaryDirectory& folder) = [](const TemporaryDirectory&) {};
     bool memory = false;  ///< it takes --memory
     bool threads = true;  ///< it takes --threads
@@ -27,7 +27,7 @@ std::ostream& operator<<(std::ostream& out, const Work& work) { return out << wo
 
 class EveryCommand : public testing::TestWithParam<Work> {};
 
-/// Every table of `out`, with its path: pages and run.json also tell the time that was taken.
+/// Every table of `out`, with its path; pages and run.json contain times.
 std::map<std::string, std::string> tables(const fs::path& out) {
     std::map<std::string, std::string> found;
     for (const auto& entry : fs::recursive_directory_iterator(out))
@@ -51,7 +51,7 @@ TEST_P(EveryCommand, GivesTheSameTablesOnAnyThreadsBatchAndMemory) {
         words.insert(words.end(), {"--threads", "3", "--memory", "1M"});
         const std::string least = least_memory(tsdiag(folder, words).err);
         ASSERT_FALSE(least.empty());
-        // A sanitizer's part of it differs by some MiB from run to run.
+        // The overhead of a sanitizer varies by some MiB between runs.
         const int beside = memory_is_its_own ? 0 : 32;
         ways.push_back(
             {"--threads", "3", "--memory", std::to_string(std::stoi(least) + beside) + "M"});
@@ -145,7 +145,7 @@ std::vector<Work> every_work() {
                    .words = {"probe", "random:post-norm,d=1024,heads=16,layers=1", "--tokens", "40",
                              "--samples", "3", "--probes", "core", "--no-report", "-q"},
                    .batch = true});
-    // long enough for several parts of P, whose first layer nobody sees
+    // long enough for several parts of P, whose first layer is not observed
     all.push_back(
         {.name = "probe_second_layer",
          .words = {"probe", "random:gpt2,d=128,heads=16,layers=2,vocab=40", "--tokens", "500",
@@ -154,7 +154,7 @@ std::vector<Work> every_work() {
     all.push_back({.name = "probe_f64",
                    .words = {"probe", "random:post-norm,d=200,heads=5,layers=2", "--tokens", "333",
                              "--dtype", "f64", "--no-report", "-q"}});
-    // long enough for P to be made by blocks where memory is least; then delta_pi is not there
+    // long enough for P to be computed in blocks at the least memory; then delta_pi is undefined
     for (const std::string model : {"post-norm", "gpt2", "llama-7b"})
         for (const std::string type : {"f32", "f64"})
             all.push_back(

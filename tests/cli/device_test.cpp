@@ -11,7 +11,7 @@
 #include "tsdiag/json.hpp"
 #include "tsdiag/table.hpp"
 
-/// `--device`: what is said where there is none, and the program on an emulated one.
+/// `--device`: error messages without a device, and runs on an emulated one.
 namespace tsdiag::test {
 namespace {
 
@@ -82,10 +82,10 @@ Finished on(const TemporaryDirectory& folder, const std::string& device,
     return tsdiag(folder, std::move(words), std::move(environment));
 }
 
-/// A machine with devices of some kinds, and which of them is taken.
+/// A machine with devices of some kinds, and the one that is selected.
 struct Machine {
     const char *name, *devices, *asked, *taken;
-    std::vector<std::string> said;  ///< in the warning, or in the refusal where none is taken
+    std::vector<std::string> said;  ///< in the warning, or in the error where none is selected
 };
 void PrintTo(const Machine& machine, std::ostream* out) { *out << machine.name; }
 
@@ -172,7 +172,7 @@ TEST(Device, TrainingSaysWhichItPassedOver) {
     EXPECT_THAT(run["warnings"].array().at(0).string(), HasSubstr(too_old));
 }
 
-/// All tables and run.json of a run on a device of `bytes`, of which others have `taken`.
+/// All tables and run.json of a run on a device of `bytes`, of which other processes use `taken`.
 std::pair<std::string, Json> with_taken(const char* bytes, const char* taken,
                                         const std::vector<std::string>& more) {
     TemporaryDirectory folder;
@@ -225,7 +225,7 @@ TEST(Device, SaysWhereItsMemoryDidNotSuffice) {
 
 class EveryModelOnADevice : public testing::TestWithParam<std::string> {};
 
-/// The whole of probe with states that the host cannot read: the same numbers.
+/// A complete probe with states that the host cannot read: the same numbers.
 TEST_P(EveryModelOnADevice, GivesTheNumbersOfTheCpu) {
     TemporaryDirectory folder;
     for (const char* device : {"cuda", "cpu"}) {
@@ -276,12 +276,12 @@ TEST(Device, TrainsAsTheCpuDoes) {
         const std::vector<double> found = column(folder.path() / "cuda/steps.csv", which),
                                   expected = column(folder.path() / "cpu/steps.csv", which);
         ASSERT_EQ(found.size(), 3U);
-        // Float32, in which the steps before have been rounded otherwise.
+        // In float32, after steps with different rounding.
         for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(found[i], expected[i], 1e-4) << i;
     }
 }
 
-/// What a program asked of its devices, "kernels" and so on.
+/// The number of device requests of a run: "kernels" and so on.
 std::map<std::string, double> asked(const std::vector<std::string>& words) {
     TemporaryDirectory folder;
     const Finished found =
@@ -296,7 +296,7 @@ std::map<std::string, double> asked(const std::vector<std::string>& words) {
     return counts;
 }
 
-/// A device is kept busy by much at a time, not by many things.
+/// Larger batches need no more requests: the work per request grows.
 TEST(Device, AStepOfTrainingAsksForNoMoreWhereThereAreMoreSamples) {
     const auto steps = [](const char* batch, const char* count) {
         return asked({"train", "random:gpt2,layers=2,d=8,heads=2,vocab=5", "--data", "copy:3",
@@ -308,12 +308,12 @@ TEST(Device, AStepOfTrainingAsksForNoMoreWhereThereAreMoreSamples) {
     for (const auto& [what, count] : steps("8", "1")) eight[what] -= count;
     for (const auto& [what, count] : two) {
         EXPECT_GT(count, 0) << what;
-        // The elements of more samples are summed in more blocks here and there.
+        // Sums over more samples take a few more blocks.
         EXPECT_LE(eight[what], 1.1 * count) << what;
     }
 }
 
-/// What samples share is asked for once: of the first eight, in all but the metrics.
+/// Shared work is requested once per batch of eight, except for the metrics.
 TEST(Device, SamplesGoThroughALayerTogether) {
     const auto products = [](const char* samples, const char* batch) {
         return asked({"probe", "random:gpt2,layers=2,d=8,heads=2,vocab=9", "--tokens", "4",
@@ -322,7 +322,7 @@ TEST(Device, SamplesGoThroughALayerTogether) {
     };
     const double one = products("1", "1"), alone = products("8", "1"),
                  together = products("8", "8");
-    // Of the eight products of each of two layers two are the attention's, of each sample its own.
+    // Of the eight products of each of two layers, two belong to attention, which is per sample.
     EXPECT_EQ(alone - one, 7 * 2 * 8);
     EXPECT_EQ(together - one, 7 * 2 * 2);
 }
@@ -340,7 +340,7 @@ TEST(Device, SaysHowFarRoundedProductsAreOff) {
     ASSERT_EQ(found.code, 0) << found.err;
     EXPECT_THAT(found.out, HasSubstr("--fast bf16"));
     const Json run = Json::parse(read_file(folder.path() / "out/run.json"), "run.json");
-    // Factors are rounded to 2^-9 of themselves, and sums of them to less of the whole.
+    // Relative rounding of the factors is 2^-9, that of their sums is smaller.
     EXPECT_GT(run["fast"]["first_layer_error"].number(), 1e-6);
     EXPECT_LT(run["fast"]["first_layer_error"].number(), std::ldexp(1.0, -8));
     const Finished refused = tsdiag(folder, words, {plugin("/nowhere/lib.so")});

@@ -5,7 +5,7 @@
 #include "program.hpp"
 #include "tsdiag/json.hpp"
 
-/// Whose files are whose: every command that writes a folder.
+/// Ownership of files: every command that writes a folder.
 namespace tsdiag::test {
 namespace {
 
@@ -27,7 +27,7 @@ struct Writer {
     const char* name;
     std::vector<std::string> words;  ///< writes into `out`
     std::string folder;              ///< the folder of the result, in `out`
-    bool again;                      ///< without --force over its own result
+    bool again;                      ///< can replace its own result without --force
 };
 
 class EveryWriter : public testing::TestWithParam<Writer> {
@@ -106,7 +106,7 @@ TEST_P(EveryWriter, RefusesWhatWasChangedAndWhatItDidNotWrite) {
         write_file(result() / name, "changed by hand");
         const Finished refused = write({"--force"});
         EXPECT_EQ(refused.code, 2) << name;
-        // Without a manifest the first of all files is in the way, with one the changed one.
+        // Without a manifest the first file is refused, with one the changed file.
         const bool whole = fs::path(name).filename() == "files.sha256";
         EXPECT_THAT(refused.err, HasSubstr(whole ? "would be replaced" : name + ": was changed"));
         EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
@@ -125,7 +125,7 @@ TEST_P(EveryWriter, ForceReplacesNothingInAForeignFolder) {
     write_file(result() / "notes.txt", "mine");
     EXPECT_EQ(write().code, 2);
     for (const std::string& name : names) {
-        if (name.starts_with("figures/")) continue;  // found when the result is there, see below
+        if (name.starts_with("figures/")) continue;  // detected at the commit, see below
         fs::create_directories((result() / name).parent_path());
         write_file(result() / name, "mine");
         const auto before = contents(folder.path());

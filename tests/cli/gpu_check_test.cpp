@@ -4,7 +4,7 @@
 
 #include "program.hpp"
 
-/// gpu/check: passes on a sound device, here an emulated one, and on no other.
+/// gpu/check: passes on a working device, here an emulated one, and on no other.
 #ifdef TSDIAG_GPU_CHECK
 namespace tsdiag::test {
 namespace {
@@ -26,14 +26,14 @@ class GpuCheck : public testing::Test {
         fs::remove(name);
         fs::create_symlink(to, name);
     }
-    /// A program in the place of another.
+    /// A script in place of a program.
     static void script(const fs::path& name, const std::string& text) {
         fs::remove(name);
         write_file(name, "#!/bin/bash\n" + text + "\n");
         fs::permissions(name, fs::perms::owner_all);
     }
-    /// `probe` copies the tables of a run for models that do not match `measured`, and spoils
-    /// those of gpt2 on the device by a command in which $out is their folder.
+    /// `probe` copies the tables of a run for models that do not match `measured`, and corrupts
+    /// those of gpt2 on the device with a command in which $out is their folder.
     void spoil(const std::string& command, const std::string& measured = "none") {
         const Finished run = tsdiag(folder_, {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9",
                                               "--tokens", "4", "--no-report", "-o", "tables"});
@@ -95,7 +95,7 @@ TEST_P(SpoiltTables, Fail) {
     spoil(GetParam().command);
     const Finished found = check("--emulated families");
     if (GetParam().said == std::string()) {
-        EXPECT_EQ(found.code, 0) << found.out;  // so that what follows is what fails
+        EXPECT_EQ(found.code, 0) << found.out;  // so that failures below have another cause
         return;
     }
     expect_failed(found, " families and attentions, 1 of them different");

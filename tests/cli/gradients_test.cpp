@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-/// Two logs of a stationary series; `spread` scales what varies.
+/// Two logs of a stationary series; `spread` scales the variation.
 void write_log(const std::string& file, double spread) {
     std::ofstream out(file);
     out << "step,grad_norm\n";
@@ -51,7 +51,7 @@ TEST(Gradients, ReportRefusesATableOfOtherLogsThanRunJsonTells) {
                                std::regex_constants::format_first_only);
         write_file(file("metrics.csv"), metrics);
         Json run = Json::parse(read_file(file("run.json")), "run.json");
-        Json tables = run["tables"];  // the digest fits, or nothing of it would be read
+        Json tables = run["tables"];  // with a valid digest, else the table would not be read
         run.set("tables", tables.set("metrics.csv", sha256(metrics)));
         write_file(file("run.json"), run.dump());
         fs::remove(file(Manifest::file));
@@ -60,7 +60,7 @@ TEST(Gradients, ReportRefusesATableOfOtherLogsThanRunJsonTells) {
     const Finished refused = report("\nwide.csv,", "\nwild.csv,");
     EXPECT_EQ(refused.code, 1) << refused.err;
     EXPECT_THAT(refused.err, HasSubstr("a row of 'wild.csv', which is"));
-    // An interval with one end is none.
+    // An interval with one end is invalid.
     EXPECT_EQ(report("(grad_rsd,[^,]*),[^,]*", "$1,").code, 0);
 }
 

@@ -7,7 +7,7 @@
 
 #include "program.hpp"
 
-/// Files that have no end, and files that change while they are read.
+/// Endless files, and files that change while they are read.
 namespace tsdiag::test {
 namespace {
 
@@ -22,11 +22,11 @@ const std::string no_tensors = std::string("\2\0\0\0\0\0\0\0{}", 10);
 struct Endless {
     const char* what;
     std::vector<std::string> words;  ///< FILE: the endless one
-    std::string beside = {};         ///< where it lies, if the command does not name it
+    std::string beside = {};         ///< the file's path, if the command does not name it
 };
 class EveryEndlessFile : public testing::TestWithParam<Endless> {};
 
-/// A pipe without a writer and a device without an end: neither may be waited for or read.
+/// A pipe without a writer and an endless device: the program must neither wait for nor read them.
 TEST_P(EveryEndlessFile, IsRefusedInOneSentence) {
     for (const bool pipe : {true, false}) {
         const TemporaryDirectory folder;
@@ -133,7 +133,7 @@ Finished inspect_meanwhile(const TemporaryDirectory& folder, Change change) {
     return running.wait();
 }
 
-/// A pickle that Python would run a command for, in the ways that it can be written.
+/// Pickles for which Python would run a command, in all encodings.
 TEST(HostilePickles, NameWhatTheyAskFor) {
     using namespace std::string_literals;
     const struct {

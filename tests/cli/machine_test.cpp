@@ -8,7 +8,7 @@
 #include "tsdiag/json.hpp"
 #include "tsdiag/tensor.hpp"
 
-/// The program on machines that are busy, small or strangely set up, and on names that mean harm.
+/// Machines that are busy, small or unusually configured, and malicious names.
 namespace tsdiag::test {
 namespace {
 
@@ -35,7 +35,7 @@ TEST(Threads, AreNeverMoreThanTheMachineStarts) {
                {"OMP_NUM_THREADS=100000"});
     EXPECT_EQ(many.code, 0) << many.err;
     EXPECT_THAT(many.err, HasSubstr("in place of 100000"));
-    // As a user who may start no further process.
+    // As a user who may start no other process.
     const std::string limited =
         "export ASAN_OPTIONS=detect_leaks=0; ulimit -u 1; exec \"$TSDIAG\" probe " +
         std::string(tiny) + " --tokens 4 --no-report --threads 2 --out /dev/shm/tsdiag-threads-$$";

@@ -10,7 +10,7 @@
 #include "program.hpp"
 #include "tsdiag/checkpoint.hpp"
 
-/// --memory is kept, or refused with what suffices; sizes that no machine holds are refused.
+/// --memory is respected, or refused with a sufficient size; excessive sizes are refused.
 namespace tsdiag::test {
 namespace {
 
@@ -63,7 +63,7 @@ TEST_P(Memory, IsKeptWithTheLeastThatARefusalNames) {
     const Measured kept = with_memory(least);
     ASSERT_EQ(kept.code, 0) << kept.err;
     EXPECT_LT(kept.mib, std::stod(least));
-    // It is no limit that nobody comes near.
+    // The limit is not far too large.
     EXPECT_GT(kept.mib, std::stod(least) / 3);
 }
 

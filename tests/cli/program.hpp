@@ -20,7 +20,7 @@ extern char** environ;
 /// Runs the program as a user does.
 namespace tsdiag::test {
 
-/// Is the memory of a process the program's alone, or a sanitizer's too?
+/// Is the memory of a process only the program's, or also a sanitizer's?
 #ifdef TSDIAG_ADDRESS_SANITIZER
 inline constexpr bool memory_is_its_own = false;
 #else
@@ -34,8 +34,8 @@ struct Finished {
 
 class Running {
   public:
-    /// Arguments as words; `environment`: "NAME=value" in place of or beside what is inherited,
-    /// which is made colourless.
+    /// Arguments as words; `environment`: "NAME=value", added to what is inherited, in which
+    /// colours are disabled.
     Running(const std::filesystem::path& directory, std::vector<std::string> words,
             std::vector<std::string> environment = {})
         : out_(directory / ".stdout"), err_(directory / ".stderr") {
@@ -55,7 +55,7 @@ class Running {
         return waitid(P_PID, id_t(child_), &info, WEXITED | WNOHANG | WNOWAIT) == 0 &&
                info.si_pid == child_;
     }
-    /// What it wrote to stderr until now.
+    /// Its stderr so far.
     std::string said_so_far() const { return read_file(err_); }
     Finished wait() {
         int status = 0;
@@ -126,7 +126,7 @@ inline void expect_one_sentence(const std::string& text) {
     EXPECT_EQ(text.find("terminate"), std::string::npos) << text;
 }
 
-/// "231M" of "... takes at least 231M, ...": what --memory has to be.
+/// "231M" of "... takes at least 231M, ...": the least value of --memory.
 inline std::string least_memory(const std::string& sentence) {
     constexpr std::string_view before = "takes at least ";
     const std::size_t at = sentence.find(before);

@@ -188,7 +188,7 @@ TEST(BadFiles, EveryPrefixAndMutationEndsInWords) {
                 text[at] = char(text[at] ^ 0x55);
         write_file(folder / "bad.pt", text);
         const Finished found = tsdiag(folder, probe("bad.pt"));
-        if (found.code == 0) {  // a mutation of weights alone is another model
+        if (found.code == 0) {  // mutated weights are a valid model
             fs::remove_all(folder / "out");
             continue;
         }
@@ -202,7 +202,7 @@ TEST(Probe, WritesTablesAndSaysWhatWasRun) {
     TemporaryDirectory folder;
     const Finished found = tsdiag(folder, probe(tiny));
     ASSERT_EQ(found.code, 0) << found.err;
-    EXPECT_THAT(found.err, IsEmpty());  // quiet when piped
+    EXPECT_THAT(found.err, IsEmpty());  // no progress bar when piped
     EXPECT_THAT(found.out, Not(HasSubstr("\x1b")));
     EXPECT_THAT(found.out, HasSubstr("t_sim"));
     EXPECT_THAT(found.out, HasSubstr("ids:random, 8 tokens, 1 sample"));
@@ -302,7 +302,7 @@ TEST(Output, AClosedPipeIsNoError) {
         Running::shell(folder.path(), std::string("\"$TSDIAG\" inspect '") + tiny +
                                           "' | head -n 1; \"$TSDIAG\" list metrics > /dev/full")
             .wait();
-    EXPECT_EQ(found.code, 1);  // of the full one
+    EXPECT_EQ(found.code, 1);  // the exit code for a full disk
     expect_one_sentence(found.err);
 }
 
@@ -343,7 +343,7 @@ TEST(FigureCommand, WritesTheFilesOfARunAndAPageForEach) {
     const fs::path made = fs::path(folder / "figures") / "tse.fig2";
     for (const char* name : {"metrics.csv", "curves.csv", "run.json", "report.html"})
         EXPECT_TRUE(fs::exists(made / name)) << name;
-    // the page again from the tables: the same, and not that of a run
+    // the page recreated from the tables: equal, and not the page of a run
     std::ifstream before(made / "report.html", std::ios::binary);
     const std::string page{std::istreambuf_iterator<char>(before), {}};
     ASSERT_EQ(tsdiag(folder, {"report", "figures/tse.fig2"}).code, 0);
@@ -404,7 +404,7 @@ TEST(Init, TheDirectoryIsTheModelThatProbeDraws) {
             folder, {"probe", model, "--no-report", "--tokens", "8", "--seed", "3", "-o", out});
         ASSERT_EQ(found.code, 0) << found.err;
     }
-    // The same numbers, but for the name of the model.
+    // The same numbers, except for the name of the model.
     const auto rows = [&](const char* out) {
         std::string text = read_file(folder.path() / out / "metrics.csv");
         return std::regex_replace(text, std::regex("(^|\n)(\"[^\"]*\"|[^,\n]*),"), "$1");

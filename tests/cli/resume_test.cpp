@@ -4,7 +4,7 @@
 
 #include "program.hpp"
 
-/// `train --resume` from what killed runs, full disks and careless hands leave.
+/// `train --resume` after kills, full disks and accidental changes.
 namespace tsdiag::test {
 namespace {
 
@@ -45,7 +45,7 @@ class Resume : public testing::Test {
         words.insert(words.end(), more.begin(), more.end());
         return tsdiag(folder, words);
     }
-    /// Every byte that a run must have again.
+    /// Every byte that a resumed run must reproduce.
     std::map<std::string, std::string> made(const std::string& run) {
         std::map<std::string, std::string> out;
         for (const char* name : logs) out[name] = read_file(path(name, run));
@@ -64,7 +64,7 @@ class Resume : public testing::Test {
         for (const auto& [name, text] : made("run"))
             EXPECT_TRUE(text == expected[name]) << what << ": " << name;
     }
-    /// The run as it was interrupted behind step 3, with logs that went on.
+    /// The run as interrupted after step 3, with logs that continue.
     void interrupt() { fs::remove_all(path("checkpoints/step-6")); }
     TemporaryDirectory folder;
     std::map<std::string, std::string> expected;
@@ -77,7 +77,7 @@ TEST_F(Resume, CutsLogsBackToTheCheckpoint) {
         write_file(file, text.substr(0, text.size() - 3));  // torn
         expect_the_same(train({"-o", "run", "--resume"}), std::string(log) + ", torn");
         interrupt();
-        write_file(file, text + text.substr(text.size() / 2) + "7,");  // went on
+        write_file(file, text + text.substr(text.size() / 2) + "7,");  // continued
         expect_the_same(train({"-o", "run", "--resume"}), std::string(log) + ", longer");
     }
     interrupt();
@@ -86,7 +86,7 @@ TEST_F(Resume, CutsLogsBackToTheCheckpoint) {
 
 TEST_F(Resume, LogsShorterThanTheStateGoBackToTheOneBefore) {
     const std::string file = path("steps.csv"), text = read_file(file);
-    write_file(file, text.substr(0, text.find("\n5,") + 8));  // torn in step 5, behind state 3
+    write_file(file, text.substr(0, text.find("\n5,") + 8));  // torn in step 5, after state 3
     expect_the_same(train({"-o", "run", "--resume"}), "shorter");
     EXPECT_THAT(read_file(path("run.json")), HasSubstr("step 6 cannot be gone on from"));
     EXPECT_THAT(read_file(path("report.html")), HasSubstr("step 6 cannot be gone on from"));
@@ -129,7 +129,7 @@ TEST_F(Resume, AnyFlippedBitGoesBackToTheStateBefore) {
 }
 
 TEST_F(Resume, AMissingMomentIsNoticed) {
-    // The header of safetensors names each tensor: one that is called otherwise is missing.
+    // The header of safetensors names each tensor: a renamed one is missing.
     const std::string file = path("checkpoints/step-6/training.safetensors");
     std::string text = read_file(file);
     std::size_t at = text.find("\"m.layer.0");
@@ -164,7 +164,7 @@ TEST_F(Resume, AModelThatItsUserChangedIsNotReplaced) {
     EXPECT_EQ(read_file(model), "mine");
 }
 
-/// A model of a file whose training was interrupted behind step 2 of 4.
+/// A model from a file whose training was interrupted after step 2 of 4.
 class ResumeOfAFile : public testing::Test {
   protected:
     void SetUp() override {
@@ -231,7 +231,7 @@ TEST_F(ResumeOfAFile, AConfigurationThatWasChangedIsRefused) {
         expect_refused({"--resume"}, "was trained with another model than model is now");
         write_file(config, same);
     }
-    change("}", "\n}\n");  // says the same
+    change("}", "\n}\n");  // an equivalent file
     const Finished found = train({"--resume"});
     EXPECT_EQ(found.code, 0) << found.err;
 }

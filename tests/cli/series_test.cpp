@@ -81,7 +81,7 @@ TEST_F(ProbeSeries, DoesAgainOnlyWhatChanged) {
     EXPECT_NE(rows_of(metrics("run.tsdiag"), "run,200,"), rows_of(first, "run,200,"));
     EXPECT_EQ(rows_of(metrics("run.tsdiag"), "run,1000,"), rows_of(first, "run,1000,"));
     std::ofstream(folder / "run.tsdiag/checkpoints/100/metrics.csv") << "changed";
-    const Finished refused = probe();  // it is the user's now
+    const Finished refused = probe();  // it belongs to the user now
     EXPECT_EQ(refused.code, 2);
     EXPECT_NE(refused.err.find("checkpoints/100/metrics.csv: was changed"), std::string::npos)
         << refused.err;
@@ -94,7 +94,7 @@ TEST_F(ProbeSeries, GoesOnWhereItWasInterrupted) {
     init_three();
     ASSERT_EQ(probe().code, 0);
     const std::string whole = metrics("run.tsdiag");
-    // What an interruption in the second checkpoint leaves: the first one's tables and no more.
+    // After an interruption in the second checkpoint: the first one's tables only.
     for (const char* name : {"metrics.csv", "curves.csv", "run.json", "report.html", "figures",
                              "checkpoints/200", "checkpoints/1000"})
         fs::remove_all(fs::path(folder / "run.tsdiag") / name);

@@ -9,7 +9,7 @@
 #include "tsdiag/json.hpp"
 #include "tsdiag/table.hpp"
 
-/// `--tolerance` sets the relative error of lambda2_abs, delta and delta_pi on every route to them.
+/// `--tolerance` sets the relative error of lambda2_abs, delta and delta_pi on every route.
 namespace tsdiag::test {
 namespace {
 
@@ -17,8 +17,8 @@ namespace fs = std::filesystem;
 using Words = std::vector<std::string>;
 
 /// P = 1 1^T / n + sum_k s_k u_k u_k^T, u_k the cosine basis: stochastic, symmetric and positive,
-/// so |lambda_2| = |Pi2 P|_2 = |P - 1 pi^T|_pi = s_1.  The moduli s_k fall slowly, which makes
-/// every iteration long.
+/// so |lambda_2| = |Pi2 P|_2 = |P - 1 pi^T|_pi = s_1.  The moduli s_k decrease slowly, so that
+/// every iteration takes many steps.
 constexpr double second = 0.015, ratio = 0.98;
 std::vector<double> slow_chain(std::size_t n) {
     constexpr int parts = 60;
@@ -47,7 +47,7 @@ struct Route {
     const char* name;
     Index tokens;
     std::map<std::string, std::string> methods;
-    bool least_memory = false;  ///< in which P does not fit
+    bool least_memory = false;  ///< with the least memory, P does not fit
 };
 std::ostream& operator<<(std::ostream& out, const Route& route) { return out << route.name; }
 
@@ -59,7 +59,7 @@ class EveryRoute : public testing::TestWithParam<Route> {
         const std::vector<NamedArray> arrays = {{"attentions.0", {1, n, n}, {}, p}};
         write_npz(folder_ / "trace.npz", arrays);
     }
-    /// Each metric's solution; its error is at most the tolerance.
+    /// The solution of each metric; its error is at most the tolerance.
     std::map<std::string, Solved> solved(const std::string& tolerance) {
         Words words = {"probe",       "trace.npz", "--dtype",  "f64",
                        "--no-report", "-q",        "--probes", "lambda2_abs,delta,delta_pi",

@@ -28,7 +28,7 @@ class TraceCommand : public testing::Test {
         words.insert(words.end(), more.begin(), more.end());
         return tsdiag(folder, words);
     }
-    /// What `probe` says of a trace that it refuses.
+    /// The error message of `probe` for a trace.
     std::string refused(int code, const Words& more = {}) {
         const Finished found = probe(more);
         EXPECT_EQ(found.code, code) << found.err;
@@ -64,7 +64,7 @@ std::vector<MetricRow> rows_in(const TemporaryDirectory& folder) {
     return read_metrics_csv(read_file(folder / "out/metrics.csv"), "metrics.csv");
 }
 
-/// States times a power of two: fro is that power of it, nothing else is another number.
+/// States times a power of two: only fro changes, by that power.
 TEST_F(TraceCommand, AsksNothingOfTheSizeOfStates) {
     const std::vector<double> x = x_;
     ASSERT_EQ(probe({"--dtype", "f64"}).code, 0);
@@ -93,12 +93,12 @@ TEST_F(TraceCommand, NamesDtypeWhereFloat32IsTooNarrow) {
     EXPECT_EQ(probe().code, 0);  // float64 by itself
 }
 
-/// The bits of 0 <= x < 1 in a format of 16 bits, rounded to the nearest.
+/// The bits of 0 <= x < 1 in a 16-bit format, rounded to nearest.
 std::uint16_t half(double x, int exponent_bits) {
     const int digits = 15 - exponent_bits, bias = (1 << (exponent_bits - 1)) - 1;
     if (x == 0) return 0;
     const int exponent = std::max(std::ilogb(x), 1 - bias);
-    // 2^digits and more where x is normal; a carry out of it is one of the exponent.
+    // 2^digits and more where x is normal; a carry increments the exponent.
     const int steps = int(std::nearbyint(std::ldexp(x, digits - exponent)));
     return std::uint16_t(((exponent + bias - 1) << digits) + steps);
 }
@@ -142,7 +142,7 @@ TEST_F(TraceCommand, HalfPrecisionLosesNoNumber) {
             }
         }
         EXPECT_EQ(gaps, 3u);
-        // Rows that are off by more than their format's rounding are what they are.
+        // Rows that are off by more than their format's rounding are not corrected.
         write_half(folder / "half.safetensors", exponent_bits, exponent_bits == 5 ? 1.003 : 1.02);
         ASSERT_EQ(tsdiag(folder, words).code, 0);
         for (const MetricRow& row : rows_in(folder))

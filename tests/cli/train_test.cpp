@@ -6,7 +6,7 @@
 #include "tsdiag/json.hpp"
 #include "tsdiag/table.hpp"
 
-/// `train` and what other commands make of its directory.
+/// `train`, and other commands on its directory.
 namespace tsdiag::test {
 namespace {
 
@@ -72,7 +72,7 @@ TEST(TrainCommand, ItsCheckpointsAreMeasuredAsTheTrainingMeasuredThem) {
         EXPECT_EQ(run["input"]["tokens"].integer(), 5);
         EXPECT_EQ(run["input"]["samples"].integer(), 3);
     }
-    // One of them alone, and an input that is named all the same.
+    // One of them alone, and with an explicit input.
     const Finished one =
         tsdiag(folder, {"probe", "run/checkpoints/step-2", "--no-report", "-o", "one"});
     EXPECT_THAT(one.out, HasSubstr("held out, 5 tokens, 3 samples"));

@@ -31,8 +31,7 @@ TEST(Tridiagonal, OfEqualEntriesIsKnownInClosedForm) {
                                 16 * double(n) * eps * scale);
                 const double top = a + 2 * b * std::cos(step);
                 const double last = std::sqrt(2 / double(n + 1)) * std::sin(double(n) * step);
-                // A rounding of theta moves the vector by its ratio to the gap, 2 b step^2 at
-                // least.
+                // A rounding of theta moves the vector by it over the gap, 2 b step^2 at least.
                 EXPECT_NEAR(last_component(diagonal, off, top), last,
                             64 * eps * scale / (b * step * step));
             }

@@ -5,7 +5,7 @@
 #include <cstdlib>
 
 /// coverage [SERIES [RESAMPLES [SEED [T...]]]]: the table of docs/metrics.md, "Gradients over
-/// training".  All numbers of one T rest on the draws of SEED, so that they err together.
+/// training".  All numbers of one T use the draws of SEED, so their errors are correlated.
 int main(int argc, char** argv) {
     using tsdiag::test::Coverage;
     const tsdiag::Index series = argc > 1 ? std::atoi(argv[1]) : 2000,

@@ -15,7 +15,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 
-/// Laws over the list of experiments, at tiny scale: a new one is tested without another line here.
+/// Laws for the list of experiments, at tiny scale: a new one is tested without further code.
 namespace tsdiag::test {
 namespace {
 
@@ -159,7 +159,7 @@ TEST_P(EveryExperiment, KeysAreValidAtEveryScaleAndDescribed) {
          {ExperimentScale::tiny, ExperimentScale::quick, ExperimentScale::paper}) {
         ExperimentOptions options;
         options.scale = scale;
-        for (const ExperimentKey& key : entry().keys)  // a given value is checked, a default is not
+        for (const ExperimentKey& key : entry().keys)  // only given values are checked
             options.readings[std::string(key.name)] = scale == ExperimentScale::tiny    ? key.tiny
                                                       : scale == ExperimentScale::quick ? key.quick
                                                                                         : key.paper;
@@ -256,7 +256,7 @@ TEST(Papers, EveryNumberedFigureAndTableIsListed) {
          {std::tuple{"[TSE]", 8, 1}, std::tuple{"[DEVIL]", 3, 13}, std::tuple{"[POLY]", 7, 6}})
         for (const auto& [kind, count] :
              {std::pair{"Figure", figures}, std::pair{"Table", tables}}) {
-            int last = 0;  // in order, none left out
+            int last = 0;  // in order, without gaps
             for (const PaperDisplay& d : paper_displays()) {
                 if (d.paper != paper || !d.name.starts_with(kind)) continue;
                 const int number = std::stoi(std::string(d.name.substr(d.name.find(' '))));
@@ -267,7 +267,7 @@ TEST(Papers, EveryNumberedFigureAndTableIsListed) {
         }
 }
 
-/// The captions of the papers themselves, where they lie beside the tree.
+/// The captions of the papers themselves, if they are present beside the tree.
 TEST(Papers, HaveNoOtherCaptions) {
     for (const auto& [paper, file] :
          {std::pair{"[TSE]", "tse.txt"}, std::pair{"[DEVIL]", "devil.txt"},

@@ -7,7 +7,7 @@
 #include "tsdiag/intervals.hpp"
 #include "tsdiag/random.hpp"
 
-/// What the comparisons of a page may say, by simulation where it is a matter of chance.
+/// The judgements of comparisons, by simulation where they are random.
 namespace tsdiag::experiment_list {
 namespace {
 
@@ -107,8 +107,8 @@ Number mean_of(const Rng& rng, Index count, double mean) {
     return number(m.mean(), m.standard_error(), count);
 }
 
-/// A page with the orders of four groups of equal seeds, the first `shift` above the others:
-/// whether any order is found, in either direction.
+/// Whether any order is found, in either direction, on a page with the orders of four groups of
+/// equal seeds, the first `shift` above the others.
 bool anything_found(const Rng& rng, Index seeds, double shift) {
     std::vector<Number> groups;
     for (std::uint64_t g = 0; g < 4; ++g)

@@ -9,7 +9,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 
-/// What is known exactly, or measured elsewhere, of what the experiments show.
+/// Exact results, or independent measurements, for the experiments.
 namespace tsdiag::test {
 namespace {
 
@@ -39,7 +39,7 @@ CurveRow point(const Table& table, std::string_view curve, double x) {
     return {};
 }
 
-/// The paper's encoder, as deep as the test needs.
+/// The paper's encoder, with as many layers as the test needs.
 std::map<std::string, std::string> paper_sizes(std::string layers, std::string trials) {
     return {{"layers", std::move(layers)},
             {"tokens", "64"},
@@ -161,7 +161,7 @@ TEST(TseFig8, ComparisonsTurnWithTheirTable) {
 
 TEST(DevilTable2, OneRunNearAUnitRootDoesNotMakeThePage) {
     Table vanilla("vanilla");
-    for (int trial = 0; trial < 6; ++trial) {  // 2^(11/6) = 3.56, where the mean of ends is 12.3
+    for (int trial = 0; trial < 6; ++trial) {  // 2^(11/6) = 3.56, the mean of ends is 12.3
         vanilla.scalar({}, "grad_rsd", 0.25 + 0.01 * trial);
         vanilla.scalar({}, "grad_rsd_reach", std::log10(trial == 0 ? 64.0 : 2.0));
     }
@@ -170,8 +170,8 @@ TEST(DevilTable2, OneRunNearAUnitRootDoesNotMakeThePage) {
     EXPECT_THAT(page.notes, testing::Contains(testing::HasSubstr("reaches up to 3.6 times")));
 }
 
-/// All orders of an experiment are found in a table of these test_loss_excess, and the other way
-/// round in one of their opposites.
+/// Checks that all orders are found in a table of these test_loss_excess, and their reverses in one
+/// with opposite signs.
 void expect_orders(std::string_view name, std::map<std::string, std::string> readings,
                    const std::vector<std::pair<std::string, double>>& excesses) {
     const ExperimentOptions options = with(std::move(readings));
@@ -201,8 +201,8 @@ TEST(DevilTable1, ComparisonsTurnWithTheirTable) {
                   {{"1+elu without its denominator", 1}, {"NormAttention", -1}});
 }
 
-/// Of two trials the standard error is half of what sets their differences apart; with the first
-/// from a run of its own, differences of other pairs of trials would not fit.
+/// With two trials the standard error is half the difference of the two excesses; the first one is
+/// known from a run of its own, so that wrongly paired seeds would not fit.
 TEST(DevilMixes, ComparesSeedBySeed) {
     const auto of = [](const RunResult& result, std::string_view model, const char* metric) {
         for (const MetricRow& r : result.table.metrics())
