@@ -2,8 +2,8 @@
 
 #include "device_case.hpp"
 
-/// Rows of P of every attention on a device, in blocks that do not divide n, and what is made of
-/// them, against the CPU's.
+/// Rows of P of every attention on a device, in blocks that do not divide n, and their products,
+/// against the CPU's.
 namespace tsdiag {
 namespace {
 
@@ -15,7 +15,7 @@ template <class T>
 void expect_near(const std::vector<T>& found, const std::vector<T>& expected,
                  const std::string& what) {
     ASSERT_EQ(found.size(), expected.size()) << what;
-    // A few hundred roundings in double, and the functions' own.
+    // A few hundred roundings in double, and the errors of the functions.
     for (std::size_t i = 0; i < found.size(); ++i)
         EXPECT_NEAR(found[i], expected[i], 1e-11 * std::max<T>(1, std::abs(expected[i])))
             << what << ", element " << i;
@@ -29,7 +29,7 @@ TEST_F(EveryAttentionThere, HasTheRowsOfTheCpu) {
             AttentionInput in = drawn_input(2, n, 6, Type::f64, 17);
             in.causal = causal;
             in.options = variant.options;
-            if (variant.n > n && variant.entry->name == "nystrom") continue;  // wants more tokens
+            if (variant.n > n && variant.entry->name == "nystrom") continue;  // needs more tokens
             const auto host = variant.entry->make(in);
             in.q = moved(in.q), in.k = moved(in.k);
             const auto there = variant.entry->make(in);

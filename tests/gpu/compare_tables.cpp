@@ -11,8 +11,8 @@
 ///
 ///     tsdiag_compare_tables FOUND EXPECTED
 ///
-/// of two directories that `tsdiag probe --dtype f64` wrote.  Prints each metric with its worst
-/// number, and a last line; exits with 0 where all is within what `allowed` says, 1 where it is
+/// for two directories that `tsdiag probe --dtype f64` wrote.  Prints each metric with its worst
+/// number, and a last line; exits with 0 where all is within the tolerance `allowed`, 1 where it is
 /// not, where nothing was measured, and where a table is missing or cannot be read.
 namespace {
 

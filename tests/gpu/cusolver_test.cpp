@@ -14,13 +14,13 @@
 #include "device_backend.hpp"
 #include "runtime.hpp"
 
-/// |lambda_2| as cuSOLVER's dense eigenvalues have it: code that nobody here wrote.
+/// |lambda_2| by cuSOLVER's dense eigenvalues, an independent implementation.
 namespace tsdiag {
 namespace {
 
 using namespace test;
 
-/// Memory of the device for the time of a test.
+/// Device memory, freed by the destructor.
 class Block {
   public:
     explicit Block(std::size_t bytes) { cudaMalloc(&data_, std::max<std::size_t>(bytes, 1)); }
@@ -33,7 +33,7 @@ class Block {
     void* data_ = nullptr;
 };
 
-/// The second largest modulus; row-major is as good as column-major, a transpose has the same.
+/// The second largest modulus; row- and column-major are equivalent, a transpose has the same.
 double by_cusolver(const naive::Matrix& p) {
     const auto n = std::int64_t(p.rows);
     cusolverDnHandle_t handle = nullptr;

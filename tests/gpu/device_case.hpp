@@ -8,7 +8,7 @@
 #include "device_backend.hpp"
 #include "runtime.hpp"
 
-/// What tests of whole attentions on a device, emulated or not, share.
+/// Shared by the tests of whole attentions on a device, emulated or not.
 namespace tsdiag::test {
 
 inline const Backend& device() {
@@ -21,7 +21,7 @@ inline Tensor moved(const Tensor& x) {
                              x.type());
 }
 
-/// Skipped where there is no device.
+/// Skipped without a device.
 class OnADevice : public testing::Test {
     void SetUp() override {
         std::string why;

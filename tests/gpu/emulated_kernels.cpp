@@ -1,4 +1,4 @@
-/// The kernels themselves, compiled for the host.  A mutant (CMakeLists.txt) has another folder.
+/// The kernels, compiled for the host.  A mutant (CMakeLists.txt) includes another folder.
 #define TSDIAG_EMULATED
 #include "elementwise.cu"
 #include "rows.cu"

@@ -12,13 +12,13 @@
 #include "runtime.hpp"
 #include "tsdiag/error.hpp"
 
-/// What the emulator must not forgive: a fault that it does not show is found nowhere else.
+/// Faults that the emulator must detect, since nothing else does.
 namespace tsdiag::gpu {
 namespace {
 
 using emulator::launch;
 
-/// A variable of the environment for as long as this lives.
+/// Sets an environment variable for its lifetime.
 class Said {
   public:
     Said(const char* name, const char* value) : name_(name) { setenv(name, value, 1); }
@@ -52,7 +52,7 @@ void copy(double* out, const double* in) {
 TEST(Emulator, DoesNothingBeforeItIsWaitedFor) {
     const Doubles x(64);
     launch("fill", fill, 1, 64, x.data, 5.0);
-    EXPECT_TRUE(std::isnan(x.data[3]));  // only here can the host look
+    EXPECT_TRUE(std::isnan(x.data[3]));  // the host can look in the emulator only
     synchronise();
     EXPECT_EQ(x.data[3], 5);
 }
@@ -60,7 +60,7 @@ TEST(Emulator, DoesNothingBeforeItIsWaitedFor) {
 TEST(Emulator, ShowsNothingOfAThreadThatHasNotWaited) {
     for (const bool waits : {false, true}) {
         const Doubles x(64);
-        synchronise();  // what was done to this memory before
+        synchronise();  // earlier work on this memory
         double seen = 0;
         std::thread other([&] {
             launch("fill", fill, 1, 64, x.data, 5.0);
@@ -76,7 +76,7 @@ TEST(Emulator, DoesWhatAThreadLeavesBehindAtSomeTime) {
     const Doubles x(64);
     synchronise();
     std::thread([&] { launch("fill", fill, 1, 64, x.data, 5.0); }).join();
-    EXPECT_TRUE(std::isnan(x.host().front()));  // not before this thread's own work
+    EXPECT_TRUE(std::isnan(x.host().front()));  // this thread has not synchronised
     EXPECT_EQ(x.host().front(), 5);
 }
 
@@ -147,15 +147,15 @@ TEST(Emulator, RefusesProductsThatCublasWould) {
     spoilt([](Product& p) { p.transpose_b = true, p.row_b = 2; });
     spoilt([](Product& p) { p.m = -1; });
     spoilt([](Product& p) { p.count = -1; });
-    spoilt([](Product& p) { p.row_c = 5; });  // ends behind c
+    spoilt([](Product& p) { p.row_c = 5; });  // ends beyond c
     spoilt([](Product& p) { p.count = 2, p.batch_a = 1; });
-    spoilt([](Product& p) { p.count = 2, p.batch_c = 3; });  // each over the last
+    spoilt([](Product& p) { p.count = 2, p.batch_c = 3; });  // overlapping
     spoilt([](Product& p) { p.a = static_cast<const char*>(p.a) + 4; });
     spoilt([](Product& p) { p.b = &p; });
 }
 
 TEST(Emulator, SumsAProductInAnOrderOfItsShape) {
-    // From the left 1, from the right 0.
+    // Summed from the left 1, from the right 0.
     const std::vector<double> factors = {1e16, 1, -1e16, 1}, ones = {1, 1, 1, 1, 1, 1, 1, 1};
     const Doubles a(4), b(8), c(2);
     to_device(a.data, factors.data(), a.bytes);
@@ -204,7 +204,7 @@ TEST(Emulator, RefusesThreadsThatPart) {
     EXPECT_EQ(y.host().back(), 7);
 }
 
-/// out[i]: the how-manieth this thread was, of all.
+/// out[i]: the execution order of this thread among all.
 void take_numbers(double* out, double* count) {
     out[blockIdx.x * blockDim.x + threadIdx.x] = (*count)++;
 }

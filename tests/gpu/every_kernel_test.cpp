@@ -11,8 +11,8 @@
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 
-/// Every kernel, emulated or on a device, against the CPU's, at sizes that fill neither warps nor
-/// blocks.
+/// Every kernel, emulated or on a device, against the CPU's, at sizes that are no multiples of
+/// warps or blocks.
 namespace tsdiag {
 namespace {
 
@@ -33,7 +33,7 @@ Both drawn(Shape shape, Type type, std::uint64_t stream, double deviation = 1) {
             Tensor::from_host(device(), shape, std::span<const double>(values), type)};
 }
 
-/// Rounding of the type, times what a sum of some hundred terms adds up.
+/// Rounding of the type, for sums of some hundred terms.
 double tolerance(Type type) { return type == Type::f32 ? 2e-5 : 1e-13; }
 
 template <class T>
@@ -254,7 +254,7 @@ TEST_P(EveryKernel, DrawsTheSameStream) {
                                  Rng(7, std::uint64_t{5} << 40), -0.5, 2)
                 .to_host<double>();
         };
-        EXPECT_EQ(of(device(), Law::uniform), of(cpu(), Law::uniform));  // exact steps alone
+        EXPECT_EQ(of(device(), Law::uniform), of(cpu(), Law::uniform));  // only exact operations
         // The logarithm and the cosine round differently.
         expect_near(of(device(), Law::normal), of(cpu(), Law::normal),
                     GetParam() == Type::f32 ? 2e-7 : 1e-14, "normal");
@@ -297,9 +297,9 @@ TEST(Products, OfRoundedFactorsAreNearTheExactOnes) {
         double largest = 0;
         for (std::size_t i = 0; i < exact.size(); ++i)
             largest = std::max(largest, std::abs(found[i] - exact[i]));
-        // 300 products of numbers near 1, factors and sums rounded to so many bits.
+        // 300 products of numbers near 1, with factors and sums rounded to that many bits.
         EXPECT_LT(largest, 300 * 8 * std::ldexp(1.0, -bits)) << bits;
-        // cuBLAS may round less than it is allowed to.
+        // cuBLAS may round less than that.
         if (gpu::emulated) {
             EXPECT_GT(largest, before) << bits;
         }

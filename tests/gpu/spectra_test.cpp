@@ -10,7 +10,7 @@
 #include "device_case.hpp"
 #include "tsdiag/error.hpp"
 
-/// |lambda_2| and delta on a device against the CPU's, and what they copy to the host.
+/// |lambda_2| and delta on a device against the CPU's, and the bytes that they copy to the host.
 namespace tsdiag {
 namespace {
 
@@ -22,11 +22,11 @@ void expect_same(const std::vector<Estimate>& found, const std::vector<Estimate>
                  const std::string& what) {
     ASSERT_EQ(found.size(), expected.size()) << what;
     for (std::size_t k = 0; k < found.size(); ++k) {
-        // Roundings of cuBLAS's decide a case on the edge.
+        // Rounding of cuBLAS decides borderline cases.
         if (gpu::emulated) {
             EXPECT_EQ(found[k].converged, expected[k].converged) << what;
         }
-        // What both promise where they are certain; below 1e-9 all is rounding of P.
+        // The guarantee of both where they converged; below 1e-9 everything is rounding of P.
         if (found[k].converged && expected[k].converged) {
             EXPECT_NEAR(found[k].value, expected[k].value, 1e-6 * expected[k].value + 1e-9)
                 << what << " by " << found[k].method << " and " << expected[k].method;
@@ -57,7 +57,7 @@ TEST_F(Spectra, OfEveryAttentionAreThoseOfTheCpu) {
 }
 
 TEST_F(Spectra, OfAGivenDefectiveHeadGoToTheHost) {
-    // One Jordan block, whose powers grow as no eigenvalue says: squaring is not sure.
+    // One Jordan block, whose powers grow beyond its eigenvalue: squaring does not converge.
     const Index n = 40;
     naive::Matrix p(n, n);
     for (Index i = 0; i < n; ++i) p(i, i) = p(i, std::min(i + 1, n - 1)) = 0.5;
@@ -87,7 +87,7 @@ TEST_F(Spectra, CopyNumbersAndNotP) {
     }
 }
 
-/// Others leave so many bytes of an emulated device.
+/// Leaves that many bytes of an emulated device.
 class MemoryLeft {
   public:
     explicit MemoryLeft(std::size_t bytes) {
@@ -161,7 +161,7 @@ TEST_F(FullDevice, MakesPByBlocksWhereItDoesNotFit) {
     const MemoryLeft no_matrix(8 * n * n - 8);
     const Estimate found = second_eigenvalue(*p).front();
     EXPECT_EQ(found.method, "arnoldi");
-    // With as many vectors as there is memory for.
+    // With as many vectors as fit into memory.
     EXPECT_LE(found.low.value_or(found.value), expected * (1 + 1e-6));
     EXPECT_GE(found.high.value_or(found.value), expected * (1 - 1e-6));
 }

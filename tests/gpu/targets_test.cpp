@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-/// Which devices code is for.
+/// The devices that compiled code supports.
 namespace tsdiag::gpu {
 namespace {
 
@@ -32,7 +32,7 @@ TEST(Targets, AreThoseThatNvidiaPromises) {
              {"100f-real", {12, 0}, false},
              {"120-real", {12, 0}, true},
              {"120-real", {10, 0}, false},
-             {"", {7, 5}, true},  // not known: the first launch tells
+             {"", {7, 5}, true},  // unknown: found out at the first launch
          })
         EXPECT_EQ(runs_on(c.targets, c.device), c.runs)
             << c.targets << " on " << c.device.major << "." << c.device.minor;

@@ -5,8 +5,8 @@
 #include "recorder.hpp"
 #include "tsdiag/ops.hpp"
 
-/// The law of batches: samples that go through the layers together say what each says alone, bit
-/// for bit where they are observed, within rounding in a step of training, whose sums run over all.
+/// The law of batches: samples in a batch give the same values as each alone, bit for bit when
+/// observed, within rounding in a training step, whose sums run over all.
 namespace tsdiag::test {
 namespace {
 
@@ -18,7 +18,7 @@ struct Case {
     friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
 };
 
-/// Every golden checkpoint, and every attention in a random model, before and behind the norm.
+/// Every golden checkpoint, and every attention in a random model, pre-norm and post-norm.
 std::vector<Case> cases() {
     std::vector<Case> out;
     for (const GoldenCheckpoint& c : golden_checkpoints())
@@ -51,7 +51,7 @@ std::vector<Case> cases() {
     return out;
 }
 
-/// Six samples: four alike, one under a mask where the model takes one, one shorter.
+/// Six samples: four alike, one with a mask where the model takes one, one shorter.
 std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
     const Index n = fitting_tokens(spec, 12);
     std::vector<Input> out;
@@ -61,7 +61,7 @@ std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
         if (spec.vocabulary > 0) {
             for (Index i = 0; i < tokens; ++i)
                 input.ids.push_back(Index((7 * i * i + 5 * i + 3 * Index(s)) % spec.vocabulary));
-            // Padding, which some families' positions go by, at another place of each sample.
+            // Padding, which determines positions in some families, at a place that varies.
             if (spec.padding_id >= 0) input.ids[s % input.ids.size()] = spec.padding_id;
         } else if (spec.channels > 0) {
             const bool fixed = spec.positions == Positions::learned;
@@ -83,7 +83,7 @@ std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
     return out;
 }
 
-/// All that each sample says, in its order.
+/// Records all events of each sample, in order.
 class Diary final : public Observer {
   public:
     void begin_sample(Index sample) override { sample_ = sample; }
@@ -144,7 +144,7 @@ TEST_P(EveryBatch, SaysWhatItsSamplesSayAlone) {
     }
 }
 
-/// A loss on each sample, on as many tokens as not every other has.
+/// A loss for each sample, on a number of tokens that varies between samples.
 std::vector<Loss> losses_of(const Model& model, const std::vector<Input>& inputs) {
     const ModelSpec& spec = model.spec();
     std::vector<Loss> out;
@@ -189,7 +189,7 @@ TEST_P(EveryBatch, StepsAsTheSumOfItsSamples) {
     for (const auto& [name, g] : together.gradients) {
         ASSERT_TRUE(sums.contains(name)) << name;
         const double error = double(squared_norm(subtract(g, sums[name])));
-        // The same products in another order, beside gradients that may cancel: of the whole norm.
+        // The same products in another order, and gradients that may cancel: relative to the norm.
         EXPECT_LE(std::sqrt(error), 1e-11 * std::sqrt(double(squared_norm(sums[name]))) + 1e-13)
             << name;
     }

@@ -155,7 +155,7 @@ TEST(Families, HaveATitleForPeople) {
     }
 }
 
-/// What the message of an unknown model_type lists can be said.
+/// Every family listed in the message for an unknown model_type can be given.
 TEST(Detect, TakesEveryFamilyThatItListsAsModelType) {
     for (const ArchitectureEntry* entry : architectures()) {
         const std::string config = R"({"model_type": ")" + std::string(entry->name) + R"("})";
@@ -197,8 +197,8 @@ TEST(Detect, RefusesTwoWordsForOneThing) {
                 HasSubstr("rope_theta"));
 }
 
-/// The rule of keys: null is a missing key; what is harmless is harmless with any value; what
-/// changes the mathematics may say that it does not; all else is refused.
+/// The rule of keys: null is a missing key; harmless keys may have any value; keys that change the
+/// mathematics may only have their neutral value; all others are refused.
 TEST(Detect, KnowsAKeyOrRefusesIt) {
     const auto refused = [](const std::string& key) {
         const std::string text = R"({"model_type": "bert", "num_attention_heads": 2, )" + key + "}";
@@ -249,7 +249,7 @@ TEST(Detect, SurvivesHostileConfigs) {
         EXPECT_THROW(detect(*tiny_bert(), with_config(text)), Error) << text;
 }
 
-/// Gemma's tensors are called the same, and its norms are 1 + w.
+/// Gemma's tensors have the same names, but its norms are 1 + w.
 TEST(Detect, AsksForTheFamilyOfLlamasNames) {
     EXPECT_THAT(detection_error<UsageError>(*tiny_llama(), with_heads(2)), HasSubstr("Gemma"));
     DetectOptions options = with_config(R"({"num_attention_heads": 2})");

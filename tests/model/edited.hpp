@@ -10,14 +10,14 @@
 
 namespace tsdiag::test {
 
-/// A checkpoint with other names: tensors can be dropped, renamed and doubled without a copy.
+/// A checkpoint with other names: tensors can be dropped, renamed and duplicated without a copy.
 class Edited final : public Checkpoint {
   public:
     explicit Edited(std::shared_ptr<const Checkpoint> file)
         : file_(std::move(file)), names_(file_->names()) {}
 
     void drop(const std::string& name) { std::erase(names_, name); }
-    /// Adds `name`, which holds what `of` holds.
+    /// Adds `name` with the tensor of `of`.
     void add(const std::string& name, const std::string& of) {
         names_.push_back(name);
         sources_[name] = of;

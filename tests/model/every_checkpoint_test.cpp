@@ -4,7 +4,7 @@
 #include "recorder.hpp"
 
 /// The law of reading: a checkpoint that is changed in one tensor or in one key of its
-/// configuration gives the same states or is refused; it never gives others in silence.
+/// configuration gives the same states or is refused; it never silently gives others.
 namespace tsdiag::test {
 namespace {
 
@@ -12,9 +12,9 @@ using testing::HasSubstr;
 
 const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
 
-/// What came of a changed checkpoint.
+/// The result of reading a changed checkpoint.
 struct Outcome {
-    std::string refusal;  ///< why it is refused; empty: it is not
+    std::string refusal;  ///< why it is refused; empty: accepted
     std::map<std::string, std::vector<double>> states;
     std::map<Index, std::vector<double>> attention;
     std::vector<std::string> told;  ///< defaults and warnings
@@ -41,7 +41,7 @@ class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
         ASSERT_FALSE(whole_.states.empty());
     }
 
-    /// The same sample for all: as many tokens as the unchanged model and its variants take.
+    /// The same sample for all: as many tokens as the unchanged model and its variants allow.
     static Input sample(const ModelSpec& spec) {
         Input input;
         if (spec.channels > 0) {
@@ -133,7 +133,7 @@ TEST_P(EveryCheckpoint, WithADoubledTensorIsRefusedOrTheSame) {
     EXPECT_GT(refused_, 0);
 }
 
-/// Beside each tensor inside a layer there may be none that no rule reads.
+/// Unknown tensors beside a known one in a layer are refused.
 TEST_P(EveryCheckpoint, RefusesWhatIsAddedToALayerByItsName) {
     std::set<std::string> inside;
     const Architecture a = detect(*file_, options_);
@@ -171,7 +171,7 @@ TEST_P(EveryConfiguration, WithoutAKeyIsRefusedOrTheSameOrSaysWhatItTook) {
     }
 }
 
-/// A key by another name is not known any more; null is as if it were not there.
+/// A renamed key is unknown; null is equivalent to a missing key.
 TEST_P(EveryConfiguration, WithARenamedKeyIsRefusedOrTheSame) {
     for (const auto& [renamed, value] : options_.config.object()) {
         if (value.is_null()) continue;

@@ -147,8 +147,8 @@ TEST(Forward, ReportsEachLayer) {
     EXPECT_THAT(done, ElementsAre(1, 2));
 }
 
-/// The mask's meaning, independent of how the model does it: with columns of masked tokens hidden
-/// from the kept ones, what masked tokens hold cannot matter.
+/// The definition of the mask, independent of its implementation: columns of masked tokens are
+/// hidden from the kept ones, so the contents of masked tokens do not matter.
 TEST(Mask, LeavesTheKeptTokensAtTheirPositions) {
     const Model model = random("bert-base,vocab=40,tokens=9" + small, Type::f64);
     const std::vector<bool> keep{true, false, true, true, false};
@@ -164,7 +164,7 @@ TEST(Mask, LeavesTheKeptTokensAtTheirPositions) {
 
 TEST(Mask, KeepsRotaryPositions) {
     const Model model = random("llama-7b,vocab=40,tokens=9" + small, Type::f64);
-    // Rotary attention sees differences of positions: a hidden first token changes nothing.
+    // Rotary attention depends on differences of positions: hiding the first token changes nothing.
     EXPECT_ALL_CLOSE(run(model, ids({1, 5, 7, 9}, {false, true, true, true})).matrix.at(1),
                      run(model, ids({5, 7, 9})).matrix.at(1), rounding(64));
     // A gap does.
@@ -274,7 +274,7 @@ TEST(NonFinite, RowsOfATableAreNamedWhereTheyAreUsed) {
 TEST(NonFinite, StatesNameLayerAndStage) {
     auto file = tiny_bert();
     auto& up = file->values("encoder.layer.1.intermediate.dense.weight");
-    for (std::size_t row = 0; row < 16; ++row) up[row * 8] = 1e38F;  // finite, until it is summed
+    for (std::size_t row = 0; row < 16; ++row) up[row * 8] = 1e38F;  // finite until summed
     for (float& v : file->values("encoder.layer.1.output.dense.weight")) v = 1e5F;
     DetectOptions options;
     options.heads = 2;

@@ -45,7 +45,7 @@ Input read_input(const Checkpoint& arrays, Type type) {
     return input;
 }
 
-/// The kept rows of an array (n, d); the kept rows and columns of one (h, n, n).
+/// The kept rows of an array (n, d), or the kept rows and columns of one (h, n, n).
 std::vector<double> kept(const std::vector<double>& values, const std::vector<Index>& shape,
                          const std::vector<bool>& keep) {
     if (keep.empty()) return values;

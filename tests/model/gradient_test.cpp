@@ -133,14 +133,14 @@ TEST_P(GoldenGradients, AreThoseOfAutograd) {
             line.kind == "state" ? found[line.loss].states : found[line.loss].parameters;
         ASSERT_TRUE(list.contains(line.name));
         const Tensor& g = list.at(line.name);
-        // Two layers of sums of some 100 terms each, and what cancels in them.
+        // Two layers of sums of some 100 terms each, with cancellation.
         const Tolerance tolerance{.absolute = 1e-11 * (1 + line.norm), .reason = "rounding"};
         EXPECT_CLOSE(std::sqrt(squared_norm(g)), line.norm, tolerance);
         if (line.name != "embed.token" || g.rows() == opened.architecture.spec.vocabulary) {
             EXPECT_CLOSE(dot(g, waves(g.rows(), g.cols(), std::cos)), line.waves, tolerance);
         }
     }
-    // Nothing but what the reference has, and in each case all of the layers' parameters.
+    // No parameters that the reference lacks, and in each case all parameters of the layers.
     for (const auto& [loss, gradients] : found) {
         for (const Parameter& p : parameters(opened.architecture.spec))
             EXPECT_TRUE(gradients.parameters.contains(p.name)) << p.name;
@@ -156,7 +156,7 @@ INSTANTIATE_TEST_SUITE_P(Cases, GoldenGradients, testing::Values("bert", "gpt2",
 
 // --- Against differences
 
-/// Weights with t d added to one of them.
+/// Weights with t d added to one tensor.
 class Moved final : public Weights {
   public:
     Moved(std::shared_ptr<const Weights> weights, std::string name, Tensor step)
@@ -196,7 +196,7 @@ void expect_differences(const ModelSpec& spec, const std::shared_ptr<const Weigh
         const double expected = (at(h) - at(-h)) / (2 * h);
         ASSERT_TRUE(found.parameters.contains(p.name));
         const Tensor& g = found.parameters.at(p.name);
-        if (g.shape() != p.shape) continue;  // rows of a table that no token uses are left out
+        if (g.shape() != p.shape) continue;  // unused rows of a table are left out
         seen += 1;
         // Truncation h^2 times a third derivative; rounding of a loss of order 100 over h.
         EXPECT_CLOSE(dot(g, d), expected, {.relative = 1e-6, .absolute = 1e-7, .reason = "h"});
@@ -334,7 +334,7 @@ TEST(OutputHead, IsFoundByItsNames) {
     EXPECT_TRUE(Opened::from(golden / "llama").architecture.spec.head.matrix);
     const OutputHead none = Opened::from(golden / "gpt2").architecture.spec.head;
     EXPECT_FALSE(none.matrix || none.bias || none.transform);
-    // Its file holds the head too, as the same matrix under a second name.
+    // The file contains the head as well, as the same matrix under a second name.
     EXPECT_FALSE(Opened::from(golden / "gpt2-prefixed").architecture.spec.head.matrix);
 }
 

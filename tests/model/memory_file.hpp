@@ -10,7 +10,7 @@
 
 namespace tsdiag::test {
 
-/// A checkpoint in memory: float32 tensors that a test names, fills and spoils.
+/// A checkpoint in memory: float32 tensors that a test names, fills and corrupts.
 class MemoryFile final : public Checkpoint {
   public:
     void add(const std::string& name, std::vector<std::int64_t> shape, float value = 0.5F) {
@@ -86,7 +86,7 @@ inline std::shared_ptr<MemoryFile> tiny_bert() {
     return file;
 }
 
-/// What `action` throws as `E`, or a note that it did not.
+/// The message of the `E` that `action` throws, or a note that it threw none.
 template <class E, class Action>
 std::string thrown(Action action) {
     try {

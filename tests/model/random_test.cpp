@@ -28,8 +28,8 @@ double mean_square(const std::vector<double>& values) {
     return sum / double(values.size());
 }
 
-/// The mean square of `name` is `variance`: a mean of `count` squares of relative deviation
-/// sqrt(2).
+/// Checks that the mean square of `name` is `variance`, up to the relative deviation sqrt(2) of
+/// `count` squares.
 void expect_variance(const Weights& weights, const std::string& name, double variance) {
     const std::vector<double> values = weights.get(name).to_host<double>();
     EXPECT_CLOSE(mean_square(values), variance, sampling(std::ssize(values), 1.42 * variance))
@@ -168,7 +168,7 @@ TEST(RandomModel, OfAlbertSharesOneLayer) {
     EXPECT_EQ(random_model("albert-xxlarge-v2").spec.width, 4096);
 }
 
-/// Every random model, as small as it can be.
+/// Every random model, at its smallest size.
 class EveryRandomModel : public testing::TestWithParam<std::string> {
   protected:
     static std::string small(const std::string& name) {

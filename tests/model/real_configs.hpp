@@ -1,11 +1,11 @@
 #pragma once
 
-/// Configurations as public models have them, key by key, and what `detect` must make of them.
+/// Configurations of public models, key by key, and the expected results of `detect`.
 namespace tsdiag::test {
 
 struct RealConfig {
-    const char* model;   ///< where it is from
-    const char* random;  ///< a random model of its family and sizes; its names and shapes are used
+    const char* model;   ///< its source
+    const char* random;  ///< a random model of its family and sizes, for names and shapes
     const char* config;
 };
 
@@ -257,7 +257,7 @@ constexpr RealConfig real_configs[] = {
      "transformers_version": "4.14.1", "use_bfloat16": false})"},
 };
 
-/// Configurations of models that are not what their model_type says, and the key that tells.
+/// Configurations of models that differ from their model_type, and the key that shows it.
 struct Impostor {
     const char* model;
     const char* random;

@@ -7,14 +7,14 @@
 #include "families/names.hpp"
 #include "recorder.hpp"
 
-/// Configurations as they stand on the hub run by their name alone; those of other models do not.
+/// Configurations as published run unchanged; those of other models do not.
 namespace tsdiag::test {
 namespace {
 
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-/// A checkpoint of the right names and shapes at full size, every element of which is the same.
+/// A checkpoint with the right names and shapes at full size, all elements of which are equal.
 class Shapes final : public Checkpoint {
   public:
     void add(const std::string& name, std::vector<std::int64_t> shape) {
@@ -41,7 +41,7 @@ class Shapes final : public Checkpoint {
     Json metadata_ = Json::Object();
 };
 
-/// As the family of `random` names and shapes its tensors; DeiT's has a second token in front.
+/// Tensors with the names and shapes of the family of `random`; DeiT's has a second leading token.
 std::shared_ptr<Shapes> file_of(const char* random, bool distilled) {
     ModelSpec spec = random_model(random).spec;
     const auto out = std::make_shared<Shapes>();

@@ -12,16 +12,16 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/model.hpp"
 
-/// What the tests of models share.
+/// Shared by the tests of models.
 namespace tsdiag::test {
 
-/// Keeps all that a model says: states under "L.stage" ("embed", "final_norm" without a layer).
+/// Records all events: states under "L.stage" ("embed", "final_norm" without a layer).
 struct Recorder : Observer {
     bool rows = false, attention = true;
     Index sample = -1;
     std::map<std::string, std::vector<double>> states;  ///< of the last sample
     std::map<std::string, std::string> pred;
-    std::vector<std::string> order;  ///< "L.stage" as they came
+    std::vector<std::string> order;  ///< "L.stage" in order of arrival
     std::map<Index, std::vector<double>> matrix;
     std::map<Index, double> a2;
     Index blocks = 0, ended = 0;
@@ -69,7 +69,7 @@ struct Opened {
 
 inline Json read_json(const std::filesystem::path& path);
 
-/// A golden checkpoint, and the heads that have to be told where its file does not.
+/// A golden checkpoint, and its number of heads where its file lacks it.
 struct GoldenCheckpoint {
     std::string path;
     std::optional<Index> heads;

@@ -23,7 +23,7 @@ Input of_ids(std::vector<Index> ids) {
     return input;
 }
 
-/// Parameters' derivatives as a sweep with recomputed layers tells them.
+/// Parameter gradients by a sweep with recomputed layers.
 class Told final : public Observer {
   public:
     void on_gradient(const Gradient& e) override {
@@ -106,7 +106,7 @@ TEST(Step, DropoutKeepsTheMeanAndRepeats) {
 }
 
 TEST(Step, DropoutIsDifferentiatedAsItWasDrawn) {
-    // One branch alone: with everything dropped but a scale, L = |c x|^2 / 2 has the gradient c^2
+    // One branch alone: everything is dropped but a scale, so L = |c x|^2 / 2 has the gradient c^2
     // x.
     std::shared_ptr<const Weights> weights;
     const Model model = model_of("deit-tiny,layers=1,d=4,heads=1,image=4,patch=4", &weights);
@@ -116,7 +116,7 @@ TEST(Step, DropoutIsDifferentiatedAsItWasDrawn) {
     const Loss loss{.kind = Loss::Kind::square};
     const StepSettings settings{.dropout = 0.4, .rngs = {Rng(7)}};
     const StepResult found = model.step(input, loss, settings);
-    // Central differences of the bias that every token gets, the mask held.
+    // Central differences of the bias that every token gets, with a fixed mask.
     const std::string name = "layer.0.ffn.down.bias";
     const Tensor b = weights->get(name);
     constexpr double h = 1e-5;

@@ -3,7 +3,7 @@
 #include "memory_file.hpp"
 #include "recorder.hpp"
 
-/// Readers of models whose attention is no softmax: what they infer, ask for and refuse.
+/// Readers of models with attentions other than softmax: what they infer, require and refuse.
 namespace tsdiag::test {
 namespace {
 
@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
 
-/// The names and shapes of a golden file, without its configuration and what was saved beside it.
+/// The names and shapes of a golden file, without its configuration and metadata.
 std::shared_ptr<MemoryFile> copy_of(const std::string& path) {
     const auto file = unwrap(open_checkpoint(golden / path), nullptr);
     auto out = std::make_shared<MemoryFile>();
@@ -32,7 +32,7 @@ std::string refusal(const Checkpoint& file, const std::string& config = "", Inde
     return thrown<E>([&] { spec_of(file, config, heads); });
 }
 
-/// What a model of a golden directory says to a sample of `n` tokens.
+/// The error message of a model of a golden directory for a sample of `n` tokens.
 std::string run_error(const std::string& path, Index n, DetectOptions options = {},
                       std::vector<bool> keep = {}) {
     const Opened opened = Opened::from(golden / path, std::move(options));
@@ -270,7 +270,7 @@ TEST(TransNormer, RefusesWhatItCannotRun) {
     EXPECT_THAT(refusal<FormatError>(*file, t1), HasSubstr("a norm inside the attention"));
 }
 
-/// relu(S) leaves nothing of a row: the branch is 0 there, and norms of zeros are 0.
+/// relu(S) can be 0 in a whole row: the branch is 0 there, and norms of zeros are 0.
 TEST(TransNormer, RunsRowsWithoutAttention) {
     const RandomModel drawn = random_model("transnormer1-lm,layers=2,d=16,heads=4,ffn=24,vocab=9");
     const auto weights = random_weights(drawn, Rng(1), cpu(), Type::f64);

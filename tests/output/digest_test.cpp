@@ -59,7 +59,7 @@ TEST(ManifestText, IsReadBack) {
 TEST(ManifestText, NothingElseIsOne) {
     const std::string text = sample().text();
     EXPECT_TRUE(Manifest::parse("").empty());
-    EXPECT_TRUE(Manifest::parse(sha256("a") + "  a.csv\n").empty());  // of sha256sum
+    EXPECT_TRUE(Manifest::parse(sha256("a") + "  a.csv\n").empty());  // a line of sha256sum
     for (std::size_t at = 0; at < text.size(); ++at) {
         std::string other = text;
         other[at] = char(other[at] ^ 1);
@@ -92,7 +92,7 @@ TEST(ManifestOwns, WhatIsUnchanged) {
     write_file(folder / "log.csv", "on");
     EXPECT_FALSE(m.owns(folder.path(), "a.csv"));
     EXPECT_FALSE(m.owns(folder.path(), "log.csv"));
-    // The same bytes behind a link to a folder are not what was written.
+    // The same bytes behind a link to a folder are not the program's.
     std::filesystem::rename(folder / "figures", folder / "elsewhere");
     std::filesystem::create_symlink("elsewhere", folder / "figures");
     EXPECT_FALSE(m.owns(folder.path(), "figures/b c.svg"));
@@ -110,7 +110,7 @@ TEST(ManifestOwns, WhatAListedManifestBelowNames) {
     }
     m.set("part/one/files.sha256", {sha256(below.text())});
     EXPECT_TRUE(m.owns(folder.path(), "part/one/a"));
-    EXPECT_FALSE(m.owns(folder.path(), "part/two/a"));  // a copy of its user's
+    EXPECT_FALSE(m.owns(folder.path(), "part/two/a"));  // a copy made by the user
     EXPECT_EQ(m.names(folder.path()),
               (std::vector<std::string>{"part/one/a", "part/one/files.sha256"}));
     write_file(folder / "part/one/files.sha256", below.text() + "\n");

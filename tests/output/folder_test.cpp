@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Everything below a folder: name and content; of folders the name with '/'.
+/// Everything below a folder: name and content; for folders the name with '/'.
 std::map<std::string, std::string> contents(const fs::path& folder) {
     std::map<std::string, std::string> out;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
@@ -62,7 +62,7 @@ std::string error_of(const fs::path& folder, const Files& files, OutputPlan how 
     return "(no error)";
 }
 
-/// Both ways into the place: the exchange, and file by file.
+/// Both kinds of commit: the exchange, and file by file.
 class EveryWay : public testing::TestWithParam<bool> {
   protected:
     OutputPlan way() const {
@@ -95,7 +95,7 @@ TEST_P(EveryWay, ReplacesWhatItWroteAndKeepsTheRest) {
     EXPECT_EQ(found.at("deep/er/file"), "mine");
     EXPECT_EQ(found.at("link"), "-> nowhere");
     EXPECT_TRUE(fs::is_directory(out / "empty"));
-    EXPECT_FALSE(fs::exists(out / "parts"));  // nothing of its user's is in it
+    EXPECT_FALSE(fs::exists(out / "parts"));  // it holds no files of the user
     EXPECT_EQ(fs::status(out / "deep").permissions(), fs::perms(0750));
     expect_nothing_beside();
 }
@@ -217,7 +217,7 @@ TEST(OutputFolderTest, AForeignFolderIsRefusedAndForcedInPlace) {
     forced.force = true;
     write_result(out, {{"a.csv", "1"}}, forced);
     ASSERT_EQ(::stat(out.c_str(), &after), 0);
-    EXPECT_EQ(before.st_ino, after.st_ino);  // a folder of somebody else's is never exchanged
+    EXPECT_EQ(before.st_ino, after.st_ino);  // a folder of another user is never exchanged
     EXPECT_THAT(names(out), ElementsAre("a.csv", "files.sha256", "sub/mine"));
     EXPECT_EQ(error_of(out, {{"a.csv", "2"}}), "(no error)");  // now it has a result
     OutputPlan careful = plan();
@@ -232,7 +232,7 @@ TEST(OutputFolderTest, TheWorkingDirectoryIsNotExchanged) {
     fs::create_directory(out / "sub");
     fs::current_path(out / "sub");
     write_result("..", {{"a.csv", "2"}});
-    EXPECT_EQ(read_file("../a.csv"), "2");  // still there, under the same name
+    EXPECT_EQ(read_file("../a.csv"), "2");  // still at the same path
     EXPECT_TRUE(fs::equivalent(fs::current_path(), out / "sub"));
     fs::current_path(home);
 }
@@ -257,7 +257,7 @@ TEST(OutputFolderTest, LongNamesFit) {
     EXPECT_EQ(names(folder.path()).size(), 2u);
 }
 
-// What a killed process leaves at each of its steps, made by hand: tests/faults kills real ones.
+// The states after a kill at each step, made by hand: tests/faults kills real processes.
 
 TEST(Sweep, RemovesWhatIsUnfinished) {
     const TemporaryDirectory folder;
@@ -271,7 +271,7 @@ TEST(Sweep, RemovesWhatIsUnfinished) {
                          {".out2.tsdiag-aB3dE6/.tsdiag-unfinished", ""},
                          {"out/.files.sha256.12-3.tmp", "half"},
                          {".out.tsdiag-lock", "99999999\n"}});
-    fs::create_directories(folder / ".out.tsdiag-empty0/a/b");  // killed behind the last file
+    fs::create_directories(folder / ".out.tsdiag-empty0/a/b");  // killed after the last file
     write_result(out, {{"a.csv", "2"}});
     EXPECT_THAT(
         names(folder.path()),
@@ -287,7 +287,7 @@ TEST(Sweep, TakesApartWhatWasExchanged) {
     fill(old, {{"figures/late.png", "mine"}, {"linked", "mine"}});
     write_result(out, {{"a.csv", "2"}});
     fs::create_hard_link(old / "linked", out / "linked");
-    FolderLock(out.string());  // alone it sweeps nothing
+    FolderLock(out.string());  // a lock alone removes nothing
     EXPECT_TRUE(fs::exists(old));
     OutputFolder next(out, plan());
     EXPECT_FALSE(fs::exists(old));
@@ -346,7 +346,7 @@ TEST(Lock, NamesTheProcessThatHoldsIt) {
         char c = 'r';
         (void)!::write(ready[1], &c, 1);
         (void)!::read(go[0], &c, 1);
-        ::_exit(0);  // as a killed one: nothing is released but by the kernel
+        ::_exit(0);  // as if killed: only the kernel releases anything
     }
     char c = 0;
     ASSERT_EQ(::read(ready[0], &c, 1), 1);
@@ -354,7 +354,7 @@ TEST(Lock, NamesTheProcessThatHoldsIt) {
     EXPECT_THAT(error, HasSubstr("process " + std::to_string(child) + " is writing there"));
     EXPECT_EQ(::write(go[1], &c, 1), 1);
     ::waitpid(child, nullptr, 0);
-    EXPECT_TRUE(fs::exists(folder / ".out.tsdiag-lock"));  // stale, and no hindrance
+    EXPECT_TRUE(fs::exists(folder / ".out.tsdiag-lock"));  // stale, and ignored
     write_result(folder / "out", {{"a.csv", "1"}});
     EXPECT_THAT(names(folder.path()), ElementsAre("out/a.csv", "out/files.sha256"));
 }
@@ -369,7 +369,7 @@ TEST(Lock, IsHeldByOneOfManyAtATime) {
             int bad = 0;
             for (int done = 0; done < rounds;) try {
                     const FolderLock lock(folder / "out");
-                    // Alone: nobody else makes or removes the file.
+                    // The lock excludes others: nobody else creates or removes it.
                     bad += ::mkdir((folder / "alone").c_str(), 0700) != 0;
                     bad += ::rmdir((folder / "alone").c_str()) != 0;
                     ++done;

@@ -5,7 +5,7 @@
 
 #include "tsdiag/report.hpp"
 
-/// Figures of attentions whose rows need not sum to 1, and of several models.
+/// Figures of attentions whose rows might not sum to 1, and of several models.
 namespace tsdiag {
 namespace {
 

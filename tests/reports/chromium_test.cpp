@@ -9,7 +9,7 @@
 #include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
 
-/// The report in a browser without a network.
+/// Opens the report in a browser without network access.
 namespace tsdiag {
 namespace {
 
@@ -23,7 +23,7 @@ std::string browser() { return test::program({"chromium", "chromium-browser", "g
 
 struct Opened {
     std::string page;  ///< the document after its scripts have run
-    std::string log;   ///< what the console said
+    std::string log;   ///< the console's messages
 };
 
 /// Opens `file` headless; hosts cannot be resolved.
@@ -42,7 +42,7 @@ Opened open_in_browser(const std::filesystem::path& file, const Folder& folder) 
     return {slurp(said), slurp(log)};
 }
 
-/// What lies between the beginning of the figure's plot and its caption.
+/// The text between the start of the figure's plot and its caption.
 std::string plot_of(const std::string& page, const std::string& name) {
     const std::size_t at = page.find("data-figure=\"" + name + "\"");
     if (at == std::string::npos) return {};

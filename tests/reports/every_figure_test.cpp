@@ -10,7 +10,7 @@
 #include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"
 
-/// Laws over the list of figures: a new one is tested without another line here.
+/// Laws for the list of figures: a new one is tested without further code.
 namespace tsdiag {
 namespace {
 

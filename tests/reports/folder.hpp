@@ -10,7 +10,7 @@
 
 namespace tsdiag::test {
 
-/// A folder that is gone when the test is.
+/// A temporary folder, removed by its destructor.
 struct Folder {
     std::filesystem::path path = std::filesystem::temp_directory_path() /
                                  ("tsdiag-reports-" + std::to_string(::getpid()) + "-" +

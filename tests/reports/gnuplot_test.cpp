@@ -46,7 +46,7 @@ TEST_F(GnuplotTest, LeavesScriptAndDataThatDrawTheSameAgain) {
     EXPECT_THAT(svg, HasSubstr(">t_sim<"));
     const std::string pdf = slurp(folder.path / "one.pdf");
     EXPECT_EQ(pdf.substr(0, 5), "%PDF-");
-    EXPECT_THAT(pdf, HasSubstr("/CreationDate (D:19700101000000"));  // the same file every day
+    EXPECT_THAT(pdf, HasSubstr("/CreationDate (D:19700101000000"));  // independent of the date
 
     fs::remove(folder.path / "one.svg");
     const reports::Outcome again = reports::run_program({"gnuplot", "one.gp"}, folder.path);
@@ -122,7 +122,7 @@ TEST_F(GnuplotTest, ManyFiguresAreOneProcessAndKeepToThemselves) {
         if (i == 0) figures.back().panels[0].y.scale = Scale::log;
     }
     draw(figures, folder.path);
-    // what the first figure set (a logarithmic axis) is forgotten in the others
+    // settings of the first figure (a logarithmic axis) do not affect the others
     const auto drawn = [&](const char* name) {
         std::string svg = slurp(folder.path / (std::string(name) + ".svg"));
         for (std::size_t at; (at = svg.find(name)) != std::string::npos;) svg.erase(at, 2);
@@ -142,7 +142,7 @@ TEST(GnuplotMissingTest, SaysWhatToInstall) {
     } catch (const NotAvailable& e) {
         EXPECT_THAT(e.what(), HasSubstr("install gnuplot-nox"));
     }
-    // the page is written all the same
+    // the page is written nevertheless
     const auto undrawn =
         write_report(test::sample_table({.layers = 2, .heads = 2}), {}, folder.path);
     ::setenv("PATH", path.c_str(), 1);

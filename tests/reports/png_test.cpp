@@ -16,7 +16,7 @@ std::uint32_t word(const std::string& s, std::size_t at) {
     return v;
 }
 
-/// A reader of the format that shares nothing with the writer.
+/// A reader that shares no code with the writer.
 struct Png {
     std::uint32_t width = 0, height = 0;
     std::string palette, pixels;  ///< pixels with the filter byte of each row
@@ -59,7 +59,7 @@ TEST(PngTest, CellsBecomeSquaresInTheColoursOfThePalette) {
     EXPECT_EQ(png.colour(255, 511), bytes(ramp(Palette::sequential).back()));
     EXPECT_EQ(png.colour(0, 512), bytes(ramp(Palette::sequential)[5]));
     EXPECT_EQ(png.colour(511, 0), bytes(no_value));
-    EXPECT_EQ(png.colour(511, 767), png.colour(0, 300));  // beyond the range: its end
+    EXPECT_EQ(png.colour(511, 767), png.colour(0, 300));  // clamped beyond the range
 }
 
 TEST(PngTest, LargeGridsKeepTheirSize) {

@@ -18,7 +18,7 @@ using test::slurp;
 
 test::Shape small() { return {.layers = 4, .heads = 3, .tokens = 8, .samples = 2, .maps = 1}; }
 
-/// Says what is missing, not the whole page.
+/// On failure names the missing part, not the whole page.
 testing::AssertionResult contains(const std::string& page, const std::string& part) {
     const bool found = page.find(part) != std::string::npos;
     return (found ? testing::AssertionSuccess() : testing::AssertionFailure())
@@ -33,7 +33,7 @@ std::string page_of(const Table& table, const Json& run, const Folder& folder) {
 TEST(ReportTest, EveryLinkWithinThePageHasItsTarget) {
     Folder folder;
     std::string page = page_of(test::sample_table(small()), {}, folder);
-    page.resize(page.find("<script id=\"specs\""));  // the bundles speak of links too
+    page.resize(page.find("<script id=\"specs\""));  // the bundles contain links too
     const std::regex link("href=\"#([^\"]*)\"");
     std::size_t links = 0;
     for (std::sregex_iterator it(page.begin(), page.end(), link), end; it != end; ++it, ++links)
@@ -106,7 +106,7 @@ TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
         contains(page, "1.5 s"));  // the same run gives the same page, however long it took
 }
 
-/// What is said of the heads of a model leads to the figure of that model.
+/// Findings on the heads of a model link to the figure of that model.
 TEST(ReportTest, HeadsAreShownInTheFigureOfTheirModel) {
     Table all = test::sample_table(small(), "first");
     Table without("second");

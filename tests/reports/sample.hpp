@@ -5,7 +5,7 @@
 
 #include "tsdiag/table.hpp"
 
-/// Tables made up for tests, with the shape of a run's.
+/// Synthetic tables with the shape of a run's.
 namespace tsdiag::test {
 
 /// A pseudo-random number in [0, 1) that depends on its arguments only.
@@ -79,7 +79,7 @@ inline void add_head(Table& t, const Shape& shape, int l, int h, int sample) {
     t.scalar(at, "local_auc", auc + 0.1 * u);
 }
 
-/// Gradients that double with each layer on their way back.
+/// Gradients that double with each layer on the way back.
 inline void add_gradients(Table& t, const Shape& shape, int sample) {
     for (int l = shape.layers - 1; l >= 0; --l) {
         const double size = std::exp2(shape.layers - l) * (1 + 0.1 * noise(l, sample, 3));

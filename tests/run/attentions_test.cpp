@@ -92,7 +92,7 @@ TEST(AttentionInAModel, UndefinedMetricsSayWhy) {
     EXPECT_EQ(reason("linear", "jac_q_fro"), "P is no function of the logits scale q k^T alone");
 }
 
-/// Values of every layer and head of a metric, as text: the number is left out.
+/// Values of every layer and head of a metric as text, without the numbers.
 std::vector<std::string> told(const Table& table, std::string_view metric) {
     std::vector<std::string> all;
     for (const MetricRow& row : table.metrics())

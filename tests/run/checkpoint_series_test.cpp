@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 class CheckpointSeriesTest : public testing::Test {
   protected:
-    /// A file with one tensor, which `value` tells from others.
+    /// A file with one tensor of the given value.
     std::string write(const std::string& name, float value = 1, const Json& metadata = {}) {
         const fs::path path = folder / name;
         fs::create_directories(path.parent_path());
@@ -132,7 +132,7 @@ TEST_F(CheckpointSeriesTest, ReadsTheStepsOfNanoGptAndLightning) {
     const fs::path nanogpt = shared / "nanogpt-style-ckpt.pt",
                    lightning = shared / "lightning-legacy-ReverseTask.ckpt";
     if (!fs::exists(nanogpt) || !fs::exists(lightning)) GTEST_SKIP() << "no shared data";
-    // iter_num and global_step are told apart, so the two are no series
+    // iter_num and global_step differ, so the two are no series
     const std::string found = refusal({nanogpt.string(), lightning.string()});
     EXPECT_NE(found.find("tells its step (global_step of the file 1170)"), std::string::npos)
         << found;

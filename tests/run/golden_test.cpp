@@ -7,7 +7,7 @@
 #include "support/near.hpp"
 #include "tsdiag/run.hpp"
 
-/// The whole way from a checkpoint to the table, against metrics computed by definition from an
+/// The whole path from a checkpoint to the table, against metrics computed by definition from an
 /// independent forward.
 namespace tsdiag::test {
 namespace {

@@ -77,7 +77,7 @@ TEST(Inputs, RandomIdsCoverTheVocabularyButThePadding) {
 TEST(Inputs, GaussianStatesAreStandardNormal) {
     RunOptions options;
     options.input = "gaussian";
-    options.tokens = 4000;  // no position limits a state
+    options.tokens = 4000;  // hidden states have no position limit
     const ModelSpec spec = language_model();
     const std::vector<double> x = source(options, spec).samples(0)[0].hidden.to_host<double>();
     double mean = 0, square = 0;

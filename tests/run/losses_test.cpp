@@ -24,7 +24,7 @@ ModelSpec language_model() {
     return spec;
 }
 
-/// The losses of `options`, and what became of the inputs.
+/// The losses of `options`, and the inputs as they changed them.
 struct Made {
     std::vector<Input> inputs;
     std::vector<Loss> losses;
@@ -172,12 +172,12 @@ TEST(RunWithLoss, MeasuresGradientsAndLeavesTheRestAsItIs) {
     EXPECT_LE(*head->value,
               *with.table.find({.layer = 1, .stage = "attn", .head = 2}, "ds_sharp")->value);
     EXPECT_EQ(with.run["loss"]["name"].string(), "lm");
-    // Of 50 ids, by a model that was drawn.
+    // Of 50 ids, by a random model.
     EXPECT_NEAR(with.run["loss"]["value"].number(), std::log(50), 0.5);
     EXPECT_TRUE(without.run["loss"].is_null());
 }
 
-/// The root sum of squares of a layer is that of its parameters.
+/// The gradient norm of a layer is the root sum of squares of its parameters' norms.
 TEST(RunWithLoss, LayersAddUp) {
     const RunResult result = run(run_options("vjp"));
     double squares = 0;

@@ -81,7 +81,7 @@ TEST(Run, RedrawingOneTensorKeepsInputsAndAllOthers) {
     options.probes = {"t_sim", "lambda2_abs", "r"};
     const RunResult result = run(options);
     const Place first{.layer = 0, .stage = "attn"}, second{.layer = 1, .stage = "attn"};
-    // the first layer's attention knows neither W_V nor the trial, that of the second sees both
+    // the first layer's attention depends on neither W_V nor the trial, that of the second on both
     EXPECT_EQ(*result.table.find(first, "lambda2_abs")->standard_error, 0);
     EXPECT_GT(*result.table.find(first, "r")->standard_error, 0);
     EXPECT_GT(*result.table.find(second, "lambda2_abs")->standard_error, 0);
@@ -145,7 +145,7 @@ TEST(Run, FirstTrialsDoNotDependOnLaterOnes) {
     EXPECT_NE(*a.table.find(at, "t_sim")->value, *b.table.find(at, "t_sim")->value);
 }
 
-/// Values of each sample alone, by running windows of one file.
+/// Values of each sample alone, from separate runs on windows of one file.
 std::vector<double> sample_values(RunOptions options, const std::string& folder, Index samples,
                                   const Place& at, const char* metric) {
     std::vector<double> values;
@@ -189,7 +189,7 @@ TEST(Run, SamplesAreAveragedWithTheirStandardError) {
     EXPECT_EQ(all.run["input"]["samples"].integer(), samples);
 }
 
-/// Keeps what a model emits, as arrays of a trace.
+/// Records the events of a model as arrays of a trace.
 class Recorder final : public Observer {
   public:
     Recorder(bool post_norm, bool whole) : post_norm_(post_norm), whole_(whole) {}
@@ -232,7 +232,7 @@ struct TracePath {
 class EveryTracePath : public testing::TestWithParam<TracePath> {};
 
 TEST_P(EveryTracePath, GivesTheNumbersOfTheModel) {
-    // Arrange: the same weights and ids, once as a model, once as what it emitted.
+    // Arrange: the same weights and ids, once as a model, once as its recorded trace.
     const TracePath& path = GetParam();
     TemporaryDirectory folder;
     RunOptions options = options_for(path.model);
@@ -264,7 +264,7 @@ TEST_P(EveryTracePath, GivesTheNumbersOfTheModel) {
     replayed.trace.a2 = of_model.run["model"]["a2"].array()[0].number();
     // Act.
     const RunResult of_trace = run(replayed);
-    // Assert: all that a trace can tell, of the layer whose a2 was given.
+    // Assert: all metrics that a trace allows, of the layer whose a2 was given.
     const std::vector<MetricRow> expected = of_model.table.metrics();
     Index compared = 0;
     for (const MetricRow& row : of_trace.table.metrics()) {
@@ -322,7 +322,7 @@ TEST(Run, ProbesDoNotDependOnEachOther) {
     }
 }
 
-/// Tells how many rows each state has, whatever `probes` asks for.
+/// Reports the number of rows of each state, whatever `probes` selects.
 class RowCounter final : public Probe {
   public:
     explicit RowCounter(const ProbeSettings&) {}
@@ -352,7 +352,7 @@ TEST(Run, OwnProbesRunBesideThoseOfTheList) {
 }
 
 TEST(Run, AHiddenTokenChangesNothingElse) {
-    // A causal model: what stands behind the kept tokens has no part in them.
+    // A causal model: tokens after the kept ones have no influence.
     TemporaryDirectory folder;
     write_file(folder / "ids.txt", "1 2 3 4 5 6");
     const std::vector<std::int64_t> keep = {1, 1, 1, 1, 0, 0};
@@ -464,7 +464,7 @@ TEST(Run, NonFiniteWeightsBecomeNotesWhereTheyAreAllowed) {
     // Act.
     options.allow_nonfinite = true;
     const RunResult result = run(options);
-    // Assert: every metric is there, undefined with its reason.
+    // Assert: every metric is present, undefined with its reason.
     for (const auto& [stage, metric] :
          {std::pair{"in", "t_sim"}, {"attn", "lambda2_abs"}, {"attn", "entropy"}}) {
         const auto row = result.table.find({.layer = 1, .stage = stage}, metric);

@@ -11,7 +11,7 @@ namespace {
 
 using Shapes = std::vector<std::pair<std::string, std::vector<std::int64_t>>>;
 
-/// An .npz of arrays of ones over their last extent: rows sum to 1.
+/// An .npz of arrays of ones divided by their last extent, so that rows sum to 1.
 std::string write_trace(const TemporaryDirectory& folder, const Shapes& shapes) {
     std::vector<std::vector<double>> values;
     std::vector<NamedArray> arrays;

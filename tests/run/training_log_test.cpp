@@ -178,8 +178,8 @@ TEST_F(TrainingLog, LeavesOutALineThatIsCutOffWhereAllowed) {
     EXPECT_EQ(read(json, {.allow_truncated = true})[0].values, (Numbers{0.5}));
 }
 
-// An event file, written here by the documents of TFRecord and event.proto and none of the reader's
-// code: the checksum bit by bit, the lengths by shifting.
+// An event file, written from the specifications of TFRecord and event.proto without the reader's
+// code: the checksum bit by bit, the lengths by shifts.
 
 std::uint32_t crc32c(const std::string& bytes) {
     std::uint32_t crc = ~0u;

@@ -178,7 +178,7 @@ TEST(Data, EachDirectionOfThePatternsHasItsGradient) {
         };
         right += (spread(across) > spread(down)) == (e.loss.label == 0);
     }
-    EXPECT_GE(right, count - 1);  // sums over 24 noisy pixels: a wave stands out by far
+    EXPECT_GE(right, count - 1);  // sums over 24 noisy pixels: the wave dominates
 }
 
 TEST(Data, RefusesWhatDoesNotFit) {

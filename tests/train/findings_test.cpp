@@ -5,14 +5,14 @@
 
 #include "tsdiag/train.hpp"
 
-/// What the page of a training says of its whole course.
+/// Findings of the page of a training on its whole course.
 namespace tsdiag::test {
 namespace {
 
 using testing::HasSubstr;
 using Level = Finding::Level;
 
-/// 200 steps of the given loss, with a small scatter.
+/// 200 steps of the given loss, with small noise.
 TrainResult trained(
     double (*loss)(double share), double (*norm)(Index) = [](Index) { return 1.0; }) {
     TrainResult out;
@@ -116,7 +116,7 @@ TEST(TrainingFindings, GradientsThatDieAreSaid) {
         Level::warning);
 }
 
-/// Of a few steps no course can be told, and nothing is said of jumps.
+/// A few steps have no trend, and jumps are not reported.
 TEST(TrainingFindings, OfFewStepsLittleIsSaid) {
     TrainResult few = trained(falls);
     few.steps.resize(6);

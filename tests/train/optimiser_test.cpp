@@ -20,7 +20,7 @@ Tensor made(Shape shape, Type type, const std::function<double(Index)>& element)
     return Tensor::from_host(cpu(), shape, std::span<const double>(values), type);
 }
 
-/// Eight steps as make_adamw.py takes them; what w is behind each.
+/// Eight steps as in make_adamw.py; w after each.
 std::vector<std::vector<double>> steps(Shape shape, Type type, double factor) {
     Optimiser optimiser({.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .decay = 0.2});
     const Tensor w = made(shape, type, [](Index i) { return std::cos(double(i)); });

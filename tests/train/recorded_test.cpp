@@ -7,7 +7,7 @@
 #include "tsdiag/error.hpp"
 #include "tsdiag/train.hpp"
 
-/// What `report` makes of the tables of a training, whole or damaged.
+/// `report` on the tables of a training, complete or damaged.
 namespace tsdiag::test {
 namespace {
 
@@ -54,7 +54,7 @@ TEST_F(RecordedTraining, IsReadBack) {
     EXPECT_TRUE(read.finished);
     EXPECT_EQ(read.steps.size(), 3u);
     EXPECT_EQ(read.steps[2].layer_norms.size(), 3u);
-    EXPECT_EQ(read.evaluations.size(), 4u);  // and before the first step
+    EXPECT_EQ(read.evaluations.size(), 4u);  // including that before the first step
     EXPECT_EQ(training_page(read).figures.size(), 2u);
 }
 

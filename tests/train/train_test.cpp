@@ -49,7 +49,7 @@ TEST(Train, LearnsToCopy) {
     o.schedule.warmup = 20;
     const TrainResult r = train(o);
     ASSERT_TRUE(r.finished);
-    EXPECT_GT(r.steps.front().loss, 0.9 * std::log(4.0));  // it knows nothing of 4 symbols
+    EXPECT_GT(r.steps.front().loss, 0.9 * std::log(4.0));  // untrained: uniform over 4 symbols
     EXPECT_LT(r.steps.back().loss, 0.1);
     EXPECT_GT(r.evaluations.back().accuracy, 0.95);
     EXPECT_EQ(r.evaluations.back().predictions, 8 * 4);
@@ -78,7 +78,7 @@ TEST(Train, LearnsMaskedTextFromItsNeighbours) {
     o.tokens = 20;
     o.steps = 300;
     o.schedule.rate = 5e-3;
-    EXPECT_GT(train(o).evaluations.back().accuracy, 0.8);  // some windows hold a border
+    EXPECT_GT(train(o).evaluations.back().accuracy, 0.8);  // some windows contain a border
 }
 
 TEST(Train, IsTheSameOnAnyNumberOfThreads) {
@@ -157,7 +157,7 @@ TEST(Train, ResumingDropsAStateThatAKillHasLeft) {
     o.resume = true;
     EXPECT_TRUE(train(o).finished);
     EXPECT_FALSE(std::filesystem::exists(old));
-    write_file(old, state);  // as if it had been killed before it was dropped
+    write_file(old, state);  // as if killed before dropping it
     EXPECT_TRUE(train(o).finished);
     EXPECT_FALSE(std::filesystem::exists(old));
 }
@@ -187,11 +187,11 @@ TEST(Train, ProbesSayWhatProbeSaysOfTheCheckpoint) {
     const TrainResult r = train(o);
     RunOptions probe;
     probe.subject.model = folder / "checkpoints/step-3";
-    // the first held-out sample, as the tables of training know it by its numbers alone
+    // the first held-out sample, which the tables of training show only through its numbers
     probe.input = "ids:" + folder / "ids.txt";
     std::string loss;
     Index found = 0;
-    // Sequences of 9 tokens over 4 symbols: the one that gives the same numbers is the one probed.
+    // Sequences of 9 tokens over 4 symbols: the one with the same numbers is the one probed.
     for (int code = 0; code < 256 && found == 0; ++code) {
         std::string ids;
         for (const bool again : {false, true}) {
@@ -236,7 +236,7 @@ TEST(Train, KeepsNoCheckpointOfInfiniteWeights) {
     TemporaryDirectory folder;
     TrainOptions o = tiny();
     o.schedule.kind = Schedule::Kind::constant;
-    o.schedule.rate = 1e39;  // of float32: infinite
+    o.schedule.rate = 1e39;  // infinite in float32
     o.save_every = 1;
     o.directory = folder / "";
     const std::string error = error_of(o);
@@ -278,7 +278,7 @@ TEST(Train, WritesAndRemovesNothingThatCannotBeTrained) {
     EXPECT_FALSE(std::filesystem::exists(folder / "other"));
     o = tiny();
     o.steps = 3;
-    o.directory = folder / "run";  // begun anew
+    o.directory = folder / "run";  // started anew
     train(o);
     EXPECT_FALSE(std::filesystem::exists(folder / "run/checkpoints/step-6"));
 }
@@ -301,7 +301,7 @@ TEST(Train, ClipsTheWholeGradient) {
                    b = after.parameters[i].second.to_host<double>();
         for (std::size_t k = 0; k < a.size(); ++k) squares += (a[k] - b[k]) * (a[k] - b[k]);
     }
-    // Updates of 1e-5 at weights of 1e-2 keep two digits in float32, errors of many average out.
+    // Updates of 1e-5 to weights of 1e-2 keep two digits in float32; many errors average out.
     EXPECT_TRUE(close(std::sqrt(squares), o.clip * 1e3 / 1e6,
                       {.relative = 0.02, .reason = "float32 weights"}));
 }

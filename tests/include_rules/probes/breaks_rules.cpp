@@ -1,4 +1,4 @@
-// What tests/include_rules.cmake must refuse; never compiled.
+// A violation that tests/include_rules.cmake must detect; never compiled.
 #include <boost/math/distributions.hpp>
 
 #include "../src/core/json.hpp"

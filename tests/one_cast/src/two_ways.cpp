@@ -1,4 +1,4 @@
-// Breaks the rule of tests/one_cast.cmake, which must say so.
+// A violation that tests/one_cast.cmake must detect.
 #include <cstddef>
 
 double half(int x) { return static_cast<double>(x) / 2; }

@@ -1,2 +1,2 @@
-// Breaks a rule on purpose, below a folder.
+// Breaks a rule on purpose, in a subfolder.
 #include "beside/own.hpp"
