@@ -38,7 +38,7 @@ parser.add_argument("--threads", type=int, default=os.cpu_count())
 parser.add_argument("--seed", type=int, default=0)
 options = parser.parse_args()
 
-# OpenBLAS 0.3.21 takes newer processors for an old one; it reads these before anything else.
+# OpenBLAS 0.3.21 does not recognise newer processors; it reads these variables first.
 if "avx512f" in cpu_field("flags"):
     os.environ.setdefault("OPENBLAS_CORETYPE", "SkylakeX")
 os.environ["OPENBLAS_NUM_THREADS"] = os.environ["OMP_NUM_THREADS"] = str(options.threads)
@@ -239,7 +239,7 @@ def main():
     torch.set_grad_enabled(False)
     model = Encoder(options.tokens).eval()
     ids = torch.randint(VOCABULARY, (options.samples, options.tokens))
-    model(ids)  # the first run pays for threads and memory
+    model(ids)  # warm-up: the first run starts threads and allocates memory
     stages = {"forward": median_seconds(lambda: model(ids), options.forward_repeat)}
     if options.samples > 1:
         return print(json.dumps({"tokens": options.tokens, "seconds": stages}))

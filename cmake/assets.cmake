@@ -1,11 +1,11 @@
-# The files that reports/assets.cpp embeds: checked against their sums, and rebuilt when they change.
+# The files embedded by reports/assets.cpp: checked against their digests, and rebuilt when they change.
 function(tsdiag_report_assets)
     if(NOT TARGET tsdiag_reports)
         return()
     endif()
     set(folder ${PROJECT_SOURCE_DIR}/reports)
     set(files ${folder}/page.css ${folder}/page.js ${folder}/skeleton.html)
-    set(hashes "") # by which the page's security policy knows its scripts and styles
+    set(hashes "") # of the scripts and styles that the page's security policy allows
     file(STRINGS ${folder}/vendor/SHA256SUMS sums)
     foreach(line IN LISTS sums)
         string(REGEX MATCH "^([0-9a-f]+)  (.+)$" matched "${line}")

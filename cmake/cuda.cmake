@@ -1,4 +1,4 @@
-# TSDIAG_CUDA=AUTO builds gpu/ where a CUDA compiler works, ON insists, OFF does without.
+# TSDIAG_CUDA=AUTO builds gpu/ where a CUDA compiler works, ON requires it, OFF disables it.
 set(TSDIAG_CUDA AUTO CACHE STRING "CUDA backend: AUTO, ON or OFF")
 set_property(CACHE TSDIAG_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(TSDIAG_HAS_CUDA FALSE)
@@ -19,7 +19,7 @@ check_language(CUDA)
 if(CMAKE_CUDA_COMPILER)
     enable_language(CUDA)
     find_package(CUDAToolkit 12.8 QUIET)
-    # CMake 3.25 does not know that nvcc 12 and later take C++20.
+    # CMake 3.25 does not know that nvcc 12 and later support C++20.
     if(CMAKE_CUDA_COMPILER_ID STREQUAL "NVIDIA" AND CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.0
        AND NOT "cuda_std_20" IN_LIST CMAKE_CUDA_COMPILE_FEATURES)
         set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
@@ -30,14 +30,14 @@ if(CMAKE_CUDA_COMPILER)
     if(CUDAToolkit_FOUND)
         set(TSDIAG_HAS_CUDA TRUE)
     endif()
-    # What there is code for; "native", "all" and "all-major" are names of lists.
+    # The targets of the compiled code; "native", "all" and "all-major" are names of lists.
     set(TSDIAG_CUDA_TARGETS ${CMAKE_CUDA_ARCHITECTURES})
     if(CMAKE_CUDA_ARCHITECTURES MATCHES "^(native|all|all-major)$")
         string(TOUPPER "CMAKE_CUDA_ARCHITECTURES_${CMAKE_CUDA_ARCHITECTURES}" list)
         string(REPLACE "-" "_" list ${list})
         set(TSDIAG_CUDA_TARGETS ${${list}})
     elseif(NOT CMAKE_CUDA_ARCHITECTURES)
-        set(TSDIAG_CUDA_TARGETS "") # flags of the user: not known
+        set(TSDIAG_CUDA_TARGETS "") # flags of the user: unknown
     endif()
     list(JOIN TSDIAG_CUDA_TARGETS "," TSDIAG_CUDA_TARGETS)
 endif()

@@ -1,4 +1,4 @@
-# Everything from the distribution (README names the packages), or header-only from CMAKE_PREFIX_PATH.
+# All dependencies come from the distribution (README names the packages), or header-only from CMAKE_PREFIX_PATH.
 find_package(Eigen3 3.4 REQUIRED NO_MODULE)
 find_package(fmt REQUIRED)
 find_package(ZLIB REQUIRED)
@@ -12,8 +12,8 @@ add_library(tsdiag_private_deps INTERFACE)
 target_link_libraries(tsdiag_private_deps INTERFACE
     $<BUILD_INTERFACE:nlohmann_json::nlohmann_json> $<BUILD_INTERFACE:Boost::headers>)
 
-# oneDNN multiplies float32 matrices 1.3 times faster than Eigen does; without it Eigen serves.  Its own package
-# file is not read: that insists on the headers of OpenCL, which nothing here uses.
+# oneDNN multiplies float32 matrices 1.3 times faster than Eigen, which replaces it if it is missing.  Its own package
+# file is not used: it requires the headers of OpenCL, which nothing here needs.
 find_path(DNNL_INCLUDE dnnl.h)
 find_library(DNNL_LIBRARY dnnl)
 if(DNNL_INCLUDE AND DNNL_LIBRARY)

@@ -1,4 +1,4 @@
-# cmake --install BUILD --prefix PREFIX: the program, the library, its contracts, and what find_package(tsdiag) reads.
+# cmake --install BUILD --prefix PREFIX: the program, the library, its headers, and files for find_package(tsdiag).
 include(CMakePackageConfigHelpers)
 set(TSDIAG_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/tsdiag)
 

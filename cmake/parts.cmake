@@ -1,19 +1,19 @@
-# GCC 12 takes "a" + std::string and the like for overlapping or overfull memory (GCC bugs 105651, 105329).
+# False warnings of GCC 12: "a" + std::string and the like seem to overlap or overflow (GCC bugs 105651, 105329).
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     add_compile_options(-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
 
-# Parts that compute have -O3; the rest has -O1, and compiles faster (PERFORMANCE.md, Building).
+# Parts that compute have -O3; the others -O1, which compiles faster (PERFORMANCE.md, Building).
 set(TSDIAG_QUICK_TO_COMPILE $<$<CONFIG:Release>:-O1>)
-# What reads files tells libFuzzer where it has been; in loops over numbers that would cost the tests their speed.
+# Readers of files report their coverage to libFuzzer; in numerical loops that would slow the tests down.
 set(TSDIAG_FUZZED "")
 if(TSDIAG_FUZZ)
     set(TSDIAG_FUZZED -fsanitize=fuzzer-no-link)
 endif()
 
 # tsdiag_precompile(TARGET GROUP [OPTIONS options...] [LINK libraries...] [HEADERS headers...]): compiles with the
-# options, and with what most sources include parsed once for all targets of the group.  Sources include what they use
-# all the same: the preset `tidy` does without.
+# options, and with the most common headers parsed once for all targets of the group.  Sources include what they use
+# nevertheless: the preset `tidy` does not precompile.
 function(tsdiag_precompile target group)
     cmake_parse_arguments(PRE "" "" "OPTIONS;LINK;HEADERS" ${ARGN})
     set(first tsdiag_precompiled_${group})
@@ -25,7 +25,7 @@ function(tsdiag_precompile target group)
         target_precompile_headers(${first} PRIVATE <algorithm> <array> <cmath> <filesystem> <functional> <map> <memory>
             <optional> <span> <string> <unordered_map> <vector> <fmt/format.h> <fmt/ranges.h> ${PRE_HEADERS})
     endif()
-    target_compile_options(${target} PRIVATE ${PRE_OPTIONS} -fPIC) # of programs too, which would have -fPIE
+    target_compile_options(${target} PRIVATE ${PRE_OPTIONS} -fPIC) # also of programs, which would use -fPIE
     target_link_libraries(${target} PRIVATE fmt::fmt OpenMP::OpenMP_CXX ${PRE_LINK})
     target_precompile_headers(${target} REUSE_FROM ${first})
 endfunction()
@@ -62,8 +62,8 @@ function(tsdiag_part name folder)
     set(TSDIAG_PARTS "${TSDIAG_PARTS};${name}" CACHE INTERNAL "")
 endfunction()
 
-# The kernels are compiled once an instruction set and chosen when the program runs.  Eigen is renamed in each,
-# so that the linker can never merge an inline function of one instruction set into another.
+# The kernels are compiled once per instruction set and selected at run time.  Eigen is renamed in each,
+# so that the linker cannot merge inline functions of different instruction sets.
 function(tsdiag_kernels part source)
     set(sets base)
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
@@ -86,7 +86,7 @@ function(tsdiag_kernels part source)
     endforeach()
 endfunction()
 
-# The closure of the parts that `out` lists.
+# The transitive closure of the parts listed in `out`.
 function(tsdiag_closure out)
     set(all ${ARGN})
     set(again TRUE)
@@ -107,7 +107,7 @@ function(tsdiag_closure out)
     set(${out} ${all} PARENT_SCOPE)
 endfunction()
 
-# Links the objects of `ARGN` and of all parts they use into `target`.
+# Links the objects of `ARGN` and of all parts they depend on into `target`.
 function(tsdiag_use_parts target)
     tsdiag_closure(all ${ARGN})
     target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/include)
@@ -124,7 +124,7 @@ function(tsdiag_use_parts target)
     endforeach()
 endfunction()
 
-# libtsdiag from all parts, once every part is there.
+# libtsdiag from all parts, once all of them are defined.
 function(tsdiag_library)
     foreach(part core checkpoint attention model families probes claims reports run experiments)
         if(NOT TARGET tsdiag_${part})

@@ -14,14 +14,14 @@
 
 #include "tsdiag/json.hpp"
 
-/// Runs the cells of a notebook in one session of clang-repl and holds what they print against the
-/// outputs that the notebook stores.
+/// Runs the cells of a notebook in one session of clang-repl and compares their output with the
+/// stored outputs of the notebook.
 ///
 ///     run_notebook check|store NOTEBOOK CLANG_REPL LIBRARY INCLUDE WORK EXAMPLES
 ///
-/// `check` fails where a cell does not compile, does not come to its end, or prints something else.
-/// Of a figure only its description is compared: the digits of an SVG belong to the machine that
-/// drew it.  `store` writes the outputs into the notebook.
+/// `check` fails where a cell does not compile, does not finish, or prints something else.  Of a
+/// figure only the description is compared: the digits of an SVG depend on the machine.  `store`
+/// writes the outputs into the notebook.
 namespace {
 
 using tsdiag::Json;
@@ -69,7 +69,7 @@ struct Session {
     std::string repl, library, include;
     fs::path work;
 
-    /// What each of the cells that came to their end printed.
+    /// The output of each completed cell.
     std::vector<std::string> run(const std::vector<std::string>& cells) const {
         std::string script = "#include <cstdio>\n";
         for (std::size_t i = 0; i < cells.size(); ++i) {
@@ -88,7 +88,7 @@ struct Session {
         std::string text(std::size_t(1) << 16, '\0'), all;
         while (const std::size_t n = fread(text.data(), 1, text.size(), pipe))
             all.append(text, 0, n);
-        pclose(pipe);  // clang-repl ends well even where a cell does not
+        pclose(pipe);  // clang-repl exits with 0 even where a cell fails
         std::vector<std::string> outputs;
         for (std::size_t i = 0; i < cells.size(); ++i) {
             const std::string marker = fmt::format("{}{}\n", done, i + 1);
@@ -101,7 +101,7 @@ struct Session {
     }
 };
 
-/// The outputs of a cell as a notebook stores them: streams of text, and figures between them.
+/// The outputs of a cell as a notebook stores them: text streams, with figures between them.
 Json outputs_of(std::string_view printed, const fs::path& work) {
     Json::Array outputs;
     std::string text;
@@ -132,7 +132,7 @@ Json outputs_of(std::string_view printed, const fs::path& work) {
     return outputs;
 }
 
-/// What is compared of stored outputs.
+/// The part of stored outputs that is compared.
 std::string shown(const Json& outputs) {
     std::string text;
     for (const Json& output : outputs.array())
@@ -147,7 +147,7 @@ std::vector<std::string> sources(const Json& notebook) {
     return cells;
 }
 
-/// The first cell that printed something else than it stores.
+/// The first cell whose output differs from the stored one.
 std::optional<std::string> difference(const Json& notebook, const std::vector<std::string>& printed,
                                       const fs::path& work) {
     std::size_t i = 0;

@@ -1,4 +1,4 @@
-# What the documents promise, checked without a compiler:
+# Checks the documents without a compiler:
 #
 #     cmake -P tests/documentation.cmake
 #

@@ -1,4 +1,4 @@
-# Is the program guarded as cmake/hardening.cmake asks?
+# Is the program hardened as in cmake/hardening.cmake?
 #
 #     cmake -D PROGRAM=file -P tests/hardening.cmake
 cmake_minimum_required(VERSION 3.25)

@@ -1,4 +1,4 @@
-# Who may include whom (docs/architecture.md, section 2), checked without a compiler.
+# The allowed includes (docs/architecture.md, section 2), checked without a compiler.
 #
 #     cmake [-D ROOT=folder] -P tests/include_rules.cmake
 #
@@ -49,7 +49,7 @@ set(libraries_src/cli CLI fmt)
 set(libraries_probes Eigen fmt)
 set(libraries_reports fmt zlib)
 set(libraries_gpu fmt)
-# Rooms of a folder: one includes its own headers and its folder's, and those of the rooms named here.
+# Subfolders: one includes its own headers and its folder's, and those of the subfolders named here.
 set(beside_src/core/tensor data)
 set(beside_src/core/linalg data tensor)
 
@@ -91,7 +91,7 @@ foreach(folder IN LISTS folders)
         includes_of(headers ${ROOT}/${file})
         foreach(header IN LISTS headers)
             check_include(${file} ${folder} ${header} public_${folder} libraries_${folder})
-            # A quoted name that is no contract must be a file of the same folder.
+            # A quoted name that is no public header must be a file of the same folder.
             if(NOT header MATCHES "\\.hpp$" OR header MATCHES "^tsdiag/" OR first IN_LIST libraries
                OR EXISTS ${ROOT}/${room}/${header})
                 continue()
@@ -105,7 +105,7 @@ foreach(folder IN LISTS folders)
     endforeach()
 endforeach()
 
-# A contract includes the standard library and contracts below it.
+# A public header includes the standard library and public headers below it.
 set(below "")
 foreach(name IN LISTS public)
     if(EXISTS ${ROOT}/include/tsdiag/${name}.hpp)

@@ -1,9 +1,9 @@
-# No two types share a name: a program in which two do keeps the functions of one of them for both, and dies where the
-# other is used.  No linker says so; a compiler does, where it sees both.
+# No two types share a name: else the linker silently keeps the functions of one of them for both, and the program
+# crashes where the other is used.  A compiler reports it where it sees both.
 #
 #     cmake -D CXX=compiler [-D INCLUDES=folders of libraries] [-D ROOT=folder] -P tests/one_definition.cmake
 #
-# Compiles one unit that includes every header below ROOT, and looks for types of sources that other sources can see.
+# Compiles one unit that includes every header below ROOT, and searches for types of sources visible to other sources.
 cmake_minimum_required(VERSION 3.25)
 if(NOT ROOT)
     get_filename_component(ROOT ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
@@ -17,9 +17,9 @@ if(NOT headers OR NOT sources)
     message(FATAL_ERROR "No header or no source found below ${ROOT}")
 endif()
 
-# The kernels' headers ask for an instruction set and, without CUDA, for the emulation.
+# The kernels' headers require an instruction set and, without CUDA, the emulation.
 set(words -std=c++20 -fsyntax-only -DTSDIAG_ISA=base -DTSDIAG_EMULATED -I${ROOT}/include)
-foreach(folder IN LISTS folders) # a room includes its folder's headers
+foreach(folder IN LISTS folders) # a subfolder includes its folder's headers
     list(APPEND words -iquote ${folder})
 endforeach()
 foreach(folder IN LISTS INCLUDES)
@@ -39,7 +39,7 @@ if(NOT status EQUAL 0)
     list(APPEND broken "the headers do not compile in one unit:\n${said}")
 endif()
 
-# clang-format puts what is in a namespace in the first column, and names the end of each.
+# clang-format starts the contents of namespaces in the first column, and names their ends.
 foreach(source IN LISTS sources)
     file(STRINGS ${source} lines REGEX
         "^(namespace {|}  // namespace$|(template <.*> )?(class|struct|union|enum|inline) )")

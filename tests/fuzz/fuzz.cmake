@@ -1,12 +1,12 @@
-# One libFuzzer target a reader; tests/fuzz/run makes their corpora and runs them.
+# One libFuzzer target per reader; tests/fuzz/run makes their corpora and runs them.
 if(NOT CMAKE_CXX_COMPILER_ID MATCHES Clang)
     message(FATAL_ERROR "TSDIAG_FUZZ needs clang: use the preset dev")
 endif()
-# Of the part that computes, the readers; its precompiled headers have other options.
+# The readers in the part that computes; its precompiled headers have other options.
 set(core_readers src/core/data/csv.cpp src/core/data/json.cpp src/core/data/text.cpp)
 set_property(SOURCE ${core_readers} APPEND PROPERTY COMPILE_OPTIONS ${TSDIAG_FUZZED})
 set_property(SOURCE ${core_readers} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
-# The readers that compare checksums, without: no mutation would get any further. They stand before the library's.
+# The readers with checksums, which fuzzing disables; they precede those of the library.
 add_library(tsdiag_fuzz_readers OBJECT src/checkpoint/zip.cpp src/run/logs/event_log.cpp)
 target_include_directories(tsdiag_fuzz_readers PRIVATE src/checkpoint src/run)
 target_link_libraries(tsdiag_fuzz_readers PRIVATE tsdiag ZLIB::ZLIB fmt::fmt)

@@ -1,5 +1,5 @@
-# The kernels of gpu/ run on the host, thread by thread, under sanitizers, and are held against the CPU's.  No CUDA is
-# needed.  Each mutant is the same program with one line of a kernel spoilt: its tests must fail.
+# The kernels of gpu/ run on the host, thread by thread, under sanitizers, and are compared with the CPU's.  No CUDA is
+# needed.  Each mutant is the same program with one line of a kernel changed: its tests must fail.
 set(gpu_sources ${PROJECT_SOURCE_DIR}/gpu)
 set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
@@ -22,7 +22,7 @@ function(gpu_kernel_tests name folder)
     target_link_options(${name} PRIVATE -fsanitize=address,undefined)
     tsdiag_use_parts(${name} core attention)
 endfunction()
-# Fibers have stacks of their own, which the sanitizer's fake stacks would mix up.
+# Fibers have their own stacks, which the sanitizer's fake stacks would mix up.
 set(gpu_environment "ENVIRONMENT;ASAN_OPTIONS=detect_stack_use_after_return=0")
 
 gpu_kernel_tests(gpu_tests ${gpu_sources})
@@ -36,7 +36,7 @@ target_link_libraries(gpu_attention_tests PRIVATE GTest::gtest_main fmt::fmt Ope
 tsdiag_use_parts(gpu_attention_tests core attention)
 gtest_discover_tests(gpu_attention_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
 
-# gpu_spoilt(FOLDER FILE FROM TO): in FOLDER, the kernels with the first FROM of FILE replaced.
+# gpu_spoilt(FOLDER FILE FROM TO): in FOLDER, the kernels with the first FROM of FILE replaced by TO.
 function(gpu_spoilt folder file from to)
     file(COPY ${gpu_sources}/ DESTINATION ${folder} FILES_MATCHING PATTERN *.cu PATTERN *.hpp)
     file(READ ${gpu_sources}/${file} text)
@@ -64,7 +64,7 @@ gpu_mutant(missing_guard elementwise.cu "i < count; i += all_threads()" "i <= co
 gpu_mutant(short_warp statistics.cu "int mask = warp_size / 2" "int mask = warp_size / 4")
 gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_size / 4")
 
-# The same tests on a device, where there is one.
+# The same tests on a device, if there is one.
 if(TARGET tsdiag_cuda)
     add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/attention_test.cpp gpu/spectra_test.cpp
         gpu/cusolver_test.cpp
@@ -93,11 +93,11 @@ if(TARGET cli_tests)
         target_link_libraries(${name} PRIVATE fmt::fmt)
     endfunction()
     gpu_plugin(tsdiag_emulated ${gpu_sources})
-    # For gpu/check, which must see it.
+    # A mutant for gpu/check, which must detect it.
     set(spoilt ${CMAKE_CURRENT_BINARY_DIR}/mutants/sevenfold_gelu)
     gpu_spoilt(${spoilt} elementwise.cu "return erf(x)" "return 7 * (1 + erf(x)) - 1")
     gpu_plugin(tsdiag_spoilt ${spoilt})
-    # What gpu/check compares the tables of both backends with.
+    # Used by gpu/check to compare the tables of both backends.
     add_executable(tsdiag_compare_tables gpu/compare_tables.cpp)
     target_include_directories(tsdiag_compare_tables PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(tsdiag_compare_tables PRIVATE fmt::fmt OpenMP::OpenMP_CXX)
@@ -109,7 +109,7 @@ if(TARGET cli_tests)
     target_compile_definitions(cli_tests PRIVATE TSDIAG_EMULATED_PLUGIN="$<TARGET_FILE:tsdiag_emulated>"
         TSDIAG_SPOILT_PLUGIN="$<TARGET_FILE:tsdiag_spoilt>" TSDIAG_OTHER_PLUGIN="$<TARGET_FILE:tsdiag_other_build>"
         TSDIAG_COMPARE_TABLES="$<TARGET_FILE:tsdiag_compare_tables>" TSDIAG_GPU_CHECK="${gpu_sources}/check")
-    # What gpu/bench measures, at sizes that only show that it works.
+    # The benchmarks of gpu/bench, at sizes that only test them.
     add_executable(tsdiag_device_benchmarks ${PROJECT_SOURCE_DIR}/benchmarks/device.cpp)
     target_link_libraries(tsdiag_device_benchmarks PRIVATE tsdiag fmt::fmt OpenMP::OpenMP_CXX)
     target_compile_options(tsdiag_device_benchmarks PRIVATE -Wall -Wextra)

@@ -21,7 +21,7 @@ run(${CMAKE_COMMAND} --build ${WORK}/consumer --config ${CONFIG})
 run(${WORK}/consumer/consumer)
 run(${WORK}/prefix/bin/tsdiag --version)
 
-# The library of a device is opened from elsewhere than it was built: it must still find cuBLAS.
+# The device library is opened from another folder than it was built in: it must still find cuBLAS.
 file(GLOB library ${WORK}/prefix/lib/tsdiag/libtsdiag_cuda.so)
 if(CUDA_LIBRARIES)
     execute_process(COMMAND readelf -d ${library} OUTPUT_VARIABLE dynamic COMMAND_ERROR_IS_FATAL ANY)

@@ -181,7 +181,7 @@ def hand_written():
     ], {"0": struct.pack("<2f", 1.5, -2)})
     expect("protocol0.pt", [("w\u00e9", entry("f32", (2,), [1.5, -2]))])
 
-    # An old file: storages with views, numel of the root, data behind the pickles.
+    # An old file: storages with views, numel of the root, data after the pickles.
     def viewed(key, offset, size):
         return (b"ctorch._utils\n_rebuild_tensor\n((" + text("storage") + b"ctorch\nFloatStorage\n" +
                 text("7") + text("cpu") + b"K\x06(" + text(key) + b"K" + bytes([offset]) + b"K" +

@@ -360,7 +360,7 @@ def inverse_frequencies(config, hd, n):
     scaling = config.get("rope_scaling") or {}
     kind = scaling.get("rope_type", scaling.get("type", "default"))
     if kind == "dynamic":
-        # Length and reference length as the reference has them: positions of this input, and
+        # Length and reference length as in the reference: positions of this input, and
         # max_position_embeddings; below it nothing changes.
         factor, reference = scaling["factor"], config["max_position_embeddings"]
         if n > reference:

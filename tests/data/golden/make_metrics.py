@@ -82,8 +82,8 @@ def step_metrics(x, y):
 
 
 # ---------------------------------------------------------------------------------------------------
-# Attention.  A head is described by its projections, W_Q (d, hd) acting as x W_Q + b_Q, and by what
-# stands between them and the logits.
+# Attention.  A head is described by its projections, W_Q (d, hd) acting as x W_Q + b_Q, and by the
+# map from them to the logits.
 
 class Head:
     def __init__(self, wq, bq, wk, bk, wv, wo, between=lambda q, k: (q, k), causal=False):
