@@ -80,7 +80,7 @@ class Locality final : public Probe {
 
     ProbeSettings settings_;
     Index heads_ = 0, tokens_ = 0, rows_ = 0;
-    std::vector<double> window_;  ///< (heads, n): the increment of C when the window grows to L + 1
+    std::vector<double> window_;  ///< (heads, n): attention gained when the window grows to L + 1
 };
 
 constexpr Metric metrics[] = {
