@@ -231,7 +231,7 @@ std::string OutputFolder::seal() {
         if (matches(name) && old.owns(folder(), name)) replaced_.insert(name);
     for (const auto& [name, entry] : old.entries())
         if (!sealed_.lists(name) && !replaced_.contains(name) && is_there(folder() / name))
-            sealed_.set(name, entry);  // kept: of another result, or changed by the user
+            sealed_.set(name, entry);  // kept: not in the plan, or changed by the user
     sealed_.write(temporary_);
     return sha256(sealed_.text());
 }
