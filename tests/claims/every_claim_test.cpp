@@ -162,7 +162,7 @@ TEST_P(ExaminedClaim, ReplayGivesTheSameNumber) {
 
 /// Witnesses of few numbers are simplified, to zeros among others, which larger sizes may hide.
 TEST_P(EveryClaim, IsExaminedAtSmallSizes) {
-#ifdef TSDIAG_ADDRESS_SANITIZER  // which slows searches a hundredfold
+#ifdef TSDIAG_ADDRESS_SANITIZER  // which slows searches fortyfold
     const std::vector<Index> sizes = {4};
 #else
     const std::vector<Index> sizes = {4, 5};
