@@ -13,7 +13,7 @@ endif()
 
 # tsdiag_precompile(TARGET GROUP [OPTIONS options...] [LINK libraries...] [HEADERS headers...]): compiles with the
 # options, and with the most common headers parsed once for all targets of the group.  Sources include what they use
-# nevertheless: CMAKE_DISABLE_PRECOMPILE_HEADERS turns it off.
+# nevertheless: with CMAKE_DISABLE_PRECOMPILE_HEADERS each is compiled without.
 function(tsdiag_precompile target group)
     cmake_parse_arguments(PRE "" "" "OPTIONS;LINK;HEADERS" ${ARGN})
     set(first tsdiag_precompiled_${group})

@@ -21,7 +21,7 @@ if(NOT sources)
     message(FATAL_ERROR "No source found below ${ROOT}")
 endif()
 
-set(numbers "double|float|int|unsigned|char|Index|T|(std::)?(size_t|ptrdiff_t|uintptr_t|streamsize|streamoff|u?int(8|16|32|64)_t)")
+set(numbers "double|float|int|unsigned|char|Index|T|To|uInt|off_t|(std::)?(size_t|ptrdiff_t|uintptr_t|streamsize|streamoff|u?int(8|16|32|64)_t)")
 set(broken 0)
 foreach(source IN LISTS sources)
     file(STRINGS ${ROOT}/${source} lines REGEX "static_cast<(${numbers})>")

@@ -39,7 +39,7 @@ class GpuCheck : public testing::Test {
                                               "--tokens", "4", "--no-report", "-o", "tables"});
         ASSERT_EQ(run.code, 0) << run.err;
         script(build_ / "tsdiag",
-               "[[ \"$1 $2\" == probe* && ! $2 =~ " + measured +
+               "[[ $1 == probe && ! $2 =~ " + measured +
                    " ]] || exec " TSDIAG_PROGRAM
                    " \"$@\"\nmodel=$2\nwhile [ $# -gt 1 ]; do\n  [ \"$1\" != -o ] || out=$2\n"
                    "  [ \"$1\" != --device ] || device=$2\n  shift\ndone\ncp -r " +
