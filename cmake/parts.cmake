@@ -2,6 +2,10 @@
 if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     add_compile_options(-Wno-restrict -Wno-array-bounds -Wno-stringop-overflow -Wno-stringop-overread)
 endif()
+# It takes the sources of a unit for headers, whose names every source would see.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_UNITY_BUILD)
+    add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-Wno-subobject-linkage>)
+endif()
 
 # Parts that compute have -O3; the others -O1, which compiles faster (PERFORMANCE.md, Building).
 set(TSDIAG_QUICK_TO_COMPILE $<$<CONFIG:Release>:-O1>)
@@ -30,17 +34,21 @@ function(tsdiag_precompile target group)
     target_precompile_headers(${target} REUSE_FROM ${first})
 endfunction()
 
-# tsdiag_part(NAME FOLDER [COMPUTES] [READS_FILES] [USES parts...] [LINK libraries...]): the sources of one folder and its
-# rooms as objects, with fmt and OpenMP.  A part whose folder holds no source yet is skipped.
+# tsdiag_part(NAME FOLDER [PLUGINS] [COMPUTES] [READS_FILES] [USES parts...] [LINK libraries...]): the sources of one folder
+# and its rooms as objects, with fmt and OpenMP.  Sources of PLUGINS name their functions alike: each is compiled by
+# itself.  A part whose folder holds no source yet is skipped.
 set(TSDIAG_PARTS "" CACHE INTERNAL "")
 function(tsdiag_part name folder)
-    cmake_parse_arguments(PART "COMPUTES;READS_FILES" "" "USES;LINK" ${ARGN})
+    cmake_parse_arguments(PART "PLUGINS;COMPUTES;READS_FILES" "" "USES;LINK" ${ARGN})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp ${PROJECT_SOURCE_DIR}/${folder}/*.S)
     list(FILTER sources EXCLUDE REGEX "cpu_kernels\\.cpp$")
     if(NOT sources)
         return()
     endif()
     add_library(tsdiag_${name} OBJECT ${sources})
+    if(PART_PLUGINS)
+        set_property(TARGET tsdiag_${name} PROPERTY UNITY_BUILD OFF)
+    endif()
     target_include_directories(tsdiag_${name}
         PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> PRIVATE ${PROJECT_SOURCE_DIR}/${folder})
     list(TRANSFORM PART_LINK REPLACE "^TSDIAG_PRIVATE_DEPS$" "tsdiag_private_deps")

@@ -6,7 +6,7 @@
 namespace tsdiag::probe {
 namespace {
 
-struct Head {
+struct HeadNorms {
     RowMean squares, jacobian;
     double jacobian_max = 0;
 };
@@ -23,7 +23,7 @@ class AttentionNorms final : public Probe {
         sums_.add(e);
         totals_ = e.block.totals;
         for (Index k = 0; k < s.heads; ++k) {
-            Head& head = heads_[std::size_t(k)];
+            HeadNorms& head = heads_[std::size_t(k)];
             head.squares.add(of_head(s.squares, s, k));
             if (!why_no_logits_.empty()) continue;
             head.jacobian.add(of_head(s.jacobian, s, k));
@@ -68,14 +68,14 @@ class AttentionNorms final : public Probe {
     }
 
     ProbeSettings settings_;
-    std::vector<Head> heads_;
+    std::vector<HeadNorms> heads_;
     RowSums sums_;
     std::shared_ptr<const RowTotals> totals_;  ///< exact where only a sample of rows was seen
     Index tokens_ = 0;
     std::string why_no_logits_;
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric attention_norms_metrics[] = {
     {.name = metric::attn_fro,
      .symbol = "|P|_F",
      .definition = "|P|_F",
@@ -108,7 +108,7 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry attention_norms = {.name = "attention_norms",
-                                           .metrics = metrics,
+                                           .metrics = attention_norms_metrics,
                                            .needs = Needs::rows,
                                            .make = make<AttentionNorms>};
 

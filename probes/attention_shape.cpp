@@ -4,7 +4,7 @@
 namespace tsdiag::probe {
 namespace {
 
-struct Head {
+struct HeadShape {
     RowMean entropy, largest, negative, modulus;
     bool signed_entries = false;
 };
@@ -19,7 +19,7 @@ class AttentionShape final : public Probe {
         tokens_ = s.n;
         sums_.add(e);
         for (Index k = 0; k < s.heads; ++k) {
-            Head& head = heads_[std::size_t(k)];
+            HeadShape& head = heads_[std::size_t(k)];
             head.entropy.add(of_head(s.entropy, s, k));
             head.largest.add(of_head(s.max_modulus, s, k));
             head.negative.add(of_head(s.negative, s, k));
@@ -49,19 +49,19 @@ class AttentionShape final : public Probe {
     }
 
     /// Sum of the negative entries' modulus / sum of all moduli.
-    Value negative_mass(const Head& head) const {
+    Value negative_mass(const HeadShape& head) const {
         const Value all = head.modulus.value(tokens_), part = head.negative.value(tokens_);
         if (*all.value == 0) return undefined("P = 0");
         return transform(part, [&](double x) { return std::clamp(x / *all.value, 0.0, 1.0); });
     }
 
     ProbeSettings settings_;
-    std::vector<Head> heads_;
+    std::vector<HeadShape> heads_;
     RowSums sums_;
     Index tokens_ = 0;
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric attention_shape_metrics[] = {
     {.name = metric::entropy,
      .symbol = "entropy of a row",
      .definition = "mean entropy of a row",
@@ -88,7 +88,7 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry attention_shape = {.name = "attention_shape",
-                                           .metrics = metrics,
+                                           .metrics = attention_shape_metrics,
                                            .needs = Needs::rows,
                                            .make = make<AttentionShape>};
 

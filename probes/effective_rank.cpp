@@ -40,7 +40,7 @@ class EffectiveRank final : public Probe {
     bool by_name_;
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric effective_rank_metrics[] = {
     {.name = metric::effective_rank,
      .symbol = "erank(X)",
      .definition = "exp(-sum_i p_i ln p_i), p_i = s_i / sum_j s_j, s the singular values of X",
@@ -54,6 +54,6 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry effective_rank = {
-    .name = "rank", .metrics = metrics, .needs = Needs::hidden, .make = make<EffectiveRank>};
+    .name = "rank", .metrics = effective_rank_metrics, .needs = Needs::hidden, .make = make<EffectiveRank>};
 
 }  // namespace tsdiag::probe

@@ -64,7 +64,7 @@ class Escalation final : public Probe {
     std::map<std::string, StateMoments, std::less<>> states_;  ///< of this layer and sample
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric escalation_metrics[] = {
     {.name = "xi1",
      .symbol = "ξ₁",
      .definition = "|Pi1 Y|_F^2 / |Pi1 X|_F^2, Y this stage, X the one before",
@@ -115,6 +115,6 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry escalation = {
-    .name = "escalation", .metrics = metrics, .needs = Needs::hidden, .make = make<Escalation>};
+    .name = "escalation", .metrics = escalation_metrics, .needs = Needs::hidden, .make = make<Escalation>};
 
 }  // namespace tsdiag::probe

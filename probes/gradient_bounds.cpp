@@ -18,7 +18,7 @@ enum class Law {
 };
 
 /// Statistics of the rows of a head.
-struct Head {
+struct HeadExtremes {
     double largest = 0;                                      ///< max |dL/dS_ij|
     double least = std::numeric_limits<double>::infinity();  ///< min |S_ij|
     bool negative = false;                                   ///< some S_ij < 0
@@ -58,7 +58,7 @@ class GradientBounds final : public Probe {
         emit_each(out, settings_, e.layer, "c2", h, [&](std::size_t k) { return Value(c2(k)); });
         const RowBlock first = e.op.rows(0, 1);
         const std::string no_logits = why_no_logits(e, first);
-        auto heads = std::vector<Head>(std::size_t(h));
+        auto heads = std::vector<HeadExtremes>(std::size_t(h));
         if (first.slope.defined()) read_rows(e, no_logits.empty(), heads);
         const auto emit = [&](std::string_view metric, std::string why_not, auto value) {
             emit_each(out, settings_, e.layer, metric, h, [&](std::size_t k) {
@@ -88,7 +88,7 @@ class GradientBounds final : public Probe {
 
     /// dL/dS_ij = slope_ij (G_ij - sum_k G_ik P_ik), G = dL/dP = dL/dO V^T; without the sum where
     /// rows are not divided by theirs.
-    static void read_rows(const AttentionGradient& e, bool logits, std::vector<Head>& heads) {
+    static void read_rows(const AttentionGradient& e, bool logits, std::vector<HeadExtremes>& heads) {
         const Index n = e.op.tokens(), step = block_rows(e.op);
         for (Index first = 0; first < n; first += step) {
             const Index count = std::min(step, n - first);
@@ -128,7 +128,7 @@ class GradientBounds final : public Probe {
         return divide(cast(block.p, Type::f64), cast(block.slope, Type::f64));
     }
 
-    static Law law_of(const AttentionGradient& e, const RowBlock& block, const Head& head) {
+    static Law law_of(const AttentionGradient& e, const RowBlock& block, const HeadExtremes& head) {
         const bool exponential =
             block.divided && block.slope.view().data == block.p.view().data;  // a' = a
         const bool norm = e.norm != OutputNorm::none;
@@ -138,7 +138,7 @@ class GradientBounds final : public Probe {
     }
 
     /// `c12`: c1 c2.  The sharp bounds: docs/metrics.md.
-    static Value bound_of(const AttentionGradient& e, Law law, const Head& head, Wide c12,
+    static Value bound_of(const AttentionGradient& e, Law law, const HeadExtremes& head, Wide c12,
                           bool sharp) {
         const double n = double(e.op.tokens());
         switch (law) {
@@ -166,7 +166,7 @@ class GradientBounds final : public Probe {
     ProbeSettings settings_;
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric gradient_bounds_metrics[] = {
     {.name = metric::ds_max,
      .symbol = "max |dL/dS|",
      .definition = "max_ij |dL/dS_ij|",
@@ -209,7 +209,7 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry gradient_bounds = {.name = "gradient_bounds",
-                                           .metrics = metrics,
+                                           .metrics = gradient_bounds_metrics,
                                            .needs = Needs::attention_gradient,
                                            .make = make<GradientBounds>};
 

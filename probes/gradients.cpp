@@ -32,7 +32,7 @@ class Gradients final : public Probe {
     Index parameters_ = 0;
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric gradients_metrics[] = {
     {.name = metric::grad_norm,
      .symbol = "|dL/dX|",
      .definition = "|dL/dX|_F of the state at `stage`; |dL/dW|_F of the parameter in `tensor`; "
@@ -47,6 +47,6 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry gradients = {
-    .name = "gradients", .metrics = metrics, .needs = Needs::gradient, .make = make<Gradients>};
+    .name = "gradients", .metrics = gradients_metrics, .needs = Needs::gradient, .make = make<Gradients>};
 
 }  // namespace tsdiag::probe

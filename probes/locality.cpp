@@ -83,7 +83,7 @@ class Locality final : public Probe {
     std::vector<double> window_;  ///< (heads, n): attention gained when the window grows to L + 1
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric locality_metrics[] = {
     {.name = metric::local_auc,
      .symbol = "locality",
      .definition = "mean over L of the curve `local_acc`",
@@ -105,6 +105,6 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry locality = {
-    .name = "locality", .metrics = metrics, .needs = Needs::rows, .make = make<Locality>};
+    .name = "locality", .metrics = locality_metrics, .needs = Needs::rows, .make = make<Locality>};
 
 }  // namespace tsdiag::probe

@@ -101,7 +101,7 @@ class LocalityAppendix final : public Probe {
     std::vector<Lengths> counts_;  ///< of each head, summed over the rows
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric locality_appendix_metrics[] = {
     {.name = metric::local_acc_appendix,
      .symbol = "window",
      .definition = "x = a score s, y = the share of the tokens in the window in which a row has "
@@ -114,7 +114,7 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry locality_appendix = {.name = "locality_appendix",
-                                             .metrics = metrics,
+                                             .metrics = locality_appendix_metrics,
                                              .needs = Needs::rows,
                                              .make = make<LocalityAppendix>};
 

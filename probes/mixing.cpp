@@ -155,7 +155,7 @@ class Mixing final : public Probe {
     RowSums sums_;
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric mixing_metrics[] = {
     {.name = metric::omega,
      .symbol = "|eᵀPΠ₂X|/|eᵀX|",
      .definition = "|e^T P Pi2 X| / |e^T X|",
@@ -185,7 +185,7 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry mixing = {.name = "mixing",
-                                  .metrics = metrics,
+                                  .metrics = mixing_metrics,
                                   .needs = Needs::rows | Needs::attention,
                                   .make = make<Mixing>};
 

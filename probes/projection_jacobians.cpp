@@ -126,9 +126,9 @@ class ProjectionJacobians final : public Probe {
     ProbeSettings settings_;
 };
 
-constexpr double an_entry = 2.9e-7;  ///< seconds of one core for an entry of P
+constexpr double jacobian_seconds = 2.9e-7;  ///< seconds of one core for an entry of P
 
-constexpr Metric metrics[] = {
+constexpr Metric projection_jacobians_metrics[] = {
     {.name = "jac_q_fro",
      .symbol = "|dP/dW_Q|_F",
      .definition = "|dP/dW_Q|_F at fixed input, through rotary embedding and q/k norm where "
@@ -136,7 +136,7 @@ constexpr Metric metrics[] = {
      .source = "[POLY] Thm 4.4",
      .range = ">= 0",
      .undefined = "there are no projections, or P is no function of scale q k^T alone",
-     .seconds = an_entry},
+     .seconds = jacobian_seconds},
     {.name = "jac_k_fro",
      .symbol = "|dP/dW_K|_F",
      .definition = "|dP/dW_K|_F at fixed input, as jac_q_fro; W the rows of the head (of its "
@@ -144,12 +144,12 @@ constexpr Metric metrics[] = {
      .source = "[POLY] Thm 4.4",
      .range = ">= 0",
      .undefined = "as jac_q_fro",
-     .seconds = an_entry}};
+     .seconds = jacobian_seconds}};
 
 }  // namespace
 
 extern const ProbeEntry projection_jacobians = {.name = "projection_jacobians",
-                                                .metrics = metrics,
+                                                .metrics = projection_jacobians_metrics,
                                                 .needs = Needs::attention,
                                                 .make = make<ProjectionJacobians>};
 

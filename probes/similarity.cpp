@@ -94,7 +94,7 @@ class Similarity final : public Probe {
     ProbeSettings settings_;
 };
 
-constexpr Metric metrics[] = {
+constexpr Metric similarity_metrics[] = {
     {.name = metric::t_sim,
      .symbol = "t_sim",
      .definition = "|Pi1 X|_F^2 / |X|_F^2: the share of the state that is the same for all tokens",
@@ -147,6 +147,6 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry similarity = {
-    .name = "similarity", .metrics = metrics, .needs = Needs::hidden, .make = make<Similarity>};
+    .name = "similarity", .metrics = similarity_metrics, .needs = Needs::hidden, .make = make<Similarity>};
 
 }  // namespace tsdiag::probe

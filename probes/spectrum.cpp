@@ -229,9 +229,9 @@ class Spectrum final : public Probe {
     std::vector<std::vector<double>> diagonals_;  ///< of the rows seen, of each head
 };
 
-constexpr double an_entry = 6e-8;  ///< seconds of one core for an entry of P
+constexpr double spectrum_seconds = 6e-8;  ///< seconds of one core for an entry of P
 
-constexpr Metric metrics[] = {
+constexpr Metric spectrum_metrics[] = {
     {.name = metric::lambda2_abs,
      .symbol = "|λ₂(P)|",
      .definition = "|lambda_2(P)|",
@@ -240,7 +240,7 @@ constexpr Metric metrics[] = {
      .undefined = "n < 2",
      .core = true,
      .show = Show::everywhere,
-     .seconds = an_entry},
+     .seconds = spectrum_seconds},
     {.name = metric::lambda2_check,
      .symbol = "|λ₂ - λ₂'|/max",
      .definition = "|lambda2_abs - l| / max(lambda2_abs, l), l found again by the library Spectra, "
@@ -256,13 +256,13 @@ constexpr Metric metrics[] = {
      .range = "[0, 1]",
      .undefined = "rows of P do not sum to 1",
      .core = true,
-     .seconds = an_entry},
+     .seconds = spectrum_seconds},
     {.name = "gap",
      .symbol = "1 - |λ₂|",
      .definition = "1 - |lambda_2|",
      .range = "[0, 1]",
      .undefined = "rows of P do not sum to 1",
-     .seconds = an_entry},
+     .seconds = spectrum_seconds},
     {.name = metric::delta,
      .symbol = "|Π₂P|₂",
      .definition = "|Pi2 P|_2",
@@ -271,28 +271,28 @@ constexpr Metric metrics[] = {
      .undefined = "never",
      .core = true,
      .show = Show::everywhere,
-     .seconds = an_entry},
+     .seconds = spectrum_seconds},
     {.name = metric::est1,
      .symbol = "est1",
      .definition = "((1 - omega)^2 - delta^2) a2 / (1 + a2 delta^2)",
      .source = "[TSE] (16)",
      .range = ">= -1",
      .undefined = "pre-norm, P V is normalised or gated, omega >= 1, or omega is undefined",
-     .seconds = an_entry},
+     .seconds = spectrum_seconds},
     {.name = metric::est2,
      .symbol = "est2",
      .definition = "a2 (1 - |lambda_2|^2) / (1 + a2 |lambda_2|^2)",
      .source = "[TSE] (17), where a2 = 1",
      .range = "[0, a2]",
      .undefined = "pre-norm, P V is normalised or gated, or spectral_gap is undefined",
-     .seconds = an_entry},
+     .seconds = spectrum_seconds},
     {.name = "delta_pi",
      .symbol = "|P - 1πᵀ|_π",
      .definition =
          "|P - 1 pi^T| in l2(pi), pi the stationary vector; at most 1 where delta exceeds it",
      .range = "[0, 1]",
      .undefined = "pi is not unique or not positive (causal: pi = e_1)",
-     .seconds = an_entry},
+     .seconds = spectrum_seconds},
     {.name = metric::dobrushin,
      .symbol = "c(P)",
      .definition = "1/2 max_ij sum_k |P_ik - P_jk|; n^3/2 work",
@@ -305,7 +305,7 @@ constexpr Metric metrics[] = {
 }  // namespace
 
 extern const ProbeEntry spectrum = {.name = "spectrum",
-                                    .metrics = metrics,
+                                    .metrics = spectrum_metrics,
                                     .needs = Needs::rows | Needs::attention,
                                     .make = make<Spectrum>};
 

@@ -9,7 +9,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array bigbird_options{
     AttentionOption{.name = "block",
                     .fallback = "64",
                     .numbers = true,
@@ -155,7 +155,7 @@ const AttentionEntry bigbird = {
         "P = softmax(S) over the tokens that a row sees, block by block: the first and the last "
         "block, which see all, its own block and its neighbours, and some that are drawn",
     .source = "[BIGBIRD] 2, ITC",
-    .options = option_list,
+    .options = bigbird_options,
     .facts = {.row_stochastic = Holds::always},
     .make = [](AttentionInput in) {
         const Options options(bigbird, in.options);

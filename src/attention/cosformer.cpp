@@ -26,7 +26,7 @@ Tensor weighted(const Tensor& x, const std::vector<double>& position, double len
     return concat_cols(parts);
 }
 
-constexpr std::array option_list{
+constexpr std::array cosformer_options{
     AttentionOption{.name = "clamp",
                     .fallback = "0",
                     .numbers = true,
@@ -43,7 +43,7 @@ const AttentionEntry cosformer = {
         "P_ij = relu(q_i) . relu(k_j) cos(pi (i - j) / 2n) / row sums; a row without "
         "features is 0; the scale of the logits is not used",
     .source = "[COSFORMER]",
-    .options = option_list,
+    .options = cosformer_options,
     .facts = {.row_stochastic = Holds::sometimes,
               .factors = Holds::always,
               .slope = Holds::sometimes,

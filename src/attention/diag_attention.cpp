@@ -9,7 +9,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array diag_attention_options{
     AttentionOption{.name = "block",
                     .fallback = "64",
                     .words = "",
@@ -79,7 +79,7 @@ const AttentionEntry diag_attention = {
     .name = "diag_attention",
     .description = "P = softmax(S) or relu(S) inside chunks of neighbouring tokens, 0 between them",
     .source = "[DEVIL] 4.3",
-    .options = option_list,
+    .options = diag_attention_options,
     .facts = {.row_stochastic = Holds::sometimes, .blocks = Holds::always},
     .make = [](AttentionInput input) {
         const Options options(diag_attention, input.options);

@@ -9,7 +9,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{AttentionOption{.name = "group",
+constexpr std::array flash_options{AttentionOption{.name = "group",
                                                  .fallback = "256",
                                                  .words = "",
                                                  .numbers = true,
@@ -98,7 +98,7 @@ const AttentionEntry flash = {
         "and k unless a model has two pairs; bias sqrt(d) times the parameter `rel_pos_bias` at "
         "the bucket of j - i [T5]",
     .source = "[FLASH]",
-    .options = option_list,
+    .options = flash_options,
     .facts = {.negative_entries = Holds::sometimes, .window = false},
     .make = [](AttentionInput input) {
         refuse_window(flash, input);

@@ -10,7 +10,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array informer_options{
     AttentionOption{.name = "factor",
                     .fallback = "5",
                     .numbers = true,
@@ -119,7 +119,7 @@ const AttentionEntry informer = {
         "diagonal); keys behind the row are sampled too, so that a causal row may depend on later "
         "tokens through M",
     .source = "[INFORMER] (4), algorithm 1",
-    .options = option_list,
+    .options = informer_options,
     .facts = {.row_stochastic = Holds::sometimes, .window = false},
     .make = [](AttentionInput in) {
         const Options options(informer, in.options);

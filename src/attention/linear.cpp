@@ -6,7 +6,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array linear_options{
     AttentionOption{.name = "map",
                     .fallback = "1+elu",
                     .words = "1+elu elu relu",
@@ -20,7 +20,7 @@ const AttentionEntry linear = {
     .name = "linear",
     .description = "P = phi(Q) phi(K)^T / row sums; the scale of the logits is not used",
     .source = "[LINEAR]",
-    .options = option_list,
+    .options = linear_options,
     .facts = {.row_stochastic = Holds::sometimes,
               .negative_entries = Holds::sometimes,
               .factors = Holds::always,

@@ -11,7 +11,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array linformer_options{
     AttentionOption{.name = "length",
                     .fallback = "n/4",
                     .words = "n/4",
@@ -49,7 +49,7 @@ const AttentionEntry linformer = {
     .name = "linformer",
     .description = "P = softmax(scale Q (E^T K)^T) F^T, E and F n x k",
     .source = "[LINFORMER]",
-    .options = option_list,
+    .options = linformer_options,
     .facts = {.negative_entries = Holds::sometimes,
               .factors = Holds::always,
               .slope = Holds::never,

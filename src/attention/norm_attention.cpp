@@ -6,7 +6,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{AttentionOption{
+constexpr std::array norm_attention_options{AttentionOption{
     .name = "map",
     .fallback = "1+elu",
     .words = "1+elu elu relu identity",
@@ -21,7 +21,7 @@ const AttentionEntry norm_attention = {
         "P = phi(Q) phi(K)^T, not normalised; a norm follows on P V, heads side by "
         "side, which the metrics of P do not see; the scale of the logits is not used",
     .source = "[DEVIL] (14)",
-    .options = option_list,
+    .options = norm_attention_options,
     .facts = {.negative_entries = Holds::sometimes, .factors = Holds::always, .window = false},
     .output_norm = "rms",
     .make = [](AttentionInput in) {

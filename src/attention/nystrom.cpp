@@ -13,7 +13,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array nystrom_options{
     AttentionOption{.name = "landmarks",
                     .fallback = "64",
                     .words = "n",
@@ -121,7 +121,7 @@ const AttentionEntry nystrom = {
         "P = softmax(q l_k^T) V softmax(l_q k^T), l the means of n/m tokens, V six "
         "steps towards the inverse of K2 = softmax(l_q l_k^T)",
     .source = "[NYSTROM]",
-    .options = option_list,
+    .options = nystrom_options,
     .facts = {.row_stochastic = Holds::sometimes,
               .negative_entries = Holds::sometimes,
               .factors = Holds::sometimes,

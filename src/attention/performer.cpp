@@ -9,7 +9,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array performer_options{
     AttentionOption{.name = "features",
                     .fallback = "auto",
                     .words = "auto",
@@ -99,7 +99,7 @@ const AttentionEntry performer = {
         "P = phi(Q) phi(K)^T / row sums, phi(x) = (exp(W x - |x|^2/2 - max) + epsilon) / "
         "sqrt(m), x times the root of the logits' scale, W orthogonal in groups of d rows",
     .source = "[PERFORMER]",
-    .options = option_list,
+    .options = performer_options,
     .facts = {.row_stochastic = Holds::sometimes, .factors = Holds::always, .window = false},
     .make = [](AttentionInput in) {
         const Options options(performer, in.options);

@@ -7,7 +7,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array polynomial_options{
     AttentionOption{.name = "p",
                     .fallback = "3",
                     .words = "",
@@ -63,7 +63,7 @@ const AttentionEntry polynomial = {
     .name = "polynomial",
     .description = "P = c S^p entry by entry, not normalised",
     .source = "[POLY]",
-    .options = option_list,
+    .options = polynomial_options,
     .facts = {.negative_entries = Holds::sometimes},
     .make = [](AttentionInput input) {
         require_fit(input);

@@ -14,7 +14,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array reformer_options{
     AttentionOption{.name = "rounds",
                     .fallback = "8",
                     .numbers = true,
@@ -287,7 +287,7 @@ const AttentionEntry reformer = {
         "hash and position and cut into chunks of m; a token sees keys of its own hash in its "
         "chunk and the one before, in any round, and itself where it sees no other",
     .source = "[REFORMER]",
-    .options = option_list,
+    .options = reformer_options,
     .facts = {.row_stochastic = Holds::always, .slope = Holds::never, .window = false},
     .make = [](AttentionInput in) {
         const Options options(reformer, in.options);

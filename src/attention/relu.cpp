@@ -5,7 +5,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array relu_options{
     AttentionOption{.name = "scale",
                     .fallback = "1/n",
                     .words = "none 1/n",
@@ -18,7 +18,7 @@ const AttentionEntry relu = {
     .name = "relu",
     .description = "P = c relu(S), not normalised",
     .source = "[RELU]",
-    .options = option_list,
+    .options = relu_options,
     .make = [](AttentionInput input) {
         require_fit(input);
         const Options options(relu, input.options);

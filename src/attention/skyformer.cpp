@@ -12,7 +12,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array skyformer_options{
     AttentionOption{.name = "landmarks",
                     .fallback = "auto",
                     .words = "auto",
@@ -85,7 +85,7 @@ const AttentionEntry skyformer = {
         "and keys, M = k(L, L), D the row sums of M + gamma I, V some steps of the iteration of "
         "nystrom towards the inverse of D^-1/2 (M + gamma I) D^-1/2",
     .source = "[SKYFORMER] 4.2, 4.4",
-    .options = option_list,
+    .options = skyformer_options,
     .facts = {.negative_entries = Holds::sometimes,
               .factors = Holds::always,
               .slope = Holds::never,

@@ -6,7 +6,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{AttentionOption{
+constexpr std::array softmax_options{AttentionOption{
     .name = "alibi",
     .fallback = "0",
     .words = "0 1",
@@ -30,7 +30,7 @@ extern const AttentionEntry softmax;
 const AttentionEntry softmax = {.name = "softmax",
                                 .description = "P = exp(S) / row sums, S = scale q k^T + bias",
                                 .source = "[Attention]; bias [ALIBI]",
-                                .options = option_list,
+                                .options = softmax_options,
                                 .facts = {.row_stochastic = Holds::always},
                                 .make = [](AttentionInput input) {
                                     const Options options(softmax, input.options);

@@ -13,7 +13,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array transformer_ls_options{
     AttentionOption{.name = "segment",
                     .fallback = "auto",
                     .words = "auto",
@@ -49,7 +49,7 @@ constexpr std::array option_list{
                     .description = "of W, U(-1, 1) / sqrt(d) for each head"}};
 
 /// W of each head of keys of a sample, (h', d, r): the parameter `proj`, or drawn.
-Tensor projection(const Options& options, const AttentionInput& in) {
+Tensor head_projections(const Options& options, const AttentionInput& in) {
     const Index h = in.k.batch() / in.samples, d = in.k.cols();
     Tensor given = parameter(in, "proj");
     if (!given.defined()) {
@@ -82,7 +82,7 @@ class LongShort final : public AttentionOperator {
         look_around(options.number("segment") ? options.count("segment") : in_.causal ? 512 : 8);
         find_chunks(options.count("chunk"));
         if (chunks_.empty()) return;
-        const Tensor w = for_every_sample(transpose(projection(options, in_)), in_);  // (h', r, d)
+        const Tensor w = for_every_sample(transpose(head_projections(options, in_)), in_);  // (h', r, d)
         rank_ = w.rows();
         for (Chunk& c : chunks_)
             c.weights = softmax_rows(matmul(w, part(in_.k, c), Transpose::second), {});
@@ -238,7 +238,7 @@ const AttentionEntry transformer_ls = {
         "w/2 on either side; causal: the last w positions, and r projected keys of each chunk of l "
         "positions that lies wholly before; a bias is added to the logits of keys",
     .source = "[LS]",
-    .options = option_list,
+    .options = transformer_ls_options,
     .facts = {.row_stochastic = Holds::always, .slope = Holds::never, .window = false},
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(transformer_ls, in.options);

@@ -7,6 +7,7 @@ set(core_readers src/core/data/csv.cpp src/core/data/json.cpp src/core/data/text
 set_property(SOURCE ${core_readers} APPEND PROPERTY COMPILE_OPTIONS ${TSDIAG_FUZZED})
 set_property(SOURCE ${core_readers} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 # The readers with checksums, which fuzzing disables; they precede those of the library.
+set_property(SOURCE src/checkpoint/zip.cpp src/run/logs/event_log.cpp PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
 add_library(tsdiag_fuzz_readers OBJECT src/checkpoint/zip.cpp src/run/logs/event_log.cpp)
 target_include_directories(tsdiag_fuzz_readers PRIVATE src/checkpoint src/run)
 target_link_libraries(tsdiag_fuzz_readers PRIVATE tsdiag ZLIB::ZLIB fmt::fmt)

@@ -1,5 +1,6 @@
 # The kernels of gpu/ run on the host, thread by thread, under sanitizers, and are compared with the CPU's.  No CUDA is
 # needed.  Each mutant is the same program with one line of a kernel changed: its tests must fail.
+set(CMAKE_UNITY_BUILD OFF) # kernels are included by what emulates them
 set(gpu_sources ${PROJECT_SOURCE_DIR}/gpu)
 set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
