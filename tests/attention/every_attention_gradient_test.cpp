@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "attention/cases.hpp"
+#include "attention/settings.hpp"
 #include "support/differences.hpp"
 
 /// The gradient of P V with respect to queries, keys and values, for every entry of the list.
@@ -9,35 +9,21 @@ namespace {
 
 using namespace test;
 
-constexpr Index heads = 4, width = 6;
-
-struct Setting {
-    Case variant;
-    bool causal = false;
-    Index window = 0, key_heads = heads;
-};
-
-std::vector<Setting> settings() {
+std::vector<Setting> differentiated_settings() {
     std::vector<Setting> all;
     for (const Case& variant : cases())
         for (bool causal : {false, true}) {
             const AttentionFacts& facts = variant.entry->facts;
             if (causal && !facts.causal) continue;
-            all.push_back({variant, causal});
+            all.push_back({variant, Type::f64, causal});
             if (!variant.is_default()) continue;
-            all.push_back({variant, causal, 0, heads / 2});
-            if (facts.window) all.push_back({variant, causal, 5, heads / 2});
+            all.push_back({variant, Type::f64, causal, 0, heads / 2});
+            if (facts.window) all.push_back({variant, Type::f64, causal, 5, heads / 2});
         }
     return all;
 }
 
-void PrintTo(const Setting& s, std::ostream* out) { *out << s.variant.title; }
-
-std::string title(const testing::TestParamInfo<Setting>& info) {
-    const Setting& s = info.param;
-    return s.variant.title + (s.causal ? "_causal" : "") + (s.window ? "_window" : "") +
-           (s.key_heads < heads ? "_grouped" : "");
-}
+std::string untyped_title(const testing::TestParamInfo<Setting>& info) { return title(info.param); }
 
 class EveryAttentionGradient : public testing::TestWithParam<Setting> {
   protected:
@@ -93,7 +79,8 @@ TEST_P(EveryAttentionGradient, HasTheValueOfTheForwardPass) {
     EXPECT_TRUE(output(n)(variables(x)).tracked());
 }
 
-INSTANTIATE_TEST_SUITE_P(List, EveryAttentionGradient, testing::ValuesIn(settings()), title);
+INSTANTIATE_TEST_SUITE_P(List, EveryAttentionGradient, testing::ValuesIn(differentiated_settings()),
+                         untyped_title);
 
 /// Gradients of the attention's own parameters.
 TEST(AttentionGradient, ReachesTheParametersOfTheVariant) {

@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "attention/cases.hpp"
+#include "attention/settings.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
 
@@ -11,16 +11,6 @@ namespace {
 std::vector<double> narrowed(const std::vector<Wide>& all) { return {all.begin(), all.end()}; }
 
 using namespace test;
-
-constexpr Index heads = 4, width = 6;
-
-struct Setting {
-    Case variant;
-    Type type = Type::f64;
-    bool causal = false;
-    Index window = 0;
-    Index key_heads = heads;
-};
 
 std::vector<Setting> settings(bool only_f64) {
     std::vector<Setting> all;
@@ -37,13 +27,8 @@ std::vector<Setting> settings(bool only_f64) {
     return all;
 }
 
-/// Keeps messages short: the name of a failed test says the rest.
-void PrintTo(const Setting& s, std::ostream* out) { *out << s.variant.title; }
-
-std::string title(const testing::TestParamInfo<Setting>& info) {
-    const Setting& s = info.param;
-    return s.variant.title + (s.type == Type::f32 ? "_f32" : "_f64") + (s.causal ? "_causal" : "") +
-           (s.window ? "_window" : "") + (s.key_heads < heads ? "_grouped" : "");
+std::string typed_title(const testing::TestParamInfo<Setting>& info) {
+    return title(info.param, info.param.type == Type::f32 ? "_f32" : "_f64");
 }
 
 class EveryAttention : public testing::TestWithParam<Setting> {
@@ -344,8 +329,8 @@ TEST_P(EveryAttention, RefusesWhatItCannotDo) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(List, EveryAttention, testing::ValuesIn(settings(false)), title);
-INSTANTIATE_TEST_SUITE_P(List, EveryJacobian, testing::ValuesIn(settings(true)), title);
+INSTANTIATE_TEST_SUITE_P(List, EveryAttention, testing::ValuesIn(settings(false)), typed_title);
+INSTANTIATE_TEST_SUITE_P(List, EveryJacobian, testing::ValuesIn(settings(true)), typed_title);
 
 }  // namespace
 }  // namespace tsdiag

@@ -16,8 +16,9 @@ namespace {
 
 using namespace test;
 
-std::unique_ptr<AttentionOperator> drawn(const char* name, AttentionOptions options, Index n,
-                                         Type type, bool causal = false, double spread = 1) {
+std::unique_ptr<AttentionOperator> drawn_operator(const char* name, AttentionOptions options,
+                                                  Index n, Type type, bool causal = false,
+                                                  double spread = 1) {
     AttentionInput in = drawn_input(2, n, 8, type, 11);
     in.q = scale(in.q, spread);
     in.k = scale(in.k, spread);
@@ -49,7 +50,7 @@ const std::vector<Variant> variants{{"linear", {}},
 TEST(Factors, GiveTheSpectrumOfTheWholeMatrix) {
     for (const Variant& v : variants)
         for (const Type type : {Type::f32, Type::f64}) {
-            const auto op = drawn(v.name, v.options, 96, type, false, 0.7);
+            const auto op = drawn_operator(v.name, v.options, 96, type, false, 0.7);
             const std::vector<Estimate> second = second_eigenvalue(*op),
                                         second_bare = second_eigenvalue(*bare(*op)),
                                         delta = centred_norm(*op),
@@ -68,7 +69,7 @@ TEST(Factors, GiveTheSpectrumOfTheWholeMatrix) {
 }
 
 TEST(Factors, AreLeftAsideWhereTheyAreNotSmall) {
-    const auto op = drawn("linear", {}, 24, Type::f64);
+    const auto op = drawn_operator("linear", {}, 24, Type::f64);
     EXPECT_NE(second_eigenvalue(*op)[0].method, "factors");
     EXPECT_NE(centred_norm(*op)[0].method, "factors");
 }
@@ -76,7 +77,7 @@ TEST(Factors, AreLeftAsideWhereTheyAreNotSmall) {
 TEST(Factors, OfACausalHeadGiveItsDiagonal) {
     for (const Variant& v : variants) {
         if (!attention(v.name).facts.causal) continue;
-        const auto op = drawn(v.name, v.options, 64, Type::f64, true);
+        const auto op = drawn_operator(v.name, v.options, 64, Type::f64, true);
         const RowStatistics s = row_statistics(op->rows(0, 64));
         for (Index k = 0; k < 2; ++k) {
             const std::span diagonal = std::span(s.diagonal).subspan(std::size_t(64 * k), 64);
@@ -125,7 +126,7 @@ TEST(Factors, OfACausalHeadGiveItsCentredNorm) {
     for (const Variant& v : variants) {
         if (!attention(v.name).facts.causal) continue;
         for (const Type type : {Type::f32, Type::f64}) {
-            const auto op = drawn(v.name, v.options, 70, type, true);
+            const auto op = drawn_operator(v.name, v.options, 70, type, true);
             const std::vector<Estimate> found =
                 factors::causal_centred_norm(*op->structure().factors, 1e-8, 640);
             const std::vector<Estimate> expected = centred_norm(*bare(*op));
@@ -249,8 +250,8 @@ TEST(Factors, TheScalesOfTheirColumnsDoNotMatter) {
 
 TEST(Blocks, GiveTheSpectrumOfTheWholeMatrix) {
     for (const char* block : {"7", "1", "39"}) {
-        const auto op =
-            drawn("diag_attention", {{"block", block}, {"activation", "rela"}}, 40, Type::f64);
+        const auto op = drawn_operator("diag_attention", {{"block", block}, {"activation", "rela"}},
+                                       40, Type::f64);
         const std::vector<Estimate> found = second_eigenvalue(*op),
                                     expected = second_eigenvalue(*bare(*op));
         for (std::size_t k = 0; k < 2; ++k) {
@@ -258,8 +259,10 @@ TEST(Blocks, GiveTheSpectrumOfTheWholeMatrix) {
             EXPECT_NEAR(found[k].value, expected[k].value, 1e-9 * expected[k].value);
         }
     }
-    EXPECT_EQ(second_eigenvalue(*drawn("diag_attention", {{"block", "7"}}, 40, Type::f64))[0].value,
-              1);
+    EXPECT_EQ(
+        second_eigenvalue(*drawn_operator("diag_attention", {{"block", "7"}}, 40, Type::f64))[0]
+            .value,
+        1);
 }
 
 /// Small eigenvalues of other blocks, which are all rounding, do not affect the result.

@@ -9,7 +9,7 @@ namespace {
 
 using namespace test;
 
-struct Reading {
+struct Hashing {
     Index chunk = 4;
     bool across = false, duplicates = false;
     double key_length = 1;
@@ -32,7 +32,7 @@ struct Rotations {
     }
 };
 
-AttentionInput input_of(const Reading& reading, const Rotations& rotations) {
+AttentionInput input_of(const Hashing& reading, const Rotations& rotations) {
     AttentionInput in = input({{"chunk", std::to_string(reading.chunk)},
                                {"across", reading.across ? "1" : "0"},
                                {"duplicates", reading.duplicates ? "1" : "0"}});
@@ -44,7 +44,7 @@ AttentionInput input_of(const Reading& reading, const Rotations& rotations) {
 
 /// [REFORMER] appendix A literally: a softmax in each round, of logits less 1e5 on the diagonal
 /// and less log N elsewhere, N the rounds that contain the pair; rounds weighted by exp(z_r - z).
-Matrix twin(const AttentionInput& in, Index head, const Reading& reading,
+Matrix twin(const AttentionInput& in, Index head, const Hashing& reading,
             const Rotations& rotations) {
     const Index tokens = in.q.rows();
     const Matrix q = naive::matrix_of(in.q, head);
@@ -112,9 +112,9 @@ Matrix twin(const AttentionInput& in, Index head, const Reading& reading,
 
 TEST(Reformer, IsTheSumOverRoundsOfThePaper) {
     for (const Index rounds : {1, 3})
-        for (const Reading& reading :
-             {Reading{}, Reading{.chunk = 3, .across = true}, Reading{.duplicates = true},
-              Reading{.chunk = 5, .across = true, .duplicates = true}}) {
+        for (const Hashing& reading :
+             {Hashing{}, Hashing{.chunk = 3, .across = true}, Hashing{.duplicates = true},
+              Hashing{.chunk = 5, .across = true, .duplicates = true}}) {
             const Rotations rotations(rounds, 4);
             expect_twin(
                 "reformer", input_of(reading, rotations),
@@ -124,7 +124,7 @@ TEST(Reformer, IsTheSumOverRoundsOfThePaper) {
 
 TEST(Reformer, HasLongerKeysInTheReleasedCode) {
     // 1e-6 in the root changes a key by at most 1e-6 / (2 |q|^2 / d), relative.
-    const Reading reading{.key_length = std::sqrt(double(width))};
+    const Hashing reading{.key_length = std::sqrt(double(width))};
     const Rotations rotations(2, 4);
     AttentionInput in = input_of(reading, rotations);
     in.options["keys"] = "rms";

@@ -6,12 +6,12 @@ namespace {
 
 using namespace test;
 
-struct Reading {
+struct LongShort {
     Index segment = 4, rank = 3, chunk = 5;
     bool norm = true;
 };
 
-AttentionOptions options_of(const Reading& r) {
+AttentionOptions options_of(const LongShort& r) {
     return {{"segment", std::to_string(r.segment)},
             {"rank", std::to_string(r.rank)},
             {"chunk", std::to_string(r.chunk)},
@@ -28,7 +28,7 @@ std::vector<Matrix> projections(Index rank) {
     return all;
 }
 
-AttentionInput input_of(const Reading& reading, const std::vector<Matrix>& w) {
+AttentionInput input_of(const LongShort& reading, const std::vector<Matrix>& w) {
     AttentionInput in = input(options_of(reading));
     std::vector<Tensor> all;
     for (const Matrix& m : w) all.push_back(one_head(m));
@@ -54,7 +54,7 @@ void normalise(std::vector<Matrix>& keys) {
 }
 
 /// Row by row: the visible keys, each with its contribution to P where it is attended to.
-Matrix twin(const AttentionInput& in, Index head, const Reading& reading,
+Matrix twin(const AttentionInput& in, Index head, const LongShort& reading,
             const std::vector<Matrix>& w) {
     const Index tokens = in.q.rows(), step = in.causal ? reading.chunk : tokens;
     std::vector<Matrix> local, projected, weights;
@@ -110,9 +110,9 @@ Matrix twin(const AttentionInput& in, Index head, const Reading& reading,
 }
 
 TEST(TransformerLs, EqualsTheNaiveOne) {
-    for (const Reading& reading :
-         {Reading{}, Reading{.norm = false}, Reading{.segment = 1, .rank = 1, .chunk = 1},
-          Reading{.segment = 7, .rank = 25, .chunk = 19}, Reading{.segment = 50, .chunk = 4}}) {
+    for (const LongShort& reading :
+         {LongShort{}, LongShort{.norm = false}, LongShort{.segment = 1, .rank = 1, .chunk = 1},
+          LongShort{.segment = 7, .rank = 25, .chunk = 19}, LongShort{.segment = 50, .chunk = 4}}) {
         const std::vector<Matrix> w = projections(reading.rank);
         expect_twin("transformer_ls", input_of(reading, w),
                     [&](const AttentionInput& in, Index k) { return twin(in, k, reading, w); });
@@ -121,7 +121,7 @@ TEST(TransformerLs, EqualsTheNaiveOne) {
 
 /// Biases belong to positions, which projected keys lack.
 TEST(TransformerLs, AddsABiasToTheLogitsOfKeys) {
-    const Reading reading{.segment = 100, .chunk = 100};
+    const LongShort reading{.segment = 100, .chunk = 100};
     AttentionInput in = input(options_of(reading), true);  // causal: no chunk is wholly before
     in.options["dual_ln"] = "0";
     in.bias = gaussian({heads, n, n}, Type::f64, 9);
@@ -137,7 +137,7 @@ TEST(TransformerLs, AddsABiasToTheLogitsOfKeys) {
 /// Segments and chunks are defined by positions: masked tokens leave gaps.
 TEST(TransformerLs, HasSegmentsOfPositions) {
     for (const bool causal : {false, true}) {
-        const Reading reading{.segment = 4, .rank = 1, .chunk = 8};
+        const LongShort reading{.segment = 4, .rank = 1, .chunk = 8};
         AttentionInput in = input(options_of(reading), causal);
         for (Index i = 0; i < n; ++i) in.position.push_back(double(i + 6 * (i > 2)));
         const auto op = attention("transformer_ls").make(in);

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "attention/heads.hpp"
+#include "attention/sizes.hpp"
 #include "support/near.hpp"
 
 /// Variants against formulas in loops.
@@ -9,7 +10,7 @@ namespace tsdiag::test {
 
 using naive::Matrix;
 
-constexpr Index heads = 4, n = 19, width = 6;
+constexpr Index n = 19;
 
 inline AttentionInput input(AttentionOptions options = {}, bool causal = false) {
     AttentionInput in = drawn_input(heads, n, width, Type::f64, 3);

@@ -26,7 +26,7 @@ std::string refused(const std::string& pickle, const std::vector<std::string>& s
     return samples::message_of<FormatError>([&] { opened(pickle, storages); });
 }
 
-const std::string six = raw<float>({0, 1, 2, 3, 4, 5});
+const std::string six_floats = raw<float>({0, 1, 2, 3, 4, 5});
 
 TEST(TorchZip, KeepsWhatStandsBesideTheTensors) {
     const auto file = open_checkpoint(samples::folder() / "namespace.bin");
@@ -83,7 +83,9 @@ TEST(TorchZip, CyclesEndAndSharedValuesAreWrittenOut) {
 }
 
 TEST(TorchZip, RefusesTensorsThatReachBeyondTheirStorage) {
-    const auto one = [](const std::string& t) { return refused(dict(text("w") + t), {six}); };
+    const auto one = [](const std::string& t) {
+        return refused(dict(text("w") + t), {six_floats});
+    };
     EXPECT_THAT(one(tensor("0", 6, 1, {6}, {1})), HasSubstr("'w' of shape (6,), strides (1,) and"));
     EXPECT_THAT(one(tensor("0", 6, 0, {2, 3}, {4, 1})), HasSubstr("reaches beyond its storage"));
     EXPECT_THAT(one(tensor("0", 6, -1, {1}, {1})), HasSubstr("reaches beyond its storage"));
@@ -108,7 +110,7 @@ TEST(TorchZip, AcceptsEmptyTensorsWhereverTheyPoint) {
 TEST(TorchZip, ExecutesNothingAndKeepsUnknownObjectsInert) {
     const auto file = opened(dict(text("evil") + "cposix\nsystem\n(" + text("echo pwned") + "tR" +
                                   text("w") + tensor("0", 6, 0, {6}, {1})),
-                             {six});
+                             {six_floats});
     EXPECT_THAT(file->names(), ElementsAre("w"));
     EXPECT_EQ(file->metadata().dump(),
               R"({"evil": {"__class__": "posix.system", "__args__": ["echo pwned"]}, )"
@@ -155,8 +157,9 @@ TEST(TorchZip, ShowsViewsWithinTheBudget) {
         items += text(std::to_string(i)) + tensor("0", 6, 0, {1000, 1000, i + 1}, {0, 0, 0});
         same += text(std::to_string(i)) + tensor("0", 6, 0, {1000, 1000, 10}, {0, 0, 0});
     }
-    EXPECT_THAT(refused(dict(items), {six}), HasSubstr("tensor '5' brings"));
-    EXPECT_EQ(opened(dict(same), {six})->names().size(), 40u) << "one view of many names is one";
+    EXPECT_THAT(refused(dict(items), {six_floats}), HasSubstr("tensor '5' brings"));
+    EXPECT_EQ(opened(dict(same), {six_floats})->names().size(), 40u)
+        << "one view of many names is one";
 }
 
 TEST(TorchZip, BoundsNamesOfClassesThatTextsBuild) {
@@ -172,19 +175,21 @@ TEST(TorchZip, BoundsElementsWhoseSizeItDoesNotKnow) {
     const std::string end =
         "\x89"
         "ccollections\nOrderedDict\n)RtR";
-    EXPECT_EQ(opened(dict(text("w") + quint + tuple({48}) + tuple({1}) + end), {six})
+    EXPECT_EQ(opened(dict(text("w") + quint + tuple({48}) + tuple({1}) + end), {six_floats})
                   ->tensor("w")
                   .count(),
               48);
-    EXPECT_THAT(refused(dict(text("w") + quint + tuple({1'000'000'000}) + tuple({1}) + end), {six}),
-                HasSubstr("reaches beyond its storage"));
+    EXPECT_THAT(
+        refused(dict(text("w") + quint + tuple({1'000'000'000}) + tuple({1}) + end), {six_floats}),
+        HasSubstr("reaches beyond its storage"));
 }
 
 TEST(TorchZip, ComparesChecksums) {
     const TemporaryFolder folder;
-    const std::string good = torch_zip_of(dict(text("w") + tensor("0", 6, 0, {6}, {1})), {six});
+    const std::string good =
+        torch_zip_of(dict(text("w") + tensor("0", 6, 0, {6}, {1})), {six_floats});
     std::string zip = good;
-    zip[zip.find(six) + 3] ^= 1;
+    zip[zip.find(six_floats) + 3] ^= 1;
     const auto file = open_checkpoint(folder.write("m.pt", zip));
     EXPECT_EQ(file->tensor("w").count(), 6) << "shapes need no elements";
     EXPECT_THAT(samples::message_of<FormatError>([&] { samples::values(file->tensor("w")); }),
@@ -223,11 +228,12 @@ TEST(TorchZip, RefusesPicklesThatAreNone) {
 
 TEST(TorchZip, RefusesTwoTensorsOfOneName) {
     const std::string w = tensor("0", 6, 0, {6}, {1});
-    EXPECT_THAT(refused(dict(text("a.b") + w + text("a") + "}(" + text("b") + w + "u"), {six}),
-                HasSubstr("two tensors are named 'a.b'"));
+    EXPECT_THAT(
+        refused(dict(text("a.b") + w + text("a") + "}(" + text("b") + w + "u"), {six_floats}),
+        HasSubstr("two tensors are named 'a.b'"));
     const auto file = opened(
         dict(text("a") + tensor("0", 6, 0, {1}, {1}) + text("a") + tensor("0", 6, 5, {1}, {1})),
-        {six});
+        {six_floats});
     EXPECT_EQ(samples::values(file->tensor("a"))[0], 5)
         << "of a repeated key the last value counts";
 }
@@ -242,22 +248,22 @@ TEST(TorchZip, RefusesDamagedZipFiles) {
                 HasSubstr("two zip entries"));
     EXPECT_THAT(zip({{"m/data.pkl", pickle, 0, 1}}), HasSubstr("encrypted"));
     EXPECT_THAT(zip({{"m/data.pkl", pickle, 12}}), HasSubstr("packed by method 12"));
-    EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six, 0, 0, 25}}),
+    EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six_floats, 0, 0, 25}}),
                 HasSubstr("stored in 24 bytes, expected its size of 25"));
-    EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six, 0, 0, 24, 24, 0}}),
+    EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six_floats, 0, 0, 24, 24, 0}}),
                 HasSubstr("entry 'm/data/0' is not at byte 0"));
-    EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six, 0, 0, 24, 24, 1u << 31}}),
+    EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six_floats, 0, 0, 24, 24, 1u << 31}}),
                 HasSubstr("is not at byte 2147483648"));
     EXPECT_THAT(zip({{"m/data.pkl", pickle, 0, 0, 5000000, 5000000}}),
                 HasSubstr("has 5000000 bytes"));
     EXPECT_THAT(zip({{"word/document.xml", "<x/>"}}), HasSubstr("expected data.pkl in a folder"));
-    EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six}, {"m/byteorder", "middle"}}),
+    EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six_floats}, {"m/byteorder", "middle"}}),
                 HasSubstr("neither 'little' nor 'big'"));
 }
 
 TEST(TorchZip, DoesNotNeedChecksumsOfStoredEntries) {
     const TemporaryFolder folder;
-    std::string zip = torch_zip_of(dict(text("w") + tensor("0", 6, 0, {6}, {1})), {six});
+    std::string zip = torch_zip_of(dict(text("w") + tensor("0", 6, 0, {6}, {1})), {six_floats});
     const std::size_t central = zip.find("PK\x01\x02", zip.find("PK\x01\x02") + 1);
     zip.replace(central + 16, 4, "\0\0\0\0", 4);
     const auto file = open_checkpoint(folder.write("m.pt", zip));

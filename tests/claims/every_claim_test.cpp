@@ -181,16 +181,16 @@ TEST_P(ExaminedClaim, VerdictOfTheClaimFollowsFromItsReadings) {
     EXPECT_EQ(examined(claim()).verdict, overall(examined(claim()).readings));
 }
 
-std::string test_name(const testing::TestParamInfo<const Claim*>& info) {
+std::string claim_name(const testing::TestParamInfo<const Claim*>& info) {
     std::string text(info.param->name);
     std::replace_if(
         text.begin(), text.end(), [](char c) { return c == '.' || c == '-'; }, '_');
     return text;
 }
 INSTANTIATE_TEST_SUITE_P(List, EveryClaim, testing::ValuesIn(claims().begin(), claims().end()),
-                         test_name);
+                         claim_name);
 INSTANTIATE_TEST_SUITE_P(List, ExaminedClaim, testing::ValuesIn(claims().begin(), claims().end()),
-                         test_name);
+                         claim_name);
 
 /// Removes the digits of witnesses, which depend on the processor.
 std::string without_witnesses(std::string text) {

@@ -1242,16 +1242,16 @@ TEST_P(BrokenTwinOf, HasTheSidesThatAreFoundFalse) {
     EXPECT_NEAR(*r->bound, n.bound, twin.accuracy * std::abs(n.bound));
 }
 
-std::string test_name(const testing::TestParamInfo<Twin>& test) {
+std::string twin_name(const testing::TestParamInfo<Twin>& test) {
     std::string name = std::string(test.param.claim) + " " + test.param.reading;
     std::ranges::replace_if(
         name, [](char c) { return !std::isalnum(c); }, '_');
     return name;
 }
-INSTANTIATE_TEST_SUITE_P(Devil, TwinOf, testing::ValuesIn(twins()), test_name);
-INSTANTIATE_TEST_SUITE_P(Other, TwinOf, testing::ValuesIn(more_twins()), test_name);
-INSTANTIATE_TEST_SUITE_P(Tails, TwinOf, testing::ValuesIn(tails()), test_name);
-INSTANTIATE_TEST_SUITE_P(Controls, BrokenTwinOf, testing::ValuesIn(controls()), test_name);
+INSTANTIATE_TEST_SUITE_P(Devil, TwinOf, testing::ValuesIn(twins()), twin_name);
+INSTANTIATE_TEST_SUITE_P(Other, TwinOf, testing::ValuesIn(more_twins()), twin_name);
+INSTANTIATE_TEST_SUITE_P(Tails, TwinOf, testing::ValuesIn(tails()), twin_name);
+INSTANTIATE_TEST_SUITE_P(Controls, BrokenTwinOf, testing::ValuesIn(controls()), twin_name);
 
 }  // namespace
 }  // namespace tsdiag

@@ -77,7 +77,7 @@ TEST_P(EveryCommand, GivesTheSameTablesOnAnyThreadsBatchAndMemory) {
     }
 }
 
-Words probe(const std::string& model, Words more = {}) {
+Words probe_of_70_tokens(const std::string& model, Words more = {}) {
     Words words = {"probe", model, "--tokens", "70", "--samples", "3", "--no-report", "-q"};
     words.insert(words.end(), more.begin(), more.end());
     return words;
@@ -123,19 +123,20 @@ std::vector<Work> every_work() {
           "informer,factor=2", "kernelized", "skyformer"})
         all.push_back(
             {.name = "probe_" + std::string(attention).substr(0, std::string(attention).find(',')),
-             .words = probe("random:post-norm,layers=2,d=24,heads=3,attention=" +
-                            std::string(attention)),
+             .words = probe_of_70_tokens("random:post-norm,layers=2,d=24,heads=3,attention=" +
+                                         std::string(attention)),
              .memory = true,
              .batch = true});
     for (const char* family : {"gpt2", "llama-7b", "pythia-70m", "albert-base-v2"})
-        all.push_back(
-            {.name = std::string("probe_") + std::string(family, 4),
-             .words = probe("random:" + std::string(family) + ",layers=2,d=32,heads=2,vocab=40"),
-             .memory = true,
-             .batch = true});
-    all.push_back({.name = "probe_trials",
-                   .words = probe("random:pre-norm,layers=2,d=24,heads=3", {"--trials", "5"}),
-                   .memory = true});
+        all.push_back({.name = std::string("probe_") + std::string(family, 4),
+                       .words = probe_of_70_tokens("random:" + std::string(family) +
+                                                   ",layers=2,d=32,heads=2,vocab=40"),
+                       .memory = true,
+                       .batch = true});
+    all.push_back(
+        {.name = "probe_trials",
+         .words = probe_of_70_tokens("random:pre-norm,layers=2,d=24,heads=3", {"--trials", "5"}),
+         .memory = true});
     // long enough for a library to share sums among threads
     all.push_back({.name = "probe_long",
                    .words = {"probe", "random:post-norm,d=192,heads=3,layers=2,attention=linear",
@@ -163,12 +164,13 @@ std::vector<Work> every_work() {
                            "--probes", "core", "--dtype", type, "--no-report", "-q"},
                  .memory = true});
     all.push_back({.name = "probe_loss",
-                   .words = probe("random:gpt2,layers=2,d=24,heads=3,vocab=40", {"--loss", "lm"}),
+                   .words = probe_of_70_tokens("random:gpt2,layers=2,d=24,heads=3,vocab=40",
+                                               {"--loss", "lm"}),
                    .memory = true});
-    all.push_back(
-        {.name = "probe_maps",
-         .words = probe("random:gpt2,layers=2,d=24,heads=3,vocab=40", {"--maps", "0:0,1:2"}),
-         .memory = true});
+    all.push_back({.name = "probe_maps",
+                   .words = probe_of_70_tokens("random:gpt2,layers=2,d=24,heads=3,vocab=40",
+                                               {"--maps", "0:0,1:2"}),
+                   .memory = true});
     all.push_back({.name = "probe_trace",
                    .words = {"probe", "trace.npz", "--attention", "softmax", "--no-report", "-q"},
                    .prepare = write_trace,

@@ -13,7 +13,7 @@ namespace fs = std::filesystem;
 using testing::AllOf;
 using testing::HasSubstr;
 
-constexpr const char* tiny = "random:gpt2,layers=2,d=8,heads=2,vocab=16,tokens=8";
+constexpr const char* tiny_of_8_tokens = "random:gpt2,layers=2,d=8,heads=2,vocab=16,tokens=8";
 
 std::map<std::string, std::string> contents(const fs::path& folder) {
     std::map<std::string, std::string> out;
@@ -51,7 +51,10 @@ class EveryWriter : public testing::TestWithParam<Writer> {
     TemporaryDirectory folder;
 };
 const std::vector<Writer> writers = {
-    {"probe", {"probe", tiny, "--tokens", "4", "--maps", "0:0", "-q", "-o", "out"}, "", true},
+    {"probe",
+     {"probe", tiny_of_8_tokens, "--tokens", "4", "--maps", "0:0", "-q", "-o", "out"},
+     "",
+     true},
     {"check", {"check", "tse.lemma2.4", "--trials", "20", "-q", "-o", "out"}, "", true},
     {"figure",
      {"figure", "tse.fig2", "--trials", "2", "--reading", "d=16", "--reading", "heads=2",
@@ -63,7 +66,7 @@ const std::vector<Writer> writers = {
       "4", "--save-every", "2", "-q", "-o", "out"},
      "",
      false},
-    {"init", {"init", tiny, "-o", "out"}, "", false},
+    {"init", {"init", tiny_of_8_tokens, "-o", "out"}, "", false},
     {"gradients", {"gradients", "log.csv", "--resamples", "100", "-q", "-o", "out"}, "", true}};
 INSTANTIATE_TEST_SUITE_P(Commands, EveryWriter, testing::ValuesIn(writers),
                          [](const auto& test) { return test.param.name; });
@@ -145,7 +148,7 @@ TEST(Figures, OnesOwnStayAndTheResultStandsBeside) {
     fs::create_directories(folder / "out/figures");
     write_file(folder / "out/figures/similarity.svg", "mine");
     const Finished found =
-        tsdiag(folder, {"probe", tiny, "--tokens", "4", "-q", "-o", "out", "--force"});
+        tsdiag(folder, {"probe", tiny_of_8_tokens, "--tokens", "4", "-q", "-o", "out", "--force"});
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, AllOf(HasSubstr("figures/similarity.svg"), HasSubstr("out-1")));
     EXPECT_EQ(contents(folder / "out").size(), 1u);
@@ -156,8 +159,8 @@ TEST(Figures, OnesOwnStayAndTheResultStandsBeside) {
 TEST(ReportFiles, AreThoseOfTheRun) {
     TemporaryDirectory folder;
     const auto probe = [&](const char* out, const char* seed) {
-        ASSERT_EQ(tsdiag(folder, {"probe", tiny, "--tokens", "4", "--maps", "0:0", "--no-report",
-                                  "-q", "--seed", seed, "-o", out})
+        ASSERT_EQ(tsdiag(folder, {"probe", tiny_of_8_tokens, "--tokens", "4", "--maps", "0:0",
+                                  "--no-report", "-q", "--seed", seed, "-o", out})
                       .code,
                   0);
     };
@@ -199,10 +202,10 @@ TEST(Together, TwoProcessesDoNotMixTheirResults) {
     ASSERT_FALSE(first.ended());
     TemporaryDirectory elsewhere;
     for (const std::vector<std::string>& words :
-         {std::vector<std::string>{"probe", tiny, "--tokens", "4"},
+         {std::vector<std::string>{"probe", tiny_of_8_tokens, "--tokens", "4"},
           {"check", "tse.lemma2.4"},
-          {"init", tiny},
-          {"train", tiny, "--data", "copy:3", "--tokens", "5", "--steps", "1"}}) {
+          {"init", tiny_of_8_tokens},
+          {"train", tiny_of_8_tokens, "--data", "copy:3", "--tokens", "5", "--steps", "1"}}) {
         std::vector<std::string> all = words;
         all.insert(all.end(), {"-o", folder / "out", "--force"});
         const Finished second = tsdiag(elsewhere, all);
@@ -218,7 +221,8 @@ TEST(Together, TwoProcessesDoNotMixTheirResults) {
 
 TEST(Together, AKilledOneIsNoHindrance) {
     TemporaryDirectory folder;
-    ASSERT_EQ(tsdiag(folder, {"probe", tiny, "--tokens", "4", "-q", "-o", "out"}).code, 0);
+    ASSERT_EQ(tsdiag(folder, {"probe", tiny_of_8_tokens, "--tokens", "4", "-q", "-o", "out"}).code,
+              0);
     Running first(folder.path(), {"probe", "random:post-norm,d=64,heads=4,layers=6", "--tokens",
                                   "64", "--trials", "100000", "-o", "out"});
     for (int i = 0; i < 500 && !fs::exists(folder / ".out.tsdiag-lock"); ++i)

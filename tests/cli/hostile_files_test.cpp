@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-constexpr const char* tiny = "random:gpt2,layers=1,d=8,heads=2,vocab=50";
+constexpr const char* tiny_of_50_ids = "random:gpt2,layers=1,d=8,heads=2,vocab=50";
 
 const std::string no_tensors = std::string("\2\0\0\0\0\0\0\0{}", 10);
 
@@ -58,14 +58,14 @@ TEST_P(EveryEndlessFile, IsRefusedInOneSentence) {
 const Endless endless[] = {
     {"inspect", {"inspect", "FILE"}},
     {"probe", {"probe", "FILE"}},
-    {"config", {"probe", tiny, "--config", "FILE"}},
+    {"config", {"probe", tiny_of_50_ids, "--config", "FILE"}},
     {"config_beside", {"probe", "m/model.safetensors"}, "m/config.json"},
-    {"ids_text", {"probe", tiny, "--input", "ids:FILE"}},
-    {"ids_npy", {"probe", tiny, "--input", "ids:FILE"}, "endless.npy"},
-    {"hidden", {"probe", tiny, "--input", "hidden:FILE"}},
-    {"mask", {"probe", tiny, "--tokens", "4", "--mask", "FILE"}},
-    {"text", {"train", tiny, "--data", "text:FILE"}},
-    {"characters", {"train", tiny, "--data", "chars:FILE"}},
+    {"ids_text", {"probe", tiny_of_50_ids, "--input", "ids:FILE"}},
+    {"ids_npy", {"probe", tiny_of_50_ids, "--input", "ids:FILE"}, "endless.npy"},
+    {"hidden", {"probe", tiny_of_50_ids, "--input", "hidden:FILE"}},
+    {"mask", {"probe", tiny_of_50_ids, "--tokens", "4", "--mask", "FILE"}},
+    {"text", {"train", tiny_of_50_ids, "--data", "text:FILE"}},
+    {"characters", {"train", tiny_of_50_ids, "--data", "chars:FILE"}},
     {"images", {"train", "random:vit-tiny", "--data", "images:d"}, "d/data_batch_1.bin"},
     {"run_json", {"report", "d"}, "d/run.json"},
     {"log", {"gradients", "FILE"}},

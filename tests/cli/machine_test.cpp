@@ -16,7 +16,7 @@ using testing::HasSubstr;
 using testing::Not;
 namespace fs = std::filesystem;
 
-constexpr const char* tiny = "random:gpt2,layers=1,d=8,heads=2,vocab=20";
+constexpr const char* tiny_of_20_ids = "random:gpt2,layers=1,d=8,heads=2,vocab=20";
 
 TEST(Threads, WaitPassivelyUnlessTheUserChose) {
     TemporaryDirectory folder;
@@ -31,14 +31,15 @@ TEST(Threads, WaitPassivelyUnlessTheUserChose) {
 TEST(Threads, AreNeverMoreThanTheMachineStarts) {
     TemporaryDirectory folder;
     const Finished many =
-        tsdiag(folder, {"probe", tiny, "--tokens", "4", "--no-report", "--out", "out"},
+        tsdiag(folder, {"probe", tiny_of_20_ids, "--tokens", "4", "--no-report", "--out", "out"},
                {"OMP_NUM_THREADS=100000"});
     EXPECT_EQ(many.code, 0) << many.err;
     EXPECT_THAT(many.err, HasSubstr("in place of 100000"));
     // As a user who may start no other process.
     const std::string limited =
         "export ASAN_OPTIONS=detect_leaks=0; ulimit -u 1; exec \"$TSDIAG\" probe " +
-        std::string(tiny) + " --tokens 4 --no-report --threads 2 --out /dev/shm/tsdiag-threads-$$";
+        std::string(tiny_of_20_ids) +
+        " --tokens 4 --no-report --threads 2 --out /dev/shm/tsdiag-threads-$$";
     const std::string as_nobody =
         getuid() == 0 ? "setpriv --reuid 65534 --clear-groups bash -c '" + limited + "'"
                       : "bash -c '" + limited + "'";
@@ -106,7 +107,7 @@ TEST_P(EveryAbsurdSize, IsRefusedAtOnce) {
     EXPECT_THAT(found.err, Not(HasSubstr("std::")));
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(30));
 }
-const std::string model = tiny;
+const std::string model = tiny_of_20_ids;
 INSTANTIATE_TEST_SUITE_P(
     Sizes, EveryAbsurdSize,
     testing::Values("probe " + model + " --tokens 4 --samples 1000000000",
@@ -123,7 +124,7 @@ TEST(Gnuplot, EndsWithTheProgramThatStartedIt) {
     write_file(folder / "gnuplot", "#!/bin/sh\necho $$ >\"$MARK\"\nexec sleep 100\n");
     fs::permissions(folder / "gnuplot", fs::perms::owner_all);
     Running running(
-        folder.path(), {"probe", tiny, "--tokens", "4", "--out", "out"},
+        folder.path(), {"probe", tiny_of_20_ids, "--tokens", "4", "--out", "out"},
         {"PATH=" + folder.path().string() + ":/usr/bin:/bin", "MARK=" + (folder / "pid")});
     const auto patience = std::chrono::steady_clock::now() + std::chrono::seconds(60);
     while (read_file(folder / "pid").empty() && std::chrono::steady_clock::now() < patience)

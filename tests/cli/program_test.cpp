@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 
 constexpr const char* tiny = "random:gpt2,layers=2,d=24,heads=3,vocab=50";
 
-std::vector<std::string> probe(const std::string& model, std::vector<std::string> more = {}) {
+std::vector<std::string> probe_words(const std::string& model, std::vector<std::string> more = {}) {
     std::vector<std::string> words = {"probe", model,   "--no-report", "--tokens",
                                       "8",     "--out", "out"};
     words.insert(words.end(), more.begin(), more.end());
@@ -139,34 +139,35 @@ void mask(const TemporaryDirectory& folder, std::vector<std::int64_t> values) {
 }
 
 const Bad bad_inputs[] = {
-    {"missing", [](auto&) {}, probe("none.pt"), "none.pt"},
-    {"empty", [](auto& f) { write_file(f / "empty.pt", ""); }, probe("empty.pt"), "empty.pt"},
-    {"text", [](auto& f) { write_file(f / "a.txt", "hello\n"); }, probe("a.txt"), "a.txt"},
+    {"missing", [](auto&) {}, probe_words("none.pt"), "none.pt"},
+    {"empty", [](auto& f) { write_file(f / "empty.pt", ""); }, probe_words("empty.pt"), "empty.pt"},
+    {"text", [](auto& f) { write_file(f / "a.txt", "hello\n"); }, probe_words("a.txt"), "a.txt"},
     {"lfs",
      [](auto& f) {
          write_file(f / "m.safetensors",
                     "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n");
      },
-     probe("m.safetensors"), "lfs"},
-    {"truncated", half_a_model, probe("half.safetensors"), "half.safetensors"},
-    {"id_range", [](auto& f) { ids(f, "1 2 50"); }, probe(tiny, {"--input", "ids:ids.txt"}),
+     probe_words("m.safetensors"), "lfs"},
+    {"truncated", half_a_model, probe_words("half.safetensors"), "half.safetensors"},
+    {"id_range", [](auto& f) { ids(f, "1 2 50"); }, probe_words(tiny, {"--input", "ids:ids.txt"}),
      "expected 0 to 49"},
-    {"id_words", [](auto& f) { ids(f, "to be or not"); }, probe(tiny, {"--input", "ids:ids.txt"}),
-     "'to'"},
-    {"id_few", [](auto& f) { ids(f, "1 2 3"); }, probe(tiny, {"--input", "ids:ids.txt"}),
+    {"id_words", [](auto& f) { ids(f, "to be or not"); },
+     probe_words(tiny, {"--input", "ids:ids.txt"}), "'to'"},
+    {"id_few", [](auto& f) { ids(f, "1 2 3"); }, probe_words(tiny, {"--input", "ids:ids.txt"}),
      "holds 3 ids"},
     {"mask_all",
      [](auto& f) {
          mask(f, {0, 0, 0, 0, 0, 0, 0, 0});
      },
-     probe(tiny, {"--mask", "mask.npy"}), "hides all 8"},
+     probe_words(tiny, {"--mask", "mask.npy"}), "hides all 8"},
     {"mask_length",
      [](auto& f) {
          mask(f, {1, 1});
      },
-     probe(tiny, {"--mask", "mask.npy"}), "(2), expected (8)"},
+     probe_words(tiny, {"--mask", "mask.npy"}), "(2), expected (8)"},
     {"config", [](auto& f) { write_file(f / "c.json", "{"); },
-     probe(TSDIAG_TEST_DATA "/golden/bert/model.safetensors", {"--config", "c.json"}), "c.json"},
+     probe_words(TSDIAG_TEST_DATA "/golden/bert/model.safetensors", {"--config", "c.json"}),
+     "c.json"},
     {"no_parent",
      [](auto& f) { write_file(f / "file", ""); },
      {"probe", tiny, "--out", "file/out"},
@@ -187,7 +188,7 @@ TEST(BadFiles, EveryPrefixAndMutationEndsInWords) {
             for (std::size_t at = std::size_t(i) * 131; at < text.size(); at += 997)
                 text[at] = char(text[at] ^ 0x55);
         write_file(folder / "bad.pt", text);
-        const Finished found = tsdiag(folder, probe("bad.pt"));
+        const Finished found = tsdiag(folder, probe_words("bad.pt"));
         if (found.code == 0) {  // mutated weights are a valid model
             fs::remove_all(folder / "out");
             continue;
@@ -200,7 +201,7 @@ TEST(BadFiles, EveryPrefixAndMutationEndsInWords) {
 
 TEST(Probe, WritesTablesAndSaysWhatWasRun) {
     TemporaryDirectory folder;
-    const Finished found = tsdiag(folder, probe(tiny));
+    const Finished found = tsdiag(folder, probe_words(tiny));
     ASSERT_EQ(found.code, 0) << found.err;
     EXPECT_THAT(found.err, IsEmpty());  // no progress bar when piped
     EXPECT_THAT(found.out, Not(HasSubstr("\x1b")));
@@ -237,16 +238,16 @@ TEST(Probe, TheSameSeedGivesTheSameFiles) {
 
 TEST(Probe, QuietSaysNothing) {
     TemporaryDirectory folder;
-    const Finished found = tsdiag(folder, probe(tiny, {"-q"}));
+    const Finished found = tsdiag(folder, probe_words(tiny, {"-q"}));
     EXPECT_EQ(found.code, 0);
     EXPECT_THAT(found.out + found.err, IsEmpty());
 }
 
 TEST(Probe, ColourIsForTerminalsAndThoseWhoForceIt) {
     TemporaryDirectory folder;
-    EXPECT_THAT(tsdiag(folder, probe(tiny), {"CLICOLOR_FORCE=1", "TERM=xterm"}).out,
+    EXPECT_THAT(tsdiag(folder, probe_words(tiny), {"CLICOLOR_FORCE=1", "TERM=xterm"}).out,
                 HasSubstr("\x1b["));
-    EXPECT_THAT(tsdiag(folder, probe(tiny), {"CLICOLOR_FORCE=1", "NO_COLOR=1"}).out,
+    EXPECT_THAT(tsdiag(folder, probe_words(tiny), {"CLICOLOR_FORCE=1", "NO_COLOR=1"}).out,
                 Not(HasSubstr("\x1b[")));
 }
 
@@ -254,11 +255,11 @@ TEST(Output, ForeignFilesAreNeverReplaced) {
     TemporaryDirectory folder;
     fs::create_directory(folder / "out");
     write_file(folder / "out/mine.txt", "mine");
-    const Finished refused = tsdiag(folder, probe(tiny));
+    const Finished refused = tsdiag(folder, probe_words(tiny));
     EXPECT_EQ(refused.code, 2);
     expect_one_sentence(refused.err);
     EXPECT_THAT(names_in(folder / "out"), ElementsAre("mine.txt"));
-    ASSERT_EQ(tsdiag(folder, probe(tiny, {"--force"})).code, 0);
+    ASSERT_EQ(tsdiag(folder, probe_words(tiny, {"--force"})).code, 0);
     EXPECT_THAT(names_in(folder / "out"),
                 ElementsAre("curves.csv", "files.sha256", "metrics.csv", "mine.txt", "run.json"));
     EXPECT_EQ(read_file(folder / "out/mine.txt"), "mine");
@@ -266,9 +267,9 @@ TEST(Output, ForeignFilesAreNeverReplaced) {
 
 TEST(Output, ARunReplacesAnEarlierOne) {
     TemporaryDirectory folder;
-    ASSERT_EQ(tsdiag(folder, probe(tiny, {"--maps", "0:0"})).code, 0);
+    ASSERT_EQ(tsdiag(folder, probe_words(tiny, {"--maps", "0:0"})).code, 0);
     const std::string before = read_file(folder / "out/metrics.csv");
-    ASSERT_EQ(tsdiag(folder, probe(tiny, {"--seed", "9"})).code, 0);
+    ASSERT_EQ(tsdiag(folder, probe_words(tiny, {"--seed", "9"})).code, 0);
     EXPECT_NE(before, read_file(folder / "out/metrics.csv"));
     EXPECT_THAT(names_in(folder / "out"), ElementsAre("curves.csv", "files.sha256", "metrics.csv",
                                                       "run.json"));  // no stale maps

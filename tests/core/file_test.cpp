@@ -18,7 +18,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(const std::string& file, std::uint64_t most = longest_file) {
+std::string file_refusal(const std::string& file, std::uint64_t most = longest_file) {
     try {
         file_text(file, "a log", most);
     } catch (const FormatError& error) {
@@ -62,20 +62,20 @@ TEST(FileText, RefusesWhatMayHaveNoEnd) {
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     std::strncpy(address.sun_path, socket_file.c_str(), sizeof address.sun_path - 1);
     ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(refusal(pipe), pipe + ": is no regular file, expected a log.");
-    EXPECT_THAT(refusal("/dev/zero"), HasSubstr("is no regular file"));
-    EXPECT_THAT(refusal(folder.path().string()), HasSubstr("is no regular file"));
-    EXPECT_THAT(refusal(socket_file), HasSubstr("cannot be read (No such device"));
-    EXPECT_THAT(refusal(folder / "absent"), HasSubstr("No such file"));
-    close(listener);
+    EXPECT_EQ(file_refusal(pipe), pipe + ": is no regular file, expected a log.");
+    EXPECT_THAT(file_refusal("/dev/zero"), HasSubstr("is no regular file"));
+    EXPECT_THAT(file_refusal(folder.path().string()), HasSubstr("is no regular file"));
+    EXPECT_THAT(file_refusal(socket_file), HasSubstr("cannot be read (No such device"));
+    EXPECT_THAT(file_refusal(folder / "absent"), HasSubstr("No such file"));
+    ::close(listener);
 }
 
 TEST(FileText, RefusesWhatIsLongerThanAllowed) {
     const test::TemporaryDirectory folder;
     test::write_file(folder / "f", "12345");
     EXPECT_EQ(file_text(folder / "f", "a log", 5), "12345");
-    EXPECT_THAT(refusal(folder / "f", 4), HasSubstr("has more than 4 bytes, expected a log"));
-    EXPECT_THAT(refusal("/proc/self/status", 4), HasSubstr("has more than 4 bytes"));
+    EXPECT_THAT(file_refusal(folder / "f", 4), HasSubstr("has more than 4 bytes, expected a log"));
+    EXPECT_THAT(file_refusal("/proc/self/status", 4), HasSubstr("has more than 4 bytes"));
 }
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string refusal(std::string_view text) {
+std::string json_refusal(std::string_view text) {
     try {
         Json::parse(text, "config.json");
     } catch (const FormatError& e) {
@@ -90,24 +90,24 @@ TEST(Json, IndentsWithOneMemberALine) {
 }
 
 TEST(Json, RefusesDuplicateKeysNamingThem) {
-    EXPECT_THAT(refusal(R"({"a": 1, "a": 1})"), HasSubstr("'a' occurs twice"));
-    EXPECT_THAT(refusal(R"({"x": {"a": 1, "b": 2, "a": 3}})"), HasSubstr("'a' occurs twice"));
-    EXPECT_EQ(refusal(R"({"x": {"a": 1}, "y": {"a": 1}})"), "accepted");
+    EXPECT_THAT(json_refusal(R"({"a": 1, "a": 1})"), HasSubstr("'a' occurs twice"));
+    EXPECT_THAT(json_refusal(R"({"x": {"a": 1, "b": 2, "a": 3}})"), HasSubstr("'a' occurs twice"));
+    EXPECT_EQ(json_refusal(R"({"x": {"a": 1}, "y": {"a": 1}})"), "accepted");
 }
 
 TEST(Json, BoundsTheNesting) {
     const auto nested = [](int n) { return std::string(n, '[') + std::string(n, ']'); };
-    EXPECT_EQ(refusal(nested(200)), "accepted");
-    EXPECT_THAT(refusal(nested(201)), HasSubstr("deeper than 200"));
-    EXPECT_THAT(refusal(std::string(1000000, '[')), HasSubstr("deeper than 200"));
+    EXPECT_EQ(json_refusal(nested(200)), "accepted");
+    EXPECT_THAT(json_refusal(nested(201)), HasSubstr("deeper than 200"));
+    EXPECT_THAT(json_refusal(std::string(1000000, '[')), HasSubstr("deeper than 200"));
 }
 
 TEST(Json, RefusesWhatIsNotOneJsonText) {
     for (const char* bad : {"", "{", "[1,]", "{\"a\"}", "01", "nul", "\"\xff\"", "\"\\ud800\"",
                             "1 2", "{} x", "NaN", "1e999", "'a'", "[1] // comment"})
-        EXPECT_THAT(refusal(bad), HasSubstr("config.json: not valid JSON at byte")) << bad;
-    EXPECT_THAT(refusal(std::string_view("{}\0garbage", 10)), HasSubstr("zero byte"));
-    EXPECT_EQ(refusal(" \n{}\t"), "accepted");
+        EXPECT_THAT(json_refusal(bad), HasSubstr("config.json: not valid JSON at byte")) << bad;
+    EXPECT_THAT(json_refusal(std::string_view("{}\0garbage", 10)), HasSubstr("zero byte"));
+    EXPECT_EQ(json_refusal(" \n{}\t"), "accepted");
 }
 
 TEST(Json, LargeUnsignedIntegersBecomeDoubles) {

@@ -11,10 +11,8 @@
 namespace tsdiag {
 namespace {
 
-using kernels::Table;
-
-std::vector<const Table*> tables() {
-    std::vector<const Table*> all = {&kernels::base::kernel_table};
+std::vector<const kernels::Table*> tables() {
+    std::vector<const kernels::Table*> all = {&kernels::base::kernel_table};
 #ifdef __x86_64__
     if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
         all.push_back(&kernels::avx2::kernel_table);
@@ -25,7 +23,7 @@ std::vector<const Table*> tables() {
     return all;
 }
 
-class EveryInstructionSet : public testing::TestWithParam<const Table*> {
+class EveryInstructionSet : public testing::TestWithParam<const kernels::Table*> {
   protected:
     template <class T>
     const kernels::Of<T>& of() const {

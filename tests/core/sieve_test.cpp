@@ -66,7 +66,7 @@ std::size_t order_of(const Series& y) {
     return best;
 }
 
-Series drawn(const Series& reflections, std::size_t count, std::uint64_t seed) {
+Series drawn_series(const Series& reflections, std::size_t count, std::uint64_t seed) {
     Series y(count);
     Autoregression{reflections}.draw(y, Rng(seed));
     return y;
@@ -106,7 +106,7 @@ TEST(Autoregression, DrawsWithItsCorrelations) {
         Rng(4).fill_normal(e, 0, 1);
         const Eigen::MatrixXd root = covariance.llt().matrixL();
         const Eigen::VectorXd expected = root * Eigen::Map<Eigen::VectorXd>(e.data(), int(count));
-        EXPECT_ALL_CLOSE(drawn(reflections, count, 4), std::span(expected.data(), count),
+        EXPECT_ALL_CLOSE(drawn_series(reflections, count, 4), std::span(expected.data(), count),
                          rounding(1000));
     }
 }
@@ -116,7 +116,7 @@ TEST(Autoregression, FitIsBurgsOfTheOrderWithTheLeastCriterion) {
     for (const Series& reflections :
          {Series{}, Series{0.5}, Series{0.6, -0.5}, Series{0.5, 0.4, -0.7}})
         for (const std::size_t count : {20, 45, 100, 1000}) {
-            const Series y = drawn(reflections, count, count);
+            const Series y = drawn_series(reflections, count, count);
             const std::size_t order = order_of(y);
             EXPECT_ALL_CLOSE(fit_autoregression(y).reflections, burg(y, order), rounding(1000));
             longest = std::max(longest, order);
@@ -133,7 +133,7 @@ TEST(Autoregression, FitIsOfTheLeastOfTheOrdersThatAreEquallyGood) {
 
 TEST(Autoregression, FitFindsTheLawOfALongSeries) {
     const Series law{0.5, 0.4, -0.7};
-    const Series found = fit_autoregression(drawn(law, 10000, 1)).reflections;
+    const Series found = fit_autoregression(drawn_series(law, 10000, 1)).reflections;
     ASSERT_GE(found.size(), 3U);
     // The asymptotic variance is at most 1 / T; later coefficients are 0.
     for (std::size_t i = 0; i < found.size(); ++i)
@@ -141,7 +141,7 @@ TEST(Autoregression, FitFindsTheLawOfALongSeries) {
 }
 
 TEST(Autoregression, ConstantsAndShiftsDoNotMatter) {
-    Series y = drawn({0.6, -0.5}, 100, 2);
+    Series y = drawn_series({0.6, -0.5}, 100, 2);
     const Series before = fit_autoregression(y).reflections;
     for (double& v : y) v += 8;
     EXPECT_ALL_CLOSE(fit_autoregression(y).reflections, before, rounding(1e4));

@@ -10,17 +10,15 @@
 namespace tsdiag::test {
 namespace {
 
-const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
-
-struct Case {
+struct ModelCase {
     std::string name;
     std::function<Model(Type)> model;
-    friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+    friend void PrintTo(const ModelCase& c, std::ostream* out) { *out << c.name; }
 };
 
 /// Every golden checkpoint, and every attention in a random model, pre-norm and post-norm.
-std::vector<Case> cases() {
-    std::vector<Case> out;
+std::vector<ModelCase> model_cases() {
+    std::vector<ModelCase> out;
     for (const GoldenCheckpoint& c : golden_checkpoints())
         out.push_back({c.path, [c](Type type) {
                            DetectOptions options;
@@ -45,7 +43,7 @@ std::vector<Case> cases() {
           "pre-norm,layers=1,d=24,heads=3,deesc=0.5",
           "llama-7b,layers=2,d=24,heads=4,kv_heads=2,vocab=12,ffn=16"})
         out.push_back({text, [text](Type type) { return random(text, type); }});
-    for (Case& c : out)
+    for (ModelCase& c : out)
         for (char& letter : c.name)
             if (std::isalnum(static_cast<unsigned char>(letter)) == 0) letter = '_';
     return out;
@@ -117,7 +115,7 @@ class Diary final : public Observer {
     Index sample_ = -1;
 };
 
-class EveryBatch : public testing::TestWithParam<Case> {};
+class EveryBatch : public testing::TestWithParam<ModelCase> {};
 
 TEST_P(EveryBatch, SaysWhatItsSamplesSayAlone) {
     for (const Type type : {Type::f32, Type::f64}) {
@@ -194,7 +192,7 @@ TEST_P(EveryBatch, StepsAsTheSumOfItsSamples) {
             << name;
     }
 }
-INSTANTIATE_TEST_SUITE_P(Models, EveryBatch, testing::ValuesIn(cases()),
+INSTANTIATE_TEST_SUITE_P(Models, EveryBatch, testing::ValuesIn(model_cases()),
                          [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -10,8 +10,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
-
 /// The result of reading a changed checkpoint.
 struct Outcome {
     std::string refusal;  ///< why it is refused; empty: accepted

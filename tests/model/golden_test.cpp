@@ -4,16 +4,14 @@
 namespace tsdiag::test {
 namespace {
 
-const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
-
-struct Case {
+struct GoldenCase {
     std::string name;
     Json json;
-    friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name; }
+    friend void PrintTo(const GoldenCase& c, std::ostream* out) { *out << c.name; }
 };
 
-std::vector<Case> cases() {
-    std::vector<Case> out;
+std::vector<GoldenCase> golden_cases() {
+    std::vector<GoldenCase> out;
     const Json manifest = read_json(golden / "manifest.json");
     for (const Json& c : manifest["cases"].array()) out.push_back({c["name"].string(), c});
     return out;
@@ -60,7 +58,7 @@ std::vector<double> kept(const std::vector<double>& values, const std::vector<In
     return out;
 }
 
-class Golden : public testing::TestWithParam<Case> {
+class Golden : public testing::TestWithParam<GoldenCase> {
   protected:
     void compare(Type type, Tolerance tolerance) {
         const Json& c = GetParam().json;
@@ -105,7 +103,7 @@ TEST_P(Golden, IsDescribedByItsSpec) {
     EXPECT_TRUE(spec.ignored.empty()) << spec.ignored.front();
     EXPECT_NO_THROW(spec.json().dump());
 }
-INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(cases()), [](const auto& info) {
+INSTANTIATE_TEST_SUITE_P(Files, Golden, testing::ValuesIn(golden_cases()), [](const auto& info) {
     std::string name = info.param.name;
     std::replace(name.begin(), name.end(), '-', '_');
     return name;

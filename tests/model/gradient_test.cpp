@@ -12,8 +12,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
-
 /// Keeps all gradients: states under "layer.L.STAGE", parameters under their canonical names.
 struct Gradients : Observer {
     std::map<std::string, Tensor> states, parameters;
@@ -204,7 +202,7 @@ void expect_differences(const ModelSpec& spec, const std::shared_ptr<const Weigh
     EXPECT_GE(seen + 3, parameters(spec).size());
 }
 
-const std::string small = ",layers=2,d=8,heads=2,ffn=12";
+const std::string tiny = ",layers=2,d=8,heads=2,ffn=12";
 
 TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
     for (const std::string text :
@@ -218,7 +216,7 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
           "pre-norm,attention=transformer_ls,causal=1",
           "pre-norm,attention=reformer,chunk=2,rounds=1"}) {
         SCOPED_TRACE(text);
-        const RandomModel drawn = random_model(text + small);
+        const RandomModel drawn = random_model(text + tiny);
         const Input input = gaussian(6, 8);
         expect_differences(drawn.spec, random_weights(drawn, Rng(1), cpu(), Type::f64), input,
                            {.kind = Loss::Kind::product, .cotangent = direction({1, 6, 8}, 5)});
@@ -229,7 +227,7 @@ TEST(Differentiate, AgreesWithDifferencesForFamilies) {
     for (const std::string text : {"bert-base,vocab=9,tokens=8", "gpt2,vocab=9,tokens=8",
                                    "pythia-160m,vocab=9,tokens=8", "llama-7b,vocab=9,tokens=8"}) {
         SCOPED_TRACE(text);
-        const RandomModel drawn = random_model(text + small);
+        const RandomModel drawn = random_model(text + tiny);
         Input input;
         input.ids = {1, 5, 2, 8, 2};
         expect_differences(drawn.spec, random_weights(drawn, Rng(1), cpu(), Type::f64), input,
@@ -250,7 +248,7 @@ TEST(Differentiate, AddsTheUsesOfSharedParameters) {
 }
 
 TEST(Differentiate, TellsStatesOfTheSweepLastLayerFirst) {
-    const Gradients seen = differentiate(random("pre-norm" + small, Type::f64), gaussian(5, 8),
+    const Gradients seen = differentiate(random("pre-norm" + tiny, Type::f64), gaussian(5, 8),
                                          {.kind = Loss::Kind::square});
     const std::vector<std::string> layer = {"in", "norm1", "sa", "attn", "norm2", "ffn", "out"};
     std::vector<std::string> expected;
@@ -262,7 +260,7 @@ TEST(Differentiate, TellsStatesOfTheSweepLastLayerFirst) {
 }
 
 TEST(Differentiate, RunsEachSampleAsIfItWereAlone) {
-    const Model model = random("gpt2,vocab=9,tokens=8" + small, Type::f64);
+    const Model model = random("gpt2,vocab=9,tokens=8" + tiny, Type::f64);
     std::vector<Input> inputs(3);
     inputs[0].ids = {1, 2, 3, 4};
     inputs[1].ids = {8, 2, 3};
@@ -282,7 +280,7 @@ TEST(Differentiate, RunsEachSampleAsIfItWereAlone) {
 }
 
 TEST(Differentiate, LeavesMaskedTokensOut) {
-    const Model model = random("bert-base,vocab=9,tokens=8" + small, Type::f64);
+    const Model model = random("bert-base,vocab=9,tokens=8" + tiny, Type::f64);
     Input one, other;
     one.ids = {1, 5, 2, 8};
     other.ids = {1, 5, 7, 8};
@@ -309,7 +307,7 @@ TEST(Differentiate, TellsOnlyTheLayersAskedFor) {
 }
 
 TEST(Differentiate, SaysWhatALossCannotBe) {
-    const Model encoder = random("post-norm" + small, Type::f64);
+    const Model encoder = random("post-norm" + tiny, Type::f64);
     const Loss tokens{.kind = Loss::Kind::tokens, .rows = {0}, .targets = {1}};
     const auto error = [](const Model& model, const Input& input, const Loss& loss) {
         return thrown<UsageError>([&] { differentiate(model, input, loss); });
@@ -320,9 +318,9 @@ TEST(Differentiate, SaysWhatALossCannotBe) {
                 HasSubstr("is (2, 8), expected (3, 8)"));
     Input one;
     one.ids = {1};
-    EXPECT_THAT(error(random("gpt2,vocab=9,tokens=8" + small, Type::f64), one,
-                      {.kind = Loss::Kind::tokens}),
-                HasSubstr("lm needs two tokens"));
+    EXPECT_THAT(
+        error(random("gpt2,vocab=9,tokens=8" + tiny, Type::f64), one, {.kind = Loss::Kind::tokens}),
+        HasSubstr("lm needs two tokens"));
     Gradients seen;
     EXPECT_THROW(encoder.differentiate(std::span(&one, 1), {}, seen), UsageError);
 }

@@ -69,6 +69,9 @@ struct Opened {
 
 inline Json read_json(const std::filesystem::path& path);
 
+/// Of golden checkpoints, and the manifest of their cases.
+inline const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
+
 /// A golden checkpoint, and its number of heads where its file lacks it.
 struct GoldenCheckpoint {
     std::string path;
@@ -76,7 +79,6 @@ struct GoldenCheckpoint {
     friend void PrintTo(const GoldenCheckpoint& c, std::ostream* out) { *out << c.path; }
 };
 inline std::vector<GoldenCheckpoint> golden_checkpoints() {
-    const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
     std::vector<GoldenCheckpoint> out;
     std::set<std::string> seen;
     const Json manifest = read_json(golden / "manifest.json");

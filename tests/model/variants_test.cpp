@@ -10,8 +10,6 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
-const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
-
 /// The names and shapes of a golden file, without its configuration and metadata.
 std::shared_ptr<MemoryFile> copy_of(const std::string& path) {
     const auto file = unwrap(open_checkpoint(golden / path), nullptr);

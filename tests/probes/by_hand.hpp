@@ -30,6 +30,8 @@ inline Tensor tensor(const std::vector<Matrix>& heads, Type type = Type::f64) {
                              std::span<const double>(all), type);
 }
 
+inline double squared(const Matrix& x) { return std::pow(naive::frobenius(x), 2); }
+
 inline Matrix gaussian(Index rows, Index cols, std::uint64_t seed, double mean = 0) {
     Matrix m(rows, cols);
     Rng(seed).fill_normal(m.a, mean, 1);
@@ -159,6 +161,19 @@ inline Table measure(std::string_view probe, const Layer& layer, ProbeSettings s
     const std::unique_ptr<Probe> p = entry(probe).make(settings);
     drive(*p, entry(probe).needs, layer, table);
     return table;
+}
+
+/// The curve of a head.
+inline std::vector<CurveRow> curve(const Table& table, Index k) {
+    std::vector<CurveRow> rows;
+    for (const CurveRow& row : table.curves())
+        if (row.at == head(k)) rows.push_back(row);
+    return rows;
+}
+inline std::vector<double> heights(const Table& table, Index k) {
+    std::vector<double> y;
+    for (const CurveRow& row : curve(table, k)) y.push_back(*row.y);
+    return y;
 }
 
 inline std::vector<std::string> words(std::string_view text) {

@@ -4,7 +4,6 @@
 namespace tsdiag::test {
 namespace {
 
-double squared(const Matrix& x) { return std::pow(naive::frobenius(x), 2); }
 double diversity(const Matrix& x) { return squared(naive::centred(x)) / squared(x); }
 
 Table step(const Matrix& x, const Matrix& y) {

@@ -7,11 +7,11 @@ namespace tsdiag::test {
 namespace {
 
 /// A layer with everything in it: three heads, one causal, one whose rows do not sum to 1.
-struct Scene {
+struct FullLayer {
     Layer layer;
     Projections projections;
 
-    explicit Scene(Type type = Type::f64) {
+    explicit FullLayer(Type type = Type::f64) {
         const Index n = 10, d = 6, w = 3;
         const auto state = [&](std::uint64_t seed) {
             return tensor(gaussian(n, d, seed, 0.4), type);
@@ -37,7 +37,7 @@ struct Scene {
         layer.v = tensor(gaussian(n, 2, 15), type);
         layer.output = tensor({gaussian(n, 2, 16), gaussian(n, 2, 17), gaussian(n, 2, 18)}, type);
     }
-    Scene(const Scene&) = delete;
+    FullLayer(const FullLayer&) = delete;
 };
 
 class EveryProbe : public testing::TestWithParam<const ProbeEntry*> {
@@ -77,7 +77,7 @@ void expect_same(const Numbers& found, const Numbers& expected, double relative)
 }
 
 TEST_P(EveryProbe, EmitsWhatItDeclaresAndNothingElse) {
-    const Scene scene;
+    const FullLayer scene;
     const Table table = run(scene.layer);
     std::set<std::string> metrics, curves;
     for (const MetricRow& row : table.metrics()) metrics.insert(row.metric);
@@ -109,7 +109,7 @@ bool is_at(const Place& at, Of of) {
 }
 
 TEST_P(EveryProbe, EmitsWhereItsMetricsAre) {
-    const Scene scene;
+    const FullLayer scene;
     const Table table = run(scene.layer);
     for (const MetricRow& row : table.metrics())
         EXPECT_TRUE(is_at(row.at, find_metric(row.metric)->of)) << row.metric << row.at.stage;
@@ -119,7 +119,7 @@ TEST_P(EveryProbe, EmitsWhereItsMetricsAre) {
 
 TEST_P(EveryProbe, DoesNotDependOnTheRowBlock) {
     for (const Type type : {Type::f64, Type::f32}) {
-        Scene scene(type);
+        FullLayer scene(type);
         const Numbers expected = numbers(run(scene.layer));
         for (const Index block : {1, 4, 10}) {
             scene.layer.block = block;
@@ -130,7 +130,7 @@ TEST_P(EveryProbe, DoesNotDependOnTheRowBlock) {
 
 /// Each metric alone gives the same values as all of them together, and no others.
 TEST_P(EveryProbe, DoesNotDependOnWhatElseIsWanted) {
-    const Scene scene;
+    const FullLayer scene;
     const Table all = run(scene.layer);
     for (const Metric& m : GetParam()->metrics) {
         ProbeSettings settings;
@@ -146,7 +146,7 @@ TEST_P(EveryProbe, DoesNotDependOnWhatElseIsWanted) {
 }
 
 TEST_P(EveryProbe, SecondSampleIsNotDisturbedByTheFirst) {
-    const Scene scene;
+    const FullLayer scene;
     const auto probe = GetParam()->make({.maps = {{0, 1}}});
     Table first, second;
     drive(*probe, GetParam()->needs, scene.layer, first);
@@ -155,7 +155,7 @@ TEST_P(EveryProbe, SecondSampleIsNotDisturbedByTheFirst) {
 }
 
 TEST_P(EveryProbe, UndefinedMetricsSayWhy) {
-    const Scene scene;
+    const FullLayer scene;
     for (const MetricRow& row : run(scene.layer).metrics())
         EXPECT_TRUE(row.value || !row.note.empty()) << row.metric;
 }

@@ -6,11 +6,11 @@ namespace tsdiag::test {
 namespace {
 
 /// One head of the attention of that name, and L = <u, norm(P v)>.
-struct Scene {
+struct OneHead {
     Layer layer;
     Projections projections;
-    Scene(std::string_view name, const Matrix& q, const Matrix& k, const Matrix& v, const Matrix& u,
-          bool causal = false, AttentionOptions options = {}) {
+    OneHead(std::string_view name, const Matrix& q, const Matrix& k, const Matrix& v,
+            const Matrix& u, bool causal = false, AttentionOptions options = {}) {
         AttentionInput in;
         in.q = projections.q = projections.q_raw = tensor(q);
         in.k = projections.k = projections.k_raw = tensor(k);
@@ -21,7 +21,7 @@ struct Scene {
         layer.output = tensor(u);
         layer.projections = &projections;
     }
-    Scene(const Scene&) = delete;
+    OneHead(const OneHead&) = delete;
     Table table() const { return measure("gradient_bounds", layer); }
 };
 
@@ -34,7 +34,7 @@ Matrix column(std::vector<double> values) {
 /// Two tokens, S = 0, V = (1, -1): the sharp bound is attained, and the paper's, which assumes many
 /// tokens, is exceeded.
 TEST(GradientBounds, OfSoftmaxIsAttained) {
-    const Scene s("softmax", column({0, 0}), column({0, 0}), column({1, -1}), column({1, 0}));
+    const OneHead s("softmax", column({0, 0}), column({0, 0}), column({1, -1}), column({1, 0}));
     const Table t = s.table();
     EXPECT_CLOSE(value(t, head(0), "ds_max"), 0.5, rounding(4));
     EXPECT_EQ(value(t, head(0), "c1"), 1);
@@ -50,7 +50,7 @@ TEST(GradientBounds, OfLinearAttentionIsAttained) {
     const double c3 = 0.25;
     Matrix v(n, 1, -1), u(n, 1);
     v(0, 0) = u(0, 0) = 1;
-    const Scene s("linear", Matrix(n, 1, 0.5), Matrix(n, 1, 0.5), v, u, false, {{"map", "relu"}});
+    const OneHead s("linear", Matrix(n, 1, 0.5), Matrix(n, 1, 0.5), v, u, false, {{"map", "relu"}});
     const Table t = s.table();
     EXPECT_CLOSE(value(t, head(0), "c3"), c3, rounding(4));
     EXPECT_CLOSE(value(t, head(0), "ds_max"), 2.0 * (n - 1) / (n * n * c3), rounding(16));
@@ -62,7 +62,7 @@ TEST(GradientBounds, OfLinearAttentionIsAttained) {
 TEST(GradientBounds, OfCausalLinearAttentionIsAttainedInTheSecondRow) {
     Matrix v(5, 1, -1), u(5, 1);
     v(0, 0) = u(1, 0) = 1;
-    const Scene s("linear", Matrix(5, 1, 1), Matrix(5, 1, 1), v, u, true, {{"map", "relu"}});
+    const OneHead s("linear", Matrix(5, 1, 1), Matrix(5, 1, 1), v, u, true, {{"map", "relu"}});
     const Table t = s.table();
     EXPECT_CLOSE(value(t, head(0), "ds_max"), 0.5, rounding(8));
     EXPECT_CLOSE(value(t, head(0), "ds_sharp"), 0.5, rounding(8));
@@ -71,8 +71,8 @@ TEST(GradientBounds, OfCausalLinearAttentionIsAttainedInTheSecondRow) {
 /// S = 0: the norm divides by sqrt(eps), and dL/dS_ij = <g_i, v_j> / sqrt(eps).
 TEST(GradientBounds, OfNormAttentionIsAttained) {
     const double eps = 1e-4;
-    Scene s("norm_attention", Matrix(3, 2, -1), Matrix(3, 2, -1), Matrix(3, 2, 0.5),
-            Matrix(3, 2, 1 / std::sqrt(eps)), false, {{"map", "relu"}});
+    OneHead s("norm_attention", Matrix(3, 2, -1), Matrix(3, 2, -1), Matrix(3, 2, 0.5),
+              Matrix(3, 2, 1 / std::sqrt(eps)), false, {{"map", "relu"}});
     s.layer.norm = OutputNorm::rms;
     s.layer.norm_eps = eps;
     s.layer.normed = tensor(Matrix(3, 2, 1));
@@ -88,8 +88,8 @@ TEST(GradientBounds, OfNormAttentionIsAttained) {
 TEST(GradientBounds, DsMaxIsThatOfTheTape) {
     for (const bool causal : {false, true}) {
         const Index n = 9;
-        Scene s("softmax", gaussian(n, 3, 1), gaussian(n, 3, 2), gaussian(n, 2, 3),
-                gaussian(n, 2, 4), causal);
+        OneHead s("softmax", gaussian(n, 3, 1), gaussian(n, 3, 2), gaussian(n, 2, 3),
+                  gaussian(n, 2, 4), causal);
         const Tensor logits = variable(matmul(s.projections.q, s.projections.k, Transpose::second));
         const Tensor o = matmul(softmax_rows(logits, s.layer.op->rows(0, n).visible), s.layer.v);
         const Tensor g = grad(o, s.layer.output, std::span(&logits, 1))[0];
@@ -121,16 +121,16 @@ TEST(GradientBounds, OfSharedValuesBelongToTheGroup) {
 
 TEST(GradientBounds, SayWhatHasNone) {
     const Matrix x = gaussian(8, 2, 1);
-    const Scene polynomial("polynomial", x, x, x, x);
+    const OneHead polynomial("polynomial", x, x, x, x);
     EXPECT_EQ(reason(polynomial.table(), head(0), "ds_bound"),
               "no bound is known for this attention");
     value(polynomial.table(), head(0), "ds_max");
-    const Scene linformer("linformer", x, x, x, x);
+    const OneHead linformer("linformer", x, x, x, x);
     EXPECT_EQ(reason(linformer.table(), head(0), "ds_max"),
               "P is a softmax of n x k logits times F^T");
-    const Scene elu("linear", x, x, x, x, false, {{"map", "elu"}});
+    const OneHead elu("linear", x, x, x, x, false, {{"map", "elu"}});
     EXPECT_EQ(reason(elu.table(), head(0), "ds_sharp"), "logits of both signs have no bound");
-    const Scene alibi("softmax", x, x, x, x, false, {{"alibi", "1"}});
+    const OneHead alibi("softmax", x, x, x, x, false, {{"alibi", "1"}});
     EXPECT_EQ(reason(alibi.table(), head(0), "c3"), "the logits are not scale q k^T alone");
 }
 

@@ -9,13 +9,6 @@ Table appendix(std::vector<Matrix> heads, Index block = 3, ProbeSettings setting
                    {.op = std::make_shared<Made>(std::move(heads)), .block = block}, settings);
 }
 
-std::vector<double> heights(const Table& t, Index k) {
-    std::vector<double> y;
-    for (const CurveRow& row : t.curves())
-        if (row.at == head(k)) y.push_back(*row.y);
-    return y;
-}
-
 /// What the code prints at thresholds 1, 10, 25, 50, 75, 90 and 99 of 0 .. 99.
 std::vector<double> printed(const Table& t, Index k) {
     const std::vector<double> all = heights(t, k);

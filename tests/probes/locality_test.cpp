@@ -7,19 +7,6 @@ Table locality(std::vector<Matrix> heads, Index block = 3) {
     return measure("locality", {.op = std::make_shared<Made>(std::move(heads)), .block = block});
 }
 
-std::vector<CurveRow> curve(const Table& t, Index k) {
-    std::vector<CurveRow> rows;
-    for (const CurveRow& row : t.curves())
-        if (row.at == head(k)) rows.push_back(row);
-    return rows;
-}
-
-std::vector<double> heights(const Table& t, Index k) {
-    std::vector<double> y;
-    for (const CurveRow& row : curve(t, k)) y.push_back(*row.y);
-    return y;
-}
-
 TEST(Locality, HasItsKnownCurves) {  // docs/references.md
     const Table t = locality({uniform(8), identity(8), causal_uniform(8)});
     EXPECT_ALL_CLOSE(heights(t, 0), std::vector<double>({.125, .25, .375, .5, .625, .75, .875, 1}),

@@ -3,8 +3,6 @@
 namespace tsdiag::test {
 namespace {
 
-double squared(const Matrix& x) { return std::pow(naive::frobenius(x), 2); }
-
 Layer layer_of(std::vector<Matrix> heads, const Matrix& x, Type type = Type::f64) {
     return {.op = std::make_shared<Made>(std::move(heads), true, type), .input = tensor(x, type)};
 }

@@ -10,9 +10,9 @@
 namespace tsdiag::test {
 namespace {
 
-constexpr double step = 1e-4;
-/// Truncation step^4 (1e-16) times fifth derivatives up to 1e6; rounding eps / step.
-constexpr Tolerance differences{.relative = 1e-9, .reason = "differences of fourth order"};
+constexpr double jacobian_step = 1e-4;
+/// Truncation h^4, h = jacobian_step, (1e-16) times fifth derivatives up to 1e6; rounding eps / h.
+constexpr Tolerance fourth_order{.relative = 1e-9, .reason = "differences of fourth order"};
 
 /// P = S^2, or S^2 over its row sums: slopes that are not P.
 class Squares final : public AttentionOperator {
@@ -129,9 +129,9 @@ struct Setting {
                 std::vector<double> slope(std::size_t(c.n * c.n), 0.0);
                 for (const auto& [at, weight] :
                      {std::pair{-2.0, 1.0}, {-1.0, -8.0}, {1.0, 8.0}, {2.0, -1.0}}) {
-                    const std::vector<double> p = moved(query, k, r, col, at * step);
+                    const std::vector<double> p = moved(query, k, r, col, at * jacobian_step);
                     for (std::size_t i = 0; i < p.size(); ++i)
-                        slope[i] += weight * p[i] / (12 * step);
+                        slope[i] += weight * p[i] / (12 * jacobian_step);
                 }
                 for (const double x : slope) total += x * x;
             }
@@ -151,9 +151,9 @@ TEST_P(ProjectionJacobians, AgreeWithDifferences) {
     const Setting setting(GetParam());
     const Table t = setting.measured();
     for (Index k = 0; k < setting.c.heads; ++k) {
-        EXPECT_CLOSE(value(t, head(k), "jac_q_fro"), setting.difference(true, k), differences)
+        EXPECT_CLOSE(value(t, head(k), "jac_q_fro"), setting.difference(true, k), fourth_order)
             << "head " << k;
-        EXPECT_CLOSE(value(t, head(k), "jac_k_fro"), setting.difference(false, k), differences)
+        EXPECT_CLOSE(value(t, head(k), "jac_k_fro"), setting.difference(false, k), fourth_order)
             << "head " << k;
     }
 }

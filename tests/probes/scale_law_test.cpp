@@ -156,7 +156,7 @@ struct Number {
     std::string note;
 };
 
-std::vector<Number> numbers(const Table& table) {
+std::vector<Number> numbers_with_errors(const Table& table) {
     std::vector<Number> list;
     const auto where = [](const Place& at) {
         return at.stage + " " + at.tensor + " " + std::to_string(at.head);
@@ -184,8 +184,10 @@ class ScaleLaw : public testing::TestWithParam<const ProbeEntry*> {
   protected:
     /// Returns the number of metrics compared.
     static int compare(Type type, What what, int k) {
-        const std::vector<Number> expected = numbers(Scaled(type, what, 0).run(*GetParam())),
-                                  found = numbers(Scaled(type, what, k).run(*GetParam()));
+        const std::vector<Number> expected =
+                                      numbers_with_errors(Scaled(type, what, 0).run(*GetParam())),
+                                  found =
+                                      numbers_with_errors(Scaled(type, what, k).run(*GetParam()));
         EXPECT_EQ(found.size(), expected.size());
         int compared = 0;
         for (std::size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {

@@ -4,7 +4,7 @@
 namespace tsdiag::test {
 namespace {
 
-Layer layer_of(std::vector<Matrix> heads, const Matrix& x, double a2 = 1) {
+Layer stochastic_layer(std::vector<Matrix> heads, const Matrix& x, double a2 = 1) {
     auto op = std::make_shared<Made>(std::move(heads));
     op->declared.row_stochastic = true;
     return {.op = op, .input = tensor(x), .a2 = a2};
@@ -13,7 +13,7 @@ Layer layer_of(std::vector<Matrix> heads, const Matrix& x, double a2 = 1) {
 /// Symmetric, doubly stochastic: all values are known.
 TEST(Spectrum, ALazyWalkHasItsKnownNumbers) {
     const double s = 0.5, a2 = 0.8;
-    const Table t = measure("spectrum", layer_of({lazy(8, s)}, gaussian(8, 3, 1, 1), a2));
+    const Table t = measure("spectrum", stochastic_layer({lazy(8, s)}, gaussian(8, 3, 1, 1), a2));
     EXPECT_CLOSE(value(t, head(0), "lambda2_abs"), s, stopped_at(1e-9));
     EXPECT_CLOSE(value(t, head(0), "gap"), 1 - s, stopped_at(1e-9));
     EXPECT_CLOSE(value(t, head(0), "spectral_gap"), 1 - s * s, stopped_at(1e-9));
@@ -29,7 +29,7 @@ TEST(Spectrum, ALazyWalkHasItsKnownNumbers) {
 TEST(Spectrum, AgreesWithDenseSolvers) {
     const Index n = 9;
     const Matrix p = random_attention(n, 2), x = gaussian(n, 4, 3, 2);
-    const Table t = measure("spectrum", layer_of({p}, x));
+    const Table t = measure("spectrum", stochastic_layer({p}, x));
     std::vector<double> moduli;
     for (const auto& z : eigenvalues(p.a, n)) moduli.push_back(std::abs(z));
     std::sort(moduli.rbegin(), moduli.rend());
@@ -46,8 +46,8 @@ TEST(Spectrum, AgreesWithDenseSolvers) {
 
 TEST(Spectrum, LayersAverageTheIngredientsOfTheEstimates) {
     const double a2 = 0.6;
-    const Table t =
-        measure("spectrum", layer_of({lazy(6, 0.2), lazy(6, 0.9)}, gaussian(6, 3, 4, 1), a2));
+    const Table t = measure(
+        "spectrum", stochastic_layer({lazy(6, 0.2), lazy(6, 0.9)}, gaussian(6, 3, 4, 1), a2));
     const double squares = (0.04 + 0.81) / 2;
     const double expected = a2 * (1 - squares) / (1 + a2 * squares);
     EXPECT_CLOSE(value(t, head(), "est1"), expected, stopped_at(1e-8));
@@ -59,7 +59,7 @@ TEST(Spectrum, HeadsWithoutEst1AreNamedAndLeftOut) {
     Matrix sink(4, 4);  // every row attends to the first token alone
     for (Index i = 0; i < 4; ++i) sink(i, 0) = 1;
     const Matrix x(4, 1, {1, -1, 0.5, 0});  // its mean is 1/8: omega = 7
-    const Table t = measure("spectrum", layer_of({sink, uniform(4)}, x));
+    const Table t = measure("spectrum", stochastic_layer({sink, uniform(4)}, x));
     EXPECT_EQ(reason(t, head(0), "est1"), "omega >= 1");
     EXPECT_CLOSE(value(t, head(1), "est1"), 1, stopped_at(1e-8));
     EXPECT_CLOSE(value(t, head(), "est1"), 1, stopped_at(1e-8));
@@ -67,7 +67,7 @@ TEST(Spectrum, HeadsWithoutEst1AreNamedAndLeftOut) {
 }
 
 TEST(Spectrum, TheEstimatesAreNotForPreNorm) {
-    Layer layer = layer_of({uniform(4)}, gaussian(4, 2, 5, 1));
+    Layer layer = stochastic_layer({uniform(4)}, gaussian(4, 2, 5, 1));
     layer.pre_norm = true;
     const Table t = measure("spectrum", layer);
     for (const char* metric : {"est1", "est2"})
@@ -90,13 +90,13 @@ TEST(Spectrum, GapsNeedRowsThatSumToOne) {
 }
 
 TEST(Spectrum, OneTokenHasNoSecondEigenvalue) {
-    const Table t = measure("spectrum", layer_of({uniform(1)}, Matrix(1, 2, 1.0)));
+    const Table t = measure("spectrum", stochastic_layer({uniform(1)}, Matrix(1, 2, 1.0)));
     for (const char* metric : {"lambda2_abs", "spectral_gap", "gap", "est2"})
         EXPECT_EQ(reason(t, head(0), metric), "fewer than two tokens");
 }
 
 TEST(Spectrum, CausalHeadsHaveNoPositiveStationaryVector) {
-    Layer layer = layer_of({causal_uniform(5)}, gaussian(5, 2, 7, 3));
+    Layer layer = stochastic_layer({causal_uniform(5)}, gaussian(5, 2, 7, 3));
     std::dynamic_pointer_cast<Made>(layer.op)->declared.causal = true;
     const Table t = measure("spectrum", layer);
     EXPECT_NE(reason(t, head(0), "delta_pi"), "(defined)");
@@ -107,7 +107,7 @@ TEST(Spectrum, CausalHeadsHaveNoPositiveStationaryVector) {
 TEST(Spectrum, DobrushinIsTheSameByBlocks) {
     const Index n = 300;  // blocks of at most 96 rows
     const Matrix x = gaussian(n, 2, 7, 8);
-    Layer layer = layer_of({random_attention(n, 8), random_attention(n, 9)}, x);
+    Layer layer = stochastic_layer({random_attention(n, 8), random_attention(n, 9)}, x);
     const Table whole = measure("spectrum", layer);
     layer.memory = 1;
     const Table blocks = measure("spectrum", layer);
@@ -132,7 +132,8 @@ TEST(Spectrum, WritesDownHowItsNumbersWereFound) {
     Diagnostics diagnostics;
     ProbeSettings settings;
     settings.diagnostics = &diagnostics;
-    measure("spectrum", layer_of({lazy(5, 0.3), lazy(5, 0.4)}, gaussian(5, 2, 8, 1)), settings);
+    measure("spectrum", stochastic_layer({lazy(5, 0.3), lazy(5, 0.4)}, gaussian(5, 2, 8, 1)),
+            settings);
     Index lambda = 0, delta = 0, stationary = 0;
     for (const Diagnostics::Entry& e : diagnostics.entries) {
         EXPECT_FALSE(e.estimate.method.empty());

@@ -23,10 +23,8 @@ class EveryFigure : public testing::TestWithParam<const FigureEntry*> {
     std::vector<Figure> made(const Table& table) const { return GetParam()->make(table); }
 };
 
-test::Shape small() { return {.layers = 4, .heads = 3, .tokens = 8, .samples = 2, .maps = 2}; }
-
 TEST_P(EveryFigure, IsMadeOfASampleAndDescribesItself) {
-    const std::vector<Figure> figures = made(test::sample_table(small()));
+    const std::vector<Figure> figures = made(test::sample_table(test::small(2)));
     ASSERT_FALSE(figures.empty());
     for (const Figure& f : figures) {
         EXPECT_THAT(f.name, testing::MatchesRegex("[a-z0-9_]+"));
@@ -57,7 +55,7 @@ TEST_P(EveryFigure, LacksWhatItNeedsInAnEmptyTable) {
 }
 
 TEST_P(EveryFigure, AnyOneOfItsNeedsSuffices) {
-    const Table all = test::sample_table(small());
+    const Table all = test::sample_table(test::small(2));
     for (const std::string_view name : GetParam()->needs) {
         if (name.empty()) continue;
         Table one("m");
@@ -76,13 +74,13 @@ TEST_P(EveryFigure, AnyOneOfItsNeedsSuffices) {
 
 TEST_P(EveryFigure, UndefinedNumbersDrawNothing) {
     Table t("m");
-    for (const MetricRow& r : test::sample_table(small()).metrics())
+    for (const MetricRow& r : test::sample_table(test::small(2)).metrics())
         t.scalar(r.at, r.metric, undefined("for a test"));
     EXPECT_TRUE(made(t).empty());
 }
 
 TEST_P(EveryFigure, BothWritersDrawIt) {
-    const std::vector<Figure> figures = made(test::sample_table(small()));
+    const std::vector<Figure> figures = made(test::sample_table(test::small(2)));
     for (const Figure& f : figures) {
         const Json spec = vega_lite(f);
         EXPECT_EQ(spec["concat"].array().size(), f.panels.size());
@@ -99,8 +97,8 @@ TEST_P(EveryFigure, BothWritersDrawIt) {
 }
 
 TEST_P(EveryFigure, SeveralModelsHaveDifferentNames) {
-    Table both = test::sample_table(small(), "first");
-    both.append(test::sample_table(small(), "second"));
+    Table both = test::sample_table(test::small(2), "first");
+    both.append(test::sample_table(test::small(2), "second"));
     std::set<std::string> names;
     for (const Figure& f : made(both)) EXPECT_TRUE(names.insert(f.name).second) << f.name;
 }

@@ -16,8 +16,6 @@ using test::count_of;
 using test::Folder;
 using test::slurp;
 
-test::Shape small() { return {.layers = 4, .heads = 3, .tokens = 8, .samples = 2, .maps = 1}; }
-
 /// On failure names the missing part, not the whole page.
 testing::AssertionResult contains(const std::string& page, const std::string& part) {
     const bool found = page.find(part) != std::string::npos;
@@ -32,7 +30,7 @@ std::string page_of(const Table& table, const Json& run, const Folder& folder) {
 
 TEST(ReportTest, EveryLinkWithinThePageHasItsTarget) {
     Folder folder;
-    std::string page = page_of(test::sample_table(small()), {}, folder);
+    std::string page = page_of(test::sample_table(test::small(1)), {}, folder);
     page.resize(page.find("<script id=\"specs\""));  // the bundles contain links too
     const std::regex link("href=\"#([^\"]*)\"");
     std::size_t links = 0;
@@ -44,7 +42,7 @@ TEST(ReportTest, EveryLinkWithinThePageHasItsTarget) {
 TEST(ReportTest, EveryStaticFigureThatIsLinkedExists) {
     if (test::program({"gnuplot"}).empty()) GTEST_SKIP() << "gnuplot is not installed";
     Folder folder;
-    const std::string page = page_of(test::sample_table(small()), {}, folder);
+    const std::string page = page_of(test::sample_table(test::small(1)), {}, folder);
     const std::regex link("href=\"(figures/[^\"]*)\"");
     std::size_t links = 0;
     for (std::sregex_iterator it(page.begin(), page.end(), link), end; it != end; ++it, ++links)
@@ -54,7 +52,7 @@ TEST(ReportTest, EveryStaticFigureThatIsLinkedExists) {
 
 TEST(ReportTest, NeedsNothingFromElsewhere) {
     Folder folder;
-    const std::string page = page_of(test::sample_table(small()), {}, folder);
+    const std::string page = page_of(test::sample_table(test::small(1)), {}, folder);
     EXPECT_TRUE(contains(page, "default-src 'none'"));
     EXPECT_EQ(count_of(page, "<script src"), 0u);
     EXPECT_EQ(count_of(page, "<link rel=\"stylesheet\""), 0u);
@@ -63,7 +61,7 @@ TEST(ReportTest, NeedsNothingFromElsewhere) {
 
 TEST(ReportTest, FiguresHaveAlternativeTextAndAStaticFallback) {
     Folder folder;
-    const std::string page = page_of(test::sample_table(small()), {}, folder);
+    const std::string page = page_of(test::sample_table(test::small(1)), {}, folder);
     EXPECT_EQ(count_of(page, "<figure "), count_of(page, " data-alt=\""));
     EXPECT_EQ(count_of(page, "<figure "), count_of(page, "<noscript>"));
     EXPECT_EQ(count_of(page, "<figure "), count_of(page, "<figcaption>"));
@@ -79,8 +77,8 @@ TEST(ReportTest, HostileNamesStayText) {
     run.set("model",
             Json::Object{{"name", name}, {"argument", name}, {"defaults", Json::Array{name}}});
     run.set("warnings", Json::Array{name, Json(3)}).set("command", Json::Array{"tsdiag", name});
-    Table both = test::sample_table(small(), name);
-    both.append(test::sample_table(small(), "other" + name));
+    Table both = test::sample_table(test::small(1), name);
+    both.append(test::sample_table(test::small(1), "other" + name));
     const std::string page = page_of(both, run, folder);
     EXPECT_EQ(count_of(page, "<script>alert"), 0u);
     EXPECT_FALSE(contains(page, "<img src=x"));
@@ -96,7 +94,7 @@ TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
         "input": {"kind": "ids:random", "tokens": 64}, "warnings": ["a late warning"],
         "phases": [{"name": "forward", "seconds": 1.5}]})",
                                  "t");
-    const std::string page = page_of(test::sample_table(small()), run, folder);
+    const std::string page = page_of(test::sample_table(test::small(1)), run, folder);
     for (const char* text : {"<h1>a GPT</h1>", "<dt>Seed</dt><dd>5</dd>",
                              "<dt>a2</dt><dd>0.5 to 1.5</dd>", "<dt>Weights</dt><dd>as stored</dd>",
                              "a late warning", "9.8.7", "random token ids, which are not language"})
@@ -108,11 +106,11 @@ TEST(ReportTest, TellsWhatRunJsonKnowsAndLeavesOutTheRest) {
 
 /// Findings on the heads of a model link to the figure of that model.
 TEST(ReportTest, HeadsAreShownInTheFigureOfTheirModel) {
-    Table all = test::sample_table(small(), "first");
+    Table all = test::sample_table(test::small(1), "first");
     Table without("second");
     without.scalar({.layer = 0, .stage = "out"}, "t_sim", 0.5);
     all.append(without);
-    all.append(test::sample_table(small(), "third"));
+    all.append(test::sample_table(test::small(1), "third"));
     std::map<std::string, std::string> titles;
     for (const FigureEntry* entry : figures())
         for (const Figure& figure : entry->make(all)) titles[figure.name] = figure.title;
@@ -154,7 +152,7 @@ TEST(ReportTest, AnEmptyTableIsAReportToo) {
 
 TEST(ReportTest, TheSameTableGivesTheSamePage) {
     Folder folder;
-    const Table table = test::sample_table(small());
+    const Table table = test::sample_table(test::small(1));
     const std::string page = page_of(table, {}, folder);
     EXPECT_EQ(page_of(table, {}, folder), page);
 }

@@ -22,6 +22,10 @@ struct Shape {
     int maps = 0;
 };
 
+inline Shape small(int maps) {
+    return {.layers = 4, .heads = 3, .tokens = 8, .samples = 2, .maps = maps};
+}
+
 inline void add_states(Table& t, const Shape& shape, int sample) {
     double odds = 1.0 / (shape.tokens - 1) * (1 + 0.05 * noise(sample));
     const auto state = [&](int layer, const char* stage, double fro) {

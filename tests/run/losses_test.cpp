@@ -16,7 +16,7 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-ModelSpec language_model() {
+ModelSpec model_of_500_ids() {
     ModelSpec spec;
     spec.width = spec.embedding_width = 6;
     spec.vocabulary = 500;
@@ -29,7 +29,7 @@ struct Made {
     std::vector<Input> inputs;
     std::vector<Loss> losses;
     explicit Made(const RunOptions& options, Index trial = 0) {
-        const ModelSpec spec = language_model();
+        const ModelSpec spec = model_of_500_ids();
         const InputSource source(options, spec, cpu(), Type::f64);
         inputs = source.samples(trial);
         losses = LossSource(options, spec, source, cpu(), Type::f64).losses(trial, inputs);
