@@ -13,7 +13,7 @@
 namespace tsdiag::reports {
 namespace {
 
-constexpr Index most_layers = 16;  ///< all are drawn; of more layers, `shown_layers` of them
+constexpr Index most_curves = 16;  ///< all are drawn; of more layers, `shown_layers` of them
 constexpr Index shown_layers = 9;
 
 /// `shown` of `count` positions, evenly spaced, with the first and the last.
@@ -38,7 +38,7 @@ Plot curve_panel(const std::map<Index, Curve>& curves) {
               .y = {.title = "C(L)", .low = 0, .high = 1.02},
               .ordered = true};
     const Index count = Index(curves.size());
-    const std::set<Index> shown = spread(count, count > most_layers ? shown_layers : count);
+    const std::set<Index> shown = spread(count, count > most_curves ? shown_layers : count);
     Index position = 0;
     for (const auto& [layer, curve] : curves) {
         if (!shown.contains(position++)) continue;

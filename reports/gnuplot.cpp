@@ -22,7 +22,8 @@ namespace fs = std::filesystem;
 
 // Margins around a panel and below all, in pixels; the left one has room for a title and numbers
 // of nine characters.
-constexpr double left = 90, right = 16, above = 26, below = 50, colour_bar = 64, legend_line = 18;
+constexpr double left_margin = 90, right_margin = 16, top_margin = 26, bottom_margin = 50,
+                 colour_bar = 64, legend_line = 18;
 constexpr Index most_cells = 4096;       ///< beyond, gnuplot's `image` draws one bitmap
 constexpr Index most_numbers = 1 << 16;  ///< of a panel drawn as an image, written as text
 
@@ -202,27 +203,28 @@ std::string image_panel(const Grid& g, const std::string& image) {
     return out;
 }
 
-struct Page {
+struct Canvas {
     double width = 0, height = 0, legend = 0;
 };
 
-Page page_of(const Figure& figure, const Layout& size) {
+Canvas canvas_of(const Figure& figure, const Layout& size) {
     const bool bars = std::any_of(figure.panels.begin(), figure.panels.end(),
                                   [](const Plot& p) { return p.grid.has_value(); });
     const std::vector<LineStyle> styles = line_styles(figure);
-    Page page;
-    page.width = size.columns * (left + size.width + right + (bars ? colour_bar : 0));
+    Canvas canvas;
+    canvas.width =
+        size.columns * (left_margin + size.width + right_margin + (bars ? colour_bar : 0));
     if (needs_legend(figure)) {
-        const int columns = legend_columns(figure, page.width);
-        page.legend = legend_line * double((int(styles.size()) + columns - 1) / columns) + 12;
+        const int columns = legend_columns(figure, canvas.width);
+        canvas.legend = legend_line * double((int(styles.size()) + columns - 1) / columns) + 12;
     }
-    page.height = size.rows * (above + size.height + below) + page.legend;
-    return page;
+    canvas.height = size.rows * (top_margin + size.height + bottom_margin) + canvas.legend;
+    return canvas;
 }
 
 /// The keys of all lines, in a strip below the panels.
 std::string legend_panel(const Figure& figure, const std::vector<LineStyle>& styles,
-                         const Page& page) {
+                         const Canvas& canvas) {
     std::string keys;
     for (std::size_t i = 0; i < styles.size(); ++i)
         keys += fmt::format("{}  NaN with lines linestyle {} title {}", i ? ", \\\n" : "", i + 1,
@@ -232,28 +234,30 @@ std::string legend_panel(const Figure& figure, const std::vector<LineStyle>& sty
         "set tmargin at screen {:.5f}\nunset border\nunset tics\nunset grid\nunset title\n"
         "unset xlabel\nunset ylabel\nset xrange [0:1]\nset yrange [0:1]\n"
         "set key center center horizontal samplen 4 width 1 maxcols {}\nplot \\\n{}\n",
-        8 / page.height, page.legend / page.height, legend_columns(figure, page.width), keys);
+        8 / canvas.height, canvas.legend / canvas.height, legend_columns(figure, canvas.width),
+        keys);
 }
 
 /// Titles of the panel and of its axes, as labels at fixed positions: terminals differ in line
 /// height.
-std::string titles_of(const Plot& plot, const Page& page, double x, double y, const Layout& size) {
+std::string titles_of(const Plot& plot, const Canvas& canvas, double x, double y,
+                      const Layout& size) {
     const auto label = [&](const std::string& text, double at_x, double at_y, const char* how) {
-        return text.empty()
-                   ? std::string()
-                   : fmt::format("set label {} at screen {:.5f}, screen {:.5f} {}\n",
-                                 gnuplot_string(text), at_x / page.width, at_y / page.height, how);
+        return text.empty() ? std::string()
+                            : fmt::format("set label {} at screen {:.5f}, screen {:.5f} {}\n",
+                                          gnuplot_string(text), at_x / canvas.width,
+                                          at_y / canvas.height, how);
     };
     const std::string& across = plot.grid ? plot.grid->col_title : plot.x.title;
     const std::string& up = plot.grid ? plot.grid->row_title : plot.y.title;
     return label(plot.title, x, y + 13, "left font ',12'") +
            label(across, x + size.width / 2.0, y - size.height - 36, "center") +
-           label(up, x - left + 14, y - size.height / 2.0, "center rotate by 90");
+           label(up, x - left_margin + 14, y - size.height / 2.0, "center rotate by 90");
 }
 
 std::string script_of(const Figure& figure) {
     const Layout size = layout(figure);
-    const Page page = page_of(figure, size);
+    const Canvas canvas = canvas_of(figure, size);
     const std::vector<LineStyle> styles = line_styles(figure);
     const std::string data = gnuplot_string(figure.name + ".dat");
     std::string out = fmt::format(
@@ -266,27 +270,27 @@ std::string script_of(const Figure& figure) {
         "set terminal pdfcairo noenhanced size {:.3f}in,{:.3f}in font 'sans-serif,11' "
         "dashlength 2 linewidth 1.6\n"
         "}}\nset output '{}.'.format\n",
-        gnuplot_string(figure.title), figure.name, page.width, page.height, page.width / 72,
-        page.height / 72, figure.name);
+        gnuplot_string(figure.title), figure.name, canvas.width, canvas.height, canvas.width / 72,
+        canvas.height / 72, figure.name);
     for (std::size_t i = 0; i < styles.size(); ++i)
         out += fmt::format("set style line {} linecolor rgb '{}' linewidth 1.6 dashtype {}\n",
                            i + 1, styles[i].colour, dash_of(styles[i]));
     out +=
         "set multiplot\nunset key\nset border 3 linecolor rgb '#888888'\n"
         "set tics nomirror out scale 0.6 textcolor rgb '#333333'\n";
-    const double cell_width = page.width / size.columns;
-    const double cell_height = (page.height - page.legend) / size.rows;
+    const double cell_width = canvas.width / size.columns;
+    const double cell_height = (canvas.height - canvas.legend) / size.rows;
     std::size_t block = 0;
     for (std::size_t i = 0; i < figure.panels.size(); ++i) {
         const Plot& plot = figure.panels[i];
-        const double x = double(int(i) % size.columns) * cell_width + left;
-        const double y = page.height - double(int(i) / size.columns) * cell_height - above;
+        const double x = double(int(i) % size.columns) * cell_width + left_margin;
+        const double y = canvas.height - double(int(i) / size.columns) * cell_height - top_margin;
         out += fmt::format(
             "set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\n"
             "set tmargin at screen {:.5f}\nset bmargin at screen {:.5f}\n",
-            x / page.width, (x + size.width) / page.width, y / page.height,
-            (y - size.height) / page.height);
-        out += titles_of(plot, page, x, y, size);
+            x / canvas.width, (x + size.width) / canvas.width, y / canvas.height,
+            (y - size.height) / canvas.height);
+        out += titles_of(plot, canvas, x, y, size);
         if (!plot.grid) {
             out += "set grid back linecolor rgb '#e4e4e4' linetype 1 linewidth 0.6\n";
             out += lines_panel(plot, data, block, styles, size);
@@ -297,7 +301,7 @@ std::string script_of(const Figure& figure) {
         }
         out += "unset logscale\nunset label\n";
     }
-    if (needs_legend(figure)) out += legend_panel(figure, styles, page);
+    if (needs_legend(figure)) out += legend_panel(figure, styles, canvas);
     return out + "unset multiplot\nreset\n}\nunset output\n";
 }
 

@@ -8,7 +8,7 @@
 namespace tsdiag::reports {
 namespace {
 
-constexpr std::string_view band_note =
+constexpr std::string_view heads_note =
     " Lines are means over the heads of a layer, bands reach from the least head to the greatest.";
 
 /// The mean over the heads by layer, with the range of the heads as its band.
@@ -54,7 +54,7 @@ void add_panel(Figure& figure, const TableView& rows, std::string_view metric) {
 
 std::vector<Figure> finished(Figure figure) {
     if (figure.panels.empty()) return {};
-    figure.caption += band_note;
+    figure.caption += heads_note;
     figure.alt = "Line charts over the layers. " + in_words(figure.panels);
     return {std::move(figure)};
 }

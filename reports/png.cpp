@@ -12,7 +12,7 @@
 namespace tsdiag::reports {
 namespace {
 
-constexpr int colours = 255;  // of the palette; index 255 is "no value"
+constexpr int palette_size = 255;  // index 255 is "no value"
 
 void append_word(std::string& out, std::uint32_t v) {
     for (int shift : {24, 16, 8, 0}) out += char((v >> shift) & 0xff);
@@ -38,8 +38,9 @@ std::string deflate(const std::string& raw) {
 
 std::string palette_of(const Grid& grid) {
     std::string out;
-    for (int i = 0; i <= colours; ++i) {
-        const Rgb c = i < colours ? colour_at(grid.palette, double(i) / (colours - 1)) : no_value;
+    for (int i = 0; i <= palette_size; ++i) {
+        const Rgb c =
+            i < palette_size ? colour_at(grid.palette, double(i) / (palette_size - 1)) : no_value;
         out += {char(c.r), char(c.g), char(c.b)};
     }
     return out;
@@ -57,9 +58,10 @@ std::string grid_png(const Grid& grid) {
         std::string line(1, '\0');  // no filter
         for (Index j = 0; j < grid.cols; ++j) {
             const auto& v = grid.values[std::size_t(i * grid.cols + j)];
-            int index = colours;
+            int index = palette_size;
             if (v && std::isfinite(*v))
-                index = int(std::lround(std::clamp(share_of(range, *v), 0.0, 1.0) * (colours - 1)));
+                index = int(
+                    std::lround(std::clamp(share_of(range, *v), 0.0, 1.0) * (palette_size - 1)));
             line.append(std::size_t(scale), char(index));
         }
         for (Index k = 0; k < scale; ++k) raw += line;

@@ -18,7 +18,7 @@ struct Peak {
     double value = -1;
     std::optional<double> diversity;  ///< t_div there
 
-    std::string text() const { return similarity(value, diversity); }
+    std::string text() const { return similarity_text(value, diversity); }
 };
 
 /// t_sim at the outputs of the layers, by step.
@@ -92,10 +92,10 @@ Finding collapse(const std::vector<Peak>& peaks, const Peak& first, const std::s
 }  // namespace
 
 std::vector<Finding> series_verdict(const Table& table, const std::string& unit) {
-    const Similarity similarity(table);
-    if (similarity.empty()) return {};
-    const std::vector<Peak> peaks = similarity.peaks();
-    if (const auto first = similarity.first_above(saturated))
+    const Similarity similarities(table);
+    if (similarities.empty()) return {};
+    const std::vector<Peak> peaks = similarities.peaks();
+    if (const auto first = similarities.first_above(saturated))
         return {collapse(peaks, *first, unit)};
     const Peak most = *std::ranges::max_element(peaks, {}, &Peak::value);
     const bool near = most.value > mostly;

@@ -11,7 +11,7 @@
 namespace tsdiag::reports {
 namespace {
 
-constexpr std::size_t most_layers = 64;  ///< of more, every k-th is shown
+constexpr std::size_t most_table_rows = 64;  ///< of more, every k-th is shown
 
 struct Column {
     const Metric* metric;
@@ -48,7 +48,7 @@ std::string model_table(const TableView& rows, const std::string& model) {
     for (const Column& c : columns)
         for (const auto& [layer, p] : c.depth) layers.insert(layer);
     if (layers.empty()) return {};
-    const std::size_t step = (layers.size() + most_layers - 1) / most_layers;
+    const std::size_t step = (layers.size() + most_table_rows - 1) / most_table_rows;
     std::vector<HtmlTable::Column> titles = {{"layer"}};
     for (const Column& c : columns)
         titles.push_back({fmt::format("{}<small>{}</small>", c.metric->name, html(c.stage)),

@@ -17,7 +17,7 @@ std::string counted(std::size_t count, std::string_view noun) {
 
 std::string number(double value) { return fmt::format("{:.4g}", value); }
 
-std::string similarity(double t_sim, std::optional<double> t_div) {
+std::string similarity_text(double t_sim, std::optional<double> t_div) {
     if (t_sim > 0.9999 && t_div && *t_div > 0) return fmt::format("1 - {:.2g}", *t_div);
     return fmt::format("{:.4f}", t_sim);
 }

@@ -12,7 +12,7 @@ namespace tsdiag::reports {
 std::string counted(std::size_t count, std::string_view noun);
 /// Four significant digits; similarity close to 1 keeps its distance from 1 ("1 - 3.2e-07").
 std::string number(double value);
-std::string similarity(double t_sim, std::optional<double> t_div);
+std::string similarity_text(double t_sim, std::optional<double> t_div);
 
 /// run.json's `command` as shell words, in single quotes where needed.
 std::string shell_command(const Json& words);

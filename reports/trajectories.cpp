@@ -15,7 +15,7 @@ namespace {
 
 using namespace reports;
 
-constexpr std::size_t most_layers = 6, most_findings = 8;
+constexpr std::size_t most_lines = 6, most_findings = 8;
 
 struct Shown {
     std::string_view metric, stage;
@@ -32,13 +32,13 @@ std::vector<Shown> shown() {
     return found;
 }
 
-/// At most `most_layers`, the first and the last among them.
+/// At most `most_lines`, the first and the last among them.
 std::vector<Index> chosen(const Course& layers) {
     std::vector<Index> all, out;
     for (const auto& [layer, steps] : layers) all.push_back(layer);
-    if (all.size() <= most_layers) return all;
-    for (std::size_t i = 0; i < most_layers; ++i)
-        out.push_back(all[i * (all.size() - 1) / (most_layers - 1)]);
+    if (all.size() <= most_lines) return all;
+    for (std::size_t i = 0; i < most_lines; ++i)
+        out.push_back(all[i * (all.size() - 1) / (most_lines - 1)]);
     return out;
 }
 
@@ -115,13 +115,13 @@ std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
         "the 95 % interval of the mean over the inputs (Student's t), where there are three.{}",
         what.metric, what.stage.empty() ? "" : fmt::format(" at stage `{}`", what.stage), unit,
         what.stage == "attn" ? ", mean over the heads" : "",
-        layers.size() > most_layers
-            ? fmt::format(" {} of {} layers are drawn as lines.", most_layers, layers.size())
+        layers.size() > most_lines
+            ? fmt::format(" {} of {} layers are drawn as lines.", most_lines, layers.size())
             : "");
     return figure;
 }
 
-std::string in_words(const Json& change, const std::string& unit) {
+std::string change_in_words(const Json& change, const std::string& unit) {
     const double first = change["first"].number(), last = change["last"].number();
     const double steepest = change["steepest"].number(), whole = last - first;
     std::string text = fmt::format(
@@ -184,7 +184,7 @@ std::vector<Finding> trajectory_verdict(const Json& run) {
     for (const Json* change : order) {
         const std::string metric = (*change)["metric"].string(),
                           stage = (*change)["stage"].string();
-        findings.push_back({Finding::Level::note, in_words(*change, unit),
+        findings.push_back({Finding::Level::note, change_in_words(*change, unit),
                             "trajectory_" + metric + (stage.empty() ? "" : "_" + stage)});
     }
     return findings;

@@ -21,9 +21,9 @@ constexpr std::size_t most_heads = 6;    ///< more are only counted
 constexpr std::size_t most_reasons = 3;  ///< reported for undefined numbers
 
 /// The findings of one model, in the order of the page.
-class Verdict {
+class ModelVerdict {
   public:
-    Verdict(const TableView& rows, const std::string& model, const Json& run)
+    ModelVerdict(const TableView& rows, const std::string& model, const Json& run)
         : rows_(rows), model_(model), run_(run) {}
 
     std::vector<Finding> findings() {
@@ -99,7 +99,7 @@ std::optional<double> mean_over(const Depth& depth, const Depth& mask) {
     return count ? std::optional(sum / double(count)) : std::nullopt;
 }
 
-void Verdict::random_ids() {
+void ModelVerdict::random_ids() {
     const Json& kind = run_["input"]["kind"];
     const Json& trained = run_["model"]["trained"];
     if (kind.is_string() && kind.string() == "ids:random" && trained.is_bool() && trained.boolean())
@@ -108,11 +108,13 @@ void Verdict::random_ids() {
             "text may differ. Give token ids of real text with --input ids:FILE.");
 }
 
-void Verdict::saturation() {
+void ModelVerdict::saturation() {
     const Depth sim = depth(metric::t_sim, "out"), div = depth(metric::t_div, "out");
     const auto values = defined(sim);
     if (values.empty()) return;
-    const auto shown = [&](Index layer, double v) { return similarity(v, value_at(div, layer)); };
+    const auto shown = [&](Index layer, double v) {
+        return similarity_text(v, value_at(div, layer));
+    };
     const auto [last, end] = values.back();
     const auto above = first_above(sim, saturated), near = first_above(sim, mostly);
     const std::string input = [&]() -> std::string {
@@ -120,7 +122,7 @@ void Verdict::saturation() {
             value_at(depth(metric::t_sim, "in"), values.front().first);
         if (!first) return "";
         const auto d = value_at(depth(metric::t_div, "in"), values.front().first);
-        return fmt::format(" from {} at the input of layer {}", similarity(*first, d),
+        return fmt::format(" from {} at the input of layer {}", similarity_text(*first, d),
                            values.front().first);
     }();
     const std::string course =
@@ -152,7 +154,7 @@ void Verdict::saturation() {
         "similarity");
 }
 
-void Verdict::predicted_depth() {
+void ModelVerdict::predicted_depth() {
     const auto ratios = defined(depth(metric::xi_ratio, rows_.attention_stage(model_)));
     const Depth in = depth(metric::t_sim, "in"), in_div = depth(metric::t_div, "in");
     // Only a run from layer 0 on has the input of the model.
@@ -198,7 +200,7 @@ void Verdict::predicted_depth() {
     say(Level::note, std::move(text), "escalation");
 }
 
-std::string Verdict::gain_in_words(const Depth& measured) const {
+std::string ModelVerdict::gain_in_words(const Depth& measured) const {
     const Json& a2 = run_["model"]["a2"];
     if (!a2.is_array() || rows_.models().size() > 1) return {};
     double sum = 0, least = 0, most = 0;
@@ -218,7 +220,7 @@ std::string Verdict::gain_in_words(const Depth& measured) const {
                        number(least), number(most));
 }
 
-std::string Verdict::estimates_in_words(const Depth& measured) const {
+std::string ModelVerdict::estimates_in_words(const Depth& measured) const {
     const std::size_t layers = defined(measured).size();
     std::string text;
     std::map<std::string, std::vector<std::string>> missing;  // why -> which
@@ -243,7 +245,7 @@ std::string Verdict::estimates_in_words(const Depth& measured) const {
     return text;
 }
 
-void Verdict::attention_rate() {
+void ModelVerdict::attention_rate() {
     const Depth measured = depth(metric::xi_ratio, rows_.attention_stage(model_));
     const auto values = defined(measured);
     if (values.empty()) return;
@@ -291,7 +293,7 @@ std::string fullest_layer(const std::vector<HeadAt>& heads) {
                        most->second);
 }
 
-void Verdict::heads() {
+void ModelVerdict::heads() {
     const char* figures[] = {"heads_mixing", "accumulation", "accumulation"};
     std::size_t i = 0;
     for (const HeadClass& c : head_classes(rows_, model_)) {
@@ -319,7 +321,7 @@ void Verdict::heads() {
     }
 }
 
-void Verdict::gradients() {
+void ModelVerdict::gradients() {
     const auto values = defined(depth(metric::grad_norm, ""));
     if (values.size() < 2) return;
     const auto [first, early] = values.front();
@@ -343,7 +345,7 @@ void Verdict::gradients() {
         "gradient_norms");
 }
 
-void Verdict::undefined_numbers() {
+void ModelVerdict::undefined_numbers() {
     std::map<std::string, std::size_t> reasons;
     std::size_t undefined = 0, all = 0;
     for (const MetricRow* row_of_model : rows_.all()) {
@@ -369,7 +371,7 @@ void Verdict::undefined_numbers() {
                                  undefined == 1 ? "is" : "are", text));
 }
 
-void Verdict::bounded_numbers() {
+void ModelVerdict::bounded_numbers() {
     const auto bounded =
         std::count_if(rows_.all().begin(), rows_.all().end(), [&](const MetricRow* row) {
             return row->model == model_ && !row->value && (row->low || row->high);
@@ -382,7 +384,7 @@ void Verdict::bounded_numbers() {
                     bounded == 1 ? "a value" : "values"));
 }
 
-void Verdict::second_opinions() {
+void ModelVerdict::second_opinions() {
     const MetricRow* farthest = nullptr;
     std::size_t heads = 0;
     for (const MetricRow* row : rows_.all()) {
@@ -410,7 +412,7 @@ std::vector<Finding> verdict(const Table& table, const Json& run) {
         for (const Json& line : lines.array())
             all.push_back({Level::warning, line.string() + ".", {}});
     for (const std::string& model : rows.models())
-        for (Finding& f : Verdict(rows, model, run).findings()) all.push_back(std::move(f));
+        for (Finding& f : ModelVerdict(rows, model, run).findings()) all.push_back(std::move(f));
     return all;
 }
 

@@ -6,14 +6,14 @@
 namespace tsdiag::checkpoint {
 namespace {
 
-constexpr std::string_view magic = "GGUF";
+constexpr std::string_view gguf_magic = "GGUF";
 
-bool sniff(Bytes head) { return starts_with(head, magic); }
+bool sniff_gguf(Bytes head) { return starts_with(head, gguf_magic); }
 
-std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
+std::unique_ptr<Checkpoint> open_gguf(const std::filesystem::path& path) {
     const auto file = MappedFile::open(path);
     ByteReader in(file->bytes(), file->path());
-    in.take_bytes(magic.size());
+    in.take_bytes(gguf_magic.size());
     const auto version = in.take<std::uint32_t>();
     const std::uint64_t tensors =
         version == 1 ? in.take<std::uint32_t>() : in.take<std::uint64_t>();
@@ -31,6 +31,6 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
 }  // namespace
 
 extern const FormatEntry gguf;
-const FormatEntry gguf = {"gguf", "GGUF, recognised and not supported yet", sniff, open};
+const FormatEntry gguf = {"gguf", "GGUF, recognised and not supported yet", sniff_gguf, open_gguf};
 
 }  // namespace tsdiag::checkpoint

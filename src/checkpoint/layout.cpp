@@ -8,7 +8,6 @@
 namespace tsdiag::checkpoint {
 namespace {
 
-constexpr std::size_t most_dimensions = 64;
 constexpr std::int64_t largest_expanded = std::int64_t{1} << 26;
 
 /// Offset of the last element plus one; nullopt on overflow or a negative stride or offset.

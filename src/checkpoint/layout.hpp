@@ -10,6 +10,9 @@
 /// Layouts of arrays: counts, strides, and their validation.
 namespace tsdiag::checkpoint {
 
+/// Tensors of more dimensions are refused.
+inline constexpr std::size_t most_dimensions = 64;
+
 /// Product of the sizes; nullopt where one is negative or the product exceeds 64 bits.
 std::optional<std::int64_t> element_count(const std::vector<std::int64_t>& shape);
 

@@ -10,7 +10,7 @@ namespace tsdiag::checkpoint {
 namespace {
 
 constexpr std::uint64_t longest_header = 100'000'000;
-constexpr std::size_t prefix = 8;
+constexpr std::size_t length_size = 8;  // bytes before the header that hold its length
 
 struct TypeName {
     std::string_view name;
@@ -51,7 +51,7 @@ struct Header {
 
 Header read_header(const MappedFile& file) {
     const Bytes bytes = file.bytes();
-    if (bytes.size() < prefix)
+    if (bytes.size() < length_size)
         refuse(file.path(), fmt::format("has {} bytes, expected at least 8: the length of the "
                                         "safetensors header. Download it again.",
                                         bytes.size()));
@@ -60,17 +60,17 @@ Header read_header(const MappedFile& file) {
         refuse(file.path(), fmt::format("has a safetensors header of {} bytes, expected at most "
                                         "{}. Is this a safetensors file?",
                                         length, longest_header));
-    if (length > bytes.size() - prefix)
+    if (length > bytes.size() - length_size)
         refuse(file.path(), fmt::format("has {} bytes behind its length, expected a safetensors "
                                         "header of {}. It is cut short; download it again.",
-                                        bytes.size() - prefix, length));
+                                        bytes.size() - length_size, length));
     const auto n = std::size_t(length);
-    Json json = Json::parse(text_of(bytes.subspan(prefix, n)), file.path());
+    Json json = Json::parse(text_of(bytes.subspan(length_size, n)), file.path());
     if (!json.is_object())
         refuse(file.path(),
                "has a safetensors header that is no JSON object, expected one. "
                "Save the file again.");
-    return {std::move(json), bytes.subspan(prefix + n)};
+    return {std::move(json), bytes.subspan(length_size + n)};
 }
 
 /// The member `key` of a tensor's description: an array of integers that are not negative.
@@ -143,14 +143,15 @@ void check_cover(const std::vector<Described>& tensors, std::uint64_t size,
                                   size, at, size < at ? "cut short" : "followed by foreign bytes"));
 }
 
-bool sniff(Bytes head) {
-    if (head.size() < prefix + 1 || load<std::uint64_t>(head.data()) > longest_header) return false;
-    const std::string_view json = text_of(head.subspan(prefix));
+bool sniff_safetensors(Bytes head) {
+    if (head.size() < length_size + 1 || load<std::uint64_t>(head.data()) > longest_header)
+        return false;
+    const std::string_view json = text_of(head.subspan(length_size));
     const std::size_t first = json.find_first_not_of(" \t\r\n");
     return first != std::string_view::npos && json[first] == '{';
 }
 
-std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
+std::unique_ptr<Checkpoint> open_safetensors(const std::filesystem::path& path) {
     const auto file = MappedFile::open(path);
     const Header header = read_header(*file);
     auto listed = std::make_unique<ListedCheckpoint>("safetensors", file->path());
@@ -182,7 +183,7 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
 }  // namespace
 
 extern const FormatEntry safetensors;
-const FormatEntry safetensors = {"safetensors", "Hugging Face safetensors, also in shards", sniff,
-                                 open};
+const FormatEntry safetensors = {"safetensors", "Hugging Face safetensors, also in shards",
+                                 sniff_safetensors, open_safetensors};
 
 }  // namespace tsdiag::checkpoint

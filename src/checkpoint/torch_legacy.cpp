@@ -17,18 +17,18 @@ using Ref = PickleValue::Ref;
 using Kind = PickleValue::Kind;
 
 /// LONG1 of ten bytes, 0x1950a86a20f9469cfc6c.
-constexpr std::string_view magic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
-constexpr std::int64_t protocol = 1001;
+constexpr std::string_view binary_magic = "\x8a\x0a\x6c\xfc\x9c\x46\xf9\x20\x6a\xa8\x50\x19";
+constexpr std::int64_t legacy_protocol = 1001;
 
 /// The same in decimal, as protocols 0 and 1 write it.
 constexpr std::string_view decimal_magic = "L119547037146038801333356L\n.";
 
 /// The magic follows PROTO, and FRAME for protocols 4 and 5.
-bool sniff(Bytes head) {
+bool sniff_torch_legacy(Bytes head) {
     if (starts_with(head, decimal_magic)) return true;
     return starts_with(head, "\x80") &&
-           (starts_with(head.subspan(std::min<std::size_t>(2, head.size())), magic) ||
-            starts_with(head.subspan(std::min<std::size_t>(11, head.size())), magic));
+           (starts_with(head.subspan(std::min<std::size_t>(2, head.size())), binary_magic) ||
+            starts_with(head.subspan(std::min<std::size_t>(11, head.size())), binary_magic));
 }
 
 /// Reads one pickle after the other.
@@ -47,10 +47,10 @@ class Stream {
     std::size_t at_ = 0;
 };
 
-class Storages {
+class LegacyStorages {
   public:
-    Storages(std::shared_ptr<const MappedFile> file, const Pickle& objects, const Pickle& keys,
-             Bytes data)
+    LegacyStorages(std::shared_ptr<const MappedFile> file, const Pickle& objects,
+                   const Pickle& keys, Bytes data)
         : file_(std::move(file)) {
         std::unordered_map<std::string, StorageId> ids;
         for (const Ref persistent : objects.persistent) {
@@ -115,21 +115,21 @@ class Storages {
     std::unordered_map<std::string, Bytes> bytes_;
 };
 
-std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
+std::unique_ptr<Checkpoint> open_torch_legacy(const std::filesystem::path& path) {
     const auto file = MappedFile::open(path);
     Stream stream(*file);
     stream.next();  // the magic number, already checked
     const Pickle version = stream.next();
-    if (!version.root->is(Kind::integer) || version.root->integer != protocol)
+    if (!version.root->is(Kind::integer) || version.root->integer != legacy_protocol)
         refuse(file->path(), fmt::format("is of an unknown torch.save protocol, expected {}. Save "
                                          "it again with a newer PyTorch.",
-                                         protocol));
+                                         legacy_protocol));
     stream.next();  // the machine that wrote it
     const Pickle objects = stream.next();
     const Pickle keys = stream.next();
     auto listed = std::make_unique<ListedCheckpoint>("torch legacy", file->path());
     Budget budget(file->path(), file->bytes().size());
-    list_objects(objects, Storages(file, objects, keys, stream.rest()), budget, *listed);
+    list_objects(objects, LegacyStorages(file, objects, keys, stream.rest()), budget, *listed);
     list_callables(objects, *listed);
     return listed;
 }
@@ -137,6 +137,7 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
 }  // namespace
 
 extern const FormatEntry torch_legacy;
-const FormatEntry torch_legacy = {"torch legacy", "PyTorch before 1.6, without zip", sniff, open};
+const FormatEntry torch_legacy = {"torch legacy", "PyTorch before 1.6, without zip",
+                                  sniff_torch_legacy, open_torch_legacy};
 
 }  // namespace tsdiag::checkpoint

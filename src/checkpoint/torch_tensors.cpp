@@ -69,7 +69,6 @@ std::string_view called(Ref value) {
     return value->callee->text;
 }
 
-constexpr std::size_t most_dimensions = 64;
 constexpr int most_wrappings = 16;
 constexpr std::size_t longest_word = 64;  // a type, an order of bytes
 constexpr std::size_t longest_key = 1000;

@@ -9,7 +9,7 @@
 namespace tsdiag::checkpoint {
 namespace {
 
-bool sniff(Bytes head) { return !first_zip_name(head).empty(); }
+bool sniff_torch_zip(Bytes head) { return !first_zip_name(head).empty(); }
 
 /// The folder of all entries of torch.save, with its '/'.
 std::string folder_of(const ZipArchive& archive) {
@@ -42,9 +42,9 @@ bool is_big_endian(ZipArchive& archive, const std::string& folder) {
 }
 
 /// The entries `data/KEY`; deflated ones (of recompressed archives) are inflated once.
-class Storages {
+class ZipStorages {
   public:
-    Storages(ZipArchive& archive, std::string folder)
+    ZipStorages(ZipArchive& archive, std::string folder)
         : archive_(archive),
           folder_(std::move(folder)),
           big_endian_(is_big_endian(archive, folder_)) {}
@@ -74,13 +74,13 @@ class Storages {
     std::unordered_map<std::string, Payload> payloads_;
 };
 
-std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
+std::unique_ptr<Checkpoint> open_torch_zip(const std::filesystem::path& path) {
     ZipArchive archive(MappedFile::open(path));
     const std::string folder = folder_of(archive);
     const Payload data = archive.verified(*archive.find(folder + "data.pkl"));
     const Pickle pickle = read_pickle(data.bytes, archive.path());
     auto listed = std::make_unique<ListedCheckpoint>("torch zip", archive.path());
-    list_objects(pickle, Storages(archive, folder), archive.budget(), *listed);
+    list_objects(pickle, ZipStorages(archive, folder), archive.budget(), *listed);
     list_callables(pickle, *listed);
     return listed;
 }
@@ -88,7 +88,7 @@ std::unique_ptr<Checkpoint> open(const std::filesystem::path& path) {
 }  // namespace
 
 extern const FormatEntry torch_zip;
-const FormatEntry torch_zip = {"torch zip", "PyTorch since 1.6 (.pt, .pth, .ckpt, .bin)", sniff,
-                               open};
+const FormatEntry torch_zip = {"torch zip", "PyTorch since 1.6 (.pt, .pth, .ckpt, .bin)",
+                               sniff_torch_zip, open_torch_zip};
 
 }  // namespace tsdiag::checkpoint

@@ -5,6 +5,7 @@
 #include "layout.hpp"
 #include "npy.hpp"
 #include "written_file.hpp"
+#include "zip.hpp"
 
 namespace tsdiag {
 namespace checkpoint {
@@ -13,7 +14,6 @@ namespace {
 constexpr std::size_t alignment = 64;
 constexpr std::uint16_t version_needed = 45;                 // zip64
 constexpr std::uint16_t midnight = 0, first_of_1980 = 0x21;  // the earliest time that zip can store
-constexpr std::uint32_t saturated = 0xffffffff;
 
 /// One entry.  All sizes are in zip64 extras, so that small and large files have the same layout.
 struct Entry {
@@ -42,8 +42,8 @@ std::string common(const Entry& entry) {
     append(out, midnight);
     append(out, first_of_1980);
     append(out, entry.crc);
-    append(out, saturated);
-    append(out, saturated);
+    append(out, in_zip64);
+    append(out, in_zip64);
     append<std::uint16_t>(out, std::uint16_t(entry.name.size()));
     return out;
 }
@@ -80,7 +80,7 @@ std::string central_header(const Entry& entry) {
     out += common(entry);
     append<std::uint16_t>(out, std::uint16_t(extra.size()));
     out.append(10, '\0');  // no comment, first disk, no attributes
-    append(out, saturated);
+    append(out, in_zip64);
     return out + entry.name + extra;
 }
 
@@ -102,8 +102,8 @@ std::string end_records(std::uint64_t count, std::uint64_t begin, std::uint64_t 
     out.append(4, '\0');
     append<std::uint16_t>(out, 0xffff);
     append<std::uint16_t>(out, 0xffff);
-    append(out, saturated);
-    append(out, saturated);
+    append(out, in_zip64);
+    append(out, in_zip64);
     out.append(2, '\0');
     return out;
 }

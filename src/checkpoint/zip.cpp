@@ -17,7 +17,6 @@ constexpr std::string_view locator64_magic = "PK\x06\x07";
 constexpr std::size_t end_size = 22, end64_size = 56, locator64_size = 20;
 constexpr std::size_t local_size = 30, central_size = 46;
 constexpr std::size_t longest_comment = 0xffff;
-constexpr std::uint32_t saturated = 0xffffffff;
 
 constexpr std::uint64_t deflate_limit = 1032;  // deflate cannot shrink by more
 
@@ -44,8 +43,7 @@ Directory find_directory(Bytes file, const std::string& path) {
     const std::size_t end = find_end(file, path);
     Directory found{load<std::uint32_t>(&file[end + 16]), load<std::uint32_t>(&file[end + 12]),
                     load<std::uint16_t>(&file[end + 10])};
-    const bool large =
-        found.offset == saturated || found.size == saturated || found.count == 0xffff;
+    const bool large = found.offset == in_zip64 || found.size == in_zip64 || found.count == 0xffff;
     if (large && end >= locator64_size &&
         starts_with(file.subspan(end - locator64_size), locator64_magic)) {
         const auto at = load<std::uint64_t>(&file[end - locator64_size + 8]);
@@ -65,7 +63,8 @@ Directory find_directory(Bytes file, const std::string& path) {
     return found;
 }
 
-/// Replaces saturated fields by those of the zip64 extra, which holds only these, in this order.
+/// Replaces fields of `in_zip64` by those of the zip64 extra, which holds only these, in this
+/// order.
 void apply_zip64(Bytes extra, ZipEntry& entry, const std::string& where) {
     while (extra.size() >= 4) {
         const auto id = load<std::uint16_t>(&extra[0]);
@@ -73,9 +72,9 @@ void apply_zip64(Bytes extra, ZipEntry& entry, const std::string& where) {
         if (length > extra.size() - 4) return;
         if (id == 1) {
             ByteReader fields(extra.subspan(4, length), where);
-            if (entry.size == saturated) entry.size = fields.take<std::uint64_t>();
-            if (entry.packed == saturated) entry.packed = fields.take<std::uint64_t>();
-            if (entry.header == saturated) entry.header = fields.take<std::uint64_t>();
+            if (entry.size == in_zip64) entry.size = fields.take<std::uint64_t>();
+            if (entry.packed == in_zip64) entry.packed = fields.take<std::uint64_t>();
+            if (entry.header == in_zip64) entry.header = fields.take<std::uint64_t>();
             return;
         }
         extra = extra.subspan(4 + length);

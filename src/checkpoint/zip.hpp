@@ -10,6 +10,9 @@
 
 namespace tsdiag::checkpoint {
 
+/// In a field of 32 bits: its value is in the zip64 extra.
+inline constexpr std::uint32_t in_zip64 = 0xffffffff;
+
 struct ZipEntry {
     std::string name;
     std::uint16_t method = 0;  ///< 0 stored, 8 deflated

@@ -62,6 +62,33 @@ Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g) {
     return apart_from_mean(s, V, g) / (s.sum() * s.sum());
 }
 
+Variables draw_signed_scores(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("s", draw(rng, "s", 1, at.n, distribution));
+    return v;
+}
+
+Variables draw_scores(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v;
+    v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
+    return v;
+}
+
+Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v = draw_signed_scores(rng, at, distribution);
+    v.set("V", draw(rng, "V", at.n, at.d, distribution));
+    v.set("g", draw(rng, "g", 1, at.d, distribution));
+    return v;
+}
+
+Matrix draw_eps(const Rng& rng) {
+    return draw(rng, "eps", 1, 1, Distribution::gaussian).cwiseAbs();
+}
+double eps_of(const Variables& v) { return v("eps")(0); }
+
+double one(double) { return 1; }
+double three_halves_d(double d) { return 1.5 * d; }
+
 double rms_square(const Matrix& t, double eps) { return t.squaredNorm() / double(t.cols()) + eps; }
 
 Matrix rms_norm_derivative(const Matrix& t, double eps) {

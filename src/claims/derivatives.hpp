@@ -17,6 +17,18 @@ Matrix softmax_gradient(const Matrix& s, const Matrix& V, const Matrix& g);
 /// exactly 0 where all are equal.
 Matrix linear_gradient(const Matrix& s, const Matrix& V, const Matrix& g);
 
+/// s of any sign; s >= 0.
+Variables draw_signed_scores(const Rng& rng, const Sizes& at, Distribution distribution);
+Variables draw_scores(const Rng& rng, const Sizes& at, Distribution distribution);
+/// s of any sign, V and g: a statement about each row by itself.
+Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution);
+
+/// A positive eps, 1 x 1, and the variable of that name.
+Matrix draw_eps(const Rng& rng);
+double eps_of(const Variables& v);
+/// Factors of bounds on RMS normalisation.
+double one(double d);
+double three_halves_d(double d);
 /// sigma^2 + eps, sigma^2 = |t|^2 / d.  t: 1 x d.
 double rms_square(const Matrix& t, double eps);
 /// do_j/dt_k of o = t / sqrt(v), v = sigma^2 + eps: (I - t^T t / (d v)) / sqrt(v).

@@ -14,7 +14,7 @@ namespace {
 
 using Pair = std::array<double, 2>;
 
-constexpr double rounding = 1e-12;  ///< relative, of means of equal samples
+constexpr double rounding_of_means = 1e-12;  ///< relative, of means of equal samples
 
 struct Samples {
     std::vector<double> up, down;  ///< `down`: only for ratios
@@ -56,7 +56,8 @@ double room_of(const Mean& mean) {
 
 Verdict decide(const Mean& mean, const Interval& i) {
     // Equal samples give an interval of width 0, and the claimed value is rounded too.
-    const double claimed = mean.claimed, room = room_of(mean), slack = rounding * std::abs(claimed);
+    const double claimed = mean.claimed, room = room_of(mean),
+                 slack = rounding_of_means * std::abs(claimed);
     if (mean.relation == Relation::at_most)
         return i.low > claimed + slack     ? Verdict::false_as_stated
                : i.high <= claimed + slack ? Verdict::holds
@@ -144,7 +145,7 @@ Reading examine_mean(const Mean& stated, const Check& how) {
         mean.relation == Relation::equal ? i.value / mean.claimed : tightness(sides, mean.relation);
     if (std::isfinite(t)) r.tightness = t;
     if (mean.exact) r.note = fmt::format("exact at this size: {:.6g}", *mean.exact);
-    if (i.high - i.low <= rounding * std::abs(i.value)) {
+    if (i.high - i.low <= rounding_of_means * std::abs(i.value)) {
         r.low = r.high = r.measured;
         r.note += fmt::format(
             "{}all {} samples are equal: an interval without a width knows nothing "

@@ -11,7 +11,7 @@
 namespace tsdiag::claim {
 namespace {
 
-using Samples = std::vector<std::vector<double>>;  ///< one list per size
+using SamplesBySize = std::vector<std::vector<double>>;  ///< one list per size
 
 Verdict decide(const Growth& growth, const Interval& e) {
     const double most = growth.claimed + growth.resolution;
@@ -25,7 +25,7 @@ Verdict decide(const Growth& growth, const Interval& e) {
 /// Trial t of the s-th of `count` sizes.
 Index trial_of(std::size_t s, Index t, std::size_t count) { return t * Index(count) + Index(s); }
 
-void draw_samples(Samples& samples, const Growth& growth, const Check& how,
+void draw_samples(SamplesBySize& samples, const Growth& growth, const Check& how,
                   const std::vector<Index>& sizes, Index from, Index to) {
     const std::size_t count = sizes.size();
     samples.resize(count);
@@ -42,7 +42,7 @@ void draw_samples(Samples& samples, const Growth& growth, const Check& how,
 
 /// The least-squares slope of log mean on log size.  The interval covers the scatter about the line
 /// and the noise of the means, whichever is wider.
-Interval exponent_of(const std::vector<double>& x, const Samples& samples, const Check& how) {
+Interval exponent_of(const std::vector<double>& x, const SamplesBySize& samples, const Check& how) {
     std::vector<double> means;
     for (const auto& sample : samples) means.push_back(moments_of(sample).mean());
     const Interval line = fit_power_law(x, means, how.confidence).exponent;
@@ -62,7 +62,7 @@ Interval exponent_of(const std::vector<double>& x, const Samples& samples, const
 
 /// The means, and the claimed power through the first of them.
 Trace trace_of(const Growth& growth, const Check& how, const std::vector<double>& x,
-               const Samples& samples) {
+               const SamplesBySize& samples) {
     Trace t{.x_title = growth.size, .y_title = "mean", .log_x = true, .log_y = true};
     for (std::size_t i = 0; i < x.size(); ++i) {
         const Interval mean = student_interval(moments_of(samples[i]), how.confidence);
@@ -110,7 +110,7 @@ Reading examine_growth(const Growth& stated, const Check& how) {
         return r;
     }
     const std::vector<double> x(sizes.begin(), sizes.end());
-    Samples samples;
+    SamplesBySize samples;
     Interval e;
     look_by_look(how, [&](Index from, Index to) {
         draw_samples(samples, growth, how, sizes, from, to);

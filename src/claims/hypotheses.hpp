@@ -26,6 +26,12 @@ struct Mutant {
     double factor = 0;  ///< 0: 0.99 of an upper bound, 1.01 otherwise; of an exponent -0.3
     std::string why = {};
 };
+/// As a statement that is sharper than the one in the paper.
+template <class Statement>
+Statement sharper(Statement statement) {
+    statement.role = Role::sharper;
+    return statement;
+}
 /// A control: `broken`, still under the name of the reading that it shows can fail, is renamed by
 /// `change`.
 template <class Statement>

@@ -58,10 +58,10 @@ constexpr double a0 = 2;
 double a1(const Tail& t) { return grown(a0, t.W3); }
 double a2(const Tail& t) { return grown(a1(t), t.W2); }
 
-using Measured = double (*)(const TailGradients&);
+using MeasuredGradient = double (*)(const TailGradients&);
 using Allowed = double (*)(const Tail&);
 
-Bound step(std::string reading, std::string formula, Measured measured, Allowed allowed) {
+Bound step(std::string reading, std::string formula, MeasuredGradient measured, Allowed allowed) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
             .mutant = {.factor = 0.7, .why = "nothing exceeds 1 / sqrt(2) of it"},
@@ -87,7 +87,7 @@ Bound first_layer() {
 
 struct Link {
     const char *reading, *formula;
-    Measured measured;
+    MeasuredGradient measured;
     Allowed allowed;
 };
 const Link loss_link{"loss", "h(dL/dO) <= a0 = 2", of_output, [](const Tail&) { return a0; }};
@@ -100,11 +100,6 @@ Bound step(const Link& link) {
     return step(link.reading, link.formula, link.measured, link.allowed);
 }
 
-Bound sharper(Bound bound) {
-    bound.role = Role::sharper;
-    return bound;
-}
-
 const Link sharp_link{"loss, sharp", "h(dL/dO) <= sqrt(2)", of_output,
                       [](const Tail&) { return std::sqrt(2.0); }};
 Bound sharp_loss() {
@@ -113,7 +108,7 @@ Bound sharp_loss() {
     return sharp;
 }
 
-std::vector<Reading> check_chain(const Check& how) {
+std::vector<Reading> check_tail(const Check& how) {
     Bound equality = step(loss_link);
     equality.reading = "loss, with the = of (63)";
     equality.formula = "h(dL/dO) = a0 = 2";
@@ -149,7 +144,7 @@ Reading violate_link(const Link& link, const Check& how) {
 }
 
 /// Activations of slope 10 instead of 1.
-std::vector<Reading> violate_chain(const Check& how) {
+std::vector<Reading> violate_tail(const Check& how) {
     Bound broken = first_layer();
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         const Tail t = tail_of(v);
@@ -183,7 +178,7 @@ extern const Claim devil_propD5 = {
     .loose = "a0 = 2 bounds the square of h(dL/dO), so that every step stays below 1 / sqrt(2).",
     .n = 4,
     .d = 3,
-    .check = check_chain,
-    .violate = violate_chain};
+    .check = check_tail,
+    .violate = violate_tail};
 
 }  // namespace tsdiag::claim

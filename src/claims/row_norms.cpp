@@ -7,7 +7,7 @@ namespace tsdiag::claim {
 namespace {
 
 /// X and Y share the inner dimension; Y has one row more, so that the numbers of rows differ.
-Variables draw_pair(const Rng& rng, const Sizes& at, Distribution distribution) {
+Variables draw_factors(const Rng& rng, const Sizes& at, Distribution distribution) {
     Variables v;
     v.set("X", draw(rng, "X", at.n, at.d, distribution));
     v.set("Y", draw(rng, "Y", at.n + 1, at.d, distribution));
@@ -24,7 +24,7 @@ double product_bound(const Variables& v, Index r) {
 Bound product() {
     return {.reading = "as printed",
             .formula = "h(X Y^T) <= sqrt(r) h(X) h(Y)",
-            .draw = draw_pair,
+            .draw = draw_factors,
             .sides = [](const Variables& v) -> std::optional<Sides> {
                 return Sides{product_norm(v), product_bound(v, v("Y").rows())};
             },

@@ -16,7 +16,7 @@ Matrix scaled(const Matrix& logits, const Vector& y) {
 /// y for which the rows of exp(K_ij + y_i + y_j) sum to 1; entries of K may be -infinity.
 std::optional<Vector> balanced(const Matrix& K) {
     const Index n = K.rows();
-    const double enough = 4 * double(n) * std::numeric_limits<double>::epsilon();
+    const double enough = 4 * double(n) * ulp;
     Vector y = -K.rowwise().maxCoeff() / 2;
     for (int step = 0; step < 200; ++step) {
         const Matrix P = scaled(K, y);

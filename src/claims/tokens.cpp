@@ -1,7 +1,5 @@
 #include "tokens.hpp"
 
-#include <limits>
-
 namespace tsdiag::claim {
 
 Variables draw_tokens(const Rng& rng, const Sizes& at, Distribution distribution) {
@@ -10,9 +8,7 @@ Variables draw_tokens(const Rng& rng, const Sizes& at, Distribution distribution
     return v;
 }
 
-double rounding_of(const Matrix& x) {
-    return 4 * std::numeric_limits<double>::epsilon() * double(x.size() + 8);
-}
+double rounding_of(const Matrix& x) { return 4 * ulp * double(x.size() + 8); }
 
 Bound token_equation(std::string reading, std::string formula,
                      std::optional<Sides> (*sides)(const Variables&)) {

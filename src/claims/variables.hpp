@@ -1,5 +1,6 @@
 #pragma once
 #include <Eigen/Core>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -12,6 +13,9 @@ namespace tsdiag::claim {
 
 using Matrix = Eigen::MatrixXd;
 using Vector = Eigen::VectorXd;
+
+/// The spacing of float64 at 1, twice the largest relative error of one rounding.
+inline constexpr double ulp = std::numeric_limits<double>::epsilon();
 
 struct Sizes {
     Index n = 0, d = 0;

@@ -18,10 +18,6 @@ constexpr int a_check_failed = 4, left_open = 5;
 constexpr double worth_saying = 3;  // seconds: shorter runs are not announced
 constexpr Index most_printed = 40;  // entries of a matrix on a terminal
 
-std::string number(std::optional<double> value) {
-    return value ? fmt::format("{:.6g}", *value) : "-";
-}
-
 /// "[0.69 0 0; 1 2 3]"
 std::string matrix(const NamedMatrix& m) {
     if (m.rows * m.cols > most_printed)
@@ -64,9 +60,9 @@ std::vector<std::string> row(const std::string& claim, const std::string& readin
     return {claim,
             reading,
             std::string(verdict),
-            number(r.measured),
-            number(r.bound),
-            number(r.tightness),
+            number_cell(r.measured, 6),
+            number_cell(r.bound, 6),
+            number_cell(r.tightness, 6),
             range,
             r.trials > 0 ? std::to_string(r.trials) : "",
             r.steps > 0 ? std::to_string(r.steps) : ""};
@@ -101,7 +97,7 @@ std::string remarks(const std::vector<Examined>& examined) {
         for (const Reading& r : e.readings) {
             if (r.verdict == Verdict::false_as_stated) {
                 std::string text = fmt::format("{} is false: {} against {}", r.formula,
-                                               number(r.measured), number(r.bound));
+                                               number_cell(r.measured, 6), number_cell(r.bound, 6));
                 for (const NamedMatrix& m : r.witness)
                     text += (&m == r.witness.data() ? " with " : ", ") + matrix(m);
                 if (r.replay) text += fmt::format(" (--trial {})", r.replay->trial);

@@ -69,10 +69,6 @@ Line line_of(const Weights& weights, const Parameter& parameter) {
     return {parameter.name, raw.dtype_name, raw.shape, summarise(raw), {}};
 }
 
-std::string number(std::optional<double> value) {
-    return value ? fmt::format("{:.9g}", *value) : "-";
-}
-
 std::string name_cell(const std::string& name) { return printable(name, widest_cell); }
 
 Json or_null(std::optional<double> value) { return value ? Json(*value) : Json(); }
@@ -93,7 +89,7 @@ class Listing {
         }
         const TensorSummary none, &v = line.values ? *line.values : none;
         const auto of = [&](std::optional<double> value) {
-            return line.values ? number(value) : "-";
+            return line.values ? number_cell(value, 9) : "-";
         };
         std::string text = row(name_cell(line.name), shape_text(line.shape), printable(line.dtype),
                                of(v.sum), of(v.norm), of(v.minimum), of(v.maximum));

@@ -26,7 +26,7 @@ Rows list_metrics() {
 }
 
 template <class List>
-Rows described(const List& list) {
+Rows names_and_descriptions(const List& list) {
     Rows rows;
     for (const auto* entry : list)
         rows.push_back({std::string(entry->name), std::string(entry->description)});
@@ -132,8 +132,8 @@ struct List {
 
 const std::vector<List>& lists() {
     static const std::vector<List> all = {
-        {"formats", [] { return described(formats()); }},
-        {"architectures", [] { return described(architectures()); }},
+        {"formats", [] { return names_and_descriptions(formats()); }},
+        {"architectures", [] { return names_and_descriptions(architectures()); }},
         {"attentions", list_attentions},
         {"probes", list_probes},
         {"metrics", list_metrics, true},

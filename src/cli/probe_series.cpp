@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* parts = "checkpoints";
+constexpr const char* parts_folder = "checkpoints";
 
 /// The result of one checkpoint, and whether it is from an earlier run.
 struct Part {
@@ -128,11 +128,11 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     const CheckpointSeries series = find_series(command.models, command.steps);
     require_one_architecture(series, command.run.subject);
     OutputFolder directory(out, result_plan(command.force));
-    finish_output(directory.folder() / parts);
+    finish_output(directory.folder() / parts_folder);
     const std::string settings = settings_digest(command.run);
 
     const auto place_of = [&](const SeriesMember& member) {
-        return directory.folder() / parts / std::to_string(member.step);
+        return directory.folder() / parts_folder / std::to_string(member.step);
     };
     std::vector<std::string> digests;
     std::vector<std::optional<Part>> finished;

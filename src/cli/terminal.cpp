@@ -113,6 +113,10 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t indent
     return out;
 }
 
+std::string number_cell(std::optional<double> value, int digits) {
+    return value ? fmt::format("{:.{}g}", *value, digits) : "-";
+}
+
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns) {
     std::vector<std::size_t> widths;
     for (auto& row : rows) {

@@ -1,5 +1,6 @@
 #pragma once
 #include <chrono>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,6 +39,8 @@ std::size_t terminal_width();
 /// `text` wrapped to lines of `width`, the later ones indented by `indent` spaces.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent);
 
+/// `value` to so many significant digits; "-" for none.
+std::string number_cell(std::optional<double> value, int digits);
 /// Cells in columns, numbers right-aligned, each made printable; the first row is the header.
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns);
 

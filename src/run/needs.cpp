@@ -12,7 +12,7 @@
 namespace tsdiag {
 namespace {
 
-constexpr double mib = 1 << 20, wide = sizeof(double);
+constexpr double wide = sizeof(double);
 
 /// Elements of the parameters of the largest layer.
 Index largest_layer(const std::vector<Parameter>& all) {

@@ -7,6 +7,8 @@
 /// An upper bound on the memory of a run, known before it starts.
 namespace tsdiag {
 
+inline constexpr double mib = 1 << 20;  ///< bytes of a MiB
+
 /// The sizes that determine the bound.
 struct RunSizes {
     Index tokens = 1, width = 0, samples = 1, trials = 1, layers = 1, heads = 1, bytes = 4,

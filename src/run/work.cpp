@@ -114,8 +114,6 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
 
 namespace {
 
-constexpr double mib = 1 << 20;
-
 std::string size(double bytes) {
     return bytes < 1024 * mib ? fmt::format("{:.0f}M", std::ceil(bytes / mib))
                               : fmt::format("{:.1f}G", std::ceil(bytes / mib / 102.4) / 10);

@@ -23,7 +23,7 @@ namespace {
 
 using namespace training;
 
-constexpr Type type = Type::f32;
+constexpr Type weight_type = Type::f32;
 constexpr const char* classifier = "classifier";
 
 /// Records the values of probes at a step of training.
@@ -77,7 +77,7 @@ class Training {
           data_(open_data(options.data, loss_)),
           subject_(open_subject(with_vocabulary(options.subject, data_->vocabulary()))),
           spec_(checked_spec()),
-          fit_{spec_, backend_, type, settled_tokens()},
+          fit_{spec_, backend_, weight_type, settled_tokens()},
           together_(samples_together(spec_, fit_.tokens, options.batch, backend_)),
           parameters_(std::make_shared<Parameters>()),
           optimiser_(options.adam),
@@ -93,7 +93,7 @@ class Training {
         restart_shortages();
         describe();
         Index step = options_.resume ? resumed() : 0;
-        const Model model(spec_, parameters_, backend_, type);
+        const Model model(spec_, parameters_, backend_, weight_type);
         if (step == 0) {
             rehearse(model);
             folder_.begin(data_->words());
@@ -135,11 +135,11 @@ class Training {
     void draw_parameters() {
         std::shared_ptr<const Weights> weights;
         if (subject_.file)
-            weights =
-                checkpoint_weights(subject_.file, subject_.architecture, backend_, type, false);
+            weights = checkpoint_weights(subject_.file, subject_.architecture, backend_,
+                                         weight_type, false);
         else
-            weights =
-                random_weights(subject_.random, weights_rng(options_.seed, 0), backend_, type);
+            weights = random_weights(subject_.random, weights_rng(options_.seed, 0), backend_,
+                                     weight_type);
         for (const std::string& name : weights->names())
             parameters_->set(name,
                              map(Unary::copy, weights->get(name)));  // a mapped file is read-only
@@ -295,7 +295,7 @@ class Training {
         RunOptions run;
         run.probes = options_.probes;
         StepSink sink(result_.table, step);
-        measure(model, inputs, losses, run, backend_, type, sink);
+        measure(model, inputs, losses, run, backend_, weight_type, sink);
         folder_.add(result_.table);
     }
 

@@ -12,9 +12,9 @@ TEST(TextTest, CountsAreGrammatical) {
 }
 
 TEST(TextTest, SimilarityNearOneKeepsItsDistanceFromOne) {
-    EXPECT_EQ(similarity(0.98765, 0.01235), "0.9877");
-    EXPECT_EQ(similarity(1, 3.2e-7), "1 - 3.2e-07");
-    EXPECT_EQ(similarity(1, std::nullopt), "1.0000");
+    EXPECT_EQ(similarity_text(0.98765, 0.01235), "0.9877");
+    EXPECT_EQ(similarity_text(1, 3.2e-7), "1 - 3.2e-07");
+    EXPECT_EQ(similarity_text(1, std::nullopt), "1.0000");
 }
 
 TEST(TextTest, CommandsAreQuotedWhereAShellWouldReadThemOtherwise) {

@@ -1,4 +1,3 @@
-#include <limits>
 
 #include "derivatives.hpp"
 
@@ -21,10 +20,11 @@ Matrix rounding(const Matrix& p, const Variables& v) {
     const Matrix &V = v("V"), &a = v("a");
     const double terms = 16 * double(V.rows() + V.cols() + 8);
     const double size = (p.cwiseAbs() * V.cwiseAbs() + a.cwiseAbs()).norm();
-    return terms * std::numeric_limits<double>::epsilon() * size * V.rowwise().norm().transpose();
+    return terms * ulp * size * V.rowwise().norm().transpose();
 }
 
-Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
+/// Scores s >= 0, values V and the target a.
+Variables draw_target_row(const Rng& rng, const Sizes& at, Distribution distribution) {
     Variables v;
     v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
     v.set("V", draw(rng, "V", at.n, at.d, distribution));
@@ -39,7 +39,7 @@ Bound by_weights(std::string reading, Matrix (*printed)(const Matrix& p, const V
             .formula = "dL/dP = dL/dO V^T",
             .relation = Relation::equal,
             .accuracy = 0,
-            .draw = draw_row,
+            .draw = draw_target_row,
             .sides = [printed](const Variables& v) -> std::optional<Sides> {
                 const Matrix& p = v("s");
                 const auto f = [&](const ComplexRow& x) {
@@ -92,7 +92,7 @@ Bound by_scores(const Scored& of, Matrix (*broken)(const Matrix& U) = nullptr) {
             .formula = "dL/ds_ij = sum_k dL/dp_ik dp_ik/ds_ij = dL/dO_i V^T U_j^T",
             .relation = Relation::equal,
             .accuracy = 0,
-            .draw = draw_row,
+            .draw = draw_target_row,
             .sides = [&weights = of.weights, broken](const Variables& v) -> std::optional<Sides> {
                 const Matrix& s = v("s");
                 if (!(s.minCoeff() > 0)) return {};

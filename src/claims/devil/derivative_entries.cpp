@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "derivatives.hpp"
 
@@ -7,27 +6,14 @@
 namespace tsdiag::claim {
 namespace {
 
-Variables draw_logits(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution));
-    return v;
-}
-
-Variables draw_scores(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
-    return v;
-}
-
 /// Rounding error: of a sum of n numbers and a few operations, of terms of size f'_k / sum f.
 Matrix rounding(const Matrix& p, const Matrix& slope) {
     const double n = double(p.cols());
-    const Matrix columns =
-        (4 * n + 32) * std::numeric_limits<double>::epsilon() * p.cwiseProduct(slope).cwiseAbs();
+    const Matrix columns = (4 * n + 32) * ulp * p.cwiseProduct(slope).cwiseAbs();
     return columns.replicate(p.cols(), 1);
 }
 
-Bound formula(std::string reading, std::string text, const Weights& family) {
+Bound entry_formula(std::string reading, std::string text, const Weights& family) {
     return {.reading = std::move(reading),
             .formula = std::move(text),
             .relation = Relation::equal,
@@ -82,7 +68,7 @@ const Family families[] = {
 std::vector<Reading> check_formulas(const Check& how) {
     std::vector<Reading> readings;
     for (const Family& f : families)
-        readings.push_back(examine_bound(formula(f.reading, f.formula, f.weights), how));
+        readings.push_back(examine_bound(entry_formula(f.reading, f.formula, f.weights), how));
     readings.push_back(examine_bound(zero_score(), how));
     return readings;
 }
@@ -98,8 +84,9 @@ Attained attain_formulas() {
 std::vector<Reading> violate_formulas(const Check& how) {
     std::vector<Reading> controls;
     for (const Family& f : families)
-        controls.push_back(control(formula(f.reading, "p_ij = f(s_ij)", {f.alone, f.weights.slope}),
-                                   "not normalised", how));
+        controls.push_back(
+            control(entry_formula(f.reading, "p_ij = f(s_ij)", {f.alone, f.weights.slope}),
+                    "not normalised", how));
     Bound zero = zero_score();
     zero.sides = [](const Variables& v) -> std::optional<Sides> {
         const Matrix& s = v("s");
@@ -116,7 +103,7 @@ std::vector<Reading> violate_formulas(const Check& how) {
 Bound quarter() {
     return {.reading = "entries",
             .formula = "|dp_ij/ds_ik| <= 1/4",
-            .draw = draw_logits,
+            .draw = draw_signed_scores,
             .sides = [](const Variables& v) -> std::optional<Sides> {
                 return Sides{softmax_derivative(softmax(v("s"))).cwiseAbs().maxCoeff(), 0.25};
             },
@@ -192,24 +179,24 @@ Bound linear_entries(const LinearBound& l) {
             .search = {{2, 1}, {3, 1}, {6, 1}}};
 }
 
-std::vector<Reading> check_linear(const Check& how) {
+std::vector<Reading> check_linear_entries(const Check& how) {
     std::vector<Reading> readings;
     for (const LinearBound& l : linear_bounds)
         readings.push_back(examine_bound(linear_entries(l), how));
     return readings;
 }
 
-Attained attain_linear() {
+Attained attain_linear_entries() {
     const Matrix s = Matrix::Ones(1, 2);
     return {linear_derivative(s)(0, 0), inverse_scores(s)(0, 0), 1e-14};
 }
 
 /// Scores of both signs, whose sum can vanish.
-std::vector<Reading> violate_linear(const Check& how) {
+std::vector<Reading> violate_linear_entries(const Check& how) {
     std::vector<Reading> controls;
     for (const LinearBound& l : linear_bounds) {
         Bound broken = linear_entries(l);
-        broken.draw = draw_logits;
+        broken.draw = draw_signed_scores;
         broken.sides = [bound = l.bound](const Variables& v) -> std::optional<Sides> {
             const Matrix& s = v("s");
             if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
@@ -265,8 +252,8 @@ extern const Claim devil_eq11 = {
         "|dp_ij/ds_ik| <= max(p_ij, 1 - p_ik) / Delta_i <= 1 / Delta_i: a small score alone makes "
         "no large derivative.",
     .d = 1,
-    .check = check_linear,
-    .tight = attain_linear,
-    .violate = violate_linear};
+    .check = check_linear_entries,
+    .tight = attain_linear_entries,
+    .violate = violate_linear_entries};
 
 }  // namespace tsdiag::claim

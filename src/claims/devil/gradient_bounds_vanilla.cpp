@@ -6,45 +6,36 @@
 namespace tsdiag::claim {
 namespace {
 
-/// One row s of logits, values V, and g = dL/do: the statement is about each row by itself.
-Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution));
-    v.set("V", draw(rng, "V", at.n, at.d, distribution));
-    v.set("g", draw(rng, "g", 1, at.d, distribution));
-    return v;
-}
-
 Matrix gradient(const Variables& v) { return softmax_gradient(v("s"), v("V"), v("g")); }
-double largest_gradient(const Variables& v) { return gradient(v).cwiseAbs().maxCoeff(); }
+double largest_softmax_gradient(const Variables& v) { return gradient(v).cwiseAbs().maxCoeff(); }
 
 double printed_bound(const Variables& v) {
     return std::sqrt(double(v("V").rows())) / 4 * v("g").norm() * largest_row(v("V"));
 }
 
-Bound printed() {
+Bound printed_vanilla() {
     return {.reading = "as printed",
             .formula = "|dL/ds_ij| <= sqrt(n) c1 c2 / 4",
             .draw = draw_row,
             .sides = [](const Variables& v) -> std::optional<Sides> {
-                return Sides{largest_gradient(v), printed_bound(v)};
+                return Sides{largest_softmax_gradient(v), printed_bound(v)};
             },
             .search = {{2, 1}, {3, 1}, {4, 1}, {5, 1}, {8, 1}}};
 }
 
 /// c2, or `size` of the values in its place.
 Bound sharp(double (*size)(const Matrix& V)) {
-    Bound b = printed();
+    Bound b = printed_vanilla();
     b.reading = "sharp";
     b.formula = "|dL/ds_ij| <= c1 c2 / 2";
     b.role = Role::sharper;
     b.sides = [size](const Variables& v) -> std::optional<Sides> {
-        return Sides{largest_gradient(v), v("g").norm() * size(v("V")) / 2};
+        return Sides{largest_softmax_gradient(v), v("g").norm() * size(v("V")) / 2};
     };
     return b;
 }
 Bound of_a_row(double (*size)(const Matrix& V)) {
-    Bound b = printed();
+    Bound b = printed_vanilla();
     b.reading = "of a row";
     b.formula = "|dL/ds_i| <= c1 c2 / sqrt(2)";
     b.role = Role::sharper;
@@ -63,7 +54,7 @@ std::vector<Reading> check_vanilla(const Check& how) {
         const Matrix U = softmax_derivative(softmax(v("s")));
         return Sides{largest_row(U), 0.25};
     };
-    return {examine_bound(printed(), how), examine_bound(sharp(largest_row), how),
+    return {examine_bound(printed_vanilla(), how), examine_bound(sharp(largest_row), how),
             examine_bound(of_a_row(largest_row), how), examine_bound(step, how)};
 }
 
@@ -73,18 +64,18 @@ Attained attain_vanilla() {
     v.set("s", Matrix{{std::log(3.0), 0, 0, 0}});
     v.set("V", Matrix{{1.0}, {-1}, {-1}, {-1}});
     v.set("g", Matrix{{1.0}});
-    return {largest_gradient(v), printed_bound(v), 1e-14};
+    return {largest_softmax_gradient(v), printed_bound(v), 1e-14};
 }
 
 double shortest_row(const Matrix& V) { return V.rowwise().norm().minCoeff(); }
 
 /// A c2 that bounds the shortest value instead of all.
 std::vector<Reading> violate_vanilla(const Check& how) {
-    Bound broken = printed();
+    Bound broken = printed_vanilla();
     broken.reading = "c2 of one value only";
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         const Matrix& V = v("V");
-        return Sides{largest_gradient(v),
+        return Sides{largest_softmax_gradient(v),
                      std::sqrt(double(V.rows())) / 4 * v("g").norm() * shortest_row(V)};
     };
     return {examine_bound(broken, how), control(sharp(shortest_row), "c2 of one value only", how),

@@ -7,30 +7,21 @@
 namespace tsdiag::claim {
 namespace {
 
-Variables draw_signed(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution));
-    v.set("V", draw(rng, "V", at.n, at.d, distribution));
-    v.set("g", draw(rng, "g", 1, at.d, distribution));
+/// A row of scores that are positive.
+Variables draw_positive_row(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v = draw_row(rng, at, distribution);
+    v.set("s", v("s").cwiseAbs());
     return v;
 }
 
-Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
-    v.set("V", draw(rng, "V", at.n, at.d, distribution));
-    v.set("g", draw(rng, "g", 1, at.d, distribution));
-    return v;
-}
-
-double largest_gradient(const Variables& v) {
+double largest_linear_gradient(const Variables& v) {
     return linear_gradient(v("s"), v("V"), v("g")).cwiseAbs().maxCoeff();
 }
 
 /// factor(n) c1 c2 / c3
 Sides sides_of(const Variables& v, double (*factor)(double n)) {
     const double c3 = v("s").cwiseAbs().minCoeff();
-    return {largest_gradient(v),
+    return {largest_linear_gradient(v),
             factor(double(v("s").cols())) * v("g").norm() * largest_row(v("V")) / c3};
 }
 
@@ -40,7 +31,7 @@ double sharp_factor(double n) { return 2 * (n - 1) / (n * n); }
 Bound bound_by(std::string reading, std::string formula, double (*factor)(double n)) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
-            .draw = draw_row,
+            .draw = draw_positive_row,
             .sides = [factor](const Variables& v) -> std::optional<Sides> {
                 if (!(v("s").minCoeff() > 0)) return {};
                 return sides_of(v, factor);
@@ -48,7 +39,7 @@ Bound bound_by(std::string reading, std::string formula, double (*factor)(double
             .search = {{2, 1}, {3, 1}, {4, 1}, {6, 1}}};
 }
 
-Bound printed() {
+Bound printed_linear() {
     return bound_by("as printed", "|dL/ds_ij| <= sqrt(n) c1 c2 / (4 c3)", printed_factor);
 }
 
@@ -67,7 +58,7 @@ std::vector<Reading> check_bound(const Check& how) {
         if (!(s.minCoeff() > 0)) return {};
         return Sides{largest_row(linear_derivative(s).transpose()), 0.25 / s.minCoeff()};
     };
-    return {examine_bound(printed(), how), examine_bound(sharp_bound(), how),
+    return {examine_bound(printed_linear(), how), examine_bound(sharp_bound(), how),
             examine_bound(step, how)};
 }
 
@@ -83,7 +74,7 @@ Attained attain_bound() {
 
 /// Scores of both signs.
 Reading with_signs(Bound broken, double (*factor)(double n), const Check& how) {
-    broken.draw = draw_signed;
+    broken.draw = draw_row;
     broken.sides = [factor](const Variables& v) -> std::optional<Sides> {
         const Matrix& s = v("s");
         if (s.sum() == 0 || s.cwiseAbs().minCoeff() == 0) return {};
@@ -94,7 +85,7 @@ Reading with_signs(Bound broken, double (*factor)(double n), const Check& how) {
 }
 
 std::vector<Reading> violate_bound(const Check& how) {
-    return {with_signs(printed(), printed_factor, how),
+    return {with_signs(printed_linear(), printed_factor, how),
             with_signs(sharp_bound(), sharp_factor, how)};
 }
 

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "derivatives.hpp"
 
@@ -7,8 +6,6 @@
 /// number; phi = elu + 1.  [DEVIL] Prop. 3.1, (23) to (27), (49), (50), (60)
 namespace tsdiag::claim {
 namespace {
-
-constexpr double eps = std::numeric_limits<double>::epsilon();
 
 double feature(double x) { return x > 0 ? x + 1 : std::exp(x); }
 double feature_inverse(double y) { return y > 1 ? y - 1 : std::log(y); }
@@ -28,10 +25,10 @@ Matrix construction(const Matrix& u, double length, Index n) {
 double score_rounding(const Matrix& u, double length) {
     const Matrix x0 = u.cwiseAbs().normalized() * std::sqrt(length);
     const double logarithm = x0.array().log().abs().maxCoeff();
-    return (8 * (1 + logarithm) + double(u.cols())) * eps;
+    return (8 * (1 + logarithm) + double(u.cols())) * ulp;
 }
 
-bool positive(const Matrix& u) { return u.cwiseAbs().minCoeff() > 0; }
+bool nonzero(const Matrix& u) { return u.cwiseAbs().minCoeff() > 0; }
 
 /// M from 1 to 10^12, the direction u of x0, the number of keys, values and g = dL/do.
 Variables draw_construction(const Rng& rng, const Sizes& at, Distribution distribution) {
@@ -74,18 +71,11 @@ Bound unbounded_derivative() {
             .draw = draw_construction,
             .sides = [](const Variables& v) -> std::optional<Sides> {
                 const double M = v("M")(0);
-                if (!(M > 0 && positive(v("u")))) return {};
+                if (!(M > 0 && nonzero(v("u")))) return {};
                 const Matrix s = construction(v("u"), short_enough(v), v("V").rows());
                 return Sides{derivative(s).cwiseAbs().minCoeff(), M};
             },
             .shown = [](const Variables& v) { return shown_by(v, short_enough(v)); }};
-}
-
-/// Any positive scores.
-Variables draw_scores(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution).cwiseAbs());
-    return v;
 }
 
 Bound by_the_sum() {
@@ -101,12 +91,12 @@ Bound by_the_sum() {
             .search = {{2, 1}, {3, 1}}};
 }
 
-std::vector<Reading> check_derivative(const Check& how) {
+std::vector<Reading> check_unbounded_derivative(const Check& how) {
     return {examine_bound(unbounded_derivative(), how), examine_bound(by_the_sum(), how)};
 }
 
 /// n scores of c: (1 / c) (1 / n) (1 - 1 / n).
-Attained attain_derivative() {
+Attained attain_unbounded_derivative() {
     const double n = 4, c = 1e-6;
     const Matrix s = construction(Matrix{{1.0, 2}}, c, Index(n));
     return {derivative(s).cwiseAbs().maxCoeff(), (1 - 1 / n) / (n * c), 1e-13};
@@ -118,13 +108,9 @@ Reading alone(const Bound& bound, Check how) {
 }
 
 /// A single key has weight 1 whatever its score.
-std::vector<Reading> violate_derivative(const Check& how) {
+std::vector<Reading> violate_unbounded_derivative(const Check& how) {
     Bound signs = by_the_sum();
-    signs.draw = [](const Rng& rng, const Sizes& at, Distribution distribution) {
-        Variables v;
-        v.set("s", draw(rng, "s", 1, at.n, distribution));
-        return v;
-    };
+    signs.draw = draw_signed_scores;
     signs.sides = [](const Variables& v) -> std::optional<Sides> {
         const Matrix& s = v("s");
         if (s.sum() == 0) return {};
@@ -148,11 +134,11 @@ Bound printed_entries(std::string reading, Matrix (*table)(Index n)) {
             .accuracy = 0,
             .draw = draw_construction,
             .sides = [table](const Variables& v) -> std::optional<Sides> {
-                if (!(v("M")(0) > 0 && positive(v("u")))) return {};
+                if (!(v("M")(0) > 0 && nonzero(v("u")))) return {};
                 const Index n = v("V").rows();
                 const double length = 1 / v("M")(0);
                 const Matrix s = construction(v("u"), length, n);
-                const double off = 8 * (score_rounding(v("u"), length) + keys(v) * eps);
+                const double off = 8 * (score_rounding(v("u"), length) + keys(v) * ulp);
                 return worst_difference(derivative(s) * length, table(n),
                                         Matrix::Constant(n, n, off / keys(v)));
             },
@@ -174,7 +160,7 @@ Bound printed_gradient(double (*length)(double eps)) {
         .draw = draw_construction,
         .sides = [length](const Variables& v) -> std::optional<Sides> {
             const Matrix least = weighted_values(v);
-            if (!(v("M")(0) > 0 && positive(v("u")) && least.maxCoeff() > 0)) return {};
+            if (!(v("M")(0) > 0 && nonzero(v("u")) && least.maxCoeff() > 0)) return {};
             const Matrix s = construction(v("u"), length(1 / v("M")(0)), v("V").rows());
             Index worst = 0;
             least.row(0).maxCoeff(&worst);
@@ -215,7 +201,7 @@ Bound unbounded_gradient() {
             .draw = draw_construction,
             .sides = [](const Variables& v) -> std::optional<Sides> {
                 const double M = v("M")(0), most = weighted_values(v).maxCoeff();
-                if (!(M > 0 && positive(v("u")))) return {};
+                if (!(M > 0 && nonzero(v("u")))) return {};
                 // where values do not differ along g no length helps: then 1/M
                 const double length = most > 0 ? 0.999 * most / M : 1 / M;
                 const Matrix s = construction(v("u"), length, v("V").rows());
@@ -235,7 +221,7 @@ Bound equal_tokens() {
                 const double M = v("M")(0);
                 const Matrix first = v("V").row(0);
                 const double along = (first * v("g").transpose())(0);
-                if (!(M > 0 && positive(v("u")) && along != 0 && keys(v) > 1)) return {};
+                if (!(M > 0 && nonzero(v("u")) && along != 0 && keys(v) > 1)) return {};
                 const Matrix s = construction(v("u"), short_enough(v), v("V").rows());
                 const Matrix V = first.replicate(v("V").rows(), 1);
                 return Sides{linear_gradient(s, V, v("g")).cwiseAbs().maxCoeff(), M};
@@ -268,26 +254,26 @@ Bound homogeneous(double degree) {
                 const double c = 1 / v("M")(0);
                 // rounding error: sums of n and of d numbers, no larger than c1 c2 each
                 const double terms = double(s.cols() + v("V").cols() + 8);
-                const double off = 2 * terms * eps * v("g").norm() * largest_row(v("V")) / s.sum();
+                const double off = 2 * terms * ulp * v("g").norm() * largest_row(v("V")) / s.sum();
                 return worst_difference(
                     std::pow(c, degree) * linear_gradient(c * s, v("V"), v("g")),
                     linear_gradient(s, v("V"), v("g")), Matrix::Constant(1, s.cols(), off));
             }};
 }
 
-std::vector<Reading> check_gradient(const Check& how) {
+std::vector<Reading> check_unbounded_gradient(const Check& how) {
     return {examine_bound(unbounded_gradient(), how), examine_bound(homogeneous(1), how),
             examine_bound(equal_tokens(), how)};
 }
 
 /// Two scores of c, values 1 and -1: 1 / (2 c).
-Attained attain_gradient() {
+Attained attain_unbounded_gradient() {
     const double c = 1e-6;
     const Matrix s = construction(Matrix{{1.0}}, c, 2);
     return {gradient(s, Matrix{{1.0}, {-1}}, Matrix{{1.0}})(0), 1 / (2 * c), 1e-13};
 }
 
-std::vector<Reading> violate_gradient(const Check& how) {
+std::vector<Reading> violate_unbounded_gradient(const Check& how) {
     Bound any = unbounded_gradient();
     any.conditions.clear();  // values of a single key do not differ
     return {alone(any, how), control(homogeneous(2), "degree -2", how)};
@@ -314,9 +300,9 @@ extern const Claim devil_prop31 = {
     .n = 8,
     .d = 4,
     .least_n = 2,
-    .check = check_derivative,
-    .tight = attain_derivative,
-    .violate = violate_derivative};
+    .check = check_unbounded_derivative,
+    .tight = attain_unbounded_derivative,
+    .violate = violate_unbounded_derivative};
 
 extern const Claim devil_eq49 = {
     .name = "devil.eq49",
@@ -356,8 +342,8 @@ extern const Claim devil_eq60 = {
     .n = 8,
     .d = 4,
     .least_n = 2,
-    .check = check_gradient,
-    .tight = attain_gradient,
-    .violate = violate_gradient};
+    .check = check_unbounded_gradient,
+    .tight = attain_unbounded_gradient,
+    .violate = violate_unbounded_gradient};
 
 }  // namespace tsdiag::claim

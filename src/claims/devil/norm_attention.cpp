@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "derivatives.hpp"
 
@@ -8,25 +7,8 @@
 namespace tsdiag::claim {
 namespace {
 
-double eps_of(const Variables& v) { return v("eps")(0); }
-
-Matrix draw_eps(const Rng& rng) {
-    return draw(rng, "eps", 1, 1, Distribution::gaussian).cwiseAbs();
-}
-
-double three_halves_d(double d) { return 1.5 * d; }
-double one(double) { return 1; }
-
-Bound sharper(Bound bound) {
-    bound.role = Role::sharper;
-    return bound;
-}
-
-Variables draw_row(const Rng& rng, const Sizes& at, Distribution distribution) {
-    Variables v;
-    v.set("s", draw(rng, "s", 1, at.n, distribution));
-    v.set("V", draw(rng, "V", at.n, at.d, distribution));
-    v.set("g", draw(rng, "g", 1, at.d, distribution));
+Variables draw_normalised_row(const Rng& rng, const Sizes& at, Distribution distribution) {
+    Variables v = draw_row(rng, at, distribution);
     v.set("eps", draw_eps(rng));
     return v;
 }
@@ -45,7 +27,7 @@ Bound gradient_bound(std::string reading, std::string formula, double (*factor)(
     return {
         .reading = std::move(reading),
         .formula = std::move(formula),
-        .draw = draw_row,
+        .draw = draw_normalised_row,
         .sides = [factor](const Variables& v) -> std::optional<Sides> {
             if (!(eps_of(v) > 0)) return {};
             return Sides{gradient(v, eps_of(v)).cwiseAbs().maxCoeff(), uniform_bound(v, factor)};
@@ -77,13 +59,13 @@ Bound row_gradient(double part) {
     return token;
 }
 
-std::vector<Reading> check_gradient(const Check& how) {
+std::vector<Reading> check_norm_gradient(const Check& how) {
     return {examine_bound(printed_gradient(), how), examine_bound(sharp_gradient(), how),
             examine_bound(row_gradient(1), how)};
 }
 
 /// The norm uses a hundredth of the eps in the bound.
-std::vector<Reading> violate_gradient(const Check& how) {
+std::vector<Reading> violate_norm_gradient(const Check& how) {
     const auto broken = [&](Bound bound, double (*factor)(double d)) {
         bound.sides = [factor](const Variables& v) -> std::optional<Sides> {
             if (!(eps_of(v) > 0)) return {};
@@ -129,7 +111,7 @@ Row row_of(const Variables& v) {
     const double terms = double(v("V").rows() + r.t.cols() + 8);
     const double size = r.g.norm() + std::sqrt(double(r.t.cols()));
     const double moved = 1 + (v("s").cwiseAbs() * v("V").cwiseAbs()).norm() / r.root;
-    r.off = 16 * terms * std::numeric_limits<double>::epsilon() * size * moved / r.root;
+    r.off = 16 * terms * ulp * size * moved / r.root;
     return r;
 }
 
@@ -288,7 +270,7 @@ extern const Claim devil_eq61 = {
     .loose = "measured / bound stays at or below 2 / (3 d).",
     .n = 8,
     .d = 4,
-    .check = check_gradient,
-    .violate = violate_gradient};
+    .check = check_norm_gradient,
+    .violate = violate_norm_gradient};
 
 }  // namespace tsdiag::claim

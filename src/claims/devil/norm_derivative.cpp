@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "derivatives.hpp"
 
@@ -7,12 +6,10 @@
 namespace tsdiag::claim {
 namespace {
 
-double eps_of(const Variables& v) { return v("eps")(0); }
-
 Variables draw_token(const Rng& rng, const Sizes& at, Distribution distribution) {
     Variables v;
     v.set("t", draw(rng, "t", 1, at.d, distribution));
-    v.set("eps", draw(rng, "eps", 1, 1, Distribution::gaussian).cwiseAbs());
+    v.set("eps", draw_eps(rng));
     return v;
 }
 
@@ -58,15 +55,8 @@ double largest_off_diagonal(const Matrix& R) {
 }
 double frobenius_norm(const Matrix& R) { return R.norm(); }
 double three_halves(double) { return 1.5; }
-double three_halves_d(double d) { return 1.5 * d; }
-double one(double) { return 1; }
 double half(double) { return 0.5; }
 double root(double d) { return std::sqrt(d); }
-
-Bound sharper(Bound bound) {
-    bound.role = Role::sharper;
-    return bound;
-}
 
 // --- (52)
 
@@ -90,7 +80,7 @@ Bound derivative_formula(std::string reading, std::string formula, double (*shar
                     (Matrix::Identity(t.cols(), t.cols()) - share(d) * t.transpose() * t / square) /
                     std::sqrt(square);
                 // rounding error: sums of d squares, and terms of size 1 at most
-                const double off = (8 * d + 32) * std::numeric_limits<double>::epsilon();
+                const double off = (8 * d + 32) * ulp;
                 return worst_difference(
                     complex_step(f, t), printed,
                     Matrix::Constant(t.cols(), t.cols(), off / std::sqrt(square)));
@@ -137,12 +127,12 @@ Bound off_diagonal() {
                               largest_off_diagonal, half));
 }
 
-std::vector<Reading> check_entries(const Check& how) {
+std::vector<Reading> check_norm_entries(const Check& how) {
     return {examine_bound(entries(), how), examine_bound(diagonal(), how),
             examine_bound(off_diagonal(), how)};
 }
 
-std::vector<Reading> violate_entries(const Check& how) {
+std::vector<Reading> violate_norm_entries(const Check& how) {
     return {with_negative_eps(entries(), largest_entry, three_halves, how),
             with_negative_eps(diagonal(), largest_diagonal, one, how),
             with_negative_eps(off_diagonal(), largest_off_diagonal, half, how)};
@@ -179,8 +169,7 @@ Bound line_bound(std::string reading, std::string formula, Line left, Line right
                 const Lines lines = lines_of(t, eps_of(v));
                 const Matrix a = left(lines), b = right(lines);
                 if (!equality) return worst_entry(a, b);
-                const double off =
-                    double(8 * t.cols() + 32) * std::numeric_limits<double>::epsilon();
+                const double off = double(8 * t.cols() + 32) * ulp;
                 return worst_difference(a, b, Matrix::Constant(a.rows(), a.cols(), off));
             },
             .search = {{1, 1}, {1, 2}, {1, 3}}};
@@ -203,7 +192,7 @@ Bound third() {
                       second_line, third_line, false);
 }
 
-std::vector<Reading> check_steps(const Check& how) {
+std::vector<Reading> check_lines(const Check& how) {
     const Bound list[] = {
         line_bound("first equality",
                    "|do_j/dt_k| sqrt(sigma^2 + eps) = 1{j=k} - t_j t_k / (|t|^2 + d eps)",
@@ -221,13 +210,13 @@ std::vector<Reading> check_steps(const Check& how) {
 }
 
 /// t = (1, 1): both sides of the third line are 1/2 off the diagonal as eps vanishes.
-Attained attain_steps() {
+Attained attain_lines() {
     const Lines l = lines_of(Matrix{{1.0, 1}}, 1e-12);
     return {l.second(0, 1), l.third(0, 1), 1e-11};
 }
 
 /// The third line with a negative eps, and absolute values of a line without it.
-std::vector<Reading> violate_steps(const Check& how) {
+std::vector<Reading> violate_lines(const Check& how) {
     Bound broken = third();
     broken.sides = [](const Variables& v) -> std::optional<Sides> {
         const Matrix& t = v("t");
@@ -247,7 +236,7 @@ std::vector<Reading> violate_steps(const Check& how) {
 
 // --- (57)
 
-Bound norm() {
+Bound printed_norm() {
     return loose(
         norm_bound("norm", "|R|_2 <= 3 d / (2 sqrt(sigma^2 + eps))", spectral_norm, three_halves_d),
         2.0 / 3, "nothing exceeds 2 / (3 d) of it");
@@ -266,13 +255,13 @@ Bound sharp_frobenius() {
                               frobenius_norm, root));
 }
 
-std::vector<Reading> check_norm(const Check& how) {
-    return {examine_bound(norm(), how), examine_bound(frobenius(), how),
+std::vector<Reading> check_derivative_norm(const Check& how) {
+    return {examine_bound(printed_norm(), how), examine_bound(frobenius(), how),
             examine_bound(sharp_norm(), how), examine_bound(sharp_frobenius(), how)};
 }
 
-std::vector<Reading> violate_norm(const Check& how) {
-    return {with_negative_eps(norm(), spectral_norm, three_halves_d, how),
+std::vector<Reading> violate_derivative_norm(const Check& how) {
+    return {with_negative_eps(printed_norm(), spectral_norm, three_halves_d, how),
             with_negative_eps(frobenius(), frobenius_norm, three_halves_d, how),
             with_negative_eps(sharp_norm(), spectral_norm, one, how),
             with_negative_eps(sharp_frobenius(), frobenius_norm, root, how)};
@@ -309,8 +298,8 @@ extern const Claim devil_eq53 = {
     .loose = "measured / bound stays at or below 2/3.",
     .n = 1,
     .d = 8,
-    .check = check_entries,
-    .violate = violate_entries};
+    .check = check_norm_entries,
+    .violate = violate_norm_entries};
 
 extern const Claim devil_eq53_steps = {
     .name = "devil.eq53-steps",
@@ -326,9 +315,9 @@ extern const Claim devil_eq53_steps = {
         "at most 1/2 elsewhere; that gives (53) without its other lines.",
     .n = 1,
     .d = 8,
-    .check = check_steps,
-    .tight = attain_steps,
-    .violate = violate_steps};
+    .check = check_lines,
+    .tight = attain_lines,
+    .violate = violate_lines};
 
 extern const Claim devil_eq57 = {
     .name = "devil.eq57",
@@ -345,7 +334,7 @@ extern const Claim devil_eq57 = {
     .loose = "measured / bound stays at or below 2 / (3 sqrt(d)).",
     .n = 1,
     .d = 8,
-    .check = check_norm,
-    .violate = violate_norm};
+    .check = check_derivative_norm,
+    .violate = violate_derivative_norm};
 
 }  // namespace tsdiag::claim

@@ -18,15 +18,15 @@ struct Statement {
     double claimed, divided;
     bool outside = false;  ///< sqrt(d) divides the power, not the logits
 };
-constexpr Statement norm{"E |S^p|_F = O(N)", elementwise_norm, matrix_norm, 1, 0};
+constexpr Statement plain_norm{"E |S^p|_F = O(N)", elementwise_norm, matrix_norm, 1, 0};
 constexpr Statement scaled_norm{"E |S^p / sqrt(N)|_F = O(sqrt(N))", elementwise_norm, matrix_norm,
                                 0.5, 0.5};
-constexpr Statement gradient{"E |d((X Q K^T X^T)^p / sqrt(d))/dQ|_F = O(N)",
-                             elementwise_gradient_norm,
-                             matrix_gradient_norm,
-                             1,
-                             0,
-                             true};
+constexpr Statement plain_gradient{"E |d((X Q K^T X^T)^p / sqrt(d))/dQ|_F = O(N)",
+                                   elementwise_gradient_norm,
+                                   matrix_gradient_norm,
+                                   1,
+                                   0,
+                                   true};
 constexpr Statement scaled_gradient{"E |d((X Q K^T X^T)^p / sqrt(d))/dQ / sqrt(N)|_F = O(sqrt(N))",
                                     elementwise_gradient_norm,
                                     matrix_gradient_norm,
@@ -45,7 +45,7 @@ constexpr Statement key_gradient{"E |d((X Q K^T X^T)^p / sqrt(d))/dK|_F = O(N)",
                                  0,
                                  true};
 
-const std::vector<Index> sizes{32, 48, 64, 96, 128, 192, 256};
+const std::vector<Index> token_counts{32, 48, 64, 96, 128, 192, 256};
 
 /// One draw of the stated quantity.  S has sqrt(d) in each of p factors.
 double value_of(const Logits& logits, const Statement& s, Norm measured, int p) {
@@ -60,7 +60,7 @@ Growth growth_of(const Check& how, const Statement& s, Norm measured, int p,
             .formula = std::string(s.formula),
             .role = Role::interpretation,
             .claimed = s.claimed,
-            .sizes = sizes,
+            .sizes = token_counts,
             .sample = [&how, s, measured, p](Index N, const Rng& rng) {
                 return value_of(draw_logits(how, N, rng), s, measured, p);
             }};
@@ -112,7 +112,7 @@ Growth softmax_growth(const Check& how, double (*scale)(Index N)) {
             .role = Role::sharper,
             .relation = Relation::equal,
             .claimed = 0,
-            .sizes = sizes,
+            .sizes = token_counts,
             .sample = [&how, scale](Index N, const Rng& rng) {
                 const Logits s =
                     draw_logits(how, N, rng, {.tokens = 1, .weights = 1 / double(how.d)});
@@ -153,7 +153,7 @@ std::vector<Reading> violate_scaled_norm(const Check& how) {
 
 /// No norm is named: the spectral one is the smallest of those in use.
 Growth spectral_growth(const Check& how) {
-    Statement spectral = gradient;
+    Statement spectral = plain_gradient;
     spectral.formula = "E |d((X Q K^T X^T)^p / sqrt(d))/dQ|_2 = O(N)";
     Growth growth = growth_of(how, spectral, elementwise_gradient_spectral_norm, 2,
                               "elementwise, spectral norm");
@@ -161,16 +161,16 @@ Growth spectral_growth(const Check& how) {
     return growth;
 }
 
-std::vector<Reading> check_gradient(const Check& how) {
-    std::vector<Reading> readings = check_growth(how, gradient);
+std::vector<Reading> check_gradient_growth(const Check& how) {
+    std::vector<Reading> readings = check_growth(how, plain_gradient);
     readings.push_back(examine_growth(spectral_growth(how), how));
     return readings;
 }
 
-std::vector<Reading> violate_gradient(const Check& how) {
-    std::vector<Reading> controls = violate_growth(how, gradient);
-    controls.push_back(with_growing_entries(how, gradient, elementwise_gradient_spectral_norm, 2,
-                                            spectral_growth(how)));
+std::vector<Reading> violate_gradient_growth(const Check& how) {
+    std::vector<Reading> controls = violate_growth(how, plain_gradient);
+    controls.push_back(with_growing_entries(how, plain_gradient, elementwise_gradient_spectral_norm,
+                                            2, spectral_growth(how)));
     return controls;
 }
 
@@ -199,9 +199,9 @@ extern const Claim poly_thm42 = {
     .heads = 2,
     .trials = 80,
     .chance = true,
-    .check = [](const Check& how) { return check_growth(how, norm); },
-    .tight = [] { return attain_growth(norm); },
-    .violate = [](const Check& how) { return violate_growth(how, norm); }};
+    .check = [](const Check& how) { return check_growth(how, plain_norm); },
+    .tight = [] { return attain_growth(plain_norm); },
+    .violate = [](const Check& how) { return violate_growth(how, plain_norm); }};
 
 extern const Claim poly_cor43 = {
     .name = "poly.cor4.3",
@@ -240,9 +240,9 @@ extern const Claim poly_thm44 = {
     .heads = 2,
     .trials = 80,
     .chance = true,
-    .check = check_gradient,
-    .tight = [] { return attain_growth(gradient); },
-    .violate = violate_gradient};
+    .check = check_gradient_growth,
+    .tight = [] { return attain_growth(plain_gradient); },
+    .violate = violate_gradient_growth};
 
 extern const Claim poly_cor45 = {
     .name = "poly.cor4.5",

@@ -21,7 +21,7 @@ double square_at(const Check& how, Index N, Index D, bool same, const Rng& rng,
     return double(w) * std::pow(elementwise_gradient_norm({X, B, B}, 1), 2);
 }
 
-constexpr Index large = 48;  ///< where 2/(N D) is less than a thousandth
+constexpr Index large_size = 48;  ///< where 2/(N D) is less than a thousandth
 
 double leading(const LogitSizes& s) {
     return std::pow(double(s.N * s.D) * s.x, 2) * double(s.w) * s.weights;
@@ -58,7 +58,7 @@ Mean leading_term(const Check& how, Index size, bool same = false) {
 
 std::vector<Reading> check_leading(const Check& how) {
     return {examine_growth(growth_in(how, true), how), examine_growth(growth_in(how, false), how),
-            examine_mean(leading_term(how, large), how)};
+            examine_mean(leading_term(how, large_size), how)};
 }
 
 /// N = D = 10^6: the exact N D (N D + 2) against (N D)^2.
@@ -72,7 +72,7 @@ std::vector<Reading> violate_leading(const Check& how) {
     Check more = how;
     more.trials *= 10;
     Mean one = leading_term(more, 4, true);
-    one.reading = leading_term(how, large).reading;
+    one.reading = leading_term(how, large_size).reading;
     return {control(one, "of one token N times, N = D = 4", more),
             control(growth_in(how, true, true), "entries of X of deviation sqrt(N)", how),
             control(growth_in(how, false, true), "entries of X of deviation sqrt(D)", how)};

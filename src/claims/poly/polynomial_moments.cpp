@@ -185,11 +185,6 @@ Mean gradient_mean(const Check& how, int p, std::string reading, std::string for
             }};
 }
 
-Mean sharper(Mean mean) {
-    mean.role = Role::sharper;
-    return mean;
-}
-
 Mean first_power(const Check& how) {
     return gradient_mean(how, 1, "as printed",
                          "E |d(X Q K^T X^T)/dQ|_F^2 = d sigma_w^2 sigma_x^4 (N (N - 1) D (D - 1) + "

@@ -1,4 +1,3 @@
-#include <limits>
 
 #include "derivatives.hpp"
 
@@ -42,8 +41,7 @@ Bound gradient(std::string reading, std::string formula, Printed printed,
             .sides = [printed, weights](const Variables& v) -> std::optional<Sides> {
                 const Matrix &x = v("x"), F = softmax(x);
                 // rounding error: 1 - F cancels, and sums of N numbers are rounded
-                const double room =
-                    double(4 * x.cols() + 32) * std::numeric_limits<double>::epsilon();
+                const double room = double(4 * x.cols() + 32) * ulp;
                 return worst_difference(complex_step(weights, x), printed(F),
                                         Matrix::Constant(x.cols(), x.cols(), room));
             },

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "derivatives.hpp"
 
@@ -7,7 +6,7 @@
 namespace tsdiag::claim {
 namespace {
 
-Variables draw_logits(const Rng& rng, const Sizes& at, Distribution distribution) {
+Variables draw_logit_matrix(const Rng& rng, const Sizes& at, Distribution distribution) {
     Variables v;
     v.set("A", draw(rng, "A", at.n, at.n, distribution));
     return v;
@@ -20,7 +19,7 @@ using Measured = double (*)(const Matrix& A);
 Bound bound_of(std::string reading, std::string formula, Measured measured, double factor) {
     return {.reading = std::move(reading),
             .formula = std::move(formula),
-            .draw = draw_logits,
+            .draw = draw_logit_matrix,
             .sides = [measured, factor](const Variables& v) -> std::optional<Sides> {
                 return Sides{measured(v("A")), factor * root_of_rows(v)};
             },
@@ -29,11 +28,11 @@ Bound bound_of(std::string reading, std::string formula, Measured measured, doub
 
 double softmax_norm(const Matrix& A) { return softmax(A).norm(); }
 
-Bound norm() { return bound_of("from above", "|softmax(A)|_F <= sqrt(N)", softmax_norm, 1); }
+Bound from_above() { return bound_of("from above", "|softmax(A)|_F <= sqrt(N)", softmax_norm, 1); }
 
 /// Rows that sum to `sum`.
 Bound from_below(double sum) {
-    Bound below = norm();
+    Bound below = from_above();
     below.reading = "from below";
     below.formula = "|softmax(A)|_F >= 1";
     below.role = Role::sharper;
@@ -44,18 +43,18 @@ Bound from_below(double sum) {
     return below;
 }
 
-std::vector<Reading> check_norm(const Check& how) {
-    return {examine_bound(norm(), how), examine_bound(from_below(1), how)};
+std::vector<Reading> check_softmax_norm(const Check& how) {
+    return {examine_bound(from_above(), how), examine_bound(from_below(1), how)};
 }
 
 /// Every row attends to one token: exactly so where exp underflows.
-Attained attain_norm() {
+Attained attain_softmax_norm() {
     const Index N = 5;
     return {softmax_norm(1000 * Matrix::Identity(N, N)), std::sqrt(double(N)), 1e-14};
 }
 
 /// exp(A) divided by the largest entry of a row instead of its sum.
-std::vector<Reading> violate_norm(const Check& how) {
+std::vector<Reading> violate_softmax_norm(const Check& how) {
     const Measured by_largest = [](const Matrix& A) {
         return Matrix((A.colwise() - A.rowwise().maxCoeff()).array().exp()).norm();
     };
@@ -130,12 +129,11 @@ Bound equation(std::string reading, std::string formula, Matrix (*left)(const Ma
             .formula = std::move(formula),
             .relation = Relation::equal,
             .accuracy = 0,
-            .draw = draw_logits,
+            .draw = draw_logit_matrix,
             .sides = [left, right](const Variables& v) -> std::optional<Sides> {
                 const Matrix P = softmax(v("A"));
                 if (!(P.minCoeff() > 0)) return {};
-                const double room =
-                    double(4 * P.cols() + 16) * std::numeric_limits<double>::epsilon();
+                const double room = double(4 * P.cols() + 16) * ulp;
                 const Matrix a = left(P);
                 return worst_difference(a, right(P), Matrix::Constant(a.rows(), a.cols(), room));
             },
@@ -151,7 +149,7 @@ Bound row_bound(std::string reading, std::string formula, Mutant mutant,
     return {.reading = std::move(reading),
             .formula = std::move(formula),
             .mutant = std::move(mutant),
-            .draw = draw_logits,
+            .draw = draw_logit_matrix,
             .sides = [factor, temperature](const Variables& v) -> std::optional<Sides> {
                 const Matrix P = softmax(v("A") / temperature);
                 if (!(P.minCoeff() > 0)) return {};
@@ -226,9 +224,9 @@ extern const Claim poly_thm41a = {
     .assumes = "softmax of every row of A, N x N",
     .proof = "sum_j p_j^2 <= (sum_j p_j)^2 = 1 in each row.",
     .sharp = "And of at least 1, which uniform rows attain.",
-    .check = check_norm,
-    .tight = attain_norm,
-    .violate = violate_norm};
+    .check = check_softmax_norm,
+    .tight = attain_softmax_norm,
+    .violate = violate_softmax_norm};
 
 extern const Claim poly_thm41b = {
     .name = "poly.thm4.1b",

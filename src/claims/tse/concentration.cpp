@@ -46,7 +46,7 @@ double two_tails(Index half, double m, double off) {
 }
 
 /// alpha^2 mu1^2 of a step, eps in (0, 1), and an even d.
-Variables draw_tail(const Rng& rng, const Sizes& at, Distribution distribution) {
+Variables draw_exact_tail(const Rng& rng, const Sizes& at, Distribution distribution) {
     Check how;
     how.n = at.n;
     how.d = at.d;
@@ -79,7 +79,7 @@ Bound exact_tail(std::string reading, double scale) {
                                 return d >= 2 ? std::abs(std::remainder(d, 2)) : INFINITY;
                             }}},
             .mutant = {.factor = 0.2, .why = "nothing exceeds a quarter of it"},
-            .draw = draw_tail,
+            .draw = draw_exact_tail,
             .sides = [scale](const Variables& v) -> std::optional<Sides> {
                 const double m = v("alpha^2 mu1^2")(0), eps = v("eps")(0), d = v("d")(0);
                 if (!(m > 1e-3)) return {};

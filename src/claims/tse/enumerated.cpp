@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 namespace tsdiag::claim {
 namespace {
@@ -122,8 +121,7 @@ Bound enumerated_bound(const EnumeratedEquation& equation) {
                 const std::optional<Enumerated> e = enumerate(*heads, scale * sigma);
                 if (!e) return {};
                 Sides s = sides(*heads, a * a * double(heads->X.cols()), *e);
-                s.room *= 64 * std::numeric_limits<double>::epsilon() *
-                          double(v("X").size() + v("logits").size()) *
+                s.room *= 64 * ulp * double(v("X").size() + v("logits").size()) *
                           (1 / t_sim(heads->X) + 1 / t_div(heads->X));
                 return s;
             },

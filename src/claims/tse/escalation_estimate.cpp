@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <limits>
 
 #include "escalation.hpp"
 #include "stochastic.hpp"
@@ -9,8 +8,6 @@
 /// The escalation rate of doubly stochastic and of symmetric P, and its estimate.  [TSE] Cor. 2.7
 namespace tsdiag::claim {
 namespace {
-
-constexpr double eps = std::numeric_limits<double>::epsilon();
 
 using Balanced = std::optional<Matrix> (*)(const Matrix& logits);
 using StepSides = std::optional<Sides> (*)(const Step&);
@@ -55,12 +52,12 @@ std::optional<Sides> kept_sides(const Step& step) {
     const Mixing m = mixing_without_delta(step);
     const double n = double(step.X.rows());
     const double part = mean_part(step.X).norm() / step.X.norm();
-    return Sides{1 + std::max(std::abs(m.mu1 - 1), m.omega), 1, 64 * n * n * eps / part};
+    return Sides{1 + std::max(std::abs(m.mu1 - 1), m.omega), 1, 64 * n * n * ulp / part};
 }
 
 std::optional<Sides> gap_sides(const Step& step) {
     const double n = double(step.P.rows());
-    return Sides{delta_of(step.P), second_eigenvalue(step.P), 64 * n * n * eps};
+    return Sides{delta_of(step.P), second_eigenvalue(step.P), 64 * n * n * ulp};
 }
 
 Bound doubly_identity() {

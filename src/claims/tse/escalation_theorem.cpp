@@ -9,7 +9,7 @@
 namespace tsdiag::claim {
 namespace {
 
-constexpr const char* formula =
+constexpr const char* theorem_formula =
     "E[r] >= 1 + alpha^2/(1 + alpha^2 delta^2) ((1-omega)^2 - delta^2) t_sim";
 
 /// Small logits: omega and delta are small, as at initialisation.
@@ -24,7 +24,7 @@ Steps mild_steps(const Check& how) {
 double printed(const Step& step) { return theorem_bound(step); }
 
 Mean rate_reading(std::string reading, Role role) {
-    return {.reading = std::move(reading), .formula = formula, .role = role};
+    return {.reading = std::move(reading), .formula = theorem_formula, .role = role};
 }
 
 /// d sigma^2 for which sqrt(d) w has a sub-gaussian norm of 1: E exp(d w^2) = 2.
@@ -55,7 +55,7 @@ std::optional<Step> step_of(const Variables& v) {
     return mixed_step(v, v("alpha")(0));
 }
 
-std::vector<NamedMatrix> shown(const Variables& v) {
+std::vector<NamedMatrix> shown_with_mixing(const Variables& v) {
     const Step step = mixed_step(v, v("alpha")(0));
     const Mixing m = mixing_of(step);
     std::vector<NamedMatrix> all = named(step);
@@ -82,7 +82,7 @@ std::vector<Condition> theorem_conditions() {
 
 Bound every_width() {
     return {.reading = "every d",
-            .formula = formula,
+            .formula = theorem_formula,
             .role = Role::interpretation,
             .relation = Relation::at_least,
             .conditions = theorem_conditions(),
@@ -94,7 +94,7 @@ Bound every_width() {
                 return Sides{*r, theorem_bound(*step)};
             },
             .search = {{2, 1}, {3, 1}},
-            .shown = shown};
+            .shown = shown_with_mixing};
 }
 
 /// The right side of (16) exceeds 1 where omega + delta < 1.

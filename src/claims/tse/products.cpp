@@ -89,7 +89,7 @@ Variables draw_maps(const Rng& rng, Index n, Index count) {
 /// One map in n has such a spectrum.
 constexpr Index most_points = 8;
 
-std::vector<NamedMatrix> shown(const Variables& v) {
+std::vector<NamedMatrix> shown_maps(const Variables& v) {
     std::vector<NamedMatrix> all;
     for (Index k = 0; k < v("maps").rows(); ++k)
         all.push_back(named(fmt::format("P{}", k + 1), map_of(v("maps"), k)));
@@ -116,7 +116,7 @@ Bound plain_products() {
                 const Matrix Q = map_of(v("maps"), 1) * map_of(v("maps"), 0);
                 return Sides{second_eigenvalue(Q), 0.99};
             },
-            .shown = shown};
+            .shown = shown_maps};
 }
 
 /// 1/2 max_ij sum_k |Q_ik - Q_jk|.
@@ -164,7 +164,7 @@ Bound residual_bound(std::string reading, bool residual) {
         .sides = [residual](const Variables& v) { return contraction(v, residual); },
         .shown =
             [](const Variables& v) {
-                std::vector<NamedMatrix> all = shown(v);
+                std::vector<NamedMatrix> all = shown_maps(v);
                 all.push_back(named("alpha", v("alpha")));
                 return all;
             }};

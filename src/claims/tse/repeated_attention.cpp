@@ -7,12 +7,12 @@
 namespace tsdiag::claim {
 namespace {
 
-constexpr Index steps = 32;
+constexpr Index step_count = 32;
 
 /// log t_div(SA_k(... SA_1(X)))/k, SA_i(X) = X + P_i X W_i, c_k = 1/|.|_F.
 double rate_of(const Check& how, bool mixing, const Rng& rng) {
     Matrix X = draw(rng, "X", how.n, how.d, how.distribution);
-    for (Index k = 0; k < steps; ++k) {
+    for (Index k = 0; k < step_count; ++k) {
         const Rng step = rng.fork(std::uint64_t(k));
         const Matrix P = mixing
                              ? softmax(draw(step, "logits", how.n, how.n, Distribution::gaussian))
@@ -20,7 +20,7 @@ double rate_of(const Check& how, bool mixing, const Rng& rng) {
         X += P * X * draw(step, "W", how.d, how.d, how.distribution, 1 / double(how.d));
         X /= X.norm();
     }
-    return std::log(t_div(X)) / double(steps);
+    return std::log(t_div(X)) / double(step_count);
 }
 
 Mean random_weights(const Check& how, bool mixing) {
@@ -47,7 +47,7 @@ Bound any_weights() {
             .sides = [](const Variables& v) -> std::optional<Sides> {
                 Step step = mixed_step(v);
                 if (!has_both_parts(step.X)) return {};
-                for (Index k = 0; k < steps; ++k) {
+                for (Index k = 0; k < step_count; ++k) {
                     step.X = step.apply(v("W"));
                     const double size = step.X.norm();
                     if (!(size > 1e-100)) return {};

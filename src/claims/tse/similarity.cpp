@@ -1,7 +1,6 @@
 #include "similarity.hpp"
 
 #include <cmath>
-#include <limits>
 
 namespace tsdiag::claim {
 
@@ -54,8 +53,7 @@ Mixing mixing_of(const Step& s) {
 }
 
 double rounding_of_mu1(const Matrix& X) {
-    return 16 * double(X.rows() + 8) * std::numeric_limits<double>::epsilon() * X.norm() /
-           mean_part(X).norm();
+    return 16 * double(X.rows() + 8) * ulp * X.norm() / mean_part(X).norm();
 }
 
 Gains gains_of(const Matrix& X, const Matrix& Y) {

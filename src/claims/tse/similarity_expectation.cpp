@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "enumerated.hpp"
 
@@ -37,8 +36,7 @@ Bound second_moment(std::string reading, double mean) {
                     sum += (b + a * (W.array() + mean * sigma).matrix()).squaredNorm();
                 });
                 const double claimed = b.squaredNorm() + d * sigma * sigma * a.squaredNorm();
-                return Sides{sum * std::pow(0.5, d * d), claimed,
-                             128 * std::numeric_limits<double>::epsilon() * claimed};
+                return Sides{sum * std::pow(0.5, d * d), claimed, 128 * ulp * claimed};
             }};
 }
 

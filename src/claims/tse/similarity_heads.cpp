@@ -11,14 +11,14 @@ namespace {
 // --- exact means, of two heads of one column each
 
 /// Entries of W of `deviation` times sigma.
-Bound exact_gain(bool similar, double deviation = 1) {
+Bound exact_gain_of_heads(bool similar, double deviation = 1) {
     return enumerated_gain(similar ? "(29), similar part" : "(29), diverse part",
                            similar ? "E[xi1] = 1 + alpha^2 d sigma^2 mean_k mu1(k)^2, two heads"
                                    : "E[xi2] = 1 + alpha^2 d sigma^2 mean_k mu2(k)^2, two heads",
                            similar, 2, deviation);
 }
 
-Bound exact_rate(double deviation = 1) {
+Bound exact_rate_of_heads(double deviation = 1) {
     return enumerated_bound(
         {.reading = "(18)",
          .formula = "E r = 1 + (a2/(1 + a2 mu2) (mu1 - mu2) - E eta) t_sim, mu_i = mean_k "
@@ -37,7 +37,7 @@ Bound exact_rate(double deviation = 1) {
 // --- any number of heads
 
 /// Entries of W of `scale` times the variance that is claimed.
-Mean mean_ratio(const Check& how, const FixedHeads& fixed, double scale = 1) {
+Mean mean_ratio_of_heads(const Check& how, const FixedHeads& fixed, double scale = 1) {
     return drawn_ratio(how, fixed, "means, these heads",
                        "E xi1/E xi2 = 1 + a2/(1 + a2 mu2) (mu1 - mu2), W of --dist", scale);
 }
@@ -106,10 +106,10 @@ std::vector<Reading> check_heads(const Check& how) {
     Bound square = head_bound("square of the mean delta", "mean mu2^2 <= (mean delta)^2, two heads",
                               Relation::at_most, 2, diverse_by_mean);
     square.role = Role::sharper;
-    return {examine_bound(exact_rate(), part),
-            examine_bound(exact_gain(true), part),
-            examine_bound(exact_gain(false), part),
-            examine_mean(mean_ratio(more, fixed), more),
+    return {examine_bound(exact_rate_of_heads(), part),
+            examine_bound(exact_gain_of_heads(true), part),
+            examine_bound(exact_gain_of_heads(false), part),
+            examine_mean(mean_ratio_of_heads(more, fixed), more),
             examine_bound(head_bound("bound of the similar part", "mean mu1^2 >= mean (1-omega)^2",
                                      Relation::at_least, how.heads, similar_sides),
                           part),
@@ -153,12 +153,12 @@ std::vector<Reading> violate_heads(const Check& how) {
     Reading diverse = examine_bound(stretched, part);
     diverse.of = "bound of the diverse part";
     constexpr const char* twice = "entries of twice the deviation";
-    return {control(mean_ratio(how, fixed, 4), twice, how),
+    return {control(mean_ratio_of_heads(how, fixed, 4), twice, how),
             similar,
             diverse,
-            control(exact_rate(2), twice, part),
-            control(exact_gain(true, 2), twice, part),
-            control(exact_gain(false, 2), twice, part)};
+            control(exact_rate_of_heads(2), twice, part),
+            control(exact_gain_of_heads(true, 2), twice, part),
+            control(exact_gain_of_heads(false, 2), twice, part)};
 }
 
 }  // namespace

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "similarity.hpp"
 #include "tokens.hpp"
@@ -7,8 +6,6 @@
 /// Definitions of token similarity.  [TSE] Def. 1.1, (1)
 namespace tsdiag::claim {
 namespace {
-
-constexpr double eps = std::numeric_limits<double>::epsilon();
 
 // --- Def. 1.1
 
@@ -147,7 +144,7 @@ std::optional<Sides> pairs_average(const Variables& v) {
     double sum = 0;
     for (Index i = 0; i < X.rows(); ++i)
         for (Index j = 0; j < X.rows(); ++j) sum += i == j ? 0 : cosines(i, j);
-    return Sides{mean_cosine(X), sum / (n * (n - 1)), 4 * eps * (n * n + n * double(X.cols()))};
+    return Sides{mean_cosine(X), sum / (n * (n - 1)), 4 * ulp * (n * n + n * double(X.cols()))};
 }
 
 /// The average of <x_i, x_j> over the pairs: the mean cosine of rows of norm 1.

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <cmath>
-#include <limits>
 
 #include "bound.hpp"
 #include "similarity.hpp"
@@ -10,9 +9,7 @@
 namespace tsdiag::claim {
 namespace {
 
-constexpr double eps = std::numeric_limits<double>::epsilon();
-
-std::vector<NamedMatrix> shown(const Variables& v) { return named(mixed_step(v)); }
+std::vector<NamedMatrix> shown_step(const Variables& v) { return named(mixed_step(v)); }
 
 using MixingSides = Sides (*)(const Mixing&, const Matrix& X);
 
@@ -33,7 +30,7 @@ Bound mixing_bound(std::string reading, std::string formula, Relation relation, 
                 return sides(m, step.X);
             },
             .search = {{2, 1}, {2, 2}, {3, 1}},
-            .shown = shown};
+            .shown = shown_step};
 }
 
 // --- (11)
@@ -68,7 +65,7 @@ Bound kept_mean(std::string reading, bool equal_tokens, double sum = 1) {
                 const double kept = mean_part(X).norm();
                 if (!P || !(kept > 1e-4 * X.norm())) return {};
                 return Sides{sum * mean_part(*P * X).norm() / kept, 1,
-                             64 * double(n) * eps * X.norm() / kept};
+                             64 * double(n) * ulp * X.norm() / kept};
             }};
 }
 
@@ -190,7 +187,7 @@ Bound gamma_identity(double part = 1) {
                 const Mixing m = mixing_without_delta(step);
                 const double one = m.mu1 * m.mu1, two = m.mu2 * m.mu2;
                 const double right = std::pow(1 + a2 * two, 2) / (3 + a2 * (one + 2 * two));
-                return Sides{gamma_of(*mean), right, 16 * eps * right};
+                return Sides{gamma_of(*mean), right, 16 * ulp * right};
             }};
 }
 

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "similarity.hpp"
 #include "tokens.hpp"
@@ -7,8 +6,6 @@
 /// The escalation rate, and de-escalation.  [TSE] Prop. 2.3, (21)
 namespace tsdiag::claim {
 namespace {
-
-constexpr double eps = std::numeric_limits<double>::epsilon();
 
 // --- Prop. 2.3
 
@@ -60,7 +57,7 @@ std::optional<Sides> same_sign(const Variables& v) {
     const Gains g = gains_of(X, Y);
     const double r = t_div(X) / t_div(Y);
     if (std::abs(r - 1) < 1e-6 || std::abs(g.xi1 - g.xi2) < 1e-6 * (g.xi1 + g.xi2)) return {};
-    return Sides{sign(r - 1), sign(g.xi1 - g.xi2), eps};
+    return Sides{sign(r - 1), sign(g.xi1 - g.xi2), ulp};
 }
 
 constexpr const char* odds_formula = "t_sim(Y)/t_div(Y) = (xi1/xi2) t_sim(X)/t_div(X)";
@@ -98,7 +95,7 @@ std::vector<Reading> violate_rate(const Check& how) {
     const auto by_size = [](const Variables& v) -> std::optional<Sides> {
         if (!escalates(v)) return {};
         const Matrix &X = v("X"), &Y = v("Y");
-        return Sides{sign(t_div(X) / t_div(Y) - 1), sign(gains_of(X, 2 * Y).xi1 - 1), eps};
+        return Sides{sign(t_div(X) / t_div(Y) - 1), sign(gains_of(X, 2 * Y).xi1 - 1), ulp};
     };
     Reading rate = examine_bound(
         pair_identity("similarity after the step", "r = 1 + (xi1/xi2 - 1) t_sim(Y)", after), how);

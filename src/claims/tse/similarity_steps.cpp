@@ -202,7 +202,7 @@ Bound any_tokens() {
             .search = {{2, 2}, {3, 3}}};
 }
 
-std::vector<Reading> check_norm(const Check& how) {
+std::vector<Reading> check_layer_norm(const Check& how) {
     return {
         examine_bound(invariant("equal tokens", "t_sim(LN(X)) = 1 for X = 1 v^T", layer_norm), how),
         examine_mean(norm_ratio(how, "independent entries", 0), how),
@@ -210,11 +210,11 @@ std::vector<Reading> check_norm(const Check& how) {
 }
 
 /// One token repeated, with entries that differ.
-Attained attain_norm() {
+Attained attain_layer_norm() {
     return {t_sim(layer_norm(Matrix{{1.0, -2, 0.5}}.replicate(4, 1))), 1, 1e-14};
 }
 
-std::vector<Reading> violate_norm(const Check& how) {
+std::vector<Reading> violate_layer_norm(const Check& how) {
     Reading mean = examine_mean(norm_ratio(how, "entries of mean 1", 1), how);
     mean.of = "independent entries";
     Reading scale = examine_bound(invariant("a scale of one token", "t_sim = 1 for X = 1 v^T",
@@ -275,8 +275,8 @@ extern const Claim tse_sec23_ln = {
     .least_n = 2,
     .least_d = 2,
     .chance = true,
-    .check = check_norm,
-    .tight = attain_norm,
-    .violate = violate_norm};
+    .check = check_layer_norm,
+    .tight = attain_layer_norm,
+    .violate = violate_layer_norm};
 
 }  // namespace tsdiag::claim

@@ -53,7 +53,7 @@ Variables draw_forms(const Rng& rng, const Sizes& at, Distribution distribution)
 
 using Levels = std::vector<double> (*)(const Variables&, const std::vector<Matrix>& w);
 
-struct Tail {
+struct FormTail {
     const char* formula;
     Levels levels;
     double most;                            ///< of eps
@@ -62,7 +62,7 @@ struct Tail {
     const char* why;
 };
 
-Bound tail_bound(std::string reading, const Tail& tail, Signs signs = Signs::independent,
+Bound tail_bound(std::string reading, const FormTail& tail, Signs signs = Signs::independent,
                  double largest = 1) {
     return {.reading = std::move(reading),
             .formula = tail.formula,
@@ -135,12 +135,13 @@ std::vector<double> linear_levels(const Variables& v, const std::vector<Matrix>&
         w, [&](const Matrix& one) { return row.norm() > 0 ? 2 * (row * one)(0) / row.norm() : 0; });
 }
 double linear_tail(double eps, double K) { return std::exp(-eps * eps / (8 * K * K)); }
-constexpr Tail linear{"P(2<a, w> >= eps |a|) <= exp(-c eps^2/K^2), c = 1/8, a the first row of B",
-                      linear_levels,
-                      INFINITY,
-                      linear_tail,
-                      0.8,
-                      "nothing exceeds 0.83 of it"};
+constexpr FormTail linear_form{
+    "P(2<a, w> >= eps |a|) <= exp(-c eps^2/K^2), c = 1/8, a the first row of B",
+    linear_levels,
+    INFINITY,
+    linear_tail,
+    0.8,
+    "nothing exceeds 0.83 of it"};
 
 /// Entries whose means are `mean` K times those of a vector of norm 1 along a.
 Mean drawn_linear(const Check& how, double mean = 0) {
@@ -153,12 +154,13 @@ Mean drawn_linear(const Check& how, double mean = 0) {
 }
 
 std::vector<Reading> check_linear(const Check& how) {
-    return {examine_bound(tail_bound("entries -K and K", linear), how),
+    return {examine_bound(tail_bound("entries -K and K", linear_form), how),
             examine_mean(drawn_linear(how), how)};
 }
 
 std::vector<Reading> violate_linear(const Check& how) {
-    Reading r = examine_bound(tail_bound("one sign for all entries", linear, Signs::shared), how);
+    Reading r =
+        examine_bound(tail_bound("one sign for all entries", linear_form, Signs::shared), how);
     r.of = "entries -K and K";
     return {r, control(drawn_linear(how, 4), "entries of means along a", how)};
 }
@@ -171,12 +173,13 @@ std::vector<double> square_levels(const Variables& v, const std::vector<Matrix>&
                 [&](const Matrix& one) { return (B * one).squaredNorm() / B.squaredNorm() - 1; });
 }
 double square_tail(double eps, double K) { return std::exp(-eps * eps / (2 * K * K)); }
-constexpr Tail square{"P(|B w|^2 - |B|_F^2 >= eps |B|_F^2) <= exp(-c eps^2/K^2), c = 1/2, eps < 1",
-                      square_levels,
-                      1,
-                      square_tail,
-                      0.8,
-                      "nothing exceeds 0.83 of it"};
+constexpr FormTail square_form{
+    "P(|B w|^2 - |B|_F^2 >= eps |B|_F^2) <= exp(-c eps^2/K^2), c = 1/2, eps < 1",
+    square_levels,
+    1,
+    square_tail,
+    0.8,
+    "nothing exceeds 0.83 of it"};
 
 /// As `drawn_linear`.
 Mean drawn_square(const Check& how, double mean = 0) {
@@ -192,12 +195,12 @@ Mean drawn_square(const Check& how, double mean = 0) {
 }
 
 std::vector<Reading> check_square(const Check& how) {
-    return {examine_bound(tail_bound("entries -K and K", square), how),
+    return {examine_bound(tail_bound("entries -K and K", square_form), how),
             examine_mean(drawn_square(how), how)};
 }
 
 std::vector<Reading> violate_square(const Check& how) {
-    Reading r = examine_bound(tail_bound("K up to 2", square, Signs::independent, 2), how);
+    Reading r = examine_bound(tail_bound("K up to 2", square_form, Signs::independent, 2), how);
     r.of = "entries -K and K";
     return {r, control(drawn_square(how, 6), "entries of means along b", how)};
 }
@@ -211,7 +214,7 @@ std::vector<double> shifted_levels(const Variables& v, const std::vector<Matrix>
     return each(w, [&](const Matrix& one) { return ((B * one + a).squaredNorm() - mean) / unit; });
 }
 double shifted_tail(double eps, double K) { return 2 * linear_tail(eps, K); }
-constexpr Tail shifted{
+constexpr FormTail shifted_form{
     "P(|B w + a|^2 - E|B w + a|^2 >= eps (|B|_F^2 + |B^T a|)) <= 2 exp(-c eps^2/K^2), c = 1/8, eps "
     "< 1",
     shifted_levels,
@@ -260,14 +263,14 @@ Mean drawn_shifted(const Check& how, double mean = 0) {
 }
 
 std::vector<Reading> check_shifted(const Check& how) {
-    Bound small = tail_bound("eps in (0, 1)", shifted);
+    Bound small = tail_bound("eps in (0, 1)", shifted_form);
     small.role = Role::interpretation;
     return {examine_bound(small, how), examine_mean(drawn_shifted(how), how),
             examine_bound(every_eps(), how)};
 }
 
 std::vector<Reading> violate_shifted(const Check& how) {
-    Bound shared = tail_bound("one sign for all entries", shifted, Signs::shared);
+    Bound shared = tail_bound("one sign for all entries", shifted_form, Signs::shared);
     shared.search = {{1, 6}};
     Reading r = examine_bound(shared, how);
     r.of = "eps in (0, 1)";

@@ -88,17 +88,17 @@ class ErrorOfMean {
     std::vector<double> weights_;
 };
 
-struct Estimate {
+struct LogRsd {
     double value = 0, error = 0;
 };
 
 /// log(rsd) of a series and its standard error; nullopt where it has none.
-std::optional<Estimate> estimate(std::span<const double> x, const ErrorOfMean& error_of_mean,
-                                 std::vector<double>& psi) {
+std::optional<LogRsd> estimate(std::span<const double> x, const ErrorOfMean& error_of_mean,
+                               std::vector<double>& psi) {
     const MeanAndVariance s = spread_of(x);
     if (!(s.variance > 0) || !(s.mean > 0)) return std::nullopt;
     influence(x, s, psi);
-    const Estimate found{log_rsd(s, x.size()), error_of_mean(psi)};
+    const LogRsd found{log_rsd(s, x.size()), error_of_mean(psi)};
     if (!std::isfinite(found.value) || !(found.error > 0)) return std::nullopt;
     return found;
 }
@@ -123,7 +123,7 @@ class Sieve {
     }
 
     /// log(rsd) of simulated series r less that of the model, with its standard error.
-    std::optional<Estimate> deviation(Index r) const {
+    std::optional<LogRsd> deviation(Index r) const {
         std::vector<double> x(count_), psi;
         const std::size_t model = std::size_t(r) % models_.size();
         models_[model].draw(x, rng_.fork(std::uint64_t(r)));
@@ -131,12 +131,12 @@ class Sieve {
         const double top = positive_ ? std::ranges::max(x) : 0;
         for (double& v : x)
             v = positive_ ? std::exp(deviation_ * (v - top)) : mean_ + deviation_ * v;
-        std::optional<Estimate> drawn = estimate(x, error_of_mean_, psi);
+        std::optional<LogRsd> drawn = estimate(x, error_of_mean_, psi);
         if (drawn) drawn->value -= law();
         return drawn;
     }
 
-    std::optional<Estimate> found;
+    std::optional<LogRsd> found;
     Index order = 0;
 
   private:
@@ -156,11 +156,11 @@ class Sieve {
 
 /// Studentised deviations of simulated series; those without an error are dropped.
 std::vector<double> studentised_draws(
-    Index resamples, const std::function<std::optional<Estimate>(Index)>& deviation) {
+    Index resamples, const std::function<std::optional<LogRsd>(Index)>& deviation) {
     auto all = std::vector<std::optional<double>>(std::size_t(resamples));
 #pragma omp parallel for
     for (Index r = 0; r < resamples; ++r)
-        if (const std::optional<Estimate> drawn = deviation(r))
+        if (const std::optional<LogRsd> drawn = deviation(r))
             all[std::size_t(r)] = drawn->value / drawn->error;
     std::vector<double> out;
     for (const std::optional<double>& t : all)
@@ -170,7 +170,7 @@ std::vector<double> studentised_draws(
 
 /// The interval around `found` from studentised deviations; nullopt where there are too few.
 std::optional<std::pair<double, double>> studentised(std::vector<double> deviations,
-                                                     const Estimate& found, double confidence) {
+                                                     const LogRsd& found, double confidence) {
     if (deviations.size() < 100) return std::nullopt;
     std::ranges::sort(deviations);
     const auto quantile = [&](double q) {
@@ -259,14 +259,14 @@ Value dispersion_ratio(std::span<const double> a, std::span<const double> b,
     const Scaled one(a), other(b);
     const Sieve over(one.values, generator(options, "over")),
         under(other.values, generator(options, "under"));
-    const auto less = [](const Estimate& x, const Estimate& y) {
-        return Estimate{x.value - y.value, std::hypot(x.error, y.error)};
+    const auto less = [](const LogRsd& x, const LogRsd& y) {
+        return LogRsd{x.value - y.value, std::hypot(x.error, y.error)};
     };
-    const Estimate found = less(*over.found, *under.found);
+    const LogRsd found = less(*over.found, *under.found);
     Value out(std::exp(found.value));
     const auto interval = studentised(
         studentised_draws(options.resamples,
-                          [&](Index r) -> std::optional<Estimate> {
+                          [&](Index r) -> std::optional<LogRsd> {
                               const auto x = over.deviation(r), y = under.deviation(r);
                               return x && y ? std::optional(less(*x, *y)) : std::nullopt;
                           }),

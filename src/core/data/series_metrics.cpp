@@ -4,7 +4,7 @@
 namespace tsdiag {
 namespace {
 
-constexpr Metric list[] = {
+constexpr Metric of_series[] = {
     {.name = metric::grad_rsd,
      .symbol = "std(g)/mean(g)",
      .definition = "std(g)/mean(g) of the series g_1 .. g_T, std with T - 1; `low`, `high`: 95 % "
@@ -36,6 +36,6 @@ constexpr Metric list[] = {
 
 }  // namespace
 
-std::span<const Metric> series_metrics() { return list; }
+std::span<const Metric> series_metrics() { return of_series; }
 
 }  // namespace tsdiag

@@ -2,18 +2,16 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <limits>
 #include <vector>
 
 #include "hessenberg.hpp"
 #include "tensor/products.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
+#include "ulp.hpp"
 
 namespace tsdiag {
 namespace {
-
-constexpr double ulp = std::numeric_limits<double>::epsilon();
 
 View view_of(double* a, Index rows, Index cols, Index stride) {
     return {a, {1, rows, cols}, rows * stride, stride, Type::f64};

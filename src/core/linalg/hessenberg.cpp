@@ -9,12 +9,12 @@
 
 #include "tensor/products.hpp"
 #include "tsdiag/error.hpp"
+#include "ulp.hpp"
 
 namespace tsdiag::hessenberg {
 namespace {
 
 using Complex = std::complex<double>;
-constexpr double ulp = std::numeric_limits<double>::epsilon();
 constexpr double tiny = std::numeric_limits<double>::min();
 
 /// Double-shift QR on the active window [low, high] of H; names follow dlahqr.

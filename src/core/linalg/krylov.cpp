@@ -1,7 +1,6 @@
 #include <algorithm>
 #include <cmath>
 #include <complex>
-#include <limits>
 #include <vector>
 
 #include "hessenberg.hpp"
@@ -11,11 +10,10 @@
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
+#include "ulp.hpp"
 
 namespace tsdiag {
 namespace {
-
-constexpr double ulp = std::numeric_limits<double>::epsilon();
 
 double norm(std::span<const double> x) {
     return std::sqrt(products::dot(x.data(), x.data(), Index(x.size())));

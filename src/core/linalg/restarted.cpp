@@ -18,10 +18,10 @@ using Apply = std::function<void(std::span<const double>, std::span<double>)>;
 constexpr Index largest_basis = 128, most_restarts = 300;
 
 /// A map with the interface that Spectra expects.
-class Products {
+class SpectraMap {
   public:
     using Scalar = double;
-    Products(const Apply& apply, Index n) : apply_(apply), n_(n) {}
+    SpectraMap(const Apply& apply, Index n) : apply_(apply), n_(n) {}
     Eigen::Index rows() const { return n_; }
     Eigen::Index cols() const { return n_; }
     void perform_op(const double* x, double* y) const {
@@ -39,7 +39,7 @@ class Products {
 };
 
 /// A zero map, for which Spectra finds no basis.
-bool vanishes(const Products& op, Index n) {
+bool vanishes(const SpectraMap& op, Index n) {
     auto x = std::vector<double>(std::size_t(n));
     Rng(0x72657374).fill_normal(x, 0, 1);
     return (op * Eigen::Map<const Eigen::VectorXd>(x.data(), n)).isZero(0);
@@ -57,10 +57,10 @@ Estimate estimate(double value, double residual, Index products, bool converged)
 
 Estimate restarted_eigenvalue(const LinearMap& a, double tolerance, Index rank) {
     check(a.rows >= least_restarted, "a restarted basis needs more tokens than it keeps");
-    Products op(a.apply, a.rows);
+    SpectraMap op(a.apply, a.rows);
     if (vanishes(op, a.rows)) return estimate(0, 0, 1, true);
     const Index kept = rank + 1;
-    Spectra::GenEigsSolver<Products> solver(op, kept, std::min(a.rows, largest_basis));
+    Spectra::GenEigsSolver<SpectraMap> solver(op, kept, std::min(a.rows, largest_basis));
     solver.init();
     solver.compute(Spectra::SortRule::LargestMagn, most_restarts, tolerance);
     if (solver.info() != Spectra::CompInfo::Successful)
@@ -82,9 +82,9 @@ Estimate restarted_singular_value(const LinearMap& a, double tolerance) {
             a.apply(x, image);
             a.transpose(image, y);
         };
-    Products op(normal, a.cols);
+    SpectraMap op(normal, a.cols);
     if (vanishes(op, a.cols)) return estimate(0, 0, 1, true);
-    Spectra::SymEigsSolver<Products> solver(op, 2, std::min(a.cols, largest_basis));
+    Spectra::SymEigsSolver<SpectraMap> solver(op, 2, std::min(a.cols, largest_basis));
     solver.init();
     solver.compute(Spectra::SortRule::LargestAlge, most_restarts, tolerance);
     if (solver.info() != Spectra::CompInfo::Successful)

@@ -10,11 +10,11 @@ namespace {
 
 using simd::Double4, simd::load;
 
-constexpr int group = 4;  // rows that share a pass over G
+constexpr int group_size = 4;  // rows that share a pass over G
 
 /// The rows of a group; `c` in descending order of distance, to be read forwards.
 struct Group {
-    const double *a[group], *b[group], *c[group];
+    const double *a[group_size], *b[group_size], *c[group_size];
 };
 
 TSDIAG_INLINE double sum_of(const Double4& v) { return (v[0] + v[1]) + (v[2] + v[3]); }
@@ -25,13 +25,13 @@ TSDIAG_CLONES void add_forms(const double* g, Index stride, Index m, const Group
     for (Index k = 0; k < m; ++k) {
         const double* gk = g + k * stride;
         const Index from = m - 1 - k;
-        Double4 with_a[group] = {}, with_b[group] = {};
+        Double4 with_a[group_size] = {}, with_b[group_size] = {};
         Index l = 0;
         for (; l + 4 <= k; l += 4) {
             Double4 entry, c, a, b;
             load(entry, gk + l);
 #pragma GCC unroll 4
-            for (int r = 0; r < group; ++r) {
+            for (int r = 0; r < group_size; ++r) {
                 load(c, rows.c[r] + from + l);
                 load(a, rows.a[r] + l);
                 load(b, rows.b[r] + l);
@@ -40,7 +40,7 @@ TSDIAG_CLONES void add_forms(const double* g, Index stride, Index m, const Group
                 with_b[r] += c * b;
             }
         }
-        for (int r = 0; r < group; ++r) {
+        for (int r = 0; r < group_size; ++r) {
             double y = sum_of(with_a[r]), z = sum_of(with_b[r]);
             for (Index j = l; j < k; ++j) {
                 const double c = gk[j] * rows.c[r][from + j];
@@ -63,11 +63,11 @@ std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, 
           "toeplitz_forms: float64, sizes agree");
     std::vector<double> out(std::size_t(count), 0.0);
 #pragma omp parallel for schedule(dynamic)
-    for (Index first = 0; first < count; first += group) {
-        std::vector<double> reversed(std::size_t(group * m));
+    for (Index first = 0; first < count; first += group_size) {
+        std::vector<double> reversed(std::size_t(group_size * m));
         Group rows;
-        double sums[group] = {};
-        for (Index r = 0; r < group; ++r) {
+        double sums[group_size] = {};
+        for (Index r = 0; r < group_size; ++r) {
             const Index i = std::min(first + r, count - 1);  // the last row repeated fills a group
             double* turned = reversed.data() + r * m;
             std::reverse_copy(c.row<double>(0, i), c.row<double>(0, i) + m, turned);
@@ -76,7 +76,7 @@ std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, 
             rows.c[r] = turned;
         }
         add_forms(static_cast<const double*>(g.data), g.row_stride, m, rows, sums);
-        std::copy_n(sums, std::min<Index>(group, count - first), out.begin() + first);
+        std::copy_n(sums, std::min<Index>(group_size, count - first), out.begin() + first);
     }
     return out;
 }

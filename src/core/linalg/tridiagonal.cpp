@@ -4,10 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "ulp.hpp"
+
 namespace tsdiag::tridiagonal {
 namespace {
 
-constexpr double ulp = std::numeric_limits<double>::epsilon();
 constexpr double tiny = std::numeric_limits<double>::min();
 
 /// The number of eigenvalues above x: positive pivots of T - x.

@@ -12,10 +12,14 @@ namespace {
 
 /// Sums of squares of elements in this range, and the significant parts of their differences, stay
 /// in the range of double.
-constexpr double least = 0x1p-300, most = 0x1p400;
+constexpr double least_safe = 0x1p-300, most_safe = 0x1p400;
 
-bool safe(double largest) { return largest == 0 || (largest >= least && largest <= most); }
-bool safe_squares(double sum) { return sum >= least * least && sum <= most * most; }
+bool safe(double largest) {
+    return largest == 0 || (largest >= least_safe && largest <= most_safe);
+}
+bool safe_squares(double sum) {
+    return sum >= least_safe * least_safe && sum <= most_safe * most_safe;
+}
 
 std::vector<int> exponents(const std::vector<double>& largest) {
     std::vector<int> out;

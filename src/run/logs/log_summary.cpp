@@ -5,6 +5,7 @@
 #include <map>
 #include <set>
 
+#include "describe.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/metric.hpp"
 #include "tsdiag/training_log.hpp"
@@ -63,12 +64,6 @@ MetricRow row_of(const std::string& model, const std::string& name, std::string_
             .high = value.high,
             .count = value.value ? count : 0,
             .note = value.note};
-}
-
-Json lines(const std::vector<std::string>& all) {
-    Json::Array out;
-    for (const std::string& line : all) out.emplace_back(line);
-    return out;
 }
 
 Json described(const LoggedSeries& one, const std::string& model, const Dispersion& found,

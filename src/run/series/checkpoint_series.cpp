@@ -101,7 +101,8 @@ std::optional<Found> step_in_name(const fs::path& path) {
     return std::nullopt;
 }
 
-bool has_standard_name(const fs::path& path) {
+/// A standard Hugging Face name, which holds no step; the number of model-500.pt is one.
+bool has_unnumbered_name(const fs::path& path) {
     const std::string name = path.filename().string();
     return name.starts_with("model.") || name.starts_with("pytorch_model");
 }
@@ -113,11 +114,12 @@ Found find_step(const std::string& path) {
             fmt::format("{}: is a trace, expected a checkpoint; probe traces one by one.", path));
     const std::string where = fs::is_directory(path) ? "its file" : "the file";
     if (const auto found = step_in(file->metadata(), where)) return *found;
-    if (fs::is_directory(path) || has_standard_name(path))
+    if (fs::is_directory(path) || has_unnumbered_name(path))
         if (const auto found = step_beside(path)) return *found;
     const fs::path given = fs::path(path).lexically_normal();
     const fs::path named = given.has_filename() ? given : given.parent_path();
-    if (has_standard_name(named)) {  // model.safetensors has no number; its directory may have one
+    if (has_unnumbered_name(
+            named)) {  // model.safetensors has no number; its directory may have one
         if (const auto found = step_in_name(fs::absolute(named).parent_path())) return *found;
     } else if (const auto found = step_in_name(named)) {
         return *found;
