@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -12,11 +13,16 @@ namespace tsdiag::test {
 
 /// A temporary folder, removed by its destructor.
 struct Folder {
-    std::filesystem::path path = std::filesystem::temp_directory_path() /
-                                 ("tsdiag-reports-" + std::to_string(::getpid()) + "-" +
-                                  testing::UnitTest::GetInstance()->current_test_info()->name());
+    std::filesystem::path path = std::filesystem::temp_directory_path() / name_of_this_test();
     Folder() { std::filesystem::create_directories(path); }
     ~Folder() { std::filesystem::remove_all(path); }
+
+  private:
+    static std::string name_of_this_test() {
+        std::string test = testing::UnitTest::GetInstance()->current_test_info()->name();
+        std::ranges::replace(test, '/', '_');  // of a parameter
+        return "tsdiag-reports-" + std::to_string(::getpid()) + "-" + test;
+    }
 };
 
 inline std::string slurp(const std::filesystem::path& file) {
