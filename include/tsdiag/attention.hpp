@@ -31,6 +31,7 @@ struct RowBlock {
     Visible visible;                               ///< of these rows
     std::string_view why_no_slope = {};            ///< the reason where `slope` is empty
     std::shared_ptr<const RowTotals> totals = {};  ///< set where only sampled rows are visited
+    bool channels = false;  ///< P mixes the channels of a head, not the tokens: `n` is their number
 };
 RowStatistics row_statistics(const RowBlock& block);
 
@@ -149,6 +150,7 @@ struct AttentionFacts {
     Holds slope = Holds::always;   ///< rows are a function of logits with a derivative
     bool causal = true;            ///< supports a causal mask
     bool window = true;            ///< supports a sliding window
+    bool channels = false;         ///< P may be over channels (AttentionSpec::channels)
 };
 /// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);

@@ -48,6 +48,7 @@ struct Attention {
     bool pre_norm = false;  ///< est1 and est2 do not apply
     /// Why no estimate applies ("P V is normalised"); null: they do.
     const char* why_no_estimate = nullptr;
+    bool channels = false;  ///< P is over channels (AttentionSpec::channels), `op.tokens()` of them
 };
 
 /// The derivative of a loss with respect to a state or a parameter, of one sample.
@@ -59,7 +60,8 @@ struct Gradient {
     const Tensor& g;
 };
 
-/// The attention of one layer and sample in a reverse sweep, O = P V.
+/// The attention of one layer and sample in a reverse sweep, O = P V; over channels O^T = P V^T,
+/// and V, O, Q and K here are those transposes.
 struct AttentionGradient {
     Index layer = 0;
     const AttentionOperator& op;
@@ -69,6 +71,7 @@ struct AttentionGradient {
     const Projections* projections = nullptr;
     OutputNorm norm = OutputNorm::none;
     double norm_eps = 0;
+    bool channels = false;
 };
 
 /// Receives what a model emits.  Layers come in order.  Within a layer, samples of a batch

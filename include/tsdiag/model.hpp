@@ -26,6 +26,11 @@ namespace tsdiag {
 ///   embed.position_scale   layer.L.attn.lrpe.{theta,v}   layer.L.norm1.g of NormKind::scale
 ///   layer.L.attn.{z,gate}.{weight,bias}   layer.L.attn.offset.{gamma,beta} of a gated unit
 ///   layer.L.attn.NAME of the attention's own (AttentionSpec::own)
+///   embed.patch.K.weight [out, 9 in]  embed.patch.K.norm.*  embed.position_map.{weight,bias}
+///   layer.L.attn.temperature  layer.L.norm3.*  layer.L.local.{conv1,conv2}.{weight [d, 9], bias}
+///   layer.L.local.{norm.*,scale}  a batch norm: {weight,bias,mean,variance}
+///   class.token [1, d]  class.L.attn.{q,k,v,o}.*  class.L.{norm1,norm2,ffn.up,ffn.down}.*
+///   class.L.{scale1,scale2}
 ///   head.{weight [V, e], bias} head.transform.{weight [e, d], bias} head.norm.{weight,bias}
 /// norm1 belongs to the attention step and norm2 to the feed-forward step, for any placement.
 class Weights {
@@ -166,7 +171,8 @@ struct RunSettings {
     std::function<void(Index done, Index total)> progress = {};  ///< layers
 };
 
-/// A loss L of a sample's last state Y (n, d), after the final norm where there is one.
+/// A loss L of a sample's last state Y (n, d), after the final norm where there is one; behind
+/// class attention Y is the class token, (1, d).
 struct Loss {
     enum class Kind {
         tokens,   ///< mean over k of the cross-entropy of id targets[k] at row rows[k] of Y
@@ -178,7 +184,7 @@ struct Loss {
     std::vector<Index> rows = {}, targets = {};
     Tensor classifier = {};  ///< (1, C, d)
     Index label = 0;
-    Tensor cotangent = {};  ///< (1, n, d)
+    Tensor cotangent = {};  ///< (1, n, d); (1, 1, d) where a class token is what a loss sees
 };
 
 /// The loss of some samples, and its derivatives for training.
@@ -236,7 +242,9 @@ class Model {
     double branch_gain(Index layer) const;
 
   private:
-    void final_norm(const Tensor& x, Observer& observer, Index first, bool allow_nonfinite) const;
+    /// Emits the states of class attention and of the final norm.
+    void behind_layers(const Tensor& x, Observer& observer, Index first,
+                       bool allow_nonfinite) const;
 
     ModelSpec spec_;
     std::shared_ptr<const Weights> weights_;

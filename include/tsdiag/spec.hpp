@@ -33,6 +33,8 @@ enum class Positions {
     sincos_2d,   ///< vit-pytorch SimpleViT
     sin_cos,     ///< computed: sin in the first half of the columns, cos in the second, at
                  ///< 10000^(-2i/d), times `embed.position_scale` (FLASH-pytorch)
+    fourier,     ///< computed: 32 sines and cosines each of a patch's row and column, mapped to the
+                 ///< width by `embed.position_map` [XCIT]
     fairseq      ///< computed: the halves of sin_cos, at 10000^(-i/(d/2 - 1)), the first token at
                  ///< `position_offset`; a padding token has none
 };
@@ -88,6 +90,10 @@ struct AttentionSpec {
     OutputNorm output_norm = OutputNorm::none;
     /// No output projection: the branch is the concatenated heads [TSE Alg. 1].
     bool value_projection_only = false;
+    /// Cross-covariance attention [XCIT] (2): P is head_dim x head_dim and mixes the columns of V,
+    /// O^T = P V^T with S = t_k (Q^T K), each column of Q and K divided by its length over the
+    /// tokens, t the parameter `attn.temperature` of each head, 1/tau of the paper.
+    bool channels = false;
     bool qkv_bias = true, out_bias = true;
 
     Index value_columns() const { return value_dim > 0 ? value_dim : head_dim; }
@@ -99,6 +105,26 @@ struct FeedForwardSpec {
     Unary activation = Unary::gelu;
     bool gated = false;  ///< down(act(gate x) * up x)
     bool bias = true;
+};
+
+/// Local patch interaction [XCIT] 3.3: two depthwise convolutions of the patches on their grid, an
+/// activation and a batch norm in inference between them.  A step of its own behind the attention.
+struct LocalSpec {
+    Index kernel = 0;  ///< rows and columns of a kernel; 0: the layer has no such step
+    Unary activation = Unary::gelu;
+    double eps = 1e-5;  ///< of the batch norm
+};
+
+/// Class attention [XCIT] 3.4, behind the layers: a class token is put before the patches, and its
+/// query alone attends.  X + gamma1 (SA of the class token, LN(X) of the others), then a norm of
+/// all or of the class token, then X + (gamma2 FFN of the class token, X of the others).  The last
+/// state that a loss sees is the class token.
+struct ClassSpec {
+    Index layers = 0, heads = 1, ffn = 0;
+    Unary activation = Unary::gelu;
+    double eps = 1e-6;
+    bool all_normed = true;  ///< the second norm is of all tokens
+    bool qkv_bias = true, layer_scale = true;
 };
 
 /// X - tau 1 mean(X)^T, the mean over tokens.  [TSE (21)]
@@ -116,10 +142,12 @@ struct BlockSpec {
     NormPlacement placement = NormPlacement::post;
     NormSpec norm;
     AttentionSpec attention;
+    LocalSpec local;
     FeedForwardSpec ffn;
     double alpha = 1;  ///< X + alpha SA(X)
     Deescalation deesc;
-    bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`
+    bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`,
+                               ///< `local.scale`
     Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
 };
 
@@ -153,12 +181,17 @@ struct ModelSpec {
     bool patch_channels_last = false;  ///< (p1 p2 c) order of a flattened patch: vit-pytorch
     bool patch_norms = false;          ///< LayerNorm before and after the patch projection
     bool patch_bias = true;
+    /// > 0: patches are made by so many 3 x 3 convolutions of stride 2, each with a batch norm in
+    /// inference, GELU between them, from the width / 2^(k-1) up to the width [XCIT].
+    Index patch_convolutions = 0;
+    double patch_norm_eps = 1e-5;
     Index prefix_tokens = 0;          ///< cls, distillation, register tokens: `embed.prefix` rows
     bool prefix_has_position = true;  ///< positions are added to the prefix too
     bool norm_before_layers = false;  ///< timm norm_pre, CLIP
     bool final_norm = false;
     std::optional<NormKind> final_norm_kind;  ///< empty: that of the layers
     std::vector<BlockSpec> blocks;
+    ClassSpec class_attention;
     OutputHead head;
 
     bool trained = true;                                     ///< read from a file, not drawn

@@ -56,6 +56,7 @@ std::string describe(const AttentionFacts& facts) {
                "no Jacobian by logits"));
     say(facts.causal ? "causal or not" : "never causal");
     say(facts.window ? "sliding window or not" : "no sliding window");
+    say(facts.channels ? "over tokens or channels" : "");
     return out;
 }
 
@@ -71,6 +72,22 @@ std::string attention_markdown() {
         "with its reason (metrics.md). Sources are keys of references.md.\n\n";
     for (const AttentionEntry* entry : attentions()) out += section(*entry);
     out +=
+        "## Over channels\n\n"
+        "Cross-covariance attention [XCIT] (2), of `random:xcit-*` and its checkpoints: with Q, K, "
+        "V "
+        "(n x d_h) of a head,\n\n"
+        "    out = V P^T,  P = a(t Q'^T K'), d_h x d_h,\n\n"
+        "each column of Q' and K' that of Q and K over its length, t = 1/tau learned for each "
+        "head, a "
+        "the activation of a\nvariant that says above that it may be over channels. Row c of P "
+        "says what "
+        "channel c of the output takes of the channels of\nV, so with softmax rows sum to 1; N in "
+        "an "
+        "option is d_h ([POLY] takes 1/14, of 196 tokens: `scale=1/14`). Metrics of P\nare of this "
+        "matrix and say so in their note; those that let P act on tokens are undefined "
+        "(metrics.md).\n\n"
+        "    tsdiag probe random:xcit-nano\n"
+        "    tsdiag probe random:xcit-small,attention=polynomial,scale=1/14\n\n"
         "## Layers\n\n`attention=` of a `random:` model is one variant, a plan, or ranges of\n"
         "layers, each layer in one: `attention=0-5:diag_attention:block=32;6-11:norm_attention`,\n"
         "in quotes, for a semicolon ends a command of a shell. Options behind a colon are of that\n"

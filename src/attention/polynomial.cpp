@@ -64,7 +64,7 @@ const AttentionEntry polynomial = {
     .description = "P = c S^p entry by entry, not normalised",
     .source = "[POLY]",
     .options = polynomial_options,
-    .facts = {.negative_entries = Holds::sometimes},
+    .facts = {.negative_entries = Holds::sometimes, .channels = true},
     .make = [](AttentionInput input) {
         require_fit(input);
         const Options options(polynomial, input.options);

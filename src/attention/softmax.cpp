@@ -31,7 +31,7 @@ const AttentionEntry softmax = {.name = "softmax",
                                 .description = "P = exp(S) / row sums, S = scale q k^T + bias",
                                 .source = "[Attention]; bias [ALIBI]",
                                 .options = softmax_options,
-                                .facts = {.row_stochastic = Holds::always},
+                                .facts = {.row_stochastic = Holds::always, .channels = true},
                                 .make = [](AttentionInput input) {
                                     const Options options(softmax, input.options);
                                     ScoreRule rule;

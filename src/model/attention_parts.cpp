@@ -77,7 +77,31 @@ class Parts {
         return out;
     }
 
+    /// Q^T, K^T and V^T of each head, rows of Q^T of length t and rows of K^T of length 1.
+    AttentionParts over_channels(const Tensor& x) const {
+        AttentionParts out;
+        out.x = x;
+        Projections& p = out.projections;
+        p.q_raw = transpose(split_heads(w_.q(x), a_.heads));     // (s h, w, n)
+        p.k_raw = transpose(split_heads(w_.k(x), a_.kv_heads));  // (s h', w, n)
+        const Tensor t = contiguous(w_.own("temperature")).reshape({a_.heads, 1, 1});
+        out.input.q = p.q = multiply(
+            unit_rows(p.q_raw), concat_batches(std::vector<Tensor>(std::size_t(x.batch()), t)));
+        out.input.k = p.k = unit_rows(p.k_raw);
+        out.v = transpose(split_heads(w_.v(x), a_.kv_heads));
+        p.scale = a_.scale;
+        return out;
+    }
+
   private:
+    /// x / max(|x|, 1e-12) of each row.
+    static Tensor unit_rows(const Tensor& x) {
+        constexpr double least = 1e-24;
+        const Tensor floor =
+            Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&least, 1), x.type());
+        const Tensor squares = zip(Binary::maximum, row_sum(multiply(x, x)), floor);
+        return divide(x, map(Unary::sqrt, squares));
+    }
     /// phi, then the reflection of LRPE.
     Tensor reflection(Tensor x) const {
         if (a_.qk_activation) x = map(*a_.qk_activation, x);
@@ -110,12 +134,14 @@ AttentionParts attention_parts(const AttentionSpec& a, const AttentionWeights& w
             batch.length - x.rows(), batch.length));
     const Parts parts(a, w, batch);
     const Tensor in = a.token_shift ? shifted(x) : x;
-    AttentionParts out = a.gated_unit ? parts.gated(in) : parts.projected(in);
+    AttentionParts out = a.gated_unit ? parts.gated(in)
+                         : a.channels ? parts.over_channels(in)
+                                      : parts.projected(in);
     AttentionInput& input = out.input;
     input.scale = a.scale;
     input.causal = a.causal;
     input.window = a.window;
-    input.position = batch.position;
+    if (!a.channels) input.position = batch.position;
     input.samples = batch.x.batch();
     input.options = a.options;
     input.parameter = w.own;

@@ -6,7 +6,7 @@ namespace tsdiag::model {
 /// Inputs of the attention of one layer, for s samples.
 struct AttentionParts {
     AttentionInput input;
-    Tensor v;                 ///< (s h', n, w)
+    Tensor v;                 ///< (s h', n, w); over channels V^T, (s h', w, n), as q and k
     Tensor gate;              ///< multiplies the concatenated heads, (s, n, h w); empty: none
     Projections projections;  ///< unless the block is a gated unit
     Tensor x;                 ///< the input of the projections

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <numbers>
 #include <numeric>
 
 #include "linear.hpp"
@@ -199,6 +200,43 @@ Tensor patches(const Context& c, const Tensor& image) {
     return c.upload({1, rows * cols, count}, out);
 }
 
+/// [XCIT]: the pixels, one token each, through convolutions that halve the grid.
+Tensor convolved(const Context& c, const Tensor& image) {
+    const ModelSpec& s = c.spec;
+    Grid grid{image.rows(), image.cols()};
+    Tensor x = transpose(image.reshape({1, image.batch(), grid.count()}));
+    for (Index k = 0; k < s.patch_convolutions; ++k) {
+        const std::string at = fmt::format("embed.patch.{}", k);
+        if (k > 0) x = map(Unary::gelu, x);
+        x = convolve_by_two(x, c.weights.get(at + ".weight"), grid);
+        x = batch_norm(x, load_batch_norm(c.weights, at + ".norm"), s.patch_norm_eps);
+        grid = halved(grid);
+    }
+    return x;
+}
+
+/// [XCIT]: of row and column, counted from 1 as a share of the grid's times 2 pi, sines and cosines
+/// in alternate columns, 16 frequencies each; rows first.
+Tensor fourier(const Context& c, const Grid& grid) {
+    constexpr Index columns = 32;  // of a coordinate
+    constexpr double eps = 1e-6;
+    std::vector<double> values;
+    const auto put = [&](Index at, Index count) {
+        const double part = double(at + 1) / (double(count) + eps) * 2 * std::numbers::pi;
+        for (Index j = 0; j < columns; ++j) {
+            const double power = double(j / 2 * 2) / double(columns);
+            const double angle = part * std::pow(10000.0, -power);
+            values.push_back(j % 2 == 0 ? std::sin(angle) : std::cos(angle));
+        }
+    };
+    for (Index y = 0; y < grid.rows; ++y)
+        for (Index x = 0; x < grid.cols; ++x) {
+            put(y, grid.rows);
+            put(x, grid.cols);
+        }
+    return c.linear("embed.position_map")(c.upload({1, grid.count(), 2 * columns}, values));
+}
+
 /// SimpleViT: [sin x, cos x, sin y, cos y] of the patch's column x and row y, a quarter of the
 /// width each.
 Tensor sincos_2d(const Context& c, Index rows, Index cols) {
@@ -233,23 +271,44 @@ void require_image(const ModelSpec& s, const Tensor& image) {
             fixed ? "" : ", or another multiple of the patch"));
 }
 
+Grid patch_grid(const ModelSpec& s, const Tensor& image) {
+    return {image.rows() / s.patch_height, image.cols() / s.patch_width};
+}
+
+/// The grid of `n` hidden tokens: that of the model's images where they fit, else a square.
+Grid grid_of_tokens(const ModelSpec& s, Index n) {
+    if (n == s.patches()) return {s.image_height / s.patch_height, s.image_width / s.patch_width};
+    const auto side = Index(std::llround(std::sqrt(double(n))));
+    if (side * side != n)
+        throw UsageError(fmt::format(
+            "{} hidden states are neither the {} patches of an image of this model nor a square, "
+            "and its layers mix neighbours on a grid",
+            n, s.patches()));
+    return {side, side};
+}
+
+bool needs_grid(const ModelSpec& s) {
+    return std::ranges::any_of(s.blocks, [](const BlockSpec& b) { return b.local.kernel > 0; });
+}
+
 Tensor embed_images(const Context& c, std::span<const Input> inputs) {
     const ModelSpec& s = c.spec;
     std::vector<Tensor> parts;
     for (const Input& input : inputs) {
         require_image(s, input.image);
-        parts.push_back(patches(c, taken(c, input.image, "pixels")));
+        const Tensor pixels = taken(c, input.image, "pixels");
+        parts.push_back(s.patch_convolutions > 0 ? convolved(c, pixels) : patches(c, pixels));
     }
-    const Tensor& image = inputs.front().image;
+    const Grid grid = patch_grid(s, inputs.front().image);
     Tensor x = concat_batches(parts);
     if (s.patch_norms) x = c.norm(x, "embed.patch.norm1");
-    x = c.linear("embed.patch")(x);
+    if (s.patch_convolutions == 0) x = c.linear("embed.patch")(x);
     if (s.patch_norms) x = c.norm(x, "embed.patch.norm2");
     Tensor prefix, position;
     if (s.prefix_tokens > 0) prefix = repeat_batches(c.get("embed.prefix"), x.batch());
     if (s.positions == Positions::learned) position = c.get("embed.position");
-    if (s.positions == Positions::sincos_2d)
-        position = sincos_2d(c, image.rows() / s.patch_height, image.cols() / s.patch_width);
+    if (s.positions == Positions::sincos_2d) position = sincos_2d(c, grid.rows, grid.cols);
+    if (s.positions == Positions::fourier) position = fourier(c, grid);
     if (position.defined() && !s.prefix_has_position) x = add(x, position);
     if (prefix.defined()) x = concat_rows({prefix, x});
     if (position.defined() && s.prefix_has_position) x = add(x, position);
@@ -318,6 +377,15 @@ Batch embed(const ModelSpec& spec, const Weights& weights, std::span<const Input
     }
     out.length = out.x.rows();
     const std::vector<Index> kept = kept_tokens(first, out.length);
+    if (needs_grid(spec)) {
+        if (std::ssize(kept) < out.length)
+            throw UsageError(fmt::format(
+                "the mask hides {} of {} tokens, and the layers of {} mix neighbours on a grid; "
+                "leave the mask out",
+                out.length - std::ssize(kept), out.length, spec.name));
+        out.grid = first.image.defined() ? patch_grid(spec, first.image)
+                                         : grid_of_tokens(spec, out.length);
+    }
     if (std::ssize(kept) < out.length) out.x = rows_of_each(out.x, kept);
     out.position.assign(kept.begin(), kept.end());
     return out;

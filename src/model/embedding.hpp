@@ -1,6 +1,7 @@
 #pragma once
 #include <vector>
 
+#include "convolution.hpp"
 #include "tsdiag/model.hpp"
 
 namespace tsdiag::model {
@@ -10,6 +11,7 @@ struct Batch {
     Tensor x;                      ///< (s, n, d), masked tokens omitted
     std::vector<double> position;  ///< of each token in the whole sequence
     Index length = 0;              ///< tokens of the whole sequence
+    Grid grid;                     ///< of the tokens, where a layer needs it
     bool embedded = false;         ///< x is the output of the embedding, not the caller's
 };
 

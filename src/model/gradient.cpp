@@ -30,7 +30,8 @@ Tensor TrackedWeights::rows(std::string_view name, std::span<const Index> rows) 
 }
 
 bool constant_in_sweep(std::string_view name) {
-    return name.ends_with(".lrpe.theta") || name.ends_with(".rel_pos_bias");
+    return name.ends_with(".lrpe.theta") || name.ends_with(".rel_pos_bias") ||
+           name.ends_with(".norm.mean") || name.ends_with(".norm.variance");
 }
 
 namespace {
@@ -208,7 +209,8 @@ class Sweep {
              .normed = normed,
              .projections = run.block.attention.gated_unit ? nullptr : &tape.projections,
              .norm = run.block.attention.output_norm,
-             .norm_eps = run.block.norm.eps});
+             .norm_eps = run.block.norm.eps,
+             .channels = run.block.attention.channels});
     }
 
     /// Everything before the layers.

@@ -30,20 +30,22 @@ class TrackedWeights final : public Weights {
     mutable std::vector<Used> used_;
 };
 
-/// Y: `x` after the final norm.
+/// `x` after class attention and the final norm, where there are any.
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x);
 
 /// How often the target had the greatest logit.
 struct Hits {
     Index predictions = 0, correct = 0;
 };
-/// The sum of the losses of the samples of y (s, n, d), of one kind and by one classifier, (1, 1,
-/// 1).  Throws `UsageError` for a loss that does not fit the model or the sample.  `hits`: counted
-/// where it is given and the losses have targets.
+/// The sum of the losses of the samples of y (s, n, d), a last state, of one kind and by one
+/// classifier, (1, 1, 1); behind class attention those of the class token.  Throws `UsageError` for
+/// a loss that does not fit the model or the sample.  `hits`: counted where it is given and the
+/// losses have targets.
 Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,
                std::span<const Loss> losses, Hits* hits = nullptr);
 
-/// Whether the parameter is read on the host, and so a constant in the sweep.
+/// Whether the parameter is read on the host, and so a constant in the sweep, or is a running mean
+/// or variance, which no gradient moves.
 bool constant_in_sweep(std::string_view name);
 
 }  // namespace tsdiag::model

@@ -43,6 +43,13 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
                                   return get_or_empty(weights, at + "attn." + std::string(name));
                               }},
             .ffn = {.up = map("ffn.up"), .gate = map("ffn.gate"), .down = map("ffn.down")},
+            .local = b.local.kernel == 0
+                         ? LocalWeights()
+                         : LocalWeights{.before = norm("norm3"),
+                                        .conv1 = map("local.conv1"),
+                                        .conv2 = map("local.conv2"),
+                                        .norm = load_batch_norm(weights, at + "local.norm"),
+                                        .scale = one("local.scale")},
             .scale1 = one("scale1"),
             .scale2 = one("scale2"),
             .tau = one("deesc.tau")};
@@ -50,7 +57,7 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
 
 double branch_gain(const BlockSpec& b, const LayerWeights& w) {
     const AttentionSpec& a = b.attention;
-    if (a.gated_unit) return std::numeric_limits<double>::quiet_NaN();
+    if (a.gated_unit || a.channels) return std::numeric_limits<double>::quiet_NaN();
     Tensor v = w.attention.v.weight, o = w.attention.o.weight;
     const double d = double(v.cols());
     if (w.scale1.defined() && o.defined())
@@ -169,10 +176,17 @@ class Pass {
         return y;
     }
 
-    /// [TSE] (19): Y = X + alpha SA(LN(X)), then Y + FFN(LN(Y)).
+    /// [TSE] (19): Y = X + alpha SA(LN(X)), then Y + FFN(LN(Y)); [XCIT] with Y + LPI(LN(Y))
+    /// between.
     Tensor pre_norm(const Tensor& x) {
         Tensor y = plus_attention(x, attend(normed1(x), x));
         emit("attn", "in", y);
+        if (b_.local.kernel > 0) {
+            const Tensor normed3 = norm(y, w_.local.before);
+            emit("norm3", "", normed3);
+            y = add(y, interact(normed3));
+            emit("local", "attn", y);
+        }
         if (b_.ffn.width == 0) return y;
         y = ffn_input(y);
         const std::string_view before = last_;
@@ -210,6 +224,17 @@ class Pass {
         return add(x, b_.alpha == 1 ? branch : scale(branch, b_.alpha));
     }
 
+    /// Local patch interaction.
+    Tensor interact(const Tensor& x) const {
+        const LocalWeights& w = w_.local;
+        const Grid& grid = batch_.grid;
+        const Tensor inner =
+            map(b_.local.activation, convolve_channels(x, w.conv1.weight, w.conv1.bias, grid));
+        const Tensor out = convolve_channels(batch_norm(inner, w.norm, b_.local.eps),
+                                             w.conv2.weight, w.conv2.bias, grid);
+        return dropped(w.scale.defined() ? multiply(out, w.scale) : out, "local");
+    }
+
     Tensor feed_forward(const Tensor& x) const {
         Tensor inner = w_.ffn.up(x);
         inner = b_.ffn.gated ? multiply(map(b_.ffn.activation, w_.ffn.gate(x)), inner)
@@ -228,7 +253,8 @@ class Pass {
         const bool together =
             !run_.observer && (x.tracked() || parts.v.tracked() || !x.backend().host_memory());
         const Tensor output = together ? applied(parts, nullptr) : one_by_one(parts, residual);
-        Tensor branch = output_norm(merge_heads(output, samples_));
+        Tensor branch =
+            output_norm(merge_heads(b_.attention.channels ? transpose(output) : output, samples_));
         if (run_.tape) {
             run_.tape->output = output;
             if (b_.attention.output_norm != OutputNorm::none) run_.tape->normed = branch;
@@ -265,7 +291,8 @@ class Pass {
                                              : double(run_.memory) - (keep ? op->bytes() : 0);
         RowVisitor visit;
         if (run_.observer && run_.observer->wants_rows(run_.layer))
-            visit = [&](const RowBlock& block) {
+            visit = [&](RowBlock block) {
+                block.channels = b_.attention.channels;
                 run_.observer->on_attention_rows(run_.layer, block);
             };
         // A derivative needs the whole P anyway.
@@ -296,22 +323,25 @@ class Pass {
     }
 
     const char* why_no_estimate() const {
+        if (b_.attention.channels) return "P is over channels";
         if (b_.attention.gated_unit) return "P V is gated";
         return b_.attention.output_norm == OutputNorm::none ? nullptr : "P V is normalised";
     }
 
     void tell_attention(Told& told) {
         if (samples_ > 1) run_.observer->begin_sample(run_.first + told.sample);
-        run_.observer->on_attention(
-            {.layer = run_.layer,
-             .op = *told.op,
-             .input = told.input,
-             .residual = told.residual,
-             .projections = b_.attention.gated_unit ? nullptr : &told.projections,
-             .a2 = run_.a2,
-             .memory = map_memory(),
-             .pre_norm = b_.placement != NormPlacement::post,
-             .why_no_estimate = why_no_estimate()});
+        run_.observer->on_attention({.layer = run_.layer,
+                                     .op = *told.op,
+                                     .input = told.input,
+                                     .residual = told.residual,
+                                     .projections = b_.attention.gated_unit || b_.attention.channels
+                                                        ? nullptr
+                                                        : &told.projections,
+                                     .a2 = run_.a2,
+                                     .memory = map_memory(),
+                                     .pre_norm = b_.placement != NormPlacement::post,
+                                     .why_no_estimate = why_no_estimate(),
+                                     .channels = b_.attention.channels});
         told = {};
     }
 

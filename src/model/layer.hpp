@@ -20,11 +20,18 @@ struct AttentionWeights {
 struct FeedForwardWeights {
     Linear up, gate, down;
 };
+struct LocalWeights {
+    Norm before;  ///< norm3
+    Linear conv1, conv2;
+    BatchNorm norm;
+    Tensor scale;
+};
 /// The parameters of one layer, resident while it is applied; missing ones are empty.
 struct LayerWeights {
     Norm norm1, norm2;
     AttentionWeights attention;
     FeedForwardWeights ffn;
+    LocalWeights local;
     Tensor scale1, scale2, tau;
 };
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
@@ -32,7 +39,8 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
 /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d, k over the query heads, layer scale included in W_O.
 ///
 /// |W_V^k W_O^k|^2 = <W_O^kT W_O^k, W_V^k W_V^kT>: two Gram matrices of a head's width.  Cost: 4
-/// d^2 head_dim flops.  NaN for a gated unit, whose branch is not linear in P V.
+/// d^2 head_dim flops.  NaN for a gated unit, whose branch is not linear in P V, and over channels,
+/// where no P acts on tokens.
 double branch_gain(const BlockSpec& block, const LayerWeights& weights);
 
 /// Tensors of an attention that a reverse sweep reads, O = P V.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "class_attention.hpp"
 #include "gradient.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -105,13 +106,15 @@ Tensor by_cotangents(const Tensor& y, std::span<const Loss> losses) {
 }  // namespace
 
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x) {
-    if (!spec.final_norm) return x;
-    return normed(spec.last_norm(), x, load_norm(weights, "final_norm"),
+    const Tensor y = spec.class_attention.layers > 0 ? class_attention(spec, weights, x) : x;
+    if (!spec.final_norm) return y;
+    return normed(spec.last_norm(), y, load_norm(weights, "final_norm"),
                   spec.blocks.back().norm.eps);
 }
 
-Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,
+Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& last,
                std::span<const Loss> losses, Hits* hits) {
+    const Tensor y = spec.class_attention.layers > 0 ? last.row_range(0, 1) : last;
     switch (losses.front().kind) {
         case Loss::Kind::tokens:
             return by_tokens(spec, weights, y, losses, hits);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "class_attention.hpp"
 #include "layer_feed.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -67,8 +68,8 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
                     model::tell_states(observer, first_sample, {0, "embed", "", batch.x});
                 batch.x = model::apply_layer(run, batch);
                 if (!told) continue;
-                if (l + 1 == layers && spec_.final_norm)
-                    final_norm(batch.x, observer, first_sample, settings.allow_nonfinite);
+                if (l + 1 == layers)
+                    behind_layers(batch.x, observer, first_sample, settings.allow_nonfinite);
                 for (Index s = 0; s < count; ++s) observer.end_sample(first_sample + s);
             }
         }
@@ -78,14 +79,22 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
     }
 }
 
-void Model::final_norm(const Tensor& x, Observer& observer, Index first,
-                       bool allow_nonfinite) const {
-    const BlockSpec& b = spec_.blocks.back();
-    const Tensor y =
-        model::normed(spec_.last_norm(), x, model::load_norm(*weights_, "final_norm"), b.norm.eps);
+void Model::behind_layers(const Tensor& x, Observer& observer, Index first,
+                          bool allow_nonfinite) const {
     const auto layer = Index(spec_.blocks.size()) - 1;
-    model::require_finite(y, layer, "final_norm", allow_nonfinite);
-    model::tell_states(observer, first, {layer, "final_norm", "", y});
+    const auto tell = [&](std::string_view stage, const Tensor& y) {
+        model::require_finite(y, layer, stage, allow_nonfinite);
+        model::tell_states(observer, first, {layer, stage, "", y});
+    };
+    Tensor y = x;
+    if (spec_.class_attention.layers > 0) {
+        y = model::class_attention(spec_, *weights_, x);
+        tell("class", y);
+    }
+    if (!spec_.final_norm) return;
+    const double eps = spec_.blocks.back().norm.eps;
+    tell("final_norm",
+         model::normed(spec_.last_norm(), y, model::load_norm(*weights_, "final_norm"), eps));
 }
 
 double Model::branch_gain(Index layer) const {

@@ -24,8 +24,23 @@ class Listing {
         vector(stem + ".weight", width);
         if (bias && kind == NormKind::layer) vector(stem + ".bias", width);
     }
+    void batch_norm(const std::string& stem, Index width) {
+        for (const char* part : {".weight", ".bias", ".mean", ".variance"})
+            vector(stem + part, width);
+    }
     std::vector<Parameter> out;
 };
+
+void patch_convolutions(const ModelSpec& s, Listing& list) {
+    Index in = s.channels;
+    for (Index k = 0; k < s.patch_convolutions; ++k) {
+        const Index out = s.width >> (s.patch_convolutions - 1 - k);
+        const std::string at = fmt::format("embed.patch.{}", k);
+        list.tensor(at + ".weight", out, 9 * in);
+        list.batch_norm(at + ".norm", out);
+        in = out;
+    }
+}
 
 void embedding(const ModelSpec& s, Listing& list) {
     const Index e = s.embedding_width;
@@ -34,11 +49,15 @@ void embedding(const ModelSpec& s, Listing& list) {
     if (s.channels > 0) {
         const Index p = s.channels * s.patch_height * s.patch_width;
         if (s.patch_norms) list.norm(NormKind::layer, "embed.patch.norm1", p);
-        list.linear("embed.patch", s.width, p, s.patch_bias);
+        if (s.patch_convolutions > 0)
+            patch_convolutions(s, list);
+        else
+            list.linear("embed.patch", s.width, p, s.patch_bias);
         if (s.patch_norms) list.norm(NormKind::layer, "embed.patch.norm2", s.width);
         if (s.prefix_tokens > 0) list.tensor("embed.prefix", s.prefix_tokens, s.width);
     }
     if (s.positions == Positions::learned) list.tensor("embed.position", s.position_rows(), e);
+    if (s.positions == Positions::fourier) list.linear("embed.position_map", s.width, 64, true);
     if (s.positions == Positions::sin_cos) list.vector("embed.position_scale", 1);
     if (s.token_types) list.tensor("embed.type", s.type_rows, e);
     if (s.embedding_norm) list.norm(s.embedding_norm_kind, "embed.norm", e, bias);
@@ -54,6 +73,7 @@ void attention(Index d, const AttentionSpec& a, const std::string& at, Listing& 
     if (a.qk_norm)
         for (const char* norm : {"q_norm", "k_norm"})
             list.norm(a.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm, a.head_dim);
+    if (a.channels) list.vector(at + "temperature", a.heads);
     if (a.rotary.learned) list.vector(at + "lrpe.theta", a.rotary.columns / 2);
     if (a.rotary.reflected) list.vector(at + "lrpe.v", a.head_dim);
 }
@@ -67,6 +87,32 @@ void gated_unit(Index d, const AttentionSpec& a, const std::string& at, Listing&
     list.linear(at + "gate", a.value_columns(), d, a.qkv_bias);
 }
 
+void local(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
+    list.norm(b.norm.kind, at + "norm3", d, b.norm.bias);
+    list.linear(at + "local.conv1", d, b.local.kernel * b.local.kernel, true);
+    list.batch_norm(at + "local.norm", d);
+    list.linear(at + "local.conv2", d, b.local.kernel * b.local.kernel, true);
+    if (b.layer_scale) list.vector(at + "local.scale", d);
+}
+
+void class_attention(const ModelSpec& s, Listing& list) {
+    const ClassSpec& c = s.class_attention;
+    const Index d = s.width;
+    list.tensor("class.token", 1, d);
+    for (Index l = 0; l < c.layers; ++l) {
+        const std::string at = fmt::format("class.{}.", l);
+        list.norm(NormKind::layer, at + "norm1", d);
+        for (const char* part : {"attn.q", "attn.k", "attn.v"})
+            list.linear(at + part, d, d, c.qkv_bias);
+        list.linear(at + "attn.o", d, d, true);
+        if (c.layer_scale) list.vector(at + "scale1", d);
+        list.norm(NormKind::layer, at + "norm2", d);
+        list.linear(at + "ffn.up", c.ffn, d, true);
+        list.linear(at + "ffn.down", d, c.ffn, true);
+        if (c.layer_scale) list.vector(at + "scale2", d);
+    }
+}
+
 void layer(const ModelSpec& s, const BlockSpec& b, const std::string& at, Listing& list) {
     const Index d = s.width;
     list.norm(b.norm.kind, at + "norm1", d, b.norm.bias);
@@ -78,6 +124,7 @@ void layer(const ModelSpec& s, const BlockSpec& b, const std::string& at, Listin
         list.linear(at + "attn.o", d, b.attention.heads * b.attention.value_columns(),
                     b.attention.out_bias);
     if (b.layer_scale) list.vector(at + "scale1", d);
+    if (b.local.kernel > 0) local(d, b, at, list);
     if (b.deesc.learned) list.vector(at + "deesc.tau", 1);
     if (b.ffn.width == 0) return;
     list.norm(b.norm.kind, at + "norm2", d, b.norm.bias);
@@ -95,6 +142,7 @@ std::vector<Parameter> parameters(const ModelSpec& spec) {
     for (std::size_t l = 0; l < spec.blocks.size(); ++l)
         if (spec.blocks[l].shares < 0 || spec.blocks[l].shares == Index(l))
             layer(spec, spec.blocks[l], fmt::format("layer.{}.", l), list);
+    if (spec.class_attention.layers > 0) class_attention(spec, list);
     if (spec.final_norm && !spec.blocks.empty())
         list.norm(spec.last_norm(), "final_norm", spec.width, spec.blocks.front().norm.bias);
     return std::move(list.out);
@@ -115,8 +163,16 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
 double forward_flops(const ModelSpec& spec, Index n) {
     const auto tokens = double(n), d = double(spec.width);
     double flops = 0;
-    if (spec.channels > 0)
+    if (spec.channels > 0 && spec.patch_convolutions == 0)
         flops += 2.0 * tokens * d * double(spec.channels * spec.patch_height * spec.patch_width);
+    Index in = spec.channels;
+    for (Index left = spec.patch_convolutions; left > 0; --left) {
+        const Index out = spec.width >> (left - 1);
+        flops += 2.0 * 9 * tokens * double(Index{1} << 2 * (left - 1)) * double(in * out);
+        in = out;
+    }
+    const ClassSpec& c = spec.class_attention;
+    flops += double(c.layers) * (4 * tokens * d * d + 4 * tokens * d + 4 * d * (d + double(c.ffn)));
     if (spec.embedding_map) flops += 2.0 * tokens * d * double(spec.embedding_width);
     for (const BlockSpec& b : spec.blocks) {
         const auto keys = double(b.attention.heads * b.attention.head_dim);
@@ -126,7 +182,9 @@ double forward_flops(const ModelSpec& spec, Index n) {
         const double projections =
             b.attention.gated_unit ? keys + 2 * values : keys + share * (keys + values);
         flops += 2 * tokens * d * projections;
-        flops += 2 * tokens * tokens * (keys + values);
+        const double side = b.attention.channels ? double(b.attention.head_dim) : tokens;
+        flops += 2 * tokens * side * (keys + values);
+        flops += 4 * tokens * d * double(b.local.kernel * b.local.kernel);
         if (!b.attention.value_projection_only) flops += 2 * tokens * d * values;
         flops += (b.ffn.gated ? 6 : 4) * tokens * d * ffn;
     }

@@ -68,6 +68,8 @@ std::string_view name(Positions positions) {
             return "sincos_2d";
         case Positions::sin_cos:
             return "sin_cos";
+        case Positions::fourier:
+            return "fourier";
         case Positions::fairseq:
             return "fairseq";
     }
@@ -179,7 +181,9 @@ Json json(const BlockSpec& b) {
     out.set("qk_norm", a.qk_norm);
     if (a.qk_norm) out.set("qk_norm_layer", a.qk_norm_layer).set("qk_eps", a.qk_eps);
     out.set("value_projection_only", a.value_projection_only);
+    if (a.channels) out.set("over", "channels");
     out.set("alpha", b.alpha);
+    if (b.local.kernel > 0) out.set("local_kernel", b.local.kernel).set("local_eps", b.local.eps);
     b.deesc.learned ? out.set("deesc_learned", true) : out.set("deesc", b.deesc.tau);
     if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
     out.set("qkv_bias", a.qkv_bias).set("out_bias", a.out_bias).set("ffn_bias", b.ffn.bias);
@@ -190,6 +194,12 @@ Json json(const BlockSpec& b) {
         own.set(p.name, Json(Json::Array{p.shape.batch, p.shape.rows, p.shape.cols}));
     if (!own.is_null()) out.set("own", std::move(own));
     return out;
+}
+
+Json json(const ClassSpec& c) {
+    Json out;
+    out.set("layers", c.layers).set("heads", c.heads).set("ffn", c.ffn).set("eps", c.eps);
+    return out.set("activation", name(c.activation)).set("all_normed", c.all_normed);
 }
 
 Json lines(const std::vector<std::string>& text) {
@@ -203,6 +213,8 @@ void image_json(const ModelSpec& s, Json& out) {
     out.set("image_height", s.image_height).set("image_width", s.image_width);
     out.set("patch_height", s.patch_height).set("patch_width", s.patch_width);
     out.set("patch_channels_last", s.patch_channels_last).set("patch_norms", s.patch_norms);
+    if (s.patch_convolutions > 0)
+        out.set("patch_convolutions", s.patch_convolutions).set("patch_norm_eps", s.patch_norm_eps);
     out.set("patch_bias", s.patch_bias).set("prefix_tokens", s.prefix_tokens);
     out.set("prefix_has_position", s.prefix_has_position);
 }
@@ -223,6 +235,7 @@ Json ModelSpec::json() const {
     if (final_norm) out.set("final_norm_kind", tsdiag::name(last_norm()));
     if (channels > 0) image_json(*this, out);
     out.set("norm_before_layers", norm_before_layers).set("final_norm", final_norm);
+    if (class_attention.layers > 0) out.set("class_attention", tsdiag::json(class_attention));
     Json output;
     output.set("matrix", head.matrix).set("bias", head.bias).set("transform", head.transform);
     out.set("head", std::move(output));
