@@ -31,6 +31,7 @@
     X(qwen3)                      \
     X(vit)                        \
     X(deit)                       \
+    X(xcit)                       \
     X(timm_vit)                   \
     X(vit_pytorch)                \
     X(nystrom_attention)          \

@@ -189,6 +189,28 @@ void require_place_to_deescalate(const ModelSpec& spec) {
                 "deesc_at=end");
 }
 
+void require_fitting_steps(const ModelSpec& spec) {
+    for (const BlockSpec& b : spec.blocks) {
+        const AttentionSpec& a = b.attention;
+        if (b.local.kernel > 0 && b.placement != NormPlacement::pre)
+            throw UsageError(fmt::format("placement={}: the layers of {} are pre-norm",
+                                         name(b.placement), spec.family));
+        if (!a.channels) continue;
+        if (!attention(a.variant).facts.channels)
+            throw UsageError(
+                fmt::format("attention={} is not made for channels; {} has softmax or polynomial",
+                            a.variant, spec.family));
+        const auto alibi = a.options.find("alibi");
+        if (a.causal || a.window > 0 || (alibi != a.options.end() && alibi->second != "0"))
+            throw UsageError(fmt::format(
+                "{} attends over channels, which have no order: neither causal, nor a window, nor "
+                "alibi",
+                spec.family));
+        if (a.output_norm != OutputNorm::none)
+            throw UsageError(fmt::format("{} has no output norm", spec.family));
+    }
+}
+
 Deescalation read_deescalation(KeyReader& keys) {
     Deescalation out;
     out.tau = keys.number("deesc", 0);
@@ -236,6 +258,7 @@ Draw normal_law(const Parameter& p, double deviation, Index padding) {
 
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     require_place_to_deescalate(spec);
+    require_fitting_steps(spec);
     RandomModel out;
     for (Parameter& p : parameters(spec)) {
         const bool tau = p.name.ends_with(".deesc.tau");

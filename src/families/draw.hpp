@@ -69,6 +69,9 @@ Sizes read_sizes(KeyReader& keys, Sizes preset);
 bool deescalates_before_ffn(std::string_view place);
 /// Throws `UsageError` where a layer lacks the feed-forward input that deesc_at names.
 void require_place_to_deescalate(const ModelSpec& spec);
+/// Throws `UsageError` where an attention over channels is of a variant that is none, causal, or of
+/// logits that depend on positions, and where a layer with a local step is not pre-norm.
+void require_fitting_steps(const ModelSpec& spec);
 /// The keys deesc (tau), deesc_at and deesc_learned (0 or 1).
 Deescalation read_deescalation(KeyReader& keys);
 

@@ -8,6 +8,12 @@
 namespace tsdiag::families {
 namespace {
 
+void require_size(Reader& r, std::string_view key, Index height, Index width) {
+    constexpr Index most = 1'000'000;
+    if (std::min(height, width) < 1 || std::max(height, width) > most)
+        r.refuse(fmt::format("the configuration's {} is not a size from 1 to {}", key, most));
+}
+
 /// A size in the config: one number or [height, width]; 0: not given.
 std::pair<Index, Index> told_size(Reader& r, Words keys) {
     const Json& said = r.value(keys);
@@ -18,10 +24,7 @@ std::pair<Index, Index> told_size(Reader& r, Words keys) {
     } else {
         out.first = out.second = r.count(keys, 0);
     }
-    constexpr Index most = 1'000'000;
-    if (std::min(out.first, out.second) < 1 || std::max(out.first, out.second) > most)
-        r.refuse(
-            fmt::format("the configuration's {} is not a size from 1 to {}", *keys.begin(), most));
+    require_size(r, *keys.begin(), out.first, out.second);
     return out;
 }
 
@@ -72,6 +75,43 @@ void read_grid(Reader& r, Index rows) {
     s.image_width = side * s.patch_width;
     r.took(fmt::format("image {} x {}: a square that fits the table of positions", s.image_height,
                        s.image_width));
+}
+
+void read_image_size(Reader& r, Index side) {
+    ModelSpec& s = r.spec;
+    auto [height, width] = told_size(r, {"image_size", "img_size"});
+    const Json& input = r.value({"pretrained_cfg"})["input_size"];  // timm: channels, height, width
+    if (height == 0 && input.is_array() && input.array().size() == 3) {
+        height = input.array()[1].integer();
+        width = input.array()[2].integer();
+        require_size(r, "pretrained_cfg", height, width);
+    }
+    if (height == 0) {
+        height = width = side;
+        r.took(
+            fmt::format("image_size {} x {} without pretrained_cfg: no tensor shows it, and other "
+                        "multiples of the patch run as well",
+                        side, side));
+    }
+    if (height % s.patch_height != 0 || width % s.patch_width != 0)
+        r.refuse(
+            fmt::format("the configuration's images of {} x {} are no multiple of the patch, "
+                        "{} x {}",
+                        height, width, s.patch_height, s.patch_width));
+    s.image_height = height;
+    s.image_width = width;
+}
+
+void check_timm_arguments(const Reader& r) {
+    const Json& said = r.value({"model_args"});
+    if (!said.is_object()) return;
+    constexpr std::array shown{"img_size",       "num_classes",      "global_pool",
+                               "init_values",    "reg_tokens",       "class_token",
+                               "no_embed_class", "dynamic_img_size", "patch_size"};
+    for (const auto& [key, value] : said.object())
+        if (!value.is_null() && std::ranges::find(shown, key) == shown.end())
+            r.refuse(fmt::format("{} has model_args with '{}' ({}), which is not supported",
+                                 r.config_source(), key, value.dump()));
 }
 
 }  // namespace tsdiag::families

@@ -25,11 +25,12 @@ Canonical split(const std::string& name) {
             out.suffix = suffix;
             out.stem.resize(name.size() - suffix.size());
         }
-    constexpr std::string_view layer = "layer.";
-    if (!name.starts_with(layer)) return out;
-    const std::size_t dot = out.stem.find('.', layer.size());
-    out.layer = std::stoll(out.stem.substr(layer.size(), dot - layer.size()));
-    out.stem.replace(layer.size(), dot - layer.size(), "*");
+    for (const std::string_view layer : {"layer.", "class."}) {
+        const std::size_t dot = out.stem.find('.', layer.size());
+        if (!name.starts_with(layer) || dot == std::string::npos) continue;
+        out.layer = std::stoll(out.stem.substr(layer.size(), dot - layer.size()));
+        out.stem.replace(layer.size(), dot - layer.size(), "*");
+    }
     return out;
 }
 
@@ -41,11 +42,12 @@ std::string with_layer(std::string_view pattern, const std::string& layer) {
 }
 
 /// Selects the rows of part 0, 1 or 2 of a fused tensor.
-void take_part(const NamePair& pair, const Parameter& p, const BlockSpec& block,
+void take_part(const NamePair& pair, const Parameter& p, const ModelSpec& spec, Index layer,
                TensorSource& out) {
     const Index rows = p.vector ? p.shape.cols : p.shape.rows;
     out.total = pair.parts * rows;
     if (pair.per_head) {
+        const BlockSpec& block = spec.blocks[std::size_t(layer)];
         out.groups = block.attention.heads;
         out.length = block.attention.head_dim;
         out.stride = 3 * block.attention.head_dim;
@@ -74,8 +76,13 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
             source.shape = {p.shape.rows, spec.channels, spec.patch_height, spec.patch_width};
         if (pair->form == Form::leading_one) source.shape = {1, p.shape.rows, p.shape.cols};
         if (pair->form == Form::depthwise) source.shape = {p.shape.rows, 1, p.shape.cols, 1};
+        if (pair->form == Form::kernel3 && !p.vector)
+            source.shape = {p.shape.rows, p.shape.cols / 9, 3, 3};
+        if (pair->form == Form::kernel1 && !p.vector)
+            source.shape = {p.shape.rows, p.shape.cols, 1, 1};
+        if (pair->form == Form::of_heads) source.shape = {p.shape.cols, 1, 1};
         if (pair->form == Form::column) source.shape = {p.shape.cols, 1};
-        if (pair->part >= 0) take_part(*pair, p, spec.blocks[std::size_t(c.layer)], source);
+        if (pair->part >= 0) take_part(*pair, p, spec, c.layer, source);
         out.emplace_back(p.name, std::move(source));
     }
     return out;

@@ -19,9 +19,13 @@ enum class Form {
     leading_one,  ///< (1, rows, cols); of a vector (1, 1, length)
     depthwise,    ///< (rows, 1, cols, 1): a convolution along the tokens, one kernel a head
     column,       ///< (length, 1), of a vector
+    kernel3,      ///< (rows, cols / 9, 3, 3)
+    kernel1,      ///< (rows, cols, 1, 1)
+    of_heads,     ///< (length, 1, 1), of a vector
 };
 
-/// One row of a family's table.  '*' is the layer; `.weight` and `.bias` are appended to both.
+/// One row of a family's table.  '*' is the layer, or that of class attention; `.weight` and
+/// `.bias` are appended to both.
 struct NamePair {
     std::string_view canonical, file;
     Form form = Form::matrix;

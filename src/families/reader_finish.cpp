@@ -76,6 +76,7 @@ std::string attention_rule(const BlockSpec& b) {
     if (!options.empty()) out += fmt::format(" ({})", options);
     if (a.qk_activation) out += fmt::format(", {} of queries and keys", name(*a.qk_activation));
     if (a.output_norm != OutputNorm::none) out += fmt::format(", then {}", name(a.output_norm));
+    if (a.channels) out += " over channels, queries and keys of unit length, a temperature a head";
     if (a.gated_unit)
         out += fmt::format(", values of {} columns{}", a.value_columns(),
                            a.token_shift ? ", half of the columns from the token before" : "");
@@ -126,6 +127,19 @@ std::vector<std::string> rules(const ModelSpec& spec) {
         std::count_if(spec.blocks.begin(), spec.blocks.end(),
                       [](const BlockSpec& block) { return block.attention.window > 0; });
     if (windows > 0) out.push_back(fmt::format("a sliding window in {} layers", windows));
+    if (b.local.kernel > 0)
+        out.push_back(fmt::format("local patch interaction: {0} x {0}, batch norm eps {1}",
+                                  b.local.kernel, b.local.eps));
+    if (spec.patch_convolutions > 0)
+        out.push_back(
+            fmt::format("patches by {} convolutions with batch norms", spec.patch_convolutions));
+    if (b.local.kernel > 0 || spec.patch_convolutions > 0)
+        out.push_back("batch norms by their stored mean and variance, in training too");
+    if (const ClassSpec& c = spec.class_attention; c.layers > 0)
+        out.push_back(fmt::format(
+            "{} layers of class attention behind them, whose second norm is of {}; a loss sees the "
+            "class token",
+            c.layers, c.all_normed ? "all tokens" : "the class token"));
     if (b.deesc.there())
         out.push_back(fmt::format(
             "de-escalation {}, tau {}",
@@ -179,6 +193,7 @@ void Reader::apply_own_keys() {
 Architecture Reader::finish(Names names, Words unused, Words own) {
     apply_own_keys();
     require_place_to_deescalate(spec);
+    require_fitting_steps(spec);
     for (auto& [canonical, source] : names) {
         source.file_name = prefix_ + source.file_name;
         for (std::string& more : source.concat) more = prefix_ + more;

@@ -115,25 +115,12 @@ void read_embedding(Reader& r) {
     s.max_tokens = s.patches() + s.prefix_tokens;
 }
 
-/// timm's model arguments beside the name: sizes that the tensors show.
-void check_arguments(const Reader& r) {
-    const Json& said = r.value({"model_args"});
-    if (!said.is_object()) return;
-    constexpr std::array shown{"img_size",       "num_classes",      "global_pool",
-                               "init_values",    "reg_tokens",       "class_token",
-                               "no_embed_class", "dynamic_img_size", "patch_size"};
-    for (const auto& [key, value] : said.object())
-        if (!value.is_null() && std::ranges::find(shown, key) == shown.end())
-            r.refuse(fmt::format("{} has model_args with '{}' ({}), which is not supported",
-                                 r.config_source(), key, value.dump()));
-}
-
 Architecture read(const Checkpoint& file, const DetectOptions& options) {
     Reader r(file, options, "timm_vit");
     r.find_prefix(anchor);
     ModelSpec& s = r.spec;
     const TimmName name = timm_name(r);
-    check_arguments(r);
+    check_timm_arguments(r);
     read_embedding(r);
     r.agreed({"num_features"}, s.width, "patch_embed.proj.weight");
     BlockSpec b;

@@ -43,12 +43,13 @@ class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
     static Input sample(const ModelSpec& spec) {
         Input input;
         if (spec.channels > 0) {
-            std::vector<double> pixels(
-                std::size_t(spec.channels * spec.image_height * spec.image_width));
+            const bool any_size = spec.positions == Positions::fourier;
+            const Shape shape{spec.channels, any_size ? 2 * spec.patch_height : spec.image_height,
+                              any_size ? 3 * spec.patch_width : spec.image_width};
+            std::vector<double> pixels(std::size_t(shape.count()));
             Rng(3).fill_normal(std::span<double>(pixels), 0, 1);
             input.image =
-                Tensor::from_host(cpu(), {spec.channels, spec.image_height, spec.image_width},
-                                  std::span<const double>(pixels), Type::f32);
+                Tensor::from_host(cpu(), shape, std::span<const double>(pixels), Type::f32);
             return input;
         }
         const Index n = fitting_tokens(spec, 12);

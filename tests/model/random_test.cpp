@@ -174,7 +174,8 @@ class EveryRandomModel : public testing::TestWithParam<std::string> {
     static std::string small(const std::string& name) {
         std::string text = name + ",layers=2,d=16,heads=4,ffn=24";
         if (name.find("-norm") != std::string::npos) return text;
-        const bool image = name.starts_with("vit") || name.starts_with("deit");
+        const bool image =
+            name.starts_with("vit") || name.starts_with("deit") || name.starts_with("xcit");
         if (image) return text + ",image=8,patch=4";
         return text + ",tokens=12,vocab=40" + (name.starts_with("albert") ? ",embedding=6" : "");
     }

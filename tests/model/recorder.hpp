@@ -1,4 +1,5 @@
 #pragma once
+#include <cmath>
 #include <filesystem>
 #include <map>
 #include <optional>
@@ -42,7 +43,7 @@ struct Recorder : Observer {
     bool wants_attention(Index) const override { return attention; }
     void on_attention(const Attention& e) override {
         matrix[e.layer] = e.op.matrix().to_host<double>();
-        a2[e.layer] = e.a2;
+        if (!std::isnan(e.a2)) a2[e.layer] = e.a2;
     }
     void end_layer(Index) override { ++ended; }
 };

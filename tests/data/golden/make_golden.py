@@ -473,6 +473,71 @@ def forward_timm(w, layers, heads, image):
     return t
 
 
+def batch_norm(w, name, x):
+    """In inference, over the channels of x (c, height, width)."""
+    scale = w[name + ".weight"] / torch.sqrt(w[name + ".running_var"] + 1e-5)
+    shift = w[name + ".bias"] - w[name + ".running_mean"] * scale
+    return x * scale[:, None, None] + shift[:, None, None]
+
+
+def fourier_positions(rows, cols):
+    """XCiT: (rows cols, 64), the row's 32 columns first; a place counts from 1, as a share of its axis, times 2 pi."""
+    def waves(count):
+        place = torch.arange(1, count + 1).double() / (count + 1e-6) * 2 * math.pi
+        angle = place[:, None] / 10000.0 ** (torch.arange(16).double() / 16)
+        return torch.stack([angle.sin(), angle.cos()], -1).flatten(1)
+    return torch.cat([waves(rows)[:, None].expand(rows, cols, 32), waves(cols)[None].expand(rows, cols, 32)], -1).flatten(0, 1)
+
+
+def forward_xcit(w, layers, heads, image, tokens_norm):
+    """XCiT, arXiv 2106.09681: equation (2) for the attention, 3.3 for the local interaction, 3.4 for class attention (CaiT);
+    the order of the steps, eps and positions of the authors' code.  P is (h, dh, dh): row c mixes the channels of V."""
+    eps, t, x = 1e-6, Trace(image=image), image
+    stem = sorted({int(name.split(".")[2]) for name in w if name.startswith("patch_embed.proj.")})
+    for at in stem:
+        x = x if at == 0 else gelu(x)
+        x = batch_norm(w, f"patch_embed.proj.{at}.1", F.conv2d(x[None], w[f"patch_embed.proj.{at}.0.weight"], stride=2, padding=1)[0])
+    d, rows, cols = x.shape
+    x = x.flatten(1).t()
+    positions = next(name[:-len(".weight")] for name in w if name.endswith("token_projection.weight"))
+    kernel = w[positions + ".weight"]
+    x = t["embed"] = x + fourier_positions(rows, cols) @ kernel.flatten(1).t() + w[positions + ".bias"]
+    for layer in range(layers):
+        l = under(w, f"blocks.{layer}.")
+        t.stage(layer, "in", x)
+        y = t.stage(layer, "norm1", layer_norm(l, "norm1", x, eps))
+        q, k, v = (split_heads(part, heads) for part in affine(l, "attn.qkv", y).chunk(3, -1))        # (h, n, dh)
+        q, k = (part / part.pow(2).sum(-2, keepdim=True).sqrt() for part in (q, k))                   # columns of length 1
+        p = torch.softmax(torch.einsum("hna,hnb->hab", q, k) * l["attn.temperature"], -1)
+        t.stage(layer, "attentions", p)
+        out = torch.einsum("hab,hnb->hna", p, v)
+        sa = t.stage(layer, "sa", l["gamma1"] * affine(l, "attn.proj", join_heads(out)))
+        x = t.stage(layer, "attn", x + sa)
+        y = t.stage(layer, "norm3", layer_norm(l, "norm3", x, eps))
+        y = y.t().reshape(d, rows, cols)
+        y = F.conv2d(y[None], l["local_mp.conv1.weight"], l["local_mp.conv1.bias"], padding=1, groups=d)[0]
+        y = batch_norm(l, "local_mp.bn", gelu(y))
+        y = F.conv2d(y[None], l["local_mp.conv2.weight"], l["local_mp.conv2.bias"], padding=1, groups=d)[0]
+        x = t.stage(layer, "local", x + l["gamma3"] * y.flatten(1).t())
+        y = t.stage(layer, "norm2", layer_norm(l, "norm2", x, eps))
+        x = t.stage(layer, "ffn", x + l["gamma2"] * affine(l, "mlp.fc2", gelu(affine(l, "mlp.fc1", y))))
+        t.stage(layer, "out", x)
+    x = torch.cat([w["cls_token"][0], x])
+    at = 0
+    while f"cls_attn_blocks.{at}.norm1.weight" in w:
+        l = under(w, f"cls_attn_blocks.{at}.")
+        y = layer_norm(l, "norm1", x, eps)
+        q, k, v = affine(l, "attn.qkv", y).chunk(3, -1) if "attn.qkv.weight" in l else (affine(l, "attn." + s, y) for s in "qkv")
+        _, context = attend(split_heads(q[:1], heads), split_heads(k, heads), split_heads(v, heads), 1 / math.sqrt(d // heads))
+        x = x + l["gamma1"] * torch.cat([affine(l, "attn.proj", context), y[1:]])
+        x = torch.cat([layer_norm(l, "norm2", x[:1], eps), layer_norm(l, "norm2", x[1:], eps) if tokens_norm else x[1:]])
+        x = x + torch.cat([l["gamma2"] * affine(l, "mlp.fc2", gelu(affine(l, "mlp.fc1", x[:1]))), x[1:]])
+        at += 1
+    t.stage(layers - 1, "class", x)
+    t["final_norm"] = layer_norm(w, "norm", x, eps)
+    return t
+
+
 def sincos_2d(rows, cols, d):
     """SimpleViT's positions: [sin x, cos x, sin y, cos y], d/4 frequencies 10000^(-i/(d/4 - 1))."""
     omega = 10000.0 ** (-torch.arange(d // 4).double() / (d // 4 - 1))
@@ -1442,6 +1507,82 @@ def timm_vit_qknorm(name):
 @case("timm-deit")
 def timm_deit(name):
     return make_timm(name, 2, distilled=True, note="distilled, as released: a .pth with the weights under `model`")
+
+
+def make_xcit(name, patch, heads, size, timm=False, layers=2, note=None):
+    """timm's names, with the configuration that it writes, or the authors' file."""
+    draw, d, ff = Draw(name), 16, 24
+
+    def norm(name):
+        draw.norm(name, d)
+
+    def batch_norm(name, width):
+        draw.norm(name, width)
+        draw.put(name + ".running_mean", width, std=0.3)
+        draw.weights[name + ".running_var"] = draw.normal(width, std=0.5).exp()
+        draw.weights[name + ".num_batches_tracked"] = torch.tensor(7)
+
+    def scale(name):
+        draw.put(name, d, mean=0.7, std=0.3)
+
+    draw.put("cls_token", 1, 1, d, std=0.5)
+    count = {8: 3, 16: 4}[patch]
+    widths = [3] + [d >> (count - 1 - k) for k in range(count)]
+    for k in range(count):
+        draw.put(f"patch_embed.proj.{2 * k}.0.weight", widths[k + 1], widths[k], 3, 3, std=1 / math.sqrt(9 * widths[k]))
+        batch_norm(f"patch_embed.proj.{2 * k}.1", widths[k + 1])
+    positions = ("pos_embed" if timm else "pos_embeder") + ".token_projection"
+    draw.put(positions + ".weight", d, 64, 1, 1, std=0.1)
+    draw.put(positions + ".bias", d, std=0.1)
+    for layer in range(layers):
+        l = f"blocks.{layer}."
+        norm(l + "norm1")
+        draw.linear(l + "attn.qkv", d, 3 * d)
+        draw.put(l + "attn.temperature", heads, 1, 1, mean=1.5, std=0.5)
+        draw.linear(l + "attn.proj", d, d)
+        norm(l + "norm2")
+        draw.linear(l + "mlp.fc1", d, ff)
+        draw.linear(l + "mlp.fc2", ff, d)
+        norm(l + "norm3")
+        for conv in ("conv1", "conv2"):
+            draw.put(l + f"local_mp.{conv}.weight", d, 1, 3, 3, std=0.4)
+            draw.put(l + f"local_mp.{conv}.bias", d, std=0.2)
+        batch_norm(l + "local_mp.bn", d)
+        for k in (1, 2, 3):
+            scale(l + f"gamma{k}")
+    for layer in range(2):
+        l = f"cls_attn_blocks.{layer}."
+        norm(l + "norm1")
+        for part in ("q", "k", "v") if timm else ("qkv",):
+            draw.linear(l + "attn." + part, d, d * len(part))
+        draw.linear(l + "attn.proj", d, d)
+        norm(l + "norm2")
+        draw.linear(l + "mlp.fc1", d, ff)
+        draw.linear(l + "mlp.fc2", ff, d)
+        scale(l + "gamma1")
+        scale(l + "gamma2")
+    norm("norm")
+    draw.linear("head", d, 5)
+    tokens_norm = not timm
+    trace = forward_xcit(widen(draw.weights), layers, heads, draw.normal(3, *size).double(), tokens_norm)
+    config, write, path = None, None, ""
+    if timm:
+        config = {"architecture": "xcit_nano_12_p16_224", "num_classes": 5, "num_features": d, "global_pool": "token",
+                  "pretrained_cfg": {"input_size": [3, *size], "num_classes": 5, "classifier": "head"}}
+    else:
+        path = "xcit.pth"
+        write = lambda directory: write_torch(os.path.join(directory, path), {"model": draw.weights})
+    return [finish(name, "xcit", "pre-norm", trace, heads, draw.weights, config=config, write=write, open_=path, note=note)]
+
+
+@case("xcit")
+def xcit(name):
+    return make_xcit(name, 8, 4, (24, 32), note="the authors' file: one qkv for class attention, whose norms are of all tokens")
+
+
+@case("xcit-timm")
+def xcit_timm(name):
+    return make_xcit(name, 16, 2, (48, 32), timm=True, note="timm's names; class attention norms the class token alone")
 
 
 def make_vit_pytorch(name, generation, heads=2, hd=8, d=12, ff=20, layers=2, patch=4):
