@@ -22,6 +22,7 @@ class Locality final : public Probe {
 
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const RowStatistics& s = e.stats;
+        channels_ = e.block.channels;
         heads_ = s.heads;
         tokens_ = s.n;
         rows_ += s.rows;
@@ -30,9 +31,13 @@ class Locality final : public Probe {
     }
 
     void finish_layer(Index layer, Sink& out) override {
-        if (rows_ > 0) emit(layer, out);
+        if (channels_)
+            emit_each(out, settings_, layer, "local_auc", heads_,
+                      [](std::size_t) { return undefined(over_channels); });
+        else if (rows_ > 0)
+            emit(layer, out);
         window_.clear();
-        rows_ = 0;
+        rows_ = heads_ = 0;
     }
 
   private:
@@ -80,6 +85,7 @@ class Locality final : public Probe {
 
     ProbeSettings settings_;
     Index heads_ = 0, tokens_ = 0, rows_ = 0;
+    bool channels_ = false;
     std::vector<double> window_;  ///< (heads, n): attention gained when the window grows to L + 1
 };
 
@@ -89,7 +95,7 @@ constexpr Metric locality_metrics[] = {
      .definition = "mean over L of the curve `local_acc`",
      .source = "[DEVIL] 3.2",
      .range = "[0, 1] for rows that sum to 1 without negative entries",
-     .undefined = "never",
+     .undefined = "P is over channels, which have no order",
      .core = true,
      .show = Show::page | Show::trajectory},
     {.name = metric::local_acc,
@@ -98,7 +104,7 @@ constexpr Metric locality_metrics[] = {
                    "window of L tokens around the own one",
      .source = "[DEVIL] 3.2",
      .range = "[0, 1] for rows that sum to 1 without negative entries",
-     .undefined = "never",
+     .undefined = "P is over channels, which have no order",
      .of = Of::curve,
      .core = true}};
 

@@ -56,7 +56,7 @@ class LocalityAppendix final : public Probe {
 
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const Index n = e.stats.n, h = e.stats.heads, rows = e.stats.rows;
-        if (n > largest_by_default && !named_) return;
+        if (e.block.channels || (n > largest_by_default && !named_)) return;
         tokens_ = n;
         rows_ += rows;
         counts_.resize(std::size_t(h), Lengths{});
@@ -108,7 +108,7 @@ constexpr Metric locality_appendix_metrics[] = {
                    "collected s, the mean over rows",
      .source = "[DEVIL] App. F",
      .range = "[0, 1]",
-     .undefined = "never",
+     .undefined = "P is over channels, which have no order",
      .of = Of::curve}};
 
 }  // namespace

@@ -99,6 +99,8 @@ class Mixing final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override { sums_.add(e); }
 
     void on_attention(const Attention& e, Sink& out) override {
+        if (e.channels)
+            return emit_undefined(e, out, {"omega", "mu1", "mu2", "est_mu"}, over_channels);
         if (!e.input.defined())
             return emit_undefined(e, out, {"omega", "mu1", "mu2", "est_mu"}, no_input);
         const StateMoments x = state_moments(e.input);
@@ -161,26 +163,26 @@ constexpr Metric mixing_metrics[] = {
      .definition = "|e^T P Pi2 X| / |e^T X|",
      .source = "[TSE] (12)",
      .range = ">= 0",
-     .undefined = "e^T X = 0, or rows do not sum to 1",
+     .undefined = "e^T X = 0, rows do not sum to 1, or P is over channels",
      .show = Show::page},
     {.name = "mu1",
      .symbol = "μ₁",
      .definition = "|Pi1 P X|_F / |Pi1 X|_F",
      .source = "[TSE] (10)",
      .range = ">= 0",
-     .undefined = "the denominator is 0"},
+     .undefined = "the denominator is 0, or P is over channels"},
     {.name = "mu2",
      .symbol = "μ₂",
      .definition = "|Pi2 P X|_F / |Pi2 X|_F",
      .source = "[TSE] (10)",
      .range = ">= 0",
-     .undefined = "the denominator is 0"},
+     .undefined = "the denominator is 0, or P is over channels"},
     {.name = metric::est_mu,
      .symbol = "est_mu",
      .definition = "(1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2: "
                    "E[xi1]/E[xi2] - 1, exact for random W, post-norm and pre-norm",
      .range = ">= -1",
-     .undefined = "P V is normalised or gated, or a denominator is 0"}};
+     .undefined = "P V is normalised or gated, a denominator is 0, or P is over channels"}};
 
 }  // namespace
 

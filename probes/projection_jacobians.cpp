@@ -110,6 +110,7 @@ class ProjectionJacobians final : public Probe {
   private:
     /// Why there is no derivative; empty where there is.
     static std::string reason(const Attention& e) {
+        if (e.channels) return over_channels;
         if (!e.projections) return "no projections";
         if (e.op.structure().factors) return "P is no function of the logits scale q k^T alone";
         return no_slope(e.op.rows(0, 1));
@@ -135,7 +136,8 @@ constexpr Metric projection_jacobians_metrics[] = {
                    "present; W the rows of the head, biases left out",
      .source = "[POLY] Thm 4.4",
      .range = ">= 0",
-     .undefined = "there are no projections, or P is no function of scale q k^T alone",
+     .undefined = "there are no projections, P is no function of scale q k^T alone, or P is over "
+                  "channels",
      .seconds = jacobian_seconds},
     {.name = "jac_k_fro",
      .symbol = "|dP/dW_K|_F",

@@ -84,7 +84,7 @@ class Spectrum final : public Probe {
 
     /// Why est1 and est2 do not apply; null where they do.
     static const char* no_estimate(const Attention& e) {
-        return e.pre_norm ? "pre-norm" : e.why_no_estimate;
+        return e.pre_norm && !e.channels ? "pre-norm" : e.why_no_estimate;
     }
 
     /// Values of the estimates, which are also recorded for run.json.
@@ -277,14 +277,16 @@ constexpr Metric spectrum_metrics[] = {
      .definition = "((1 - omega)^2 - delta^2) a2 / (1 + a2 delta^2)",
      .source = "[TSE] (16)",
      .range = ">= -1",
-     .undefined = "pre-norm, P V is normalised or gated, omega >= 1, or omega is undefined",
+     .undefined = "pre-norm, P V is normalised or gated, omega >= 1, omega is undefined, or P is "
+                  "over channels",
      .seconds = spectrum_seconds},
     {.name = metric::est2,
      .symbol = "est2",
      .definition = "a2 (1 - |lambda_2|^2) / (1 + a2 |lambda_2|^2)",
      .source = "[TSE] (17), where a2 = 1",
      .range = "[0, a2]",
-     .undefined = "pre-norm, P V is normalised or gated, or spectral_gap is undefined",
+     .undefined = "pre-norm, P V is normalised or gated, spectral_gap is undefined, or P is over "
+                  "channels",
      .seconds = spectrum_seconds},
     {.name = "delta_pi",
      .symbol = "|P - 1πᵀ|_π",

@@ -20,6 +20,9 @@ std::unique_ptr<Probe> make(const ProbeSettings& settings) {
 /// A layer's attention: of one head, or (-1) the mean over the heads.
 Place attention_place(Index layer, Index head = -1);
 
+/// Why a metric is undefined that speaks of P as a map of tokens, or of the order of its columns.
+inline constexpr const char* over_channels = "P is over channels";
+
 /// Why the rows have no derivative with respect to the logits; empty where they have one.
 inline std::string no_slope(const RowBlock& block) {
     if (block.slope.defined()) return {};

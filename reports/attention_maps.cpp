@@ -69,16 +69,18 @@ std::vector<Figure> make_attention_maps(const Table& table) {
                 {.name = k == 1 ? "attention_maps" : fmt::format("attention_maps_{}", k),
                  .title = k == 1 ? "Attention maps" : fmt::format("Attention maps, {}", k),
                  .caption =
-                     "P of single heads, of the first sample: row i is what token i "
-                     "attends to. Colours end at the 99.5 % quantile of the entries, "
+                     "P of single heads, of the first sample: row i is what token i, or channel i "
+                     "where P is over channels, attends to. Colours end at the 99.5 % quantile of "
+                     "the entries, "
                      "so that a few large ones do not hide the rest; where some are negative, they "
                      "diverge from 0.",
                  .alt = "Attention maps."});
         }
         Grid g = reduced(map);
         set_colours(g);
-        g.row_title = "token";
-        g.col_title = "attends to";
+        const bool channels = map.name == "channels";
+        g.row_title = channels ? "channel" : "token";
+        g.col_title = channels ? "takes of" : "attends to";
         g.value_title = "P";
         Figure& f = found.back();
         f.alt += " " + map_in_words(map);

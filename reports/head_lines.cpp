@@ -52,8 +52,9 @@ void add_panel(Figure& figure, const TableView& rows, std::string_view metric) {
                              .series = std::move(series)});
 }
 
-std::vector<Figure> finished(Figure figure) {
+std::vector<Figure> finished(const TableView& rows, Figure figure) {
     if (figure.panels.empty()) return {};
+    figure.caption += channels_in_caption(rows);
     figure.caption += heads_note;
     figure.alt = "Line charts over the layers. " + in_words(figure.panels);
     return {std::move(figure)};
@@ -63,7 +64,7 @@ std::vector<Figure> make_mixing(const Table& table) {
     const TableView rows(table);
     Figure f{
         .name = "mixing",
-        .title = "How fast attention mixes tokens",
+        .title = "How fast attention mixes",
         .caption =
             "lambda2_abs = |\u03bb\u2082(P)|, the second eigenvalue in modulus [TSE Cor. 2.7]; "
             "delta = "
@@ -74,7 +75,7 @@ std::vector<Figure> make_mixing(const Table& table) {
     add_panel(f, rows, metric::lambda2_abs);
     add_panel(f, rows, metric::delta);
     add_panel(f, rows, metric::omega);
-    return finished(std::move(f));
+    return finished(rows, std::move(f));
 }
 
 std::vector<Figure> make_attention_norms(const Table& table) {
@@ -88,7 +89,7 @@ std::vector<Figure> make_attention_norms(const Table& table) {
             "(7)], 0 where every row is one token."};
     add_panel(f, rows, metric::attn_fro);
     add_panel(f, rows, metric::jac_fro);
-    return finished(std::move(f));
+    return finished(rows, std::move(f));
 }
 
 std::vector<Figure> make_attention_shape(const Table& table) {
@@ -110,7 +111,7 @@ std::vector<Figure> make_attention_shape(const Table& table) {
                std::all_of(p.series[0].y.begin(), p.series[0].y.end(),
                            [](const auto& y) { return !y || *y == 0; });
     });
-    return finished(std::move(f));
+    return finished(rows, std::move(f));
 }
 
 /// Metrics of heads and of the attention's step that no other figure draws.
@@ -137,7 +138,7 @@ std::vector<Figure> make_further(const Table& table) {
                 fmt::format("{}{} = {}", before > 0 ? "; " : "", metric->name, metric->definition);
     }
     f.caption += ".";
-    return finished(std::move(f));
+    return finished(rows, std::move(f));
 }
 
 }  // namespace
@@ -145,7 +146,7 @@ std::vector<Figure> make_further(const Table& table) {
 extern const FigureEntry further = {
     .name = "further", .title = "Further metrics of attention", .needs = {}, .make = make_further};
 extern const FigureEntry mixing = {.name = "mixing",
-                                   .title = "How fast attention mixes tokens",
+                                   .title = "How fast attention mixes",
                                    .needs = {metric::lambda2_abs, metric::delta, metric::omega},
                                    .make = make_mixing};
 extern const FigureEntry attention_norms = {.name = "attention_norms",

@@ -171,7 +171,7 @@ std::vector<Figure> make_escalation(const Table& table) {
 
 std::vector<Figure> make_stage_ratios(const Table& table) {
     const TableView rows(table);
-    const std::vector<std::string> stages = {"attn", "norm1", "ffn", "norm2", "deesc"};
+    const std::vector<std::string> stages = {"attn", "local", "norm1", "ffn", "norm2", "deesc"};
     Figure f{
         .name = "stage_ratios",
         .title = "Which step of a layer makes tokens alike",
@@ -201,7 +201,8 @@ std::vector<Figure> make_stage_ratios(const Table& table) {
 std::vector<Figure> make_state_norms(const Table& table) {
     const TableView rows(table);
     std::vector<Series> lines =
-        by_stage(rows, metric::fro, {"in", "norm1", "sa", "attn", "norm2", "ffn", "deesc"});
+        by_stage(rows, metric::fro,
+                 {"in", "norm1", "sa", "attn", "norm3", "local", "norm2", "ffn", "deesc"});
     Figure f{.name = "state_norms",
              .title = "Norms of the states over depth",
              .caption =
@@ -243,7 +244,7 @@ std::vector<Figure> make_gradient_norms(const Table& table) {
     const Axis axis{.title = "|dL/dX|", .scale = Scale::log};
     add_panel(f, "grad_norm by state", axis,
               by_stage(rows, metric::grad_norm,
-                       {"in", "norm1", "sa", "attn", "norm2", "ffn", "out"}, true));
+                       {"in", "norm1", "sa", "attn", "local", "norm2", "ffn", "out"}, true));
     add_panel(f, "grad_norm by parameter", axis, gradients_by_parameter(rows));
     return finished(std::move(f), "Line charts over the layers.");
 }

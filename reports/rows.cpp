@@ -118,6 +118,25 @@ std::string in_words(const std::vector<Plot>& panels) {
     return text;
 }
 
+std::string channels_of(const TableView& rows, const std::string& model) {
+    for (const MetricRow* row : rows.all()) {
+        const Metric* metric = find_metric(row->metric);
+        if (row->model == model && row->value && metric && metric->of == Of::head &&
+            row->note.starts_with("P is over "))
+            return row->note.substr(0, row->note.find(';'));
+    }
+    return {};
+}
+
+std::string channels_in_caption(const TableView& rows) {
+    for (const std::string& model : rows.models())
+        if (!channels_of(rows, model).empty())
+            return fmt::format(
+                " {}over channels: n is their number, and a row is a channel.",
+                rows.models().size() > 1 ? label(model) + " attends " : std::string("P here is "));
+    return {};
+}
+
 bool spans_decades(const std::vector<Series>& series) {
     double least = 0, most = 0;
     bool any = false;

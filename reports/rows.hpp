@@ -34,6 +34,12 @@ std::string in_words(std::string_view name, const Series& series);
 /// "t_sim: ...; t_cos: ...", for the alternative text of a figure.
 std::string in_words(const std::vector<Plot>& panels);
 bool any_value(const Series& series);
+/// What a run of `model` says of the P that its numbers are of, where P is over channels: "P is
+/// over 32 channels"; else empty.
+std::string channels_of(const TableView& rows, const std::string& model);
+/// A sentence for the caption of figures about P, where P of some model is over channels; else
+/// empty.
+std::string channels_in_caption(const TableView& rows);
 /// Is the maximum more than 20 times the minimum, and all values positive?
 bool spans_decades(const std::vector<Series>& series);
 

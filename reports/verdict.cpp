@@ -28,6 +28,7 @@ class ModelVerdict {
 
     std::vector<Finding> findings() {
         random_ids();
+        channels();
         saturation();
         predicted_depth();
         attention_rate();
@@ -49,6 +50,7 @@ class ModelVerdict {
     }
 
     void random_ids();
+    void channels();
     void saturation();
     void predicted_depth();
     void attention_rate();
@@ -152,6 +154,16 @@ void ModelVerdict::saturation() {
         fmt::format("Token similarity never exceeds {}: it is greatest {}{}", mostly, place(*most),
                     course),
         "similarity");
+}
+
+void ModelVerdict::channels() {
+    const std::string said = channels_of(rows_, model_);
+    if (said.empty()) return;
+    say(Level::note,
+        fmt::format(
+            "{} of each head and not over tokens: eigenvalues, norms, entropies and what is "
+            "said of heads are of that matrix and tell nothing of how alike tokens become.",
+            said));
 }
 
 void ModelVerdict::predicted_depth() {

@@ -49,14 +49,17 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
                         Type type, const Extras& extras) {
     constexpr double pass = 3e-9;  // seconds per entry of P on one core, measured
     constexpr double draw = 3e-9;  // seconds per random number
-    const double n = double(tokens);
-    double heads = 0;
-    for (const BlockSpec& block : spec.blocks) heads += double(block.attention.heads);
+    double entries = 0;            // of P
+    for (const BlockSpec& block : spec.blocks) {
+        const AttentionSpec& a = block.attention;
+        const double side = double(a.channels ? a.head_dim : tokens);
+        entries += double(a.heads) * side * side;
+    }
     const double an_entry = extras.an_entry + (extras.rows ? pass : 0);
     const double passes = extras.gradients ? 5 : 1;  // forward twice, each layer again, and back
     const double seconds =
         passes * forward_flops(spec, tokens) / product_rate(backend, type) +
-        (heads * n * n * an_entry + extras.drawn * draw) / double(omp_get_max_threads());
+        (entries * an_entry + extras.drawn * draw) / double(omp_get_max_threads());
     return seconds * double(runs);
 }
 

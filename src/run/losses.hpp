@@ -33,6 +33,7 @@ class LossSource {
     Index number_ = -1;  ///< after the colon; -1: none
     std::uint64_t seed_;
     Index vocabulary_, width_, tokens_;
+    bool class_token_;  ///< the last state that a loss sees is one row
     const Backend& backend_;
     Type type_;
     Tensor classifier_;

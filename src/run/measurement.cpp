@@ -23,19 +23,33 @@ constexpr std::string_view not_finite = "NaN or infinity in the data";
 
 }  // namespace
 
-/// Turns non-finite values into undefined ones where non-finite data are allowed.
+/// Turns non-finite values into undefined ones where non-finite data are allowed, and says of a
+/// number of P over channels that it is one.
 class Measurement::FiniteSink final : public Sink {
   public:
     FiniteSink(Sink& out, bool allow) : out_(out), allow_(allow) {}
     void scalar(const Place& at, std::string_view metric, const Value& value) override {
-        out_.scalar(at, metric, made_finite(value));
+        const Metric* known = channels_ > 0 ? find_metric(metric) : nullptr;
+        out_.scalar(at, metric,
+                    made_finite(known && known->of == Of::head ? of_channels(value) : value));
     }
     void point(const Place& at, std::string_view curve, double x, const Value& y) override {
         out_.point(at, curve, x, made_finite(y));
     }
-    void matrix(Map map) override { out_.matrix(std::move(map)); }
+    void matrix(Map map) override {
+        if (channels_ > 0) map.name = "channels";
+        out_.matrix(std::move(map));
+    }
+    /// The channels of a head in the layer that is measured; 0: P is over tokens.
+    void set_channels(Index count) { channels_ = count; }
 
   private:
+    Value of_channels(Value value) const {
+        if (!value.value && !value.low) return value;
+        const std::string said = fmt::format("P is over {} channels", channels_);
+        value.note = value.note.empty() ? said : said + "; " + value.note;
+        return value;
+    }
     Value made_finite(const Value& value) const {
         const auto bad = [](const std::optional<double>& v) { return v && !std::isfinite(*v); };
         if (allow_ && (bad(value.value) || bad(value.low) || bad(value.high)))
@@ -44,6 +58,7 @@ class Measurement::FiniteSink final : public Sink {
     }
     Sink& out_;
     bool allow_;
+    Index channels_ = 0;
 };
 
 Measurement::Measurement(MeasurementSettings settings, Sink& out)
@@ -137,6 +152,11 @@ void Measurement::on_hidden(const Hidden& event) {
             driven.probe->on_hidden(event, moments, *sink_);
 }
 
+void Measurement::note_channels(Index count) {
+    now().channels = count;
+    sink_->set_channels(count);
+}
+
 bool Measurement::wants_rows(Index) const { return needs_rows_; }
 
 void Measurement::on_attention_rows(Index layer, const RowBlock& block) {
@@ -144,6 +164,7 @@ void Measurement::on_attention_rows(Index layer, const RowBlock& block) {
     sample.layer = layer;
     report_progress(layer);
     if (!needs_rows_) return;
+    note_channels(block.channels ? block.p.cols() : 0);
     const RowStatistics stats = row_statistics(block);
     for (const double modulus : stats.modulus)
         sample.finite_rows = sample.finite_rows && std::isfinite(modulus);
@@ -175,6 +196,7 @@ void Measurement::on_attention(const Attention& event) {
         count += 1;
     }
     if (!needs_attention_ || spoiled(event)) return;
+    note_channels(event.channels ? event.op.tokens() : 0);
     for (const Driven& driven : now().probes)
         if (has(driven.entry->needs, Needs::attention)) driven.probe->on_attention(event, *sink_);
 }
@@ -199,6 +221,7 @@ bool Measurement::wants_attention_gradient(Index) const { return needs_attention
 
 void Measurement::on_attention_gradient(const AttentionGradient& event) {
     now().layer = event.layer;
+    note_channels(event.channels ? event.op.tokens() : 0);
     for (const Driven& driven : now().probes)
         if (has(driven.entry->needs, Needs::attention_gradient))
             driven.probe->on_attention_gradient(event, *sink_);
@@ -206,6 +229,7 @@ void Measurement::on_attention_gradient(const AttentionGradient& event) {
 
 void Measurement::finish(Index number, Sample& sample) {
     if (sample.layer < 0) return;
+    sink_->set_channels(sample.channels);
     for (const Driven& driven : sample.probes) driven.probe->finish_layer(sample.layer, *sink_);
     const bool first = trial_ == 0 && number == 0;
     for (Diagnostics::Entry& entry : sample.diagnostics.entries)
@@ -214,6 +238,7 @@ void Measurement::finish(Index number, Sample& sample) {
     sample.diagnostics.entries.clear();
     sample.last_state.reset();
     sample.finite_rows = true;
+    sample.channels = 0;
     sample.layer = -1;
 }
 

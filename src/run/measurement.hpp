@@ -73,17 +73,19 @@ class Measurement final : public Observer {
         Diagnostics diagnostics;
         Index layer = -1;         ///< of its events; -1: none yet
         bool finite_rows = true;  ///< of P, over the rows seen so far
+        Index channels = 0;       ///< the side of P over channels; 0: P is over tokens
         std::optional<std::pair<Tensor, StateMoments>> last_state;
     };
     std::unique_ptr<Sample> make_sample() const;
     Sample& now();
     void finish(Index number, Sample& sample);
     void report_progress(Index layer);
+    void note_channels(Index count);
     const StateMoments& moments_of(const Tensor& x);
     bool spoiled(const Attention& event);
 
     MeasurementSettings settings_;
-    std::unique_ptr<Sink> sink_;
+    std::unique_ptr<FiniteSink> sink_;
     std::vector<std::pair<const ProbeEntry*, ProbeSettings>> wanted_;
     std::map<Index, std::unique_ptr<Sample>> open_;  ///< by number; layer not yet complete
     std::vector<std::unique_ptr<Sample>> idle_;      ///< free to be reused

@@ -42,24 +42,24 @@ bool any(const RunSizes& s, std::initializer_list<std::string_view> names) {
 
 /// Bytes of the metric that needs the most; metrics are computed one after the other.
 double largest_metric(const RunSizes& s) {
-    const double n = double(s.tokens), d = double(s.width), h = double(s.heads);
+    const double n = double(s.tokens), side = side_of(s), d = double(s.width), h = double(s.heads);
     const double b = double(s.bytes), columns = double(s.columns);
     // Rows of P, by the sizes alone, with logits and slope (AttentionOperator::rows_at_once).
-    const double rows = std::max(8 * mib, 64 * 3 * h * n * b);
+    const double rows = std::max(8 * mib, 64 * 3 * h * side * b);
     double most = rows;
     if (any(s, {metric::omega, metric::mu1, metric::mu2, metric::est_mu, metric::est1})) {
         const double chunk = std::min(d, std::max(128.0, double(1 << 21) / (h * n)));
         most = std::max(most, rows + 4 * n * d * wide + 2 * h * n * chunk * b);
     }
     if (any(s, {metric::effective_rank})) {            // copies and workspace of Eigen's BDCSVD
-        const double side = std::min({n, d, 1024.0});  // larger ones only if requested by name
-        most = std::max(most, n * d * (5 * wide + b) + 4 * side * side * wide);
+        const double rank = std::min({n, d, 1024.0});  // larger ones only if requested by name
+        most = std::max(most, n * d * (5 * wide + b) + 4 * rank * rank * wide);
     }
     if (any(s, {metric::stable_rank})) {
         constexpr double largest_gram = 1024, vectors = 640;
-        const double side = std::min(n, d);
+        const double rank = std::min(n, d);
         most = std::max(most, n * d * (wide + b) +
-                                  (side <= largest_gram ? 2 * side : 2 * vectors) * side * wide);
+                                  (rank <= largest_gram ? 2 * rank : 2 * vectors) * rank * wide);
     }
     const double block = 12 * std::max(double(1 << 17), 8 * h * n) * wide;
     if (any(s, {metric::jac_q_fro})) most = std::max(most, 6 * n * columns * wide + block);
@@ -75,7 +75,7 @@ double largest_metric(const RunSizes& s) {
 /// Bytes of the reverse sweep of one sample.
 double sweep(const RunSizes& s) {
     const double n = double(s.tokens), d = double(s.width), b = double(s.bytes);
-    const double p = double(s.heads) * n * n;
+    const double p = double(s.heads) * side_of(s) * side_of(s);
     return b * (double(s.layer_weights) + double(s.layers) * n * d + 8 * p +
                 n * (12 * d + 12 * double(s.columns) + 6 * double(s.inner)) +
                 3 * double(s.head_rows) * d + 5 * double(s.head_rows) * n);
@@ -108,11 +108,19 @@ RunSizes sizes_of(const ModelSpec& spec, Type type) {
         if (!p.name.starts_with("layer.") && p.name != "embed.token")
             s.table = std::max(s.table, p.shape.count());
     }
+    Index in = spec.channels;
+    for (Index left = spec.patch_convolutions; left > 0; --left) {
+        const Index places = spec.patches() << 2 * (left - 1), out = spec.width >> (left - 1);
+        s.pixels = std::max(s.pixels, places * (9 * in + out));
+        in = out;
+    }
     for (const BlockSpec& b : spec.blocks) {
+        if (b.attention.channels) s.channels = std::max(s.channels, b.attention.head_dim);
         s.heads = std::max(s.heads, b.attention.heads);
         s.columns = std::max(s.columns, b.attention.heads * std::max(b.attention.head_dim,
                                                                      b.attention.value_columns()));
-        s.inner = std::max(s.inner, b.ffn.width * (b.ffn.gated ? 3 : 2));
+        s.inner = std::max(s.inner, b.ffn.width * (b.ffn.gated ? 3 : 2) +
+                                        4 * b.local.kernel * b.local.kernel * spec.width);
         s.rotated = s.rotated || b.attention.rotary.columns > 0;
         s.normed = s.normed || b.attention.qk_norm;
     }
@@ -127,30 +135,31 @@ RunSizes sizes_of(const Subject& subject, Type type) {
 }
 
 MemoryNeeds needs_of(const RunSizes& s) {
-    const double n = double(s.tokens), d = double(s.width), h = double(s.heads);
-    const double b = double(s.bytes);
+    const double n = double(s.tokens), side = side_of(s), d = double(s.width);
+    const double h = double(s.heads), b = double(s.bytes);
     MemoryNeeds needs;
     needs.weights = std::max(double(s.layer_weights), double(s.table)) * b + double(s.file_pages);
     constexpr double sample = 1024, trial = 32;  // bytes of overhead
     needs.states = double(s.samples) * (2 * n * d * b + n * wide + sample) +
-                   double(s.trials) * trial + n * d * wide + states_of_a_layer(s);
+                   double(s.trials) * trial + n * d * wide +
+                   std::max(states_of_a_layer(s), 3 * double(s.pixels) * b);
     // Bytes of a row of the table, in memory and as text.
     constexpr double row = 1024;
-    needs.metrics = largest_metric(s) + double(s.maps) * n * n * wide +
+    needs.metrics = largest_metric(s) + double(s.maps) * side * side * wide +
                     double(s.layers) * (h + 8) * double(s.metrics.size()) * row;
     if (s.gradients) needs.metrics = std::max(needs.metrics, sweep(s));
-    const double of_p = 3 * h * n * b;  // a row of all heads, with logits and slope
+    const double of_p = 3 * h * side * b;  // a row of all heads, with logits and slope
     needs.blocks = std::max(8 * mib, 2 * double(rows_of_a_product(of_p)) * of_p);
     // 32 vectors of a Krylov method, where P is not kept.
     if (any(s, {metric::lambda2_abs, metric::spectral_gap, metric::gap, metric::delta, metric::est1,
                 metric::est2}))
-        needs.blocks = std::max(needs.blocks, 2 * 2 * 32 * h * n * wide);
+        needs.blocks = std::max(needs.blocks, 2 * 2 * 32 * h * side * wide);
     return needs;
 }
 
 double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory, Index threads) {
     constexpr double largest_dense = 2048, vectors = 640;  // as in src/attention
-    const double n = double(s.tokens), p = double(s.heads) * n * n * double(s.bytes);
+    const double n = side_of(s), p = double(s.heads) * n * n * double(s.bytes);
     const double rest = memory - (needs.total() - needs.blocks);
     // n x n matrices: of the QR algorithm; of BDCSVD, with its copies and workspace
     const double matrices = s.dense ? 8 : n <= largest_dense ? 2 : 0;
@@ -161,8 +170,9 @@ double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory,
 
 Together samples_together(const RunSizes& s, Index wanted, double memory, bool device) {
     const double rows = device ? 16384 : 1024, share = 0.25;
-    const double n = double(s.tokens), p = double(s.heads) * n * n * double(s.bytes);
-    const double one = p + states_of_a_layer(s) + double(s.maps) * n * n * wide;
+    const double n = double(s.tokens), side = side_of(s);
+    const double p = double(s.heads) * side * side * double(s.bytes);
+    const double one = p + states_of_a_layer(s) + double(s.maps) * side * side * wide;
     const double most = wanted > 0 ? double(wanted) : std::ceil(rows / n);
     Together out;
     out.samples =

@@ -13,8 +13,10 @@ inline constexpr double mib = 1 << 20;  ///< bytes of a MiB
 struct RunSizes {
     Index tokens = 1, width = 0, samples = 1, trials = 1, layers = 1, heads = 1, bytes = 4,
           maps = 0;
+    Index channels = 0;       ///< of a head whose P is over channels; 0: P is over tokens
+    Index pixels = 0;         ///< numbers that the largest convolution of an image gathers
     Index columns = 0;        ///< of the queries of all heads
-    Index inner = 0;          ///< entries per token that the feed-forward step holds
+    Index inner = 0;          ///< entries per token that the feed-forward and the local step hold
     Index layer_weights = 0;  ///< elements of the largest layer
     Index all_weights = 0;
     Index file_pages = 0;  ///< bytes of mapped file pages in addition to the weights
@@ -24,6 +26,8 @@ struct RunSizes {
     bool dense = false;  ///< spectra by the dense method, whatever the size
     std::vector<std::string> metrics = {};
 };
+/// Rows of P.
+inline double side_of(const RunSizes& s) { return double(s.channels > 0 ? s.channels : s.tokens); }
 /// The sizes given by the model.
 RunSizes sizes_of(const Subject& subject, Type type);
 RunSizes sizes_of(const ModelSpec& spec, Type type);

@@ -94,6 +94,8 @@ const Usage usages[] = {
     {"probe_of_a_loss", {"probe", tiny, "--probes", "grad_norm"}, "pass --loss"},
     {"model_key", {"probe", "random:gpt2,layer=3"}, "layers"},
     {"model_name", {"probe", "random:gpt3"}, "gpt2"},
+    {"channels", {"probe", "random:xcit-nano,attention=linear"}, "has softmax or polynomial"},
+    {"patches", {"probe", "random:xcit-nano,patch=12"}, "2, 4, 8 or 16"},
     {"trials_of_a_file",
      {"probe", TSDIAG_TEST_DATA "/golden/bert", "--trials", "2"},
      "--samples draws"},

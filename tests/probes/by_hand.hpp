@@ -111,6 +111,7 @@ struct Layer {
     Index block = 3;  ///< rows per block
     Index rows = -1;  ///< rows in total; -1: all
     Index layer = 0;
+    bool channels = false;  ///< P is over channels
 };
 
 inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
@@ -120,7 +121,8 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
     if (l.op) {
         const Index n = l.rows < 0 ? l.op->tokens() : l.rows;
         for (Index first = 0; first < n && has(needs, Needs::rows); first += l.block) {
-            const RowBlock block = l.op->rows(first, std::min(l.block, n - first));
+            RowBlock block = l.op->rows(first, std::min(l.block, n - first));
+            block.channels = l.channels;
             const RowStatistics stats = row_statistics(block);
             probe.on_attention_rows({l.layer, block, stats}, out);
         }
@@ -132,7 +134,9 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
                                 .projections = l.projections,
                                 .a2 = l.a2,
                                 .memory = l.memory,
-                                .pre_norm = l.pre_norm},
+                                .pre_norm = l.pre_norm,
+                                .why_no_estimate = l.channels ? "P is over channels" : nullptr,
+                                .channels = l.channels},
                                out);
     }
     for (const Layer::State& s : l.gradients)
@@ -145,7 +149,8 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
                                      .normed = l.normed,
                                      .projections = l.projections,
                                      .norm = l.norm,
-                                     .norm_eps = l.norm_eps},
+                                     .norm_eps = l.norm_eps,
+                                     .channels = l.channels},
                                     out);
     probe.finish_layer(l.layer, out);
 }

@@ -55,6 +55,18 @@ Table heads(const std::vector<Head>& list) {
 constexpr Head plain{0.5, 0.6, 0.3, 0.6}, flat{0.01, 0.1, 0.05, 0.51}, same{1, 1, 0.99, 0.99},
     sink{0.3, 2.5, 0.8, 0.3}, perfect_sink{0.001, 0.01, 0.99, 0.25}, previous{0, 1, 0.99, 0.98};
 
+TEST(VerdictTest, SaysOfWhichMatrixTheNumbersOfHeadsAre) {
+    Table t("m");
+    const Place at{.layer = 0, .stage = "attn", .head = 0};
+    t.scalar(at, "omega", undefined("P is over channels"));
+    EXPECT_EQ(saying(verdict(t, {}), "over tokens").text, "");
+    Value found(0.3);
+    found.note = "P is over 32 channels; from 8 of 32 rows";
+    t.scalar(at, "lambda2_abs", found);
+    EXPECT_THAT(saying(verdict(t, {}), "over tokens").text,
+                testing::StartsWith("P is over 32 channels of each head and not over tokens"));
+}
+
 TEST(VerdictTest, NamesTheFirstLayerAbove099And09) {
     const Finding f = saying(verdict(states({0.5, 0.93, 0.97, 0.995, 0.999}), {}), "Token sim");
     EXPECT_EQ(f.level, Finding::Level::warning);
