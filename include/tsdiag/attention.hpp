@@ -155,6 +155,13 @@ struct AttentionFacts {
 /// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);
 
+/// A number that a model learns for its attention: the parameter layer.L.attn.NAME, one for all
+/// heads of the layer; a file may have one a head.
+struct LearnedNumber {
+    std::string_view name;
+    double start = 0;  ///< its value in a model that is drawn
+};
+
 /// A variant of attention: one file, one line in the list.
 struct AttentionEntry {
     std::string_view name;         ///< "softmax"
@@ -165,6 +172,9 @@ struct AttentionEntry {
     std::string_view output_norm = "none";  ///< what a model applies to P V by default
     /// The number of tokens must be a multiple of it.  Null: any number.
     Index (*token_multiple)(const AttentionOptions& options) = nullptr;
+    /// What a model with these options learns.  `tokens`: the N that it is drawn for, 0: any.
+    /// Throws `UsageError` where a start needs N.  Null: nothing.
+    std::vector<LearnedNumber> (*learned)(const AttentionOptions& options, Index tokens) = nullptr;
     /// Throws `UsageError` or `ShapeError` for an input that the variant does not accept.
     std::unique_ptr<AttentionOperator> (*make)(AttentionInput input) = nullptr;
 };

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <map>
 
+#include "learned.hpp"
 #include "reader.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
@@ -256,22 +257,43 @@ Draw normal_law(const Parameter& p, double deviation, Index padding) {
     return {Draw::Law::normal, deviation, p.name == "embed.token" ? padding : -1};
 }
 
+namespace {
+
+/// Adds the numbers that attentions learn to the parameters; where each begins, by its name.
+std::map<std::string, double> add_learned(ModelSpec& spec) {
+    const Index tokens = spec.channels > 0 ? spec.patches() : spec.max_tokens;
+    std::map<std::string, double> starts;
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l)
+        for (const LearnedNumber& number : learned_by(spec, Index(l), tokens)) {
+            const std::string name(number.name);
+            spec.blocks[l].attention.own.push_back({name, {1, 1, 1}, true});
+            starts.emplace(fmt::format("layer.{}.attn.{}", l, name), number.start);
+        }
+    return starts;
+}
+
+}  // namespace
+
 RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     require_place_to_deescalate(spec);
     require_fitting_steps(spec);
     RandomModel out;
+    const Deescalation deesc = spec.blocks.front().deesc;
+    std::map<std::string, double> starts = add_learned(spec);
+    std::string also;
+    if (!starts.empty())
+        also = fmt::format(", learned scale of attention {:.6g}", starts.begin()->second);
+    if (deesc.learned) also += fmt::format(", tau of de-escalation {:.6g}", deesc.tau);
     for (Parameter& p : parameters(spec)) {
-        const bool tau = p.name.ends_with(".deesc.tau");
-        const Draw draw = tau ? Draw{Draw::Law::constant, spec.blocks.front().deesc.tau} : law(p);
+        if (p.name.ends_with(".deesc.tau")) starts.emplace(p.name, deesc.tau);
+        const auto start = starts.find(p.name);
+        const Draw draw = start == starts.end() ? law(p) : Draw{Draw::Law::constant, start->second};
         out.tensors.push_back({std::move(p.name), p.shape, draw});
     }
     spec.trained = false;
     spec.name = describe(spec);
     spec.recognised = rules(spec);
-    const Deescalation& deesc = spec.blocks.front().deesc;
-    spec.defaults.push_back(
-        fmt::format("initialisation: {}{}", how,
-                    deesc.learned ? fmt::format(", tau of de-escalation {:.6g}", deesc.tau) : ""));
+    spec.defaults.push_back(fmt::format("initialisation: {}{}", how, also));
     out.spec = std::move(spec);
     return out;
 }

@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 
+#include "learned.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::families {
@@ -57,18 +58,42 @@ void take_part(const NamePair& pair, const Parameter& p, const ModelSpec& spec, 
     out.first = pair.part * out.length;
 }
 
+std::string_view last_word(std::string_view stem) { return stem.substr(stem.rfind('.') + 1); }
+
+/// Whether it is a number that the layer's attention learns.
+bool is_learned(const ModelSpec& spec, const Canonical& c) {
+    if (!c.stem.starts_with("layer.*.attn.")) return false;
+    const std::vector<LearnedNumber> known = learned_by(spec, c.layer);
+    return std::ranges::find(known, last_word(c.stem), &LearnedNumber::name) != known.end();
+}
+
 }  // namespace
+
+std::string beside_queries(std::string_view query, std::string_view name) {
+    if (query.ends_with(".weight")) query.remove_suffix(std::string_view(".weight").size());
+    const std::size_t dot = query.rfind('.');
+    return std::string(query.substr(0, dot == std::string_view::npos ? 0 : dot + 1)).append(name);
+}
 
 Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const LayerPath& path) {
     Names out;
     for (const Parameter& p : parameters(spec)) {
         const Canonical c = split(p.name);
-        const auto pair = std::find_if(pairs.begin(), pairs.end(),
-                                       [&](const NamePair& q) { return q.canonical == c.stem; });
+        const auto named = [&](std::string_view stem) {
+            return std::ranges::find(pairs, stem, &NamePair::canonical);
+        };
+        const auto pair = named(c.stem);
+        const std::string layer = path ? path(c.layer) : std::to_string(c.layer);
+        const auto query = named("layer.*.attn.q");
+        if (pair == pairs.end() && query != pairs.end() && is_learned(spec, c)) {
+            TensorSource source;
+            source.file_name = beside_queries(with_layer(query->file, layer), last_word(c.stem));
+            out.emplace_back(p.name, std::move(source));
+            continue;
+        }
         if (pair == pairs.end())
             throw NotAvailable(fmt::format("a model of family {} has no name for parameter '{}'",
                                            spec.family, p.name));
-        const std::string layer = path ? path(c.layer) : std::to_string(c.layer);
         TensorSource source;
         source.file_name = with_layer(pair->file, layer) + c.suffix;
         source.transposed = pair->form == Form::transposed && !p.vector;

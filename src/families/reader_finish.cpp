@@ -8,6 +8,7 @@
 
 #include "draw.hpp"
 #include "head.hpp"
+#include "learned.hpp"
 #include "reader.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
@@ -190,8 +191,29 @@ void Reader::apply_own_keys() {
     if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
 }
 
+/// Those that the attention of the configuration learns, beside the queries.
+void Reader::add_learned_numbers(Names& names) {
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l)
+        for (const LearnedNumber& number : learned_by(spec, Index(l))) {
+            AttentionSpec& a = spec.blocks[l].attention;
+            const auto query = std::ranges::find(names, fmt::format("layer.{}.attn.q.weight", l),
+                                                 &std::pair<std::string, TensorSource>::first);
+            if (query == names.end())
+                refuse(fmt::format("layer {} has a learned {}, but no queries", l, number.name));
+            TensorSource source;
+            source.file_name = beside_queries(query->second.file_name, number.name);
+            const Index count = has(source.file_name) ? extent(source.file_name, 0) : 1;
+            if (count != 1 && count != a.heads)
+                refuse(fmt::format("tensor '{}' has {} numbers, expected 1 or {}",
+                                   prefix() + source.file_name, count, a.heads));
+            a.own.push_back({std::string(number.name), {1, 1, count}, true});
+            names.emplace_back(fmt::format("layer.{}.attn.{}", l, number.name), std::move(source));
+        }
+}
+
 Architecture Reader::finish(Names names, Words unused, Words own) {
     apply_own_keys();
+    add_learned_numbers(names);
     require_place_to_deescalate(spec);
     require_fitting_steps(spec);
     for (auto& [canonical, source] : names) {

@@ -92,6 +92,7 @@ TEST(AttentionGradient, ReachesTheParametersOfTheVariant) {
     const Index n = 20;
     const std::vector<Own> all = {
         {"polynomial", {{"scale", {1, 1, heads}}}, {{"scale", "learned"}}},
+        {"polynomial", {{"scale", {1, 1, 1}}}, {{"scale", "learned"}, {"p", "6"}}},
         {"linformer", {{"proj_k", {1, n, 5}}, {"proj_v", {1, n, 5}}}, {{"length", "5"}}},
         {"performer", {{"projection_matrix", {1, 9, width}}}},
         {"transformer_ls", {{"proj", {heads, width, 3}}}, {{"segment", "4"}}},

@@ -52,6 +52,26 @@ TEST(AttentionOptions, AreCheckedByNameAndValue) {
     EXPECT_THROW(check_options(attention("softmax"), {{"p", "3"}}), UsageError);
 }
 
+TEST(LearnedNumbers, BeginWhereTheOptionsSay) {
+    const auto starts = [](const char* name, const AttentionOptions& options, Index tokens) {
+        std::vector<std::pair<std::string, double>> out;
+        for (const LearnedNumber& n : attention(name).learned(options, tokens))
+            out.emplace_back(n.name, n.start);
+        return out;
+    };
+    using Starts = std::vector<std::pair<std::string, double>>;
+    EXPECT_EQ(starts("polynomial", {}, 16), Starts());
+    EXPECT_EQ(starts("polynomial", {{"scale", "1/14"}}, 0), Starts());
+    EXPECT_EQ(starts("polynomial", {{"scale", "learned"}}, 16), (Starts{{"scale", 0.25}}));
+    const AttentionOptions told{{"scale", "learned"}, {"start", "1/8"}};
+    EXPECT_EQ(starts("polynomial", told, 0), (Starts{{"scale", 0.125}}));
+    EXPECT_EQ(message([&] {
+                  starts("polynomial", {{"scale", "learned"}}, 0);
+              }),
+              "attention 'polynomial': a learned scale begins at 1/sqrt(N), and the model is for "
+              "any number of tokens N; give it start=NUMBER");
+}
+
 TEST(AttentionPlans, AreMadeOfKnownAttentions) {
     for (const AttentionPlan& plan : attention_plans()) {
         EXPECT_EQ(attention_plan(plan.name), &plan);

@@ -131,6 +131,33 @@ TEST(Detect, SaysWhichTensorIsMissing) {
                 HasSubstr("'encoder.layer.1.attention.self.key.bias' is missing"));
 }
 
+/// One number of a layer, or one a head, beside the queries.
+TEST(Detect, FindsTheLearnedScaleOfThePolynomialThatItsConfigurationNames) {
+    const DetectOptions options = with_config(
+        R"({"model_type": "bert", "num_attention_heads": 2, "tsdiag": {"layers": [
+            {"attention": "softmax"},
+            {"attention": "polynomial", "attention_options": {"p": "3", "scale": "learned"}}]}})");
+    const std::string name = "encoder.layer.1.attention.self.scale";
+    auto file = tiny_bert();
+    EXPECT_THAT(detection_error<FormatError>(*file, options),
+                HasSubstr("tensor '" + name + "' is missing"));
+    for (const Index count : {1, 2}) {
+        file->add(name, {count}, 0.25F);
+        const Architecture found = detect(*file, options);
+        EXPECT_TRUE(found.spec.blocks[0].attention.own.empty());
+        ASSERT_EQ(found.spec.blocks[1].attention.own.size(), 1U);
+        EXPECT_EQ(found.spec.blocks[1].attention.own[0].shape, (Shape{1, 1, count}));
+        EXPECT_EQ(checkpoint_weights(file, found, cpu(), Type::f64, false)
+                      ->get("layer.1.attn.scale")
+                      .to_host<double>(),
+                  std::vector<double>(std::size_t(count), 0.25));
+    }
+    file->add(name, {3});
+    EXPECT_THAT(detection_error<FormatError>(*file, options),
+                HasSubstr("'" + name + "' has 3 numbers, expected 1 or 2"));
+    EXPECT_THAT(detection_error<FormatError>(*file, with_heads(2)), HasSubstr(name));
+}
+
 TEST(Detect, SaysWhichLayerIsMissing) {
     auto file = tiny_bert();
     file->add("encoder.layer.3.output.LayerNorm.bias", {8});

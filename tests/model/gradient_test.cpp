@@ -221,6 +221,8 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
           "pre-norm,attention=diag_attention,output_norm=layer",
           "post-norm,attention=transformer_ls,segment=2",
           "pre-norm,attention=transformer_ls,causal=1",
+          "pre-norm,attention=polynomial,scale=learned,start=0.3",
+          "post-norm,attention=0:polynomial:scale=learned:start=-1/4;1:softmax",
           "pre-norm,attention=reformer,chunk=2,rounds=1"}) {
         SCOPED_TRACE(text);
         const RandomModel drawn = random_model(text + tiny);
@@ -232,7 +234,8 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
 
 TEST(Differentiate, AgreesWithDifferencesForFamilies) {
     for (const std::string text : {"bert-base,vocab=9,tokens=8", "gpt2,vocab=9,tokens=8",
-                                   "pythia-160m,vocab=9,tokens=8", "llama-7b,vocab=9,tokens=8"}) {
+                                   "pythia-160m,vocab=9,tokens=8", "llama-7b,vocab=9,tokens=8",
+                                   "gpt2,vocab=9,tokens=8,attention=polynomial,scale=learned"}) {
         SCOPED_TRACE(text);
         const RandomModel drawn = random_model(text + tiny);
         Input input;

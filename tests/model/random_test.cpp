@@ -115,6 +115,33 @@ TEST(RandomModel, TakesOblongPatches) {
                 HasSubstr("init=zero"));
 }
 
+/// N: the patches of an image, or the longest input.
+TEST(RandomModel, BeginsALearnedScaleWhereThePaperDoes) {
+    const auto scale_of = [](const std::string& text, const std::string& layer = "layer.0.") {
+        return weights_of(text)->get(layer + "attn.scale").to_host<double>();
+    };
+    const std::string learned = ",attention=polynomial,scale=learned";
+    EXPECT_EQ(scale_of("deit-tiny,image=16,patch=4" + learned), std::vector{0.25});
+    EXPECT_EQ(scale_of("bert-base,tokens=64" + learned), std::vector{0.125});
+    EXPECT_EQ(scale_of("post-norm" + learned + ",start=1/4"), std::vector{0.25});
+    EXPECT_THAT(thrown<UsageError>([&] { random_model("post-norm" + learned); }),
+                HasSubstr("give it start=NUMBER"));
+    const auto mix =
+        weights_of("post-norm,layers=2,attention=0:softmax;1:polynomial:scale=learned:start=3");
+    EXPECT_FALSE(mix->has("layer.0.attn.scale"));
+    EXPECT_TRUE(mix->has("layer.1.attn.scale"));
+    EXPECT_THAT(random_model("deit-tiny,image=16,patch=4" + learned).spec.defaults.back(),
+                HasSubstr("learned scale of attention 0.25"));
+}
+
+/// A layer that shares the parameters of one without a scale has it there all the same.
+TEST(RandomModel, KeepsALearnedScaleWhereItsLayerHasItsParameters) {
+    const auto w = weights_of(
+        "albert-base-v2,layers=3,tokens=16,attention=0:softmax;1-2:polynomial:scale=learned");
+    EXPECT_TRUE(w->has("layer.0.attn.scale"));
+    EXPECT_FALSE(w->has("layer.1.attn.scale"));
+}
+
 TEST(RandomWeights, OfGpt2HaveSmallerResidualProjections) {
     const auto w = weights_of("gpt2,layers=8,d=96,heads=4,vocab=50");
     expect_variance(*w, "layer.7.attn.q.weight", 4e-4);
@@ -202,17 +229,19 @@ TEST_P(EveryRandomModel, RunsAndStaysFinite) {
     EXPECT_TRUE(seen.states.contains("layer.1.out"));
 }
 
-TEST_P(EveryRandomModel, IsReadBackFromWhatIsWritten) {
-    const RandomModel drawn = random_model(small(GetParam()));
+/// Writes the model, reads it and compares what both do with one input.
+void expect_read_back(const std::string& text, const std::string& folder,
+                      const std::function<Input(const ModelSpec&)>& input_of) {
+    const RandomModel drawn = random_model(text);
     const std::shared_ptr<const Weights> weights = random_weights(drawn, Rng(5), cpu(), Type::f32);
-    const std::filesystem::path dir =
-        std::filesystem::path(testing::TempDir()) / ("written-" + GetParam());
+    const std::filesystem::path dir = std::filesystem::path(testing::TempDir()) / folder;
     std::filesystem::create_directories(dir);
     write_model(drawn.spec, *weights, dir);
     const Opened opened = Opened::from(dir);
     EXPECT_EQ(opened.architecture.spec.family, drawn.spec.family);
     EXPECT_TRUE(opened.architecture.spec.ignored.empty());
-    const Input input = input_of(drawn.spec, Type::f32);
+    EXPECT_EQ(parameters(opened.architecture.spec).size(), drawn.tensors.size());
+    const Input input = input_of(drawn.spec);
     Recorder before, after;
     Model(drawn.spec, weights, cpu(), Type::f32).run(std::span(&input, 1), before);
     opened.model(Type::f32).run(std::span(&input, 1), after);
@@ -220,6 +249,18 @@ TEST_P(EveryRandomModel, IsReadBackFromWhatIsWritten) {
     EXPECT_EQ(before.states, after.states);
     EXPECT_EQ(before.a2, after.a2);
     std::filesystem::remove_all(dir);
+}
+
+TEST_P(EveryRandomModel, IsReadBackFromWhatIsWritten) {
+    expect_read_back(small(GetParam()), "written-" + GetParam(),
+                     [](const ModelSpec& s) { return input_of(s, Type::f32); });
+}
+
+TEST_P(EveryRandomModel, IsReadBackWithALearnedScale) {
+    if (GetParam().starts_with("transnormer")) GTEST_SKIP() << "has attentions of its own";
+    expect_read_back(small(GetParam()) + ",attention=polynomial,scale=learned,start=0.3",
+                     "scaled-" + GetParam(),
+                     [](const ModelSpec& s) { return input_of(s, Type::f32); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Names, EveryRandomModel, testing::ValuesIn(all_names()),

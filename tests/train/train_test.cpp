@@ -95,6 +95,37 @@ TEST(Train, IsTheSameOnAnyNumberOfThreads) {
     EXPECT_EQ(one, three);
 }
 
+/// Its gradient moves the learned scale of a polynomial, which the checkpoint keeps.
+TEST(Train, LearnsTheScaleOfAPolynomial) {
+    TemporaryDirectory folder;
+    TrainOptions o = tiny();
+    o.subject.model += ",attention=polynomial,scale=learned,start=1/4";
+    o.directory = folder / "";
+    const TrainResult r = train(o);
+    Index scales = 0;
+    SubjectOptions at;
+    at.model = folder / "checkpoints/step-12";
+    const Subject read = open_subject(at);
+    const auto weights = checkpoint_weights(read.file, read.architecture, cpu(), Type::f32, false);
+    for (const auto& [name, tensor] : r.parameters) {
+        if (!name.ends_with("attn.scale")) continue;
+        const std::vector<float> c = tensor.to_host<float>();
+        ASSERT_EQ(c.size(), 1U);
+        EXPECT_NE(c[0], 0.25F) << name;
+        EXPECT_EQ(weights->get(name).to_host<float>(), c) << name;
+        ++scales;
+    }
+    EXPECT_EQ(scales, 2);
+    TemporaryDirectory parts;
+    o.directory = parts / "";
+    o.save_every = 5;
+    o.stop_after = 7;
+    EXPECT_FALSE(train(o).finished);
+    o.stop_after = 0;
+    o.resume = true;
+    EXPECT_EQ(all_of(train(o)), all_of(r));
+}
+
 TEST(Train, ProbesSamplesThatAreNotEvaluated) {
     TrainOptions o = tiny();
     o.steps = 2;

@@ -1,0 +1,47 @@
+#pragma once
+#include <vector>
+
+#include "options.hpp"
+
+/// The polynomial of [POLY], c S^p entry by entry: its options, its power and its scale.
+namespace tsdiag::variants {
+
+inline constexpr AttentionOption power_option{.name = "p",
+                                              .fallback = "3",
+                                              .words = "",
+                                              .numbers = true,
+                                              .whole = true,
+                                              .least = 1,
+                                              .most = 6,
+                                              .description = "the power"};
+inline constexpr AttentionOption scale_option{
+    .name = "scale",
+    .fallback = "1/sqrt(N)",
+    .words = "none 1/sqrt(N) learned",
+    .numbers = true,
+    .least = -1e6,
+    .most = 1e6,
+    .description =
+        "c: none is 1, N the number of tokens, a number such as 1/14, or learned "
+        "(\"dynamic\"): the parameter `scale`, one of a layer or one a head"};
+inline constexpr AttentionOption start_option{
+    .name = "start",
+    .fallback = "1/sqrt(N)",
+    .words = "1/sqrt(N)",
+    .numbers = true,
+    .least = -1e6,
+    .most = 1e6,
+    .description =
+        "where a learned scale begins in a drawn model; N: the patches of its image, or "
+        "its longest input"};
+
+/// S^p, p >= 1.
+Tensor power(const Tensor& s, Index p);
+/// c, (1 or h, 1, 1).  Throws `UsageError` where it is to be learned and the model has none,
+/// `ShapeError` where there is not one of all heads or one of each.
+Tensor power_scale(const AttentionEntry& entry, const Options& options, const AttentionInput& in);
+/// `AttentionEntry::learned` of `entry`, whose options are these.
+std::vector<LearnedNumber> learned_scale(const AttentionEntry& entry, const AttentionOptions& given,
+                                         Index tokens);
+
+}  // namespace tsdiag::variants
