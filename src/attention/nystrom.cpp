@@ -7,6 +7,7 @@
 #include "factored.hpp"
 #include "features.hpp"
 #include "inverse.hpp"
+#include "power.hpp"
 #include "score.hpp"
 #include "tsdiag/error.hpp"
 
@@ -25,13 +26,21 @@ constexpr std::array nystrom_options{
     AttentionOption{.name = "whole",
                     .fallback = "softmax",
                     .words = "softmax inverse",
-                    .description = "what m = n means: the exact softmax, or the formula all the "
-                                   "same (inverse: nystrom-attention)"},
+                    .description = "what m = n means: the exact softmax (or polynomial), or the "
+                                   "formula all the same (inverse: nystrom-attention)"},
     AttentionOption{.name = "init",
                     .fallback = "original",
                     .words = "original exact",
-                    .description = "of the inverse: K2^T over the largest column sum of all heads "
-                                   "(original) or of each head (exact)"},
+                    .description = "of the inverse of a softmax: K2^T over the largest column sum "
+                                   "of all heads (original) or of each head (exact)"},
+    AttentionOption{.name = "activation",
+                    .fallback = "softmax",
+                    .words = "softmax polynomial",
+                    .description = "of the logits: softmax, or c x^p entry by entry [POLY]; then V "
+                                   "begins at K2^T over |K2|_1 |K2|_inf of each head"},
+    power_option,
+    scale_option,
+    start_option,
     AttentionOption{.name = "conv",
                     .fallback = "0",
                     .numbers = true,
@@ -46,6 +55,8 @@ constexpr std::array nystrom_options{
                     .description = "of the convolution"}};
 
 constexpr std::string_view no_logits = "P is a product of three softmaxes";
+constexpr std::string_view no_power_logits = "P is a product of three matrices of powers";
+constexpr Index inverse_steps = 6;
 
 /// Means of segments of n/m tokens: (h, n, w) -> (h, m, w).
 Tensor landmarks(const Tensor& x, Index m) {
@@ -56,15 +67,16 @@ Tensor landmarks(const Tensor& x, Index m) {
 /// P + C, C_ij = w_(j - i + width/2) of each head: a convolution over the values.
 class WithConvolution final : public AttentionOperator {
   public:
-    WithConvolution(std::unique_ptr<AttentionOperator> p, Tensor kernel)
-        : p_(std::move(p)), kernel_(std::move(kernel)) {}
+    WithConvolution(std::unique_ptr<AttentionOperator> p, Tensor kernel,
+                    std::string_view why_no_slope)
+        : p_(std::move(p)), kernel_(std::move(kernel)), why_no_slope_(why_no_slope) {}
 
     RowBlock rows(Index first, Index count) const override {
         RowBlock block = p_->rows(first, count);
         block.p = add(block.p, band(first, count));
         block.slope = {};
         block.divided = false;
-        block.why_no_slope = no_logits;
+        block.why_no_slope = why_no_slope_;
         return block;
     }
     Structure structure() const override { return {}; }
@@ -90,6 +102,7 @@ class WithConvolution final : public AttentionOperator {
 
     std::unique_ptr<AttentionOperator> p_;
     Tensor kernel_;  ///< (1, h, width)
+    std::string_view why_no_slope_;
 };
 
 /// The weights of the convolution, (h, 1, width), h the heads of a sample; none: empty.
@@ -114,13 +127,53 @@ Tensor convolution(const Options& options, const AttentionInput& in) {
 
 }  // namespace
 
-extern const AttentionEntry softmax, nystrom;
+extern const AttentionEntry softmax, polynomial, nystrom;
+
+namespace {
+
+std::unique_ptr<AttentionOperator> of_softmaxes(const AttentionInput& in, Index m, bool each_head) {
+    const auto kernel = [&](const Tensor& a, const Tensor& b) {
+        return softmax_rows(matmul(a, b, Transpose::second, in.scale), {});
+    };
+    const Tensor q = landmarks(in.q, m), k = landmarks(in.k, m);
+    const Tensor left =
+        matmul(kernel(in.q, k),
+               iterated_inverse(kernel(q, k), inverse_steps, in.heads_of_a_sample(), each_head));
+    return factored_attention(nystrom, left, transpose(kernel(q, in.k)), false,
+                              {.why_no_slope = no_logits});
+}
+
+/// With the activation c x^p.  The inverse of c K2 is that of K2 over c, so that one c is left.
+std::unique_ptr<AttentionOperator> of_powers(const AttentionInput& in, Index m,
+                                             const Options& options) {
+    const auto kernel = [&](const Tensor& a, const Tensor& b) {
+        return power(matmul(a, b, Transpose::second, in.scale), options.count("p"));
+    };
+    const Tensor q = landmarks(in.q, m), k = landmarks(in.k, m);
+    const Tensor left =
+        matmul(kernel(in.q, k), iterated_signed_inverse(kernel(q, k), inverse_steps));
+    return factored_attention(nystrom, multiply(left, power_scale(nystrom, options, in)),
+                              transpose(kernel(q, in.k)), false, {.why_no_slope = no_power_logits});
+}
+
+/// Of as many landmarks as tokens.
+std::unique_ptr<AttentionOperator> exact(AttentionInput in, bool powers) {
+    AttentionOptions given;
+    for (const char* name : {"p", "scale"})
+        if (const auto found = in.options.find(name); powers && found != in.options.end())
+            given.insert(*found);
+    in.options = std::move(given);
+    return (powers ? polynomial : softmax).make(std::move(in));
+}
+
+}  // namespace
+
 const AttentionEntry nystrom = {
     .name = "nystrom",
     .description =
         "P = softmax(q l_k^T) V softmax(l_q k^T), l the means of n/m tokens, V six "
-        "steps towards the inverse of K2 = softmax(l_q l_k^T)",
-    .source = "[NYSTROM]",
+        "steps towards the inverse of K2 = softmax(l_q l_k^T); or with a polynomial for softmax",
+    .source = "[NYSTROM], [POLY] 6.3",
     .options = nystrom_options,
     .facts = {.row_stochastic = Holds::sometimes,
               .negative_entries = Holds::sometimes,
@@ -132,6 +185,12 @@ const AttentionEntry nystrom = {
         [](const AttentionOptions& given) {
             const Options options(nystrom, given);
             return options.is("landmarks", "n") ? Index(1) : options.count("landmarks");
+        },
+    .learned =
+        [](const AttentionOptions& given, Index tokens) {
+            const Options options(nystrom, given);
+            return options.is("activation", "polynomial") ? learned_scale(nystrom, given, tokens)
+                                                          : std::vector<LearnedNumber>();
         },
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(nystrom, in.options);
@@ -147,25 +206,20 @@ const AttentionEntry nystrom = {
                             "the sample; expected a multiple of {} tokens",
                             m, n, m));
         const Tensor kernel = convolution(options, in);
-        std::unique_ptr<AttentionOperator> op;
-        if (m == n && options.is("whole", "softmax")) {
-            in.options.clear();
-            op = softmax.make(in);
-        } else {
-            const auto kernel_of = [&](const Tensor& a, const Tensor& b) {
-                return softmax_rows(matmul(a, b, Transpose::second, in.scale), {});
-            };
-            const Tensor q = landmarks(in.q, m), k = landmarks(in.k, m);
-            const Tensor left = matmul(kernel_of(in.q, k),
-                                       iterated_inverse(kernel_of(q, k), 6, in.heads_of_a_sample(),
-                                                        options.is("init", "exact")));
-            op = factored_attention(nystrom, left, transpose(kernel_of(q, in.k)), false,
-                                    {.why_no_slope = no_logits});
-        }
+        const bool powers = options.is("activation", "polynomial");
+        for (const char* name : {"p", "scale", "start"})
+            if (!powers && in.options.contains(name))
+                throw UsageError(fmt::format(
+                    "attention 'nystrom': {} is of activation=polynomial, not of softmax", name));
+        std::unique_ptr<AttentionOperator> op =
+            m == n && options.is("whole", "softmax") ? exact(in, powers)
+            : powers                                 ? of_powers(in, m, options)
+                     : of_softmaxes(in, m, options.is("init", "exact"));
         if (!kernel.defined()) return op;
         const Tensor all = for_every_sample(kernel, in);
         return std::make_unique<WithConvolution>(std::move(op),
-                                                 all.reshape({1, all.batch(), all.cols()}));
+                                                 all.reshape({1, all.batch(), all.cols()}),
+                                                 powers ? no_power_logits : no_logits);
     }};
 
 }  // namespace tsdiag::variants

@@ -49,6 +49,12 @@ inline std::vector<Case> cases() {
     add("nystrom", {{"landmarks", "10"}, {"init", "exact"}, {"conv", "5"}}, 20);
     add("nystrom", {{"landmarks", "n"}}, 20);
     add("nystrom", {{"landmarks", "20"}, {"whole", "inverse"}}, 20);
+    add("nystrom", {{"landmarks", "4"}, {"activation", "polynomial"}}, 20);
+    add("nystrom",
+        {{"landmarks", "10"}, {"activation", "polynomial"}, {"p", "2"}, {"scale", "none"}}, 20);
+    add("nystrom",
+        {{"landmarks", "5"}, {"activation", "polynomial"}, {"scale", "1/14"}, {"conv", "3"}}, 20);
+    add("nystrom", {{"landmarks", "n"}, {"activation", "polynomial"}, {"p", "4"}}, 20);
     add("flash", {{"group", "6"}});
     add("reformer", {{"chunk", "4"}, {"rounds", "2"}});
     add("reformer", {{"chunk", "3"}, {"rounds", "3"}, {"duplicates", "1"}, {"keys", "rms"}});

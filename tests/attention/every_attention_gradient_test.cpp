@@ -93,6 +93,12 @@ TEST(AttentionGradient, ReachesTheParametersOfTheVariant) {
     const std::vector<Own> all = {
         {"polynomial", {{"scale", {1, 1, heads}}}, {{"scale", "learned"}}},
         {"polynomial", {{"scale", {1, 1, 1}}}, {{"scale", "learned"}, {"p", "6"}}},
+        {"nystrom",
+         {{"scale", {1, 1, 1}}},
+         {{"landmarks", "4"}, {"activation", "polynomial"}, {"scale", "learned"}}},
+        {"nystrom",
+         {{"scale", {1, 1, heads}}},
+         {{"landmarks", "n"}, {"activation", "polynomial"}, {"scale", "learned"}}},
         {"linformer", {{"proj_k", {1, n, 5}}, {"proj_v", {1, n, 5}}}, {{"length", "5"}}},
         {"performer", {{"projection_matrix", {1, 9, width}}}},
         {"transformer_ls", {{"proj", {heads, width, 3}}}, {{"segment", "4"}}},

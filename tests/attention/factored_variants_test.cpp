@@ -216,7 +216,9 @@ TEST(Linformer, RefusesLengthsThatDoNotFit) {
     EXPECT_THROW(attention("linformer").make(in), UsageError);
 }
 
-Matrix nystrom_twin(const AttentionInput& in, Index k, Index m, double bound) {
+/// K1 V K3, `kernel` of logits, V six steps from K2^T / `bound`(K2).
+template <class Kernel, class Bound>
+Matrix nystrom_twin(const AttentionInput& in, Index k, Index m, Kernel kernel, Bound bound) {
     const Index size = in.q.rows(), part = size / m;
     const Matrix q = naive::matrix_of(in.q, k), key = naive::matrix_of(in.k, k);
     const auto means = [&](const Matrix& x) {
@@ -226,26 +228,27 @@ Matrix nystrom_twin(const AttentionInput& in, Index k, Index m, double bound) {
                 for (Index c = 0; c < width; ++c) l(i, c) += x(i * part + t, c) / double(part);
         return l;
     };
-    const auto softmax = [&](const Matrix& a, const Matrix& b) {
+    const auto of = [&](const Matrix& a, const Matrix& b) {
         Matrix s = naive::product(a, naive::transposed(b));
         for (double& e : s.a) e *= in.scale;
-        return naive::softmax(s);
+        return kernel(s);
     };
     const auto minus = [&](double a, Matrix x) {
         for (double& e : x.a) e = -e;
         for (Index i = 0; i < m; ++i) x(i, i) += a;
         return x;
     };
-    const Matrix lq = means(q), lk = means(key), k2 = softmax(lq, lk);
+    const Matrix lq = means(q), lk = means(key), k2 = of(lq, lk);
     Matrix v = naive::transposed(k2);
-    for (double& e : v.a) e /= bound;
+    const double start = bound(k2);
+    for (double& e : v.a) e /= start;
     for (int step = 0; step < 6; ++step) {
         const Matrix kv = naive::product(k2, v);
         v = naive::product(
             v, minus(13, naive::product(kv, minus(15, naive::product(kv, minus(7, kv))))));
         for (double& e : v.a) e /= 4;
     }
-    return naive::product(naive::product(softmax(q, lk), v), softmax(lq, key));
+    return naive::product(naive::product(of(q, lk), v), of(lq, key));
 }
 
 double largest_column_sum(const AttentionInput& in, Index k, Index m) {
@@ -272,11 +275,94 @@ TEST(Nystrom, EqualsTheNaiveOne) {
     for (const bool exact : {false, true}) {
         in.options = {{"landmarks", "5"}, {"init", exact ? "exact" : "original"}};
         const auto op = attention("nystrom").make(in);
-        for (Index k = 0; k < heads; ++k)
-            EXPECT_TENSOR_NEAR(op->matrix().batch_range(k, 1),
-                               nystrom_twin(in, k, 5, exact ? largest_column_sum(in, k, 5) : all).a,
-                               rounding(2000));
+        for (Index k = 0; k < heads; ++k) {
+            const double bound = exact ? largest_column_sum(in, k, 5) : all;
+            const Matrix twin = nystrom_twin(
+                in, k, 5, [](const Matrix& s) { return naive::softmax(s); },
+                [&](const Matrix&) { return bound; });
+            EXPECT_TENSOR_NEAR(op->matrix().batch_range(k, 1), twin.a, rounding(2000));
+        }
     }
+}
+
+/// The largest sum of moduli of a row times that of a column.
+double product_of_norms(const Matrix& x) {
+    double rows = 0, columns = 0;
+    for (Index i = 0; i < x.rows; ++i) {
+        double row = 0, column = 0;
+        for (Index j = 0; j < x.cols; ++j) row += std::abs(x(i, j)), column += std::abs(x(j, i));
+        rows = std::max(rows, row), columns = std::max(columns, column);
+    }
+    return rows * columns;
+}
+
+TEST(Nystrom, OfAPolynomialEqualsTheNaiveOne) {
+    AttentionInput in = drawn_input(heads, 20, width, Type::f64, 3);
+    for (const int p : {1, 2, 3, 6})
+        for (const char* c : {"none", "1/sqrt(N)", "-0.5"}) {
+            in.options = {{"landmarks", "5"},
+                          {"activation", "polynomial"},
+                          {"p", std::to_string(p)},
+                          {"scale", c}};
+            const double factor = c == std::string("none")   ? 1
+                                  : c == std::string("-0.5") ? -0.5
+                                                             : 1 / std::sqrt(20.0);
+            const auto op = attention("nystrom").make(in);
+            for (Index k = 0; k < heads; ++k) {
+                const Matrix twin = nystrom_twin(
+                    in, k, 5,
+                    [&](Matrix s) {
+                        for (double& e : s.a) e = factor * std::pow(e, p);
+                        return s;
+                    },
+                    product_of_norms);
+                EXPECT_TENSOR_NEAR(op->matrix().batch_range(k, 1), twin.a, rounding(2000))
+                    << "p = " << p << ", c = " << c;
+            }
+        }
+}
+
+/// Of orthogonal landmarks K2 is +-I, whose inverse the iteration has from the start.
+TEST(Nystrom, OfAPolynomialOfOrthogonalTokensIsThatPolynomial) {
+    std::vector<double> one(std::size_t(width * width), 0.0);
+    for (Index i = 0; i < width; ++i) one[std::size_t(i * width + i)] = 1;
+    AttentionInput in;
+    in.q = in.k =
+        Tensor::from_host(cpu(), {1, width, width}, std::span<const double>(one), Type::f64);
+    for (const double sign : {1.0, -1.0}) {
+        in.scale = sign;
+        in.options = {{"landmarks", "n"}, {"whole", "inverse"}, {"activation", "polynomial"}};
+        const auto formula = attention("nystrom").make(in);
+        EXPECT_TRUE(formula->structure().factors);
+        in.options.erase("whole");
+        const auto exact = attention("nystrom").make(in);
+        EXPECT_FALSE(exact->structure().factors);
+        in.options = {};
+        const Tensor expected = attention("polynomial").make(in)->matrix();
+        EXPECT_TENSOR_NEAR(formula->matrix(), expected, rounding(100));
+        EXPECT_TENSOR_NEAR(exact->matrix(), expected, exactly);
+    }
+}
+
+/// Logits of 1e-9 have cubes of 1e-27, whose products float32 does not hold.
+TEST(Nystrom, OfSmallPowersStaysFinite) {
+    AttentionInput in = drawn_input(heads, 20, width, Type::f32, 3);
+    in.options = {{"landmarks", "5"}, {"activation", "polynomial"}, {"scale", "none"}};
+    const Tensor large = attention("nystrom").make(in)->matrix();
+    in.scale *= 1e-9;
+    const Tensor small = attention("nystrom").make(in)->matrix();
+    EXPECT_EQ(first_nonfinite(small), -1);
+    // The inverse undoes one of the three factors 1e-27; six steps magnify rounding.
+    EXPECT_TENSOR_NEAR(scale(small, 1e27), large, rounding(2000));
+}
+
+TEST(Nystrom, RefusesOptionsOfAnotherActivation) {
+    for (const char* name : {"p", "scale", "start"})
+        EXPECT_THROW(attention("nystrom").make(input({{"landmarks", "19"}, {name, "2"}})),
+                     UsageError);
+    EXPECT_THROW(attention("nystrom").make(input(
+                     {{"landmarks", "19"}, {"activation", "polynomial"}, {"scale", "learned"}})),
+                 UsageError);
 }
 
 TEST(Nystrom, OfAsManyLandmarksAsTokensIsTheSoftmax) {

@@ -70,6 +70,10 @@ TEST(LearnedNumbers, BeginWhereTheOptionsSay) {
               }),
               "attention 'polynomial': a learned scale begins at 1/sqrt(N), and the model is for "
               "any number of tokens N; give it start=NUMBER");
+    EXPECT_EQ(starts("nystrom", {}, 16), Starts());
+    EXPECT_EQ(starts("nystrom", {{"activation", "polynomial"}}, 16), Starts());
+    EXPECT_EQ(starts("nystrom", {{"activation", "polynomial"}, {"scale", "learned"}}, 4),
+              (Starts{{"scale", 0.5}}));
 }
 
 TEST(AttentionPlans, AreMadeOfKnownAttentions) {

@@ -223,6 +223,7 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
           "pre-norm,attention=transformer_ls,causal=1",
           "pre-norm,attention=polynomial,scale=learned,start=0.3",
           "post-norm,attention=0:polynomial:scale=learned:start=-1/4;1:softmax",
+          "post-norm,attention=nystrom,landmarks=2,activation=polynomial,scale=learned,start=0.3",
           "pre-norm,attention=reformer,chunk=2,rounds=1"}) {
         SCOPED_TRACE(text);
         const RandomModel drawn = random_model(text + tiny);

@@ -124,6 +124,9 @@ TEST(RandomModel, BeginsALearnedScaleWhereThePaperDoes) {
     EXPECT_EQ(scale_of("deit-tiny,image=16,patch=4" + learned), std::vector{0.25});
     EXPECT_EQ(scale_of("bert-base,tokens=64" + learned), std::vector{0.125});
     EXPECT_EQ(scale_of("post-norm" + learned + ",start=1/4"), std::vector{0.25});
+    EXPECT_EQ(scale_of("bert-base,tokens=64,attention=nystrom,landmarks=8,activation=polynomial,"
+                       "scale=learned"),
+              std::vector{0.125});
     EXPECT_THAT(thrown<UsageError>([&] { random_model("post-norm" + learned); }),
                 HasSubstr("give it start=NUMBER"));
     const auto mix =
