@@ -80,8 +80,11 @@ Architecture read_family(const Checkpoint& file, const DetectOptions& options,
                     {"*classifier.*", "pooler.*", "embeddings.mask_token", "*decoder.*"});
 }
 
+/// A model without a class token has a table of positions for its patches alone.
 Architecture read_vit(const Checkpoint& file, const DetectOptions& options) {
-    return read_family(file, options, "vit", 1);
+    const auto prefix = prefix_of(file, anchor);
+    const bool has = !prefix || file.has(*prefix + "embeddings.cls_token");
+    return read_family(file, options, "vit", has ? 1 : 0);
 }
 Architecture read_deit(const Checkpoint& file, const DetectOptions& options) {
     return read_family(file, options, "deit", 2);
@@ -134,6 +137,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const Index image = k.count("image", 224);
     const auto [patch_height, patch_width] = patch_sides(k, image);
     const Index channels = k.count("channels", 3);
+    const bool class_token = k.flag("class_token", true);
     k.keep("init");
     const Sizes sizes = read_sizes(k, preset);
     const NormPlacement placement = placement_named(k.text("placement").value_or("pre"));
@@ -152,9 +156,9 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     s.image_height = s.image_width = image;
     s.patch_height = patch_height;
     s.patch_width = patch_width;
-    s.prefix_tokens = 1;
+    s.prefix_tokens = class_token ? 1 : 0;
     s.positions = Positions::learned;
-    s.max_tokens = s.patches() + 1;
+    s.max_tokens = s.patches() + s.prefix_tokens;
     s.final_norm = true;
     if (init == "torch")
         return drawn(

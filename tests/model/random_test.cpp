@@ -259,6 +259,14 @@ TEST_P(EveryRandomModel, IsReadBackFromWhatIsWritten) {
                      [](const ModelSpec& s) { return input_of(s, Type::f32); });
 }
 
+TEST_P(EveryRandomModel, IsReadBackWithoutAClassToken) {
+    if (!small(GetParam()).ends_with("patch=4")) GTEST_SKIP() << "takes no images";
+    const std::string text = small(GetParam()) + ",class_token=0";
+    EXPECT_EQ(tokens_of(random_model(text).spec, input_of(random_model(text).spec, Type::f32)), 4);
+    expect_read_back(text, "bare-" + GetParam(),
+                     [](const ModelSpec& s) { return input_of(s, Type::f32); });
+}
+
 TEST_P(EveryRandomModel, IsReadBackWithALearnedScale) {
     if (GetParam().starts_with("transnormer")) GTEST_SKIP() << "has attentions of its own";
     expect_read_back(small(GetParam()) + ",attention=polynomial,scale=learned,start=0.3",
