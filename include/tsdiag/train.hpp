@@ -77,6 +77,8 @@ struct TrainOptions {
     Index stop_after = 0;
     /// Called after each step from the calling thread; false: save a checkpoint and stop.
     std::function<bool(const struct TrainStep&)> progress = {};
+    /// Called at the end with the trained model and `probe_samples` held-out samples.
+    std::function<void(const Model& model, std::span<const Input> held_out)> finished = {};
 };
 
 struct TrainStep {

@@ -112,6 +112,11 @@ class Training {
             if (due || stopped || step == options_.steps) save(step);
         }
         result_.finished = step == options_.steps;
+        if (result_.finished && options_.finished) {
+            std::vector<Input> inputs;
+            for (Example& e : probed()) inputs.push_back(std::move(e.input));
+            options_.finished(model, inputs);
+        }
         note_device();
         if (!warnings_.empty()) result_.run.set("warnings", Json::Array(warnings_));
         folder_.finish();
@@ -160,6 +165,14 @@ class Training {
 
     Example held_out(Index i) const {
         return complete(data_->held_out(fit_, rng_.fork("data"), i));
+    }
+
+    /// The held-out samples of the probes.
+    std::vector<Example> probed() const {
+        std::vector<Example> out;
+        for (Index i = 0; i < std::min(options_.probe_samples, data_->held_out()); ++i)
+            out.push_back(held_out(i));
+        return out;
     }
 
     /// work(first, count) for each batch of samples; runs the returned functions in order.  On a
@@ -287,10 +300,9 @@ class Training {
         if (!due(options_.probe_every)) return;
         std::vector<Input> inputs;
         std::vector<Loss> losses;
-        for (Index i = 0; i < std::min(options_.probe_samples, data_->held_out()); ++i) {
-            const Example e = held_out(i);
-            inputs.push_back(e.input);
-            losses.push_back(e.loss);
+        for (Example& e : probed()) {
+            inputs.push_back(std::move(e.input));
+            losses.push_back(std::move(e.loss));
         }
         RunOptions run;
         run.probes = options_.probes;

@@ -126,6 +126,36 @@ TEST(Train, LearnsTheScaleOfAPolynomial) {
     EXPECT_EQ(all_of(train(o)), all_of(r));
 }
 
+TEST(Train, ShowsTheTrainedModelAndItsSamplesAtTheEnd) {
+    TrainOptions o = tiny();
+    o.steps = 2;
+    o.probe_samples = 3;
+    Index calls = 0;
+    std::vector<std::vector<Index>> seen;
+    Wide squares = 0;
+    o.finished = [&](const Model& model, std::span<const Input> samples) {
+        ++calls;
+        for (const Input& input : samples) seen.push_back(input.ids);
+        const std::vector<Loss> losses(samples.size(), {.kind = Loss::Kind::square});
+        squares = model.step(samples, losses, {.gradients = false}).loss;
+    };
+    train(o);
+    EXPECT_EQ(calls, 1);
+    ASSERT_EQ(seen.size(), 3U);
+    EXPECT_NE(seen[0], seen[1]);
+    EXPECT_GT(squares, 0);
+    const std::vector<std::vector<Index>> first = seen;
+    seen.clear();
+    o.steps = 1;
+    train(o);
+    EXPECT_EQ(seen, first) << "the same samples each time";
+    o.stop_after = 1;
+    o.steps = 2;
+    calls = 0;
+    train(o);
+    EXPECT_EQ(calls, 0) << "not of a training that was interrupted";
+}
+
 TEST(Train, ProbesSamplesThatAreNotEvaluated) {
     TrainOptions o = tiny();
     o.steps = 2;
