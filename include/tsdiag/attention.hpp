@@ -12,7 +12,8 @@
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 
-/// A stack of h matrices P, each n x n, that need not be materialised.
+/// A stack of h matrices P, each n x n, or n x (m + n) with m keys of a memory, that need not be
+/// materialised.
 namespace tsdiag {
 
 /// Exact sums over all rows of each head, where P has factors; not estimated from sampled rows.
@@ -25,14 +26,18 @@ struct RowTotals {
 /// Rows [first, first + b) of P, for all heads at once.
 struct RowBlock {
     Index first = 0;
-    Tensor p;      ///< (h, b, n)
-    Tensor slope;  ///< (h, b, n) a'(S)/z, what the Jacobian needs; empty if there are no logits
+    Tensor p;      ///< (h, b, m + n)
+    Tensor slope;  ///< of the same shape, a'(S)/z, what the Jacobian needs; empty: no logits
     bool divided = false;                          ///< rows were divided by their sum z
     Visible visible;                               ///< of these rows
     std::string_view why_no_slope = {};            ///< the reason where `slope` is empty
     std::shared_ptr<const RowTotals> totals = {};  ///< set where only sampled rows are visited
     bool channels = false;  ///< P mixes the channels of a head, not the tokens: `n` is their number
+    Index memory = 0;                              ///< m: the own column of row i is m + i
+
+    Index tokens() const { return p.cols() - memory; }  ///< n
 };
+/// `RowStatistics::first` and `n` count columns: m + first, m + n.
 RowStatistics row_statistics(const RowBlock& block);
 
 /// P = left * right^T, rank m << n; causal: its lower triangle.
@@ -46,14 +51,15 @@ struct Structure {
     bool causal = false;          ///< lower triangular
     Index block = 0;              ///< > 0: block-diagonal
     bool plain_logits = true;     ///< logits are scale q k^T, nothing is added
+    bool constant_terms = true;   ///< what is added depends on neither q nor k
     std::optional<Factors> factors;
 };
 
 /// Options of a variant as text: "p" -> "3".
 using AttentionOptions = std::map<std::string, std::string>;
 
-/// Input of an attention.  q (h, n, w), k (h', n, w), h' divides h.  The heads of `samples` samples
-/// may be concatenated; h is then their total.
+/// Input of an attention.  q (h, n, w), k (h', m + n, w), h' divides h; the first m keys are those
+/// of a memory.  The heads of `samples` samples may be concatenated; h is then their total.
 struct AttentionInput {
     Tensor q, k;
     Index samples = 1;
@@ -62,15 +68,16 @@ struct AttentionInput {
     /// > 0: only positions at distance < `window` are visible: causal, before the row; else on
     /// either side.
     Index window = 0;
-    std::vector<double> position = {};  ///< of each token, ascending; empty: 0, 1, 2, ...
+    std::vector<double> position = {};  ///< of each key, ascending; empty: 0, 1, 2, ...
     Tensor q2 = {}, k2 = {};        ///< of a second part of P (flash), as q and k; empty: q and k
-    Tensor bias = {};               ///< added to the logits, (1 or h, n, n); empty: none
+    Tensor bias = {};               ///< added to the logits, (1 or h, n, m + n); empty: none
     AttentionOptions options = {};  ///< of the variant, as given; the others have their defaults
     Rng rng{0};                     ///< source of a variant's draws, with its option `seed`
     /// The variant's own parameters by name; an empty tensor where there is none.  May be empty.
     std::function<Tensor(std::string_view name)> parameter = {};
 
     Index heads_of_a_sample() const { return q.batch() / samples; }
+    Index memory() const { return k.rows() - q.rows(); }  ///< m
 };
 
 using RowVisitor = std::function<void(const RowBlock&)>;
@@ -81,20 +88,22 @@ class AttentionOperator {
     virtual RowBlock rows(Index first, Index count) const = 0;
     virtual Structure structure() const { return {}; }
     virtual Index heads() const = 0;
-    virtual Index tokens() const = 0;
+    virtual Index tokens() const = 0;                      ///< n, the rows of P
+    virtual Index columns() const { return tokens(); }     ///< m + n
+    Index memory() const { return columns() - tokens(); }  ///< m
     virtual Type type() const = 0;
     virtual const Backend& backend() const = 0;
 
-    /// P v by row blocks, each passed to `visit` once.  v (h', n, w) -> (h, n, w).
+    /// P v by row blocks, each passed to `visit` once.  v (h', m + n, w) -> (h, n, w).
     /// Without `visit` and `keep_rows`, a P with factors is applied through them, in linear time.
     /// A block for which a device has no memory is halved.
     /// A P with factors and more than `largest_seen_whole` tokens is never materialised: `visit`
     /// gets about 512 rows in blocks, one drawn from each of as many equal parts of P by a rule
     /// that depends on n and h alone, and `RowBlock::totals`.
     Tensor apply(const Tensor& v, Index block_rows, const RowVisitor& visit = {}) const;
-    /// P^T w by row blocks or by factors.  w (h, n, c) -> (h, n, c).
+    /// P^T w by row blocks or by factors.  w (h, n, c) -> (h, m + n, c).
     Tensor apply_transpose(const Tensor& w, Index block_rows) const;
-    /// The whole of P, (h, n, n); computed at the first call, then cached.
+    /// The whole of P, (h, n, m + n); computed at the first call, then cached.
     const Tensor& matrix() const;
     /// Lets `apply` cache the rows that it computes, so that `matrix()` is free afterwards.
     void keep_rows(bool keep) { keep_ = keep; }
@@ -151,6 +160,7 @@ struct AttentionFacts {
     bool causal = true;            ///< supports a causal mask
     bool window = true;            ///< supports a sliding window
     bool channels = false;         ///< P may be over channels (AttentionSpec::channels)
+    bool memory = false;           ///< supports keys of a memory, where it is causal
 };
 /// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);
@@ -210,6 +220,9 @@ std::string attention_markdown();
 std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
                                                    std::string_view activation);
 
+/// Why a P with a memory has no eigenvalues.
+inline constexpr const char* not_square = "P is n x (m + n), for it has m keys of a memory";
+
 /// A method for |lambda_2| and delta.
 struct SpectralRoute {
     std::string_view name;       ///< also `Estimate::method`, except for parts of a matrix
@@ -221,7 +234,8 @@ struct SpectralRoute {
 /// In the order in which they are tried, each for the heads that no earlier route certified.
 std::vector<SpectralRoute> spectral_routes();
 
-/// |lambda_2(P)| of each head, n >= 2.  [TSE] Cor. 2.7  Uses Pi2 P Pi2 where rows of P sum to 1.
+/// |lambda_2(P)| of each head, n >= 2, of a P without memory.  [TSE] Cor. 2.7  Uses Pi2 P Pi2 where
+/// rows of P sum to 1.
 ///
 /// `converged`: relative error at most `accuracy`, by residual, rounding and the condition numbers
 /// of the leading eigenvalues (first order, no proof).  Else `low` is an estimate and `high` an

@@ -3,7 +3,7 @@
 
 #include "tsdiag/tensor.hpp"
 
-/// Results of one pass over rows of square matrices P, or over a state X.
+/// Results of one pass over rows of matrices P, or over a state X.
 namespace tsdiag {
 
 /// The columns that a row may see: [first[i], last[i]) for row i of a block; the same for all
@@ -19,13 +19,14 @@ using Wide = long double;
 /// Of rows of each P; vectors are (heads * rows), head-major.  Restricted to the visible columns
 /// (outside them P is 0).
 struct RowStatistics {
-    Index heads = 0, rows = 0, first = 0, n = 0;  ///< rows first .. first + rows of n
-    std::vector<double> sum, modulus;             ///< sum_j P_ij, sum_j |P_ij|
-    std::vector<double> negative;                 ///< sum over negative entries of |P_ij|
-    std::vector<Wide> squares;                    ///< sum_j P_ij^2
+    Index heads = 0, rows = 0;
+    Index first = 0, n = 0;            ///< row i has its own token in column first + i of n
+    std::vector<double> sum, modulus;  ///< sum_j P_ij, sum_j |P_ij|
+    std::vector<double> negative;      ///< sum over negative entries of |P_ij|
+    std::vector<Wide> squares;         ///< sum_j P_ij^2
     std::vector<double> entropy;       ///< -sum_j P_ij log P_ij over positive entries, nats
     std::vector<double> max_modulus;   ///< max_j |P_ij|
-    std::vector<double> diagonal;      ///< P_ii
+    std::vector<double> diagonal;      ///< P_i,first+i
     std::vector<Wide> jacobian;        ///< |dP_i/dS_i|_F^2; empty where there is no slope
     std::vector<double> jacobian_max;  ///< max_{j,k} |dP_ij/dS_ik|; empty where there is no slope
     /// (heads, n): sum over the rows of what a window of L columns around column i, shifted at a

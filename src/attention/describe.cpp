@@ -57,6 +57,7 @@ std::string describe(const AttentionFacts& facts) {
     say(facts.causal ? "causal or not" : "never causal");
     say(facts.window ? "sliding window or not" : "no sliding window");
     say(facts.channels ? "over tokens or channels" : "");
+    say(facts.memory ? "where it is causal, with keys of a memory or without" : "");
     return out;
 }
 

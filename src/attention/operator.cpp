@@ -22,7 +22,7 @@ constexpr Index sampled_entries = Index{1} << 23;  // of a block, over all heads
 }  // namespace
 
 double AttentionOperator::bytes() const {
-    return double(heads()) * double(tokens()) * double(tokens()) * double(bytes_of(type()));
+    return double(heads()) * double(tokens()) * double(columns()) * double(bytes_of(type()));
 }
 
 Index AttentionOperator::rows_at_once(double memory) const {
@@ -63,8 +63,8 @@ void AttentionOperator::show_sample(const RowVisitor& visit) const {
 }
 
 Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisitor& visit) const {
-    const Index n = tokens(), h = heads();
-    require_rows("attention apply", v, n, block_rows);
+    const Index n = tokens(), h = heads(), keys = columns();
+    require_rows("attention apply", v, keys, block_rows);
     if (v.batch() < 1 || h % v.batch() != 0)
         throw ShapeError("attention apply: values of " + std::to_string(v.batch()) +
                          " heads, expected a divisor of " + std::to_string(h));
@@ -78,7 +78,7 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
     Tensor kept;
     if (gather && block_rows < n) {
         try {
-            kept = Tensor::empty(backend(), {h, n, n}, type());
+            kept = Tensor::empty(backend(), {h, n, keys}, type());
         } catch (const OutOfMemory&) {
             note_shortage("P was not kept");
             gather = false;
@@ -90,7 +90,7 @@ Tensor AttentionOperator::apply(const Tensor& v, Index block_rows, const RowVisi
         try {
             block = rows(first, count);
             if (block.p.tracked() || v.tracked()) {
-                const Index end = visibility::end(block.visible, n);
+                const Index end = visibility::end(block.visible, keys);
                 recorded.push_back(matmul(block.p.col_range(0, end), v.row_range(0, end)));
             } else {
                 visibility::each_part(

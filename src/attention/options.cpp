@@ -122,32 +122,40 @@ Tensor for_every_sample(const Tensor& by_head, const AttentionInput& in) {
     return concat_batches(std::vector<Tensor>(std::size_t(in.samples), by_head));
 }
 
-void require_fit(const AttentionInput& in) {
+void require_fit(const AttentionInput& in, Memory memory) {
     check(in.q.defined() && in.k.defined(), "an attention has queries and keys");
     const Shape q = in.q.shape(), k = in.k.shape();
     check(in.samples > 0 && q.batch % in.samples == 0 && k.batch % in.samples == 0,
           "each sample has as many heads");
-    if (q.rows != k.rows || q.cols != k.cols || k.batch < 1 || q.batch % k.batch != 0)
-        throw ShapeError(
-            fmt::format("attention: queries {} and keys {} do not fit; expected equal rows and "
-                        "columns, and heads of the keys that divide those of the queries",
-                        text(q), text(k)));
+    const bool rows_fit = memory == Memory::allowed ? q.rows <= k.rows : q.rows == k.rows;
+    if (!rows_fit || q.cols != k.cols || k.batch < 1 || q.batch % k.batch != 0)
+        throw ShapeError(fmt::format(
+            "attention: queries {} and keys {} do not fit; expected equal {}, and heads "
+            "of the keys that divide those of the queries",
+            text(q), text(k),
+            memory == Memory::allowed ? "columns, no fewer keys than queries"
+                                      : "rows and columns"));
+    if (k.rows > q.rows && !in.causal)
+        throw UsageError(fmt::format(
+            "attention: {} keys of a memory come before those of {} tokens, and attention that is "
+            "not causal has no before; make it causal, or leave the memory out",
+            k.rows - q.rows, q.rows));
     if (in.q.type() != in.k.type())
         throw ShapeError("attention: queries and keys are of different types; cast one of them");
     if (in.bias.defined()) {
         const Shape b = in.bias.shape();
-        if ((b.batch != 1 && b.batch != q.batch) || b.rows != q.rows || b.cols != q.rows)
+        if ((b.batch != 1 && b.batch != q.batch) || b.rows != q.rows || b.cols != k.rows)
             throw ShapeError(
                 fmt::format("attention: a bias {} for {} heads of {} tokens, expected "
                             "(1 or {}, {}, {})",
-                            text(b), q.batch, q.rows, q.batch, q.rows, q.rows));
+                            text(b), q.batch, q.rows, q.batch, q.rows, k.rows));
         if (in.bias.type() != in.q.type())
             throw ShapeError("attention: the bias is of another type than the queries; cast it");
     }
-    if (!in.position.empty() && Index(in.position.size()) != q.rows)
+    if (!in.position.empty() && Index(in.position.size()) != k.rows)
         throw ShapeError(
-            fmt::format("attention: {} positions, expected one for each of the {} tokens",
-                        in.position.size(), q.rows));
+            fmt::format("attention: {} positions, expected one for each of the {} keys",
+                        in.position.size(), k.rows));
     if (!std::is_sorted(in.position.begin(), in.position.end()))
         throw UsageError("attention: positions do not ascend; sort the tokens by position");
     if (in.window < 0)

@@ -30,8 +30,10 @@ Tensor parameter(const AttentionInput& input, std::string_view name);
 /// A tensor given per head of a sample, (h, r, c), repeated for the heads of all samples.
 Tensor for_every_sample(const Tensor& by_head, const AttentionInput& input);
 
+/// Whether keys of a memory may come before those of the tokens.
+enum class Memory { refused, allowed };
 /// Throws `ShapeError` or `UsageError` where q, k, bias and positions do not fit together.
-void require_fit(const AttentionInput& input);
+void require_fit(const AttentionInput& input, Memory memory = Memory::refused);
 /// Throw `UsageError` where `input` asks for something the variant does not support.
 void refuse_causal(const AttentionEntry& entry, const AttentionInput& input, std::string_view why);
 void refuse_window(const AttentionEntry& entry, const AttentionInput& input);

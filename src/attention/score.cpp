@@ -22,26 +22,30 @@ class ScoreAttention final : public AttentionOperator {
         known_.row_stochastic = rule_.row_stochastic;
         known_.causal = in_.causal;
         known_.plain_logits = rule_.plain_logits && !in_.bias.defined() && rule_.alibi.empty();
+        known_.constant_terms = !rule_.terms;
         if (consecutive(in_)) known_.block = rule_.block;
     }
 
     RowBlock rows(Index first, Index count) const override {
         RowBlock block;
         block.first = first;
+        block.memory = memory();
         block.visible = seen(in_, rule_.block, first, count);
         Logits logits;
         logits.s = products(block.visible, first, count);
         if (in_.bias.defined()) logits.bias = in_.bias.row_range(first, count);
-        if (!rule_.alibi.empty()) {
-            const Tensor distance = alibi(first, count);
-            logits.bias = logits.bias.defined() ? add(distance, logits.bias) : distance;
-        }
+        const auto also = [&](const Tensor& term) {
+            logits.bias = logits.bias.defined() ? add(term, logits.bias) : term;
+        };
+        if (!rule_.alibi.empty()) also(alibi(first, count));
+        if (rule_.terms) also(terms(block.visible, first, count));
         rule_.fill(std::move(logits), block);
         return block;
     }
     Structure structure() const override { return known_; }
     Index heads() const override { return in_.q.batch(); }
     Index tokens() const override { return in_.q.rows(); }
+    Index columns() const override { return in_.k.rows(); }
     Type type() const override { return in_.q.type(); }
     const Backend& backend() const override { return in_.q.backend(); }
 
@@ -80,7 +84,7 @@ class ScoreAttention final : public AttentionOperator {
     Tensor products(const Visible& visible, Index first, Index count) const {
         const Tensor q = in_.q.row_range(first, count);
         if (q.tracked() || in_.k.tracked()) return matmul(q, in_.k, Transpose::second, in_.scale);
-        Tensor s = Tensor::empty(backend(), {heads(), count, tokens()}, type());
+        Tensor s = Tensor::empty(backend(), {heads(), count, columns()}, type());
         Visible made{std::vector<Index>(std::size_t(count), 0), {}};
         visibility::each_part(*this, visible, first, count, [&](Index i, Index rows, Index end) {
             backend().matmul(s.row_range(i, rows).col_range(0, end).view(),
@@ -89,6 +93,15 @@ class ScoreAttention final : public AttentionOperator {
             made.last.insert(made.last.end(), std::size_t(rows), end);
         });
         return visible.everything() ? s : hide(std::move(s), made);
+    }
+    /// By the parts of `products`, so that no bit depends on the block.
+    Tensor terms(const Visible& visible, Index first, Index count) const {
+        if (in_.q.tracked() || in_.k.tracked()) return rule_.terms(first, count);
+        std::vector<Tensor> parts;
+        visibility::each_part(*this, visible, first, count, [&](Index i, Index rows, Index) {
+            parts.push_back(rule_.terms(first + i, rows));
+        });
+        return parts.size() == 1 ? parts.front() : concat_rows(parts);
     }
     /// -m_h |i - j|, (h, b, n).
     Tensor alibi(Index first, Index count) const {
@@ -115,7 +128,7 @@ class ScoreAttention final : public AttentionOperator {
 }  // namespace
 
 std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRule rule) {
-    require_fit(input);
+    require_fit(input, rule.memory);
     check(rule.alibi.empty() || std::ssize(rule.alibi) == input.heads_of_a_sample(),
           "one ALiBi slope a head");
     return std::make_unique<ScoreAttention>(std::move(input), std::move(rule));
@@ -129,18 +142,18 @@ Visible seen(const AttentionInput& in, Index block, Index first, Index count) {
     // Positions ascend, so a row sees one range, and both its ends ascend with the row.
     Visible out;
     if (!in.causal && in.window == 0 && block == 0) return out;
-    const Index n = in.q.rows();
+    const Index keys = in.k.rows(), memory = in.memory();
     const double window = double(in.window), chunk = double(block);
     const auto part = [&](Index i) { return std::floor(position(in, i) / chunk); };
     Index from = 0, to = 0;
-    for (Index i = first; i < first + count; ++i) {
+    for (Index i = memory + first; i < memory + first + count; ++i) {
         while ((in.window > 0 && position(in, from) <= position(in, i) - window) ||
                (block > 0 && part(from) < part(i)))
             ++from;
         if (in.causal)
             to = i + 1;
         else
-            while (to < n && (in.window == 0 || position(in, to) < position(in, i) + window) &&
+            while (to < keys && (in.window == 0 || position(in, to) < position(in, i) + window) &&
                    (block == 0 || part(to) <= part(i)))
                 ++to;
         out.first.push_back(from);

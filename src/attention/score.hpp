@@ -23,6 +23,10 @@ struct ScoreRule {
     std::function<void(Logits logits, RowBlock& block)> fill;
     /// P v without rows of P; empty, or an empty tensor: rows are needed.
     std::function<Tensor(const Tensor& v)> product = {};
+    /// Further terms of the logits of these rows, (h, count, m + n), that depend on q; may be
+    /// empty.
+    std::function<Tensor(Index first, Index count)> terms = {};
+    Memory memory = Memory::refused;
     bool row_stochastic = false;
     bool plain_logits = true;  ///< `k` is the input's own, and `fill` adds nothing to the logits
     Index block = 0;           ///< > 0: a token sees only the `block` positions of its own chunk
@@ -33,7 +37,7 @@ struct ScoreRule {
 /// Throws `ShapeError` where q, k and the positions do not fit together.
 std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRule rule);
 
-/// Of token i.
+/// Of key i.
 double position(const AttentionInput& input, Index i);
 
 /// Columns visible to rows [first, first + count).  `block`: as in ScoreRule.

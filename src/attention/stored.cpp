@@ -46,14 +46,14 @@ std::vector<double> column_sums(const View& a) {
     return out;
 }
 
-double add_centred_squares(const View& rows, std::span<const double> column_sums, double sum) {
-    const double n = double(column_sums.size());
+double add_centred_squares(const View& rows, std::span<const double> column_sums, Index n,
+                           double sum) {
     const auto add = [&]<class T>(T) {
         for (Index i = 0; i < rows.shape.rows; ++i) {
             const T* row = rows.row<T>(0, i);
             for (std::size_t j = 0; j < column_sums.size(); ++j) {
                 const double p = Index(j) < rows.shape.cols ? double(row[j]) : 0;
-                const double c = p - column_sums[j] / n;
+                const double c = p - column_sums[j] / double(n);
                 sum += c * c;
             }
         }
@@ -63,7 +63,7 @@ double add_centred_squares(const View& rows, std::span<const double> column_sums
 }
 
 double centred_frobenius(const View& a, std::span<const double> column_sums) {
-    return std::sqrt(add_centred_squares(a, column_sums, 0));
+    return std::sqrt(add_centred_squares(a, column_sums, a.shape.rows, 0));
 }
 
 }  // namespace tsdiag::stored

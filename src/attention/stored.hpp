@@ -55,10 +55,11 @@ std::vector<Out> for_each_head(const Tensor& shared, const Work& work) {
     return for_each_head<Out>(shared.batch(), work);
 }
 
-/// A^T 1 and |Pi2 A|_F of a matrix in host memory; of some of its rows, their part of the square,
+/// A^T 1 and |Pi2 A|_F of a matrix in host memory; of some of its n rows, their part of the square,
 /// where columns beyond those of `rows` are 0.
 std::vector<double> column_sums(const View& a);
 double centred_frobenius(const View& a, std::span<const double> column_sums);
-double add_centred_squares(const View& rows, std::span<const double> column_sums, double sum);
+double add_centred_squares(const View& rows, std::span<const double> column_sums, Index n,
+                           double sum);
 
 }  // namespace tsdiag::stored

@@ -24,7 +24,8 @@
     X(bigbird)               \
     X(informer)              \
     X(kernelized)            \
-    X(skyformer)
+    X(skyformer)             \
+    X(transformer_xl)
 
 namespace tsdiag {
 namespace variants {

@@ -39,7 +39,7 @@ void each_part(const AttentionOperator& p, const Visible& seen, Index first, Ind
     const Index part = whole ? rows : rows_of_a_product(3 * p.bytes() / double(p.tokens()));
     for (Index i = 0, count = 0; i < rows; i += count) {
         count = whole ? rows : std::min(rows - i, part - (first + i) % part);
-        use(i, count, columns(seen, i, count, p.tokens()));
+        use(i, count, columns(seen, i, count, p.columns()));
     }
 }
 

@@ -68,6 +68,7 @@ inline std::vector<Case> cases() {
     add("informer", {{"factor", "2"}, {"divisor", "u"}, {"lazy", "mean"}});
     add("skyformer", {{"landmarks", "7"}, {"gamma", "0.01"}});
     add("skyformer", {{"landmarks", "30"}, {"draw", "all"}, {"init", "exact"}});
+    add("transformer_xl", {{"clamp", "4"}});
     return all;
 }
 

@@ -103,6 +103,10 @@ TEST(AttentionGradient, ReachesTheParametersOfTheVariant) {
         {"performer", {{"projection_matrix", {1, 9, width}}}},
         {"transformer_ls", {{"proj", {heads, width, 3}}}, {{"segment", "4"}}},
         {"nystrom", {{"conv", {1, heads, 3}}}, {{"landmarks", "4"}}},
+        {"transformer_xl",
+         {{"position", {1, heads * width, 8}},
+          {"content_bias", {1, heads, width}},
+          {"position_bias", {1, heads, width}}}},
     };
     for (const Own& own : all) {
         SCOPED_TRACE(own.attention);

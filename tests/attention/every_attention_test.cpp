@@ -243,6 +243,32 @@ TEST_P(EveryAttention, RowsAreThoseOfTheirWindow) {
     EXPECT_TENSOR_NEAR(op->rows(9, 5).p, op->matrix().row_range(9, 5), noise(*op));
 }
 
+TEST_P(EveryAttention, HasAMemoryWhereItSaysSo) {
+    const Index m = n / 3;
+    AttentionInput in = input();
+    in.q = contiguous(in.q.row_range(m, n - m));
+    if (!facts().memory) {
+        EXPECT_THROW(make(in), ShapeError);
+        return;
+    }
+    if (!GetParam().causal) {
+        EXPECT_THROW(make(in), UsageError);
+        return;
+    }
+    // What is causal sees the keys before as it sees those of its own segment.
+    const auto op = make(in);
+    EXPECT_EQ(op->memory(), m);
+    EXPECT_EQ(op->tokens(), n - m);
+    const Tensor whole = make()->matrix().row_range(m, n - m);
+    EXPECT_TENSOR_NEAR(op->matrix(), whole, noise(*op));
+    EXPECT_TENSOR_NEAR(op->rows(2, 5).p, whole.row_range(2, 5), noise(*op));
+    EXPECT_EQ(op->rows(2, 5).memory, m);
+    EXPECT_TENSOR_NEAR(op->apply(values(1), 4), matmul(whole, values(1)), noise(*op));
+    const Tensor w = values(2).row_range(0, n - m);
+    EXPECT_TENSOR_NEAR(op->apply_transpose(w, 4), matmul(whole, w, Transpose::first), noise(*op));
+    EXPECT_THROW(op->apply(w, 4), ShapeError);
+}
+
 class EveryJacobian : public EveryAttention {};
 
 TEST_P(EveryJacobian, MatchesDifferences) {
@@ -259,11 +285,14 @@ TEST_P(EveryJacobian, MatchesDifferences) {
     for (Index i = 0; i < n; ++i) identity(i, i) = 1;
     in.k = one_head(identity);
     in.scale = 1;
+    const bool by_bias = !make(in)->structure().constant_terms;  // q has more than one use
+    if (by_bias) in.bias = zeros(cpu(), {1, n, n}, Type::f64);
     const auto matrix_at = [&](Index j, double step) {
         AttentionInput moved = in;
-        std::vector<double> q = in.q.to_host<double>();
-        for (Index i = 0; i < n; ++i) q[std::size_t(i * n + j)] += step;
-        moved.q = Tensor::from_host(cpu(), {1, n, n}, std::span<const double>(q), Type::f64);
+        std::vector<double> s = (by_bias ? in.bias : in.q).to_host<double>();
+        for (Index i = 0; i < n; ++i) s[std::size_t(i * n + j)] += step;
+        (by_bias ? moved.bias : moved.q) =
+            Tensor::from_host(cpu(), {1, n, n}, std::span<const double>(s), Type::f64);
         return naive::matrix_of(make(moved)->matrix());
     };
     const double h = 1e-5;
@@ -285,7 +314,7 @@ TEST_P(EveryJacobian, MatchesDifferences) {
 
 TEST_P(EveryAttention, RefusesWhatDoesNotFit) {
     AttentionInput in = input();
-    in.k = gaussian({heads, n + 1, width}, GetParam().type, 1);
+    in.k = gaussian({heads, n - 1, width}, GetParam().type, 1);
     EXPECT_THROW(make(in), ShapeError);
     in.k = gaussian({heads, n, width + 1}, GetParam().type, 1);
     EXPECT_THROW(make(in), ShapeError);

@@ -17,7 +17,7 @@ using namespace one_matrix;
 /// for these.
 Index affordable_products(const AttentionOperator& p, double memory, Index most) {
     constexpr double largest_work = 2e11;  // entries of P: some 5 minutes on two cores
-    const double vector = double(p.heads()) * double(p.tokens());
+    const double vector = double(p.heads()) * double(p.columns());
     constexpr double always = 8 << 20;
     const double products = std::min(largest_work / (vector * double(p.tokens())),
                                      std::max(memory, always) / (2 * sizeof(double) * vector));
@@ -52,7 +52,8 @@ std::vector<Estimate> streamed_norm(const Problem& problem) {
     const AttentionOperator& p = problem.p;
     const streamed::Rows rows(p, problem.memory);
     LinearMap map;
-    map.rows = map.cols = p.heads() * p.tokens();
+    map.rows = p.heads() * p.tokens();
+    map.cols = p.heads() * p.columns();
     map.normal = [&](std::span<const double> x, std::span<double> y) { rows.centred_normal(x, y); };
     std::vector<Estimate> out =
         largest_singular_values(map, p.heads(), residual_for(problem.accuracy),

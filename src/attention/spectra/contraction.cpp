@@ -116,7 +116,9 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
                                          double accuracy) {
     const Structure known = p.structure();
     const char* reason = nullptr;
-    if (!known.row_stochastic)
+    if (p.memory() > 0)
+        reason = not_square;
+    else if (!known.row_stochastic)
         reason = "rows of P do not sum to 1";
     else if (known.causal && p.tokens() > 1)
         reason = "pi = e_1 is not positive";

@@ -25,7 +25,7 @@ RowStatistics statistics(const Tensor& rows, Index first) {
     return row_statistics(rows, Tensor(), false, first, Visible());
 }
 
-/// P x and P^T Pi2 P x of all heads; x (h, n, 1) in float64.
+/// P x of a square P, and P^T Pi2 P x, of all heads; x (h, m + n, 1) in float64.
 class Products {
   public:
     Products(const AttentionOperator& p, double memory)
@@ -91,7 +91,7 @@ class Products {
                 continue;
             }
             if (!finite_) stored::require_finite(rows.p, first);
-            use(rows, rows.p.col_range(0, visibility::end(rows.visible, n)));
+            use(rows, rows.p.col_range(0, visibility::end(rows.visible, p_.columns())));
             first += count;
         }
         finite_ = true;
@@ -101,7 +101,7 @@ class Products {
     Index affordable(Index most) const {
         constexpr double largest_work = 2e13;  // entries of P that are recomputed
         const double vectors =
-            double(p_.backend().memory()) / 3 / (8 * double(p_.heads()) * double(p_.tokens()));
+            double(p_.backend().memory()) / 3 / (8 * double(p_.heads()) * double(p_.columns()));
         const double products = kept_ ? double(most) : largest_work / (p_.bytes() / 4);
         return std::clamp<Index>(Index(std::min(vectors, products)), 8, most);
     }
@@ -109,7 +109,7 @@ class Products {
   private:
     void sum_columns() {
         if (column_.defined()) return;
-        const Shape shape{p_.heads(), p_.tokens(), 1};
+        const Shape shape{p_.heads(), p_.columns(), 1};
         const Tensor ones = affine(zeros(p_.backend(), shape, Type::f64), 0, 1);
         column_ = zeros(p_.backend(), shape, Type::f64);
         each_block([&](const RowBlock&, const Tensor& p) {
@@ -156,10 +156,10 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
 
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, double accuracy) {
     Products products(p, memory);
-    const StackMap map{
-        .backend = p.backend(), .count = p.heads(), .n = p.tokens(), .apply = [&](const Tensor& x) {
-            return products.normal(x);
-        }};
+    const StackMap map{.backend = p.backend(),
+                       .count = p.heads(),
+                       .n = p.columns(),
+                       .apply = [&](const Tensor& x) { return products.normal(x); }};
     std::vector<Estimate> out = with_vectors(
         products.affordable(lanczos_products),
         [&](Index most) { return largest_singular_values(map, residual_for(accuracy), most); });

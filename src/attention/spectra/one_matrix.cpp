@@ -48,13 +48,13 @@ std::vector<double> elements(const View& p) {
     return a;
 }
 
-/// Pi2 A, A row-major n x n.
-void centre_columns(std::vector<double>& a, std::size_t n) {
-    std::vector<double> column(n);
-    for (std::size_t j = 0; j < n; ++j) {
-        for (std::size_t i = 0; i < n; ++i) column[i] = a[i * n + j];
+/// Pi2 A, A row-major with `cols` columns.
+void centre_columns(std::vector<double>& a, std::size_t cols) {
+    std::vector<double> column(a.size() / cols);
+    for (std::size_t j = 0; j < cols; ++j) {
+        for (std::size_t i = 0; i < column.size(); ++i) column[i] = a[i * cols + j];
         centre(column);
-        for (std::size_t i = 0; i < n; ++i) a[i * n + j] = column[i];
+        for (std::size_t i = 0; i < column.size(); ++i) a[i * cols + j] = column[i];
     }
 }
 
@@ -207,7 +207,8 @@ namespace {
 
 LinearMap centred_map(const View& p, std::span<const double> ones, std::span<const double> column) {
     LinearMap map;
-    map.rows = map.cols = p.shape.rows;
+    map.rows = p.shape.rows;
+    map.cols = p.shape.cols;
     map.normal = [&p, ones, column](Vector x, Result y) { normal_product(p, ones, column, x, y); };
     return map;
 }
@@ -215,7 +216,7 @@ LinearMap centred_map(const View& p, std::span<const double> ones, std::span<con
 }  // namespace
 
 Estimate centred_norm(const View& p, double accuracy) {
-    const std::vector<double> column = stored::column_sums(p), ones(column.size(), 1.0);
+    const std::vector<double> column = stored::column_sums(p), ones(std::size_t(p.shape.rows), 1.0);
     Estimate found = largest_singular_value(centred_map(p, ones, column), residual_for(accuracy),
                                             lanczos_products);
     if (!found.converged) found.high = stored::centred_frobenius(p, column);
@@ -223,14 +224,13 @@ Estimate centred_norm(const View& p, double accuracy) {
 }
 
 Estimate dense_norm(const View& p) {
-    const Index n = p.shape.rows;
     std::vector<double> a = elements(p);
-    centre_columns(a, std::size_t(n));
-    return exact(singular_values(a, n, n).front(), "dense");
+    centre_columns(a, std::size_t(p.shape.cols));
+    return exact(singular_values(a, p.shape.rows, p.shape.cols).front(), "dense");
 }
 
 Estimate library_norm(const View& p) {
-    const std::vector<double> column = stored::column_sums(p), ones(column.size(), 1.0);
+    const std::vector<double> column = stored::column_sums(p), ones(std::size_t(p.shape.rows), 1.0);
     Estimate found = restarted_singular_value(centred_map(p, ones, column));
     if (!found.converged) found.low = 0, found.high = stored::centred_frobenius(p, column);
     return found;

@@ -18,6 +18,7 @@ class Rescaled final : public AttentionOperator {
     Structure structure() const override { return known_; }
     Index heads() const override { return p_.heads(); }
     Index tokens() const override { return p_.tokens(); }
+    Index columns() const override { return p_.columns(); }
     Type type() const override { return p_.type(); }
     const Backend& backend() const override { return p_.backend(); }
     std::optional<RowTotals> row_totals() const override;

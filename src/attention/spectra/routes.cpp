@@ -100,6 +100,7 @@ std::vector<SpectralRoute> spectral_routes() {
 
 SecondOpinion second_opinion(const AttentionOperator& p, Index head, const Estimate& found,
                              double memory) {
+    check(p.memory() == 0, "eigenvalues are those of a square P");
     const Structure known = p.structure();
     if (!found.converged) return {{}, "lambda2_abs is not certified"};
     if (known.causal) return {{}, "P is causal, its eigenvalues are its diagonal"};
@@ -121,6 +122,7 @@ SecondOpinion second_opinion(const AttentionOperator& p, Index head, const Estim
 std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memory, double accuracy,
                                         std::string_view route) {
     check(p.tokens() >= 2, "a second eigenvalue needs two tokens");
+    check(p.memory() == 0, "eigenvalues are those of a square P");
     return spectra::solve(p, spectra::Sought::second_eigenvalue, memory, accuracy, route);
 }
 

@@ -139,7 +139,7 @@ std::vector<Estimate> spectral_radii(Tensor a, double accuracy) {
 
 bool applies(const spectra::Problem& problem) {
     return problem.asked == "auto" && problem.on_device() && problem.kept &&
-           problem.p.tokens() <= largest && (problem.for_norm() || problem.known.row_stochastic);
+           problem.p.columns() <= largest && (problem.for_norm() || problem.known.row_stochastic);
 }
 
 std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy) {

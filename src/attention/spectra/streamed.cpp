@@ -21,10 +21,11 @@ Rows::Rows(const AttentionOperator& p, double memory) : p_(p), block_(p.rows_at_
 
 template <class Use>
 void Rows::each_block(const Use& use) const {
-    const Index n = p_.tokens();
+    const Index n = p_.tokens(), keys = p_.columns();
     for (Index first = 0; first < n; first += block_) {
         const RowBlock rows = p_.rows(first, std::min(block_, n - first));
-        use(rows, stored::Heads(rows.p.col_range(0, visibility::columns(rows.visible, n)), first));
+        use(rows,
+            stored::Heads(rows.p.col_range(0, visibility::columns(rows.visible, keys)), first));
     }
 }
 
@@ -43,7 +44,7 @@ void Rows::multiply(std::span<const double> x, std::span<double> y) const {
 
 void Rows::sum_columns() const {
     if (!column_.empty()) return;
-    const Index n = p_.tokens(), h = p_.heads();
+    const Index n = p_.columns(), h = p_.heads();
     const std::vector<double> ones(std::size_t(block_), 1.0);
     column_.assign(std::size_t(h * n), 0.0);
     each_block([&](const RowBlock&, const stored::Heads& heads) {
@@ -58,13 +59,13 @@ void Rows::sum_columns() const {
 
 std::vector<double> Rows::centred_frobenius() const {
     sum_columns();
-    const Index n = p_.tokens(), h = p_.heads();
+    const Index n = p_.columns(), h = p_.heads();
     std::vector<double> squares(std::size_t(h), 0.0);
     each_block([&](const RowBlock&, const stored::Heads& heads) {
         stored::for_each_head<Nothing>(h, [&](Index k) {
             double& sum = squares[std::size_t(k)];
             sum = stored::add_centred_squares(
-                heads[k], of_head(std::span<const double>(column_), k, n, 0, n), sum);
+                heads[k], of_head(std::span<const double>(column_), k, n, 0, n), p_.tokens(), sum);
             return Nothing{};
         });
     });
@@ -73,7 +74,8 @@ std::vector<double> Rows::centred_frobenius() const {
 }
 
 void Rows::centred_normal(std::span<const double> x, std::span<double> y) const {
-    const Index n = p_.tokens(), h = p_.heads();
+    const Index n = p_.columns(), h = p_.heads();
+    const auto rows_of_p = double(p_.tokens());
     const std::vector<double> ones(std::size_t(block_), 1.0);
     sum_columns();
     // As in normal_product: the mean beforehand, its rounding error afterwards.
@@ -82,7 +84,7 @@ void Rows::centred_normal(std::span<const double> x, std::span<double> y) const 
         double& e = mean[std::size_t(k)];
         tsdiag::multiply({column_.data() + k * n, {1, 1, n}, n, n, Type::f64},
                          of_head(x, k, n, 0, n), std::span(&e, 1));
-        e /= double(n);
+        e /= rows_of_p;
     }
     std::ranges::fill(y, 0.0);
     each_block([&](const RowBlock&, const stored::Heads& heads) {
@@ -96,7 +98,7 @@ void Rows::centred_normal(std::span<const double> x, std::span<double> y) const 
         });
     });
     for (std::size_t i = 0; i < y.size(); ++i)
-        y[i] -= left[i / std::size_t(n)] / double(n) * column_[i];
+        y[i] -= left[i / std::size_t(n)] / rows_of_p * column_[i];
 }
 
 std::vector<std::vector<double>> Rows::diagonals() const {
