@@ -13,7 +13,7 @@
 namespace tsdiag::variants {
 namespace {
 
-constexpr std::array option_list{
+constexpr std::array transformer_xl_options{
     AttentionOption{.name = "clamp",
                     .fallback = "none",
                     .words = "none",
@@ -166,7 +166,7 @@ const AttentionEntry transformer_xl = {
         "r = R W^T, row t of R the sines and cosines of the angles t 10000^(-2i/d); u, v and W of "
         "each layer. With a memory its m keys come first and P is n x (m + n)",
     .source = "[TRANSFORMER-XL] 3.3",
-    .options = option_list,
+    .options = transformer_xl_options,
     .facts = {.row_stochastic = Holds::always, .memory = true},
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(transformer_xl, in.options);
