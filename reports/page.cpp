@@ -55,7 +55,7 @@ bool has_figure(const Page& page, const std::string& name) {
 }
 
 std::string verdict_section(const Page& page) {
-    std::string items;
+    std::string headlines, items;
     for (const Finding& f : page.findings) {
         const char* level = f.level == Finding::Level::good      ? "good"
                             : f.level == Finding::Level::warning ? "warning"
@@ -67,10 +67,13 @@ std::string verdict_section(const Page& page) {
             link =
                 fmt::format(" <a href=\"#{}\">Figure: {}</a>", figure->name, html(figure->title));
         }
-        items += filled("finding", {{"level", level}, {"text", html(f.text)}, {"link", link}});
+        (f.headline ? headlines : items) +=
+            filled(f.headline ? "headline" : "finding",
+                   {{"level", level}, {"text", caption_html(f.text)}, {"link", link}});
     }
-    if (items.empty()) items = filled("note", {{"text", html(page.wordless)}});
-    return section_html("verdict", "Verdict", filled("findings", {{"items", items}}));
+    if (items.empty() && headlines.empty()) items = filled("note", {{"text", html(page.wordless)}});
+    return section_html("verdict", "Verdict",
+                        headlines + (items.empty() ? "" : filled("findings", {{"items", items}})));
 }
 
 std::string contents(const Page& page) {

@@ -27,9 +27,9 @@ class ModelVerdict {
         : rows_(rows), model_(model), run_(run) {}
 
     std::vector<Finding> findings() {
+        similarity();
         random_ids();
         channels();
-        saturation();
         predicted_depth();
         attention_rate();
         heads();
@@ -49,9 +49,18 @@ class ModelVerdict {
         return rows_.depth(model_, metric, stage);
     }
 
+    void headline(Level level, std::string text) {
+        say(level, std::move(text), "similarity");
+        found_.back().headline = true;
+    }
+
+    bool one_token() const;
+    std::string layer_in_words(Index layer, Index last) const;
+    std::string share_of_attention(Index last) const;
+    void similarity();
+    void remedy();
     void random_ids();
     void channels();
-    void saturation();
     void predicted_depth();
     void attention_rate();
     std::string estimates_in_words(const Depth& measured) const;
@@ -110,49 +119,125 @@ void ModelVerdict::random_ids() {
             "text may differ. Give token ids of real text with --input ids:FILE.");
 }
 
-void ModelVerdict::saturation() {
+bool ModelVerdict::one_token() const {
+    const Json& tokens = run_["input"]["tokens"];
+    return tokens.is_integer() && tokens.integer() == 1;
+}
+
+/// "layer 3 (of 0 to 11)".
+std::string ModelVerdict::layer_in_words(Index layer, Index last) const {
+    const Json& layers = run_["model"]["layers"];
+    const Index end = layers.is_integer() ? std::max(last, layers.integer() - 1) : last;
+    return fmt::format("layer {} (of 0 to {})", layer, end);
+}
+
+/// "; attention makes 96 % of the rise of log(t_sim/t_div)", from the input to layer `last`: the
+/// share of its steps, sum_l ln xi_ratio, by odds(Y) = xi_ratio odds(X).  Empty unless the odds at
+/// least double and every layer has a ratio.
+std::string ModelVerdict::share_of_attention(Index last) const {
+    const auto odds = [&](const char* stage, Index layer) {
+        const auto sim = value_at(depth(metric::t_sim, stage), layer);
+        const auto div = value_at(depth(metric::t_div, stage), layer);
+        return sim && div && *sim > 0 && *div > 0 ? *sim / *div : 0.0;
+    };
+    const double begin = odds("in", 0), end = odds("out", last);
+    if (begin == 0 || end < 2 * begin) return {};
+    const Depth ratios = depth(metric::xi_ratio, rows_.attention_stage(model_));
+    double part = 0;
+    for (Index layer = 0; layer <= last; ++layer) {
+        const std::optional<double> ratio = value_at(ratios, layer);
+        if (!ratio || *ratio <= 0) return {};
+        part += std::log(*ratio);
+    }
+    const double share = part / std::log(end / begin);
+    if (share > 1.005)
+        return fmt::format(
+            "; attention alone would raise log(t_sim/t_div) {:.2g} times as far, other steps take "
+            "the rest back",
+            share);
+    if (share < 0) return "; attention lowers log(t_sim/t_div), other steps raise it";
+    return fmt::format("; attention makes {:.0f} % of the rise of log(t_sim/t_div)", 100 * share);
+}
+
+/// The headline: what becomes of the tokens, in one sentence with its number.
+void ModelVerdict::similarity() {
     const Depth sim = depth(metric::t_sim, "out"), div = depth(metric::t_div, "out");
     const auto values = defined(sim);
     if (values.empty()) return;
+    if (one_token())
+        return headline(Level::note,
+                        "There is one token: similarity compares tokens, so that t_sim = 1 says "
+                        "nothing here. Give more with --tokens.");
+    const auto [last, end] = values.back();
     const auto shown = [&](Index layer, double v) {
         return similarity_text(v, value_at(div, layer));
     };
-    const auto [last, end] = values.back();
+    const Index first = values.front().first;
+    const std::optional<double> input = value_at(depth(metric::t_sim, "in"), first);
+    const std::string begin =
+        input ? similarity_text(*input, value_at(depth(metric::t_div, "in"), first)) : "";
+    const std::string from = !input ? ""
+                             : first == 0
+                                 ? fmt::format(", from {} in the input", begin)
+                                 : fmt::format(", from {} in the input of layer {}", begin, first);
+    const std::string finish = shown(last, end);
     const auto above = first_above(sim, saturated), near = first_above(sim, mostly);
-    const std::string input = [&]() -> std::string {
-        const std::optional<double> first =
-            value_at(depth(metric::t_sim, "in"), values.front().first);
-        if (!first) return "";
-        const auto d = value_at(depth(metric::t_div, "in"), values.front().first);
-        return fmt::format(" from {} at the input of layer {}", similarity_text(*first, d),
-                           values.front().first);
-    }();
-    const std::string course =
-        fmt::format("; it goes{} to {} at the output of layer {}.", input, shown(last, end), last);
-    const auto place = [&](const std::pair<Index, double>& at) {
-        return fmt::format("at the output of layer {} (t_sim = {})", at.first,
-                           shown(at.first, at.second));
-    };
-    if (above) {
-        std::string text = fmt::format("Token similarity saturates: it first exceeds {} {}",
-                                       saturated, place(*above));
-        if (near && near->first != above->first)
-            text += fmt::format(", after {} {}", mostly, place(*near));
-        say(Level::warning, text + course, "similarity");
-        return;
+    if (above && input && *input > saturated)
+        return headline(Level::warning,
+                        fmt::format("Tokens are alike from the start: t_sim is {} in the input of "
+                                    "layer {} and {} after {}.",
+                                    begin, first, finish, layer_in_words(last, last)));
+    if (above && end > mostly) {
+        headline(Level::warning,
+                 fmt::format("Tokens collapse: t_sim passes {} after {} and ends at {}{}{}.",
+                             saturated, layer_in_words(above->first, last), finish, from,
+                             share_of_attention(above->first)));
+        return remedy();
     }
+    if (above)
+        return headline(
+            Level::note,
+            fmt::format("Tokens collapse for a time: t_sim passes {} after {} but ends at "
+                        "{}{}.",
+                        saturated, layer_in_words(above->first, last), finish, from));
+    if (near)
+        return headline(
+            Level::note,
+            fmt::format("Tokens become alike: t_sim passes {} after {} and ends at {}{}{}.", mostly,
+                        layer_in_words(near->first, last), finish, from,
+                        share_of_attention(near->first)));
     const auto most = std::max_element(values.begin(), values.end(),
                                        [](auto& a, auto& b) { return a.second < b.second; });
-    if (near) {
-        say(Level::note,
-            fmt::format("Token similarity never exceeds {}, but exceeds {} first {}{}", saturated,
-                        mostly, place(*near), course),
-            "similarity");
+    const std::string course =
+        !input ? fmt::format("is {} after {}", finish, layer_in_words(last, last))
+        : begin == finish
+            ? fmt::format("stays at {}", finish)
+            : fmt::format("{} from {} to {}", end > *input ? "rises" : "falls", begin, finish);
+    const bool between = most->first != last && (!input || most->second > *input);
+    headline(Level::good, fmt::format("Tokens stay distinct: t_sim {}{}.", course,
+                                      between ? fmt::format(", at most {} after {}",
+                                                            shown(most->first, most->second),
+                                                            layer_in_words(most->first, last))
+                                              : ""));
+}
+
+/// What the papers offer against a collapse, with a command that shows its effect.
+void ModelVerdict::remedy() {
+    const Json& model = run_["model"];
+    const Json& blocks = model["spec"]["blocks"];
+    if (blocks.is_array() && std::ranges::any_of(blocks.array(), [](const Json& block) {
+            return !block["deesc"].is_number() || block["deesc"].number() != 0;
+        }))
         return;
-    }
-    say(Level::good,
-        fmt::format("Token similarity never exceeds {}: it is greatest {}{}", mostly, place(*most),
-                    course),
+    const std::string shows =
+        model["kind"].is_string() && model["kind"].string() == "random" && blocks.is_array()
+            ? fmt::format("`tsdiag probe {},deesc=0.5` shows what half of it does here",
+                          model["argument"].string())
+            : "`tsdiag figure tse.fig6` shows what it does in training";
+    say(Level::note,
+        fmt::format("A remedy is de-escalation: each block subtracts a part tau of the mean token "
+                    "([TSE] (21)); {}.",
+                    shows),
         "similarity");
 }
 
@@ -307,30 +392,39 @@ std::string fullest_layer(const std::vector<HeadAt>& heads) {
 
 void ModelVerdict::heads() {
     const char* figures[] = {"heads_mixing", "accumulation", "accumulation"};
+    std::vector<HeadClass> none;
     std::size_t i = 0;
     for (const HeadClass& c : head_classes(rows_, model_)) {
         const std::string figure = own_figure(rows_, model_, figures[i++]);
         const std::size_t n = c.members.size();
         if (c.measured == 0) continue;
         if (n == 0) {
-            const std::string who = c.measured == 1
-                                        ? std::string("The only head is not")
-                                        : fmt::format("None of the {} heads is", c.measured);
-            say(Level::good, fmt::format("{} {} ({}).", who, c.name, c.criterion), figure);
-            continue;
-        }
-        if (n == c.measured && n > 1) {
-            say(Level::note, fmt::format("All {} heads are {} ({}).", n, c.name, c.criterion),
+            none.push_back(c);
+        } else if (n == c.measured && n > 1) {
+            say(Level::warning, fmt::format("All {} heads are {} ({}).", n, c.name, c.criterion),
                 figure);
-            continue;
+        } else {
+            const std::string who = c.measured == 1 ? std::string("The only head")
+                                                    : fmt::format("{} of {} heads", n, c.measured);
+            say(Level::note,
+                fmt::format("{} {} {} ({}){}: {} (layer:head).", who, n == 1 ? "is" : "are", c.name,
+                            c.criterion, fullest_layer(c.members), head_list(c.members)),
+                figure);
         }
-        const std::string who = c.measured == 1 ? std::string("The only head")
-                                                : fmt::format("{} of {} heads", n, c.measured);
-        say(Level::note,
-            fmt::format("{} {} {} ({}){}: {} (layer:head).", who, n == 1 ? "is" : "are", c.name,
-                        c.criterion, fullest_layer(c.members), head_list(c.members)),
-            figure);
     }
+    if (none.empty()) return;
+    std::string kinds;
+    for (std::size_t k = 0; k < none.size(); ++k)
+        kinds += fmt::format("{}{} ({})",
+                             k == 0                ? ""
+                             : k + 1 < none.size() ? ", "
+                                                   : " or ",
+                             none[k].name, none[k].criterion);
+    const std::size_t measured = none.front().measured;
+    say(Level::note,
+        measured == 1 ? fmt::format("The only head is not {}.", kinds)
+                      : fmt::format("None of the {} heads is {}.", measured, kinds),
+        own_figure(rows_, model_, "heads_mixing"));
 }
 
 void ModelVerdict::gradients() {
@@ -425,6 +519,10 @@ std::vector<Finding> verdict(const Table& table, const Json& run) {
             all.push_back({Level::warning, line.string() + ".", {}});
     for (const std::string& model : rows.models())
         for (Finding& f : ModelVerdict(rows, model, run).findings()) all.push_back(std::move(f));
+    const auto rank = [](const Finding& f) {
+        return f.headline ? 0 : f.level == Level::warning ? 1 : f.level == Level::note ? 2 : 3;
+    };
+    std::ranges::stable_sort(all, {}, rank);
     return all;
 }
 

@@ -88,10 +88,13 @@ struct Finding {
     enum class Level { good, note, warning } level = Level::note;
     std::string text = {};
     std::string figure = {};  ///< the name of the figure that shows it; may be empty
+    bool headline = false;    ///< what a reader repeats to a colleague
 };
-/// The verdict in words: where similarity saturates, the escalation rate against 1 + a2, which
-/// heads are nearly rank one, identity-like or sink-like.  `run` is the content of run.json, of
-/// which it reads model.a2, model.trained and input.kind where they are present.
+/// The verdict in words, headlines first, then warnings, notes and the rest: what becomes of the
+/// tokens, the escalation rate against 1 + a2, which heads are nearly rank one, identity-like or
+/// sink-like, gradients, what is undefined.  `run` is the content of run.json, of which it reads
+/// what is present: model.a2, .trained, .layers, .kind, .argument and .spec, input.kind and
+/// .tokens, settings.tolerance.
 std::vector<Finding> verdict(const Table& table, const Json& run);
 
 /// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf (`directory` is created

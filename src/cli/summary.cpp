@@ -102,19 +102,38 @@ std::string layer_table(const Table& table, Index layers) {
     return "\n" + styled(text.substr(0, end), Style::bold) + text.substr(end);
 }
 
+/// Headlines, then at most `most_findings` others, or all of them.
+std::string findings_text(const std::vector<Finding>& findings, bool verbose) {
+    constexpr std::size_t most_findings = 5;
+    std::string text = findings.empty() ? "" : "\n";
+    std::size_t shown = 0, more = 0;
+    for (const Finding& finding : findings) {
+        if (!finding.headline && !verbose && shown == most_findings) {
+            ++more;
+            continue;
+        }
+        const bool warns = finding.level == Finding::Level::warning;
+        const std::string line =
+            (finding.headline ? ""
+             : warns          ? "! "
+                              : "- ") +
+            wrapped(printable(finding.text), terminal_width(), finding.headline ? 0 : 2);
+        text += styled(line, finding.headline ? Style::bold
+                             : warns          ? Style::warning
+                                              : Style::plain);
+        text += "\n";
+        if (!finding.headline) ++shown;
+    }
+    if (more > 0) text += fmt::format("  and {} more, on the page or with -v\n", more);
+    return text;
+}
+
 }  // namespace
 
 std::string summary(const RunResult& result, bool verbose) {
     std::string text = heading(result.run, verbose);
     text += layer_table(result.table, result.run["model"]["layers"].integer());
-    const std::vector<Finding> findings = verdict(result.table, result.run);
-    if (!findings.empty()) text += "\n";
-    for (const Finding& finding : findings) {
-        const bool warns = finding.level == Finding::Level::warning;
-        text += styled(warns ? "! " : "- ", warns ? Style::warning : Style::plain) +
-                wrapped(printable(finding.text), terminal_width(), 2) + "\n";
-    }
-    return text;
+    return text + findings_text(verdict(result.table, result.run), verbose);
 }
 
 }  // namespace tsdiag::cli

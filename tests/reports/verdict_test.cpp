@@ -67,26 +67,96 @@ TEST(VerdictTest, SaysOfWhichMatrixTheNumbersOfHeadsAre) {
                 testing::StartsWith("P is over 32 channels of each head and not over tokens"));
 }
 
-TEST(VerdictTest, NamesTheFirstLayerAbove099And09) {
-    const Finding f = saying(verdict(states({0.5, 0.93, 0.97, 0.995, 0.999}), {}), "Token sim");
+Finding headline(const Table& table, const char* run = "{}") {
+    const std::vector<Finding> all = verdict(table, Json::parse(run, "t"));
+    EXPECT_TRUE(!all.empty() && all.front().headline);
+    return all.empty() ? Finding{} : all.front();
+}
+
+TEST(VerdictTest, TheHeadlineSaysWhereTokensCollapse) {
+    const Finding f = headline(states({0.5, 0.93, 0.97, 0.995, 0.999}));
     EXPECT_EQ(f.level, Finding::Level::warning);
     EXPECT_EQ(f.figure, "similarity");
     EXPECT_EQ(
         f.text,
-        "Token similarity saturates: it first exceeds 0.99 at the output of layer 3 (t_sim = "
-        "0.9950), after 0.9 at the output of layer 1 (t_sim = 0.9300); it goes from 0.0200 at "
-        "the input of layer 0 to 0.9990 at the output of layer 4.");
+        "Tokens collapse: t_sim passes 0.99 after layer 3 (of 0 to 4) and ends at 0.9990, from "
+        "0.0200 in the input.");
+    EXPECT_THAT(headline(states({0.995}), R"({"model": {"layers": 7}})").text,
+                HasSubstr("after layer 0 (of 0 to 6)"));
 }
 
-TEST(VerdictTest, SaysWhenNeitherIsReached) {
-    const Finding never = saying(verdict(states({0.2, 0.4, 0.3}), {}), "Token sim");
-    EXPECT_EQ(never.level, Finding::Level::good);
-    EXPECT_THAT(never.text,
-                HasSubstr("never exceeds 0.9: it is greatest at the output of layer 1"));
-    const Finding near = saying(verdict(states({0.2, 0.95}), {}), "Token sim");
-    EXPECT_EQ(near.level, Finding::Level::note);
-    EXPECT_THAT(near.text,
-                HasSubstr("never exceeds 0.99, but exceeds 0.9 first at the output of layer 1"));
+TEST(VerdictTest, TheHeadlineFollowsTheCourse) {
+    const auto told = [](const std::vector<double>& t_sim, double input = 0.02) {
+        const Finding f = headline(states(t_sim, input));
+        return std::pair(f.level, f.text);
+    };
+    using L = Finding::Level;
+    EXPECT_EQ(told({0.2, 0.95}),
+              std::pair(L::note, std::string("Tokens become alike: t_sim passes 0.9 after layer 1 "
+                                             "(of 0 to 1) and ends at 0.9500, from 0.0200 in the "
+                                             "input.")));
+    EXPECT_EQ(told({0.995, 0.5}),
+              std::pair(L::note, std::string("Tokens collapse for a time: t_sim passes 0.99 after "
+                                             "layer 0 (of 0 to 1) but ends at 0.5000, from 0.0200 "
+                                             "in the input.")));
+    EXPECT_EQ(told({0.2, 0.4, 0.3}),
+              std::pair(L::good, std::string("Tokens stay distinct: t_sim rises from 0.0200 to "
+                                             "0.3000, at most 0.4000 after layer 1 (of 0 to 2).")));
+    EXPECT_EQ(told({0.3, 0.2}, 0.5).second,
+              "Tokens stay distinct: t_sim falls from 0.5000 to 0.2000.");
+    EXPECT_EQ(told({0.1}, 0.1).second, "Tokens stay distinct: t_sim stays at 0.1000.");
+    EXPECT_EQ(told({0.9999, 0.995}, 0.995),
+              std::pair(L::warning, std::string("Tokens are alike from the start: t_sim is 0.9950 "
+                                                "in the input of layer 0 and 0.9950 after layer 1 "
+                                                "(of 0 to 1).")));
+}
+
+TEST(VerdictTest, TheHeadlineSplitsTheRiseByTheOddsIdentity) {
+    // Odds from 1/4 to 199; two steps of attention multiply them by 4 and 16: ln 64 / ln 796.
+    const auto told = [](const std::vector<double>& ratios) {
+        Table t = states({0.5, 0.995}, 0.2);
+        add_ratios(t, ratios);
+        return headline(t).text;
+    };
+    EXPECT_THAT(told({4, 16}),
+                HasSubstr("; attention makes 62 % of the rise of log(t_sim/t_div)."));
+    EXPECT_THAT(told({100, 100}), HasSubstr("attention alone would raise log(t_sim/t_div) 1.4 "
+                                            "times as far, other steps take the rest back."));
+    EXPECT_THAT(told({0.5, 0.9}), HasSubstr("attention lowers log(t_sim/t_div), other steps"));
+    EXPECT_THAT(told({4}), Not(HasSubstr("attention")));  // a layer without its ratio
+}
+
+TEST(VerdictTest, OneTokenIsNotACollapse) {
+    const Finding f = headline(states({1}), R"({"input": {"tokens": 1}})");
+    EXPECT_EQ(f.level, Finding::Level::note);
+    EXPECT_THAT(f.text, HasSubstr("There is one token"));
+}
+
+TEST(VerdictTest, ACollapseHasARemedyUnlessTheModelHasIt) {
+    const auto remedy = [](const char* run) {
+        return saying(verdict(states({0.995}), Json::parse(run, "t")), "remedy").text;
+    };
+    EXPECT_THAT(remedy(R"({"model": {"kind": "random", "argument": "random:a,d=8",
+                                     "spec": {"blocks": [{"deesc": 0}]}}})"),
+                HasSubstr("`tsdiag probe random:a,d=8,deesc=0.5`"));
+    EXPECT_THAT(remedy(R"({"model": {"kind": "file"}})"), HasSubstr("`tsdiag figure tse.fig6`"));
+    EXPECT_EQ(remedy(R"({"model": {"spec": {"blocks": [{"deesc": 0.5}]}}})"), "");
+    EXPECT_EQ(saying(verdict(states({0.5}), {}), "remedy").text, "");
+}
+
+TEST(VerdictTest, HeadlinesComeFirstThenWhatWarns) {
+    const Json run = Json::parse(
+        R"({"model": {"trained": true, "warnings": ["the activation is assumed"]},
+            "input": {"kind": "ids:random"}})",
+        "t");
+    Table t = states({0.1});
+    t.scalar({.layer = 0}, "r", undefined("Y = 0"));
+    const std::vector<Finding> all = verdict(t, run);
+    ASSERT_EQ(all.size(), 4u);
+    EXPECT_TRUE(all[0].headline);
+    EXPECT_EQ(all[1].text, "the activation is assumed.");
+    EXPECT_THAT(all[2].text, HasSubstr("not language"));
+    EXPECT_EQ(all[3].level, Finding::Level::note);
 }
 
 TEST(VerdictTest, PredictsTheDepthOfSaturationByTheOddsIdentity) {
@@ -141,8 +211,10 @@ TEST(VerdictTest, TellsWhyPreNormLayersLackEstimates) {
 TEST(VerdictTest, HeadsAreCountedGrammatically) {
     const std::vector<Finding> none = verdict(heads({plain, plain}), {});
     EXPECT_EQ(saying(none, "rank one (").text,
-              "None of the 2 heads is nearly rank one (lambda2_abs < 0.05 and delta < 0.2).");
-    EXPECT_EQ(saying(none, "rank one (").level, Finding::Level::good);
+              "None of the 2 heads is nearly rank one (lambda2_abs < 0.05 and delta < 0.2), "
+              "identity-like (row_max > 0.9, local_auc > 0.9 and lambda2_abs > 0.9) or sink-like "
+              "(row_max > 0.5, local_auc < 0.5, and delta > 1 or nearly rank one).");
+    EXPECT_EQ(saying(none, "rank one (").level, Finding::Level::note);
     const std::vector<Finding> one = verdict(heads({plain, flat}), {});
     EXPECT_EQ(saying(one, "rank one (").text,
               "1 of 2 heads is nearly rank one (lambda2_abs < 0.05 and delta < 0.2): 2:1 "
@@ -150,6 +222,8 @@ TEST(VerdictTest, HeadsAreCountedGrammatically) {
     const std::vector<Finding> only = verdict(heads({same}), {});
     EXPECT_THAT(saying(only, "identity-like").text, HasSubstr("The only head is identity-like ("));
     EXPECT_THAT(saying(only, "rank one (").text, HasSubstr("The only head is not nearly rank one"));
+    EXPECT_EQ(saying(verdict(heads({flat, flat}), {}), "All 2 heads").level,
+              Finding::Level::warning);
     std::vector<Head> most(8, flat);
     EXPECT_EQ(saying(verdict(heads(most), {}), "rank one (").text,
               "All 8 heads are nearly rank one (lambda2_abs < 0.05 and delta < 0.2).");
@@ -229,8 +303,8 @@ TEST(VerdictTest, SeveralModelsAreNamed) {
     a.append(b);
     const std::vector<Finding> all = verdict(a, {});
     ASSERT_EQ(all.size(), 2u);
-    EXPECT_THAT(all[0].text, testing::StartsWith("a: Token"));
-    EXPECT_THAT(all[1].text, testing::StartsWith("b: Token"));
+    EXPECT_THAT(all[0].text, testing::StartsWith("a: Tokens stay"));
+    EXPECT_THAT(all[1].text, testing::StartsWith("b: Tokens stay"));
 }
 
 Table gradients(const std::vector<double>& by_layer) {
