@@ -5,6 +5,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "recorder.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 
@@ -97,6 +98,22 @@ std::string thrown(Action action) {
         return std::string("another error: ") + e.what();
     }
     return "nothing was thrown";
+}
+
+/// The names and shapes of a golden file, without its configuration and metadata.
+inline std::shared_ptr<MemoryFile> copy_of(const std::string& path) {
+    const auto file = unwrap(open_checkpoint(golden / path), nullptr);
+    auto out = std::make_shared<MemoryFile>();
+    for (const std::string& name : file->names()) out->add(name, file->tensor(name).shape, 0.01F);
+    return out;
+}
+
+/// What is read from it, with a configuration and a number of heads where it lacks them.
+inline ModelSpec spec_of(const Checkpoint& file, const std::string& config = "", Index heads = 0) {
+    DetectOptions options;
+    if (!config.empty()) options.config = Json::parse(config, "config.json");
+    if (heads > 0) options.heads = heads;
+    return detect(file, options).spec;
 }
 
 }  // namespace tsdiag::test

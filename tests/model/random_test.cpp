@@ -4,6 +4,7 @@
 
 #include "memory_file.hpp"
 #include "recorder.hpp"
+#include "support/naive.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -22,17 +23,12 @@ std::unique_ptr<Weights> weights_of(const std::string& text, std::uint64_t seed 
     return random_weights(random_model(text), Rng(seed), cpu(), Type::f64);
 }
 
-double mean_square(const std::vector<double>& values) {
-    double sum = 0;
-    for (const double v : values) sum += v * v;
-    return sum / double(values.size());
-}
-
 /// Checks that the mean square of `name` is `variance`, up to the relative deviation sqrt(2) of
 /// `count` squares.
 void expect_variance(const Weights& weights, const std::string& name, double variance) {
     const std::vector<double> values = weights.get(name).to_host<double>();
-    EXPECT_CLOSE(mean_square(values), variance, sampling(std::ssize(values), 1.42 * variance))
+    EXPECT_CLOSE(naive::mean_square(values), variance,
+                 sampling(std::ssize(values), 1.42 * variance))
         << name;
 }
 
@@ -86,11 +82,11 @@ TEST(RandomWeights, OfBertHaveVarianceAndPaddingRowOfItsInitialisation) {
     const auto w = weights_of("bert-base,layers=1,d=96,heads=4,vocab=200");
     expect_variance(*w, "layer.0.ffn.up.weight", 4e-4);
     expect_variance(*w, "embed.position", 4e-4);
-    EXPECT_EQ(mean_square(w->get("layer.0.ffn.up.bias").to_host<double>()), 0);
+    EXPECT_EQ(naive::mean_square(w->get("layer.0.ffn.up.bias").to_host<double>()), 0);
     EXPECT_EQ(w->get("layer.0.norm1.weight").to_host<double>(), std::vector<double>(96, 1.0));
     const Tensor table = w->get("embed.token");
-    EXPECT_EQ(mean_square(table.row_range(0, 1).to_host<double>()), 0);
-    EXPECT_GT(mean_square(table.row_range(1, 1).to_host<double>()), 1e-4);
+    EXPECT_EQ(naive::mean_square(table.row_range(0, 1).to_host<double>()), 0);
+    EXPECT_GT(naive::mean_square(table.row_range(1, 1).to_host<double>()), 1e-4);
 }
 
 TEST(RandomWeights, OfVisionMayHavePyTorchsDefaults) {
@@ -100,7 +96,7 @@ TEST(RandomWeights, OfVisionMayHavePyTorchsDefaults) {
     expect_variance(*w, "layer.0.ffn.down.weight", 1.0 / (3 * 192));
     expect_variance(*w, "embed.patch.weight", 1.0 / (3 * 3 * 8 * 8));
     expect_variance(*w, "embed.position", 1);
-    EXPECT_GT(mean_square(w->get("layer.0.ffn.up.bias").to_host<double>()), 0);
+    EXPECT_GT(naive::mean_square(w->get("layer.0.ffn.up.bias").to_host<double>()), 0);
     EXPECT_EQ(w->get("layer.0.norm1.weight").to_host<double>(), std::vector<double>(96, 1.0));
 }
 

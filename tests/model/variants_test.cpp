@@ -10,21 +10,6 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
-/// The names and shapes of a golden file, without its configuration and metadata.
-std::shared_ptr<MemoryFile> copy_of(const std::string& path) {
-    const auto file = unwrap(open_checkpoint(golden / path), nullptr);
-    auto out = std::make_shared<MemoryFile>();
-    for (const std::string& name : file->names()) out->add(name, file->tensor(name).shape, 0.01F);
-    return out;
-}
-
-ModelSpec spec_of(const Checkpoint& file, const std::string& config = "", Index heads = 0) {
-    DetectOptions options;
-    if (!config.empty()) options.config = Json::parse(config, "config.json");
-    if (heads > 0) options.heads = heads;
-    return detect(file, options).spec;
-}
-
 template <class E>
 std::string refusal(const Checkpoint& file, const std::string& config = "", Index heads = 0) {
     return thrown<E>([&] { spec_of(file, config, heads); });

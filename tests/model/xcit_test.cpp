@@ -18,7 +18,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
 const std::string small = ",layers=2,d=16,heads=2,ffn=24,image=32,patch=8";
 
 /// The golden checkpoint in float64, whose weights are of order 1, with another attention.
@@ -292,18 +291,13 @@ TEST(Xcit, LossesAreOfTheClassToken) {
         EXPECT_FALSE(name.ends_with(".mean") || name.ends_with(".variance")) << name;
 }
 
-double mean_square(const std::vector<double>& values) {
-    double sum = 0;
-    for (const double v : values) sum += v * v;
-    return sum / double(values.size());
-}
-
 TEST(RandomWeights, OfXcitAreThoseOfItsCode) {
     const RandomModel drawn = random_model("xcit-small,layers=1,d=128,heads=4");
     const auto w = random_weights(drawn, Rng(3), cpu(), Type::f64);
     const auto expect_variance = [&](const char* name, double variance) {
         const std::vector<double> values = w->get(name).to_host<double>();
-        EXPECT_CLOSE(mean_square(values), variance, sampling(std::ssize(values), 1.42 * variance))
+        EXPECT_CLOSE(naive::mean_square(values), variance,
+                     sampling(std::ssize(values), 1.42 * variance))
             << name;
     };
     expect_variance("layer.0.attn.q.weight", 4e-4);
@@ -316,10 +310,10 @@ TEST(RandomWeights, OfXcitAreThoseOfItsCode) {
     expect_variance("embed.position_map.weight", 1.0 / (3 * 64));
     for (const char* name : {"layer.0.attn.temperature", "layer.0.local.norm.variance",
                              "embed.patch.1.norm.weight", "layer.0.local.scale", "class.0.scale2"})
-        EXPECT_EQ(mean_square(w->get(name).to_host<double>()), 1) << name;
+        EXPECT_EQ(naive::mean_square(w->get(name).to_host<double>()), 1) << name;
     for (const char* name : {"layer.0.local.norm.mean", "embed.patch.1.norm.bias",
                              "layer.0.attn.q.bias", "class.0.ffn.down.bias"})
-        EXPECT_EQ(mean_square(w->get(name).to_host<double>()), 0) << name;
+        EXPECT_EQ(naive::mean_square(w->get(name).to_host<double>()), 0) << name;
     const RandomModel deep = random_model("xcit-medium,layers=1,d=64,heads=2");
     for (const DrawnTensor& t : deep.tensors)
         if (t.name.ends_with("scale1")) {
@@ -367,20 +361,6 @@ TEST(RandomModel, OfXcitRefusesWhatItCannotBe) {
     EXPECT_THAT(error("head_dim=8"), HasSubstr("leave kv_heads and head_dim"));
     EXPECT_THAT(error("tokens=9"), HasSubstr("image= and patch="));
     EXPECT_THAT(error("attention=0-5:softmax;6-11:relu"), HasSubstr("attention=relu"));
-}
-
-ModelSpec spec_of(const Checkpoint& file, const std::string& config = "") {
-    DetectOptions options;
-    if (!config.empty()) options.config = Json::parse(config, "config.json");
-    return detect(file, options).spec;
-}
-
-/// The names and shapes of a golden file.
-std::shared_ptr<MemoryFile> copy_of(const std::string& path) {
-    const auto file = unwrap(open_checkpoint(golden / path), nullptr);
-    auto out = std::make_shared<MemoryFile>();
-    for (const std::string& name : file->names()) out->add(name, file->tensor(name).shape, 0.01F);
-    return out;
 }
 
 TEST(Xcit, SaysWhatItsFileDoesNotShow) {

@@ -128,4 +128,10 @@ inline std::vector<double> accumulated(const Matrix& p) {
     return curve;
 }
 
+inline double mean_square(const std::vector<double>& values) {
+    double sum = 0;
+    for (const double v : values) sum += v * v;
+    return sum / double(values.size());
+}
+
 }  // namespace tsdiag::naive
