@@ -27,7 +27,7 @@ class AttentionMaps final : public Probe {
 
   private:
     void copy_rows(const AttentionRows& e, Index head) {
-        const Index n = e.block.p.cols();
+        const Index n = e.block.tokens(), columns = e.block.p.cols();
         if (e.block.totals)
             throw UsageError(fmt::format(
                 "--maps {}:{}: P of {} tokens is never made whole, expected at most {}; pass fewer "
@@ -40,13 +40,14 @@ class AttentionMaps final : public Probe {
         auto map = std::find_if(maps_.begin(), maps_.end(),
                                 [&](const Map& m) { return m.at.head == head; });
         if (map == maps_.end())
-            map = maps_.insert(maps_.end(), Map{.at = attention_place(e.layer, head),
-                                                .name = "attention",
-                                                .rows = n,
-                                                .cols = n,
-                                                .values = std::vector<double>(std::size_t(n * n))});
+            map = maps_.insert(maps_.end(),
+                               Map{.at = attention_place(e.layer, head),
+                                   .name = "attention",
+                                   .rows = n,
+                                   .cols = columns,
+                                   .values = std::vector<double>(std::size_t(n * columns))});
         const std::vector<double> rows = e.block.p.batch_range(head, 1).to_host<double>();
-        std::copy(rows.begin(), rows.end(), map->values.begin() + e.block.first * n);
+        std::copy(rows.begin(), rows.end(), map->values.begin() + e.block.first * columns);
     }
 
     ProbeSettings settings_;

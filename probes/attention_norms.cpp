@@ -18,7 +18,7 @@ class AttentionNorms final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const RowStatistics& s = e.stats;
         heads_.resize(std::size_t(s.heads));
-        tokens_ = s.n;
+        tokens_ = e.block.tokens();
         why_no_logits_ = no_slope(e.block);
         sums_.add(e);
         totals_ = e.block.totals;

@@ -16,7 +16,7 @@ class AttentionShape final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const RowStatistics& s = e.stats;
         heads_.resize(std::size_t(s.heads));
-        tokens_ = s.n;
+        tokens_ = e.block.tokens();
         sums_.add(e);
         for (Index k = 0; k < s.heads; ++k) {
             HeadShape& head = heads_[std::size_t(k)];

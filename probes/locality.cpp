@@ -24,7 +24,8 @@ class Locality final : public Probe {
         const RowStatistics& s = e.stats;
         channels_ = e.block.channels;
         heads_ = s.heads;
-        tokens_ = s.n;
+        columns_ = s.n;
+        tokens_ = e.block.tokens();
         rows_ += s.rows;
         window_.resize(std::size_t(s.heads * s.n), 0.0);
         for (std::size_t i = 0; i < window_.size(); ++i) window_[i] += s.window[i];
@@ -42,7 +43,7 @@ class Locality final : public Probe {
 
   private:
     void emit(Index layer, Sink& out) const {
-        std::vector<double> mean(std::size_t(tokens_), 0.0);
+        std::vector<double> mean(std::size_t(columns_), 0.0);
         std::vector<Value> area;
         for (Index k = 0; k < heads_; ++k) {
             const std::vector<double> curve = accumulated(k);
@@ -51,19 +52,20 @@ class Locality final : public Probe {
                 sum += curve[l];
                 mean[l] += curve[l] / double(heads_);
             }
-            area.push_back(note(sum / double(tokens_)));
+            area.push_back(note(sum / double(columns_)));
             if (settings_.wants_head(k)) write(attention_place(layer, k), curve, out);
         }
         write(attention_place(layer), mean, out);
         if (settings_.wants("local_auc")) emit_heads(out, settings_, layer, "local_auc", area);
     }
 
-    /// C(L) for L = 1 .. n: the mean over the rows of the attention inside the window of L tokens.
+    /// C(L) for L = 1 .. m + n: the mean over the rows of the attention inside the window of L
+    /// tokens.
     std::vector<double> accumulated(Index head) const {
         std::vector<double> curve;
         double sum = 0;
-        for (Index l = 0; l < tokens_; ++l) {
-            sum += window_[std::size_t(head * tokens_ + l)];
+        for (Index l = 0; l < columns_; ++l) {
+            sum += window_[std::size_t(head * columns_ + l)];
             curve.push_back(sum / double(rows_));
         }
         return curve;
@@ -71,8 +73,8 @@ class Locality final : public Probe {
 
     void write(const Place& at, const std::vector<double>& curve, Sink& out) const {
         if (!settings_.wants("local_acc")) return;
-        for (const Index length : lengths(tokens_))
-            out.point(at, "local_acc", double(length) / double(tokens_),
+        for (const Index length : lengths(columns_))
+            out.point(at, "local_acc", double(length) / double(columns_),
                       note(curve[std::size_t(length - 1)]));
     }
 
@@ -84,9 +86,10 @@ class Locality final : public Probe {
     }
 
     ProbeSettings settings_;
-    Index heads_ = 0, tokens_ = 0, rows_ = 0;
+    Index heads_ = 0, columns_ = 0, tokens_ = 0, rows_ = 0;
     bool channels_ = false;
-    std::vector<double> window_;  ///< (heads, n): attention gained when the window grows to L + 1
+    std::vector<double>
+        window_;  ///< (heads, m + n): attention gained when the window grows to L + 1
 };
 
 constexpr Metric locality_metrics[] = {

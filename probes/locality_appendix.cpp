@@ -63,7 +63,7 @@ class LocalityAppendix final : public Probe {
         for (Index k = 0; k < h; ++k) {
             const std::vector<double> p = e.block.p.batch_range(k, 1).to_host<double>();
             for (Index i = 0; i < rows; ++i)
-                add_windows(p.data() + i * n, e.block.first + i, n, score_,
+                add_windows(p.data() + i * n, e.stats.first + i, n, score_,
                             counts_[std::size_t(k)]);
         }
     }

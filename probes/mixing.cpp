@@ -99,10 +99,13 @@ class Mixing final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override { sums_.add(e); }
 
     void on_attention(const Attention& e, Sink& out) override {
-        if (e.channels)
-            return emit_undefined(e, out, {"omega", "mu1", "mu2", "est_mu"}, over_channels);
-        if (!e.input.defined())
-            return emit_undefined(e, out, {"omega", "mu1", "mu2", "est_mu"}, no_input);
+        const char* why_not = e.channels           ? over_channels
+                              : e.op.memory() > 0  ? not_square
+                              : !e.input.defined() ? no_input
+                                                   : nullptr;
+        if (why_not)
+            return emit_undefined(out, settings_, e.layer, e.op.heads(),
+                                  {"omega", "mu1", "mu2", "est_mu"}, why_not);
         const StateMoments x = state_moments(e.input);
         const std::vector<MeanRow> mean = mean_rows(e, sums_);
         if (settings_.wants("omega"))
@@ -114,21 +117,14 @@ class Mixing final : public Probe {
         const std::vector<Wide> centred = centred_products(e, sums_);
         emit_each(out, settings_, e.layer, "mu2", e.op.heads(),
                   [&](std::size_t k) { return root_ratio(centred[k], x.centred, "Pi2 X = 0"); });
-        if (!e.residual.defined()) return emit_undefined(e, out, {"est_mu"}, no_residual);
+        if (!e.residual.defined())
+            return emit_undefined(out, settings_, e.layer, e.op.heads(), {"est_mu"}, no_residual);
         if (settings_.wants("est_mu")) emit_estimate(e, mean, centred, out);
     }
 
     void finish_layer(Index, Sink&) override { sums_.reset(); }
 
   private:
-    void emit_undefined(const Attention& e, Sink& out,
-                        std::initializer_list<std::string_view> metrics,
-                        const char* why_not) const {
-        for (const std::string_view metric : metrics)
-            emit_each(out, settings_, e.layer, metric, e.op.heads(),
-                      [&](std::size_t) { return undefined(why_not); });
-    }
-
     /// (1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2; the layer's from the
     /// heads' means of m_i.
     void emit_estimate(const Attention& e, const std::vector<MeanRow>& mean,
@@ -163,26 +159,27 @@ constexpr Metric mixing_metrics[] = {
      .definition = "|e^T P Pi2 X| / |e^T X|",
      .source = "[TSE] (12)",
      .range = ">= 0",
-     .undefined = "e^T X = 0, rows do not sum to 1, or P is over channels",
+     .undefined = "e^T X = 0, rows do not sum to 1, P is over channels or has keys of a memory",
      .show = Show::page},
     {.name = "mu1",
      .symbol = "μ₁",
      .definition = "|Pi1 P X|_F / |Pi1 X|_F",
      .source = "[TSE] (10)",
      .range = ">= 0",
-     .undefined = "the denominator is 0, or P is over channels"},
+     .undefined = "the denominator is 0, P is over channels or has keys of a memory"},
     {.name = "mu2",
      .symbol = "μ₂",
      .definition = "|Pi2 P X|_F / |Pi2 X|_F",
      .source = "[TSE] (10)",
      .range = ">= 0",
-     .undefined = "the denominator is 0, or P is over channels"},
+     .undefined = "as mu1"},
     {.name = metric::est_mu,
      .symbol = "est_mu",
      .definition = "(1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2: "
                    "E[xi1]/E[xi2] - 1, exact for random W, post-norm and pre-norm",
      .range = ">= -1",
-     .undefined = "P V is normalised or gated, a denominator is 0, or P is over channels"}};
+     .undefined = "P V is normalised or gated, a denominator is 0, P is over channels or has keys "
+                  "of a memory"}};
 
 }  // namespace
 

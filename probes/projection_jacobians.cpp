@@ -112,7 +112,9 @@ class ProjectionJacobians final : public Probe {
     static std::string reason(const Attention& e) {
         if (e.channels) return over_channels;
         if (!e.projections) return "no projections";
-        if (e.op.structure().factors) return "P is no function of the logits scale q k^T alone";
+        const Structure known = e.op.structure();
+        if (known.factors || !known.constant_terms)
+            return "P is no function of the logits scale q k^T alone";
         return no_slope(e.op.rows(0, 1));
     }
 

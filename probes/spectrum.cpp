@@ -64,7 +64,9 @@ class Spectrum final : public Probe {
     }
 
     void on_attention(const Attention& e, Sink& out) override {
-        if (wants_any({"lambda2_abs", "lambda2_check", "spectral_gap", "gap", "est2"}))
+        if (e.op.memory() > 0)
+            no_eigenvalues(e, out);
+        else if (wants_any({"lambda2_abs", "lambda2_check", "spectral_gap", "gap", "est2"}))
             second_eigenvalues(e, out);
         if (wants_any({"delta", "est1"})) centred_norms(e, out);
         if (wants_any({"delta_pi"})) stationary_norms(e, out);
@@ -152,24 +154,42 @@ class Spectrum final : public Probe {
         emit_heads(out, settings_, e.layer, "est2", heads, mean);
     }
 
-    /// Cross-checks evenly spaced heads.
+    void no_eigenvalues(const Attention& e, Sink& out) const {
+        emit_undefined(out, settings_, e.layer, e.op.heads(),
+                       {"lambda2_abs", "spectral_gap", "gap", "est2"}, not_square);
+        each_cross_checked(
+            e,
+            [&](Index) {
+                return SecondOpinion{{}, not_square};
+            },
+            out);
+    }
+
     void second_opinions(const Attention& e, const std::vector<Estimate>& found, Sink& out) const {
+        each_cross_checked(
+            e, [&](Index k) { return second_opinion(e.op, k, found[std::size_t(k)], e.memory); },
+            out);
+    }
+
+    /// Emits opinion(k) of evenly spaced heads k.
+    template <class Opinion>
+    void each_cross_checked(const Attention& e, const Opinion& opinion, Sink& out) const {
         if (!settings_.wants(metric::lambda2_check)) return;
         const Index count = std::min(settings_.cross_check, e.op.heads());
         for (Index i = 0; i < count; ++i) {
             const Index k = i * e.op.heads() / count;
             if (!settings_.wants_head(k)) continue;
-            const SecondOpinion opinion = second_opinion(e.op, k, found[std::size_t(k)], e.memory);
-            out.scalar(
-                attention_place(e.layer, k), metric::lambda2_check,
-                opinion.difference ? Value(*opinion.difference) : undefined(opinion.why_not));
+            const SecondOpinion found = opinion(k);
+            out.scalar(attention_place(e.layer, k), metric::lambda2_check,
+                       found.difference ? Value(*found.difference) : undefined(found.why_not));
         }
     }
 
     void centred_norms(const Attention& e, Sink& out) const {
-        const char* why_no_est1 = no_estimate(e)      ? no_estimate(e)
-                                  : e.input.defined() ? nullptr
-                                                      : no_input;
+        const char* why_no_est1 = no_estimate(e)       ? no_estimate(e)
+                                  : e.op.memory() > 0  ? not_square
+                                  : !e.input.defined() ? no_input
+                                                       : nullptr;
         if (!settings_.wants("delta") && why_no_est1) return emit_no_est1(e, out, why_no_est1);
         const std::vector<Value> delta = values_of(
             centred_norm(e.op, e.memory, settings_.accuracy, settings_.route), e.layer, "delta");
@@ -237,7 +257,7 @@ constexpr Metric spectrum_metrics[] = {
      .definition = "|lambda_2(P)|",
      .source = "[TSE] Cor. 2.7",
      .range = ">= 0",
-     .undefined = "n < 2",
+     .undefined = "n < 2, or P has keys of a memory",
      .core = true,
      .show = Show::everywhere,
      .seconds = spectrum_seconds},
@@ -248,20 +268,20 @@ constexpr Metric spectrum_metrics[] = {
      .source = "[SPECTRA]",
      .range = "[0, 1]",
      .undefined = "P is causal, of fewer than 8 tokens or larger than memory, Spectra does not "
-                  "converge, or lambda2_abs is not certified"},
+                  "converge, or lambda2_abs is undefined or not certified"},
     {.name = "spectral_gap",
      .symbol = "1 - |λ₂|²",
      .definition = "1 - |lambda_2|^2, the paper's measure",
      .source = "[TSE] Cor. 2.7",
      .range = "[0, 1]",
-     .undefined = "rows of P do not sum to 1",
+     .undefined = "rows of P do not sum to 1, or lambda2_abs is undefined",
      .core = true,
      .seconds = spectrum_seconds},
     {.name = "gap",
      .symbol = "1 - |λ₂|",
      .definition = "1 - |lambda_2|",
      .range = "[0, 1]",
-     .undefined = "rows of P do not sum to 1",
+     .undefined = "as spectral_gap",
      .seconds = spectrum_seconds},
     {.name = metric::delta,
      .symbol = "|Π₂P|₂",
@@ -293,7 +313,7 @@ constexpr Metric spectrum_metrics[] = {
      .definition =
          "|P - 1 pi^T| in l2(pi), pi the stationary vector; at most 1 where delta exceeds it",
      .range = "[0, 1]",
-     .undefined = "pi is not unique or not positive (causal: pi = e_1)",
+     .undefined = "pi is not unique or not positive (causal: pi = e_1), or P has keys of a memory",
      .seconds = spectrum_seconds},
     {.name = metric::dobrushin,
      .symbol = "c(P)",

@@ -97,6 +97,13 @@ void emit_heads(Sink& out, const ProbeSettings& settings, Index layer, std::stri
     out.scalar(attention_place(layer), metric, mean ? *mean : mean_over_heads(heads));
 }
 
+void emit_undefined(Sink& out, const ProbeSettings& settings, Index layer, Index heads,
+                    std::initializer_list<std::string_view> metrics, const std::string& why_not) {
+    for (const std::string_view metric : metrics)
+        emit_each(out, settings, layer, metric, heads,
+                  [&](std::size_t) { return undefined(why_not); });
+}
+
 void RowSums::add(const AttentionRows& event) {
     const RowStatistics& s = event.stats;
     tolerance_ = row_sum_tolerance(event.block.p.type());

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <string>
@@ -64,6 +65,10 @@ void emit_each(Sink& out, const ProbeSettings& settings, Index layer, std::strin
     for (Index k = 0; k < heads; ++k) values.push_back(value(std::size_t(k)));
     emit_heads(out, settings, layer, metric, values);
 }
+
+/// These metrics of all heads as undefined, where they are requested.
+void emit_undefined(Sink& out, const ProbeSettings& settings, Index layer, Index heads,
+                    std::initializer_list<std::string_view> metrics, const std::string& why_not);
 
 /// How far a row sum may be from 1 for a metric that is defined for row-stochastic P only.
 constexpr double row_sum_tolerance(Type type) { return type == Type::f32 ? 1e-6 : 1e-12; }

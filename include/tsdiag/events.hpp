@@ -26,7 +26,7 @@ struct AttentionRows {
 
 /// The projections that P is made of, where there are any.
 struct Projections {
-    Tensor q, k;            ///< as the logits see them, (h, n, w), (h', n, w)
+    Tensor q, k;            ///< as the logits see them, (h, n, w), (h', m + n, w)
     Tensor q_raw, k_raw;    ///< before q/k norm and rotation; equal to q, k where there is neither
     Tensor q_norm, k_norm;  ///< weights of the q/k norm, (1, 1, w); empty: none
     bool norm_is_layer = false;  ///< the q/k norm is a LayerNorm
@@ -65,7 +65,7 @@ struct Gradient {
 struct AttentionGradient {
     Index layer = 0;
     const AttentionOperator& op;
-    const Tensor& v;       ///< V, (h', n, w)
+    const Tensor& v;       ///< V, (h', m + n, w)
     const Tensor& output;  ///< dL/dO, (h, n, w)
     const Tensor& normed;  ///< dL/d norm(O), heads concatenated, (1, n, h w); empty: no norm
     const Projections* projections = nullptr;

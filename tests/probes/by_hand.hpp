@@ -74,11 +74,13 @@ class Made final : public AttentionOperator {
                 .p = p,
                 .slope = logits_ ? p : Tensor(),
                 .divided = logits_,
-                .visible = {}};
+                .visible = {},
+                .memory = memory()};
     }
     Structure structure() const override { return declared; }
     Index heads() const override { return p_.batch(); }
     Index tokens() const override { return p_.rows(); }
+    Index columns() const override { return p_.cols(); }
     Type type() const override { return p_.type(); }
     const Backend& backend() const override { return cpu(); }
 

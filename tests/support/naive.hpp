@@ -114,19 +114,21 @@ inline Index window_start(Index i, Index n, Index length) {
     return left;
 }
 
-/// C(L), L = 1 .. n: mean over the rows of the attention inside the window of L tokens.
-inline std::vector<double> accumulated(const Matrix& p) {
+/// C(L), L = 1 .. columns: mean over the rows of the attention inside the window of L tokens; row i
+/// has its own token in column first + i.
+inline std::vector<double> accumulated_from(const Matrix& p, Index first) {
     std::vector<double> curve;
     for (Index length = 1; length <= p.cols; ++length) {
         double s = 0;
         for (Index i = 0; i < p.rows; ++i) {
-            const Index start = window_start(i, p.cols, length);
+            const Index start = window_start(first + i, p.cols, length);
             for (Index j = start; j < start + length; ++j) s += p(i, j);
         }
         curve.push_back(s / double(p.rows));
     }
     return curve;
 }
+inline std::vector<double> accumulated(const Matrix& p) { return accumulated_from(p, 0); }
 
 inline double mean_square(const std::vector<double>& values) {
     double sum = 0;
