@@ -18,6 +18,7 @@ namespace tsdiag {
 
 /// Parameters by canonical name, materialised on demand:
 ///   embed.token [V, e]  embed.position [N, d]  embed.type [T, d]  embed.norm.{weight,bias}
+///   embed.cluster.I [rows of the cluster, e_I]  embed.cluster.I.map [d, e_I]
 ///   embed.map.{weight,bias} embed.patch.{weight [d, p], bias}
 ///   embed.patch.norm1/norm2.{weight,bias}  embed.prefix [t, d]  embed.pre_norm.*
 ///   layer.L.attn.{q,k,v,o}.{weight [out, in], bias}   layer.L.attn.{q_norm,k_norm}.{weight,bias}
@@ -31,6 +32,7 @@ namespace tsdiag {
 ///   layer.L.local.{norm.*,scale}  a batch norm: {weight,bias,mean,variance}
 ///   class.token [1, d]  class.L.attn.{q,k,v,o}.*  class.L.{norm1,norm2,ffn.up,ffn.down}.*
 ///   class.L.{scale1,scale2}
+///   head.cluster.{weight [C, e], bias} head.bias.I head.map [d, e]   of an adaptive softmax
 ///   head.{weight [V, e], bias} head.transform.{weight [e, d], bias} head.norm.{weight,bias}
 /// norm1 belongs to the attention step and norm2 to the feed-forward step, for any placement.
 class Weights {
@@ -75,6 +77,7 @@ struct DetectOptions {
     std::string config_name = "config.json";  ///< for messages
     std::optional<Index> heads;               ///< --n-heads
     std::optional<Index> width;               ///< --width: accept pruned files
+    Index memory_tokens = 0;                  ///< --memory-tokens: ModelSpec::memory_tokens
     /// --ignore: names of tensors and of keys of the configuration, '*' for any characters.
     /// Matches are treated as absent.
     std::vector<std::string> ignore = {};
@@ -148,7 +151,8 @@ std::unique_ptr<Weights> spliced_weights(std::shared_ptr<const Weights> kept,
 void write_model(const ModelSpec& spec, const Weights& weights,
                  const std::filesystem::path& directory, Index shard_bytes = Index{2} << 30);
 
-/// One sample.  Exactly one of ids, embeddings, hidden, image is given.
+/// One sample.  Exactly one of ids, embeddings, hidden, image is given.  Where the model has a
+/// memory, its tokens come first (of `hidden`: their states at layer 0).
 struct Input {
     std::vector<Index> ids;
     Tensor embeddings;       ///< (1, n, e): where token embeddings would enter
@@ -157,7 +161,7 @@ struct Input {
     std::vector<bool> keep;  ///< the mask, true = keep; empty: all
 };
 
-/// Tokens that `input` makes, at least 1.
+/// Tokens that `input` makes, those of the memory among them, at least 1.
 Index tokens_of(const ModelSpec& spec, const Input& input);
 /// The largest number of tokens, at most `most`, that the model supports and its attentions accept;
 /// `most` or the model's longest where no number fits them.
@@ -181,6 +185,7 @@ struct Loss {
         product   ///< <cotangent, Y>
     };
     Kind kind = Kind::square;
+    /// Rows count all tokens of the sample; those of a memory have no part in the loss.
     std::vector<Index> rows = {}, targets = {};
     Tensor classifier = {};  ///< (1, C, d)
     Index label = 0;

@@ -30,6 +30,7 @@ struct SubjectOptions {
     std::string config;          ///< path of a config.json; empty: the one beside the weights
     std::optional<Index> heads;  ///< of the model, where it cannot be inferred
     std::optional<Index> width;  ///< of the model, to accept a pruned file
+    Index memory_tokens = 0;     ///< ModelSpec::memory_tokens; 0: as the model says
     /// Tensors and keys of the configuration to be treated as absent (DetectOptions).
     std::vector<std::string> ignore = {};
 };

@@ -133,6 +133,7 @@ struct Deescalation {
     bool before_ffn = false;  ///< of the input of the feed-forward step [TSE 3.4]; else of the
                               ///< layer's output [TSE 3.3]
     bool learned = false;     ///< tau is the parameter `deesc.tau` [TSE 3.5], whatever `tau` says
+    bool past = false;  ///< of row i the mean over the tokens up to i: no token sees later ones
 
     bool there() const { return learned || tau != 0; }
 };
@@ -151,12 +152,29 @@ struct BlockSpec {
     Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
 };
 
+/// A vocabulary in clusters, the frequent words first; the vectors of cluster i have
+/// width / divisor^i columns, which a matrix of its own maps to those of the model.  [ADAPTIVE]
+struct Clusters {
+    std::vector<Index> ends;  ///< cluster i holds the ids from the end of the one before to ends[i]
+    Index width = 0, divisor = 1;
+
+    bool there() const { return !ends.empty(); }
+    Index first(std::size_t i) const { return i == 0 ? 0 : ends[i - 1]; }
+    Index size(std::size_t i) const { return ends[i] - first(i); }
+    Index columns(std::size_t i) const { return i == 0 ? width : columns(i - 1) / divisor; }
+};
+
 /// Maps the last state to logits of ids, where a file has it; used by losses only.
 struct OutputHead {
     bool matrix = false;  ///< `head.weight` [V, e]; else the token embedding
     bool bias = false;    ///< `head.bias` [V]
     bool transform =
         false;  ///< norm(act(W x + b)) before the matrix: `head.transform`, `head.norm`
+    /// Adaptive softmax: p(w) = p(cluster of w) p(w | cluster), the tables those of the embedding.
+    /// Words of the first cluster stand beside the others, `head.cluster.{weight,bias}`, in one
+    /// softmax; `head.bias.I` is of the words of cluster I.  [ADAPTIVE]
+    std::vector<Index> cluster_ends = {};
+    bool first_map = false;  ///< the first cluster's map is `head.map`, not the embedding's
 };
 
 struct ModelSpec {
@@ -176,6 +194,11 @@ struct ModelSpec {
     bool embedding_norm = false;
     NormKind embedding_norm_kind = NormKind::layer;
     double embedding_scale = 1;
+    Clusters clusters;  ///< of the token embedding: `embed.cluster.I` and `.map`, not `embed.token`
+    /// m: the first tokens of a sample are a segment of their own, without gradient, whose states
+    /// are the memory of the others: keys and values of every layer.  The model's states, P's rows
+    /// and losses are those of the others alone.  [TRANSFORMER-XL]
+    Index memory_tokens = 0;
     // Images: 0 channels means that the model takes tokens.
     Index channels = 0, image_height = 0, image_width = 0, patch_height = 0, patch_width = 0;
     bool patch_channels_last = false;  ///< (p1 p2 c) order of a flattened patch: vit-pytorch

@@ -53,6 +53,12 @@ void add_subject_options(CLI::App* app, SubjectOptions& subject) {
                 [&](const std::string& t) { subject.heads = parse_count(t, "--n-heads", 1); }));
     group(value(app, "--width", "N", "width, to accept a pruned file",
                 [&](const std::string& t) { subject.width = parse_count(t, "--width", 1); }));
+    group(value(app, "--memory-tokens", "M",
+                "the first M tokens of a sample are its memory, where the\nmodel can have one "
+                "(Transformer-XL)",
+                [&](const std::string& t) {
+                    subject.memory_tokens = parse_count(t, "--memory-tokens", 1);
+                }));
     group(app->add_option("--ignore", subject.ignore,
                           "tensor or key of config.json to read as if it were not there;\nmay be "
                           "given again; * stands for any characters")

@@ -20,6 +20,7 @@
     X(gpt2)                       \
     X(gpt_neo)                    \
     X(gpt_neox)                   \
+    X(transformer_xl)             \
     X(performer)                  \
     X(linformer)                  \
     X(flash)                      \

@@ -181,6 +181,12 @@ bool deescalates_before_ffn(std::string_view place) {
     return place == "ffn";
 }
 
+bool deescalates_by_the_past(std::string_view mean) {
+    if (mean != "all" && mean != "past")
+        throw UsageError(fmt::format("deesc_mean={} is not known; it is all or past", mean));
+    return mean == "past";
+}
+
 void require_place_to_deescalate(const ModelSpec& spec) {
     for (const BlockSpec& b : spec.blocks)
         if (b.deesc.there() && b.deesc.before_ffn &&
@@ -217,8 +223,9 @@ Deescalation read_deescalation(KeyReader& keys) {
     out.tau = keys.number("deesc", 0);
     out.before_ffn = deescalates_before_ffn(keys.text("deesc_at").value_or("end"));
     out.learned = keys.flag("deesc_learned", false);
-    if (!keys.has("deesc") && (out.before_ffn || out.learned))
-        keys.refuse("deesc_at and deesc_learned need deesc=TAU");
+    out.past = deescalates_by_the_past(keys.text("deesc_mean").value_or("all"));
+    if (!keys.has("deesc") && (out.before_ffn || out.learned || out.past))
+        keys.refuse("deesc_at, deesc_learned and deesc_mean need deesc=TAU");
     return out;
 }
 

@@ -67,12 +67,15 @@ Sizes read_sizes(KeyReader& keys, Sizes preset);
 /// Whether deesc_at names the input of the feed-forward step (ffn), not the end of the layer (end).
 /// Throws `UsageError` for another value.
 bool deescalates_before_ffn(std::string_view place);
+/// Whether deesc_mean names the mean over the tokens so far (past), not over all of them (all).
+/// Throws `UsageError` for another value.
+bool deescalates_by_the_past(std::string_view mean);
 /// Throws `UsageError` where a layer lacks the feed-forward input that deesc_at names.
 void require_place_to_deescalate(const ModelSpec& spec);
 /// Throws `UsageError` where an attention over channels is of a variant that is none, causal, or of
 /// logits that depend on positions, and where a layer with a local step is not pre-norm.
 void require_fitting_steps(const ModelSpec& spec);
-/// The keys deesc (tau), deesc_at and deesc_learned (0 or 1).
+/// The keys deesc (tau), deesc_at, deesc_learned (0 or 1) and deesc_mean.
 Deescalation read_deescalation(KeyReader& keys);
 
 /// The block that `sizes` describe, with the first layer's attention, scale 1/sqrt(head_dim).

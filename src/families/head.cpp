@@ -1,7 +1,10 @@
 #include "head.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
+#include <utility>
 
 #include "names.hpp"
 #include "tsdiag/error.hpp"
@@ -106,9 +109,71 @@ Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::strin
     return out;
 }
 
+/// An adaptive softmax over the clusters of `spec.head`, under the names of Transformer-XL.  Its
+/// tables are those of the embedding; where they are not, there is no head.
+Names adaptive_head(const Checkpoint& file, const Names& names, ModelSpec& spec) {
+    const std::vector<Index> ends = std::exchange(spec.head.cluster_ends, {});
+    const auto first = full_name(file, "crit.out_layers.0.bias");
+    if (ends.empty() || !first) return {};
+    const std::string crit =
+        first->substr(0, first->size() - std::string_view("out_layers.0.bias").size());
+    const auto source_of = [&](const std::string& canonical) {
+        const auto found =
+            std::ranges::find_if(names, [&](const auto& n) { return n.first == canonical; });
+        return found == names.end() ? std::string() : found->second.file_name;
+    };
+    const auto tied = [&](const std::string& name, const std::string& canonical) {
+        return !file.has(name) || same_rows(file, name, source_of(canonical));
+    };
+    Names out;
+    const auto take = [&](const std::string& canonical, const std::string& name, Index row = 0,
+                          Index rows = 0, Index total = 0) {
+        TensorSource source;
+        source.file_name = name;
+        source.first = row;
+        source.length = rows;
+        source.total = total;
+        out.emplace_back(canonical, source);
+    };
+    const bool tables = spec.clusters.there();
+    const auto count = std::ssize(ends);
+    if (tables && spec.clusters.ends != ends) return {};
+    if (count > 1) {
+        const Index columns = tables ? spec.clusters.width : spec.embedding_width;
+        for (const auto& [part, shape] : {std::pair{"weight", std::vector{count - 1, columns}},
+                                          std::pair{"bias", std::vector{count - 1}}}) {
+            const std::string name = crit + "cluster_" + part;
+            if (!file.has(name) || !has_shape(file, name, shape)) return {};
+            take(std::string("head.cluster.") + part, name);
+        }
+    }
+    bool own_map = false;
+    for (Index i = 0; i < count; ++i) {
+        const Index start = i == 0 ? 0 : ends[std::size_t(i) - 1],
+                    size = ends[std::size_t(i)] - start;
+        const std::string canonical = fmt::format("head.bias.{}", i),
+                          table = fmt::format("{}out_layers.{}.", crit, tables ? i : 0);
+        const Index all = tables ? size : spec.vocabulary;
+        if (!file.has(table + "bias") || !has_shape(file, table + "bias", {all}) ||
+            !tied(table + "weight", tables ? fmt::format("embed.cluster.{}", i) : "embed.token"))
+            return {};
+        tables ? take(canonical, table + "bias")
+               : take(canonical, table + "bias", start, size, all);
+        const std::string map = fmt::format("{}out_projs.{}", crit, i);
+        if (!tables || tied(map, fmt::format("embed.cluster.{}.map", i))) continue;
+        if (i > 0) return {};
+        own_map = true;
+        take("head.map", map);
+    }
+    spec.head.first_map = own_map;
+    spec.head.cluster_ends = ends;
+    return out;
+}
+
 }  // namespace
 
 Names output_head(const Checkpoint& file, const Names& names, ModelSpec& spec) {
+    if (!spec.head.cluster_ends.empty()) return adaptive_head(file, names, spec);
     const auto embedding =
         std::ranges::find_if(names, [](const auto& n) { return n.first == "embed.token"; });
     if (embedding == names.end()) return {};

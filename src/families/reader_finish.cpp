@@ -127,6 +127,12 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     const auto windows =
         std::count_if(spec.blocks.begin(), spec.blocks.end(),
                       [](const BlockSpec& block) { return block.attention.window > 0; });
+    if (spec.clusters.there())
+        out.push_back(fmt::format("token embedding in {} clusters, of {} columns and fewer",
+                                  spec.clusters.ends.size(), spec.clusters.width));
+    if (spec.memory_tokens > 0)
+        out.push_back(
+            fmt::format("the first {} tokens of a sample are its memory", spec.memory_tokens));
     if (windows > 0) out.push_back(fmt::format("a sliding window in {} layers", windows));
     if (b.local.kernel > 0)
         out.push_back(fmt::format("local patch interaction: {0} x {0}, batch norm eps {1}",
@@ -143,17 +149,18 @@ std::vector<std::string> rules(const ModelSpec& spec) {
             c.layers, c.all_normed ? "all tokens" : "the class token"));
     if (b.deesc.there())
         out.push_back(fmt::format(
-            "de-escalation {}, tau {}",
+            "de-escalation {}{}, tau {}",
             b.deesc.before_ffn ? "before the feed-forward step" : "at the end of a layer",
+            b.deesc.past ? ", by the mean over the tokens so far" : "",
             b.deesc.learned ? "learned" : fmt::format("{:.6g}", b.deesc.tau)));
     return out;
 }
 
 /// Checks the keys that write_model adds to the family's.
 void Reader::require_known_keys(const Json& said) const {
-    constexpr std::array known{"attention", "attention_options", "causal",
-                               "window",    "placement",         "deesc",
-                               "deesc_at",  "output_norm",       "layers"};
+    constexpr std::array known{
+        "attention", "attention_options", "causal",        "window", "placement",  "deesc",
+        "deesc_at",  "deesc_mean",        "memory_tokens", "layers", "output_norm"};
     if (!said.is_object()) return;
     for (const auto& [key, value] : said.object())
         if (std::ranges::find(known, key) == known.end())
@@ -183,12 +190,16 @@ void Reader::apply_own_keys() {
         if (said["deesc"].is_number()) b.deesc.tau = said["deesc"].number();
         if (said["deesc_at"].is_string())
             b.deesc.before_ffn = deescalates_before_ffn(said["deesc_at"].string());
+        if (said["deesc_mean"].is_string())
+            b.deesc.past = deescalates_by_the_past(said["deesc_mean"].string());
         if (!said["attention_options"].is_object()) continue;
         for (const auto& [key, value] : said["attention_options"].object())
             b.attention.options[key] = value.string();
         check_options(attention(b.attention.variant), b.attention.options);
     }
     if (own["attention"].is_string()) attention(own["attention"].string());  // or throw
+    if (own["memory_tokens"].is_integer()) spec.memory_tokens = own["memory_tokens"].integer();
+    if (options_.memory_tokens > 0) spec.memory_tokens = options_.memory_tokens;
 }
 
 /// Those that the attention of the configuration learns, beside the queries.

@@ -148,6 +148,7 @@ Json attention_json(const BlockSpec& b) {
     out.set("placement", tsdiag::name(b.placement));
     if (b.deesc.there()) out.set("deesc", b.deesc.tau);
     if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
+    if (b.deesc.past) out.set("deesc_mean", "past");
     return out.set("output_norm", tsdiag::name(a.output_norm));
 }
 
@@ -169,6 +170,7 @@ void write_model(const ModelSpec& spec, const Weights& weights,
             own = Json();
             own.set("layers", layers);
         }
+        if (spec.memory_tokens > 0) own.set("memory_tokens", spec.memory_tokens);
         Json config = entry->config(spec);
         config.set("torch_dtype", "float32").set("tsdiag", std::move(own));
         write_weights(spec, entry->names(spec), weights, directory, shard_bytes);

@@ -31,12 +31,13 @@ class Parts {
             a_.rotary.learned ? w_.theta.to_host<double>() : a_.rotary.frequencies(batch.length);
     }
 
-    AttentionParts projected(const Tensor& x) const {
+    AttentionParts projected(const Tensor& x, const Tensor& memory) const {
         AttentionParts out;
         out.x = x;
+        const Tensor all = memory.defined() ? concat_rows({memory, x}) : x;
         Projections& p = out.projections;
-        p.q_raw = reflection(split_heads(w_.q(x), a_.heads));     // (s h, n, w)
-        p.k_raw = reflection(split_heads(w_.k(x), a_.kv_heads));  // (s h', n, w)
+        p.q_raw = reflection(split_heads(w_.q(x), a_.heads));       // (s h, n, w)
+        p.k_raw = reflection(split_heads(w_.k(all), a_.kv_heads));  // (s h', m + n, w)
         p.q = p.q_raw;
         p.k = p.k_raw;
         p.scale = a_.scale;
@@ -53,7 +54,7 @@ class Parts {
         p.interleaved = a_.rotary.interleaved;
         out.input.q = p.q = rotated(p.q);
         out.input.k = p.k = rotated(p.k);
-        out.v = split_heads(w_.v(x), a_.kv_heads);
+        out.v = split_heads(w_.v(all), a_.kv_heads);
         return out;
     }
 
@@ -125,7 +126,7 @@ class Parts {
 }  // namespace
 
 AttentionParts attention_parts(const AttentionSpec& a, const AttentionWeights& w,
-                               const Batch& batch, const Tensor& x) {
+                               const Batch& batch, const Tensor& x, const Tensor& memory) {
     if (a.gated_unit && x.rows() < batch.length)
         throw UsageError(fmt::format(
             "the mask hides {} of {} tokens, and a gated attention unit divides by the number of "
@@ -136,7 +137,7 @@ AttentionParts attention_parts(const AttentionSpec& a, const AttentionWeights& w
     const Tensor in = a.token_shift ? shifted(x) : x;
     AttentionParts out = a.gated_unit ? parts.gated(in)
                          : a.channels ? parts.over_channels(in)
-                                      : parts.projected(in);
+                                      : parts.projected(in, memory);
     AttentionInput& input = out.input;
     input.scale = a.scale;
     input.causal = a.causal;

@@ -98,6 +98,27 @@ std::vector<Index> position_rows(const ModelSpec& spec, std::span<const Input> i
     return out;
 }
 
+/// Rows of the clusters' tables, each mapped to the model's width.
+Tensor cluster_rows(const Context& c, const std::vector<Index>& ids, Index samples) {
+    const Clusters& clusters = c.spec.clusters;
+    std::vector<Tensor> parts;
+    std::vector<Index> place(ids.size());  // of each id among the parts
+    Index placed = 0;
+    for (std::size_t i = 0; i < clusters.ends.size(); ++i) {
+        std::vector<Index> rows;
+        for (std::size_t k = 0; k < ids.size(); ++k) {
+            if (ids[k] < clusters.first(i) || ids[k] >= clusters.ends[i]) continue;
+            rows.push_back(ids[k] - clusters.first(i));
+            place[k] = placed++;
+        }
+        if (rows.empty()) continue;
+        const std::string name = fmt::format("embed.cluster.{}", i);
+        parts.push_back(linear(c.weights.rows(name, rows), c.weights.get(name + ".map"), {}));
+    }
+    const Tensor all = gather_rows(concat_rows(parts), place);
+    return samples == 1 ? all : all.reshape({samples, all.rows() / samples, all.cols()});
+}
+
 Tensor token_rows(const Context& c, std::span<const Input> inputs) {
     const ModelSpec& s = c.spec;
     if (s.vocabulary == 0)
@@ -114,7 +135,8 @@ Tensor token_rows(const Context& c, std::span<const Input> inputs) {
                     s.vocabulary, s.vocabulary - 1));
             ids.push_back(id);
         }
-    const Tensor e = table_rows(c, "embed.token", ids, std::ssize(inputs));
+    const Tensor e = s.clusters.there() ? cluster_rows(c, ids, std::ssize(inputs))
+                                        : table_rows(c, "embed.token", ids, std::ssize(inputs));
     return s.embedding_scale == 1 ? e : scale(e, s.embedding_scale);
 }
 
@@ -345,6 +367,22 @@ Tensor rows_of_each(const Tensor& x, const std::vector<Index>& rows) {
     return gather_rows(flat, all).reshape({x.batch(), std::ssize(rows), x.cols()});
 }
 
+/// The first tokens as a memory without gradient.
+void split_memory(Batch& batch, Index memory, bool masked) {
+    if (masked)
+        throw UsageError(fmt::format(
+            "a mask hides tokens, and the first {} tokens of a sample are its memory; leave one of "
+            "both out",
+            memory));
+    if (batch.length <= memory)
+        throw UsageError(
+            fmt::format("the sample has {} tokens, and its first {} are its memory; expected {} "
+                        "tokens at least",
+                        batch.length, memory, memory + 1));
+    batch.memory = contiguous(batch.x.row_range(0, memory)).detached();
+    batch.x = contiguous(batch.x.row_range(memory, batch.length - memory));
+}
+
 }  // namespace
 
 Index alike(std::span<const Input> inputs, Index most) {
@@ -388,6 +426,7 @@ Batch embed(const ModelSpec& spec, const Weights& weights, std::span<const Input
     }
     if (std::ssize(kept) < out.length) out.x = rows_of_each(out.x, kept);
     out.position.assign(kept.begin(), kept.end());
+    if (spec.memory_tokens > 0) split_memory(out, spec.memory_tokens, !first.keep.empty());
     return out;
 }
 

@@ -8,8 +8,9 @@ namespace tsdiag::model {
 
 /// Samples passing through the layers together, of equal length and mask.
 struct Batch {
-    Tensor x;                      ///< (s, n, d), masked tokens omitted
-    std::vector<double> position;  ///< of each token in the whole sequence
+    Tensor x;       ///< (s, n, d), masked tokens omitted
+    Tensor memory;  ///< (s, m, d): the states of the tokens before, without gradient; empty: none
+    std::vector<double> position;  ///< of each token of the memory and of x in the whole sequence
     Index length = 0;              ///< tokens of the whole sequence
     Grid grid;                     ///< of the tokens, where a layer needs it
     bool embedded = false;         ///< x is the output of the embedding, not the caller's

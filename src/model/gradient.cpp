@@ -59,7 +59,7 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
 /// State of one sample in the reverse sweep.
 struct Way {
     Batch sample;                           ///< of one sample; x: the input of the current layer
-    std::vector<Tensor> inputs;             ///< of each layer
+    std::vector<Tensor> inputs, memories;   ///< of each layer
     Tensor end;                             ///< of the last layer
     Tensor cotangent;                       ///< dL/d of the current layer's output
     std::map<std::string, Tensor> pending;  ///< gradients of parameters with uses to come
@@ -122,7 +122,10 @@ class Sweep {
         run.allow_nonfinite = settings_.allow_nonfinite;
         for (Way& way : ways) {
             way.inputs.push_back(way.sample.x);
+            way.memories.push_back(way.sample.memory);
+            Tensor memory = next_memory(run, way.sample);
             way.sample.x = apply_layer(run, way.sample);
+            way.sample.memory = std::move(memory);
             if (l + 1 == layers_) way.end = way.sample.x;
         }
         weights_.release();
@@ -165,9 +168,11 @@ class Sweep {
         way.cotangent = found[0];
         way.end = {};
         if (spec_.final_norm) tell_state(layers_ - 1, "final_norm", found[1]);
-        tell_parameters(
-            -1, ends.used(), std::span(found).subspan(2), way,
-            [&](const std::string& name) { return name == "embed.token" && way.sample.embedded; });
+        tell_parameters(-1, ends.used(), std::span(found).subspan(2), way,
+                        [&](const std::string& name) {
+                            return way.sample.embedded &&
+                                   (name == "embed.token" || name.starts_with("embed.cluster."));
+                        });
     }
 
     void back(const LayerRun& layer, const TrackedWeights& tracked, Way& way) const {
@@ -178,7 +183,9 @@ class Sweep {
         run.tape = &tape;
         Batch sample = way.sample;
         sample.x = variable(way.inputs.back());
+        sample.memory = way.memories.back();
         way.inputs.pop_back();
+        way.memories.pop_back();
         const Tensor y = apply_layer(run, sample);
         std::vector<Tensor> wrt = {sample.x, tape.output};
         if (tape.normed.defined()) wrt.push_back(tape.normed);

@@ -108,6 +108,16 @@ AttentionParts of_sample(const AttentionParts& all, Index sample, Index samples)
     return one;
 }
 
+/// Row i: the mean of rows 0 .. i.
+Tensor means_so_far(const Tensor& x) {
+    const Index n = x.rows();
+    std::vector<double> shares(std::size_t(n * n), 0.0);
+    for (Index i = 0; i < n; ++i) std::fill_n(shares.begin() + i * n, i + 1, 1 / double(i + 1));
+    const Tensor triangle =
+        Tensor::from_host(x.backend(), {1, n, n}, std::span<const double>(shares), x.type());
+    return matmul(repeat_batches(triangle, x.batch()), x);
+}
+
 /// One layer on one batch.
 class Pass {
   public:
@@ -148,7 +158,7 @@ class Pass {
 
     Tensor deescalated(const Tensor& y) {
         if (!b_.deesc.there()) return y;
-        const Tensor mean = column_mean(y);
+        const Tensor mean = b_.deesc.past ? means_so_far(y) : column_mean(y);
         Tensor out =
             subtract(y, b_.deesc.learned ? multiply(mean, w_.tau) : scale(mean, b_.deesc.tau));
         emit("deesc", last_, out);
@@ -245,7 +255,10 @@ class Pass {
 
     /// The attention branch of `x`, to be added to `residual`.
     Tensor attend(const Tensor& x, const Tensor& residual) {
-        AttentionParts parts = attention_parts(b_.attention, w_.attention, batch_, x);
+        Tensor memory = batch_.memory;
+        if (memory.defined() && b_.placement != NormPlacement::post)
+            memory = norm(memory, w_.norm1);
+        AttentionParts parts = attention_parts(b_.attention, w_.attention, batch_, x, memory);
         parts.input.rng =
             Rng(0).fork("attention").fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
         if (run_.tape) *run_.tape = {parts.input, parts.v, {}, {}, parts.projections};
@@ -357,6 +370,18 @@ class Pass {
 }  // namespace
 
 Tensor apply_layer(const LayerRun& run, const Batch& batch) { return Pass(run, batch).run(); }
+
+Tensor next_memory(const LayerRun& run, const Batch& batch) {
+    if (!batch.memory.defined()) return {};
+    Batch before;
+    before.x = batch.memory;
+    before.length = batch.memory.rows();
+    before.position.assign(batch.position.begin(), batch.position.begin() + before.length);
+    LayerRun silent{.layer = run.layer, .block = run.block, .weights = run.weights};
+    silent.memory = run.memory;
+    silent.allow_nonfinite = run.allow_nonfinite;
+    return apply_layer(silent, before).detached();
+}
 
 void tell_states(Observer& observer, Index first, const Hidden& states) {
     const Index samples = states.x.batch();

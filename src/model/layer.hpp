@@ -66,6 +66,9 @@ struct LayerRun {
 };
 /// The layer's output.  Emits each sample's stages in order, then its attention.
 Tensor apply_layer(const LayerRun& run, const Batch& batch);
+/// The memory of the next layer: a segment of its own, without a memory and without gradient.
+/// Empty where `batch` has none.  Emits nothing.
+Tensor next_memory(const LayerRun& run, const Batch& batch);
 /// Emits a state of each sample of a batch, starting with sample `first`.
 void tell_states(Observer& observer, Index first, const Hidden& states);
 

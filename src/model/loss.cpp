@@ -39,6 +39,37 @@ Tensor cross_entropy(const Tensor& logits, std::span<const Index> targets,
                                                   std::span<const double>(shares), each.type())));
 }
 
+/// Words of the first cluster and the other clusters share a softmax; a word of cluster i has its
+/// cluster's logit plus the logarithm of its share in the cluster, so that exp sums to exp of the
+/// cluster's.
+Tensor adaptive_logits(const ModelSpec& s, const Weights& weights, const Tensor& x) {
+    const std::vector<Index>& ends = s.head.cluster_ends;
+    std::vector<Tensor> parts;
+    Tensor clusters;
+    for (std::size_t i = 0; i < ends.size(); ++i) {
+        const Index first = i == 0 ? 0 : ends[i - 1], size = ends[i] - first;
+        const std::string name = fmt::format("embed.cluster.{}", i);
+        Tensor table, state = x;
+        if (s.clusters.there()) {
+            table = weights.get(name);
+            state = matmul(x, weights.get(i == 0 && s.head.first_map ? "head.map" : name + ".map"));
+        } else {
+            table = weights.get("embed.token").row_range(first, size);
+        }
+        const Tensor own = linear(state, table, weights.get(fmt::format("head.bias.{}", i)));
+        if (i == 0) {
+            parts.push_back(own);
+            if (ends.size() > 1)
+                clusters = linear(state, weights.get("head.cluster.weight"),
+                                  weights.get("head.cluster.bias"));
+        } else {
+            parts.push_back(
+                add(subtract(own, log_sum_exp(own)), clusters.col_range(Index(i) - 1, 1)));
+        }
+    }
+    return concat_cols(parts);
+}
+
 /// Logits of all ids for each row of x.
 Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
     if (s.vocabulary == 0)
@@ -52,6 +83,12 @@ Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
         x = normed(NormKind::layer, map(b.ffn.activation, x), load_norm(weights, "head.norm"),
                    b.norm.eps);
     }
+    if (!s.head.cluster_ends.empty()) return adaptive_logits(s, weights, x);
+    if (s.clusters.there() && !s.head.matrix)
+        throw UsageError(fmt::format(
+            "{} has no output head: its token embedding is in clusters; expected --loss classify, "
+            "square or vjp",
+            s.name));
     const Tensor matrix = weights.get(s.head.matrix ? "head.weight" : "embed.token");
     if (matrix.cols() != x.cols())
         throw UsageError(fmt::format(
@@ -70,14 +107,23 @@ Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y,
                 "a loss on tokens has {} rows and {} targets, expected as many of both and "
                 "at least one; lm needs two tokens",
                 loss.rows.size(), loss.targets.size()));
-        const Index first = std::ssize(counts) * y.rows();
-        for (const Index row : loss.rows) {
-            if (row < 0 || row >= y.rows())
-                throw UsageError(fmt::format("a loss on token {} of {}", row, y.rows()));
+        const Index first = std::ssize(counts) * y.rows(), before = s.memory_tokens;
+        const auto held = std::ssize(rows);
+        for (std::size_t k = 0; k < loss.rows.size(); ++k) {
+            const Index row = loss.rows[k] - before;
+            if (loss.rows[k] < 0 || row >= y.rows())
+                throw UsageError(
+                    fmt::format("a loss on token {} of {}", loss.rows[k], before + y.rows()));
+            if (row < 0) continue;  // of the memory
             rows.push_back(first + row);
+            targets.push_back(loss.targets[k]);
         }
-        targets.insert(targets.end(), loss.targets.begin(), loss.targets.end());
-        counts.push_back(std::ssize(loss.rows));
+        counts.push_back(std::ssize(rows) - held);
+        if (counts.back() == 0)
+            throw UsageError(fmt::format(
+                "a loss on tokens of the memory alone, the first {} of a sample, which have no "
+                "part in it; pass more tokens",
+                before));
     }
     const Tensor all = contiguous(y).reshape({1, y.batch() * y.rows(), y.cols()});
     return cross_entropy(logits_of(s, weights, gather_rows(all, rows)), targets, counts, hits);

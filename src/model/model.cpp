@@ -9,11 +9,32 @@
 
 /// The one forward pass: all samples through a layer, batch by batch, then the next layer.
 namespace tsdiag {
+namespace {
+
+/// Throws `UsageError` where a layer cannot attend to a memory.
+void require_memory(const ModelSpec& spec) {
+    if (spec.memory_tokens == 0) return;
+    for (const BlockSpec& b : spec.blocks) {
+        const AttentionSpec& a = b.attention;
+        const std::string_view kind = a.gated_unit           ? "gated "
+                                      : a.rotary.columns > 0 ? "rotary "
+                                      : !a.causal            ? "bidirectional "
+                                                             : "";
+        if (!attention(a.variant).facts.memory || !kind.empty())
+            throw UsageError(fmt::format(
+                "a memory of {} tokens: {}{} attention has none, transformer_xl attention does, "
+                "where it is causal and without rotary positions",
+                spec.memory_tokens, kind, a.variant));
+    }
+}
+
+}  // namespace
 
 Model::Model(ModelSpec spec, std::shared_ptr<const Weights> weights, const Backend& backend,
              Type type)
     : spec_(std::move(spec)), weights_(std::move(weights)), backend_(&backend), type_(type) {
     if (spec_.blocks.empty()) throw UsageError("the model has no layer");
+    require_memory(spec_);
 }
 
 namespace {
@@ -66,7 +87,9 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
                 if (told) observer.begin_sample(first_sample);
                 if (told && l == 0 && batch.embedded)
                     model::tell_states(observer, first_sample, {0, "embed", "", batch.x});
+                Tensor memory = l < last ? model::next_memory(run, batch) : Tensor();
                 batch.x = model::apply_layer(run, batch);
+                batch.memory = std::move(memory);
                 if (!told) continue;
                 if (l + 1 == layers)
                     behind_layers(batch.x, observer, first_sample, settings.allow_nonfinite);

@@ -45,7 +45,12 @@ void patch_convolutions(const ModelSpec& s, Listing& list) {
 void embedding(const ModelSpec& s, Listing& list) {
     const Index e = s.embedding_width;
     const bool bias = s.blocks.empty() || s.blocks.front().norm.bias;
-    if (s.vocabulary > 0) list.tensor("embed.token", s.vocabulary, e);
+    if (s.vocabulary > 0 && !s.clusters.there()) list.tensor("embed.token", s.vocabulary, e);
+    for (std::size_t i = 0; i < s.clusters.ends.size(); ++i) {
+        const std::string name = fmt::format("embed.cluster.{}", i);
+        list.tensor(name, s.clusters.size(i), s.clusters.columns(i));
+        list.tensor(name + ".map", s.width, s.clusters.columns(i));
+    }
     if (s.channels > 0) {
         const Index p = s.channels * s.patch_height * s.patch_width;
         if (s.patch_norms) list.norm(NormKind::layer, "embed.patch.norm1", p);
@@ -157,6 +162,13 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
     }
     if (spec.head.matrix) list.tensor("head.weight", spec.vocabulary, e);
     if (spec.head.bias) list.vector("head.bias", spec.vocabulary);
+    const Clusters of{spec.head.cluster_ends};
+    if (!of.there()) return std::move(list.out);
+    const Index columns = spec.clusters.there() ? spec.clusters.width : e;
+    if (spec.head.first_map) list.tensor("head.map", spec.width, columns);
+    if (of.ends.size() > 1) list.linear("head.cluster", std::ssize(of.ends) - 1, columns, true);
+    for (std::size_t i = 0; i < of.ends.size(); ++i)
+        list.vector(fmt::format("head.bias.{}", i), of.size(i));
     return std::move(list.out);
 }
 

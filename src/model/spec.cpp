@@ -186,6 +186,7 @@ Json json(const BlockSpec& b) {
     if (b.local.kernel > 0) out.set("local_kernel", b.local.kernel).set("local_eps", b.local.eps);
     b.deesc.learned ? out.set("deesc_learned", true) : out.set("deesc", b.deesc.tau);
     if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
+    if (b.deesc.past) out.set("deesc_mean", "past");
     out.set("qkv_bias", a.qkv_bias).set("out_bias", a.out_bias).set("ffn_bias", b.ffn.bias);
     out.set("norm_bias", b.norm.bias).set("layer_scale", b.layer_scale);
     if (b.shares >= 0) out.set("shares", b.shares);
@@ -200,6 +201,12 @@ Json json(const ClassSpec& c) {
     Json out;
     out.set("layers", c.layers).set("heads", c.heads).set("ffn", c.ffn).set("eps", c.eps);
     return out.set("activation", name(c.activation)).set("all_normed", c.all_normed);
+}
+
+Json list(const std::vector<Index>& numbers) {
+    Json::Array out;
+    for (const Index number : numbers) out.emplace_back(number);
+    return out;
 }
 
 Json lines(const std::vector<std::string>& text) {
@@ -233,11 +240,17 @@ Json ModelSpec::json() const {
     out.set("embedding_scale", embedding_scale);
     if (embedding_norm) out.set("embedding_norm_kind", tsdiag::name(embedding_norm_kind));
     if (final_norm) out.set("final_norm_kind", tsdiag::name(last_norm()));
+    if (clusters.there()) {
+        out.set("cluster_ends", list(clusters.ends));
+        out.set("cluster_width", clusters.width).set("cluster_divisor", clusters.divisor);
+    }
+    if (memory_tokens > 0) out.set("memory_tokens", memory_tokens);
     if (channels > 0) image_json(*this, out);
     out.set("norm_before_layers", norm_before_layers).set("final_norm", final_norm);
     if (class_attention.layers > 0) out.set("class_attention", tsdiag::json(class_attention));
     Json output;
     output.set("matrix", head.matrix).set("bias", head.bias).set("transform", head.transform);
+    if (!head.cluster_ends.empty()) output.set("cluster_ends", list(head.cluster_ends));
     out.set("head", std::move(output));
     Json::Array all;
     for (const BlockSpec& b : blocks) all.push_back(tsdiag::json(b));

@@ -108,7 +108,14 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
                         return rng.fork(std::uint64_t(l)).fork(stage);
                     });
                 };
+            Tensor memory;
+            if (batch.memory.defined()) {
+                const model::LayerWeights constant = model::load_layer(*weights_, spec_, l);
+                memory = model::next_memory({.layer = l, .block = run.block, .weights = constant},
+                                            batch);
+            }
             batch.x = model::apply_layer(run, batch);
+            batch.memory = std::move(memory);
         }
         const Tensor part = model::loss_of(
             spec_, weights, model::last_state(spec_, weights, batch.x),

@@ -42,6 +42,7 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
       width_(spec.width),
       tokens_(inputs.tokens()),
       class_token_(spec.class_attention.layers > 0),
+      memory_(spec.memory_tokens),
       backend_(backend),
       type_(type) {
     parse(options.loss);
@@ -160,7 +161,8 @@ std::vector<Loss> LossSource::losses(Index trial, std::vector<Input>& inputs) co
         else if (name_ == "classify")
             out.push_back(classes(rng, s));
         else if (name_ == "vjp")
-            out.push_back(product(rng, class_token_ ? 1 : std::ssize(kept_tokens(input, tokens_))));
+            out.push_back(
+                product(rng, class_token_ ? 1 : std::ssize(kept_tokens(input, tokens_)) - memory_));
         else
             out.push_back({.kind = Loss::Kind::square});
     }

@@ -34,6 +34,7 @@ class LossSource {
     std::uint64_t seed_;
     Index vocabulary_, width_, tokens_;
     bool class_token_;  ///< the last state that a loss sees is one row
+    Index memory_;      ///< tokens before those of a sample
     const Backend& backend_;
     Type type_;
     Tensor classifier_;

@@ -54,14 +54,16 @@ fs::path find_config(const SubjectOptions& options, std::vector<std::string>& no
 }
 
 bool describes_a_file(const SubjectOptions& options) {
-    return !options.config.empty() || options.heads || options.width || !options.ignore.empty();
+    return !options.config.empty() || options.heads || options.width || options.memory_tokens > 0 ||
+           !options.ignore.empty();
 }
 
 Subject open_random(const SubjectOptions& options) {
     if (describes_a_file(options))
         throw UsageError(
-            fmt::format("{}: --config, --n-heads, --width and --ignore describe a file; a random "
-                        "model takes keys instead, such as random:bert-base,heads=8.",
+            fmt::format("{}: --config, --n-heads, --width, --memory-tokens and --ignore describe a "
+                        "file; a random model takes keys instead, such as "
+                        "random:bert-base,heads=8.",
                         options.model));
     Subject subject;
     subject.kind = Subject::Kind::random;
@@ -123,8 +125,8 @@ Subject open_subject(const SubjectOptions& options) {
     if (is_trace(*file)) {
         if (describes_a_file(options))
             throw UsageError(
-                fmt::format("{}: is a trace, which knows its sizes; --config, --n-heads, --width "
-                            "and --ignore do not apply.",
+                fmt::format("{}: is a trace, which knows its sizes; --config, --n-heads, --width, "
+                            "--memory-tokens and --ignore do not apply.",
                             options.model));
         subject.kind = Subject::Kind::trace;
         subject.file = std::move(file);
@@ -139,6 +141,7 @@ Subject open_subject(const SubjectOptions& options) {
     }
     detection.heads = options.heads;
     detection.width = options.width;
+    detection.memory_tokens = options.memory_tokens;
     detection.ignore = options.ignore;
     subject.architecture = detect(*subject.file, detection);
     return subject;

@@ -21,6 +21,8 @@ Opened open_case(const Json& c) {
     DetectOptions options;
     const Json& needs = c["needs"];
     if (needs["n_heads"].is_integer()) options.heads = needs["n_heads"].integer();
+    if (needs["memory_tokens"].is_integer())
+        options.memory_tokens = needs["memory_tokens"].integer();
     return Opened::from(golden / c["open"].string(), options);
 }
 

@@ -69,6 +69,7 @@ INSTANTIATE_TEST_SUITE_P(Families, EveryStep,
                                          "bert-base,layers=2,d=8,heads=2,vocab=12,tokens=8",
                                          "albert-base-v2,layers=3,d=8,heads=2,vocab=12,tokens=8",
                                          "llama-7b,layers=2,d=8,heads=2,vocab=12,ffn=16",
+                                         "transformer-xl,layers=2,d=8,heads=2,vocab=12,memory=2",
                                          "deit-tiny,layers=2,d=8,heads=2,image=8,patch=4",
                                          "deit-small,layers=2,d=8,heads=2,image=8,patch=4,"
                                          "attention=polynomial,scale=learned"),

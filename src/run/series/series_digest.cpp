@@ -101,6 +101,7 @@ std::string settings_digest(const RunOptions& o) {
     add_named(o.subject.config, digest);
     add(o.subject.heads.value_or(-1));
     add(o.subject.width.value_or(-1));
+    add(o.subject.memory_tokens);
     for (const std::string& name : o.subject.ignore) digest.add("ignore " + name);
     add_named(o.input, digest);
     if (o.input.empty() && o.own_input) digest.add(o.own_input->digest);

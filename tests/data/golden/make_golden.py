@@ -327,6 +327,66 @@ def forward_gpt_neo(w, config, ids, prefix="transformer."):
     return t
 
 
+def forward_transformer_xl(w, config, ids, prefix="transformer.", memory=0):
+    """Dai et al. (2019), section 3.3: logits (q_i + u) k_j + (q_i + v) W_R R_(i-j), term by term.  The first `memory`
+    tokens are a segment of their own, whose layer inputs the others attend to besides their own."""
+    w = under(w, prefix)
+    heads, hd, eps, d = config["n_head"], config["d_head"], config["layer_norm_epsilon"], config["d_model"]
+    bounds = [0] + config["cutoffs"] + [config["vocab_size"]]
+    window = config["mem_len"] if config["same_length"] else INF
+
+    def embed(token):
+        if config["div_val"] == 1:
+            return w["word_emb.emb_layers.0.weight"][token]
+        i = next(i for i in range(len(bounds)) if token < bounds[i + 1])
+        return w[f"word_emb.emb_projs.{i}"] @ w[f"word_emb.emb_layers.{i}.weight"][token - bounds[i]]
+
+    def sinusoids(distance):
+        if config["clamp_len"] > 0:
+            distance = min(distance, config["clamp_len"])
+        angles = distance / 10000 ** (torch.arange(0, d, 2).double() / d)
+        return torch.cat([angles.sin(), angles.cos()])
+
+    def biases(l):
+        own = l if config["untie_r"] else w
+        return tuple(own[("dec_attn." if config["untie_r"] else "") + name] for name in ("r_w_bias", "r_r_bias"))
+
+    def attend_to(l, x, before):
+        """`before`: the states in front of x, normed as x is."""
+        keys, m = torch.cat([before, x]), len(before)
+        wq, wk, wv = l["dec_attn.qkv_net.weight"].chunk(3)
+        q, k, v = split_heads(x @ wq.t(), heads), split_heads(keys @ wk.t(), heads), split_heads(keys @ wv.t(), heads)
+        content, position = biases(l)
+        p = torch.zeros(heads, len(x), len(keys)).double()
+        for i in range(len(x)):
+            seen = [j for j in range(m + i + 1) if m + i - j < window]
+            for h in range(heads):
+                s = [(q[h, i] + content[h]) @ k[h, j] + (q[h, i] + position[h])
+                     @ (l["dec_attn.r_net.weight"] @ sinusoids(m + i - j)).view(heads, hd)[h] for j in seen]
+                p[h, i, seen] = torch.softmax(torch.stack(s) / math.sqrt(hd), 0)
+        return p, join_heads(p @ v) @ l["dec_attn.o_net.weight"].t()
+
+    t = Trace(ids=ids)
+    x = math.sqrt(d) * torch.stack([embed(int(token)) for token in ids])
+    before, x = x[:memory], x[memory:]
+    t["embed"] = x
+    for layer in range(config["n_layer"]):
+        l = under(w, f"layers.{layer}.")
+        norm1 = lambda x: layer_norm(l, "dec_attn.layer_norm", x, eps)
+        norm2 = lambda x: layer_norm(l, "pos_ff.layer_norm", x, eps)
+        ffn = lambda x: affine(l, "pos_ff.CoreNet.3", torch.relu(affine(l, "pos_ff.CoreNet.0", x)))
+        none = torch.zeros(0, d).double()
+
+        def apply(t, x, before):
+            if config["pre_lnorm"]:
+                return pre_norm(t, layer, x, norm1, lambda x: attend_to(l, x, norm1(before) if len(before) else none),
+                                norm2, ffn)
+            return post_norm(t, layer, x, lambda x: attend_to(l, x, before), norm1, ffn, norm2)
+
+        x, before = apply(t, x, before), apply(Trace(), before, none) if memory else before
+    return t
+
+
 def forward_gpt_neox(w, config, ids, prefix="gpt_neox."):
     """q, k, v interleaved per head; the first int(hd * rotary_pct) channels rotate."""
     w = under(w, prefix)
@@ -1263,6 +1323,62 @@ def gpt_neo(name):
     trace = forward_gpt_neo(widen(draw.weights), config, draw.ids(7, 24))
     return [finish(name, "gpt_neo", "pre-norm", trace, 2, draw.weights, config,
                    note="logits not scaled; layers 1 and 3 see the last 3 keys")]
+
+
+def draw_transformer_xl(name, **changes):
+    draw, d, ff, hd = Draw(name), 12, 20, 5
+    config = {"architectures": ["TransfoXLLMHeadModel"], "model_type": "transfo-xl", "vocab_size": 24, "cutoffs": [9, 15],
+              "d_model": d, "d_embed": 8, "n_head": 2, "d_head": hd, "d_inner": ff, "n_layer": 3, "div_val": 2,
+              "pre_lnorm": False, "mem_len": 4, "same_length": True, "clamp_len": 3, "untie_r": True, "attn_type": 0,
+              "adaptive": True, "proj_share_all_but_first": True, "sample_softmax": -1, "dropout": 0.1, "dropatt": 0.0,
+              "init": "normal", "init_std": 0.02, "eos_token_id": 0, "layer_norm_epsilon": 1e-5, **changes}
+    t, bounds = "transformer.", [0] + config["cutoffs"] + [24]
+    parts = 1 if config["div_val"] == 1 else len(bounds) - 1
+    for i in range(parts):
+        rows = 24 if parts == 1 else bounds[i + 1] - bounds[i]
+        columns = config["d_embed"] // config["div_val"] ** i
+        draw.put(f"{t}word_emb.emb_layers.{i}.weight", rows, columns, std=0.4)
+        if parts > 1:
+            draw.put(f"{t}word_emb.emb_projs.{i}", d, columns, std=0.3)
+    draw.weights[t + "pos_emb.inv_freq"] = 1 / 10000 ** (torch.arange(0, d, 2) / d)
+    biases = lambda where: [draw.put(where + bias, 2, hd, std=0.6) for bias in ("r_w_bias", "r_r_bias")]
+    if not config["untie_r"]:
+        biases(t)
+    for layer in range(config["n_layer"]):
+        l = f"{t}layers.{layer}."
+        draw.linear(l + "dec_attn.qkv_net", d, 3 * 2 * hd, bias=False)
+        draw.linear(l + "dec_attn.o_net", 2 * hd, d, bias=False)
+        draw.linear(l + "dec_attn.r_net", d, 2 * hd, bias=False)
+        draw.norm(l + "dec_attn.layer_norm", d)
+        if config["untie_r"]:
+            biases(l + "dec_attn.")
+        draw.linear(l + "pos_ff.CoreNet.0", d, ff)
+        draw.linear(l + "pos_ff.CoreNet.3", ff, d)
+        draw.norm(l + "pos_ff.layer_norm", d)
+    draw.put("crit.cluster_weight", len(bounds) - 2, config["d_embed"])
+    draw.put("crit.cluster_bias", len(bounds) - 2)
+    for i in range(parts):
+        draw.put(f"crit.out_layers.{i}.bias", 24 if parts == 1 else bounds[i + 1] - bounds[i])
+    if parts > 1:
+        draw.put("crit.out_projs.0", d, config["d_embed"])
+    return draw, config
+
+
+@case("transformer-xl")
+def transformer_xl(name):
+    draw, config = draw_transformer_xl(name)
+    trace = forward_transformer_xl(widen(draw.weights), config, torch.tensor([3, 17, 9, 14, 15, 23, 8]))
+    return [finish(name, "transformer_xl", "post-norm", trace, 2, draw.weights, config,
+                   note="embedding in three clusters; a token sees 4 keys, distances up to 3")]
+
+
+@case("transformer-xl-memory")
+def transformer_xl_memory(name):
+    draw, config = draw_transformer_xl(name, d_embed=12, div_val=1, pre_lnorm=True, untie_r=False, same_length=False,
+                                       clamp_len=-1)
+    trace = forward_transformer_xl(widen(draw.weights), config, draw.ids(9, 24), memory=4)
+    return [finish(name, "transformer_xl", "pre-norm", trace, 2, draw.weights, config, needs={"memory_tokens": 4},
+                   note="4 tokens of memory; u and v of all layers together; one table")]
 
 
 def make_neox(name, d, heads, ff, pct, parallel_residual, buffers):
