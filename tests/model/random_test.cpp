@@ -257,6 +257,7 @@ TEST_P(EveryRandomModel, IsReadBackFromWhatIsWritten) {
 
 TEST_P(EveryRandomModel, IsReadBackWithoutAClassToken) {
     if (!small(GetParam()).ends_with("patch=4")) GTEST_SKIP() << "takes no images";
+    if (GetParam().starts_with("xcit")) GTEST_SKIP() << "its class token joins behind the layers";
     const std::string text = small(GetParam()) + ",class_token=0";
     EXPECT_EQ(tokens_of(random_model(text).spec, input_of(random_model(text).spec, Type::f32)), 4);
     expect_read_back(text, "bare-" + GetParam(),
