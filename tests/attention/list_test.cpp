@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "support/near.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
 
@@ -74,6 +75,35 @@ TEST(LearnedNumbers, BeginWhereTheOptionsSay) {
     EXPECT_EQ(starts("nystrom", {{"activation", "polynomial"}}, 16), Starts());
     EXPECT_EQ(starts("nystrom", {{"activation", "polynomial"}, {"scale", "learned"}}, 4),
               (Starts{{"scale", 0.5}}));
+}
+
+/// Channels have no order: P of queries and keys in another one is P in that order.
+TEST(AttentionFacts, OverChannelsRowsAndColumnsMoveTogether) {
+    constexpr Index n = 11, width = 5;
+    const std::vector<Index> order{3, 7, 0, 10, 2, 9, 1, 5, 8, 4, 6};
+    Index tested = 0;
+    for (const AttentionEntry* entry : attentions()) {
+        if (!entry->facts.channels) continue;
+        const auto drawn = [&](std::uint64_t seed) {
+            std::vector<double> values(std::size_t(n * width));
+            Rng(seed).fill_normal(std::span<double>(values), 0, 1);
+            return Tensor::from_host(cpu(), {1, n, width}, std::span<const double>(values),
+                                     Type::f64);
+        };
+        const auto made = [&](const Tensor& q, const Tensor& k) {
+            AttentionInput in;
+            in.q = q;
+            in.k = k;
+            return entry->make(std::move(in))->rows(0, n).p;
+        };
+        const Tensor q = drawn(1), k = drawn(2);
+        const Tensor p = made(gather_rows(q, order), gather_rows(k, order));
+        const Tensor rows = gather_rows(made(q, k), order);
+        EXPECT_TENSOR_NEAR(p, transpose(gather_rows(transpose(rows), order)), test::rounding(100))
+            << entry->name;
+        ++tested;
+    }
+    EXPECT_GE(tested, 2);
 }
 
 TEST(AttentionPlans, AreMadeOfKnownAttentions) {
