@@ -181,13 +181,15 @@ struct Loss {
     enum class Kind {
         tokens,   ///< mean over k of the cross-entropy of id targets[k] at row rows[k] of Y
         classes,  ///< cross-entropy of `label`, the logits are classifier times the mean row of Y
-        square,   ///< |Y|_F^2 / 2
-        product   ///< <cotangent, Y>
+        pairs,   ///< the same of two samples in turn, which share a label, with [a, b, a b, a - b],
+                 ///< a and b their mean rows, a b by elements; only `Model::step` takes it
+        square,  ///< |Y|_F^2 / 2
+        product  ///< <cotangent, Y>
     };
     Kind kind = Kind::square;
     /// Rows count all tokens of the sample; those of a memory have no part in the loss.
     std::vector<Index> rows = {}, targets = {};
-    Tensor classifier = {};  ///< (1, C, d)
+    Tensor classifier = {};  ///< (1, C, d); pairs: (1, C, 4 d)
     Index label = 0;
     Tensor cotangent = {};  ///< (1, n, d); (1, 1, d) where a class token is what a loss sees
 };
@@ -201,8 +203,9 @@ struct StepSettings {
     std::vector<Rng> rngs = {};  ///< of the dropout, one a sample
 };
 struct StepResult {
-    double loss = 0;  ///< summed over the samples
+    double loss = 0;  ///< summed over the samples, or pairs of them
     Index predictions = 0, correct = 0;
+    std::vector<bool> hit = {};  ///< of each prediction that was counted: whether it is correct
     /// By parameter name, each of its shape; "classifier": that of the loss.  Parameters that the
     /// loss does not depend on are omitted, and those that are read on the host (tables of relative
     /// positions, the angles of LRPE).

@@ -33,16 +33,19 @@ class TrackedWeights final : public Weights {
 /// `x` after class attention and the final norm, where there are any.
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x);
 
-/// How often the target had the greatest logit.
-struct Hits {
-    Index predictions = 0, correct = 0;
-};
+/// Of each prediction: whether the target had the greatest logit.
+using Hits = std::vector<bool>;
 /// The sum of the losses of the samples of y (s, n, d), a last state, of one kind and by one
 /// classifier, (1, 1, 1); behind class attention those of the class token.  Throws `UsageError` for
 /// a loss that does not fit the model or the sample.  `hits`: counted where it is given and the
 /// losses have targets.
 Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& y,
                std::span<const Loss> losses, Hits* hits = nullptr);
+
+/// The mean row of each sample of y (s, n, d), (1, s, d).
+Tensor mean_rows(const Tensor& y);
+/// The sum of the losses of pairs of samples, by their mean rows (1, s, d).
+Tensor loss_of_pairs(const Tensor& means, std::span<const Loss> losses, Hits* hits = nullptr);
 
 /// Whether the parameter is read on the host, and so a constant in the sweep, or is a running mean
 /// or variance, which no gradient moves.

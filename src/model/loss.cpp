@@ -20,8 +20,7 @@ Tensor total(const Tensor& x) {
 void count(const Tensor& logits, std::span<const Index> targets, Hits& hits) {
     const std::vector<double> behind =
         subtract(pick(logits, targets), row_max(logits)).to_host<double>();
-    hits.predictions += std::ssize(behind);
-    hits.correct += std::ranges::count(behind, 0.0);
+    for (const double b : behind) hits.push_back(b == 0);
 }
 
 /// Sum over the samples of the mean over their rows of log sum_j exp(a_ij) - a_(i, targets[i]);
@@ -133,8 +132,7 @@ Tensor by_classes(const Tensor& y, std::span<const Loss> losses, Hits* hits) {
     std::vector<Index> labels;
     for (const Loss& loss : losses) labels.push_back(loss.label);
     const std::vector<Index> counts(labels.size(), 1);
-    const Tensor means = column_mean(y).reshape({1, y.batch(), y.cols()});
-    return cross_entropy(linear(means, losses.front().classifier, {}), labels, counts, hits);
+    return cross_entropy(linear(mean_rows(y), losses.front().classifier, {}), labels, counts, hits);
 }
 
 Tensor by_cotangents(const Tensor& y, std::span<const Loss> losses) {
@@ -151,6 +149,24 @@ Tensor by_cotangents(const Tensor& y, std::span<const Loss> losses) {
 
 }  // namespace
 
+Tensor mean_rows(const Tensor& y) { return column_mean(y).reshape({1, y.batch(), y.cols()}); }
+
+Tensor loss_of_pairs(const Tensor& means, std::span<const Loss> losses, Hits* hits) {
+    if (losses.size() % 2 != 0)
+        throw UsageError(fmt::format("{} samples, expected pairs of them", losses.size()));
+    std::vector<Index> first, second, labels;
+    for (Index i = 0; i < std::ssize(losses); i += 2) {
+        first.push_back(i);
+        second.push_back(i + 1);
+        labels.push_back(losses[std::size_t(i)].label);
+    }
+    const Tensor a = gather_rows(means, first), b = gather_rows(means, second);
+    const Tensor parts[] = {a, b, multiply(a, b), subtract(a, b)};
+    const std::vector<Index> counts(labels.size(), 1);
+    return cross_entropy(linear(concat_cols(parts), losses.front().classifier, {}), labels, counts,
+                         hits);
+}
+
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x) {
     const Tensor y = spec.class_attention.layers > 0 ? class_attention(spec, weights, x) : x;
     if (!spec.final_norm) return y;
@@ -166,6 +182,8 @@ Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& last
             return by_tokens(spec, weights, y, losses, hits);
         case Loss::Kind::classes:
             return by_classes(y, losses, hits);
+        case Loss::Kind::pairs:
+            throw UsageError("a loss of pairs is of two samples, expected one of each sample");
         case Loss::Kind::square:
             return scale(total(map(Unary::square, y)), 0.5);
         case Loss::Kind::product:

@@ -1,6 +1,7 @@
 #include "norm.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "linear.hpp"
 #include "tsdiag/ops.hpp"
@@ -8,15 +9,23 @@
 namespace tsdiag::model {
 namespace {
 
-/// |x| / sqrt(d) of each row.
+Tensor at_least(const Tensor& x, double least) {
+    return zip(
+        Binary::maximum, x,
+        Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&least, 1), x.type()));
+}
+
+/// |x| / sqrt(d) of each row.  Its derivative at a row of zeros, which relu(S) V may be, is 0, as
+/// in PyTorch.
 Tensor root_mean_square(const Tensor& x) {
-    return scale(map(Unary::sqrt, row_sum(multiply(x, x))), 1 / std::sqrt(double(x.cols())));
+    const double least = x.type() == Type::f32 ? double(std::numeric_limits<float>::min())
+                                               : std::numeric_limits<double>::min();
+    return scale(map(Unary::sqrt, at_least(row_sum(multiply(x, x)), least)),
+                 1 / std::sqrt(double(x.cols())));
 }
 
 Tensor scale_norm(const Tensor& x, const Tensor& g, double eps) {
-    const Tensor least =
-        Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&eps, 1), x.type());
-    return multiply(divide(x, zip(Binary::maximum, root_mean_square(x), least)), g);
+    return multiply(divide(x, at_least(root_mean_square(x), eps)), g);
 }
 
 }  // namespace

@@ -83,7 +83,9 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
     const Weights& weights = settings.gradients ? static_cast<const Weights&>(tracked) : *weights_;
     std::vector<Loss> own(losses.begin(), losses.end());
     Tensor classifier, value;
-    if (settings.gradients && own.front().kind == Loss::Kind::classes)
+    const bool pairs = own.front().kind == Loss::Kind::pairs;
+    std::vector<Tensor> means;  // of pairs, whose samples may differ in length
+    if (settings.gradients && (pairs || own.front().kind == Loss::Kind::classes))
         classifier = variable(own.front().classifier);
     if (classifier.defined())
         for (Loss& loss : own) loss.classifier = classifier;
@@ -117,13 +119,22 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
             batch.x = model::apply_layer(run, batch);
             batch.memory = std::move(memory);
         }
-        const Tensor part = model::loss_of(
-            spec_, weights, model::last_state(spec_, weights, batch.x),
-            std::span(std::as_const(own)).subspan(at, count), settings.hits ? &hits : nullptr);
+        const Tensor y = model::last_state(spec_, weights, batch.x);
+        if (pairs) {
+            means.push_back(model::mean_rows(y));
+            continue;
+        }
+        const Tensor part =
+            model::loss_of(spec_, weights, y, std::span(std::as_const(own)).subspan(at, count),
+                           settings.hits ? &hits : nullptr);
         value = value.defined() ? add(value, part) : part;
     }
-    StepResult result{
-        .loss = value.item(), .predictions = hits.predictions, .correct = hits.correct};
+    if (pairs)
+        value = model::loss_of_pairs(concat_rows(means), own, settings.hits ? &hits : nullptr);
+    StepResult result{.loss = value.item(),
+                      .predictions = std::ssize(hits),
+                      .correct = std::ranges::count(hits, true),
+                      .hit = std::move(hits)};
     if (settings.gradients) result.gradients = derivatives(value, tracked, *weights_, classifier);
     return result;
 }

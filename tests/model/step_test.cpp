@@ -1,9 +1,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <map>
 
+#include "model/norm.hpp"
 #include "support/near.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/gradient.hpp"
 #include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -92,6 +96,88 @@ TEST(Step, CountsHits) {
         hits += found.correct;
     }
     EXPECT_EQ(hits, 1);  // one id has the greatest logit
+}
+
+TEST(Step, ARowOfZerosHasADerivativeThroughItsRootMeanSquare) {
+    const std::vector<double> values = {0, 0, 3, -4};
+    for (const Type type : {Type::f32, Type::f64}) {
+        const Tensor x =
+            variable(Tensor::from_host(cpu(), {1, 2, 2}, std::span<const double>(values), type));
+        const Tensor y = model::normed(NormKind::simple_rms, x, {}, 0);
+        const Tensor ones = affine(y.detached(), 0, 1);
+        const std::vector<double> g = grad(y, ones, std::vector{x}).front().to_host<double>();
+        // x / (rms + 1e-8) at 0, and (I - x x^T / |x|^2) 1 / rms
+        EXPECT_NEAR(g[0], 1e8, 10) << "one part in a float";
+        const double rms = std::sqrt(12.5);
+        EXPECT_NEAR(g[2], (1 + 3.0 / 25) / rms, 1e-6);
+        EXPECT_NEAR(g[3], (1 - 4.0 / 25) / rms, 1e-6);
+    }
+}
+
+/// A classifier (1, C, 4 d) that is zero but for one of its four parts.
+Tensor one_part(Index part, Index classes, Index d) {
+    const Tensor w = random_tensor(cpu(), {1, classes, d}, Type::f64, Law::normal, Rng(8), 0, 1);
+    return place(w, {1, classes, 4 * d}, 0, 0, part * d);
+}
+double loss_of_pair(const Model& model, const Input& a, const Input& b, const Tensor& classifier,
+                    Index label) {
+    const Input inputs[] = {a, b};
+    const Loss loss{.kind = Loss::Kind::pairs, .classifier = classifier, .label = label};
+    const Loss losses[] = {loss, loss};
+    return model.step(inputs, losses, {.gradients = false}).loss;
+}
+
+TEST(Step, PairsAreClassifiedByBothMeansTheirProductAndDifference) {
+    const Model model = model_of("bert-base,layers=1,d=8,heads=2,vocab=12,tokens=8");
+    const Input a = of_ids({3, 1, 4}), b = of_ids({1, 5, 9, 2, 6});
+    const Tensor w = random_tensor(cpu(), {1, 3, 8}, Type::f64, Law::normal, Rng(8), 0, 1);
+    const auto alone = [&](const Input& input) {
+        const Loss loss{.kind = Loss::Kind::classes, .classifier = w, .label = 2};
+        return model.step(input, loss, {.gradients = false}).loss;
+    };
+    const auto pair = [&](Index part, const Input& x, const Input& y) {
+        return loss_of_pair(model, x, y, one_part(part, 3, 8), 2);
+    };
+    EXPECT_TRUE(close(pair(0, a, b), alone(a), rounding(64)));
+    EXPECT_TRUE(close(pair(1, a, b), alone(b), rounding(64)));
+    EXPECT_TRUE(close(pair(2, a, b), pair(2, b, a), rounding(64)));
+    EXPECT_NE(pair(2, a, b), pair(2, a, a));
+    EXPECT_TRUE(close(pair(3, a, a), std::log(3.0), rounding(64)));
+    EXPECT_NE(pair(3, a, b), pair(3, b, a));
+}
+
+TEST(Step, PairsOfDifferentLengthsAddUpWithTheirDerivatives) {
+    const Model model = model_of("bert-base,layers=1,d=8,heads=2,vocab=12,tokens=8");
+    const Tensor w = random_tensor(cpu(), {1, 3, 32}, Type::f64, Law::normal, Rng(8), 0, 1);
+    const std::vector<Input> inputs = {of_ids({3, 1, 4}), of_ids({1, 5, 9, 2, 6}), of_ids({7, 7}),
+                                       of_ids({2})};
+    const auto loss = [&](const Tensor& classifier, Index label) {
+        return Loss{.kind = Loss::Kind::pairs, .classifier = classifier, .label = label};
+    };
+    const auto losses = [&](const Tensor& c) {
+        return std::vector<Loss>{loss(c, 1), loss(c, 1), loss(c, 0), loss(c, 0)};
+    };
+    const StepResult found = model.step(inputs, losses(w), {.hits = true});
+    EXPECT_EQ(found.predictions, 2);
+    EXPECT_TRUE(close(found.loss,
+                      loss_of_pair(model, inputs[0], inputs[1], w, 1) +
+                          loss_of_pair(model, inputs[2], inputs[3], w, 0),
+                      rounding(64)));
+    constexpr double step = 1e-5;
+    const Tensor u = random_tensor(cpu(), w.shape(), Type::f64, Law::normal, Rng(9), 0, 1);
+    const auto at = [&](double t) {
+        return model.step(inputs, losses(add(w, scale(u, t))), {.gradients = false}).loss;
+    };
+    const auto own =
+        std::ranges::find(found.gradients, "classifier", &std::pair<std::string, Tensor>::first);
+    ASSERT_NE(own, found.gradients.end());
+    // central differences: the third derivative times step^2, and rounding over step
+    EXPECT_NEAR(row_sum(column_sum(multiply(own->second, u))).item(),
+                (at(step) - at(-step)) / (2 * step), 1e-8);
+    Told told;
+    EXPECT_THROW(
+        model.differentiate(std::span(inputs).first(1), std::vector<Loss>{loss(w, 1)}, told),
+        UsageError);
 }
 
 TEST(Step, DropoutKeepsTheMeanAndRepeats) {
