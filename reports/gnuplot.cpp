@@ -65,12 +65,13 @@ std::string data_of(const Figure& figure) {
     std::string out;
     for (const Plot& plot : figure.panels) {
         for (const Series& s : plot.series) {
-            out += fmt::format("# {}: {}\n# x y low high\n", gnuplot_string(plot.title),
-                               gnuplot_string(s.name));
+            out += fmt::format("# {}: {}\n# x y low high{}\n", gnuplot_string(plot.title),
+                               gnuplot_string(s.name), s.areas.empty() ? "" : " area");
             for (std::size_t i = 0; i < s.x.size(); ++i)
-                out += fmt::format("{} {} {} {}\n", shortest(s.x[i]), field(s.y[i]),
+                out += fmt::format("{} {} {} {}{}\n", shortest(s.x[i]), field(s.y[i]),
                                    s.low.empty() ? "NaN" : field(s.low[i]),
-                                   s.high.empty() ? "NaN" : field(s.high[i]));
+                                   s.high.empty() ? "NaN" : field(s.high[i]),
+                                   s.areas.empty() ? "" : " " + shortest(s.areas[i]));
             out += "\n\n";
         }
         if (plot.grid && !plot.grid->image)
@@ -118,8 +119,26 @@ std::size_t style_of(const std::vector<LineStyle>& styles, const std::string& na
     return std::size_t(std::find_if(styles.begin(), styles.end(), same) - styles.begin()) + 1;
 }
 
+/// Circles of `series` with its name in each.
+std::string bubbles_of(const Plot& plot, const Series& series, const std::string& colour,
+                       double page_width) {
+    std::string out;
+    const std::vector<double> widths = bubble_widths(plot, series);
+    for (std::size_t i = 0; i < widths.size(); ++i) {
+        if (!series.y[i] || !std::isfinite(*series.y[i])) continue;
+        const std::string at =
+            fmt::format("first {}, first {}", shortest(series.x[i]), shortest(*series.y[i]));
+        out += fmt::format(
+            "set object circle at {} size screen {:.5f} fillcolor rgb '{}' fillstyle transparent "
+            "solid 0.5 noborder\nset label {} at {} center font ',9' front\n",
+            at, widths[i] / 2 / page_width, colour, gnuplot_string(series.name), at);
+    }
+    return out;
+}
+
 std::string lines_panel(const Plot& plot, const std::string& data, std::size_t& block,
-                        const std::vector<LineStyle>& styles, const Layout& size) {
+                        const std::vector<LineStyle>& styles, const Layout& size,
+                        double page_width) {
     const Extent xs = x_extent(plot), ys = y_extent(plot);
     std::string out =
         axis_lines('x', plot.x, xs, ticks(xs, plot.x.scale, size.width / 55, plot.x.whole)) +
@@ -129,6 +148,12 @@ std::string lines_panel(const Plot& plot, const std::string& data, std::size_t& 
     for (const Series& s : plot.series) points += s.x.size();
     for (const Series& s : plot.series) {
         const std::size_t style = style_of(styles, s.name);
+        if (!s.areas.empty()) {
+            out += bubbles_of(plot, s, styles[style - 1].colour, page_width);
+            lines += fmt::format("  {} index {} using 1:2 with dots linecolor rgb '{}', \\\n", data,
+                                 block++, styles[style - 1].colour);
+            continue;
+        }
         if (!s.low.empty())
             bands += fmt::format(
                 "  {} index {} using 1:3:4 with filledcurves fillcolor rgb '{}' fillstyle "
@@ -293,13 +318,13 @@ std::string script_of(const Figure& figure) {
         out += titles_of(plot, canvas, x, y, size);
         if (!plot.grid) {
             out += "set grid back linecolor rgb '#e4e4e4' linetype 1 linewidth 0.6\n";
-            out += lines_panel(plot, data, block, styles, size);
+            out += lines_panel(plot, data, block, styles, size, page.width);
         } else {
             out += "unset grid\n";
             out += plot.grid->image ? image_panel(*plot.grid, image_of(figure, i))
                                     : cells_panel(*plot.grid, data, block, size);
         }
-        out += "unset logscale\nunset label\n";
+        out += "unset logscale\nunset label\nunset object\n";
     }
     if (needs_legend(figure)) out += legend_panel(figure, styles, canvas);
     return out + "unset multiplot\nreset\n}\nunset output\n";

@@ -42,6 +42,12 @@ const std::vector<std::vector<int>> measured_dashes = {
     {}, {9, 2}, {9, 2, 2, 2}, {14, 3}, {5, 2}, {9, 2, 2, 2, 2, 2}, {14, 3, 3, 3}};
 const std::vector<std::vector<int>> predicted_dashes = {{4, 3}, {1, 2}, {4, 2, 1, 2}, {2, 4}};
 
+constexpr double largest_bubble = 40;  // pixels
+
+bool has_bubbles(const Plot& plot) {
+    return std::ranges::any_of(plot.series, [](const Series& s) { return !s.areas.empty(); });
+}
+
 void widen(Extent& e, double v, bool& any) {
     if (!std::isfinite(v)) return;
     e.low = any ? std::min(e.low, v) : v;
@@ -143,7 +149,12 @@ std::vector<LineStyle> line_styles(const Figure& figure) {
     return styles;
 }
 
-bool needs_legend(const Figure& figure) { return line_styles(figure).size() > 1; }
+bool needs_legend(const Figure& figure) {
+    const auto lines = [](const Plot& plot) {
+        return std::ranges::any_of(plot.series, [](const Series& s) { return s.areas.empty(); });
+    };
+    return line_styles(figure).size() > 1 && std::ranges::any_of(figure.panels, lines);
+}
 
 bool shares_legend(const Figure& figure) {
     return needs_legend(figure) && std::none_of(figure.panels.begin(), figure.panels.end(),
@@ -159,12 +170,21 @@ int legend_columns(const Figure& figure, double width) {
 
 double share_of(Extent e, double v) { return (v / 2 - e.low / 2) / (e.high / 2 - e.low / 2); }
 
+std::vector<double> bubble_widths(const Plot& plot, const Series& series) {
+    double most = 0;
+    for (const Series& s : plot.series)
+        for (const double area : s.areas) most = std::max(most, area);
+    std::vector<double> out;
+    for (const double area : series.areas) out.push_back(largest_bubble * std::sqrt(area / most));
+    return out;
+}
+
 Extent x_extent(const Plot& plot) {
     Extent e;
     bool any = false;
     for (const Series& s : plot.series)
         for (double x : s.x) widen(e, x, any);
-    return settle(e, any, plot.x, 0.02);
+    return settle(e, any, plot.x, has_bubbles(plot) ? 0.1 : 0.02);
 }
 
 Extent y_extent(const Plot& plot) {
@@ -181,7 +201,7 @@ Extent y_extent(const Plot& plot) {
     }
     for (const auto& [y, label] : plot.marks)
         if (plot.y.scale == Scale::linear || y > 0) widen(e, y, any);
-    return settle(e, any, plot.y, 0.05);
+    return settle(e, any, plot.y, has_bubbles(plot) ? 0.15 : 0.05);
 }
 
 Extent value_extent(const Grid& grid) {

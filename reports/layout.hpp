@@ -26,6 +26,7 @@ struct LineStyle {
 /// One style per name among the figure's series, in the order of their appearance: Okabe-Ito
 /// with a dash pattern each; along viridis where a panel is ordered.
 std::vector<LineStyle> line_styles(const Figure& figure);
+/// Bubbles carry their names themselves.
 bool needs_legend(const Figure& figure);
 /// Is one legend enough for all panels?  Colours of lines and cells differ, so only if all panels
 /// are lines.
@@ -41,6 +42,9 @@ double share_of(Extent extent, double v);
 Extent x_extent(const Plot& plot);
 Extent y_extent(const Plot& plot);
 Extent value_extent(const Grid& grid);  ///< symmetric about 0 for the diverging palette
+
+/// Widths in pixels of the bubbles of a series: areas relative to the largest of the panel.
+std::vector<double> bubble_widths(const Plot& plot, const Series& series);
 
 /// Round positions inside the extent, `about` in number.
 std::vector<double> ticks(Extent extent, Scale scale, int about, bool whole = false);

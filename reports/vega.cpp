@@ -90,7 +90,7 @@ Json legend_of(const Styling& s) {
 Json values_of(const Plot& plot) {
     Array values;
     for (const Series& s : plot.series)
-        for (std::size_t i = 0; i < s.x.size(); ++i) {
+        for (std::size_t i = 0; s.areas.empty() && i < s.x.size(); ++i) {
             Object v{{"x", rounded(s.x[i])}, {"y", rounded(s.y[i])}, {"s", text(s.name)}};
             if (!s.low.empty() && s.low[i] && s.high[i]) {
                 v.emplace_back("l", rounded(s.low[i]));
@@ -99,6 +99,41 @@ Json values_of(const Plot& plot) {
             values.push_back(std::move(v));
         }
     return values;
+}
+
+/// Circles with their names in them.
+void add_bubbles(Json& layers, const Plot& plot, const Json& x, const Json& y, const Json& colour) {
+    Array values;
+    for (const Series& s : plot.series) {
+        const std::vector<double> widths = bubble_widths(plot, s);
+        for (std::size_t i = 0; i < widths.size(); ++i)
+            values.push_back(Object{{"x", rounded(s.x[i])},
+                                    {"y", rounded(s.y[i])},
+                                    {"s", text(s.name)},
+                                    {"a", rounded(s.areas[i])},
+                                    {"w", rounded(widths[i] * widths[i] * 0.785)}});
+    }
+    if (values.empty()) return;
+    const Json data = Object{{"values", std::move(values)}};
+    const Json size =
+        Object{{"field", "w"}, {"type", "quantitative"}, {"scale", nullptr}, {"legend", nullptr}};
+    layers.push(Object{
+        {"data", data},
+        {"mark", Object{{"type", "point"}, {"filled", true}, {"opacity", 0.5}}},
+        {"encoding",
+         Object{{"x", x},
+                {"y", y},
+                {"color", colour},
+                {"size", size},
+                {"tooltip",
+                 Array{tip("s", "series", false),
+                       tip("x", plot.x.title.empty() ? "x" : plot.x.title, true),
+                       tip("y", plot.y.title.empty() ? "y" : plot.y.title, true),
+                       tip("a", plot.area_title.empty() ? "area" : plot.area_title, true)}}}}});
+    const Json name = Object{{"field", "s"}, {"type", "nominal"}};
+    layers.push(Object{{"data", data},
+                       {"mark", Object{{"type", "text"}, {"fontSize", 10}, {"color", "#222222"}}},
+                       {"encoding", Object{{"x", x}, {"y", y}, {"text", name}}}});
 }
 
 /// Horizontal reference lines with their labels at the right end.
@@ -180,6 +215,7 @@ Json line_panel(const Plot& plot, const Styling& style, const Layout& size) {
                 {"tooltip", Array{tip("s", "series", false),
                                   tip("x", plot.x.title.empty() ? "x" : plot.x.title, true),
                                   tip("y", plot.y.title.empty() ? "y" : plot.y.title, true)}}}}});
+    add_bubbles(layers, plot, x, y("y"), colour);
     add_marks(layers, plot);
     return Object{{"data", Object{{"values", values_of(plot)}}}, {"layer", layers}};
 }

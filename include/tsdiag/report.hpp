@@ -29,6 +29,9 @@ struct Series {
     std::vector<double> x = {};
     std::vector<std::optional<double>> y = {}, low = {}, high = {};  ///< low, high: empty, or as y
     bool dashed = false;  ///< a prediction, a bound or a reference, not a measurement
+    /// Of bubbles, each point one, in any unit: the largest of a panel is drawn 40 pixels wide.
+    /// Empty: a line.
+    std::vector<double> areas = {};
 };
 
 /// A mean at x with its standard error and that error's degrees of freedom.
@@ -61,6 +64,7 @@ struct Plot {
     std::vector<Series> series = {};
     std::optional<Grid> grid = {};
     std::vector<std::pair<double, std::string>> marks = {};  ///< horizontal lines: y and label
+    std::string area_title = {};                             ///< of bubbles
     bool ordered = false;  ///< the series follow an order (layers): coloured along viridis
 };
 

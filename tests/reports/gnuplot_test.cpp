@@ -4,6 +4,7 @@
 #include <chrono>
 #include <thread>
 
+#include "../../reports/layout.hpp"
 #include "../../reports/process.hpp"
 #include "folder.hpp"
 #include "sample.hpp"
@@ -17,6 +18,7 @@ namespace {
 using test::Folder;
 using test::slurp;
 using testing::HasSubstr;
+using testing::Not;
 namespace fs = std::filesystem;
 
 Figure one_line(const std::string& text) {
@@ -53,6 +55,40 @@ TEST_F(GnuplotTest, LeavesScriptAndDataThatDrawTheSameAgain) {
 
     EXPECT_EQ(again.status, 0) << again.first_line;
     EXPECT_EQ(slurp(folder.path / "one.svg"), svg);
+}
+
+Figure bubbles() {
+    return {.name = "bubbles",
+            .title = "speed",
+            .alt = "1",
+            .panels = {{.title = "speed",
+                        .x = {.title = "x", .scale = Scale::log},
+                        .y = {.title = "y"},
+                        .series = {{.name = "large one", .x = {10}, .y = {1.0}, .areas = {400}},
+                                   {.name = "small", .x = {100}, .y = {2.0}, .areas = {100}},
+                                   {.name = "nowhere", .x = {50}, .y = {{}}, .areas = {50}}},
+                        .area_title = "bytes"}}};
+}
+
+TEST_F(GnuplotTest, BubblesCarryTheirNamesAndAreas) {
+    const Figure figure = bubbles();
+    draw(std::vector{figure}, folder.path);
+    const std::string svg = slurp(folder.path / "bubbles.svg"),
+                      script = slurp(folder.path / "bubbles.gp");
+    EXPECT_THAT(svg, HasSubstr(">large one<"));
+    EXPECT_THAT(svg, HasSubstr(">small<"));
+    EXPECT_THAT(svg, Not(HasSubstr(">nowhere<")));
+    EXPECT_THAT(script, HasSubstr("set object circle at first 10, first 1 "));
+    EXPECT_THAT(script, Not(HasSubstr("set key center")));
+    EXPECT_THAT(slurp(folder.path / "bubbles.dat"), HasSubstr("10 1 NaN NaN 400\n"));
+    const Plot& plot = figure.panels[0];
+    // four times the area, twice the width
+    EXPECT_DOUBLE_EQ(reports::bubble_widths(plot, plot.series[0])[0],
+                     2 * reports::bubble_widths(plot, plot.series[1])[0]);
+    EXPECT_FALSE(reports::needs_legend(figure));
+    const std::string page = vega_lite(figure).dump();
+    for (const char* part : {"\"large one\"", "\"bytes\"", "\"size\"", "\"text\""})
+        EXPECT_THAT(page, HasSubstr(part));
 }
 
 TEST_F(GnuplotTest, DataHoldEveryNumberAndNaNWhereUndefined) {
