@@ -22,3 +22,21 @@ if(DNNL_INCLUDE AND DNNL_LIBRARY)
         $<BUILD_INTERFACE:${DNNL_LIBRARY}> $<INSTALL_INTERFACE:dnnl>)
     target_compile_definitions(tsdiag_private_deps INTERFACE TSDIAG_ONEDNN)
 endif()
+
+# Files of images to train on (docs/train.md): without these libraries they are refused.
+add_library(tsdiag_image_deps INTERFACE)
+find_package(PNG)
+if(PNG_FOUND)
+    target_include_directories(tsdiag_image_deps INTERFACE $<BUILD_INTERFACE:${PNG_INCLUDE_DIRS}>)
+    target_link_libraries(tsdiag_image_deps INTERFACE
+        $<BUILD_INTERFACE:${PNG_LIBRARIES}> $<INSTALL_INTERFACE:png>)
+    target_compile_definitions(tsdiag_image_deps INTERFACE TSDIAG_PNG)
+endif()
+find_path(TURBOJPEG_INCLUDE turbojpeg.h)
+find_library(TURBOJPEG_LIBRARY turbojpeg)
+if(TURBOJPEG_INCLUDE AND TURBOJPEG_LIBRARY)
+    target_include_directories(tsdiag_image_deps INTERFACE $<BUILD_INTERFACE:${TURBOJPEG_INCLUDE}>)
+    target_link_libraries(tsdiag_image_deps INTERFACE
+        $<BUILD_INTERFACE:${TURBOJPEG_LIBRARY}> $<INSTALL_INTERFACE:turbojpeg>)
+    target_compile_definitions(tsdiag_image_deps INTERFACE TSDIAG_JPEG)
+endif()

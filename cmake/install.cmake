@@ -3,7 +3,7 @@ include(CMakePackageConfigHelpers)
 set(TSDIAG_PACKAGE ${CMAKE_INSTALL_LIBDIR}/cmake/tsdiag)
 
 install(TARGETS tsdiag_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
-install(TARGETS tsdiag tsdiag_private_deps EXPORT tsdiag ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+install(TARGETS tsdiag tsdiag_private_deps tsdiag_image_deps EXPORT tsdiag ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tsdiag NAMESPACE tsdiag:: FILE tsdiag-targets.cmake DESTINATION ${TSDIAG_PACKAGE})
 

@@ -51,13 +51,17 @@ struct TrainOptions {
     /// The model: `random:NAME[,key=value...]`, or a checkpoint to continue from.  A random model
     /// of text gets its vocabulary from the data where no vocab= is given.
     SubjectOptions subject;
-    /// text:FILE (bytes), chars:FILE (characters), images:DIR (CIFAR-10/100 binary, MNIST idx),
-    /// patterns[:CLASSES] (procedural images), markov[:SYMBOLS], copy[:SYMBOLS], reverse[:SYMBOLS]
+    /// Parameters to begin with in place of the model's, by canonical name: those of an earlier
+    /// training in memory (`TrainResult::parameters`).  A classifier is drawn anew where its shape
+    /// differs.  Not part of a run's identity: with a directory `UsageError` is thrown.
+    std::vector<std::pair<std::string, Tensor>> start = {};
+    /// A kind of `data_kinds()` with its argument, "text:FILE", or a folder whose layout is known.
     std::string data;
-    std::string loss;  ///< lm, mlm or classify; empty: classify for images, else lm
+    std::string loss;  ///< lm, mlm or classify; empty: classify for labelled data, else lm
     Index tokens = 0;  ///< a sample's; 0: the model's longest, at most 128
     Index batch = 8;   ///< samples a step
     Index steps = 1000;
+    double epochs = 0;  ///< of a finite set of samples, in place of steps; 0: steps
     Schedule schedule;
     AdamW adam;
     double clip = 1;     ///< maximum global norm of the gradients; 0: none
@@ -94,6 +98,8 @@ struct Evaluation {
     double loss = 0;
     double accuracy = 0;    ///< share of the targets that have the greatest logit
     Index predictions = 0;  ///< behind the accuracy
+    /// Of labelled samples, by label: how many there were, and how many of them were told right.
+    std::vector<Index> of_class = {}, right_of_class = {};
 };
 
 struct TrainResult {
@@ -112,6 +118,20 @@ TrainResult recorded_training(const std::filesystem::path& directory, const Json
 /// `model` is its directory, or an entry of the directory's `checkpoints`; for anything else
 /// returns nullopt.  Throws `UsageError` where its data are missing or have changed.
 std::optional<OwnInput> held_out_input(const std::filesystem::path& model);
+
+/// A kind of data that a model can be trained on.
+struct DataKind {
+    std::string_view name;      ///< "listops"
+    std::string_view argument;  ///< "FILE", "DIR", "[:SYMBOLS]", or both: "[:DIR]"
+    std::string_view samples;   ///< what a sample is
+    std::string_view held_out;  ///< what is not trained on
+    std::string_view layout;    ///< files of its folder as published, with the source; may be empty
+    bool labelled = false;      ///< learnt by classify; else by lm, or mlm
+};
+/// In the order in which a folder without a kind is tried.
+std::vector<DataKind> data_kinds();
+/// The table of docs/train.md.
+std::string data_markdown();
 
 /// Trains.  The same options give the same numbers, bit for bit, on the same machine with any
 /// number of threads, interrupted and resumed or not.

@@ -27,6 +27,20 @@ double parse_tolerance(const std::string& word) {
     return x;
 }
 
+/// "text:FILE, chars:FILE, ...", in lines of at most 60 characters.
+std::string kinds_of_data() {
+    std::string out;
+    std::size_t line = 0;
+    for (const DataKind& kind : data_kinds()) {
+        const std::string one = fmt::format(
+            "{}{}{}", kind.name, kind.argument.starts_with('[') ? "" : ":", kind.argument);
+        if (!out.empty()) out += line + one.size() > 56 ? ",\n" : ", ";
+        line = out.ends_with('\n') ? one.size() : line + 2 + one.size();
+        out += one;
+    }
+    return out;
+}
+
 std::string parse_route(const std::string& word) {
     std::string known = "auto";
     for (const SpectralRoute& route : spectral_routes()) {
@@ -179,16 +193,16 @@ void add_train(CLI::App* app, TrainCommand& train) {
                      [&out, names](const std::string& t) { out = parse_number(t, names); });
     };
     const auto data = group("Data");
-    data(text(
-        app, "--data", o.data, "KIND",
-        "text:FILE (bytes), chars:FILE (characters), images:DIR\n(CIFAR-10, CIFAR-100, MNIST), "
-        "patterns[:CLASSES],\nmarkov[:SYMBOLS], copy[:SYMBOLS] or reverse[:SYMBOLS]"));
+    const std::string kinds =
+        kinds_of_data() + ",\nor a folder that has the layout of one (docs/train.md)";
+    data(text(app, "--data", o.data, "KIND", kinds.c_str()));
     data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify; default: by the data"));
     data(count("--tokens", "N", "a sample's; default: the model's longest, at most 128", o.tokens,
                1));
     data(count("--batch", "B", "samples a step (default 8)", o.batch, 1, most_draws));
     const auto rule = group("Optimiser");
     rule(count("--steps", "T", "updates (default 1000)", o.steps, 1));
+    rule(number("--epochs", "in place of steps: times through a finite set", o.epochs));
     rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
     rule(value(app, "--schedule", "NAME",
                "cosine (default), linear, constant,\ninverse-sqrt or multistep",

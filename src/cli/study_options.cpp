@@ -38,7 +38,7 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
     });
     text(app, "--model", figure.model, "PATH", "a checkpoint, for figures that take one");
     text(app, "--data", figure.data, "KIND",
-         "for figures that train, as of tsdiag train (images:DIR)");
+         "for figures that train, as of tsdiag train (images:DIR, or a folder)");
     value(app, "--seed", "K", "of everything drawn (default 0)",
           [&](const std::string& t) { figure.seed = parse_seed(t, "--seed"); });
     text(app, "--device", figure.device, "NAME", "auto, cpu, cuda or cuda:N");

@@ -28,13 +28,17 @@ class Live {
         const Clock::time_point now = Clock::now();
         if (first_ == 0) first_ = step.step - 1;
         const Index steps = command_.train.steps, done = step.step - first_;
+        const bool known = command_.train.epochs == 0;  // what steps are, epochs do not tell
         const double seconds = std::chrono::duration<double>(now - start_).count();
-        const double left = seconds * double(steps - step.step) / double(done);
-        const std::string text =
-            fmt::format("step {}/{}  loss {:.4f}  |g| {:.3g}  {} left", step.step, steps, step.loss,
-                        step.grad_norm, duration(left));
+        std::string text =
+            fmt::format("step {}{}  loss {:.4f}  |g| {:.3g}", step.step,
+                        known ? fmt::format("/{}", steps) : "", step.loss, step.grad_norm);
+        if (known)
+            text += fmt::format("  {} left",
+                                duration(seconds * double(steps - step.step) / double(done)));
         if (error_is_terminal()) {
-            if (now - last_ < std::chrono::milliseconds(100) && step.step < steps) return;
+            if (now - last_ < std::chrono::milliseconds(100) && (!known || step.step < steps))
+                return;
             std::fprintf(stderr, "\r%s\x1b[K", text.c_str());
             drawn_ = true;
         } else if (command_.verbose && now - last_ > std::chrono::seconds(10)) {

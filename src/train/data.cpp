@@ -3,67 +3,138 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
-#include <filesystem>
+#include <numeric>
 
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
-namespace tsdiag::training {
+namespace tsdiag {
+namespace training {
+
+// clang-format off
+#define TSDIAG_DATA(X) \
+    X(text)            \
+    X(chars)           \
+    X(wikitext)        \
+    X(images)          \
+    X(pixels)          \
+    X(listops)         \
+    X(pathfinder)      \
+    X(imdb)            \
+    X(aan)             \
+    X(glue)            \
+    X(patterns)        \
+    X(markov)          \
+    X(judged)          \
+    X(copy)            \
+    X(reverse)
+// clang-format on
+
+namespace data_list {
+#define TSDIAG_DECLARE(name) extern const DataEntry name;
+TSDIAG_DATA(TSDIAG_DECLARE)
+#undef TSDIAG_DECLARE
+}  // namespace data_list
+
 namespace {
 
-constexpr const char* kinds =
-    "text:FILE, chars:FILE, images:DIR, patterns[:CLASSES], markov[:SYMBOLS], copy[:SYMBOLS] or "
-    "reverse[:SYMBOLS]";
+namespace fs = std::filesystem;
 
-/// The number after the colon, or `fallback`.
-Index number(const std::string& text, std::string_view rest, Index fallback, Index least,
-             Index most) {
-    if (rest.empty()) return fallback;
+#define TSDIAG_ADDRESS(name) &data_list::name,
+constexpr std::array entries = {TSDIAG_DATA(TSDIAG_ADDRESS)};
+#undef TSDIAG_ADDRESS
+
+/// "text:FILE, chars:FILE, ... or reverse[:SYMBOLS]".
+std::string all_kinds() {
+    std::string out;
+    for (const DataEntry* entry : entries) {
+        const bool last = entry == entries.back();
+        const std::string_view between = out.empty() ? "" : last ? " or " : ", ";
+        const bool optional = entry->kind.argument.starts_with('[');
+        out += fmt::format("{}{}{}{}", between, entry->kind.name, optional ? "" : ":",
+                           entry->kind.argument);
+    }
+    return out;
+}
+
+/// The kind whose layout the folder has.
+const DataEntry& kind_of(const std::string& folder) {
+    for (const DataEntry* entry : entries)
+        if (entry->holds && entry->holds(folder)) return *entry;
+    std::string known;
+    for (const DataEntry* entry : entries)
+        if (entry->holds)
+            known += fmt::format("{}{} ({})", known.empty() ? "" : "; ", entry->kind.name,
+                                 entry->kind.layout);
+    throw FormatError(
+        fmt::format("{}: has none of the layouts that are known: {}.", folder, known));
+}
+
+const DataEntry& kind_named(const std::string& name, const std::string& text) {
+    std::vector<std::string_view> known;
+    for (const DataEntry* entry : entries) {
+        if (entry->kind.name == name) return *entry;
+        known.push_back(entry->kind.name);
+    }
+    if (text.empty())
+        throw UsageError(fmt::format("--data: is missing, expected {}, or a folder.", all_kinds()));
+    const std::string near = nearest(name, known);
+    throw UsageError(fmt::format("--data: '{}' is not known, expected {}, or a folder{}.", text,
+                                 all_kinds(),
+                                 near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+}
+
+std::string loss_for(const DataKind& kind, const std::string& text, const std::string& loss) {
+    if (loss.empty()) return kind.labelled ? "classify" : "lm";
+    if (loss != "lm" && loss != "mlm" && loss != "classify")
+        throw UsageError(
+            fmt::format("--loss: '{}' is not known, expected lm, mlm or classify.", loss));
+    if (kind.labelled != (loss == "classify"))
+        throw UsageError(fmt::format("--loss {}: {} is {}.", loss, text,
+                                     kind.labelled ? "learnt by classify" : "learnt by lm or mlm"));
+    return loss;
+}
+
+}  // namespace
+
+Index DataRequest::number(Index fallback, Index least, Index most) const {
+    if (argument.empty()) return fallback;
     Index value = 0;
-    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), value);
-    if (error != std::errc() || end != rest.data() + rest.size() || value < least || value > most)
+    const char* last = argument.data() + argument.size();
+    const auto [end, error] = std::from_chars(argument.data(), last, value);
+    if (error != std::errc() || end != last || value < least || value > most)
         throw UsageError(fmt::format("--data {}: expected a number from {} to {} behind the colon.",
                                      text, least, most));
     return value;
 }
 
-}  // namespace
-
 std::string digest_of_file(const std::string& data) {
-    const std::filesystem::path file = data.substr(std::min(data.size(), data.find(':') + 1));
+    const fs::path file = data.substr(std::min(data.size(), data.find(':') + 1));
     std::error_code none;
-    return std::filesystem::is_regular_file(file, none) ? contents_digest(file) : "";
+    return fs::is_regular_file(file, none) ? contents_digest(file) : "";
 }
 
 std::unique_ptr<Data> open_data(const std::string& text, std::string& loss) {
     const std::size_t colon = text.find(':');
-    const std::string kind = text.substr(0, colon),
-                      rest = colon == std::string::npos ? "" : text.substr(colon + 1);
-    const bool images = kind == "images" || kind == "patterns";
-    if (loss.empty()) loss = images ? "classify" : "lm";
-    if (loss != "lm" && loss != "mlm" && loss != "classify")
+    std::error_code none;
+    const bool folder = colon == std::string::npos && fs::is_directory(text, none) &&
+                        std::ranges::none_of(entries, [&](const DataEntry* entry) {
+                            return entry->kind.name == text;
+                        });
+    const DataEntry& entry = folder ? kind_of(text) : kind_named(text.substr(0, colon), text);
+    loss = loss_for(entry.kind, text, loss);
+    const DataRequest request{.text = text,
+                              .argument = folder                       ? text
+                                          : colon == std::string::npos ? ""
+                                                                       : text.substr(colon + 1),
+                              .masked = loss == "mlm"};
+    if (request.argument.empty() && !entry.kind.argument.starts_with('['))
         throw UsageError(
-            fmt::format("--loss: '{}' is not known, expected lm, mlm or classify.", loss));
-    if (images != (loss == "classify"))
-        throw UsageError(fmt::format("--loss {}: {} is {}.", loss, text,
-                                     images ? "learnt by classify" : "learnt by lm or mlm"));
-    if ((kind == "text" || kind == "chars" || kind == "images") && rest.empty())
-        throw UsageError(fmt::format("--data {}: expected {}:{}.", text, kind,
-                                     kind == "images" ? "DIR" : "FILE"));
-    if (kind == "text" || kind == "chars") return text_data(rest, kind == "chars", loss == "mlm");
-    if (kind == "images") return image_data(rest);
-    if (kind == "patterns") return pattern_data(number(text, rest, 10, 2, 1000));
-    if (kind == "markov") return markov_data(number(text, rest, 32, 2, 10000), loss == "mlm");
-    if (kind == "copy" || kind == "reverse") {
-        if (loss == "mlm")
-            throw UsageError(
-                fmt::format("--loss mlm: {} is learnt from left to right; expected lm.", text));
-        return sequence_data(kind == "reverse", number(text, rest, 16, 2, 100000));
-    }
-    throw UsageError(text.empty()
-                         ? fmt::format("--data: is missing, expected {}.", kinds)
-                         : fmt::format("--data: '{}' is not known, expected {}.", text, kinds));
+            fmt::format("--data {}: expected {}:{}.", text, entry.kind.name, entry.kind.argument));
+    return entry.open(request);
 }
 
 void require_tokens(const Fit& fit, Index vocabulary, bool causal) {
@@ -89,6 +160,19 @@ void require_tokens(const Fit& fit, Index vocabulary, bool causal) {
             s.name));
 }
 
+void require_images(const Fit& fit, Index channels, Index height, Index width,
+                    const std::string& what) {
+    const ModelSpec& s = fit.spec;
+    if (s.channels == 0)
+        throw UsageError(fmt::format("{} takes tokens, and {} are images.", s.name, what));
+    if (s.image_height != height || s.image_width != width ||
+        (channels != 1 && channels != s.channels))
+        throw UsageError(fmt::format(
+            "{} takes images of {} x {} x {}, and {} are {} x {} x {}; give the model image={}.",
+            s.name, s.channels, s.image_height, s.image_width, what, channels, height, width,
+            height));
+}
+
 Tensor image_tensor(const Fit& fit, std::span<const std::uint8_t> pixels, Index channels) {
     const ModelSpec& s = fit.spec;
     const Index area = s.image_height * s.image_width;
@@ -105,4 +189,54 @@ Tensor image_tensor(const Fit& fit, std::span<const std::uint8_t> pixels, Index 
                : Tensor::filled(fit.backend, shape, [&](std::span<double> v) { fill(v); });
 }
 
-}  // namespace tsdiag::training
+Example labelled(Input input, Index label) {
+    Example out;
+    out.input = std::move(input);
+    out.loss.kind = Loss::Kind::classes;
+    out.loss.label = label;
+    return out;
+}
+
+std::vector<Index> shuffled(Rng rng, Index count) {
+    auto order = std::vector<Index>(std::size_t(count));
+    std::iota(order.begin(), order.end(), 0);
+    for (std::size_t k = order.size(); k > 1; --k) std::swap(order[k - 1], order[rng.below(k)]);
+    return order;
+}
+
+Index EpochOrder::at(const Rng& seed, Index count, Index i) const {
+    const Index number = i / count;
+    const std::lock_guard guard(lock_);
+    const auto is_of = [&](const Epoch& e) {
+        return e.number == number && e.seed == seed.seed() && e.stream == seed.stream();
+    };
+    if (is_of(before_)) std::swap(last_, before_);
+    if (!is_of(last_)) {
+        before_ = std::move(last_);
+        Rng rng = seed.fork("epoch").fork(std::uint64_t(number));
+        last_ = {number, seed.seed(), seed.stream(),
+                 std::make_shared<std::vector<Index>>(shuffled(rng, count))};
+    }
+    return (*last_.order)[std::size_t(i % count)];
+}
+
+}  // namespace training
+
+std::vector<DataKind> data_kinds() {
+    std::vector<DataKind> out;
+    for (const training::DataEntry* entry : training::entries) out.push_back(entry->kind);
+    return out;
+}
+
+std::string data_markdown() {
+    std::string out =
+        "| `--data` | samples | held out | layout of the folder |\n|---|---|---|---|\n";
+    for (const DataKind& kind : data_kinds()) {
+        const bool optional = kind.argument.starts_with('[');
+        out += fmt::format("| `{}{}{}` | {} | {} | {} |\n", kind.name, optional ? "" : ":",
+                           kind.argument, kind.samples, kind.held_out, kind.layout);
+    }
+    return out;
+}
+
+}  // namespace tsdiag

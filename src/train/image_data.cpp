@@ -3,62 +3,26 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
+#include <map>
 #include <numbers>
-#include <numeric>
 
+#include "cifar.hpp"
 #include "data.hpp"
+#include "pictures.hpp"
+#include "token_set.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/text.hpp"
 
-namespace tsdiag::training {
+namespace tsdiag::training::data_list {
 namespace {
 
 namespace fs = std::filesystem;
 
-void require_images(const Fit& fit, Index channels, Index height, Index width,
-                    const std::string& what) {
-    const ModelSpec& s = fit.spec;
-    if (s.channels == 0)
-        throw UsageError(fmt::format("{} takes tokens, and {} are images.", s.name, what));
-    if (s.image_height != height || s.image_width != width ||
-        (channels != 1 && channels != s.channels))
-        throw UsageError(fmt::format(
-            "{} takes images of {} x {} x {}, and {} are {} x {} x {}; give the model image={}.",
-            s.name, s.channels, s.image_height, s.image_width, what, channels, height, width,
-            height));
-}
-
-Example labelled(Tensor image, Index label) {
-    Example out;
-    out.input.image = std::move(image);
-    out.loss.kind = Loss::Kind::classes;
-    out.loss.label = label;
-    return out;
-}
-
-/// Pixels and labels in memory.
-struct Images {
-    std::vector<std::uint8_t> pixels;
-    std::vector<std::uint8_t> labels;
-};
-
-/// Records: `skip` bytes, a label, and the pixels.
-void read_cifar(const std::string& file, std::size_t skip, Index classes, Images& out) {
-    constexpr std::size_t pixels = 3 * 32 * 32;
-    const std::string bytes = file_text(file, "images of CIFAR", longest_data);
-    const std::size_t record = skip + 1 + pixels;
-    if (bytes.empty() || bytes.size() % record != 0)
-        throw FormatError(fmt::format("{}: has {} bytes, expected a multiple of {}.", file,
-                                      bytes.size(), record));
-    for (std::size_t at = 0; at < bytes.size(); at += record) {
-        const auto label = std::uint8_t(bytes[at + skip]);
-        if (label >= classes)
-            throw FormatError(fmt::format("{}: image {} has the label {}, expected 0 to {}.", file,
-                                          at / record, label, classes - 1));
-        out.labels.push_back(label);
-        const auto* first = reinterpret_cast<const std::uint8_t*>(bytes.data()) + at + skip + 1;
-        out.pixels.insert(out.pixels.end(), first, first + pixels);
-    }
+Example labelled_image(Tensor image, Index label) {
+    Input input;
+    input.image = std::move(image);
+    return labelled(std::move(input), label);
 }
 
 std::size_t big_endian(const std::string& bytes, std::size_t at) {
@@ -95,7 +59,7 @@ Images read_mnist(const std::string& images, const std::string& labels) {
                                       pixels.size() / (28 * 28), labels, marks.size()));
     Images out;
     out.pixels.assign(pixels.begin(), pixels.end());
-    out.labels.assign(marks.begin(), marks.end());
+    for (const char mark : marks) out.labels.push_back(static_cast<unsigned char>(mark));
     for (std::size_t i = 0; i < out.labels.size(); ++i)
         if (out.labels[i] > 9)
             throw FormatError(
@@ -108,9 +72,9 @@ class ImageData final : public Data {
   public:
     explicit ImageData(const std::string& directory) : directory_(directory) {
         if (has("data_batch_1.bin")) {
-            for (int k = 1; k <= 5; ++k)
-                read_cifar(path(fmt::format("data_batch_{}.bin", k)), 0, 10, training_);
-            read_cifar(path("test_batch.bin"), 0, 10, held_out_);
+            Cifar10 cifar = read_cifar10(directory);
+            training_ = std::move(cifar.training);
+            held_out_ = std::move(cifar.held_out);
         } else if (has("train.bin") && has("test.bin")) {
             classes_ = 100;
             read_cifar(path("train.bin"), 1, 100, training_);
@@ -120,10 +84,12 @@ class ImageData final : public Data {
             training_ =
                 read_mnist(path("train-images-idx3-ubyte"), path("train-labels-idx1-ubyte"));
             held_out_ = read_mnist(path("t10k-images-idx3-ubyte"), path("t10k-labels-idx1-ubyte"));
+        } else if (has("wnids.txt")) {
+            read_tiny_imagenet();
         } else {
             throw FormatError(fmt::format(
-                "{}: holds no data_batch_1.bin (CIFAR-10), train.bin and test.bin (CIFAR-100) or "
-                "train-images-idx3-ubyte (MNIST).",
+                "{}: holds no data_batch_1.bin (CIFAR-10), train.bin and test.bin (CIFAR-100), "
+                "train-images-idx3-ubyte (MNIST) or wnids.txt (Tiny-ImageNet).",
                 directory));
         }
         if (training_.labels.empty() || held_out_.labels.empty())
@@ -135,14 +101,13 @@ class ImageData final : public Data {
                            classes_, directory_, held_out_.labels.size());
     }
     Index classes() const override { return classes_; }
+    Index size() const override { return std::ssize(training_.labels); }
     Index held_out() const override { return std::ssize(held_out_.labels); }
     void require(const Fit& fit) const override {
         require_images(fit, channels_, side_, side_, directory_);
     }
     Example training(const Fit& fit, const Rng& seed, Index i) const override {
-        const Index count = std::ssize(training_.labels), epoch = i / count;
-        if (epoch != epoch_) shuffle(seed, epoch);
-        return at(fit, training_, order_[std::size_t(i % count)]);
+        return at(fit, training_, order_.at(seed, std::ssize(training_.labels), i));
     }
     Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
         Rng rng = seed.fork("held out").fork(std::uint64_t(i));
@@ -154,26 +119,65 @@ class ImageData final : public Data {
         return (fs::path(directory_) / name).string();
     }
     bool has(const std::string& name) const { return fs::exists(path(name)); }
+
+    /// wnids.txt, a class a line; train/CLASS/images/*.JPEG; val/images/*.JPEG with the class of
+    /// each in val/val_annotations.txt.
+    void read_tiny_imagenet() {
+        const std::string names = file_text(path("wnids.txt"), "names of classes, one a line");
+        std::map<std::string, Index, std::less<>> classes;
+        for (Lines lines(names); lines.next();)
+            if (!lines.line().empty()) classes.emplace(lines.line(), Index(classes.size()));
+        classes_ = std::ssize(classes);
+        for (const auto& [name, label] : classes)
+            for (const fs::path& file : jpegs(fs::path(directory_) / "train" / name / "images"))
+                add(file, label, training_);
+        const std::string marks =
+            file_text(path("val/val_annotations.txt"), "names of images and their classes");
+        for (Lines lines(marks); lines.next();) {
+            const std::vector<std::string> cells = split(lines.line(), '\t');
+            const auto known = cells.size() < 2 ? classes.end() : classes.find(cells[1]);
+            if (known == classes.end())
+                throw FormatError(
+                    fmt::format("{}: line {}: is '{}', expected an image and a class of wnids.txt.",
+                                path("val/val_annotations.txt"), lines.number(),
+                                visible(shortened(lines.line(), 60))));
+            add(fs::path(directory_) / "val/images" / cells[0], known->second, held_out_);
+        }
+    }
+    static std::vector<fs::path> jpegs(const fs::path& folder) {
+        std::vector<fs::path> out;
+        std::error_code failed;
+        for (fs::directory_iterator at(folder, failed), end; !failed && at != end;
+             at.increment(failed))
+            if (at->path().extension() == ".JPEG") out.push_back(at->path());
+        if (failed)
+            throw FormatError(
+                fmt::format("{}: cannot be read ({}), expected a folder of images of one class.",
+                            folder.string(), failed.message()));
+        std::ranges::sort(out);
+        return out;
+    }
+    void add(const fs::path& file, Index label, Images& out) {
+        const Picture picture = read_jpeg(file, 3);
+        if (training_.labels.empty() && held_out_.labels.empty()) side_ = picture.height;
+        if (picture.height != side_ || picture.width != side_)
+            throw FormatError(fmt::format("{}: has {} x {} pixels, expected {} x {}.",
+                                          file.string(), picture.height, picture.width, side_,
+                                          side_));
+        out.labels.push_back(label);
+        out.pixels.insert(out.pixels.end(), picture.pixels.begin(), picture.pixels.end());
+    }
+
     Example at(const Fit& fit, const Images& from, Index i) const {
         const auto size = std::size_t(channels_ * side_ * side_), k = std::size_t(i);
-        return labelled(
+        return labelled_image(
             image_tensor(fit, std::span(from.pixels).subspan(k * size, size), channels_),
             from.labels[k]);
     }
-    void shuffle(const Rng& seed, Index epoch) const {
-        Rng rng = seed.fork("epoch").fork(std::uint64_t(epoch));
-        order_.resize(training_.labels.size());
-        std::iota(order_.begin(), order_.end(), 0);
-        for (std::size_t k = order_.size(); k > 1; --k)
-            std::swap(order_[k - 1], order_[rng.below(k)]);
-        epoch_ = epoch;
-    }
-
     std::string directory_;
     Index channels_ = 3, side_ = 32, classes_ = 10;
     Images training_, held_out_;
-    mutable std::vector<Index> order_;  ///< of `epoch_`
-    mutable Index epoch_ = -1;
+    EpochOrder order_;
 };
 
 /// Gratings in noise: class k of C is the direction pi k / C; wavelength, phase, contrast and
@@ -220,7 +224,7 @@ class PatternData final : public Data {
                     pixels.push_back(std::uint8_t(std::clamp(v, 0.0, 255.0)));
                 }
         }
-        return labelled(image_tensor(fit, pixels, s.channels), label);
+        return labelled_image(image_tensor(fit, pixels, s.channels), label);
     }
 
     static constexpr double noise = 40;  // of 255 grey levels
@@ -229,9 +233,39 @@ class PatternData final : public Data {
 
 }  // namespace
 
-std::unique_ptr<Data> image_data(const std::string& directory) {
-    return std::make_unique<ImageData>(directory);
-}
-std::unique_ptr<Data> pattern_data(Index classes) { return std::make_unique<PatternData>(classes); }
+extern const DataEntry images = {
+    .kind = {.name = "images",
+             .argument = "DIR",
+             .samples = "CIFAR-10 or CIFAR-100 in their binary form, MNIST as idx, Tiny-ImageNet; "
+                        "each epoch in an order of its own",
+             .held_out = "the test files, of Tiny-ImageNet `val`",
+             .layout =
+                 "`data_batch_1.bin` to `data_batch_5.bin`, `test_batch.bin`; `train.bin`, "
+                 "`test.bin`; `train-images-idx3-ubyte` and its three companions; `wnids.txt`, "
+                 "`train/CLASS/images/*.JPEG`, `val/images`, `val/val_annotations.txt`",
+             .labelled = true},
+    .holds =
+        [](const fs::path& folder) {
+            return fs::exists(folder / "data_batch_1.bin") ||
+                   (fs::exists(folder / "train.bin") && fs::exists(folder / "test.bin")) ||
+                   fs::exists(folder / "train-images-idx3-ubyte") ||
+                   fs::exists(folder / "wnids.txt");
+        },
+    .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
+        return std::make_unique<ImageData>(r.argument);
+    }};
 
-}  // namespace tsdiag::training
+extern const DataEntry patterns = {
+    .kind = {.name = "patterns",
+             .argument = "[:C]",
+             .samples = "gratings in noise of the model's image size; the class is the direction, "
+                        "pi k / C",
+             .held_out = "drawn apart",
+             .layout = "",
+             .labelled = true},
+    .holds = nullptr,
+    .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
+        return std::make_unique<PatternData>(r.number(10, 2, 1000));
+    }};
+
+}  // namespace tsdiag::training::data_list

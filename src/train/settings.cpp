@@ -28,6 +28,7 @@ std::string digest_of(const ModelSpec& spec) {
 void require_sane(const TrainOptions& o) {
     const auto refuse = [](const std::string& what) { throw UsageError(what); };
     if (o.steps < 1) refuse("--steps: expected 1 or more.");
+    if (!(o.epochs >= 0)) refuse("--epochs: expected 0 (--steps counts) or more.");
     if (o.batch < 1) refuse("--batch: expected 1 or more.");
     if (!(o.dropout >= 0 && o.dropout < 1))
         refuse(fmt::format("--dropout {}: expected a share from 0 to below 1.", o.dropout));

@@ -9,8 +9,10 @@
 #include "tsdiag/file.hpp"
 #include "tsdiag/text.hpp"
 
-namespace tsdiag::training {
+namespace tsdiag::training::data_list {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr double held_out_share = 0.1;  // the end of the file
 constexpr double masked_share = 0.15;   // [BERT]
@@ -67,40 +69,68 @@ void masked_tokens(Example& out, Index mask, Rng rng) {
     }
 }
 
-/// Windows of one file; the last id is the mask where there is masking.
-class TextData final : public Data {
-  public:
-    TextData(const std::string& file, bool characters, bool masked)
-        : file_(file), characters_(characters), masked_(masked) {
-        const std::string text = file_text(file, "a text", longest_data);
-        if (characters) {
-            const std::vector<char32_t> points = code_points(text, file);
-            alphabet_ = points;
-            std::ranges::sort(alphabet_);
-            alphabet_.erase(std::ranges::unique(alphabet_).begin(), alphabet_.end());
-            for (const char32_t c : points)
-                ids_.push_back(
-                    std::int32_t(std::ranges::lower_bound(alphabet_, c) - alphabet_.begin()));
-        } else {
-            for (const char c : text) ids_.push_back(static_cast<unsigned char>(c));
-        }
-        split_ = Index(double(ids_.size()) * (1 - held_out_share));
+/// Ids of a file, or of two: what is trained on, and behind it what is held out.
+struct Text {
+    std::string name;
+    std::string bytes = {};              ///< the ids, where they are bytes
+    std::vector<std::int32_t> ids = {};  ///< the ids, where they are characters
+    std::vector<char32_t> alphabet = {};
+    Index split = 0;    ///< where the held-out part begins
+    bool tenth = true;  ///< the end of one file
+
+    bool characters() const { return !alphabet.empty(); }
+    Index size() const { return characters() ? std::ssize(ids) : std::ssize(bytes); }
+    Index id(Index i) const {
+        return characters() ? ids[std::size_t(i)]
+                            : static_cast<unsigned char>(bytes[std::size_t(i)]);
     }
 
+    static Text of_file(const std::string& file, bool characters) {
+        Text out{.name = file, .bytes = file_text(file, "a text", longest_data)};
+        if (characters) {
+            const std::vector<char32_t> points = code_points(out.bytes, file);
+            out.alphabet = points;
+            std::ranges::sort(out.alphabet);
+            out.alphabet.erase(std::ranges::unique(out.alphabet).begin(), out.alphabet.end());
+            for (const char32_t c : points)
+                out.ids.push_back(
+                    std::int32_t(std::ranges::lower_bound(out.alphabet, c) - out.alphabet.begin()));
+            out.bytes.clear();
+        }
+        out.split = Index(double(out.size()) * (1 - held_out_share));
+        return out;
+    }
+    static Text of_files(const std::string& folder, const char* trained, const char* held_out) {
+        Text out{.name = folder};
+        out.bytes = file_text(fs::path(folder) / trained, "a text", longest_data);
+        out.split = std::ssize(out.bytes);
+        out.bytes += file_text(fs::path(folder) / held_out, "a text", longest_data);
+        out.tenth = false;
+        return out;
+    }
+};
+
+/// Windows of a text; the last id is the mask where there is masking.
+class TextData final : public Data {
+  public:
+    TextData(Text text, bool masked) : text_(std::move(text)), masked_(masked) {}
+
     std::string description() const override {
-        return fmt::format("{} {} of {}, the last tenth held out", ids_.size(),
-                           characters_ ? fmt::format("characters ({} different)", alphabet_.size())
-                                       : std::string("bytes"),
-                           file_);
+        return fmt::format(
+            "{} {} of {}, {} held out", text_.size(),
+            text_.characters() ? fmt::format("characters ({} different)", text_.alphabet.size())
+                               : std::string("bytes"),
+            text_.name,
+            text_.tenth ? std::string("the last tenth") : fmt::format("the last {}", held_out()));
     }
     Index vocabulary() const override {
-        return (characters_ ? std::ssize(alphabet_) : 256) + (masked_ ? 1 : 0);
+        return (text_.characters() ? std::ssize(text_.alphabet) : 256) + (masked_ ? 1 : 0);
     }
-    Index held_out() const override { return std::ssize(ids_) - split_; }
+    Index held_out() const override { return text_.size() - text_.split; }
     Json words() const override {
-        if (!characters_) return {};
+        if (!text_.characters()) return {};
         Json::Array out;
-        for (const char32_t c : alphabet_) out.emplace_back(utf8(c));
+        for (const char32_t c : text_.alphabet) out.emplace_back(utf8(c));
         Json json;
         json.set("characters", std::move(out));
         return json;
@@ -108,30 +138,32 @@ class TextData final : public Data {
 
     void require(const Fit& fit) const override {
         require_tokens(fit, vocabulary(), !masked_);
-        if (std::ssize(ids_) - split_ < fit.tokens || split_ < fit.tokens)
+        if (held_out() < fit.tokens || text_.split < fit.tokens)
             throw UsageError(
-                fmt::format("{}: has {} tokens, of which a tenth is held out; a window of {} needs "
-                            "{} at least.",
-                            file_, ids_.size(), fit.tokens, 10 * fit.tokens));
+                text_.tenth
+                    ? fmt::format("{}: has {} tokens, of which a tenth is held out; a window of {} "
+                                  "needs {} at least.",
+                                  text_.name, text_.size(), fit.tokens, 10 * fit.tokens)
+                    : fmt::format("{}: has {} bytes to train on and {} held out; a window is {}.",
+                                  text_.name, text_.split, held_out(), fit.tokens));
         if (fit.tokens < 2)
             throw UsageError("--tokens 1: there is no next token to learn; expected 2 or more.");
     }
     Example training(const Fit& fit, const Rng& seed, Index i) const override {
         Rng rng = seed.fork(std::uint64_t(i));
-        const auto first = Index(rng.below(std::uint64_t(split_ - fit.tokens + 1)));
+        const auto first = Index(rng.below(std::uint64_t(text_.split - fit.tokens + 1)));
         return window(fit, first, rng.fork("mask"));
     }
     Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
         Rng rng = seed.fork("held out").fork(std::uint64_t(i));
-        const Index places = std::ssize(ids_) - split_ - fit.tokens + 1;
-        return window(fit, split_ + Index(rng.below(std::uint64_t(places))), rng.fork("mask"));
+        const Index places = held_out() - fit.tokens + 1;
+        return window(fit, text_.split + Index(rng.below(std::uint64_t(places))), rng.fork("mask"));
     }
 
   private:
     Example window(const Fit& fit, Index first, Rng rng) const {
         Example out;
-        for (Index i = first; i < first + fit.tokens; ++i)
-            out.input.ids.push_back(ids_[std::size_t(i)]);
+        for (Index i = first; i < first + fit.tokens; ++i) out.input.ids.push_back(text_.id(i));
         if (masked_)
             masked_tokens(out, vocabulary() - 1, rng);
         else
@@ -139,11 +171,8 @@ class TextData final : public Data {
         return out;
     }
 
-    std::string file_;
-    bool characters_, masked_;
-    std::vector<char32_t> alphabet_;
-    std::vector<std::int32_t> ids_;
-    Index split_ = 0;
+    Text text_;
+    bool masked_;
 };
 
 /// Symbols, a separator, and the symbols again: those after the separator are the targets.
@@ -192,6 +221,27 @@ class SequenceData final : public Data {
     Index symbols_;
 };
 
+/// `count` symbols of a chain of second order: of the three that may follow a pair the first is
+/// likeliest.  The chain is a function of `seed`.
+std::vector<Index> chain(Index symbols, Index count, const Rng& seed, Rng& rng) {
+    constexpr std::array<double, 2> likely = {0.7, 0.2};  // and 0.1
+    const auto any = std::uint64_t(symbols);
+    std::vector<Index> ids;
+    while (std::ssize(ids) < count) {
+        if (ids.size() < 2) {
+            ids.push_back(Index(rng.below(any)));
+            continue;
+        }
+        const auto pair = std::uint64_t(ids[ids.size() - 2] * symbols + ids[ids.size() - 1]);
+        Rng choices = seed.fork("chain").fork(pair);
+        const double u = rng.uniform();
+        const int which = u < likely[0] ? 0 : u < likely[0] + likely[1] ? 1 : 2;
+        for (int k = 0; k < which; ++k) choices.below(any);
+        ids.push_back(Index(choices.below(any)));
+    }
+    return ids;
+}
+
 /// A second-order Markov chain: three symbols may follow each pair, drawn once per pair.
 class MarkovData final : public Data {
   public:
@@ -216,21 +266,8 @@ class MarkovData final : public Data {
 
   private:
     Example drawn(const Fit& fit, const Rng& seed, Rng rng) const {
-        const auto any = std::uint64_t(symbols_);
         Example out;
-        std::vector<Index>& ids = out.input.ids;
-        while (std::ssize(ids) < fit.tokens) {
-            if (ids.size() < 2) {
-                ids.push_back(Index(rng.below(any)));
-                continue;
-            }
-            const auto pair = std::uint64_t(ids[ids.size() - 2] * symbols_ + ids[ids.size() - 1]);
-            Rng choices = seed.fork("chain").fork(pair);
-            const double u = rng.uniform();
-            const int which = u < likely[0] ? 0 : u < likely[0] + likely[1] ? 1 : 2;
-            for (int k = 0; k < which; ++k) choices.below(any);
-            ids.push_back(Index(choices.below(any)));
-        }
+        out.input.ids = chain(symbols_, fit.tokens, seed, rng);
         if (masked_)
             masked_tokens(out, symbols_, rng.fork("mask"));
         else
@@ -238,21 +275,130 @@ class MarkovData final : public Data {
         return out;
     }
 
-    static constexpr std::array<double, 2> likely = {0.7, 0.2};  // and 0.1
     Index symbols_;
     bool masked_;
 };
 
+/// Samples of the chain, half of them with some symbols in place of which any others stand.
+class JudgedData final : public Data {
+  public:
+    explicit JudgedData(Index symbols) : symbols_(symbols) {}
+
+    std::string description() const override {
+        return fmt::format("samples of a Markov chain over {} symbols, half of them with errors",
+                           symbols_);
+    }
+    Index vocabulary() const override { return symbols_; }
+    Index classes() const override { return 2; }
+    Index held_out() const override { return Index{1} << 20; }
+    void require(const Fit& fit) const override {
+        require_tokens(fit, vocabulary(), false);
+        if (fit.tokens < 3)
+            throw UsageError("--tokens: a symbol follows from two others; expected 3 or more.");
+    }
+    Example training(const Fit& fit, const Rng& seed, Index i) const override {
+        return drawn(fit, seed, seed.fork(std::uint64_t(i)));
+    }
+    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
+        return drawn(fit, seed, seed.fork("held out").fork(std::uint64_t(i)));
+    }
+
+  private:
+    static constexpr double error_share = 0.2;
+    Example drawn(const Fit& fit, const Rng& seed, Rng rng) const {
+        Input input;
+        input.ids = chain(symbols_, fit.tokens, seed, rng);
+        Rng errors = rng.fork("errors");
+        const bool good = errors.below(2) == 1;
+        for (Index& id : input.ids)
+            if (!good && errors.uniform() < error_share)
+                id = (id + 1 + Index(errors.below(std::uint64_t(symbols_ - 1)))) % symbols_;
+        return labelled(std::move(input), good ? 1 : 0);
+    }
+
+    Index symbols_;
+};
+
 }  // namespace
 
-std::unique_ptr<Data> text_data(const std::string& file, bool characters, bool masked) {
-    return std::make_unique<TextData>(file, characters, masked);
-}
-std::unique_ptr<Data> markov_data(Index symbols, bool masked) {
-    return std::make_unique<MarkovData>(symbols, masked);
-}
-std::unique_ptr<Data> sequence_data(bool reversed, Index symbols) {
-    return std::make_unique<SequenceData>(reversed, symbols);
-}
+extern const DataEntry text = {
+    .kind = {.name = "text",
+             .argument = "FILE",
+             .samples = "windows of bytes, at places drawn anew each step",
+             .held_out = "the last tenth of the file",
+             .layout = ""},
+    .holds = nullptr,
+    .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
+        return std::make_unique<TextData>(Text::of_file(r.argument, false), r.masked);
+    }};
+extern const DataEntry chars = {
+    .kind = {.name = "chars",
+             .argument = "FILE",
+             .samples = "windows of characters (Unicode code points); `characters.json` says which "
+                        "id is which",
+             .held_out = "the same",
+             .layout = ""},
+    .holds = nullptr,
+    .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
+        return std::make_unique<TextData>(Text::of_file(r.argument, true), r.masked);
+    }};
+extern const DataEntry wikitext = {
+    .kind = {.name = "wikitext",
+             .argument = "DIR",
+             .samples = "WikiText-103, raw: windows of bytes, as of a text",
+             .held_out = "`wiki.valid.raw`",
+             .layout = "`wiki.train.raw`, `wiki.valid.raw` [WIKITEXT]"},
+    .holds = [](const fs::path& folder) { return fs::exists(folder / "wiki.train.raw"); },
+    .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
+        return std::make_unique<TextData>(
+            Text::of_files(r.argument, "wiki.train.raw", "wiki.valid.raw"), r.masked);
+    }};
+extern const DataEntry markov = {
+    .kind = {.name = "markov",
+             .argument = "[:S]",
+             .samples = "a Markov chain of second order over S symbols: three may follow a pair, "
+                        "with 0.7, 0.2 and 0.1",
+             .held_out = "drawn apart",
+             .layout = ""},
+    .holds = nullptr,
+    .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
+        return std::make_unique<MarkovData>(r.number(32, 2, 10000), r.masked);
+    }};
 
-}  // namespace tsdiag::training
+extern const DataEntry judged = {
+    .kind = {.name = "judged",
+             .argument = "[:S]",
+             .samples = "samples of the chain of markov:S; those of class 0 have errors, other "
+                        "symbols in a fifth of the places",
+             .held_out = "drawn apart",
+             .layout = "",
+             .labelled = true},
+    .holds = nullptr,
+    .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
+        return std::make_unique<JudgedData>(r.number(32, 2, 10000));
+    }};
+
+std::unique_ptr<Data> sequences(const DataRequest& r, bool reversed) {
+    if (r.masked)
+        throw UsageError(
+            fmt::format("--loss mlm: {} is learnt from left to right; expected lm.", r.text));
+    return std::make_unique<SequenceData>(reversed, r.number(16, 2, 100000));
+}
+extern const DataEntry copy = {
+    .kind = {.name = "copy",
+             .argument = "[:S]",
+             .samples = "k symbols of S, a separator, and the symbols again; the second half is "
+                        "learnt",
+             .held_out = "drawn apart",
+             .layout = ""},
+    .holds = nullptr,
+    .open = [](const DataRequest& r) { return sequences(r, false); }};
+extern const DataEntry reverse = {.kind = {.name = "reverse",
+                                           .argument = "[:S]",
+                                           .samples = "the same, backwards behind the separator",
+                                           .held_out = "drawn apart",
+                                           .layout = ""},
+                                  .holds = nullptr,
+                                  .open = [](const DataRequest& r) { return sequences(r, true); }};
+
+}  // namespace tsdiag::training::data_list

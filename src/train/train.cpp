@@ -64,6 +64,9 @@ struct Examples {
     std::vector<Loss> losses;
     void add(Example one) {
         inputs.push_back(std::move(one.input));
+        losses.push_back(one.loss);
+        if (!one.second) return;
+        inputs.push_back(std::move(*one.second));
         losses.push_back(std::move(one.loss));
     }
 };
@@ -86,6 +89,7 @@ class Training {
         require_memory(spec_, fit_.tokens, std::min(options.batch, beside * together_), backend_);
         contents_ = digest_of_file(options.data);
         data_->require(fit_);
+        count_epochs();
         draw_parameters();
     }
 
@@ -137,6 +141,19 @@ class Training {
         return fitting_tokens(spec_, usual);
     }
 
+    void count_epochs() {
+        if (options_.epochs == 0) return;
+        if (data_->size() == 0)
+            throw UsageError(
+                fmt::format("--epochs: {} has no end; expected --steps.", data_->description()));
+        const double steps =
+            std::ceil(options_.epochs * double(data_->size()) / double(options_.batch));
+        if (!(steps >= 1 && steps <= 1e12))
+            throw UsageError(fmt::format("--epochs {}: are {} steps, expected 1 to 1e12.",
+                                         options_.epochs, steps));
+        options_.steps = Index(steps);
+    }
+
     void draw_parameters() {
         std::shared_ptr<const Weights> weights;
         if (subject_.file)
@@ -148,8 +165,11 @@ class Training {
         for (const std::string& name : weights->names())
             parameters_->set(name,
                              map(Unary::copy, weights->get(name)));  // a mapped file is read-only
+        start_from_given();
         if (data_->classes() > 0) {
-            const Shape shape{1, data_->classes(), spec_.width};
+            const Shape shape{1, data_->classes(), (data_->pairs() ? 4 : 1) * spec_.width};
+            if (parameters_->has(classifier) && parameters_->get(classifier).shape() == shape)
+                return;
             const Rng rng = weights_rng(options_.seed, 0).fork(classifier);
             parameters_->set(classifier, Tensor::filled(backend_, shape, [&](std::span<float> w) {
                                  rng.fill_normal(w, 0, 1 / std::sqrt(double(spec_.width)));
@@ -157,9 +177,23 @@ class Training {
         }
     }
 
+    void start_from_given() {
+        if (!options_.start.empty() && !options_.directory.empty())
+            throw UsageError("a training that is recorded begins with the parameters of a file.");
+        for (const auto& [name, tensor] : options_.start) {
+            const bool own = parameters_->has(name);
+            if (!own && name != classifier)
+                throw UsageError(fmt::format("{} has no parameter '{}'.", spec_.name, name));
+            if (own && parameters_->get(name).shape() != tensor.shape())
+                throw UsageError(fmt::format(
+                    "parameter '{}' of {} has another shape than the one to begin with.", name,
+                    spec_.name));
+            parameters_->set(name, map(Unary::copy, tensor));  // updated in place
+        }
+    }
+
     Example complete(Example example) const {
-        if (example.loss.kind == Loss::Kind::classes)
-            example.loss.classifier = parameters_->get(classifier);
+        if (data_->classes() > 0) example.loss.classifier = parameters_->get(classifier);
         return example;
     }
 
@@ -199,8 +233,10 @@ class Training {
                 for (Index b = first; b < first + count; ++b) {
                     some.add(complete(
                         data_->training(fit_, rng_.fork("data"), (step - 1) * options_.batch + b)));
-                    settings.rngs.push_back(
-                        rng_.fork("dropout").fork(std::uint64_t(step)).fork(std::uint64_t(b)));
+                    const Rng rng =
+                        rng_.fork("dropout").fork(std::uint64_t(step)).fork(std::uint64_t(b));
+                    settings.rngs.push_back(rng);
+                    if (data_->pairs()) settings.rngs.push_back(rng.fork("second"));
                 }
                 const auto found =
                     std::make_shared<StepResult>(model.step(some.inputs, some.losses, settings));
@@ -302,7 +338,8 @@ class Training {
         std::vector<Loss> losses;
         for (Example& e : probed()) {
             inputs.push_back(std::move(e.input));
-            losses.push_back(std::move(e.loss));
+            if (!data_->pairs())  // a pair's loss is not of one sample
+                losses.push_back(std::move(e.loss));
         }
         RunOptions run;
         run.probes = options_.probes;
@@ -313,6 +350,8 @@ class Training {
 
     void evaluate(const Model& model, Index step) {
         Evaluation row{.step = step};
+        row.of_class.resize(std::size_t(data_->classes()));
+        row.right_of_class.resize(row.of_class.size());
         Index correct = 0;
         const Index count = std::min(options_.eval_samples, data_->held_out());
         each_group(count, [&](Index first, Index some) -> std::function<void()> {
@@ -320,10 +359,19 @@ class Training {
             for (Index i = first; i < first + some; ++i) examples.add(held_out(i));
             const StepResult found =
                 model.step(examples.inputs, examples.losses, {.gradients = false, .hits = true});
-            return [&, loss = found.loss, hit = found.correct, all = found.predictions] {
-                row.loss += loss;
-                correct += hit;
-                row.predictions += all;
+            std::vector<Index> labels;
+            const std::size_t step_of_labels = data_->pairs() ? 2 : 1;
+            for (std::size_t i = 0; data_->classes() > 0 && i < examples.losses.size();
+                 i += step_of_labels)
+                labels.push_back(examples.losses[i].label);
+            return [&, found, labels] {
+                row.loss += found.loss;
+                correct += found.correct;
+                row.predictions += found.predictions;
+                for (std::size_t i = 0; i < labels.size(); ++i) {
+                    ++row.of_class[std::size_t(labels[i])];
+                    row.right_of_class[std::size_t(labels[i])] += found.hit[i] ? 1 : 0;
+                }
             };
         });
         if (count == 0) return;
@@ -351,8 +399,9 @@ class Training {
     void rehearse(const Model& model) const {
         if (options_.probe_every > 0) resolve_metrics(options_.probes);
         try {
-            const Example e = complete(data_->training(fit_, rng_.fork("data"), 0));
-            model.step(e.input, e.loss);
+            Examples one;
+            one.add(complete(data_->training(fit_, rng_.fork("data"), 0)));
+            model.step(one.inputs, one.losses);
         } catch (const NonFiniteError&) {  // the first step reports it with its number
         }
     }
@@ -381,7 +430,7 @@ class Training {
         for (const std::string& line : lines) warn(line);
     }
 
-    const TrainOptions& options_;
+    TrainOptions options_;  ///< epochs as steps
     const Backend& backend_;
     std::string loss_;
     std::string contents_;  ///< digest of the data file; empty: no file

@@ -105,5 +105,40 @@ TEST(TrainCommand, TakesNothingThatItWouldDestroy) {
     EXPECT_THAT(twice.err, HasSubstr("--out is given more than once"));
 }
 
+/// A training on files that leaves its folder, and one on a damaged file that leaves nothing.
+TEST(TrainCommand, LearnsFromAPublishedFolderOrWritesNothing) {
+    TemporaryDirectory folder;
+    const std::string header = "Source\tTarget\n";
+    std::filesystem::create_directory(folder / "listops");
+    write_file(folder / "listops/basic_train.tsv",
+               header + "( [MAX 1 2 ] )\t2\n( [MIN 1 2 ] )\t1\n");
+    write_file(folder / "listops/basic_test.tsv", header + "( [MAX 3 2 ] )\t3\n");
+    const std::vector<std::string> words = {"train",    "random:bert-base,layers=1,d=8,heads=2",
+                                            "--data",   "listops",
+                                            "--tokens", "8",
+                                            "--epochs", "3",
+                                            "-o",       "run"};
+    const auto with = [&](const std::string& data, const std::string& out) {
+        std::vector<std::string> all = words;
+        all[3] = data;
+        all.back() = out;
+        return tsdiag(folder, all);
+    };
+    // the kind of that name is drawn, a folder is one with a slash
+    EXPECT_EQ(with("./listops", "run").code, 0);
+    EXPECT_THAT(read_file(folder / "run/run.json"), HasSubstr("2 sequences of 10 classes"));
+    EXPECT_EQ(tsdiag(folder, {"probe", "run", "--no-report", "-q", "-o", "out"}).code, 0);
+    EXPECT_THAT(with("listops", "drawn").err, HasSubstr("--epochs: ListOps"));
+
+    write_file(folder / "listops/basic_test.tsv", header + "( [MAX 3 2 ] )\t13\n");
+    const Finished broken = with("./listops", "broken");
+    EXPECT_EQ(broken.code, 1);
+    EXPECT_THAT(broken.err, HasSubstr("basic_test.tsv: line 2: the label is '13'"));
+    EXPECT_FALSE(std::filesystem::exists(folder / "broken"));
+    const Finished none = with("listops:", "none");
+    EXPECT_EQ(none.code, 2) << none.err;
+    EXPECT_FALSE(std::filesystem::exists(folder / "none"));
+}
+
 }  // namespace
 }  // namespace tsdiag::test

@@ -396,5 +396,107 @@ TEST(Train, RefusesWhatCannotBe) {
     EXPECT_NE(error_of(o), "(no error)");
 }
 
+TrainOptions on_files(const std::string& data) {
+    TrainOptions o;
+    o.subject.model = "random:bert-base,layers=1,d=16,heads=2,tokens=8";
+    o.data = data;
+    o.tokens = 8;
+    o.batch = 2;
+    o.eval_samples = 100;
+    return o;
+}
+void write_listops(const TemporaryDirectory& folder) {
+    std::string rows = "Source\tTarget\n";
+    for (const char* row : {"( [MAX 1 2 ] )\t2", "( [MAX 3 2 ] )\t3", "( [MIN 4 2 ] )\t2",
+                            "( [MIN 4 3 ] )\t3", "( [MAX 2 2 ] )\t2"})
+        rows += std::string(row) + "\n";
+    write_file(folder / "basic_train.tsv", rows);
+    write_file(folder / "basic_test.tsv", rows);
+}
+
+TEST(Train, CountsEpochsOfAFiniteSet) {
+    TemporaryDirectory folder;
+    write_listops(folder);
+    TrainOptions o = on_files(folder / "");
+    o.epochs = 2;  // of 5 samples, two a step
+    const TrainResult r = train(o);
+    EXPECT_EQ(r.steps.size(), 5U);
+    EXPECT_EQ(r.run["train"]["steps"].integer(), 5);
+    o.data = "listops";
+    EXPECT_THAT(error_of(o), HasSubstr("--epochs: "));
+    o.epochs = -1;
+    EXPECT_THAT(error_of(o), HasSubstr("--epochs: expected"));
+}
+
+TEST(Train, CountsWhatIsRightByLabel) {
+    TemporaryDirectory folder;
+    write_listops(folder);
+    TrainOptions o = on_files(folder / "");
+    o.steps = 200;
+    o.schedule.rate = 3e-3;
+    const Evaluation last = train(o).evaluations.back();
+    ASSERT_EQ(last.of_class.size(), 10U);
+    EXPECT_EQ(last.of_class[2], 3);
+    EXPECT_EQ(last.of_class[3], 2);
+    EXPECT_EQ(last.predictions, 5);
+    EXPECT_EQ(last.right_of_class[2] + last.right_of_class[3],
+              std::llround(last.accuracy * double(last.predictions)));
+    EXPECT_EQ(last.accuracy, 1);  // five samples are learnt by heart
+}
+
+TEST(Train, LearnsPairsByHeart) {
+    TemporaryDirectory folder;
+    std::string rows;
+    for (const char* row : {"1.0\t0\t1\tab\tabab", "0.0\t0\t2\tab\tcdcd", "1.0\t3\t2\tcd\tcdcd",
+                            "0.0\t3\t1\tcd\tabab"})
+        rows += std::string(row) + "\n";
+    for (const char* name : {"new_aan_pairs.train.tsv", "new_aan_pairs.test.tsv"})
+        write_file(folder / name, rows);
+    TrainOptions o = on_files(folder / "");
+    o.steps = 150;
+    o.schedule.rate = 1e-2;
+    o.dropout = 0.01;
+    o.probe_every = 150;
+    o.probes = {"similarity"};
+    const TrainResult r = train(o);
+    EXPECT_EQ(r.evaluations.back().predictions, 4);
+    EXPECT_EQ(r.evaluations.back().accuracy, 1);
+    EXPECT_FALSE(r.table.metrics().empty());
+}
+
+TEST(Train, BeginsWithGivenParameters) {
+    TrainOptions first = tiny();
+    const TrainResult r = train(first);
+    TrainOptions again = tiny();
+    again.start = r.parameters;
+    again.seed = first.seed;
+    again.steps = 1;
+    again.schedule.rate = 1e-30;  // changes no number
+    EXPECT_EQ(train(again).evaluations.back().loss, r.evaluations.back().loss);
+    again.start = {{"layer.9.attn.q.weight", r.parameters.front().second}};
+    EXPECT_THAT(error_of(again), HasSubstr("has no parameter 'layer.9.attn.q.weight'"));
+    again.start = {{"embed.token", r.parameters.back().second}};
+    EXPECT_THAT(error_of(again), HasSubstr("has another shape"));
+    TemporaryDirectory folder;
+    again.directory = folder / "run";
+    EXPECT_THAT(error_of(again), HasSubstr("begins with the parameters of a file"));
+}
+
+TEST(Train, AClassifierIsTunedFromAMaskedModel) {
+    TrainOptions o = on_files("markov:4");
+    o.subject.model += ",vocab=5";
+    o.loss = "mlm";
+    o.steps = 20;
+    const TrainResult masked = train(o);
+    TrainOptions tuned = on_files("judged:4");
+    tuned.subject.model = o.subject.model;
+    tuned.start = masked.parameters;
+    tuned.steps = 20;
+    const TrainResult r = train(tuned);
+    EXPECT_EQ(r.evaluations.back().of_class.size(), 2U);
+    tuned.start = {};
+    EXPECT_NE(train(tuned).steps.front().loss, r.steps.front().loss);
+}
+
 }  // namespace
 }  // namespace tsdiag::test
