@@ -318,7 +318,7 @@ std::string script_of(const Figure& figure) {
         out += titles_of(plot, canvas, x, y, size);
         if (!plot.grid) {
             out += "set grid back linecolor rgb '#e4e4e4' linetype 1 linewidth 0.6\n";
-            out += lines_panel(plot, data, block, styles, size, page.width);
+            out += lines_panel(plot, data, block, styles, size, canvas.width);
         } else {
             out += "unset grid\n";
             out += plot.grid->image ? image_panel(*plot.grid, image_of(figure, i))
