@@ -127,4 +127,10 @@ inline Input gaussian(Index n, Index d, Type type = Type::f64, std::uint64_t see
     return out;
 }
 
+inline Input of_ids(std::vector<Index> ids) {
+    Input input;
+    input.ids = std::move(ids);
+    return input;
+}
+
 }  // namespace tsdiag::test

@@ -21,12 +21,6 @@ Model model_of(const std::string& text, std::shared_ptr<const Weights>* weights 
     return Model(drawn.spec, all, cpu(), Type::f64);
 }
 
-Input of_ids(std::vector<Index> ids) {
-    Input input;
-    input.ids = std::move(ids);
-    return input;
-}
-
 /// Parameter gradients by a sweep with recomputed layers.
 class Told final : public Observer {
   public:

@@ -17,12 +17,6 @@ using testing::HasSubstr;
 const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
 const std::string small = "transformer-xl,layers=3,d=8,heads=2,ffn=12,vocab=11";
 
-Input of_ids(std::vector<Index> ids) {
-    Input input;
-    input.ids = std::move(ids);
-    return input;
-}
-
 /// A segment and the one before it are one causal sample.
 TEST(Memory, GivesTheLastTokensTheStatesThatTheyHaveInTheWholeSample) {
     for (const std::string more : {",placement=post", ",placement=pre,clamp=2",
