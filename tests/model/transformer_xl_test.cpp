@@ -14,7 +14,6 @@ namespace {
 using testing::Contains;
 using testing::HasSubstr;
 
-const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
 const std::string small = "transformer-xl,layers=3,d=8,heads=2,ffn=12,vocab=11";
 
 /// A segment and the one before it are one causal sample.

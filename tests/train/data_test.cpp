@@ -5,6 +5,7 @@
 
 #include <set>
 
+#include "data_models.hpp"
 #include "support/files.hpp"
 #include "tsdiag/error.hpp"
 
@@ -18,14 +19,6 @@ using training::Data;
 using training::Example;
 using training::Fit;
 
-ModelSpec tokens_model(Index vocabulary, bool causal = true) {
-    ModelSpec spec;
-    spec.name = "model";
-    spec.vocabulary = vocabulary;
-    spec.blocks.resize(1);
-    spec.blocks[0].attention.causal = causal;
-    return spec;
-}
 ModelSpec image_model(Index channels, Index side) {
     ModelSpec spec;
     spec.name = "model";
@@ -35,9 +28,6 @@ ModelSpec image_model(Index channels, Index side) {
     return spec;
 }
 
-std::unique_ptr<Data> opened(const std::string& text, std::string loss = "") {
-    return training::open_data(text, loss);
-}
 std::string error_of(const std::function<void()>& work) {
     try {
         work();

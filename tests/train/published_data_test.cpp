@@ -8,6 +8,7 @@
 #include <map>
 #include <set>
 
+#include "data_models.hpp"
 #include "support/files.hpp"
 #include "support/pictures.hpp"
 #include "train/data.hpp"
@@ -27,16 +28,6 @@ using training::Data;
 using training::Example;
 using training::Fit;
 
-ModelSpec tokens_model(Index vocabulary) {
-    ModelSpec spec;
-    spec.name = "model";
-    spec.vocabulary = vocabulary;
-    spec.blocks.resize(1);
-    return spec;
-}
-std::unique_ptr<Data> opened(const std::string& text, std::string loss = "") {
-    return training::open_data(text, loss);
-}
 /// The error of opening: one sentence.
 std::string error_of(const std::string& data) {
     try {
@@ -110,7 +101,7 @@ TEST(PublishedData, WikiTextHoldsItsSecondFileOut) {
     write_file(folder / "wiki.train.raw", std::string(40, 'a'));
     write_file(folder / "wiki.valid.raw", std::string(20, 'b'));
     const ModelSpec spec = [] {
-        ModelSpec s = tokens_model(256);
+        ModelSpec s = tokens_model(256, false);
         s.blocks[0].attention.causal = true;
         return s;
     }();
@@ -134,7 +125,7 @@ TEST(PublishedData, ListopsIsReadAsItWasWritten) {
     const auto data = opened("listops:" + folder / "");
     EXPECT_EQ(data->vocabulary(), 16);
     EXPECT_EQ(data->classes(), 10);
-    const ModelSpec spec = tokens_model(16);
+    const ModelSpec spec = tokens_model(16, false);
     const Fit fit{spec, cpu(), Type::f32, 6};
     // the padding is 0, digits begin at 1, [MIN [MAX [MED [SM ] at 11
     EXPECT_THAT(by_label(*data, fit),
@@ -183,7 +174,7 @@ Index listops_value(const std::vector<Index>& ids, std::size_t& at) {
 
 TEST(PublishedData, DrawnListopsComeToTheirLabels) {
     const auto data = opened("listops");
-    const ModelSpec spec = tokens_model(16);
+    const ModelSpec spec = tokens_model(16, false);
     const Fit fit{spec, cpu(), Type::f32, 40};
     std::set<Index> operators, labels;
     for (Index i = 0; i < 200; ++i) {
@@ -200,7 +191,7 @@ TEST(PublishedData, DrawnListopsComeToTheirLabels) {
     EXPECT_EQ(labels.size(), 10U);
     const Fit none{spec, cpu(), Type::f32, 4};
     EXPECT_THAT(error_of(*data, none), HasSubstr("--tokens 4: too few"));
-    const ModelSpec small = tokens_model(15);
+    const ModelSpec small = tokens_model(15, false);
     EXPECT_THAT(error_of(*data, {small, cpu(), Type::f32, 40}), HasSubstr("the data need 16"));
 }
 
@@ -215,7 +206,7 @@ TEST(PublishedData, ReviewsAreLabelledByTheirFolders) {
     const std::string data = "imdb:" + root.string();
     EXPECT_THAT(error_of(data), HasSubstr("test/neg: cannot be read"));
     write(root / "test/neg/0_1.txt", "");
-    const ModelSpec spec = tokens_model(256);
+    const ModelSpec spec = tokens_model(256, false);
     const Fit fit{spec, cpu(), Type::f32, 5};
     for (const auto& set : {opened(data), opened(root.string())}) {
         EXPECT_THAT(by_label(*set, fit),
@@ -237,7 +228,7 @@ TEST(PublishedData, PapersArePairs) {
     write_file(folder / "new_aan_pairs.test.tsv", "1\tP3\tP2\tf\tde\n");
     const auto data = opened("aan:" + folder / "");
     EXPECT_TRUE(data->pairs());
-    const ModelSpec spec = tokens_model(256);
+    const ModelSpec spec = tokens_model(256, false);
     const Fit fit{spec, cpu(), Type::f32, 3};
     std::set<std::vector<Index>> seconds;
     for (Index i = 0; i < 2; ++i) {
@@ -268,7 +259,7 @@ TEST(PublishedData, PixelsAreGreyValuesOfCifar) {
         write_file(folder / ("data_batch_" + std::to_string(k) + ".bin"), record(3, '\xff', 0, 0));
     write_file(folder / "test_batch.bin", record(7, '\xff', '\xff', '\xff'));
     const auto data = opened("pixels:" + folder / "");
-    const ModelSpec spec = tokens_model(256);
+    const ModelSpec spec = tokens_model(256, false);
     const Fit fit{spec, cpu(), Type::f32, 1024};
     EXPECT_THAT(data->training(fit, Rng(1), 0).input.ids, testing::Each(int(255.5 * 0.2989)));
     const Example white = data->held_out(fit, Rng(1), 0);
@@ -293,7 +284,7 @@ TEST(PublishedData, PathfinderReadsItsImagesByTheirMetadata) {
     write(root / "metadata/0.npy", lines);
     const std::string data = "pathfinder:" + root.string();
     const auto set = opened(data);
-    const ModelSpec spec = tokens_model(256);
+    const ModelSpec spec = tokens_model(256, false);
     const Fit fit{spec, cpu(), Type::f32, 9};
     EXPECT_EQ(set->held_out(), 2);  // of 19: one file is empty
     std::set<Index> seen;
@@ -327,7 +318,7 @@ TEST(PublishedData, PathfinderReadsItsImagesByTheirMetadata) {
 
 TEST(PublishedData, DrawnPathsAreMarkedAtTheirEnds) {
     const auto data = opened("pathfinder");
-    const ModelSpec spec = tokens_model(256);
+    const ModelSpec spec = tokens_model(256, false);
     Index same = 0;
     for (const Index side : {12, 32}) {
         const Fit fit{spec, cpu(), Type::f32, side * side};
@@ -421,7 +412,7 @@ TEST(PublishedData, TasksOfGlueAreKnownByTheirHeaders) {
          "a\nb"},
         {"SST", "sentence\tlabel\n", "good film \t1\n", "dev.tsv", 2, 1, "good film "},
         {"CoLA", "", "gj04\t0\t*\tThe in.\n", "dev.tsv", 2, 0, "The in."}};
-    const ModelSpec spec = tokens_model(256);
+    const ModelSpec spec = tokens_model(256, false);
     const Fit fit{spec, cpu(), Type::f32, 30};
     TemporaryDirectory folder;
     for (const Table& table : tables) {
@@ -459,7 +450,7 @@ TEST(PublishedData, TasksOfGlueAreKnownByTheirHeaders) {
 
 TEST(PublishedData, JudgedChainsDifferFromTheirChainWhereTheyHaveErrors) {
     const auto judged = opened("judged:5"), chain = opened("markov:5", "mlm");
-    const ModelSpec spec = tokens_model(6);
+    const ModelSpec spec = tokens_model(6, false);
     const Fit fit{spec, cpu(), Type::f32, 40};
     EXPECT_LT(judged->vocabulary(), chain->vocabulary());  // the mask
     // which symbols may follow a pair, by what the good samples show
