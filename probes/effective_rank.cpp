@@ -53,7 +53,9 @@ constexpr Metric effective_rank_metrics[] = {
 
 }  // namespace
 
-extern const ProbeEntry effective_rank = {
-    .name = "rank", .metrics = effective_rank_metrics, .needs = Needs::hidden, .make = make<EffectiveRank>};
+extern const ProbeEntry effective_rank = {.name = "rank",
+                                          .metrics = effective_rank_metrics,
+                                          .needs = Needs::hidden,
+                                          .make = make<EffectiveRank>};
 
 }  // namespace tsdiag::probe

@@ -114,7 +114,9 @@ constexpr Metric escalation_metrics[] = {
 
 }  // namespace
 
-extern const ProbeEntry escalation = {
-    .name = "escalation", .metrics = escalation_metrics, .needs = Needs::hidden, .make = make<Escalation>};
+extern const ProbeEntry escalation = {.name = "escalation",
+                                      .metrics = escalation_metrics,
+                                      .needs = Needs::hidden,
+                                      .make = make<Escalation>};
 
 }  // namespace tsdiag::probe

@@ -88,7 +88,8 @@ class GradientBounds final : public Probe {
 
     /// dL/dS_ij = slope_ij (G_ij - sum_k G_ik P_ik), G = dL/dP = dL/dO V^T; without the sum where
     /// rows are not divided by theirs.
-    static void read_rows(const AttentionGradient& e, bool logits, std::vector<HeadExtremes>& heads) {
+    static void read_rows(const AttentionGradient& e, bool logits,
+                          std::vector<HeadExtremes>& heads) {
         const Index n = e.op.tokens(), step = block_rows(e.op);
         for (Index first = 0; first < n; first += step) {
             const Index count = std::min(step, n - first);

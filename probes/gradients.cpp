@@ -46,7 +46,9 @@ constexpr Metric gradients_metrics[] = {
 
 }  // namespace
 
-extern const ProbeEntry gradients = {
-    .name = "gradients", .metrics = gradients_metrics, .needs = Needs::gradient, .make = make<Gradients>};
+extern const ProbeEntry gradients = {.name = "gradients",
+                                     .metrics = gradients_metrics,
+                                     .needs = Needs::gradient,
+                                     .make = make<Gradients>};
 
 }  // namespace tsdiag::probe

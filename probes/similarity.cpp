@@ -146,7 +146,9 @@ constexpr Metric similarity_metrics[] = {
 
 }  // namespace
 
-extern const ProbeEntry similarity = {
-    .name = "similarity", .metrics = similarity_metrics, .needs = Needs::hidden, .make = make<Similarity>};
+extern const ProbeEntry similarity = {.name = "similarity",
+                                      .metrics = similarity_metrics,
+                                      .needs = Needs::hidden,
+                                      .make = make<Similarity>};
 
 }  // namespace tsdiag::probe

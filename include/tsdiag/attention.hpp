@@ -33,7 +33,7 @@ struct RowBlock {
     std::string_view why_no_slope = {};            ///< the reason where `slope` is empty
     std::shared_ptr<const RowTotals> totals = {};  ///< set where only sampled rows are visited
     bool channels = false;  ///< P mixes the channels of a head, not the tokens: `n` is their number
-    Index memory = 0;                              ///< m: the own column of row i is m + i
+    Index memory = 0;       ///< m: the own column of row i is m + i
 
     Index tokens() const { return p.cols() - memory; }  ///< n
 };

@@ -10,12 +10,12 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array flash_options{AttentionOption{.name = "group",
-                                                 .fallback = "256",
-                                                 .words = "",
-                                                 .numbers = true,
-                                                 .whole = true,
-                                                 .least = 1,
-                                                 .description = "g, positions a group"}};
+                                                   .fallback = "256",
+                                                   .words = "",
+                                                   .numbers = true,
+                                                   .whole = true,
+                                                   .least = 1,
+                                                   .description = "g, positions a group"}};
 
 /// The columns of the groups before that of each row.
 Visible before(const Visible& group) {

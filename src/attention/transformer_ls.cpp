@@ -82,7 +82,8 @@ class LongShort final : public AttentionOperator {
         look_around(options.number("segment") ? options.count("segment") : in_.causal ? 512 : 8);
         find_chunks(options.count("chunk"));
         if (chunks_.empty()) return;
-        const Tensor w = for_every_sample(transpose(head_projections(options, in_)), in_);  // (h', r, d)
+        const Tensor w =
+            for_every_sample(transpose(head_projections(options, in_)), in_);  // (h', r, d)
         rank_ = w.rows();
         for (Chunk& c : chunks_)
             c.weights = softmax_rows(matmul(w, part(in_.k, c), Transpose::second), {});
