@@ -2,15 +2,17 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <tuple>
 
-#include "training.hpp"
+#include "devil_arena.hpp"
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Table 7: speed and memory of a step against the length of the input.
 namespace tsdiag::experiment_list {
 namespace {
+
+// only Nystromformer and TransNormer ask for them
+constexpr Index features = 64, block = 64;
 
 /// A row of the table: steps per second on an A6000 at 1K and at the largest length given.
 struct Row {
@@ -43,58 +45,21 @@ constexpr std::array keys{
                   .list = true,
                   .least = 64,
                   .most = 65536},
-    ExperimentKey{"layers", "2", "2", "2", "blocks"},
-    ExperimentKey{"d", "8", "64", "64", "width"},
-    ExperimentKey{"heads", "2", "2", "2", "heads, a divisor of d"},
-    ExperimentKey{"glu", "8", "85", "85",
-                  "inner width of a GLU; half as much again where there is no gate"},
+    key_arena_layers,
+    key_arena_d("64"),
+    key_arena_heads,
+    key_arena_glu("85"),
     key_trials("5", "10")};
 
-double seconds_of(const std::function<void()>& work) {
-    const auto start = std::chrono::steady_clock::now();
-    work();
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
-/// Peak bytes of the tensors that the work allocates.
-double bytes_of_tensors(const std::function<void()>& work) {
-    restart_cpu_peak();
-    const TensorBytes before = cpu_bytes();
-    work();
-    return double(cpu_bytes().peak - before.now);
-}
-
-RandomModel model_of(const ExperimentSetting& setting, const Row& row, Index n) {
-    const Index glu = setting.count("glu");
-    // a width with two matrices that has as many weights as with three
-    return random_model(fmt::format("{},layers={},d={},heads={},ffn={}{},tokens={},vocab=64",
-                                    row.gated ? row.keys : "bert-base", setting.text("layers"),
-                                    setting.text("d"), setting.text("heads"),
-                                    row.gated ? glu : (3 * glu + 1) / 2,
-                                    row.gated ? "" : fmt::format(",attention={}", row.keys), n));
-}
-
 void time_row(const ExperimentSetting& setting, const Row& row, Index n, Table& table) {
-    const RandomModel drawn = model_of(setting, row, n);
-    const std::shared_ptr<const Weights> weights =
-        resident_weights(random_weights(drawn, weights_rng(setting.seed(), 0), cpu(), Type::f32));
-    const Model model(drawn.spec, weights, cpu(), Type::f32);
-    Input input;
-    Rng rng = Rng(setting.seed()).fork("input");
-    Loss loss{.kind = Loss::Kind::tokens};
-    for (Index i = 0; i < n; ++i) {
-        input.ids.push_back(Index(rng.below(64)));
-        loss.rows.push_back(i);
-        loss.targets.push_back(input.ids.back());
-    }
-    const auto forward = [&] { model.step(input, loss, {.gradients = false}); };
-    const auto step = [&] { model.step(input, loss); };
-    step();  // warm-up: draws the weights
-    for (Index trial = 0; trial < setting.count("trials"); ++trial) {
-        table.point({}, "inference_speed", double(n), 1 / seconds_of(forward));
-        table.point({}, "train_speed", double(n), 1 / seconds_of(step));
-    }
-    table.point({}, "step_bytes", double(n), bytes_of_tensors(step));
+    const ArenaModel model{.label = row.label, .keys = row.keys, .own = row.gated, .scores = {}};
+    const StepCosts costs =
+        step_costs(setting, arena_model_text(setting, model, n, features, block), n);
+    for (const double seconds : costs.forward)
+        table.point({}, "inference_speed", double(n), 1 / seconds);
+    for (const double seconds : costs.training)
+        table.point({}, "train_speed", double(n), 1 / seconds);
+    table.point({}, "step_bytes", double(n), costs.bytes);
 }
 
 RunResult measure(const ExperimentSetting& setting) {

@@ -10,12 +10,18 @@ std::string_view family(const ExperimentSetting& setting) {
 
 TrainOptions devil_options(const ExperimentSetting& setting, std::string_view family,
                            const std::string& more) {
+    TrainOptions options = devil_recipe(setting, family, more);
+    options.loss = setting.text("loss");
+    return options;
+}
+
+TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view family,
+                          const std::string& more) {
     TrainOptions options = train_options(
         setting,
         fmt::format("random:{},layers={},d={},heads={},tokens={}{}", family, setting.text("layers"),
                     setting.text("d"), setting.text("heads"), setting.text("tokens"), more),
         "markov:8");
-    options.loss = setting.text("loss");
     options.tokens = setting.count("tokens");
     options.dropout = setting.number("dropout");
     options.schedule.kind = Schedule::Kind::linear;
@@ -31,6 +37,21 @@ Comparison over_base(const Numbers& numbers, const std::string& model, const std
                    std::move(says), std::nullopt,
                    scaled(numbers.at(model, "test_loss_excess", "", -1), sign),
                    Comparison::Kind::order);
+}
+
+Plot table_plot(std::string title, std::vector<std::string> rows, std::vector<std::string> columns,
+                std::string value_title,
+                const std::function<std::optional<double>(std::size_t, std::size_t)>& value) {
+    Grid grid{.rows = std::ssize(rows),
+              .cols = std::ssize(columns),
+              .row_title = "model",
+              .col_title = "task",
+              .value_title = std::move(value_title)};
+    for (std::size_t i = 0; i < rows.size(); ++i)
+        for (std::size_t j = 0; j < columns.size(); ++j) grid.values.push_back(value(i, j));
+    grid.row_labels = std::move(rows);
+    grid.col_labels = std::move(columns);
+    return {.title = std::move(title), .grid = std::move(grid)};
 }
 
 void add_loss(Findings& found, const Numbers& numbers, const std::string& model, int table,

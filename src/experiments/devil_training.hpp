@@ -51,10 +51,17 @@ std::string_view family(const ExperimentSetting& setting);
 /// A training of random:FAMILY with the setting's sizes and `more` keys, ",key=value...".
 TrainOptions devil_options(const ExperimentSetting& setting, std::string_view family,
                            const std::string& more);
+/// The same without a loss.
+TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view family,
+                          const std::string& more);
 
 /// "model over base" by test_loss_excess; `sign` -1: "base over model".
 Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
                      double sign, std::string says);
+/// Cells of rows by columns; `value`: of a row and a column.
+Plot table_plot(std::string title, std::vector<std::string> rows, std::vector<std::string> columns,
+                std::string value_title,
+                const std::function<std::optional<double>(std::size_t, std::size_t)>& value);
 /// final_test_loss of a model with its perplexity in a table, and whether its training diverged.
 void add_loss(Findings& found, const Numbers& numbers, const std::string& model, int table,
               double perplexity);

@@ -194,7 +194,7 @@ extern const ExperimentEntry poly_fig1 = {
         "paper scale ViT-Tiny on 64 x 64 pixels, N = 256, 64, 16 and 8, k from 1e-3 to 1e3, 200 "
         "epochs of 100000 images (told of its Figure 2), 200 classes; batch, rate, schedule and "
         "the "
-        "number of runs are not told. Tiny-ImageNet itself cannot be read yet. At quick scale so "
+        "number of runs are not told. Tiny-ImageNet itself: --data images:DIR. At quick scale so "
         "many directions and "
         "so "
         "few steps that no k learns the task whole: with 10 directions and 250 steps every k does, "

@@ -197,7 +197,7 @@ extern const ExperimentEntry poly_fig2 = {
         "A ViT of the size in the readings with a class token, AdamW, on gratings in noise unless "
         "--data images:DIR names others. At paper scale ViT-Tiny on 64 x 64 pixels in 256 patches, "
         "200 epochs of 100000 images, 200 classes, layers counted from 0; batch, rate, schedule "
-        "and the number of runs are not told. Tiny-ImageNet itself cannot be read yet. Quick is "
+        "and the number of runs are not told. Tiny-ImageNet itself: --data images:DIR. Quick is "
         "smaller in everything, and its few runs have little power: what is not decided there is "
         "open. The scale is 1/sqrt(N) with N the patches, 1/16 at paper scale. "
         "Norms are those of held-out images at twenty steps.",

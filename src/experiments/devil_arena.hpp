@@ -1,0 +1,133 @@
+#pragma once
+#include <array>
+
+#include "training.hpp"
+
+/// Shared by the experiments on the Long-Range Arena [LRA]: Table 6, Table 7 and Figure 1 of
+/// [DEVIL].
+namespace tsdiag::experiment_list {
+
+/// The tasks in the order of Table 6.
+struct ArenaTask {
+    std::string_view name;    ///< of the key `tasks`
+    std::string_view label;   ///< of the table
+    std::string_view data;    ///< as of `TrainOptions::data`, without its folder
+    std::string_view folder;  ///< under --data DIR, as it is published
+    bool drawn;               ///< by its rules, where there is no folder
+};
+constexpr std::array<ArenaTask, 5> arena_tasks = {
+    ArenaTask{"text", "Text", "imdb", "aclImdb", false},
+    ArenaTask{"listops", "ListOps", "listops", "listops-1000", true},
+    ArenaTask{"retrieval", "Retrieval", "aan", "tsv_data", false},
+    ArenaTask{"pathfinder", "Pathfinder", "pathfinder", "pathfinder32/curv_contour_length_14",
+              true},
+    ArenaTask{"image", "Image", "pixels", "cifar-10-batches-bin", false}};
+
+/// The models in the order of Table 6.
+struct ArenaModel {
+    const char* label;
+    const char* keys;  ///< attention, or the whole model where it is `own`; {f} and {b}: features
+                       ///< and positions of a block, {u}: the factor of Informer
+    bool own;          ///< has GLU and an attention of its own
+    std::array<double, 5> scores;  ///< Table 6, per cent
+};
+std::span<const ArenaModel> arena_models();
+const ArenaModel& arena_model(std::string_view label);
+
+/// The model for n tokens, without "random:", with the setting's layers, d, heads and glu.  A model
+/// without a gate has a feed-forward step of as many weights, half as wide again.
+std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel& model,
+                             Index tokens, Index features, Index block);
+
+/// Training of the model on a task with the setting's steps, dropout, features and block, and the
+/// task's of its lists tokens, batch, rate and warmup.  Throws `UsageError` where the task needs
+/// --data DIR.
+TrainOptions arena_options(const ExperimentSetting& setting, const ArenaModel& model,
+                           const ArenaTask& task);
+/// The setting's tasks in the order of Table 6.
+std::vector<ArenaTask> arena_tasks_of(const ExperimentSetting& setting);
+/// "LS on ListOps", the name in a table.
+std::string on_task(const ArenaModel& model, const ArenaTask& task);
+/// final_accuracy in per cent, the mean over the tasks.
+Number arena_score(const Numbers& numbers, const ArenaModel& model,
+                   std::span<const ArenaTask> tasks);
+/// The paper's.
+double paper_score(const ArenaModel& model, std::span<const ArenaTask> tasks);
+
+/// Seconds, and peak bytes of tensors, of a step forward and of one with the gradient by all
+/// parameters, one sample of n tokens on the CPU.
+struct StepCosts {
+    std::vector<double> forward, training;  ///< seconds of each repetition
+    double bytes = 0;
+};
+StepCosts step_costs(const ExperimentSetting& setting, const std::string& model, Index tokens);
+
+constexpr ExperimentKey key_arena_layers{"layers", "2", "2", "2", "blocks"};
+constexpr ExperimentKey key_arena_heads{"heads", "2", "2", "2", "heads, a divisor of d"};
+constexpr ExperimentKey key_arena_d(std::string_view quick) {
+    return {"d", "8", quick, "64", "width"};
+}
+constexpr ExperimentKey key_arena_glu(std::string_view quick) {
+    return {"glu", "8", quick, "85",
+            "inner width of a GLU; half as much again where there is no gate"};
+}
+constexpr ExperimentKey key_arena_tasks(std::string_view quick, std::string_view paper) {
+    return {.name = "tasks",
+            .tiny = "listops",
+            .quick = quick,
+            .paper = paper,
+            .description = "text, retrieval and image need --data DIR",
+            .words = "text listops retrieval pathfinder image",
+            .numbers = false,
+            .list = true};
+}
+constexpr ExperimentKey key_arena_tokens{
+    .name = "tokens",
+    .tiny = "16,16,16,144,1024",
+    .quick = "256,48,256,144,1024",
+    .paper = "4096,2048,4096,1024,1024",
+    .description = "tokens n of text, listops, retrieval, pathfinder and image",
+    .list = true,
+    .least = 8,
+    .most = 65536};
+constexpr ExperimentKey key_arena_batch{.name = "batch",
+                                        .tiny = "2,2,2,2,2",
+                                        .quick = "8,8,8,8,8",
+                                        .paper = "16,32,16,128,256",
+                                        .description = "samples an update, by task",
+                                        .list = true};
+constexpr ExperimentKey key_arena_rate{
+    .name = "rate",
+    .tiny = "1e-3,1e-3,1e-3,1e-3,1e-3",
+    .quick = "1e-3,1e-3,1e-3,1e-3,1e-3",
+    .paper = "1e-4,1e-4,2e-4,2e-4,1e-4",
+    .description = "greatest learning rate, by task: linear warm-up, then a linear fall to 0",
+    .whole = false,
+    .list = true,
+    .least = 1e-8,
+    .most = 1};
+constexpr ExperimentKey key_arena_warmup{.name = "warmup",
+                                         .tiny = "3,3,3,3,3",
+                                         .quick = "10,10,10,10,10",
+                                         .paper = "80,1000,800,312,175",
+                                         .description = "updates of the warm-up, by task",
+                                         .list = true,
+                                         .least = 0,
+                                         .most = 1e6};
+constexpr ExperimentKey key_arena_features{
+    "features", "4", "16", "128",
+    "landmarks, projected tokens, random features, or queries that are kept"};
+constexpr ExperimentKey key_arena_block{"block", "4", "8", "64",
+                                        "tokens of a block of BigBird and TransNormer"};
+
+constexpr ExperimentKey key_arena_dropout{.name = "dropout",
+                                          .tiny = "0",
+                                          .quick = "0",
+                                          .paper = "0.1",
+                                          .description = "of the embedding and of each branch",
+                                          .whole = false,
+                                          .least = 0,
+                                          .most = 0.9};
+constexpr ExperimentKey key_arena_test{"test", "16", "128", "2000", "held-out samples at the end"};
+
+}  // namespace tsdiag::experiment_list
