@@ -21,6 +21,7 @@ namespace tsdiag {
     X(devil_fig2a)            \
     X(devil_fig2b)            \
     X(devil_sec3)             \
+    X(devil_fig1)             \
     X(devil_table1)           \
     X(devil_table2)           \
     X(devil_mixes)            \

@@ -1,0 +1,180 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+
+#include "devil_arena.hpp"
+#include "tsdiag/error.hpp"
+
+/// [DEVIL] Figure 1: speed, memory and score on the Long-Range Arena.
+namespace tsdiag::experiment_list {
+namespace {
+
+/// Those of both Table 6 and Table 7, of which the figure is made.
+constexpr std::array<std::string_view, 11> labels = {
+    "Transformer",   "FLASH-quad",     "FLASH",         "LS",
+    "Performer",     "cosFormer",      "Linformer",     "Reformer",
+    "Nystromformer", "TransNormer T1", "TransNormer T2"};
+constexpr std::size_t own_models = 2;  // the last
+
+constexpr std::array keys{
+    ExperimentKey{.name = "length",
+                  .tiny = "16",
+                  .quick = "1024",
+                  .paper = "2048",
+                  .description = "tokens of the step that is timed, a multiple of features",
+                  .least = 4,
+                  .most = 65536},
+    key_arena_tasks("listops", "text,listops,retrieval,pathfinder,image"),
+    key_steps("60", "50000"),
+    key_arena_tokens,
+    key_arena_batch,
+    key_arena_rate,
+    key_arena_warmup,
+    key_arena_dropout,
+    key_arena_layers,
+    key_arena_d("32"),
+    key_arena_heads,
+    key_arena_glu("42"),
+    key_arena_features,
+    key_arena_block,
+    key_arena_test,
+    key_trials("3", "3")};
+
+RunResult measure(const ExperimentSetting& setting) {
+    const Index length = setting.count("length");
+    if (length % setting.count("features") != 0)
+        throw UsageError(
+            fmt::format("{}: length={} is no multiple of features={}, the landmarks "
+                        "of Nystromformer.",
+                        setting.entry().name, length, setting.text("features")));
+    std::vector<Trained> all;
+    for (const ArenaTask& task : arena_tasks_of(setting))
+        for (const std::string_view label : labels) {
+            const ArenaModel& model = arena_model(label);
+            all.push_back({on_task(model, task), arena_options(setting, model, task)});
+        }
+    RunResult result = trained(setting, all);
+    for (const std::string_view label : labels) {
+        const ArenaModel& model = arena_model(label);
+        const StepCosts costs =
+            step_costs(setting,
+                       arena_model_text(setting, model, length, setting.count("features"),
+                                        setting.count("block")),
+                       length);
+        Table table(model.label);
+        for (const double seconds : costs.training)
+            table.point({}, "train_speed", double(length), 1 / seconds);
+        table.point({}, "step_bytes", double(length), costs.bytes);
+        result.table.append(table);
+    }
+    return result;
+}
+
+struct Bubble {
+    std::string name;
+    Number speed, bytes, score;
+};
+std::vector<Bubble> bubbles_of(const Table& table, const ExperimentSetting& setting) {
+    const Numbers numbers(table);
+    const std::vector<ArenaTask> tasks = arena_tasks_of(setting);
+    const double length = setting.number("length");
+    std::vector<Bubble> out;
+    for (const std::string_view label : labels) {
+        const ArenaModel& model = arena_model(label);
+        const auto at = [&](const char* curve) {
+            return curve_of(table, model.label, curve)[length];
+        };
+        out.push_back(
+            {model.label, at("train_speed"), at("step_bytes"), arena_score(numbers, model, tasks)});
+    }
+    return out;
+}
+
+Figure figure_of(const std::vector<Bubble>& bubbles, const ExperimentSetting& setting) {
+    Plot plot{.title = fmt::format("one sample of {} tokens", setting.text("length")),
+              .x = {.title = "steps a second, training", .scale = Scale::log},
+              .y = {.title = "mean accuracy, per cent"},
+              .area_title = "bytes of a step"};
+    std::string words;
+    for (const Bubble& b : bubbles) {
+        if (!b.speed.value || !b.bytes.value || !b.score.value) continue;
+        plot.series.push_back({.name = b.name,
+                               .x = {*b.speed.value},
+                               .y = {*b.score.value},
+                               .areas = {*b.bytes.value}});
+        words += fmt::format("{} {}: {:.3g} steps a second, {:.3g} MB, {:.1f} %",
+                             words.empty() ? "" : ";", b.name, *b.speed.value, *b.bytes.value / 1e6,
+                             *b.score.value);
+    }
+    Figure f{.name = "devil_fig1",
+             .title = "Speed, memory and score",
+             .caption =
+                 "Accuracy, the mean over tasks and seeds, against the speed of forward and "
+                 "backward; the area of a circle is the memory of its tensors. Intervals "
+                 "are in the comparisons.",
+             .alt = words + "."};
+    if (!plot.series.empty()) f.panels.push_back(std::move(plot));
+    return f;
+}
+
+Findings find(const Table& table, const ExperimentSetting& setting) {
+    const std::vector<Bubble> bubbles = bubbles_of(table, setting);
+    const Numbers numbers(table);
+    Findings found;
+    if (Figure f = figure_of(bubbles, setting); !f.panels.empty())
+        found.figures.push_back(std::move(f));
+    const std::string says =
+        "[DEVIL] Figure 1: \"TransNormer has smaller memory footprints (circle sizes) and produces "
+        "clearly favorable speed (x-axis) and overall scores (y-axis)\"";
+    const std::span<const Bubble> own = std::span(bubbles).last(own_models),
+                                  others = std::span(bubbles).first(bubbles.size() - own_models);
+    for (const Bubble& a : own)
+        for (const Bubble& b : others) {
+            found.comparisons.push_back(
+                order_of("steps a second", a.name, b.name, a.speed, b.speed, says));
+            found.comparisons.push_back(
+                order_of("mean accuracy", a.name, b.name, a.score, b.score, says));
+        }
+    for (const Bubble& b : bubbles)
+        found.comparisons.push_back(compare(fmt::format("megabytes of a step, {}", b.name), says,
+                                            std::nullopt, scaled(b.bytes, 1e-6)));
+    for (const ArenaTask& task : arena_tasks_of(setting))
+        for (const std::string_view label : labels)
+            add_diverged(found, numbers, on_task(arena_model(label), task));
+    found.notes.push_back(
+        "The figure's numbers are not printed: its scores are those of Table 6, its speeds are of "
+        "the kind of Table 7. Bytes are counted once, for they do not vary.");
+    found.notes.push_back(
+        "Speeds are those of this machine and this moment. FLASH and Linformer make parts of P "
+        "that "
+        "grow as n^2 here (devil.table7).");
+    return found;
+}
+
+}  // namespace
+
+extern const ExperimentEntry devil_fig1 = {
+    .name = "devil.fig1",
+    .title = "Speed, memory and score on the Long-Range Arena",
+    .source = "[DEVIL] Figure 1",
+    .claim =
+        "\"TransNormer has smaller memory footprints (circle sizes) and produces clearly favorable "
+        "speed (x-axis) and overall scores (y-axis), when evaluated on the challenging Long-Range "
+        "Arena benchmark than the vanilla transformer and other competing methods.\"",
+    .method =
+        "The models that Tables 6 and 7 share. Scores are trained as for devil.table6, at quick "
+        "scale on ListOps alone, in too few updates to learn it; speed and memory are those of a "
+        "step with the gradient, one sample on the CPU in float32, as for devil.table7. The "
+        "paper's are of an A6000, its batch is not told.",
+    .table =
+        "final_accuracy, final_test_loss, final_loss, diverged of each model on each task; curves "
+        "train_loss, train_grad_norm, test_loss and accuracy over steps, train_speed (steps a "
+        "second) and step_bytes at the length",
+    .keys = keys,
+    .takes_data = true,
+    .timed = true,
+    .measure = measure,
+    .find = find};
+
+}  // namespace tsdiag::experiment_list
