@@ -26,6 +26,7 @@ namespace tsdiag {
     X(devil_table2)           \
     X(devil_mixes)            \
     X(devil_table4)           \
+    X(devil_table5)           \
     X(devil_table6)           \
     X(devil_table7)           \
     X(poly_frobenius)         \
