@@ -5,9 +5,11 @@
 /// The loops of the CPU backend over raw memory, compiled once per instruction set
 /// (cmake/parts.cmake), selected at program start.  Library types are not allowed here: see
 /// tsdiag_kernels() for why.
-namespace tsdiag::kernels {
+namespace tsdiag {
+using Index = std::int64_t;  // as in tensor.hpp
+}
 
-using Index = std::int64_t;
+namespace tsdiag::kernels {
 
 /// One row of P.  Results in double; see RowStatistics.
 struct RowResult {
