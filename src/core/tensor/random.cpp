@@ -10,7 +10,6 @@
 namespace tsdiag {
 namespace {
 
-using kernels::Index;
 
 std::uint64_t mix(std::uint64_t x) {  // SplitMix64's finaliser: a bijection that spreads every bit
     x += 0x9E3779B97F4A7C15U;
