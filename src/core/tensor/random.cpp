@@ -10,7 +10,6 @@
 namespace tsdiag {
 namespace {
 
-
 std::uint64_t mix(std::uint64_t x) {  // SplitMix64's finaliser: a bijection that spreads every bit
     x += 0x9E3779B97F4A7C15U;
     x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9U;
