@@ -141,7 +141,7 @@ class GradientBounds final : public Probe {
     /// `c12`: c1 c2.  The sharp bounds: docs/metrics.md.
     static Value bound_of(const AttentionGradient& e, Law law, const HeadExtremes& head, Wide c12,
                           bool sharp) {
-        const double n = double(e.op.tokens());
+        const double n = double(e.op.columns());
         switch (law) {
             case Law::softmax:
                 return narrow(sharp ? c12 / 2 : std::sqrt(n) * c12 / 4);
@@ -194,7 +194,8 @@ constexpr Metric gradient_bounds_metrics[] = {
     {.name = metric::ds_bound,
      .symbol = "bound of |dL/dS|",
      .definition =
-         "the bound on ds_max that the paper gives: sqrt(n) c1 c2 / 4 for softmax (59), sqrt(n) c1 "
+         "the bound on ds_max that the paper gives, n the columns of P: sqrt(n) c1 c2 / 4 for "
+         "softmax (59), sqrt(n) c1 "
          "c2 / (4 c3) for linear attention (46), (48), where (60) says that it is not bounded as "
          "c3 goes to 0, 3 c1 c2 d / (2 sqrt eps) for norm_attention with an RMS norm (61)",
      .source = "[DEVIL]",

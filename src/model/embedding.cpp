@@ -98,8 +98,8 @@ std::vector<Index> position_rows(const ModelSpec& spec, std::span<const Input> i
     return out;
 }
 
-/// Rows of the clusters' tables, each mapped to the model's width.
-Tensor cluster_rows(const Context& c, const std::vector<Index>& ids, Index samples) {
+/// Rows of the clusters' tables, each mapped to the model's width, (1, n, d).
+Tensor cluster_rows(const Context& c, std::span<const Index> ids) {
     const Clusters& clusters = c.spec.clusters;
     std::vector<Tensor> parts;
     std::vector<Index> place(ids.size());  // of each id among the parts
@@ -115,8 +115,16 @@ Tensor cluster_rows(const Context& c, const std::vector<Index>& ids, Index sampl
         const std::string name = fmt::format("embed.cluster.{}", i);
         parts.push_back(linear(c.weights.rows(name, rows), c.weights.get(name + ".map"), {}));
     }
-    const Tensor all = gather_rows(concat_rows(parts), place);
-    return samples == 1 ? all : all.reshape({samples, all.rows() / samples, all.cols()});
+    return gather_rows(concat_rows(parts), place);
+}
+
+/// The same for samples of one length, each by products of its own: no bit depends on the others.
+Tensor cluster_rows(const Context& c, std::span<const Index> ids, Index samples) {
+    const std::size_t length = ids.size() / std::size_t(samples);
+    std::vector<Tensor> all;
+    for (std::size_t s = 0; s < std::size_t(samples); ++s)
+        all.push_back(cluster_rows(c, ids.subspan(s * length, length)));
+    return concat_batches(all);
 }
 
 Tensor token_rows(const Context& c, std::span<const Input> inputs) {

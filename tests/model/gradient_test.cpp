@@ -233,8 +233,11 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
         SCOPED_TRACE(text);
         const RandomModel drawn = random_model(text + tiny);
         const Input input = gaussian(6, 8);
+        // The iteration for the inverse is a polynomial of degree 3^6: a large third derivative.
+        const bool steep = text.find("nystrom") != std::string::npos;
         expect_differences(drawn.spec, random_weights(drawn, Rng(1), cpu(), Type::f64), input,
-                           {.kind = Loss::Kind::product, .cotangent = direction({1, 6, 8}, 5)});
+                           {.kind = Loss::Kind::product, .cotangent = direction({1, 6, 8}, 5)}, "",
+                           steep ? 1e-6 : 1e-5);
     }
 }
 

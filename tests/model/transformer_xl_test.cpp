@@ -140,7 +140,7 @@ TEST(TransformerXl, HasTheSizesOfThePaper) {
 }
 
 /// Names, shapes and values of a golden file.
-std::shared_ptr<MemoryFile> copy_of(const std::string& path) {
+std::shared_ptr<MemoryFile> filled_copy_of(const std::string& path) {
     const auto file = open_checkpoint(golden / path);
     auto out = std::make_shared<MemoryFile>();
     for (const std::string& name : file->names()) {
@@ -234,7 +234,7 @@ TEST(AdaptiveSoftmax, IsThatOfItsDefinition) {
 
 /// A softmax whose tables are not those of the embedding is none that is known.
 TEST(AdaptiveSoftmax, IsLeftOutWhereItIsNotTied) {
-    const auto file = copy_of("transformer-xl");
+    const auto file = filled_copy_of("transformer-xl");
     file->add("crit.out_layers.1.weight", {6, 4}, 0.25F);
     EXPECT_TRUE(detect(*file, options_of("transformer-xl")).spec.head.cluster_ends.empty());
     file->values("crit.out_layers.1.weight") =
@@ -243,7 +243,7 @@ TEST(AdaptiveSoftmax, IsLeftOutWhereItIsNotTied) {
 }
 
 TEST(TransformerXl, IsReadByItsNamesAlone) {
-    const ModelSpec s = detect(*copy_of("transformer-xl"), {}).spec;
+    const ModelSpec s = detect(*filled_copy_of("transformer-xl"), {}).spec;
     EXPECT_EQ(s.family, "transformer_xl");
     EXPECT_EQ(s.clusters.ends, (std::vector<Index>{9, 15, 24}));
     EXPECT_EQ(s.clusters.divisor, 2);
@@ -257,7 +257,7 @@ TEST(TransformerXl, RefusesWhatItDoesNotUnderstand) {
     const auto refused = [](const char* key, const Json& value) {
         DetectOptions options = options_of("transformer-xl");
         options.config.set(key, value);
-        return thrown<FormatError>([&] { detect(*copy_of("transformer-xl"), options); });
+        return thrown<FormatError>([&] { detect(*filled_copy_of("transformer-xl"), options); });
     };
     EXPECT_THAT(refused("attn_type", Json(Index{2})), HasSubstr("attn_type = 2"));
     EXPECT_THAT(refused("ext_len", Json(Index{8})), HasSubstr("ext_len = 8"));
@@ -267,7 +267,7 @@ TEST(TransformerXl, RefusesWhatItDoesNotUnderstand) {
     EXPECT_THAT(refused("cutoffs", Json(Json::Array{Index{16}, Index{9}})),
                 HasSubstr("do not ascend"));
     EXPECT_THAT(refused("mem_len", Json(Index{0})), HasSubstr("mem_len is 0"));
-    const auto file = copy_of("transformer-xl");
+    const auto file = filled_copy_of("transformer-xl");
     file->remove("transformer.word_emb.emb_projs.0");
     EXPECT_THAT(thrown<FormatError>([&] { detect(*file, options_of("transformer-xl")); }),
                 HasSubstr("emb_projs.0' is missing"));

@@ -39,7 +39,7 @@ TEST(Memory, LeavesUndefinedWhatNeedsASquareAndNothingElse) {
     const std::set<std::string> square{"lambda2_abs", "lambda2_check", "spectral_gap", "gap",
                                        "est1",        "est2",          "delta_pi",     "omega",
                                        "mu1",         "mu2",           "est_mu"},
-        logits{"jac_q_fro", "jac_k_fro", "c3", "ds_bound", "ds_sharp"};
+        logits{"jac_q_fro", "jac_k_fro", "c3"};
     std::set<std::string> seen;
     for (const ProbeEntry* probe : probes()) {
         ProbeSettings settings;
