@@ -519,11 +519,17 @@ std::vector<Finding> verdict(const Table& table, const Json& run) {
             all.push_back({Level::warning, line.string() + ".", {}});
     for (const std::string& model : rows.models())
         for (Finding& f : ModelVerdict(rows, model, run).findings()) all.push_back(std::move(f));
-    const auto rank = [](const Finding& f) {
-        return f.headline ? 0 : f.level == Level::warning ? 1 : f.level == Level::note ? 2 : 3;
+    std::vector<Finding> ordered;
+    const auto take = [&](auto wanted) {
+        for (Finding& f : all)
+            if (wanted(f)) ordered.push_back(std::move(f));
+        std::erase_if(all, wanted);
     };
-    std::ranges::stable_sort(all, {}, rank);
-    return all;
+    take([](const Finding& f) { return f.headline; });
+    take([](const Finding& f) { return f.level == Level::warning; });
+    take([](const Finding& f) { return f.level == Level::note; });
+    take([](const Finding&) { return true; });
+    return ordered;
 }
 
 }  // namespace tsdiag
