@@ -100,7 +100,7 @@ class PositionLogits {
     Tensor operator()(Index first, Index count) const {
         const Index seen = causal_ ? memory_ + first + count : keys_;
         const Tensor q = q_.row_range(first, count);
-        const Tensor near = even_ ? skewed(q, first, count, seen) : gathered(q, first, count, seen);
+        Tensor near = even_ ? skewed(q, first, count, seen) : gathered(q, first, count, seen);
         if (seen == keys_) return near;
         return concat_cols(std::vector<Tensor>{
             near, zeros(q.backend(), {q.batch(), count, keys_ - seen}, q.type())});

@@ -101,7 +101,7 @@ Figure figure_of(const std::vector<Bubble>& bubbles, const ExperimentSetting& se
         if (!b.speed.value || !b.bytes.value || !b.score.value) continue;
         plot.series.push_back({.name = b.name,
                                .x = {*b.speed.value},
-                               .y = {*b.score.value},
+                               .y = {b.score.value},
                                .areas = {*b.bytes.value}});
         words += fmt::format("{} {}: {:.3g} steps a second, {:.3g} MB, {:.1f} %",
                              words.empty() ? "" : ";", b.name, *b.speed.value, *b.bytes.value / 1e6,

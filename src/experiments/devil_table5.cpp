@@ -100,7 +100,7 @@ constexpr std::array keys{
     ExperimentKey{"tuning_batch", "2", "8", "32", "samples an update of a task"},
     ExperimentKey{"epochs", "3", "3", "3", "of a task's files"},
     ExperimentKey{"tuning_steps", "30", "40", "1000", "updates, where the task is drawn"},
-    ExperimentKey{"test", "16", "128", "1000000", "held-out samples at the end, at most"},
+    ExperimentKey{"test", "16", "128", "100000", "held-out samples at the end, at most"},
     key_trials("3", "3")};
 
 std::vector<Task> tasks_of(const ExperimentSetting& setting) {
