@@ -168,7 +168,7 @@ Tensor loss_of_pairs(const Tensor& means, std::span<const Loss> losses, Hits* hi
 }
 
 Tensor last_state(const ModelSpec& spec, const Weights& weights, const Tensor& x) {
-    const Tensor y = spec.class_attention.layers > 0 ? class_attention(spec, weights, x) : x;
+    Tensor y = spec.class_attention.layers > 0 ? class_attention(spec, weights, x) : x;
     if (!spec.final_norm) return y;
     return normed(spec.last_norm(), y, load_norm(weights, "final_norm"),
                   spec.blocks.back().norm.eps);
