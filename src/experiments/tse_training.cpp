@@ -148,7 +148,7 @@ extern const ExperimentEntry tse_fig6 = {
         "epochs of 50000 images, without its auto-augmentation, on CIFAR-10 "
         "with --data images:DIR. At quick scale fewer and narrower blocks, fewer steps at ten "
         "times the rates, and gratings in noise (10 classes). The paper's histories are not "
-        "numbers. Figure 7 is of Transformer-XL, which is not here.",
+        "numbers.",
     .table =
         "final_loss, final_test_loss, final_accuracy, diverged of each network; curves train_loss, "
         "train_grad_norm, test_loss, accuracy, t_sim_last over steps",
