@@ -118,6 +118,24 @@ std::string in_words(const std::vector<Plot>& panels) {
     return text;
 }
 
+std::optional<double> value_at(const Depth& depth, Index layer) {
+    const auto found = depth.find(layer);
+    return found == depth.end() ? std::nullopt : found->second.value;
+}
+
+std::vector<std::pair<Index, double>> defined(const Depth& depth) {
+    std::vector<std::pair<Index, double>> found;
+    for (const auto& [layer, p] : depth)
+        if (p.value) found.emplace_back(layer, *p.value);
+    return found;
+}
+
+std::optional<std::pair<Index, double>> first_above(const Depth& depth, double threshold) {
+    for (const auto& [layer, p] : depth)
+        if (p.value && *p.value > threshold) return std::pair(layer, *p.value);
+    return std::nullopt;
+}
+
 std::string channels_of(const TableView& rows, const std::string& model) {
     for (const MetricRow* row : rows.all()) {
         const Metric* metric = find_metric(row->metric);

@@ -1,6 +1,8 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tsdiag/metric.hpp"
@@ -27,6 +29,11 @@ std::string in_words(const Metric& metric);
 std::string label(const std::string& model);
 
 std::vector<MeanAt> means_of(const Depth& depth);
+std::optional<double> value_at(const Depth& depth, Index layer);
+/// The (layer, value) pairs of `depth` that have a value.
+std::vector<std::pair<Index, double>> defined(const Depth& depth);
+/// The first of them whose value exceeds `threshold`.
+std::optional<std::pair<Index, double>> first_above(const Depth& depth, double threshold);
 /// y over the layer, with bands as `line_of_means` draws them.
 Series over_layers(std::string name, const Depth& depth, bool positive = false);
 /// "NAME: 0.02 in layer 0, 0.99 in layer 11, between 0.02 and 0.99"; empty without a number.

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "head_classes.hpp"
+#include "headline.hpp"
 #include "rows.hpp"
 #include "text.hpp"
 
@@ -27,7 +28,10 @@ class ModelVerdict {
         : rows_(rows), model_(model), run_(run) {}
 
     std::vector<Finding> findings() {
-        similarity();
+        for (Finding& f : tokens_verdict(rows_, model_, run_)) {
+            say(f.level, std::move(f.text), std::move(f.figure));
+            found_.back().headline = f.headline;
+        }
         random_ids();
         channels();
         predicted_depth();
@@ -49,16 +53,6 @@ class ModelVerdict {
         return rows_.depth(model_, metric, stage);
     }
 
-    void headline(Level level, std::string text) {
-        say(level, std::move(text), "similarity");
-        found_.back().headline = true;
-    }
-
-    bool one_token() const;
-    std::string layer_in_words(Index layer, Index last) const;
-    std::string share_of_attention(Index last) const;
-    void similarity();
-    void remedy();
     void random_ids();
     void channels();
     void predicted_depth();
@@ -76,25 +70,6 @@ class ModelVerdict {
     const Json& run_;
     std::vector<Finding> found_;
 };
-
-std::optional<std::pair<Index, double>> first_above(const Depth& depth, double threshold) {
-    for (const auto& [layer, p] : depth)
-        if (p.value && *p.value > threshold) return std::pair(layer, *p.value);
-    return std::nullopt;
-}
-
-std::optional<double> value_at(const Depth& depth, Index layer) {
-    const auto found = depth.find(layer);
-    return found == depth.end() ? std::nullopt : found->second.value;
-}
-
-/// The (layer, value) pairs of `depth` that have a value.
-std::vector<std::pair<Index, double>> defined(const Depth& depth) {
-    std::vector<std::pair<Index, double>> found;
-    for (const auto& [layer, p] : depth)
-        if (p.value) found.emplace_back(layer, *p.value);
-    return found;
-}
 
 /// The mean of `depth` over the layers where `mask` has a value; nullopt where one of them has
 /// none.
@@ -117,128 +92,6 @@ void ModelVerdict::random_ids() {
         say(Level::warning,
             "The input is random token ids, which are not language: what a trained model does with "
             "text may differ. Give token ids of real text with --input ids:FILE.");
-}
-
-bool ModelVerdict::one_token() const {
-    const Json& tokens = run_["input"]["tokens"];
-    return tokens.is_integer() && tokens.integer() == 1;
-}
-
-/// "layer 3 (of 0 to 11)".
-std::string ModelVerdict::layer_in_words(Index layer, Index last) const {
-    const Json& layers = run_["model"]["layers"];
-    const Index end = layers.is_integer() ? std::max(last, layers.integer() - 1) : last;
-    return fmt::format("layer {} (of 0 to {})", layer, end);
-}
-
-/// "; attention makes 96 % of the rise of log(t_sim/t_div)", from the input to layer `last`: the
-/// share of its steps, sum_l ln xi_ratio, by odds(Y) = xi_ratio odds(X).  Empty unless the odds at
-/// least double and every layer has a ratio.
-std::string ModelVerdict::share_of_attention(Index last) const {
-    const auto odds = [&](const char* stage, Index layer) {
-        const auto sim = value_at(depth(metric::t_sim, stage), layer);
-        const auto div = value_at(depth(metric::t_div, stage), layer);
-        return sim && div && *sim > 0 && *div > 0 ? *sim / *div : 0.0;
-    };
-    const double begin = odds("in", 0), end = odds("out", last);
-    if (begin == 0 || end < 2 * begin) return {};
-    const Depth ratios = depth(metric::xi_ratio, rows_.attention_stage(model_));
-    double part = 0;
-    for (Index layer = 0; layer <= last; ++layer) {
-        const std::optional<double> ratio = value_at(ratios, layer);
-        if (!ratio || *ratio <= 0) return {};
-        part += std::log(*ratio);
-    }
-    const double share = part / std::log(end / begin);
-    if (share > 1.005)
-        return fmt::format(
-            "; attention alone would raise log(t_sim/t_div) {:.2g} times as far, other steps take "
-            "the rest back",
-            share);
-    if (share < 0) return "; attention lowers log(t_sim/t_div), other steps raise it";
-    return fmt::format("; attention makes {:.0f} % of the rise of log(t_sim/t_div)", 100 * share);
-}
-
-/// The headline: what becomes of the tokens, in one sentence with its number.
-void ModelVerdict::similarity() {
-    const Depth sim = depth(metric::t_sim, "out"), div = depth(metric::t_div, "out");
-    const auto values = defined(sim);
-    if (values.empty()) return;
-    if (one_token())
-        return headline(Level::note,
-                        "There is one token: similarity compares tokens, so that t_sim = 1 says "
-                        "nothing here. Give more with --tokens.");
-    const auto [last, end] = values.back();
-    const auto shown = [&](Index layer, double v) {
-        return similarity_text(v, value_at(div, layer));
-    };
-    const Index first = values.front().first;
-    const std::optional<double> input = value_at(depth(metric::t_sim, "in"), first);
-    const std::string begin =
-        input ? similarity_text(*input, value_at(depth(metric::t_div, "in"), first)) : "";
-    const std::string from = !input ? ""
-                             : first == 0
-                                 ? fmt::format(", from {} in the input", begin)
-                                 : fmt::format(", from {} in the input of layer {}", begin, first);
-    const std::string finish = shown(last, end);
-    const auto above = first_above(sim, saturated), near = first_above(sim, mostly);
-    if (above && input && *input > saturated)
-        return headline(Level::warning,
-                        fmt::format("Tokens are alike from the start: t_sim is {} in the input of "
-                                    "layer {} and {} after {}.",
-                                    begin, first, finish, layer_in_words(last, last)));
-    if (above && end > mostly) {
-        headline(Level::warning,
-                 fmt::format("Tokens collapse: t_sim passes {} after {} and ends at {}{}{}.",
-                             saturated, layer_in_words(above->first, last), finish, from,
-                             share_of_attention(above->first)));
-        return remedy();
-    }
-    if (above)
-        return headline(
-            Level::note,
-            fmt::format("Tokens collapse for a time: t_sim passes {} after {} but ends at "
-                        "{}{}.",
-                        saturated, layer_in_words(above->first, last), finish, from));
-    if (near)
-        return headline(
-            Level::note,
-            fmt::format("Tokens become alike: t_sim passes {} after {} and ends at {}{}{}.", mostly,
-                        layer_in_words(near->first, last), finish, from,
-                        share_of_attention(near->first)));
-    const auto most = std::max_element(values.begin(), values.end(),
-                                       [](auto& a, auto& b) { return a.second < b.second; });
-    const std::string course =
-        !input ? fmt::format("is {} after {}", finish, layer_in_words(last, last))
-        : begin == finish
-            ? fmt::format("stays at {}", finish)
-            : fmt::format("{} from {} to {}", end > *input ? "rises" : "falls", begin, finish);
-    const bool between = most->first != last && (!input || most->second > *input);
-    headline(Level::good, fmt::format("Tokens stay distinct: t_sim {}{}.", course,
-                                      between ? fmt::format(", at most {} after {}",
-                                                            shown(most->first, most->second),
-                                                            layer_in_words(most->first, last))
-                                              : ""));
-}
-
-/// What the papers offer against a collapse, with a command that shows its effect.
-void ModelVerdict::remedy() {
-    const Json& model = run_["model"];
-    const Json& blocks = model["spec"]["blocks"];
-    if (blocks.is_array() && std::ranges::any_of(blocks.array(), [](const Json& block) {
-            return !block["deesc"].is_number() || block["deesc"].number() != 0;
-        }))
-        return;
-    const std::string shows =
-        model["kind"].is_string() && model["kind"].string() == "random" && blocks.is_array()
-            ? fmt::format("`tsdiag probe {},deesc=0.5` shows what half of it does here",
-                          model["argument"].string())
-            : "`tsdiag figure tse.fig6` shows what it does in training";
-    say(Level::note,
-        fmt::format("A remedy is de-escalation: each block subtracts a part tau of the mean token "
-                    "([TSE] (21)); {}.",
-                    shows),
-        "similarity");
 }
 
 void ModelVerdict::channels() {

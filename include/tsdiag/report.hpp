@@ -97,8 +97,8 @@ struct Finding {
 /// The verdict in words, headlines first, then warnings, notes and the rest: what becomes of the
 /// tokens, the escalation rate against 1 + a2, which heads are nearly rank one, identity-like or
 /// sink-like, gradients, what is undefined.  `run` is the content of run.json, of which it reads
-/// what is present: model.a2, .trained, .layers, .kind, .argument and .spec, input.kind and
-/// .tokens, settings.tolerance.
+/// what is present: model.a2, .trained, .layers, .deescalated and .spec, input.kind, .tokens,
+/// .samples and .trials, settings.tolerance.
 std::vector<Finding> verdict(const Table& table, const Json& run);
 
 /// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf (`directory` is created

@@ -4,12 +4,26 @@
 
 #include <algorithm>
 
+#include "tsdiag/error.hpp"
+
 namespace tsdiag {
 namespace {
 
 template <class T>
 Json or_null(const std::optional<T>& value) {
     return value ? Json(*value) : Json();
+}
+
+/// A drawn model with de-escalation in addition; empty where it takes no such key, or has it.
+std::string deescalated(const Subject& subject) {
+    if (subject.kind != Subject::Kind::random) return {};
+    const std::string text = subject.argument + ",deesc=0.5";
+    try {
+        random_model(std::string_view(text).substr(text.find(':') + 1));
+    } catch (const UsageError&) {
+        return {};
+    }
+    return text;
 }
 
 Json gains(const Measurement& measurement) {
@@ -33,6 +47,8 @@ Json describe_model(const Subject& subject, const Measurement& measurement) {
     model.set("argument", subject.argument)
         .set("kind", name(subject.kind))
         .set("trained", spec.trained);
+    if (const std::string text = deescalated(subject); !text.empty())
+        model.set("deescalated", text);
     if (subject.file) {
         model.set("format", subject.file->format()).set("digest", header_digest(*subject.file));
     }

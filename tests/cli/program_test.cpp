@@ -38,6 +38,29 @@ TEST(Help, OfEveryCommandHasExamples) {
     EXPECT_THAT(tsdiag(folder, {"--help"}).out, HasSubstr("Exit codes"));
 }
 
+/// The terminal wraps lines: the words between the first two backticks.
+std::string advised(const std::string& text) {
+    const std::size_t begin = text.find('`'), end = text.find('`', begin + 1);
+    if (end == std::string::npos) return "";
+    return std::regex_replace(text.substr(begin + 1, end - begin - 1), std::regex("\\s+"), " ");
+}
+
+TEST(Verdict, TellsACollapseFirstAndARemedyThatWorks) {
+    TemporaryDirectory folder;
+    const std::string sizes = ",layers=16,d=16,heads=2";
+    const Finished collapsed = tsdiag(folder, probe_words("random:post-norm" + sizes));
+    EXPECT_THAT(collapsed.out, HasSubstr("\n\nTokens collapse: t_sim passes 0.99"));
+    const std::string command = advised(collapsed.out), begin = "tsdiag probe ";
+    ASSERT_TRUE(command.starts_with(begin)) << command;
+    EXPECT_THAT(tsdiag(folder, probe_words(command.substr(begin.size()), {"--force"})).out,
+                HasSubstr("\n\nTokens stay distinct: t_sim"));
+    // A file cannot be drawn with another key.
+    EXPECT_EQ(tsdiag(folder, {"init", "random:post-norm" + sizes, "--out", "model"}).code, 0);
+    const Finished file = tsdiag(folder, probe_words("model", {"--force"}));
+    EXPECT_THAT(file.out, HasSubstr("\n\nTokens collapse: t_sim passes 0.99"));
+    EXPECT_EQ(advised(file.out), "tsdiag figure tse.fig6");
+}
+
 struct Usage {
     const char* what;
     std::vector<std::string> words;

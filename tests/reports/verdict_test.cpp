@@ -97,7 +97,7 @@ TEST(VerdictTest, TheHeadlineFollowsTheCourse) {
                                              "input.")));
     EXPECT_EQ(told({0.995, 0.5}),
               std::pair(L::note, std::string("Tokens collapse for a time: t_sim passes 0.99 after "
-                                             "layer 0 (of 0 to 1) but ends at 0.5000, from 0.0200 "
+                                             "layer 0 (of 0 to 1) and ends at 0.5000, from 0.0200 "
                                              "in the input.")));
     EXPECT_EQ(told({0.2, 0.4, 0.3}),
               std::pair(L::good, std::string("Tokens stay distinct: t_sim rises from 0.0200 to "
@@ -124,6 +124,10 @@ TEST(VerdictTest, TheHeadlineSplitsTheRiseByTheOddsIdentity) {
                                             "times as far, other steps take the rest back."));
     EXPECT_THAT(told({0.5, 0.9}), HasSubstr("attention lowers log(t_sim/t_div), other steps"));
     EXPECT_THAT(told({4}), Not(HasSubstr("attention")));  // a layer without its ratio
+    Table t = states({0.5, 0.995}, 0.2);
+    add_ratios(t, {4, 16});
+    EXPECT_THAT(headline(t, R"({"input": {"samples": 2, "trials": 1}})").text,
+                HasSubstr("attention makes about 62 % of"));
 }
 
 TEST(VerdictTest, OneTokenIsNotACollapse) {
@@ -136,11 +140,13 @@ TEST(VerdictTest, ACollapseHasARemedyUnlessTheModelHasIt) {
     const auto remedy = [](const char* run) {
         return saying(verdict(states({0.995}), Json::parse(run, "t")), "remedy").text;
     };
-    EXPECT_THAT(remedy(R"({"model": {"kind": "random", "argument": "random:a,d=8",
+    EXPECT_THAT(remedy(R"({"model": {"deescalated": "random:a,d=8,deesc=0.5",
                                      "spec": {"blocks": [{"deesc": 0}]}}})"),
                 HasSubstr("`tsdiag probe random:a,d=8,deesc=0.5`"));
-    EXPECT_THAT(remedy(R"({"model": {"kind": "file"}})"), HasSubstr("`tsdiag figure tse.fig6`"));
+    EXPECT_THAT(remedy(R"({"model": {"kind": "checkpoint"}})"),
+                HasSubstr("`tsdiag figure tse.fig6`"));
     EXPECT_EQ(remedy(R"({"model": {"spec": {"blocks": [{"deesc": 0.5}]}}})"), "");
+    EXPECT_EQ(remedy(R"({"model": {"spec": {"blocks": [{"deesc_learned": true}]}}})"), "");
     EXPECT_EQ(saying(verdict(states({0.5}), {}), "remedy").text, "");
 }
 

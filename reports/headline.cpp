@@ -1,0 +1,162 @@
+#include "headline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "text.hpp"
+
+namespace tsdiag::reports {
+namespace {
+
+using Level = Finding::Level;
+
+/// t_sim and t_div of a model over its measured layers.
+class TokenCourse {
+  public:
+    TokenCourse(const TableView& rows, const std::string& model, const Json& run)
+        : sim_(rows.depth(model, metric::t_sim, "out")),
+          div_(rows.depth(model, metric::t_div, "out")),
+          sim_in_(rows.depth(model, metric::t_sim, "in")),
+          div_in_(rows.depth(model, metric::t_div, "in")),
+          ratios_(rows.depth(model, metric::xi_ratio, rows.attention_stage(model))),
+          values_(defined(sim_)),
+          run_(run) {}
+
+    bool empty() const { return values_.empty(); }
+
+    Finding headline() const {
+        const Json& tokens = run_["input"]["tokens"];
+        if (tokens.is_integer() && tokens.integer() == 1)
+            return {Level::note,
+                    "There is one token: similarity compares tokens, so that t_sim = 1 says "
+                    "nothing here. Give more with --tokens."};
+        const double end = values_.back().second;
+        const auto above = first_above(sim_, saturated), near = first_above(sim_, mostly);
+        if (above && input().value_or(0) > saturated)
+            return {Level::warning,
+                    fmt::format("Tokens are alike from the start: t_sim is {} in the input of "
+                                "layer {} and {} after {}.",
+                                begin(), first(), finish(), place(last()))};
+        if (above && end > mostly)
+            return {Level::warning, "Tokens collapse: " + passing(*above, saturated) +
+                                        share_of_attention(above->first) + "."};
+        if (above)
+            return {Level::note, "Tokens collapse for a time: " + passing(*above, saturated) + "."};
+        if (near)
+            return {Level::note, "Tokens become alike: " + passing(*near, mostly) +
+                                     share_of_attention(near->first) + "."};
+        return {Level::good, "Tokens stay distinct: t_sim " + course() + "."};
+    }
+
+  private:
+    Index first() const { return values_.front().first; }
+    Index last() const { return values_.back().first; }
+    std::optional<double> input() const { return value_at(sim_in_, first()); }
+    std::string begin() const { return similarity_text(*input(), value_at(div_in_, first())); }
+    std::string after(Index layer) const {
+        return similarity_text(*value_at(sim_, layer), value_at(div_, layer));
+    }
+    std::string finish() const { return after(last()); }
+
+    /// "layer 3 (of 0 to 11)".
+    std::string place(Index layer) const {
+        const Json& layers = run_["model"]["layers"];
+        return fmt::format("layer {} (of 0 to {})", layer,
+                           layers.is_integer() ? std::max(last(), layers.integer() - 1) : last());
+    }
+
+    std::string passing(const std::pair<Index, double>& at, double threshold) const {
+        std::string text = fmt::format("t_sim passes {} after {} and ends at {}", threshold,
+                                       place(at.first), finish());
+        if (input()) text += fmt::format(", from {} in the input", begin());
+        if (input() && first() > 0) text += fmt::format(" of layer {}", first());
+        return text;
+    }
+
+    std::string course() const {
+        const auto most = std::ranges::max_element(values_, {}, [](auto& v) { return v.second; });
+        const double end = values_.back().second;
+        std::string text = !input() ? fmt::format("is {} after {}", finish(), place(last()))
+                           : begin() == finish()
+                               ? "stays at " + finish()
+                               : fmt::format("{} from {} to {}", end > *input() ? "rises" : "falls",
+                                             begin(), finish());
+        if (most->first != last() && most->second > input().value_or(end))
+            text += fmt::format(", at most {} after {}", after(most->first), place(most->first));
+        return text;
+    }
+
+    /// t_sim / t_div; 0 where it is not defined.
+    static double odds(const Depth& sim, const Depth& div, Index layer) {
+        const auto s = value_at(sim, layer), d = value_at(div, layer);
+        return s && d && *s > 0 && *d > 0 ? *s / *d : 0;
+    }
+
+    /// "; attention makes 96 % of the rise of log(t_sim/t_div)", from the input of layer 0 to layer
+    /// `end`: the share of its steps, sum_l ln xi_ratio, by odds(Y) = xi_ratio odds(X).  Of means
+    /// over several samples the identity holds nearly: "about".  Empty unless the odds at least
+    /// double and every layer has a ratio.
+    std::string share_of_attention(Index end) const {
+        const double before = odds(sim_in_, div_in_, 0), behind = odds(sim_, div_, end);
+        if (before == 0 || behind < 2 * before) return {};
+        double part = 0;
+        for (Index layer = 0; layer <= end; ++layer) {
+            const std::optional<double> ratio = value_at(ratios_, layer);
+            if (!ratio || *ratio <= 0) return {};
+            part += std::log(*ratio);
+        }
+        const double share = part / std::log(behind / before);
+        const Json &samples = run_["input"]["samples"], &trials = run_["input"]["trials"];
+        const auto one = [](const Json& count) {
+            return !count.is_integer() || count.integer() == 1;
+        };
+        const char* about = one(samples) && one(trials) ? "" : "about ";
+        if (share < 0) return "; attention lowers log(t_sim/t_div), other steps raise it";
+        if (share > 1.005)
+            return fmt::format(
+                "; attention alone would raise log(t_sim/t_div) {}{:.2g} times as far, other "
+                "steps take the rest back",
+                about, share);
+        return fmt::format("; attention makes {}{:.0f} % of the rise of log(t_sim/t_div)", about,
+                           100 * share);
+    }
+
+    Depth sim_, div_, sim_in_, div_in_, ratios_;
+    std::vector<std::pair<Index, double>> values_;
+    const Json& run_;
+};
+
+/// What [TSE] offers against a collapse, with a command that shows its effect; empty where the
+/// model has it.
+std::string remedy(const Json& model) {
+    const Json& blocks = model["spec"]["blocks"];
+    if (blocks.is_array() && std::ranges::any_of(blocks.array(), [](const Json& block) {
+            return !block["deesc"].is_number() || block["deesc"].number() != 0;
+        }))
+        return {};
+    const Json& drawn = model["deescalated"];
+    return fmt::format(
+        "A remedy is de-escalation: each block subtracts a part tau of the mean token ([TSE] "
+        "(21)). {}",
+        drawn.is_string() ? fmt::format("See tau = 0.5 here: `tsdiag probe {}`.", drawn.string())
+                          : std::string("See what it does in training: `tsdiag figure tse.fig6`."));
+}
+
+}  // namespace
+
+std::vector<Finding> tokens_verdict(const TableView& rows, const std::string& model,
+                                    const Json& run) {
+    const TokenCourse tokens(rows, model, run);
+    if (tokens.empty()) return {};
+    std::vector<Finding> out{tokens.headline()};
+    out.front().headline = true;
+    if (out.front().level == Level::warning)
+        if (const std::string text = remedy(run["model"]); !text.empty())
+            out.push_back({Level::note, text});
+    for (Finding& f : out) f.figure = "similarity";
+    return out;
+}
+
+}  // namespace tsdiag::reports

@@ -1,0 +1,15 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "rows.hpp"
+
+/// The first sentence of the verdict.
+namespace tsdiag::reports {
+
+/// What becomes of the tokens, in one sentence with its number, and a remedy where they collapse;
+/// empty where the run has no t_sim at the outputs of its layers.
+std::vector<Finding> tokens_verdict(const TableView& rows, const std::string& model,
+                                    const Json& run);
+
+}  // namespace tsdiag::reports
