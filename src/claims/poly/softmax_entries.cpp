@@ -1,4 +1,3 @@
-
 #include "derivatives.hpp"
 
 /// The derivative of softmax written out by entries.  [POLY] (20) to (24)
