@@ -60,29 +60,44 @@ class TokenCourse {
     }
     std::string finish() const { return after(last()); }
 
+    /// The last layer of the model, measured or not.
+    Index end_of_model() const {
+        const Json& layers = run_["model"]["layers"];
+        return layers.is_integer() ? std::max(last(), layers.integer() - 1) : last();
+    }
+
     /// "layer 3 (of 0 to 11)".
     std::string place(Index layer) const {
-        const Json& layers = run_["model"]["layers"];
-        return fmt::format("layer {} (of 0 to {})", layer,
-                           layers.is_integer() ? std::max(last(), layers.integer() - 1) : last());
+        return fmt::format("layer {} (of 0 to {})", layer, end_of_model());
+    }
+
+    /// Where t_sim begins and ends, unless it is where the model does.
+    std::string of_input() const {
+        return first() == 0 ? "" : fmt::format(" in the input of layer {}", first());
+    }
+    std::string of_end() const {
+        return last() == end_of_model() ? "" : fmt::format(" after layer {}", last());
     }
 
     std::string passing(const std::pair<Index, double>& at, double threshold) const {
-        std::string text = fmt::format("t_sim passes {} after {} and ends at {}", threshold,
-                                       place(at.first), finish());
-        if (input()) text += fmt::format(", from {} in the input", begin());
-        if (input() && first() > 0) text += fmt::format(" of layer {}", first());
+        std::string text =
+            fmt::format("t_sim passes {} after {} and {} {}{}", threshold, place(at.first),
+                        of_end().empty() ? "ends at" : "is", finish(), of_end());
+        if (input())
+            text +=
+                fmt::format(", from {}{}", begin(), first() == 0 ? " in the input" : of_input());
         return text;
     }
 
     std::string course() const {
         const auto most = std::ranges::max_element(values_, {}, [](auto& v) { return v.second; });
         const double end = values_.back().second;
-        std::string text = !input() ? fmt::format("is {} after {}", finish(), place(last()))
-                           : begin() == finish()
-                               ? "stays at " + finish()
-                               : fmt::format("{} from {} to {}", end > *input() ? "rises" : "falls",
-                                             begin(), finish());
+        std::string text =
+            !input() ? fmt::format("is {} after {}", finish(), place(last()))
+            : begin() == finish()
+                ? "stays at " + finish()
+                : fmt::format("{} from {}{} to {}{}", end > *input() ? "rises" : "falls", begin(),
+                              of_input(), finish(), of_end());
         if (most->first != last() && most->second > input().value_or(end))
             text += fmt::format(", at most {} after {}", after(most->first), place(most->first));
         return text;

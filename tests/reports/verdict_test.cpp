@@ -111,6 +111,22 @@ TEST(VerdictTest, TheHeadlineFollowsTheCourse) {
                                                 "(of 0 to 1).")));
 }
 
+TEST(VerdictTest, TheHeadlineOfAPartOfTheLayersSaysWhichPart) {
+    const auto told = [](const std::vector<double>& t_sim) {
+        Table t("m");
+        t.scalar({.layer = 4, .stage = "in"}, "t_sim", 0.3);
+        for (std::size_t l = 0; l < t_sim.size(); ++l)
+            t.scalar({.layer = 4 + Index(l), .stage = "out"}, "t_sim", t_sim[l]);
+        return headline(t, R"({"model": {"layers": 12}})").text;
+    };
+    EXPECT_EQ(told({0.5, 0.995}),
+              "Tokens collapse: t_sim passes 0.99 after layer 5 (of 0 to 11) and is 0.9950 after "
+              "layer 5, from 0.3000 in the input of layer 4.");
+    EXPECT_EQ(told({0.4, 0.2}),
+              "Tokens stay distinct: t_sim falls from 0.3000 in the input of layer 4 to 0.2000 "
+              "after layer 5, at most 0.4000 after layer 4 (of 0 to 11).");
+}
+
 TEST(VerdictTest, TheHeadlineSplitsTheRiseByTheOddsIdentity) {
     // Odds from 1/4 to 199; two steps of attention multiply them by 4 and 16: ln 64 / ln 796.
     const auto told = [](const std::vector<double>& ratios) {
