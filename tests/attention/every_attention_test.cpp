@@ -37,7 +37,7 @@ class EveryAttention : public testing::TestWithParam<Setting> {
     void check_kernel(const RowBlock& block) const {
         if (block.divided && GetParam().variant.entry->facts.factors == Holds::sometimes) return;
         const naive::Matrix p = naive::matrix_of(block.p), slope = naive::matrix_of(block.slope);
-        const double h = 1e-5;
+        const double h = 5e-4;  // of z
         std::vector<double> squares, largest;
         for (Index i = 0; i < n; ++i) {
             std::vector<double> s;
@@ -51,7 +51,7 @@ class EveryAttention : public testing::TestWithParam<Setting> {
                         const double moved = s[j] + (j == k ? step * z : 0);
                         return moved / (block.divided ? z + step * z : 1);
                     };
-                    const double d = (at(h) - at(-h)) / (2 * h * z);
+                    const double d = derivative(at, h) / z;
                     total += d * d;
                     most = std::max(most, std::abs(d));
                 }
@@ -61,11 +61,12 @@ class EveryAttention : public testing::TestWithParam<Setting> {
         RowStatistics found = row_statistics(block);
         found.jacobian.resize(std::size_t(n));
         found.jacobian_max.resize(std::size_t(n));
-        // A square has twice the relative error.
-        EXPECT_ALL_CLOSE(narrowed(found.jacobian), squares, finite_difference(2 * h));
-        EXPECT_ALL_CLOSE(found.jacobian_max, largest, finite_difference(2 * h));
+        const Tolerance near = squared_differences(h, largest_logit);
+        EXPECT_ALL_CLOSE(narrowed(found.jacobian), squares, near);
+        EXPECT_ALL_CLOSE(found.jacobian_max, largest, near);
     }
 
+    const double largest_logit = 8;
     const Index n = GetParam().variant.n;
     const AttentionFacts& facts() const { return GetParam().variant.entry->facts; }
     std::unique_ptr<AttentionOperator> make(AttentionInput in) const {
@@ -279,8 +280,11 @@ TEST_P(EveryJacobian, MatchesDifferences) {
     const bool factors = make()->structure().factors.has_value();
     if (factors || (block.divided && facts().factors != Holds::never)) return check_kernel(block);
     // Logits are moved one by one through k = e_j: q k^T with k the identity is q itself.
+    const double h = 1e-3;
     AttentionInput in = input();
-    in.q = gaussian({1, n, n}, Type::f64, 8);
+    std::vector<double> logits = gaussian({1, n, n}, Type::f64, 8).to_host<double>();
+    for (double& s : logits) s += std::copysign(4 * h, s);  // off the kink of a relu
+    in.q = Tensor::from_host(cpu(), {1, n, n}, std::span<const double>(logits), Type::f64);
     naive::Matrix identity(n, n);
     for (Index i = 0; i < n; ++i) identity(i, i) = 1;
     in.k = one_head(identity);
@@ -295,22 +299,23 @@ TEST_P(EveryJacobian, MatchesDifferences) {
             Tensor::from_host(cpu(), {1, n, n}, std::span<const double>(s), Type::f64);
         return naive::matrix_of(make(moved)->matrix());
     };
-    const double h = 1e-5;
     std::vector<double> squares(std::size_t(n), 0.0), largest(std::size_t(n), 0.0);
     for (Index j = 0; j < n; ++j) {  // row i of P depends on row i of S only
-        const naive::Matrix up = matrix_at(j, h), down = matrix_at(j, -h);
+        auto slopes = std::vector<double>(std::size_t(n * n));
+        for (const auto& [at, weight] : fourth_order) {
+            const std::vector<double> p = matrix_at(j, at * h).a;
+            for (std::size_t i = 0; i < p.size(); ++i) slopes[i] += weight * p[i] / h;
+        }
         for (Index i = 0; i < n; ++i)
             for (Index k = 0; k < n; ++k) {
-                const double d = (up(i, k) - down(i, k)) / (2 * h);
+                const double d = slopes[std::size_t(i * n + k)];
                 squares[std::size_t(i)] += d * d;
                 largest[std::size_t(i)] = std::max(largest[std::size_t(i)], std::abs(d));
             }
     }
     const RowStatistics found = row_statistics(make(in)->rows(0, n));
     ASSERT_EQ(found.jacobian.size(), std::size_t(n));
-    // A step of a bias is rounded with the logits that it is added to, which are of order 8.
-    Tolerance near = finite_difference(h);
-    if (by_bias) near.terms *= 8;
+    const Tolerance near = squared_differences(h, largest_logit);
     EXPECT_ALL_CLOSE(narrowed(found.jacobian), squares, near);
     EXPECT_ALL_CLOSE(found.jacobian_max, largest, near);
 }

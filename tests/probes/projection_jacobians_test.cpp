@@ -12,7 +12,7 @@ namespace {
 
 constexpr double jacobian_step = 1e-4;
 /// Truncation h^4, h = jacobian_step, (1e-16) times fifth derivatives up to 1e6; rounding eps / h.
-constexpr Tolerance fourth_order{.relative = 1e-9, .reason = "differences of fourth order"};
+constexpr Tolerance jacobian_differences{.relative = 1e-9, .reason = "differences of fourth order"};
 
 /// P = S^2, or S^2 over its row sums: slopes that are not P.
 class Squares final : public AttentionOperator {
@@ -127,11 +127,10 @@ struct Setting {
         for (Index r = first; r < first + c.w; ++r)
             for (Index col = 0; col < c.d; ++col) {
                 std::vector<double> slope(std::size_t(c.n * c.n), 0.0);
-                for (const auto& [at, weight] :
-                     {std::pair{-2.0, 1.0}, {-1.0, -8.0}, {1.0, 8.0}, {2.0, -1.0}}) {
+                for (const auto& [at, weight] : fourth_order) {
                     const std::vector<double> p = moved(query, k, r, col, at * jacobian_step);
                     for (std::size_t i = 0; i < p.size(); ++i)
-                        slope[i] += weight * p[i] / (12 * jacobian_step);
+                        slope[i] += weight * p[i] / jacobian_step;
                 }
                 for (const double x : slope) total += x * x;
             }
@@ -151,9 +150,11 @@ TEST_P(ProjectionJacobians, AgreeWithDifferences) {
     const Setting setting(GetParam());
     const Table t = setting.measured();
     for (Index k = 0; k < setting.c.heads; ++k) {
-        EXPECT_CLOSE(value(t, head(k), "jac_q_fro"), setting.difference(true, k), fourth_order)
+        EXPECT_CLOSE(value(t, head(k), "jac_q_fro"), setting.difference(true, k),
+                     jacobian_differences)
             << "head " << k;
-        EXPECT_CLOSE(value(t, head(k), "jac_k_fro"), setting.difference(false, k), fourth_order)
+        EXPECT_CLOSE(value(t, head(k), "jac_k_fro"), setting.difference(false, k),
+                     jacobian_differences)
             << "head " << k;
     }
 }
