@@ -44,6 +44,24 @@ TEST(GradientBounds, OfSoftmaxIsAttained) {
     EXPECT_CLOSE(value(t, head(0), "ds_bound"), std::sqrt(2) / 4, rounding(4));
 }
 
+/// Two tokens that see two of nine keys, seven of a memory: V has nine rows, and so has the norm
+/// sqrt(9) c2 at most in [DEVIL] (42).  The square root of the tokens would be below ds_max.
+TEST(GradientBounds, CountTheKeysOfAMemory) {
+    const Index n = 2, m = 7;
+    Matrix p(n, m + n), v(m + n, 1);
+    for (Index i = 0; i < n; ++i) p(i, 0) = p(i, 1) = 0.5;
+    v(0, 0) = 1;
+    v(1, 0) = -1;
+    Layer layer;
+    layer.op = std::make_shared<Made>(std::vector{p});
+    layer.v = tensor(v);
+    layer.output = tensor(column({1, 0}));
+    const Table t = measure("gradient_bounds", layer);
+    EXPECT_CLOSE(value(t, head(0), "ds_max"), 0.5, rounding(4));
+    EXPECT_CLOSE(value(t, head(0), "ds_sharp"), 0.5, rounding(4));
+    EXPECT_CLOSE(value(t, head(0), "ds_bound"), 0.75, rounding(4));
+}
+
 /// All logits c3, V = (1, -1, -1, ...): |dL/dS_11| = 2 (n - 1) / (n^2 c3).
 TEST(GradientBounds, OfLinearAttentionIsAttained) {
     const Index n = 7;
@@ -104,6 +122,30 @@ TEST(GradientBounds, DsMaxIsThatOfTheTape) {
         EXPECT_CLOSE(value(t, head(0), "c3"), least, rounding(64));
         EXPECT_LE(largest, value(t, head(0), "ds_sharp"));
     }
+}
+
+/// dL/dS where P is n x (m + n), by differentiating a bias of S; and the bounds hold.
+TEST(GradientBounds, HoldWithAMemory) {
+    const Index n = 6, m = 5;
+    AttentionInput in;
+    in.q = tensor(gaussian(n, 4, 1));
+    in.k = tensor(gaussian(m + n, 4, 2));
+    in.causal = true;
+    Layer layer;
+    layer.op = attention("transformer_xl").make(in);
+    layer.v = tensor(gaussian(m + n, 2, 3));
+    layer.output = tensor(gaussian(n, 2, 4));
+    const Tensor bias = in.bias = variable(tensor(Matrix(n, m + n)));
+    const Tensor o = attention("transformer_xl").make(in)->apply(layer.v, n);
+    const Tensor g = grad(o, layer.output, std::span(&bias, 1))[0];
+    double largest = 0;
+    for (const double x : g.to_host<double>()) largest = std::max(largest, std::abs(x));
+    const Table t = measure("gradient_bounds", layer);
+    const double sharp = value(t, head(0), "ds_sharp"), bound = value(t, head(0), "ds_bound");
+    EXPECT_CLOSE(value(t, head(0), "ds_max"), largest, rounding(64));
+    EXPECT_LE(largest, sharp);
+    EXPECT_LE(sharp, bound);
+    EXPECT_CLOSE(bound, std::sqrt(m + n) / 2 * sharp, rounding(4));
 }
 
 TEST(GradientBounds, OfSharedValuesBelongToTheGroup) {
