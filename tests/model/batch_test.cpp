@@ -20,11 +20,8 @@ struct ModelCase {
 std::vector<ModelCase> model_cases() {
     std::vector<ModelCase> out;
     for (const GoldenCheckpoint& c : golden_checkpoints())
-        out.push_back({c.path, [c](Type type) {
-                           DetectOptions options;
-                           options.heads = c.heads;
-                           return Opened::from(golden / c.path, options).model(type);
-                       }});
+        out.push_back(
+            {c.path, [c](Type type) { return Opened::from(golden / c.path, c.told).model(type); }});
     for (const AttentionEntry* entry : attentions())
         for (const char* placement : {"pre-norm", "post-norm"}) {
             std::string text = std::string(placement) +

@@ -31,7 +31,7 @@ class EveryCheckpoint : public testing::TestWithParam<GoldenCheckpoint> {
   protected:
     void SetUp() override {
         file_ = unwrap(open_checkpoint(golden / GetParam().path), nullptr);
-        options_.heads = GetParam().heads;
+        options_ = GetParam().told;
         const std::filesystem::path config = golden / GetParam().path / "config.json";
         if (std::filesystem::exists(config)) options_.config = read_json(config);
         whole_ = outcome(file_, options_);

@@ -73,10 +73,10 @@ inline Json read_json(const std::filesystem::path& path);
 /// Of golden checkpoints, and the manifest of their cases.
 inline const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
 
-/// A golden checkpoint, and its number of heads where its file lacks it.
+/// A golden checkpoint, and what its files do not say.
 struct GoldenCheckpoint {
     std::string path;
-    std::optional<Index> heads;
+    DetectOptions told;  ///< its number of heads; the size of its images
     friend void PrintTo(const GoldenCheckpoint& c, std::ostream* out) { *out << c.path; }
 };
 inline std::vector<GoldenCheckpoint> golden_checkpoints() {
@@ -86,8 +86,11 @@ inline std::vector<GoldenCheckpoint> golden_checkpoints() {
     for (const Json& c : manifest["cases"].array()) {
         if (!seen.insert(c["open"].string()).second) continue;
         out.push_back({c["open"].string(), {}});
-        const Json& heads = c["needs"]["n_heads"];
-        if (heads.is_integer()) out.back().heads = heads.integer();
+        DetectOptions& told = out.back().told;
+        if (const Json& heads = c["needs"]["n_heads"]; heads.is_integer())
+            told.heads = heads.integer();
+        if (const Json& size = c["needs"]["image_size"]; size.is_integer())
+            told.config.set("image_size", size);
     }
     return out;
 }
