@@ -143,23 +143,26 @@ class TokenCourse {
     const Json& run_;
 };
 
-/// What [TSE] offers against a collapse, with a command that shows its effect; empty where the
-/// model has it.
-std::string remedy(const Json& model) {
+}  // namespace
+
+std::string remedy(const Json& run) {
+    const Json& model = run["model"];
+    const bool training = !model.is_object();
+    const Json& drawn = training ? run["deescalated"] : model["deescalated"];
+    if (training && !drawn.is_string()) return {};
     const Json& blocks = model["spec"]["blocks"];
     if (blocks.is_array() && std::ranges::any_of(blocks.array(), [](const Json& block) {
             return !block["deesc"].is_number() || block["deesc"].number() != 0;
         }))
         return {};
-    const Json& drawn = model["deescalated"];
     return fmt::format(
         "A remedy is de-escalation: each block subtracts a part tau of the mean token ([TSE] "
         "(21)). {}",
-        drawn.is_string() ? fmt::format("See tau = 0.5 here: `tsdiag probe {}`.", drawn.string())
-                          : std::string("See what it does in training: `tsdiag figure tse.fig6`."));
+        drawn.is_string()
+            ? fmt::format("See tau = 0.5 here: `tsdiag {} {}`{}.", training ? "train" : "probe",
+                          drawn.string(), training ? " with the other options as they were" : "")
+            : std::string("See what it does in training: `tsdiag figure tse.fig6`."));
 }
-
-}  // namespace
 
 std::vector<Finding> tokens_verdict(const TableView& rows, const std::string& model,
                                     const Json& run) {
@@ -168,8 +171,7 @@ std::vector<Finding> tokens_verdict(const TableView& rows, const std::string& mo
     std::vector<Finding> out{tokens.headline()};
     out.front().headline = true;
     if (out.front().level == Level::warning)
-        if (const std::string text = remedy(run["model"]); !text.empty())
-            out.push_back({Level::note, text});
+        if (const std::string text = remedy(run); !text.empty()) out.push_back({Level::note, text});
     for (Finding& f : out) f.figure = "similarity";
     return out;
 }

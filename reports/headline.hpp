@@ -12,4 +12,8 @@ namespace tsdiag::reports {
 std::vector<Finding> tokens_verdict(const TableView& rows, const std::string& model,
                                     const Json& run);
 
+/// What [TSE] offers against a collapse, with a command that shows its effect; empty where the
+/// model has it, and where that is not known.
+std::string remedy(const Json& run);
+
 }  // namespace tsdiag::reports

@@ -69,6 +69,13 @@ std::string caption_html(std::string_view caption);
 
 /// The definition list of model, input and run; empty where run.json has none.
 std::string facts_html(const Json& run);
+/// What the steps of a series of checkpoints are called.
+std::string unit_of(const Json& run);
+/// The figure of a metric over those steps.
+std::string trajectory_name(std::string_view metric, std::string_view stage);
+/// Changes over a series of checkpoints, from `changes` of run.json, only as far as its intervals
+/// support them.
+std::vector<Finding> changes_verdict(const Json& run);
 /// Metrics over the steps of a series of checkpoints; none where the table has one step.
 std::vector<Figure> trajectories(const Table& table, const Json& run);
 /// The rows of the last step, with the step removed.

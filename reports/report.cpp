@@ -62,12 +62,13 @@ namespace {
 
 /// The page of a series: its changes, then the last checkpoint as on its own page.
 reports::Page with_trajectories(reports::Page page, const Table& table, const Json& run) {
-    const std::string unit = run["unit"].is_string() ? run["unit"].string() : "step";
-    std::vector<Finding> changes = series_verdict(table, unit);
-    for (Finding& change : changes) change.figure = "trajectory_t_sim_out";
-    for (Finding& change : trajectory_verdict(run)) changes.push_back(std::move(change));
-    changes.push_back({Finding::Level::note, "What follows is said of the last checkpoint.", ""});
-    page.findings.insert(page.findings.begin(), changes.begin(), changes.end());
+    std::vector<Finding> findings = series_verdict(table, run);
+    findings.push_back({Finding::Level::note, "The findings below are of the last checkpoint."});
+    for (Finding& finding : page.findings) {
+        finding.headline = false;
+        findings.push_back(std::move(finding));
+    }
+    page.findings = std::move(findings);
     page.figures = reports::trajectories(table, run);
     page.numbers_title = "Numbers by layer, last checkpoint";
     return page;

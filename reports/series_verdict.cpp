@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <map>
 
+#include "headline.hpp"
+#include "page.hpp"
 #include "rows.hpp"
 #include "text.hpp"
 
-/// Findings on the course of a training, not on its last step alone.
+/// The verdict over the course of a training, not over its last step alone.
 namespace tsdiag {
 namespace {
 
@@ -62,51 +64,60 @@ class Similarity {
     std::map<std::pair<Index, Index>, double> div_;
 };
 
-Finding collapse(const std::vector<Peak>& peaks, const Peak& first, const std::string& unit) {
-    const Peak& last = peaks.back();
-    const std::string course =
-        fmt::format("t_sim at the output of layer {} exceeds {} at {} {} ({})", first.layer,
-                    saturated, unit, first.step, first.text());
-    if (last.value > saturated)
-        return {Level::warning,
-                first.step == last.step
-                    ? fmt::format("Token similarity saturates in this training: {}, the last that "
-                                  "was measured.",
-                                  course)
-                    : fmt::format("Token similarity saturates in this training: {}, the first {} "
-                                  "where one does, and at {} {}, the last that was measured, that "
-                                  "of layer {} is {}.",
-                                  course, unit, unit, last.step, last.layer, last.text()),
-                ""};
+/// "0.9990 after layer 1 at step 200".
+std::string where(const Peak& peak, const std::string& unit) {
+    return fmt::format("{} after layer {} at {} {}", peak.text(), peak.layer, unit, peak.step);
+}
+
+/// What becomes of the tokens over the series.
+Finding headline(const Similarity& similarities, const std::string& unit) {
+    const std::vector<Peak> peaks = similarities.peaks();
+    const Peak &begin = peaks.front(), &end = peaks.back();
     const Peak most = *std::ranges::max_element(peaks, {}, &Peak::value);
-    return {
-        Level::warning,
-        fmt::format("Token similarity saturates for a time in this training: {}, and at {} {} "
-                    "that of layer {} is {}; at {} {}, the last that was measured, none exceeds "
-                    "{}: the greatest, of layer {}, is {}.",
-                    course, unit, most.step, most.layer, most.text(), unit, last.step, saturated,
-                    last.layer, last.text()),
-        ""};
+    const std::string last = fmt::format("{}, the last measured", where(end, unit));
+    const auto passing = [&](double threshold, const Peak& at) {
+        return fmt::format("t_sim passes {} after layer {} at {} {}", threshold, at.layer, unit,
+                           at.step);
+    };
+    const auto above = similarities.first_above(saturated), near = similarities.first_above(mostly);
+    if (above && end.value > saturated) {
+        if (peaks.size() == 1)
+            return {Level::warning, fmt::format("Tokens are alike: t_sim is {}.", last)};
+        if (above->step == begin.step)
+            return {Level::warning,
+                    fmt::format("Tokens are alike from the first to the last {} measured: t_sim "
+                                "is {}, and {}.",
+                                unit, where(begin, unit), last)};
+        return {Level::warning, fmt::format("Tokens collapse in this training: {} and is {}.",
+                                            passing(saturated, *above), last)};
+    }
+    if (above)
+        return {Level::note,
+                fmt::format("Tokens collapse for a time in this training: {}, is at most {}, and "
+                            "{}.",
+                            passing(saturated, *above), where(most, unit), last)};
+    if (near)
+        return {Level::note, fmt::format("Tokens become alike in this training: {}, is at most {}, "
+                                         "and {}.",
+                                         passing(mostly, *near), where(most, unit), last)};
+    return {Level::good, fmt::format("Tokens stay distinct in all {}: t_sim is at most {}, and {}.",
+                                     counted(peaks.size(), unit), where(most, unit), last)};
 }
 
 }  // namespace
 
-std::vector<Finding> series_verdict(const Table& table, const std::string& unit) {
-    const Similarity similarities(table);
-    if (similarities.empty()) return {};
-    const std::vector<Peak> peaks = similarities.peaks();
-    if (const auto first = similarities.first_above(saturated))
-        return {collapse(peaks, *first, unit)};
-    const Peak most = *std::ranges::max_element(peaks, {}, &Peak::value);
-    const bool near = most.value > mostly;
-    return {{near ? Level::note : Level::good,
-             fmt::format(
-                 "Token similarity exceeds {} at none of the {} that were measured: the "
-                 "greatest t_sim is {}, at the output of layer {} at {} {}, and at the last, "
-                 "{} {}, it is {}, of layer {}.",
-                 near ? saturated : mostly, counted(peaks.size(), unit), most.text(), most.layer,
-                 unit, most.step, unit, peaks.back().step, peaks.back().text(), peaks.back().layer),
-             ""}};
+std::vector<Finding> series_verdict(const Table& table, const Json& run) {
+    std::vector<Finding> out;
+    if (const Similarity similarities(table); !similarities.empty()) {
+        out.push_back(headline(similarities, unit_of(run)));
+        out.back().headline = true;
+        if (out.back().level == Level::warning)
+            if (const std::string text = remedy(run); !text.empty())
+                out.push_back({Level::note, text});
+        for (Finding& finding : out) finding.figure = trajectory_name(metric::t_sim, "out");
+    }
+    for (Finding& change : changes_verdict(run)) out.push_back(std::move(change));
+    return by_severity(std::move(out));
 }
 
 }  // namespace tsdiag

@@ -83,9 +83,8 @@ std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
                 any = any || *point.value != 0;
             }
     if (steps.size() < 2 || !any) return std::nullopt;
-    const std::string stage = what.stage.empty() ? "" : fmt::format("_{}", what.stage);
     Figure figure{
-        .name = fmt::format("trajectory_{}{}", what.metric, stage),
+        .name = trajectory_name(what.metric, what.stage),
         .title = fmt::format("{}{} over the {}s", what.metric,
                              what.stage.empty() ? "" : fmt::format(" ({})", what.stage), unit)};
     Plot lines{.title = fmt::format("{} by layer", what.metric),
@@ -150,7 +149,18 @@ double relative(const Json& change) {
 
 }  // namespace
 
-std::vector<Finding> trajectory_verdict(const Json& run) {
+namespace reports {
+
+std::string unit_of(const Json& run) {
+    return run["unit"].is_string() ? run["unit"].string() : "step";
+}
+
+std::string trajectory_name(std::string_view metric, std::string_view stage) {
+    return fmt::format("trajectory_{}{}{}", metric, stage.empty() ? "" : "_", stage);
+}
+
+std::vector<Finding> changes_verdict(const Json& run) {
+    if (!run["changes"].is_array()) return {};
     std::map<std::string, const Json*> greatest;  // per metric, the layer with the largest change
     std::size_t count = 0, certain = 0, known = 0;
     for (const Json& change : run["changes"].array()) {
@@ -175,8 +185,8 @@ std::vector<Finding> trajectory_verdict(const Json& run) {
     if (order.size() > most_findings) order.resize(most_findings);
     std::vector<Finding> findings = {
         {Finding::Level::note,
-         fmt::format("{} of {} changes between the first checkpoint and the last are larger than "
-                     "the inputs' scatter explains (95 % for all together){}.",
+         fmt::format("{} of {} changes between the first checkpoint and the last are significant "
+                     "(95 %, jointly){}.",
                      certain, count,
                      order.empty() ? "" : "; of each metric drawn here, the layer that moved most"),
          ""}};
@@ -184,17 +194,15 @@ std::vector<Finding> trajectory_verdict(const Json& run) {
     for (const Json* change : order) {
         const std::string metric = (*change)["metric"].string(),
                           stage = (*change)["stage"].string();
-        findings.push_back({Finding::Level::note, change_in_words(*change, unit),
-                            "trajectory_" + metric + (stage.empty() ? "" : "_" + stage)});
+        findings.push_back(
+            {Finding::Level::note, change_in_words(*change, unit), trajectory_name(metric, stage)});
     }
     return findings;
 }
 
-namespace reports {
-
 std::vector<Figure> trajectories(const Table& table, const Json& run) {
     const TableView rows(table);
-    const std::string unit = run["unit"].is_string() ? run["unit"].string() : "step";
+    const std::string unit = unit_of(run);
     std::vector<Figure> figures;
     for (const Shown& what : shown())
         if (std::optional<Figure> figure = trajectory(rows, what, unit))

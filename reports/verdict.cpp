@@ -372,17 +372,13 @@ std::vector<Finding> verdict(const Table& table, const Json& run) {
             all.push_back({Level::warning, line.string() + ".", {}});
     for (const std::string& model : rows.models())
         for (Finding& f : ModelVerdict(rows, model, run).findings()) all.push_back(std::move(f));
-    std::vector<Finding> ordered;
-    const auto take = [&](auto wanted) {
-        for (Finding& f : all)
-            if (wanted(f)) ordered.push_back(std::move(f));
-        std::erase_if(all, wanted);
-    };
-    take([](const Finding& f) { return f.headline; });
-    take([](const Finding& f) { return f.level == Level::warning; });
-    take([](const Finding& f) { return f.level == Level::note; });
-    take([](const Finding&) { return true; });
-    return ordered;
+    return by_severity(std::move(all));
+}
+
+std::vector<Finding> by_severity(std::vector<Finding> findings) {
+    std::ranges::stable_sort(findings, std::ranges::greater(),
+                             [](const Finding& f) { return std::pair(f.headline, f.level); });
+    return findings;
 }
 
 }  // namespace tsdiag

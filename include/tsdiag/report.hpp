@@ -101,6 +101,9 @@ struct Finding {
 /// .samples and .trials, settings.tolerance.
 std::vector<Finding> verdict(const Table& table, const Json& run);
 
+/// Headlines, then warnings, notes and the rest, each in the order given.
+std::vector<Finding> by_severity(std::vector<Finding> findings);
+
 /// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf (`directory` is created
 /// where its parent exists), and leaves NAME.gp and NAME.dat (with NAME_PANEL.png for a panel that
 /// is an image) for the user to edit: `gnuplot NAME.gp` draws it again.  One child process for all,
@@ -161,13 +164,11 @@ struct PlainPage {
 std::vector<std::string> write_plain_page(const PlainPage& page,
                                           const std::filesystem::path& directory);
 
-/// Changes over a series of checkpoints, from `changes` of run.json, only as far as its intervals
-/// support them.
-std::vector<Finding> trajectory_verdict(const Json& run);
-
-/// Findings over the steps of a training, from `t_sim` and `t_div` of a table with steps: whether
-/// tokens become similar, when, and whether they still are at the last.
-std::vector<Finding> series_verdict(const Table& table, const std::string& unit);
+/// The verdict over the steps of a training or a series of checkpoints.  Its headline: whether
+/// tokens become alike, when, and whether they still are at the last, from `t_sim` and `t_div` of a
+/// table with steps.  Then the changes, as far as their intervals support them.  Of `run` it reads
+/// what is present: unit, changes, deescalated, model.deescalated, model.spec.
+std::vector<Finding> series_verdict(const Table& table, const Json& run);
 
 /// Findings on logs of gradient norms, from the tables and run.json of `summarise_logs`: each
 /// grad_rsd, which series are distinguishable, and caveats of the logs.

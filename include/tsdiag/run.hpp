@@ -48,6 +48,9 @@ struct Subject {
     bool is_trace() const { return kind == Kind::trace; }
     /// Of a checkpoint or a random model; a trace has none (an empty spec).
     const ModelSpec& spec() const;
+    /// The argument of a random model with de-escalation in addition; empty where it takes no such
+    /// key, or has it.
+    std::string deescalated() const;
 };
 std::string_view name(Subject::Kind kind);  ///< "checkpoint", "random", "trace"
 

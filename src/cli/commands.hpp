@@ -23,5 +23,7 @@ std::vector<std::string>& command_line();
 
 /// The summary that `probe` prints: what was run, a row per layer, the verdict.
 std::string summary(const RunResult& result, bool verbose);
+/// Headlines, then at most five other findings, or all of them.
+std::string findings_text(const std::vector<Finding>& findings, bool verbose);
 
 }  // namespace tsdiag::cli

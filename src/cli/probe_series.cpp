@@ -182,10 +182,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
                       kept > 0 ? fmt::format("; {} had been done before", kept) : ""));
     for (const Json& line : run["warnings"].array())
         print("! " + wrapped(printable(line.string()), terminal_width(), 2) + "\n");
-    std::vector<Finding> findings = series_verdict(table, series.unit);
-    for (Finding& finding : trajectory_verdict(run)) findings.push_back(std::move(finding));
-    for (const Finding& finding : findings)
-        print("- " + wrapped(printable(finding.text), terminal_width(), 2) + "\n");
+    print(findings_text(series_verdict(table, run), command.verbose));
     const char* made = command.no_report ? "metrics.csv" : "report.html";
     print(fmt::format("\n{}\n", styled(printable((fs::path(out) / made).string()), Style::bold)));
     return 0;

@@ -102,7 +102,8 @@ std::string layer_table(const Table& table, Index layers) {
     return "\n" + styled(text.substr(0, end), Style::bold) + text.substr(end);
 }
 
-/// Headlines, then at most `most_findings` others, or all of them.
+}  // namespace
+
 std::string findings_text(const std::vector<Finding>& findings, bool verbose) {
     constexpr std::size_t most_findings = 5;
     std::string text = findings.empty() ? "" : "\n";
@@ -127,8 +128,6 @@ std::string findings_text(const std::vector<Finding>& findings, bool verbose) {
     if (more > 0) text += fmt::format("  and {} more, on the page or with -v\n", more);
     return text;
 }
-
-}  // namespace
 
 std::string summary(const RunResult& result, bool verbose) {
     std::string text = heading(result.run, verbose);

@@ -107,11 +107,7 @@ int run_command(const TrainCommand& command) {
     write_description(described(result.run), directory.temporary(), "run.json", lock.folder());
     directory.commit();
     if (command.quiet) return 0;
-    if (result.run.contains("warnings"))
-        for (const Json& line : result.run["warnings"].array())
-            say("tsdiag: " + printable(line.string()));
-    for (const Finding& finding : page.findings)
-        print("- " + wrapped(printable(finding.text), terminal_width(), 2) + "\n");
+    print(findings_text(page.findings, command.verbose));
     print(fmt::format("\n{}\n", printable((options.directory / "report.html").string())));
     return 0;
 }

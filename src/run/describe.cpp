@@ -14,18 +14,6 @@ Json or_null(const std::optional<T>& value) {
     return value ? Json(*value) : Json();
 }
 
-/// A drawn model with de-escalation in addition; empty where it takes no such key, or has it.
-std::string deescalated(const Subject& subject) {
-    if (subject.kind != Subject::Kind::random) return {};
-    const std::string text = subject.argument + ",deesc=0.5";
-    try {
-        random_model(std::string_view(text).substr(text.find(':') + 1));
-    } catch (const UsageError&) {
-        return {};
-    }
-    return text;
-}
-
 Json gains(const Measurement& measurement) {
     Json::Array a2;
     for (const std::optional<double>& gain : measurement.branch_gains())
@@ -47,7 +35,7 @@ Json describe_model(const Subject& subject, const Measurement& measurement) {
     model.set("argument", subject.argument)
         .set("kind", name(subject.kind))
         .set("trained", spec.trained);
-    if (const std::string text = deescalated(subject); !text.empty())
+    if (const std::string text = subject.deescalated(); !text.empty())
         model.set("deescalated", text);
     if (subject.file) {
         model.set("format", subject.file->format()).set("digest", header_digest(*subject.file));

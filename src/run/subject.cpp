@@ -147,4 +147,15 @@ Subject open_subject(const SubjectOptions& options) {
     return subject;
 }
 
+std::string Subject::deescalated() const {
+    if (kind != Kind::random) return {};
+    const std::string text = argument + ",deesc=0.5";
+    try {
+        random_model(std::string_view(text).substr(random_prefix.size()));
+    } catch (const UsageError&) {
+        return {};
+    }
+    return text;
+}
+
 }  // namespace tsdiag

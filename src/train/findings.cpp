@@ -136,11 +136,17 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
 
 std::vector<Finding> findings(const TrainResult& result) {
     std::vector<Finding> out = {loss(result.steps)};
-    if (!result.evaluations.empty()) out.push_back(held_out(result.evaluations));
-    for (Finding& finding : series_verdict(result.table, "step")) {
+    bool of_tokens = false;  // the headline
+    for (Finding& finding : series_verdict(result.table, result.run)) {
+        if (finding.headline) {
+            of_tokens = finding.level != Level::good && finding.level >= out.front().level;
+            finding.headline = of_tokens;
+        }
         finding.figure = "similarity";
         out.push_back(std::move(finding));
     }
+    out.front().headline = !of_tokens;
+    if (!result.evaluations.empty()) out.push_back(held_out(result.evaluations));
     for (Finding& finding : jumps(result.steps)) out.push_back(std::move(finding));
     if (result.run["warnings"].is_array())
         for (const Json& line : result.run["warnings"].array())
@@ -151,7 +157,7 @@ std::vector<Finding> findings(const TrainResult& result) {
                        fmt::format("The run was stopped behind step {}; --resume goes on.",
                                    result.steps.back().step),
                        ""});
-    return out;
+    return by_severity(std::move(out));
 }
 
 }  // namespace tsdiag::training

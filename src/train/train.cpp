@@ -390,6 +390,8 @@ class Training {
         result_.run.set("seed", Json(options_.seed)).set("device", backend_.name());
         result_.run.set("threads", Index(omp_get_max_threads())).set("dtype", "float32");
         result_.run.set("model", subject_.argument).set("parameters", count);
+        if (const std::string text = subject_.deescalated(); !text.empty())
+            result_.run.set("deescalated", text);
         result_.run.set("samples", data_->description()).set("train", identity());
         for (const std::string& line : spec_.warnings) warn(line);
     }

@@ -137,8 +137,11 @@ TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
     run.set("checkpoints", Json::Array{}).set("unit", "iteration").set("changes", Json::Array{});
     Folder folder;
     const std::string page = page_of(table, run, folder);
-    EXPECT_TRUE(contains(page, "Token similarity saturates for a time in this training"));
-    EXPECT_TRUE(contains(page, "exceeds 0.99 at iteration 20"));
+    EXPECT_TRUE(contains(page,
+                         "Tokens collapse for a time in this training: t_sim passes 0.99 after "
+                         "layer 0 at iteration 20, is at most 0.9950 after layer 0 at iteration "
+                         "20, and 0.4000 after layer 0 at iteration 30, the last measured."));
+    EXPECT_EQ(count_of(page, "<p class=\"headline"), 1u);
     EXPECT_TRUE(contains(page, "<a href=\"#trajectory_t_sim_out\">"));
 }
 

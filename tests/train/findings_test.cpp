@@ -78,32 +78,68 @@ TEST(TrainingFindings, HeldOutLossesAreASeries) {
     EXPECT_EQ(finding(result, "Held out").level, Level::note);
 }
 
-TEST(TrainingFindings, ACollapseInTheTableIsSaid) {
+TEST(TrainingFindings, ACollapseInTheTableIsTheHeadline) {
     TrainResult result = trained(falls);
     add_similarity(result, {0.5, 0.6, 0.7}, {0.8, 0.995, 0.999});
-    const Finding f = finding(result, "Token similarity");
+    const Finding f = finding(result, "Tokens collapse");
     EXPECT_EQ(f.level, Level::warning);
-    EXPECT_THAT(f.text, HasSubstr("of layer 1 exceeds 0.99 at step 100 (0.9950)"));
-    EXPECT_THAT(f.text,
-                HasSubstr("at step 200, the last that was measured, that of layer 1 is 0.9990"));
+    EXPECT_TRUE(f.headline);
+    EXPECT_EQ(
+        f.text,
+        "Tokens collapse in this training: t_sim passes 0.99 after layer 1 at step 100 and is "
+        "0.9990 after layer 1 at step 200, the last measured.");
+    EXPECT_FALSE(finding(result, "The training loss").headline);
 }
 
-TEST(TrainingFindings, ACollapseThatWentAwayIsSaid) {
+TEST(TrainingFindings, ACollapseFromTheStartPassesNothing) {
+    TrainResult result = trained(falls);
+    add_similarity(result, {0.5, 0.6, 0.7}, {0.992, 0.995, 0.999});
+    EXPECT_THAT(finding(result, "from the first to the last step").text,
+                HasSubstr("t_sim is 0.9920 after layer 1 at step 0, and 0.9990 after layer 1"));
+}
+
+/// A remedy is advised where it can be drawn.
+TEST(TrainingFindings, ACollapseHasARemedyThatCanBeTrained) {
+    TrainResult result = trained(falls);
+    add_similarity(result, {0.5, 0.6, 0.7}, {0.8, 0.995, 0.999});
+    const auto advised = [&] {
+        const std::vector<Finding> all = training_page(result).findings;
+        return std::ranges::any_of(
+            all, [](const Finding& f) { return f.text.starts_with("A remedy is de-escalation"); });
+    };
+    EXPECT_FALSE(advised());
+    result.run.set("deescalated", "random:post-norm,deesc=0.5");
+    EXPECT_TRUE(advised());
+    EXPECT_THAT(finding(result, "A remedy").text,
+                HasSubstr("`tsdiag train random:post-norm,deesc=0.5` with the other options"));
+}
+
+TEST(TrainingFindings, ACollapseThatWentAwayIsANote) {
     TrainResult result = trained(falls);
     add_similarity(result, {0.999, 0.6, 0.5}, {0.9999, 0.7, 0.3});
-    const Finding f = finding(result, "Token similarity");
-    EXPECT_EQ(f.level, Level::warning);
-    EXPECT_THAT(f.text, HasSubstr("saturates for a time"));
-    EXPECT_THAT(f.text, HasSubstr("at step 200, the last that was measured, none exceeds 0.99"));
+    const Finding f = finding(result, "Tokens collapse for a time");
+    EXPECT_EQ(f.level, Level::note);
+    EXPECT_THAT(f.text, HasSubstr("and 0.5000 after layer 0 at step 200, the last measured"));
 }
 
-TEST(TrainingFindings, NoCollapseIsSaidOfAllSteps) {
+/// Where tokens stay distinct, the loss is what a reader wants to know first.
+TEST(TrainingFindings, NoCollapseIsSaidOfAllStepsBehindTheLoss) {
     TrainResult result = trained(falls);
     add_similarity(result, {0.2, 0.8, 0.3}, {0.1, 0.7, 0.4});
-    const Finding f = finding(result, "Token similarity");
+    const Finding f = finding(result, "Tokens stay distinct");
     EXPECT_EQ(f.level, Level::good);
-    EXPECT_THAT(f.text, HasSubstr("at none of the 3 steps"));
-    EXPECT_THAT(f.text, HasSubstr("0.8000, at the output of layer 0 at step 100"));
+    EXPECT_THAT(f.text, HasSubstr("in all 3 steps: t_sim is at most 0.8000 after layer 0 at step "
+                                  "100, and 0.4000 after layer 1 at step 200"));
+    EXPECT_TRUE(training_page(result).findings.front().headline);
+    EXPECT_THAT(training_page(result).findings.front().text, HasSubstr("The training loss falls"));
+}
+
+/// A loss that does not fall outranks tokens that only become alike.
+TEST(TrainingFindings, TheWorseOfLossAndTokensIsTheHeadline) {
+    TrainResult result = trained([](double) { return 4.0; });
+    add_similarity(result, {0.2, 0.95, 0.3}, {0.1, 0.7, 0.4});
+    EXPECT_TRUE(finding(result, "does not fall").headline);
+    EXPECT_FALSE(finding(result, "Tokens become alike").headline);
 }
 
 TEST(TrainingFindings, GradientsThatDieAreSaid) {
