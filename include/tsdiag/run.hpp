@@ -79,7 +79,10 @@ struct TraceOptions {
     bool causal = false;    ///< with queries and keys
     std::optional<double> scale;  ///< of the logits; none: 1/sqrt(columns of a head)
     std::optional<double> a2;     ///< alpha^2 sum_k |W_V^k W_O^k|_F^2 / d; none: 1
-    bool given() const { return !attention.empty() || causal || scale || a2; }
+    /// The layout of the layers; needed where the trace holds stages inside them.  None: pre-norm
+    /// where it has `attention_inputs.L`, else post-norm.
+    std::optional<NormPlacement> placement = {};
+    bool given() const { return !attention.empty() || causal || scale || a2 || placement; }
 };
 
 /// Progress of a run.  `fraction` is that of the phase, in [0, 1].

@@ -144,6 +144,9 @@ void add_trace(CLI::App* app, TraceOptions& trace) {
                 [&](const std::string& t) { trace.scale = parse_number(t, "--scale"); }));
     group(value(app, "--a2", "X", "alpha^2 |W_V W_O|_F^2 / d (default 1)",
                 [&](const std::string& t) { trace.a2 = parse_number(t, "--a2"); }));
+    group(value(app, "--placement", "post|pre|parallel",
+                "where norms stand in its layers, if it holds stages inside them",
+                [&](const std::string& t) { trace.placement = placement_named(t); }));
 }
 
 void add_machine(CLI::App* app, ProbeCommand& probe) {

@@ -64,12 +64,10 @@ Json describe_trace_model(const Subject& subject, const TraceOptions& options) {
     model.set("format", subject.file->format()).set("digest", header_digest(*subject.file));
     model.set("family", "trace").set("name", "a saved trace").set("layers", summary.layers);
     model.set("heads", summary.heads).set("width", summary.width);
-    const bool pre_norm = std::ranges::any_of(notes.recognised, [](const std::string& line) {
-        return line.starts_with("attention_inputs");
-    });
-    model.set("placement", pre_norm ? "pre" : "post");
+    model.set("placement", name(notes.placement));
     model.set("recognised", lines(notes.recognised)).set("ignored", lines(notes.ignored));
     model.set("defaults", lines(notes.defaults));
+    if (!notes.warnings.empty()) model.set("warnings", lines(notes.warnings));
     Json::Array a2;
     for (Index layer = 0; layer < summary.layers; ++layer) a2.emplace_back(options.a2.value_or(1));
     return model.set("a2", std::move(a2));
@@ -101,6 +99,7 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
     settings.set("spectra", options.spectra).set("cross_check", options.cross_check);
     if (!options.trace.given()) return settings;
     settings.set("attention", options.trace.attention).set("causal", options.trace.causal);
+    if (options.trace.placement) settings.set("placement", name(*options.trace.placement));
     return settings.set("scale", or_null(options.trace.scale)).set("a2", or_null(options.trace.a2));
 }
 

@@ -36,7 +36,8 @@ Subject open_model(const RunOptions& options) {
             options.trials, options.subject.model));
     if (!subject.is_trace() && options.trace.given())
         throw UsageError(fmt::format(
-            "--attention, --causal, --scale and --a2 describe a trace, and {} is a model.",
+            "--attention, --causal, --scale, --a2 and --placement describe a trace, and {} is a "
+            "model.",
             options.subject.model));
     return subject;
 }

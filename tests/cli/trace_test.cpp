@@ -55,6 +55,10 @@ TEST_F(TraceCommand, NamesTheEntryThatIsNotCausal) {
                 HasSubstr("'attentions.0': entry (0, 0, 1) above the diagonal is not 0"));
 }
 
+TEST_F(TraceCommand, NamesALayoutThatDoesNotExist) {
+    EXPECT_THAT(refused(2, {"--placement", "middle"}), HasSubstr("middle"));
+}
+
 TEST_F(TraceCommand, NamesAnAttentionThatDoesNotExist) {
     EXPECT_THAT(refused(2, {"--attention", "nonsense"}),
                 HasSubstr("no attention is called 'nonsense'"));

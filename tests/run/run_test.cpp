@@ -192,14 +192,19 @@ TEST(Run, SamplesAreAveragedWithTheirStandardError) {
 /// Records the events of a model as arrays of a trace.
 class Recorder final : public Observer {
   public:
-    Recorder(bool post_norm, bool whole) : post_norm_(post_norm), whole_(whole) {}
+    /// `stages`: those inside layers too; `whole`: P, in place of queries and keys.
+    Recorder(bool post_norm, bool whole, bool stages)
+        : post_norm_(post_norm), whole_(whole), stages_(stages) {}
     void on_hidden(const Hidden& e) override {
         const std::string layer = std::to_string(e.layer);
         if (e.stage == "in") keep("hidden_states." + layer, {e.x.rows(), e.x.cols()}, e.x);
         if (e.stage == "out")
             keep("hidden_states." + std::to_string(e.layer + 1), {e.x.rows(), e.x.cols()}, e.x);
-        if (e.stage == "norm1" && !post_norm_)
+        if (e.stage == "norm1" && !post_norm_ && !stages_)
             keep("attention_inputs." + layer, {e.x.rows(), e.x.cols()}, e.x);
+        if (stages_ && e.stage != "in" && e.stage != "out" && e.stage != "final_norm" &&
+            e.stage != "embed")
+            keep(std::string(e.stage) + "." + layer, {e.x.rows(), e.x.cols()}, e.x);
     }
     bool wants_attention(Index) const override { return true; }
     void on_attention(const Attention& e) override {
@@ -220,7 +225,7 @@ class Recorder final : public Observer {
     void keep(const std::string& name, std::vector<std::int64_t> shape, const Tensor& x) {
         arrays_[name] = {std::move(shape), x.to_host<double>()};
     }
-    bool post_norm_, whole_;
+    bool post_norm_, whole_, stages_;
     std::map<std::string, std::pair<std::vector<std::int64_t>, std::vector<double>>> arrays_;
 };
 
@@ -228,6 +233,7 @@ struct TracePath {
     const char* what;
     const char* model;
     bool post_norm, whole, causal, safetensors;
+    const char* placement = "";  ///< records the stages inside layers too
 };
 class EveryTracePath : public testing::TestWithParam<TracePath> {};
 
@@ -253,7 +259,8 @@ TEST_P(EveryTracePath, GivesTheNumbersOfTheModel) {
         inputs[0].hidden = Tensor::from_host(cpu(), {1, options.tokens, subject.spec().width},
                                              std::span<const double>(x), Type::f64);
     }
-    Recorder recorder(path.post_norm, path.whole);
+    const std::string placement = path.placement;
+    Recorder recorder(path.post_norm, path.whole, !placement.empty());
     model.run(inputs, recorder);
     const std::string file = folder / (path.safetensors ? "trace.safetensors" : "trace.npz");
     recorder.write(file, path.safetensors);
@@ -261,12 +268,13 @@ TEST_P(EveryTracePath, GivesTheNumbersOfTheModel) {
     replayed.subject.model = file;
     if (path.whole) replayed.trace.attention = "softmax";
     replayed.trace.causal = path.causal;
+    if (!placement.empty()) replayed.trace.placement = placement_named(placement);
     replayed.trace.a2 = of_model.run["model"]["a2"].array()[0].number();
     // Act.
     const RunResult of_trace = run(replayed);
     // Assert: all metrics that a trace allows, of the layer whose a2 was given.
     const std::vector<MetricRow> expected = of_model.table.metrics();
-    Index compared = 0;
+    Index compared = 0, rates = 0;
     for (const MetricRow& row : of_trace.table.metrics()) {
         if (row.at.layer != 0) continue;
         if (row.metric == "jac_q_fro" || row.metric == "jac_k_fro") {
@@ -280,8 +288,14 @@ TEST_P(EveryTracePath, GivesTheNumbersOfTheModel) {
         EXPECT_NEAR(*row.value, *twin.value, 1e-9 * std::max(1.0, std::abs(*twin.value)))
             << row.metric << " stage " << row.at.stage << " head " << row.at.head;
         compared += 1;
+        rates += row.metric == "xi_ratio";
     }
     EXPECT_GT(compared, 60);
+    // Of each step that the layout takes.
+    EXPECT_EQ(rates, std::ranges::count_if(expected, [&](const MetricRow& row) {
+                  return !placement.empty() && row.at.layer == 0 && row.metric == "xi_ratio";
+              }));
+    EXPECT_EQ(rates > 0, !placement.empty());
 }
 
 const TracePath trace_paths[] = {
@@ -289,6 +303,12 @@ const TracePath trace_paths[] = {
     {"post_norm_queries", tiny_post, true, false, false, true},
     {"causal_maps", tiny_gpt, false, true, false, true},
     {"causal_queries", tiny_gpt, false, false, true, false},
+    {"post_norm_stages", "random:post-norm,d=24,heads=3,layers=2,deesc=0.5", true, true, false,
+     false, "post"},
+    {"pre_norm_stages", "random:pre-norm,d=24,heads=3,layers=2,deesc=0.5", false, true, false,
+     false, "pre"},
+    {"parallel_stages", "random:pythia-70m,d=24,heads=3,layers=2,vocab=30,ffn=32", false, true,
+     false, false, "parallel"},
 };
 INSTANTIATE_TEST_SUITE_P(Paths, EveryTracePath, testing::ValuesIn(trace_paths),
                          [](const auto& test) { return test.param.what; });

@@ -70,9 +70,24 @@ const BadTrace bad_traces[] = {
      {"keys.1", "queries.1"}},
     {"columns", {{"queries.0", {2, 6, 3}}, {"keys.0", {2, 6, 4}}}, {"keys.0", "3 columns"}},
     {"heads", {{"queries.0", {4, 6, 3}}, {"keys.0", {3, 6, 3}}}, {"keys.0", "divide the 4"}},
+    {"twice",
+     {{"hidden_states.1", {6, 4}}, {"hidden_states_1", {6, 4}}},
+     {"hidden_states.1", "hidden_states_1", "of the same layer"}},
+    {"stage", {{"hidden_states.0", {6, 4}}, {"ffn.0", {6, 3}}}, {"ffn.0", "width 4"}},
 };
 INSTANTIATE_TEST_SUITE_P(Traces, EveryBadTrace, testing::ValuesIn(bad_traces),
                          [](const auto& test) { return test.param.what; });
+
+double value_of(const Table& table, Index layer, const char* stage, const char* metric,
+                Index head = -1) {
+    const auto row = table.find({.layer = layer, .stage = stage, .head = head}, metric);
+    if (!row || !row->value) {
+        ADD_FAILURE() << metric << " of layer " << layer
+                      << " has no value: " << (row ? row->note : "no row");
+        return 0;
+    }
+    return *row->value;
+}
 
 TEST(Trace, IsKnownByItsNames) {
     TemporaryDirectory folder;
@@ -88,6 +103,115 @@ TEST(Trace, IsKnownByItsNames) {
         is_trace(*open_checkpoint(write_trace(folder, {{"hidden_states.99999999999", {3, 2}}}))));
 }
 
+/// Names as they come out of PyTorch, NumPy and HDF5, and arrays with an axis of layers.
+TEST(Trace, NamesArrivedAtOtherwiseAreTheSameTrace) {
+    TemporaryDirectory folder;
+    std::vector<double> x(3 * 4 * 2);
+    for (std::size_t i = 0; i < x.size(); ++i) x[i] = std::sin(double(i * i));
+    const std::vector<std::vector<double>> states = {
+        {x.begin(), x.begin() + 8}, {x.begin() + 8, x.begin() + 16}, {x.begin() + 16, x.end()}};
+    const auto table_of = [&](const std::vector<NamedArray>& arrays) {
+        RunOptions options;
+        options.subject.model = folder / "t.npz";
+        write_npz(options.subject.model, arrays);
+        return run(options);
+    };
+    const auto named = [&](const std::string& prefix) {
+        std::vector<NamedArray> out;
+        for (std::size_t i = 0; i < 3; ++i)
+            out.push_back({prefix + std::to_string(i), {4, 2}, {}, states[i]});
+        return out;
+    };
+    const RunResult expected = table_of(named("hidden_states."));
+    EXPECT_TRUE(value_of(expected.table, 1, "out", "t_sim") != 0);
+    for (const std::string prefix : {"hidden_states_", "hidden_states/", "arr_", ""}) {
+        const RunResult found = table_of(named(prefix));
+        EXPECT_EQ(metrics_csv(found.table.metrics()), metrics_csv(expected.table.metrics()))
+            << prefix;
+        const std::string& told = found.run["model"]["defaults"].array().front().string();
+        EXPECT_EQ(told.find("by their order") != std::string::npos, !prefix.starts_with("hidden"));
+    }
+    const RunResult stacked = table_of({{"hidden_states", {3, 4, 2}, {}, x}});
+    EXPECT_EQ(metrics_csv(stacked.table.metrics()), metrics_csv(expected.table.metrics()));
+    EXPECT_THAT(stacked.run["model"]["defaults"].array().front().string(),
+                testing::HasSubstr("its first axis counts layers"));
+}
+
+TEST(Trace, ArraysWithoutNamesAreNoTraceUnlessAllAreAlike) {
+    TemporaryDirectory folder;
+    const auto is = [&](const Shapes& shapes) {
+        return is_trace(*open_checkpoint(write_trace(folder, shapes)));
+    };
+    EXPECT_TRUE(is({{"arr_0", {2, 3, 3, 3}}, {"arr_1", {2, 3, 3, 3}}}));
+    EXPECT_FALSE(is({{"arr_0", {2, 3, 3, 4}}, {"arr_1", {2, 3, 3, 4}}}));
+    EXPECT_FALSE(is({{"arr_0", {4, 3}}}));
+    EXPECT_FALSE(is({{"arr_0", {4, 3}}, {"arr_1", {4, 2}}}));
+    EXPECT_FALSE(is({{"arr_0", {4, 3}}, {"arr_2", {4, 3}}}));
+    EXPECT_FALSE(is({{"arr_0", {4, 3}}, {"arr_1", {4, 3}}, {"weight", {4, 3}}}));
+    EXPECT_FALSE(is({{"hidden_states", {4, 3}}}));
+}
+
+TEST(Trace, WhatItSeemsToLackIsSaid) {
+    TemporaryDirectory folder;
+    const auto warnings = [&](const Shapes& shapes) {
+        RunOptions options;
+        options.subject.model = write_trace(folder, shapes);
+        std::string text;
+        const Json run_json = run(options).run;
+        for (const Json* from : {&run_json["model"]["warnings"], &run_json["warnings"]})
+            if (from->is_array())
+                for (const Json& line : from->array()) text += line.string() + "\n";
+        return text;
+    };
+    const Shapes whole = {{"hidden_states.0", {6, 4}},
+                          {"attentions.0", {2, 6, 6}},
+                          {"hidden_states.1", {6, 4}},
+                          {"attentions.1", {2, 6, 6}},
+                          {"hidden_states.2", {6, 4}}};
+    EXPECT_EQ(warnings(whole), "");
+    Shapes part = whole;
+    part.pop_back();
+    EXPECT_THAT(warnings(part), testing::HasSubstr("the output of layer 1 is missing: 2 layers "
+                                                   "have 3 states"));
+    part = whole;
+    part.push_back({"hidden_states.3", {6, 4}});
+    EXPECT_THAT(warnings(part), testing::HasSubstr("hidden_states go to 3, which 2 layers"));
+    part = whole;
+    part.erase(part.begin() + 2);
+    EXPECT_THAT(warnings(part), testing::HasSubstr("hidden_states.1 is missing between others"));
+}
+
+/// Keys that no token attends to are probably padding.
+TEST(Trace, PaddingWithoutAMaskIsSaid) {
+    TemporaryDirectory folder;
+    const std::vector<double> p = {.5, .5, 0, .25, .75, 0, .5, .5, 0};
+    const std::vector<NamedArray> arrays = {{"attentions.0", {1, 3, 3}, {}, p}};
+    write_npz(folder / "t.npz", arrays);
+    RunOptions options;
+    options.subject.model = folder / "t.npz";
+    EXPECT_THAT(run(options).run["warnings"].dump(),
+                testing::HasSubstr("no token attends to 1 of 3 tokens"));
+    const std::vector<std::int64_t> keep = {1, 1, 0};
+    write_npy<std::int64_t>(folder / "mask.npy", "<i8", {3}, keep);
+    options.mask = folder / "mask.npy";
+    EXPECT_THAT(run(options).run["warnings"].dump(),
+                testing::Not(testing::HasSubstr("no token attends")));
+}
+
+TEST(Trace, StagesInsideLayersNeedTheirLayout) {
+    TemporaryDirectory folder;
+    RunOptions options;
+    options.subject.model = write_trace(
+        folder, {{"hidden_states.0", {3, 2}}, {"attn.0", {3, 2}}, {"hidden_states.1", {3, 2}}});
+    try {
+        run(options);
+        FAIL() << "accepted";
+    } catch (const UsageError& error) {
+        EXPECT_THAT(error.what(), testing::HasSubstr("'attn.0'"));
+        EXPECT_THAT(error.what(), testing::HasSubstr("--placement post, pre or parallel"));
+    }
+}
+
 TEST(Trace, TheLastStateIsAnOutputOnly) {
     TemporaryDirectory folder;
     const Shapes shapes = {{"hidden_states.0", {3, 6, 4}},
@@ -99,17 +223,6 @@ TEST(Trace, TheLastStateIsAnOutputOnly) {
     EXPECT_EQ(found.tokens, 6);
     EXPECT_EQ(found.width, 4);
     EXPECT_TRUE(found.float64);
-}
-
-double value_of(const Table& table, Index layer, const char* stage, const char* metric,
-                Index head = -1) {
-    const auto row = table.find({.layer = layer, .stage = stage, .head = head}, metric);
-    if (!row || !row->value) {
-        ADD_FAILURE() << metric << " of layer " << layer
-                      << " has no value: " << (row ? row->note : "no row");
-        return 0;
-    }
-    return *row->value;
 }
 
 TEST(Trace, UniformAttentionHasItsClosedForms) {

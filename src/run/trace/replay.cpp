@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
+#include <span>
 
 #include "arrays.hpp"
 #include "trace.hpp"
@@ -54,19 +56,56 @@ bool uses_given(const SavedTrace& trace, Index layer, const TraceOptions& option
     return trace.attentions().contains(layer) && !(forms_other && trace.queries().contains(layer));
 }
 
+/// The stages of a layer in order, each with the stage that xi and r are measured from
+/// (docs/metrics.md).
+using Stages = std::span<const std::pair<std::string_view, std::string_view>>;
+Stages stages_of(NormPlacement placement) {
+    static constexpr std::pair<std::string_view, std::string_view> post[] = {
+        {"sa", ""},       {"attn", "in"},   {"norm1", "attn"},
+        {"ffn", "norm1"}, {"norm2", "ffn"}, {"deesc", "norm2"}};
+    static constexpr std::pair<std::string_view, std::string_view> pre[] = {
+        {"norm1", ""}, {"sa", ""},      {"attn", "in"},
+        {"norm2", ""}, {"ffn", "attn"}, {"deesc", "ffn"}};
+    static constexpr std::pair<std::string_view, std::string_view> parallel[] = {
+        {"norm1", ""}, {"sa", ""}, {"norm2", ""}, {"ffn", "in"}};
+    return placement == NormPlacement::post  ? Stages(post)
+           : placement == NormPlacement::pre ? Stages(pre)
+                                             : Stages(parallel);
+}
+
+NormPlacement placement_of(const SavedTrace& trace, const TraceOptions& options) {
+    if (options.placement) return *options.placement;
+    if (trace.attention_inputs()) return NormPlacement::pre;
+    if (!trace.stages().empty())
+        throw UsageError(
+            fmt::format("{}: stages inside layers need --placement post, pre or parallel.",
+                        trace.stages().begin()->second.begin()->second.name));
+    return NormPlacement::post;
+}
+
 class Replay {
   public:
     Replay(const SavedTrace& trace, const Backend& backend, Observer& observer,
            const ReplaySettings& settings)
-        : trace_(trace), backend_(backend), observer_(observer), settings_(settings) {}
+        : trace_(trace),
+          backend_(backend),
+          observer_(observer),
+          settings_(settings),
+          placement_(placement_of(trace, settings.trace)) {}
 
     std::vector<std::string> notes() const {
-        if (rounded_.off == 0) return {};
-        return {
-            fmt::format("attentions: rows of {} are off 1 by up to {:.1e}, as that format rounds "
-                        "(up to {:.1e}), "
-                        "and were divided by their sums",
-                        rounded_.format, rounded_.off, rounded_.allowed)};
+        std::vector<std::string> out;
+        if (rounded_.off > 0)
+            out.push_back(fmt::format(
+                "attentions: rows of {} are off 1 by up to {:.1e}, as that format rounds (up to "
+                "{:.1e}), and were divided by their sums",
+                rounded_.format, rounded_.off, rounded_.allowed));
+        if (unseen_.tokens > 0)
+            out.push_back(
+                fmt::format("{}: no token attends to {} of {} tokens, as where they are "
+                            "padding; --mask FILE leaves padding out",
+                            unseen_.array, unseen_.tokens, unseen_.of));
+        return out;
     }
 
     void layer(Index layer) {
@@ -99,13 +138,27 @@ class Replay {
         return kept_.empty() ? x : take_rows(x, kept_);
     }
 
+    Tensor stage(std::string_view name, Index layer) const {
+        const auto found = trace_.stages().find(name);
+        return found == trace_.stages().end() ? Tensor() : rows_of(found->second, layer);
+    }
+
     void states(Index layer) {
         const Tensor in = rows_of(trace_.states(), layer);
-        const Tensor normed = rows_of(trace_.inputs(), layer);
-        if (in.defined()) observer_.on_hidden({layer, "in", "", in});
-        if (normed.defined()) observer_.on_hidden({layer, "norm1", "", normed});
+        const bool normed_first = placement_ != NormPlacement::post;
+        const Tensor normed = normed_first ? stage("norm1", layer) : Tensor();
+        std::set<std::string_view> told;
+        const auto tell = [&](std::string_view name, std::string_view pred, const Tensor& x) {
+            if (!x.defined()) return;
+            told.insert(name);
+            observer_.on_hidden({layer, name, told.contains(pred) ? pred : "", x});
+        };
+        tell("in", "", in);
+        if (normed_first) tell("norm1", "", normed);
         if (observer_.wants_rows(layer) || observer_.wants_attention(layer))
             attention(layer, in, normed);
+        for (const auto& [name, pred] : stages_of(placement_))
+            if (name != "norm1" || !normed_first) tell(name, pred, stage(name, layer));
         const Tensor out = rows_of(trace_.states(), layer + 1);
         if (out.defined()) observer_.on_hidden({layer, "out", "", out});
     }
@@ -130,12 +183,26 @@ class Replay {
                                              std::span<const double>(factors), p.type()));
     }
 
+    /// Counts the tokens whose columns of P are 0 in every head.
+    void note_unseen(const Tensor& p, const std::string& array) {
+        const std::vector<double> sums = column_sum(multiply(p, p)).to_host<double>();
+        const auto n = std::size_t(p.cols());
+        Index tokens = 0;
+        for (std::size_t j = 0; j < n; ++j) {
+            bool seen = false;
+            for (std::size_t at = j; at < sums.size(); at += n) seen = seen || sums[at] != 0;
+            tokens += !seen;
+        }
+        if (tokens > unseen_.tokens) unseen_ = {tokens, p.cols(), array};
+    }
+
     std::unique_ptr<AttentionOperator> operator_of(Index layer) {
         const TraceOptions& options = settings_.trace;
         if (uses_given(trace_, layer, options)) {
             const SavedTrace::Array& array = trace_.attentions().at(layer);
             Tensor p = load(array);
             p = with_sums_of_one(p, array.raw);
+            if (kept_.empty()) note_unseen(p, array.name);
             if (!kept_.empty()) p = take_rows_and_columns(p, kept_);
             const bool causal = lower_triangular(p, options.causal, array.name);
             return given_attention(std::move(p), causal, options.attention);
@@ -168,7 +235,7 @@ class Replay {
                       [&](const RowBlock& rows) { observer_.on_attention_rows(layer, rows); });
         }
         if (!observer_.wants_attention(layer)) return;
-        const bool pre_norm = normed.defined();
+        const bool pre_norm = placement_ != NormPlacement::post;
         observer_.on_attention({.layer = layer,
                                 .op = *op,
                                 .input = pre_norm ? normed : in,
@@ -182,12 +249,17 @@ class Replay {
     const Backend& backend_;
     Observer& observer_;
     const ReplaySettings& settings_;
+    NormPlacement placement_;
     Index sample_ = 0;
     std::vector<Index> kept_;
     struct {
         double off = 0, allowed = 0;
         std::string format = {};
     } rounded_;  ///< the half-precision row whose sum is farthest from 1
+    struct {
+        Index tokens = 0, of = 0;
+        std::string array = {};
+    } unseen_;  ///< the P with the most tokens that no token attends to
 };
 
 std::string layers_text(const SavedTrace::Layers& layers) {
@@ -217,12 +289,16 @@ std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, 
 TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
     const SavedTrace trace(file);
     TraceNotes notes;
+    notes.placement = placement_of(trace, options);
+    notes.warnings = trace.gaps();
+    notes.defaults = trace.assumed();
     const auto used = [&](const SavedTrace::Layers& layers, std::string_view what) {
         if (!layers.empty())
             notes.recognised.push_back(fmt::format("{} {}", what, layers_text(layers)));
     };
     used(trace.states(), "hidden_states");
-    used(trace.inputs(), "attention_inputs");
+    for (const auto& [stage, layers] : trace.stages())
+        used(layers, stage == "norm1" && trace.attention_inputs() ? "attention_inputs" : stage);
     used(trace.attentions(), "attentions");
     used(trace.queries(), "queries, keys");
     if (!trace.values().empty())

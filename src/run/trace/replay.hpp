@@ -21,7 +21,8 @@ struct ReplaySettings {
 };
 
 /// Emits the events of a saved trace as a model would: `hidden_states.L` is `in` of layer L and
-/// `hidden_states.L+1` its `out`; P is `attentions.L`, or computed from `queries.L` and `keys.L`.
+/// `hidden_states.L+1` its `out`; `STAGE.L` is a stage inside it, in the order of
+/// `TraceOptions::placement`; P is `attentions.L`, or computed from `queries.L` and `keys.L`.
 /// Layer by layer, within a layer sample by sample; the arrays of a layer are read when needed.
 ///
 /// Rows of a half-precision P whose sums are 1 up to the rounding of that format are divided by
@@ -29,10 +30,12 @@ struct ReplaySettings {
 std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, Observer& observer,
                                 const ReplaySettings& settings);
 
-/// Lines for run.json and the terminal: which arrays were used, ignored, or assumed.
+/// Lines for run.json and the terminal: which arrays were used, ignored, assumed, or are missing.
 struct TraceNotes {
-    std::vector<std::string> recognised, ignored, defaults;
+    std::vector<std::string> recognised, ignored, defaults, warnings;
+    NormPlacement placement = NormPlacement::post;
 };
+/// Throws `UsageError` where the trace holds stages inside layers of an unknown layout.
 TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options);
 
 }  // namespace tsdiag

@@ -6,6 +6,7 @@
 #include <array>
 #include <charconv>
 #include <optional>
+#include <set>
 
 #include "arrays.hpp"
 #include "tsdiag/error.hpp"
@@ -15,17 +16,49 @@ namespace {
 
 constexpr Index most_layers = 1'000'000;
 
-/// L of `prefix` + "L"; nullopt where `name` is not of that form.
-std::optional<Index> layer_of(std::string_view name, std::string_view prefix) {
-    if (!name.starts_with(prefix)) return std::nullopt;
-    name.remove_prefix(prefix.size());
-    Index layer = -1;
-    const auto [end, error] = std::from_chars(name.data(), name.data() + name.size(), layer);
-    const bool canonical = name.size() == 1 || !name.starts_with('0');
-    if (error != std::errc() || end != name.data() + name.size() || layer < 0 ||
-        layer > most_layers || !canonical)
+/// A number without leading zeros.
+std::optional<Index> number_of(std::string_view text) {
+    Index number = -1;
+    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool canonical = text.size() == 1 || !text.starts_with('0');
+    if (error != std::errc() || end != text.data() + text.size() || number < 0 ||
+        number > most_layers || !canonical)
         return std::nullopt;
-    return layer;
+    return number;
+}
+
+/// L of `kind`.L, `kind`_L or `kind`/L; nullopt where `name` is none of them.
+std::optional<Index> layer_of(std::string_view name, std::string_view kind) {
+    if (!name.starts_with(kind) || name.size() == kind.size()) return std::nullopt;
+    if (std::string_view("._/").find(name[kind.size()]) == std::string_view::npos)
+        return std::nullopt;
+    return number_of(name.substr(kind.size() + 1));
+}
+
+/// Has `file` an array `kind` with an axis of layers before those of one layer?
+bool stacked(const Checkpoint& file, std::string_view kind, std::size_t rank) {
+    return std::ranges::find(file.names(), kind) != file.names().end() &&
+           file.tensor(kind).shape.size() > rank;
+}
+
+/// The prefix of arrays that have only numbers, from 0 on: those of numpy.savez without names, or
+/// of a list that PyTorch saved; nullopt where `file` holds other names, or arrays that are no
+/// states or attentions of equal shapes.
+std::optional<std::string_view> numbered(const Checkpoint& file) {
+    const std::vector<std::string> names = file.names();
+    if (names.size() < 2) return std::nullopt;
+    const std::string_view prefix = names.front().starts_with("arr_") ? "arr_" : "";
+    const std::vector<std::int64_t> shape = file.tensor(names.front()).shape;
+    if (shape.size() < 2 || shape.size() > 4) return std::nullopt;
+    if (shape.size() == 4 && shape[2] != shape[3]) return std::nullopt;
+    std::set<Index> numbers;
+    for (const std::string& name : names) {
+        if (!name.starts_with(prefix) || file.tensor(name).shape != shape) return std::nullopt;
+        const std::optional<Index> number = number_of(name.substr(prefix.size()));
+        if (!number || *number >= std::ssize(names)) return std::nullopt;
+        numbers.insert(*number);
+    }
+    return numbers.size() == names.size() ? std::optional(prefix) : std::nullopt;
 }
 
 [[noreturn]] void misfit(const SavedTrace::Array& array, std::string_view expected) {
@@ -40,11 +73,13 @@ RawTensor SavedTrace::Array::sample(Index s) const { return by_sample ? element(
 bool is_trace(const Checkpoint& file) {
     bool queries = false, keys = false;
     for (const std::string& name : file.names()) {
-        if (layer_of(name, "hidden_states.") || layer_of(name, "attentions.")) return true;
-        queries = queries || layer_of(name, "queries.").has_value();
-        keys = keys || layer_of(name, "keys.").has_value();
+        if (layer_of(name, "hidden_states") || layer_of(name, "attentions")) return true;
+        queries = queries || layer_of(name, "queries");
+        keys = keys || layer_of(name, "keys");
     }
-    return queries && keys;
+    return (queries && keys) || stacked(file, "hidden_states", 2) ||
+           stacked(file, "attentions", 3) ||
+           (stacked(file, "queries", 3) && stacked(file, "keys", 3)) || numbered(file);
 }
 
 TraceSummary summarise_trace(const Checkpoint& file) { return SavedTrace(file).summary(); }
@@ -53,7 +88,7 @@ SavedTrace::SavedTrace(const Checkpoint& file) {
     sort(file);
     // The first array of each kind sets the sizes; the most reliable about the tokens come first.
     check_states(states_);
-    check_states(inputs_);
+    for (auto& [stage, layers] : stages_) check_states(layers);
     check_heads(attentions_);
     check_heads(queries_);
     check_heads(keys_);
@@ -62,26 +97,92 @@ SavedTrace::SavedTrace(const Checkpoint& file) {
     measure();
 }
 
+void SavedTrace::add(Layers& layers, Index layer, Array array) {
+    summary_.float64 = summary_.float64 || array.raw.dtype == DType::f64;
+    const std::string name = array.name;
+    const auto [at, added] = layers.emplace(layer, std::move(array));
+    if (!added)
+        throw FormatError(
+            fmt::format("{} and {} are of the same layer, expected one.", name, at->second.name));
+}
+
+/// Arrays without names: states or attentions by their number of axes.
+bool SavedTrace::sort_unnamed(const Checkpoint& file) {
+    const std::optional<std::string_view> prefix = numbered(file);
+    if (!prefix) return false;
+    const std::vector<std::string> names = file.names();
+    for (const std::string& name : names) {
+        const RawTensor raw = file.tensor(name);
+        add(raw.shape.size() == 4 ? attentions_ : states_, *number_of(name.substr(prefix->size())),
+            {fmt::format("{}: array '{}'", file.source(), name), raw});
+    }
+    const std::string_view kind = attentions_.empty() ? "hidden_states" : "attentions";
+    assumed_.push_back(fmt::format("{}0 to {}{}: {} by their order (names {}.L)", *prefix, *prefix,
+                                   names.size() - 1, kind, kind));
+    return true;
+}
+
 void SavedTrace::sort(const Checkpoint& file) {
-    const std::array<std::pair<std::string_view, Layers*>, 6> kinds{
-        {{"hidden_states.", &states_},
-         {"attention_inputs.", &inputs_},
-         {"attentions.", &attentions_},
-         {"queries.", &queries_},
-         {"keys.", &keys_},
-         {"values.", &values_}}};
+    if (sort_unnamed(file)) return;
+    std::vector<std::pair<std::string_view, Layers*>> kinds{{"hidden_states", &states_},
+                                                            {"attention_inputs", &stages_["norm1"]},
+                                                            {"attentions", &attentions_},
+                                                            {"queries", &queries_},
+                                                            {"keys", &keys_},
+                                                            {"values", &values_}};
+    for (const std::string_view stage : stage_names) kinds.emplace_back(stage, &stages_[stage]);
     for (const std::string& name : file.names()) {
         bool known = false;
-        for (const auto& [prefix, layers] : kinds) {
-            const std::optional<Index> layer = layer_of(name, prefix);
-            if (!layer) continue;
+        for (const auto& [kind, layers] : kinds) {
+            const std::optional<Index> layer = layer_of(name, kind);
+            if (!layer && name != kind) continue;
             known = true;
+            inputs_named_ = inputs_named_ || kind == "attention_inputs";
             const RawTensor raw = file.tensor(name);
-            summary_.float64 = summary_.float64 || raw.dtype == DType::f64;
-            (*layers)[*layer] = {fmt::format("{}: array '{}'", file.source(), name), raw, false};
+            const std::string source = fmt::format("{}: array '{}'", file.source(), name);
+            if (layer) {
+                add(*layers, *layer, {source, raw});
+                continue;
+            }
+            if (raw.shape.empty())
+                throw ShapeError(source + " has no axes, expected layers first.");
+            for (Index i = 0; i < std::min(raw.shape.front(), most_layers); ++i)
+                add(*layers, i, {fmt::format("{}[{}]", source, i), element(raw, i)});
+            assumed_.push_back(fmt::format("{}: its first axis counts layers", kind));
         }
         if (!known) others_.push_back(name);
     }
+    std::erase_if(stages_, [](const auto& stage) { return stage.second.empty(); });
+}
+
+std::vector<std::string> SavedTrace::gaps() const {
+    std::vector<std::string> out;
+    const auto holes = [&](std::string_view kind, const Layers& layers) {
+        if (layers.empty()) return;
+        for (Index l = layers.begin()->first; l < layers.rbegin()->first; ++l)
+            if (!layers.contains(l))
+                out.push_back(fmt::format("{}.{} is missing between others", kind, l));
+    };
+    holes("hidden_states", states_);
+    holes("attentions", attentions_);
+    holes("queries", queries_);
+    for (const auto& [stage, layers] : stages_) holes(stage, layers);
+    Index last = -1;  // layer
+    for (const Layers* layers : {&attentions_, &queries_})
+        if (!layers->empty()) last = std::max(last, layers->rbegin()->first);
+    for (const auto& [stage, layers] : stages_) last = std::max(last, layers.rbegin()->first);
+    if (states_.empty() || last < 0) return out;
+    const Index state = states_.rbegin()->first;
+    if (state <= last)
+        out.push_back(fmt::format(
+            "the output of layer {} is missing: {} layers have {} states, hidden_states.0 to .{}",
+            last, last + 1, last + 2, last + 1));
+    if (state > last + 1)
+        out.push_back(
+            fmt::format("hidden_states go to {}, which {} layers do not have: their last output is "
+                        "hidden_states.{}",
+                        state, last + 1, last + 1));
+    return out;
 }
 
 /// An array has `rank` axes, or one more in front that counts samples.
@@ -158,8 +259,8 @@ void SavedTrace::measure() {
     };
     // The last state is only the output of the last layer.
     Index layers = std::max<Index>(end_of(states_) - 1, states_.empty() ? 0 : 1);
-    for (const Layers* kind : {&inputs_, &attentions_, &queries_})
-        layers = std::max(layers, end_of(*kind));
+    for (const Layers* kind : {&attentions_, &queries_}) layers = std::max(layers, end_of(*kind));
+    for (const auto& [stage, kind] : stages_) layers = std::max(layers, end_of(kind));
     summary_.layers = layers;
     summary_.has_states = !states_.empty();
     summary_.has_attention = !attentions_.empty() || !queries_.empty();

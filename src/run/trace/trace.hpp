@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <map>
 #include <string>
 
@@ -18,11 +19,17 @@ class SavedTrace {
     };
     using Layers = std::map<Index, Array>;
 
+    /// The stages inside a layer that a trace may hold, as `STAGE.L`.
+    static constexpr std::array<std::string_view, 6> stage_names{"sa",  "attn",  "norm1",
+                                                                 "ffn", "norm2", "deesc"};
+
     /// Throws `ShapeError`, `FormatError` naming the array.  Reads no elements.
     explicit SavedTrace(const Checkpoint& file);
 
-    const Layers& states() const { return states_; }          ///< (n, d)
-    const Layers& inputs() const { return inputs_; }          ///< (n, d)
+    const Layers& states() const { return states_; }  ///< (n, d)
+    /// By name, (n, d); `attention_inputs` is `norm1` of a pre-norm layer.
+    const std::map<std::string_view, Layers>& stages() const { return stages_; }
+    bool attention_inputs() const { return inputs_named_; }
     const Layers& attentions() const { return attentions_; }  ///< (h, n, n)
     const Layers& queries() const { return queries_; }        ///< (h, n, w)
     const Layers& keys() const { return keys_; }              ///< (h', n, w)
@@ -30,17 +37,25 @@ class SavedTrace {
     const TraceSummary& summary() const { return summary_; }
     /// Names that are no part of a trace.
     const std::vector<std::string>& others() const { return others_; }
+    /// What was read in a way that its names do not say.
+    const std::vector<std::string>& assumed() const { return assumed_; }
+    /// What the trace seems to lack.
+    std::vector<std::string> gaps() const;
 
   private:
     void sort(const Checkpoint& file);
+    void add(Layers& layers, Index layer, Array array);
+    bool sort_unnamed(const Checkpoint& file);
     void measure();
     void check_states(Layers& layers);
     void check_heads(Layers& layers);
     void check_samples(Array& array, std::size_t rank);
     void check_pairs() const;
 
-    Layers states_, inputs_, attentions_, queries_, keys_, values_;
-    std::vector<std::string> others_;
+    Layers states_, attentions_, queries_, keys_, values_;
+    std::map<std::string_view, Layers> stages_;
+    bool inputs_named_ = false;
+    std::vector<std::string> others_, assumed_;
     TraceSummary summary_;
     std::string samples_from_, tokens_from_, width_from_;  ///< the arrays that set them
 };
