@@ -166,7 +166,7 @@ TEST(Device, TrainingSaysWhichItPassedOver) {
                 "5", "--batch", "1", "--steps", "1", "--eval-samples", "1", "-o", "out"},
                {plugin(TSDIAG_EMULATED_PLUGIN), "TSDIAG_EMULATED_DEVICES=7.5"});
     ASSERT_EQ(found.code, 0) << found.err;
-    EXPECT_THAT(found.err, HasSubstr(too_old));
+    EXPECT_THAT(found.out, HasSubstr(too_old));
     const Json run = Json::parse(read_file(folder.path() / "out/run.json"), "run.json");
     EXPECT_EQ(run["device"].string(), "cpu");
     EXPECT_THAT(run["warnings"].array().at(0).string(), HasSubstr(too_old));

@@ -61,7 +61,7 @@ TEST_F(ProbeSeries, GivesAtEachStepWhatProbeGivesAlone) {
     }
     const std::string page = read_file(folder / "run.tsdiag/report.html");
     EXPECT_NE(page.find("id=\"trajectory_t_sim_out\""), std::string::npos);
-    EXPECT_NE(page.find("What follows is said of the last checkpoint"), std::string::npos);
+    EXPECT_NE(page.find("The findings below are of the last checkpoint"), std::string::npos);
     ASSERT_EQ(tsdiag(folder, {"report", "run.tsdiag"}).code, 0);
     EXPECT_EQ(read_file(folder / "run.tsdiag/report.html"), page);
 }
