@@ -72,12 +72,12 @@ std::string readings_html(std::span<const Examined> examined) {
     }
     return reports::table_html(
         {.label = "Readings",
-         .caption = "One row a reading or a control. Holds: not broken by these draws and steps of "
-                    "a search, which is no proof. A control breaks a hypothesis and has to be "
-                    "found false. Ratio: measured/bound, of &gt;= bound/measured, of an equation "
-                    "difference/rounding; above 1 the statement fails. Interval: of what was "
-                    "measured, at the level that decides. A star: sharper than what is stated; it "
-                    "does not count.",
+         .caption =
+             "One row per reading or control. Holds: no counterexample in these draws and search "
+             "steps, which is not a proof. A control breaks a hypothesis and must be found false. "
+             "Ratio: measured/bound; bound/measured for &gt;=; difference/rounding for an "
+             "equation; above 1 the statement fails. Interval: of the measured value, at the "
+             "deciding level. Star: sharper than the statement; not counted.",
          .columns = {{"claim"},
                      {"reading"},
                      {"verdict"},
@@ -154,13 +154,13 @@ std::optional<Figure> claim_figure(const Examined& e) {
 std::vector<std::string> write_claims_report(std::span<const Examined> examined,
                                              const Json& described,
                                              const std::filesystem::path& directory) {
-    reports::Page page{.title = "Statements, examined",
+    reports::Page page{.title = "Checked statements",
                        .facts_title = "Examination",
                        .facts = facts(described),
                        .numbers_title = "Readings",
                        .numbers = readings_html(examined),
-                       .wordless = "No statement was examined.",
-                       .files = {{"claims.csv", "every reading, one a row"},
+                       .wordless = "No statement was checked.",
+                       .files = {{"claims.csv", "every reading, one per row"},
                                  {"claims.json", "settings, statements, witnesses, replays"}}};
     for (const Examined& e : examined) {
         page.findings.push_back(finding(e));

@@ -28,10 +28,10 @@ Rng trial_rng(const Check& how, std::string_view part, Index trial) {
 }
 
 void refuse_nonfinite(const Check& how, std::string_view part, Index trial, double value) {
-    throw NonFiniteError(fmt::format(
-        "{}: trial {} of '{}' with seed {} gives {}, expected a finite number; --trial {} shows it "
-        "alone, and other sizes or another --dist may avoid it.",
-        how.claim, trial, part, how.seed, value, trial));
+    throw NonFiniteError(
+        fmt::format("{}: trial {} of '{}' with seed {} gives {}, expected a finite number; "
+                    "reproduce it with --trial {}, or use other sizes or another --dist.",
+                    how.claim, trial, part, how.seed, value, trial));
 }
 
 namespace {
@@ -223,7 +223,7 @@ class BoundExamination {
 
     void decide() {
         if (best_.ratio == -INFINITY) {
-            result_.note = "the statement has no meaning for any of the draws";
+            result_.note = "the statement is undefined for all draws";
             return;
         }
         result_.verdict = confirmed_            ? Verdict::false_as_stated
@@ -246,13 +246,13 @@ class BoundExamination {
         const auto add = [&](const std::string& more) {
             text += (text.empty() ? "" : "; ") + more;
         };
-        if (how_.only) add(fmt::format("trial {} alone", *how_.only));
-        if (undefined_ > 0) add(fmt::format("no meaning in {} draws", undefined_));
+        if (how_.only) add(fmt::format("trial {} only", *how_.only));
+        if (undefined_ > 0) add(fmt::format("undefined in {} draws", undefined_));
         if (!searched_.empty()) add("searched at " + searched_);
         if (searched_.empty() && !bound_.search.empty() && !how_.only)
             add("too many variables for a search");
-        if (!confirmed_ && breaks(best_.ratio)) add("broken by less than rounding explains");
-        if (!std::isfinite(best_.ratio) && confirmed_) add("measured / bound has no limit");
+        if (!confirmed_ && breaks(best_.ratio)) add("violated by less than the rounding error");
+        if (!std::isfinite(best_.ratio) && confirmed_) add("measured / bound is unbounded");
         return text;
     }
 

@@ -92,7 +92,7 @@ bool matches(const Claim& claim, std::string_view word) {
     std::vector<std::string_view> known;
     for (const Claim* claim : claims()) known.push_back(claim->name);
     const std::string near = nearest(word, known);
-    throw UsageError(fmt::format("'{}' is no claim.{} tsdiag check --list has their names.", word,
+    throw UsageError(fmt::format("unknown claim '{}'.{} See tsdiag check --list for the names.", word,
                                  near.empty() ? "" : fmt::format(" Did you mean '{}'?", near)));
 }
 

@@ -74,13 +74,13 @@ std::string section(const Examined& e) {
     };
     if (!c.words.empty()) add("In the paper's words", fmt::format("\"{}\"", c.words));
     add("Assumes", c.assumes);
-    add("Asked of the entries that are drawn", hypotheses(c));
+    add("Conditions on the drawn entries", hypotheses(c));
     add("Proof", c.proof);
     add("Sharp form", c.sharp);
     add("Not attained", c.loose);
     out += fmt::format("\nVerdict: {}.\n", name(e.verdict));
     out +=
-        "\n| reading | formula | verdict | witness against it | mutant that fails |\n"
+        "\n| reading | formula | verdict | counterexample | mutant that fails |\n"
         "|---|---|---|---|---|\n";
     for (const Reading& r : e.readings) out += row(r);
     std::string controls;
@@ -99,32 +99,32 @@ struct Unclaimed {
 };
 constexpr Unclaimed unclaimed[] = {
     {"[DEVIL] (1) to (6), (13), (14), (17), (28) to (36), (40), (51), (54); Def. D.1 to D.3",
-     "definitions of X, Q, K, V, of attentions, of h, c1 to c3, U and R, which the claims use"},
+     "definitions of X, Q, K, V, attentions, h, c1 to c3, U and R, which the claims use"},
     {"[DEVIL] (16)",
-     "definitions of c1 and c2; that c1 is finite is devil.propD5, that c2 is is said without a "
-     "proof"},
-    {"[DEVIL] (38), (39), (67)", "proofs of (37) and (41) of one line each"},
+     "definitions of c1 and c2; that c1 is finite is devil.propD5; that c2 is finite is stated "
+     "without proof"},
+    {"[DEVIL] (38), (39), (67)", "one-line proofs of (37) and (41)"},
     {"[DEVIL] (62), the network of App. D.3 and its backward pass",
-     "a definition and the chain rule; tests compare that backward pass with differences"},
+     "a definition and the chain rule; tests compare that backward pass with finite differences"},
     {"[POLY] (1) to (5), (12), (19), (23), (25)", "definitions and rearrangements"},
     {"[POLY] (13) to (18)",
      "the steps of (6), which poly.thm4.1a tests as a whole; (13) and (15) repeat the exponent "
      "a_11 where a_1n is meant"},
-    {"[POLY] Remark 4.6", "what trainings show: experiments poly.fig1 and poly.fig2"},
+    {"[POLY] Remark 4.6", "an observation in training runs: experiments poly.fig1 and poly.fig2"},
     {"[POLY] (44) to (52), (57) to (64), (72) to (77)",
      "rearrangements of the sums of (55) and (71), and equations of other tasks"},
     {"[TSE] Assumption 2.1, (2), (5), (7), (10), (12), (14), (19), Algorithm 1",
      "definitions, which the claims use"},
-    {"[TSE] (8)", "the mean of (6) by W, which the identity of tse.prop2.5 contains"},
+    {"[TSE] (8)", "the mean of (6) over W, which the identity of tse.prop2.5 contains"},
     {"[TSE] section 2.4, Estimates 1 and 2", "the factors of (16) and (17): experiment tse.fig3"},
     {"[TSE] App. A.3, Delta > 0",
-     "the gap of tse.prop2.5, which is not negative, and positive where the left side of (15) is"},
+     "the gap of tse.prop2.5, which is nonnegative, and positive if the left side of (15) is"},
     {"[TSE] App. A.1, A.2 and A.4, the displays of proofs",
      "steps to (9), (11), (23) and (29), which are claims"},
 };
 
 std::string without_claim() {
-    std::string out = "## Without a claim\n\n| displayed | why it has none |\n|---|---|\n";
+    std::string out = "## Without a claim\n\n| displayed | reason |\n|---|---|\n";
     for (const Unclaimed& u : unclaimed)
         out += fmt::format("| {} | {} |\n", cell(u.where), cell(u.why));
     return out;
@@ -137,21 +137,18 @@ std::string statements_markdown(std::span<const Examined> examined) {
         "# Statements\n\n"
         "Written by `tsdiag check --markdown`, which examines every claim of "
         "`src/claims/claims.cpp` at its own sizes with seed 0; a test compares the two.\n"
-        "*Holds* means: not broken by the draws and the steps of the search, whose numbers `tsdiag "
-        "check` prints; it is no proof, and where one is short it is named.  A reading with a star "
-        "is sharper than what is stated and does not count.  The mutant of a reading is the change "
-        "of what is claimed by which the same examination finds it false; a control breaks a "
-        "hypothesis and has to be found false.\n"
-        "Hypotheses that what is drawn decides (row sums, signs, omega + delta < 1, the entries' "
-        "distribution and scale) hold by construction or are checked of each draw, step and "
-        "witness; a "
-        "test checks them of the matrices that are shown.  Not checked: that entries are "
-        "independent "
-        "and have mean 0, which every `--dist` gives by construction (a test measures it); and "
-        "that a "
-        "size is \"large\" or \"fixed\", of which `tsdiag check` prints what was taken.\n"
+        "**Holds* means: no counterexample in the draws and search steps, whose numbers `tsdiag "
+        "check` prints. This is not a proof; short proofs are named.  A reading with a star is "
+        "sharper than the statement and is not counted.  The mutant of a reading is a change of "
+        "the claimed side that the same examination finds false; a control breaks a hypothesis and "
+        "must be found false.\n"
+        "Hypotheses on the drawn matrices (row sums, signs, omega + delta < 1, distribution and "
+        "scale of the entries) hold by construction or are checked for each draw, step and "
+        "counterexample; a test checks them for the matrices shown.  Not checked: that entries are "
+        "independent with mean 0, which every `--dist` gives by construction (a test measures it); "
+        "and that a size is \"large\" or \"fixed\"; `tsdiag check` prints the sizes used.\n"
         "Sources are keys of [references.md](references.md).\n\n"
-        "| claim | source | asked of the entries | verdict | controls found false |\n"
+        "| claim | source | conditions on the entries | verdict | controls found false |\n"
         "|---|---|---|---|---|\n";
     for (const Examined& e : examined) {
         const auto found =

@@ -26,8 +26,8 @@ void check_memory(const Claim& claim, const Check& how) {
     const Index side = std::max({how.n, how.d, how.range.empty() ? Index(0) : how.range.back()});
     const double bytes = matrices * sizeof(double) * double(side) * double(side);
     if (bytes > double(machine_memory()))
-        refuse(claim, fmt::format("matrices of {} x {} take some {:.2g} GiB together, and this "
-                                  "machine has {:.2g}; choose a smaller --n, --d or --range",
+        refuse(claim, fmt::format("matrices of {} x {} need about {:.2g} GiB, but this machine has "
+                                  "{:.2g}; choose a smaller --n, --d or --range",
                                   side, side, bytes / gib, double(machine_memory()) / gib));
 }
 
@@ -36,7 +36,8 @@ void check_sizes(const Claim& claim, const Check& how) {
                                         {"--d", how.d},
                                         {"--heads", how.heads},
                                         {"--trials", how.trials}})
-        if (value < 1) refuse(claim, fmt::format("{} {} is not at least 1", option, value));
+        if (value < 1)
+            refuse(claim, fmt::format("{} {} is too small, expected at least 1", option, value));
     if (how.n < claim.least_n)
         refuse(claim, fmt::format("--n {} is too small, the statement needs n >= {}", how.n,
                                   claim.least_n));
@@ -46,8 +47,10 @@ void check_sizes(const Claim& claim, const Check& how) {
     if (how.d % how.heads != 0)
         refuse(claim, fmt::format("--heads {} does not divide --d {}", how.heads, how.d));
     if (claim.chance && how.trials < 2 && !how.only)
-        refuse(claim, fmt::format("--trials {} gives no interval of a mean, expected at least 2",
-                                  how.trials));
+        refuse(
+            claim,
+            fmt::format("--trials {} is too small for the interval of a mean, expected at least 2",
+                        how.trials));
     if (!(how.confidence > 0 && how.confidence < 1))
         refuse(claim, fmt::format("--confidence {} is not between 0 and 1", how.confidence));
     if (!how.range.empty() &&
@@ -84,7 +87,7 @@ Distribution distribution(const std::string& word) {
         known.emplace_back(name(d));
     }
     const std::string near = nearest(word, known);
-    throw UsageError(fmt::format("'{}' is no distribution.{}", word,
+    throw UsageError(fmt::format("unknown distribution '{}'.{}", word,
                                  near.empty()
                                      ? " Expected gaussian, uniform, rademacher, torch or xavier."
                                      : fmt::format(" Did you mean '{}'?", near)));

@@ -101,7 +101,7 @@ Reading one_trial(const Mean& mean, const Check& how, Reading r) {
     const Pair pair = sample_of(mean, trial_rng(how, mean.reading, *how.only));
     r.measured = pair[0] / pair[1];
     r.trials = 1;
-    r.note = fmt::format("trial {} alone: one draw says nothing of a mean", *how.only);
+    r.note = fmt::format("trial {} only: one draw gives no estimate of a mean", *how.only);
     return r;
 }
 
@@ -148,8 +148,7 @@ Reading examine_mean(const Mean& stated, const Check& how) {
     if (i.high - i.low <= rounding_of_means * std::abs(i.value)) {
         r.low = r.high = r.measured;
         r.note += fmt::format(
-            "{}all {} samples are equal: an interval without a width knows nothing "
-            "of values that are rare",
+            "{}all {} samples are equal, so the interval has width 0 and excludes rare values",
             r.note.empty() ? "" : "; ", r.trials);
     }
     if (r.verdict == Verdict::not_decided)

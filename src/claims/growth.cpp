@@ -80,7 +80,7 @@ Reading one_trial(const Growth& growth, const Check& how, const std::vector<Inde
     const Index N = sizes[std::size_t(*how.only) % sizes.size()];
     r.measured = growth.sample(N, trial_rng(how, growth.reading, *how.only));
     r.trials = 1;
-    r.note = fmt::format("trial {} alone, at {} = {}: no exponent", *how.only, growth.size, N);
+    r.note = fmt::format("trial {} only, at {} = {}: no exponent", *how.only, growth.size, N);
     return r;
 }
 

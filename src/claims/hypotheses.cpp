@@ -11,7 +11,7 @@ namespace {
 
 std::string not_normal(const Check& how) {
     if (how.distribution == Distribution::gaussian) return {};
-    return fmt::format("--dist {} draws others", name(how.distribution));
+    return fmt::format("--dist {} does not draw them", name(how.distribution));
 }
 
 std::string not_standard(const Check& how) {

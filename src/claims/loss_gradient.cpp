@@ -160,7 +160,7 @@ std::vector<Reading> violate_tail(const Check& how) {
 extern const Claim devil_propD5 = {
     .name = "devil.propD5",
     .statement =
-        "The gradient that reaches attention is bounded by the weights behind it: h(dL/dO) = max "
+        "The gradient that reaches attention is bounded by the weights after it: h(dL/dO) = max "
         "(|p|^2 - 2 p_1 + 1) = a0, h(dL/dX3) <= sqrt(d) a0 h(W3) = a1, h(dL/dX2) <= sqrt(d1) a1 "
         "h(W2) = a2 and h(dL/dX1) <= sqrt(d) a2 h(W2), h the largest norm of a row.",
     .words =
@@ -171,11 +171,10 @@ extern const Claim devil_propD5 = {
         "X2 = relu(X1 W1), X3 = relu(X2 W2), O = X3 W3, L the sum over rows of the cross-entropy; "
         "d1 = 2 d and d + 1 classes; the maximum a0 is 2, at p_1 = 0 and another weight of 1",
     .sharp =
-        "h(dL/dX1) <= sqrt(d) a2 h(W1): the last step meets W1, not W2, so that c1 is finite, as "
-        "Prop. "
-        "D.5 has it, but not by the a3 that is printed.  And h(dL/dO) <= sqrt(2), "
-        "as 2 bounds its square.",
-    .loose = "a0 = 2 bounds the square of h(dL/dO), so that every step stays below 1 / sqrt(2).",
+        "h(dL/dX1) <= sqrt(d) a2 h(W1): the last step involves W1, not W2, so c1 is finite, as "
+        "Prop. D.5 states, but not by the printed a3.  And h(dL/dO) <= sqrt(2), because 2 bounds "
+        "its square.",
+    .loose = "a0 = 2 bounds the square of h(dL/dO), so every step stays below 1 / sqrt(2).",
     .n = 4,
     .d = 3,
     .check = check_tail,

@@ -109,15 +109,14 @@ std::string remarks(const std::vector<Examined>& examined) {
         }
         for (const Reading& r : e.controls)
             if (r.verdict != Verdict::false_as_stated && r.verdict != Verdict::hypothesis_not_met)
-                add(e, r,
-                    "a control that was not found false here, so that \"holds\" says little.");
+                add(e, r, "this control was not found false, so \"holds\" is weak evidence here.");
     }
     return out.empty() ? "" : "\n" + out;
 }
 
 constexpr std::string_view legend =
-    "holds: not broken by these draws and steps of a search, which is no proof. A control breaks a "
-    "hypothesis and has to be found false. *: sharper than what is stated; does not count.";
+    "holds: no counterexample in these draws and search steps, which is not a proof. A control "
+    "breaks a hypothesis and must be found false. *: sharper than the statement; not counted.";
 
 /// Exit code of --strict: 4 where a statement is false in one of its readings, 5 where none is but
 /// one is undecided or was examined outside its hypotheses.
@@ -146,7 +145,7 @@ std::vector<double> announced(const std::vector<const Claim*>& chosen,
         say(fmt::format(
             "tsdiag: this will take about {}{}.", duration(sum.seconds),
             sum.most > 1.5 * sum.seconds
-                ? fmt::format(", at most {} where means are hard to decide", duration(sum.most))
+                ? fmt::format(", or up to {} if some means are hard to decide", duration(sum.most))
                 : ""));
     for (double& part : parts) part /= std::max(sum.seconds, 1e-9);
     return parts;

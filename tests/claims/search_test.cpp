@@ -173,7 +173,7 @@ TEST(Bounds, CountTheDrawsWithoutMeaning) {
     ASSERT_LT(without, how.trials);
     const Reading r = examine_bound(half, how);
     EXPECT_EQ(r.trials, how.trials - without);
-    EXPECT_EQ(r.note, "no meaning in " + std::to_string(without) + " draws");
+    EXPECT_EQ(r.note, "undefined in " + std::to_string(without) + " draws");
     EXPECT_EQ(examine_bound(square(), {.trials = 5, .n = 1, .d = 1}).note, "searched at n=1 d=1");
 }
 

@@ -122,7 +122,7 @@ TEST(Check, ShowsControlsDrawsAndSteps) {
     TemporaryDirectory folder;
     const Finished found = tsdiag(folder, check({"--out", "a"}));
     EXPECT_THAT(found.out, testing::ContainsRegex("control: c2 of one value only +found false"));
-    EXPECT_THAT(found.out, HasSubstr("which is no proof"));
+    EXPECT_THAT(found.out, HasSubstr("which is not a proof"));
     const Json json = Json::parse(read_file(folder / "a/claims.json"), "claims.json");
     const Json& claim = json["claims"].array()[0];
     EXPECT_EQ(claim["controls"].array()[0]["verdict"].string(), "false as stated");
@@ -134,7 +134,7 @@ TEST(Check, ShowsControlsDrawsAndSteps) {
     // With one token the gradient vanishes, so that the control cannot violate the bound.
     const Finished one = tsdiag(folder, check({"--n", "1", "--d", "1"}));
     EXPECT_THAT(one.out, testing::ContainsRegex("control: c2 of one value only +not found false"));
-    EXPECT_THAT(one.out, HasSubstr("says little"));
+    EXPECT_THAT(one.out, HasSubstr("weak evidence"));
 }
 
 TEST(Check, SaysBeforehandHowLongItTakes) {

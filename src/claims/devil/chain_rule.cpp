@@ -147,7 +147,7 @@ std::vector<Reading> violate_scores(const Check& how) {
 
 extern const Claim devil_eq43 = {
     .name = "devil.eq43",
-    .statement = "The gradient by the weights of attention is dL/dP = dL/dO V^T.",
+    .statement = "The gradient with respect to the attention weights is dL/dP = dL/dO V^T.",
     .words = "grad_P L = [grad_O L] V^T in R^(n x n). (43)",
     .source = "[DEVIL] (43)",
     .assumes = "O = P V; examined row by row with the loss |o - a|^2 / 2",
@@ -161,8 +161,8 @@ extern const Claim devil_eq43 = {
 extern const Claim devil_eq47 = {
     .name = "devil.eq47",
     .statement =
-        "The gradient by the scores of attention is dL/ds_ij = sum_k dL/dp_ik dp_ik/ds_ij = "
-        "dL/dO_i V^T U_j^T with U_jk = dp_ik/ds_ij.",
+        "The gradient with respect to the attention scores is dL/ds_ij = sum_k dL/dp_ik "
+        "dp_ik/ds_ij = dL/dO_i V^T U_j^T with U_jk = dp_ik/ds_ij.",
     .words = "dL/ds_ij = sum_{k=1}^n dL/dp_ik dp_ik/ds_ij (47)",
     .source = "[DEVIL] (44), (47)",
     .assumes =

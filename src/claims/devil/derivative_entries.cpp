@@ -213,14 +213,14 @@ extern const Claim devil_eq7 = {
     .name = "devil.eq7",
     .statement =
         "The derivative of an attention weight p_ij = f(s_ij) / Delta_i, Delta_i = sum_k f(s_ik), "
-        "by a logit is f'(s_ik) / f(s_ik) (1_{j=k} p_ij - p_ij p_ik): without the factor for "
-        "softmax, with 1 / s_ik for linear attention.",
+        "with respect to a logit is f'(s_ik) / f(s_ik) (1_{j=k} p_ij - p_ij p_ik): without the "
+        "factor for softmax, with 1 / s_ik for linear attention.",
     .words =
         "Given the above definitions, the gradients of the attention matrix P is derived as: (7)",
     .source = "[DEVIL] (7), (8), (10)",
     .assumes = "f(s_ij) >= 0, f(s_ik) != 0 and Delta_i != 0",
     .proof = "the quotient rule.",
-    .sharp = "(1_{j=k} - p_ij) f'(s_ik) / Delta_i, which also holds where f(s_ik) = 0.",
+    .sharp = "(1_{j=k} - p_ij) f'(s_ik) / Delta_i, which also holds for f(s_ik) = 0.",
     .d = 1,
     .check = check_formulas,
     .tight = attain_formulas,
@@ -242,15 +242,15 @@ extern const Claim devil_eq9 = {
 extern const Claim devil_eq11 = {
     .name = "devil.eq11",
     .statement =
-        "The derivative of linear attention by a score is bounded by the score: |dp_ij/ds_ik| <= "
-        "1 / (4 |s_ik|), and so by the least one, c3: at most 1 / (4 c3).",
+        "The derivative of linear attention with respect to a score is bounded by the score: "
+        "|dp_ij/ds_ik| <= 1 / (4 |s_ik|), hence by the smallest score c3: at most 1 / (4 c3).",
     .words = "However, for linear attentions, we have: [...] |dp_ij/ds_ik| <= 1/(4 |s_ik|). (11)",
     .source = "[DEVIL] (11), (46)",
     .assumes = "p_ij = s_ij / sum_k s_ik with every s_ik > 0",
     .proof = "(10), and p (1 - p) <= 1/4.",
     .sharp =
-        "|dp_ij/ds_ik| <= max(p_ij, 1 - p_ik) / Delta_i <= 1 / Delta_i: a small score alone makes "
-        "no large derivative.",
+        "|dp_ij/ds_ik| <= max(p_ij, 1 - p_ik) / Delta_i <= 1 / Delta_i: a single small score does "
+        "not make the derivative large.",
     .d = 1,
     .check = check_linear_entries,
     .tight = attain_linear_entries,

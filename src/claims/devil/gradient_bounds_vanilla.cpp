@@ -87,8 +87,8 @@ std::vector<Reading> violate_vanilla(const Check& how) {
 extern const Claim devil_eq59 = {
     .name = "devil.eq59",
     .statement =
-        "Softmax attention bounds the gradient by its logits: |dL/ds_ij| <= sqrt(n) c1 c2 "
-        "/ 4 with c1 = max |dL/do_i| and c2 = max |v_j|.",
+        "Softmax attention bounds the gradient with respect to its logits: |dL/ds_ij| <= sqrt(n) "
+        "c1 c2 / 4 with c1 = max |dL/do_i| and c2 = max |v_j|.",
     .words =
         "Let's summarize the previous results. [...] |dL/ds_ij| <= sqrt(n) c1 c2/4 < infinity. "
         "(59)",
@@ -96,9 +96,8 @@ extern const Claim devil_eq59 = {
     .assumes = "p = softmax(s), o = p V; s, V and g = dL/do arbitrary",
     .sharp =
         "|dL/ds_ij| <= c1 c2 / 2 for every n >= 2: dL/ds_ij = p_ij (1 - p_ij) <g_i, v_j - "
-        "vbar> with vbar in the convex hull of the other values.  So (59) is true from n = 4 on, "
-        "and "
-        "false for n = 2 and 3 alone.",
+        "vbar> with vbar in the convex hull of the other values.  So (59) is true for n >= 4 and "
+        "false only for n = 2 and 3.",
     .n = 16,
     .d = 4,
     .check = check_vanilla,

@@ -94,15 +94,14 @@ std::vector<Reading> violate_bound(const Check& how) {
 extern const Claim devil_eq48_linear = {
     .name = "devil.eq48-linear",
     .statement =
-        "Where no score is below c3 > 0, linear attention bounds the gradient by its scores: "
-        "|dL/ds_ij| <= sqrt(n) c1 c2 / (4 c3) with c1 = max |dL/do_i|, c2 = max |v_j|.",
+        "If no score is below c3 > 0, linear attention bounds the gradient with respect to its "
+        "scores: |dL/ds_ij| <= sqrt(n) c1 c2 / (4 c3) with c1 = max |dL/do_i|, c2 = max |v_j|.",
     .words = "where t = 1 in vanilla attention and t = c3 in linear attention",
     .source = "[DEVIL] (48), linear",
     .assumes = "p_ij = s_ij / sum_k s_ik, o = p V; every s_ij >= c3 > 0",
     .sharp =
-        "|dL/ds_ij| <= 2 (n - 1) c1 c2 / (n^2 c3): it falls with n.  So (48) is true from n = 4 "
-        "on, "
-        "and false for n = 2 and 3 alone.",
+        "|dL/ds_ij| <= 2 (n - 1) c1 c2 / (n^2 c3): it falls with n.  So (48) is true for n >= 4 "
+        "and false only for n = 2 and 3.",
     .n = 16,
     .d = 4,
     .check = check_bound,

@@ -284,8 +284,8 @@ std::vector<Reading> violate_unbounded_gradient(const Check& how) {
 extern const Claim devil_prop31 = {
     .name = "devil.prop3.1",
     .statement =
-        "The derivative of linear attention by its scores is unbounded: for every M > 0 some q_i "
-        "and k_j have |dp_ij/ds_ik| > M.",
+        "The derivative of linear attention with respect to its scores is unbounded: for every M > "
+        "0 some q_i and k_j have |dp_ij/ds_ik| > M.",
     .words =
         "For all M > 0, there exists q_i, k_j in R^d, j = 1, ..., n, such that: |dp_ij/ds_ik| > M. "
         "(12)",
@@ -293,10 +293,10 @@ extern const Claim devil_prop31 = {
     .assumes =
         "n >= 2; s_ij = <phi(q_i), phi(k_j)>, phi = elu + 1 reaches arbitrarily small vectors; "
         "q_i = k_j = phi^-1(x0) as in the proof, derivatives by a complex step",
-    .proof = "n equal scores c have derivatives of 1/(n^2 c) at least.",
+    .proof = "n equal scores c have derivatives of at least 1/(n^2 c).",
     .sharp =
-        "n equal scores of c give (1 / c) (1 / n) (1 - 1 / n); nothing exceeds 1 / Delta_i, so "
-        "that the sum of the scores, not one of them, must vanish.",
+        "n equal scores of c give (1 / c) (1 / n) (1 - 1 / n); nothing exceeds 1 / Delta_i, so the "
+        "sum of the scores, not one of them, must vanish.",
     .n = 8,
     .d = 4,
     .least_n = 2,
@@ -307,9 +307,9 @@ extern const Claim devil_prop31 = {
 extern const Claim devil_eq49 = {
     .name = "devil.eq49",
     .statement =
-        "Where q_i = k_j = phi^-1(x0) for all i and j, dp_ik/ds_ij = t_jk / (x0^T x0) with t_jk = "
-        "1/n (1 - 1/n) for j = k and -1/n^2 otherwise, and |dL/ds_ij| >= |sum_k dL/dp_ik t_jk| / "
-        "eps for x0^T x0 <= eps.",
+        "If q_i = k_j = phi^-1(x0) for all i and j, dp_ik/ds_ij = t_jk / (x0^T x0) with t_jk = 1/n "
+        "(1 - 1/n) for j = k and -1/n^2 otherwise, and |dL/ds_ij| >= |sum_k dL/dp_ik t_jk| / eps "
+        "for x0^T x0 <= eps.",
     .words =
         "On the other hand, according to Appendix C, in linear attention, there exist q_i, k_j, "
         "such that: dp_ik/ds_ij = 1/|x0^T x0| t_ijk, (49)",
@@ -326,8 +326,8 @@ extern const Claim devil_eq49 = {
 extern const Claim devil_eq60 = {
     .name = "devil.eq60",
     .statement =
-        "The gradient by the scores of linear attention is unbounded: for every M > 0 some q_i and "
-        "k_j have |dL/ds_ij| > M.",
+        "The gradient with respect to the scores of linear attention is unbounded: for every M > 0 "
+        "some q_i and k_j have |dL/ds_ij| > M.",
     .words =
         "Let eps -> 0+, then |dL/ds_ik| -> infinity. This means that the gradient in linear "
         "attention is unbounded",
@@ -337,8 +337,8 @@ extern const Claim devil_eq60 = {
         "Prop. 3.1",
     .proof = "the gradient is homogeneous of degree -1 in the scores of a row.",
     .sharp =
-        "dL/dS(c S) = dL/dS(S) / c.  Where q_i = x_i W_Q with an invertible W_Q, the equal queries "
-        "of the proof are equal tokens, whose values are equal too: no gradient at all.",
+        "dL/dS(c S) = dL/dS(S) / c.  If q_i = x_i W_Q with an invertible W_Q, the equal queries of "
+        "the proof are equal tokens, whose values are also equal: the gradient is 0.",
     .n = 8,
     .d = 4,
     .least_n = 2,

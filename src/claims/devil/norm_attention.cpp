@@ -224,8 +224,8 @@ std::vector<Reading> violate_chain(const Check& how) {
 extern const Claim devil_eq55 = {
     .name = "devil.eq55",
     .statement =
-        "The gradient by the input of the norm is dL/dt_ij = sum_{k=1}^n dL/do_ik do_ik/dt_ij, the "
-        "sum over as many terms as there are rows.",
+        "The gradient with respect to the input of the norm is dL/dt_ij = sum_{k=1}^n dL/do_ik "
+        "do_ik/dt_ij, a sum of as many terms as there are rows.",
     .words = "dL/dt_ij = sum_{k=1}^n dL/do_ik do_ik/dt_ij (55)",
     .source = "[DEVIL] (54), (55)",
     .assumes =
@@ -241,8 +241,8 @@ extern const Claim devil_eq55 = {
 extern const Claim devil_eq58 = {
     .name = "devil.eq58",
     .statement =
-        "The gradients of NormAttention by its inputs and by its scores are dL/dT_i = dL/dO_i R^T "
-        "and dL/dS_i = dL/dO_i R^T V^T with R_jk = do_ik/dt_ij.",
+        "The gradients of NormAttention with respect to its inputs and its scores are dL/dT_i = "
+        "dL/dO_i R^T and dL/dS_i = dL/dO_i R^T V^T with R_jk = do_ik/dt_ij.",
     .words = "grad_{S_i} L = (grad_{T_i} L) V^T (58)",
     .source = "[DEVIL] (56), (58)",
     .assumes =
@@ -258,8 +258,9 @@ extern const Claim devil_eq58 = {
 extern const Claim devil_eq61 = {
     .name = "devil.eq61",
     .statement =
-        "Attention with a norm in place of a denominator bounds the gradient by its scores: "
-        "|dL/ds_ij| <= 3 c1 c2 d / (2 sqrt(eps)) with c1 = max |dL/do_i| and c2 = max |v_j|.",
+        "Attention with a norm in place of a denominator bounds the gradient with respect to its "
+        "scores: |dL/ds_ij| <= 3 c1 c2 d / (2 sqrt(eps)) with c1 = max |dL/do_i| and c2 = max "
+        "|v_j|.",
     .words =
         "the gradients of NormAttention is bounded by: |dL/ds_ij| <= 3 c1 c2 d/(2 sqrt(eps)) < "
         "infinity, (15)",

@@ -272,8 +272,8 @@ std::vector<Reading> violate_derivative_norm(const Check& how) {
 extern const Claim devil_eq52 = {
     .name = "devil.eq52",
     .statement =
-        "The derivative of a row of NormAttention by its input is do_ij/dt_ik = (1{j=k} - t_ij "
-        "t_ik / (d (sigma_i^2 + eps))) / sqrt(sigma_i^2 + eps).",
+        "The derivative of a row of NormAttention with respect to its input is do_ij/dt_ik = "
+        "(1{j=k} - t_ij t_ik / (d (sigma_i^2 + eps))) / sqrt(sigma_i^2 + eps).",
     .words =
         "do_ij/dt_ik = 1/sqrt(sigma_i^2 + eps) [1{j=k} - 1/d t_ij t_ik/(sigma_i^2 + eps)]. (52)",
     .source = "[DEVIL] (34), (51), (52)",
@@ -304,9 +304,9 @@ extern const Claim devil_eq53 = {
 extern const Claim devil_eq53_steps = {
     .name = "devil.eq53-steps",
     .statement =
-        "The lines by which (53) is derived, each divided by 1 / sqrt(sigma^2 + eps): |do_j/dt_k| "
-        "= 1{j=k} - t_j t_k / (|t|^2 + d eps) = 1{j=k} + t_j t_k / (|t|^2 + d eps) <= 1{j=k} + "
-        "(t_j^2 + t_k^2) / (2 |t|^2) <= 3/2.",
+        "The lines that derive (53), each divided by 1 / sqrt(sigma^2 + eps): |do_j/dt_k| = 1{j=k} "
+        "- t_j t_k / (|t|^2 + d eps) = 1{j=k} + t_j t_k / (|t|^2 + d eps) <= 1{j=k} + (t_j^2 + "
+        "t_k^2) / (2 |t|^2) <= 3/2.",
     .words = "|do_ij/dt_ik| (53)",
     .source = "[DEVIL] (53), the lines between",
     .assumes = "eps > 0, t != 0",

@@ -227,10 +227,9 @@ extern const Claim poly_cor43 = {
 extern const Claim poly_thm44 = {
     .name = "poly.thm4.4",
     .statement =
-        "The gradient of the p-th power of the logits by the weights Q grows at most linearly with "
-        "the number of tokens: E |d((X Q K^T X^T)^p / sqrt(d))/dQ| = O(N), in two readings: entry "
-        "by "
-        "entry, and as a power of the matrix.",
+        "The gradient of the p-th power of the logits with respect to the weights Q grows at most "
+        "linearly with the number of tokens: E |d((X Q K^T X^T)^p / sqrt(d))/dQ| = O(N), in two "
+        "readings: entry by entry, and as a power of the matrix.",
     .words = "E|d/dQ ((X Q K^T X^T)^p/sqrt(d))| <= O(N) (10)",
     .source = "[POLY] Thm 4.4, (10)",
     .assumes = gradient_assumptions,
@@ -249,8 +248,7 @@ extern const Claim poly_cor45 = {
     .statement =
         "Divided by sqrt(N), the gradient of the p-th power of the logits grows as the bound of "
         "softmax attention does: E |d((X Q K^T X^T)^p / sqrt(d))/dQ / sqrt(N)| = O(sqrt(N)), in "
-        "two "
-        "readings: entry by entry, and as a power of the matrix.",
+        "two readings: entry by entry, and as a power of the matrix.",
     .words =
         "Assume the same condition as in theorem 4.4. Then E|1/sqrt(N) d/dQ (...)| <= O(sqrt(N)). "
         "(11)",
@@ -268,14 +266,15 @@ extern const Claim poly_cor45 = {
 extern const Claim poly_cor45_k = {
     .name = "poly.cor4.5-k",
     .statement =
-        "An analogous estimate holds for derivatives by the weights K: E |d((X Q K^T X^T)^p / "
-        "sqrt(d))/dK| = O(N), in two readings: entry by entry, and as a power of the matrix.",
+        "An analogous estimate holds for derivatives with respect to the weights K: E |d((X Q K^T "
+        "X^T)^p / sqrt(d))/dK| = O(N), in two readings: entry by entry, and as a power of the "
+        "matrix.",
     .words = "An analogous estimate holds for derivatives with respect to the K matrix",
     .source = "[POLY] after Cor. 4.5",
     .assumes = gradient_assumptions,
     .hypotheses = {&normal_entries},
     .sharp =
-        "The logits of Q and K are those of K and Q transposed, so that the norms have one "
+        "The logits of Q and K are those of K and Q transposed, so the norms have the same "
         "distribution: entry by entry Theta(N) for every p; as a matrix power N^p.",
     .d = 16,
     .heads = 2,

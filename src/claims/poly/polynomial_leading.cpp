@@ -83,15 +83,15 @@ std::vector<Reading> violate_leading(const Check& how) {
 extern const Claim poly_eq56 = {
     .name = "poly.eq56",
     .statement =
-        "The gradient of the logits by the weights Q has about the mean square E |d(X Q K^T "
-        "X^T)/dQ|_F^2 = N^2 D^2 d sigma_x^4 sigma_w^2.",
+        "The gradient of the logits with respect to the weights Q has approximately the mean "
+        "square E |d(X Q K^T X^T)/dQ|_F^2 = N^2 D^2 d sigma_x^4 sigma_w^2.",
     .words = "approximately N^2 D^2 d sigma_x^4 sigma_w^2. (56)",
     .source = "[POLY] (56)",
     .assumes =
         "entries of X (N x D) normal with variance sigma_x^2, of Q and K (D x d) with sigma_w^2, "
         "all independent; N D large",
     .hypotheses = {&normal_entries},
-    .sharp = "The part by which it is too small is 2/(N D), exactly.",
+    .sharp = "It is too small by a fraction of exactly 2/(N D).",
     .n = 8,
     .d = 8,
     .heads = 2,

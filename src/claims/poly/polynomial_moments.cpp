@@ -301,8 +301,8 @@ extern const Claim poly_eq43 = {
 extern const Claim poly_eq55 = {
     .name = "poly.eq55",
     .statement =
-        "The gradient of the logits by the weights Q has the mean square E |d(X Q K^T X^T)/dQ|_F^2 "
-        "= d sigma_w^2 sigma_x^4 (N (N - 1) D (D - 1) + 3 N D).",
+        "The gradient of the logits with respect to the weights Q has the mean square E |d(X Q K^T "
+        "X^T)/dQ|_F^2 = d sigma_w^2 sigma_x^4 (N (N - 1) D (D - 1) + 3 N D).",
     .words = "= N D d 3 sigma_x^4 sigma_w^2 + N (N-1) D (D-1) d sigma_x^4 sigma_w^2 (55)",
     .source = "[POLY] (53) to (55)",
     .assumes =
@@ -324,9 +324,9 @@ extern const Claim poly_eq55 = {
 extern const Claim poly_eq71 = {
     .name = "poly.eq71",
     .statement =
-        "The gradient of the p-th power of the logits, entry by entry, by the weights Q has the "
-        "mean square E |d((X Q K^T X^T)^p)/dQ|_F^2 of about (2p - 3)!! d^p sigma_w^(4p - 2) "
-        "sigma_x^(4p) N^2 D^(2p).",
+        "The gradient of the p-th power of the logits, entry by entry, with respect to the weights "
+        "Q has the mean square E |d((X Q K^T X^T)^p)/dQ|_F^2 of about (2p - 3)!! d^p sigma_w^(4p - "
+        "2) sigma_x^(4p) N^2 D^(2p).",
     .words = "approximately [...] (70) = N^2 D^2p d^p (2p-3)!! sigma_x^4p sigma_w^(4p-2) (71)",
     .source = "[POLY] (65) to (71)",
     .assumes =

@@ -223,7 +223,7 @@ extern const Claim poly_thm41a = {
     .source = "[POLY] Thm 4.1, (6)",
     .assumes = "softmax of every row of A, N x N",
     .proof = "sum_j p_j^2 <= (sum_j p_j)^2 = 1 in each row.",
-    .sharp = "And of at least 1, which uniform rows attain.",
+    .sharp = "And at least 1, which uniform rows attain.",
     .check = check_softmax_norm,
     .tight = attain_softmax_norm,
     .violate = violate_softmax_norm};
@@ -231,12 +231,12 @@ extern const Claim poly_thm41a = {
 extern const Claim poly_thm41b = {
     .name = "poly.thm4.1b",
     .statement =
-        "The derivative of softmax attention by its logits has a Frobenius norm of at most 2 "
-        "sqrt(N).",
+        "The derivative of softmax attention with respect to its logits has a Frobenius norm of at "
+        "most 2 sqrt(N).",
     .words = "|grad softmax(A)|_F <= 2 sqrt(N) (7)",
     .source = "[POLY] Thm 4.1, (7), (39), (40)",
     .assumes = "softmax of every row of A, N x N",
-    .proof = "of a row s2 - 2 s3 + s2^2 <= s2 (1 - s2) <= 1/4, s_k = sum_j p_j^k.",
+    .proof = "for a row, s2 - 2 s3 + s2^2 <= s2 (1 - s2) <= 1/4, s_k = sum_j p_j^k.",
     .sharp =
         "sqrt(N) / 2: a row gives |diag(p) - p p^T|_F^2 <= s (1 - s) with s = |p|^2.  And F sqrt(1 "
         "- F^2 / N) with F = |softmax(A)|_F.",
@@ -256,8 +256,8 @@ extern const Claim poly_eq34 = {
     .source = "[POLY] (26) to (38)",
     .assumes = "F = softmax(A), row by row",
     .sharp =
-        "|1 - F_ij| + sum_{k != j} F_ik is twice the sum, which is what (34) uses; the last = is "
-        "<=, with equality for a single token looked at.",
+        "|1 - F_ij| + sum_{k != j} F_ik is twice the sum, as (34) uses it; the last = is <=, with "
+        "equality if a row attends to a single token.",
     .loose = "(30) stays at or below 1/2, (34) at or below 1/4, which uniform rows attain.",
     .check = check_steps,
     .violate = violate_steps};

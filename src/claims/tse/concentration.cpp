@@ -239,7 +239,8 @@ extern const Claim tse_lemmaA5 = {
     .name = "tse.lemmaA5",
     .statement =
         "The gains concentrate: P(|xi_i - E xi_i| >= eps kappa_i) <= 4 exp(-c eps^2 d) for some "
-        "absolute constant c and kappa_i of X and P alone; for which eps is not printed.",
+        "absolute constant c and kappa_i that depend only on X and P; the range of eps is not "
+        "printed.",
     .words =
         "where c is an absolute constant and kappa_i, i = 1, 2, are constants dependent on "
         "the matrices [...] but independent of W",
@@ -247,8 +248,8 @@ extern const Claim tse_lemmaA5 = {
     .assumes =
         "entries of W independent, mean 0, of norm 1/sqrt(d); kappa_i = alpha^2 mu_i^2 + alpha "
         "|(Pi_i P X)^T Pi_i X|_F/|Pi_i X|_F^2, the scale of (27) with w in units of 1/sqrt(d); "
-        "with w as it is, kappa_i grows like d, and (28) says nothing; the tail of xi1 of normal W "
-        "and its rate (Cramer) are computed, no W drawn",
+        "for w without that unit, kappa_i grows like d, and (28) is vacuous; the tail of xi1 for "
+        "normal W and its rate (Cramer) are computed without drawing W",
     .sharp =
         "exp(-c eps^2 d) for eps in (0, 1), exp(-c eps d) beyond; sd(xi1) = sqrt((4 m + 2 m^2)/d), "
         "m = alpha^2 mu1^2, of normal W.",

@@ -242,20 +242,20 @@ std::vector<Reading> violate_estimate(const Check& how) {
 extern const Claim tse_cor27 = {
     .name = "tse.cor2.7",
     .statement =
-        "Of a doubly stochastic P, mu1 = 1, omega = 0 and E[r] >= 1 + (1 - delta^2)/(1 + delta^2) "
-        "t_sim; of a symmetric one delta = |lambda2|, so that E[r] >= 1 + (1 - lambda2^2)/(1 + "
-        "lambda2^2) t_sim, which in practice is the better estimate for other P as well; and no "
-        "escalation where |lambda2| = 1.",
+        "For a doubly stochastic P, mu1 = 1, omega = 0 and E[r] >= 1 + (1 - delta^2)/(1 + delta^2) "
+        "t_sim. For a symmetric P, delta = |lambda2|, so E[r] >= 1 + (1 - lambda2^2)/(1 + "
+        "lambda2^2) t_sim, in practice the better estimate also for other P. There is no "
+        "escalation if |lambda2| = 1.",
     .words =
         "when P is symmetric (thus doubly stochastic), then delta^2 = |lambda2(P)|^2 and (17) "
         "[...] If |lambda2(P)| = 1 (say, for P = I), then no escalation would happen",
-    .source = "[TSE] Cor. 2.7, (17), and the text behind it",
+    .source = "[TSE] Cor. 2.7, (17), and the text after it",
     .assumes =
-        "as Theorem 2.6, at the width that is examined; alpha = 1, d sigma^2 = 1; for other P the "
-        "paper claims an estimate seen in experiments, not a bound",
+        "as Theorem 2.6, at the examined width; alpha = 1, d sigma^2 = 1; for other P the paper "
+        "claims an estimate seen in experiments, not a bound",
     .hypotheses = {&standard_scale},
     .sharp =
-        "Better, and as cheap: (1 + alpha^2 mu1^2)/(1 + alpha^2 mu2^2) - 1, exact for any P as "
+        "Better, at the same cost: (1 + alpha^2 mu1^2)/(1 + alpha^2 mu2^2) - 1, exact for any P as "
         "d grows.  For P that are not symmetric the estimate can have the wrong sign.",
     .n = 16,
     .d = 64,

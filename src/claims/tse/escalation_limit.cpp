@@ -159,18 +159,18 @@ std::vector<Reading> violate_limit(const Check& how) {
 extern const Claim tse_rem28 = {
     .name = "tse.rem2.8",
     .statement =
-        "As tokens grow alike omega and delta vanish, so that the right side of (16) tends to its "
-        "maximum 1 + alpha^2; diversity falls at the rate 1/(1 + alpha^2), which is 1/2 for alpha "
-        "= 1.",
+        "As tokens become more similar, omega and delta vanish, so the right side of (16) tends to "
+        "its maximum 1 + alpha^2; diversity falls at the rate 1/(1 + alpha^2), which is 1/2 for "
+        "alpha = 1.",
     .words = "the rate is linear and asymptotically 1/(1 + alpha^2) = 1/2 for alpha = 1",
     .source = "[TSE] Rem. 2.8",
     .assumes =
-        "X = 1 v^T + Z/N, P = P(X) by softmax (2); the maximum where omega + delta < 1; the rate "
-        "for entries of W of variance 1/d and large d",
+        "X = 1 v^T + Z/N, P = P(X) by softmax (2); the maximum for omega + delta < 1; the rate for "
+        "entries of W of variance 1/d and large d",
     .hypotheses = {&standard_scale},
     .sharp =
-        "The distance falls like the square of that of the tokens. E xi1/E xi2 itself may exceed 1 "
-        "+ alpha^2.",
+        "The distance falls like the square of the distance of the tokens. E xi1/E xi2 itself may "
+        "exceed 1 + alpha^2.",
     .n = 8,
     .d = 8,
     .trials = 60,

@@ -255,8 +255,8 @@ extern const Claim tse_thm26 = {
     .name = "tse.thm2.6",
     .statement =
         "Similarity escalates on average: E[r] >= 1 + alpha^2/(1 + alpha^2 delta^2) ((1-omega)^2 - "
-        "delta^2) t_sim(X) > 1 for d sufficiently large; read as such, at every width, and at the "
-        "one that is examined.",
+        "delta^2) t_sim(X) > 1 for d sufficiently large; read for large d, for every width, and "
+        "for the examined width.",
     .words =
         "with sub-gaussian norm equal to sigma = 1/sqrt(d). Suppose that omega + delta < 1 and the "
         "left-hand side of (15) is bounded away from zero for d sufficiently large. Then the "
@@ -274,8 +274,7 @@ extern const Claim tse_thm26 = {
         "sub-gaussian norm of 1/sqrt(d) by E exp(w^2/K^2) <= 2 leaves d sigma^2 <= ln 2, for which "
         "(16) can fail at every d.",
     .loose =
-        "E[r] approaches the bound as d grows where omega = 0 and mu2 = delta, which (15) "
-        "excludes.",
+        "E[r] approaches the bound as d grows if omega = 0 and mu2 = delta, which (15) excludes.",
     .n = 16,
     .d = 64,
     .trials = 2000,

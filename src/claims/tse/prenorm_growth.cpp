@@ -128,9 +128,9 @@ extern const Claim tse_eq20 = {
         "there hold (20)",
     .source = "[TSE] (19), (20)",
     .assumes =
-        "entries of W, W1 and W2 independent, mean 0, d sigma^2 = 1 for W (in general that "
-        "factor appears); P = P(LN(X)) by softmax (2), so that P LN(X) is not 0; X, and Y "
-        "for the second half, fixed",
+        "entries of W, W1 and W2 independent, mean 0, d sigma^2 = 1 for W (otherwise that factor "
+        "appears); P = P(LN(X)) by softmax (2), so P LN(X) is not 0; X, and Y for the second part, "
+        "fixed",
     .hypotheses = {&standard_scale},
     .proof = "as Lemma 2.4; the term linear in W2 vanishes.",
     .n = 16,

@@ -198,21 +198,19 @@ extern const Claim tse_sec221 = {
     .name = "tse.sec2.2.1",
     .statement =
         "Powers of a stochastic P with |lambda2| < 1 converge to rank one, and so do products of "
-        "P_k whose |lambda2| stays away from 1: as they are, or with the residual, as products of "
-        "I + alpha P_k.",
+        "P_k with |lambda2| bounded away from 1: plain products, or products of I + alpha P_k with "
+        "the residual.",
     .words =
         "for a sequence of stochastic matrices {P_k} for which {|lambda2(P_k)|} is bounded "
         "away from 1 [...] P_k ... P_2 P_1 x will also converge to span{1}",
     .source = "[TSE] section 2.2.1",
     .assumes =
-        "P_k row-stochastic; alpha > 0; products examined on matrices of 0 and 1 with one closed "
-        "class "
-        "alone, at most 8 x 8, where the bound is attained",
+        "P_k row-stochastic; alpha > 0; products are examined only for matrices of 0 and 1 with "
+        "one closed class, at most 8 x 8, which attain the bound",
     .proof =
         "with the residual: any two rows of n - 1 factors share a path, since |lambda2| < 1 leaves "
         "one "
-        "closed class; the P_k with |lambda2| <= 1 - eps are a compact set, so that all such "
-        "products "
+        "closed class; the P_k with |lambda2| <= 1 - eps are a compact set, so all such products "
         "contract by one factor less than 1; of matrices of 0 and 1 a path has the weight of the "
         "reading.",
     .sharp =

@@ -79,19 +79,19 @@ extern const Claim tse_eq3 = {
     .name = "tse.eq3",
     .statement =
         "Repeated self-attention with the residual, SA_i(X) = X + alpha P_i X W_i, makes all "
-        "tokens alike, but for its size: c_k (SA_k o ... o SA_1)(X) tends to the span of 1 e_j^T; "
-        "for random weights, or for any.",
+        "tokens equal up to scale: c_k (SA_k o ... o SA_1)(X) tends to the span of 1 e_j^T; for "
+        "random weights, or for any.",
     .words =
         "Hence, roughly speaking, the escalation process can be characterized as (3) [...] where "
         "{c_k} is a proper normalization sequence",
     .source = "[TSE] (3)",
     .assumes =
         "alpha = 1; P_k row-stochastic with |lambda2(P_k)| away from 1: softmax of normal logits; "
-        "random weights: independent entries of mean 0 and variance 1/d, another W_k at each step",
+        "random weights: independent entries of mean 0 and variance 1/d, a new W_k at each step",
     .sharp =
-        "It is a race of two growth rates: W = -I takes the similar part away at once, and for d = "
-        "1 and normal W it shrinks by exp(-0.2) a step.",
-    .loose = "What is stated is a limit, without a rate.",
+        "Two growth rates compete: W = -I removes the similar part at once, and for d = 1 and "
+        "normal W it shrinks by exp(-0.2) per step.",
+    .loose = "The statement is a limit, without a rate.",
     .n = 8,
     .d = 16,
     .trials = 200,

@@ -112,8 +112,8 @@ extern const Claim tse_lemma24 = {
     .source = "[TSE] Assumption 2.1, (4), Lemma 2.4, (9), (10)",
     .assumes =
         "Y = X + alpha P X W, alpha > 0; X and P fixed, P row-stochastic, Pi1 X and Pi2 X not "
-        "zero; W of --dist at the width that is examined, and every W of entries -sigma and sigma "
-        "at widths 1 and 2",
+        "zero; W of --dist at the examined width, and every W of entries -sigma and sigma at "
+        "widths 1 and 2",
     .proof =
         "E|Q (X + alpha P X W)|_F^2 = |Q X|_F^2 + alpha^2 d sigma^2 |Q P X|_F^2 by (4), with "
         "Q = Pi_i.",

@@ -122,7 +122,7 @@ extern const Claim tse_prop25 = {
         "E r = 1 + (alpha^2 d sigma^2/(1 + alpha^2 d sigma^2 mu2^2) (mu1^2 - mu2^2) - E eta) "
         "t_sim(X) with eta = E xi1/E xi2 - xi1/xi2; and max(mu1^2 - (1-omega)^2, delta^2 - mu2^2) "
         ">= 0, so that E xi1/E xi2 exceeds (1 + alpha^2 (1-omega)^2)/(1 + alpha^2 delta^2) by a "
-        "gap that is not negative.",
+        "nonnegative gap.",
     .words =
         "The equality (13) follows from replacing E[xi1/xi2] by E[xi1]/E[xi2] - E[eta] in (8) "
         "[...] the following condition always holds (15)",

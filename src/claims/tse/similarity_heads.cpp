@@ -166,19 +166,20 @@ std::vector<Reading> violate_heads(const Check& how) {
 extern const Claim tse_prop29 = {
     .name = "tse.prop2.9",
     .statement =
-        "With several heads side by side E[xi_i] and E[r] are those of one head with the means "
-        "mean_k mu_i(k)^2 in place of mu_i^2, and these keep to the bounds mean_k (1-omega_k)^2 "
-        "and mean_k delta_k^2.",
+        "With several concatenated heads, E[xi_i] and E[r] are those of one head with mean_k "
+        "mu_i(k)^2 in place of mu_i^2, and these means satisfy the bounds mean_k (1-omega_k)^2 and "
+        "mean_k delta_k^2.",
     .words =
         "the only difference in (18) is that mu_i^2 are replaced by [...] the average across "
         "multiple heads",
-    .source = "[TSE] Prop. 2.9, (18) and the text behind it, Lemma A.6, (29)",
+    .source = "[TSE] Prop. 2.9, (18) and the text after it, Lemma A.6, (29)",
     .assumes =
         "head k has its own row-stochastic P_k and W_k of d x d/h, independent entries of mean 0 "
         "and variance sigma^2; Pi1 X and Pi2 X not zero; the equations with every mean taken over "
         "all W of entries -sigma and sigma, two heads of one column each",
     .proof = "as Lemma 2.4, with E[W_k W_k^T] = (d/h) sigma^2 I.",
-    .sharp = "The square of the mean delta is no bound: P1 = I and P2 = Pi1 have mean mu2^2 = 1/2.",
+    .sharp =
+        "The square of the mean delta is not a bound: P1 = I and P2 = Pi1 have mean mu2^2 = 1/2.",
     .n = 16,
     .d = 8,
     .heads = 4,

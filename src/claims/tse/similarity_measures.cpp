@@ -213,11 +213,11 @@ extern const Claim tse_def11 = {
     .name = "tse.def1.1",
     .statement =
         "Similarity t_sim = |Pi1 X|_F^2/|X|_F^2 and diversity t_div = |Pi2 X|_F^2/|X|_F^2 "
-        "of the rows of X lie in [0, 1] and sum to 1; t_sim = 1 for equal rows alone.",
+        "of the rows of X lie in [0, 1] and sum to 1; t_sim = 1 only for equal rows.",
     .words =
         "t_sim(X) = 1, or t_div(X) = 0, if and only if X = 1 v^T for some v [...]; that is, "
         "all rows of X are the same",
-    .source = "[TSE] Def. 1.1 and the text behind it",
+    .source = "[TSE] Def. 1.1 and the text after it",
     .assumes = "X != 0; Pi1 = 1 1^T/n, Pi2 = I - Pi1",
     .proof = "Pi1 and Pi2 = I - Pi1 are orthogonal projections.",
     .n = 16,
@@ -236,7 +236,7 @@ extern const Claim tse_eq1 = {
         "tokens, (1)",
     .source = "[TSE] (1)",
     .assumes = "n >= 2, no zero row",
-    .proof = "|sum_i xhat_i|^2 = n + sum over i != j of the cosines, and is not negative.",
+    .proof = "|sum_i xhat_i|^2 = n + sum over i != j of the cosines, which is nonnegative.",
     .n = 16,
     .d = 8,
     .least_n = 2,

@@ -268,9 +268,9 @@ std::vector<Reading> violate_deviation(const Check& how) {
 extern const Claim tse_eq11 = {
     .name = "tse.eq11",
     .statement =
-        "Of a row-stochastic P, mu1^2 >= (1 - omega)^2 and mu2^2 <= delta^2, with mu_i = |Pi_i P "
+        "For a row-stochastic P, mu1^2 >= (1 - omega)^2 and mu2^2 <= delta^2, with mu_i = |Pi_i P "
         "X|_F/|Pi_i X|_F, omega = |e^T P Pi2 X|/|e^T X| and delta = |Pi2 P|_2; and Pi1 P X = Pi1 X "
-        "where e^T P = e^T or X = e u^T.",
+        "if e^T P = e^T or X = e u^T.",
     .words =
         "Furthermore, there holds the bounds for mu_1 and mu_2, mu_1^2 >= (1 - omega)^2, mu_2^2 <= "
         "delta^2, (11)",
@@ -289,16 +289,16 @@ extern const Claim tse_lemmaA1 = {
     .name = "tse.lemmaA1",
     .statement =
         "P(|eta| >= t) <= P(max_i |xi_i - E xi_i| >= gamma t) for t in [0, 1], gamma = (E "
-        "xi2)^2/(E xi1 + 2 E xi2); gamma is at least 1/4 where P is doubly stochastic or X = e "
-        "u^T, and alpha^2 = d sigma^2 = 1.",
+        "xi2)^2/(E xi1 + 2 E xi2); gamma is at least 1/4 if P is doubly stochastic or X = e u^T, "
+        "and alpha^2 = d sigma^2 = 1.",
     .words =
         "In particular, gamma >= 1/4 when P is doubly stochastic or X = e u^T for some u in R^d, "
         "and alpha^2 = d sigma^2 = 1",
     .source = "[TSE] Lemma A.1, (23), (24)",
     .assumes =
-        "eta = E xi1/E xi2 - xi1/xi2; Pi1 X and Pi2 X not zero, so that X = e u^T is examined as a "
-        "limit: at it mu2, xi2 and eta are 0/0",
-    .proof = "the events themselves are one within the other, draw by draw.",
+        "eta = E xi1/E xi2 - xi1/xi2; Pi1 X and Pi2 X not zero, so X = e u^T is examined as a "
+        "limit, where mu2, xi2 and eta are 0/0",
+    .proof = "one event implies the other, draw by draw.",
     .sharp =
         "Attained at t = 1. Without double stochasticity gamma can be smaller: 1/12 for mu1 = "
         "3, mu2 = 0.",

@@ -256,7 +256,7 @@ extern const Claim tse_prop23 = {
     .source = "[TSE] Def. 2.2, Prop. 2.3, (5)-(7)",
     .assumes = "t_sim(X) and t_sim(Y) in (0, 1)",
     .proof = "|Y|_F^2/|X|_F^2 = xi1 t_sim(X) + xi2 t_div(X).",
-    .sharp = "The odds t_sim/t_div are multiplied by xi1/xi2, whatever the step.",
+    .sharp = "The odds t_sim/t_div are multiplied by xi1/xi2, for any step.",
     .n = 16,
     .d = 8,
     .least_n = 2,
@@ -267,18 +267,18 @@ extern const Claim tse_prop23 = {
 extern const Claim tse_eq21 = {
     .name = "tse.eq21",
     .statement =
-        "Y = (I - tau Pi1) X leaves the part 1 - tau of the mean token and all of the rest, and so "
-        "de-escalates.  Derived here: t = t_sim becomes (1-tau)^2 t/(1 - (2 tau - tau^2) t), t_div "
-        "(1-t)/(1 - (2 tau - tau^2) t).",
+        "Y = (I - tau Pi1) X keeps the fraction 1 - tau of the mean token and all of the rest, and "
+        "so de-escalates.  Derived here: t = t_sim becomes (1-tau)^2 t/(1 - (2 tau - tau^2) t), "
+        "and t_div becomes (1-t)/(1 - (2 tau - tau^2) t).",
     .words =
         "we first project X onto span [...] and then subtract a portion of the projection "
         "from X. The parameter tau in (0,1] determines the removed portion",
-    .source = "[TSE] (21) and the text behind it",
+    .source = "[TSE] (21) and the text after it",
     .assumes = "tau in (0, 1]; Pi1 X and Pi2 X not zero",
     .proof = "Pi1 Y = (1 - tau) Pi1 X and Pi2 Y = Pi2 X.",
     .sharp =
-        "The odds t_sim/t_div are multiplied by (1-tau)^2: escalation is stopped where "
-        "(1-tau)^2 xi1/xi2 < 1, from tau = 1 - 1/sqrt(2) on at a rate of 2.",
+        "The odds t_sim/t_div are multiplied by (1-tau)^2: escalation stops if (1-tau)^2 xi1/xi2 < "
+        "1; at a rate of 2, for tau above 1 - 1/sqrt(2).",
     .n = 16,
     .d = 8,
     .least_n = 2,

@@ -234,7 +234,8 @@ extern const Claim tse_sec23_ffn = {
     .name = "tse.sec2.3-ffn",
     .statement =
         "Feed-forward steps X + relu(X W1) W2 do not impact token similarity: equal tokens stay "
-        "equal, products with W keep |Pi1 X|_F against |Pi2 X|_F, and xi1/xi2 is 1 on average.",
+        "equal, products with W keep the ratio of |Pi1 X|_F and |Pi2 X|_F, and xi1/xi2 is 1 on "
+        "average.",
     .words =
         "in FFN, the right-multiplications of X by weight matrices do not change, in one way "
         "or another, the column space of X at all",
@@ -242,7 +243,7 @@ extern const Claim tse_sec23_ffn = {
     .assumes =
         "no biases, as printed; entries of W1 and W2 independent, mean 0, of the variances "
         "that torch.nn.Linear has; hidden width 4 d; X fixed",
-    .proof = "of equal tokens and of products; xi1/xi2 near 1 is what the paper measured.",
+    .proof = "for equal tokens and for products; the paper measured xi1/xi2 near 1.",
     .sharp =
         "For wide layers E xi_i follows from the arc-cosine kernel: about 2 for independent "
         "tokens, falling to 1 as t_sim tends to 1, where the kernel has slope 1.",
@@ -259,16 +260,17 @@ extern const Claim tse_sec23_ln = {
     .name = "tse.sec2.3-ln",
     .statement =
         "Layer normalisation does not impact token similarity: equal tokens stay equal, "
-        "and tokens of independent entries keep t_sim, or any tokens do.",
+        "and t_sim is unchanged for tokens of independent entries, or for any tokens.",
     .words =
         "if the elements of X are independently random with a fixed variance, then the "
         "corresponding D-matrix will also be close to a multiple of identity",
     .source = "[TSE] section 2.3, on layer normalisation",
-    .assumes = "LN(X) = D X (I - 1 1^T/d), D of the inverse deviations of rows, none of which is 0",
-    .proof = "of equal tokens: D is a multiple of I.",
+    .assumes =
+        "LN(X) = D X (I - 1 1^T/d), D the diagonal of inverse row deviations, none of which is 0",
+    .proof = "for equal tokens: D is a multiple of I.",
     .sharp =
-        "True of entries of mean 0 at large width, whose rows have equal norms and no mean; in "
-        "general LN removes the direction of all ones, and t_sim with it.",
+        "True for entries of mean 0 at large width, whose rows have equal norms and mean 0; in "
+        "general LN removes the all-ones direction, and t_sim with it.",
     .n = 32,
     .d = 256,
     .trials = 400,

@@ -114,9 +114,8 @@ extern const Claim tse_sec25 = {
         "O(1/sqrt(n))",
     .source = "[TSE] section 2.5",
     .assumes =
-        "rows of independent entries |1 + x| that are not constant, divided by their sums; "
-        "attention as softmax of random projections of independent tokens, of which the "
-        "paper gives no order",
+        "rows of independent non-constant entries |1 + x|, divided by their sums; attention as "
+        "softmax of random projections of independent tokens, for which the paper gives no order",
     .sharp =
         "For softmax attention |lambda2| is about (1/3) sqrt(1/n + 1/D), D the width of the "
         "states: it stops falling once n exceeds D.",

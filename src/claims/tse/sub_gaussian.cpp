@@ -331,8 +331,8 @@ extern const Claim tse_eq27 = {
     .assumes = "as Lemma A.3",
     .sharp =
         "Beyond eps = 1 the tail falls like exp(-c eps), as that of chi-square does.  (26) "
-        "subtracts |B|_F^2 and (27) the mean, which is smaller where K < 1: (27) is more than "
-        "(25) and (26) together.",
+        "subtracts |B|_F^2 and (27) the mean, which is smaller where K < 1: (27) is more than (25) "
+        "and (26) combined.",
     .loose = "At eps = 0 the right side is 2.",
     .n = 3,
     .d = 6,
