@@ -29,10 +29,10 @@ class AttentionMaps final : public Probe {
     void copy_rows(const AttentionRows& e, Index head) {
         const Index n = e.block.tokens(), columns = e.block.p.cols();
         if (e.block.totals)
-            throw UsageError(fmt::format(
-                "--maps {}:{}: P of {} tokens is never made whole, expected at most {}; pass fewer "
-                "--tokens.",
-                e.layer, head, n, AttentionOperator::largest_seen_whole));
+            throw UsageError(
+                fmt::format("--maps {}:{}: P of {} tokens is too large for a map, expected at most "
+                            "{}; pass fewer --tokens.",
+                            e.layer, head, n, AttentionOperator::largest_seen_whole));
         if (head < 0 || head >= e.block.p.batch())
             throw UsageError(
                 fmt::format("--maps {}:{}: layer {} has {} heads, expected a head from 0 to {}.",

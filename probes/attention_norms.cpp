@@ -89,7 +89,7 @@ constexpr Metric attention_norms_metrics[] = {
      .definition = "|dP/dS|_F",
      .source = "[POLY] (7)",
      .range = ">= 0",
-     .undefined = "P came without logits or activation, or is no function of logits",
+     .undefined = "P was given without logits or activation, or is not a function of logits",
      .core = true,
      .show = Show::everywhere},
     {.name = "dp_ds_max",

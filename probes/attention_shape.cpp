@@ -71,7 +71,7 @@ constexpr Metric attention_shape_metrics[] = {
      .show = Show::everywhere,
      .unit = "nats"},
     {.name = metric::row_max,
-     .symbol = "greatest entry",
+     .symbol = "largest entry",
      .definition = "mean over rows of max_j |P_ij|",
      .range = ">= 0",
      .undefined = "never",

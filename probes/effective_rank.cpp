@@ -27,7 +27,7 @@ class EffectiveRank final : public Probe {
         if (m.squared == 0) return undefined("X = 0");
         if (!std::isfinite(m.squared)) return narrow(m.squared);
         if (std::min(x.rows(), x.cols()) > largest_side && !by_name_)
-            return undefined("more than 1024 tokens and features, and not asked for by name");
+            return undefined("more than 1024 tokens and features, and not requested by name");
         const Tensor scaled = cast(without_exponent(x, exponent_of(x)), Type::f64);
         const std::vector<double> s = singular_values(scaled.to_host<double>(), x.rows(), x.cols());
         double sum = 0, entropy = 0;
@@ -46,7 +46,7 @@ constexpr Metric effective_rank_metrics[] = {
      .definition = "exp(-sum_i p_i ln p_i), p_i = s_i / sum_j s_j, s the singular values of X",
      .source = "[ROY-VETTERLI]",
      .range = "[1, min(n, d)]",
-     .undefined = "X = 0; min(n, d) > 1024, unless asked for by name",
+     .undefined = "X = 0; min(n, d) > 1024, unless requested by name",
      .of = Of::layer,
      .stage = "out",
      .show = Show::everywhere}};

@@ -38,7 +38,7 @@ class Escalation final : public Probe {
         }
         if (e.stage == "out") {
             const auto x = states_.find("in");
-            emit("r_layer", x == states_.end() ? undefined("the layer's input is not there")
+            emit("r_layer", x == states_.end() ? undefined("the layer's input is missing")
                                                : diversity_ratio(x->second, y));
         }
         states_.insert_or_assign(std::string(e.stage), y);
@@ -67,7 +67,7 @@ class Escalation final : public Probe {
 constexpr Metric escalation_metrics[] = {
     {.name = "xi1",
      .symbol = "ξ₁",
-     .definition = "|Pi1 Y|_F^2 / |Pi1 X|_F^2, Y this stage, X the one before",
+     .definition = "|Pi1 Y|_F^2 / |Pi1 X|_F^2, Y this stage, X the previous one",
      .source = "[TSE] (7)",
      .range = ">= 0",
      .undefined = "the denominator is 0",
@@ -75,7 +75,7 @@ constexpr Metric escalation_metrics[] = {
      .core = true},
     {.name = "xi2",
      .symbol = "ξ₂",
-     .definition = "|Pi2 Y|_F^2 / |Pi2 X|_F^2, Y this stage, X the one before",
+     .definition = "|Pi2 Y|_F^2 / |Pi2 X|_F^2, Y this stage, X the previous one",
      .source = "[TSE] (7)",
      .range = ">= 0",
      .undefined = "the denominator is 0",
@@ -92,9 +92,9 @@ constexpr Metric escalation_metrics[] = {
      .show = Show::everywhere},
     {.name = metric::r,
      .symbol = "r",
-     .definition = "t_div(X) / t_div(Y): the escalation rate; Def. 2.2 asks for t_sim(X) and "
-                   "t_sim(Y) in (0, 1), and the ratio is told wherever it exists: with t_sim(X) = "
-                   "1 it is 0, with t_sim(X) or t_sim(Y) = 0 what the formula gives",
+     .definition = "t_div(X) / t_div(Y): the escalation rate; Def. 2.2 requires t_sim(X) and "
+                   "t_sim(Y) in (0, 1), but the ratio is reported wherever it exists: with "
+                   "t_sim(X) = 1 it is 0, with t_sim(X) or t_sim(Y) = 0 the value of the formula",
      .source = "[TSE] (5)",
      .range = ">= 0",
      .undefined = "X = 0, Y = 0 or t_div(Y) = 0",

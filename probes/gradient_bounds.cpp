@@ -83,7 +83,7 @@ class GradientBounds final : public Probe {
         const Structure known = e.op.structure();
         if (known.factors) return {};
         if (!e.projections) return "no projections";
-        return known.plain_logits ? "" : "the logits are not scale q k^T alone";
+        return known.plain_logits ? "" : "the logits are not scale q k^T only";
     }
 
     /// dL/dS_ij = slope_ij (G_ij - sum_k G_ik P_ik), G = dL/dP = dL/dO V^T; without the sum where
@@ -187,20 +187,19 @@ constexpr Metric gradient_bounds_metrics[] = {
      .undefined = "never"},
     {.name = "c3",
      .symbol = "c₃",
-     .definition = "min_ij |S_ij| over the entries that a row sees",
+     .definition = "min_ij |S_ij| over the entries that a row attends to",
      .source = "[DEVIL] (40)",
      .range = ">= 0",
-     .undefined = "as jac_fro, or S is not scale q k^T alone"},
+     .undefined = "as jac_fro, or S is not scale q k^T only"},
     {.name = metric::ds_bound,
      .symbol = "bound of |dL/dS|",
      .definition =
-         "the bound on ds_max that the paper gives, n the columns of P: sqrt(n) c1 c2 / 4 for "
-         "softmax (59), sqrt(n) c1 "
-         "c2 / (4 c3) for linear attention (46), (48), where (60) says that it is not bounded as "
-         "c3 goes to 0, 3 c1 c2 d / (2 sqrt eps) for norm_attention with an RMS norm (61)",
+         "the paper's bound on ds_max, n the columns of P: sqrt(n) c1 c2 / 4 for softmax (59), "
+         "sqrt(n) c1 c2 / (4 c3) for linear attention (46), (48), unbounded as c3 goes to 0 by "
+         "(60), 3 c1 c2 d / (2 sqrt eps) for norm_attention with an RMS norm (61)",
      .source = "[DEVIL]",
      .range = ">= 0",
-     .undefined = "the paper has none; c3 = 0 or logits of both signs, for linear attention"},
+     .undefined = "the paper gives none; for linear attention c3 = 0 or logits of both signs"},
     {.name = metric::ds_sharp,
      .symbol = "attained bound",
      .definition = "a bound that is attained: c1 c2 / 2, 2 (n - 1) c1 c2 / (n^2 c3) (causal: at "

@@ -104,7 +104,7 @@ constexpr Metric locality_metrics[] = {
     {.name = metric::local_acc,
      .symbol = "C(L)",
      .definition = "x = L/n, y = C(L), the mean over rows of the attention inside the nested "
-                   "window of L tokens around the own one",
+                   "window of L tokens around the row's own token",
      .source = "[DEVIL] 3.2",
      .range = "[0, 1] for rows that sum to 1 without negative entries",
      .undefined = "P is over channels, which have no order",

@@ -104,8 +104,8 @@ class LocalityAppendix final : public Probe {
 constexpr Metric locality_appendix_metrics[] = {
     {.name = metric::local_acc_appendix,
      .symbol = "window",
-     .definition = "x = a score s, y = the share of the tokens in the window in which a row has "
-                   "collected s, the mean over rows",
+     .definition = "x = a score s, y = the fraction of tokens in the window in which a row has "
+                   "collected s, mean over rows",
      .source = "[DEVIL] App. F",
      .range = "[0, 1]",
      .undefined = "P is over channels, which have no order",

@@ -7,8 +7,9 @@
 namespace tsdiag::probe {
 
 /// Why metrics of X or R are undefined for a trace that holds attention alone.
-inline constexpr const char* no_input = "the trace has no hidden_states or attention_inputs here";
-inline constexpr const char* no_residual = "the trace has no hidden_states here";
+inline constexpr const char* no_input =
+    "the trace has no hidden_states or attention_inputs for this layer";
+inline constexpr const char* no_residual = "the trace has no hidden_states for this layer";
 
 /// Of one head: |e^T P X|^2 = |Pi1 P X|_F^2, and |e^T P Pi2 X|^2, its part from outside the mean.
 struct MeanRow {

@@ -67,8 +67,8 @@ bool stands_for(std::string_view word, const Metric& m, const ProbeEntry& entry)
 [[noreturn]] void unknown(const std::string& word, const std::vector<std::string>& known) {
     const std::string near = nearest(word, known);
     throw UsageError(
-        fmt::format("'{}' is no metric, curve or probe.{} Names are in docs/metrics.md.", word,
-                    near.empty() ? "" : fmt::format(" Did you mean '{}'?", near)));
+        fmt::format("unknown metric, curve or probe '{}'.{} See docs/metrics.md for the names.",
+                    word, near.empty() ? "" : fmt::format(" Did you mean '{}'?", near)));
 }
 
 }  // namespace

@@ -114,7 +114,7 @@ class ProjectionJacobians final : public Probe {
         if (!e.projections) return "no projections";
         const Structure known = e.op.structure();
         if (known.factors || !known.constant_terms)
-            return "P is no function of the logits scale q k^T alone";
+            return "P is not a function of the logits scale q k^T only";
         return no_slope(e.op.rows(0, 1));
     }
 
@@ -134,12 +134,12 @@ constexpr double jacobian_seconds = 2.9e-7;  ///< seconds of one core for an ent
 constexpr Metric projection_jacobians_metrics[] = {
     {.name = "jac_q_fro",
      .symbol = "|dP/dW_Q|_F",
-     .definition = "|dP/dW_Q|_F at fixed input, through rotary embedding and q/k norm where "
-                   "present; W the rows of the head, biases left out",
+     .definition = "|dP/dW_Q|_F at fixed input, through rotary embedding and q/k norm if present; "
+                   "W the rows of the head, without biases",
      .source = "[POLY] Thm 4.4",
      .range = ">= 0",
-     .undefined = "there are no projections, P is no function of scale q k^T alone, or P is over "
-                  "channels",
+     .undefined =
+         "there are no projections, P is not a function of scale q k^T only, or P is over channels",
      .seconds = jacobian_seconds},
     {.name = "jac_k_fro",
      .symbol = "|dP/dW_K|_F",

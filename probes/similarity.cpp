@@ -97,7 +97,7 @@ class Similarity final : public Probe {
 constexpr Metric similarity_metrics[] = {
     {.name = metric::t_sim,
      .symbol = "t_sim",
-     .definition = "|Pi1 X|_F^2 / |X|_F^2: the share of the state that is the same for all tokens",
+     .definition = "|Pi1 X|_F^2 / |X|_F^2: the share of the state that all tokens have in common",
      .source = "[TSE] Def. 1.1",
      .range = "[0, 1]",
      .undefined = "X = 0",
@@ -107,8 +107,8 @@ constexpr Metric similarity_metrics[] = {
      .show = Show::everywhere},
     {.name = metric::t_div,
      .symbol = "t_div",
-     .definition = "|Pi2 X|_F^2 / |X|_F^2, from the centred rows and never as 1 - t_sim: accurate "
-                   "however alike the tokens are",
+     .definition = "|Pi2 X|_F^2 / |X|_F^2, from the centred rows and not as 1 - t_sim: accurate "
+                   "for nearly equal tokens",
      .source = "[TSE] Def. 1.1",
      .range = "[0, 1]",
      .undefined = "X = 0",

@@ -239,7 +239,7 @@ class Spectrum final : public Probe {
         if (settings_.wants_by_name("dobrushin") || e.op.tokens() <= largest_for_dobrushin)
             found = coefficients(e);
         emit_each(out, settings_, e.layer, "dobrushin", e.op.heads(), [&](std::size_t k) {
-            return found.empty() ? undefined("more than 2048 tokens and not asked for by name")
+            return found.empty() ? undefined("more than 2048 tokens and not requested by name")
                                  : Value(found[k]);
         });
     }
@@ -263,11 +263,11 @@ constexpr Metric spectrum_metrics[] = {
      .seconds = spectrum_seconds},
     {.name = metric::lambda2_check,
      .symbol = "|λ₂ - λ₂'|/max",
-     .definition = "|lambda2_abs - l| / max(lambda2_abs, l), l found again by the library Spectra, "
-                   "which looks at no structure; of the heads of --cross-check",
+     .definition = "|lambda2_abs - l| / max(lambda2_abs, l), l recomputed by the library Spectra, "
+                   "which uses no structure; for the heads of --cross-check",
      .source = "[SPECTRA]",
      .range = "[0, 1]",
-     .undefined = "P is causal, of fewer than 8 tokens or larger than memory, Spectra does not "
+     .undefined = "P is causal, has fewer than 8 tokens or exceeds memory, Spectra does not "
                   "converge, or lambda2_abs is undefined or not certified"},
     {.name = "spectral_gap",
      .symbol = "1 - |λ₂|²",
@@ -320,7 +320,7 @@ constexpr Metric spectrum_metrics[] = {
      .definition = "1/2 max_ij sum_k |P_ik - P_jk|; n^3/2 work",
      .source = "[Dobrushin]",
      .range = "[0, 1] for rows that sum to 1 without negative entries",
-     .undefined = "n > 2048, unless asked for by name",
+     .undefined = "n > 2048, unless requested by name",
      .seconds_times_tokens = 5e-10,
      .most_tokens = largest_for_dobrushin}};
 

@@ -26,7 +26,7 @@ Value to_value(const Estimate& estimate) {
         estimate.iterations > 0
             ? fmt::format("{} did not converge: residual {:.1e} after {} products", estimate.method,
                           estimate.residual, estimate.iterations)
-            : fmt::format("{}: rounding may move it by more than the tolerance", estimate.method);
+            : fmt::format("{}: the rounding error may exceed the tolerance", estimate.method);
     if (estimate.low && estimate.high) return interval(*estimate.low, *estimate.high, reason);
     return undefined(reason);
 }
@@ -136,7 +136,7 @@ bool RowSums::any_stochastic() const {
 }
 
 std::string RowSums::why_not(Index head) const {
-    if (head >= Index(deviation_.size())) return "no rows of P were seen";
+    if (head >= Index(deviation_.size())) return "no rows of P were measured";
     return fmt::format("rows do not sum to 1 (off by {:.1e})", deviation(head));
 }
 
@@ -150,7 +150,7 @@ void RowMean::add(Wide sum, double rows) {
 }
 
 Value RowMean::value(Index n, Wide (*of)(Wide mean, Index n)) const {
-    if (rows_ == 0) return undefined("no rows of P were seen");
+    if (rows_ == 0) return undefined("no rows of P were measured");
     const Wide mean = sum_ / rows_;
     Value v = narrow(of(mean, n));
     if (rows_ >= double(n) || !v.value) return v;

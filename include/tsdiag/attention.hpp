@@ -221,7 +221,7 @@ std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
                                                    std::string_view activation);
 
 /// Why a P with a memory has no eigenvalues.
-inline constexpr const char* not_square = "P is n x (m + n), for it has m keys of a memory";
+inline constexpr const char* not_square = "P is n x (m + n), because it has m keys of a memory";
 
 /// A method for |lambda_2| and delta.
 struct SpectralRoute {

@@ -15,40 +15,40 @@ constexpr std::array bigbird_options{
                     .numbers = true,
                     .whole = true,
                     .least = 1,
-                    .description = "positions a block; the last one may be shorter"},
+                    .description = "positions per block; the last block may be shorter"},
     AttentionOption{.name = "global",
                     .fallback = "1",
                     .numbers = true,
                     .whole = true,
-                    .description = "blocks at each end that see all and are seen by all"},
+                    .description = "blocks at each end that attend to all and are attended by all"},
     AttentionOption{.name = "neighbours",
                     .fallback = "1",
                     .numbers = true,
                     .whole = true,
-                    .description = "blocks on either side that a block sees beside itself: 1 is a "
-                                   "window of 3 blocks"},
+                    .description = "blocks on either side that a block attends to besides itself: "
+                                   "1 is a window of 3 blocks"},
     AttentionOption{.name = "random",
                     .fallback = "3",
                     .numbers = true,
                     .whole = true,
-                    .description = "further blocks that a block sees, drawn for each head; all "
-                                   "there are where they are fewer"},
+                    .description = "further random blocks that a block attends to, drawn per head; "
+                                   "all blocks if there are fewer"},
     AttentionOption{.name = "choice",
                     .fallback = "drawn",
                     .words = "drawn first",
-                    .description = "first: in place of drawn blocks the first one is counted as "
-                                   "many times more, as Hugging Face's code does outside training"},
+                    .description = "first: the first block is counted that many more times instead "
+                                   "of drawn blocks, as in Hugging Face's code outside training"},
     AttentionOption{.name = "full",
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "samples of at most so many positions are looked at in full; "
-                                   "in Hugging Face's code (5 + 2 random) blocks"},
+                    .description = "full attention for samples of at most this many positions; in "
+                                   "Hugging Face's code (5 + 2 random) blocks"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "of the random blocks"}};
+                    .description = "seed of the random blocks"}};
 
 /// Blocks [first, last).
 struct Blocks {
@@ -152,8 +152,8 @@ extern const AttentionEntry bigbird;
 const AttentionEntry bigbird = {
     .name = "bigbird",
     .description =
-        "P = softmax(S) over the tokens that a row sees, block by block: the first and the last "
-        "block, which see all, its own block and its neighbours, and some that are drawn",
+        "P = softmax(S) over the tokens that a row attends to, block by block: the first and the "
+        "last block, which attend to all, its own block and its neighbours, and random blocks",
     .source = "[BIGBIRD] 2, ITC",
     .options = bigbird_options,
     .facts = {.row_stochastic = Holds::always},

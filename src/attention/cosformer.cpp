@@ -26,13 +26,12 @@ Tensor weighted(const Tensor& x, const std::vector<double>& position, double len
     return concat_cols(parts);
 }
 
-constexpr std::array cosformer_options{
-    AttentionOption{.name = "clamp",
-                    .fallback = "0",
-                    .numbers = true,
-                    .most = 1,
-                    .description = "the least denominator: 0 as in the text, 1e-6 in the released "
-                                   "code"}};
+constexpr std::array cosformer_options{AttentionOption{
+    .name = "clamp",
+    .fallback = "0",
+    .numbers = true,
+    .most = 1,
+    .description = "smallest denominator: 0 as in the text, 1e-6 in the released code"}};
 
 }  // namespace
 
@@ -40,8 +39,8 @@ extern const AttentionEntry cosformer;
 const AttentionEntry cosformer = {
     .name = "cosformer",
     .description =
-        "P_ij = relu(q_i) . relu(k_j) cos(pi (i - j) / 2n) / row sums; a row without "
-        "features is 0; the scale of the logits is not used",
+        "P_ij = relu(q_i) . relu(k_j) cos(pi (i - j) / 2n) / row sums; a row without features is "
+        "0; the scale of the logits is unused",
     .source = "[COSFORMER]",
     .options = cosformer_options,
     .facts = {.row_stochastic = Holds::sometimes,

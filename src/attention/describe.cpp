@@ -50,14 +50,14 @@ std::string describe(const AttentionFacts& facts) {
     say(choose(facts.row_stochastic, "rows sum to 1", "rows may sum to 1", "rows do not sum to 1"));
     say(choose(facts.negative_entries, "entries of either sign", "entries may be negative",
                "no negative entry"));
-    say(choose(facts.factors, "low rank", "low rank but for some options", ""));
+    say(choose(facts.factors, "low rank", "low rank except with some options", ""));
     say(choose(facts.blocks, "block-diagonal", "may be block-diagonal", ""));
-    say(choose(facts.slope, "", "the Jacobian by the logits may be undefined",
-               "no Jacobian by logits"));
+    say(choose(facts.slope, "", "the Jacobian with respect to the logits may be undefined",
+               "no Jacobian with respect to the logits"));
     say(facts.causal ? "causal or not" : "never causal");
     say(facts.window ? "sliding window or not" : "no sliding window");
     say(facts.channels ? "over tokens or channels" : "");
-    say(facts.memory ? "where it is causal, with keys of a memory or without" : "");
+    say(facts.memory ? "if causal, with or without keys of a memory" : "");
     return out;
 }
 
@@ -68,9 +68,9 @@ std::string attention_markdown() {
         "compares the two.\n"
         "`tsdiag probe random:post-norm,attention=NAME,OPTION=VALUE` measures any of them.\n\n"
         "P is the n x n matrix of one head that multiplies the values; S = scale q k^T its logits, "
-        "scale = 1/sqrt(d)\nunless told otherwise, d the width of a head. What is true of every P "
-        "of a variant is its structure, and a metric that has no\nmeaning for a P is undefined "
-        "with its reason (metrics.md). Sources are keys of references.md.\n\n";
+        "scale = 1/sqrt(d)\nunless stated otherwise, d the width of a head. Structure lists what "
+        "holds for every P of a variant; a metric without\nmeaning for a P is undefined, with its "
+        "reason (metrics.md). Sources are keys of references.md.\n\n";
     for (const AttentionEntry* entry : attentions()) out += section(*entry);
     out +=
         "## Over channels\n\n"
@@ -78,32 +78,29 @@ std::string attention_markdown() {
         "V "
         "(n x d_h) of a head,\n\n"
         "    out = V P^T,  P = a(t Q'^T K'), d_h x d_h,\n\n"
-        "each column of Q' and K' that of Q and K over its length, t = 1/tau learned for each "
-        "head, a "
-        "the activation of a\nvariant that says above that it may be over channels. Row c of P "
-        "says what "
-        "channel c of the output takes of the channels of\nV, so with softmax rows sum to 1; N in "
-        "an "
-        "option is d_h ([POLY] takes 1/14, of 196 tokens: `scale=1/14`). Metrics of P\nare of this "
-        "matrix and say so in their note; those that let P act on tokens are undefined "
-        "(metrics.md).\n\n"
+        "where Q' and K' are Q and K with columns of unit length, t = 1/tau is learned per head, "
+        "and a is the activation of a\nvariant listed above as over channels. Row c of P holds the "
+        "weights of the channels of V in channel c of the output,\nso rows sum to 1 with softmax; "
+        "N in an option is d_h ([POLY] uses 1/14, from 196 tokens: `scale=1/14`). Metrics of "
+        "P\nare those of this matrix and say so in their note; those in which P acts on tokens are "
+        "undefined (metrics.md).\n\n"
         "    tsdiag probe random:xcit-nano\n"
         "    tsdiag probe random:xcit-small,attention=polynomial,scale=1/14\n\n"
         "## Layers\n\n`attention=` of a `random:` model is one variant, a plan, or ranges of\n"
         "layers, each layer in one: `attention=0-5:diag_attention:block=32;6-11:norm_attention`,\n"
-        "in quotes, for a semicolon ends a command of a shell. Options behind a colon are of that\n"
-        "range; an option that is a key of its own goes to every layer whose variant has it and\n"
-        "does not say otherwise.\n\n"
+        "in quotes, because a semicolon ends a shell command. Options after a colon apply to "
+        "that\nrange; an option given as a separate key applies to every layer whose variant has "
+        "it and\ndoes not set it.\n\n"
         "Plans, the first attention in the first half of the layers:\n\n"
         "| name | attention | source |\n|---|---|---|\n";
     for (const AttentionPlan& plan : attention_plans())
         out += fmt::format("| `{}` | {} | {} |\n", plan.name, plan.description, plan.source);
     out +=
-        "\n## Spectra\n\nWays to |lambda_2(P)| and |Pi2 P|_2, in the order in which they are "
-        "tried: each gets the heads that no route before\nit was sure of. `--spectra` takes the "
-        "names with a star, in place of whatever comes behind exact structure (`diagonal`,\n"
-        "`blocks`, `classes`). Cost: operations of one head.\n\n"
-        "| name | applies to | is sure by | cost |\n|---|---|---|---|\n";
+        "\n## Spectra\n\nMethods for |lambda_2(P)| and |Pi2 P|_2, in the order in which they are "
+        "tried: each gets the heads that no earlier\nroute has certified. `--spectra` accepts the "
+        "names with a star and replaces the routes after exact structure (`diagonal`,\n`blocks`, "
+        "`classes`). Cost: operations per head.\n\n"
+        "| name | applies to | certified by | cost |\n|---|---|---|---|\n";
     for (const SpectralRoute& route : spectral_routes())
         out += fmt::format("| `{}`{} | {} | {} | {} |\n", route.name, route.on_request ? "*" : "",
                            route.applies, route.certifies, route.cost);

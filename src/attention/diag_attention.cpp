@@ -16,17 +16,17 @@ constexpr std::array diag_attention_options{
                     .numbers = true,
                     .whole = true,
                     .least = 1,
-                    .description = "positions a chunk; the last one may be shorter"},
+                    .description = "positions per chunk; the last chunk may be shorter"},
     AttentionOption{.name = "activation",
                     .fallback = "softmax",
                     .words = "softmax rela",
-                    .description = "rela: relu(S), not normalised; a row of zeros is one"},
-    AttentionOption{.name = "padded",
-                    .fallback = "0",
-                    .words = "0 1",
-                    .description = "1: zero keys and values fill the last chunk, as in the code of "
-                                   "[DEVIL]; its rows of softmax sum to less than 1 where they "
-                                   "see them (not causal)"}};
+                    .description = "rela: relu(S), not normalised; a row of zeros stays 0"},
+    AttentionOption{
+        .name = "padded",
+        .fallback = "0",
+        .words = "0 1",
+        .description = "1: zero keys and values fill the last chunk, as in the code of [DEVIL]; "
+                       "its softmax rows sum to less than 1 if they attend to them (not causal)"}};
 
 /// Number of positions missing from the last chunk.
 Index missing(const AttentionInput& in, Index block) {
@@ -91,8 +91,8 @@ const AttentionEntry diag_attention = {
             require_fit(input);
             if (input.window > 0)
                 throw UsageError(
-                    "attention 'diag_attention': padded=1 with a sliding window has no meaning; "
-                    "leave one of them out");
+                    "attention 'diag_attention': padded=1 has no meaning with a sliding window; "
+                    "omit one of them");
             zeros = missing(input, rule.block);
             from = last_chunk(input, rule.block);
         }

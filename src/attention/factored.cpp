@@ -167,10 +167,10 @@ class FactoredAttention final : public AttentionOperator {
         }
         if (z != 0 && std::isfinite(1 / z)) return 1 / z;
         if (!rule_.nonnegative || z != 0)
-            throw NonFiniteError(fmt::format(
-                "attention '{}': the features of row {} of head {} sum to {}, so that the row "
-                "cannot be divided by its sum; a positive feature map has no such rows",
-                entry.name, row, head, z));
+            throw NonFiniteError(
+                fmt::format("attention '{}': the features of row {} of head {} sum to {}, so the "
+                            "row cannot be divided by its sum; use a positive feature map",
+                            entry.name, row, head, z));
         known_.row_stochastic = false;
         rule_.why_no_slope = "a row of P is 0: its denominator is 0";
         return 0;

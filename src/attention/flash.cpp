@@ -15,7 +15,7 @@ constexpr std::array flash_options{AttentionOption{.name = "group",
                                                    .numbers = true,
                                                    .whole = true,
                                                    .least = 1,
-                                                   .description = "g, positions a group"}};
+                                                   .description = "g, positions per group"}};
 
 /// The columns of the groups before that of each row.
 Visible before(const Visible& group) {

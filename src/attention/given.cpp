@@ -44,7 +44,7 @@ class GivenAttention final : public AttentionOperator {
                 throw UsageError("attention map: head " + std::to_string(Index(i) / tokens()) +
                                  " has weight above the diagonal in row " +
                                  std::to_string(Index(i) % tokens()) +
-                                 ", so it is not causal; leave out --causal");
+                                 ", so it is not causal; omit --causal");
             stochastic =
                 stochastic && all.negative[i] == 0 && std::abs(all.sum[i] - 1) <= tolerance;
         }
@@ -67,7 +67,7 @@ std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
                          "), expected (heads, n, n)");
     if (!activation.empty() && activation != "softmax")
         throw UsageError("attention map: the logits of '" + std::string(activation) +
-                         "' cannot be told from P; name softmax, or none");
+                         "' cannot be derived from P; pass softmax, or none");
     return std::make_unique<GivenAttention>(std::move(p), causal, activation == "softmax");
 }
 

@@ -21,18 +21,18 @@ constexpr std::array informer_options{
     AttentionOption{.name = "divisor",
                     .fallback = "n",
                     .words = "n u",
-                    .description = "what the sum of a query's u logits is divided by: n, as in the "
+                    .description = "divisor of the sum of a query's u logits: n, as in the "
                                    "released code, or u for their mean, as in the text"},
     AttentionOption{.name = "lazy",
                     .fallback = "sum",
                     .words = "sum mean",
-                    .description = "rows of the other queries where P is causal: 1, a sum of the "
+                    .description = "rows of the other queries if P is causal: 1, a sum of the "
                                    "values so far, as in the released code, or their mean"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "of the sampled keys, which a layer's heads share"}};
+                    .description = "seed of the sampled keys, which the heads of a layer share"}};
 
 /// The number of keys a query samples, and of queries that see all keys.
 Index how_many(const Options& options, Index n) {
@@ -114,9 +114,9 @@ extern const AttentionEntry informer;
 const AttentionEntry informer = {
     .name = "informer",
     .description =
-        "P = softmax(S) in the rows of the u queries with the largest M, M the largest of u "
-        "logits with sampled keys less their sum over n, 1/n in the others (causal: 1 up to the "
-        "diagonal); keys behind the row are sampled too, so that a causal row may depend on later "
+        "P = softmax(S) in the rows of the u queries with the largest M, M the largest of u logits "
+        "with sampled keys minus their sum over n, 1/n in the others (causal: 1 up to the "
+        "diagonal); keys after the row are also sampled, so a causal row may depend on later "
         "tokens through M",
     .source = "[INFORMER] (4), algorithm 1",
     .options = informer_options,

@@ -18,7 +18,7 @@ constexpr std::array linear_options{
 extern const AttentionEntry linear;
 const AttentionEntry linear = {
     .name = "linear",
-    .description = "P = phi(Q) phi(K)^T / row sums; the scale of the logits is not used",
+    .description = "P = phi(Q) phi(K)^T / row sums; the scale of the logits is unused",
     .source = "[LINEAR]",
     .options = linear_options,
     .facts = {.row_stochastic = Holds::sometimes,

@@ -19,13 +19,14 @@ constexpr std::array linformer_options{
                     .whole = true,
                     .least = 1,
                     .most = 1e6,
-                    .description = "k, the tokens that are left, at most n"},
+                    .description = "k, the number of projected tokens, at most n"},
     AttentionOption{.name = "shared", .fallback = "0", .words = "0 1", .description = "1: F = E"},
-    AttentionOption{.name = "seed",
-                    .fallback = "0",
-                    .numbers = true,
-                    .whole = true,
-                    .description = "of E and F, U(-1, 1) / sqrt(k), which a layer's heads share"}};
+    AttentionOption{
+        .name = "seed",
+        .fallback = "0",
+        .numbers = true,
+        .whole = true,
+        .description = "seed of E and F, U(-1, 1) / sqrt(k), which the heads of a layer share"}};
 
 /// The first n rows of a parameter, or drawn: (1, n, k).
 Tensor projection(const AttentionInput& in, std::string_view name, const Rng& rng, Index k) {
@@ -36,8 +37,8 @@ Tensor projection(const AttentionInput& in, std::string_view name, const Rng& rn
                              in.q.type());
     if (given.rows() < n)
         throw UsageError(
-            fmt::format("attention 'linformer': the sample has {} tokens, and the model's "
-                        "projections are made for at most {}",
+            fmt::format("attention 'linformer': the sample has {} tokens, but the model's "
+                        "projections support at most {}",
                         n, given.rows()));
     return given.row_range(0, n);
 }
@@ -58,7 +59,7 @@ const AttentionEntry linformer = {
     .make = [](AttentionInput in) {
         const Options options(linformer, in.options);
         require_fit(in);
-        refuse_causal(linformer, in, "tokens are mixed before the softmax sees them");
+        refuse_causal(linformer, in, "tokens are mixed before the softmax");
         refuse_window(linformer, in);
         refuse_bias(linformer, in);
         const Index n = in.q.rows();

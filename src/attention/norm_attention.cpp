@@ -10,7 +10,7 @@ constexpr std::array norm_attention_options{AttentionOption{
     .name = "map",
     .fallback = "1+elu",
     .words = "1+elu elu relu identity",
-    .description = "phi; identity: a model with LRPE applies phi before it rotates"}};
+    .description = "phi; identity: a model with LRPE applies phi before the rotation"}};
 
 }  // namespace
 
@@ -18,8 +18,8 @@ extern const AttentionEntry norm_attention;
 const AttentionEntry norm_attention = {
     .name = "norm_attention",
     .description =
-        "P = phi(Q) phi(K)^T, not normalised; a norm follows on P V, heads side by "
-        "side, which the metrics of P do not see; the scale of the logits is not used",
+        "P = phi(Q) phi(K)^T, not normalised; a norm of P V (heads concatenated) follows, which "
+        "the metrics of P do not include; the scale of the logits is unused",
     .source = "[DEVIL] (14)",
     .options = norm_attention_options,
     .facts = {.negative_entries = Holds::sometimes, .factors = Holds::always, .window = false},

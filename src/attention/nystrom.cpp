@@ -27,17 +27,18 @@ constexpr std::array nystrom_options{
                     .fallback = "softmax",
                     .words = "softmax inverse",
                     .description = "what m = n means: the exact softmax (or polynomial), or the "
-                                   "formula all the same (inverse: nystrom-attention)"},
+                                   "same formula (inverse: nystrom-attention)"},
     AttentionOption{.name = "init",
                     .fallback = "original",
                     .words = "original exact",
-                    .description = "of the inverse of a softmax: K2^T over the largest column sum "
-                                   "of all heads (original) or of each head (exact)"},
-    AttentionOption{.name = "activation",
-                    .fallback = "softmax",
-                    .words = "softmax polynomial",
-                    .description = "of the logits: softmax, or c x^p entry by entry [POLY]; then V "
-                                   "begins at K2^T over |K2|_1 |K2|_inf of each head"},
+                    .description = "start of the inverse of a softmax: K2^T over the largest "
+                                   "column sum of all heads (original) or of each head (exact)"},
+    AttentionOption{
+        .name = "activation",
+        .fallback = "softmax",
+        .words = "softmax polynomial",
+        .description = "activation of the logits: softmax, or c x^p entry by entry [POLY]; then V "
+                       "starts at K2^T over |K2|_1 |K2|_inf of each head"},
     power_option,
     scale_option,
     start_option,
@@ -52,7 +53,7 @@ constexpr std::array nystrom_options{
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "of the convolution"}};
+                    .description = "seed of the convolution"}};
 
 constexpr std::string_view no_logits = "P is a product of three softmaxes";
 constexpr std::string_view no_power_logits = "P is a product of three matrices of powers";
@@ -195,7 +196,7 @@ const AttentionEntry nystrom = {
     .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
         const Options options(nystrom, in.options);
         require_fit(in);
-        refuse_causal(nystrom, in, "a landmark is the mean of later tokens too");
+        refuse_causal(nystrom, in, "a landmark is a mean that includes later tokens");
         refuse_window(nystrom, in);
         refuse_bias(nystrom, in);
         const Index n = in.q.rows();
@@ -210,7 +211,7 @@ const AttentionEntry nystrom = {
         for (const char* name : {"p", "scale", "start"})
             if (!powers && in.options.contains(name))
                 throw UsageError(fmt::format(
-                    "attention 'nystrom': {} is of activation=polynomial, not of softmax", name));
+                    "attention 'nystrom': {} requires activation=polynomial, not softmax", name));
         std::unique_ptr<AttentionOperator> op =
             m == n && options.is("whole", "softmax") ? exact(in, powers)
             : powers                                 ? of_powers(in, m, options)

@@ -78,9 +78,9 @@ void check_options(const AttentionEntry& entry, const AttentionOptions& options)
         std::vector<std::string_view> known;
         for (const AttentionOption& o : entry.options) known.push_back(o.name);
         const std::string near = nearest(name, known);
-        throw UsageError(fmt::format(
-            "attention '{}': there is no option '{}'{}; see docs/attention.md", entry.name, name,
-            near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
+        throw UsageError(
+            fmt::format("attention '{}': unknown option '{}'{}; see docs/attention.md", entry.name,
+                        name, near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
     }
 }
 
@@ -129,19 +129,19 @@ void require_fit(const AttentionInput& in, Memory memory) {
           "each sample has as many heads");
     const bool rows_fit = memory == Memory::allowed ? q.rows <= k.rows : q.rows == k.rows;
     if (!rows_fit || q.cols != k.cols || k.batch < 1 || q.batch % k.batch != 0)
-        throw ShapeError(fmt::format(
-            "attention: queries {} and keys {} do not fit; expected equal {}, and heads "
-            "of the keys that divide those of the queries",
-            text(q), text(k),
-            memory == Memory::allowed ? "columns, no fewer keys than queries"
-                                      : "rows and columns"));
+        throw ShapeError(
+            fmt::format("attention: queries {} and keys {} do not match; expected equal {}, and "
+                        "key heads that divide the query heads",
+                        text(q), text(k),
+                        memory == Memory::allowed ? "columns, no fewer keys than queries"
+                                                  : "rows and columns"));
     if (k.rows > q.rows && !in.causal)
-        throw UsageError(fmt::format(
-            "attention: {} keys of a memory come before those of {} tokens, and attention that is "
-            "not causal has no before; make it causal, or leave the memory out",
-            k.rows - q.rows, q.rows));
+        throw UsageError(
+            fmt::format("attention: {} keys of a memory precede those of {} tokens, but the "
+                        "attention is not causal; make it causal, or omit the memory",
+                        k.rows - q.rows, q.rows));
     if (in.q.type() != in.k.type())
-        throw ShapeError("attention: queries and keys are of different types; cast one of them");
+        throw ShapeError("attention: queries and keys have different types; cast one of them");
     if (in.bias.defined()) {
         const Shape b = in.bias.shape();
         if ((b.batch != 1 && b.batch != q.batch) || b.rows != q.rows || b.cols != k.rows)
@@ -150,17 +150,18 @@ void require_fit(const AttentionInput& in, Memory memory) {
                             "(1 or {}, {}, {})",
                             text(b), q.batch, q.rows, q.batch, q.rows, k.rows));
         if (in.bias.type() != in.q.type())
-            throw ShapeError("attention: the bias is of another type than the queries; cast it");
+            throw ShapeError(
+                "attention: the bias and the queries have different types; cast the bias");
     }
     if (!in.position.empty() && Index(in.position.size()) != k.rows)
         throw ShapeError(
             fmt::format("attention: {} positions, expected one for each of the {} keys",
                         in.position.size(), k.rows));
     if (!std::is_sorted(in.position.begin(), in.position.end()))
-        throw UsageError("attention: positions do not ascend; sort the tokens by position");
+        throw UsageError("attention: positions are not ascending; sort the tokens by position");
     if (in.window < 0)
         throw UsageError(fmt::format(
-            "attention: a window of {} positions; expected 0 for none, or more", in.window));
+            "attention: a window of {} positions; expected 0 (no window) or more", in.window));
 }
 
 void refuse_causal(const AttentionEntry& entry, const AttentionInput& in, std::string_view why) {
@@ -169,13 +170,11 @@ void refuse_causal(const AttentionEntry& entry, const AttentionInput& in, std::s
 }
 void refuse_window(const AttentionEntry& entry, const AttentionInput& in) {
     if (in.window > 0)
-        throw UsageError(
-            fmt::format("attention '{}' has no sliding window; leave it out", entry.name));
+        throw UsageError(fmt::format("attention '{}' has no sliding window; omit it", entry.name));
 }
 void refuse_bias(const AttentionEntry& entry, const AttentionInput& in) {
     if (in.bias.defined())
-        throw UsageError(
-            fmt::format("attention '{}' has no logits that a bias could be added to", entry.name));
+        throw UsageError(fmt::format("attention '{}' has no logits to add a bias to", entry.name));
 }
 
 }  // namespace variants

@@ -10,14 +10,15 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array performer_options{
-    AttentionOption{.name = "features",
-                    .fallback = "auto",
-                    .words = "auto",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .most = 1e6,
-                    .description = "m, how many are drawn; auto: d ln d of a head's width d"},
+    AttentionOption{
+        .name = "features",
+        .fallback = "auto",
+        .words = "auto",
+        .numbers = true,
+        .whole = true,
+        .least = 1,
+        .most = 1e6,
+        .description = "m, the number of random features; auto: d ln d, d the width of a head"},
     AttentionOption{.name = "kernel",
                     .fallback = "softmax",
                     .words = "softmax relu",
@@ -33,13 +34,13 @@ constexpr std::array performer_options{
                     .fallback = "0",
                     .numbers = true,
                     .most = 1,
-                    .description = "added to each sum of key features that a row is divided by; "
-                                   "performer-pytorch has 1e-6 where it is causal"},
+                    .description = "added to the sum of key features in each denominator; "
+                                   "performer-pytorch has 1e-6 if causal"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "of W, which a layer's heads share"}};
+                    .description = "seed of W, which the heads of a layer share"}};
 
 /// W, (1, m, d), and the scale of the logits; x is multiplied by its root.
 struct Projection {

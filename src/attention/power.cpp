@@ -45,8 +45,8 @@ std::vector<LearnedNumber> learned_scale(const AttentionEntry& entry, const Atte
     if (const auto start = options.number("start")) return {{"scale", *start}};
     if (tokens < 1)
         throw UsageError(
-            fmt::format("attention '{}': a learned scale begins at 1/sqrt(N), and the model is "
-                        "for any number of tokens N; give it start=NUMBER",
+            fmt::format("attention '{}': a learned scale starts at 1/sqrt(N), but the model "
+                        "accepts any number of tokens N; pass start=NUMBER",
                         entry.name));
     return {{"scale", 1 / std::sqrt(double(tokens))}};
 }

@@ -15,27 +15,29 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array reformer_options{
-    AttentionOption{.name = "rounds",
-                    .fallback = "8",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .most = 100,
-                    .description = "independent hashes; a token sees the keys of all of them"},
+    AttentionOption{
+        .name = "rounds",
+        .fallback = "8",
+        .numbers = true,
+        .whole = true,
+        .least = 1,
+        .most = 100,
+        .description = "independent hash rounds; a token attends to the keys of all rounds"},
     AttentionOption{.name = "chunk",
                     .fallback = "64",
                     .numbers = true,
                     .whole = true,
                     .least = 1,
-                    .description = "m, sorted tokens a chunk; the last one may be shorter"},
-    AttentionOption{.name = "buckets",
-                    .fallback = "2n/m",
-                    .words = "2n/m",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 2,
-                    .most = 65536,
-                    .description = "b of a round, even; 2n/m: rounded up to an even number"},
+                    .description = "m, sorted tokens per chunk; the last chunk may be shorter"},
+    AttentionOption{
+        .name = "buckets",
+        .fallback = "2n/m",
+        .words = "2n/m",
+        .numbers = true,
+        .whole = true,
+        .least = 2,
+        .most = 65536,
+        .description = "b, the number per round, even; 2n/m: rounded up to an even number"},
     AttentionOption{.name = "keys",
                     .fallback = "unit",
                     .words = "unit rms",
@@ -45,7 +47,7 @@ constexpr std::array reformer_options{
         .name = "across",
         .fallback = "0",
         .words = "0 1",
-        .description = "1: a chunk sees keys of other buckets too, as in the released code"},
+        .description = "1: a chunk also attends to keys of other buckets, as in the released code"},
     AttentionOption{
         .name = "duplicates",
         .fallback = "0",
@@ -55,7 +57,7 @@ constexpr std::array reformer_options{
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "of the rotations R, which a layer's heads share"}};
+                    .description = "seed of the rotations R, which the heads of a layer share"}};
 
 constexpr std::size_t at(Index x) { return std::size_t(x); }
 
@@ -241,14 +243,17 @@ Tensor rotations(const Options& options, const AttentionInput& in, Index chunk) 
     const Index n = in.q.rows(), w = in.q.cols();
     if (const Tensor given = parameter(in, "rotations"); given.defined()) {
         if (given.rows() == w) return given;
-        throw ShapeError(fmt::format(
-            "attention 'reformer': rotations of {} rows for heads of width {}", given.rows(), w));
+        throw ShapeError(
+            fmt::format("attention 'reformer': rotations have {} rows, expected the head width {}",
+                        given.rows(), w));
     }
     const Index b =
         options.is("buckets", "2n/m") ? 2 * ((n + chunk - 1) / chunk) : options.count("buckets");
     if (b % 2 != 0)
-        throw UsageError(fmt::format(
-            "attention 'reformer': buckets={} is not even, and a rotation has two to a column", b));
+        throw UsageError(
+            fmt::format("attention 'reformer': buckets={} is not even, but a rotation has two "
+                        "buckets per column",
+                        b));
     std::vector<double> values(at(options.count("rounds") * w * (b / 2)));
     options.rng(in).fill_normal(std::span<double>(values), 0, 1);
     return Tensor::from_host(cpu(), {options.count("rounds"), w, b / 2},
@@ -282,10 +287,10 @@ extern const AttentionEntry reformer;
 const AttentionEntry reformer = {
     .name = "reformer",
     .description =
-        "P = softmax of S = scale q k^T over the keys that a token sees, k = q/|q|, the input's k "
-        "is not used: in each round tokens are hashed to the largest of [q R, -q R], sorted by "
-        "hash and position and cut into chunks of m; a token sees keys of its own hash in its "
-        "chunk and the one before, in any round, and itself where it sees no other",
+        "P = softmax of S = scale q k^T over the keys that a token attends to, k = q/|q|; the "
+        "input's k is unused. In each round tokens are hashed to the largest of [q R, -q R], "
+        "sorted by hash and position and cut into chunks of m; a token attends to keys of its own "
+        "hash in its chunk and the previous one, in any round, and to itself if there is no other",
     .source = "[REFORMER]",
     .options = reformer_options,
     .facts = {.row_stochastic = Holds::always, .slope = Holds::never, .window = false},

@@ -13,20 +13,21 @@ namespace tsdiag::variants {
 namespace {
 
 constexpr std::array skyformer_options{
-    AttentionOption{.name = "landmarks",
-                    .fallback = "auto",
-                    .words = "auto",
-                    .numbers = true,
-                    .whole = true,
-                    .least = 1,
-                    .most = 8192,
-                    .description = "m, how many tokens are drawn, each as often as chance has it; "
-                                   "auto: 128, or n where that is less"},
-    AttentionOption{.name = "draw",
-                    .fallback = "halves",
-                    .words = "halves all",
-                    .description = "halves: m/2 of the queries and the rest of the keys, as in the "
-                                   "released code; all: of queries and keys alike, as in the text"},
+    AttentionOption{
+        .name = "landmarks",
+        .fallback = "auto",
+        .words = "auto",
+        .numbers = true,
+        .whole = true,
+        .least = 1,
+        .most = 8192,
+        .description = "m, the number of tokens drawn with replacement; auto: min(128, n)"},
+    AttentionOption{
+        .name = "draw",
+        .fallback = "halves",
+        .words = "halves all",
+        .description = "halves: m/2 from the queries and the rest from the keys, as in the "
+                       "released code; all: from queries and keys together, as in the text"},
     AttentionOption{.name = "gamma",
                     .fallback = "0.1",
                     .numbers = true,
@@ -42,12 +43,12 @@ constexpr std::array skyformer_options{
     AttentionOption{.name = "init",
                     .fallback = "original",
                     .words = "original exact",
-                    .description = "of the inverse: as of nystrom"},
+                    .description = "start of the inverse: as in nystrom"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "of the landmarks, which a layer's heads share"}};
+                    .description = "seed of the landmarks, which the heads of a layer share"}};
 
 /// Row indices into the n queries followed by the n keys.
 std::vector<Index> drawn_rows(const Options& options, const AttentionInput& in) {
@@ -70,8 +71,8 @@ void require_settled(const Options& options, const Tensor& product) {
     const auto far = [](double e) { return !(e <= 2); };
     if (first_nonfinite(product) >= 0 || std::ranges::any_of(largest_moduli(product), far))
         throw UsageError(
-            fmt::format("attention 'skyformer': with gamma={} the landmarks' kernel is too near "
-                        "to a singular one for iterations={}; raise gamma or lower iterations",
+            fmt::format("attention 'skyformer': with gamma={} the kernel of the landmarks is too "
+                        "close to singular for iterations={}; raise gamma or lower iterations",
                         options.text("gamma"), options.text("iterations")));
 }
 

@@ -13,7 +13,7 @@ void require_finite(const Tensor& rows, Index first) {
         throw NonFiniteError("attention matrix: row " +
                              std::to_string(first + bad / n % rows.rows()) + " of head " +
                              std::to_string(bad / n / rows.rows()) +
-                             " has an entry that is not finite, so its spectrum has no meaning");
+                             " has a non-finite entry, so its spectrum is undefined");
 }
 
 Heads::Heads(const Tensor& rows, Index first) : rows_(rows), view_(rows.view()) {

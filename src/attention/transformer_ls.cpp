@@ -20,33 +20,33 @@ constexpr std::array transformer_ls_options{
                     .numbers = true,
                     .whole = true,
                     .least = 1,
-                    .description = "w, positions a segment; auto: 8 (causal: 512)"},
-    AttentionOption{
-        .name = "rank",
-        .fallback = "auto",
-        .words = "auto",
-        .numbers = true,
-        .whole = true,
-        .least = 1,
-        .most = 1e5,
-        .description = "r, projected keys, causal: of each chunk; auto: 32 (causal: 1)"},
+                    .description = "w, positions per segment; auto: 8 (causal: 512)"},
+    AttentionOption{.name = "rank",
+                    .fallback = "auto",
+                    .words = "auto",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 1,
+                    .most = 1e5,
+                    .description = "r, projected keys (causal: per chunk); auto: 32 (causal: 1)"},
     AttentionOption{.name = "chunk",
                     .fallback = "16",
                     .numbers = true,
                     .whole = true,
                     .least = 1,
-                    .description = "l, positions that a causal projection is taken over"},
-    AttentionOption{.name = "dual_ln",
-                    .fallback = "1",
-                    .words = "0 1",
-                    .description = "1: a layer norm, without weight, of the keys and one of the "
-                                   "projected keys, heads side by side; that of values is left "
-                                   "out, for P V is linear in V"},
+                    .description = "l, positions per chunk of a causal projection"},
+    AttentionOption{
+        .name = "dual_ln",
+        .fallback = "1",
+        .words = "0 1",
+        .description =
+            "1: a layer norm without weight of the keys and another of the projected keys, heads "
+            "concatenated; that of the values is omitted, because P V is linear in V"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "of W, U(-1, 1) / sqrt(d) for each head"}};
+                    .description = "seed of W, U(-1, 1) / sqrt(d) for each head"}};
 
 /// W of each head of keys of a sample, (h', d, r): the parameter `proj`, or drawn.
 Tensor head_projections(const Options& options, const AttentionInput& in) {
@@ -61,7 +61,7 @@ Tensor head_projections(const Options& options, const AttentionInput& in) {
     if (given.rows() == d && given.batch() == h) return given;
     throw ShapeError(
         fmt::format("attention 'transformer_ls': a projection ({}, {}, {}), expected ({}, {}, r), "
-                    "one of each head of keys",
+                    "one per key head",
                     given.batch(), given.rows(), given.cols(), h, d));
 }
 

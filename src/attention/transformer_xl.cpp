@@ -19,13 +19,13 @@ constexpr std::array transformer_xl_options{
                     .words = "none",
                     .numbers = true,
                     .whole = true,
-                    .description = "greatest distance; keys farther away are at this one"},
+                    .description = "maximum distance; keys farther away use this distance"},
     AttentionOption{.name = "seed",
                     .fallback = "0",
                     .numbers = true,
                     .whole = true,
-                    .description = "of u and v, U(-1, 1) / sqrt(w) of w columns, and of W, "
-                                   "U(-1, 1) sqrt(6/d), where a model has none"}};
+                    .description = "seed of u and v, U(-1, 1) / sqrt(w) of w columns, and of W, "
+                                   "U(-1, 1) sqrt(6/d), if a model has none"}};
 
 /// The parameter `name` of shape (1, rows, cols), cols 0: any; or drawn, `cols` columns.
 Tensor own(const AttentionInput& in, const Options& options, std::string_view name, Shape shape,
@@ -46,8 +46,10 @@ Tensor own(const AttentionInput& in, const Options& options, std::string_view na
 /// R: sin(t f_i) in column i, cos(t f_i) in column d/2 + i, f_i = 10000^(-2i/d), of distances t.
 Tensor sinusoids(const std::vector<double>& distances, Index d, const Backend& backend, Type type) {
     if (d % 2 != 0)
-        throw ShapeError(fmt::format(
-            "attention 'transformer_xl': distances have d/2 sines and d/2 cosines, and d = {}", d));
+        throw ShapeError(
+            fmt::format("attention 'transformer_xl': distances have d/2 sines and d/2 cosines, but "
+                        "d = {} is odd",
+                        d));
     std::vector<double> frequency, values;
     for (Index i = 0; i < d / 2; ++i)
         frequency.push_back(std::pow(10000.0, -2 * double(i) / double(d)));

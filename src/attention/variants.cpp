@@ -51,7 +51,7 @@ const AttentionEntry& attention(std::string_view name) {
     for (const AttentionPlan& plan : attention_plans()) names.push_back(plan.name);
     const std::string near = nearest(std::string(name), names);
     throw UsageError(
-        "no attention is called '" + std::string(name) + "'" +
+        "unknown attention '" + std::string(name) + "'" +
         (near.empty() ? "; see tsdiag list attentions." : ". Did you mean '" + near + "'?"));
 }
 

@@ -104,10 +104,9 @@ TEST(Factored, SignedFeaturesThatSumToZeroAreAnError) {
         attention("linear").make(in);
         FAIL();
     } catch (const NonFiniteError& e) {
-        EXPECT_STREQ(
-            e.what(),
-            "attention 'linear': the features of row 0 of head 0 sum to 0, so that the row "
-            "cannot be divided by its sum; a positive feature map has no such rows");
+        EXPECT_STREQ(e.what(),
+                     "attention 'linear': the features of row 0 of head 0 sum to 0, so the row "
+                     "cannot be divided by its sum; use a positive feature map");
     }
 }
 

@@ -198,8 +198,8 @@ TEST(Skyformer, SaysThatAnIterationDiverges) {
     in.options = {{"landmarks", "100"}, {"gamma", "0"}, {"iterations", "100"}};
     EXPECT_THAT([&] { attention("skyformer").make(in); },
                 testing::ThrowsMessage<UsageError>(
-                    "attention 'skyformer': with gamma=0 the landmarks' kernel is too near to a "
-                    "singular one for iterations=100; raise gamma or lower iterations"));
+                    "attention 'skyformer': with gamma=0 the kernel of the landmarks is too close "
+                    "to singular for iterations=100; raise gamma or lower iterations"));
     in.options["iterations"] = "10";  // rounding errors grow by (13/4)^10 and remain small
     EXPECT_NO_THROW(attention("skyformer").make(in));
 }

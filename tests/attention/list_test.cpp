@@ -17,7 +17,7 @@ TEST(Attentions, AreFoundByNameOrSuggested) {
         attention("sofmax");
         FAIL();
     } catch (const UsageError& e) {
-        EXPECT_STREQ(e.what(), "no attention is called 'sofmax'. Did you mean 'softmax'?");
+        EXPECT_STREQ(e.what(), "unknown attention 'sofmax'. Did you mean 'softmax'?");
     }
     EXPECT_THROW(attention(""), UsageError);
 }
@@ -69,8 +69,8 @@ TEST(LearnedNumbers, BeginWhereTheOptionsSay) {
     EXPECT_EQ(message([&] {
                   starts("polynomial", {{"scale", "learned"}}, 0);
               }),
-              "attention 'polynomial': a learned scale begins at 1/sqrt(N), and the model is for "
-              "any number of tokens N; give it start=NUMBER");
+              "attention 'polynomial': a learned scale starts at 1/sqrt(N), but the model accepts "
+              "any number of tokens N; pass start=NUMBER");
     EXPECT_EQ(starts("nystrom", {}, 16), Starts());
     EXPECT_EQ(starts("nystrom", {{"activation", "polynomial"}}, 16), Starts());
     EXPECT_EQ(starts("nystrom", {{"activation", "polynomial"}, {"scale", "learned"}}, 4),

@@ -66,7 +66,7 @@ TEST(Escalation, SaysWhyItIsUndefined) {
     EXPECT_EQ(reason(step(zero, any), state("attn"), "r"), "X = 0");
     EXPECT_EQ(reason(step(any, zero), state("attn"), "r"), "Y = 0");
     const Table alone = measure("escalation", {.states = {{"out", "", tensor(any)}}});
-    EXPECT_EQ(reason(alone, state("out"), "r_layer"), "the layer's input is not there");
+    EXPECT_EQ(reason(alone, state("out"), "r_layer"), "the layer's input is missing");
 }
 
 }  // namespace

@@ -173,7 +173,7 @@ TEST(GradientBounds, SayWhatHasNone) {
     const OneHead elu("linear", x, x, x, x, false, {{"map", "elu"}});
     EXPECT_EQ(reason(elu.table(), head(0), "ds_sharp"), "logits of both signs have no bound");
     const OneHead alibi("softmax", x, x, x, x, false, {{"alibi", "1"}});
-    EXPECT_EQ(reason(alibi.table(), head(0), "c3"), "the logits are not scale q k^T alone");
+    EXPECT_EQ(reason(alibi.table(), head(0), "c3"), "the logits are not scale q k^T only");
 }
 
 }  // namespace

@@ -30,8 +30,8 @@ TEST(ResolveMetrics, SuggestsTheNearestName) {
         FAIL() << "no error";
     } catch (const UsageError& e) {
         EXPECT_STREQ(e.what(),
-                     "'entrpy' is no metric, curve or probe. Did you mean 'entropy'? Names are in "
-                     "docs/metrics.md.");
+                     "unknown metric, curve or probe 'entrpy'. Did you mean 'entropy'? See "
+                     "docs/metrics.md for the names.");
     }
     EXPECT_THROW(resolve({"t_sim", ""}), UsageError);
     EXPECT_THROW(resolve({"no such thing at all"}), UsageError);

@@ -125,7 +125,7 @@ TEST(Spectrum, DobrushinOfLongInputsIsComputedWhenAskedForByName) {
     ProbeSettings settings;
     settings.metrics = {"dobrushin"};
     EXPECT_EQ(reason(measure("spectrum", layer, settings), head(0), "dobrushin"),
-              "more than 2048 tokens and not asked for by name");
+              "more than 2048 tokens and not requested by name");
 }
 
 TEST(Spectrum, WritesDownHowItsNumbersWereFound) {

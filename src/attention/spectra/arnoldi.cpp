@@ -93,10 +93,10 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 
 extern const Route arnoldi = {
     .about = {.name = "arnoldi",
-              .applies = "any P, also one that is made anew for every product; Lanczos for delta",
+              .applies = "any P, also one that is recomputed for every product; Lanczos for delta",
               .certifies = "the residuals of the leading Ritz pairs, weighted with their condition "
-                           "numbers, at two checks in a row; for delta its residual and gap",
-              .cost = "m n^2, m some hundred",
+                           "numbers, at two consecutive checks; for delta its residual and gap",
+              .cost = "m n^2, m a few hundred",
               .on_request = true},
     .applies = applies,
     .find = find};

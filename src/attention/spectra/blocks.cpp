@@ -46,7 +46,7 @@ extern const Route blocks = {
               .certifies =
                   "the spectrum is the union of those of the blocks; each stochastic block "
                   "has the eigenvalue 1",
-              .cost = "that of a block, for each"},
+              .cost = "the sum over the blocks"},
     .applies = applies,
     .find = find};
 

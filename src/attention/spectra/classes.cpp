@@ -164,11 +164,11 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 
 extern const Route classes = {
     .about = {.name = "classes",
-              .applies = "P that is kept and whose exact zeros make several communicating classes, "
-                         "or a period",
+              .applies =
+                  "P in memory whose exact zeros form several communicating classes, or a period",
               .certifies = "the spectrum is the union of those of the classes; a periodic "
                            "stochastic P has -1 or another root of 1",
-              .cost = "n^2, and that of the classes"},
+              .cost = "n^2, plus the cost of the classes"},
     .applies = applies,
     .find = find};
 

@@ -125,7 +125,7 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
     else if (known.block > 0 && known.block < p.tokens())
         reason = "pi is not unique";
     else if (!stored::fits(p, memory))
-        reason = "P is too large to be kept";
+        reason = "P does not fit into memory";
     if (reason) return std::vector<Contraction>(std::size_t(p.heads()), {{}, reason});
     const stored::Heads heads(p.matrix());
     return stored::for_each_head<Contraction>(

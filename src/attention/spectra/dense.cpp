@@ -22,8 +22,8 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 
 extern const Route dense = {
     .about = {.name = "dense",
-              .applies = "P of at most 128 tokens, and where Arnoldi is not sure of at most 2048; "
-                         "for delta where it is asked for",
+              .applies = "P of at most 128 tokens, or at most 2048 if Arnoldi does not certify; "
+                         "for delta on request",
               .certifies = "the condition number of the eigenvalue times the rounding of the QR "
                            "algorithm",
               .cost = "10 n^3",

@@ -344,7 +344,7 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 
 extern const Route factors = {
     .about = {.name = "factors",
-              .applies = "P = left right^T of rank m < n/4; of a causal P its delta",
+              .applies = "P = left right^T of rank m < n/4; for a causal P only delta",
               .certifies = "the condition number of the eigenvalue of an m x m matrix times the "
                            "rounding of its entries; causal: the residual of Golub-Kahan",
               .cost = "n m^2 + m^3"},

@@ -20,9 +20,9 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 
 extern const Route library = {
     .about = {.name = "spectra",
-              .applies = "P that is kept; only where it is asked for",
+              .applies = "P in memory; only on request",
               .certifies = "the test of the library Spectra; no condition number",
-              .cost = "m n^2, m some hundred",
+              .cost = "m n^2, m a few hundred",
               .on_request = true},
     .applies = applies,
     .find = find};

@@ -57,8 +57,8 @@ std::vector<Estimate> try_all(const Problem& problem) {
     for (const std::optional<Estimate>& head : found) {
         if (!head)
             throw UsageError(fmt::format(
-                "--spectra {}: P of {} tokens takes {:.0f} MB, expected one that fits into memory "
-                "with the work on it and has at least {} tokens; raise --memory, or choose another "
+                "--spectra {}: P of {} tokens takes {:.0f} MB, expected P to fit into memory with "
+                "its workspace and to have at least {} tokens; raise --memory, or choose another "
                 "route.",
                 problem.asked, problem.p.tokens(), problem.p.bytes() / 1e6, least_restarted));
         out.push_back(*head);
@@ -83,7 +83,7 @@ std::vector<Estimate> solve(const AttentionOperator& p, Sought sought, double me
     } catch (const OutOfMemory&) {
         if (!problem.on_device() || !problem.kept) throw;
     }
-    note_shortage("the P of a spectrum was made by blocks");
+    note_shortage("P of a spectrum was computed by blocks");
     problem.kept = false;
     problem.memory = p.bytes() / 2;
     return try_all(problem);
@@ -103,7 +103,7 @@ SecondOpinion second_opinion(const AttentionOperator& p, Index head, const Estim
     check(p.memory() == 0, "eigenvalues are those of a square P");
     const Structure known = p.structure();
     if (!found.converged) return {{}, "lambda2_abs is not certified"};
-    if (known.causal) return {{}, "P is causal, its eigenvalues are its diagonal"};
+    if (known.causal) return {{}, "P is causal, so its eigenvalues are its diagonal"};
     if (p.tokens() < least_restarted)
         return {{}, fmt::format("fewer than {} tokens", least_restarted)};
     if (!stored::fits(p, memory)) return {{}, "P does not fit into memory"};

@@ -174,7 +174,7 @@ std::vector<Estimate> in_groups(const Tensor& p, const Of& of) {
     } catch (const OutOfMemory&) {
         if (p.batch() == 1) throw;
     }
-    note_shortage("the heads of a spectrum were taken by halves");
+    note_shortage("the heads of a spectrum were processed in halves");
     const Index half = p.batch() / 2;
     std::vector<Estimate> out = in_groups(p.batch_range(0, half), of);
     std::ranges::move(in_groups(p.batch_range(half, p.batch() - half), of),
@@ -197,11 +197,12 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 }  // namespace
 
 extern const Route squaring = {
-    .about = {.name = "squaring",
-              .applies = "stochastic P on a device, of at most 1024 tokens; delta of any such P",
-              .certifies = "Gelfand's bracket of norms and traces, and a first-order bound of what "
-                           "rounding does to it",
-              .cost = "64 n^3, all of it products of whole stacks"},
+    .about =
+        {.name = "squaring",
+         .applies = "stochastic P on a device, of at most 1024 tokens; delta of any P of that size",
+         .certifies =
+             "Gelfand's bracket of norms and traces, and a first-order bound of its rounding error",
+         .cost = "64 n^3, all in batched products"},
     .applies = tsdiag::squaring::applies,
     .find = find};
 

@@ -22,9 +22,9 @@ constexpr Metric of_series[] = {
     {.name = metric::grad_rsd_ratio,
      .symbol = "ratio of grad_rsd",
      .definition = "grad_rsd of `model` over that of the series in `tensor`; the intervals of all "
-                   "pairs hold together; `count`: numbers of both",
+                   "pairs hold jointly; `count`: numbers of both",
      .range = ">= 0",
-     .undefined = "one has no interval",
+     .undefined = "one of the two has no interval",
      .of = Of::series},
     {.name = metric::grad_norm_mean,
      .symbol = "moving mean of g",
