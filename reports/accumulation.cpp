@@ -34,7 +34,7 @@ bool leaves(const std::vector<Series>& all, double low, double high) {
 
 Plot curve_panel(const std::map<Index, Curve>& curves) {
     Plot plot{.title = "local_acc: attention within the window",
-              .x = {.title = "window, share of the tokens", .low = 0, .high = 1},
+              .x = {.title = "window, fraction of tokens", .low = 0, .high = 1},
               .y = {.title = "C(L)", .low = 0, .high = 1.02},
               .ordered = true};
     const Index count = Index(curves.size());
@@ -57,7 +57,7 @@ Plot curve_panel(const std::map<Index, Curve>& curves) {
 std::string half_in_words(const Series& s) {
     for (std::size_t i = 0; i < s.y.size(); ++i)
         if (s.y[i] && *s.y[i] >= 0.5)
-            return fmt::format(" In {} half of the attention lies within {} of the tokens.", s.name,
+            return fmt::format(" In {}, half of the attention is within {} of the tokens.", s.name,
                                number(s.x[i]));
     return {};
 }
@@ -67,13 +67,14 @@ std::vector<Figure> make_accumulation(const Table& table) {
     const std::vector<CurveRow> points = table.curves();
     std::vector<Figure> found;
     for (const std::string& model : rows.models()) {
-        Figure f{.name = "accumulation",
-                 .title = "Locally accumulated attention",
-                 .caption =
-                     "C(L) is the attention inside a window of L tokens around the row's own, mean "
-                     "over rows and heads, over L/n [DEVIL 3.2]; local_auc is the area under it. "
-                     "Above the dashed line attention is more local than uniform.",
-                 .alt = "Curves and a heat map."};
+        Figure f{
+            .name = "accumulation",
+            .title = "Locally accumulated attention",
+            .caption =
+                "C(L) is the attention inside a window of L tokens around the row's own token, "
+                "mean over rows and heads, against L/n [DEVIL 3.2]; local_auc is the area under "
+                "the curve. Attention above the dashed line is more local than uniform attention.",
+            .alt = "Curves and a heat map."};
         if (const auto curves = curves_of(points, model, metric::local_acc); !curves.empty()) {
             f.panels.push_back(curve_panel(curves));
             const std::vector<Series>& series =

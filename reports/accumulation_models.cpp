@@ -64,24 +64,23 @@ std::optional<Figure> compared_accumulation(const std::vector<CurveRow>& rows,
     Figure f{.name = "accumulation_models",
              .title = "Locally accumulated attention, all models",
              .caption =
-                 "The mean over the layers of C(L)/C(n), C(L) the attention inside a window "
-                 "of L tokens around the row's own, over L/n, as [DEVIL] Fig. 2a compares "
-                 "models. C(n) is 1 where rows sum to 1; layers where it is not positive "
-                 "are left out.",
-             .alt = "One curve a model."};
+                 "Mean over the layers of C(L)/C(n) against L/n, C(L) the attention inside a "
+                 "window of L tokens around the row's own token, as in [DEVIL] Fig. 2a. C(n) is 1 "
+                 "if rows sum to 1; layers with C(n) <= 0 are omitted.",
+             .alt = "One curve per model."};
     std::vector<Series> series = all_models(rows, models, metric::local_acc, true);
     if (series.size() < 2) return std::nullopt;
     for (const Series& s : series) f.alt += quarter_in_words(s);
     series.push_back({.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true});
     f.panels.push_back({.title = "local_acc: attention within the window",
-                        .x = {.title = "window, share of the tokens", .low = 0, .high = 1},
+                        .x = {.title = "window, fraction of tokens", .low = 0, .high = 1},
                         .y = {.title = "C(L) / C(n)"},
                         .series = std::move(series)});
     series = all_models(rows, models, metric::local_acc_appendix, false);
     if (!series.empty())
         f.panels.push_back({.title = "local_acc_appendix: the window that the paper's code reports",
                             .x = {.title = "attention to be collected", .low = 0, .high = 1},
-                            .y = {.title = "window, share of the tokens", .low = 0, .high = 1.02},
+                            .y = {.title = "window, fraction of tokens", .low = 0, .high = 1.02},
                             .series = std::move(series)});
     return f;
 }

@@ -69,18 +69,16 @@ std::vector<Figure> make_attention_maps(const Table& table) {
                 {.name = k == 1 ? "attention_maps" : fmt::format("attention_maps_{}", k),
                  .title = k == 1 ? "Attention maps" : fmt::format("Attention maps, {}", k),
                  .caption =
-                     "P of single heads, of the first sample: row i is what token i, or channel i "
-                     "where P is over channels, attends to. Colours end at the 99.5 % quantile of "
-                     "the entries, "
-                     "so that a few large ones do not hide the rest; where some are negative, they "
-                     "diverge from 0.",
+                     "P of single heads for the first sample: row i shows what token i (or channel "
+                     "i, if P is over channels) attends to. The colour scale ends at the 99.5 % "
+                     "quantile of the entries; if some are negative, it diverges from 0.",
                  .alt = "Attention maps."});
         }
         Grid g = reduced(map);
         set_colours(g);
         const bool channels = map.name == "channels";
         g.row_title = channels ? "channel" : "token";
-        g.col_title = channels ? "takes of" : "attends to";
+        g.col_title = channels ? "from channel" : "attends to";
         g.value_title = "P";
         Figure& f = found.back();
         f.alt += " " + map_in_words(map);

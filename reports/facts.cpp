@@ -67,8 +67,7 @@ std::string facts_html(const Json& run) {
     add(out, "Family", model["family"]);
     add(out, "Format", model["format"]);
     if (model["trained"].is_bool())
-        add(out, "Weights",
-            std::string(model["trained"].boolean() ? "as stored" : "drawn at random"));
+        add(out, "Weights", std::string(model["trained"].boolean() ? "as stored" : "random"));
     add(out, "Layers", model["layers"]);
     add(out, "Heads", model["heads"]);
     add(out, "Width", model["width"]);
@@ -77,12 +76,12 @@ std::string facts_html(const Json& run) {
     add(out, "Digest", model["digest"]);
     add_lines(out, "Recognised", model["recognised"]);
     add_lines(out, "Ignored", model["ignored"]);
-    add_lines(out, "Defaults taken", model["defaults"]);
+    add_lines(out, "Defaults used", model["defaults"]);
     add(out, "Input", input["kind"]);
     add(out, "Tokens", input["tokens"]);
     add(out, "Samples", input["samples"]);
     add(out, "Trials", input["trials"]);
-    add_lines(out, "Assumed of the input", input["defaults"]);
+    add_lines(out, "Assumptions about the input", input["defaults"]);
     add(out, "Seed", run["seed"]);
     add(out, "Device", run["device"]);
     add(out, "Number type", run["dtype"]);

@@ -36,7 +36,7 @@ std::string grid_in_words(std::string_view metric, const Grid& g) {
         return fmt::format("{} in layer {} head {}", number(*g.values[std::size_t(i)]), i / g.cols,
                            i % g.cols);
     };
-    return fmt::format("{}: least {}, greatest {}.", metric, at(*least), at(*most));
+    return fmt::format("{}: minimum {}, maximum {}.", metric, at(*least), at(*most));
 }
 
 namespace {
@@ -63,7 +63,7 @@ std::vector<Figure> cells(const Table& table, const Figure& pattern,
         f.name = own_figure(rows, model, f.name);
         if (rows.models().size() > 1) f.title += ": " + label(model);
         f.caption += " Grey: undefined.";
-        f.alt = "Heat maps, one cell a head, layers downwards." + words;
+        f.alt = "Heat maps, one cell per head, layers from top to bottom." + words;
         found.push_back(std::move(f));
     }
     return found;
@@ -74,10 +74,9 @@ std::vector<Figure> make_heads_mixing(const Table& table) {
         table,
         {.name = "heads_mixing",
          .title = "Mixing, head by head",
-         .caption =
-             "lambda2_abs = |\u03bb\u2082(P)|, delta = |\u03a0\u2082P|\u2082 and omega = "
-             "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| of every head. Dark in the first two: a head "
-             "that is nearly rank one."},
+         .caption = "lambda2_abs = |\u03bb\u2082(P)|, delta = |\u03a0\u2082P|\u2082 and omega = "
+                    "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| of every head. Dark in the first two "
+                    "panels: a head that is nearly rank one."},
         {metric::lambda2_abs, metric::delta, metric::omega}, 0);
 }
 
@@ -94,9 +93,9 @@ std::vector<Figure> make_heads_shape(const Table& table) {
         table,
         {.name = "heads_shape",
          .title = "Concentration, head by head",
-         .caption = "Mean entropy of a row in nats and mean greatest entry of a row, of every "
-                    "head. Dark on the left and bright on the right: each token attends to "
-                    "hardly more than one."},
+         .caption =
+             "Mean row entropy in nats and mean largest row entry of every head. Dark on the left "
+             "and bright on the right: each token attends to little more than one token."},
         {metric::entropy, metric::row_max}, 0);
 }
 

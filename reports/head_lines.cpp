@@ -9,7 +9,7 @@ namespace tsdiag::reports {
 namespace {
 
 constexpr std::string_view heads_note =
-    " Lines are means over the heads of a layer, bands reach from the least head to the greatest.";
+    " Lines are means over the heads of a layer, bands show the minimum and maximum over heads.";
 
 /// The mean over the heads by layer, with the range of the heads as its band.
 Series over_heads(const TableView& rows, const std::string& model, std::string_view metric) {
@@ -68,10 +68,8 @@ std::vector<Figure> make_mixing(const Table& table) {
         .caption =
             "lambda2_abs = |\u03bb\u2082(P)|, the second eigenvalue in modulus [TSE Cor. 2.7]; "
             "delta = "
-            "|\u03a0\u2082P|\u2082, how much of the rows of P differs from their mean; omega = "
-            "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| [TSE (12)]. All three are 0 where every row of P "
-            "is the "
-            "same uniform one."};
+            "|\u03a0\u2082P|\u2082, how much the rows of P differ from their mean; omega = "
+            "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| [TSE (12)]. All three are 0 if P is uniform."};
     add_panel(f, rows, metric::lambda2_abs);
     add_panel(f, rows, metric::delta);
     add_panel(f, rows, metric::omega);
@@ -80,13 +78,12 @@ std::vector<Figure> make_mixing(const Table& table) {
 
 std::vector<Figure> make_attention_norms(const Table& table) {
     const TableView rows(table);
-    Figure f{
-        .name = "attention_norms",
-        .title = "Norms of attention and of its Jacobian",
-        .caption =
-            "attn_fro = |P|_F [POLY Thm 4.1]: between 1 (uniform) and \u221an (one token a row) "
-            "for rows that sum to 1; jac_fro = |dP/dS|_F with respect to the logits S [POLY "
-            "(7)], 0 where every row is one token."};
+    Figure f{.name = "attention_norms",
+             .title = "Norms of attention and of its Jacobian",
+             .caption =
+                 "attn_fro = |P|_F [POLY Thm 4.1]: between 1 (uniform) and \u221an (one token per "
+                 "row) for rows that sum to 1; jac_fro = |dP/dS|_F with respect to the logits S "
+                 "[POLY (7)], 0 if every row attends to a single token."};
     add_panel(f, rows, metric::attn_fro);
     add_panel(f, rows, metric::jac_fro);
     return finished(rows, std::move(f));
@@ -94,13 +91,13 @@ std::vector<Figure> make_attention_norms(const Table& table) {
 
 std::vector<Figure> make_attention_shape(const Table& table) {
     const TableView rows(table);
-    Figure f{.name = "attention_shape",
-             .title = "How concentrated attention is",
-             .caption =
-                 "entropy is the mean entropy of a row in nats (uniform over n tokens: ln n), "
-                 "row_max the mean over the rows of the greatest entry, local_auc the area under "
-                 "the curve of locally accumulated attention (1: each token attends to itself; "
-                 "uniform: about 1/2)."};
+    Figure f{
+        .name = "attention_shape",
+        .title = "How concentrated attention is",
+        .caption =
+            "entropy is the mean row entropy in nats (uniform over n tokens: ln n), row_max the "
+            "mean over rows of the largest entry, local_auc the area under the curve of locally "
+            "accumulated attention (1: each token attends to itself; uniform: about 1/2)."};
     add_panel(f, rows, metric::entropy);
     add_panel(f, rows, metric::row_max);
     add_panel(f, rows, metric::local_auc);

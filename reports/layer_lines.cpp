@@ -10,7 +10,7 @@ namespace tsdiag::reports {
 namespace {
 
 constexpr std::string_view band_note =
-    " Bands are 95 % intervals of the mean over the samples (Student's t), where there are three.";
+    " Bands are 95 % intervals of the mean over samples (Student's t), for at least three samples.";
 
 const Axis layer_axis{.title = "layer", .whole = true};
 
@@ -91,11 +91,11 @@ std::vector<Figure> make_similarity(const Table& table) {
     Figure f{.name = "similarity",
              .title = "Token similarity over depth",
              .caption =
-                 "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2 is the share of the state that is the "
-                 "same for all tokens [TSE Def. 1.1], t_div = 1 - t_sim the rest, computed from "
-                 "centred rows, t_cos the mean cosine over pairs of tokens [TSE (1)]. One line "
-                 "a stage of the layer: `in` what it receives, `out` what it hands on; a stage "
-                 "whose t_div stays within 2 % of another line is left out." +
+                 "t_sim = |\u03a0\u2081X|\u00b2/|X|\u00b2 is the share of the state that all "
+                 "tokens have in common [TSE Def. 1.1], t_div = 1 - t_sim the rest, computed from "
+                 "centred rows, t_cos the mean cosine over pairs of tokens [TSE (1)]. One line per "
+                 "stage: `in` is the input of the layer, `out` its output. A stage whose t_div is "
+                 "within 2 % of another line is omitted." +
                  std::string(band_note)};
     add_panel(f, "t_sim: token similarity",
               {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
@@ -153,11 +153,9 @@ std::vector<Figure> make_escalation(const Table& table) {
         .caption =
             "r = t_div(X)/t_div(Y) from the layer's input X to Y = X + \u03b1 SA(X) [TSE (5)], and "
             "xi_ratio = \u03be\u2081/\u03be\u2082, the growth of the common part over the growth "
-            "of the "
-            "rest [TSE (7)]; above 1 tokens become more alike. Dashed: 1 + est t_sim(X) and 1 + "
-            "est with est1 [TSE (16)], est2 [TSE (17)] and est_mu = "
-            "E[\u03be\u2081]/E[\u03be\u2082] - 1, "
-            "drawn from the means over heads and samples." +
+            "of the rest [TSE (7)]; above 1 tokens become more similar. Dashed: 1 + est t_sim(X) "
+            "and 1 + est with est1 [TSE (16)], est2 [TSE (17)] and est_mu = "
+            "E[\u03be\u2081]/E[\u03be\u2082] - 1, computed from the means over heads and samples." +
             std::string(band_note)};
     add_panel(f, "r: rate of the attention step", {.title = std::string(metric::r)},
               rate_lines(rows, metric::r, true), {{1, ""}});
@@ -174,12 +172,11 @@ std::vector<Figure> make_stage_ratios(const Table& table) {
     const std::vector<std::string> stages = {"attn", "local", "norm1", "ffn", "norm2", "deesc"};
     Figure f{
         .name = "stage_ratios",
-        .title = "Which step of a layer makes tokens alike",
+        .title = "Escalation by step of a layer",
         .caption =
-            "xi_ratio = \u03be\u2081/\u03be\u2082 and r = t_div(X)/t_div(Y) of each step from the "
-            "state "
-            "before it. A step above the line at 1 makes tokens more alike, one below it less. "
-            "`r_layer` is the rate of the whole layer, from `in` to `out`." +
+            "xi_ratio = \u03be\u2081/\u03be\u2082 and r = t_div(X)/t_div(Y) of each step, from the "
+            "previous state. A step above the line at 1 makes tokens more similar, a step below it "
+            "less. `r_layer` is the rate of the whole layer, from `in` to `out`." +
             std::string(band_note)};
     std::vector<Series> ratio = by_stage(rows, metric::xi_ratio, stages);
     std::vector<Series> rate = by_stage(rows, metric::r, stages);
@@ -208,7 +205,7 @@ std::vector<Figure> make_state_norms(const Table& table) {
              .caption =
                  "|X|_F of every stage of a layer: `in` its input, `norm1` and `norm2` after the "
                  "normalisations, `sa` the attention branch before it is added, `attn` and `ffn` "
-                 "after the additions. As [TSE Fig. 4], which draws |X|, |LN(X)| and |SA|." +
+                 "after the additions. Compare [TSE Fig. 4], which shows |X|, |LN(X)| and |SA|." +
                  std::string(band_note)};
     const Axis axis{.title = "|X|_F", .scale = spans_decades(lines) ? Scale::log : Scale::linear};
     add_panel(f, "fro: |X|_F by stage", axis, std::move(lines));
@@ -220,7 +217,7 @@ std::vector<Series> gradients_by_parameter(const TableView& rows) {
     for (const std::string& model : rows.models())
         for (const char* tensor : {"", "attn.q.weight", "attn.k.weight", "attn.v.weight",
                                    "attn.o.weight", "ffn.up.weight", "ffn.down.weight"}) {
-            const std::string name = *tensor ? tensor : "all of the layer";
+            const std::string name = *tensor ? tensor : "whole layer";
             Series s = over_layers(series_name(rows, model, name),
                                    rows.depth(model, metric::grad_norm, "", tensor), true);
             if (!any_value(s)) continue;
@@ -235,11 +232,10 @@ std::vector<Figure> make_gradient_norms(const Table& table) {
     Figure f{.name = "gradient_norms",
              .title = "Gradients over depth",
              .caption =
-                 "grad_norm = |dL/dX| by the states of a layer and by its parameters, L the loss "
-                 "of the run [TSE Fig. 1]. The sweep goes from the last layer to the first: lines "
-                 "that rise to the left are gradients that grow on their way back. A parameter is "
-                 "drawn for its weight matrix alone, `all of the layer` is the root of the sum of "
-                 "squares over all parameters." +
+                 "grad_norm = |dL/dX| with respect to the states of a layer and its parameters, L "
+                 "the loss of the run [TSE Fig. 1]. Lines that rise to the left are gradients that "
+                 "grow in the backward pass. Lines of parameters show weight matrices only; `whole "
+                 "layer` is the root of the sum of squares over all parameters." +
                  std::string(band_note)};
     const Axis axis{.title = "|dL/dX|", .scale = Scale::log};
     add_panel(f, "grad_norm by state", axis,
@@ -260,11 +256,11 @@ std::vector<Figure> make_gradient_bounds(const Table& table) {
             if (any_value(s)) lines.push_back(std::move(s));
         }
     Figure f{.name = "gradient_bounds",
-             .title = "Gradients by the logits and their bounds",
+             .title = "Gradients of the logits and their bounds",
              .caption =
-                 "ds_max = max |dL/dS| over the logits S of a head, the mean over the heads. "
-                 "Dashed: ds_bound, the bound that [DEVIL (59)-(61)] gives for the attention, and "
-                 "ds_sharp, one that is attained." +
+                 "ds_max = max |dL/dS| over the logits S of a head, mean over heads. Dashed: "
+                 "ds_bound, the bound of [DEVIL (59)-(61)] for the attention, and ds_sharp, a "
+                 "bound that is attained." +
                  std::string(band_note)};
     add_panel(f, "ds_max and its bounds", {.title = "|dL/dS|", .scale = Scale::log},
               std::move(lines));
@@ -282,7 +278,7 @@ extern const FigureEntry escalation = {.name = "escalation",
                                        .needs = {metric::r, metric::xi_ratio},
                                        .make = make_escalation};
 extern const FigureEntry stage_ratios = {.name = "stage_ratios",
-                                         .title = "Which step of a layer makes tokens alike",
+                                         .title = "Escalation by step of a layer",
                                          .needs = {metric::xi_ratio, metric::r, metric::r_layer},
                                          .make = make_stage_ratios};
 extern const FigureEntry state_norms = {.name = "state_norms",
@@ -295,7 +291,7 @@ extern const FigureEntry gradient_norms = {.name = "gradient_norms",
                                            .make = make_gradient_norms};
 extern const FigureEntry gradient_bounds = {
     .name = "gradient_bounds",
-    .title = "Gradients by the logits and their bounds",
+    .title = "Gradients of the logits and their bounds",
     .needs = {metric::ds_max, metric::ds_bound, metric::ds_sharp},
     .make = make_gradient_bounds};
 

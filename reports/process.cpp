@@ -101,7 +101,8 @@ Outcome run_program(const std::vector<std::string>& arguments,
                     const std::filesystem::path& directory, std::chrono::seconds limit) {
     int pipe[2];
     if (::pipe2(pipe, O_CLOEXEC) != 0)
-        throw Error(fmt::format("{}: no pipe: {}.", arguments[0], std::strerror(errno)));
+        throw Error(
+            fmt::format("{}: cannot create a pipe: {}.", arguments[0], std::strerror(errno)));
     std::vector<char*> argv;
     for (const std::string& a : arguments) argv.push_back(const_cast<char*>(a.c_str()));
     argv.push_back(nullptr);

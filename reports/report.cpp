@@ -15,7 +15,7 @@ std::string what_is_missing(const FigureEntry& entry) {
     std::erase(names, "");
     if (names.empty()) return fmt::format("{}: the table has none.", entry.title);
     if (names.front() == "maps")
-        return fmt::format("{}: none were asked for (--maps LAYER:HEAD,...).", entry.title);
+        return fmt::format("{}: none were requested (--maps LAYER:HEAD,...).", entry.title);
     return fmt::format("{}: the table has no value of {}.", entry.title, fmt::join(names, " or "));
 }
 
@@ -30,10 +30,10 @@ std::string heading_of(const Table& table, const Json& run) {
 namespace reports {
 
 Files files_of(const Table& table) {
-    Files files = {{"metrics.csv", "every number, one a row"}};
+    Files files = {{"metrics.csv", "all metrics, one per row"}};
     if (!table.curves().empty()) files.emplace_back("curves.csv", "the points of every curve");
     if (!table.maps().empty()) files.emplace_back("maps.npz", "the attention maps");
-    files.emplace_back("run.json", "the settings, the model, how each number was found");
+    files.emplace_back("run.json", "settings, model, and how each number was computed");
     return files;
 }
 
@@ -45,7 +45,7 @@ std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
     } catch (const NotAvailable& e) {
         return {e.what()};
     } catch (const Error& e) {
-        return {fmt::format("{} The page has all figures nevertheless.", e.what())};
+        return {fmt::format("{} The page still contains all figures.", e.what())};
     }
     return {};
 }
@@ -63,7 +63,7 @@ namespace {
 /// The page of a series: its changes, then the last checkpoint as on its own page.
 reports::Page with_trajectories(reports::Page page, const Table& table, const Json& run) {
     std::vector<Finding> findings = series_verdict(table, run);
-    findings.push_back({Finding::Level::note, "The findings below are of the last checkpoint."});
+    findings.push_back({Finding::Level::note, "The findings below are for the last checkpoint."});
     for (Finding& finding : page.findings) {
         finding.headline = false;
         findings.push_back(std::move(finding));
@@ -85,7 +85,7 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
                        .facts = reports::facts_html(run),
                        .numbers_title = "Numbers by layer",
                        .numbers = reports::summary_html(shown),
-                       .wordless = "The table has nothing to say a sentence about.",
+                       .wordless = "The table gives no findings.",
                        .findings = verdict(shown, run),
                        .files = reports::files_of(table)};
     if (table.model() != page.title) page.lead = table.model();

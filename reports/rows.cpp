@@ -92,8 +92,8 @@ std::string in_words(std::string_view name, const Series& series) {
     };
     if (*first == *last) return fmt::format("{}: {}", name, at(*first));
     std::string text = fmt::format("{}: {}, {}", name, at(*first), at(*last));
-    if (*least != *first && *least != *last) text += fmt::format(", least {}", at(*least));
-    if (*most != *first && *most != *last) text += fmt::format(", greatest {}", at(*most));
+    if (*least != *first && *least != *last) text += fmt::format(", minimum {}", at(*least));
+    if (*most != *first && *most != *last) text += fmt::format(", maximum {}", at(*most));
     return text;
 }
 
@@ -150,7 +150,7 @@ std::string channels_in_caption(const TableView& rows) {
     for (const std::string& model : rows.models())
         if (!channels_of(rows, model).empty())
             return fmt::format(
-                " {}over channels: n is their number, and a row is a channel.",
+                " {}over channels: n is the number of channels, and a row is a channel.",
                 rows.models().size() > 1 ? label(model) + " attends " : std::string("P here is "));
     return {};
 }

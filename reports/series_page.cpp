@@ -76,7 +76,7 @@ std::optional<Figure> series_figure(const Table& table, const Json& run, const S
     std::map<std::pair<std::string, std::string>, std::vector<std::pair<double, double>>> points;
     for (const CurveRow& row : table.curves())
         if (row.y) points[{row.model, row.curve}].emplace_back(row.x, *row.y);
-    Figure figure{.name = "gradient_series", .title = "Gradient norm over the steps"};
+    Figure figure{.name = "gradient_series", .title = "Gradient norm by step"};
     for (const Json& log : run["logs"].array()) {
         if (figure.panels.size() == most_panels) break;
         const std::string& model = log["model"].string();
@@ -94,12 +94,12 @@ std::optional<Figure> series_figure(const Table& table, const Json& run, const S
     if (figure.panels.empty()) return std::nullopt;
     const std::size_t all = run["logs"].array().size();
     figure.caption =
-        "The series as it was logged, and its moving mean over max(5, T/25) neighbours. Of more "
-        "than 600 numbers the line is the mean of neighbours and the band their range.";
+        "The series as logged, and its moving mean over max(5, T/25) neighbours. With more than "
+        "600 numbers, the line is the mean of neighbours and the band their range.";
     if (all > most_panels)
         figure.caption += fmt::format(" The first {} of {} series are drawn; `curves.csv` has all.",
                                       most_panels, all);
-    figure.alt = "Gradient norms over the steps. " + in_words(figure.panels);
+    figure.alt = "Gradient norms by step. " + in_words(figure.panels);
     return figure;
 }
 
@@ -174,11 +174,11 @@ Finding finding_of(const MetricRow& row, const ShortNames& names) {
     const std::string other = names.at(row.at.tensor);
     if (!row.value || !has_interval(row))
         return {Finding::Level::note,
-                fmt::format("{} and {} are not compared: {}.", name, other, row.note), ""};
+                fmt::format("{} and {} cannot be compared: {}.", name, other, row.note), ""};
     const std::string ratio = fmt::format("the ratio of their grad_rsd is {}", span_of(row));
     if (*row.low <= 1 && *row.high >= 1)
         return {Finding::Level::note,
-                fmt::format("{} and {} are not told apart: {}.", name, other, ratio),
+                fmt::format("{} and {} do not differ significantly: {}.", name, other, ratio),
                 "gradient_ratio"};
     return {Finding::Level::note,
             fmt::format("{} varies {} than {}: {}.", name, *row.low > 1 ? "more" : "less", other,
@@ -193,9 +193,9 @@ void add_warnings(const Json& run, const ShortNames& names, std::vector<Finding>
         if (log["drift"].is_number() && std::abs(log["drift"].number()) > most_drift)
             findings.push_back(
                 {Finding::Level::warning,
-                 fmt::format("{}: the mean of the last half lies {:.1f} standard errors {} that of "
-                             "the first, so its grad_rsd holds a trend, too, and its interval "
-                             "assumes there is none; --from and --to choose the steps.",
+                 fmt::format("{}: the mean of the last half is {:.1f} standard errors {} that of "
+                             "the first, so grad_rsd includes a trend but its interval assumes "
+                             "none; choose the steps with --from and --to.",
                              name, std::abs(log["drift"].number()),
                              log["drift"].number() > 0 ? "above" : "below"),
                  "gradient_series"});
@@ -228,10 +228,10 @@ std::string numbers_html(const Table& table, const Json& run, const ShortNames& 
     }
     return table_html(
         {.label = "Series",
-         .caption = fmt::format("{} is the standard deviation over the mean; low and high bound it "
-                                "with a confidence of {}; order is that of the autoregression "
-                                "which they rest on.",
-                                metric::grad_rsd, number(run["confidence"].number())),
+         .caption = fmt::format(
+             "{} is the standard deviation over the mean; low and high bound it with a confidence "
+             "of {}; order is that of the autoregression used for the bounds.",
+             metric::grad_rsd, number(run["confidence"].number())),
          .columns = {{"log"},
                      {"series"},
                      {std::string(metric::grad_rsd)},
@@ -281,10 +281,10 @@ std::vector<std::string> write_log_report(const Table& table, const Json& run,
     const Figure ratio{
         .name = "gradient_ratio",
         .title = "Ratios of relative standard deviations",
-        .caption = fmt::format("grad_rsd of one series over that of another. The intervals hold "
-                               "together with a confidence of {} %; where one contains 1 the two "
-                               "are not told apart.",
-                               level)};
+        .caption = fmt::format(
+            "grad_rsd of one series over that of another. The intervals hold jointly with a "
+            "confidence of {} %; if one contains 1, the two do not differ significantly.",
+            level)};
     const auto add = [&](std::optional<Figure> figure) {
         if (figure) page.figures.push_back(std::move(*figure));
     };

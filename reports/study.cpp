@@ -38,7 +38,8 @@ std::string measured_text(const Comparison& c) {
 }
 
 std::string comparisons_html(const std::vector<Comparison>& comparisons) {
-    if (comparisons.empty()) return "<p>Nothing of it is a number; see the figures.</p>\n";
+    if (comparisons.empty())
+        return "<p>No quantity here is a single number; see the figures.</p>\n";
     std::string body;
     for (const Comparison& c : comparisons)
         body += fmt::format(
@@ -50,16 +51,12 @@ std::string comparisons_html(const std::vector<Comparison>& comparisons) {
     return table_html(
         {.label = "Comparisons",
          .caption = "Measured: mean \u00b1 standard error over the trials. Judged by Student's t "
-                    "with the trials that there are (Welch's for two means), bounds on one side; "
-                    "all orders of the page together err with a probability of at most 5 %, and so "
-                    "do all its comparisons with a number (Holm). A row of words alone, or of a "
-                    "number of another setting, is not judged.",
-         .columns = {{"quantity"},
-                     {"what is said of it"},
-                     {"as a number"},
-                     {"measured"},
-                     {"trials"},
-                     {"judgement"}},
+                    "over the trials (Welch's for two means), one-sided for bounds. The "
+                    "probability of any error among all orders of the page is at most 5 %, and "
+                    "likewise among all comparisons with a number (Holm). A claim without a "
+                    "number, or with a number for another setting, is not judged.",
+         .columns =
+             {{"quantity"}, {"claim"}, {"paper's value"}, {"measured"}, {"trials"}, {"judgement"}},
          .rows = body,
          .wordy = true});
 }

@@ -67,8 +67,8 @@ std::string model_table(const TableView& rows, const std::string& model) {
     return table_html(
         {.label = "Numbers by layer",
          .caption = whose +
-                    "Each metric by layer at the stage under its name; attention metrics are means "
-                    "over the heads, all are means over the samples." +
+                    "Each metric by layer, at the stage under its name. Attention metrics are "
+                    "means over heads; all metrics are means over samples." +
                     left_out,
          .columns = std::move(titles),
          .rows = std::move(body)});

@@ -110,8 +110,8 @@ std::optional<Figure> trajectory(const TableView& rows, const Shown& what,
         figure.panels.push_back(std::move(cells));
     }
     figure.caption = fmt::format(
-        "`{}`{} of each layer as the training goes on, the same inputs at every {}{}; the band is "
-        "the 95 % interval of the mean over the inputs (Student's t), where there are three.{}",
+        "`{}`{} of each layer during training, the same inputs at every {}{}; the band is the 95 % "
+        "interval of the mean over at least three inputs (Student's t).{}",
         what.metric, what.stage.empty() ? "" : fmt::format(" at stage `{}`", what.stage), unit,
         what.stage == "attn" ? ", mean over the heads" : "",
         layers.size() > most_lines
@@ -131,7 +131,7 @@ std::string change_in_words(const Json& change, const std::string& unit) {
     const bool parts = change["steepest_from"].integer() != change["from"].integer() ||
                        change["steepest_to"].integer() != change["to"].integer();
     if (parts)
-        text += fmt::format("; the steepest part is {:+.3g}, between {} and {}", steepest,
+        text += fmt::format("; the steepest change is {:+.3g}, between {} and {}", steepest,
                             change["steepest_from"].integer(), change["steepest_to"].integer());
     return text + ".";
 }
@@ -175,8 +175,8 @@ std::vector<Finding> changes_verdict(const Json& run) {
     if (count == 0) return {};
     if (known == 0)
         return {{Finding::Level::note,
-                 "One input was measured, so changes over the training have no standard error and "
-                 "nothing is concluded from them; --samples 8 or more gives them one.",
+                 "Only one input was measured, so changes during training have no standard error; "
+                 "pass --samples 8 or more.",
                  ""}};
     std::vector<const Json*> order;
     for (const auto& [metric, change] : greatest) order.push_back(change);
@@ -185,10 +185,12 @@ std::vector<Finding> changes_verdict(const Json& run) {
     if (order.size() > most_findings) order.resize(most_findings);
     std::vector<Finding> findings = {
         {Finding::Level::note,
-         fmt::format("{} of {} changes between the first checkpoint and the last are significant "
-                     "(95 %, jointly){}.",
+         fmt::format("{} of {} changes from the first to the last checkpoint are significant (95 "
+                     "%, jointly){}.",
                      certain, count,
-                     order.empty() ? "" : "; of each metric drawn here, the layer that moved most"),
+                     order.empty()
+                         ? ""
+                         : "; listed: the layer with the largest change of each plotted metric"),
          ""}};
     const std::string unit = run["unit"].string();
     for (const Json* change : order) {

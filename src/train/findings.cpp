@@ -65,7 +65,7 @@ Finding loss(const std::vector<TrainStep>& steps) {
     const Part &first = all.front(), &last = all.back();
     if (all.size() == 1)
         return {Level::note,
-                fmt::format("The training loss is {:.4g} {}; so few steps show no course.",
+                fmt::format("The training loss is {:.4g} {}; too few steps for a trend.",
                             first.mean, first.steps()),
                 "learning"};
     const Part& least = *std::ranges::min_element(all, {}, &Part::mean);
@@ -74,11 +74,11 @@ Finding loss(const std::vector<TrainStep>& steps) {
     const bool rose = below(least, last, all.size()) &&
                       last.mean - least.mean > lost_again * (first.mean - least.mean);
     if (rose)
-        return {Level::warning,
-                fmt::format("The training loss does not stay where it was least: it goes {}, and "
-                            "was {:.4g} {}.",
-                            course, least.mean, least.steps()),
-                "learning"};
+        return {
+            Level::warning,
+            fmt::format("The training loss rises again: it goes {}, with a minimum of {:.4g} {}.",
+                        course, least.mean, least.steps()),
+            "learning"};
     if (!below(last, first, 1))
         return {Level::warning, fmt::format("The training loss does not fall: it goes {}.", course),
                 "learning"};
@@ -90,14 +90,13 @@ Finding held_out(const std::vector<Evaluation>& all) {
     const Evaluation& least = *std::ranges::min_element(all, {}, &Evaluation::loss);
     const Evaluation& most = *std::ranges::max_element(all, {}, &Evaluation::loss);
     const std::string last = fmt::format(
-        "Held out, at step {}: loss {:.4g}, {:.3g} % of {} targets have the greatest "
-        "logit",
-        end.step, end.loss, 100 * end.accuracy, end.predictions);
+        "At step {}: held-out loss {:.4g}, top-1 accuracy {:.3g} % ({} held-out targets)", end.step,
+        end.loss, 100 * end.accuracy, end.predictions);
     const bool rose = end.loss - least.loss > lost_again * (most.loss - least.loss);
     if (!rose) return {Level::note, last + ".", "learning"};
     return {Level::warning,
-            fmt::format("{}. The loss was {:.4g} at step {} and has risen since.", last, least.loss,
-                        least.step),
+            fmt::format("{}. The held-out loss was {:.4g} at step {} and has risen since.", last,
+                        least.loss, least.step),
             "learning"};
 }
 
@@ -107,9 +106,10 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
     constexpr double much = 10;
     const auto dead = std::ranges::find(steps, 0.0, &TrainStep::grad_norm);
     if (dead != steps.end())
-        return {{Level::warning,
-                 fmt::format("The gradient is 0 at step {}: nothing is learnt there.", dead->step),
-                 "gradients"}};
+        return {
+            {Level::warning,
+             fmt::format("The gradient is 0 at step {}, so nothing is learned there.", dead->step),
+             "gradients"}};
     if (std::ssize(steps) <= window) return {};
     double most = 0, before = 0;
     const TrainStep* at = nullptr;
@@ -121,13 +121,14 @@ std::vector<Finding> jumps(const std::vector<TrainStep>& steps) {
         if (ratio > most) most = ratio, before = median, at = &steps[std::size_t(i)];
     }
     if (most < much)
-        return {{Level::good,
-                 fmt::format("No gradient norm is {:.0f} times the median of the {} before it.",
-                             much, window),
-                 "gradients"}};
+        return {
+            {Level::good,
+             fmt::format("No gradient spikes (over {:.0f} times the median of the last {} steps).",
+                         much, window),
+             "gradients"}};
     return {{Level::warning,
-             fmt::format("The gradient norm jumps to {:.3g} at step {}, {:.3g} times the median of "
-                         "the {} steps before it ({:.3g}).",
+             fmt::format("The gradient norm spikes to {:.3g} at step {}, {:.3g} times the median "
+                         "of the last {} steps ({:.3g}).",
                          at->grad_norm, at->step, most, window, before),
              "gradients"}};
 }
@@ -154,7 +155,7 @@ std::vector<Finding> findings(const TrainResult& result) {
                 {Level::warning, (line.is_string() ? line.string() : line.dump()) + ".", ""});
     if (!result.finished)
         out.push_back({Level::warning,
-                       fmt::format("The run was stopped behind step {}; --resume goes on.",
+                       fmt::format("The run was stopped after step {}; continue it with --resume.",
                                    result.steps.back().step),
                        ""});
     return by_severity(std::move(out));

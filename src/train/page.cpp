@@ -50,8 +50,8 @@ Series by_evaluation(const std::string& name, const TrainResult& result,
 
 const std::string& words_of_band() {
     static const std::string words =
-        " Where there are more steps than points, a point is a mean and the band reaches from the "
-        "least to the greatest.";
+        " If there are more steps than points, a point is a mean and the band shows the minimum "
+        "and maximum.";
     return words;
 }
 
@@ -63,7 +63,7 @@ Figure learning(const TrainResult& result) {
                .title = "Loss",
                .caption =
                    "L is the mean cross-entropy of a step's batch before its update, and of "
-                   "samples that training never sees." +
+                   "held-out samples." +
                    words_of_band()};
     if (!result.evaluations.empty())
         loss.series.push_back(by_evaluation("held out", result, &Evaluation::loss));
@@ -71,7 +71,7 @@ Figure learning(const TrainResult& result) {
     if (!result.evaluations.empty()) {
         Plot accuracy{.title = "accuracy, held out",
                       .x = steps,
-                      .y = {.title = "share of targets", .low = 0, .high = 1}};
+                      .y = {.title = "fraction of targets", .low = 0, .high = 1}};
         accuracy.series = {by_evaluation("held out", result, &Evaluation::accuracy)};
         out.panels.push_back(accuracy);
     }
@@ -111,7 +111,7 @@ Figure gradients(const TrainResult& result) {
     out.panels = {norm, rate};
     if (!layers.series.empty()) out.panels.insert(out.panels.begin() + 1, layers);
     const auto [least, most] = std::ranges::minmax(result.steps, {}, &TrainStep::grad_norm);
-    out.alt = fmt::format("The gradient norm lies between {:.3g} (step {}) and {:.3g} (step {}).",
+    out.alt = fmt::format("The gradient norm is between {:.3g} (step {}) and {:.3g} (step {}).",
                           least.grad_norm, least.step, most.grad_norm, most.step);
     return out;
 }
@@ -154,8 +154,8 @@ std::vector<Figure> trajectories(const Table& table) {
         Figure figure{.name = shown.name,
                       .title = shown.title,
                       .caption =
-                          "Of held-out samples, the same at every step; means over heads. "
-                          "docs/metrics.md defines the numbers."};
+                          "On held-out samples, the same at every step; means over heads. "
+                          "docs/metrics.md defines the metrics."};
         for (const std::string_view metric : shown.metrics)
             if (Plot plot = trajectory(rows, metric); !plot.series.empty())
                 figure.panels.push_back(std::move(plot));
@@ -186,7 +186,7 @@ PlainPage training_page(const TrainResult& result) {
     page.files = {{"steps.csv", "loss, gradient norm and learning rate of every step"},
                   {"gradients.csv", "gradient norms by layer"},
                   {"evaluations.csv", "loss and accuracy of held-out samples"},
-                  {"metrics.csv", "what the probes said, by step"},
+                  {"metrics.csv", "probe measurements, by step"},
                   {"checkpoints", "the model at saved steps"},
                   {"run.json", "the settings"}};
     if (result.steps.empty()) return page;
