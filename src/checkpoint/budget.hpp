@@ -21,14 +21,12 @@ class Budget {
     /// Throws `FormatError` where `bytes` more exceed the limit; `what` names their purpose.
     void spend(std::uint64_t bytes, std::string_view what) {
         if (bytes > left_)
-            refuse(where_,
-                   std::string(what) +
-                       " brings what the file unpacks, copies and repeats to more "
-                       "than " +
-                       std::to_string(times_the_file) + " times its size and " +
-                       std::to_string(at_least >> 20) +
-                       " MiB, expected less of a checkpoint. It is damaged or made to harm; save "
-                       "it again without compression, and the state_dict alone.");
+            refuse(where_, std::string(what) +
+                               " makes the file unpack, copy and repeat more than " +
+                               std::to_string(times_the_file) + " times its size and " +
+                               std::to_string(at_least >> 20) +
+                               " MiB, expected less for a checkpoint. It is damaged or malicious; "
+                               "save only the state_dict again, without compression.");
         left_ -= bytes;
     }
 

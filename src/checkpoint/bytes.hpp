@@ -89,7 +89,7 @@ class ByteReader {
         const std::string_view rest = text_of(bytes_.subspan(at_));
         const std::size_t length = rest.find('\n');
         if (length == std::string_view::npos)
-            refuse(where_, "has no line end behind byte " + std::to_string(at_) +
+            refuse(where_, "has no line end after byte " + std::to_string(at_) +
                                ", expected one. Is the file complete? Download or save it again.");
         at_ += length + 1;
         return rest.substr(0, length);

@@ -70,8 +70,8 @@ std::string foreign_pickle(Bytes file, const std::string& path) {
     const std::size_t more = found.size() - std::min(found.size(), shown);
     found.resize(found.size() - more);
     return fmt::format(
-        "is a plain Python pickle that asks for {}{}, expected a file of torch.save (nothing of it "
-        "was called; Python would, so load it only where you trust who made it).",
+        "is a plain Python pickle that imports {}{}, expected a file from torch.save. Nothing was "
+        "called; Python would call it, so load it only from a trusted source.",
         fmt::join(found, ", "), more > 0 ? fmt::format(" and {} more", more) : "");
 }
 

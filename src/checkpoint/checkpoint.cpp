@@ -103,8 +103,8 @@ namespace checkpoint {
 
 void ListedCheckpoint::add(std::string name, RawTensor tensor) {
     if (!tensors_.emplace(name, std::move(tensor)).second)
-        refuse(source_, fmt::format("two tensors are named '{}', expected different names. The "
-                                    "file cannot be used as it is; rename one where it is saved.",
+        refuse(source_, fmt::format("two tensors are named '{}', expected different names. Rename "
+                                    "one of them when saving the file.",
                                     name));
     names_.push_back(std::move(name));
 }

@@ -55,8 +55,8 @@ void check_shard_name(const std::string& shard, const std::string& where) {
                      shard.find('\\') != std::string::npos ||
                      shard.find("..") != std::string::npos || shard.find('\0') != std::string::npos;
     if (bad)
-        refuse(where, fmt::format("names the shard '{}', expected the plain name of a file beside "
-                                  "it. Do not use this index; download it again.",
+        refuse(where, fmt::format("names the shard '{}', expected the plain name of a file in the "
+                                  "same directory. Download the index again.",
                                   shard));
 }
 
@@ -76,15 +76,15 @@ Index read_index(const fs::path& path) {
     const Json& map = json["weight_map"];
     if (!map.is_object() || map.object().empty())
         refuse(file->path(),
-               "has no \"weight_map\", expected an object that says in which shard "
-               "each tensor lies. Download it again.");
+               "has no \"weight_map\", expected an object that maps each tensor to its shard. "
+               "Download it again.");
     Index index;
     std::unordered_set<std::string> seen;
     if (json["metadata"].is_object()) index.metadata = json["metadata"];
     for (const auto& [tensor, shard] : map.object()) {
         if (!shard.is_string())
-            refuse(file->path(), fmt::format("has no file for tensor '{}' in its \"weight_map\", "
-                                             "expected the name of a shard. Download it again.",
+            refuse(file->path(), fmt::format("has no shard for tensor '{}' in its \"weight_map\", "
+                                             "expected a file name. Download it again.",
                                              tensor));
         check_shard_name(shard.string(), file->path());
         index.file_of.emplace_back(tensor, shard.string());
@@ -123,9 +123,10 @@ std::unique_ptr<Checkpoint> open_shards(const fs::path& path) {
         const fs::path file = path.parent_path() / shard;
         std::error_code error;
         if (!fs::exists(file, error))
-            refuse(path.string(), fmt::format("names the shard '{}', which is not beside it, "
-                                              "expected all {} shards. Download the missing ones.",
-                                              shard, index.shards.size()));
+            refuse(path.string(),
+                   fmt::format("names the shard '{}', which is missing, expected all {} shards in "
+                               "the same directory. Download the missing ones.",
+                               shard, index.shards.size()));
         shards[shard] = open_file(file);
         held[shard].insert(shards[shard]->names().begin(), shards[shard]->names().end());
     }
@@ -135,10 +136,10 @@ std::unique_ptr<Checkpoint> open_shards(const fs::path& path) {
     std::unordered_set<std::string> named;
     for (const auto& [name, shard] : index.file_of) {
         if (!held[shard].contains(name))
-            refuse(path.string(), fmt::format("says that tensor '{}' lies in '{}', which does not "
-                                              "hold it, expected it there. Index and shards are "
-                                              "not of one model; download both again.",
-                                              name, shard));
+            refuse(path.string(),
+                   fmt::format("places tensor '{}' in '{}', which does not contain it. The index "
+                               "and the shards belong to different models; download both again.",
+                               name, shard));
         listed->add(name, shards[shard]->tensor(name));
         named.insert(name);
     }
@@ -166,15 +167,14 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
         if (names.size() < 8) names.push_back(file.filename().string());
     if (files.empty())
         refuse(directory.string(),
-               fmt::format("holds no model, expected {}, or one file that ends in {}. Name the "
-                           "file if it is called otherwise.",
+               fmt::format("contains no model, expected {}, or one file that ends in {}. If the "
+                           "file has another name, pass its path.",
                            fmt::join(known_names, ", "), fmt::join(suffixes, ", ")));
     const bool sharded = std::all_of(names.begin(), names.end(), is_shard);
-    refuse(
-        directory.string(),
-        fmt::format("holds {} files that may be the model ({}), expected one{}. {}", files.size(),
-                    fmt::join(names, ", "), sharded ? " with an index *.index.json" : "",
-                    sharded ? "Download the index too." : "Name the file itself."));
+    refuse(directory.string(),
+           fmt::format("contains {} possible model files ({}), expected one{}. {}", files.size(),
+                       fmt::join(names, ", "), sharded ? " with an index *.index.json" : "",
+                       sharded ? "Download the index as well." : "Pass the path of the file."));
 }
 
 }  // namespace tsdiag::checkpoint

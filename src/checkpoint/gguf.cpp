@@ -23,8 +23,8 @@ std::unique_ptr<Checkpoint> open_gguf(const std::filesystem::path& path) {
                         "GGUF is not supported yet. Convert it to safetensors.",
                         file->path(), version));
     throw FormatError(
-        fmt::format("{}: is a GGUF file (version {}, {} tensors); GGUF is not supported "
-                    "yet. Convert it to safetensors, or use the model it was made from.",
+        fmt::format("{}: is a GGUF file (version {}, {} tensors); GGUF is not supported yet. "
+                    "Convert it to safetensors, or use the original model.",
                     file->path(), version, tensors));
 }
 

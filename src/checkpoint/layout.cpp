@@ -57,8 +57,9 @@ void check_layout(const RawTensor& tensor, std::size_t width, const std::string&
                fmt::format("{} {}. The file is damaged; download or save it again.", what, found));
     };
     if (tensor.shape.size() > most_dimensions || tensor.strides.size() != tensor.shape.size())
-        fail(fmt::format("has {} sizes and {} strides, expected as many of both, at most {}",
-                         tensor.shape.size(), tensor.strides.size(), most_dimensions));
+        fail(
+            fmt::format("has {} sizes and {} strides, expected the same number of both, at most {}",
+                        tensor.shape.size(), tensor.strides.size(), most_dimensions));
     const auto count = element_count(tensor.shape);
     if (!count)
         fail(fmt::format("has shape {}, expected sizes whose product fits 63 bits",
@@ -69,10 +70,9 @@ void check_layout(const RawTensor& tensor, std::size_t width, const std::string&
         std::int64_t(width == 0 ? tensor.bytes.size() * bits : tensor.bytes.size() / width);
     const auto end = extent(tensor);
     if (!end || *end > held)
-        fail(
-            fmt::format("of shape {}, strides {} and offset {} reaches beyond its storage, "
-                        "expected it inside {} elements",
-                        shape_text(tensor.shape), shape_text(tensor.strides), tensor.offset, held));
+        fail(fmt::format("of shape {}, strides {} and offset {} exceeds its storage of {} elements",
+                         shape_text(tensor.shape), shape_text(tensor.strides), tensor.offset,
+                         held));
     if (*count > held && *count > largest_expanded)
         fail(fmt::format("expands {} stored elements to {}, expected at most {}", held, *count,
                          largest_expanded));

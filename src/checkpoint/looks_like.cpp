@@ -20,40 +20,38 @@ constexpr Signature signatures[] = {
     {"\x89HDF\r\n",
      "is an HDF5 file (Keras, older TensorFlow), expected a PyTorch, safetensors or NumPy "
      "checkpoint. Convert it to safetensors."},
-    {"\x1f\x8b", "is packed by gzip, expected a checkpoint. Unpack it with gunzip."},
-    {"\x28\xb5\x2f\xfd", "is packed by zstd, expected a checkpoint. Unpack it with unzstd."},
+    {"\x1f\x8b", "is compressed with gzip, expected a checkpoint. Unpack it with gunzip."},
+    {"\x28\xb5\x2f\xfd", "is compressed with zstd, expected a checkpoint. Unpack it with unzstd."},
     {"\xfd"
      "7zXZ",
-     "is packed by xz, expected a checkpoint. Unpack it with unxz."},
-    {"BZh", "is packed by bzip2, expected a checkpoint. Unpack it with bunzip2."},
+     "is compressed with xz, expected a checkpoint. Unpack it with unxz."},
+    {"BZh", "is compressed with bzip2, expected a checkpoint. Unpack it with bunzip2."},
     {"7z\xbc\xaf", "is a 7z archive, expected a checkpoint. Unpack it."},
     {"PYTORCH1",
-     "is in a format of PyTorch that was never released, expected a file of "
-     "torch.save. Save it again with PyTorch 1.6 or newer."},
+     "is in a PyTorch format that was never released, expected a file from torch.save. Save it "
+     "again with PyTorch 1.6 or newer."},
     {"PK\x05\x06", "is an empty zip file, expected a checkpoint. Save it again."},
-    {"PK\x03\x04", "is the beginning of a zip file, expected a whole one. Download it again."},
+    {"PK\x03\x04", "is a truncated zip file, expected a complete one. Download it again."},
     {"\x7f"
      "ELF",
-     "is a program, expected a checkpoint. Check the path."},
+     "is an executable, expected a checkpoint. Check the path."},
     // Little-endian words of llama.cpp before GGUF, and of llama2.c.
     {"tjgg",
-     "is a GGJT file of llama.cpp before GGUF, expected a checkpoint. Use the model it was "
-     "made from."},
+     "is a GGJT file of llama.cpp before GGUF, expected a checkpoint. Use the original model."},
     {"fmgg",
-     "is a GGMF file of llama.cpp before GGUF, expected a checkpoint. Use the model it was "
-     "made from."},
+     "is a GGMF file of llama.cpp before GGUF, expected a checkpoint. Use the original model."},
     {"lmgg",
-     "is a GGML file (llama.cpp before GGUF, whisper.cpp), expected a checkpoint. Use the "
-     "model it was made from."},
+     "is a GGML file (llama.cpp before GGUF, whisper.cpp), expected a checkpoint. Use the original "
+     "model."},
     {"algg",
-     "is a GGLA file of llama.cpp, an adapter without its model, expected a checkpoint. "
-     "Use the model and the adapter it was made from."},
+     "is a GGLA file of llama.cpp, an adapter without its model, expected a checkpoint. Use the "
+     "original model and adapter."},
     {"24ka",
-     "is a file of llama2.c, expected a PyTorch, safetensors or NumPy checkpoint. Use the "
-     "checkpoint it was exported from."},
+     "is a llama2.c file, expected a PyTorch, safetensors or NumPy checkpoint. Use the checkpoint "
+     "it was exported from."},
     {"PAR1", "is a Parquet table, expected a checkpoint. Check the path."},
     {"Rar!", "is a RAR archive, expected a checkpoint. Unpack it."},
-    {"\x04\x22\x4d\x18", "is packed by lz4, expected a checkpoint. Unpack it with unlz4."},
+    {"\x04\x22\x4d\x18", "is compressed with lz4, expected a checkpoint. Unpack it with unlz4."},
     {"SQLite format 3", "is an SQLite database, expected a checkpoint. Check the path."},
     {"%PDF", "is a PDF document, expected a checkpoint. Check the path."},
 };
@@ -137,35 +135,34 @@ std::string looks_like(Bytes bytes) {
         if (head.starts_with(signature.bytes)) return std::string(signature.sentence);
     if (is_tar(head))
         return is_old_torch_tar(head)
-                   ? "is a tar of PyTorch 0.1, which is not supported, expected a file of a newer "
-                     "torch.save. Load it with PyTorch before 2.0 and save it again."
+                   ? "is a tar file from PyTorch 0.1, which is not supported, expected a newer "
+                     "torch.save file. Load it with PyTorch before 2.0 and save it again."
                    : "is a tar archive, expected a checkpoint. Unpack it.";
     if (is_pickle(head))
-        return "is a plain Python pickle, expected a file of torch.save. Load it in Python, and "
+        return "is a plain Python pickle, expected a file from torch.save. Load it in Python, and "
                "save its tensors with torch.save or as safetensors.";
     const std::size_t first = head.find_first_not_of(" \t\r\n");
     const std::string_view text =
         head.substr(first == std::string_view::npos ? head.size() : first);
     if (starts_with_ignoring_case(text, "<!doctype html") ||
         starts_with_ignoring_case(text, "<html"))
-        return "is a web page (HTML), not the file itself: the download asked for a login or "
-               "failed. Download it again.";
+        return "is a web page (HTML), not the file itself: the download failed or required a "
+               "login. Download it again.";
     if (is_msgpack(head))
         return "is a MessagePack file (Flax), expected a PyTorch, safetensors or NumPy checkpoint. "
                "Load it in Flax, and save its arrays as safetensors.";
     if (is_text(head))
         return text.starts_with('{') || text.starts_with('[')
-                   ? "is JSON text, expected a checkpoint. Name the model's file, or the index "
+                   ? "is JSON text, expected a checkpoint. Pass the model file, or the index "
                      "*.index.json of its shards."
                    : "is text, expected a checkpoint. Check the path.";
     if (head.size() > 8 && head.substr(4, 4) == "TFL3")
-        return "is a TensorFlow Lite model, expected a checkpoint. Use the model it was made from.";
+        return "is a TensorFlow Lite model, expected a checkpoint. Use the original model.";
     if (is_llama2c(head))
-        return "looks like a file of llama2.c, expected a PyTorch, safetensors or NumPy "
-               "checkpoint. "
+        return "looks like a llama2.c file, expected a PyTorch, safetensors or NumPy checkpoint. "
                "Use the checkpoint it was exported from.";
-    return "is no checkpoint that is known (safetensors, PyTorch, NumPy), by its first bytes. "
-           "Check the path, or whether the download is complete.";
+    return "is not in a known checkpoint format (safetensors, PyTorch, NumPy). Check the path, and "
+           "whether the download is complete.";
 }
 
 }  // namespace tsdiag::checkpoint

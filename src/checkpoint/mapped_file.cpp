@@ -186,9 +186,8 @@ void watch_mapped_files(void (*lost)(const char* path)) {
 void require_unchanged_files() {
     const std::string path = checkpoint::mappings().take_changed();
     if (!path.empty())
-        checkpoint::refuse(path,
-                           "was changed while it was read, expected it to stay as it is. Run "
-                           "again when nothing writes to it.");
+        checkpoint::refuse(
+            path, "changed while it was being read. Run again when no process writes to it.");
 }
 
 }  // namespace tsdiag

@@ -23,8 +23,8 @@ class HeaderText {
                 descr = quoted();
             else if (key == "descr")
                 refuse(where_,
-                       "holds records (a dtype with fields), expected numbers. Save each "
-                       "field as an array of its own.");
+                       "contains records (a dtype with fields), expected numbers. Save each field "
+                       "as a separate array.");
             else if (key == "fortran_order")
                 fortran = boolean();
             else if (key == "shape")
@@ -34,7 +34,7 @@ class HeaderText {
             ++keys;
             if (!skip(',') && look() != '}') fail("no comma");
         }
-        if (look() != '\0') fail("text behind the dict");
+        if (look() != '\0') fail("text after the dict");
         if (keys != 3 || descr.empty()) fail("missing or repeated keys");
     }
 
@@ -44,7 +44,7 @@ class HeaderText {
 
   private:
     [[noreturn]] void fail(const std::string& found) {
-        refuse(where_, fmt::format("has an npy header with {}, expected a dict of descr, "
+        refuse(where_, fmt::format("has an npy header with {}, expected a dict with descr, "
                                    "fortran_order and shape. Save the array again.",
                                    found));
     }
@@ -63,9 +63,9 @@ class HeaderText {
     }
     std::string quoted() {
         const char quote = look();
-        if (quote != '\'' && quote != '"') fail("no quoted word");
+        if (quote != '\'' && quote != '"') fail("no quoted string");
         const std::size_t end = rest_.find(quote, 1);
-        if (end == std::string_view::npos) fail("an open quote");
+        if (end == std::string_view::npos) fail("an unterminated quote");
         const std::string word(rest_.substr(1, end - 1));
         rest_.remove_prefix(end + 1);
         return word;
@@ -147,24 +147,24 @@ NpyHeader read_npy_header(Bytes head, std::uint64_t size, const std::string& whe
     ByteReader in(head, where);
     if (!starts_with(in.take_bytes(npy_magic.size()), npy_magic))
         refuse(where,
-               "does not begin as a NumPy array, expected \\x93NUMPY. Save it with "
-               "numpy.save or numpy.savez.");
+               "does not begin with \\x93NUMPY, expected a NumPy array. Save it with numpy.save or "
+               "numpy.savez.");
     const int version = in.take<std::uint8_t>();
     in.take<std::uint8_t>();
     if (version < 1 || version > 3)
-        refuse(where, fmt::format("is of npy version {}, expected 1, 2 or 3. Save the array again.",
+        refuse(where, fmt::format("has npy version {}, expected 1, 2 or 3. Save the array again.",
                                   version));
     const std::uint64_t length = version == 1 ? in.take<std::uint16_t>() : in.take<std::uint32_t>();
     HeaderText text(text_of(in.take_bytes(length)), where);
     text.read();
     if (text.descr.find('O') != std::string::npos)
-        refuse(where, fmt::format("holds Python objects (dtype {}), expected numbers. Save it "
+        refuse(where, fmt::format("contains Python objects (dtype {}), expected numbers. Save it "
                                   "as an array of a numeric dtype.",
                                   text.descr));
     const NumpyType type = numpy_type(text.descr);
     if (type.width == 0)
-        refuse(where, fmt::format("is of dtype {}, whose elements have no known size or none, "
-                                  "expected numbers. Save it as an array of a numeric dtype.",
+        refuse(where, fmt::format("has dtype {}, whose element size is zero or unknown, expected "
+                                  "numbers. Save it as an array of a numeric dtype.",
                                   text.descr));
     NpyHeader header;
     header.begin = in.position();
@@ -186,7 +186,7 @@ NpyHeader read_npy_header(Bytes head, std::uint64_t size, const std::string& whe
                fmt::format("has {} bytes of data, expected {} for dtype {} and shape {}. "
                            "It is {}; download or save it again.",
                            header.bytes, expected, text.descr, shape_text(text.shape),
-                           header.bytes < expected ? "cut short" : "followed by foreign bytes"));
+                           header.bytes < expected ? "truncated" : "followed by extra bytes"));
     return header;
 }
 

@@ -19,8 +19,8 @@ class NpzCheckpoint final : public Checkpoint {
         for (const ZipEntry& entry : archive_.entries()) {
             if (entry.name.ends_with('/')) continue;
             if (!entry.name.ends_with(suffix))
-                refuse(source(), fmt::format("holds '{}', expected only arrays (.npy). Save the "
-                                             "arrays alone with numpy.savez.",
+                refuse(source(), fmt::format("contains '{}', expected only arrays (.npy). Save "
+                                             "only arrays with numpy.savez.",
                                              entry.name));
             const std::string name = entry.name.substr(0, entry.name.size() - suffix.size());
             const Payload head = archive_.head(entry, longest_npy_header);

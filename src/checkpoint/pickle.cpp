@@ -71,16 +71,15 @@ class Reader {
     Value* make(Kind kind) {
         const std::size_t most = std::min(most_values, free_values + in_.position() / 2);
         if (out_.values.size() == most)
-            refuse(in_.where(),
-                   fmt::format("holds more than {} Python values in {} bytes, expected a model and "
-                               "its bookkeeping. Save the state_dict alone.",
-                               most, in_.position()));
+            refuse(in_.where(), fmt::format("contains more than {} Python values in {} bytes, "
+                                            "expected a model. Save only the state_dict.",
+                                            most, in_.position()));
         out_.values.emplace_back().kind = kind;
         return &out_.values.back();
     }
     void push(Value* value) { stack_.push_back(value); }
     Value* pop() {
-        if (stack_.size() <= floor()) fail("takes a value from an empty stack");
+        if (stack_.size() <= floor()) fail("pops a value from an empty stack");
         Value* value = stack_.back();
         stack_.pop_back();
         return value;
@@ -174,7 +173,7 @@ class Reader {
         double d = 0;
         const auto [end, error] = std::from_chars(line.data(), line.data() + line.size(), d);
         if (end != line.data() + line.size() || error == std::errc::invalid_argument)
-            fail("holds a number that is none");
+            fail("contains an invalid number");
         push_real(d);
     }
     /// Doubles of pickles are big-endian.
@@ -187,19 +186,20 @@ class Reader {
     void append(const std::vector<Value*>& items) {
         Value* to = top();
         if (!to->is(Kind::list) && !to->is(Kind::set) && !to->is(Kind::object))
-            fail("appends to what is no list");
+            fail("appends to a value that is not a list");
         to->items.insert(to->items.end(), items.begin(), items.end());
     }
     void set_items(const std::vector<Value*>& items, Value* to) {
-        if (!to->is(Kind::dict) && !to->is(Kind::object)) fail("sets an item of what is no dict");
-        if (items.size() % 2 != 0) fail("sets a key without its value");
+        if (!to->is(Kind::dict) && !to->is(Kind::object))
+            fail("sets an item of a value that is not a dict");
+        if (items.size() % 2 != 0) fail("sets a key without a value");
         for (std::size_t i = 0; i < items.size(); i += 2)
             to->pairs.emplace_back(items[i], items[i + 1]);
     }
     void build(Value* state) {
         Value* to = top();
         if (!to->is(Kind::object) && !to->is(Kind::dict) && !to->is(Kind::list))
-            fail("gives a state to what is no object");
+            fail("sets the state of a value that is not an object");
         to->state = state;
     }
 
@@ -213,7 +213,7 @@ class Reader {
         const std::string_view line = in_.take_line();
         std::uint64_t key = 0;
         if (std::from_chars(line.data(), line.data() + line.size(), key).ec != std::errc())
-            fail("holds a memo number that is none");
+            fail("contains an invalid memo number");
         return key;
     }
 
@@ -240,7 +240,7 @@ bool Reader::step() {
     if (step_number(code) || step_text(code) || step_container(code) || step_object(code) ||
         step_stack(code))
         return true;
-    fail(fmt::format("holds the instruction 0x{:02x}, which no pickle of a checkpoint needs,",
+    fail(fmt::format("contains the opcode 0x{:02x}, which checkpoints do not use,",
                      static_cast<unsigned char>(code)));
 }
 
@@ -279,7 +279,7 @@ bool Reader::step_text(char code) {
         case 'S': {
             const std::string_view quoted = in_.take_line();
             if (quoted.size() < 2 || quoted.front() != quoted.back())
-                fail("holds a string without quotes");
+                fail("contains a string without quotes");
             push_text(Kind::text, unescaped(quoted.substr(1, quoted.size() - 2)));
             return true;
         }
@@ -365,7 +365,7 @@ bool Reader::step_object(char code) {
         }
         case 'o': {
             std::vector<Value*> items = pop_mark();
-            if (items.empty()) fail("makes an object of no class");
+            if (items.empty()) fail("creates an object without a class");
             Value* callee = items.front();
             items.erase(items.begin());
             push_items(Kind::tuple, items);
@@ -387,7 +387,7 @@ bool Reader::step_stack(char code) {
     switch (code) {
         case '\x80':
             if (const int protocol = in_.take<std::uint8_t>(); protocol > 5)
-                fail(fmt::format("says protocol {}, expected 0 to 5,", protocol));
+                fail(fmt::format("has protocol {}, expected 0 to 5,", protocol));
             return true;
         case '\x95': in_.take<std::uint64_t>(); return true;  // the length of a frame: no need of it
         case '(': marks_.push_back(stack_.size()); return true;

@@ -61,15 +61,15 @@ Header read_header(const MappedFile& file) {
                                         "{}. Is this a safetensors file?",
                                         length, longest_header));
     if (length > bytes.size() - length_size)
-        refuse(file.path(), fmt::format("has {} bytes behind its length, expected a safetensors "
-                                        "header of {}. It is cut short; download it again.",
-                                        bytes.size() - length_size, length));
+        refuse(file.path(),
+               fmt::format("has {} bytes after its length field, expected a safetensors header of "
+                           "{}. It is truncated; download it again.",
+                           bytes.size() - length_size, length));
     const auto n = std::size_t(length);
     Json json = Json::parse(text_of(bytes.subspan(length_size, n)), file.path());
     if (!json.is_object())
         refuse(file.path(),
-               "has a safetensors header that is no JSON object, expected one. "
-               "Save the file again.");
+               "has a safetensors header that is not a JSON object. Save the file again.");
     return {std::move(json), bytes.subspan(length_size + n)};
 }
 
@@ -84,9 +84,11 @@ std::vector<std::int64_t> sizes(const Json& description, std::string_view key,
             result.push_back(good ? size.integer() : 0);
         }
     if (!good)
-        refuse(where, fmt::format("tensor '{}' has no proper \"{}\", expected an array of sizes. "
-                                  "Save the file again.",
-                                  name, key));
+        refuse(
+            where,
+            fmt::format(
+                "tensor '{}' has no valid \"{}\", expected an array of sizes. Save the file again.",
+                name, key));
     return result;
 }
 
@@ -98,8 +100,8 @@ Described describe(const std::string& name, const Json& description, const std::
                           "data_offsets. Save the file again.");
     const TypeName* type = find_type(description["dtype"].string());
     if (type == nullptr)
-        refuse(where, fmt::format("{} has dtype '{}', expected one of the safetensors format (F32, "
-                                  "F16, BF16, ...). Convert the tensor and save it again.",
+        refuse(where, fmt::format("{} has dtype '{}', expected a safetensors dtype (F32, F16, "
+                                  "BF16, ...). Convert the tensor and save it again.",
                                   what, description["dtype"].string()));
     RawTensor tensor;
     tensor.dtype = type->type;
@@ -110,12 +112,12 @@ Described describe(const std::string& name, const Json& description, const std::
     const auto count = element_count(tensor.shape);
     const auto bits = count ? times(*count, type->bits) : std::nullopt;
     if (!bits || *bits % 8 != 0)
-        refuse(where, fmt::format("{} of dtype {} has shape {}, expected a size of whole bytes "
+        refuse(where, fmt::format("{} of dtype {} has shape {}, expected a whole number of bytes "
                                   "that fits 63 bits. Save the file again.",
                                   what, type->name, shape_text(tensor.shape)));
     if (offsets.size() != 2 || offsets[1] < offsets[0] || offsets[1] - offsets[0] != *bits / 8)
-        refuse(where, fmt::format("{} of dtype {} and shape {} lies at data_offsets {}, expected "
-                                  "begin and end that are {} bytes apart. Save the file again.",
+        refuse(where, fmt::format("{} of dtype {} and shape {} has data_offsets {}, expected begin "
+                                  "and end to be {} bytes apart. Save the file again.",
                                   what, type->name, shape_text(tensor.shape), shape_text(offsets),
                                   *bits / 8));
     return {name, std::move(tensor), std::uint64_t(offsets[0]), std::uint64_t(offsets[1])};
@@ -133,14 +135,14 @@ void check_cover(const std::vector<Described>& tensors, std::uint64_t size,
     for (const Described* d : order) {
         if (d->begin != at)
             refuse(where, fmt::format("tensor '{}' begins at data byte {}, expected {}: tensors "
-                                      "must neither overlap nor leave holes. Save the file again.",
+                                      "must not overlap or leave gaps. Save the file again.",
                                       d->name, d->begin, at));
         at = d->end;
     }
     if (at != size)
         refuse(where, fmt::format("has {} bytes of data, expected {} from its header. It is {}; "
                                   "download it again.",
-                                  size, at, size < at ? "cut short" : "followed by foreign bytes"));
+                                  size, at, size < at ? "truncated" : "followed by extra bytes"));
 }
 
 bool sniff_safetensors(Bytes head) {
@@ -167,8 +169,7 @@ std::unique_ptr<Checkpoint> open_safetensors(const std::filesystem::path& path) 
             texts = description.object()[i].second.is_string();
         if (!texts)
             refuse(file->path(),
-                   "has a \"__metadata__\" that is no object of strings, expected "
-                   "one. Save the file again.");
+                   "has a \"__metadata__\" that is not an object of strings. Save the file again.");
         listed->set_metadata(description);
     }
     check_cover(tensors, header.data.size(), file->path());
@@ -183,7 +184,7 @@ std::unique_ptr<Checkpoint> open_safetensors(const std::filesystem::path& path) 
 }  // namespace
 
 extern const FormatEntry safetensors;
-const FormatEntry safetensors = {"safetensors", "Hugging Face safetensors, also in shards",
+const FormatEntry safetensors = {"safetensors", "Hugging Face safetensors, single or sharded",
                                  sniff_safetensors, open_safetensors};
 
 }  // namespace tsdiag::checkpoint

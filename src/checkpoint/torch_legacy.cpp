@@ -63,10 +63,8 @@ class LegacyStorages {
         for (const Ref key : keys.root->items) {
             const auto id = ids.find(key->text);
             if (!key->is(Kind::text) || id == ids.end() || id->second.width == 0)
-                fail(
-                    fmt::format("lists the storage '{}', which no tensor uses or whose type is "
-                                "unknown",
-                                key->text));
+                fail(fmt::format("lists the storage '{}', which is unused or has an unknown type",
+                                 key->text));
             const auto count = in.take<std::int64_t>();
             const auto bytes = times(count, std::int64_t(id->second.width));
             if (count != id->second.count || !bytes)
@@ -74,13 +72,13 @@ class LegacyStorages {
                                  id->second.count));
             bytes_[key->text] = in.take_bytes(std::uint64_t(*bytes));
         }
-        if (in.left() != 0) fail(fmt::format("has {} bytes behind its storages", in.left()));
+        if (in.left() != 0) fail(fmt::format("has {} bytes after its storages", in.left()));
     }
 
     Storage operator()(const StorageId& id) const {
         const auto found = bytes_.find(id.key);
         if (found == bytes_.end())
-            fail(fmt::format("has no storage '{}', where a tensor lies", id.key));
+            fail(fmt::format("has no storage '{}', which a tensor uses", id.key));
         const auto size = times(id.count, std::int64_t(id.width));
         if (!size || std::uint64_t(*size) > found->second.size())
             fail(fmt::format("storage '{}' has {} bytes, expected {} elements of {}", id.key,
@@ -105,10 +103,9 @@ class LegacyStorages {
         return whole.subspan(std::size_t(*begin), std::size_t(*size));
     }
     [[noreturn]] void fail(const std::string& found) const {
-        refuse(file_->path(),
-               found +
-                   ", which torch.save never writes. The file is damaged or cut short; "
-                   "download or save it again.");
+        refuse(file_->path(), found +
+                                  ", which torch.save never writes. The file is damaged or "
+                                  "truncated; download or save it again.");
     }
 
     std::shared_ptr<const MappedFile> file_;
@@ -121,8 +118,8 @@ std::unique_ptr<Checkpoint> open_torch_legacy(const std::filesystem::path& path)
     stream.next();  // the magic number, already checked
     const Pickle version = stream.next();
     if (!version.root->is(Kind::integer) || version.root->integer != legacy_protocol)
-        refuse(file->path(), fmt::format("is of an unknown torch.save protocol, expected {}. Save "
-                                         "it again with a newer PyTorch.",
+        refuse(file->path(), fmt::format("has an unknown torch.save protocol, expected {}. Save it "
+                                         "again with a newer PyTorch.",
                                          legacy_protocol));
     stream.next();  // the machine that wrote it
     const Pickle objects = stream.next();

@@ -154,7 +154,7 @@ class Walker {
             return Json("<cycle>");
         if (active_.size() == deepest)
             refuse(out_.source(), fmt::format("is nested deeper than {} levels at '{}', expected a "
-                                              "model. Save the state_dict alone.",
+                                              "model. Save only the state_dict.",
                                               deepest, path.joined()));
         active_.push_back(value);
         std::optional<Json> result = convert_nested(value, path);

@@ -221,9 +221,8 @@ StorageId read_storage_id(Ref persistent, const std::string& where) {
     const Ref id = persistent->callee;
     if (id->is(Kind::text))
         refuse(where,
-               "was saved with pickle protocol 0, which writes the places of tensors as text that "
-               "torch.load cannot read either, expected protocol 1 to 5. Save it again without "
-               "pickle_protocol=0.");
+               "was saved with pickle protocol 0, which torch.load cannot read either, expected "
+               "protocol 1 to 5. Save it again without pickle_protocol=0.");
     const bool good = is_tuple(id, 5) && id->items[0]->text == "storage" &&
                       id->items[1]->is(Kind::global) && id->items[4]->is(Kind::integer) &&
                       (id->items[2]->is(Kind::text) || id->items[2]->is(Kind::integer)) &&
@@ -243,8 +242,8 @@ StorageId read_storage_id(Ref persistent, const std::string& where) {
     result.key = key->is(Kind::text) ? key->text : std::to_string(key->integer);
     result.count = id->items[4]->integer;
     if (result.count < 0)
-        refuse(where, fmt::format("storage '{}' has {} elements, expected none or more. The file "
-                                  "is damaged; save it again.",
+        refuse(where, fmt::format("storage '{}' has {} elements, expected 0 or more. The file is "
+                                  "damaged; save it again.",
                                   result.key, result.count));
     if (id->items.size() > 5 && id->items[5]->is(Kind::tuple)) result.view = id->items[5];
     return result;
@@ -271,9 +270,7 @@ RawTensor TensorReader::read_array(Ref value, const std::string& what) {
     budget_.spend(longest_text(parts->data), what);
     const auto data = bytes_of_value(parts->data);
     if (!data)
-        refuse(where_, what +
-                           " has data that are no bytes, expected its elements. The file is "
-                           "damaged; save it again.");
+        refuse(where_, what + " has data that is not bytes. The file is damaged; save it again.");
     RawTensor tensor = copied(type, *data);
     tensor.shape = *shape;
     tensor.strides = parts->fortran ? column_major(*shape) : row_major(*shape);
@@ -318,7 +315,7 @@ RawTensor TensorReader::read_rebuilt(std::string_view function, Ref arguments,
     std::size_t width = id.width;
     if (function.ends_with("_v3")) {
         if (arguments->items.size() < 7 || !arguments->items[6]->is(Kind::global))
-            fail("has no dtype, expected one over an untyped storage");
+            fail("has no dtype, expected one for an untyped storage");
         tensor.dtype_name = arguments->items[6]->text;
         tensor.dtype = DType::other;
         width = 0;

@@ -22,11 +22,12 @@ std::string folder_of(const ZipArchive& archive) {
     std::string names;
     for (std::size_t i = 0; i < std::min<std::size_t>(archive.entries().size(), 4); ++i)
         names += (i == 0 ? "" : ", ") + archive.entries()[i].name;
-    refuse(archive.path(),
-           fmt::format("is a zip file of {} entries ({}), expected data.pkl in a folder: what "
-                       "torch.save writes. Unpack it if it holds a checkpoint; save a TorchScript "
-                       "model as a state_dict.",
-                       archive.entries().size(), names));
+    refuse(
+        archive.path(),
+        fmt::format(
+            "is a zip file of {} entries ({}), expected data.pkl in a folder, as torch.save writes "
+            "it. Unpack it if it contains a checkpoint; save a TorchScript model as a state_dict.",
+            archive.entries().size(), names));
 }
 
 bool is_big_endian(ZipArchive& archive, const std::string& folder) {
@@ -36,8 +37,8 @@ bool is_big_endian(ZipArchive& archive, const std::string& folder) {
     if (text_of(order.bytes) == "big") return true;
     if (text_of(order.bytes) != "little")
         refuse(archive.path(),
-               "has a byteorder that is neither 'little' nor 'big', expected one "
-               "of them. The file is damaged; save it again.");
+               "has a byteorder that is neither 'little' nor 'big'. The file is damaged; save it "
+               "again.");
     return false;
 }
 
@@ -52,8 +53,8 @@ class ZipStorages {
     Storage operator()(const StorageId& id) {
         const ZipEntry* entry = archive_.find(folder_ + "data/" + id.key);
         if (entry == nullptr)
-            refuse(archive_.path(), fmt::format("has no entry '{}data/{}', expected it: a tensor "
-                                                "lies there. The file is damaged; save it again.",
+            refuse(archive_.path(), fmt::format("has no entry '{}data/{}', which a tensor uses. "
+                                                "The file is damaged; save it again.",
                                                 folder_, id.key));
         Payload& payload = payloads_[id.key];
         if (!payload.owner) payload = archive_.payload(*entry);

@@ -20,9 +20,9 @@ void unreadable(const RawTensor& tensor) {
 template <class T>
 void widen(const RawTensor& tensor, std::span<T> out) {
     if (std::int64_t(out.size()) != tensor.count())
-        throw ShapeError(
-            fmt::format("a tensor of shape {} has {} elements, expected {}: the room for them.",
-                        checkpoint::shape_text(tensor.shape), tensor.count(), out.size()));
+        throw ShapeError(fmt::format(
+            "a tensor of shape {} has {} elements, expected {}, the size of the destination.",
+            checkpoint::shape_text(tensor.shape), tensor.count(), out.size()));
     checkpoint::verify(tensor);
     checkpoint::with_element(tensor, [&](auto element) {
         using Element = decltype(element);

@@ -81,10 +81,9 @@ class Unwrapping {
             const std::string prefix = std::string(wrapper) + ".";
             note(fmt::format("entered '{}{}'", entered_, wrapper));
             if (wrapper.ends_with("_ema"))
-                note(
-                    fmt::format("'{}' holds weights averaged over training; the file has no "
-                                "others",
-                                wrapper));
+                note(fmt::format(
+                    "'{}' contains weights averaged over training; the file has no others",
+                    wrapper));
             keep([&](std::string_view rest) { return rest.starts_with(prefix); });
             for (Renamed& name : names_) name.skipped += prefix.size();
             entered_ += prefix;
@@ -116,7 +115,7 @@ class Unwrapping {
                 ++left_out[entered_ + std::string(first_part(name.rest()))];
         names_ = std::move(kept);
         for (const auto& [key, count] : left_out)
-            note(fmt::format("left out {} tensor{} of '{}'", count, count == 1 ? "" : "s", key));
+            note(fmt::format("skipped {} tensor{} of '{}'", count, count == 1 ? "" : "s", key));
     }
 
     void strip_machine_prefixes() {
@@ -170,9 +169,10 @@ class Unwrapping {
             const auto [at, is_new] = seen.emplace(name.rest(), &name);
             if (!is_new)
                 refuse(file_.source(),
-                       fmt::format("tensors '{}' and '{}' are both '{}' without their wrappings, "
-                                   "expected different names. Remove one where it is saved.",
-                                   at->second->full, name.full, name.rest()));
+                       fmt::format(
+                           "tensors '{}' and '{}' are both '{}' after removing wrapper prefixes, "
+                           "expected different names. Remove one of them when saving.",
+                           at->second->full, name.full, name.rest()));
         }
     }
 

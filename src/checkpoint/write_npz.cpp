@@ -122,7 +122,7 @@ void write_npz(const std::filesystem::path& file, std::span<const NamedArray> ar
     std::vector<checkpoint::Entry> entries;
     for (const NamedArray& array : arrays) {
         if (array.name.size() > 0xf000)
-            throw UsageError(fmt::format("an array's name has {} bytes, expected at most {}.",
+            throw UsageError(fmt::format("the name of an array has {} bytes, expected at most {}.",
                                          array.name.size(), 0xf000));
         const std::string header = checkpoint::npy_header(array);
         const checkpoint::Bytes data = checkpoint::bytes_of_array(array);

@@ -37,9 +37,9 @@ void WrittenFile::finish() {
     std::error_code error;
     if (out_) std::filesystem::rename(temporary_, path_, error);
     if (!out_ || error)
-        throw Error(fmt::format("{}: could not be written whole ({} bytes){}. Is the disk full?",
-                                path_.string(), position_,
-                                error ? ": " + error.message() : std::string()));
+        throw Error(
+            fmt::format("{}: could not be written completely ({} bytes){}. Is the disk full?",
+                        path_.string(), position_, error ? ": " + error.message() : std::string()));
     finished_ = true;
 }
 
@@ -48,8 +48,8 @@ Bytes bytes_of_array(const NamedArray& array) {
     const auto count = element_count(array.shape);
     if (!count || std::size_t(*count) != held || (is_double(array) && !array.f32.empty()))
         throw UsageError(
-            fmt::format("array '{}' of shape {} comes with {} float32 and {} float64 "
-                        "elements, expected one of the two to fill its shape.",
+            fmt::format("array '{}' of shape {} has {} float32 and {} float64 elements, expected "
+                        "one of them to match its shape.",
                         array.name, shape_text(array.shape), array.f32.size(), array.f64.size()));
     return is_double(array) ? std::as_bytes(array.f64) : std::as_bytes(array.f32);
 }
@@ -58,10 +58,9 @@ void check_names(std::span<const NamedArray> arrays, std::string_view reserved) 
     std::unordered_set<std::string_view> seen;
     for (const NamedArray& array : arrays)
         if (array.name == reserved || !seen.insert(array.name).second)
-            throw UsageError(
-                fmt::format("an array cannot be called '{}', expected a name that is "
-                            "not used yet. Choose another.",
-                            array.name));
+            throw UsageError(fmt::format(
+                "an array cannot be named '{}', expected an unused name. Choose another.",
+                array.name));
 }
 
 }  // namespace tsdiag::checkpoint

@@ -34,9 +34,9 @@ std::size_t find_end(Bytes file, const std::string& path) {
                 at + end_size + load<std::uint16_t>(&file[at + 20]) == file.size())
                 return at;
     }
-    refuse(path,
-           "is a zip file without its end record, expected it in the last bytes. The file is cut "
-           "short; download or save it again.");
+    refuse(
+        path,
+        "is a zip file without its end record. The file is truncated; download or save it again.");
 }
 
 Directory find_directory(Bytes file, const std::string& path) {
@@ -56,9 +56,8 @@ Directory find_directory(Bytes file, const std::string& path) {
     }
     if (!inside(found.offset, found.size, file.size()) || found.count > found.size / central_size)
         refuse(path,
-               fmt::format("says that its zip directory of {} entries has {} bytes at byte "
-                           "{}, expected that inside its {} bytes. The file is damaged or cut "
-                           "short; download or save it again.",
+               fmt::format("has a zip directory of {} entries with {} bytes at byte {}, beyond its "
+                           "{} bytes. The file is damaged or truncated; download or save it again.",
                            found.count, found.size, found.offset, file.size()));
     return found;
 }
@@ -119,10 +118,10 @@ std::shared_ptr<std::vector<std::byte>> inflate_bytes(Bytes packed, const ZipEnt
         in += some_in - stream.avail_in;
         const std::size_t new_bytes = some_out - stream.avail_out;
         if (full && new_bytes > 0)
-            fail(fmt::format("unpacks to more than the {} bytes it says", entry.size));
+            fail(fmt::format("unpacks to more than its stated size of {} bytes", entry.size));
         made += new_bytes;
     }
-    if (status != Z_STREAM_END) fail("holds no valid deflate stream");
+    if (status != Z_STREAM_END) fail("contains no valid deflate stream");
     if (made != wanted) fail(fmt::format("unpacks to {} bytes, expected {}", made, entry.size));
     check_crc(*out, entry, path);
     return out;
@@ -161,9 +160,9 @@ ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file)
     for (const ZipEntry& entry : entries_) {
         total += entry.packed;  // cannot overflow: each is at most the size of the file
         if (total > file_->bytes().size())
-            refuse(path(),
-                   "has zip entries that overlap, expected separate ones. The file is damaged or "
-                   "made to harm; do not use it.");
+            refuse(
+                path(),
+                "has zip entries that overlap. The file is damaged or malicious; do not use it.");
     }
 }
 
@@ -171,9 +170,9 @@ void ZipArchive::read_entry(ByteReader& directory) {
     const Bytes fixed = directory.take_bytes(central_size);
     if (!starts_with(fixed, central_magic))
         refuse(directory.where(),
-               fmt::format("has no entry at byte {}, expected one. The file is damaged; download "
-                           "or save it again.",
-                           directory.position() - central_size));
+               fmt::format(
+                   "has no zip entry at byte {}. The file is damaged; download or save it again.",
+                   directory.position() - central_size));
     ZipEntry entry;
     entry.encrypted = (load<std::uint16_t>(&fixed[8]) & 1) != 0;
     entry.method = load<std::uint16_t>(&fixed[10]);
@@ -187,7 +186,7 @@ void ZipArchive::read_entry(ByteReader& directory) {
     directory.take_bytes(load<std::uint16_t>(&fixed[32]));  // the comment
     if (entry.packed > file_->bytes().size())
         refuse(path(), fmt::format("entry '{}' has {} bytes, expected at most the file's {}. The "
-                                   "file is cut short; download or save it again.",
+                                   "file is truncated; download or save it again.",
                                    entry.name, entry.packed, file_->bytes().size()));
     if (!by_name_.emplace(entry.name, entries_.size()).second)
         refuse(path(), fmt::format("has two zip entries named '{}', expected one. The file is "
@@ -204,18 +203,20 @@ const ZipEntry* ZipArchive::find(const std::string& name) const {
 Bytes ZipArchive::packed_bytes(const ZipEntry& entry) const {
     const Bytes file = file_->bytes();
     if (entry.encrypted)
-        refuse(path(), fmt::format("entry '{}' is encrypted, expected plain data. Unpack it and "
-                                   "save it without a password.",
-                                   entry.name));
+        refuse(
+            path(),
+            fmt::format(
+                "entry '{}' is encrypted, expected plain data. Save it again without a password.",
+                entry.name));
     if (entry.method != 0 && entry.method != 8)
-        refuse(path(), fmt::format("entry '{}' is packed by method {}, expected 0 (stored) or 8 "
-                                   "(deflated). Save it again without compression.",
+        refuse(path(), fmt::format("entry '{}' uses compression method {}, expected 0 (stored) or "
+                                   "8 (deflated). Save it again without compression.",
                                    entry.name, entry.method));
     const auto fail = [&] {
-        refuse(path(), fmt::format("entry '{}' is not at byte {} with {} bytes, where the zip "
-                                   "directory expects it. The file is damaged or cut short; "
-                                   "download or save it again.",
-                                   entry.name, entry.header, entry.packed));
+        refuse(path(),
+               fmt::format("entry '{}' is not at byte {} with {} bytes, as the zip directory says. "
+                           "The file is damaged or truncated; download or save it again.",
+                           entry.name, entry.header, entry.packed));
     };
     if (!inside(entry.header, local_size, file.size()) ||
         !starts_with(file.subspan(entry.header), local_magic))
@@ -241,10 +242,10 @@ Bytes ZipArchive::stored_bytes(const ZipEntry& entry) const {
 Payload ZipArchive::inflated(const ZipEntry& entry, std::uint64_t wanted) {
     const Bytes packed = packed_bytes(entry);
     if (entry.size / deflate_limit > entry.packed)
-        refuse(path(), fmt::format("entry '{}' says that {} bytes unpack to {}, expected at most "
-                                   "{} times as many: it is a deflate bomb or damaged. Save it "
-                                   "without compression.",
-                                   entry.name, entry.packed, entry.size, deflate_limit));
+        refuse(path(),
+               fmt::format("entry '{}' has {} bytes that unpack to {}, expected at most {} times "
+                           "as many. It is damaged or a zip bomb; save it without compression.",
+                           entry.name, entry.packed, entry.size, deflate_limit));
     budget_.spend(wanted, fmt::format("entry '{}'", entry.name));
     const auto bytes = inflate_bytes(packed, entry, wanted, path());
     return {*bytes, bytes};

@@ -110,7 +110,7 @@ int run_command(const FigureCommand& command) {
     if (!command.model.empty() &&
         std::ranges::none_of(all, [](const ExperimentEntry* e) { return e->takes_model; }))
         throw UsageError(fmt::format(
-            "--model {}: none of these figures takes a model; devil.fig2a and devil.fig2b do.",
+            "--model {}: none of these figures uses a model; devil.fig2a and devil.fig2b do.",
             command.model));
     // Invalid options are refused before any work.
     for (const ExperimentEntry* entry : all) {

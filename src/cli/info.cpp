@@ -27,7 +27,7 @@ std::string found_on_path(const std::string& program) {
         const std::filesystem::path file = std::filesystem::path(folder) / program;
         if (access(file.c_str(), X_OK) == 0) return file.string();
     }
-    return "not found: reports will have no SVG and PDF figures";
+    return "not found: reports will have no SVG or PDF figures";
 }
 
 }  // namespace

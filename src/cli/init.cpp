@@ -27,7 +27,7 @@ void require_room(const ModelSpec& spec, const std::string& argument, const fs::
                             double has) {
         if (needed > has)
             throw UsageError(
-                fmt::format("{}: {} takes {:.1f} GiB, and {} has {:.1f}; choose smaller sizes.",
+                fmt::format("{}: {} takes {:.1f} GiB, but {} has {:.1f}; choose smaller sizes.",
                             argument, what, needed / gib, where, has / gib));
     };
     refuse("its largest tensor", largest, "this machine", double(machine_memory()));
@@ -44,9 +44,10 @@ int run_command(const InitCommand& command) {
     SubjectOptions options;
     options.model = command.model;
     if (!command.model.starts_with("random:"))
-        throw UsageError(fmt::format(
-            "{}: is no random model, expected random:NAME[,key=value...] (tsdiag list random).",
-            command.model));
+        throw UsageError(
+            fmt::format("{}: is not a random model, expected random:NAME[,key=value...] (see "
+                        "tsdiag list random).",
+                        command.model));
     const Subject subject = open_subject(options);
     require_room(subject.spec(), command.model, command.out);
     const auto weights =

@@ -137,10 +137,13 @@ std::string fact(std::string_view head, std::string_view text) {
 std::string what_would_be_run(const Subject& subject) {
     if (subject.is_trace()) {
         const TraceSummary t = summarise_trace(*subject.file);
-        return fact(
-            "trace",
-            fmt::format("{} layers, {} samples of {} tokens, width {}, {} heads, {}", t.layers,
-                        t.samples, t.tokens, t.width, t.heads, t.float64 ? "float64" : "float32"));
+        const auto counted = [](Index count, const char* noun) {
+            return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
+        };
+        return fact("trace",
+                    fmt::format("{}, {} of {}, width {}, {}, {}", counted(t.layers, "layer"),
+                                counted(t.samples, "sample"), counted(t.tokens, "token"), t.width,
+                                counted(t.heads, "head"), t.float64 ? "float64" : "float32"));
     }
     const ModelSpec& spec = subject.spec();
     std::string text = fact("family", spec.family) + fact("model", spec.name);
@@ -181,7 +184,7 @@ namespace {
 std::string called(const Json& names) {
     std::string text;
     for (const Json& name : names.array()) text += (text.empty() ? "" : ", ") + name.string();
-    return text + " (the file asks for them; nothing of it is called)";
+    return text + " (named by the file; none of them is called)";
 }
 
 }  // namespace

@@ -22,8 +22,8 @@ std::atomic<pthread_t> watcher{};
 std::atomic<bool> watching{false};
 
 constexpr std::string_view lost_sentence =
-    ": a part of it can no longer be read: it was shortened meanwhile, or its disk failed; run "
-    "again when it is whole.";
+    ": part of the file can no longer be read; it was truncated or its disk failed. Restore it and "
+    "run again.";
 
 void write_error(std::string_view text) {
     [[maybe_unused]] const auto n = write(STDERR_FILENO, text.data(), text.size());
@@ -55,9 +55,9 @@ void write_error(std::string_view text) {
     abandon_output();
     if (isatty(STDERR_FILENO) == 1) write_error("\r\x1b[K");
     if (lost == nullptr)
-        write_error("tsdiag: interrupted; nothing half-written remains.\n");
+        write_error("tsdiag: interrupted; no partial output was left.\n");
     else
-        write_error(fmt::format("tsdiag: {}{} Nothing half-written remains.\n", printable(lost),
+        write_error(fmt::format("tsdiag: {}{} No partial output was left.\n", printable(lost),
                                 lost_sentence));
     _exit(lost == nullptr ? 130 : 1);
 }

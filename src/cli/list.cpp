@@ -53,8 +53,8 @@ Rows list_spectra() {
     Rows rows;
     for (const SpectralRoute& route : spectral_routes()) {
         rows.push_back({std::string(route.name), std::string(route.applies)});
-        rows.push_back({"", fmt::format("sure by: {}", route.certifies)});
-        rows.push_back({"", fmt::format("cost of a head: {}", route.cost)});
+        rows.push_back({"", fmt::format("certified by: {}", route.certifies)});
+        rows.push_back({"", fmt::format("cost per head: {}", route.cost)});
     }
     return rows;
 }

@@ -18,7 +18,7 @@ namespace {
 enum Exit { done = 0, bad_input = 1, usage = 2, not_available = 3, failed = 4 };
 
 constexpr std::string_view no_memory =
-    "there is not enough memory for this; choose smaller sizes, or bound them by --memory.";
+    "out of memory; choose smaller sizes, or limit memory with --memory.";
 
 int fail(Exit code, std::string_view message) {
     say(fmt::format("tsdiag: {}", printable(message)));

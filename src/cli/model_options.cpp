@@ -49,12 +49,12 @@ std::string parse_route(const std::string& word) {
         known += fmt::format(", {}", route.name);
     }
     if (word == "auto") return word;
-    throw UsageError(fmt::format("--spectra: '{}' is none of {}.", word, known));
+    throw UsageError(fmt::format("--spectra: '{}' is not one of {}.", word, known));
 }
 
 CLI::Option* fast(CLI::App* app, Products& products) {
     return value(app, "--fast", "TYPE",
-                 "tf32 or bf16: float32 products of a device from rounded factors",
+                 "tf32 or bf16: round the factors of float32 products on a device",
                  [&](const std::string& t) { products = parse_products(t); });
 }
 
@@ -62,20 +62,19 @@ CLI::Option* fast(CLI::App* app, Products& products) {
 
 void add_subject_options(CLI::App* app, SubjectOptions& subject) {
     const auto group = [](CLI::Option* option) { option->group("Model"); };
-    group(text(app, "--config", subject.config, "FILE", "config.json where it lies elsewhere"));
-    group(value(app, "--n-heads", "N", "heads, where the file does not say",
+    group(text(app, "--config", subject.config, "FILE", "path of config.json if it is elsewhere"));
+    group(value(app, "--n-heads", "N", "number of heads, if the file does not say",
                 [&](const std::string& t) { subject.heads = parse_count(t, "--n-heads", 1); }));
-    group(value(app, "--width", "N", "width, to accept a pruned file",
+    group(value(app, "--width", "N", "width of the model, to accept a pruned file",
                 [&](const std::string& t) { subject.width = parse_count(t, "--width", 1); }));
     group(value(app, "--memory-tokens", "M",
-                "the first M tokens of a sample are its memory, where the\nmodel can have one "
-                "(Transformer-XL)",
+                "use the first M tokens of a sample as memory\n(Transformer-XL)",
                 [&](const std::string& t) {
                     subject.memory_tokens = parse_count(t, "--memory-tokens", 1);
                 }));
-    group(app->add_option("--ignore", subject.ignore,
-                          "tensor or key of config.json to read as if it were not there;\nmay be "
-                          "given again; * stands for any characters")
+    group(app->add_option(
+                 "--ignore", subject.ignore,
+                 "ignore a tensor or a key of config.json;\nrepeatable; * matches any characters")
               ->type_name("NAME")
               ->expected(1)
               ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
@@ -94,55 +93,57 @@ void add_input(CLI::App* app, RunOptions& run) {
     group(text(
         app, "--input", run.input, "KIND",
         "gaussian, ids:random, ids:FILE, embeddings:FILE.npy,\nhidden:FILE.npy or image:FILE.npy"));
-    group(value(app, "--tokens", "N", "default: the model's longest, at most 512",
+    group(value(app, "--tokens", "N", "tokens per sample (default: the model's maximum, up to 512)",
                 [&](const std::string& t) { run.tokens = parse_count(t, "--tokens", 1); }));
-    group(value(app, "--samples", "S", "inputs for the same weights", [&](const std::string& t) {
-        run.samples = parse_count(t, "--samples", 1, most_draws);
-    }));
     group(value(
-        app, "--trials", "T", "draws of a random model, each with new inputs",
+        app, "--samples", "S", "number of inputs for the same weights",
+        [&](const std::string& t) { run.samples = parse_count(t, "--samples", 1, most_draws); }));
+    group(value(
+        app, "--trials", "T", "number of draws of a random model, each with new inputs",
         [&](const std::string& t) { run.trials = parse_count(t, "--trials", 1, most_draws); }));
-    group(value(app, "--seed", "K", "of everything drawn (default 0)",
+    group(value(app, "--seed", "K", "random seed (default 0)",
                 [&](const std::string& t) { run.seed = parse_seed(t, "--seed"); }));
     group(text(app, "--loss", run.loss, "LOSS",
-               "adds gradients: lm, mlm[:ID], classify[:C], square or vjp"));
-    group(text(app, "--labels", run.labels, "FILE", "of --loss classify, one a sample"));
-    group(text(app, "--mask", run.mask, "FILE.npy", "(n) or (S, n), 1 = keep"));
+               "compute gradients of lm, mlm[:ID], classify[:C], square or vjp"));
+    group(text(app, "--labels", run.labels, "FILE", "labels for --loss classify, one per sample"));
+    group(text(app, "--mask", run.mask, "FILE.npy", "attention mask, (n) or (S, n), 1 = keep"));
 }
 
 void add_measurement(CLI::App* app, RunOptions& run) {
     const auto group = [](CLI::Option* option) { option->group("Measurement"); };
-    group(
-        value(app, "--layers", "A:B", "measured layers, both included", [&](const std::string& t) {
-            std::tie(run.first_layer, run.last_layer) = parse_layers(t, "--layers");
-        }));
-    group(value(app, "--heads", "LIST", "measured heads, such as 0,3,8:11",
+    group(value(app, "--layers", "A:B", "layers to measure, both ends included",
+                [&](const std::string& t) {
+                    std::tie(run.first_layer, run.last_layer) = parse_layers(t, "--layers");
+                }));
+    group(value(app, "--heads", "LIST", "heads to measure, such as 0,3,8:11",
                 [&](const std::string& t) { run.heads = parse_indices(t, "--heads"); }));
     group(value(app, "--probes", "NAMES", "core, all (default), or names (tsdiag list metrics)",
                 [&](const std::string& t) { run.probes = split(t, ','); }));
-    group(value(app, "--maps", "L:H,...", "attention maps to keep and draw",
+    group(value(app, "--maps", "L:H,...", "attention maps to save and draw",
                 [&](const std::string& t) { run.maps = parse_maps(t, "--maps"); }));
-    group(value(app, "--tolerance", "X", "relative, of lambda2_abs, delta, delta_pi (default 1e-6)",
+    group(value(app, "--tolerance", "X",
+                "relative accuracy of lambda2_abs, delta, delta_pi (default 1e-6)",
                 [&](const std::string& t) { run.tolerance = parse_tolerance(t); }));
     group(value(app, "--spectra", "ROUTE",
-                "to lambda2_abs and delta: auto (default), arnoldi, dense or spectra\n(tsdiag list "
-                "spectra)",
+                "method for lambda2_abs and delta: auto (default), arnoldi, dense\nor spectra (see "
+                "tsdiag list spectra)",
                 [&](const std::string& t) { run.spectra = parse_route(t); }));
     group(
         value(app, "--cross-check", "N",
-              "heads a layer whose lambda2_abs the library Spectra finds again",
+              "recompute lambda2_abs of N heads per layer with the library Spectra",
               [&](const std::string& t) { run.cross_check = parse_count(t, "--cross-check", 1); }));
-    group(app->add_flag("--allow-nonfinite", run.allow_nonfinite, "NaN in the data become notes"));
+    group(app->add_flag("--allow-nonfinite", run.allow_nonfinite,
+                        "report NaN in the data as notes, not as errors"));
 }
 
 void add_trace(CLI::App* app, TraceOptions& trace) {
     const auto group = [](CLI::Option* option) { option->group("Trace"); };
     group(text(app, "--attention", trace.attention, "NAME",
-               "forms P from queries and keys, or says what P is"));
-    group(app->add_flag("--causal", trace.causal, "queries see keys up to their own position"));
-    group(value(app, "--scale", "X", "of the logits (default 1/sqrt(columns of a head))",
+               "attention that forms P from queries and keys, or that P is"));
+    group(app->add_flag("--causal", trace.causal, "queries attend only up to their own position"));
+    group(value(app, "--scale", "X", "scale of the logits (default 1/sqrt(head dimension))",
                 [&](const std::string& t) { trace.scale = parse_number(t, "--scale"); }));
-    group(value(app, "--a2", "X", "alpha^2 |W_V W_O|_F^2 / d (default 1)",
+    group(value(app, "--a2", "X", "gain alpha^2 |W_V W_O|_F^2 / d (default 1)",
                 [&](const std::string& t) { trace.a2 = parse_number(t, "--a2"); }));
     group(value(app, "--placement", "post|pre|parallel",
                 "where norms stand in its layers, if it holds stages inside them",
@@ -151,32 +152,33 @@ void add_trace(CLI::App* app, TraceOptions& trace) {
 
 void add_machine(CLI::App* app, ProbeCommand& probe) {
     const auto group = [](CLI::Option* option) { option->group("Machine"); };
-    group(value(app, "--dtype", "TYPE", "f32 or f64 (default f32; a trace: its own)",
+    group(value(app, "--dtype", "TYPE", "f32 or f64 (default f32; for a trace, its own type)",
                 [&](const std::string& t) { probe.run.dtype = parse_dtype(t); }));
     group(text(app, "--device", probe.run.device, "NAME", "auto, cpu, cuda or cuda:N"));
     group(fast(app, probe.run.products));
     group(value(
         app, "--memory", "SIZE",
-        "of the process while it measures, such as 512M or 2G\n(default: half of the machine's)",
+        "memory limit of the process, such as 512M or 2G\n(default: half of the machine's memory)",
         [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
     group(value(
         app, "--batch", "B",
-        "samples that go through a layer together (default: as many as pay and\n"
-        "fit); on a processor no number depends on it",
+        "samples per batch (default: chosen by speed and memory);\non a CPU results do not depend "
+        "on it",
         [&](const std::string& t) { probe.run.batch = parse_count(t, "--batch", 1, most_draws); }));
-    group(value(app, "--threads", "N", "default: one a core", [&](const std::string& t) {
-        probe.threads = parse_count(t, "--threads", 1, 1024);
-    }));
+    group(
+        value(app, "--threads", "N", "number of threads (default: one per core)",
+              [&](const std::string& t) { probe.threads = parse_count(t, "--threads", 1, 1024); }));
 }
 
 void add_output(CLI::App* app, ProbeCommand& probe) {
     const auto group = [](CLI::Option* option) { option->group("Output"); };
-    group(text(app, "-o,--out", probe.out, "DIR", "default: NAME.tsdiag"));
-    group(app->add_flag("--no-report", probe.no_report, "tables alone"));
-    group(app->add_flag("--force", probe.force, "write into a directory that holds other files"));
-    group(app->add_flag("-q,--quiet", probe.quiet, "nothing but errors"));
+    group(text(app, "-o,--out", probe.out, "DIR", "output directory (default: NAME.tsdiag)"));
+    group(app->add_flag("--no-report", probe.no_report, "write tables only, no report"));
+    group(
+        app->add_flag("--force", probe.force, "write into a directory that contains other files"));
+    group(app->add_flag("-q,--quiet", probe.quiet, "print errors only"));
     group(app->add_flag("-v,--verbose", probe.verbose,
-                        "all that was recognised, ignored and assumed"));
+                        "print everything that was recognised, ignored and assumed"));
 }
 
 void add_train(CLI::App* app, TrainCommand& train) {
@@ -197,44 +199,49 @@ void add_train(CLI::App* app, TrainCommand& train) {
     };
     const auto data = group("Data");
     const std::string kinds =
-        kinds_of_data() + ",\nor a folder that has the layout of one (docs/train.md)";
+        kinds_of_data() + ",\nor a folder with the layout of one (docs/train.md)";
     data(text(app, "--data", o.data, "KIND", kinds.c_str()));
-    data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify; default: by the data"));
-    data(count("--tokens", "N", "a sample's; default: the model's longest, at most 128", o.tokens,
-               1));
-    data(count("--batch", "B", "samples a step (default 8)", o.batch, 1, most_draws));
+    data(text(app, "--loss", o.loss, "LOSS", "lm, mlm or classify (default: depends on the data)"));
+    data(count("--tokens", "N", "tokens per sample (default: the model's maximum, up to 128)",
+               o.tokens, 1));
+    data(count("--batch", "B", "samples per step (default 8)", o.batch, 1, most_draws));
     const auto rule = group("Optimiser");
-    rule(count("--steps", "T", "updates (default 1000)", o.steps, 1));
-    rule(number("--epochs", "in place of steps: times through a finite set", o.epochs));
+    rule(count("--steps", "T", "number of updates (default 1000)", o.steps, 1));
+    rule(number("--epochs", "instead of --steps: passes over a finite data set", o.epochs));
     rule(number("--rate", "learning rate (default 1e-3)", o.schedule.rate));
     rule(value(app, "--schedule", "NAME",
                "cosine (default), linear, constant,\ninverse-sqrt or multistep",
                [&](const std::string& t) { o.schedule.kind = schedule_named(t); }));
-    rule(count("--warmup", "T", "steps of linear warm-up (default 0)", o.schedule.warmup, 0));
-    rule(number("--floor", "of cosine and linear: share of the rate at the end", o.schedule.floor));
+    rule(count("--warmup", "T", "steps of linear warmup (default 0)", o.schedule.warmup, 0));
+    rule(number("--floor", "for cosine and linear: final fraction of the rate", o.schedule.floor));
     rule(value(
-        app, "--milestones", "LIST", "of multistep: steps, apart by commas",
+        app, "--milestones", "LIST", "for multistep: steps, separated by commas",
         [&](const std::string& t) { o.schedule.milestones = parse_steps(t, "--milestones"); }));
-    rule(number("--factor", "of multistep: at each milestone (default 0.1)", o.schedule.factor));
-    rule(number("--weight-decay", "of matrices (default 0.01)", o.adam.decay));
+    rule(number("--factor", "for multistep: factor at each milestone (default 0.1)",
+                o.schedule.factor));
+    rule(number("--weight-decay", "weight decay of matrices (default 0.01)", o.adam.decay));
     rule(number("--beta1", "default 0.9", o.adam.beta1));
     rule(number("--beta2", "default 0.999", o.adam.beta2));
     rule(number("--eps", "default 1e-8", o.adam.eps));
-    rule(number("--clip", "greatest norm of the gradient (default 1; 0: none)", o.clip));
-    rule(number("--dropout", "of the embedding and each branch (default 0)", o.dropout));
-    rule(value(app, "--seed", "K", "of weights, samples and dropout (default 0)",
+    rule(number("--clip", "maximum norm of the gradient (default 1; 0: no clipping)", o.clip));
+    rule(number("--dropout", "dropout of the embedding and each branch (default 0)", o.dropout));
+    rule(value(app, "--seed", "K", "random seed of weights, samples and dropout (default 0)",
                [&](const std::string& t) { o.seed = parse_seed(t, "--seed"); }));
     const auto watch = group("Watching");
-    watch(count("--eval-every", "T", "steps; default: at the end", o.eval_every, 1));
-    watch(count("--eval-samples", "S", "held out (default 64)", o.eval_samples, 0, most_draws));
-    watch(count("--probe-every", "T", "steps; default: no probes", o.probe_every, 1));
-    watch(count("--probe-samples", "S", "held out (default 1)", o.probe_samples, 1, most_draws));
+    watch(count("--eval-every", "T", "steps between evaluations (default: at the end)",
+                o.eval_every, 1));
+    watch(count("--eval-samples", "S", "held-out samples for evaluation (default 64)",
+                o.eval_samples, 0, most_draws));
+    watch(
+        count("--probe-every", "T", "steps between probes (default: no probes)", o.probe_every, 1));
+    watch(count("--probe-samples", "S", "held-out samples for probes (default 1)", o.probe_samples,
+                1, most_draws));
     watch(value(app, "--probes", "LIST", "core (default), all, or names (tsdiag list metrics)",
                 [&](const std::string& t) { o.probes = split(t, ','); }));
     const auto machine = group("Machine");
     machine(text(app, "--device", o.device, "NAME", "auto, cpu, cuda or cuda:N"));
     machine(
-        value(app, "--threads", "N", "default: one a core; results do not depend on it",
+        value(app, "--threads", "N", "threads (default: one per core); results do not depend on it",
               [&](const std::string& t) { train.threads = parse_count(t, "--threads", 1, 1024); }));
     const auto output = group("Output");
     output(app->add_option_function<std::string>(
@@ -246,11 +253,12 @@ void add_train(CLI::App* app, TrainCommand& train) {
                   "logs, checkpoints, report")
                ->type_name("DIR")
                ->required());
-    output(count("--save-every", "T", "steps; default: as --probe-every; and at the end",
+    output(count("--save-every", "T",
+                 "steps between checkpoints (default: as --probe-every);\nalso at the end",
                  o.save_every, 1));
-    output(app->add_flag("--resume", o.resume, "go on from the last checkpoint of DIR"));
-    output(app->add_flag("--force", train.force, "begin anew in a directory that holds files"));
-    output(app->add_flag("-q,--quiet", train.quiet, "nothing but errors"));
-    output(app->add_flag("-v,--verbose", train.verbose, "progress where there is no terminal"));
+    output(app->add_flag("--resume", o.resume, "resume from the last checkpoint in DIR"));
+    output(app->add_flag("--force", train.force, "start over in a directory that contains files"));
+    output(app->add_flag("-q,--quiet", train.quiet, "print errors only"));
+    output(app->add_flag("-v,--verbose", train.verbose, "print progress even without a terminal"));
 }
 }  // namespace tsdiag::cli

@@ -40,7 +40,7 @@ constexpr const char* train_examples = R"(Examples:
   tsdiag train MODEL --data ... -o run --resume       after an interruption)";
 constexpr const char* figure_examples = R"(Examples:
   tsdiag figure --list
-  tsdiag figure                                every figure, in about a quarter of an hour
+  tsdiag figure                                every figure, in about 15 minutes
   tsdiag figure tse.fig3 --scale paper         1000 draws, as in the paper
   tsdiag figure tse.fig2 --reading var_v=h/d --trials 50
   tsdiag figure devil.fig2b --model examples/char-gpt)";
@@ -51,29 +51,29 @@ constexpr const char* gradients_examples = R"(Examples:
   tsdiag gradients runs/a runs/b --tag train/total_norm -o compared)";
 
 constexpr const char* check_examples = R"(Examples:
-  tsdiag check                            every statement, with its own sizes
-  tsdiag check devil.eq59 --n 2 --d 1     one, at chosen sizes
+  tsdiag check                            every statement, at its default sizes
+  tsdiag check devil.eq59 --n 2 --d 1     one statement, at chosen sizes
   tsdiag check tse --dist rademacher --trials 10000 --out checked
   tsdiag check poly.thm4.2 --range 32:1024
   tsdiag check --list)";
 
 constexpr const char* program_footer = R"(Examples:
   tsdiag probe examples/char-gpt          every diagnostic, and a report
-  tsdiag inspect model.safetensors        what is in a file, and what would be run
-  tsdiag figure tse.fig2                  a figure of the papers, beside its claim
-  tsdiag check tse                        the statements of a paper, examined
+  tsdiag inspect model.safetensors        what a file contains, and what would be run
+  tsdiag figure tse.fig2                  a figure of the papers, next to its claim
+  tsdiag check tse                        check the statements of a paper
   tsdiag list random                      models that can be drawn
 
-tsdiag COMMAND --help says more.
-Exit codes: 0 done, 1 the input is at fault, 2 usage, 3 not available here, 4 a check failed,
-5 a strict check left something open, 130 interrupted.)";
+See tsdiag COMMAND --help for details.
+Exit codes: 0 success, 1 invalid input, 2 usage error, 3 not available here, 4 a check failed,
+5 a strict check was not decided, 130 interrupted.)";
 
 CLI::App* add_command(CLI::App& program, const char* name, const char* description,
                       const char* examples) {
     CLI::App* app = program.add_subcommand(name, description)->group("Commands");
     app->footer(examples);
     app->allow_extras();
-    app->set_help_flag("-h,--help", "this text");
+    app->set_help_flag("-h,--help", "print this help");
     return app;
 }
 
@@ -94,7 +94,7 @@ void refuse_extras(const CLI::App& program, const CLI::App& app) {
         }
     const std::string near = word.size() > 2 ? nearest(word, known) : "";
     const std::string where = &app == &program ? "tsdiag" : "tsdiag " + app.get_name();
-    throw UsageError(fmt::format("'{}' is no {} of {}; {}", word,
+    throw UsageError(fmt::format("'{}' is not a known {} of {}; {}", word,
                                  is_command              ? "command"
                                  : word.starts_with('-') ? "option"
                                                          : "argument",
@@ -104,8 +104,7 @@ void refuse_extras(const CLI::App& program, const CLI::App& app) {
 }
 
 struct Parser {
-    CLI::App program{"tsdiag " TSDIAG_VERSION
-                     ": diagnoses transformers, in numbers that can be defended."};
+    CLI::App program{"tsdiag " TSDIAG_VERSION ": diagnostics for transformers, with error bounds."};
     ProbeCommand probe;
     InspectCommand inspect;
     InitCommand init;
@@ -122,8 +121,9 @@ struct Parser {
         program.name("tsdiag");
         program.footer(program_footer);
         program.allow_extras();
-        program.set_help_flag("-h,--help", "this text");
-        program.set_version_flag("--version", std::string("tsdiag " TSDIAG_VERSION), "the version");
+        program.set_help_flag("-h,--help", "print this help");
+        program.set_version_flag("--version", std::string("tsdiag " TSDIAG_VERSION),
+                                 "print the version");
         const std::shared_ptr<CLI::FormatterBase> formatter = program.get_formatter();
         formatter->column_width(26);
         for (const auto& [from, to] : {std::pair{"OPTIONS", "options"},
@@ -132,8 +132,9 @@ struct Parser {
                                        {"Positionals", "Arguments"}})
             formatter->label(from, to);
 
-        probe_app = add_command(program, "probe", "every diagnostic of a model, and a report",
-                                probe_examples);
+        probe_app =
+            add_command(program, "probe", "measure every diagnostic of a model and write a report",
+                        probe_examples);
         probe_app
             ->add_option("MODEL", probe.models,
                          "HF directory, checkpoint, trace, random:NAME[,key=value...];\nseveral "
@@ -141,7 +142,7 @@ struct Parser {
             ->required()
             ->type_name("");
         add_subject_options(probe_app, probe.run.subject);
-        value(probe_app, "--steps", "LIST", "of several checkpoints, where they do not say",
+        value(probe_app, "--steps", "LIST", "steps of several checkpoints, if the files do not say",
               [&](const std::string& t) { probe.steps = parse_steps(t, "--steps"); })
             ->group("Model");
         add_input(probe_app, probe.run);
@@ -151,50 +152,52 @@ struct Parser {
         add_output(probe_app, probe);
 
         figure_app = add_command(program, "figure",
-                                 "figures of the papers, the claim beside what is measured",
+                                 "figures of the papers, each claim next to the measurement",
                                  figure_examples);
         add_figure(figure_app, figure);
 
-        train_app = add_command(program, "train", "a small training run, with probes on a schedule",
+        train_app = add_command(program, "train", "train a small model, with probes on a schedule",
                                 train_examples);
         add_train(train_app, train);
 
         gradients_app =
-            add_command(program, "gradients", "how much the gradient norms of a training vary",
+            add_command(program, "gradients", "how much gradient norms vary during training",
                         gradients_examples);
         add_gradients(gradients_app, gradients);
 
-        inspect_app = add_command(program, "inspect", "tensors of a file, and what would be run",
-                                  inspect_examples);
+        inspect_app =
+            add_command(program, "inspect", "list the tensors of a file, and what would be run",
+                        inspect_examples);
         add_subject(inspect_app, inspect.subject);
-        value(inspect_app, "--seed", "K", "of a random model (default 0)",
+        value(inspect_app, "--seed", "K", "random seed of a random model (default 0)",
               [&](const std::string& t) { inspect.seed = parse_seed(t, "--seed"); });
-        inspect_app->add_flag("--json", inspect.json, "as JSON");
+        inspect_app->add_flag("--json", inspect.json, "print JSON");
 
         init_app =
-            add_command(program, "init", "writes a random model as a HF directory", init_examples);
+            add_command(program, "init", "write a random model as a HF directory", init_examples);
         init_app->add_option("MODEL", init.model, "random:NAME[,key=value...]")
             ->required()
             ->type_name("");
-        text(init_app, "-o,--out", init.out, "DIR", "the directory")->required();
-        value(init_app, "--seed", "K", "of the weights (default 0)",
+        text(init_app, "-o,--out", init.out, "DIR", "output directory")->required();
+        value(init_app, "--seed", "K", "random seed of the weights (default 0)",
               [&](const std::string& t) { init.seed = parse_seed(t, "--seed"); });
-        init_app->add_flag("--force", init.force, "write into a directory that holds other files");
+        init_app->add_flag("--force", init.force,
+                           "write into a directory that contains other files");
 
-        list_app = add_command(program, "list", "names that options take", list_examples);
+        list_app =
+            add_command(program, "list", "list the names that options accept", list_examples);
         list_app->add_option("WHAT", list.what, fmt::format("{}", fmt::join(listed(), ", ")))
             ->required()
             ->type_name("");
-        list_app->add_flag("--json", list.json, "as JSON");
-        info_app = add_command(program, "info", "version, build, devices", "");
-        report_app =
-            add_command(program, "report", "makes report.html and figures/ again from the tables",
-                        report_examples);
-        report_app->add_option("DIR", report.directory, "what tsdiag probe wrote")
+        list_app->add_flag("--json", list.json, "print JSON");
+        info_app = add_command(program, "info", "show version, build and devices", "");
+        report_app = add_command(
+            program, "report", "rebuild report.html and figures/ from the tables", report_examples);
+        report_app->add_option("DIR", report.directory, "directory written by tsdiag probe")
             ->required()
             ->type_name("");
         check_app =
-            add_command(program, "check", "examines the statements of the papers", check_examples);
+            add_command(program, "check", "check the statements of the papers", check_examples);
         add_check(check_app, check);
     }
 
@@ -224,10 +227,8 @@ struct Parser {
         if (&app == train_app) return train;
         if (&app == gradients_app) return gradients;
         throw UsageError(
-            fmt::format("a command is expected: probe, check, figure, train, gradients, inspect, "
-                        "init, list, info or "
-                        "report; "
-                        "see tsdiag --help."));
+            fmt::format("expected a command: probe, check, figure, train, gradients, inspect, "
+                        "init, list, info or report; see tsdiag --help."));
     }
 };
 
@@ -256,7 +257,7 @@ Command parse(int argc, const char* const* argv) {
         const std::string where = &app == &parser.program ? "tsdiag" : "tsdiag " + app.get_name();
         std::string what = error.what();
         if (what.find("At Most 1 required") != std::string::npos)
-            what = what.substr(0, what.find(':')) + " is given more than once";
+            what = what.substr(0, what.find(':')) + " was given more than once";
         throw UsageError(fmt::format("{}; see {} --help.", what, where));
     }
     return parser.command();

@@ -71,7 +71,7 @@ int run_command(const ProbeCommand& command) {
         command.out.empty() ? default_directory(named_by(command.models)) : command.out;
     if (is_series(command.models)) return run_series(with_held_out(command), out);
     if (!command.steps.empty())
-        throw UsageError(fmt::format("--steps: {} is one model, expected several checkpoints.",
+        throw UsageError(fmt::format("--steps: {} is a single model, expected several checkpoints.",
                                      command.models.front()));
     OutputFolder directory(out, result_plan(command.force));
     ProgressBar bar(command.quiet, command.verbose);

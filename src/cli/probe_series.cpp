@@ -113,12 +113,12 @@ Json whole_run(const CheckpointSeries& series, const std::vector<Part>& done, co
 
 void refuse_options(const ProbeCommand& command) {
     if (!command.run.maps.empty())
-        throw UsageError("--maps: keeps maps of one checkpoint; probe it alone to see them.");
+        throw UsageError("--maps: needs a single checkpoint; probe that checkpoint alone.");
     if (command.run.trials > 1)
-        throw UsageError(fmt::format(
-            "--trials {}: draws new weights, and checkpoints have their own; --samples draws new "
-            "inputs.",
-            command.run.trials));
+        throw UsageError(
+            fmt::format("--trials {}: draws new weights, but checkpoints have fixed weights; use "
+                        "--samples to draw new inputs.",
+                        command.run.trials));
 }
 
 }  // namespace
@@ -179,7 +179,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     const auto kept = std::ranges::count_if(done, &Part::kept);
     print(fmt::format("{} checkpoints, {} {} to {}{}\n", done.size(), series.unit,
                       series.members.front().step, series.members.back().step,
-                      kept > 0 ? fmt::format("; {} had been done before", kept) : ""));
+                      kept > 0 ? fmt::format("; {} reused from an earlier run", kept) : ""));
     for (const Json& line : run["warnings"].array())
         print("! " + wrapped(printable(line.string()), terminal_width(), 2) + "\n");
     print(findings_text(series_verdict(table, run), command.verbose));

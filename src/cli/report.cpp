@@ -34,7 +34,7 @@ int run_command(const ReportCommand& command) {
     std::error_code failed;
     if (!fs::is_directory(from, failed))
         throw FormatError(
-            fmt::format("{}: is no directory, expected one that tsdiag wrote.", from.string()));
+            fmt::format("{}: is not a directory, expected one written by tsdiag.", from.string()));
     // Before anything is read: it completes the commit of a killed process.
     OutputFolder directory(from, {.writes = {"report.html", "figures/*"},
                                   .force = true,

@@ -20,21 +20,21 @@ namespace fs = std::filesystem;
 constexpr const char* tables[] = {"metrics.csv",   "curves.csv",      "maps.npz",  "steps.csv",
                                   "gradients.csv", "evaluations.csv", "claims.csv"};
 
-std::string read_text(const fs::path& file) { return file_text(file, "a file that tsdiag wrote"); }
+std::string read_text(const fs::path& file) { return file_text(file, "a file written by tsdiag"); }
 
 void require_digests(const fs::path& folder, const Json& run) {
     if (!run["tables"].is_object())
-        throw FormatError(fmt::format(
-            "{}: has no digests of its tables, so nothing tells whether they are of this run; "
-            "run the command again that wrote it.",
-            (folder / "run.json").string()));
+        throw FormatError(
+            fmt::format("{}: has no digests of its tables, so they cannot be verified; run the "
+                        "original command again.",
+                        (folder / "run.json").string()));
     for (const auto& [name, digest] : run["tables"].object()) {
         if (std::ranges::find(tables, name) == std::end(tables)) continue;
         if (!digest.is_string() || sha256_of(folder / name) != digest.string())
-            throw FormatError(fmt::format(
-                "{}: is not the table that run.json speaks of (another SHA-256), so it was changed "
-                "or is of another run; run the command again that wrote it.",
-                (folder / name).string()));
+            throw FormatError(
+                fmt::format("{}: does not match its SHA-256 in run.json; it was changed or belongs "
+                            "to another run. Run the original command again.",
+                            (folder / name).string()));
     }
 }
 
@@ -46,7 +46,7 @@ void read_maps(const fs::path& file, Table& table) {
         const RawTensor array = maps->tensor(name);
         if (parts.size() != 3 || array.shape.size() != 2)
             throw FormatError(fmt::format(
-                "{}: array '{}' is no attention map, expected NAME.LAYER.HEAD of two axes.",
+                "{}: array '{}' is not an attention map, expected NAME.LAYER.HEAD with two axes.",
                 file.string(), name));
         Map map;
         map.name = parts[0];
@@ -58,9 +58,9 @@ void read_maps(const fs::path& file, Table& table) {
         map.values.resize(std::size_t(array.count()));
         widen<double>(array, map.values);
         if (!std::ranges::all_of(map.values, [](double v) { return std::isfinite(v); }))
-            throw FormatError(fmt::format(
-                "{}: array '{}' has entries that are not finite, expected an attention map.",
-                file.string(), name));
+            throw FormatError(
+                fmt::format("{}: array '{}' has non-finite entries, expected an attention map.",
+                            file.string(), name));
         table.matrix(std::move(map));
     }
 }

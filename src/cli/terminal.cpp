@@ -156,7 +156,7 @@ void ProgressBar::announce(double seconds, bool measured) {
     announced_ = true;
     clear();
     say(fmt::format("tsdiag: this will take about {}{}.", duration(seconds),
-                    measured ? ", by what the first part took" : ""));
+                    measured ? ", estimated from the first part" : ""));
 }
 
 void ProgressBar::update(const Progress& progress) {

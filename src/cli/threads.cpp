@@ -55,7 +55,7 @@ void use_threads(Index wanted) {
     const Index count = startable(std::min(asked, most));
     omp_set_num_threads(int(count));
     if (count < asked)
-        say(fmt::format("tsdiag: {} threads work in place of {}: no more can be started here.",
+        say(fmt::format("tsdiag: using {} threads instead of {}: no more can be started here.",
                         count, asked));
 }
 

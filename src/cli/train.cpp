@@ -66,7 +66,7 @@ void prepare(const TrainCommand& command) {
     const fs::path out = command.train.directory;
     if (command.train.resume) {
         if (!fs::is_directory(out))
-            throw UsageError(fmt::format("--resume: {} is no directory.", out.string()));
+            throw UsageError(fmt::format("--resume: {} is not a directory.", out.string()));
         return;
     }
     if (fs::exists(out) && !fs::is_directory(out))
@@ -74,13 +74,13 @@ void prepare(const TrainCommand& command) {
     if (!fs::exists(out) || fs::is_empty(out)) return;
     if (!command.force)
         throw UsageError(fmt::format(
-            "{}: holds files; pass --resume to go on with a run, --force to begin it anew.",
+            "{}: is not empty; pass --resume to continue a run, or --force to start over.",
             out.string()));
     std::error_code none;
     const std::string model = fs::weakly_canonical(command.train.subject.model, none).string(),
                       inside = fs::canonical(out, none).string() + "/";
     if (model.starts_with(inside))
-        throw UsageError(fmt::format("--force: {} lies in {}, which is begun anew.",
+        throw UsageError(fmt::format("--force: {} is inside {}, which would be overwritten.",
                                      command.train.subject.model, out.string()));
 }
 

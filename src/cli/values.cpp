@@ -113,8 +113,7 @@ std::vector<Index> parse_doubling(const std::string& text, std::string_view opti
     constexpr Index most = 1 << 20;
     if (ends.size() != 2 || !read(ends[0], first) || !read(ends[1], last) || first < 2 ||
         last > most || last < 4 * first)
-        refuse(option, text,
-               "a range such as 32:512, from 2 up and at least four times from end to end");
+        refuse(option, text, "a range A:B with A >= 2 and B >= 4 A, such as 32:512");
     std::vector<Index> list;
     for (Index size = first; size <= last; size *= 2) list.push_back(size);
     return list;

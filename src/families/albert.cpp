@@ -114,12 +114,12 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.agreed({"inner_group_num"}, sharing.inner, groups + "0.albert_layers.*");
     if (!r.told() && r.value({"num_hidden_layers"}).is_null())
         r.ask(
-            "the number of layers is not in the file, for ALBERT's share their parameters; write "
-            "{\"num_hidden_layers\": N} into a configuration and pass --config FILE");
+            "the number of layers is not in the file, because ALBERT's layers share parameters; "
+            "write {\"num_hidden_layers\": N} into a configuration and pass --config FILE");
     sharing.hidden = r.count({"num_hidden_layers"}, 12);
     constexpr Index most = 100'000;
     if (sharing.hidden < sharing.groups || sharing.hidden > most)
-        r.refuse(fmt::format("num_hidden_layers = {} does not fit {} groups of layers",
+        r.refuse(fmt::format("num_hidden_layers = {} is not a multiple of {} groups of layers",
                              sharing.hidden, sharing.groups));
     r.spec.blocks = shared_blocks(b, sharing);
     r.saw(fmt::format("{} layers share the parameters of {} groups of {}", sharing.hidden,

@@ -75,26 +75,26 @@ std::string_view by_names(const Checkpoint& file) {
     if (config["model_type"].is_string()) {
         const std::string_view like = by_names(file);
         throw FormatError(fmt::format(
-            "{}: model_type '{}' of the configuration is not known; known families are {}{}",
+            "{}: unknown model_type '{}' in the configuration; known families are {}{}",
             file.source(), config["model_type"].string(), known_families(),
             like.empty() ? std::string()
-                         : fmt::format(". Its tensors have the names of {0}: where it is one, a "
-                                       "--config with \"model_type\": \"{0}\" runs it",
+                         : fmt::format(". Its tensors have the names of {0}; if it is one, pass a "
+                                       "--config with \"model_type\": \"{0}\"",
                                        like)));
     }
     const auto& names = file.names();
     if (names.empty())
-        throw FormatError(fmt::format("{}: the file holds no tensor", file.source()));
+        throw FormatError(fmt::format("{}: the file contains no tensor", file.source()));
     constexpr std::size_t shown = 4;
     const std::vector<std::string> first(names.begin(),
                                          names.begin() + std::min(shown, names.size()));
     throw FormatError(fmt::format(
-        "{}: the layout of its {} tensors ('{}'{}) is none that is known; known families are {}. "
-        "{}",
-        file.source(), names.size(), fmt::join(first, "', '"), names.size() > shown ? ", ..." : "",
+        "{}: unknown layout of its {} tensors ('{}'{}); known families are {}. {}", file.source(),
+        names.size(), fmt::join(first, "', '"), names.size() > shown ? ", ..." : "",
         known_families(),
-        config.is_null() ? "A configuration with a model_type may tell the family (--config FILE)"
-                         : "The configuration has no model_type, which may tell the family"));
+        config.is_null()
+            ? "A configuration with a model_type may identify the family (--config FILE)"
+            : "The configuration has no model_type to identify the family"));
 }
 
 }  // namespace

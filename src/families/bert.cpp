@@ -107,11 +107,10 @@ void read_blocks(Reader& r, AttentionSpec& a) {
                  {"random", std::to_string(random)},
                  {"choice", "first"},
                  {"full", std::to_string(full)}};
-    r.saw(
-        fmt::format("blocks of {} tokens, the first of them counted {} times in place of random "
-                    "ones, as the library does outside of training; samples of up to {} tokens "
-                    "are looked at in full",
-                    block, random + 1, full));
+    r.saw(fmt::format(
+        "blocks of {} tokens, the first counted {} times instead of random ones, as the library "
+        "does outside training; full attention for samples of up to {} tokens",
+        block, random + 1, full));
 }
 
 Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options,
@@ -129,7 +128,7 @@ Architecture read_bert_like(const Checkpoint& file, const DetectOptions& options
         s.padding_id = r.count({"pad_token_id"}, 1);
         s.position_offset = s.padding_id + 1;
         s.max_tokens -= s.position_offset;
-        if (s.max_tokens < 1) r.refuse("its table of positions is not longer than the padding id");
+        if (s.max_tokens < 1) r.refuse("its position table is not longer than the padding id");
     }
     const std::string layer = "encoder.layer.0.";
     BlockSpec b;

@@ -72,7 +72,7 @@ void KeyReader::finish() const {
         const std::string near = nearest(key, asked_);
         std::string all;
         for (const std::string& known : asked_) all += (all.empty() ? "" : ", ") + known;
-        refuse(fmt::format("there is no key '{}'{}; it has {}", key,
+        refuse(fmt::format("unknown key '{}'{}; it has {}", key,
                            near.empty() ? "" : fmt::format(", did you mean '{}'?", near), all));
     }
 }
@@ -83,10 +83,9 @@ Unary read_activation(KeyReader& keys, Unary fallback) {
     const auto said = keys.text("act");
     if (!said) return fallback;
     if (const auto op = activation_named(*said)) return *op;
-    keys.refuse(
-        fmt::format("act={} is not known; it has gelu, gelu_new, quick_gelu, relu, silu, "
-                    "tanh, sigmoid, linear",
-                    *said));
+    keys.refuse(fmt::format(
+        "unknown act={}; expected gelu, gelu_new, quick_gelu, relu, silu, tanh, sigmoid or linear",
+        *said));
 }
 
 /// Each layer's attention; the keys' options go to the attentions that have them.
@@ -112,7 +111,7 @@ void read_attentions(KeyReader& keys, Sizes& s) {
     for (const auto& [option, some] : reached)
         if (!some)
             keys.refuse(
-                fmt::format("{} reaches no layer, for each says it behind a colon", option));
+                fmt::format("{} has no effect, because every layer sets it after a colon", option));
 }
 
 void set_attention(const LayerAttention& from, AttentionSpec& to) {
@@ -123,9 +122,9 @@ void set_attention(const LayerAttention& from, AttentionSpec& to) {
 
 void require_fitting(const KeyReader& keys, const Sizes& s) {
     if (s.head_dim * s.heads != s.d && !keys.has("head_dim") && s.d % s.heads != 0)
-        keys.refuse(fmt::format("heads={} do not divide d={}", s.heads, s.d));
+        keys.refuse(fmt::format("heads={} does not divide d={}", s.heads, s.d));
     if (s.heads % s.kv_heads != 0)
-        keys.refuse(fmt::format("kv_heads={} do not divide heads={}", s.kv_heads, s.heads));
+        keys.refuse(fmt::format("kv_heads={} does not divide heads={}", s.kv_heads, s.heads));
     if (!(s.eps >= 0)) keys.refuse(fmt::format("eps={} must not be negative", s.eps));
 }
 
@@ -160,7 +159,7 @@ Sizes read_sizes(KeyReader& keys, Sizes preset) {
     const bool own_columns = preset.head_dim > 0 && !keys.has("d") && !keys.has("heads");
     if (!keys.has("head_dim") && !own_columns && s.d % s.heads != 0)
         keys.refuse(
-            fmt::format("heads={} do not divide d={}; pass heads=N that does", s.heads, s.d));
+            fmt::format("heads={} does not divide d={}; pass a divisor as heads=N", s.heads, s.d));
     s.head_dim = keys.count("head_dim", own_columns ? preset.head_dim : s.d / s.heads);
     const double ratio = double(preset.ffn) / double(preset.d);
     const auto scaled = Index(std::llround(ratio * double(s.d)));
@@ -177,13 +176,13 @@ Sizes read_sizes(KeyReader& keys, Sizes preset) {
 
 bool deescalates_before_ffn(std::string_view place) {
     if (place != "end" && place != "ffn")
-        throw UsageError(fmt::format("deesc_at={} is not known; it is end or ffn", place));
+        throw UsageError(fmt::format("unknown deesc_at={}; expected end or ffn", place));
     return place == "ffn";
 }
 
 bool deescalates_by_the_past(std::string_view mean) {
     if (mean != "all" && mean != "past")
-        throw UsageError(fmt::format("deesc_mean={} is not known; it is all or past", mean));
+        throw UsageError(fmt::format("unknown deesc_mean={}; expected all or past", mean));
     return mean == "past";
 }
 
@@ -192,7 +191,7 @@ void require_place_to_deescalate(const ModelSpec& spec) {
         if (b.deesc.there() && b.deesc.before_ffn &&
             (b.placement == NormPlacement::parallel || b.ffn.width == 0))
             throw UsageError(
-                "deesc_at=ffn: a layer has no feed-forward step behind its attention; pass "
+                "deesc_at=ffn: a layer has no feed-forward step after its attention; pass "
                 "deesc_at=end");
 }
 
@@ -204,14 +203,13 @@ void require_fitting_steps(const ModelSpec& spec) {
                                          name(b.placement), spec.family));
         if (!a.channels) continue;
         if (!attention(a.variant).facts.channels)
-            throw UsageError(
-                fmt::format("attention={} is not made for channels; {} has softmax or polynomial",
-                            a.variant, spec.family));
+            throw UsageError(fmt::format(
+                "attention={} does not support channels; {} supports softmax or polynomial",
+                a.variant, spec.family));
         const auto alibi = a.options.find("alibi");
         if (a.causal || a.window > 0 || (alibi != a.options.end() && alibi->second != "0"))
             throw UsageError(fmt::format(
-                "{} attends over channels, which have no order: neither causal, nor a window, nor "
-                "alibi",
+                "{} attends over channels, which have no order; omit causal, window and alibi",
                 spec.family));
         if (a.output_norm != OutputNorm::none)
             throw UsageError(fmt::format("{} has no output norm", spec.family));
@@ -289,7 +287,7 @@ RandomModel drawn(ModelSpec spec, const Law& law, std::string_view how) {
     std::map<std::string, double> starts = add_learned(spec);
     std::string also;
     if (!starts.empty())
-        also = fmt::format(", learned scale of attention {:.6g}", starts.begin()->second);
+        also = fmt::format(", learned attention scale {:.6g}", starts.begin()->second);
     if (deesc.learned) also += fmt::format(", tau of de-escalation {:.6g}", deesc.tau);
     for (Parameter& p : parameters(spec)) {
         if (p.name.ends_with(".deesc.tau")) starts.emplace(p.name, deesc.tau);

@@ -73,7 +73,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.norm.bias = r.has("layer.0.norm1.bias");
     if (a.value_projection_only && inner != s.width)
         r.refuse(
-            "there is no output projection, and heads side by side are not of the model's width");
+            "there is no output projection, and the concatenated heads do not have the model's "
+            "width");
     s.blocks.assign(std::size_t(layers), b);
     return r.finish(names(s), {});
 }
@@ -90,8 +91,8 @@ double value_variance(KeyReader& keys, const Sizes& s) {
     const char* last = said.data() + said.size();
     const auto [end, error] = std::from_chars(said.data(), last, value);
     if (error != std::errc{} || end != last || !(value > 0) || !std::isfinite(value))
-        keys.refuse(
-            fmt::format("var_v={} is none of a positive number, 1/d, h/d, xavier, torch", said));
+        keys.refuse(fmt::format(
+            "unknown var_v={}; expected a positive number, 1/d, h/d, xavier or torch", said));
     return value;
 }
 
@@ -107,10 +108,9 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     KeyReader k(name, keys);
     for (const char* key : {"tokens", "vocab"})
         if (k.has(key))
-            k.refuse(
-                fmt::format("there is no key '{}': the model has no embedding and takes any "
-                            "number of tokens",
-                            key));
+            k.refuse(fmt::format(
+                "unknown key '{}': the model has no embedding and accepts any number of tokens",
+                key));
     Sizes preset;
     preset.layers = 20;
     preset.d = 512;
@@ -134,7 +134,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const double value_deviation = std::sqrt(value_variance(k, sizes));
     k.finish();
     if (a.value_projection_only && sizes.heads * sizes.head_dim != sizes.d)
-        k.refuse(fmt::format("{} heads of {} columns side by side are not d={}; pass out_proj=1",
+        k.refuse(fmt::format("{} heads of {} columns do not concatenate to d={}; pass out_proj=1",
                              sizes.heads, sizes.head_dim, sizes.d));
     a.qkv_bias = a.out_bias = false;
     ModelSpec s = token_model("encoder", sizes, b);
@@ -147,7 +147,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
             return {Draw::Law::uniform, linear_bound(p, sizes), -1};
         },
         fmt::format(
-            "W_V ~ N(0, {:.6g}), all else U(-1/sqrt(inputs), 1/sqrt(inputs)), norms 1 and 0",
+            "W_V ~ N(0, {:.6g}), all others U(-1/sqrt(inputs), 1/sqrt(inputs)), norms 1 and 0",
             value_deviation * value_deviation));
 }
 

@@ -55,10 +55,9 @@ void read_unit(Reader& r, BlockSpec& b) {
     a.heads = a.kv_heads = 1;
     a.head_dim = r.agreed({"query_key_dim"}, r.extent(keys, 0), keys);
     if (r.extent(hidden, 0) % 2 != 0)
-        r.refuse(
-            fmt::format("tensor '{}{}' has an odd number of rows, expected values and gates "
-                        "of one width",
-                        r.prefix(), hidden));
+        r.refuse(fmt::format(
+            "tensor '{}{}' has an odd number of rows, expected values and gates of equal width",
+            r.prefix(), hidden));
     a.value_dim = r.extent(hidden, 0) / 2;
     b.ffn.width = 0;
     b.ffn.activation = Unary::silu;
@@ -78,10 +77,9 @@ void read_embedding(Reader& r) {
     if (r.has("abs_pos_emb.scale") || r.has("abs_pos_emb.inv_freq")) {
         s.positions = Positions::sin_cos;
         if (s.width % 2 != 0 || s.width < 4)
-            r.refuse(
-                fmt::format("sines and cosines in two halves need an even width from 4 on, "
-                            "not {}",
-                            s.width));
+            r.refuse(fmt::format(
+                "sines and cosines in two halves need an even width of at least 4, not {}",
+                s.width));
     }
     s.final_norm = r.has("to_logits.0.weight");
     s.final_norm_kind = NormKind::layer;
@@ -96,10 +94,10 @@ void read_rotation(Reader& r, BlockSpec& b) {
                                      : std::min<Index>(r.count({"rotary_dim"}, 32), a.head_dim);
     if (a.rotary.columns > a.head_dim)
         r.refuse(
-            fmt::format("{} columns rotate, and queries have {}", a.rotary.columns, a.head_dim));
+            fmt::format("{} columns rotate, but queries have {}", a.rotary.columns, a.head_dim));
     if (a.rotary.columns % 2 != 0)
         r.refuse(
-            fmt::format("{} columns cannot rotate: an even number is needed", a.rotary.columns));
+            fmt::format("{} columns cannot rotate, expected an even number", a.rotary.columns));
 }
 
 Architecture read_flash(const Checkpoint& file, const DetectOptions& options) {
@@ -127,7 +125,7 @@ Architecture read_gau(const Checkpoint& file, const DetectOptions& options) {
     BlockSpec b;
     read_unit(r, b);
     b.attention.variant = "flash_quad";
-    r.took("no bias by relative positions: the file has none of its own");
+    r.took("no relative position bias: the file has none");
     std::ranges::fill(r.spec.blocks, b);
     read_embedding(r);
     Names names = translate(r.spec, pairs(true));

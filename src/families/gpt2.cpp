@@ -62,7 +62,7 @@ std::vector<BlockSpec> blocks(Reader& r, BlockSpec b, Index layers) {
     if (!divide) return out;
     for (std::size_t l = 0; l < out.size(); ++l)
         out[l].attention.scale = b.attention.scale / double(l + 1);
-    r.saw("logits of layer L divided also by L + 1 (scale_attn_by_inverse_layer_idx)");
+    r.saw("logits of layer L also divided by L + 1 (scale_attn_by_inverse_layer_idx)");
     return out;
 }
 

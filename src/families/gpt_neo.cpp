@@ -60,18 +60,17 @@ std::vector<bool> local_layers(Reader& r, Index layers) {
     if (types.is_array()) {
         const std::vector<bool> same = repeated(r, types, layers);
         if (listed.is_array() && same != out)
-            r.refuse("attention_layers and attention_types say different things");
+            r.refuse("attention_layers and attention_types contradict each other");
         out = same;
     }
     if (!listed.is_array() && !types.is_array()) {
-        r.assume("attention_types = global and local layers in turn");
+        r.assume("attention_types = alternating global and local layers");
         for (Index l = 0; l < layers; ++l) out.push_back(l % 2 == 1);
     }
     if (std::ssize(out) != layers)
-        r.refuse(
-            fmt::format("the configuration has kinds of attention for {} layers, the file "
-                        "has {} layers",
-                        out.size(), layers));
+        r.refuse(fmt::format(
+            "the configuration has attention types for {} layers, but the file has {} layers",
+            out.size(), layers));
     return out;
 }
 
@@ -108,7 +107,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     Index windows = 0;
     for (std::size_t l = 0; l < s.blocks.size(); ++l)
         if (local[l]) s.blocks[l].attention.window = window, ++windows;
-    r.saw(fmt::format("{} of {} layers see the last {} tokens only", windows, layers, window));
+    r.saw(
+        fmt::format("{} of {} layers attend only to the last {} tokens", windows, layers, window));
     return r.finish(translate(s, pairs), {"*lm_head.*", "score.*"});
 }
 

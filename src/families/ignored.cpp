@@ -48,8 +48,8 @@ Ignoring::Ignoring(const Checkpoint& file, const DetectOptions& options)
         metadata_ = without_saved(std::move(metadata_), pattern, left_out_);
         if (left_out_.size() == before)
             throw UsageError(
-                fmt::format("--ignore {}: neither a tensor of {} nor a key of its configuration "
-                            "has that name; '*' stands for any characters",
+                fmt::format("--ignore {}: matches no tensor of {} and no key of its configuration; "
+                            "'*' matches any characters",
                             pattern, file.source()));
     }
     kept_.insert(names_.begin(), names_.end());
@@ -62,10 +62,7 @@ std::string Ignoring::warning() const {
     for (std::size_t i = 0; i < std::min(shown, left_out_.size()); ++i)
         list += (i > 0 ? ", " : "") + left_out_[i];
     if (left_out_.size() > shown) list += fmt::format(" and {} more", left_out_.size() - shown);
-    return fmt::format(
-        "Read as if the file had no {}, as --ignore says: the numbers are those of a "
-        "model without",
-        list);
+    return fmt::format("Ignored {} (--ignore); the numbers are those of a model without it", list);
 }
 
 namespace {
@@ -95,18 +92,18 @@ void refuse_quantised(const Checkpoint& file, const DetectOptions& options) {
         const Json& said = options.config[key];
         if (said.is_null()) continue;
         const Json& method = said["quant_method"];
-        throw FormatError(fmt::format(
-            "{}: {} has a '{}'{}, and quantised weights are not supported; give the model in f32, "
-            "f16 or bf16",
-            file.source(), options.config_name, key,
-            method.is_string() ? fmt::format(" ({})", method.string()) : ""));
+        throw FormatError(
+            fmt::format("{}: {} has a '{}'{}, but quantised weights are not supported; use the "
+                        "model in f32, f16 or bf16",
+                        file.source(), options.config_name, key,
+                        method.is_string() ? fmt::format(" ({})", method.string()) : ""));
     }
     for (const std::string& name : file.names())
         if (std::ranges::any_of(beside_quantised, [&](const char* p) { return glob(p, name); }))
-            throw FormatError(fmt::format(
-                "{}: tensor '{}' belongs to quantised weights, which are not supported; give the "
-                "model in f32, f16 or bf16",
-                file.source(), name));
+            throw FormatError(
+                fmt::format("{}: tensor '{}' belongs to quantised weights, which are not "
+                            "supported; use the model in f32, f16 or bf16",
+                            file.source(), name));
 }
 
 }  // namespace tsdiag::families

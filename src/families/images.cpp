@@ -45,9 +45,9 @@ void read_patch_kernel(Reader& r, const std::string& weight) {
     s.patch_width = r.extent(weight, 3);
     const auto [height, width] = told_size(r, {"patch_size"});
     if (height > 0 && (height != s.patch_height || width != s.patch_width))
-        r.refuse(
-            fmt::format("the configuration says patches of {} x {}, the kernel '{}{}' is {} x {}",
-                        height, width, r.prefix(), weight, s.patch_height, s.patch_width));
+        r.refuse(fmt::format(
+            "the configuration says patches of {} x {}, but the kernel '{}{}' is {} x {}", height,
+            width, r.prefix(), weight, s.patch_height, s.patch_width));
 }
 
 void read_grid(Reader& r, Index rows) {
@@ -57,10 +57,10 @@ void read_grid(Reader& r, Index rows) {
     const auto [height, width] = told_size(r, {"image_size", "img_size"});
     if (height > 0 && width > 0) {
         if ((height / s.patch_height) * (width / s.patch_width) != patches)
-            r.refuse(fmt::format(
-                "the configuration says images of {} x {}, which are not the {} patches of {} x {} "
-                "that the table of positions has",
-                height, width, patches, s.patch_height, s.patch_width));
+            r.refuse(
+                fmt::format("the configuration says images of {} x {}, but the position table has "
+                            "{} patches of {} x {}",
+                            height, width, patches, s.patch_height, s.patch_width));
         s.image_height = height;
         s.image_width = width;
         return;
@@ -69,11 +69,11 @@ void read_grid(Reader& r, Index rows) {
     if (side == 0)
         r.refuse(
             fmt::format("{} positions and {} prefix tokens leave no square of patches, and no "
-                        "configuration tells the image_size",
+                        "configuration gives the image_size",
                         rows, prefix));
     s.image_height = side * s.patch_height;
     s.image_width = side * s.patch_width;
-    r.took(fmt::format("image {} x {}: a square that fits the table of positions", s.image_height,
+    r.took(fmt::format("image {} x {}: a square that fits the position table", s.image_height,
                        s.image_width));
 }
 
@@ -89,15 +89,14 @@ void read_image_size(Reader& r, Index side) {
     if (height == 0) {
         height = width = side;
         r.took(
-            fmt::format("image_size {} x {} without pretrained_cfg: no tensor shows it, and other "
-                        "multiples of the patch run as well",
+            fmt::format("image_size {} x {} without pretrained_cfg: no tensor determines it, and "
+                        "other multiples of the patch size work as well",
                         side, side));
     }
     if (height % s.patch_height != 0 || width % s.patch_width != 0)
-        r.refuse(
-            fmt::format("the configuration's images of {} x {} are no multiple of the patch, "
-                        "{} x {}",
-                        height, width, s.patch_height, s.patch_width));
+        r.refuse(fmt::format(
+            "the configuration's images of {} x {} are not a multiple of the patch, {} x {}",
+            height, width, s.patch_height, s.patch_width));
     s.image_height = height;
     s.image_width = width;
 }

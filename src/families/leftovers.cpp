@@ -82,13 +82,12 @@ void Reader::check_leftovers(const Names& names, Words unused, Words own) {
     }
     if (!unknown.empty())
         refuse(
-            fmt::format("tensor '{}'{} is read by no rule of family {}, whose numbers would be "
-                        "those of another "
-                        "model; where it does not matter, --ignore '{}' reads the file without it",
+            fmt::format("tensor '{}'{} is unknown to family {} and may change what the model "
+                        "computes; if it does not, pass --ignore '{}'",
                         unknown.front(), and_more(unknown.size()), spec.family,
                         for_all_layers(unknown.front())));
     if (!known.empty())
-        saw(fmt::format("{} tensor{} of heads and buffers, not run (such as '{}')", known.size(),
+        saw(fmt::format("{} tensor{} of heads and buffers, not used (such as '{}')", known.size(),
                         known.size() == 1 ? "" : "s", known.front()));
 }
 
@@ -105,8 +104,8 @@ void Reader::check_frequencies(const std::string& name) const {
     const auto near = [](double a, double b) { return std::abs(a - b) <= rounding * b + 1e-7; };
     if (!fits || !std::ranges::equal(stored, rotary.frequencies(1), near))
         refuse(
-            fmt::format("tensor '{}' holds other frequencies than the rotary base {} gives for "
-                        "{} columns; the configuration may lack its rope_theta",
+            fmt::format("tensor '{}' differs from the frequencies of the rotary base {} for {} "
+                        "columns; the configuration may lack its rope_theta",
                         name, rotary.theta, rotary.columns));
 }
 
@@ -117,13 +116,12 @@ void Reader::check_keys() {
         if (!asked_.contains(key) && !is_harmless(key, said)) unknown.push_back(key);
     if (unknown.empty()) return;
     if (script_)  // all arguments of a training script, most not about the model
-        return saw(
-            fmt::format("not looked at in {}: {}", config_source_, fmt::join(unknown, ", ")));
-    refuse(fmt::format(
-        "{} has the key '{}' ({}){}, which the reader of family {} does not know and which may "
-        "change what the model computes; where it does not, --ignore {} reads the file without it",
-        config_source_, unknown.front(), shortened(config_[unknown.front()].dump()),
-        and_more(unknown.size()), spec.family, unknown.front()));
+        return saw(fmt::format("not used in {}: {}", config_source_, fmt::join(unknown, ", ")));
+    refuse(
+        fmt::format("{} has the key '{}' ({}){}, which is unknown to family {} and may change what "
+                    "the model computes; if it does not, pass --ignore {}",
+                    config_source_, unknown.front(), shortened(config_[unknown.front()].dump()),
+                    and_more(unknown.size()), spec.family, unknown.front()));
 }
 
 void Reader::check_told_sizes() const {
@@ -136,10 +134,10 @@ void Reader::check_told_sizes() const {
 
 void Reader::warn_of_assumptions() {
     if (assumed_.empty()) return;
-    spec.warnings.push_back(fmt::format(
-        "Assumed, for neither the file nor a configuration says it: {}. With other values these "
-        "numbers are others; --config FILE states them",
-        fmt::join(assumed_, ", ")));
+    spec.warnings.push_back(
+        fmt::format("Assumed, because neither the file nor a configuration says: {}. Other values "
+                    "change the numbers; state them with --config FILE",
+                    fmt::join(assumed_, ", ")));
 }
 
 }  // namespace tsdiag::families

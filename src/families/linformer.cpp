@@ -41,7 +41,7 @@ void read_heads(Reader& r, const std::string& attention, BlockSpec& b) {
     const Index inner = r.extent(query, 0), columns = r.extent(key, 0);
     if (columns < inner) {
         if (inner % columns != 0)
-            r.refuse(fmt::format("keys of {} columns do not fit queries of {}", columns, inner));
+            r.refuse(fmt::format("keys of {} columns do not match queries of {}", columns, inner));
         a.heads = r.agreed({"heads"}, inner / columns, key);
         a.kv_heads = 1;
     } else {
@@ -65,13 +65,13 @@ void read_projections(Reader& r, const std::string& attention, BlockSpec& b) {
     a.options["shared"] = shared ? "1" : "0";
     a.own.push_back({"proj_k", {1, tokens, length}});
     if (shared)
-        r.saw("keys are the values, and their projection is shared (share_kv)");
+        r.saw("keys and values are the same, and so is their projection (share_kv)");
     else
         a.own.push_back({"proj_v", {1, tokens, length}});
     r.spec.max_tokens = tokens;
     r.took(
-        fmt::format("a sample of fewer than {} tokens uses the first rows of the projections; "
-                    "the library takes exactly {}",
+        fmt::format("a sample of fewer than {} tokens uses the first rows of the projections; the "
+                    "library requires exactly {}",
                     tokens, tokens));
 }
 

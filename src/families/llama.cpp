@@ -66,7 +66,7 @@ BlockSpec read_attention(Reader& r) {
     if (a.head_dim > 0 && inner % a.head_dim == 0)
         a.heads = r.agreed({"num_attention_heads"}, inner / a.head_dim, query);
     else if (a.head_dim > 0)
-        r.refuse(fmt::format("heads of {} columns do not fit queries of {}", a.head_dim, inner));
+        r.refuse(fmt::format("heads of {} columns do not match queries of {}", a.head_dim, inner));
     else
         a.heads = r.heads({"num_attention_heads"}, inner, query);
     a.head_dim = inner / a.heads;
@@ -103,8 +103,7 @@ std::optional<std::vector<bool>> listed_windows(Reader& r, std::size_t layers) {
         out.push_back(type.string() == "sliding_attention");
     }
     if (out.size() != layers)
-        r.refuse(fmt::format("layer_types speaks of {} layers, and the file has {}", out.size(),
-                             layers));
+        r.refuse(fmt::format("layer_types has {} layers, but the file has {}", out.size(), layers));
     return out;
 }
 
@@ -128,10 +127,9 @@ void read_windows(Reader& r, std::vector<BlockSpec>& blocks) {
     for (std::size_t l = 0; l < blocks.size(); ++l) {
         const bool slides = Index(l) >= first && (!qwen || !listed || (*listed)[l]);
         if (listed && (*listed)[l] != slides)
-            r.refuse(
-                fmt::format("layer_types says that layer {} {}, and sliding_window or the "
-                            "family says otherwise",
-                            l, (*listed)[l] ? "has a sliding window" : "sees everything"));
+            r.refuse(fmt::format(
+                "layer_types says that layer {} {}, but sliding_window or the family disagrees", l,
+                (*listed)[l] ? "has a sliding window" : "has full attention"));
         if (slides) blocks[l].attention.window = window;
     }
     if (window > 0) r.saw(fmt::format("sliding window of {} tokens", window));
@@ -148,9 +146,9 @@ Index default_length(std::string_view family) {
 void ask_for_family(const Reader& r) {
     if (r.told() || r.spec.family != "llama") return;
     r.ask(
-        "its tensors are those of LLaMA, Mistral, Gemma and others, which differ in their norms, "
-        "scales, windows and rotary base; put its config.json beside it or pass --config FILE, at "
-        "least {\"model_type\": \"llama\"}");
+        "its tensor names are shared by LLaMA, Mistral, Gemma and others, which compute different "
+        "things; put its config.json next to it or pass --config FILE, at least {\"model_type\": "
+        "\"llama\"}");
 }
 
 Architecture read_family(const Checkpoint& file, const DetectOptions& options,
@@ -323,6 +321,6 @@ extern const ArchitectureEntry mistral =
 extern const ArchitectureEntry qwen2 =
     entry<qwen2_name>("Qwen2", "Qwen2: LLaMA with biases on q, k, v");
 extern const ArchitectureEntry qwen3 =
-    entry<qwen3_name>("Qwen3", "Qwen3: LLaMA that norms q and k");
+    entry<qwen3_name>("Qwen3", "Qwen3: LLaMA with norms of q and k");
 
 }  // namespace tsdiag::families

@@ -20,7 +20,7 @@ namespace {
 LayerAttention variant(std::string_view text) {
     const std::vector<std::string> parts = split(text, ':');
     if (attention_plan(parts.front()))
-        refuse(text, fmt::format("{} is a plan of all layers and takes neither a range nor options",
+        refuse(text, fmt::format("{} is a plan for all layers and accepts no range and no options",
                                  parts.front()));
     const AttentionEntry& entry = attention(parts.front());
     LayerAttention out{.variant = std::string(entry.name),
@@ -32,7 +32,7 @@ LayerAttention variant(std::string_view text) {
             refuse(text, fmt::format("'{}' is not OPTION=VALUE", parts[i]));
         const std::string key(parts[i].substr(0, sign));
         if (!out.options.emplace(key, parts[i].substr(sign + 1)).second)
-            refuse(text, fmt::format("option '{}' is given twice", key));
+            refuse(text, fmt::format("option '{}' was given twice", key));
     }
     return out;
 }
@@ -72,18 +72,19 @@ std::vector<LayerAttention> ranges(std::string_view text, Index layers) {
             refuse(text, fmt::format("'{}' is not FIRST-LAST:NAME", part));
         if (r->first > r->last || r->last >= layers)
             refuse(text,
-                   fmt::format("'{}' names layers that the model does not have; they are 0 to {}",
-                               part.substr(0, colon), layers - 1));
+                   fmt::format(
+                       "'{}' names layers that the model does not have; expected layers 0 to {}",
+                       part.substr(0, colon), layers - 1));
         const LayerAttention one = variant(part.substr(colon + 1));
         for (Index l = r->first; l <= r->last; ++l) {
-            if (found[std::size_t(l)]) refuse(text, fmt::format("layer {} is named twice", l));
+            if (found[std::size_t(l)]) refuse(text, fmt::format("layer {} is given twice", l));
             found[std::size_t(l)] = one;
         }
     }
     std::vector<LayerAttention> out;
     for (Index l = 0; l < layers; ++l) {
         if (!found[std::size_t(l)])
-            refuse(text, fmt::format("layer {} is not named; expected 0 to {}", l, layers - 1));
+            refuse(text, fmt::format("layer {} is missing; expected 0 to {}", l, layers - 1));
         out.push_back(*std::move(found[std::size_t(l)]));
     }
     return out;

@@ -64,7 +64,8 @@ void read_convolution(Reader& r, const std::string& tensor, Words keys, BlockSpe
     }
     const Index width = r.agreed(keys, r.extent(tensor, 2), tensor);
     if (width % 2 == 0)
-        r.refuse(fmt::format("its convolution over values is {} wide, which is not odd", width));
+        r.refuse(
+            fmt::format("its convolution over values has width {}, expected an odd width", width));
     b.attention.own.push_back({"conv", {1, b.attention.heads, width}});
     r.saw(fmt::format("a convolution of width {} over the values is added to P V", width));
 }
@@ -78,7 +79,7 @@ void read_embeddings(Reader& r) {
     s.position_offset = 2;
     const std::string positions = "embeddings.position_embeddings.weight";
     s.max_tokens = r.extent(positions, 0) - s.position_offset;
-    if (s.max_tokens < 1) r.refuse("its table of positions has no row beyond the first two");
+    if (s.max_tokens < 1) r.refuse("its position table has no row beyond the first two");
     s.max_tokens = r.agreed({"max_position_embeddings"}, s.max_tokens, positions);
     const std::string types = "embeddings.token_type_embeddings.weight";
     s.token_types = true;
@@ -111,8 +112,8 @@ void read_landmarks(Reader& r, BlockSpec& b) {
     }
     a.options["landmarks"] = std::to_string(landmarks);
     r.took(
-        fmt::format("landmarks are means of n/{} tokens of a sample of n; the library takes "
-                    "samples of segment_means_seq_len = {} tokens only",
+        fmt::format("landmarks are means of n/{} tokens of a sample of n; the library accepts only "
+                    "samples of segment_means_seq_len = {} tokens",
                     landmarks, segments));
     a.options["init"] = start;
 }
@@ -171,8 +172,8 @@ Architecture read_attention(const Checkpoint& file, const DetectOptions& options
     if (const Index steps = r.count({"pinv_iterations"}, 6); steps != 6)
         r.refuse(fmt::format("pinv_iterations = {} is not supported (6 is)", steps));
     r.took(
-        "a sample's tokens must be a multiple of the landmarks: where they are not, the library "
-        "puts zero tokens in front that take part in the attention");
+        "the tokens of a sample must be a multiple of the landmarks; otherwise the library "
+        "prepends zero tokens, which take part in the attention");
     r.only({"eps"}, 1e-8);  // of the division where tokens are masked
     if (r.has(conv)) r.only({"residual", "attn_values_residual"}, true);
     read_convolution(r, conv, {"residual_conv_kernel", "attn_values_residual_conv_kernel"}, b);

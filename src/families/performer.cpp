@@ -58,7 +58,7 @@ void refuse_others(const Reader& r) {
             "LayerNorm is");
     if (r.has(in_attention("local_attn.rel_pos.inv_freq")) ||
         r.has(in_attention("local_attn.rel_pos.weights")))
-        r.refuse("some of its heads attend locally, which is not supported");
+        r.refuse("some of its heads use local attention, which is not supported");
     if (r.has("pos_emb.weights.0") || r.has("pos_emb.weights_0"))
         r.refuse("its positions are axial, which is not supported");
     for (const char* key : {"reversible", "use_scalenorm", "use_rezero", "cross_attend",
@@ -76,12 +76,12 @@ void read_positions(Reader& r, BlockSpec& b, const std::string& table) {
     if (table != position_tables.front()) return;
     if (a.head_dim % 2 != 0)
         r.refuse(
-            fmt::format("heads of {} columns cannot rotate: an even number is needed", a.head_dim));
+            fmt::format("heads of {} columns cannot rotate, expected an even number", a.head_dim));
     a.rotary.columns =
         r.agreed({"dim_head"}, r.extent("layer_pos_emb.emb", 1), "layer_pos_emb.emb");
     if (a.rotary.columns != a.head_dim)
-        r.refuse(fmt::format("its heads have {} columns and 'layer_pos_emb.emb' {}", a.head_dim,
-                             a.rotary.columns));
+        r.refuse(fmt::format("its heads have {} columns, but 'layer_pos_emb.emb' has {}",
+                             a.head_dim, a.rotary.columns));
     a.rotary.interleaved = true;
     r.took("rotary angles are computed, position * 10000^(-2i/d), not read from 'layer_pos_emb'");
 }
@@ -90,16 +90,15 @@ void read_attention(Reader& r, BlockSpec& b) {
     AttentionSpec& a = b.attention;
     const std::string projection = in_attention("fast_attention.projection_matrix");
     if (!r.has(projection))
-        r.refuse(
-            fmt::format("tensor '{}{}' is missing: a Performer without random features is "
-                        "not supported",
-                        r.prefix(), projection));
+        r.refuse(fmt::format(
+            "tensor '{}{}' is missing; a Performer without random features is not supported",
+            r.prefix(), projection));
     const std::string query(anchor);
     const Index inner = r.extent(query, 0);
     const Index features = r.agreed({"nb_features"}, r.extent(projection, 0), projection);
     a.head_dim = r.extent(projection, 1);
     if (inner % a.head_dim != 0)
-        r.refuse(fmt::format("random features of {} columns do not fit queries of {}", a.head_dim,
+        r.refuse(fmt::format("random features of {} columns do not match queries of {}", a.head_dim,
                              inner));
     a.heads = a.kv_heads = r.agreed({"heads"}, inner / a.head_dim, projection);
     a.scale = 1 / std::sqrt(double(a.head_dim));
@@ -110,7 +109,8 @@ void read_attention(Reader& r, BlockSpec& b) {
     a.causal = r.flag({"causal"}, false);
     if (a.causal) {
         a.options["floor"] = "1e-6";
-        r.saw("1e-6 is added to each sum of key features, as the library does where it is causal");
+        r.saw(
+            "1e-6 is added to each sum of key features, as the library does for causal attention");
     }
     a.own.push_back({"projection_matrix", {1, features, a.head_dim}});
     a.qkv_bias = r.part({"qkv_bias"}, in_attention("to_q.bias"));
@@ -130,7 +130,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     read_attention(r, b);
     const auto* table =
         std::ranges::find_if(position_tables, [&](auto name) { return r.has(name); });
-    if (table == position_tables.end()) r.refuse("it has no table of positions 'pos_emb'");
+    if (table == position_tables.end()) r.refuse("it has no position table 'pos_emb'");
     read_positions(r, b, *table);
     const std::string up = "performer.net.layers.0.1.fn.fn.w1.weight",
                       down = "performer.net.layers.0.1.fn.fn.w2.weight";

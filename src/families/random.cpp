@@ -28,7 +28,7 @@ Keys split_keys(std::string_view name, std::string_view text) {
         const std::string key(item.substr(0, equals));
         for (const auto& [known, value] : out)
             if (known == key)
-                throw UsageError(fmt::format("random:{}: key '{}' is given twice", name, key));
+                throw UsageError(fmt::format("random:{}: key '{}' was given twice", name, key));
         out.emplace_back(key, item.substr(equals + 1));
     }
     return out;
@@ -129,8 +129,8 @@ class RandomWeights final : public Weights {
         std::vector<T> values(rows.size() * cols);
         for (std::size_t i = 0; i < rows.size(); ++i) {
             if (rows[i] < 0 || rows[i] >= t.shape.rows)
-                throw UsageError(fmt::format("row {} of '{}' is asked for, it has {} rows", rows[i],
-                                             t.name, t.shape.rows));
+                throw UsageError(fmt::format("row {} of '{}' was requested, but it has {} rows",
+                                             rows[i], t.name, t.shape.rows));
             fill_row(t, rows[i], std::span<T>(values).subspan(i * cols, cols));
         }
         return Tensor::from_host(backend_, {1, Index(rows.size()), t.shape.cols},
@@ -219,7 +219,7 @@ RandomModel random_model(std::string_view text) {
         }
     }
     const std::string near = nearest(name, known);
-    throw UsageError(fmt::format("random:{}: there is no such model{}; there are {}", name,
+    throw UsageError(fmt::format("random:{}: unknown model{}; expected one of {}", name,
                                  near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
                                  fmt::join(known, ", ")));
 }

@@ -26,14 +26,15 @@ Reader::Reader(const Checkpoint& file, const DetectOptions& options, std::string
 void Reader::find_prefix(std::string_view anchor) {
     const std::vector<std::string> found = prefixes_of(file_, anchor);
     if (found.empty())
-        throw FormatError(fmt::format(
-            "{}: a {} model needs a tensor '{}', and there is none under any prefix. Is the "
-            "configuration that of another model?",
-            file_.source(), spec.family, anchor));
+        throw FormatError(
+            fmt::format("{}: a {} model needs a tensor '{}', but there is none under any prefix. "
+                        "Does the configuration belong to another model?",
+                        file_.source(), spec.family, anchor));
     if (found.size() > 1)
-        refuse(fmt::format(
-            "it holds {} {} models, of the tensors '{}*' and '{}*'; --ignore '{}*' leaves out one",
-            found.size(), spec.family, found[0], found[1], found[1]));
+        refuse(
+            fmt::format("it contains {} {} models, with the tensors '{}*' and '{}*'; pass --ignore "
+                        "'{}*' to skip one",
+                        found.size(), spec.family, found[0], found[1], found[1]));
     prefix_ = found.front();
     if (!prefix_.empty()) saw(fmt::format("prefix '{}' of all names", prefix_));
 }
@@ -51,7 +52,7 @@ bool Reader::empty(const std::string& name) const {
 Index Reader::extent(const std::string& name, int axis) const {
     const std::string full = prefix_ + name;
     if (!file_.has(full))
-        throw FormatError(fmt::format("{}: tensor '{}' is missing, which every {} model has",
+        throw FormatError(fmt::format("{}: tensor '{}' is missing, but every {} model has it",
                                       file_.source(), full, spec.family));
     const RawTensor raw = file_.tensor(full);
     const int rank = int(raw.shape.size());
@@ -80,9 +81,9 @@ Index Reader::layers(const std::string& before) const {
     if (count == 0)
         throw FormatError(fmt::format("{}: no layer '{}0.*' was found", file_.source(), start));
     if (missing < count)
-        throw FormatError(fmt::format(
-            "{}: layer '{}{}' is missing, although the file has '{}{}'. Is a shard missing?",
-            file_.source(), start, missing, start, *found.rbegin()));
+        throw FormatError(
+            fmt::format("{}: layer '{}{}' is missing, but the file has '{}{}'. Is a shard missing?",
+                        file_.source(), start, missing, start, *found.rbegin()));
     return count;
 }
 
@@ -105,7 +106,7 @@ const Json& Reader::value(Words keys) const {
             first = key;
         } else if (!equal(*found, v)) {
             throw FormatError(
-                fmt::format("{}: {} says {} = {} and {} = {}, which are names of one thing",
+                fmt::format("{}: {} says {} = {} and {} = {}, which are names for the same value",
                             file_.source(), config_source_, first, found->dump(), key, v.dump()));
         }
     }
@@ -147,8 +148,8 @@ Index Reader::agreed(Words keys, Index in_file, std::string_view tensor) const {
     if (!said.is_number()) wrong(*keys.begin(), "a number");
     if (said.number() != double(in_file))
         throw FormatError(
-            fmt::format("{}: {} says {} = {}, but tensor '{}' says {}. Is the configuration that "
-                        "of another model, or the checkpoint pruned (--width accepts its width)?",
+            fmt::format("{}: {} says {} = {}, but tensor '{}' says {}. Does the configuration "
+                        "belong to another model, or is the checkpoint pruned (pass --width)?",
                         file_.source(), config_source_, *keys.begin(), said.dump(),
                         prefix_ + std::string(tensor), in_file));
     return in_file;
@@ -200,8 +201,8 @@ Unary Reader::activation(Words keys, std::string_view fallback) {
     const std::string said = word(keys, fallback);
     if (const auto op = activation_named(said)) return *op;
     refuse(
-        fmt::format("activation '{}' is not known (known: gelu, gelu_new, quick_gelu, relu, "
-                    "silu, tanh, sigmoid, linear)",
+        fmt::format("unknown activation '{}', expected gelu, gelu_new, quick_gelu, relu, silu, "
+                    "tanh, sigmoid or linear",
                     said));
 }
 
@@ -220,10 +221,10 @@ Index Reader::heads(Words keys, Index inner, std::string_view tensor) {
         h = count(keys, 0);
         who = fmt::format("{} ({})", *keys.begin(), config_source_);
     } else {
-        throw UsageError(fmt::format(
-            "{}: the number of attention heads is not in the file, and shapes do not tell it (the "
-            "queries are {} wide); pass --n-heads N",
-            file_.source(), inner));
+        throw UsageError(
+            fmt::format("{}: the number of attention heads is not in the file and does not follow "
+                        "from the shapes (queries have width {}); pass --n-heads N",
+                        file_.source(), inner));
     }
     if (h < 1 || inner % h != 0)
         throw UsageError(fmt::format("{}: {} = {} heads cannot divide the {} rows of tensor '{}'",
@@ -231,7 +232,7 @@ Index Reader::heads(Words keys, Index inner, std::string_view tensor) {
     if (options_.heads && said && !equal(value(keys), h))
         ask(fmt::format("--n-heads {}: {} says {} = {}", h, config_source_, *keys.begin(),
                         value(keys).dump()));
-    if (options_.heads) took(fmt::format("{} heads: as told by --n-heads", h));
+    if (options_.heads) took(fmt::format("{} heads: from --n-heads", h));
     return h;
 }
 

@@ -54,7 +54,7 @@ void Reader::check_tensors(const Names& names) const {
         const Parameter& parameter = known.at(canonical);
         if (!file_.has(source.file_name))
             throw FormatError(
-                fmt::format("{}: tensor '{}' is missing, which a {} model of {} layers needs",
+                fmt::format("{}: tensor '{}' is missing, but a {} model of {} layers needs it",
                             file_.source(), source.file_name, spec.family, spec.blocks.size()));
         const RawTensor raw = file_.tensor(source.file_name);
         if (!source.concat.empty()) continue;  // several tensors: checked when stacked
@@ -77,10 +77,11 @@ std::string attention_rule(const BlockSpec& b) {
     if (!options.empty()) out += fmt::format(" ({})", options);
     if (a.qk_activation) out += fmt::format(", {} of queries and keys", name(*a.qk_activation));
     if (a.output_norm != OutputNorm::none) out += fmt::format(", then {}", name(a.output_norm));
-    if (a.channels) out += " over channels, queries and keys of unit length, a temperature a head";
+    if (a.channels)
+        out += " over channels, queries and keys of unit length, one temperature per head";
     if (a.gated_unit)
         out += fmt::format(", values of {} columns{}", a.value_columns(),
-                           a.token_shift ? ", half of the columns from the token before" : "");
+                           a.token_shift ? ", half of the columns from the previous token" : "");
     return out + fmt::format(", logits scaled by {:.6g}", a.scale);
 }
 
@@ -141,12 +142,12 @@ std::vector<std::string> rules(const ModelSpec& spec) {
         out.push_back(
             fmt::format("patches by {} convolutions with batch norms", spec.patch_convolutions));
     if (b.local.kernel > 0 || spec.patch_convolutions > 0)
-        out.push_back("batch norms by their stored mean and variance, in training too");
+        out.push_back("batch norms use their stored mean and variance, also in training");
     if (const ClassSpec& c = spec.class_attention; c.layers > 0)
-        out.push_back(fmt::format(
-            "{} layers of class attention behind them, whose second norm is of {}; a loss sees the "
-            "class token",
-            c.layers, c.all_normed ? "all tokens" : "the class token"));
+        out.push_back(
+            fmt::format("{} layers of class attention after them, whose second norm covers {}; the "
+                        "loss uses the class token",
+                        c.layers, c.all_normed ? "all tokens" : "the class token"));
     if (b.deesc.there())
         out.push_back(fmt::format(
             "de-escalation {}{}, tau {}",
@@ -164,7 +165,7 @@ void Reader::require_known_keys(const Json& said) const {
     if (!said.is_object()) return;
     for (const auto& [key, value] : said.object())
         if (std::ranges::find(known, key) == known.end())
-            refuse(fmt::format("'tsdiag' of its configuration has '{}', which is not known", key));
+            refuse(fmt::format("'tsdiag' of its configuration has the unknown key '{}'", key));
 }
 
 /// Applies the keys that write_model adds to the family's.
@@ -172,7 +173,7 @@ void Reader::apply_own_keys() {
     const Json& own = value({"tsdiag"});
     const Json& layers = own["layers"];
     if (layers.is_array() && layers.array().size() != spec.blocks.size())
-        refuse(fmt::format("its configuration has the attention of {} layers, and it has {}",
+        refuse(fmt::format("its configuration has the attention of {} layers, but it has {}",
                            layers.array().size(), spec.blocks.size()));
     require_known_keys(own);
     for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
@@ -239,10 +240,10 @@ Architecture Reader::finish(Names names, Words unused, Words own) {
     for (auto& found : output_head(file_, names, spec)) names.push_back(std::move(found));
     const Json& tied = config_["tie_word_embeddings"];
     if (tied.is_bool() && !tied.boolean() && spec.vocabulary > 0 && !spec.head.matrix)
-        took(fmt::format(
-            "{} says tie_word_embeddings = false, and the file has no output head that is not the "
-            "token embedding: --loss lm and mlm take the token embedding in its place",
-            config_source_));
+        took(
+            fmt::format("{} says tie_word_embeddings = false, but the file has no separate output "
+                        "head: --loss lm and mlm use the token embedding instead",
+                        config_source_));
     spec.name = describe(spec);
     for (std::string& line : rules(spec)) saw(std::move(line));
     return {std::move(spec), std::move(names)};

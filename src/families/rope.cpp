@@ -54,8 +54,8 @@ void read_scaling(Reader& r, const Json& rope, Rotary& out) {
     if (const Json& before = rope["original_max_position_embeddings"];
         type != "llama3" && before.is_number() && before.number() != original)
         r.refuse(
-            fmt::format("rotary scaling '{}' with an original_max_position_embeddings of {} is "
-                        "not supported ({}, max_position_embeddings, is)",
+            fmt::format("rotary scaling '{}' with an original_max_position_embeddings of {} is not "
+                        "supported ({}, max_position_embeddings, is)",
                         type, before.dump(), original));
     if (type == "dynamic") {
         if (!(original >= 1)) r.refuse("max_position_embeddings is not a number of tokens");
@@ -79,7 +79,7 @@ double read_share(Reader& r, Words keys, double fallback) {
     const bool all = fallback == 1 && r.value(keys).is_null();  // the default needs no key
     const double share = newer.is_number() ? newer.number() : all ? 1 : r.number(keys, fallback);
     if (!(share >= 0 && share <= 1))
-        r.refuse(fmt::format("{} is {}, not a share from 0 to 1", *keys.begin(), share));
+        r.refuse(fmt::format("{} is {}, expected a fraction from 0 to 1", *keys.begin(), share));
     return share;
 }
 
@@ -90,21 +90,23 @@ Rotary read_rotary(Reader& r, Index columns, Words theta_keys) {
     const Json& older = r.value({"rope_scaling"});
     const Json& rope = newer.is_null() ? older : newer;
     if (!newer.is_null() && !older.is_null() && !equal(newer, older))
-        r.refuse(fmt::format("{} says rope_parameters and other rope_scaling", r.config_source()));
+        r.refuse(
+            fmt::format("{} has rope_parameters and a different rope_scaling", r.config_source()));
     const Json& beside = r.value(theta_keys);
     if (rope["rope_theta"].is_number())
         out.theta = positive(r, rope, "rope_theta");
     else
         out.theta = r.number(theta_keys, 10000);
     if (beside.is_number() && beside.number() != out.theta)
-        r.refuse(fmt::format("{} says {} = {} and rope_theta = {} beside it", r.config_source(),
+        r.refuse(fmt::format("{} says {} = {} and rope_theta = {}", r.config_source(),
                              *theta_keys.begin(), beside.dump(), out.theta));
-    if (!(out.theta > 0)) r.refuse(fmt::format("the rotary base is {}, not positive", out.theta));
+    if (!(out.theta > 0))
+        r.refuse(fmt::format("the rotary base is {}, expected a positive number", out.theta));
     if (rope.is_object())
         read_scaling(r, rope, out);
     else if (!rope.is_null())
-        r.refuse(fmt::format("the rotary scaling of {} is {}, not an object", r.config_source(),
-                             rope.dump()));
+        r.refuse(fmt::format("the rotary scaling of {} is {}, expected an object",
+                             r.config_source(), rope.dump()));
     else
         r.assume("rope_scaling = none");
     return out;

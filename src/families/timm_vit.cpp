@@ -57,8 +57,7 @@ TimmName timm_name(const Reader& r) {
     if (said.is_string()) out.text = "_" + said.string().substr(0, said.string().find('.')) + "_";
     if (out.has("_rpn_"))
         r.refuse(
-            fmt::format("architecture '{}' norms behind its branches, which is not "
-                        "supported",
+            fmt::format("architecture '{}' has norms after its branches, which is not supported",
                         said.string()));
     return out;
 }
@@ -109,7 +108,7 @@ void read_embedding(Reader& r) {
     const auto side = Index(std::llround(std::sqrt(double(rows))));
     if (s.prefix_tokens > 0 && side * side == rows) {  // the table has rows for patches only
         s.prefix_has_position = false;
-        r.took("the table of positions is a square: the prefix tokens have none");
+        r.took("the position table is a square: the prefix tokens have no positions");
     }
     read_grid(r, rows);
     s.max_tokens = s.patches() + s.prefix_tokens;

@@ -84,7 +84,9 @@ Architecture read_torch(const Checkpoint& file, const DetectOptions& options) {
     s.final_norm = r.has("norm.weight");
     const Index layers = r.agreed({"num_layers"}, r.layers("layers."), "layers.*");
     s.blocks.assign(std::size_t(layers), b);
-    r.took("no embedding: the input is layer 0's, whatever the model around does before");
+    r.took(
+        "no embedding: the input is that of layer 0, whatever the surrounding model does before "
+        "it");
     return r.finish(torch_names(s), {}, {"layers.", "norm."});
 }
 

@@ -70,9 +70,10 @@ std::vector<Index> told_ends(const Reader& r, Index vocabulary) {
         for (const Json& end : said.array()) {
             if (!end.is_integer() || end.integer() <= (out.empty() ? 0 : out.back()) ||
                 end.integer() > vocabulary)
-                r.refuse(fmt::format(
-                    "{} says cutoffs = {}, which do not ascend from 1 to the vocabulary of {}",
-                    r.config_source(), said.dump(), vocabulary));
+                r.refuse(
+                    fmt::format("{} says cutoffs = {}, expected ascending values from 1 to the "
+                                "vocabulary of {}",
+                                r.config_source(), said.dump(), vocabulary));
             if (end.integer() < vocabulary) out.push_back(end.integer());
         }
     out.push_back(vocabulary);
@@ -97,14 +98,14 @@ void read_embedding(Reader& r) {
     const bool mapped = r.has("word_emb.emb_projs.0");
     if (!mapped && (ends.size() > 1 || columns != s.width))
         r.refuse(
-            fmt::format("tensor '{}word_emb.emb_projs.0' is missing, which maps an embedding of "
-                        "{} columns to {}",
+            fmt::format("tensor '{}word_emb.emb_projs.0' is missing, expected a map from {} "
+                        "embedding columns to {}",
                         r.prefix(), columns, s.width));
     Index divisor = 1;
     if (ends.size() > 1) divisor = columns / r.extent(table(1), 1);
     r.agreed({"div_val"}, divisor, ends.size() > 1 ? table(1) : table(0));
     if (ends.size() > 1 && !r.value({"cutoffs"}).is_null() && told != ends)
-        r.refuse(fmt::format("{} says cutoffs = {}, and its tables end at {}", r.config_source(),
+        r.refuse(fmt::format("{} says cutoffs = {}, but its tables end at {}", r.config_source(),
                              r.value({"cutoffs"}).dump(), fmt::join(ends, ", ")));
     s.head.cluster_ends = ends.size() > 1 ? ends : told;
     if (mapped) s.clusters = {.ends = ends, .width = columns, .divisor = divisor};
@@ -128,13 +129,14 @@ BlockSpec read_block(Reader& r) {
     b.ffn.activation = Unary::relu;
     const double clamp = r.number({"clamp_len"}, 1000);
     if (clamp != std::floor(clamp) || clamp > 1e8)
-        r.refuse(fmt::format("clamp_len {} is no number of tokens", clamp));
+        r.refuse(fmt::format("clamp_len {} is not a number of tokens", clamp));
     if (clamp > 0) a.options["clamp"] = fmt::format("{}", Index(clamp));
     if (r.flag({"same_length"}, true)) {
         a.window = r.count({"mem_len"}, 1600);
         if (a.window == 0)
-            r.refuse("same_length lets a token see as many keys as mem_len says, and mem_len is 0");
-        r.saw(fmt::format("a token sees the last {} keys: same_length and mem_len", a.window));
+            r.refuse("same_length limits each token to mem_len keys, but mem_len is 0");
+        r.saw(
+            fmt::format("a token attends to the last {} keys: same_length and mem_len", a.window));
     }
     b.deesc.learned = r.has("layers.0.deesc.tau");
     return b;
@@ -161,8 +163,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     s.blocks.assign(std::size_t(layers), b);
     add_own_parameters(s);
     r.saw(
-        "the first segment has no memory, as in the paper (Hugging Face's begins with one of "
-        "zeros)");
+        "the first segment has no memory, as in the paper (Hugging Face's code starts with a zero "
+        "memory)");
     return r.finish(file_names(s, !r.has(std::string(own_bias))),
                     {"pos_emb.inv_freq", "r_w_bias", "r_r_bias", "*crit.*"});
 }
@@ -184,17 +186,18 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const Sizes sizes = read_sizes(k, preset);
     BlockSpec b = block(sizes);
     b.placement = placement_named(k.text("placement").value_or("post"));
-    if (b.placement == NormPlacement::parallel) k.refuse("placement=parallel: it is post or pre");
+    if (b.placement == NormPlacement::parallel)
+        k.refuse("placement=parallel: expected post or pre");
     b.deesc = read_deescalation(k);
     const Index memory = k.text("memory") ? k.count("memory", 1) : 0;
     k.finish();
     for (const LayerAttention& layer : sizes.attentions)
         if (layer.variant != "transformer_xl")
-            k.refuse(fmt::format("its attention is transformer_xl, not {}", layer.variant));
+            k.refuse(
+                fmt::format("unsupported attention {}, expected transformer_xl", layer.variant));
     if (!sizes.causal)
-        k.refuse("causal=0: it predicts the next token, and its memory is what came before");
-    if (sizes.kv_heads != sizes.heads)
-        k.refuse("its heads have keys of their own: kv_heads is heads");
+        k.refuse("causal=0: not supported, because the model predicts the next token");
+    if (sizes.kv_heads != sizes.heads) k.refuse("kv_heads must be equal to heads");
     b.attention.qkv_bias = b.attention.out_bias = false;
     ModelSpec s = token_model("transformer_xl", sizes, b);
     s.embedding_scale = std::sqrt(double(s.width));

@@ -60,9 +60,9 @@ void read_variant(Reader& r, Transnormer& kind) {
     if (!one && !two &&
         (!r.value({"use_softmax"}).is_bool() || !r.value({"linear_act_fun"}).is_string()))
         r.ask(
-            "TransNormer T1 and T2 have the same tensors, and neither the file nor a "
-            "configuration tells them apart; write {\"arch\": \"transnormer_t1\"} (or _t2) "
-            "into config.json beside it, or pass it by --config FILE");
+            "TransNormer T1 and T2 have the same tensors, and neither the file nor a configuration "
+            "distinguishes them; put {\"arch\": \"transnormer_t1\"} (or _t2) into a config.json "
+            "next to it, or pass --config FILE");
     kind.softmax = r.flag({"use_softmax"}, two);
     const std::string map = r.word({"linear_act_fun"}, two ? "1+elu" : "elu");
     if (map != "elu" && map != "1+elu" && map != "relu")
@@ -80,13 +80,11 @@ Unary glu_activation(Reader& r) {
     if (said == "identity" || said == "none" || said == "None") return Unary::copy;
     if (said == "swish")
         r.spec.warnings.emplace_back(
-            "glu_act 'swish' is run as SiLU, as in the paper; the repository's code since "
-            "2022-10-28 does not know the word and takes the identity (\"glu_act\": \"identity\" "
-            "in "
-            "the configuration for that)");
+            "glu_act 'swish' is computed as SiLU, as in the paper; the repository's code since "
+            "2022-10-28 treats it as identity (use \"glu_act\": \"identity\" for that)");
     if (const auto op = activation_named(said)) return *op;
     r.refuse(
-        fmt::format("glu_act '{}' is not known (swish, silu, identity, relu, gelu are)", said));
+        fmt::format("glu_act '{}' is not supported (swish, silu, identity, relu, gelu are)", said));
 }
 
 void refuse_others(const Reader& r) {
@@ -99,7 +97,7 @@ void refuse_others(const Reader& r) {
                                 "which is not supported; simplermsnorm, without weights, is",
                                 r.prefix(), name));
     if (r.has("layers.0.encoder_attn.q_proj.weight"))
-        r.refuse("its layers attend to an encoder, too; only self-attention is supported");
+        r.refuse("its layers also attend to an encoder; only self-attention is supported");
     for (const char* key : {"norm_type", "local_norm_type"})
         if (const Json& said = r.value({key}); said.is_string() && said.string() != "simplermsnorm")
             r.refuse(
@@ -120,7 +118,7 @@ void read_heads(Reader& r, BlockSpec& b, bool language) {
     const std::string_view heads = language ? "decoder_attention_heads" : "encoder_attention_heads";
     a.head_dim = head_width(r, inner, heads);
     if (a.head_dim < 1 || inner % a.head_dim != 0)
-        r.refuse(fmt::format("heads of {} columns do not fit queries of {}", a.head_dim, inner));
+        r.refuse(fmt::format("heads of {} columns do not match queries of {}", a.head_dim, inner));
     a.heads = a.kv_heads = r.agreed({heads, "heads"}, inner / a.head_dim, anchor);
     a.scale = 1 / std::sqrt(double(a.head_dim));
     const std::string theta = "layers.0.self_attn.urpe.theta";
@@ -130,7 +128,7 @@ void read_heads(Reader& r, BlockSpec& b, bool language) {
     a.rotary.interleaved = true;
     a.rotary.columns = a.rotary.learned ? 2 * r.extent(theta, -1) : a.head_dim / 2 * 2;
     if (a.rotary.columns > a.head_dim)
-        r.refuse(fmt::format("{} frequencies of LRPE rotate {} columns, and a head has {}",
+        r.refuse(fmt::format("{} frequencies of LRPE rotate {} columns, but a head has {}",
                              a.rotary.columns / 2, a.rotary.columns, a.head_dim));
     if (!a.rotary.learned) r.assume("LRPE frequencies = 10000^(-2i/d)");
 }
@@ -151,7 +149,7 @@ void read_embedding(Reader& r, bool language) {
     if (r.has(position)) {
         s.positions = Positions::learned;
         s.max_tokens = r.extent(position, 0) - s.position_offset;
-        if (s.max_tokens < 1) r.refuse("its table of positions is not longer than the padding id");
+        if (s.max_tokens < 1) r.refuse("its position table is not longer than the padding id");
     } else if (!language && !equal(r.value({"no_token_positional_embeddings"}), true)) {
         r.extent(position, 0);  // the masked model has a table by default
     } else if (!r.flag({"no_token_positional_embeddings"}, false)) {
@@ -183,19 +181,20 @@ std::vector<bool> early_layers(Reader& r, Index layers, bool language) {
     if (!said.is_array()) {
         for (Index l = 0; l < layers; ++l) out.push_back(l < layers / 2);
         r.assume(
-            fmt::format("attention in chunks in the first {} of {} layers, NormAttention behind "
+            fmt::format("attention in chunks in the first {} of {} layers, NormAttention after "
                         "them (the halves of [DEVIL])",
                         layers / 2, layers));
         return out;
     }
     for (const Json& type : said.array()) {
         if (!type.is_number() || (type.number() != 1 && type.number() != 2))
-            r.refuse(fmt::format("attention type {} is not known (1: NormAttention, 2: chunks)",
-                                 type.dump()));
+            r.refuse(
+                fmt::format("unknown attention type {}, expected 1 (NormAttention) or 2 (chunks)",
+                            type.dump()));
         out.push_back(type.number() == 2);
     }
     if (std::ssize(out) != layers)
-        r.refuse(fmt::format("its configuration names the attention of {} layers, and it has {}",
+        r.refuse(fmt::format("its configuration has the attention of {} layers, but it has {}",
                              out.size(), layers));
     return out;
 }

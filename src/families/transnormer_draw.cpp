@@ -55,19 +55,20 @@ void require_own_attentions(const KeyReader& k, const Sizes& sizes, const Transn
     for (const LayerAttention& layer : sizes.attentions) {
         chunks |= layer.variant == "diag_attention";
         if (layer.variant != "diag_attention" && layer.variant != "norm_attention")
-            k.refuse(fmt::format("its layers have diag_attention or norm_attention, not {}",
-                                 layer.variant));
+            k.refuse(
+                fmt::format("unsupported attention {}, expected diag_attention or norm_attention",
+                            layer.variant));
     }
     if (attention_plan(sizes.attention) && sizes.attention != plan_of(kind))
         k.refuse(
             fmt::format("its attention is that of {}, not {}", plan_of(kind), sizes.attention));
     if (sizes.attention.find('=') != std::string::npos)
-        k.refuse("the attentions of its layers have no options of their own, but for block=N");
+        k.refuse("the only option of its attentions is block=N");
     for (const char* key : {"activation", "map", "output_norm"})
-        if (k.has(key)) k.refuse(fmt::format("there is no key '{}': the name tells it", key));
-    if (k.has("block") && !chunks) k.refuse("there is no key 'block': no layer has chunks");
+        if (k.has(key)) k.refuse(fmt::format("unknown key '{}': the name determines it", key));
+    if (k.has("block") && !chunks) k.refuse("unknown key 'block': no layer has chunks");
     if (k.has("padded") && (!chunks || !kind.softmax || sizes.causal))
-        k.refuse("there is no key 'padded': it is of masked models with softmax in their chunks");
+        k.refuse("unknown key 'padded': only masked models with softmax in their chunks have it");
 }
 
 Draw uniform(double bound) { return {Draw::Law::uniform, bound, -1}; }

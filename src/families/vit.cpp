@@ -99,10 +99,8 @@ std::pair<Index, Index> patch_sides(KeyReader& k, Index image) {
         const char* end = text.data() + text.size();
         const auto read = std::from_chars(text.data(), end, value);
         if (read.ec != std::errc() || read.ptr != end || value < 1)
-            k.refuse(
-                fmt::format("patch={} must be a side such as 16, or rows x columns such as "
-                            "32x16",
-                            said));
+            k.refuse(fmt::format(
+                "patch={} must be a size such as 16, or rows x columns such as 32x16", said));
         if (image % value != 0) k.refuse("patch does not divide image");
         return value;
     };
@@ -146,7 +144,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     if (init != "normal" && init != "torch")
         k.refuse(fmt::format("init={} is not normal or torch", init));
     k.finish();
-    if (k.has("vocab") || k.has("tokens")) k.refuse("an image model takes image= and patch=");
+    if (k.has("vocab") || k.has("tokens")) k.refuse("an image model needs image= and patch=");
     BlockSpec b = block(sizes);
     b.placement = placement;
     b.deesc = deesc;

@@ -79,7 +79,7 @@ void read_patch(Reader& r, const std::string& weight) {
                            side, channels, length, weight));
         return;
     }
-    r.refuse(fmt::format("a patch of {} numbers is no square of 3 or 1 channels", length));
+    r.refuse(fmt::format("a patch of {} numbers is not a square of 3 or 1 channels", length));
 }
 
 void read_embedding(Reader& r, const Layout& l) {
@@ -124,7 +124,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     a.value_projection_only = !wrapped && !r.has(attention + "to_out.weight");
     if (a.value_projection_only && inner != s.width)
         r.refuse(
-            "there is no output projection, and heads side by side are not of the model's width");
+            "there is no output projection, and the concatenated heads do not have the model's "
+            "width");
     a.qkv_bias = false;
     a.out_bias = r.has(attention + "to_out.0.bias");
     const std::string mlp =
@@ -133,7 +134,8 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     b.norm.eps = r.number({"layer_norm_eps"}, 1e-5);
     b.ffn.activation = r.activation({"hidden_act"}, "gelu");
     s.final_norm = r.has("transformer.norm.weight");
-    if (!s.final_norm) r.took("no final norm over tokens: the head norms the pooled token alone");
+    if (!s.final_norm)
+        r.took("no final norm over tokens: the head normalises only the pooled token");
     const std::string layers = "transformer.layers.";
     s.blocks.assign(std::size_t(r.agreed({"depth"}, r.layers(layers), layers + "*")), b);
     return r.finish(translate(s, pairs(l, wrapped)), {"mlp_head.*", "mlp_head", "linear_head.*"});

@@ -157,10 +157,10 @@ class CheckpointWeights final : public Weights {
     RawTensor open(const std::string& file_name) const {
         RawTensor raw = file_->tensor(file_name);
         if (!floating(raw.dtype))
-            throw FormatError(fmt::format(
-                "{}: weight '{}' has dtype {}; weights must be floating-point numbers (f8, f16, "
-                "bf16, f32, f64), quantised ones are not supported",
-                file_->source(), file_name, raw.dtype_name));
+            throw FormatError(
+                fmt::format("{}: weight '{}' has dtype {}, expected floating-point weights (f8, "
+                            "f16, bf16, f32, f64); quantised weights are not supported",
+                            file_->source(), file_name, raw.dtype_name));
         const std::lock_guard lock(mutex_);
         touched_.push_back(raw);
         return raw;
@@ -227,8 +227,8 @@ class CheckpointWeights final : public Weights {
         for (std::size_t i = 0; i < rows.size(); ++i) {
             if (i % seldom == 0) release_pages(raw);
             if (rows[i] < 0 || rows[i] >= e.parameter.shape.rows)
-                throw UsageError(fmt::format("row {} of '{}' is asked for, it has {} rows", rows[i],
-                                             e.source.file_name, e.parameter.shape.rows));
+                throw UsageError(fmt::format("row {} of '{}' was requested, but it has {} rows",
+                                             rows[i], e.source.file_name, e.parameter.shape.rows));
             const std::span<T> to = std::span<T>(values).subspan(i * cols, cols);
             widen(part(raw, 0, rows[i], 1), to);
             const auto bad = std::find_if(to.begin(), to.end(), [](T v) { return v - v != 0; });
@@ -254,11 +254,11 @@ class CheckpointWeights final : public Weights {
                    const std::string& where) const {
         if (allow_nonfinite_) return;
         const bool narrowed = type_ == Type::f32 && raw.dtype == DType::f64;
-        throw NonFiniteError(fmt::format(
-            "{}: tensor '{}' is NaN or infinite at {}{}; weights must be finite "
-            "(--allow-nonfinite runs the model all the same)",
-            file_->source(), file_name, where,
-            narrowed ? ", or beyond the range of float32, for which pass --dtype f64" : ""));
+        throw NonFiniteError(
+            fmt::format("{}: tensor '{}' is NaN or infinite at {}{}; pass --allow-nonfinite to run "
+                        "the model anyway",
+                        file_->source(), file_name, where,
+                        narrowed ? ", or outside the range of float32 (pass --dtype f64)" : ""));
     }
 
     std::shared_ptr<const Checkpoint> file_;

@@ -178,7 +178,8 @@ void write_model(const ModelSpec& spec, const Weights& weights,
         return;
     }
     throw NotAvailable(fmt::format(
-        "a model of family '{}' cannot be written, for it has no names of its own", spec.family));
+        "a model of family '{}' cannot be written, because it has no tensor names of its own",
+        spec.family));
 }
 
 }  // namespace tsdiag

@@ -110,10 +110,9 @@ void read_patches(Reader& r) {
     if (s.width < 1 || s.channels < 1)
         r.refuse(fmt::format("its convolutions '{}patch_embed.proj.*.0' are empty", r.prefix()));
     if (s.width % (Index{1} << (count - 1)) != 0)
-        r.refuse(
-            fmt::format("its width {} is not {} times a whole number, by which {} "
-                        "convolutions double their channels",
-                        s.width, Index{1} << (count - 1), count));
+        r.refuse(fmt::format(
+            "its width {} is not a multiple of {}, but {} convolutions double their channels",
+            s.width, Index{1} << (count - 1), count));
     s.patch_height = s.patch_width = r.agreed({"patch_size"}, Index{1} << count, weight(0));
     constexpr Index usual_image = 224;
     read_image_size(r, usual_image);
@@ -133,11 +132,12 @@ bool read_all_normed(Reader& r) {
     for (const Published& p : published)
         if (p.width == r.spec.width) {
             const bool all = usually_all_normed(p.size);
-            r.took(fmt::format("architecture: by its width XCiT {}, whose class attention norms {}",
-                               p.size, all ? "all tokens" : "the class token alone"));
+            r.took(fmt::format(
+                "architecture: XCiT {} by its width, whose class attention normalises {}", p.size,
+                all ? "all tokens" : "the class token only"));
             return all;
         }
-    r.assume("architecture, tokens_norm = true (class attention norms all tokens)");
+    r.assume("architecture, tokens_norm = true (class attention normalises all tokens)");
     return true;
 }
 
@@ -161,7 +161,7 @@ void read_class_attention(Reader& r, const BlockSpec& b) {
 Index kernel_side(const Reader& r, const std::string& weight) {
     const Index side = r.extent(weight, 2);
     if (side != r.extent(weight, 3) || side != 3)
-        r.refuse(fmt::format("its convolution '{}{}' is of {} x {}, expected 3 x 3", r.prefix(),
+        r.refuse(fmt::format("its convolution '{}{}' is {} x {}, expected 3 x 3", r.prefix(),
                              weight, side, r.extent(weight, 3)));
     return side;
 }
@@ -180,7 +180,7 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     const std::string temperature(anchor);
     a.heads = a.kv_heads = r.agreed({"num_heads"}, r.extent(temperature, 0), temperature);
     if (a.heads < 1 || s.width % a.heads != 0)
-        r.refuse(fmt::format("tensor '{}{}' is of {} heads, which do not divide the width {}",
+        r.refuse(fmt::format("tensor '{}{}' has {} heads, which do not divide the width {}",
                              r.prefix(), temperature, a.heads, s.width));
     a.head_dim = s.width / a.heads;
     a.qkv_bias = r.has("blocks.0.attn.qkv.bias");
@@ -254,9 +254,11 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const Sizes sizes = read_sizes(k, preset);
     const Deescalation deesc = read_deescalation(k);
     k.finish();
-    if (k.has("vocab") || k.has("tokens")) k.refuse("an image model takes image= and patch=");
+    if (k.has("vocab") || k.has("tokens")) k.refuse("an image model needs image= and patch=");
     if (sizes.kv_heads != sizes.heads || sizes.head_dim * sizes.heads != sizes.d)
-        k.refuse("its heads divide d, with keys and values of each: leave kv_heads and head_dim");
+        k.refuse(
+            "unsupported kv_heads or head_dim; the heads divide d, each with its own keys and "
+            "values");
     Index convolutions = 1;
     while (convolutions < most_convolutions && Index{1} << convolutions < patch) ++convolutions;
     if (Index{1} << convolutions != patch)
@@ -264,7 +266,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
             fmt::format("patch={} is not 2, 4, 8 or 16: each convolution halves the image", patch));
     if (image % patch != 0) k.refuse("patch does not divide image");
     if (sizes.d % (Index{1} << (convolutions - 1)) != 0)
-        k.refuse(fmt::format("d={} is no multiple of {}: each convolution doubles the channels",
+        k.refuse(fmt::format("d={} is not a multiple of {}: each convolution doubles the channels",
                              sizes.d, Index{1} << (convolutions - 1)));
     BlockSpec b = block(sizes);
     b.placement = NormPlacement::pre;

@@ -128,11 +128,10 @@ class Parts {
 AttentionParts attention_parts(const AttentionSpec& a, const AttentionWeights& w,
                                const Batch& batch, const Tensor& x, const Tensor& memory) {
     if (a.gated_unit && x.rows() < batch.length)
-        throw UsageError(fmt::format(
-            "the mask hides {} of {} tokens, and a gated attention unit divides by the number of "
-            "all tokens and takes columns from the token before, hidden or not; leave the mask "
-            "out",
-            batch.length - x.rows(), batch.length));
+        throw UsageError(
+            fmt::format("the mask hides {} of {} tokens, but a gated attention unit also uses "
+                        "hidden tokens; omit the mask",
+                        batch.length - x.rows(), batch.length));
     const Parts parts(a, w, batch);
     const Tensor in = a.token_shift ? shifted(x) : x;
     AttentionParts out = a.gated_unit ? parts.gated(in)

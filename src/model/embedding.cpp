@@ -37,9 +37,8 @@ Tensor taken(const Context& c, const Tensor& array, const char* what) {
     const Index bad = first_nonfinite(array);
     if (bad >= 0 && !c.allow_nonfinite)
         throw NonFiniteError(
-            fmt::format("the {} given as input are NaN or infinite at [{}, {}] (--allow-nonfinite "
-                        "runs the model "
-                        "all the same)",
+            fmt::format("the input {} are NaN or infinite at [{}, {}]; pass --allow-nonfinite to "
+                        "run the model anyway",
                         what, bad / array.cols(), bad % array.cols()));
     return cast(array, c.type);
 }
@@ -69,8 +68,8 @@ std::vector<Index> kept_tokens(const Input& input, Index n) {
         return out;
     }
     if (std::ssize(input.keep) != n)
-        throw UsageError(
-            fmt::format("the mask has {} entries, the sample {} tokens", input.keep.size(), n));
+        throw UsageError(fmt::format("the mask has {} entries, but the sample has {} tokens",
+                                     input.keep.size(), n));
     for (Index i = 0; i < n; ++i)
         if (input.keep[std::size_t(i)]) out.push_back(i);
     if (out.empty())
@@ -131,7 +130,7 @@ Tensor token_rows(const Context& c, std::span<const Input> inputs) {
     const ModelSpec& s = c.spec;
     if (s.vocabulary == 0)
         throw UsageError(fmt::format(
-            "{} has no token embedding; give it --input gaussian or hidden:FILE.npy", s.name));
+            "{} has no token embedding; pass --input gaussian or hidden:FILE.npy", s.name));
     std::vector<Index> ids;
     for (const Input& input : inputs)
         for (std::size_t i = 0; i < input.ids.size(); ++i) {
@@ -167,8 +166,8 @@ Tensor sin_cos(const Context& c, const std::vector<Index>& positions, Index n) {
     const bool fairseq = s.positions == Positions::fairseq;
     const Index d = s.embedding_width, half = d / 2;
     if (d % 2 != 0 || half < 2)
-        throw FormatError(
-            fmt::format("sines and cosines in two halves need an even width from 4 on, not {}", d));
+        throw FormatError(fmt::format(
+            "sines and cosines in two halves need an even width of at least 4, not {}", d));
     std::vector<double> values;
     for (const Index p : positions)
         for (Index j = 0; j < d; ++j) {
@@ -186,10 +185,10 @@ Tensor embed_tokens(const Context& c, std::span<const Input> inputs, Index n) {
     const ModelSpec& s = c.spec;
     const bool ids = !inputs.front().ids.empty();
     if (s.positions == Positions::learned && n > s.max_tokens)
-        throw UsageError(fmt::format(
-            "the sample has {} tokens, the model's table of positions ends at {}; pass --tokens {} "
-            "or less",
-            n, s.max_tokens, s.max_tokens));
+        throw UsageError(
+            fmt::format("the sample has {} tokens, but the model's position table ends at {}; pass "
+                        "--tokens {} or less",
+                        n, s.max_tokens, s.max_tokens));
     Tensor x = ids ? token_rows(c, inputs)
                    : taken_of_each(c, inputs, "embeddings",
                                    [](const Input& input) { return input.embeddings; });
@@ -273,7 +272,7 @@ Tensor sincos_2d(const Context& c, Index rows, Index cols) {
     const Index d = c.spec.width, quarter = d / 4;
     if (d % 4 != 0 || quarter < 2)
         throw FormatError(fmt::format(
-            "two-dimensional positions need a width that is a multiple of 4 from 8 on, not {}", d));
+            "two-dimensional positions need a multiple of 4 of at least 8 as width, not {}", d));
     std::vector<double> values;
     values.reserve(std::size_t(rows * cols * d));
     for (Index y = 0; y < rows; ++y)
@@ -310,10 +309,10 @@ Grid grid_of_tokens(const ModelSpec& s, Index n) {
     if (n == s.patches()) return {s.image_height / s.patch_height, s.image_width / s.patch_width};
     const auto side = Index(std::llround(std::sqrt(double(n))));
     if (side * side != n)
-        throw UsageError(fmt::format(
-            "{} hidden states are neither the {} patches of an image of this model nor a square, "
-            "and its layers mix neighbours on a grid",
-            n, s.patches()));
+        throw UsageError(
+            fmt::format("{} hidden states are neither the {} patches of an image nor a square, but "
+                        "the layers of this model mix neighbours on a grid",
+                        n, s.patches()));
     return {side, side};
 }
 
@@ -378,14 +377,14 @@ Tensor rows_of_each(const Tensor& x, const std::vector<Index>& rows) {
 /// The first tokens as a memory without gradient.
 void split_memory(Batch& batch, Index memory, bool masked) {
     if (masked)
-        throw UsageError(fmt::format(
-            "a mask hides tokens, and the first {} tokens of a sample are its memory; leave one of "
-            "both out",
-            memory));
+        throw UsageError(
+            fmt::format("a mask cannot be combined with a memory (the first {} tokens of a "
+                        "sample); omit one of them",
+                        memory));
     if (batch.length <= memory)
         throw UsageError(
-            fmt::format("the sample has {} tokens, and its first {} are its memory; expected {} "
-                        "tokens at least",
+            fmt::format("the sample has {} tokens, of which the first {} are its memory; expected "
+                        "at least {} tokens",
                         batch.length, memory, memory + 1));
     batch.memory = contiguous(batch.x.row_range(0, memory)).detached();
     batch.x = contiguous(batch.x.row_range(memory, batch.length - memory));
@@ -425,10 +424,10 @@ Batch embed(const ModelSpec& spec, const Weights& weights, std::span<const Input
     const std::vector<Index> kept = kept_tokens(first, out.length);
     if (needs_grid(spec)) {
         if (std::ssize(kept) < out.length)
-            throw UsageError(fmt::format(
-                "the mask hides {} of {} tokens, and the layers of {} mix neighbours on a grid; "
-                "leave the mask out",
-                out.length - std::ssize(kept), out.length, spec.name));
+            throw UsageError(
+                fmt::format("the mask hides {} of {} tokens, but the layers of {} mix neighbours "
+                            "on a grid; omit the mask",
+                            out.length - std::ssize(kept), out.length, spec.name));
         out.grid = first.image.defined() ? patch_grid(spec, first.image)
                                          : grid_of_tokens(spec, out.length);
     }

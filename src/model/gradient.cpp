@@ -248,7 +248,7 @@ class Sweep {
 void Model::differentiate(std::span<const Input> inputs, std::span<const Loss> losses,
                           Observer& observer, const RunSettings& settings) const {
     if (inputs.size() != losses.size())
-        throw UsageError(fmt::format("{} samples and {} losses, expected one loss a sample",
+        throw UsageError(fmt::format("{} samples and {} losses, expected one loss per sample",
                                      inputs.size(), losses.size()));
     const auto layers = Index(spec_.blocks.size());
     model::Sweep sweep(spec_, *weights_, *backend_, type_, observer, settings);

@@ -82,10 +82,10 @@ void require_finite(const Tensor& x, Index layer, std::string_view stage, bool a
     if (bad < 0) return;
     throw NonFiniteError(fmt::format(
         "layer {}, stage '{}': token {}, feature {} is NaN or infinite, although weights and input "
-        "are finite: numbers leave the range of {} here; {}--allow-nonfinite goes on",
+        "are finite: values leave the range of {}; pass {}--allow-nonfinite to continue",
         layer, stage, bad / x.cols() % x.rows(), bad % x.cols(),
         x.type() == Type::f32 ? "float32" : "float64",
-        x.type() == Type::f32 ? "pass --dtype f64, or " : ""));
+        x.type() == Type::f32 ? "--dtype f64, or " : ""));
 }
 
 namespace {

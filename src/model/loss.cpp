@@ -72,10 +72,10 @@ Tensor adaptive_logits(const ModelSpec& s, const Weights& weights, const Tensor&
 /// Logits of all ids for each row of x.
 Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
     if (s.vocabulary == 0)
-        throw UsageError(fmt::format(
-            "{} has no vocabulary, and lm and mlm predict ids; expected --loss classify, square or "
-            "vjp",
-            s.name));
+        throw UsageError(
+            fmt::format("{} has no vocabulary, but lm and mlm predict ids; expected --loss "
+                        "classify, square or vjp",
+                        s.name));
     if (s.head.transform) {
         const BlockSpec& b = s.blocks.front();
         x = load_linear(weights, "head.transform")(x);
@@ -90,10 +90,10 @@ Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
             s.name));
     const Tensor matrix = weights.get(s.head.matrix ? "head.weight" : "embed.token");
     if (matrix.cols() != x.cols())
-        throw UsageError(fmt::format(
-            "{} has no output head: its token embedding has {} columns and its states {}; expected "
-            "--loss classify, square or vjp",
-            s.name, matrix.cols(), x.cols()));
+        throw UsageError(
+            fmt::format("{} has no output head: its token embedding has {} columns, but its states "
+                        "have {}; expected --loss classify, square or vjp",
+                        s.name, matrix.cols(), x.cols()));
     return linear(x, matrix, get_or_empty(weights, "head.bias"));
 }
 
@@ -102,27 +102,27 @@ Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y,
     std::vector<Index> rows, targets, counts;
     for (const Loss& loss : losses) {
         if (loss.rows.empty() || loss.rows.size() != loss.targets.size())
-            throw UsageError(fmt::format(
-                "a loss on tokens has {} rows and {} targets, expected as many of both and "
-                "at least one; lm needs two tokens",
-                loss.rows.size(), loss.targets.size()));
+            throw UsageError(
+                fmt::format("a token loss has {} rows and {} targets, expected equal numbers of at "
+                            "least 1; lm needs two tokens",
+                            loss.rows.size(), loss.targets.size()));
         const Index first = std::ssize(counts) * y.rows(), before = s.memory_tokens;
         const auto held = std::ssize(rows);
         for (std::size_t k = 0; k < loss.rows.size(); ++k) {
             const Index row = loss.rows[k] - before;
             if (loss.rows[k] < 0 || row >= y.rows())
                 throw UsageError(
-                    fmt::format("a loss on token {} of {}", loss.rows[k], before + y.rows()));
+                    fmt::format("a token loss on token {} of {}", loss.rows[k], before + y.rows()));
             if (row < 0) continue;  // of the memory
             rows.push_back(first + row);
             targets.push_back(loss.targets[k]);
         }
         counts.push_back(std::ssize(rows) - held);
         if (counts.back() == 0)
-            throw UsageError(fmt::format(
-                "a loss on tokens of the memory alone, the first {} of a sample, which have no "
-                "part in it; pass more tokens",
-                before));
+            throw UsageError(
+                fmt::format("a token loss needs tokens beyond the memory (the first {} of a "
+                            "sample); pass more tokens",
+                            before));
     }
     const Tensor all = contiguous(y).reshape({1, y.batch() * y.rows(), y.cols()});
     return cross_entropy(logits_of(s, weights, gather_rows(all, rows)), targets, counts, hits);
@@ -183,7 +183,7 @@ Tensor loss_of(const ModelSpec& spec, const Weights& weights, const Tensor& last
         case Loss::Kind::classes:
             return by_classes(y, losses, hits);
         case Loss::Kind::pairs:
-            throw UsageError("a loss of pairs is of two samples, expected one of each sample");
+            throw UsageError("a loss on pairs uses both samples, expected a loss per sample");
         case Loss::Kind::square:
             return scale(total(map(Unary::square, y)), 0.5);
         case Loss::Kind::product:

@@ -21,10 +21,10 @@ void require_memory(const ModelSpec& spec) {
                                       : !a.causal            ? "bidirectional "
                                                              : "";
         if (!attention(a.variant).facts.memory || !kind.empty())
-            throw UsageError(fmt::format(
-                "a memory of {} tokens: {}{} attention has none, transformer_xl attention does, "
-                "where it is causal and without rotary positions",
-                spec.memory_tokens, kind, a.variant));
+            throw UsageError(
+                fmt::format("a memory of {} tokens: {}{} attention does not support it, only "
+                            "causal transformer_xl attention without rotary positions",
+                            spec.memory_tokens, kind, a.variant));
     }
 }
 
@@ -43,8 +43,9 @@ namespace {
 std::pair<Index, Index> measured(const RunSettings& settings, Index layers) {
     const Index last = settings.last_layer < 0 ? layers - 1 : settings.last_layer;
     if (settings.first_layer < 0 || settings.first_layer > last || last >= layers)
-        throw UsageError(fmt::format("layers {} to {} are asked for, the model has layers 0 to {}",
-                                     settings.first_layer, last, layers - 1));
+        throw UsageError(
+            fmt::format("layers {} to {} were requested, but the model has layers 0 to {}",
+                        settings.first_layer, last, layers - 1));
     return {settings.first_layer, last};
 }
 

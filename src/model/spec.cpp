@@ -37,7 +37,7 @@ NormPlacement placement_named(std::string_view text) {
          {NormPlacement::post, NormPlacement::pre, NormPlacement::parallel})
         if (name(placement) == text) return placement;
     throw UsageError("placement=" + std::string(text) +
-                     " is not known; it is post, pre or parallel");
+                     " is unknown; expected post, pre or parallel");
 }
 
 std::string_view name(NormKind kind) {
@@ -95,7 +95,7 @@ OutputNorm output_norm_named(std::string_view text) {
          {OutputNorm::none, OutputNorm::rms, OutputNorm::simple_rms, OutputNorm::layer})
         if (name(norm) == text) return norm;
     throw UsageError("output_norm=" + std::string(text) +
-                     " is not known; it is none, rms, simple_rms or layer");
+                     " is unknown; expected none, rms, simple_rms or layer");
 }
 
 namespace {

@@ -156,8 +156,7 @@ void OutputFolder::refuse_other_files() const {
     const fs::path foreign = first_foreign(path);
     if (foreign.empty() && (plan_.replace || fs::is_empty(path, failed))) return;
     throw UsageError(fmt::format(
-        "{}: holds {}; choose another --out, or pass --force to write beside what is there.",
-        path.string(),
+        "{}: contains {}; choose another --out, or pass --force to write there.", path.string(),
         foreign.empty() ? "an earlier result"
                         : fmt::format("{}, which tsdiag did not write",
                                       foreign.lexically_relative(path).string())));
@@ -174,9 +173,9 @@ void OutputFolder::refuse_what_is_in_the_way(const Manifest& old) const {
             const bool is_manifest = name == Manifest::file && !old.empty();
             if ((shared && !known) || is_manifest || old.owns(folder(), name)) continue;
             throw UsageError(fmt::format(
-                "{}: {} and would be replaced; move it away, or choose another --out.",
+                "{}: {} and would be overwritten; move it away, or choose another --out.",
                 (folder() / name).string(),
-                known ? "was changed since tsdiag wrote it" : "was not written by tsdiag"));
+                known ? "was changed after tsdiag wrote it" : "was not written by tsdiag"));
         }
 }
 
@@ -265,8 +264,8 @@ void OutputFolder::commit() {
             move_files(release(), path);  // on failure, the next command on the folder continues
         }
     } catch (const fs::filesystem_error& error) {
-        throw Error(
-            fmt::format("{}: cannot be put in place ({}).", path.string(), error.code().message()));
+        throw Error(fmt::format("{}: cannot be renamed into place ({}).", path.string(),
+                                error.code().message()));
     }
 }
 
@@ -313,10 +312,10 @@ void OutputFolder::step_aside(const std::string& name) {
         fs::remove(temporary_ / unfinished_mark);
         fs::rename(temporary_, aside);
         release();
-        throw Error(fmt::format(
-            "{}: came into the way while this ran and was not written by tsdiag, so it stays, and "
-            "the result lies in {}.",
-            (folder() / name).string(), aside.string()));
+        throw Error(
+            fmt::format("{}: was created by another program during this run, so it was kept; the "
+                        "result is in {}.",
+                        (folder() / name).string(), aside.string()));
     }
 }
 

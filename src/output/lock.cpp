@@ -64,7 +64,7 @@ void make_parents(const fs::path& folder, std::vector<fs::path>& made) {
     std::ranges::reverse(missing);
     for (const fs::path& parent : missing) {
         if (!fs::create_directory(parent, failed) && failed)
-            throw Error(fmt::format("{}: cannot be made ({}); choose another --out.",
+            throw Error(fmt::format("{}: cannot be created ({}); choose another --out.",
                                     parent.string(), failed.message()));
         made.push_back(parent);
     }
@@ -139,9 +139,9 @@ void acquire(FolderLock::Held& held) {
             ::close(held.descriptor);
             held.descriptor = -1;
             if (error == EINTR) continue;
-            throw UsageError(fmt::format(
-                "{}: {} is writing there; wait until it has ended, or choose another --out.",
-                held.folder.string(), who));
+            throw UsageError(
+                fmt::format("{}: {} is writing there; wait until it ends, or choose another --out.",
+                            held.folder.string(), who));
         }
         held.effective = locked;
         if (locked) write_holder(held.descriptor);

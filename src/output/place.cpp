@@ -182,9 +182,10 @@ void move_files(const fs::path& whole, const fs::path& folder) {
         if (!free) continue;  // the user has created a file there since
         if (!make_way(whole, folder, name) ||
             ::rename((whole / name).c_str(), (folder / name).c_str()) != 0)
-            throw Error(fmt::format(
-                "{}: cannot be put in place ({}); the next command on this folder tries again.",
-                (folder / name).string(), std::strerror(errno)));
+            throw Error(
+                fmt::format("{}: cannot be renamed into place ({}); the next command on this "
+                            "folder tries again.",
+                            (folder / name).string(), std::strerror(errno)));
     }
     sync(folder);
     fs::rename(whole / Manifest::file, folder / Manifest::file);

@@ -42,12 +42,11 @@ void require_range(const RawTensor& array, std::string_view source) {
         }
     using Narrow = std::numeric_limits<float>;
     if (largest == 0 || (largest <= Narrow::max() && largest >= Narrow::min())) return;
-    throw NonFiniteError(
-        fmt::format("{}: element {} is {:.3g}, {} the range of float32, expected {:.2g} to {:.2g}; "
-                    "pass --dtype "
-                    "f64.",
-                    source, index_text(Index(at), array.shape), values[at],
-                    largest > 1 ? "beyond" : "and so are all below", Narrow::min(), Narrow::max()));
+    throw NonFiniteError(fmt::format(
+        "{}: element {} is {:.3g}, {} the range of float32, expected {:.2g} to {:.2g}; "
+        "pass --dtype f64.",
+        source, index_text(Index(at), array.shape), values[at],
+        largest > 1 ? "beyond" : "like all others below", Narrow::min(), Narrow::max()));
 }
 
 template <class T>
@@ -77,7 +76,7 @@ RawTensor open_array(const std::filesystem::path& file) {
     const std::unique_ptr<Checkpoint> opened = open_checkpoint(file);
     if (opened->names().size() != 1)
         throw FormatError(fmt::format(
-            "{}: holds {} arrays, expected one; save it with numpy.save as a .npy file.",
+            "{}: contains {} arrays, expected one; save it with numpy.save as a .npy file.",
             file.string(), opened->names().size()));
     return opened->tensor(opened->names().front());
 }
@@ -125,7 +124,7 @@ Tensor to_tensor(const RawTensor& array, Shape shape, const Backend& backend, Ty
     if (const Index bad = first_nonfinite(x); bad >= 0)
         throw NonFiniteError(
             fmt::format("{}: element {} is not finite, expected finite numbers; pass "
-                        "--allow-nonfinite to go on.",
+                        "--allow-nonfinite to continue.",
                         source, index_text(bad, array.shape)));
     return x;
 }

@@ -47,8 +47,8 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
     if (options_.mask.empty()) return;
     if (takes_images(spec_) && kind_ != "hidden")
         throw UsageError(
-            "--mask: hides tokens, and this model takes images; give its tokens by "
-            "--input hidden:FILE.npy.");
+            "--mask: hides tokens, but this model takes images; pass its tokens as --input "
+            "hidden:FILE.npy.");
     masks_ = read_masks(options_.mask, count_, tokens_);
 }
 
@@ -77,7 +77,7 @@ void InputSource::choose_kind() {
         kind_ = head;
     } else {
         throw UsageError(
-            fmt::format("--input: '{}' is not known, expected gaussian, ids:random, ids:FILE, "
+            fmt::format("--input: unknown input '{}', expected gaussian, ids:random, ids:FILE, "
                         "embeddings:FILE.npy, hidden:FILE.npy or image:FILE.npy.",
                         text));
     }
@@ -87,10 +87,8 @@ void InputSource::choose_kind() {
                         takes_images(spec_) ? "gaussian, image:FILE.npy or hidden:FILE.npy"
                                             : "gaussian or hidden:FILE.npy"));
     if (kind_ == "embeddings" && !has_ids && !spec_.embedding_map)
-        throw UsageError(
-            fmt::format("--input {}: this model has no token embedding that they could stand for, "
-                        "expected hidden:FILE.npy.",
-                        text));
+        throw UsageError(fmt::format(
+            "--input {}: this model has no token embedding, expected hidden:FILE.npy.", text));
     if (kind_ == "image" && !takes_images(spec_))
         throw UsageError(fmt::format("--input {}: this model takes tokens, not images.", text));
 }
@@ -106,11 +104,11 @@ std::string InputSource::warning() const {
     if (within || spec_.hard_limit() > 0 || spec_.blocks.front().attention.rotary.columns == 0)
         return "";
     return fmt::format(
-        "the samples have {} tokens and the model was made for {}: its rotary positions go on "
-        "beyond{}",
+        "the samples have {} tokens, but the model was built for {}: its rotary positions are "
+        "extrapolated{}",
         tokens_, spec_.max_tokens,
         spec_.blocks.front().attention.rotary.scaling == "dynamic"
-            ? ", with a base that grows (dynamic NTK)"
+            ? " with a growing base (dynamic NTK)"
             : "");
 }
 
@@ -130,21 +128,22 @@ void InputSource::settle_tokens(Index usual) {
 void InputSource::settle_images() {
     tokens_ = image_tokens(spec_);
     if (options_.tokens > 0 && options_.tokens != tokens_)
-        throw UsageError(fmt::format(
-            "--tokens {}: an image of {} x {} pixels makes {} tokens here; leave --tokens out.",
-            options_.tokens, spec_.image_height, spec_.image_width, tokens_));
+        throw UsageError(
+            fmt::format("--tokens {}: an image of {} x {} pixels gives {} tokens; omit --tokens.",
+                        options_.tokens, spec_.image_height, spec_.image_width, tokens_));
 }
 
 void InputSource::settle_samples(Index held) {
     if (options_.samples > held)
-        throw UsageError(fmt::format("--samples {}: {} holds {}.", options_.samples, file_, held));
+        throw UsageError(
+            fmt::format("--samples {}: {} contains {}.", options_.samples, file_, held));
     count_ = options_.samples > 0 ? options_.samples : held;
 }
 
 void InputSource::settle_own() {
     const OwnInput& given = *options_.own_input;
     if (options_.samples > given.most)
-        throw UsageError(fmt::format("--samples {}: there are {} of them: {}.", options_.samples,
+        throw UsageError(fmt::format("--samples {}: there are only {}: {}.", options_.samples,
                                      given.most, given.origin));
     count_ = options_.samples > 0 ? options_.samples : given.samples;
     if (takes_images(spec_)) return settle_images();
@@ -168,10 +167,9 @@ void InputSource::read_ids() {
     for (const std::vector<Index>& line : lines)
         for (std::size_t i = 0; i < line.size(); ++i)
             if (line[i] < 0 || line[i] >= spec_.vocabulary)
-                throw FormatError(
-                    fmt::format("{}: id {} of sample {} is {}, expected 0 to {} (the "
-                                "vocabulary of the model).",
-                                file_, i, &line - lines.data(), line[i], spec_.vocabulary - 1));
+                throw FormatError(fmt::format(
+                    "{}: id {} of sample {} is {}, expected 0 to {} (the vocabulary of the model).",
+                    file_, i, &line - lines.data(), line[i], spec_.vocabulary - 1));
     const Index held = Index(lines.front().size());
     if (lines.size() > 1) {
         tokens_ = held;
@@ -184,13 +182,13 @@ void InputSource::read_ids() {
     if (options_.tokens > 0) tokens_ = options_.tokens;
     const Index needed = lines.size() > 1 ? tokens_ : tokens_ * count_;
     if (needed > held || tokens_ < 1)
-        throw FormatError(fmt::format("{}: holds {} ids, expected {} samples of {} tokens.", file_,
-                                      held, lines.size() > 1 ? 1 : count_,
+        throw FormatError(fmt::format("{}: contains {} ids, expected {} samples of {} tokens.",
+                                      file_, held, lines.size() > 1 ? 1 : count_,
                                       std::max<Index>(tokens_, 1)));
     if (longest() > 0 && tokens_ > longest())
         throw FormatError(
-            fmt::format("{}: {} tokens a sample, and this model takes at most {}; pass --tokens {} "
-                        "to use the first.",
+            fmt::format("{}: {} tokens per sample, but this model takes at most {}; pass --tokens "
+                        "{} to use the first.",
                         file_, tokens_, longest(), longest()));
     if (needed < held && options_.tokens == 0)
         defaults_.push_back(fmt::format("tokens: the first {} of {} ids", needed, held));
@@ -214,10 +212,10 @@ void InputSource::read_rows() {
     const Index held = shape[shape.size() - 2];
     tokens_ = options_.tokens > 0 ? options_.tokens : held;
     if (tokens_ > held)
-        throw UsageError(fmt::format("--tokens {}: {} holds {} tokens.", tokens_, file_, held));
+        throw UsageError(fmt::format("--tokens {}: {} contains {} tokens.", tokens_, file_, held));
     if (longest() > 0 && tokens_ > longest())
         throw FormatError(fmt::format(
-            "{}: {} tokens, and this model takes at most {}; pass --tokens {} to use the first.",
+            "{}: {} tokens, but this model takes at most {}; pass --tokens {} to use the first.",
             file_, tokens_, longest(), longest()));
     array_ = head_of(*array_, shape.size() - 2, tokens_);
 }

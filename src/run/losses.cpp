@@ -48,19 +48,19 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
     parse(options.loss);
     if ((name_ == "lm" || name_ == "mlm") && !inputs.kind().starts_with("ids"))
         throw UsageError(
-            fmt::format("--loss {}: predicts token ids, and the input is {}; expected --loss "
+            fmt::format("--loss {}: predicts token ids, but the input is {}; expected --loss "
                         "classify, square or vjp.",
                         options.loss, inputs.kind()));
     if (name_ == "mlm" && number_ >= vocabulary_)
         throw UsageError(fmt::format("--loss {}: the vocabulary has the ids 0 to {}.", options.loss,
                                      vocabulary_ - 1));
     if (!options.labels.empty() && name_ != "classify")
-        throw UsageError("--labels: belongs to --loss classify.");
+        throw UsageError("--labels: requires --loss classify.");
     if (name_ != "classify") return;
     if (!options.labels.empty()) read_labels(options.labels);
     if (!labels_.empty() && std::ssize(labels_) != inputs.count())
-        throw UsageError(fmt::format("--labels {}: holds {} labels for {} samples.", options.labels,
-                                     labels_.size(), inputs.count()));
+        throw UsageError(fmt::format("--labels {}: contains {} labels for {} samples.",
+                                     options.labels, labels_.size(), inputs.count()));
     const Index seen = labels_.empty() ? 0 : *std::ranges::max_element(labels_) + 1;
     if (number_ < 0) number_ = std::max(seen, labels_.empty() ? usual_classes : Index(2));
     if (seen > number_)
@@ -77,7 +77,7 @@ void LossSource::parse(const std::string& text) {
     if (std::ranges::find(known, name_) == known.end()) {
         const std::string near = nearest(name_, known);
         throw UsageError(
-            fmt::format("--loss: '{}' is not known, expected lm, mlm, classify, square or vjp{}.",
+            fmt::format("--loss: unknown loss '{}', expected lm, mlm, classify, square or vjp{}.",
                         text, near.empty() ? "" : fmt::format("; did you mean {}?", near)));
     }
     if (colon == std::string::npos) return;
@@ -88,8 +88,8 @@ void LossSource::parse(const std::string& text) {
                 most = name_ == "classify" ? most_classes : number_;
     if ((name_ != "mlm" && name_ != "classify") || !whole || number_ < least || number_ > most)
         throw UsageError(
-            fmt::format("--loss: '{}' is not understood, expected mlm:ID with the id that stands "
-                        "for a masked token, or classify:C with the number of classes, 2 to {}.",
+            fmt::format("--loss: '{}' is not valid, expected mlm:ID with the id of the mask token, "
+                        "or classify:C with the number of classes, 2 to {}.",
                         text, most_classes));
 }
 

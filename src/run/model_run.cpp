@@ -84,9 +84,10 @@ void ModelRun::check_redraw() const {
         throw UsageError(fmt::format("{}: only the weights of a random model can be drawn again.",
                                      subject_.argument));
     if (drawn_numbers(subject_, redraw) == 0)
-        throw UsageError(fmt::format(
-            "{}: no tensor of the layers has a name that ends with '{}', such as attn.v.weight.",
-            subject_.argument, redraw));
+        throw UsageError(
+            fmt::format("{}: no layer tensor has a name ending in '{}', expected a suffix such as "
+                        "attn.v.weight.",
+                        subject_.argument, redraw));
 }
 
 std::shared_ptr<const Weights> ModelRun::weights(Index trial) const {

@@ -31,12 +31,13 @@ void note_shortages(Work& work) {
 Subject open_model(const RunOptions& options) {
     Subject subject = open_subject(options.subject);
     if (options.trials > 1 && subject.kind != Subject::Kind::random)
-        throw UsageError(fmt::format(
-            "--trials {}: draws new weights, and {} has its own; --samples draws new inputs.",
-            options.trials, options.subject.model));
+        throw UsageError(
+            fmt::format("--trials {}: draws new weights, but {} has fixed weights; use --samples "
+                        "to draw new inputs.",
+                        options.trials, options.subject.model));
     if (!subject.is_trace() && options.trace.given())
         throw UsageError(fmt::format(
-            "--attention, --causal, --scale, --a2 and --placement describe a trace, and {} is a "
+            "--attention, --causal, --scale, --a2 and --placement describe a trace, but {} is a "
             "model.",
             options.subject.model));
     return subject;
@@ -110,8 +111,8 @@ void measure_model(Work& work, const Subject& subject) {
     const char* name = options.products == Products::tf32 ? "tf32" : "bf16";
     work.result.run.set("fast", Json().set("products", name).set("first_layer_error", error));
     work.warnings.push_back(
-        fmt::format("--fast {}: what the first layer makes of the first sample differs by {:.1e} "
-                    "of its norm from what float32 gives",
+        fmt::format("--fast {}: the first layer's output for the first sample differs from float32 "
+                    "by {:.1e} of its norm",
                     name, error));
 }
 
@@ -153,7 +154,7 @@ void measure_trace(Work& work, const Subject& subject) {
     const TraceSummary summary = summarise_trace(*subject.file);
     check_selection(options, summary.layers, std::max<Index>(summary.heads, 1));
     if (options.samples > summary.samples)
-        throw UsageError(fmt::format("--samples {}: {} holds {}.", options.samples,
+        throw UsageError(fmt::format("--samples {}: {} contains {}.", options.samples,
                                      subject.argument, summary.samples));
     ReplaySettings settings;
     settings.trace = options.trace;

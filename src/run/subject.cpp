@@ -18,7 +18,7 @@ Json read_json(const fs::path& path) {
     Json json = Json::parse(text, path.string());
     if (!json.is_object())
         throw FormatError(
-            fmt::format("{}: holds no JSON object, expected a config.json.", path.string()));
+            fmt::format("{}: is not a JSON object, expected a config.json.", path.string()));
     return json;
 }
 
@@ -49,7 +49,8 @@ fs::path find_config(const SubjectOptions& options, std::vector<std::string>& no
     if (!fs::exists(beside)) return {};
     if (directory || has_standard_name(model) || names_a_model(beside)) return beside;
     notes.push_back(
-        fmt::format("{} has no model_type and is not read (--config reads it)", beside.string()));
+        fmt::format("{} has no model_type and was not read (pass it with --config to read it)",
+                    beside.string()));
     return {};
 }
 
@@ -61,9 +62,8 @@ bool describes_a_file(const SubjectOptions& options) {
 Subject open_random(const SubjectOptions& options) {
     if (describes_a_file(options))
         throw UsageError(
-            fmt::format("{}: --config, --n-heads, --width, --memory-tokens and --ignore describe a "
-                        "file; a random model takes keys instead, such as "
-                        "random:bert-base,heads=8.",
+            fmt::format("{}: --config, --n-heads, --width, --memory-tokens and --ignore apply to "
+                        "files; use keys for a random model, such as random:bert-base,heads=8.",
                         options.model));
     Subject subject;
     subject.kind = Subject::Kind::random;
@@ -81,11 +81,9 @@ Subject open_random(const SubjectOptions& options) {
             if (model.starts_with(known) && known.size() > like.size()) like = known;
     }
     throw FormatError(fmt::format(
-        "{}: there is no such file or directory; expected a path to a checkpoint on this machine, "
-        "or {}.",
-        model,
+        "{}: no such file or directory; expected a local path of a checkpoint, or {}.", model,
         like.empty() ? std::string("random:NAME (tsdiag list random)")
-                     : fmt::format("random:{} for a model drawn at random", like)));
+                     : fmt::format("random:{} for a random model", like)));
 }
 
 }  // namespace
@@ -125,8 +123,8 @@ Subject open_subject(const SubjectOptions& options) {
     if (is_trace(*file)) {
         if (describes_a_file(options))
             throw UsageError(
-                fmt::format("{}: is a trace, which knows its sizes; --config, --n-heads, --width, "
-                            "--memory-tokens and --ignore do not apply.",
+                fmt::format("{}: is a trace; --config, --n-heads, --width, --memory-tokens and "
+                            "--ignore do not apply.",
                             options.model));
         subject.kind = Subject::Kind::trace;
         subject.file = std::move(file);

@@ -44,14 +44,14 @@ std::vector<std::vector<Index>> read_text_ids(const std::string& file) {
         if (ids.empty()) continue;
         one_each = one_each && ids.size() == 1;
         if (!one_each && !samples.empty() && ids.size() != samples.front().size())
-            throw FormatError(fmt::format(
-                "{}: line {} has {} ids and the lines before it {}, expected one sample a "
-                "line, all of the same length, or one id a line.",
-                file, number, ids.size(), samples.front().size()));
+            throw FormatError(
+                fmt::format("{}: line {} has {} ids, but the lines before it have {}; expected one "
+                            "sample per line, all of the same length, or one id per line.",
+                            file, number, ids.size(), samples.front().size()));
         samples.push_back(std::move(ids));
     }
     if (samples.empty())
-        throw FormatError(fmt::format("{}: holds no ids, expected integers.", file));
+        throw FormatError(fmt::format("{}: contains no ids, expected integers.", file));
     if (!one_each) return samples;
     std::vector<Index> all;
     for (const std::vector<Index>& sample : samples) all.push_back(sample.front());

@@ -27,11 +27,11 @@ std::vector<std::string> wanted_metrics(const RunOptions& options) {
     if (options.cross_check > 0) words.emplace_back(metric::lambda2_check);
     std::vector<std::string> all = resolve_metrics(words);
     if (!options.loss.empty()) return all;
-    if (!options.labels.empty()) throw UsageError("--labels: belongs to --loss classify.");
+    if (!options.labels.empty()) throw UsageError("--labels: requires --loss classify.");
     for (const std::string& metric : named(options.probes))
         if (needs_loss(metric))
             throw UsageError(fmt::format(
-                "--probes: {} is made of a loss; pass --loss lm, mlm, classify, square or vjp.",
+                "--probes: {} requires a loss; pass --loss lm, mlm, classify, square or vjp.",
                 metric));
     std::erase_if(all, needs_loss);
     return all;
@@ -72,7 +72,7 @@ void check_selection(const RunOptions& options, Index layers, Index heads) {
     if (options.first_layer >= layers || options.last_layer >= layers)
         throw UsageError(fmt::format("--layers: the model has the layers 0 to {}.", layers - 1));
     if (options.last_layer >= 0 && options.last_layer < options.first_layer)
-        throw UsageError(fmt::format("--layers {}:{}: the first comes after the last.",
+        throw UsageError(fmt::format("--layers {}:{}: the first layer is after the last.",
                                      options.first_layer, options.last_layer));
     for (const Index head : options.heads)
         if (head >= heads)
@@ -86,7 +86,7 @@ void check_selection(const RunOptions& options, Index layers, Index heads) {
                             layer, head, options.first_layer, last, heads - 1));
         if (!options.heads.empty() && std::ranges::find(options.heads, head) == options.heads.end())
             throw UsageError(
-                fmt::format("--maps {}:{}: head {} is left out by --heads.", layer, head, head));
+                fmt::format("--maps {}:{}: head {} is excluded by --heads.", layer, head, head));
     }
 }
 
@@ -127,7 +127,7 @@ std::string largest_part(const MemoryNeeds& needs) {
         {needs.metrics, "the metrics"},
         {needs.blocks, "blocks of rows of P"}};
     const auto& [bytes, what] = *std::ranges::max_element(parts);
-    return fmt::format("{} {}", size(bytes), what);
+    return fmt::format("{} for {}", size(bytes), what);
 }
 
 }  // namespace
@@ -143,17 +143,16 @@ Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
     if (least > most) {
         // A margin: the program's own share varies slightly between runs.
         const std::string enough = size(least + mib);
-        const std::string why =
-            fmt::format("this run takes at least {}, {} of it for the program and {}", enough,
-                        size(program), largest_part(needs));
-        throw UsageError(given ? fmt::format("--memory {}: {}; pass --memory {}, or take fewer "
-                                             "--tokens, --samples or --probes.",
-                                             size(most), why, enough)
-                               : fmt::format("{}: {}, and the {} has {}; take fewer --tokens, "
-                                             "--samples or --probes.",
-                                             work.options.subject.model, why,
-                                             host ? "machine" : "device",
-                                             size(double(work.backend.memory()))));
+        const std::string why = fmt::format("this run needs at least {} ({} for the program, {})",
+                                            enough, size(program), largest_part(needs));
+        throw UsageError(
+            given
+                ? fmt::format("--memory {}: {}; pass --memory {}, or reduce --tokens, --samples or "
+                              "--probes.",
+                              size(most), why, enough)
+                : fmt::format("{}: {}, but the {} has {}; reduce --tokens, --samples or --probes.",
+                              work.options.subject.model, why, host ? "machine" : "device",
+                              size(double(work.backend.memory()))));
     }
     const double share = std::max((double(work.memory) - program) / double(beside), needs.total());
     return Index(left_for_rows(sizes, needs, share, beside > 1 ? 1 : omp_get_max_threads()));

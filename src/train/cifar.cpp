@@ -12,7 +12,7 @@ namespace tsdiag::training {
 
 void read_cifar(const std::string& file, std::size_t skip, Index classes, Images& out) {
     constexpr std::size_t pixels = 3 * 32 * 32;
-    const std::string bytes = file_text(file, "images of CIFAR", longest_data);
+    const std::string bytes = file_text(file, "CIFAR images", longest_data);
     const std::size_t record = skip + 1 + pixels;
     if (bytes.empty() || bytes.size() % record != 0)
         throw FormatError(fmt::format("{}: has {} bytes, expected a multiple of {}.", file,

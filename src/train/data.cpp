@@ -69,8 +69,7 @@ const DataEntry& kind_of(const std::string& folder) {
         if (entry->holds)
             known += fmt::format("{}{} ({})", known.empty() ? "" : "; ", entry->kind.name,
                                  entry->kind.layout);
-    throw FormatError(
-        fmt::format("{}: has none of the layouts that are known: {}.", folder, known));
+    throw FormatError(fmt::format("{}: has no known layout, expected one of: {}.", folder, known));
 }
 
 const DataEntry& kind_named(const std::string& name, const std::string& text) {
@@ -80,9 +79,10 @@ const DataEntry& kind_named(const std::string& name, const std::string& text) {
         known.push_back(entry->kind.name);
     }
     if (text.empty())
-        throw UsageError(fmt::format("--data: is missing, expected {}, or a folder.", all_kinds()));
+        throw UsageError(
+            fmt::format("--data: is required; expected {}, or a folder.", all_kinds()));
     const std::string near = nearest(name, known);
-    throw UsageError(fmt::format("--data: '{}' is not known, expected {}, or a folder{}.", text,
+    throw UsageError(fmt::format("--data: unknown data '{}', expected {}, or a folder{}.", text,
                                  all_kinds(),
                                  near.empty() ? "" : fmt::format("; did you mean {}?", near)));
 }
@@ -91,10 +91,10 @@ std::string loss_for(const DataKind& kind, const std::string& text, const std::s
     if (loss.empty()) return kind.labelled ? "classify" : "lm";
     if (loss != "lm" && loss != "mlm" && loss != "classify")
         throw UsageError(
-            fmt::format("--loss: '{}' is not known, expected lm, mlm or classify.", loss));
+            fmt::format("--loss: unknown loss '{}', expected lm, mlm or classify.", loss));
     if (kind.labelled != (loss == "classify"))
-        throw UsageError(fmt::format("--loss {}: {} is {}.", loss, text,
-                                     kind.labelled ? "learnt by classify" : "learnt by lm or mlm"));
+        throw UsageError(fmt::format("--loss {}: {} needs {}.", loss, text,
+                                     kind.labelled ? "--loss classify" : "--loss lm or mlm"));
     return loss;
 }
 
@@ -106,7 +106,7 @@ Index DataRequest::number(Index fallback, Index least, Index most) const {
     const char* last = argument.data() + argument.size();
     const auto [end, error] = std::from_chars(argument.data(), last, value);
     if (error != std::errc() || end != last || value < least || value > most)
-        throw UsageError(fmt::format("--data {}: expected a number from {} to {} behind the colon.",
+        throw UsageError(fmt::format("--data {}: expected a number from {} to {} after the colon.",
                                      text, least, most));
     return value;
 }
@@ -141,34 +141,33 @@ void require_tokens(const Fit& fit, Index vocabulary, bool causal) {
     const ModelSpec& s = fit.spec;
     if (s.channels > 0 || s.vocabulary == 0)
         throw UsageError(
-            fmt::format("{} takes no tokens; expected a model with a vocabulary, or "
-                        "--data images:DIR or patterns for one of images.",
+            fmt::format("{} takes no tokens; expected a model with a vocabulary, or --data "
+                        "images:DIR or patterns for an image model.",
                         s.name));
     if (s.vocabulary < vocabulary)
-        throw UsageError(
-            fmt::format("{} has a vocabulary of {}, and the data need {}; give the "
-                        "model vocab={}.",
-                        s.name, s.vocabulary, vocabulary, vocabulary));
+        throw UsageError(fmt::format(
+            "{} has a vocabulary of {}, but the data needs {}; pass vocab={} to the model.", s.name,
+            s.vocabulary, vocabulary, vocabulary));
     if (s.hard_limit() > 0 && fit.tokens > s.hard_limit())
         throw UsageError(
             fmt::format("--tokens {}: {} takes at most {}.", fit.tokens, s.name, s.hard_limit()));
     if (causal &&
         !std::ranges::all_of(s.blocks, [](const BlockSpec& b) { return b.attention.causal; }))
-        throw UsageError(fmt::format(
-            "--loss lm: {} lets a token see the next one, which it would have to predict; give the "
-            "model causal=1 where it takes it, or --loss mlm.",
-            s.name));
+        throw UsageError(
+            fmt::format("--loss lm: {} lets a token attend to the next one, which it has to "
+                        "predict; pass causal=1 if the model has it, or --loss mlm.",
+                        s.name));
 }
 
 void require_images(const Fit& fit, Index channels, Index height, Index width,
                     const std::string& what) {
     const ModelSpec& s = fit.spec;
     if (s.channels == 0)
-        throw UsageError(fmt::format("{} takes tokens, and {} are images.", s.name, what));
+        throw UsageError(fmt::format("{} takes tokens, but {} are images.", s.name, what));
     if (s.image_height != height || s.image_width != width ||
         (channels != 1 && channels != s.channels))
         throw UsageError(fmt::format(
-            "{} takes images of {} x {} x {}, and {} are {} x {} x {}; give the model image={}.",
+            "{} takes images of {} x {} x {}, but {} are {} x {} x {}; pass image={} to the model.",
             s.name, s.channels, s.image_height, s.image_width, what, channels, height, width,
             height));
 }

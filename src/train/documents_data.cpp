@@ -26,7 +26,7 @@ void read_reviews(const fs::path& folder, Index label, TokenSet& set,
         if (at->path().extension() == ".txt") files.push_back(at->path());
     if (failed)
         throw FormatError(
-            fmt::format("{}: cannot be read ({}), expected a folder of reviews, one a .txt file.",
+            fmt::format("{}: cannot be read ({}), expected a folder of reviews, one per .txt file.",
                         folder.string(), failed.message()));
     std::ranges::sort(files);
     for (const fs::path& file : files) {
@@ -52,7 +52,7 @@ class Texts {
 };
 
 void read_pairs(const fs::path& file, Texts& texts, std::vector<TokenSet::Sample>& samples) {
-    const std::string all = file_text(file, "pairs of AAN", longest_data);
+    const std::string all = file_text(file, "AAN pairs", longest_data);
     for (Lines lines(all); lines.next();) {
         const std::string where = fmt::format("{}: line {}", file.string(), lines.number());
         const std::vector<std::string> cells = split(lines.line(), '\t');
@@ -74,9 +74,9 @@ void read_pairs(const fs::path& file, Texts& texts, std::vector<TokenSet::Sample
 extern const DataEntry imdb = {
     .kind = {.name = "imdb",
              .argument = "DIR",
-             .samples = "film reviews by bytes, whether they praise [IMDB], at most 4000 bytes",
+             .samples = "film reviews as bytes, positive or negative [IMDB], at most 4000 bytes",
              .held_out = "`test`",
-             .layout = "`train/pos`, `train/neg`, `test/pos`, `test/neg`, a review a .txt file",
+             .layout = "`train/pos`, `train/neg`, `test/pos`, `test/neg`, one review per .txt file",
              .labelled = true},
     .holds =
         [](const fs::path& folder) {
@@ -96,8 +96,8 @@ extern const DataEntry imdb = {
 extern const DataEntry aan = {
     .kind = {.name = "aan",
              .argument = "DIR",
-             .samples = "pairs of papers by bytes, whether one cites the other [AAN]; the two go "
-                        "through the model apart, at most 4000 bytes each",
+             .samples = "pairs of papers as bytes, whether one cites the other [AAN]; the two pass "
+                        "through the model separately, at most 4000 bytes each",
              .held_out = "`new_aan_pairs.test.tsv`",
              .layout = "`new_aan_pairs.train.tsv`, `new_aan_pairs.test.tsv`: label, two ids, two "
                        "texts, without a header [LRA]",

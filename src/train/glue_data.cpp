@@ -56,13 +56,13 @@ Columns columns_of(const std::vector<std::string>& line, const fs::path& file) {
     }
     std::string known;
     for (const Task& task : tasks) known += fmt::format("{}, ", task.name);
-    throw FormatError(fmt::format("{}: line 1 is the header of no task that is known: {}or CoLA.",
+    throw FormatError(fmt::format("{}: line 1 is not the header of a known task: {}or CoLA.",
                                   file.string(), known));
 }
 
 void read(const fs::path& file, TokenSet& set, std::vector<TokenSet::Sample>& samples,
           const Task*& task) {
-    const std::string all = file_text(file, "a table of GLUE", longest_data);
+    const std::string all = file_text(file, "a GLUE table", longest_data);
     constexpr std::string_view mark = "\xef\xbb\xbf";  // of UTF-8, which one table begins with
     Lines lines(std::string_view(all).substr(all.starts_with(mark) ? mark.size() : 0));
     Columns at;
@@ -84,7 +84,7 @@ void read(const fs::path& file, TokenSet& set, std::vector<TokenSet::Sample>& sa
         const std::string& label = cells[at.label];
         const auto known = std::ranges::find(task->labels, label);
         if (label.empty() || known == task->labels.end())
-            throw FormatError(fmt::format("{}: the label '{}' is none of {}.", where,
+            throw FormatError(fmt::format("{}: the label '{}' is not one of {}.", where,
                                           visible(shortened(label, 40)), task->name));
         std::string text = cells[at.first];
         if (!task->second.empty()) text += '\n' + cells[at.second];
@@ -111,10 +111,10 @@ std::pair<fs::path, std::string> parts_of(const std::string& argument) {
 extern const DataEntry glue = {
     .kind = {.name = "glue",
              .argument = "DIR[:mismatched]",
-             .samples = "a task of GLUE [GLUE] by bytes, a newline between two sentences: MNLI, "
-                        "QQP, QNLI, MRPC, RTE, SST-2 or CoLA, known by its header",
-             .held_out = "`dev.tsv`, of MNLI `dev_matched.tsv` or the other",
-             .layout = "the task's folder: `train.tsv`, `dev.tsv`; of MNLI `dev_matched.tsv`, "
+             .samples = "a GLUE task [GLUE] as bytes, a newline between two sentences: MNLI, QQP, "
+                        "QNLI, MRPC, RTE, SST-2 or CoLA, identified by its header",
+             .held_out = "`dev.tsv`; for MNLI `dev_matched.tsv` or `dev_mismatched.tsv`",
+             .layout = "the task's folder: `train.tsv`, `dev.tsv`; for MNLI `dev_matched.tsv`, "
                        "`dev_mismatched.tsv`",
              .labelled = true},
     .holds =

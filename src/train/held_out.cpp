@@ -46,8 +46,9 @@ std::optional<OwnInput> held_out_input(const fs::path& model) {
     if (!told.is_object()) return std::nullopt;
     const std::string name = told["data"].string();
     const auto refuse = [&](const std::string& why) {
-        throw UsageError(fmt::format("{}: was trained on {}, {}; say what to measure with --input.",
-                                     model.string(), name, why));
+        throw UsageError(
+            fmt::format("{}: was trained on {}, {}; pass the input to measure with --input.",
+                        model.string(), name, why));
     };
     std::string loss = told["loss"].string();
     std::shared_ptr<training::Data> data;
@@ -60,12 +61,13 @@ std::optional<OwnInput> held_out_input(const fs::path& model) {
         refuse("which has changed since");
 
     const bool probed = told["probe_every"].integer() > 0;
-    if (!told["seed"].is_integer()) refuse("with a seed that its state does not hold in full");
+    if (!told["seed"].is_integer()) refuse("but its state does not contain the full seed");
     const auto seed = std::uint64_t(told["seed"].integer());
     const Rng rng = Rng(seed).fork("train").fork("data");
     OwnInput out;
     out.kind = "held out";
-    out.origin = fmt::format("what the training of {} held out of {}", directory.string(), name);
+    out.origin =
+        fmt::format("samples that the training {} held out from {}", directory.string(), name);
     out.digest = fmt::format("{} {} {} {}", name, told["contents"].string(), loss, seed);
     out.tokens = told["tokens"].integer();
     out.most = data->held_out();

@@ -33,11 +33,11 @@ std::size_t big_endian(const std::string& bytes, std::size_t at) {
 
 /// The bytes of an idx file with the given `extents`, the first of which is free.
 std::string read_idx(const std::string& file, std::vector<std::size_t> extents) {
-    const std::string bytes = file_text(file, "an idx file of MNIST", longest_data);
+    const std::string bytes = file_text(file, "a MNIST idx file", longest_data);
     const std::size_t head = 4 + 4 * extents.size();
     if (bytes.size() < head || big_endian(bytes, 0) != 0x800U + extents.size())
         throw FormatError(
-            fmt::format("{}: is no idx file of bytes in {} dimensions.", file, extents.size()));
+            fmt::format("{}: is not an idx file of bytes in {} dimensions.", file, extents.size()));
     std::size_t count = 1;
     for (std::size_t k = 0; k < extents.size(); ++k) {
         const std::size_t extent = big_endian(bytes, 4 + 4 * k);
@@ -47,7 +47,7 @@ std::string read_idx(const std::string& file, std::vector<std::size_t> extents) 
         count = k == 0 ? extent : count * extent;
     }
     if (bytes.size() - head != count)
-        throw FormatError(fmt::format("{}: has {} bytes behind its header, expected {}.", file,
+        throw FormatError(fmt::format("{}: has {} bytes after its header, expected {}.", file,
                                       bytes.size() - head, count));
     return bytes.substr(head);
 }
@@ -55,7 +55,7 @@ std::string read_idx(const std::string& file, std::vector<std::size_t> extents) 
 Images read_mnist(const std::string& images, const std::string& labels) {
     const std::string pixels = read_idx(images, {0, 28, 28}), marks = read_idx(labels, {0});
     if (pixels.size() != marks.size() * 28 * 28)
-        throw FormatError(fmt::format("{}: has {} images, and {} has {} labels.", images,
+        throw FormatError(fmt::format("{}: has {} images, but {} has {} labels.", images,
                                       pixels.size() / (28 * 28), labels, marks.size()));
     Images out;
     out.pixels.assign(pixels.begin(), pixels.end());
@@ -88,12 +88,12 @@ class ImageData final : public Data {
             read_tiny_imagenet();
         } else {
             throw FormatError(fmt::format(
-                "{}: holds no data_batch_1.bin (CIFAR-10), train.bin and test.bin (CIFAR-100), "
+                "{}: contains no data_batch_1.bin (CIFAR-10), train.bin and test.bin (CIFAR-100), "
                 "train-images-idx3-ubyte (MNIST) or wnids.txt (Tiny-ImageNet).",
                 directory));
         }
         if (training_.labels.empty() || held_out_.labels.empty())
-            throw FormatError(fmt::format("{}: holds no images.", directory));
+            throw FormatError(fmt::format("{}: contains no images.", directory));
     }
 
     std::string description() const override {
@@ -123,7 +123,7 @@ class ImageData final : public Data {
     /// wnids.txt, a class a line; train/CLASS/images/*.JPEG; val/images/*.JPEG with the class of
     /// each in val/val_annotations.txt.
     void read_tiny_imagenet() {
-        const std::string names = file_text(path("wnids.txt"), "names of classes, one a line");
+        const std::string names = file_text(path("wnids.txt"), "names of classes, one per line");
         std::map<std::string, Index, std::less<>> classes;
         for (Lines lines(names); lines.next();)
             if (!lines.line().empty()) classes.emplace(lines.line(), Index(classes.size()));
@@ -234,16 +234,17 @@ class PatternData final : public Data {
 }  // namespace
 
 extern const DataEntry images = {
-    .kind = {.name = "images",
-             .argument = "DIR",
-             .samples = "CIFAR-10 or CIFAR-100 in their binary form, MNIST as idx, Tiny-ImageNet; "
-                        "each epoch in an order of its own",
-             .held_out = "the test files, of Tiny-ImageNet `val`",
-             .layout =
-                 "`data_batch_1.bin` to `data_batch_5.bin`, `test_batch.bin`; `train.bin`, "
-                 "`test.bin`; `train-images-idx3-ubyte` and its three companions; `wnids.txt`, "
-                 "`train/CLASS/images/*.JPEG`, `val/images`, `val/val_annotations.txt`",
-             .labelled = true},
+    .kind =
+        {.name = "images",
+         .argument = "DIR",
+         .samples = "CIFAR-10 or CIFAR-100 in binary form, MNIST as idx, Tiny-ImageNet; shuffled "
+                    "in each epoch",
+         .held_out = "the test files; for Tiny-ImageNet `val`",
+         .layout =
+             "`data_batch_1.bin` to `data_batch_5.bin`, `test_batch.bin`; `train.bin`, "
+             "`test.bin`; `train-images-idx3-ubyte` and the three files that belong to it; "
+             "`wnids.txt`, `train/CLASS/images/*.JPEG`, `val/images`, `val/val_annotations.txt`",
+         .labelled = true},
     .holds =
         [](const fs::path& folder) {
             return fs::exists(folder / "data_batch_1.bin") ||
@@ -260,7 +261,7 @@ extern const DataEntry patterns = {
              .argument = "[:C]",
              .samples = "gratings in noise of the model's image size; the class is the direction, "
                         "pi k / C",
-             .held_out = "drawn apart",
+             .held_out = "drawn separately",
              .layout = "",
              .labelled = true},
     .holds = nullptr,

@@ -93,11 +93,11 @@ void read_gradients(const std::string& text, std::vector<TrainStep>& steps) {
     for (CsvReader in(text, "gradients.csv", gradients_header); in.next();) {
         if (ended) ++at;
         ended = false;
-        if (at == steps.size()) in.fail("is of a step that steps.csv lacks");
+        if (at == steps.size()) in.fail("belongs to a step that steps.csv does not have");
         std::vector<double>& norms = steps[at].layer_norms;
         const Index expected = steps[at].step, layer = in.index(1);
         if (in.integer(0) != expected)
-            in.fail(fmt::format("is of step {}, expected step {}", in.integer(0), expected));
+            in.fail(fmt::format("belongs to step {}, expected step {}", in.integer(0), expected));
         if (layer >= 0 ? layer != std::ssize(norms)
                        : at > 0 && norms.size() + 1 != steps[0].layer_norms.size())
             in.fail(fmt::format("layer '{}' follows {} layers of step {}", in.text(1), norms.size(),
@@ -107,13 +107,14 @@ void read_gradients(const std::string& text, std::vector<TrainStep>& steps) {
     }
     if (ended) ++at;
     if (at < steps.size())
-        throw FormatError(fmt::format("gradients.csv: ends within step {}, and steps.csv has {}.",
+        throw FormatError(fmt::format("gradients.csv: ends within step {}, but steps.csv has {}.",
                                       steps[at].step, steps.size()));
 }
 
 void read_evaluations(const std::string& text, std::vector<Evaluation>& out) {
     for (CsvReader in(text, "evaluations.csv", evaluations_header); in.next();) {
-        if (!out.empty() && in.integer(0) <= out.back().step) in.fail("the steps do not ascend");
+        if (!out.empty() && in.integer(0) <= out.back().step)
+            in.fail("the steps are not ascending");
         out.push_back({.step = in.integer(0),
                        .loss = in.required(1),
                        .accuracy = in.required(2),
@@ -128,7 +129,7 @@ std::string log_text(const std::filesystem::path& directory, const std::string& 
     std::error_code failed;
     if (!std::filesystem::is_regular_file(file, failed))
         throw FormatError(fmt::format("{}: is missing.", file.string()));
-    std::string text = file_text(file, "a table that tsdiag train wrote");
+    std::string text = file_text(file, "a table written by tsdiag train");
     if (!marks) return text;
     const Manifest::Entry& mark = marks->at(name);
     if (text.size() < *mark.grows)
@@ -136,7 +137,7 @@ std::string log_text(const std::filesystem::path& directory, const std::string& 
                                       file.string(), text.size(), *mark.grows));
     text.resize(*mark.grows);
     if (sha256(text) != mark.digest)
-        throw FormatError(fmt::format("{}: its first {} bytes are not those that were written.",
+        throw FormatError(fmt::format("{}: its first {} bytes differ from those that were written.",
                                       file.string(), text.size()));
     return text;
 }

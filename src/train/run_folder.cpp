@@ -22,13 +22,11 @@ OutputPlan checkpoint_plan() {
 void require_same(const fs::path& directory, const Json& then, const Json& now) {
     const std::string kind = "architecture";  // absent from older states
     if (!then[kind].is_null() && then[kind].string() != now[kind].string())
-        throw UsageError(fmt::format(
-            "--resume: {} was trained with another model than {} is now: its configuration was "
-            "changed.",
-            directory.string(), now["model"].string()));
+        throw UsageError(fmt::format("--resume: {} was trained with another configuration of {}.",
+                                     directory.string(), now["model"].string()));
     for (const auto& [key, value] : now.object())
         if (key != kind && then[key].dump() != value.dump())
-            throw UsageError(fmt::format("--resume: {} was trained with {} {}, and now it is {}.",
+            throw UsageError(fmt::format("--resume: {} was trained with {} {}, but now it is {}.",
                                          directory.string(), key, then[key].dump(), value.dump()));
 }
 
@@ -96,8 +94,8 @@ Index RunFolder::resume(const Json& identity, Parameters& parameters, Optimiser&
     std::vector<Index> steps = saved_steps();
     std::ranges::reverse(steps);
     if (steps.empty())
-        throw UsageError(
-            fmt::format("--resume: {} holds no checkpoint to go on from.", directory_.string()));
+        throw UsageError(fmt::format("--resume: {} contains no checkpoint to resume from.",
+                                     directory_.string()));
     for (const Index step : steps) {
         try {
             const State state(checkpoint(step) / state_file);
@@ -121,13 +119,13 @@ Index RunFolder::resume(const Json& identity, Parameters& parameters, Optimiser&
         } catch (const FormatError& error) {
             std::string why = error.what();
             if (why.ends_with('.')) why.pop_back();
-            notes.push_back(fmt::format("step {} cannot be gone on from: {}", step, why));
+            notes.push_back(fmt::format("cannot resume from step {}: {}", step, why));
         }
     }
     std::string all;
     for (const std::string& note : notes) all += (all.empty() ? "" : "; ") + note;
     throw FormatError(
-        fmt::format("--resume: {} holds no state that is whole ({}); --force begins anew.",
+        fmt::format("--resume: {} contains no intact state ({}); pass --force to start over.",
                     directory_.string(), all));
 }
 

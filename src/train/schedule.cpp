@@ -20,7 +20,7 @@ Schedule::Kind schedule_named(const std::string& name) {
     for (std::size_t i = 0; i < kinds.size(); ++i)
         if (kinds[i] == name) return Schedule::Kind(i);
     throw UsageError(
-        fmt::format("--schedule: '{}' is not known, expected constant, cosine, linear, "
+        fmt::format("--schedule: unknown schedule '{}', expected constant, cosine, linear, "
                     "inverse-sqrt or multistep.",
                     name));
 }

@@ -28,10 +28,10 @@ std::string digest_of(const ModelSpec& spec) {
 void require_sane(const TrainOptions& o) {
     const auto refuse = [](const std::string& what) { throw UsageError(what); };
     if (o.steps < 1) refuse("--steps: expected 1 or more.");
-    if (!(o.epochs >= 0)) refuse("--epochs: expected 0 (--steps counts) or more.");
+    if (!(o.epochs >= 0)) refuse("--epochs: expected 0 (use --steps) or more.");
     if (o.batch < 1) refuse("--batch: expected 1 or more.");
     if (!(o.dropout >= 0 && o.dropout < 1))
-        refuse(fmt::format("--dropout {}: expected a share from 0 to below 1.", o.dropout));
+        refuse(fmt::format("--dropout {}: expected a fraction from 0 to below 1.", o.dropout));
     if (!(o.schedule.rate > 0)) refuse("--rate: expected a number above 0.");
     if (!(o.clip >= 0)) refuse("--clip: expected 0 (no clipping) or more.");
     if (!(o.adam.beta1 >= 0 && o.adam.beta1 < 1 && o.adam.beta2 >= 0 && o.adam.beta2 < 1))
@@ -39,9 +39,9 @@ void require_sane(const TrainOptions& o) {
     if (!(o.adam.decay >= 0)) refuse("--weight-decay: expected 0 or more.");
     if (!(o.adam.eps > 0)) refuse("--eps: expected a number above 0.");
     if (!(o.schedule.floor >= 0 && o.schedule.floor <= 1))
-        refuse("--floor: expected a share of the rate, from 0 to 1.");
+        refuse("--floor: expected a fraction of the rate, from 0 to 1.");
     if (!(o.schedule.factor > 0)) refuse("--factor: expected a number above 0.");
-    if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to go on from.");
+    if (o.resume && o.directory.empty()) refuse("--resume: there is no directory to resume from.");
 }
 
 namespace {
@@ -82,8 +82,8 @@ void require_memory(const ModelSpec& spec, Index tokens, Index samples, const Ba
     const double most = double(backend.memory());
     if (bytes > most)
         throw UsageError(fmt::format(
-            "--tokens {}: a step of this model, with {} sample{} at a time, takes at least {:.1f} "
-            "GiB, and this {} has {:.1f}; pass fewer --tokens or --threads, or a smaller model.",
+            "--tokens {}: a step of this model, with {} sample{} at a time, needs at least {:.1f} "
+            "GiB, but this {} has {:.1f}; pass fewer --tokens or --threads, or a smaller model.",
             tokens, samples, samples == 1 ? "" : "s", bytes / gib,
             backend.host_memory() ? "machine" : "device", most / gib));
 }

@@ -107,7 +107,7 @@ State::State(const fs::path& file) : file_(file), state_(open_checkpoint(file)) 
     const auto text = [&](const char* key) -> const std::string& {
         const Json& value = state_->metadata()[key];
         if (!value.is_string())
-            throw FormatError(fmt::format("{}: holds no training state.", file.string()));
+            throw FormatError(fmt::format("{}: contains no training state.", file.string()));
         return value.string();
     };
     const std::string& lines = text("tensors");
@@ -133,7 +133,7 @@ void State::restore(Parameters& parameters, Optimiser& optimiser) const {
         const Shape shape = like.shape();
         if (!state_->has(name) ||
             state_->tensor(name).shape != std::vector<Index>{shape.batch, shape.rows, shape.cols})
-            throw FormatError(fmt::format("{}: lacks '{}' of {} x {} x {}.", file_.string(), name,
+            throw FormatError(fmt::format("{}: has no '{}' of {} x {} x {}.", file_.string(), name,
                                           shape.batch, shape.rows, shape.cols));
         return Tensor::from_host(like.backend(), shape, *as_is<float>(state_->tensor(name)),
                                  like.type());

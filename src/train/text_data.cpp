@@ -140,14 +140,14 @@ class TextData final : public Data {
         require_tokens(fit, vocabulary(), !masked_);
         if (held_out() < fit.tokens || text_.split < fit.tokens)
             throw UsageError(
-                text_.tenth
-                    ? fmt::format("{}: has {} tokens, of which a tenth is held out; a window of {} "
-                                  "needs {} at least.",
-                                  text_.name, text_.size(), fit.tokens, 10 * fit.tokens)
-                    : fmt::format("{}: has {} bytes to train on and {} held out; a window is {}.",
-                                  text_.name, text_.split, held_out(), fit.tokens));
+                text_.tenth ? fmt::format("{}: has {} tokens, of which a tenth is held out; a "
+                                          "window of {} needs at least {}.",
+                                          text_.name, text_.size(), fit.tokens, 10 * fit.tokens)
+                            : fmt::format("{}: has {} training bytes and {} held-out bytes, "
+                                          "expected at least a window of {} in each.",
+                                          text_.name, text_.split, held_out(), fit.tokens));
         if (fit.tokens < 2)
-            throw UsageError("--tokens 1: there is no next token to learn; expected 2 or more.");
+            throw UsageError("--tokens 1: there is no next token to predict; expected 2 or more.");
     }
     Example training(const Fit& fit, const Rng& seed, Index i) const override {
         Rng rng = seed.fork(std::uint64_t(i));
@@ -248,14 +248,14 @@ class MarkovData final : public Data {
     MarkovData(Index symbols, bool masked) : symbols_(symbols), masked_(masked) {}
 
     std::string description() const override {
-        return fmt::format("a Markov chain of second order over {} symbols", symbols_);
+        return fmt::format("a second-order Markov chain over {} symbols", symbols_);
     }
     Index vocabulary() const override { return symbols_ + (masked_ ? 1 : 0); }
     Index held_out() const override { return Index{1} << 20; }
     void require(const Fit& fit) const override {
         require_tokens(fit, vocabulary(), !masked_);
         if (fit.tokens < 2)
-            throw UsageError("--tokens 1: there is no next token to learn; expected 2 or more.");
+            throw UsageError("--tokens 1: there is no next token to predict; expected 2 or more.");
     }
     Example training(const Fit& fit, const Rng& seed, Index i) const override {
         return drawn(fit, seed, seed.fork(std::uint64_t(i)));
@@ -294,7 +294,8 @@ class JudgedData final : public Data {
     void require(const Fit& fit) const override {
         require_tokens(fit, vocabulary(), false);
         if (fit.tokens < 3)
-            throw UsageError("--tokens: a symbol follows from two others; expected 3 or more.");
+            throw UsageError(
+                "--tokens: a symbol depends on the two before it; expected 3 or more.");
     }
     Example training(const Fit& fit, const Rng& seed, Index i) const override {
         return drawn(fit, seed, seed.fork(std::uint64_t(i)));
@@ -324,28 +325,28 @@ class JudgedData final : public Data {
 extern const DataEntry text = {
     .kind = {.name = "text",
              .argument = "FILE",
-             .samples = "windows of bytes, at places drawn anew each step",
+             .samples = "windows of bytes, at random positions in each step",
              .held_out = "the last tenth of the file",
              .layout = ""},
     .holds = nullptr,
     .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
         return std::make_unique<TextData>(Text::of_file(r.argument, false), r.masked);
     }};
-extern const DataEntry chars = {
-    .kind = {.name = "chars",
-             .argument = "FILE",
-             .samples = "windows of characters (Unicode code points); `characters.json` says which "
-                        "id is which",
-             .held_out = "the same",
-             .layout = ""},
-    .holds = nullptr,
-    .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
-        return std::make_unique<TextData>(Text::of_file(r.argument, true), r.masked);
-    }};
+extern const DataEntry chars = {.kind = {.name = "chars",
+                                         .argument = "FILE",
+                                         .samples = "windows of characters (Unicode code points); "
+                                                    "`characters.json` maps ids to characters",
+                                         .held_out = "the same",
+                                         .layout = ""},
+                                .holds = nullptr,
+                                .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
+                                    return std::make_unique<TextData>(
+                                        Text::of_file(r.argument, true), r.masked);
+                                }};
 extern const DataEntry wikitext = {
     .kind = {.name = "wikitext",
              .argument = "DIR",
-             .samples = "WikiText-103, raw: windows of bytes, as of a text",
+             .samples = "WikiText-103, raw: windows of bytes, as for a text",
              .held_out = "`wiki.valid.raw`",
              .layout = "`wiki.train.raw`, `wiki.valid.raw` [WIKITEXT]"},
     .holds = [](const fs::path& folder) { return fs::exists(folder / "wiki.train.raw"); },
@@ -356,9 +357,9 @@ extern const DataEntry wikitext = {
 extern const DataEntry markov = {
     .kind = {.name = "markov",
              .argument = "[:S]",
-             .samples = "a Markov chain of second order over S symbols: three may follow a pair, "
-                        "with 0.7, 0.2 and 0.1",
-             .held_out = "drawn apart",
+             .samples = "a second-order Markov chain over S symbols: each pair has three "
+                        "successors, with probabilities 0.7, 0.2 and 0.1",
+             .held_out = "drawn separately",
              .layout = ""},
     .holds = nullptr,
     .open = [](const DataRequest& r) -> std::unique_ptr<Data> {
@@ -368,9 +369,9 @@ extern const DataEntry markov = {
 extern const DataEntry judged = {
     .kind = {.name = "judged",
              .argument = "[:S]",
-             .samples = "samples of the chain of markov:S; those of class 0 have errors, other "
-                        "symbols in a fifth of the places",
-             .held_out = "drawn apart",
+             .samples = "samples of the chain markov:S; those of class 0 have errors, other "
+                        "symbols at a fifth of the positions",
+             .held_out = "drawn separately",
              .layout = "",
              .labelled = true},
     .holds = nullptr,
@@ -381,22 +382,23 @@ extern const DataEntry judged = {
 std::unique_ptr<Data> sequences(const DataRequest& r, bool reversed) {
     if (r.masked)
         throw UsageError(
-            fmt::format("--loss mlm: {} is learnt from left to right; expected lm.", r.text));
+            fmt::format("--loss mlm: {} is predicted from left to right; expected lm.", r.text));
     return std::make_unique<SequenceData>(reversed, r.number(16, 2, 100000));
 }
 extern const DataEntry copy = {
-    .kind = {.name = "copy",
-             .argument = "[:S]",
-             .samples = "k symbols of S, a separator, and the symbols again; the second half is "
-                        "learnt",
-             .held_out = "drawn apart",
-             .layout = ""},
+    .kind =
+        {.name = "copy",
+         .argument = "[:S]",
+         .samples =
+             "k symbols of S, a separator, and the symbols again; the loss is on the second half",
+         .held_out = "drawn separately",
+         .layout = ""},
     .holds = nullptr,
     .open = [](const DataRequest& r) { return sequences(r, false); }};
 extern const DataEntry reverse = {.kind = {.name = "reverse",
                                            .argument = "[:S]",
-                                           .samples = "the same, backwards behind the separator",
-                                           .held_out = "drawn apart",
+                                           .samples = "the same, reversed after the separator",
+                                           .held_out = "drawn separately",
                                            .layout = ""},
                                   .holds = nullptr,
                                   .open = [](const DataRequest& r) { return sequences(r, true); }};

@@ -15,8 +15,8 @@ class TokenData final : public Data {
   public:
     explicit TokenData(TokenSet set) : set_(std::move(set)) {
         if (set_.training.empty() || set_.held_out.empty())
-            throw FormatError(fmt::format("{}: holds no samples {}.", set_.name,
-                                          set_.training.empty() ? "to train on" : "to hold out"));
+            throw FormatError(fmt::format("{}: contains no samples {}.", set_.name,
+                                          set_.training.empty() ? "for training" : "to hold out"));
     }
 
     std::string description() const override {
@@ -32,10 +32,9 @@ class TokenData final : public Data {
     void require(const Fit& fit) const override {
         require_labelled_tokens(fit, vocabulary());
         if (set_.length > 0 && fit.tokens != set_.length)
-            throw UsageError(
-                fmt::format("--tokens {}: each image of {} has {} pixels, a token a "
-                            "pixel; expected {}.",
-                            fit.tokens, set_.name, set_.length, set_.length));
+            throw UsageError(fmt::format(
+                "--tokens {}: each image of {} has {} pixels, one token per pixel; expected {}.",
+                fit.tokens, set_.name, set_.length, set_.length));
     }
     Example training(const Fit& fit, const Rng& seed, Index i) const override {
         return example(fit, set_.training, training_order_.at(seed, std::ssize(set_.training), i));
@@ -86,8 +85,8 @@ Input cropped(const Fit& fit, std::string_view ids, bool filled) {
 void require_labelled_tokens(const Fit& fit, Index vocabulary) {
     require_tokens(fit, vocabulary, false);
     if (const Index step = token_multiple(fit.spec); fit.tokens % step != 0)
-        throw UsageError(
-            fmt::format("--tokens {}: {} takes multiples of {}.", fit.tokens, fit.spec.name, step));
+        throw UsageError(fmt::format("--tokens {}: {} needs a multiple of {}.", fit.tokens,
+                                     fit.spec.name, step));
 }
 
 std::unique_ptr<Data> token_data(TokenSet set) {

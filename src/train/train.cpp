@@ -149,7 +149,7 @@ class Training {
         const double steps =
             std::ceil(options_.epochs * double(data_->size()) / double(options_.batch));
         if (!(steps >= 1 && steps <= 1e12))
-            throw UsageError(fmt::format("--epochs {}: are {} steps, expected 1 to 1e12.",
+            throw UsageError(fmt::format("--epochs {}: gives {} steps, expected 1 to 1e12.",
                                          options_.epochs, steps));
         options_.steps = Index(steps);
     }
@@ -185,9 +185,9 @@ class Training {
             if (!own && name != classifier)
                 throw UsageError(fmt::format("{} has no parameter '{}'.", spec_.name, name));
             if (own && parameters_->get(name).shape() != tensor.shape())
-                throw UsageError(fmt::format(
-                    "parameter '{}' of {} has another shape than the one to begin with.", name,
-                    spec_.name));
+                throw UsageError(
+                    fmt::format("parameter '{}' of {} has another shape than its initial value.",
+                                name, spec_.name));
             parameters_->set(name, map(Unary::copy, tensor));  // updated in place
         }
     }
@@ -292,7 +292,7 @@ class Training {
         for (const auto& [name, w] : parameters_->all())
             if (const Index bad = first_nonfinite(w); bad >= 0)
                 throw NonFiniteError(
-                    fmt::format("step {}: its update makes '{}' infinite or NaN, at element {}{}",
+                    fmt::format("step {}: the update makes '{}' infinite or NaN, at element {}{}",
                                 step, name, bad, kept()));
     }
 
@@ -303,10 +303,10 @@ class Training {
             throw NonFiniteError(fmt::format("step {}: the loss is {}{}", step, loss, kept()));
         for (auto at = sum.rbegin(); at != sum.rend(); ++at)
             if (const Index bad = first_nonfinite(at->second); bad >= 0)
-                throw NonFiniteError(fmt::format(
-                    "step {}: the gradient by '{}' is the first on its way back that is "
-                    "not finite, at element {}{}",
-                    step, at->first, bad, kept()));
+                throw NonFiniteError(
+                    fmt::format("step {}: '{}' has the first non-finite gradient of the backward "
+                                "pass, at element {}{}",
+                                step, at->first, bad, kept()));
         throw NonFiniteError(
             fmt::format("step {}: the norm of the gradients is too large for a "
                         "double{}",

@@ -25,7 +25,7 @@ TEST(OpenCheckpoint, SaysWhatAFileThatIsNoCheckpointLooksLike) {
         {"{\"model_type\": \"bert\"}", "JSON text"},
         {"hello", "is text"},
         {"PYTORCH1xx", "never released"},
-        {"PK\x03\x04", "beginning of a zip"},
+        {"PK\x03\x04", "a truncated zip file"},
         {std::string("\x80\x04\x95\0\0\0\0\0\0\0\0}.", 13), "plain Python pickle"},
         {"(dp0\nS'a'\nI1\ns.", "plain Python pickle"},
         {std::string("}q\0(X\1\0\0\0aK\1u.", 14), "plain Python pickle"},
@@ -41,10 +41,11 @@ TEST(OpenCheckpoint, SaysWhatAFileThatIsNoCheckpointLooksLike) {
         {std::string("\xde\0\x20\xd9\x24params/with/a/name/of/many/characters\xc0", 43),
          "MessagePack file (Flax)"},
         {std::string("\x1c\0\0\0TFL3\0", 9), "TensorFlow Lite"},
-        {std::string("\x01\x02\x03\xff", 4), "no checkpoint that is known"},
-        {samples::raw<std::int32_t>({288, 768, 6, 5, 5, 32000, 256}) + "heads", "no checkpoint"},
-        {std::string("\x81\xa6par\0ms\x82", 9), "no checkpoint that is known"},
-        {std::string("storages") + std::string(249, '\0') + "ustar  ", "tar of PyTorch 0.1"},
+        {std::string("\x01\x02\x03\xff", 4), "is not in a known checkpoint format"},
+        {samples::raw<std::int32_t>({288, 768, 6, 5, 5, 32000, 256}) + "heads",
+         "is not in a known"},
+        {std::string("\x81\xa6par\0ms\x82", 9), "is not in a known checkpoint format"},
+        {std::string("storages") + std::string(249, '\0') + "ustar  ", "tar file from PyTorch 0.1"},
         {std::string("model.bin") + std::string(248, '\0') + "ustar  ", "is a tar archive"}};
     for (const auto& [content, expected] : files)
         EXPECT_THAT(refusal(folder.write("m.pt", content)),
@@ -59,7 +60,8 @@ TEST(OpenCheckpoint, RefusesPathsThatAreNoFiles) {
     EXPECT_THAT(refusal(folder / "loop.pt"), HasSubstr("cannot be opened"));
     EXPECT_THAT(refusal("/dev/null"), HasSubstr("not a regular file"));
     fs::create_directory_symlink(".", folder / "self");
-    EXPECT_THAT(refusal(folder.path()), HasSubstr("holds no model")) << "its only file is a loop";
+    EXPECT_THAT(refusal(folder.path()), HasSubstr("contains no model"))
+        << "its only file is a loop";
 }
 
 TEST(OpenCheckpoint, NamesVersionAndTensorCountOfGguf) {
@@ -82,7 +84,7 @@ TEST(OpenDirectory, SaysWhatItLookedForWhereNothingIs) {
     const TemporaryFolder folder;
     folder.write("config.json", "{}");
     EXPECT_THAT(refusal(folder.path()),
-                AllOf(HasSubstr("holds no model"), HasSubstr("model.safetensors.index.json"),
+                AllOf(HasSubstr("contains no model"), HasSubstr("model.safetensors.index.json"),
                       HasSubstr("pytorch_model.bin"), HasSubstr(".ckpt")));
 }
 
@@ -93,8 +95,7 @@ TEST(OpenDirectory, PrefersSafetensorsAndTakesTheOnlyFile) {
     folder.write("training_args.bin", "x");
     EXPECT_EQ(open_checkpoint(folder.path())->format(), "torch zip");
     copy_sample(samples::folder() / "plain.pt", folder / "best.ckpt");
-    EXPECT_THAT(refusal(folder.path()),
-                HasSubstr("2 files that may be the model (best.ckpt, last"));
+    EXPECT_THAT(refusal(folder.path()), HasSubstr("2 possible model files (best.ckpt, last"));
     copy_sample(samples::folder() / "plain.pt", folder / "pytorch_model.bin");
     EXPECT_EQ(open_checkpoint(folder.path())->format(), "torch zip");
     copy_sample(samples::folder() / "types.safetensors", folder / "model.safetensors");
@@ -106,7 +107,7 @@ TEST(OpenDirectory, RefusesShardsWithoutTheirIndex) {
     for (const char* name :
          {"model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"})
         copy_sample(samples::folder() / "sharded" / name, folder / name);
-    EXPECT_THAT(refusal(folder.path()), HasSubstr("Download the index too"));
+    EXPECT_THAT(refusal(folder.path()), HasSubstr("Download the index as well"));
 }
 
 TEST(OpenShards, JoinsThemInTheOrderOfTheIndex) {
@@ -139,12 +140,13 @@ class Shards : public testing::Test {
 TEST_F(Shards, RefusesAnIndexThatDoesNotFit) {
     EXPECT_THAT(
         with_index("{\"a\": \"model-00001-of-00002.safetensors\", \"b\": \"gone.safetensors\"}"),
-        HasSubstr("shard 'gone.safetensors', which is not beside it"));
-    EXPECT_THAT(with_index("{\"b\": \"model-00001-of-00002.safetensors\"}"),
-                HasSubstr("tensor 'b' lies in 'model-00001-of-00002.safetensors', which does not"));
+        HasSubstr("shard 'gone.safetensors', which is missing"));
+    EXPECT_THAT(
+        with_index("{\"b\": \"model-00001-of-00002.safetensors\"}"),
+        HasSubstr("places tensor 'b' in 'model-00001-of-00002.safetensors', which does not"));
     EXPECT_THAT(with_index("{}"), HasSubstr("no \"weight_map\""));
     EXPECT_THAT(with_index("[1]"), HasSubstr("no \"weight_map\""));
-    EXPECT_THAT(with_index("{\"a\": 1}"), HasSubstr("no file for tensor 'a'"));
+    EXPECT_THAT(with_index("{\"a\": 1}"), HasSubstr("no shard for tensor 'a'"));
     EXPECT_THAT(with_index("{\"a\": "), HasSubstr("not valid JSON"));
 }
 

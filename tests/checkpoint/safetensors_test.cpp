@@ -29,11 +29,11 @@ TEST(Safetensors, TakesMetadataOfNullForNone) {
 TEST(Safetensors, RefusesHeadersThatAreNotThere) {
     const TemporaryFolder folder;
     EXPECT_THAT(refusal(folder.write("m", with_header("{}", "").substr(0, 9))),
-                HasSubstr("cut short"));
+                HasSubstr("truncated"));
     EXPECT_THAT(refusal(folder.write("m", samples::raw<std::uint64_t>({100'000'001}) + "{}")),
-                HasSubstr("no checkpoint that is known"));
+                HasSubstr("is not in a known checkpoint format"));
     EXPECT_THAT(refusal(folder.write("m", samples::raw<std::uint64_t>({1ull << 63}) + "{}")),
-                HasSubstr("no checkpoint that is known"));
+                HasSubstr("is not in a known checkpoint format"));
     EXPECT_THAT(refusal(folder.write("m", samples::raw<std::uint64_t>({0}) + "{}")),
                 HasSubstr("not valid JSON"));
     EXPECT_THAT(refusal(folder.write("m", with_header("{\"a\": }", ""))),
@@ -51,7 +51,7 @@ TEST(Safetensors, RefusesHolesOverlapsAndForeignBytes) {
     EXPECT_THAT(refusal_of(two(0, 4, 3, 7), 7), HasSubstr("'b' begins at data byte 3, expected 4"));
     EXPECT_THAT(refusal_of(two(1, 4, 4, 7), 7), HasSubstr("'a' begins at data byte 1, expected 0"));
     EXPECT_THAT(refusal_of(two(0, 4, 4, 8), 9), HasSubstr("9 bytes of data, expected 8"));
-    EXPECT_THAT(refusal_of(two(0, 4, 4, 8), 7), HasSubstr("cut short"));
+    EXPECT_THAT(refusal_of(two(0, 4, 4, 8), 7), HasSubstr("truncated"));
 }
 
 TEST(Safetensors, AcceptsOffsetsInAnyOrder) {
@@ -74,10 +74,10 @@ TEST(Safetensors, RefusesSizesThatDoNotFit) {
                 HasSubstr("fits 63 bits"));
     EXPECT_THAT(refusal_of(one("F32", "[2305843009213693952]", "[0,0]"), 0),
                 HasSubstr("fits 63 bits"));
-    EXPECT_THAT(refusal_of(one("F4", "[3]", "[0,2]"), 2), HasSubstr("whole bytes"));
+    EXPECT_THAT(refusal_of(one("F4", "[3]", "[0,2]"), 2), HasSubstr("whole number of bytes"));
     EXPECT_THAT(refusal_of(one("F32", "[1]", "[4,0]"), 4), HasSubstr("4 bytes apart"));
-    EXPECT_THAT(refusal_of(one("F32", "[-1]", "[0,4]"), 4), HasSubstr("proper \"shape\""));
-    EXPECT_THAT(refusal_of(one("F32", "[1.5]", "[0,4]"), 4), HasSubstr("proper \"shape\""));
+    EXPECT_THAT(refusal_of(one("F32", "[-1]", "[0,4]"), 4), HasSubstr("valid \"shape\""));
+    EXPECT_THAT(refusal_of(one("F32", "[1.5]", "[0,4]"), 4), HasSubstr("valid \"shape\""));
     EXPECT_THAT(refusal_of(one("F32", "[1]", "[0]"), 4), HasSubstr("4 bytes apart"));
     EXPECT_THAT(refusal_of(one("F33", "[1]", "[0,4]"), 4), HasSubstr("dtype 'F33'"));
     EXPECT_THAT(refusal_of("{\"t\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4),

@@ -87,10 +87,10 @@ TEST(TorchZip, RefusesTensorsThatReachBeyondTheirStorage) {
         return refused(dict(text("w") + t), {six_floats});
     };
     EXPECT_THAT(one(tensor("0", 6, 1, {6}, {1})), HasSubstr("'w' of shape (6,), strides (1,) and"));
-    EXPECT_THAT(one(tensor("0", 6, 0, {2, 3}, {4, 1})), HasSubstr("reaches beyond its storage"));
-    EXPECT_THAT(one(tensor("0", 6, -1, {1}, {1})), HasSubstr("reaches beyond its storage"));
-    EXPECT_THAT(one(tensor("0", 6, 0, {2}, {-1})), HasSubstr("reaches beyond its storage"));
-    EXPECT_THAT(one(tensor("0", 6, INT64_MAX, {2}, {INT64_MAX})), HasSubstr("reaches beyond"));
+    EXPECT_THAT(one(tensor("0", 6, 0, {2, 3}, {4, 1})), HasSubstr("exceeds its storage"));
+    EXPECT_THAT(one(tensor("0", 6, -1, {1}, {1})), HasSubstr("exceeds its storage"));
+    EXPECT_THAT(one(tensor("0", 6, 0, {2}, {-1})), HasSubstr("exceeds its storage"));
+    EXPECT_THAT(one(tensor("0", 6, INT64_MAX, {2}, {INT64_MAX})), HasSubstr("exceeds its storage"));
     EXPECT_THAT(one(tensor("0", 6, 0, {INT64_MAX, 4}, {0, 0})), HasSubstr("fits 63 bits"));
     EXPECT_THAT(one(tensor("0", 6, 0, {-1}, {1})), HasSubstr("fits 63 bits"));
     EXPECT_THAT(one(tensor("0", 6, 0, {2, 3}, {1})), HasSubstr("2 sizes and 1 strides"));
@@ -148,7 +148,7 @@ TEST(TorchZip, CopiesSharedBlobsWithinTheBudget) {
     const auto some = opened(arrays_of_one_text(1'000'000, 3));
     EXPECT_EQ(some->tensor("2").count(), 1'000'000);
     EXPECT_THAT(refused(arrays_of_one_text(1'000'000, 300)),
-                HasSubstr("brings what the file unpacks, copies and repeats to more than"));
+                HasSubstr("makes the file unpack, copy and repeat more than"));
 }
 
 TEST(TorchZip, ShowsViewsWithinTheBudget) {
@@ -181,7 +181,7 @@ TEST(TorchZip, BoundsElementsWhoseSizeItDoesNotKnow) {
               48);
     EXPECT_THAT(
         refused(dict(text("w") + quint + tuple({1'000'000'000}) + tuple({1}) + end), {six_floats}),
-        HasSubstr("reaches beyond its storage"));
+        HasSubstr("exceeds its storage"));
 }
 
 TEST(TorchZip, ComparesChecksums) {
@@ -247,7 +247,7 @@ TEST(TorchZip, RefusesDamagedZipFiles) {
     EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data.pkl", pickle}}),
                 HasSubstr("two zip entries"));
     EXPECT_THAT(zip({{"m/data.pkl", pickle, 0, 1}}), HasSubstr("encrypted"));
-    EXPECT_THAT(zip({{"m/data.pkl", pickle, 12}}), HasSubstr("packed by method 12"));
+    EXPECT_THAT(zip({{"m/data.pkl", pickle, 12}}), HasSubstr("compression method 12"));
     EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six_floats, 0, 0, 25}}),
                 HasSubstr("stored in 24 bytes, expected its size of 25"));
     EXPECT_THAT(zip({{"m/data.pkl", pickle}, {"m/data/0", six_floats, 0, 0, 24, 24, 0}}),
@@ -321,8 +321,7 @@ TEST(TorchLegacy, RefusesViewsAndStoragesThatDoNotFit) {
     };
     EXPECT_THAT(with("K\x03K\x03t", "K\x04K\x03t"), HasSubstr("view beyond its storage"));
     EXPECT_THAT(with("cpuK\x06", "cpuK\x07"), HasSubstr("elements, expected 7"));
-    EXPECT_THAT(refusal(folder.write("m.pt", good + "x")),
-                HasSubstr("1 bytes behind its storages"));
+    EXPECT_THAT(refusal(folder.write("m.pt", good + "x")), HasSubstr("1 bytes after its storages"));
     EXPECT_THAT(
         with(std::string_view("\x06\0\0\0\0\0\0\0", 8), std::string_view("\0\0\0\0\0\0\0\x80", 8)),
         HasSubstr("expected 6"));

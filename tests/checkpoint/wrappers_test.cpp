@@ -63,8 +63,8 @@ TEST(Unwrap, EntersWrappersAndNotesWhatItLeavesOut) {
     EXPECT_EQ(samples::values(file->tensor("b"))[0], 7);
     EXPECT_EQ(file->metadata()["epoch"].integer(), 3);
     EXPECT_EQ(file->format(), "torch zip");
-    EXPECT_THAT(notes, ElementsAre("entered 'model'", "left out 3 tensors of 'optimizer'",
-                                   "left out 1 tensor of 'rng'"));
+    EXPECT_THAT(notes, ElementsAre("entered 'model'", "skipped 3 tensors of 'optimizer'",
+                                   "skipped 1 tensor of 'rng'"));
     EXPECT_THROW(file->tensor("model.a"), UsageError);
 }
 
@@ -88,7 +88,7 @@ TEST(Unwrap, DropsBookkeepingBesideAModelWithoutWrapper) {
     members.emplace_back("optimizer_states", "](" + tensors({"x"}) + "e");
     std::vector<std::string> notes;
     EXPECT_THAT(unwrapped(members, &notes)->names(), ElementsAre("embed.weight"));
-    EXPECT_THAT(notes, ElementsAre("left out 1 tensor of 'optimizer_states'"));
+    EXPECT_THAT(notes, ElementsAre("skipped 1 tensor of 'optimizer_states'"));
     EXPECT_THAT(names_of(plain({"optimizer.weight"})), ElementsAre("optimizer.weight"))
         << "a name of the model itself";
 }

@@ -68,7 +68,7 @@ TEST(Write, RefusesArraysThatDoNotFillTheirShape) {
     const std::vector<NamedArray> both = {{"w", {2}, std::span(six).first(2), two}};
     const std::vector<NamedArray> twice = {{"w", {6}, six, {}}, {"w", {6}, six, {}}};
     EXPECT_THAT(samples::message_of<UsageError>([&] { write_safetensors(folder / "m", wrong); }),
-                HasSubstr("'w' of shape (2, 2) comes with 6"));
+                HasSubstr("'w' of shape (2, 2) has 6"));
     EXPECT_THROW(write_npz(folder / "m", wrong), UsageError);
     EXPECT_THROW(write_npz(folder / "m", both), UsageError);
     EXPECT_THROW(write_safetensors(folder / "m", twice), UsageError);

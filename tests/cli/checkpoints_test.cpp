@@ -142,7 +142,7 @@ const Other others[] = {
      {{"model.layers.0.pre_feedforward_layernorm.weight", {12}},
       {"model.layers.1.pre_feedforward_layernorm.weight", {12}}},
      nullptr,
-     "'model.layers.0.pre_feedforward_layernorm.weight' and 1 more is read by no rule"},
+     "'model.layers.0.pre_feedforward_layernorm.weight' and 1 more is unknown to family"},
     {"soft_cap", "llama", {}, R"({"attn_logit_softcapping": 50.0})", "attn_logit_softcapping"},
     {"attention_sinks", "llama", {{"model.layers.1.self_attn.sinks", {2}}}, nullptr, "sinks"},
     {"window_of_a_llama", "llama", {}, R"({"sliding_window": 4})", "sliding_window = 4"},
@@ -160,7 +160,7 @@ const Other others[] = {
      "llama",
      {{"model.layers.0.self_attn.rotary_emb.inv_freq", {3}}},
      nullptr,
-     "other frequencies"},
+     "differs from the frequencies of the rotary base"},
     {"lora",
      "bert",
      {{"bert.encoder.layer.0.attention.self.query.lora_A", {4, 12}}},
@@ -268,8 +268,8 @@ TEST(Ignore, ReadsTheFileWithoutAndSaysSo) {
                 Json::Object{{"alibi", true}});
     const Finished found = probe(folder, "model", {"--ignore", "*.lora_A", "--ignore", "alibi"});
     ASSERT_EQ(found.code, 0) << found.err;
-    EXPECT_THAT(found.out, AllOf(HasSubstr("! Read as if the file had no tensor"),
-                                 HasSubstr("lora_A"), HasSubstr("'alibi'")));
+    EXPECT_THAT(found.out,
+                AllOf(HasSubstr("! Ignored tensor"), HasSubstr("lora_A"), HasSubstr("'alibi'")));
     const Json run = run_of(folder);
     EXPECT_THAT(run["model"]["warnings"].array()[0].string(), HasSubstr("lora_A"));
     EXPECT_EQ(run["settings"]["ignore"].dump(), R"(["*.lora_A", "alibi"])");
@@ -293,7 +293,7 @@ TEST(Ignore, HasToNameSomething) {
     TemporaryDirectory folder;
     const Finished found = probe(folder, (golden / "bert").string(), {"--ignore", "rope_scalings"});
     EXPECT_EQ(found.code, 2);
-    EXPECT_THAT(found.err, HasSubstr("--ignore rope_scalings: neither a tensor"));
+    EXPECT_THAT(found.err, HasSubstr("--ignore rope_scalings: matches no tensor"));
     EXPECT_EQ(probe(folder, "random:gpt2,layers=1,d=8,heads=2,vocab=9", {"--ignore", "x"}).code, 2);
 }
 

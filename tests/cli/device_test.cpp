@@ -54,14 +54,14 @@ TEST_P(EveryMissingDevice, AutoTakesTheCpu) {
 
 std::vector<Missing> missing() {
     std::vector<Missing> all = {
-        {"no_file", "/nowhere/lib.so", "there is no such file"},
+        {"no_file", "/nowhere/lib.so", "no such file"},
         {"no_library", TSDIAG_TEST_DATA "/golden/manifest.json", "invalid ELF header"}};
 #ifdef TSDIAG_OTHER_PLUGIN
-    all.push_back({"another_build", TSDIAG_OTHER_PLUGIN, "install both from one build"});
+    all.push_back({"another_build", TSDIAG_OTHER_PLUGIN, "install both from the same build"});
 #endif
 #ifdef TSDIAG_CUDA_PLUGIN_FILE
     if (!fs::exists("/dev/nvidiactl"))
-        all.push_back({"no_driver", TSDIAG_CUDA_PLUGIN_FILE, "no driver"});
+        all.push_back({"no_driver", TSDIAG_CUDA_PLUGIN_FILE, "no NVIDIA driver"});
 #endif
     return all;
 }

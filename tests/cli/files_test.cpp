@@ -111,7 +111,8 @@ TEST_P(EveryWriter, RefusesWhatWasChangedAndWhatItDidNotWrite) {
         EXPECT_EQ(refused.code, 2) << name;
         // Without a manifest the first file is refused, with one the changed file.
         const bool whole = fs::path(name).filename() == "files.sha256";
-        EXPECT_THAT(refused.err, HasSubstr(whole ? "would be replaced" : name + ": was changed"));
+        EXPECT_THAT(refused.err,
+                    HasSubstr(whole ? "would be overwritten" : name + ": was changed"));
         EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
         EXPECT_EQ(read_file(result() / name), "changed by hand");
         write_file(result() / name, before.at(name));
@@ -169,7 +170,7 @@ TEST(ReportFiles, AreThoseOfTheRun) {
     const auto refused = [&](const std::string& file) {
         const Finished found = tsdiag(folder, {"report", "a"});
         EXPECT_EQ(found.code, 1) << file;
-        EXPECT_THAT(found.err, HasSubstr("a/" + file + ": is not the table that run.json"));
+        EXPECT_THAT(found.err, HasSubstr("a/" + file + ": does not match its SHA-256 in run.json"));
         EXPECT_FALSE(fs::exists(folder / "a/report.html"));
     };
     // What a kill between two renames would have left.

@@ -172,9 +172,8 @@ TEST(ChangedFiles, AFileThatIsShortenedWhileItIsReadIsASentence) {
         inspect_meanwhile(folder, [](const std::string& file) { fs::resize_file(file, 4096); });
     EXPECT_EQ(done.code, 1);
     EXPECT_EQ(done.err,
-              "tsdiag: large.safetensors: a part of it can no longer be read: it was shortened "
-              "meanwhile, or its disk failed; run again when it is whole. Nothing half-written "
-              "remains.\n");
+              "tsdiag: large.safetensors: part of the file can no longer be read; it was truncated "
+              "or its disk failed. Restore it and run again. No partial output was left.\n");
 }
 
 TEST(ChangedFiles, AFileThatIsWrittenWhileItIsReadIsASentence) {
@@ -186,8 +185,8 @@ TEST(ChangedFiles, AFileThatIsWrittenWhileItIsReadIsASentence) {
     });
     EXPECT_EQ(done.code, 1);
     EXPECT_EQ(done.err,
-              "tsdiag: large.safetensors: was changed while it was read, expected it to stay as it "
-              "is. Run again when nothing writes to it.\n");
+              "tsdiag: large.safetensors: changed while it was being read. Run again when no "
+              "process writes to it.\n");
 }
 
 TEST(ChangedFiles, AModelThatIsShortenedWhileItRunsEndsTheProbeOnAnyThread) {

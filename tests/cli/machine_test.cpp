@@ -34,7 +34,7 @@ TEST(Threads, AreNeverMoreThanTheMachineStarts) {
         tsdiag(folder, {"probe", tiny_of_20_ids, "--tokens", "4", "--no-report", "--out", "out"},
                {"OMP_NUM_THREADS=100000"});
     EXPECT_EQ(many.code, 0) << many.err;
-    EXPECT_THAT(many.err, HasSubstr("in place of 100000"));
+    EXPECT_THAT(many.err, HasSubstr("instead of 100000"));
     // As a user who may start no other process.
     const std::string limited =
         "export ASAN_OPTIONS=detect_leaks=0; ulimit -u 1; exec \"$TSDIAG\" probe " +
@@ -50,7 +50,7 @@ TEST(Threads, AreNeverMoreThanTheMachineStarts) {
     if (one.code == 126 || one.code == 127)
         GTEST_SKIP() << "no other user can be tried: " << one.err;
     EXPECT_EQ(one.code, 0) << one.err;
-    EXPECT_THAT(one.err, HasSubstr("1 threads work in place of 2"));
+    EXPECT_THAT(one.err, HasSubstr("using 1 threads instead of 2"));
 }
 
 /// A file of safetensors whose tensors have these names.

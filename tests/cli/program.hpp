@@ -126,13 +126,13 @@ inline void expect_one_sentence(const std::string& text) {
     EXPECT_EQ(text.find("terminate"), std::string::npos) << text;
 }
 
-/// "231M" of "... takes at least 231M, ...": the least value of --memory.
+/// "231M" of "... needs at least 231M (...)": the least value of --memory.
 inline std::string least_memory(const std::string& sentence) {
-    constexpr std::string_view before = "takes at least ";
+    constexpr std::string_view before = "needs at least ";
     const std::size_t at = sentence.find(before);
     if (at == std::string::npos) return {};
     const std::string_view rest = std::string_view(sentence).substr(at + before.size());
-    return std::string(rest.substr(0, rest.find(',')));
+    return std::string(rest.substr(0, rest.find(' ')));
 }
 
 /// Names in `folder`, sorted.

@@ -88,12 +88,12 @@ TEST_F(Resume, LogsShorterThanTheStateGoBackToTheOneBefore) {
     const std::string file = path("steps.csv"), text = read_file(file);
     write_file(file, text.substr(0, text.find("\n5,") + 8));  // torn in step 5, after state 3
     expect_the_same(train({"-o", "run", "--resume"}), "shorter");
-    EXPECT_THAT(read_file(path("run.json")), HasSubstr("step 6 cannot be gone on from"));
-    EXPECT_THAT(read_file(path("report.html")), HasSubstr("step 6 cannot be gone on from"));
+    EXPECT_THAT(read_file(path("run.json")), HasSubstr("cannot resume from step 6"));
+    EXPECT_THAT(read_file(path("report.html")), HasSubstr("cannot resume from step 6"));
     write_file(file, text.substr(0, text.find("\n2,")));
     const Finished refused = train({"-o", "run", "--resume"});
     EXPECT_EQ(refused.code, 1);
-    EXPECT_THAT(refused.err, HasSubstr("holds no state that is whole"));
+    EXPECT_THAT(refused.err, HasSubstr("contains no intact state"));
     EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
 }
 
@@ -149,7 +149,7 @@ TEST_F(Resume, WithoutAnyWholeStateIsOneSentence) {
     const auto before = made("run");
     const Finished refused = train({"-o", "run", "--resume"});
     EXPECT_EQ(refused.code, 1);
-    EXPECT_THAT(refused.err, HasSubstr("holds no state that is whole"));
+    EXPECT_THAT(refused.err, HasSubstr("contains no intact state"));
     EXPECT_EQ(std::count(refused.err.begin(), refused.err.end(), '\n'), 1) << refused.err;
     EXPECT_EQ(made("run"), before);
 }
@@ -203,13 +203,13 @@ class ResumeOfAFile : public testing::Test {
 
 TEST_F(ResumeOfAFile, OtherWordsAreRefused) {
     expect_refused({"--resume", "--config", "other.json"},
-                   R"(was trained with config null, and now it is "other.json")");
+                   R"(was trained with config null, but now it is "other.json")");
     expect_refused({"--resume", "--n-heads", "2"},
-                   "was trained with n_heads null, and now it is 2");
-    expect_refused({"--resume", "--width", "16"}, "was trained with width null, and now it is 16");
+                   "was trained with n_heads null, but now it is 2");
+    expect_refused({"--resume", "--width", "16"}, "was trained with width null, but now it is 16");
     change("{", R"({"extra": 1,)");
     expect_refused({"--resume", "--ignore", "extra"},
-                   R"(was trained with ignore null, and now it is ["extra"])");
+                   R"(was trained with ignore null, but now it is ["extra"])");
 }
 
 TEST_F(ResumeOfAFile, WhatIsIgnoredHasNoOrder) {
@@ -228,7 +228,7 @@ TEST_F(ResumeOfAFile, AConfigurationThatWasChangedIsRefused) {
              {R"("n_head": 2)", R"("n_head": 4)"},
              {R"("scale_attn_weights": true)", R"("scale_attn_weights": false)"}}) {
         change(from, to);
-        expect_refused({"--resume"}, "was trained with another model than model is now");
+        expect_refused({"--resume"}, "was trained with another configuration of model");
         write_file(config, same);
     }
     change("}", "\n}\n");  // an equivalent file

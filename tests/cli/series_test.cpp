@@ -61,7 +61,7 @@ TEST_F(ProbeSeries, GivesAtEachStepWhatProbeGivesAlone) {
     }
     const std::string page = read_file(folder / "run.tsdiag/report.html");
     EXPECT_NE(page.find("id=\"trajectory_t_sim_out\""), std::string::npos);
-    EXPECT_NE(page.find("The findings below are of the last checkpoint"), std::string::npos);
+    EXPECT_NE(page.find("The findings below are for the last checkpoint"), std::string::npos);
     ASSERT_EQ(tsdiag(folder, {"report", "run.tsdiag"}).code, 0);
     EXPECT_EQ(read_file(folder / "run.tsdiag/report.html"), page);
 }
@@ -70,14 +70,14 @@ TEST_F(ProbeSeries, DoesAgainOnlyWhatChanged) {
     init_three();
     ASSERT_EQ(probe().code, 0);
     const std::string first = metrics("run.tsdiag");
-    EXPECT_NE(probe().out.find("3 had been done before"), std::string::npos);
+    EXPECT_NE(probe().out.find("3 reused from an earlier run"), std::string::npos);
     EXPECT_EQ(metrics("run.tsdiag"), first);
     const Finished other = probe({"--seed", "5"});
-    EXPECT_EQ(other.out.find("done before"), std::string::npos) << other.out;
+    EXPECT_EQ(other.out.find("reused"), std::string::npos) << other.out;
     ASSERT_EQ(probe().code, 0);
     fs::remove_all(folder / "run/checkpoint-200");
     init("run/checkpoint-200", "9");
-    EXPECT_NE(probe().out.find("2 had been done before"), std::string::npos);
+    EXPECT_NE(probe().out.find("2 reused from an earlier run"), std::string::npos);
     EXPECT_NE(rows_of(metrics("run.tsdiag"), "run,200,"), rows_of(first, "run,200,"));
     EXPECT_EQ(rows_of(metrics("run.tsdiag"), "run,1000,"), rows_of(first, "run,1000,"));
     std::ofstream(folder / "run.tsdiag/checkpoints/100/metrics.csv") << "changed";
@@ -86,7 +86,7 @@ TEST_F(ProbeSeries, DoesAgainOnlyWhatChanged) {
     EXPECT_NE(refused.err.find("checkpoints/100/metrics.csv: was changed"), std::string::npos)
         << refused.err;
     fs::remove(folder / "run.tsdiag/checkpoints/100/metrics.csv");
-    EXPECT_NE(probe().out.find("2 had been done before"), std::string::npos);
+    EXPECT_NE(probe().out.find("2 reused from an earlier run"), std::string::npos);
     EXPECT_EQ(rows_of(metrics("run.tsdiag"), "run,100,"), rows_of(first, "run,100,"));
 }
 
@@ -100,7 +100,7 @@ TEST_F(ProbeSeries, GoesOnWhereItWasInterrupted) {
         fs::remove_all(fs::path(folder / "run.tsdiag") / name);
     const Finished again = probe();
     EXPECT_EQ(again.code, 0) << again.err;
-    EXPECT_NE(again.out.find("1 had been done before"), std::string::npos) << again.out;
+    EXPECT_NE(again.out.find("1 reused from an earlier run"), std::string::npos) << again.out;
     EXPECT_EQ(metrics("run.tsdiag"), whole);
 }
 
@@ -109,7 +109,7 @@ TEST_F(ProbeSeries, ABadCheckpointIsOneSentenceAndKeepsWhatIsDone) {
     init("run/checkpoint-300", "1", "random:gpt2,layers=3,d=16,heads=2,vocab=32,tokens=16");
     const Finished mixed = probe();
     EXPECT_EQ(mixed.code, 1);
-    EXPECT_NE(mixed.err.find("is of another architecture"), std::string::npos) << mixed.err;
+    EXPECT_NE(mixed.err.find("has another architecture"), std::string::npos) << mixed.err;
     EXPECT_EQ(std::count(mixed.err.begin(), mixed.err.end(), '\n'), 1) << mixed.err;
     EXPECT_FALSE(fs::exists(folder / "run.tsdiag"));
     EXPECT_EQ(probe({"--maps", "0:0"}).code, 2);

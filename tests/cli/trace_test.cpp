@@ -60,8 +60,7 @@ TEST_F(TraceCommand, NamesALayoutThatDoesNotExist) {
 }
 
 TEST_F(TraceCommand, NamesAnAttentionThatDoesNotExist) {
-    EXPECT_THAT(refused(2, {"--attention", "nonsense"}),
-                HasSubstr("no attention is called 'nonsense'"));
+    EXPECT_THAT(refused(2, {"--attention", "nonsense"}), HasSubstr("unknown attention 'nonsense'"));
 }
 
 std::vector<MetricRow> rows_in(const TemporaryDirectory& folder) {
@@ -225,7 +224,7 @@ TEST_F(Spectra, AreFoundByTheRouteAskedFor) {
     EXPECT_NEAR(values["spectra"], values["dense"], 1e-6 * values["dense"]);
     const Finished refused = probe({"--spectra", "lanczos"});
     EXPECT_EQ(refused.code, 2);
-    EXPECT_THAT(refused.err, HasSubstr("'lanczos' is none of auto, arnoldi, dense, spectra"));
+    EXPECT_THAT(refused.err, HasSubstr("'lanczos' is not one of auto, arnoldi, dense, spectra"));
 }
 
 TEST_F(Spectra, GetASecondOpinionOfTheHeadsAskedFor) {

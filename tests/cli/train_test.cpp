@@ -95,14 +95,14 @@ TEST(TrainCommand, TakesNothingThatItWouldDestroy) {
     own[1] = "run/checkpoints/step-4";
     const Finished refused = tsdiag(folder, own);
     EXPECT_EQ(refused.code, 2);
-    EXPECT_THAT(refused.err, HasSubstr("lies in run"));
+    EXPECT_THAT(refused.err, HasSubstr("is inside run"));
     EXPECT_TRUE(std::filesystem::exists(folder / "run/checkpoints/step-4/model.safetensors"));
     const Finished nowhere = tsdiag(folder, words({"-o", ""}));
     EXPECT_EQ(nowhere.code, 2);
     EXPECT_THAT(nowhere.err, HasSubstr("--out: expected a directory"));
     const Finished twice = tsdiag(folder, words({"-o", "a", "-o", "b"}));
     EXPECT_EQ(twice.code, 2);
-    EXPECT_THAT(twice.err, HasSubstr("--out is given more than once"));
+    EXPECT_THAT(twice.err, HasSubstr("--out was given more than once"));
 }
 
 /// A training on files that leaves its folder, and one on a damaged file that leaves nothing.

@@ -149,7 +149,7 @@ TEST(CsvTest, ErrorsNameFileLineAndWhatWasFound) {
     EXPECT_THAT(read("\"m\nm\",,0,in,,,fro,1,,,,1,\nm,,0,in,,,fro,1e999,,,,1,\n"),
                 HasSubstr("line 4: '1e999'"));
     EXPECT_THAT(read("m,,-4,in,,,fro,1,,,,1,\n"), HasSubstr("'-4' found in column 3"));
-    EXPECT_THAT(read("\"m,,0"), HasSubstr("a quoted field does not end"));
+    EXPECT_THAT(read("\"m,,0"), HasSubstr("a quoted field is not terminated"));
     EXPECT_THAT(read("\"m\"x,,0"), HasSubstr("text follows a closing quote"));
     EXPECT_THAT(message_of([] { read_metrics_csv("a,b\n", "t.csv"); }),
                 HasSubstr("line 1: the header is 'a,b'"));

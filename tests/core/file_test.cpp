@@ -62,9 +62,9 @@ TEST(FileText, RefusesWhatMayHaveNoEnd) {
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     std::strncpy(address.sun_path, socket_file.c_str(), sizeof address.sun_path - 1);
     ASSERT_EQ(bind(listener, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
-    EXPECT_EQ(file_refusal(pipe), pipe + ": is no regular file, expected a log.");
-    EXPECT_THAT(file_refusal("/dev/zero"), HasSubstr("is no regular file"));
-    EXPECT_THAT(file_refusal(folder.path().string()), HasSubstr("is no regular file"));
+    EXPECT_EQ(file_refusal(pipe), pipe + ": is not a regular file, expected a log.");
+    EXPECT_THAT(file_refusal("/dev/zero"), HasSubstr("is not a regular file"));
+    EXPECT_THAT(file_refusal(folder.path().string()), HasSubstr("is not a regular file"));
     EXPECT_THAT(file_refusal(socket_file), HasSubstr("cannot be read (No such device"));
     EXPECT_THAT(file_refusal(folder / "absent"), HasSubstr("No such file"));
     ::close(listener);

@@ -29,7 +29,7 @@ TEST(Dispersion, IsTheDeviationOverTheMeanWithOneDegreeLess) {
     EXPECT_DOUBLE_EQ(found.mean, 2.5);
     EXPECT_EQ(found.count, 4);
     EXPECT_FALSE(found.rsd.low);
-    EXPECT_EQ(found.rsd.note, "4 numbers carry no interval");
+    EXPECT_EQ(found.rsd.note, "4 numbers are too few for an interval");
 }
 
 TEST(Dispersion, DoesNotDependOnTheScale) {

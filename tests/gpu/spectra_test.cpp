@@ -131,7 +131,7 @@ TEST_F(FullDevice, HalvesBlocksAndSeesEachRowOnce) {
         p->apply(there, n, count);
         FAIL() << "nothing was thrown";
     } catch (const OutOfMemory& error) {
-        EXPECT_NE(std::string(error.what()).find("bytes were asked for"), std::string::npos);
+        EXPECT_NE(std::string(error.what()).find("bytes were requested"), std::string::npos);
     }
 }
 

@@ -63,7 +63,7 @@ TEST(RandomModel, NamesTheNearestNameAndKey) {
 
 TEST(RandomModel, RefusesSizesThatCannotBe) {
     EXPECT_THAT(thrown<UsageError>([] { random_model("bert-base,heads=7"); }),
-                HasSubstr("heads=7 do not divide d=768"));
+                HasSubstr("heads=7 does not divide d=768"));
     EXPECT_THAT(thrown<UsageError>([] { random_model("gpt2,layers=0"); }), HasSubstr("layers=0"));
     EXPECT_THAT(thrown<UsageError>([] { random_model("gpt2,layers=x"); }), HasSubstr("layers=x"));
     EXPECT_THAT(thrown<UsageError>([] { random_model("llama-7b,kv_heads=5"); }),
@@ -104,7 +104,7 @@ TEST(RandomModel, TakesOblongPatches) {
     EXPECT_EQ(random_model("deit-tiny,image=64,patch=32x16").spec.patches(), 8);
     EXPECT_EQ(random_model("deit-tiny,image=64,patch=16").spec.patches(), 16);
     EXPECT_THAT(thrown<UsageError>([] { random_model("deit-tiny,image=64,patch=32x"); }),
-                HasSubstr("patch=32x must be a side"));
+                HasSubstr("patch=32x must be a size"));
     EXPECT_THAT(thrown<UsageError>([] { random_model("deit-tiny,image=64,patch=24x16"); }),
                 HasSubstr("does not divide"));
     EXPECT_THAT(thrown<UsageError>([] { random_model("deit-tiny,init=zero"); }),
@@ -124,13 +124,13 @@ TEST(RandomModel, BeginsALearnedScaleWhereThePaperDoes) {
                        "scale=learned"),
               std::vector{0.125});
     EXPECT_THAT(thrown<UsageError>([&] { random_model("post-norm" + learned); }),
-                HasSubstr("give it start=NUMBER"));
+                HasSubstr("pass start=NUMBER"));
     const auto mix =
         weights_of("post-norm,layers=2,attention=0:softmax;1:polynomial:scale=learned:start=3");
     EXPECT_FALSE(mix->has("layer.0.attn.scale"));
     EXPECT_TRUE(mix->has("layer.1.attn.scale"));
     EXPECT_THAT(random_model("deit-tiny,image=16,patch=4" + learned).spec.defaults.back(),
-                HasSubstr("learned scale of attention 0.25"));
+                HasSubstr("learned attention scale 0.25"));
 }
 
 /// A layer that shares the parameters of one without a scale has it there all the same.

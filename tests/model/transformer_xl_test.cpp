@@ -76,13 +76,14 @@ TEST(Memory, RefusesWhatCannotHaveOne) {
         return thrown<UsageError>([&] { random(text, Type::f64).step(input, loss); });
     };
     const std::string with = small + ",memory=3";
-    EXPECT_THAT(said(with, of_ids({1, 2, 3})), HasSubstr("has 3 tokens, and its first 3 are its"));
+    EXPECT_THAT(said(with, of_ids({1, 2, 3})),
+                HasSubstr("has 3 tokens, of which the first 3 are its"));
     Input masked = of_ids({1, 2, 3, 4});
     masked.keep = {true, true, false, true};
-    EXPECT_THAT(said(with, masked), HasSubstr("a mask hides tokens"));
+    EXPECT_THAT(said(with, masked), HasSubstr("a mask cannot be combined with a memory"));
     EXPECT_THAT(said(with, of_ids({1, 2, 3, 4, 5}),
                      {.kind = Loss::Kind::tokens, .rows = {0, 2}, .targets = {2, 4}}),
-                HasSubstr("the memory alone"));
+                HasSubstr("tokens beyond the memory"));
     for (const auto& [text, why] :
          {std::pair{"gpt2,layers=1,d=8,heads=2,vocab=9", "softmax attention"},
           std::pair{"bert-base,layers=1,d=8,heads=2,vocab=9,attention=transformer_xl",
@@ -265,7 +266,7 @@ TEST(TransformerXl, RefusesWhatItDoesNotUnderstand) {
     EXPECT_THAT(refused("cutoffs", Json(Json::Array{Index{9}, Index{16}})),
                 HasSubstr("its tables end at 9, 15, 24"));
     EXPECT_THAT(refused("cutoffs", Json(Json::Array{Index{16}, Index{9}})),
-                HasSubstr("do not ascend"));
+                HasSubstr("expected ascending values"));
     EXPECT_THAT(refused("mem_len", Json(Index{0})), HasSubstr("mem_len is 0"));
     const auto file = filled_copy_of("transformer-xl");
     file->remove("transformer.word_emb.emb_projs.0");

@@ -127,7 +127,7 @@ TEST_P(EveryWay, RefusesWhatWouldBeReplacedAndIsNotItsOwn) {
         expect_nothing_beside();
     };
     write_file(out / "a.csv", "changed");
-    refuses("a.csv", "was changed since tsdiag wrote it");
+    refuses("a.csv", "was changed after tsdiag wrote it");
     fill(out, {{"a.csv", "1"}, {"b.csv", "mine"}});
     refuses("b.csv", "was not written by tsdiag");
     fs::remove(out / "b.csv");
@@ -135,7 +135,7 @@ TEST_P(EveryWay, RefusesWhatWouldBeReplacedAndIsNotItsOwn) {
     refuses("parts/step-3/model", "was not written by tsdiag");
     fs::remove_all(out / "parts");
     write_file(out / "figures/x.svg", "edited");
-    refuses("figures/x.svg", "was changed since tsdiag wrote it");
+    refuses("figures/x.svg", "was changed after tsdiag wrote it");
     write_file(out / "figures/x.svg", "1");
     fs::rename(out / "figures", folder / "elsewhere");
     fs::create_symlink("../elsewhere", out / "figures");
@@ -156,7 +156,7 @@ TEST_P(EveryWay, WhatComesIntoTheWayStaysAndTheResultStandsBeside) {
         next.commit();
         FAIL() << "it replaced a file of its user";
     } catch (const Error& error) {
-        EXPECT_THAT(error.what(), HasSubstr("figures/x.svg: came into the way"));
+        EXPECT_THAT(error.what(), HasSubstr("figures/x.svg: was created by another program"));
     }
     EXPECT_EQ(read_file(out / "figures/x.svg"), "mine");
     EXPECT_EQ(read_file(out / "a.csv"), "1");

@@ -89,7 +89,7 @@ TEST(AttentionInAModel, UndefinedMetricsSayWhy) {
     EXPECT_EQ(reason("informer,factor=1,causal=1,lazy=mean", "entropy"), "(defined)");
     EXPECT_EQ(reason("linear", "jac_fro"), "(defined)");
     EXPECT_EQ(reason("linear", "entropy"), "(defined)");
-    EXPECT_EQ(reason("linear", "jac_q_fro"), "P is no function of the logits scale q k^T alone");
+    EXPECT_EQ(reason("linear", "jac_q_fro"), "P is not a function of the logits scale q k^T only");
 }
 
 /// Values of every layer and head of a metric as text, without the numbers.
@@ -118,7 +118,7 @@ TEST(TransNormer, HasEveryMetricOrItsReason) {
         }
         const std::vector<std::string> jacobians = told(table, "jac_q_fro");
         EXPECT_EQ(jacobians.front(), "defined") << name;
-        EXPECT_EQ(jacobians.back(), "P is no function of the logits scale q k^T alone") << name;
+        EXPECT_EQ(jacobians.back(), "P is not a function of the logits scale q k^T only") << name;
         EXPECT_EQ(told(table, "est_mu").back(), "P V is normalised");
     }
 }
@@ -159,7 +159,7 @@ TEST(AttentionInAModel, RefusesInOneSentence) {
     EXPECT_EQ(refusal("polynomial,p=0"),
               "attention 'polynomial': p=0 is not a whole number from 1 to 6");
     EXPECT_THAT(refusal("polynomial,scal=none"), testing::HasSubstr("did you mean 'scale'?"));
-    EXPECT_THAT(refusal("softmax,landmarks=3"), testing::HasSubstr("there is no key 'landmarks'"));
+    EXPECT_THAT(refusal("softmax,landmarks=3"), testing::HasSubstr("unknown key 'landmarks'"));
     EXPECT_THAT(refusal("linformer,causal=1"), testing::HasSubstr("cannot be causal"));
     EXPECT_THAT(refusal("linear,window=4"), testing::HasSubstr("no sliding window"));
     EXPECT_THAT(refusal("softmax,output_norm=batch"), testing::HasSubstr("output_norm=batch"));
@@ -220,26 +220,27 @@ std::string mix_refusal(const std::string& text) {
 TEST(AttentionMix, RefusesLayersThatDoNotAddUp) {
     const std::string four = "gpt2,layers=4,attention=";
     EXPECT_EQ(mix_refusal(four + "0-1:softmax;3:linear"),
-              "attention=0-1:softmax;3:linear: layer 2 is not named; expected 0 to 3");
+              "attention=0-1:softmax;3:linear: layer 2 is missing; expected 0 to 3");
     EXPECT_EQ(mix_refusal(four + "0-2:softmax;2-3:linear"),
-              "attention=0-2:softmax;2-3:linear: layer 2 is named twice");
+              "attention=0-2:softmax;2-3:linear: layer 2 is given twice");
     EXPECT_EQ(mix_refusal(four + "0-4:softmax"),
-              "attention=0-4:softmax: '0-4' names layers that the model does not have; they are 0 "
-              "to 3");
+              "attention=0-4:softmax: '0-4' names layers that the model does not have; expected "
+              "layers 0 to 3");
     EXPECT_THAT(mix_refusal(four + "3-0:softmax"), testing::HasSubstr("'3-0' names layers"));
     EXPECT_THAT(mix_refusal(four + "0-3"), testing::HasSubstr("'0-3' is not FIRST-LAST:NAME"));
     EXPECT_THAT(mix_refusal(four + "0-1:softmax;"), testing::HasSubstr("'' is not FIRST-LAST"));
     EXPECT_THAT(mix_refusal(four + "0-x:softmax"), testing::HasSubstr("'0-x:softmax' is not"));
     EXPECT_THAT(mix_refusal(four + "0-3:softmx"), testing::HasSubstr("Did you mean 'softmax'?"));
     EXPECT_THAT(mix_refusal(four + "0-3:linear:feature=elu"),
-                testing::HasSubstr("there is no option 'feature'"));
+                testing::HasSubstr("unknown option 'feature'"));
     EXPECT_THAT(mix_refusal(four + "0-3:polynomial:p"), testing::HasSubstr("not OPTION=VALUE"));
     EXPECT_THAT(mix_refusal(four + "0:softmax;1-3:linformer"),
                 testing::HasSubstr("attention=linformer cannot be causal"));
     EXPECT_THAT(mix_refusal("post-norm,layers=2,window=3,attention=0:softmax;1:linear"),
                 testing::HasSubstr("attention=linear has no sliding window"));
     EXPECT_THAT(mix_refusal("transnormer1-lm,attention=softmax"),
-                testing::HasSubstr("diag_attention or norm_attention, not softmax"));
+                testing::HasSubstr(
+                    "unsupported attention softmax, expected diag_attention or norm_attention"));
     EXPECT_THAT(mix_refusal("transnormer1-lm,map=relu"), testing::HasSubstr("'map'"));
     EXPECT_THAT(mix_refusal("transnormer2-lm,attention=transnormer1"),
                 testing::HasSubstr("that of transnormer2, not transnormer1"));
@@ -248,12 +249,12 @@ TEST(AttentionMix, RefusesLayersThatDoNotAddUp) {
     EXPECT_THAT(mix_refusal("transnormer1-lm,attention=norm_attention,block=7"),
                 testing::HasSubstr("'block': no layer has chunks"));
     EXPECT_THAT(mix_refusal(four + "0-3:polynomial:p=5:p=2"),
-                testing::HasSubstr("option 'p' is given twice"));
+                testing::HasSubstr("option 'p' was given twice"));
     EXPECT_THAT(mix_refusal(four + "0-3:polynomial:p=2,p=5"),
-                testing::HasSubstr("p reaches no layer"));
+                testing::HasSubstr("p has no effect"));
     EXPECT_EQ(mix_refusal(four + "0-1:polynomial:p=2;2-3:polynomial,p=5"), "");
     EXPECT_THAT(mix_refusal(four + "0-3:transnormer1"),
-                testing::HasSubstr("transnormer1 is a plan of all layers"));
+                testing::HasSubstr("transnormer1 is a plan for all layers"));
 }
 
 TEST(AttentionMix, LeavesAFamilysOwnKeysAlone) {

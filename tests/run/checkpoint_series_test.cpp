@@ -134,7 +134,7 @@ TEST_F(CheckpointSeriesTest, ReadsTheStepsOfNanoGptAndLightning) {
     if (!fs::exists(nanogpt) || !fs::exists(lightning)) GTEST_SKIP() << "no shared data";
     // iter_num and global_step differ, so the two are no series
     const std::string found = refusal({nanogpt.string(), lightning.string()});
-    EXPECT_NE(found.find("tells its step (global_step of the file 1170)"), std::string::npos)
+    EXPECT_NE(found.find("gives its step (global_step of the file 1170)"), std::string::npos)
         << found;
     EXPECT_NE(found.find("its iteration"), std::string::npos) << found;
 }
@@ -143,11 +143,11 @@ TEST_F(CheckpointSeriesTest, RefusesInOneSentence) {
     const std::string a = write("step_1.safetensors"), b = write("step_2.safetensors", 2),
                       best = write("best.safetensors", 3), epoch = write("epoch_4.safetensors", 4);
     EXPECT_NE(refusal({a, best}).find("neither its metadata nor its name"), std::string::npos);
-    EXPECT_NE(refusal({a, epoch}).find("expected the same of all; pass --steps"),
+    EXPECT_NE(refusal({a, epoch}).find("expected the same for all; pass --steps"),
               std::string::npos);
-    EXPECT_NE(refusal({a, b}, {1}).find("1 numbers are given, expected 2"), std::string::npos);
+    EXPECT_NE(refusal({a, b}, {1}).find("1 numbers given, expected 2"), std::string::npos);
     EXPECT_NE(refusal({a, b}, {1, 1}).find("the two differ"), std::string::npos);
-    EXPECT_NE(refusal({a, "random:gpt2"}).find("is a drawn model"), std::string::npos);
+    EXPECT_NE(refusal({a, "random:gpt2"}).find("is a random model"), std::string::npos);
     EXPECT_NE(refusal({a, folder / "missing"}).find("no such file"), std::string::npos);
     EXPECT_EQ(find_series({a, best, epoch}, {3, 2, 1}).members.front().path, epoch);
 }

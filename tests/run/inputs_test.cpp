@@ -241,8 +241,8 @@ const BadInput bad_inputs[] = {
          npy<float>(f, "<f4", {17, 6}, 1);
      },
      "embeddings:FOLDER/a.npy", "at most 16"},
-    {"kind", [](auto&) {}, "idz:random", "'idz:random' is not known"},
-    {"no_file", [](auto&) {}, "hidden:", "not known"},
+    {"kind", [](auto&) {}, "idz:random", "unknown input 'idz:random'"},
+    {"no_file", [](auto&) {}, "hidden:", "unknown input"},
     {"image_for_tokens", [](auto&) {}, "image:FOLDER/a.npy", "takes tokens"},
     {"ids_for_images", [](auto&) {}, "ids:random", "no token embedding", true},
     {"image_size",

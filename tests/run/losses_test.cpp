@@ -119,17 +119,17 @@ TEST(Losses, LabelsAreDrawnOrRead) {
     EXPECT_EQ(made.losses[1].label, 0);
     EXPECT_EQ(made.losses[0].classifier.rows(), 3);
     options.samples = 3;
-    EXPECT_THAT(error_of(options), HasSubstr("holds 2 labels for 3 samples"));
+    EXPECT_THAT(error_of(options), HasSubstr("contains 2 labels for 3 samples"));
     options.samples = 2;
     options.loss = "classify:2";
     EXPECT_THAT(error_of(options), HasSubstr("has the label 2, expected 0 to 1"));
     options.loss = "square";
-    EXPECT_THAT(error_of(options), HasSubstr("belongs to --loss classify"));
+    EXPECT_THAT(error_of(options), HasSubstr("requires --loss classify"));
 }
 
 TEST(Losses, SayWhatTheyAreNot) {
     EXPECT_THAT(error_of(with_loss("lmm")), HasSubstr("did you mean"));
-    EXPECT_THAT(error_of(with_loss("square:3")), HasSubstr("is not understood"));
+    EXPECT_THAT(error_of(with_loss("square:3")), HasSubstr("is not valid"));
     EXPECT_THAT(error_of(with_loss("classify:1")), HasSubstr("2 to 1000000"));
     EXPECT_THAT(error_of(with_loss("classify:1000000000000")), HasSubstr("2 to 1000000"));
     EXPECT_THAT(error_of(with_loss("mlm:x")), HasSubstr("mlm:ID"));
@@ -205,7 +205,7 @@ TEST(RunWithLoss, IsRefusedWhereItCannotBe) {
         run(options);
         FAIL();
     } catch (const UsageError& error) {
-        EXPECT_THAT(error.what(), HasSubstr("grad_norm is made of a loss; pass --loss"));
+        EXPECT_THAT(error.what(), HasSubstr("grad_norm requires a loss; pass --loss"));
     }
     options.probes = {"all"};
     options.labels = "labels.txt";

@@ -97,14 +97,14 @@ TEST_F(TrainingLog, TheLaterOfEqualStepsWins) {
     EXPECT_EQ(all[0].values, (Numbers{0.1, 0.5, 0.6, 0.7}));
     ASSERT_EQ(all[0].notes.size(), 1u);
     EXPECT_EQ(all[0].notes[0],
-              "2 steps were written more than once (a resumed run?): the later record counts");
+              "2 steps were written more than once (a resumed run?): the later record is used");
 }
 
 TEST_F(TrainingLog, TellsGaps) {
     const auto all = read("step,grad_norm\n10,1\n20,1\n30,1\n70,1\n80,1\n100,1\n");
     ASSERT_EQ(all[0].notes.size(), 1u);
     EXPECT_EQ(all[0].notes[0].find("2 gaps: the usual distance is 10 steps, the longest is 40, the "
-                                   "first is behind step 30"),
+                                   "first is after step 30"),
               0u);
 }
 
@@ -135,7 +135,7 @@ TEST_F(TrainingLog, ReadsATrainerState) {
 TEST_F(TrainingLog, TakesTheStepsThatAreAskedFor) {
     const std::string text = "step,grad_norm\n1,1\n2,nan\n3,3\n4,4\n5,5\n";
     EXPECT_EQ(read(text, {.first = 3, .last = 4})[0].values, (Numbers{3, 4}));
-    EXPECT_NE(refusal(text, {.first = 9}).find("look at --from and --to"), std::string::npos);
+    EXPECT_NE(refusal(text, {.first = 9}).find("check --from and --to"), std::string::npos);
 }
 
 TEST_F(TrainingLog, RefusesInOneSentence) {
@@ -145,27 +145,27 @@ TEST_F(TrainingLog, RefusesInOneSentence) {
     };
     expect("", "is empty");
     expect(" \n\n", "is empty");
-    expect("step,grad_norm\n", "it has grad_norm; the one that was looked for is empty");
+    expect("step,grad_norm\n", "it has grad_norm; the requested series is empty");
     expect("{\"grad_norm\": 1}\n{\"step\": 1, \"grad_norm\": 2}\n",
-           "line 2: tells a step, unlike the records before");
+           "line 2: gives a step, unlike the records before");
     expect("{\"step\": 1, \"grad_norm\": 1}\n{\"loss\": 3}\n{\"grad_norm\": 2}\n",
-           "line 3: does not tell a step");
+           "line 3: does not give a step");
     expect("step,loss\n1,2\n", "it has loss; pass --column");
     expect("step,grad_norm\n1,2\n2\n", "line 3: 1 fields found, expected 2");
     expect("step,grad_norm\n1,two\n", "line 2: 'grad_norm' is 'two', expected a number");
     expect("step,grad_norm\n1,0x10\n", "expected a number");
     expect("step,grad_norm\n1,1e999\n", "is inf at step 1");
-    expect("step,grad_norm\n1,-2\n", "which is not negative");
+    expect("step,grad_norm\n1,-2\n", "expected a nonnegative norm");
     expect("step,grad_norm\n1.5,2\n", "the step is '1.5', expected a whole number");
     expect("step,grad_norm\n-1,2\n", "expected a whole number");
     expect("step,grad_norm\n1e300,2\n", "expected a whole number");
-    expect("step,grad_norm,grad_norm\n1,2,3\n", "names two columns 'grad_norm'");
-    expect("step,\"grad_norm\n1,2\n", "a quoted field does not end");
-    expect("{\"step\": 1, \"grad_norm\": [1]}\n", "'grad_norm' is no number");
+    expect("step,grad_norm,grad_norm\n1,2,3\n", "has two columns named 'grad_norm'");
+    expect("step,\"grad_norm\n1,2\n", "a quoted field is not terminated");
+    expect("{\"step\": 1, \"grad_norm\": [1]}\n", "'grad_norm' is not a number");
     expect("{\"step\": 1, \"grad_norm\": 1", "line 1");
-    expect("{\"log_history\": 3}", "'log_history': is no list of records");
-    expect("[\"log_history\"]", "'log_history': is no list of records");
-    expect("[1, 2]\n", "holds no JSON object");
+    expect("{\"log_history\": 3}", "'log_history': is not a list of records");
+    expect("[\"log_history\"]", "'log_history': is not a list of records");
+    expect("[1, 2]\n", "is not a JSON object");
     expect(std::string("PK\0\0", 4), "is binary");
     EXPECT_THROW(read_training_log(folder / "none"), FormatError);
     EXPECT_THROW(read_training_log("/dev/zero"), FormatError);
@@ -271,7 +271,7 @@ TEST_F(TrainingLog, RefusesEveryTruncationOfAnEventFileButAtRecords) {
         const bool at_record = size == one.size() || size == one.size() + two.size();
         const std::string found = refusal(whole.substr(0, size), {}, "events.tfevents");
         if (!at_record) {
-            EXPECT_NE(found.find("it is cut off"), std::string::npos) << size << found;
+            EXPECT_NE(found.find("it is truncated"), std::string::npos) << size << found;
         }
         if (size < one.size() + two.size()) continue;
         const auto all = read(whole.substr(0, size), {.allow_truncated = true}, "events.tfevents");
@@ -296,7 +296,7 @@ TEST_F(TrainingLog, RefusesHostileLengths) {
          {~std::uint64_t(0), ~std::uint64_t(0) - 15, std::uint64_t(1) << 40}) {
         const std::string size = raw(length);
         const std::string found = refusal(head() + size + masked(size) + "abcdefgh");
-        EXPECT_NE(found.find("it is cut off"), std::string::npos) << found;
+        EXPECT_NE(found.find("it is truncated"), std::string::npos) << found;
     }
     const std::string inside[] = {"\x2a" + varint(~std::uint64_t(0)),
                                   "\x2a\x7f",
@@ -305,7 +305,7 @@ TEST_F(TrainingLog, RefusesHostileLengths) {
                                   "\x2b",
                                   block(5, "\x0a\x7f")};
     for (const std::string& data : inside)
-        EXPECT_NE(refusal(head() + frame(data)).find("it is no Event"), std::string::npos);
+        EXPECT_NE(refusal(head() + frame(data)).find("it is not an Event"), std::string::npos);
     EXPECT_NE(
         refusal(head() + event(~std::uint64_t(0), simple("grad_norm", 1))).find("the step is -1"),
         std::string::npos);

@@ -13,7 +13,7 @@ inline Index least_memory(RunOptions options) {
     try {
         run(options);
     } catch (const UsageError& e) {
-        const std::string said = e.what(), before = "takes at least ";
+        const std::string said = e.what(), before = "needs at least ";
         const std::size_t at = said.find(before);
         if (at != std::string::npos) return std::stoll(said.substr(at + before.size())) << 20;
     }

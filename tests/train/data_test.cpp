@@ -141,10 +141,10 @@ TEST(Data, ReadsMnistAndRepeatsItsChannel) {
     EXPECT_FLOAT_EQ(e.input.image.to_host<float>().back(), 127 / 127.5F - 1);
 
     write_file(folder / "train-labels-idx1-ubyte", labels("\x07"));
-    EXPECT_THAT(error_of([&] { opened("images:" + folder / ""); }), HasSubstr("has 2 images, and"));
+    EXPECT_THAT(error_of([&] { opened("images:" + folder / ""); }), HasSubstr("has 2 images, but"));
     write_file(folder / "train-images-idx3-ubyte", images(2).substr(0, 900));
     EXPECT_THAT(error_of([&] { opened("images:" + folder / ""); }),
-                HasSubstr("has 884 bytes behind its header, expected 1568"));
+                HasSubstr("has 884 bytes after its header, expected 1568"));
 }
 
 TEST(Data, EachDirectionOfThePatternsHasItsGradient) {
@@ -178,21 +178,21 @@ TEST(Data, RefusesWhatDoesNotFit) {
     EXPECT_THAT(error_of([&] {
                     data->require({small, cpu(), Type::f32, 9});
                 }),
-                HasSubstr("has a vocabulary of 8, and the data need 17"));
+                HasSubstr("has a vocabulary of 8, but the data needs 17"));
     EXPECT_THAT(error_of([&] {
                     data->require({open, cpu(), Type::f32, 9});
                 }),
-                HasSubstr("lets a token see the next one"));
+                HasSubstr("lets a token attend to the next one"));
     EXPECT_THAT(error_of([&] {
                     data->require({images, cpu(), Type::f32, 9});
                 }),
                 HasSubstr("takes no tokens"));
-    EXPECT_THAT(error_of([] { opened("copie"); }), HasSubstr("'copie' is not known"));
+    EXPECT_THAT(error_of([] { opened("copie"); }), HasSubstr("unknown data 'copie'"));
     EXPECT_THAT(error_of([] { opened("copy:1"); }), HasSubstr("from 2 to"));
-    EXPECT_THAT(error_of([] { opened("patterns", "lm"); }), HasSubstr("learnt by classify"));
+    EXPECT_THAT(error_of([] { opened("patterns", "lm"); }), HasSubstr("needs --loss classify"));
     EXPECT_THAT(error_of([] { opened("text:/nowhere/at/all"); }), HasSubstr("cannot be read"));
     EXPECT_THAT(error_of([] { opened("images:/nowhere"); }),
-                HasSubstr("holds no data_batch_1.bin"));
+                HasSubstr("contains no data_batch_1.bin"));
 }
 
 }  // namespace

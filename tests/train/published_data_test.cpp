@@ -138,12 +138,12 @@ TEST(PublishedData, ListopsIsReadAsItWasWritten) {
 
     for (const auto& [bad, why] : std::map<std::string, std::string>{
              {"Source,Target\n1,1\n", "line 1: expected the header"},
-             {header, "holds no samples"},
+             {header, "contains no samples"},
              {header + "( [MAX 1 2 ] )\t10\n", "line 2: the label is '10', expected 0 to 9"},
              {header + "( [MAX 1 2 ] )\t-1\n", "the label is '-1'"},
              {header + "( [MAX 1 2 ] )\tx\n", "the label is 'x'"},
              {header + "( [MAX 1 2 ] )\n", "has 1 cells, expected 2"},
-             {header + "( [MAX 1 12 ] )\t1\n", "'12' is no symbol"},
+             {header + "( [MAX 1 12 ] )\t1\n", "'12' is not a ListOps symbol"},
              {header + "( )\t1\n", "has no expression"}}) {
         write_file(folder / "basic_test.tsv", bad);
         EXPECT_THAT(error_of("listops:" + folder / ""),
@@ -192,7 +192,7 @@ TEST(PublishedData, DrawnListopsComeToTheirLabels) {
     const Fit none{spec, cpu(), Type::f32, 4};
     EXPECT_THAT(error_of(*data, none), HasSubstr("--tokens 4: too few"));
     const ModelSpec small = tokens_model(15, false);
-    EXPECT_THAT(error_of(*data, {small, cpu(), Type::f32, 40}), HasSubstr("the data need 16"));
+    EXPECT_THAT(error_of(*data, {small, cpu(), Type::f32, 40}), HasSubstr("the data needs 16"));
 }
 
 TEST(PublishedData, ReviewsAreLabelledByTheirFolders) {
@@ -219,7 +219,7 @@ TEST(PublishedData, ReviewsAreLabelledByTheirFolders) {
     }
     fs::remove(root / "train/pos/0_9.txt");
     fs::remove(root / "train/neg/0_2.txt");
-    EXPECT_THAT(error_of(data), HasSubstr("holds no samples to train on"));
+    EXPECT_THAT(error_of(data), HasSubstr("contains no samples for training"));
 }
 
 TEST(PublishedData, PapersArePairs) {
@@ -244,7 +244,7 @@ TEST(PublishedData, PapersArePairs) {
          std::map<std::string, std::string>{{"2.0\ta\tb\tc\td\n", "the label is '2.0'"},
                                             {"1.0\ta\tb\tc\n", "has 4 cells, expected 5"},
                                             {"label\ta\tb\tc\td\n", "the label is 'label'"},
-                                            {"", "holds no samples to hold out"}}) {
+                                            {"", "contains no samples to hold out"}}) {
         write_file(folder / "new_aan_pairs.test.tsv", bad);
         EXPECT_THAT(error_of(folder / ""), HasSubstr(why));
     }
@@ -312,7 +312,7 @@ TEST(PublishedData, PathfinderReadsItsImagesByTheirMetadata) {
     write(root / "metadata/0.npy", "imgs/0 sample_0.png 0 2 1.0\n");
     EXPECT_THAT(error_of(data), HasSubstr("line 1"));
     fs::remove(root / "metadata/0.npy");
-    EXPECT_THAT(error_of(data), HasSubstr("holds no metadata"));
+    EXPECT_THAT(error_of(data), HasSubstr("contains no metadata"));
 }
 #endif
 
@@ -437,11 +437,11 @@ TEST(PublishedData, TasksOfGlueAreKnownByTheirHeaders) {
     const fs::path qnli = folder.path() / "QNLI";
     const std::string header = "index\tquestion\tsentence\tlabel\n";
     for (const auto& [bad, why] : std::map<std::string, std::string>{
-             {header + "0\tw?\ts\tmaybe\n", "line 2: the label 'maybe' is none of QNLI"},
-             {header + "0\tw?\ts\t\n", "the label '' is none"},
+             {header + "0\tw?\ts\tmaybe\n", "line 2: the label 'maybe' is not one of QNLI"},
+             {header + "0\tw?\ts\t\n", "the label '' is not one of"},
              {header + "0\tw?\ts\n", "has 3 cells, expected 4"},
-             {header, "holds no samples to hold out"},
-             {"a\tb\n", "the header of no task"},
+             {header, "contains no samples to hold out"},
+             {"a\tb\n", "is not the header of a known task"},
              {"sentence\tlabel\nx\t1\n", "is a table of SST-2, expected QNLI"}}) {
         write(qnli / "dev.tsv", bad);
         EXPECT_THAT(error_of("glue:" + qnli.string()), HasSubstr(why));
@@ -479,7 +479,7 @@ TEST(PublishedData, JudgedChainsDifferFromTheirChainWhereTheyHaveErrors) {
 TEST(PublishedData, AFolderOfNoKnownLayoutIsRefused) {
     TemporaryDirectory folder;
     EXPECT_THAT(error_of(folder / ""),
-                AllOf(HasSubstr("none of the layouts that are known"), HasSubstr("wiki.train.raw"),
+                AllOf(HasSubstr("no known layout"), HasSubstr("wiki.train.raw"),
                       HasSubstr("basic_train.tsv")));
     EXPECT_THAT(error_of("listop:x"), HasSubstr("did you mean listops"));
     for (const char* kind :

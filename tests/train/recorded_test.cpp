@@ -68,14 +68,15 @@ TEST_F(RecordedTraining, RefusesTablesThatDoNotFit) {
     EXPECT_THAT(error_with("gradients.csv", of_third, ""), HasSubstr("ends within step 3"));
     EXPECT_THAT(error_with("gradients.csv", of_third, of_third.substr(0, of_third.find('\n') + 1)),
                 HasSubstr("ends within step 3"));
-    EXPECT_THAT(error_with("gradients.csv", of_second, ""), HasSubstr("is of step 3, expected"));
+    EXPECT_THAT(error_with("gradients.csv", of_second, ""),
+                HasSubstr("belongs to step 3, expected"));
     EXPECT_THAT(error_with("gradients.csv", "\n2,1,", "\n2,,"), HasSubstr("follows 1 layers"));
     EXPECT_THAT(error_with("gradients.csv", "\n2,1,", "\n2,7,"), HasSubstr("follows 1 layers"));
     EXPECT_THAT(error_with("gradients.csv", "\n1,1,", "\n1,9223372036854775807,"),
                 HasSubstr("follows 1 layers"));
     EXPECT_THAT(error_with("steps.csv", "\n2,", "\n3,"), HasSubstr("not consecutive"));
     EXPECT_THAT(error_with("steps.csv", "\n2,", "\n2,nan"), HasSubstr("expected a finite number"));
-    EXPECT_THAT(error_with("evaluations.csv", "\n2,", "\n1,"), HasSubstr("do not ascend"));
+    EXPECT_THAT(error_with("evaluations.csv", "\n2,", "\n1,"), HasSubstr("are not ascending"));
 }
 
 TEST_F(RecordedTraining, DrawsNumbersOfAnySize) {

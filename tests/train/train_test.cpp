@@ -301,7 +301,7 @@ TEST(Train, KeepsNoCheckpointOfInfiniteWeights) {
     o.save_every = 1;
     o.directory = folder / "";
     const std::string error = error_of(o);
-    EXPECT_THAT(error, HasSubstr("step 1: its update makes '"));
+    EXPECT_THAT(error, HasSubstr("step 1: the update makes '"));
     EXPECT_FALSE(std::filesystem::exists(folder / "checkpoints"));
 }
 
@@ -373,12 +373,12 @@ TEST(Train, RefusesWhatCannotBe) {
     o.resume = true;
     EXPECT_THAT(error_of(o), HasSubstr("no directory"));
     o.directory = folder / "";
-    EXPECT_THAT(error_of(o), HasSubstr("holds no checkpoint"));
+    EXPECT_THAT(error_of(o), HasSubstr("contains no checkpoint"));
     o.resume = false;
     train(o);
     o.resume = true;
     o.batch = 5;
-    EXPECT_THAT(error_of(o), HasSubstr("was trained with batch 4, and now it is 5"));
+    EXPECT_THAT(error_of(o), HasSubstr("was trained with batch 4, but now it is 5"));
     o.batch = 4;
     write_file(folder / "checkpoints/step-12/training.safetensors", "cut");
     EXPECT_NE(error_of(o), "(no error)");

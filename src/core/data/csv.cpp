@@ -73,7 +73,7 @@ CsvReader::CsvReader(std::string_view text, std::string_view source, std::string
 CsvReader::CsvReader(std::string_view text, std::string_view source)
     : text_(text), source_(source), own_(false) {
     if (text_.starts_with("\xef\xbb\xbf")) text_.remove_prefix(3);
-    if (!next()) fail("no header is found, expected the names of the columns");
+    if (!next()) fail("there is no header, expected the names of the columns");
     columns_ = fields_.size();
 }
 
@@ -139,7 +139,7 @@ bool CsvReader::field() {
 void CsvReader::quoted(std::string& out) {
     ++at_;
     for (;;) {
-        if (at_ >= text_.size()) fail("a quoted field does not end");
+        if (at_ >= text_.size()) fail("a quoted field is not terminated");
         const char c = text_[at_++];
         if (c == '\n') ++lines_;
         if (c != '"') {

@@ -44,7 +44,7 @@ std::string file_text(const std::filesystem::path& file, std::string_view expect
     struct stat status {};
     if (in.number < 0 || ::fstat(in.number, &status) != 0)
         refuse(fmt::format("cannot be read ({})", std::strerror(errno)));
-    if (!S_ISREG(status.st_mode)) refuse("is no regular file");
+    if (!S_ISREG(status.st_mode)) refuse("is not a regular file");
     if (std::uint64_t(status.st_size) > most) too_long();
     std::string text;
     // One byte beyond the size detects the end; a file that grows meanwhile is read to its end.

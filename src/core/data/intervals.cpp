@@ -23,15 +23,16 @@ void require_confidence(double confidence) {
 
 void require_count(std::size_t count, std::size_t least, std::string_view what) {
     if (count < least)
-        throw UsageError(fmt::format("{} numbers give no interval of {}, expected at least {}.",
-                                     count, what, least));
+        throw UsageError(
+            fmt::format("{} numbers are too few for an interval of {}, expected at least {}.",
+                        count, what, least));
 }
 
 /// The value and the percentiles of `statistic` over the resamples.
 Interval percentiles(double value, double confidence, Index resamples,
                      const std::function<double(Rng&)>& statistic, const Rng& rng) {
     require_confidence(confidence);
-    if (resamples < 1) throw UsageError("a bootstrap of no resample has no interval.");
+    if (resamples < 1) throw UsageError("a bootstrap needs at least one resample.");
     auto made = std::vector<double>(std::size_t(resamples));
     for (Index i = 0; i < resamples; ++i) {
         Rng stream = rng.fork(std::uint64_t(i));

@@ -60,9 +60,9 @@ class Builder {
     bool key(std::string& k) {
         Frame& top = open_.back();
         if (!top.keys.insert(k).second)
-            throw FormatError(fmt::format(
-                "{}: the JSON key '{}' occurs twice in one object, expected once. Remove one.",
-                source_, k));
+            throw FormatError(
+                fmt::format("{}: the JSON key '{}' occurs twice in one object. Remove one of them.",
+                            source_, k));
         top.key = std::move(k);
         return true;
     }
@@ -90,8 +90,7 @@ class Builder {
     bool open(bool is_object) {
         if (open_.size() == deepest)
             throw FormatError(
-                fmt::format("{}: JSON is nested deeper than {} levels, expected at most that. "
-                            "Is this the right file?",
+                fmt::format("{}: JSON is nested deeper than {} levels. Is this the right file?",
                             source_, deepest));
         open_.push_back({is_object, {}, {}, {}, {}});
         return true;
@@ -155,10 +154,8 @@ void write_string(std::string& out, std::string_view s) {
 
 void write_double(std::string& out, double d) {
     if (!std::isfinite(d))
-        throw NonFiniteError(
-            fmt::format("a JSON number is {}, expected a finite one: JSON has no such number. "
-                        "Write a string instead.",
-                        d));
+        throw NonFiniteError(fmt::format(
+            "a JSON number is {}, expected a finite number. Write a string instead.", d));
     char text[40];
     const auto end = std::to_chars(text, text + sizeof text, d).ptr;
     const std::string_view digits(text, std::size_t(end - text));

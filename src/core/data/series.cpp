@@ -191,7 +191,7 @@ std::optional<std::pair<double, double>> studentised(std::vector<double> deviati
 void check_options(std::span<const double> g, const DispersionOptions& options) {
     if (!(options.confidence > 0 && options.confidence < 1))
         throw UsageError(
-            fmt::format("dispersion: confidence {} is not inside (0, 1).", options.confidence));
+            fmt::format("dispersion: confidence {} is not in (0, 1).", options.confidence));
     if (options.resamples < 100)
         throw UsageError(
             fmt::format("dispersion: {} resamples, expected at least 100.", options.resamples));
@@ -232,7 +232,7 @@ Dispersion dispersion(std::span<const double> given, const DispersionOptions& op
     out.rsd = Value(rsd);
     out.mean_error = std::ldexp(ErrorOfMean(g.size())(g), scaled.exponent);
     if (out.count < least_count) {
-        out.rsd.note = fmt::format("{} numbers carry no interval", out.count);
+        out.rsd.note = fmt::format("{} numbers are too few for an interval", out.count);
         return out;
     }
     const Sieve sieve(g, generator(options, "one"));

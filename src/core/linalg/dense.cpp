@@ -32,7 +32,7 @@ std::vector<double> finite_copy(std::span<const double> a, Index m, Index n, con
                          " numbers, expected " + std::to_string(m * n));
     for (double e : a)
         if (!std::isfinite(e))
-            throw NonFiniteError(std::string(what) + ": an entry of the matrix is not finite");
+            throw NonFiniteError(std::string(what) + ": the matrix has a non-finite entry");
     return {a.begin(), a.end()};
 }
 

@@ -56,7 +56,7 @@ class Iteration {
             sweep(start, v);
         }
         throw Error("the QR iteration of a " + std::to_string(n_) + " x " + std::to_string(n_) +
-                    " matrix did not converge: check it for entries of extreme size");
+                    " matrix did not converge: check it for extremely large entries");
     }
 
     /// The lowest row of the active window above which the subdiagonal is negligible.

@@ -41,17 +41,18 @@ Opened open_library(const fs::path& path) {
     using Entry = const BackendPlugin* (*)();
     const auto entry = reinterpret_cast<Entry>(dlsym(handle, plugin_entry));
     if (entry == nullptr)
-        return {nullptr, fmt::format("{}: is no library of tsdiag's", path.string())};
+        return {nullptr, fmt::format("{}: is not a tsdiag library", path.string())};
     const BackendPlugin* plugin = entry();
     if (plugin->abi != plugin_abi)
-        return {nullptr,
-                fmt::format("{}: has version {} of the interface, this program has {}; install "
-                            "both from one build",
-                            path.string(), plugin->abi, plugin_abi)};
+        return {nullptr, fmt::format("{}: has interface version {}, but this program has {}; "
+                                     "install both from the same build",
+                                     path.string(), plugin->abi, plugin_abi)};
     if (std::string_view(plugin->version) != TSDIAG_VERSION)
-        return {nullptr, fmt::format("{}: is of tsdiag {}, this is tsdiag {}; install both from "
-                                     "one build",
-                                     path.string(), plugin->version, TSDIAG_VERSION)};
+        return {
+            nullptr,
+            fmt::format(
+                "{}: belongs to tsdiag {}, but this is tsdiag {}; install both from the same build",
+                path.string(), plugin->version, TSDIAG_VERSION)};
     return {plugin, {}};
 }
 
@@ -67,14 +68,14 @@ const Opened& cuda_plugin() {
         std::error_code failed;
         const bool chosen = is_chosen();
         // Without a driver the library is useless, and loading its cuBLAS takes 200 MB.
-        if (!may_have_devices()) return Opened{nullptr, "no driver of NVIDIA's is installed"};
+        if (!may_have_devices()) return Opened{nullptr, "no NVIDIA driver is installed"};
         for (const fs::path& path : all)
             if (path == library || fs::exists(path, failed)) {
                 Opened found = open_library(path);
                 // Only the last is a guess and may be missing.
                 if (found.plugin != nullptr || path != library) return found;
             }
-        return Opened{nullptr, chosen ? fmt::format("{}: there is no such file", all[0].string())
+        return Opened{nullptr, chosen ? fmt::format("{}: no such file", all[0].string())
                                       : fmt::format("{} is not installed", library)};
     }();
     return opened;
@@ -153,22 +154,21 @@ int index_of(std::string_view name) {
 const Backend& open_backend(std::string_view name, Products products) {
     const auto host = [products]() -> const Backend& {
         if (products == Products::exact) return cpu();
-        throw NotAvailable("--fast: rounds the products of a device, and this is the CPU");
+        throw NotAvailable("--fast: applies to CUDA devices only, but the device is the CPU");
     };
     if (name == "cpu") return host();
     if (name == "auto" && search().found < 0) return host();
     if (name == "auto" || name == "cuda") return open_first_device(products);
     if (name.starts_with("cuda:") && index_of(name) >= 0)
         return open_device(name, index_of(name), products);
-    throw UsageError(
-        fmt::format("device '{}' is unknown; expected auto, cpu, cuda or cuda:N", name));
+    throw UsageError(fmt::format("unknown device '{}'; expected auto, cpu, cuda or cuda:N", name));
 }
 
 std::string passed_over_devices(std::string_view name) {
     if ((name != "auto" && name != "cuda") || !may_have_devices()) return {};
     const Search& all = search();
     if (all.passed_over.empty()) return {};
-    return fmt::format("device '{}': {}; {} is taken", name, all.passed_over,
+    return fmt::format("device '{}': {}; using {}", name, all.passed_over,
                        all.found < 0 ? "the CPU" : fmt::format("cuda:{}", all.found));
 }
 

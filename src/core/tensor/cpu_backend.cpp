@@ -216,7 +216,7 @@ class CpuBackend final : public Backend {
         void* p = pool().take(bytes);
         if (p == nullptr)
             throw OutOfMemory(fmt::format(
-                "out of memory: {} bytes were asked for; lower --tokens or --memory", bytes));
+                "out of memory: {} bytes were requested; lower --tokens or --memory", bytes));
         count_taken(bytes);
         return {p, [bytes](void* q) {
                     live_bytes -= bytes;

@@ -49,10 +49,9 @@ std::vector<std::string> shortages() {
     const std::lock_guard lock(noted().mutex);
     std::vector<std::string> lines;
     for (const auto& [what, count] : noted().counts)
-        lines.push_back(
-            fmt::format("the device had no memory left: {}, {} time{}; the last bits "
-                        "depend on what else was on it",
-                        what, count, count == 1 ? "" : "s"));
+        lines.push_back(fmt::format(
+            "the device ran out of memory: {}, {} time{}; the last bits depend on its other load",
+            what, count, count == 1 ? "" : "s"));
     return lines;
 }
 

@@ -51,7 +51,7 @@ Tensor matmul(const Tensor& a, const Tensor& b, Transpose t, double alpha) {
 Tensor matvec(const Tensor& a, const Tensor& x, bool transposed) {
     const Index from = transposed ? a.rows() : a.cols(), to = transposed ? a.cols() : a.rows();
     if (x.shape() != Shape{a.batch(), from, 1} || x.type() != Type::f64)
-        throw ShapeError("matvec: " + ops::text(x.shape()) + " is no float64 vector for " +
+        throw ShapeError("matvec: " + ops::text(x.shape()) + " is not a float64 vector for " +
                          ops::text(a.shape()));
     const Tensor from_x = contiguous(x);
     Tensor y = Tensor::empty(a.backend(), {a.batch(), to, 1}, Type::f64);

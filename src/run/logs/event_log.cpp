@@ -157,9 +157,9 @@ bool read_event(std::string_view data, const std::string& place, LogRecords& out
     if (event.broken()) return false;
     if (summaries.empty()) return true;
     if (step > std::uint64_t(std::numeric_limits<Index>::max()))
-        out.fail(place, fmt::format("the step is {}, expected one that is not negative; the file "
-                                    "is damaged",
-                                    std::int64_t(step)));
+        out.fail(place,
+                 fmt::format("the step is {}, expected a nonnegative step; the file is damaged",
+                             std::int64_t(step)));
     for (const std::string_view summary : summaries) {
         Message values(summary);
         while (const auto f = values.next())
@@ -185,11 +185,13 @@ void read_event_log(std::string_view bytes, LogRecords& out) {
         const std::size_t left = bytes.size() - at;
         const auto truncated = [&](std::uint64_t length) {
             if (!out.options().allow_truncated)
-                out.fail(place, fmt::format("it is cut off: {} bytes are left, expected {}; pass "
-                                            "--allow-truncated to leave it out (a training that "
-                                            "still writes, or was killed)",
-                                            left, length));
-            out.note(fmt::format("the file is cut off at byte {}", at));
+                out.fail(
+                    place,
+                    fmt::format(
+                        "it is truncated: {} bytes are left, expected {}; pass --allow-truncated "
+                        "to skip it (a training that is still running or was killed)",
+                        left, length));
+            out.note(fmt::format("the file is truncated at byte {}", at));
         };
         if (left < frame_head) return truncated(frame_head);
         const std::string_view head = bytes.substr(at, frame_head);
@@ -204,11 +206,11 @@ void read_event_log(std::string_view bytes, LogRecords& out) {
                                                                                      : length + 16);
         const std::string_view data = bytes.substr(at + frame_head, length);
         if (!matches(data, bytes.substr(at + frame_head + length, frame_tail)))
-            out.fail(place, "its data have a wrong checksum; the file is damaged");
+            out.fail(place, "its data has a wrong checksum; the file is damaged");
         if (!read_event(data, place, out))
             out.fail(place,
-                     "it is no Event, expected TensorBoard's protocol buffer; pass a file "
-                     "that TensorBoard reads");
+                     "it is not an Event, expected a TensorBoard protocol buffer; pass a file that "
+                     "TensorBoard reads");
         at += frame_head + length + frame_tail;
     }
 }

@@ -100,17 +100,17 @@ void LogRecords::add(std::string_view name, Index step, double value, const std:
     Gathered& series = at(name);
     if (!std::isfinite(value)) {
         if (!options_.allow_nonfinite)
-            throw NonFiniteError(fmt::format(
-                "{}: {}: '{}' is {} at step {}, expected a finite number; pass --allow-nonfinite "
-                "to leave such steps out.",
-                source_, place, name, value, step));
+            throw NonFiniteError(
+                fmt::format("{}: {}: '{}' is {} at step {}, expected a finite number; pass "
+                            "--allow-nonfinite to skip such steps.",
+                            source_, place, name, value, step));
         ++series.left_out;
         series.values.erase(step);
         return;
     }
     if (value < options_.least)
-        fail(place, fmt::format("'{}' is {} at step {}, expected a norm, which is not negative; "
-                                "pass --column with the right name",
+        fail(place, fmt::format("'{}' is {} at step {}, expected a nonnegative norm; pass --column "
+                                "with the right name",
                                 name, value, step));
     const auto [found, fresh] = series.values.insert_or_assign(step, value);
     if (!fresh) ++series.replaced;
@@ -143,10 +143,10 @@ LoggedSeries LogRecords::finished(const Gathered& one) const {
     }
     if (one.replaced > 0)
         out.notes.push_back(fmt::format(
-            "{} step{} written more than once (a resumed run?): the later record counts",
+            "{} step{} written more than once (a resumed run?): the later record is used",
             one.replaced, one.replaced == 1 ? " was" : "s were"));
     if (one.left_out > 0)
-        out.notes.push_back(fmt::format("{} number{} not finite and left out", one.left_out,
+        out.notes.push_back(fmt::format("{} number{} not finite and skipped", one.left_out,
                                         one.left_out == 1 ? " is" : "s are"));
     const Index distance = usual_distance(out.steps);
     Index gaps = 0, first = -1, longest = 0;
@@ -158,9 +158,8 @@ LoggedSeries LogRecords::finished(const Gathered& one) const {
     }
     if (gaps > 0)
         out.notes.push_back(fmt::format(
-            "{} gap{}: the usual distance is {} step{}, the longest is {}, the first is behind "
-            "step "
-            "{}; neighbours across a gap are taken for neighbours",
+            "{} gap{}: the usual distance is {} step{}, the longest is {}, the first is after step "
+            "{}; steps on both sides of a gap count as consecutive",
             gaps, gaps == 1 ? "" : "s", distance, distance == 1 ? "" : "s", longest, first));
     return out;
 }
@@ -173,20 +172,19 @@ std::vector<LoggedSeries> LogRecords::finish() {
     std::vector<std::string> names = known_;
     const std::size_t more = names.size() > 12 ? names.size() - 12 : 0;
     names.resize(names.size() - more);
-    const std::string wanted =
-        options_.column.empty()
-            ? std::string("number of a series whose name speaks of a gradient norm")
-            : fmt::format("number of '{}'", options_.column);
+    const std::string wanted = options_.column.empty()
+                                   ? std::string("number in a series named like a gradient norm")
+                                   : fmt::format("number in '{}'", options_.column);
     const bool matched = std::ranges::any_of(wanted_, [](const auto& one) { return one.second; });
     const bool steps = options_.first > 0 || options_.last >= 0;
     throw FormatError(
-        fmt::format("{}: holds no {}{}; it has {}{}; {}.", source_, wanted,
-                    steps ? " between the steps asked for" : "",
+        fmt::format("{}: contains no {}{}; it has {}{}; {}.", source_, wanted,
+                    steps ? " in the requested range of steps" : "",
                     names.empty() ? "no series" : fmt::format("{}", fmt::join(names, ", ")),
                     more > 0 ? fmt::format(" and {} more", more) : "",
-                    steps     ? "look at --from and --to"
-                    : matched ? "the one that was looked for is empty"
-                              : "pass --column NAME (of an event file: its tag)"));
+                    steps     ? "check --from and --to"
+                    : matched ? "the requested series is empty"
+                              : "pass --column NAME (for an event file, its tag)"));
 }
 
 }  // namespace tsdiag

@@ -25,7 +25,7 @@ std::vector<std::string> models_of(const std::vector<LoggedSeries>& all) {
     for (const LoggedSeries& one : all) {
         models.push_back(of_source[one.source] > 1 ? one.source + ": " + one.name : one.source);
         if (!seen.insert(models.back()).second)
-            throw UsageError(fmt::format("{}: is given twice; name each log once.", one.source));
+            throw UsageError(fmt::format("{}: was given twice; pass each log once.", one.source));
     }
     return models;
 }

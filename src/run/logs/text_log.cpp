@@ -53,7 +53,7 @@ std::size_t step_column(const std::vector<std::string>& names, const LogRecords&
         if (rank > 0 && (best == none || rank < step_rank(names[best]))) best = c;
     }
     if (!given.empty())
-        out.fail("line 1", fmt::format("has no column '{}', expected the one of the steps; pass "
+        out.fail("line 1", fmt::format("has no column '{}', expected the column of the steps; pass "
                                        "--step-column with the right name",
                                        given));
     return best;
@@ -86,7 +86,7 @@ Layout layout_of(const std::vector<std::string>& names, LogRecords& out) {
     for (const auto& [c, name] : layout.columns)
         if (!seen.insert(name).second)
             out.fail("line 1",
-                     fmt::format("names two columns '{}', expected each name once", name));
+                     fmt::format("has two columns named '{}', expected each name once", name));
     return layout;
 }
 
@@ -137,7 +137,7 @@ void read_object(const Json& object, const std::string& prefix, Index step,
                 out.add(name, step, value.number(), place);
         } else if (!value.is_null() && out.wants(name)) {
             out.fail(place,
-                     fmt::format("'{}' is no number; pass --column with the right name", name));
+                     fmt::format("'{}' is not a number; pass --column with the right name", name));
         }
     }
 }
@@ -173,16 +173,18 @@ void read_record(const Json& record, Index counted, const std::string& place, St
                  LogRecords& out) {
     if (!record.is_object())
         out.fail(place,
-                 "holds no JSON object, expected one a line such as {\"step\": 1, "
+                 "is not a JSON object, expected one per line, such as {\"step\": 1, "
                  "\"grad_norm\": 0.5}");
     const Index step = step_of(record, place, out), before = out.added();
     read_object(record, "", step < 0 ? counted : step, place, out);
     if (out.added() == before) return;
     (step < 0 ? seen.counted : seen.told) = true;
     if (seen.told && seen.counted)
-        out.fail(place, fmt::format("{} a step, unlike the records before; pass --step-column, or "
-                                    "take such lines out",
-                                    step < 0 ? "does not tell" : "tells"));
+        out.fail(
+            place,
+            fmt::format(
+                "{} a step, unlike the records before; pass --step-column, or remove such lines",
+                step < 0 ? "does not give" : "gives"));
 }
 
 /// The text up to its last complete line; a truncated last line may be dropped.
@@ -190,11 +192,11 @@ std::string_view whole_lines(std::string_view text, LogRecords& out) {
     if (!out.options().allow_truncated || text.ends_with('\n')) return text;
     const std::size_t end = text.rfind('\n');
     if (end == std::string_view::npos) return text;
-    out.note("the last line has no end and is left out");
+    out.note("the last line is incomplete and was skipped");
     return text.substr(0, end + 1);
 }
 
-constexpr const char* counted_note = "no column or key tells the step: records are counted from 1";
+constexpr const char* counted_note = "no column or key gives the step: records are counted from 1";
 
 }  // namespace
 
@@ -227,7 +229,8 @@ void read_csv_log(std::string_view text, LogRecords& out) {
 const Json::Array& history(const Json& state, const LogRecords& out) {
     const bool told = state.is_object() && state.contains("log_history");
     if (!told || !state["log_history"].is_array())
-        out.fail("'log_history'", "is no list of records, expected that of a trainer_state.json");
+        out.fail("'log_history'",
+                 "is not a list of records, expected that of a trainer_state.json");
     return state["log_history"].array();
 }
 

@@ -26,8 +26,8 @@ void read_file(const fs::path& file, LogRecords& out) {
         throw FormatError(fmt::format("{}: is empty, expected {}.", file.string(), a_log));
     if (is_event_file(text) || is_event_name(file)) return read_event_log(text, out);
     if (text.find('\0') != std::string::npos)
-        throw FormatError(fmt::format("{}: is binary and no TensorBoard event file, expected {}.",
-                                      file.string(), a_log));
+        throw FormatError(fmt::format(
+            "{}: is binary but not a TensorBoard event file, expected {}.", file.string(), a_log));
     if (text[first] == '{' || text[first] == '[')
         read_json_log(text, out);
     else
@@ -44,8 +44,8 @@ std::vector<fs::path> files_of(const fs::path& given) {
     if (!events.empty()) return events;
     if (fs::exists(given / "trainer_state.json", failed)) return {given / "trainer_state.json"};
     throw FormatError(
-        fmt::format("{}: holds no TensorBoard event file (*tfevents*) and no trainer_state.json; "
-                    "name the log itself.",
+        fmt::format("{}: contains no TensorBoard event file (*tfevents*) and no "
+                    "trainer_state.json; pass the path of the log.",
                     given.string()));
 }
 

@@ -127,8 +127,8 @@ Found find_step(const std::string& path) {
     if (const auto epoch = whole(file->metadata()["epoch"]))
         return {*epoch, "epoch", fmt::format("epoch of {}", where)};
     throw UsageError(fmt::format(
-        "{}: neither its metadata nor its name tells its training step, expected a name such as "
-        "checkpoint-500; rename it, or pass --steps with one number for each checkpoint.",
+        "{}: neither its metadata nor its name gives a training step, expected a name such as "
+        "checkpoint-500; rename it, or pass --steps with one number per checkpoint.",
         path));
 }
 
@@ -152,12 +152,12 @@ void leave_out_copies(CheckpointSeries& series) {
     for (SeriesMember& one : series.members) {
         if (!kept.empty() && kept.back().step == one.step) {
             if (contents_digest(kept.back().path) != contents_digest(one.path))
-                throw UsageError(fmt::format(
-                    "{}: is of {} {} ({}), as {} is, and the two differ; leave one out, or pass "
-                    "--steps.",
-                    one.path, series.unit, one.step, one.origin, kept.back().path));
+                throw UsageError(
+                    fmt::format("{}: has {} {} ({}), as does {}, but the two differ; omit one, or "
+                                "pass --steps.",
+                                one.path, series.unit, one.step, one.origin, kept.back().path));
             series.notes.push_back(
-                fmt::format("{}: a copy of {} and left out", one.path, kept.back().path));
+                fmt::format("{}: a copy of {}, skipped", one.path, kept.back().path));
             continue;
         }
         kept.push_back(std::move(one));
@@ -200,20 +200,20 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
     series.name = arguments.size() == 1 ? arguments.front() : common_directory(paths);
     if (!steps.empty() && steps.size() != paths.size())
         throw UsageError(
-            fmt::format("--steps: {} numbers are given, expected {}, one for each "
-                        "checkpoint ({} first).",
+            fmt::format("--steps: {} numbers given, expected {}, one per checkpoint ({} first).",
                         steps.size(), paths.size(), paths.front()));
     for (std::size_t i = 0; i < paths.size(); ++i) {
         if (paths[i].starts_with("random:"))
             throw UsageError(fmt::format(
-                "{}: is a drawn model, expected a checkpoint; probe drawn models one by one.",
+                "{}: is a random model, expected a checkpoint; probe random models one by one.",
                 paths[i]));
         const Found found =
             steps.empty() ? find_step(paths[i]) : Found{steps[i], "step", "--steps"};
         if (series.unit.empty()) series.unit = found.unit;
         if (series.unit != found.unit)
             throw UsageError(fmt::format(
-                "{}: tells its {} ({} {}), and {} its {}, expected the same of all; pass --steps.",
+                "{}: gives its {} ({} {}), but {} gives its {}; expected the same for all; pass "
+                "--steps.",
                 paths[i], found.unit, found.origin, found.step, paths.front(), series.unit));
         series.members.push_back({paths[i], found.step, found.origin});
     }
@@ -228,7 +228,7 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
     leave_out_copies(series);
     if (series.members.size() < 2)
         throw UsageError(
-            fmt::format("{}: is the only checkpoint, the others are copies of it; probe it alone.",
+            fmt::format("{}: is the only checkpoint; the others are copies of it. Probe it alone.",
                         series.members.front().path));
     return series;
 }
@@ -241,9 +241,10 @@ void require_one_architecture(const CheckpointSeries& series, const SubjectOptio
         const Json spec = open_subject(one).spec().json();
         if (first.is_null()) first = spec;
         if (const std::string difference = first_difference(first, spec); !difference.empty())
-            throw ShapeError(fmt::format(
-                "{}: is of another architecture than {}: {}; a series is of one architecture.",
-                member.path, series.members.front().path, difference));
+            throw ShapeError(
+                fmt::format("{}: has another architecture than {}: {}; expected the same "
+                            "architecture in all checkpoints.",
+                            member.path, series.members.front().path, difference));
     }
 }
 

@@ -42,7 +42,7 @@ void add_file(const fs::path& file, ContentDigest& digest) {
     std::error_code failed;
     if (!fs::is_regular_file(file, failed))
         throw FormatError(
-            fmt::format("{}: is no regular file, expected a checkpoint.", file.string()));
+            fmt::format("{}: is not a regular file, expected a checkpoint.", file.string()));
     std::ifstream in(file, std::ios::binary);
     if (!in) throw FormatError(fmt::format("{}: cannot be read.", file.string()));
     std::vector<char> buffer(1u << 20);

@@ -97,8 +97,8 @@ class Replay {
         std::vector<std::string> out;
         if (rounded_.off > 0)
             out.push_back(fmt::format(
-                "attentions: rows of {} are off 1 by up to {:.1e}, as that format rounds (up to "
-                "{:.1e}), and were divided by their sums",
+                "attentions: row sums in {} differ from 1 by up to {:.1e}, within the rounding of "
+                "that format (up to {:.1e}); rows were divided by their sums",
                 rounded_.format, rounded_.off, rounded_.allowed));
         if (unseen_.tokens > 0)
             out.push_back(
@@ -277,7 +277,7 @@ std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, 
     for (const auto& [layer, array] : trace.attentions())
         if (!variant.empty() && variant != "softmax" && uses_given(trace, layer, settings.trace))
             throw UsageError(
-                fmt::format("{}: a given P can be told to be a softmax only, not '{}', which needs "
+                fmt::format("{}: a given P can only be declared as softmax, not '{}', which needs "
                             "queries and keys.",
                             array.name, variant));
     const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
@@ -310,7 +310,7 @@ TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
     for (const auto& [layer, array] : trace.queries())
         formed = formed || !uses_given(trace, layer, options);
     if (given && !trace.queries().empty() && !formed)
-        notes.ignored.push_back("queries, keys: attentions holds their P");
+        notes.ignored.push_back("queries, keys: attentions contains their P");
     if (given && options.attention.empty())
         notes.defaults.push_back("attentions: of unknown activation (--attention softmax)");
     if (formed && options.attention.empty())

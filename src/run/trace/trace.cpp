@@ -238,19 +238,20 @@ void SavedTrace::check_pairs() const {
     for (const auto& [layer, query] : queries_) {
         const auto found = keys_.find(layer);
         if (found == keys_.end())
-            throw FormatError(fmt::format(
-                "{} has no partner, expected an array 'keys.{}' beside it.", query.name, layer));
+            throw FormatError(fmt::format("{} has no counterpart, expected an array 'keys.{}'.",
+                                          query.name, layer));
         const std::vector<std::int64_t>&q = query.raw.shape, &k = found->second.raw.shape;
         if (q.back() != k.back())
-            misfit(found->second, fmt::format("{} columns a head as in {}", q.back(), query.name));
+            misfit(found->second,
+                   fmt::format("{} columns per head as in {}", q.back(), query.name));
         const Index heads = q[q.size() - 3], kv_heads = k[k.size() - 3];
         if (heads % kv_heads != 0)
             misfit(found->second, fmt::format("heads that divide the {} of {}", heads, query.name));
     }
     for (const auto& [layer, key] : keys_)
         if (!queries_.contains(layer))
-            throw FormatError(fmt::format(
-                "{} has no partner, expected an array 'queries.{}' beside it.", key.name, layer));
+            throw FormatError(fmt::format("{} has no counterpart, expected an array 'queries.{}'.",
+                                          key.name, layer));
 }
 
 void SavedTrace::measure() {
