@@ -21,12 +21,12 @@ constexpr std::array diag_attention_options{
                     .fallback = "softmax",
                     .words = "softmax rela",
                     .description = "rela: relu(S), not normalised; a row of zeros stays 0"},
-    AttentionOption{
-        .name = "padded",
-        .fallback = "0",
-        .words = "0 1",
-        .description = "1: zero keys and values fill the last chunk, as in the code of [DEVIL]; "
-                       "its softmax rows sum to less than 1 if they attend to them (not causal)"}};
+    AttentionOption{.name = "padded",
+                    .fallback = "0",
+                    .words = "0 1",
+                    .description =
+                        "1: zero keys and values fill the last chunk, as in the code of [DEVIL]; "
+                        "its softmax rows sum to less than 1 if they attend to them (not causal)"}};
 
 /// Number of positions missing from the last chunk.
 Index missing(const AttentionInput& in, Index block) {

@@ -33,12 +33,12 @@ constexpr std::array nystrom_options{
                     .words = "original exact",
                     .description = "start of the inverse of a softmax: K2^T over the largest "
                                    "column sum of all heads (original) or of each head (exact)"},
-    AttentionOption{
-        .name = "activation",
-        .fallback = "softmax",
-        .words = "softmax polynomial",
-        .description = "activation of the logits: softmax, or c x^p entry by entry [POLY]; then V "
-                       "starts at K2^T over |K2|_1 |K2|_inf of each head"},
+    AttentionOption{.name = "activation",
+                    .fallback = "softmax",
+                    .words = "softmax polynomial",
+                    .description =
+                        "activation of the logits: softmax, or c x^p entry by entry [POLY]; then V "
+                        "starts at K2^T over |K2|_1 |K2|_inf of each head"},
     power_option,
     scale_option,
     start_option,

@@ -18,16 +18,16 @@ std::span<const AttentionPlan> attention_plans() {
                       .late = {.attention = "norm_attention",
                                .options = {{"map", "elu"}},
                                .output_norm = "simple_rms"}},
-        AttentionPlan{
-            .name = "transnormer2",
-            .description = "diag_attention with softmax and no norm in the first half of the "
-                           "layers, norm_attention with 1+elu and simple_rms in the second",
-            .source = "[DEVIL] 4, as in its code",
-            .early = {.attention = "diag_attention",
-                      .options = {{"activation", "softmax"}, {"block", "64"}}},
-            .late = {.attention = "norm_attention",
-                     .options = {{"map", "1+elu"}},
-                     .output_norm = "simple_rms"}}};
+        AttentionPlan{.name = "transnormer2",
+                      .description =
+                          "diag_attention with softmax and no norm in the first half of the "
+                          "layers, norm_attention with 1+elu and simple_rms in the second",
+                      .source = "[DEVIL] 4, as in its code",
+                      .early = {.attention = "diag_attention",
+                                .options = {{"activation", "softmax"}, {"block", "64"}}},
+                      .late = {.attention = "norm_attention",
+                               .options = {{"map", "1+elu"}},
+                               .output_norm = "simple_rms"}}};
     return plans;
 }
 

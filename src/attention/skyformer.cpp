@@ -22,12 +22,12 @@ constexpr std::array skyformer_options{
         .least = 1,
         .most = 8192,
         .description = "m, the number of tokens drawn with replacement; auto: min(128, n)"},
-    AttentionOption{
-        .name = "draw",
-        .fallback = "halves",
-        .words = "halves all",
-        .description = "halves: m/2 from the queries and the rest from the keys, as in the "
-                       "released code; all: from queries and keys together, as in the text"},
+    AttentionOption{.name = "draw",
+                    .fallback = "halves",
+                    .words = "halves all",
+                    .description =
+                        "halves: m/2 from the queries and the rest from the keys, as in the "
+                        "released code; all: from queries and keys together, as in the text"},
     AttentionOption{.name = "gamma",
                     .fallback = "0.1",
                     .numbers = true,
