@@ -94,6 +94,10 @@ struct Progress {
         {};  ///< seconds of the whole phase, reported once before it begins
 };
 
+/// The id of the symbol-th of a list of symbols: ids without the model's padding id, which the
+/// models that have one do not count as a position.
+Index symbol_id(const ModelSpec& spec, Index symbol);
+
 /// Samples supplied by the caller.
 struct OwnInput {
     std::string kind;    ///< of run.json: "held out"

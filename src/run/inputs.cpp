@@ -235,18 +235,19 @@ void InputSource::read_images() {
     settle_samples(by_sample_ ? shape[0] : 1);
 }
 
+Index symbol_id(const ModelSpec& spec, Index symbol) {
+    return spec.padding_id >= 0 && symbol >= spec.padding_id ? symbol + 1 : symbol;
+}
+
 Input InputSource::drawn(Index trial, Index sample) const {
     Rng rng =
         Rng(options_.seed).fork("input").fork(std::uint64_t(trial)).fork(std::uint64_t(sample));
     Input input;
     if (kind_ == "ids:random") {
-        // The padding id is not drawn: positions of such a model count the other tokens only.
         const bool skips = spec_.padding_id >= 0 && spec_.padding_id < spec_.vocabulary;
         const Index choices = std::max<Index>(spec_.vocabulary - (skips ? 1 : 0), 1);
-        for (Index i = 0; i < tokens_; ++i) {
-            const Index id = Index(rng.below(std::uint64_t(choices)));
-            input.ids.push_back(skips && id >= spec_.padding_id ? id + 1 : id);
-        }
+        for (Index i = 0; i < tokens_; ++i)
+            input.ids.push_back(symbol_id(spec_, Index(rng.below(std::uint64_t(choices)))));
     } else if (takes_images(spec_)) {
         input.image =
             gaussian(rng, {spec_.channels, spec_.image_height, spec_.image_width}, backend_, type_);

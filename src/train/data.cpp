@@ -137,8 +137,32 @@ std::unique_ptr<Data> open_data(const std::string& text, std::string& loss) {
     return entry.open(request);
 }
 
-void require_tokens(const Fit& fit, Index vocabulary, bool causal) {
+namespace {
+
+Example with_ids(const ModelSpec& spec, Example example) {
+    const auto to_ids = [&](std::vector<Index>& symbols) {
+        for (Index& symbol : symbols) symbol = symbol_id(spec, symbol);
+    };
+    to_ids(example.input.ids);
+    if (example.second) to_ids(example.second->ids);
+    if (example.loss.kind == Loss::Kind::tokens) to_ids(example.loss.targets);
+    return example;
+}
+
+}  // namespace
+
+Example Data::training(const Fit& fit, const Rng& seed, Index i) const {
+    return with_ids(fit.spec, training_sample(fit, seed, i));
+}
+Example Data::held_out(const Fit& fit, const Rng& seed, Index i) const {
+    return with_ids(fit.spec, held_out_sample(fit, seed, i));
+}
+
+Index ids_of(const ModelSpec& spec, Index symbols) { return symbol_id(spec, symbols - 1) + 1; }
+
+void require_tokens(const Fit& fit, Index symbols, bool causal) {
     const ModelSpec& s = fit.spec;
+    const Index vocabulary = ids_of(s, symbols);
     if (s.channels > 0 || s.vocabulary == 0)
         throw UsageError(
             fmt::format("{} takes no tokens; expected a model with a vocabulary, or --data "

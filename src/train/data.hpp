@@ -35,17 +35,39 @@ class Data {
   public:
     virtual ~Data() = default;
     virtual std::string description() const = 0;
-    virtual Index vocabulary() const { return 0; }  ///< 0: no tokens
+    virtual Index vocabulary() const { return 0; }  ///< different symbols; 0: no tokens
     virtual Index classes() const { return 0; }     ///< 0: no labels
     virtual bool pairs() const { return false; }    ///< a sample is two inputs with one label
     virtual Index size() const { return 0; }        ///< samples of an epoch; 0: without end
     virtual Index held_out() const = 0;             ///< samples not used for training
-    /// The meaning of the ids, for a file beside the model; null where they are bytes or nothing.
-    virtual Json words() const { return {}; }
+    /// The meaning of the model's ids, for a file beside it; null where they are bytes or nothing.
+    virtual Json words(const ModelSpec&) const { return {}; }
     /// Throws `UsageError` where the model cannot take the data.
     virtual void require(const Fit& fit) const = 0;
-    virtual Example training(const Fit& fit, const Rng& seed, Index i) const = 0;
-    virtual Example held_out(const Fit& fit, const Rng& seed, Index i) const = 0;
+    /// Ids are those of the model (`symbol_id`).
+    Example training(const Fit& fit, const Rng& seed, Index i) const;
+    Example held_out(const Fit& fit, const Rng& seed, Index i) const;
+
+  private:
+    // ids from 0 to below `vocabulary()`
+    virtual Example training_sample(const Fit& fit, const Rng& seed, Index i) const = 0;
+    virtual Example held_out_sample(const Fit& fit, const Rng& seed, Index i) const = 0;
+};
+
+/// Samples that are drawn, without end.
+class DrawnData : public Data {
+  public:
+    Index held_out() const final { return Index{1} << 20; }
+
+  private:
+    /// `seed`: of the whole set; `rng`: of the sample.
+    virtual Example drawn(const Fit& fit, const Rng& seed, Rng rng) const = 0;
+    Example training_sample(const Fit& fit, const Rng& seed, Index i) const final {
+        return drawn(fit, seed, seed.fork(std::uint64_t(i)));
+    }
+    Example held_out_sample(const Fit& fit, const Rng& seed, Index i) const final {
+        return drawn(fit, seed, seed.fork("held out").fork(std::uint64_t(i)));
+    }
 };
 
 /// What is opened: "KIND:ARGUMENT", or a folder.
@@ -76,8 +98,10 @@ std::string digest_of_file(const std::string& data);
 
 /// Largest size of a file of samples, in bytes.
 inline constexpr std::uint64_t longest_data = std::uint64_t{1} << 40;
+/// Vocabulary of a model that takes so many symbols.
+Index ids_of(const ModelSpec& spec, Index symbols);
 /// Throws `UsageError` for a vocabulary that does not fit, or, for lm, a model that is not causal.
-void require_tokens(const Fit& fit, Index vocabulary, bool causal);
+void require_tokens(const Fit& fit, Index symbols, bool causal);
 /// Throws `UsageError` where the model takes tokens, or images of another size; one channel fits
 /// any number.
 void require_images(const Fit& fit, Index channels, Index height, Index width,

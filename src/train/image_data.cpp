@@ -106,15 +106,15 @@ class ImageData final : public Data {
     void require(const Fit& fit) const override {
         require_images(fit, channels_, side_, side_, directory_);
     }
-    Example training(const Fit& fit, const Rng& seed, Index i) const override {
+
+  private:
+    Example training_sample(const Fit& fit, const Rng& seed, Index i) const override {
         return at(fit, training_, order_.at(seed, std::ssize(training_.labels), i));
     }
-    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
+    Example held_out_sample(const Fit& fit, const Rng& seed, Index i) const override {
         Rng rng = seed.fork("held out").fork(std::uint64_t(i));
         return at(fit, held_out_, Index(rng.below(held_out_.labels.size())));
     }
-
-  private:
     std::string path(const std::string& name) const {
         return (fs::path(directory_) / name).string();
     }
@@ -182,7 +182,7 @@ class ImageData final : public Data {
 
 /// Gratings in noise: class k of C is the direction pi k / C; wavelength, phase, contrast and
 /// colour are drawn.
-class PatternData final : public Data {
+class PatternData final : public DrawnData {
   public:
     explicit PatternData(Index classes) : classes_(classes) {}
 
@@ -190,20 +190,13 @@ class PatternData final : public Data {
         return fmt::format("gratings in noise, {} directions", classes_);
     }
     Index classes() const override { return classes_; }
-    Index held_out() const override { return Index{1} << 20; }
     void require(const Fit& fit) const override {
         const ModelSpec& s = fit.spec;
         require_images(fit, s.channels, s.image_height, s.image_width, "patterns");
     }
-    Example training(const Fit& fit, const Rng& seed, Index i) const override {
-        return drawn(fit, seed.fork(std::uint64_t(i)));
-    }
-    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
-        return drawn(fit, seed.fork("held out").fork(std::uint64_t(i)));
-    }
 
   private:
-    Example drawn(const Fit& fit, Rng rng) const {
+    Example drawn(const Fit& fit, const Rng&, Rng rng) const override {
         const ModelSpec& s = fit.spec;
         const auto label = Index(rng.below(std::uint64_t(classes_)));
         const double angle = std::numbers::pi * double(label) / double(classes_);

@@ -127,10 +127,11 @@ class TextData final : public Data {
         return (text_.characters() ? std::ssize(text_.alphabet) : 256) + (masked_ ? 1 : 0);
     }
     Index held_out() const override { return text_.size() - text_.split; }
-    Json words() const override {
+    Json words(const ModelSpec& spec) const override {
         if (!text_.characters()) return {};
-        Json::Array out;
-        for (const char32_t c : text_.alphabet) out.emplace_back(utf8(c));
+        Json::Array out(std::size_t(ids_of(spec, std::ssize(text_.alphabet))), "");
+        for (Index i = 0; i < std::ssize(text_.alphabet); ++i)
+            out[std::size_t(symbol_id(spec, i))] = utf8(text_.alphabet[std::size_t(i)]);
         Json json;
         json.set("characters", std::move(out));
         return json;
@@ -149,18 +150,18 @@ class TextData final : public Data {
         if (fit.tokens < 2)
             throw UsageError("--tokens 1: there is no next token to predict; expected 2 or more.");
     }
-    Example training(const Fit& fit, const Rng& seed, Index i) const override {
+
+  private:
+    Example training_sample(const Fit& fit, const Rng& seed, Index i) const override {
         Rng rng = seed.fork(std::uint64_t(i));
         const auto first = Index(rng.below(std::uint64_t(text_.split - fit.tokens + 1)));
         return window(fit, first, rng.fork("mask"));
     }
-    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
+    Example held_out_sample(const Fit& fit, const Rng& seed, Index i) const override {
         Rng rng = seed.fork("held out").fork(std::uint64_t(i));
         const Index places = held_out() - fit.tokens + 1;
         return window(fit, text_.split + Index(rng.below(std::uint64_t(places))), rng.fork("mask"));
     }
-
-  private:
     Example window(const Fit& fit, Index first, Rng rng) const {
         Example out;
         for (Index i = first; i < first + fit.tokens; ++i) out.input.ids.push_back(text_.id(i));
@@ -176,7 +177,7 @@ class TextData final : public Data {
 };
 
 /// Symbols, a separator, and the symbols again: those after the separator are the targets.
-class SequenceData final : public Data {
+class SequenceData final : public DrawnData {
   public:
     SequenceData(bool reversed, Index symbols) : reversed_(reversed), symbols_(symbols) {}
 
@@ -185,7 +186,6 @@ class SequenceData final : public Data {
                            reversed_ ? "to be reversed" : "to be copied");
     }
     Index vocabulary() const override { return symbols_ + 1; }
-    Index held_out() const override { return Index{1} << 20; }
     void require(const Fit& fit) const override {
         require_tokens(fit, vocabulary(), true);
         if (fit.tokens < 3)
@@ -193,15 +193,9 @@ class SequenceData final : public Data {
                 "--tokens {}: a symbol, a separator and its copy are 3; expected 3 or more.",
                 fit.tokens));
     }
-    Example training(const Fit& fit, const Rng& seed, Index i) const override {
-        return drawn(fit, seed.fork(std::uint64_t(i)));
-    }
-    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
-        return drawn(fit, seed.fork("held out").fork(std::uint64_t(i)));
-    }
 
   private:
-    Example drawn(const Fit& fit, Rng rng) const {
+    Example drawn(const Fit& fit, const Rng&, Rng rng) const override {
         const Index count = (fit.tokens - 1) / 2;
         Example out;
         std::vector<Index>& ids = out.input.ids;
@@ -243,7 +237,7 @@ std::vector<Index> chain(Index symbols, Index count, const Rng& seed, Rng& rng) 
 }
 
 /// A second-order Markov chain: three symbols may follow each pair, drawn once per pair.
-class MarkovData final : public Data {
+class MarkovData final : public DrawnData {
   public:
     MarkovData(Index symbols, bool masked) : symbols_(symbols), masked_(masked) {}
 
@@ -251,21 +245,14 @@ class MarkovData final : public Data {
         return fmt::format("a second-order Markov chain over {} symbols", symbols_);
     }
     Index vocabulary() const override { return symbols_ + (masked_ ? 1 : 0); }
-    Index held_out() const override { return Index{1} << 20; }
     void require(const Fit& fit) const override {
         require_tokens(fit, vocabulary(), !masked_);
         if (fit.tokens < 2)
             throw UsageError("--tokens 1: there is no next token to predict; expected 2 or more.");
     }
-    Example training(const Fit& fit, const Rng& seed, Index i) const override {
-        return drawn(fit, seed, seed.fork(std::uint64_t(i)));
-    }
-    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
-        return drawn(fit, seed, seed.fork("held out").fork(std::uint64_t(i)));
-    }
 
   private:
-    Example drawn(const Fit& fit, const Rng& seed, Rng rng) const {
+    Example drawn(const Fit& fit, const Rng& seed, Rng rng) const override {
         Example out;
         out.input.ids = chain(symbols_, fit.tokens, seed, rng);
         if (masked_)
@@ -280,7 +267,7 @@ class MarkovData final : public Data {
 };
 
 /// Samples of the chain, half of them with some symbols in place of which any others stand.
-class JudgedData final : public Data {
+class JudgedData final : public DrawnData {
   public:
     explicit JudgedData(Index symbols) : symbols_(symbols) {}
 
@@ -290,23 +277,16 @@ class JudgedData final : public Data {
     }
     Index vocabulary() const override { return symbols_; }
     Index classes() const override { return 2; }
-    Index held_out() const override { return Index{1} << 20; }
     void require(const Fit& fit) const override {
         require_tokens(fit, vocabulary(), false);
         if (fit.tokens < 3)
             throw UsageError(
                 "--tokens: a symbol depends on the two before it; expected 3 or more.");
     }
-    Example training(const Fit& fit, const Rng& seed, Index i) const override {
-        return drawn(fit, seed, seed.fork(std::uint64_t(i)));
-    }
-    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
-        return drawn(fit, seed, seed.fork("held out").fork(std::uint64_t(i)));
-    }
 
   private:
     static constexpr double error_share = 0.2;
-    Example drawn(const Fit& fit, const Rng& seed, Rng rng) const {
+    Example drawn(const Fit& fit, const Rng& seed, Rng rng) const override {
         Input input;
         input.ids = chain(symbols_, fit.tokens, seed, rng);
         Rng errors = rng.fork("errors");

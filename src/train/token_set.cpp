@@ -36,15 +36,15 @@ class TokenData final : public Data {
                 "--tokens {}: each image of {} has {} pixels, one token per pixel; expected {}.",
                 fit.tokens, set_.name, set_.length, set_.length));
     }
-    Example training(const Fit& fit, const Rng& seed, Index i) const override {
+
+  private:
+    Example training_sample(const Fit& fit, const Rng& seed, Index i) const override {
         return example(fit, set_.training, training_order_.at(seed, std::ssize(set_.training), i));
     }
-    Example held_out(const Fit& fit, const Rng& seed, Index i) const override {
+    Example held_out_sample(const Fit& fit, const Rng& seed, Index i) const override {
         return example(fit, set_.held_out,
                        held_out_order_.at(seed.fork("held out"), held_out(), i));
     }
-
-  private:
     Example example(const Fit& fit, const std::vector<TokenSet::Sample>& from, Index i) const {
         const TokenSet::Sample& sample = from[std::size_t(i)];
         const auto input = [&](Index text) {

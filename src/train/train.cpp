@@ -58,6 +58,14 @@ SubjectOptions with_vocabulary(SubjectOptions subject, Index vocabulary) {
     return subject;
 }
 
+/// The subject with a vocabulary for the data.
+Subject subject_for(const SubjectOptions& options, const Data& data) {
+    const Index symbols = data.vocabulary();
+    Subject subject = open_subject(with_vocabulary(options, symbols));
+    const Index needed = subject.file ? symbols : ids_of(subject.random.spec, symbols);
+    return needed == symbols ? subject : open_subject(with_vocabulary(options, needed));
+}
+
 /// A batch of samples.
 struct Examples {
     std::vector<Input> inputs;
@@ -78,7 +86,7 @@ class Training {
           backend_(open_backend(options.device)),
           loss_(options.loss),
           data_(open_data(options.data, loss_)),
-          subject_(open_subject(with_vocabulary(options.subject, data_->vocabulary()))),
+          subject_(subject_for(options.subject, *data_)),
           spec_(checked_spec()),
           fit_{spec_, backend_, weight_type, settled_tokens()},
           together_(samples_together(spec_, fit_.tokens, options.batch, backend_)),
@@ -100,7 +108,7 @@ class Training {
         const Model model(spec_, parameters_, backend_, weight_type);
         if (step == 0) {
             rehearse(model);
-            folder_.begin(data_->words());
+            folder_.begin(data_->words(spec_));
         }
         if (step == 0) observe(model, 0);
         bool stopped = false;

@@ -47,7 +47,7 @@ void examine(std::string_view input) {
             const auto data =
                 training::open_data("chars:" + fuzz::folder().write("text", input), loss);
             data->description();
-            data->words().dump();
+            data->words({}).dump();
             return;
         }
         const std::filesystem::path directory = fuzz::folder().path() / "images";

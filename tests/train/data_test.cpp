@@ -72,11 +72,53 @@ TEST(Data, CharactersAreCodePoints) {
     write_file(folder / "text", "\u00e4\u20acz\U0001f600");
     const auto data = opened("chars:" + folder / "text");
     EXPECT_EQ(data->vocabulary(), 4);
-    EXPECT_EQ(data->words()["characters"].array()[3].string(), "\U0001f600");
-    EXPECT_EQ(data->words()["characters"].array()[1].string(), "\u00e4");
+    EXPECT_EQ(data->words({})["characters"].array()[3].string(), "\U0001f600");
+    EXPECT_EQ(data->words({})["characters"].array()[1].string(), "\u00e4");
     write_file(folder / "broken", "ab\xff");
     EXPECT_THAT(error_of([&] { opened("chars:" + folder / "broken"); }),
                 HasSubstr("byte 2 is not UTF-8"));
+}
+
+/// The padding id of RoBERTa and TransNormer has no position and begins as a row of zeros.
+TEST(Data, IdsSkipThePaddingOfTheModel) {
+    TemporaryDirectory folder;
+    write_file(folder / "text", "abcabcabcabcabcabcabcabcabcabcabc");
+    const std::string chars = "chars:" + folder / "text";
+    for (const auto& [kind, loss] :
+         {std::pair{std::string("markov:5"), "mlm"}, {std::string("judged:5"), "classify"},
+          {std::string("listops"), "classify"}, {chars, "mlm"}}) {
+        const auto data = opened(kind, loss);
+        const Index symbols = data->vocabulary();
+        const ModelSpec plain = tokens_model(symbols, false);
+        ModelSpec padded = tokens_model(symbols + 1, false);
+        padded.padding_id = 1;
+        const Fit fit{plain, cpu(), Type::f32, 8};
+        std::set<Index> seen;
+        for (Index i = 0; i < 40; ++i) {
+            const Example e = data->training(fit, Rng(2), i),
+                          f = data->training({padded, cpu(), Type::f32, 8}, Rng(2), i);
+            const auto moved = [](std::vector<Index> ids) {
+                for (Index& id : ids) id += id >= 1;
+                return ids;
+            };
+            EXPECT_EQ(f.input.ids, moved(e.input.ids)) << kind;
+            EXPECT_EQ(f.loss.targets, moved(e.loss.targets)) << kind;
+            EXPECT_EQ(f.loss.label, e.loss.label) << kind;
+            seen.insert(e.input.ids.begin(), e.input.ids.end());
+        }
+        EXPECT_TRUE(seen.contains(1)) << kind;
+        padded.vocabulary = symbols;
+        EXPECT_THAT(error_of([&] { data->require({padded, cpu(), Type::f32, 8}); }),
+                    HasSubstr("the data need " + std::to_string(symbols + 1)));
+        padded.padding_id = symbols;  // behind them
+        EXPECT_NO_THROW(data->require({padded, cpu(), Type::f32, 8}));
+    }
+    ModelSpec padded;
+    padded.padding_id = 1;
+    const Json characters = opened(chars)->words(padded)["characters"];
+    EXPECT_EQ(characters.array()[0].string(), "a");
+    EXPECT_EQ(characters.array()[1].string(), "");
+    EXPECT_EQ(characters.array()[2].string(), "b");
 }
 
 TEST(Data, MaskingHidesFifteenPercentBehindAnIdOfItsOwn) {

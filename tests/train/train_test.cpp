@@ -414,6 +414,14 @@ void write_listops(const TemporaryDirectory& folder) {
     write_file(folder / "basic_test.tsv", rows);
 }
 
+/// relu(S) V and its norm are far from smooth at a row of zeros, which padding is.
+TEST(Train, DigitsAreNoPaddingOfTransNormer) {
+    TrainOptions o = on_files("listops");
+    o.subject.model = "random:transnormer1-mlm,block=4,layers=2,d=8,heads=2,tokens=8";
+    o.steps = 3;
+    for (const TrainStep& step : train(o).steps) EXPECT_LT(step.grad_norm, 1e6);
+}
+
 TEST(Train, CountsEpochsOfAFiniteSet) {
     TemporaryDirectory folder;
     write_listops(folder);
