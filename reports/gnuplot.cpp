@@ -20,10 +20,9 @@ namespace {
 using namespace reports;
 namespace fs = std::filesystem;
 
-// Margins around a panel and below all, in pixels; the left one has room for a title and numbers
-// of nine characters.
-constexpr double left_margin = 90, right_margin = 16, top_margin = 26, bottom_margin = 50,
-                 colour_bar = 64, legend_line = 18;
+// Margins around a panel and below all, in pixels.
+constexpr double right_margin = 16, top_margin = 26, bottom_margin = 50, colour_bar = 64,
+                 legend_line = 18;
 constexpr Index most_cells = 4096;       ///< beyond, gnuplot's `image` draws one bitmap
 constexpr Index most_numbers = 1 << 16;  ///< of a panel drawn as an image, written as text
 
@@ -119,20 +118,18 @@ std::size_t style_of(const std::vector<LineStyle>& styles, const std::string& na
     return std::size_t(std::find_if(styles.begin(), styles.end(), same) - styles.begin()) + 1;
 }
 
-/// Circles of `series` with its name in each.
-std::string bubbles_of(const Plot& plot, const Series& series, const std::string& colour,
-                       double page_width) {
+/// Circles with their names.
+std::string bubble_lines(const Plot& plot, const std::vector<LineStyle>& styles, const Layout& size,
+                         double page_width) {
     std::string out;
-    const std::vector<double> widths = bubble_widths(plot, series);
-    for (std::size_t i = 0; i < widths.size(); ++i) {
-        if (!series.y[i] || !std::isfinite(*series.y[i])) continue;
-        const std::string at =
-            fmt::format("first {}, first {}", shortest(series.x[i]), shortest(*series.y[i]));
+    for (const Bubble& b : bubbles(plot, size))
         out += fmt::format(
-            "set object circle at {} size screen {:.5f} fillcolor rgb '{}' fillstyle transparent "
-            "solid 0.5 noborder\nset label {} at {} center font ',9' front\n",
-            at, widths[i] / 2 / page_width, colour, gnuplot_string(series.name), at);
-    }
+            "set object circle at first {}, first {} size screen {:.5f} fillcolor rgb '{}' "
+            "fillstyle transparent solid 0.5 noborder\n"
+            "set label {} at first {}, first {} center font ',9' front\n",
+            shortest(b.x), shortest(b.y), b.width / 2 / page_width,
+            styles[style_of(styles, b.name) - 1].colour, gnuplot_string(b.name),
+            shortest(b.label_x), shortest(b.label_y));
     return out;
 }
 
@@ -142,14 +139,14 @@ std::string lines_panel(const Plot& plot, const std::string& data, std::size_t& 
     const Extent xs = x_extent(plot), ys = y_extent(plot);
     std::string out =
         axis_lines('x', plot.x, xs, ticks(xs, plot.x.scale, size.width / 55, plot.x.whole)) +
-        axis_lines('y', plot.y, ys, ticks(ys, plot.y.scale, 5, plot.y.whole));
+        axis_lines('y', plot.y, ys, ticks(ys, plot.y.scale, 5, plot.y.whole)) +
+        bubble_lines(plot, styles, size, page_width);
     std::string bands, lines;
     std::size_t points = 0;
     for (const Series& s : plot.series) points += s.x.size();
     for (const Series& s : plot.series) {
         const std::size_t style = style_of(styles, s.name);
         if (!s.areas.empty()) {
-            out += bubbles_of(plot, s, styles[style - 1].colour, page_width);
             lines += fmt::format("  {} index {} using 1:2 with dots linecolor rgb '{}', \\\n", data,
                                  block++, styles[style - 1].colour);
             continue;
@@ -207,8 +204,20 @@ std::string cells_panel(const Grid& g, const std::string& data, std::size_t& blo
         "set object 1 rectangle from graph 0,0 to graph 1,1 behind fillcolor rgb '{}' "
         "fillstyle solid noborder\n",
         hex(no_value));
-    out += fmt::format("plot {} index {} using 1:2:3 with image{}\nunset object 1\n", data, block++,
-                       g.rows * g.cols <= most_cells ? " pixels" : "");
+    for (Index i = 0; i < g.rows && g.decimals >= 0; ++i)
+        for (Index j = 0; j < g.cols; ++j)
+            if (const auto& v = g.values[std::size_t(i * g.cols + j)]; v && std::isfinite(*v))
+                out += fmt::format(
+                    "set label '{:.{}f}' at first {}, first {} center font ',9' textcolor rgb "
+                    "'{}' front\n",
+                    *v, g.decimals, j, i, ink_on(g, *v));
+    // `image` draws no single row or column
+    const char* style = g.rows == 1 || g.cols == 1
+                            ? "using 1:2:(0.5):(0.5):3 with boxxyerror fillcolor palette "
+                              "fillstyle solid noborder"
+                        : g.rows * g.cols <= most_cells ? "using 1:2:3 with image pixels"
+                                                        : "using 1:2:3 with image";
+    out += fmt::format("plot {} index {} {}\nunset object 1\n", data, block++, style);
     return out;
 }
 
@@ -230,15 +239,21 @@ std::string image_panel(const Grid& g, const std::string& image) {
 
 struct Canvas {
     double width = 0, height = 0, legend = 0;
+    double left = 0;  ///< of a panel: room for a title, and numbers or names
 };
 
 Canvas canvas_of(const Figure& figure, const Layout& size) {
     const bool bars = std::any_of(figure.panels.begin(), figure.panels.end(),
                                   [](const Plot& p) { return p.grid.has_value(); });
     const std::vector<LineStyle> styles = line_styles(figure);
-    Canvas canvas;
+    std::size_t longest = 9;  // numbers
+    for (const Plot& plot : figure.panels)
+        if (plot.grid)
+            for (const std::string& label : plot.grid->row_labels)
+                longest = std::max(longest, label.size());
+    Canvas canvas{.left = 27 + 7 * double(longest)};
     canvas.width =
-        size.columns * (left_margin + size.width + right_margin + (bars ? colour_bar : 0));
+        size.columns * (canvas.left + size.width + right_margin + (bars ? colour_bar : 0));
     if (needs_legend(figure)) {
         const int columns = legend_columns(figure, canvas.width);
         canvas.legend = legend_line * double((int(styles.size()) + columns - 1) / columns) + 12;
@@ -277,7 +292,7 @@ std::string titles_of(const Plot& plot, const Canvas& canvas, double x, double y
     const std::string& up = plot.grid ? plot.grid->row_title : plot.y.title;
     return label(plot.title, x, y + 13, "left font ',12'") +
            label(across, x + size.width / 2.0, y - size.height - 36, "center") +
-           label(up, x - left_margin + 14, y - size.height / 2.0, "center rotate by 90");
+           label(up, x - canvas.left + 14, y - size.height / 2.0, "center rotate by 90");
 }
 
 std::string script_of(const Figure& figure) {
@@ -308,7 +323,7 @@ std::string script_of(const Figure& figure) {
     std::size_t block = 0;
     for (std::size_t i = 0; i < figure.panels.size(); ++i) {
         const Plot& plot = figure.panels[i];
-        const double x = double(int(i) % size.columns) * cell_width + left_margin;
+        const double x = double(int(i) % size.columns) * cell_width + canvas.left;
         const double y = canvas.height - double(int(i) / size.columns) * cell_height - top_margin;
         out += fmt::format(
             "set lmargin at screen {:.5f}\nset rmargin at screen {:.5f}\n"

@@ -44,6 +44,41 @@ const std::vector<std::vector<int>> predicted_dashes = {{4, 3}, {1, 2}, {4, 2, 1
 
 constexpr double largest_bubble = 40;  // pixels
 
+/// A rectangle in pixels.
+struct Box {
+    double x, y, width, height;  ///< x, y: the centre
+};
+double overlap(const Box& a, const Box& b) {
+    const auto shared = [](double at, double size, double other, double other_size) {
+        return std::max(0.0, std::min(at + size / 2, other + other_size / 2) -
+                                 std::max(at - size / 2, other - other_size / 2));
+    };
+    return shared(a.x, a.width, b.x, b.width) * shared(a.y, a.height, b.y, b.height);
+}
+
+/// Where `name` covers least of what is `taken`: in the bubble, beside, above or below it.
+Box place_of_name(const std::string& name, const Box& bubble, const std::vector<Box>& taken,
+                  const Box& panel) {
+    constexpr double character = 6, line = 12;
+    const Box word{bubble.x, bubble.y, character * double(name.size()), line};
+    const double aside = (bubble.width + word.width) / 2 + 2, up = (bubble.height + line) / 2;
+    std::vector<Box> places;
+    const auto add = [&](double dx, double dy) {
+        places.push_back({word.x + dx, word.y + dy, word.width, word.height});
+    };
+    if (word.width <= bubble.width) add(0, 0);
+    add(aside, 0);
+    add(-aside, 0);
+    for (const double away : {up, up + line, up + 2 * line})
+        for (const double side : {1.0, -1.0}) add(0, side * away);
+    const auto covered = [&](const Box& place) {
+        double sum = place.width * place.height - overlap(place, panel);
+        for (const Box& other : taken) sum += overlap(place, other);
+        return sum;
+    };
+    return *std::ranges::min_element(places, {}, covered);
+}
+
 bool has_bubbles(const Plot& plot) {
     return std::ranges::any_of(plot.series, [](const Series& s) { return !s.areas.empty(); });
 }
@@ -170,15 +205,6 @@ int legend_columns(const Figure& figure, double width) {
 
 double share_of(Extent e, double v) { return (v / 2 - e.low / 2) / (e.high / 2 - e.low / 2); }
 
-std::vector<double> bubble_widths(const Plot& plot, const Series& series) {
-    double most = 0;
-    for (const Series& s : plot.series)
-        for (const double area : s.areas) most = std::max(most, area);
-    std::vector<double> out;
-    for (const double area : series.areas) out.push_back(largest_bubble * std::sqrt(area / most));
-    return out;
-}
-
 Extent x_extent(const Plot& plot) {
     Extent e;
     bool any = false;
@@ -282,6 +308,58 @@ Layout layout(const Figure& figure) {
     else if (most_rows > 0 && !lines)
         l.height = int(std::clamp<Index>(most_rows * 17, 90, 430));
     return l;
+}
+
+std::vector<Bubble> bubbles(const Plot& plot, const Layout& size) {
+    std::vector<Bubble> out;
+    double most = 0;
+    for (const Series& s : plot.series)
+        for (std::size_t i = 0; i < s.areas.size(); ++i) {
+            if (!s.y[i] || !std::isfinite(*s.y[i])) continue;
+            out.push_back({.name = s.name, .x = s.x[i], .y = *s.y[i], .area = s.areas[i]});
+            most = std::max(most, s.areas[i]);
+        }
+    // an axis in pixels, and back
+    struct Way {
+        Extent extent;
+        bool logarithmic;
+        double length;
+        Way(Extent e, Scale scale, int pixels)
+            : extent(e), logarithmic(scale == Scale::log), length(pixels) {
+            if (logarithmic) extent = {std::log(e.low), std::log(e.high)};
+        }
+        double pixel(double v) const {
+            return length * share_of(extent, logarithmic ? std::log(v) : v);
+        }
+        double value(double pixel) const {
+            const double v = std::lerp(extent.low, extent.high, pixel / length);
+            return logarithmic ? std::exp(v) : v;
+        }
+    };
+    const Way across(x_extent(plot), plot.x.scale, size.width),
+        up(y_extent(plot), plot.y.scale, size.height);
+    const Box panel{size.width / 2.0, size.height / 2.0, double(size.width), double(size.height)};
+    std::vector<Box> circles;
+    for (Bubble& b : out) {
+        b.width = most > 0 ? largest_bubble * std::sqrt(b.area / most) : 0;
+        circles.push_back({across.pixel(b.x), up.pixel(b.y), b.width, b.width});
+    }
+    std::vector<Box> names;
+    for (std::size_t i = 0; i < out.size(); ++i) {
+        std::vector<Box> taken = names;
+        for (std::size_t j = 0; j < out.size(); ++j)
+            if (j != i) taken.push_back(circles[j]);
+        names.push_back(place_of_name(out[i].name, circles[i], taken, panel));
+        out[i].label_x = across.value(names.back().x);
+        out[i].label_y = up.value(names.back().y);
+    }
+    return out;
+}
+
+std::string ink_on(const Grid& grid, double value) {
+    const Rgb c = colour_at(grid.palette, share_of(value_extent(grid), value));
+    const double light = 0.299 * c.r + 0.587 * c.g + 0.114 * c.b;  // as the eye weighs them
+    return light < 128 ? "#ffffff" : "#000000";
 }
 
 }  // namespace tsdiag::reports

@@ -43,9 +43,6 @@ Extent x_extent(const Plot& plot);
 Extent y_extent(const Plot& plot);
 Extent value_extent(const Grid& grid);  ///< symmetric about 0 for the diverging palette
 
-/// Widths in pixels of the bubbles of a series: areas relative to the largest of the panel.
-std::vector<double> bubble_widths(const Plot& plot, const Series& series);
-
 /// Round positions inside the extent, `about` in number.
 std::vector<double> ticks(Extent extent, Scale scale, int about, bool whole = false);
 std::string tick_label(double value);
@@ -60,5 +57,19 @@ struct Layout {
     int columns = 1, rows = 1, width = 600, height = 280;
 };
 Layout layout(const Figure& figure);
+
+/// A point of a series with areas.
+struct Bubble {
+    std::string name;
+    double x = 0, y = 0, area = 0;
+    double width = 0;                 ///< pixels; the area relative to the largest of the panel
+    double label_x = 0, label_y = 0;  ///< centre of the name, in units of the axes
+};
+/// Those with a number, with their names in or beside them, where no other is as far as that is
+/// possible.
+std::vector<Bubble> bubbles(const Plot& plot, const Layout& size);
+
+/// Black or white, whichever is seen on the colour of the value.
+std::string ink_on(const Grid& grid, double value);
 
 }  // namespace tsdiag::reports

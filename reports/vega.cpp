@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <numbers>
 
 #include "layout.hpp"
 #include "png.hpp"
@@ -101,21 +102,21 @@ Json values_of(const Plot& plot) {
     return values;
 }
 
-/// Circles with their names in them.
-void add_bubbles(Json& layers, const Plot& plot, const Json& x, const Json& y, const Json& colour) {
+/// Circles with their names.
+void add_bubbles(Json& layers, const Plot& plot, const Layout& size, const Json& x, const Json& y,
+                 const Json& colour) {
     Array values;
-    for (const Series& s : plot.series) {
-        const std::vector<double> widths = bubble_widths(plot, s);
-        for (std::size_t i = 0; i < widths.size(); ++i)
-            values.push_back(Object{{"x", rounded(s.x[i])},
-                                    {"y", rounded(s.y[i])},
-                                    {"s", text(s.name)},
-                                    {"a", rounded(s.areas[i])},
-                                    {"w", rounded(widths[i] * widths[i] * 0.785)}});
-    }
+    for (const Bubble& b : bubbles(plot, size))
+        values.push_back(Object{{"x", rounded(b.x)},
+                                {"y", rounded(b.y)},
+                                {"s", text(b.name)},
+                                {"a", rounded(b.area)},
+                                {"w", rounded(b.width * b.width * std::numbers::pi / 4)},
+                                {"lx", rounded(b.label_x)},
+                                {"ly", rounded(b.label_y)}});
     if (values.empty()) return;
     const Json data = Object{{"values", std::move(values)}};
-    const Json size =
+    const Json pixels =
         Object{{"field", "w"}, {"type", "quantitative"}, {"scale", nullptr}, {"legend", nullptr}};
     layers.push(Object{
         {"data", data},
@@ -124,16 +125,19 @@ void add_bubbles(Json& layers, const Plot& plot, const Json& x, const Json& y, c
          Object{{"x", x},
                 {"y", y},
                 {"color", colour},
-                {"size", size},
+                {"size", pixels},
                 {"tooltip",
                  Array{tip("s", "series", false),
                        tip("x", plot.x.title.empty() ? "x" : plot.x.title, true),
                        tip("y", plot.y.title.empty() ? "y" : plot.y.title, true),
                        tip("a", plot.area_title.empty() ? "area" : plot.area_title, true)}}}}});
+    Json at_x = x, at_y = y;
+    at_x.set("field", "lx");
+    at_y.set("field", "ly");
     const Json name = Object{{"field", "s"}, {"type", "nominal"}};
     layers.push(Object{{"data", data},
                        {"mark", Object{{"type", "text"}, {"fontSize", 10}, {"color", "#222222"}}},
-                       {"encoding", Object{{"x", x}, {"y", y}, {"text", name}}}});
+                       {"encoding", Object{{"x", at_x}, {"y", at_y}, {"text", name}}}});
 }
 
 /// Horizontal reference lines with their labels at the right end.
@@ -215,7 +219,7 @@ Json line_panel(const Plot& plot, const Styling& style, const Layout& size) {
                 {"tooltip", Array{tip("s", "series", false),
                                   tip("x", plot.x.title.empty() ? "x" : plot.x.title, true),
                                   tip("y", plot.y.title.empty() ? "y" : plot.y.title, true)}}}}});
-    add_bubbles(layers, plot, x, y("y"), colour);
+    add_bubbles(layers, plot, size, x, y("y"), colour);
     add_marks(layers, plot);
     return Object{{"data", Object{{"values", values_of(plot)}}}, {"layer", layers}};
 }
@@ -258,22 +262,40 @@ Json cell_axis(const std::string& field, const std::string& title, Index count, 
 }
 
 Json cell_panel(const Grid& grid, const Layout& size) {
+    const bool written = grid.decimals >= 0;
     Array values;
     for (Index i = 0; i < grid.rows; ++i)
-        for (Index j = 0; j < grid.cols; ++j)
-            values.push_back(Object{
-                {"i", i}, {"j", j}, {"v", rounded(grid.values[std::size_t(i * grid.cols + j)])}});
+        for (Index j = 0; j < grid.cols; ++j) {
+            const auto& v = grid.values[std::size_t(i * grid.cols + j)];
+            Object cell{{"i", i}, {"j", j}, {"v", rounded(v)}};
+            if (written && v && std::isfinite(*v)) {
+                cell.emplace_back("n", fmt::format("{:.{}f}", *v, grid.decimals));
+                cell.emplace_back("c", ink_on(grid, *v));
+            }
+            values.push_back(std::move(cell));
+        }
     Json colour = colours_of(grid, size);
     colour.set("condition", Object{{"test", "!isValid(datum.v)"}, {"value", hex(no_value)}});
-    return Object{
-        {"data", Object{{"values", values}}},
+    const Json x = cell_axis("j", grid.col_title, grid.cols, size.width / 20, grid.col_labels),
+               y = cell_axis("i", grid.row_title, grid.rows, size.height / 14, grid.row_labels);
+    const Json cells = Object{
         {"mark", Object{{"type", "rect"}, {"invalid", nullptr}}},
         {"encoding",
-         Object{{"x", cell_axis("j", grid.col_title, grid.cols, size.width / 20, grid.col_labels)},
-                {"y", cell_axis("i", grid.row_title, grid.rows, size.height / 14, grid.row_labels)},
+         Object{{"x", x},
+                {"y", y},
                 {"color", colour},
                 {"tooltip", Array{tip("i", grid.row_title, false), tip("j", grid.col_title, false),
                                   tip("v", grid.value_title, true)}}}}};
+    Array layers{cells};
+    if (written)
+        layers.push_back(Object{
+            {"mark", Object{{"type", "text"}, {"fontSize", 10}}},
+            {"encoding",
+             Object{{"x", x},
+                    {"y", y},
+                    {"text", Object{{"field", "n"}, {"type", "nominal"}}},
+                    {"color", Object{{"field", "c"}, {"type", "nominal"}, {"scale", nullptr}}}}}});
+    return Object{{"data", Object{{"values", values}}}, {"layer", layers}};
 }
 
 Json image_axis(const char* field, const std::string& title, Index count, Index step, bool down) {

@@ -83,12 +83,88 @@ TEST_F(GnuplotTest, BubblesCarryTheirNamesAndAreas) {
     EXPECT_THAT(slurp(folder.path / "bubbles.dat"), HasSubstr("10 1 NaN NaN 400\n"));
     const Plot& plot = figure.panels[0];
     // four times the area, twice the width
-    EXPECT_DOUBLE_EQ(reports::bubble_widths(plot, plot.series[0])[0],
-                     2 * reports::bubble_widths(plot, plot.series[1])[0]);
+    const std::vector<reports::Bubble> all = reports::bubbles(plot, reports::layout(figure));
+    ASSERT_EQ(all.size(), 2u);
+    EXPECT_DOUBLE_EQ(all[0].width, 2 * all[1].width);
     EXPECT_FALSE(reports::needs_legend(figure));
     const std::string page = vega_lite(figure).dump();
     for (const char* part : {"\"large one\"", "\"bytes\"", "\"size\"", "\"text\""})
         EXPECT_THAT(page, HasSubstr(part));
+}
+
+/// Ten circles of different sizes at nearly one place, and one at the edge.
+TEST_F(GnuplotTest, NamesOfBubblesDoNotCoverEachOther) {
+    Plot plot{.x = {.scale = Scale::log}};
+    for (int i = 0; i < 10; ++i)
+        plot.series.push_back({.name = fmt::format("model number {}", i),
+                               .x = {std::pow(10, 1 + 0.12 * (i % 5))},
+                               .y = {i < 5 ? 1.0 : 2.0},
+                               .areas = {double(1 + i)}});
+    plot.series.push_back({.name = "the model at the edge", .x = {100}, .y = {1.5}, .areas = {1}});
+    const Figure figure{.name = "names", .panels = {plot}};
+    const reports::Layout size = reports::layout(figure);
+    const reports::Extent xs = reports::x_extent(plot), ys = reports::y_extent(plot);
+    const std::vector<reports::Bubble> all = reports::bubbles(plot, size);
+    const auto pixels = [&](const reports::Bubble& b) {
+        return std::pair(size.width * std::log(b.label_x / xs.low) / std::log(xs.high / xs.low),
+                         size.height * reports::share_of(ys, b.label_y));
+    };
+    for (const reports::Bubble& a : all) {
+        const auto [x, y] = pixels(a);
+        const double half = 3 * double(a.name.size());
+        EXPECT_TRUE(x >= half && x <= size.width - half) << a.name;
+        for (const reports::Bubble& b : all) {
+            const auto [other_x, other_y] = pixels(b);
+            const bool apart = std::abs(x - other_x) >= half + 3 * double(b.name.size()) - 1e-9 ||
+                               std::abs(y - other_y) >= 12 - 1e-9;
+            EXPECT_TRUE(&a == &b || apart) << a.name << " and " << b.name;
+        }
+    }
+}
+
+TEST_F(GnuplotTest, CellsShowTheirNumbersWhereAsked) {
+    Figure figure{.name = "cells",
+                  .panels = {{.title = "scores",
+                              .grid = Grid{.rows = 2,
+                                           .cols = 2,
+                                           .values = {0.0, 12.34, {}, 100.0},
+                                           .low = 0,
+                                           .high = 100,
+                                           .row_labels = {"a name that is rather long", "b"},
+                                           .decimals = 1}}}};
+    draw(std::vector{figure}, folder.path);
+    std::string svg = slurp(folder.path / "cells.svg");
+    for (const char* part : {">0.0<", ">12.3<", ">100.0<", ">a name that is rather long<"})
+        EXPECT_THAT(svg, HasSubstr(part));
+    const std::string page = vega_lite(figure).dump();
+    EXPECT_THAT(page, HasSubstr(R"("n": "12.3", "c": "#ffffff")"));
+    EXPECT_THAT(page, HasSubstr(R"("n": "100.0", "c": "#000000")"));
+    // the names have room: the panel begins further to the right
+    const auto left_of = [&] {
+        const std::string script = slurp(folder.path / "cells.gp"), key = "set lmargin at screen ";
+        const std::string wide = "size ";
+        return std::stod(script.substr(script.find(key) + key.size())) *
+               std::stod(script.substr(script.find(wide) + wide.size()));
+    };
+    const double wide = left_of();
+    figure.panels[0].grid->row_labels[0] = "a";
+    figure.panels[0].grid->decimals = -1;
+    draw(std::vector{figure}, folder.path);
+    EXPECT_GT(wide, left_of() + 100);
+    EXPECT_THAT(slurp(folder.path / "cells.svg"), Not(HasSubstr(">12.3<")));
+}
+
+TEST_F(GnuplotTest, ASingleRowOrColumnHasItsColours) {
+    for (const auto& [rows, cols] : {std::pair{2, 1}, {1, 2}, {1, 1}}) {
+        const auto drawn = [&, rows = rows, cols = cols](double value) {
+            Figure figure{.name = "cells", .panels = {{.title = "scores"}}};
+            figure.panels[0].grid = Grid{.rows = rows, .cols = cols, .low = 0, .high = 100};
+            figure.panels[0].grid->values.assign(std::size_t(rows * cols), value);
+            draw(std::vector{figure}, folder.path);
+            return slurp(folder.path / "cells.svg");
+        };
+        EXPECT_NE(drawn(100), drawn(50)) << rows << " x " << cols;
+    }
 }
 
 TEST_F(GnuplotTest, DataHoldEveryNumberAndNaNWhereUndefined) {
