@@ -9,6 +9,7 @@
 
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/intervals.hpp"
 
 namespace tsdiag::experiment_list {
 namespace {
@@ -93,12 +94,6 @@ double bytes_of_tensors(const std::function<void()>& work) {
 
 std::span<const ArenaModel> arena_models() { return models; }
 
-const ArenaModel& arena_model(std::string_view label) {
-    const auto at = std::ranges::find_if(models, [&](const auto& m) { return m.label == label; });
-    check(at != models.end(), "a model of the arena");
-    return *at;
-}
-
 std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel& model,
                              Index tokens, Index features, Index block) {
     const double queries = double(features) / std::ceil(std::log(double(tokens)));
@@ -135,6 +130,22 @@ TrainOptions arena_options(const ExperimentSetting& setting, const ArenaModel& m
     return options;
 }
 
+RunResult arena_trained(const ExperimentSetting& setting, std::span<const ArenaModel> models) {
+    std::vector<Trained> all;
+    for (const ArenaTask& task : arena_tasks_of(setting))
+        for (const ArenaModel& model : models)
+            all.push_back({on_task(model, task), arena_options(setting, model, task)});
+    return trained(setting, all, [](const Outcome& run, Sink& out) {
+        Value excess = undefined("training diverged");
+        if (run.diverged.empty()) {
+            const Evaluation& last = run.evaluations.back();
+            excess =
+                last.accuracy - double(std::ranges::max(last.of_class)) / double(last.predictions);
+        }
+        out.scalar({}, "accuracy_excess", excess);
+    });
+}
+
 std::vector<ArenaTask> arena_tasks_of(const ExperimentSetting& setting) {
     const std::vector<std::string> asked = setting.list("tasks");
     std::vector<ArenaTask> out;
@@ -165,6 +176,33 @@ Number arena_score(const Numbers& numbers, const ArenaModel& model,
     return scaled(sum, 100 / double(tasks.size()));
 }
 
+std::vector<std::string> constant_notes(const Numbers& numbers, std::span<const ArenaModel> models,
+                                        std::span<const ArenaTask> tasks) {
+    std::vector<std::string> out;
+    for (const ArenaTask& task : tasks) {
+        Index better = 0, worse = 0;
+        std::optional<double> constant;
+        for (const ArenaModel& model : models) {
+            const std::string name = on_task(model, task);
+            const Number excess = numbers.at(name, "accuracy_excess", "", -1),
+                         accuracy = numbers.at(name, "final_accuracy", "", -1);
+            if (!excess.value || !accuracy.value) continue;
+            constant = *accuracy.value - *excess.value;
+            if (!excess.error) continue;
+            const double reach = *excess.error * student_quantile(0.95, excess.freedom());
+            better += *excess.value > reach ? 1 : 0;
+            worse += *excess.value < -reach ? 1 : 0;
+        }
+        if (constant)
+            out.push_back(fmt::format(
+                "On {} the best constant answer is right on {:.1f} % of the held-out samples, mean "
+                "over seeds. Of {} models {} are more often right and {} less often, by the 95 % "
+                "interval of the difference seed by seed; the others are not told apart from it.",
+                task.label, 100 * *constant, models.size(), better, worse));
+    }
+    return out;
+}
+
 double paper_score(const ArenaModel& model, std::span<const ArenaTask> tasks) {
     double sum = 0;
     for (const ArenaTask& task : tasks) sum += model.scores[index_of(task)];
@@ -172,7 +210,8 @@ double paper_score(const ArenaModel& model, std::span<const ArenaTask> tasks) {
 }
 
 StepCosts step_costs(const ExperimentSetting& setting, const std::string& text, Index n) {
-    const RandomModel drawn = random_model(text + ",vocab=64");
+    constexpr Index vocabulary = 64, symbols = vocabulary - 1;  // one may be padding
+    const RandomModel drawn = random_model(fmt::format("{},vocab={}", text, vocabulary));
     const std::shared_ptr<const Weights> weights =
         resident_weights(random_weights(drawn, weights_rng(setting.seed(), 0), cpu(), Type::f32));
     const Model model(drawn.spec, weights, cpu(), Type::f32);
@@ -180,7 +219,7 @@ StepCosts step_costs(const ExperimentSetting& setting, const std::string& text, 
     Rng rng = Rng(setting.seed()).fork("input");
     Loss loss{.kind = Loss::Kind::tokens};
     for (Index i = 0; i < n; ++i) {
-        input.ids.push_back(Index(rng.below(64)));
+        input.ids.push_back(symbol_id(drawn.spec, Index(rng.below(symbols))));
         loss.rows.push_back(i);
         loss.targets.push_back(input.ids.back());
     }

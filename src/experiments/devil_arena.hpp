@@ -32,7 +32,6 @@ struct ArenaModel {
     std::array<double, 5> scores;  ///< Table 6, per cent
 };
 std::span<const ArenaModel> arena_models();
-const ArenaModel& arena_model(std::string_view label);
 
 /// The model for n tokens, without "random:", with the setting's layers, d, heads and glu.  A model
 /// without a gate has a feed-forward step of as many weights, half as wide again.
@@ -44,6 +43,10 @@ std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel&
 /// --data DIR.
 TrainOptions arena_options(const ExperimentSetting& setting, const ArenaModel& model,
                            const ArenaTask& task);
+/// Trains all of them on all of the setting's tasks, by `on_task`; adds `accuracy_excess`,
+/// final_accuracy less the share of the held-out samples that are of the commonest class: what the
+/// best constant answer gets.
+RunResult arena_trained(const ExperimentSetting& setting, std::span<const ArenaModel> models);
 /// The setting's tasks in the order of Table 6.
 std::vector<ArenaTask> arena_tasks_of(const ExperimentSetting& setting);
 /// "LS on ListOps", the name in a table.
@@ -51,6 +54,10 @@ std::string on_task(const ArenaModel& model, const ArenaTask& task);
 /// final_accuracy in per cent, the mean over the tasks.
 Number arena_score(const Numbers& numbers, const ArenaModel& model,
                    std::span<const ArenaTask> tasks);
+/// Of each task, how often the best constant answer is right, and how many models are better or
+/// worse than it.
+std::vector<std::string> constant_notes(const Numbers& numbers, std::span<const ArenaModel> models,
+                                        std::span<const ArenaTask> tasks);
 /// The paper's.
 double paper_score(const ArenaModel& model, std::span<const ArenaTask> tasks);
 
@@ -81,53 +88,49 @@ constexpr ExperimentKey key_arena_tasks(std::string_view quick, std::string_view
             .numbers = false,
             .list = true};
 }
-constexpr ExperimentKey key_arena_tokens{
-    .name = "tokens",
-    .tiny = "16,16,16,144,1024",
-    .quick = "256,48,256,144,1024",
-    .paper = "4096,2048,4096,1024,1024",
-    .description = "tokens n of text, listops, retrieval, pathfinder and image",
-    .list = true,
-    .least = 8,
-    .most = 65536};
-constexpr ExperimentKey key_arena_batch{.name = "batch",
-                                        .tiny = "2,2,2,2,2",
-                                        .quick = "8,8,8,8,8",
-                                        .paper = "16,32,16,128,256",
-                                        .description = "samples an update, by task",
-                                        .list = true};
-constexpr ExperimentKey key_arena_rate{
-    .name = "rate",
-    .tiny = "1e-3,1e-3,1e-3,1e-3,1e-3",
-    .quick = "1e-3,1e-3,1e-3,1e-3,1e-3",
-    .paper = "1e-4,1e-4,2e-4,2e-4,1e-4",
-    .description = "greatest learning rate, by task: linear warm-up, then a linear fall to 0",
-    .whole = false,
-    .list = true,
-    .least = 1e-8,
-    .most = 1};
-constexpr ExperimentKey key_arena_warmup{.name = "warmup",
-                                         .tiny = "3,3,3,3,3",
-                                         .quick = "10,10,10,10,10",
-                                         .paper = "80,1000,800,312,175",
-                                         .description = "updates of the warm-up, by task",
-                                         .list = true,
-                                         .least = 0,
-                                         .most = 1e6};
-constexpr ExperimentKey key_arena_features{
-    "features", "4", "16", "128",
-    "landmarks, projected tokens, random features, or queries that are kept"};
-constexpr ExperimentKey key_arena_block{"block", "4", "8", "64",
-                                        "tokens of a block of BigBird and TransNormer"};
-
-constexpr ExperimentKey key_arena_dropout{.name = "dropout",
-                                          .tiny = "0",
-                                          .quick = "0",
-                                          .paper = "0.1",
-                                          .description = "of the embedding and of each branch",
-                                          .whole = false,
-                                          .least = 0,
-                                          .most = 0.9};
-constexpr ExperimentKey key_arena_test{"test", "16", "128", "2000", "held-out samples at the end"};
+/// The other keys of `arena_options`.
+inline constexpr std::array arena_keys{
+    key_steps("40", "50000"),
+    ExperimentKey{.name = "tokens",
+                  .tiny = "16,16,16,144,1024",
+                  .quick = "256,48,256,144,1024",
+                  .paper = "4096,2048,4096,1024,1024",
+                  .description = "tokens n of text, listops, retrieval, pathfinder and image",
+                  .list = true,
+                  .least = 8,
+                  .most = 65536},
+    ExperimentKey{.name = "batch",
+                  .tiny = "2,2,2,2,2",
+                  .quick = "4,4,4,4,4",
+                  .paper = "16,32,16,128,256",
+                  .description = "samples an update, by task",
+                  .list = true},
+    ExperimentKey{
+        .name = "rate",
+        .tiny = "1e-3,1e-3,1e-3,1e-3,1e-3",
+        .quick = "1e-3,1e-3,1e-3,1e-3,1e-3",
+        .paper = "1e-4,1e-4,2e-4,2e-4,1e-4",
+        .description = "greatest learning rate, by task: linear warm-up, then a linear fall to 0",
+        .whole = false,
+        .list = true,
+        .least = 1e-8,
+        .most = 1},
+    ExperimentKey{.name = "warmup",
+                  .tiny = "3,3,3,3,3",
+                  .quick = "10,10,10,10,10",
+                  .paper = "80,1000,800,312,175",
+                  .description = "updates of the warm-up, by task",
+                  .list = true,
+                  .least = 0,
+                  .most = 1e6},
+    key_dropout("0"),
+    key_arena_layers,
+    key_arena_d("32"),
+    key_arena_heads,
+    key_arena_glu("42"),
+    ExperimentKey{"features", "4", "16", "128",
+                  "landmarks, projected tokens, random features, or queries that are kept"},
+    ExperimentKey{"block", "4", "8", "64", "tokens of a block of BigBird and TransNormer"},
+    ExperimentKey{"test", "4", "64", "2000", "held-out samples at the end"}};
 
 }  // namespace tsdiag::experiment_list

@@ -2,6 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <array>
+#include <utility>
+
+#include "tsdiag/error.hpp"
+
 namespace tsdiag::experiment_list {
 
 std::string_view family(const ExperimentSetting& setting) {
@@ -39,19 +44,51 @@ Comparison over_base(const Numbers& numbers, const std::string& model, const std
                    Comparison::Kind::order);
 }
 
-Plot table_plot(std::string title, std::vector<std::string> rows, std::vector<std::string> columns,
-                std::string value_title,
-                const std::function<std::optional<double>(std::size_t, std::size_t)>& value) {
-    Grid grid{.rows = std::ssize(rows),
-              .cols = std::ssize(columns),
-              .row_title = "model",
-              .col_title = "task",
-              .value_title = std::move(value_title)};
-    for (std::size_t i = 0; i < rows.size(); ++i)
-        for (std::size_t j = 0; j < columns.size(); ++j) grid.values.push_back(value(i, j));
-    grid.row_labels = std::move(rows);
-    grid.col_labels = std::move(columns);
-    return {.title = std::move(title), .grid = std::move(grid)};
+std::string language_model(const ExperimentSetting& setting, std::string_view label, bool causal) {
+    constexpr std::array<std::pair<std::string_view, std::string_view>, 6> attentions = {
+        {{"Vanilla", "softmax"},
+         {"LS", "transformer_ls"},
+         {"FLASH-quad", "flash_quad"},
+         {"FLASH", "flash"},
+         {"1+elu", "linear"},
+         {"Performer", "performer"}}};
+    for (const auto& [name, attention] : attentions)
+        if (name == label)
+            return fmt::format("{},attention={}", causal ? "gpt2" : "bert-base", attention);
+    check(label == "TransNormer T1" || label == "TransNormer T2", "a model of Tables 4 and 5");
+    return fmt::format("transnormer{}-{},block={}", label.back(), causal ? "lm" : "mlm",
+                       setting.text("block"));
+}
+
+Figure figure_of(Figure figure, const Scores& scores,
+                 const std::function<std::pair<Number, double>(std::size_t row)>& overall) {
+    const auto cells = [&](std::string title, const std::vector<std::string>& columns,
+                           const Scores::Value& value) {
+        Grid grid{.rows = std::ssize(scores.models),
+                  .cols = std::ssize(columns),
+                  .row_title = "model",
+                  .col_title = "task",
+                  .value_title = "per cent",
+                  .low = 0,
+                  .high = 100,
+                  .row_labels = scores.models,
+                  .col_labels = columns,
+                  .decimals = 1};
+        for (std::size_t i = 0; i < scores.models.size(); ++i)
+            for (std::size_t j = 0; j < columns.size(); ++j) grid.values.push_back(value(i, j));
+        figure.panels.push_back({.title = std::move(title), .grid = std::move(grid)});
+    };
+    cells("here", scores.columns, scores.here);
+    cells("[DEVIL] " + scores.table, scores.paper_columns, scores.paper);
+    figure.alt = "mean in per cent, here and in the paper:";
+    for (std::size_t i = 0; i < scores.models.size(); ++i) {
+        const auto& [here, paper] = overall(i);
+        figure.alt +=
+            fmt::format(" {} {} and {:.1f};", scores.models[i],
+                        here.value ? fmt::format("{:.1f}", *here.value) : "undefined", paper);
+    }
+    figure.alt.back() = '.';
+    return figure;
 }
 
 void add_loss(Findings& found, const Numbers& numbers, const std::string& model, int table,

@@ -6,16 +6,6 @@ namespace tsdiag::experiment_list {
 
 constexpr ExperimentKey key_devil_rate =
     key_rate("1e-3", "5e-4", "greatest learning rate: linear warm-up, then a linear fall to 0");
-constexpr ExperimentKey key_dropout(std::string_view tiny) {
-    return {.name = "dropout",
-            .tiny = tiny,
-            .quick = "0",
-            .paper = "0.1",
-            .description = "of the embedding and of each branch",
-            .whole = false,
-            .least = 0,
-            .most = 0.9};
-}
 constexpr ExperimentKey key_warmup(std::string_view quick, std::string_view description) {
     return {.name = "warmup",
             .tiny = "3",
@@ -37,6 +27,13 @@ constexpr ExperimentKey key_devil_tokens(std::string_view tiny, double least,
             .least = least,
             .most = 4096};
 }
+constexpr ExperimentKey key_few_tokens{.name = "tokens",
+                                       .tiny = "8",
+                                       .quick = "32",
+                                       .paper = "512",
+                                       .description = "tokens n",
+                                       .least = 8,
+                                       .most = 4096};
 constexpr ExperimentKey key_loss{
     .name = "loss",
     .tiny = "mlm",
@@ -58,10 +55,20 @@ TrainOptions devil_recipe(const ExperimentSetting& setting, std::string_view fam
 /// "model over base" by test_loss_excess; `sign` -1: "base over model".
 Comparison over_base(const Numbers& numbers, const std::string& model, const std::string& base,
                      double sign, std::string says);
-/// Cells of rows by columns; `value`: of a row and a column.
-Plot table_plot(std::string title, std::vector<std::string> rows, std::vector<std::string> columns,
-                std::string value_title,
-                const std::function<std::optional<double>(std::size_t, std::size_t)>& value);
+/// The model of Tables 4 and 5 by its label there, as of devil_recipe: TransNormer with the
+/// setting's `block`, the others a GPT-2, or a BERT, with their attention.
+std::string language_model(const ExperimentSetting& setting, std::string_view label, bool causal);
+
+/// A table of scores in per cent, and the paper's beside it.
+struct Scores {
+    using Value = std::function<std::optional<double>(std::size_t row, std::size_t column)>;
+    std::string table;  ///< "Table 6"
+    std::vector<std::string> models = {}, columns = {}, paper_columns = {};
+    Value here = {}, paper = {};
+};
+/// Both as cells with their numbers; `overall` in words: of each model, here and there.
+Figure figure_of(Figure figure, const Scores& scores,
+                 const std::function<std::pair<Number, double>(std::size_t row)>& overall);
 /// final_test_loss of a model with its perplexity in a table, and whether its training diverged.
 void add_loss(Findings& found, const Numbers& numbers, const std::string& model, int table,
               double perplexity);

@@ -1,4 +1,6 @@
 #pragma once
+#include <algorithm>
+#include <array>
 #include <functional>
 #include <map>
 #include <string>
@@ -75,12 +77,22 @@ std::string in_words(const std::vector<Plot>& panels);
 RunResult together(const ExperimentSetting& setting, std::span<const RunOptions> runs,
                    bool curves_only = false);
 
+/// Lists of keys, one after the other.
+template <std::size_t... Counts>
+constexpr std::array<ExperimentKey, (Counts + ...)> joined(
+    const std::array<ExperimentKey, Counts>&... lists) {
+    std::array<ExperimentKey, (Counts + ...)> out = {};
+    auto at = out.begin();
+    ((at = std::ranges::copy(lists, at).out), ...);
+    return out;
+}
+
 // Keys that several experiments have.
 constexpr ExperimentKey key_layers(std::string_view quick, std::string_view paper) {
     return {"layers", "3", quick, paper, "blocks"};
 }
 constexpr ExperimentKey key_trials(std::string_view quick, std::string_view paper) {
-    return {"trials", "3", quick, paper, "independent draws"};
+    return {"trials", "2", quick, paper, "independent draws"};
 }
 constexpr ExperimentKey key_tokens{.name = "tokens",
                                    .tiny = "8",

@@ -71,6 +71,10 @@ Outcome outcome_of(const Trained& model, Index trial, TrainOptions options) {
 
 }  // namespace
 
+std::uint64_t seed_of(const ExperimentSetting& setting, Index trial) {
+    return setting.seed() * 1000003 + std::uint64_t(trial);
+}
+
 TrainOptions train_options(const ExperimentSetting& setting, std::string model,
                            const std::string& data) {
     TrainOptions options;
@@ -103,7 +107,7 @@ RunResult trained(const ExperimentSetting& setting, std::span<const Trained> mod
             trials, table,
             [&](Index trial, Sink& out) {
                 TrainOptions options = models[m].options;
-                options.seed = setting.seed() * 1000003 + std::uint64_t(trial);
+                options.seed = seed_of(setting, trial);
                 const Outcome run = outcome_of(models[m], trial, std::move(options));
                 tell_all(run, out);
                 const std::optional<double> own = losses.at(run.model)[std::size_t(trial)] =

@@ -32,6 +32,9 @@ struct Outcome {
 RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
                   const std::function<void(const Outcome&, Sink&)>& tell = {});
 
+/// The seed of a training: its weights, samples and dropout.
+std::uint64_t seed_of(const ExperimentSetting& setting, Index trial);
+
 /// Options that all of them share, without clipping; 128 held-out samples, fewer where the batch is
 /// below 8.  Keys: steps, batch, rate.
 TrainOptions train_options(const ExperimentSetting& setting, std::string model,
@@ -46,15 +49,25 @@ std::map<double, Number> curve_of(const Table& table, const std::string& model,
 
 constexpr ExperimentKey key_steps(std::string_view quick, std::string_view paper) {
     return {.name = "steps",
-            .tiny = "30",
+            .tiny = "12",
             .quick = quick,
             .paper = paper,
             .description = "updates",
-            .least = 30,
+            .least = 10,
             .most = 1e7};
 }
 constexpr ExperimentKey key_batch(std::string_view quick, std::string_view paper) {
     return {"batch", "2", quick, paper, "samples an update"};
+}
+constexpr ExperimentKey key_dropout(std::string_view tiny) {
+    return {.name = "dropout",
+            .tiny = tiny,
+            .quick = "0",
+            .paper = "0.1",
+            .description = "of the embedding and of each branch",
+            .whole = false,
+            .least = 0,
+            .most = 0.9};
 }
 constexpr ExperimentKey key_rate(
     std::string_view quick, std::string_view paper,

@@ -58,7 +58,7 @@ TEST(PublishedSets, ScoresOfGlueAreF1AndMatthews) {
     write(root / "CoLA/dev.tsv", good + "x\t0\t*\ta\n");
     const auto options = tiny(
         root.string(),
-        {{"tasks", "mrpc,cola"}, {"trials", "1"}, {"epochs", "30"}, {"tuning_rates", "1e-8,1e-2"}});
+        {{"tasks", "mrpc,cola"}, {"trials", "1"}, {"epochs", "10"}, {"tuning_rates", "1e-8,3e-2"}});
     const RunResult result = perform(experiment("devil.table5"), options);
     for (const char* model : {"Vanilla", "Performer", "TransNormer T2"}) {
         // two of three: precision 2/3, recall 1
@@ -90,7 +90,7 @@ TEST(PublishedSets, TasksOfTheArenaAreFoundByTheirFolders) {
         write(root / "tsv_data" / ("new_aan_pairs." + std::string(part) + ".tsv"),
               "1.0\ta\tb\tone\ttwo\n0.0\ta\tc\tone\tthree\n");
     const auto options =
-        tiny(root.string(), {{"tasks", "retrieval,text"}, {"trials", "1"}, {"steps", "30"}});
+        tiny(root.string(), {{"tasks", "retrieval,text"}, {"trials", "1"}, {"steps", "10"}});
     const RunResult result = perform(experiment("devil.table6"), options);
     for (const char* model :
          {"Linformer on Text", "LS on Retrieval", "TransNormer T1 on Retrieval"})

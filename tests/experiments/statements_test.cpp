@@ -211,8 +211,10 @@ TEST(DevilMixes, ComparesSeedBySeed) {
         return MetricRow();
     };
     const ExperimentEntry& entry = experiment("devil.mixes");
-    const RunResult one = perform(entry, with({{"tables", "3,9,11"}, {"trials", "1"}}));
-    const RunResult two = perform(entry, with({{"tables", "3,9,11"}, {"trials", "2"}}));
+    const RunResult one =
+        perform(entry, with({{"tables", "3,9,11"}, {"rate", "1e-2"}, {"trials", "1"}}));
+    const RunResult two =
+        perform(entry, with({{"tables", "3,9,11"}, {"rate", "1e-2"}, {"trials", "2"}}));
     for (const auto& [model, base] : {std::pair{"1+elu", "1+elu before vanilla"},
                                       std::pair{"T1, N before D", "T1, TransNormer"},
                                       std::pair{"T1, blocks of 4", "T1, TransNormer"}}) {
