@@ -40,7 +40,6 @@ namespace {
 /// well below it.
 constexpr double least_excess = 1e-9;
 constexpr std::size_t quantiles = 64;
-constexpr Index starts = 24;
 /// Steps of one climb in `count` dimensions: increasing, then decreasing where a step is expensive
 /// and a simplex hardly moves.
 Index most_steps(Index count) {
@@ -150,10 +149,10 @@ class BoundExamination {
     /// The ends of many climbs at one size, the best first.
     std::vector<Found> climb_at(const Sizes& sizes, std::size_t which) {
         const Rng rng = how_.rng.fork(bound_.reading + "/search").fork(std::uint64_t(which));
-        auto tops = std::vector<Best>(std::size_t(starts));
+        auto tops = std::vector<Best>(std::size_t(starts()));
         const Variables pattern = draw_at(rng, sizes);
         const Index evaluations = most_steps(pattern.count());
-        for_each_trial(starts, [&](Index s) {
+        for_each_trial(starts(), [&](Index s) {
             Rng stream = rng.fork(std::uint64_t(s));
             Variables v = draw_at(stream, sizes);
             std::vector<double> x = v.flat();
@@ -188,7 +187,7 @@ class BoundExamination {
         for (const Sizes& at : search_sizes()) {
             const Variables v = draw_at(how_.rng, at);
             if (v.count() > most_searched) continue;
-            seconds += rehearsed(double(starts * most_steps(v.count())), [&] { (void)sides(v); });
+            seconds += rehearsed(double(starts() * most_steps(v.count())), [&] { (void)sides(v); });
         }
         how_.rehearsal->seconds += seconds;
         how_.rehearsal->most += seconds;

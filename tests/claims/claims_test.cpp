@@ -172,7 +172,7 @@ TEST(ClaimsCsv, ReadsBackWhatWasWritten) {
 }
 
 TEST(ClaimsCsv, OfAnExaminationReadsBack) {
-    const std::vector<Examined> list{examine(claim("devil.eq59"), {.trials = 20})};
+    const std::vector<Examined> list{examine(claim("devil.eq59"), {.trials = 20, .n = 2, .d = 1})};
     const std::vector<ClaimRow> rows = claim_rows(list);
     ASSERT_EQ(rows.size(), 1 + list.front().readings.size() + list.front().controls.size());
     EXPECT_EQ(read_claims_csv(claims_csv(rows), "claims.csv"), rows);
