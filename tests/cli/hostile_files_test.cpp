@@ -113,17 +113,17 @@ TEST(HostileTables, HeadsFarApartMakeNoImage) {
     EXPECT_EQ(done.code, 0) << done.err;
 }
 
-/// A safetensors file of "a", one number, and "b", 2^28 zeros that take no room on the disk.
+/// A safetensors file of "a", one number, and "b", 2^26 zeros that take no room on the disk.
 std::string large_file(const TemporaryDirectory& folder) {
     std::string header =
         R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-        R"("b":{"dtype":"F32","shape":[268435456],"data_offsets":[4,1073741828]}})";
+        R"("b":{"dtype":"F32","shape":[67108864],"data_offsets":[4,268435460]}})";
     const std::uint64_t length = header.size();
     std::string text(reinterpret_cast<const char*>(&length), sizeof length);
     text += header + std::string(4, '\0');
     const std::string file = folder / "large.safetensors";
     write_file(file, text);
-    fs::resize_file(file, 8 + length + 1073741828);
+    fs::resize_file(file, 8 + length + 268435460);
     return file;
 }
 

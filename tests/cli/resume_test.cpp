@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <memory>
 
 #include "program.hpp"
 
@@ -16,13 +17,20 @@ constexpr const char* logs[] = {"steps.csv", "gradients.csv", "evaluations.csv",
 
 class Resume : public testing::Test {
   protected:
-    void SetUp() override {
-        ASSERT_EQ(train({"-o", "whole"}).code, 0);
-        expected = made("whole");
-        ASSERT_EQ(expected.size(), 11u);  // logs, and the models and states of steps 3 and 6
-        ASSERT_EQ(train({"-o", "run"}).code, 0);
+    /// One training, of which each test has a copy.
+    static void SetUpTestSuite() {
+        whole = std::make_unique<TemporaryDirectory>();
+        ASSERT_EQ(train({"-o", "run"}, *whole).code, 0);
     }
-    Finished train(const std::vector<std::string>& more) {
+    static void TearDownTestSuite() { whole.reset(); }
+    void SetUp() override {
+        ASSERT_TRUE(fs::exists(*whole / "run"));
+        fs::copy(*whole / "run", folder / "run", fs::copy_options::recursive);
+        expected = made("run");
+        ASSERT_EQ(expected.size(), 11u);  // logs, and the models and states of steps 3 and 6
+    }
+    Finished train(const std::vector<std::string>& more) { return train(more, folder); }
+    static Finished train(const std::vector<std::string>& more, const TemporaryDirectory& folder) {
         std::vector<std::string> words = {"train",
                                           "random:gpt2,layers=2,d=8,heads=2",
                                           "--data",
@@ -66,19 +74,22 @@ class Resume : public testing::Test {
     }
     /// The run as interrupted after step 3, with logs that continue.
     void interrupt() { fs::remove_all(path("checkpoints/step-6")); }
+    static inline std::unique_ptr<TemporaryDirectory> whole;
     TemporaryDirectory folder;
     std::map<std::string, std::string> expected;
 };
 
 TEST_F(Resume, CutsLogsBackToTheCheckpoint) {
-    for (const char* log : logs) {
+    for (const bool first_torn : {true, false}) {  // of neighbours one is torn, one continued
         interrupt();
-        const std::string file = path(log), text = read_file(file);
-        write_file(file, text.substr(0, text.size() - 3));  // torn
-        expect_the_same(train({"-o", "run", "--resume"}), std::string(log) + ", torn");
-        interrupt();
-        write_file(file, text + text.substr(text.size() / 2) + "7,");  // continued
-        expect_the_same(train({"-o", "run", "--resume"}), std::string(log) + ", longer");
+        bool torn = first_torn;
+        for (const char* log : logs) {
+            const std::string file = path(log), text = read_file(file);
+            write_file(file, torn ? text.substr(0, text.size() - 3)
+                                  : text + text.substr(text.size() / 2) + "7,");
+            torn = !torn;
+        }
+        expect_the_same(train({"-o", "run", "--resume"}), first_torn ? "torn" : "longer");
     }
     interrupt();
     expect_the_same(train({"-o", "run", "--resume"}), "untouched");
@@ -111,7 +122,8 @@ TEST_F(Resume, ChangedLogsAreNoticed) {
 TEST_F(Resume, AnyFlippedBitGoesBackToTheStateBefore) {
     const std::string file = path("checkpoints/step-6/training.safetensors");
     const std::string& whole = expected["checkpoints/step-6/training.safetensors"];
-    for (int i = 0; i < 16; ++i) {
+    const int step = memory_is_its_own ? 1 : 5;  // sanitizers are slow and detect no more
+    for (int i = 0; i < 16; i += step) {
         // Header, notes, parameters and moments: everywhere in the file.
         const std::size_t at = i == 0 ? 3 : whole.size() * std::size_t(i) / 16 + std::size_t(i);
         std::string text = whole;
