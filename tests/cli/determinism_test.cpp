@@ -42,10 +42,14 @@ TEST_P(EveryCommand, GivesTheSameTablesOnAnyThreadsBatchAndMemory) {
     TemporaryDirectory folder;
     work.prepare(folder);
     std::vector<Words> ways = {{}};
-    if (work.threads) ways.assign({{"--threads", "1"}, {"--threads", "2"}, {"--threads", "3"}});
-    if (work.batch)
-        for (const char* samples : {"1", "2", "5"})
-            ways.push_back({"--threads", "2", "--batch", samples});
+    if (work.threads) ways.assign({{"--threads", "1"}, {"--threads", "3"}});
+    if (work.batch) ways.push_back({"--threads", "2", "--batch", "2"});
+    if (memory_is_its_own) {  // a sanitizer has seen each path by now
+        if (work.threads) ways.push_back({"--threads", "2"});
+        if (work.batch)
+            for (const char* samples : {"1", "5"})
+                ways.push_back({"--threads", "2", "--batch", samples});
+    }
     if (work.memory) {
         Words words = work.words;
         words.insert(words.end(), {"--threads", "3", "--memory", "1M"});

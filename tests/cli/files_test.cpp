@@ -48,6 +48,14 @@ class EveryWriter : public testing::TestWithParam<Writer> {
         for (const auto& [name, text] : contents(result())) out.push_back(name);
         return out;
     }
+    /// Those of which each is tried; under sanitizers, which are slow, every third.
+    std::vector<std::string> tried() const {
+        const std::vector<std::string> all = written();
+        std::vector<std::string> out;
+        for (std::size_t i = 0; i < all.size(); i += memory_is_its_own ? 1 : 3)
+            out.push_back(all[i]);
+        return out;
+    }
     TemporaryDirectory folder;
 };
 const std::vector<Writer> writers = {
@@ -102,8 +110,8 @@ TEST_P(EveryWriter, LeavesTheUsersFilesAlone) {
 
 TEST_P(EveryWriter, RefusesWhatWasChangedAndWhatItDidNotWrite) {
     ASSERT_EQ(write().code, 0);
-    const std::vector<std::string> names = written();
-    ASSERT_GE(names.size(), 3u);
+    ASSERT_GE(written().size(), 3u);
+    const std::vector<std::string> names = tried();
     const auto before = contents(result());
     for (const std::string& name : names) {
         write_file(result() / name, "changed by hand");
@@ -123,7 +131,7 @@ TEST_P(EveryWriter, RefusesWhatWasChangedAndWhatItDidNotWrite) {
 
 TEST_P(EveryWriter, ForceReplacesNothingInAForeignFolder) {
     ASSERT_EQ(write().code, 0);
-    const std::vector<std::string> names = written();
+    const std::vector<std::string> names = tried();
     fs::remove_all(folder / "out");
     fs::create_directories(result());
     write_file(result() / "notes.txt", "mine");
