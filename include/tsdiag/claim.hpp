@@ -33,6 +33,7 @@ struct CheckSettings {
     double confidence = 0.95;
     std::vector<Index> range = {};   ///< sizes N of an exponent, ascending, three at least
     std::optional<Index> only = {};  ///< this trial alone: repeats that of a `Replay`
+    Index climbs = 24;               ///< of each search for a counterexample, from draws
     bool mutated = false;            ///< each reading against its mutant: what holds must fail
 };
 
@@ -61,6 +62,7 @@ struct Check {
     double confidence = 0.95;
     std::vector<Index> range = {};
     std::optional<Index> only = {};
+    Index climbs = 24;  ///< of each search
     std::uint64_t seed = 0;
     std::string claim = {};       ///< its name, for messages and streams
     Hypotheses hypotheses = {};   ///< of the claim: default of each reading

@@ -149,10 +149,10 @@ class BoundExamination {
     /// The ends of many climbs at one size, the best first.
     std::vector<Found> climb_at(const Sizes& sizes, std::size_t which) {
         const Rng rng = how_.rng.fork(bound_.reading + "/search").fork(std::uint64_t(which));
-        auto tops = std::vector<Best>(std::size_t(starts()));
+        auto tops = std::vector<Best>(std::size_t(how_.climbs));
         const Variables pattern = draw_at(rng, sizes);
         const Index evaluations = most_steps(pattern.count());
-        for_each_trial(starts(), [&](Index s) {
+        for_each_trial(how_.climbs, [&](Index s) {
             Rng stream = rng.fork(std::uint64_t(s));
             Variables v = draw_at(stream, sizes);
             std::vector<double> x = v.flat();
@@ -187,7 +187,8 @@ class BoundExamination {
         for (const Sizes& at : search_sizes()) {
             const Variables v = draw_at(how_.rng, at);
             if (v.count() > most_searched) continue;
-            seconds += rehearsed(double(starts() * most_steps(v.count())), [&] { (void)sides(v); });
+            seconds +=
+                rehearsed(double(how_.climbs * most_steps(v.count())), [&] { (void)sides(v); });
         }
         how_.rehearsal->seconds += seconds;
         how_.rehearsal->most += seconds;

@@ -159,6 +159,7 @@ Check plan(const Claim& claim, const CheckSettings& s) {
     Check how;
     how.trials = s.trials > 0 ? s.trials : claim.trials;
     how.looks = s.trials > 0 ? 1 : 4;
+    how.climbs = s.climbs;
     how.n = s.n > 0 ? s.n : claim.n;
     how.d = s.d > 0 ? s.d : claim.d;
     how.heads = s.heads > 0 ? s.heads : claim.heads;

@@ -108,11 +108,4 @@ Best climb(const std::function<double(const std::vector<double>&)>& f, std::vect
     return best;
 }
 
-namespace {
-Index number_of_starts = 24;
-}
-Index starts() { return number_of_starts; }
-OtherStarts::OtherStarts(Index count) : before_(number_of_starts) { number_of_starts = count; }
-OtherStarts::~OtherStarts() { number_of_starts = before_; }
-
 }  // namespace tsdiag::claim

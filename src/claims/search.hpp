@@ -24,19 +24,4 @@ inline bool better(const Best& a, const Best& b) {
 Best climb(const std::function<double(const std::vector<double>&)>& f, std::vector<double> start,
            Index evaluations);
 
-/// The number of climbs of each search.
-Index starts();
-/// Changes it while the object lives, for tests under sanitizers, where searches are slow.  Not
-/// while another thread searches.
-class OtherStarts {
-  public:
-    explicit OtherStarts(Index count);
-    ~OtherStarts();
-    OtherStarts(const OtherStarts&) = delete;
-    OtherStarts& operator=(const OtherStarts&) = delete;
-
-  private:
-    Index before_;
-};
-
 }  // namespace tsdiag::claim

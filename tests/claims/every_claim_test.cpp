@@ -6,7 +6,6 @@
 #include <map>
 #include <set>
 
-#include "claims/search.hpp"
 #include "expected.hpp"
 #include "support/files.hpp"
 #include "tsdiag/error.hpp"
@@ -164,13 +163,14 @@ TEST_P(ExaminedClaim, ReplayGivesTheSameNumber) {
 /// Witnesses of few numbers are simplified, to zeros among others, which larger sizes may hide.
 TEST_P(EveryClaim, IsExaminedAtSmallSizes) {
 #ifdef TSDIAG_ADDRESS_SANITIZER  // which slows searches fortyfold; more climbs are more of the same
-    const claim::OtherStarts few(4);
     const std::vector<Index> sizes = {4};
+    const Index climbs = 4;
 #else
     const std::vector<Index> sizes = {4, 5};
+    const Index climbs = CheckSettings().climbs;
 #endif
     for (const Index n : sizes) {
-        const Examined small = examine(claim(), {.trials = 12, .n = n, .d = 4});
+        const Examined small = examine(claim(), {.trials = 12, .n = n, .d = 4, .climbs = climbs});
         EXPECT_FALSE(small.readings.empty());
         EXPECT_FALSE(small.controls.empty());
         std::set<std::string> names;

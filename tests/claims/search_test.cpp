@@ -125,11 +125,7 @@ TEST(Bounds, OfManyNumbersAreSearchedBeyondTheCornersOfASimplex) {
     many.search = {{8, 8}};
     const Index steps = examine_bound(many, {.trials = 2, .n = 1, .d = 1}).steps;
     EXPECT_GT(steps, 24 * 4 * 65);
-    {
-        const OtherStarts few(4);
-        EXPECT_LT(examine_bound(many, {.trials = 2, .n = 1, .d = 1}).steps, steps / 3);
-    }
-    EXPECT_EQ(examine_bound(many, {.trials = 2, .n = 1, .d = 1}).steps, steps);
+    EXPECT_LT(examine_bound(many, {.trials = 2, .n = 1, .d = 1, .climbs = 4}).steps, steps / 3);
 }
 
 TEST(Bounds, NameTheTrialThatIsNotFinite) {
