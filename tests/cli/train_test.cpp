@@ -88,6 +88,30 @@ TEST(TrainCommand, ItsCheckpointsAreMeasuredAsTheTrainingMeasuredThem) {
     EXPECT_THAT(changed.err, HasSubstr("which has changed since"));
 }
 
+/// Drawn, written, read, trained on and probed.
+TEST(TrainCommand, KeepsTheLearnedScaleOfAPolynomial) {
+    TemporaryDirectory folder;
+    const Finished drawn = tsdiag(
+        folder, {"init",
+                 "random:gpt2,layers=1,d=8,heads=2,vocab=4,tokens=16,attention=polynomial,scale="
+                 "learned",
+                 "-o", "model"});
+    ASSERT_EQ(drawn.code, 0) << drawn.err;
+    EXPECT_THAT(tsdiag(folder, {"inspect", "model"}).out, HasSubstr("h.0.attn.scale"));
+    std::vector<std::string> line = words({"--probe-every", "2", "-o", "run"});
+    line[1] = "model";
+    const Finished trained = tsdiag(folder, line);
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    const Finished probed = tsdiag(folder, {"probe", "run", "--no-report", "-q", "--loss", "square",
+                                            "--probes", "grad_norm", "-o", "out"});
+    ASSERT_EQ(probed.code, 0) << probed.err;
+    EXPECT_THAT(read_file(folder / "out/metrics.csv"), HasSubstr("attn.scale,grad_norm"));
+    const Finished asked = tsdiag(
+        folder, {"probe", "random:post-norm,attention=polynomial,scale=learned", "-o", "none"});
+    EXPECT_EQ(asked.code, 2);
+    EXPECT_THAT(asked.err, HasSubstr("give it start=NUMBER"));
+}
+
 TEST(TrainCommand, TakesNothingThatItWouldDestroy) {
     TemporaryDirectory folder;
     ASSERT_EQ(tsdiag(folder, words({"-o", "run"})).code, 0);
