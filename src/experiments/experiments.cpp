@@ -32,6 +32,8 @@ namespace tsdiag {
     X(poly_frobenius)         \
     X(poly_fig1)              \
     X(poly_fig2)              \
+    X(poly_table2)            \
+    X(poly_table5)            \
     X(tse_fig6)               \
     X(law_lambda2)            \
     X(law_saturation)         \

@@ -7,7 +7,9 @@ namespace tsdiag {
 namespace {
 
 constexpr const char* drawing = "a drawing of a model, not a measurement";
-constexpr const char* imagenet = "ImageNet: data and weeks of devices";
+constexpr const char* generated_images =
+    "of ViT and DeiT, on images that are generated, or of --data images:DIR; Swin and XCiT are not "
+    "here, and ImageNet is data and weeks of devices";
 
 constexpr PaperDisplay displays[] = {
     {"[TSE]", "Figure 1", "similarity and gradient norm over 100 blocks of BERT and ALBERT",
@@ -53,10 +55,11 @@ constexpr PaperDisplay displays[] = {
     {"[POLY]", "Figure 7", "norms of the Jacobian, other activations", "poly.fig2"},
     {"[POLY]", "Table 1", "accuracy on Tiny-ImageNet", "poly.fig2",
      "on images that are generated, or of --data images:DIR"},
-    {"[POLY]", "Table 2", "accuracy on ImageNet", "", imagenet},
+    {"[POLY]", "Table 2", "accuracy on ImageNet", "poly.table2", generated_images},
     {"[POLY]", "Table 3", "detection on COCO", "", "COCO: data and weeks of devices"},
     {"[POLY]", "Table 4", "Nystromformer on the Long-Range Arena", "", "not trained yet"},
-    {"[POLY]", "Table 5", "accuracy on ImageNet, other activations", "", imagenet},
+    {"[POLY]", "Table 5", "accuracy on ImageNet, other activations", "poly.table5",
+     generated_images},
     {"[POLY]", "Table 6", "PINNsformer on two equations", "",
      "there is no PINNsformer here: cross-attention and derivatives by the inputs"},
 };

@@ -59,10 +59,15 @@ Outcome outcome_of(const Trained& model, Index trial, TrainOptions options) {
         out.steps.push_back(step);
         return true;
     };
+    if (model.inspect)
+        options.finished = [&](const Model& trained, std::span<const Input> held_out) {
+            model.inspect(trained, held_out, out.seen);
+        };
     try {
         TrainResult result = train(options);
         out.evaluations = std::move(result.evaluations);
         out.table = std::move(result.table);
+        out.parameters = std::move(result.parameters);
     } catch (const NonFiniteError& error) {
         out.diverged = error.what();
     }

@@ -12,6 +12,10 @@ struct Trained {
     /// An earlier one of the list, with which it is compared seed by seed: models with the same
     /// seed see the same samples.  Empty: none.
     std::string base = {};
+    /// Called at the end of a run with its model and `probe_samples` held-out samples, concurrently
+    /// with those of other runs; what it records is `Outcome::seen`.
+    std::function<void(const Model& model, std::span<const Input> held_out, Sink& seen)> inspect =
+        {};
 };
 /// The results of a run, which may have ended early at a non-finite number.
 struct Outcome {
@@ -19,7 +23,9 @@ struct Outcome {
     Index trial = 0;
     std::vector<TrainStep> steps;  ///< all that were completed
     std::vector<Evaluation> evaluations;
-    Table table;           ///< values of the probes
+    Table table;                                             ///< values of the probes
+    Table seen;                                              ///< what `Trained::inspect` recorded
+    std::vector<std::pair<std::string, Tensor>> parameters;  ///< at the end, by canonical name
     std::string diverged;  ///< why it ended early; empty: it did not
 };
 
