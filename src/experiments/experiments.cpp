@@ -34,6 +34,7 @@ namespace tsdiag {
     X(poly_fig2)              \
     X(poly_table2)            \
     X(poly_table5)            \
+    X(poly_fig4)              \
     X(tse_fig6)               \
     X(law_lambda2)            \
     X(law_saturation)         \
