@@ -35,6 +35,7 @@ namespace tsdiag {
     X(poly_table2)            \
     X(poly_table5)            \
     X(poly_fig4)              \
+    X(poly_table4)            \
     X(tse_fig6)               \
     X(law_lambda2)            \
     X(law_saturation)         \

@@ -97,5 +97,28 @@ TEST(PublishedSets, TasksOfTheArenaAreFoundByTheirFolders) {
         EXPECT_GE(value_of(result.table, model, "final_accuracy", ""), 0) << model;
 }
 
+TEST(PublishedSets, NystromformersTasksAreThoseOfTheArena) {
+    TemporaryDirectory folder;
+    const fs::path root = folder.path();
+    const auto error = [](const std::string& data, std::map<std::string, std::string> readings) {
+        return error_of("poly.table4", tiny(data, std::move(readings)));
+    };
+    EXPECT_THAT(error("", {{"tasks", "text"}}),
+                HasSubstr("the task text is not drawn; pass --data DIR, a folder with aclImdb"));
+    EXPECT_THAT(error(root.string(), {{"tasks", "listops"}}), HasSubstr("listops-1000"));
+    EXPECT_THAT(error("", {{"batch", "2,2"}}), HasSubstr("batch has 2 values, expected 6"));
+    EXPECT_THAT(error("", {{"landmarks", "5"}}),
+                HasSubstr("landmarks=5 do not divide the 8 tokens of listops"));
+    EXPECT_THAT(error("", {{"tasks", "gratings"}, {"tokens", "8,8,8,1024,16,12"}}),
+                HasSubstr("12 tokens of gratings are no square"));
+    for (const char* part : {"train", "test"})
+        write(root / "tsv_data" / ("new_aan_pairs." + std::string(part) + ".tsv"),
+              "1.0\ta\tb\tone\ttwo\n0.0\ta\tc\tone\tthree\n");
+    const RunResult result = perform(
+        experiment("poly.table4"), tiny(root.string(), {{"tasks", "retrieval"}, {"trials", "1"}}));
+    for (const char* model : {"Retrieval, softmax", "Retrieval, x^3 + dynamic scale"})
+        EXPECT_GE(value_of(result.table, model, "final_accuracy", ""), 0) << model;
+}
+
 }  // namespace
 }  // namespace tsdiag::test
