@@ -22,15 +22,16 @@ namespace tsdiag {
 struct Schedule {
     enum class Kind {
         constant,      ///< rate
-        cosine,        ///< floor rate + (1 - floor) rate (1 + cos(pi (t - w) / (steps - w))) / 2
-        linear,        ///< floor rate + (1 - floor) rate (1 - (t - w) / (steps - w))
+        cosine,        ///< floor rate + (1 - floor) rate (1 + cos(pi (t - w) / (T - w))) / 2
+        linear,        ///< floor rate + (1 - floor) rate (1 - (t - w) / (T - w))
         inverse_sqrt,  ///< rate sqrt(w / max(t, w)); w = 1 without a warm-up
         multistep      ///< rate factor^k, k the milestones below t
     };
     Kind kind = Kind::cosine;
     double rate = 1e-3;
     Index warmup = 0;
-    double floor = 0;                    ///< of cosine and linear: share of the rate at the end
+    double floor = 0;  ///< of cosine and linear: share of the rate at the end
+    Index length = 0;  ///< T of cosine and linear, which may be beyond the run; 0: its steps
     std::vector<Index> milestones = {};  ///< steps
     double factor = 0.1;
 

@@ -28,8 +28,8 @@ Schedule::Kind schedule_named(const std::string& name) {
 double Schedule::at(Index step, Index steps) const {
     const double t = double(step), w = double(warmup);
     const double slow = warmup > 0 ? std::min(1.0, t / w) : 1.0;
-    const double part =
-        steps > warmup ? std::clamp((t - w) / double(steps - warmup), 0.0, 1.0) : 0.0;
+    const Index end = length > 0 ? length : steps;
+    const double part = end > warmup ? std::clamp((t - w) / double(end - warmup), 0.0, 1.0) : 0.0;
     switch (kind) {
         case Kind::constant:
             return slow * rate;

@@ -106,6 +106,7 @@ Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string
     out.set("tokens", tokens).set("batch", o.batch).set("steps", o.steps);
     out.set("schedule", std::string(name(o.schedule.kind))).set("rate", o.schedule.rate);
     out.set("warmup", o.schedule.warmup).set("floor", o.schedule.floor);
+    if (o.schedule.length > 0) out.set("length", o.schedule.length);
     out.set("milestones", std::move(milestones)).set("factor", o.schedule.factor);
     out.set("beta1", o.adam.beta1).set("beta2", o.adam.beta2).set("eps", o.adam.eps);
     out.set("decay", o.adam.decay).set("clip", o.clip).set("dropout", o.dropout);

@@ -27,6 +27,15 @@ TEST(Schedule, CosineFallsToItsFloor) {
     EXPECT_TRUE(close(s.at(100, 100), 0.3, rounding(8)));
 }
 
+TEST(Schedule, MayBeLongerThanTheRun) {
+    for (const auto kind : {Schedule::Kind::cosine, Schedule::Kind::linear}) {
+        const Schedule longer{.kind = kind, .rate = 3, .floor = 0.1, .length = 400},
+            whole{.kind = kind, .rate = 3, .floor = 0.1};
+        for (const Index step : {1, 50, 100}) EXPECT_EQ(longer.at(step, 100), whole.at(step, 400));
+        EXPECT_LT(whole.at(100, 100), longer.at(100, 100));
+    }
+}
+
 TEST(Schedule, LinearFallsToItsFloor) {
     const Schedule s{.kind = Schedule::Kind::linear, .rate = 3, .warmup = 20, .floor = 0.1};
     EXPECT_TRUE(close(s.at(40, 100), 3 * (0.1 + 0.9 * 0.75), rounding(8)));  // a quarter
