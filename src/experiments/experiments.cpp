@@ -37,6 +37,7 @@ namespace tsdiag {
     X(poly_fig4)              \
     X(poly_table4)            \
     X(tse_fig6)               \
+    X(tse_fig7)               \
     X(law_lambda2)            \
     X(law_saturation)         \
     X(law_phase)

@@ -1,0 +1,186 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "training.hpp"
+
+/// [TSE] Figure 7: deep Transformer-XL in training.
+namespace tsdiag::experiment_list {
+namespace {
+
+constexpr std::array keys{
+    ExperimentKey{.name = "steps",
+                  .tiny = "6",
+                  .quick = "120",
+                  .paper = "50000",
+                  .description = "updates",
+                  .least = 1,
+                  .most = 1e7},
+    ExperimentKey{"batch", "1", "4", "40", "samples an update"},
+    key_rate("1e-3", "2.5e-4", "greatest learning rate: a cosine over `cosine` steps"),
+    ExperimentKey{.name = "cosine",
+                  .tiny = "24",
+                  .quick = "480",
+                  .paper = "200000",
+                  .description = "steps until the rate would be 0",
+                  .least = 1,
+                  .most = 1e8},
+    ExperimentKey{"layers", "2", "16", "60", "blocks"},
+    ExperimentKey{"d", "8", "32", "410", "width"},
+    ExperimentKey{"heads", "2", "2", "10", "heads, a divisor of d"},
+    ExperimentKey{"ffn", "16", "64", "820", "inner width of the feed-forward step"},
+    ExperimentKey{.name = "tokens",
+                  .tiny = "6",
+                  .quick = "16",
+                  .paper = "150",
+                  .description = "tokens n of a segment",
+                  .least = 2,
+                  .most = 4096},
+    ExperimentKey{.name = "memory",
+                  .tiny = "4",
+                  .quick = "8",
+                  .paper = "150",
+                  .description = "m tokens of the segment before",
+                  .least = 1,
+                  .most = 4096},
+    ExperimentKey{.name = "tau",
+                  .tiny = "1",
+                  .quick = "1",
+                  .paper = "1",
+                  .description = "strength of the de-escalation step (21)",
+                  .whole = false,
+                  .least = 0,
+                  .most = 1},
+    ExperimentKey{"trials", "2", "4", "3", "independent draws"}};
+
+struct Kind {
+    const char *label, *keys, *mean;  ///< mean: of the de-escalation; null: there is none
+};
+constexpr std::array kinds = {Kind{"post-norm", "placement=post", nullptr},
+                              Kind{"pre-norm", "placement=pre", nullptr},
+                              Kind{"de-escalated", "placement=post", "all"},
+                              Kind{"de-escalated by the past", "placement=post", "past"}};
+
+TrainOptions options_for(const ExperimentSetting& setting, const Kind& kind) {
+    std::string model =
+        fmt::format("random:transformer-xl,layers={},d={},heads={},ffn={},tokens={},memory={},{}",
+                    setting.text("layers"), setting.text("d"), setting.text("heads"),
+                    setting.text("ffn"), setting.text("tokens"), setting.text("memory"), kind.keys);
+    if (kind.mean)
+        model +=
+            fmt::format(",deesc={},deesc_at=ffn,deesc_mean={}", setting.text("tau"), kind.mean);
+    TrainOptions options = train_options(setting, std::move(model), "markov:8");
+    options.loss = "lm";
+    options.tokens = setting.count("memory") + setting.count("tokens");
+    options.schedule = {.kind = Schedule::Kind::cosine,
+                        .rate = setting.number("rate"),
+                        .length = setting.count("cosine")};
+    options.adam = {.decay = 0};
+    options.eval_every = (options.steps + 5) / 6;
+    options.probe_every = options.eval_every;
+    options.probe_samples = 2;
+    options.probes = {"t_sim"};
+    return options;
+}
+
+RunResult measure(const ExperimentSetting& setting) {
+    std::vector<Trained> models;
+    for (const Kind& kind : kinds) models.push_back({kind.label, options_for(setting, kind)});
+    const Index last = setting.count("layers") - 1;
+    return trained(setting, models, [last](const Outcome& run, Sink& out) {
+        for (const MetricRow& row : run.table.metrics())
+            if (row.metric == "t_sim" && row.at.layer == last && row.at.stage == "out" && row.value)
+                out.point({}, "t_sim_last", double(row.at.step), *row.value);
+    });
+}
+
+Figure figure_of(const Table& table, Index layers) {
+    const Axis steps{.title = "step"};
+    Plot loss{.title = "training loss", .x = steps, .y = {.title = "L, nats"}};
+    Plot test{.title = "loss, held out", .x = steps, .y = {.title = "L, nats"}};
+    Plot similarity{.title = "t_sim behind the last block",
+                    .x = steps,
+                    .y = {.title = "t_sim", .low = 0, .high = 1.02}};
+    for (const Kind& kind : kinds) {
+        const auto curve = [&](const char* name) {
+            return line(kind.label, curve_of(table, kind.label, name));
+        };
+        loss.series.push_back(curve("train_loss"));
+        test.series.push_back(curve("test_loss"));
+        similarity.series.push_back(curve("t_sim_last"));
+    }
+    Figure f{.name = "tse_fig7",
+             .title = fmt::format("Transformer-XL of {} blocks in training", layers),
+             .caption = fmt::format("Means over seeds; t_sim of held-out segments. {}", bands)};
+    f.panels = {loss, test, similarity};
+    f.alt = in_words(f.panels);
+    return f;
+}
+
+Findings find(const Table& table, const ExperimentSetting& setting) {
+    const Numbers numbers(table);
+    Findings found{.figures = {figure_of(table, setting.count("layers"))}};
+    std::vector<Comparison>& all = found.comparisons;
+    const auto of = [&](const char* label, const char* metric) {
+        return numbers.at(label, metric, "", -1);
+    };
+    for (const Kind& kind : kinds) {
+        for (const auto& [metric, what] : {std::pair{"final_loss", "final training loss"},
+                                           std::pair{"final_test_loss", "final held-out loss"}})
+            all.push_back(compare(fmt::format("{}, {}", what, kind.label), "no number",
+                                  std::nullopt, of(kind.label, metric)));
+        add_diverged(found, numbers, kind.label);
+    }
+    constexpr const char* what = "final training loss";
+    all.push_back(order_of(what, "post-norm", "de-escalated", of("post-norm", "final_loss"),
+                           of("de-escalated", "final_loss"),
+                           "[TSE] 3.4: \"a huge performance gap\" between post-norm and "
+                           "de-escalated, \"the former essentially failed\""));
+    all.push_back(order_of(what, "pre-norm", "de-escalated", of("pre-norm", "final_loss"),
+                           of("de-escalated", "final_loss"),
+                           "[TSE] 3.4: both \"performed similarly\""));
+    all.push_back(order_of(what, "de-escalated by the past", "de-escalated",
+                           of("de-escalated by the past", "final_loss"),
+                           of("de-escalated", "final_loss"),
+                           "the mean (21) over a segment holds the tokens to come; the paper does "
+                           "not speak of it"));
+    all.push_back(order_of(what, "post-norm", "de-escalated by the past",
+                           of("post-norm", "final_loss"),
+                           of("de-escalated by the past", "final_loss"), "the same without them"));
+    return found;
+}
+
+}  // namespace
+
+extern const ExperimentEntry tse_fig7 = {
+    .name = "tse.fig7",
+    .title = "Deep post-norm, pre-norm and de-escalated Transformer-XL in training",
+    .source = "[TSE] Figure 7, section 3.4",
+    .claim =
+        "With 60 blocks of Transformer-XL on WikiText-103 there is \"a huge performance gap "
+        "between the post-norm and our de-escalated post-norm models (the former essentially "
+        "failed, thus was cut short); while the pre-norm model and our de-escalated post-norm "
+        "model performed similarly\".",
+    .method =
+        "Transformer-XL with the de-escalation step (21) at the input of each feed-forward step. A "
+        "sample is a segment of m tokens, which becomes the memory, and n tokens, of which each "
+        "but the last predicts the next; no gradient goes through the memory. The released "
+        "training keeps its memory from batch to batch, so that it holds what older segments left "
+        "there; here it begins with every sample. Adam without decay, warm-up, dropout and "
+        "clipping, and a cosine of which the steps are the first quarter: the paper keeps the "
+        "settings of [TRANSFORMER-XL], whose script has 200000 steps, and shows 50000. The mean of "
+        "(21) is over a segment, so that a token hears of those that it has to predict; a fourth "
+        "network takes the mean over the tokens so far. At paper scale the paper's sizes (201M "
+        "parameters with its vocabulary), rate and batch; u and v are of each layer, the softmax "
+        "is over the whole vocabulary, which --data text:FILE makes that of bytes. At quick scale "
+        "fewer and narrower blocks, short segments, fewer steps at four times the rate, and a "
+        "Markov chain of 8 symbols.",
+    .table =
+        "final_loss, final_test_loss, final_accuracy, diverged of each network; curves train_loss, "
+        "train_grad_norm, test_loss, accuracy, t_sim_last over steps",
+    .keys = keys,
+    .takes_data = true,
+    .measure = measure,
+    .find = find};
+
+}  // namespace tsdiag::experiment_list
