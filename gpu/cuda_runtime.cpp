@@ -7,11 +7,10 @@
 #include <atomic>
 #include <cstring>
 #include <limits>
-#include <map>
 #include <mutex>
 #include <vector>
 
-#include "runtime.hpp"
+#include "handles.hpp"
 #include "tsdiag/error.hpp"
 
 /// runtime.hpp on an NVIDIA device.
@@ -39,60 +38,21 @@ std::string release_of(int version) {
 
 /// Of the current device: keeps released memory for reuse.
 cudaMemPool_t pool() {
-    int device = 0;
-    require(cudaGetDevice(&device), "cudaGetDevice");
     cudaMemPool_t of_device = nullptr;
-    require(cudaDeviceGetDefaultMemPool(&of_device, device), "cudaDeviceGetDefaultMemPool");
+    require(cudaDeviceGetDefaultMemPool(&of_device, selected()), "cudaDeviceGetDefaultMemPool");
     return of_device;
 }
 
-/// cuBLAS handles, one per thread and device; a thread that ends returns its own for reuse.  Never
-/// destroyed: the driver may be gone before static objects are.
-struct Handles {
-    std::mutex mutex;
-    std::multimap<int, cublasHandle_t> idle;
-
-    static Handles& all() {
-        static auto& only = *new Handles;
-        return only;
+cublasHandle_t create_cublas() {
+    cublasHandle_t handle = nullptr;
+    cublasStatus_t status = cublasCreate(&handle);
+    if (status != CUBLAS_STATUS_SUCCESS) {  // the pool may hold its memory
+        trim();
+        status = cublasCreate(&handle);
     }
-    cublasHandle_t take(int device) {
-        const std::lock_guard lock(mutex);
-        if (const auto found = idle.find(device); found != idle.end()) {
-            const cublasHandle_t handle = found->second;
-            idle.erase(found);
-            return handle;
-        }
-        cublasHandle_t handle = nullptr;
-        cublasStatus_t status = cublasCreate(&handle);
-        if (status != CUBLAS_STATUS_SUCCESS) {  // the pool may hold its memory
-            synchronise();
-            require(cudaMemPoolTrimTo(pool(), 0), "cudaMemPoolTrimTo");
-            status = cublasCreate(&handle);
-        }
-        require(status, "cublasCreate");
-        require(cublasSetStream(handle, cudaStreamPerThread), "cublasSetStream");
-        return handle;
-    }
-};
-
-struct Borrowed {
-    std::map<int, cublasHandle_t> handles;
-
-    ~Borrowed() {
-        cudaStreamSynchronize(cudaStreamPerThread);  // the next thread has a stream of its own
-        const std::lock_guard lock(Handles::all().mutex);
-        Handles::all().idle.insert(handles.begin(), handles.end());
-    }
-};
-
-cublasHandle_t cublas() {
-    thread_local Borrowed own;
-    int device = 0;
-    require(cudaGetDevice(&device), "cudaGetDevice");
-    if (const auto found = own.handles.find(device); found != own.handles.end())
-        return found->second;
-    return own.handles.emplace(device, Handles::all().take(device)).first->second;
+    require(status, "cublasCreate");
+    require(cublasSetStream(handle, cudaStreamPerThread), "cublasSetStream");
+    return handle;
 }
 
 /// Two page-locked buffers that copies alternate between: the host fills one while the device reads
@@ -131,8 +91,7 @@ class Staging {
 
         /// Events belong to a device.
         void prepare() {
-            int current = 0;
-            require(cudaGetDevice(&current), "cudaGetDevice");
+            const int current = selected();
             if (data == nullptr)
                 require(cudaHostAlloc(&data, size, cudaHostAllocPortable), "cudaHostAlloc");
             if (device == current) return;
@@ -148,9 +107,8 @@ class Staging {
 std::atomic<std::size_t> copied_to_host = 0;
 
 bool reads_pageable_memory() {
-    int device = 0, reads = 0;
-    require(cudaGetDevice(&device), "cudaGetDevice");
-    require(cudaDeviceGetAttribute(&reads, cudaDevAttrPageableMemoryAccess, device),
+    int reads = 0;
+    require(cudaDeviceGetAttribute(&reads, cudaDevAttrPageableMemoryAccess, selected()),
             "cudaDeviceGetAttribute");
     return reads != 0;
 }
@@ -179,6 +137,11 @@ int count_devices(std::string& why) {
 }
 
 void select(int index) { require(cudaSetDevice(index), "cudaSetDevice"); }
+int selected() {
+    int device = 0;
+    require(cudaGetDevice(&device), "cudaGetDevice");
+    return device;
+}
 
 std::string name_of(int index) {
     cudaDeviceProp properties{};
@@ -222,8 +185,7 @@ void* allocate(std::size_t bytes) {
     cudaError_t status = cudaMallocAsync(&data, bytes, cudaStreamPerThread);
     if (status == cudaErrorMemoryAllocation) {  // cached blocks of other sizes may block it
         cudaGetLastError();
-        synchronise();
-        require(cudaMemPoolTrimTo(pool(), 0), "cudaMemPoolTrimTo");
+        trim();
         status = cudaMallocAsync(&data, bytes, cudaStreamPerThread);
     }
     if (status == cudaSuccess) return data;
@@ -234,6 +196,24 @@ void* allocate(std::size_t bytes) {
 
 void release(void* data) {
     if (data != nullptr) cudaFreeAsync(data, cudaStreamPerThread);
+}
+
+void trim() {
+    synchronise();
+    require(cudaMemPoolTrimTo(pool(), 0), "cudaMemPoolTrimTo");
+}
+
+void* allocate_host(std::size_t bytes) {
+    if (bytes == 0) return nullptr;
+    void* data = nullptr;
+    const cudaError_t status = cudaHostAlloc(&data, bytes, cudaHostAllocDefault);
+    if (status == cudaSuccess) return data;
+    cudaGetLastError();
+    if (status != cudaErrorMemoryAllocation) require(status, "cudaHostAlloc");
+    return nullptr;
+}
+void release_host(void* data) {
+    if (data != nullptr) cudaFreeHost(data);
 }
 
 std::size_t free_bytes() {
@@ -280,6 +260,15 @@ void clear(void* device, std::size_t bytes) {
 }
 
 void synchronise() { require(cudaStreamSynchronize(cudaStreamPerThread), "the device's work"); }
+void settle() noexcept { cudaStreamSynchronize(cudaStreamPerThread); }
+void* new_stream() {
+    cudaStream_t stream = nullptr;
+    require(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    return stream;
+}
+void wait_for(void* stream) {
+    require(cudaStreamSynchronize(static_cast<cudaStream_t>(stream)), "the work of a library");
+}
 std::size_t bytes_to_host() { return copied_to_host; }
 
 namespace {
@@ -308,7 +297,7 @@ void multiply(const Product& p) {
     const auto op = [](bool transpose) { return transpose ? CUBLAS_OP_T : CUBLAS_OP_N; };
     require(
         cublasGemmStridedBatchedEx_64(
-            cublas(), op(p.transpose_b), op(p.transpose_a), p.n, p.m, p.k,
+            handle_of_thread(create_cublas), op(p.transpose_b), op(p.transpose_a), p.n, p.m, p.k,
             single ? static_cast<const void*>(&alpha32) : &alpha64, p.b, type, p.row_b, p.batch_b,
             p.a, type, p.row_a, p.batch_a, single ? static_cast<const void*>(&zero32) : &zero64,
             p.c, type, p.row_c, p.batch_c, p.count, compute_type(p), CUBLAS_GEMM_DEFAULT),

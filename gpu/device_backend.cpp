@@ -8,45 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "array.hpp"
 #include "kernels.hpp"
-#include "runtime.hpp"
-#include "tsdiag/error.hpp"
+#include "solver.hpp"
 
 /// Backend on a device: only numbers leave it.
 namespace tsdiag::gpu {
 namespace {
-
-OutOfMemory out_of_memory(std::string_view device, std::size_t bytes) {
-    return OutOfMemory(fmt::format(
-        "{} is out of memory: {} bytes were asked for, {} are free; lower --tokens or --memory",
-        device, bytes, free_bytes()));
-}
-
-/// A device array for the duration of a call.
-template <class T>
-class Array {
-  public:
-    explicit Array(std::size_t count) : count_(count), data_(allocate(count * sizeof(T))) {
-        if (data_ == nullptr && count > 0) throw out_of_memory("the device", count * sizeof(T));
-    }
-    explicit Array(std::span<const T> values) : Array(values.size()) {
-        to_device(data_, values.data(), values.size_bytes());
-    }
-    ~Array() { release(data_); }
-    Array(const Array&) = delete;
-    Array& operator=(const Array&) = delete;
-
-    T* data() const { return static_cast<T*>(data_); }
-    std::vector<T> host() const {
-        std::vector<T> values(count_);
-        to_host(values.data(), data_, count_ * sizeof(T));
-        return values;
-    }
-
-  private:
-    std::size_t count_;
-    void* data_;
-};
 
 /// Visible columns on the device for the duration of a call.
 class VisibleOnDevice {
@@ -346,7 +314,29 @@ class DeviceBackend final : public Backend {
         return -1;
     }
 
+    std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const override {
+        const Array<double> scratch = copied(a);
+        return gpu::eigenvalues(scratch.data(), a.shape.rows);
+    }
+    Sensitivity sensitivity(View a, std::complex<double> theta) const override {
+        const double norm = std::sqrt(squared_norm(a));
+        if (contiguous(a)) return gpu::sensitivity(a.row<double>(0, 0), a.shape.rows, theta, norm);
+        const Array<double> whole = copied(a);
+        return gpu::sensitivity(whole.data(), a.shape.rows, theta, norm);
+    }
+    std::optional<std::vector<double>> symmetric_eigenvalues(View a) const override {
+        const Array<double> scratch = copied(a);
+        return gpu::symmetric_eigenvalues(scratch.data(), a.shape.rows);
+    }
+
   private:
+    Array<double> copied(const View& a) const {
+        select(index_);
+        Array<double> out(std::size_t(a.shape.count()));
+        gpu::unary(Unary::copy, packed(a, out.data()), a);
+        return out;
+    }
+
     /// (batch, chunks, n) summed over the chunks, on the host.
     static std::vector<double> sum_of_chunks(const Array<double>& parts, Index batch, Index chunks,
                                              Index n) {

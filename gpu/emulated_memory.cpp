@@ -135,4 +135,13 @@ void require_inside(const void* data, std::size_t bytes, int device, const char*
     if (block->second.device != device) refuse(what, "another device is selected");
 }
 
+bool is_on_device(const void* data) {
+    const std::lock_guard lock(memory().mutex);
+    auto block = memory().blocks.upper_bound(data);
+    if (block == memory().blocks.begin()) return false;
+    --block;
+    const auto* begin = static_cast<const std::byte*>(block->first);
+    return static_cast<const std::byte*>(data) < begin + block->second.bytes;
+}
+
 }  // namespace tsdiag::gpu::emulator

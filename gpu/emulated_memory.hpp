@@ -14,6 +14,8 @@ std::pair<void*, std::function<void()>> take(std::size_t bytes, int device);
 std::function<void()> give(void* data, int device);
 /// Throws `Error` unless the bytes are all in one block of `device` that is in use.
 void require_inside(const void* data, std::size_t bytes, int device, const char* what);
+/// Whether `data` points into memory of a device.
+bool is_on_device(const void* data);
 
 std::size_t all_bytes();
 std::size_t free_bytes();

@@ -17,10 +17,12 @@
 /// runtime.hpp on the host, for emulated kernels, as strict as CUDA may be:
 ///
 /// - Work submitted by a thread is done when it waits, and not before; with
-///   TSDIAG_EMULATED_STREAM=eager at once, as on an idle device.
+///   TSDIAG_EMULATED_STREAM=eager at once, as on an idle device.  That of a library has another
+///   stream.
 /// - Freed memory is filled with NaN when the stream reaches it, and reused at once.
 /// - Products, copies and fills must lie in memory of the selected device, with sizes and strides
-///   that cuBLAS accepts.  The order of a product's sums depends on its shape.
+///   that cuBLAS accepts.  The order of a product's sums depends on its shape.  cuSOLVER:
+///   emulated_cusolver.cpp.
 ///
 /// Environment variables describe the machine:
 ///
@@ -28,8 +30,8 @@
 ///     TSDIAG_EMULATED_MEMORY    bytes of a device
 ///     TSDIAG_EMULATED_TAKEN     of these, what other programs have
 ///
-/// TSDIAG_EMULATED_COUNTS=FILE: the counts of kernels, products, allocations, uploads and downloads
-/// are written there when the program ends, a line each.
+/// TSDIAG_EMULATED_COUNTS=FILE: the counts of kernels, products, routines of cuSOLVER, allocations,
+/// uploads and downloads are written there when the program ends, a line each.
 namespace tsdiag::gpu {
 namespace {
 
@@ -42,18 +44,19 @@ std::vector<std::string> said_devices() {
 }
 bool is_broken(int index) { return said_devices().at(std::size_t(index)) == "broken"; }
 
-thread_local int selected = 0;
+thread_local int current = 0;
 std::atomic<std::size_t> copied_to_host = 0;
 
 /// Calls since the program started.
 struct Counts {
-    std::atomic<std::size_t> kernels = 0, products = 0, allocations = 0, uploads = 0, downloads = 0;
+    std::atomic<std::size_t> kernels = 0, products = 0, solutions = 0, allocations = 0, uploads = 0,
+                             downloads = 0;
     ~Counts() {
         const char* file = std::getenv("TSDIAG_EMULATED_COUNTS");
         if (file == nullptr) return;
-        std::ofstream(file) << "kernels " << kernels << "\nproducts " << products
-                            << "\nallocations " << allocations << "\nuploads " << uploads
-                            << "\ndownloads " << downloads << '\n';
+        std::ofstream(file) << "kernels " << kernels << "\nproducts " << products << "\nsolutions "
+                            << solutions << "\nallocations " << allocations << "\nuploads "
+                            << uploads << "\ndownloads " << downloads << '\n';
     }
 } counts;
 
@@ -102,6 +105,11 @@ class Stream {
     std::vector<Work> waiting_;
 };
 Stream& stream() {
+    thread_local Stream own;
+    return own;
+}
+/// Of what this thread has asked of a library.
+Stream& stream_of_library() {
     thread_local Stream own;
     return own;
 }
@@ -161,7 +169,7 @@ void require_operand(const Product& p, const char* name, const void* data, Index
     if (reinterpret_cast<std::uintptr_t>(data) % std::size_t(element) != 0)
         refuse("is not aligned");
     const Index last = (p.count - 1) * batch + (rows - 1) * row + cols;
-    emulator::require_inside(data, std::size_t(last * element), selected, name);
+    emulator::require_inside(data, std::size_t(last * element), selected(), name);
 }
 
 void require_product(const Product& p) {
@@ -182,6 +190,10 @@ void emulator::enqueue(std::function<void()> work) {
     ++counts.kernels;
     stream().add(std::move(work));
 }
+void emulator::enqueue_solution(std::function<void()> routine) {
+    ++counts.solutions;
+    stream_of_library().add(std::move(routine));
+}
 
 const bool emulated = true;
 int count_devices(std::string& why) {
@@ -201,8 +213,9 @@ Capability capability(int index) {
 void open(int index) { select(index); }
 void select(int index) {
     if (is_broken(index)) throw Error("CUDA: cudaSetDevice failed: the device does not answer");
-    selected = index;
+    current = index;
 }
+int selected() { return current; }
 std::string describe(int index) {
     const Capability has = capability(index);
     return "emulated on the host, compute capability " + std::to_string(has.major) + "." +
@@ -212,20 +225,23 @@ std::string describe(int index) {
 void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
     ++counts.allocations;
-    auto [data, ready] = emulator::take(bytes, selected);
+    auto [data, ready] = emulator::take(bytes, selected());
     if (ready) stream().add(std::move(ready));
     return data;
 }
 void release(void* data) {
-    if (data != nullptr) stream().add(emulator::give(data, selected));
+    if (data != nullptr) stream().add(emulator::give(data, selected()));
 }
+void trim() { synchronise(); }
+void* allocate_host(std::size_t bytes) { return bytes > 0 ? std::malloc(bytes) : nullptr; }
+void release_host(void* data) { std::free(data); }
 std::size_t free_bytes() { return emulator::free_bytes(); }
 std::size_t all_bytes() { return emulator::all_bytes(); }
 
 void to_device(void* device, const void* host, std::size_t bytes) {
     if (bytes == 0) return;
     ++counts.uploads;
-    emulator::require_inside(device, bytes, selected, "a copy to the device");
+    emulator::require_inside(device, bytes, selected(), "a copy to the device");
     const auto* begin = static_cast<const std::byte*>(host);
     stream().add([device, copy = std::vector<std::byte>(begin, begin + bytes)] {
         std::memcpy(device, copy.data(), copy.size());
@@ -238,20 +254,28 @@ void to_host(void* host, const void* device, std::size_t bytes) {
     copied_to_host += bytes;
     if (bytes == 0) return;
     ++counts.downloads;
-    emulator::require_inside(device, bytes, selected, "a copy from the device");
+    emulator::require_inside(device, bytes, selected(), "a copy from the device");
     stream().drain();
     std::memcpy(host, device, bytes);
     do_what_was_left();
 }
 void clear(void* device, std::size_t bytes) {
     if (bytes == 0) return;
-    emulator::require_inside(device, bytes, selected, "a fill");
+    emulator::require_inside(device, bytes, selected(), "a fill");
     stream().add([device, bytes] { std::memset(device, 0, bytes); });
 }
 void synchronise() {
     stream().drain();
     do_what_was_left();
 }
+void settle() noexcept {
+    try {
+        stream().drain();
+    } catch (const std::exception&) {  // a failure of work that nobody waits for
+    }
+}
+void* new_stream() { return new char; }
+void wait_for(void*) { stream_of_library().drain(); }
 std::size_t bytes_to_host() { return copied_to_host; }
 
 void multiply(const Product& p) {

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulated_stream.hpp"
 #include "fiber.hpp"
 
 /// CUDA's threads as fibers: blocks run serially, each warp of a block as far as it can, its lanes
@@ -22,9 +23,6 @@
 /// barrier or an exchange that not all threads reach is an exception, as is a launch that a device
 /// would refuse.
 namespace tsdiag::gpu::emulator {
-
-/// Appends `work` to the stream of this thread (emulated_runtime.cpp).
-void enqueue(std::function<void()> work);
 
 struct Extent {
     unsigned x = 1;

@@ -21,12 +21,18 @@ Capability capability(int index);
 void open(int index);
 /// Makes device `index` the current one of this thread.
 void select(int index);
+int selected();
 /// "NVIDIA H200, compute capability 9.0, 139.8 GiB (139.1 GiB free), driver 13.0, runtime 13.0".
 std::string describe(int index);
 
 /// Null when out of memory.  Freed memory is reused once earlier kernels have ended.
 void* allocate(std::size_t bytes);
 void release(void* data);
+/// Returns memory that is kept for reuse to the device.
+void trim();
+/// Page-locked memory of the host; null when out of memory.
+void* allocate_host(std::size_t bytes);
+void release_host(void* data);
 std::size_t free_bytes();
 std::size_t all_bytes();
 
@@ -39,6 +45,13 @@ void to_host(void* host, const void* device, std::size_t bytes);
 void clear(void* device, std::size_t bytes);
 /// Waits for all work submitted by this thread.
 void synchronise();
+/// The same for destructors: without exceptions.
+void settle() noexcept;
+/// Another stream on the selected device, never destroyed: for a library with threads of its own,
+/// each of which would take the stream of its thread for that of this one.  This thread waits
+/// before the library reads what it has made, and for the library afterwards.
+void* new_stream();
+void wait_for(void* stream);
 /// Bytes that `to_host` has copied since the program started.
 std::size_t bytes_to_host();
 

@@ -48,7 +48,7 @@ set(libraries_src/claims Eigen fmt)
 set(libraries_src/cli CLI fmt)
 set(libraries_probes Eigen fmt)
 set(libraries_reports fmt zlib)
-set(libraries_gpu fmt)
+set(libraries_gpu Eigen fmt)
 # Subfolders: one includes its own headers and its folder's, and those of the subfolders named here.
 set(beside_src/core/tensor data)
 set(beside_src/core/linalg data tensor)

@@ -1,7 +1,10 @@
 #pragma once
+#include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -35,6 +38,17 @@ struct AdamWStep {
     double rate = 0;    ///< the learning rate / (1 - beta1^t)
     double unbias = 1;  ///< 1 / (1 - beta2^t)
     double shrink = 1;  ///< 1 - learning rate * decay
+};
+
+/// How well a number theta is determined as an eigenvalue of A, by unit vectors x and y of inverse
+/// iteration: A x ~ theta x, y^H A ~ theta y^H.
+struct Sensitivity {
+    /// 1 / |y^H x| >= 1: the eigenvalue moves by at most this times the norm of a perturbation of A
+    /// (first order).  Infinite where inverse iteration failed.
+    double condition = std::numeric_limits<double>::infinity();
+    /// The least |A x - theta x| of the steps (of a defective A not that of the last): theta is an
+    /// eigenvalue of some A + E with |E| at most this.
+    double residual = 0;
 };
 
 class Backend {
@@ -110,6 +124,17 @@ class Backend {
     virtual double squared_norm(View x) const = 0;  ///< in double
     /// Row-major index of the first NaN or infinity; -1 where all are finite.
     virtual Index first_nonfinite(View x) const = 0;
+
+    // Dense eigenvalue problems of one finite matrix a, (1, n, n) in float64, n >= 1.  A device
+    // throws `OutOfMemory` where there is no room for the workspace, some 8 matrices at most.
+
+    /// All eigenvalues, a conjugate pair one after the other; none where the iteration of a
+    /// device's library did not converge.  Cost 10 n^3.
+    virtual std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const = 0;
+    /// Of theta, one of them.  Cost 8/3 n^3 (a complex LU factorisation) on a device.
+    virtual Sensitivity sensitivity(View a, std::complex<double> theta) const = 0;
+    /// All eigenvalues of a symmetric a, ascending; none as above.  Cost 4/3 n^3.
+    virtual std::optional<std::vector<double>> symmetric_eigenvalues(View a) const = 0;
 };
 
 /// The CPU; always available.
@@ -123,8 +148,8 @@ void restart_cpu_peak();
 /// Bytes available to this process: the memory of the machine, or the limit of its control group
 /// where that is lower.
 std::size_t machine_memory();
-/// Records that `what` was done in smaller parts than planned because a device ran out of memory:
-/// last bits then depend on its other load.
+/// Records that `what` was done in smaller parts than planned, or on the host, because a device ran
+/// out of memory: last bits then depend on its other load.
 void note_shortage(std::string_view what);
 /// What was recorded since the last `restart_shortages`, each a sentence with its count.
 std::vector<std::string> shortages();

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "tsdiag/tensor.hpp"
+#include "tsdiag/backend.hpp"
 
 /// Eigenvalues and singular values as plain functions whose results carry their residuals.
 namespace tsdiag {
@@ -20,6 +20,7 @@ struct Estimate {
     bool converged = true;
     std::optional<double> low = {},
                           high = {};  ///< an interval for the value where it is not certified
+    bool on_host = false;  ///< of a matrix on a device: computed from a copy of it on the host
 };
 
 /// A square or rectangular linear map given by its products: y = A x, x = A^T y.  `transpose` may
@@ -37,6 +38,10 @@ constexpr double usual_accuracy = 1e-6;
 /// Row-major n x n: all eigenvalues (Householder, then double-shift QR; no balancing).  Throws
 /// `NonFiniteError` where an entry is not finite.  Cost O(n^3): 0.1 s at n = 512.
 std::vector<std::complex<double>> eigenvalues(std::span<const double> a, Index n);
+/// How well theta is determined as one of them.  Cost O(n^3).
+Sensitivity sensitivity(std::span<const double> a, Index n, std::complex<double> theta);
+/// Row-major symmetric n x n: all eigenvalues, ascending.  Throws as `eigenvalues`.  Cost O(n^3).
+std::vector<double> symmetric_eigenvalues(std::span<const double> a, Index n);
 /// Row-major m x n: singular values in descending order.  Cost O(mn min(m,n)).
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n);
 
@@ -47,6 +52,17 @@ std::vector<double> singular_values(std::span<const double> a, Index m, Index n)
 /// rounding error.
 Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank = 1,
                           double accuracy = usual_accuracy);
+
+/// The same of a matrix on any backend, (1, n, n) in float64, by its dense solver; only numbers
+/// leave a device.  The radius of an eigenvalue is its condition number times the sum of rounding
+/// error and residual, for a library may balance the matrix first, and its backward error is then
+/// not relative to |A|.  None where the solver did not converge.  Throws `OutOfMemory`.
+std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank = 1,
+                                         double accuracy = usual_accuracy);
+/// |A|_2 of a matrix (1, m, n) in float64 on any backend: the root of the largest eigenvalue of A^T
+/// A.  Method "dense".  `converged`: n 2^-52 |A|_F^2, a bound for the rounding errors of product
+/// and solver, changes the value by at most `accuracy`; else low and high are what it allows.
+std::optional<Estimate> dense_norm(const Tensor& a, double accuracy = usual_accuracy);
 
 /// The `rank`-th largest eigenvalue modulus of a square map (1: the spectral radius): Arnoldi
 /// without restart, two Gram-Schmidt passes, until the residuals of the leading Ritz pairs are

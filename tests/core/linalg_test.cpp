@@ -13,6 +13,7 @@
 #include "support/naive.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 
 namespace tsdiag {
@@ -201,6 +202,70 @@ TEST(DenseEigenvalue, SaysWhenAnEigenvalueIsLostToRounding) {
     ASSERT_TRUE(e.low && e.high);
     EXPECT_LE(*e.low, 0);
     EXPECT_GE(*e.high, e.value);
+}
+
+TEST(DenseEigenvalue, OfATensorIsTheSame) {
+    for (const Index n : {1, 2, 30}) {
+        const Matrix a = gaussian(n, n, 6);
+        const Tensor tensor =
+            Tensor::from_host(cpu(), {1, n, n}, std::span<const double>(a.a), Type::f64);
+        for (const Index rank : {1, 2}) {
+            const Estimate expected = dense_eigenvalue(a.a, n, rank),
+                           found = dense_eigenvalue(tensor, rank).value();
+            EXPECT_EQ(found.converged, expected.converged) << n;
+            EXPECT_EQ(found.value, expected.value) << n;
+            EXPECT_LE(found.residual, 1e-13) << n;
+        }
+    }
+    const Tensor pair = zeros(cpu(), {2, 3, 3}, Type::f64),
+                 wide = zeros(cpu(), {1, 3, 4}, Type::f64);
+    EXPECT_THROW(dense_eigenvalue(pair), ShapeError);
+    EXPECT_THROW(dense_eigenvalue(wide), ShapeError);
+    EXPECT_EQ(dense_eigenvalue(zeros(cpu(), {1, 3, 3}, Type::f64))->value, 0);
+}
+
+TEST(Sensitivity, IsThatOfTheClosedForm) {
+    for (const double c : {0.0, 1.0, 100.0}) {  // vectors (1, 0) and (1, c / 0.75)
+        const std::vector<double> a = {1, c, 0, 0.25};
+        for (const double theta : {1.0, 0.25})
+            EXPECT_CLOSE(sensitivity(a, 2, theta).condition, std::hypot(1, c / 0.75),
+                         rounding(1e6));
+    }
+    // Of a normal matrix the residual is the distance to the next eigenvalue.
+    const std::vector<double> turn = {0, -1, 1, 0};
+    const Sensitivity off = sensitivity(turn, 2, {0.003, 1.004});
+    EXPECT_CLOSE(off.condition, 1.0, stopped_at(1e-10));  // (0.005 / 2)^4: two steps
+    EXPECT_CLOSE(off.residual, 0.005, stopped_at(1e-5));
+}
+
+TEST(SymmetricEigenvalues, AreThoseOfSecondDifferences) {
+    constexpr Index n = 20;
+    Matrix a(n, n);
+    std::vector<double> expected;
+    for (Index i = 0; i < n; ++i) {
+        a(i, i) = 2;
+        if (i > 0) a(i - 1, i) = a(i, i - 1) = -1;
+        expected.push_back(2 - 2 * std::cos(double(i + 1) * std::numbers::pi / double(n + 1)));
+    }
+    EXPECT_ALL_CLOSE(symmetric_eigenvalues(a.a, n), expected, rounding(double(n)));
+    EXPECT_TRUE(symmetric_eigenvalues({}, 0).empty());
+    EXPECT_THROW(symmetric_eigenvalues(std::vector<double>{NAN}, 1), NonFiniteError);
+}
+
+TEST(DenseNorm, IsTheLargestSingularValue) {
+    for (auto [m, n] : {std::pair<Index, Index>{1, 1}, {1, 5}, {5, 1}, {40, 17}, {17, 40}}) {
+        const Matrix a = gaussian(m, n, 9);
+        const Tensor tensor =
+            Tensor::from_host(cpu(), {1, m, n}, std::span<const double>(a.a), Type::f64);
+        const Estimate found = dense_norm(tensor).value();
+        EXPECT_TRUE(found.converged);
+        EXPECT_CLOSE(found.value, singular_values(a.a, m, n)[0], rounding(double(m + n)));
+        const Estimate unsure = dense_norm(tensor, 1e-18).value();  // less than rounding
+        EXPECT_FALSE(unsure.converged);
+        EXPECT_LT(*unsure.low, found.value);
+        EXPECT_GT(*unsure.high, found.value);
+    }
+    EXPECT_EQ(dense_norm(zeros(cpu(), {1, 3, 2}, Type::f64))->value, 0);
 }
 
 TEST(SpectralRadius, EqualsTheDenseOne) {

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "emulated_cusolver.hpp"
 #include "runtime.hpp"
 #include "tsdiag/error.hpp"
 
@@ -152,6 +153,88 @@ TEST(Emulator, RefusesProductsThatCublasWould) {
     spoilt([](Product& p) { p.count = 2, p.batch_c = 3; });  // overlapping
     spoilt([](Product& p) { p.a = static_cast<const char*>(p.a) + 4; });
     spoilt([](Product& p) { p.b = &p; });
+}
+
+/// A sound call of Xgeev, to be spoilt.
+struct Geev {
+    cusolverDnHandle_t handle = nullptr;
+    cusolverDnParams_t params = nullptr;
+    cusolverEigMode_t left = CUSOLVER_EIG_MODE_NOVECTOR;
+    void* stream = new_stream();
+    std::int64_t n = 3, asked_n = 3, lda = 3, ldvl = 1;
+    cudaDataType type = CUDA_R_64F;
+    Doubles a{9}, w{6}, info{1}, work{64};
+    void *matrix = a.data, *values = w.data, *result = info.data, *device = work.data;
+    std::vector<double> own = std::vector<double>(64);
+    void* host = own.data();
+    std::size_t on_device = work.bytes, on_host = own.size() * sizeof(double);
+
+    Geev() {
+        cusolverDnCreate(&handle);
+        cusolverDnSetStream(handle, static_cast<cudaStream_t>(stream));
+        cusolverDnCreateParams(&params);
+        const std::vector<double> numbers = {2, 0, 0, 1, 3, 0, 1, 1, 4};
+        to_device(a.data, numbers.data(), a.bytes);
+    }
+    void run() {
+        synchronise();
+        const auto none = CUSOLVER_EIG_MODE_NOVECTOR;
+        std::size_t d = 0, h = 0;
+        if (asked_n > 0)
+            cusolverDnXgeev_bufferSize(handle, params, left, none, asked_n, type, matrix, lda, type,
+                                       values, type, nullptr, ldvl, type, nullptr, 1, type, &d, &h);
+        cusolverDnXgeev(handle, params, left, none, n, type, matrix, lda, type, values, type,
+                        nullptr, ldvl, type, nullptr, 1, type, device, on_device, host, on_host,
+                        static_cast<int*>(result));
+        wait_for(stream);
+    }
+};
+
+TEST(Emulator, RefusesCallsThatCusolverWould) {
+    {
+        Geev sound;
+        sound.run();
+        std::vector<double> values = sound.w.host();
+        std::sort(values.begin(), values.begin() + 3);
+        EXPECT_NEAR(values[0] + values[1] + values[2], 9, 1e-14);
+        EXPECT_NEAR(values[0], 2, 1e-14);
+        EXPECT_TRUE(std::isnan(sound.a.host().front()));  // overwritten
+        EXPECT_TRUE(std::isnan(sound.own.front()));
+    }
+    const auto spoilt = [](auto change) {
+        Geev call;
+        change(call);
+        EXPECT_THROW(call.run(), Error);
+    };
+    spoilt([](Geev& c) { c.left = CUSOLVER_EIG_MODE_VECTOR; });
+    spoilt([](Geev& c) { c.params = nullptr; });
+    spoilt([](Geev& c) { c.handle = nullptr; });
+    spoilt([](Geev& c) { cusolverDnCreate(&c.handle); });  // without a stream
+    spoilt([](Geev& c) { cusolverDnSetStream(c.handle, cudaStreamPerThread); });
+    spoilt([](Geev& c) { c.asked_n = 0; });
+    spoilt([](Geev& c) { c.asked_n = 2; });
+    spoilt([](Geev& c) { c.lda = 2; });
+    spoilt([](Geev& c) { c.lda = 4; });  // ends beyond a
+    spoilt([](Geev& c) { c.ldvl = 0; });
+    spoilt([](Geev& c) { c.type = CUDA_C_64F; });
+    spoilt([](Geev& c) { c.matrix = c.own.data(); });
+    spoilt([](Geev& c) { c.values = c.own.data(); });
+    spoilt([](Geev& c) { c.result = c.own.data(); });
+    spoilt([](Geev& c) { c.device = c.own.data(); });
+    spoilt([](Geev& c) { c.device = c.w.data; });
+    spoilt([](Geev& c) { c.host = c.work.data; });
+    spoilt([](Geev& c) { c.host = nullptr; });
+    spoilt([](Geev& c) { c.on_device = 8; });
+    spoilt([](Geev& c) { c.on_host = 8; });
+}
+
+TEST(Emulator, KeepsHandlesToTheirDevice) {
+    const Said two("TSDIAG_EMULATED_DEVICES", "9.0,9.0");
+    Geev call;
+    select(1);
+    EXPECT_THROW(call.run(), Error);
+    select(0);
+    call.run();
 }
 
 TEST(Emulator, SumsAProductInAnOrderOfItsShape) {

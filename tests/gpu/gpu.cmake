@@ -5,41 +5,47 @@ set(gpu_sources ${PROJECT_SOURCE_DIR}/gpu)
 set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
-set(gpu_emulated ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/emulated_memory.cpp)
+set(gpu_emulated ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/emulated_memory.cpp ${gpu_sources}/emulated_cusolver.cpp)
 
-# Everything but the kernels, compiled once.
-add_library(gpu_tests_rest OBJECT gpu/every_kernel_test.cpp ${gpu_sources}/device_backend.cpp
-    ${gpu_emulated})
-target_include_directories(gpu_tests_rest PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(gpu_tests_rest PRIVATE GTest::gtest fmt::fmt)
-target_compile_options(gpu_tests_rest PRIVATE -Wall -Wextra -Wshadow ${gpu_sanitizers})
+# gpu_sanitized(NAME SOURCES source... FOLDERS folder...): objects for the tests of kernels, compiled once.
+function(gpu_sanitized name)
+    cmake_parse_arguments(OBJECTS "" "" "SOURCES;FOLDERS" ${ARGN})
+    add_library(${name} OBJECT ${OBJECTS_SOURCES})
+    target_include_directories(${name} PRIVATE ${OBJECTS_FOLDERS} ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(${name} PRIVATE GTest::gtest Eigen3::Eigen fmt::fmt)
+    target_compile_options(${name} PRIVATE -Wall -Wextra -Wshadow -Wno-unused-function -O1 ${gpu_sanitizers})
+endfunction()
+gpu_sanitized(gpu_tests_rest SOURCES gpu/every_kernel_test.cpp gpu/solver_test.cpp ${gpu_sources}/device_backend.cpp
+    ${gpu_emulated} FOLDERS ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR})
+gpu_sanitized(gpu_tests_kernels SOURCES gpu/emulated_kernels.cpp FOLDERS ${gpu_sources})
+gpu_sanitized(gpu_tests_solver SOURCES gpu/emulated_solver.cpp FOLDERS ${gpu_sources})
 
-# gpu_kernel_tests(NAME FOLDER): the tests with the kernels of FOLDER.
-function(gpu_kernel_tests name folder)
-    add_executable(${name} gpu/emulated_kernels.cpp $<TARGET_OBJECTS:gpu_tests_rest>)
-    target_include_directories(${name} PRIVATE ${folder} ${PROJECT_SOURCE_DIR}/include)
+# gpu_kernel_tests(NAME KERNELS SOLVER): the tests with these objects.
+function(gpu_kernel_tests name kernels solver)
+    add_executable(${name} $<TARGET_OBJECTS:${kernels}> $<TARGET_OBJECTS:${solver}> $<TARGET_OBJECTS:gpu_tests_rest>)
     target_link_libraries(${name} PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
-    target_compile_options(${name} PRIVATE -Wall -Wextra -Wno-unused-function -O1 ${gpu_sanitizers})
     target_link_options(${name} PRIVATE -fsanitize=address,undefined)
     tsdiag_use_parts(${name} core attention)
 endfunction()
 # Fibers have their own stacks, which the sanitizer's fake stacks would mix up.
 set(gpu_environment "ENVIRONMENT;ASAN_OPTIONS=detect_stack_use_after_return=0")
 
-gpu_kernel_tests(gpu_tests ${gpu_sources})
+gpu_kernel_tests(gpu_tests gpu_tests_kernels gpu_tests_solver)
 gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ${gpu_environment})
 
 # Whole attentions take thousands of launches, for which the sanitizers are too slow.
 add_executable(gpu_attention_tests gpu/attention_test.cpp gpu/spectra_test.cpp gpu/targets_test.cpp gpu/emulator_test.cpp
-    gpu/emulated_kernels.cpp ${gpu_sources}/device_backend.cpp ${gpu_emulated} ${gpu_sources}/targets.cpp)
-target_include_directories(gpu_attention_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR})
-target_link_libraries(gpu_attention_tests PRIVATE GTest::gtest_main fmt::fmt OpenMP::OpenMP_CXX)
+    gpu/emulated_kernels.cpp gpu/emulated_solver.cpp ${gpu_sources}/device_backend.cpp ${gpu_emulated}
+    ${gpu_sources}/targets.cpp)
+target_include_directories(gpu_attention_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}
+    ${PROJECT_SOURCE_DIR}/src)
+target_link_libraries(gpu_attention_tests PRIVATE GTest::gtest_main Eigen3::Eigen fmt::fmt OpenMP::OpenMP_CXX)
 tsdiag_use_parts(gpu_attention_tests core attention)
 gtest_discover_tests(gpu_attention_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
 
-# gpu_spoilt(FOLDER FILE FROM TO): in FOLDER, the kernels with the first FROM of FILE replaced by TO.
+# gpu_spoilt(FOLDER FILE FROM TO): in FOLDER, the kernels and calls of libraries with the first FROM of FILE replaced by TO.
 function(gpu_spoilt folder file from to)
-    file(COPY ${gpu_sources}/ DESTINATION ${folder} FILES_MATCHING PATTERN *.cu PATTERN *.hpp)
+    file(COPY ${gpu_sources}/ DESTINATION ${folder} FILES_MATCHING PATTERN *.cu PATTERN *.hpp PATTERN solver.cpp)
     file(READ ${gpu_sources}/${file} text)
     string(FIND "${text}" "${from}" at)
     if(at EQUAL -1)
@@ -55,7 +61,13 @@ endfunction()
 function(gpu_mutant name file from to)
     set(folder ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name})
     gpu_spoilt(${folder} ${file} "${from}" "${to}")
-    gpu_kernel_tests(gpu_mutant_${name} ${folder})
+    if(file STREQUAL "solver.cpp")
+        gpu_sanitized(gpu_mutant_${name}_objects SOURCES gpu/emulated_solver.cpp FOLDERS ${folder})
+        gpu_kernel_tests(gpu_mutant_${name} gpu_tests_kernels gpu_mutant_${name}_objects)
+    else()
+        gpu_sanitized(gpu_mutant_${name}_objects SOURCES gpu/emulated_kernels.cpp FOLDERS ${folder})
+        gpu_kernel_tests(gpu_mutant_${name} gpu_mutant_${name}_objects gpu_tests_solver)
+    endif()
     add_test(NAME gpu_mutant_${name}_is_caught COMMAND gpu_mutant_${name} --gtest_fail_fast --gtest_brief=1)
     set_tests_properties(gpu_mutant_${name}_is_caught PROPERTIES WILL_FAIL TRUE TIMEOUT 300 ${gpu_environment})
 endfunction()
@@ -64,11 +76,15 @@ gpu_mutant(dropped_barrier kernel.hpp "__syncthreads();" "")
 gpu_mutant(missing_guard elementwise.cu "i < count; i += all_threads()" "i <= count; i += all_threads()")
 gpu_mutant(short_warp statistics.cu "int mask = warp_size / 2" "int mask = warp_size / 4")
 gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_size / 4")
+gpu_mutant(lost_imaginary_parts solver.cpp "parts[i + std::size_t(n)]" "0.0")
+gpu_mutant(left_is_right solver.cpp "adjoint ? CUBLAS_OP_C : CUBLAS_OP_N" "CUBLAS_OP_N")
+gpu_mutant(unread_info solver.cpp "return found == 0" "return true")
+gpu_mutant(hasty_library solver.cpp "wait_for(stream);" "")
 
 # The same tests on a device, if there is one.
 if(TARGET tsdiag_cuda)
-    add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/attention_test.cpp gpu/spectra_test.cpp
-        gpu/cusolver_test.cpp
+    add_executable(gpu_device_tests gpu/every_kernel_test.cpp gpu/solver_test.cpp gpu/attention_test.cpp
+        gpu/spectra_test.cpp gpu/cusolver_test.cpp
         $<TARGET_OBJECTS:tsdiag_cuda_objects>)
     target_include_directories(gpu_device_tests PRIVATE ${gpu_sources} ${CMAKE_CURRENT_SOURCE_DIR}
         ${PROJECT_SOURCE_DIR}/src)
@@ -77,6 +93,9 @@ if(TARGET tsdiag_cuda)
     target_compile_options(gpu_device_tests PRIVATE -Wall -Wextra -Wshadow)
     tsdiag_use_parts(gpu_device_tests core attention)
     add_test(NAME gpu_device_tests COMMAND gpu_device_tests --gtest_brief=1)
+    add_library(gpu_cusolver_interface OBJECT gpu/cusolver_interface.cpp)
+    target_include_directories(gpu_cusolver_interface PRIVATE ${gpu_sources})
+    target_link_libraries(gpu_cusolver_interface PRIVATE CUDA::cusolver)
 endif()
 
 # The plug-in with emulated kernels, for tests of the program; and one of another build.
@@ -86,10 +105,10 @@ if(TARGET cli_tests)
     target_include_directories(gpu_plugin_rest PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources})
     target_compile_definitions(gpu_plugin_rest PRIVATE
         TSDIAG_VERSION="${PROJECT_VERSION}" "TSDIAG_TARGETS=\"80-real,90\"")
-    target_link_libraries(gpu_plugin_rest PRIVATE fmt::fmt)
+    target_link_libraries(gpu_plugin_rest PRIVATE Eigen3::Eigen fmt::fmt)
     # gpu_plugin(NAME FOLDER): with the kernels of FOLDER.
     function(gpu_plugin name folder)
-        add_library(${name} MODULE gpu/emulated_kernels.cpp $<TARGET_OBJECTS:gpu_plugin_rest>)
+        add_library(${name} MODULE gpu/emulated_kernels.cpp gpu/emulated_solver.cpp $<TARGET_OBJECTS:gpu_plugin_rest>)
         target_include_directories(${name} PRIVATE ${folder} ${PROJECT_SOURCE_DIR}/include)
         target_link_libraries(${name} PRIVATE fmt::fmt)
     endfunction()

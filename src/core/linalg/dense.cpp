@@ -1,3 +1,4 @@
+#include <Eigen/Eigenvalues>
 #include <Eigen/SVD>
 #include <algorithm>
 #include <cmath>
@@ -8,6 +9,7 @@
 #include "tensor/products.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
+#include "tsdiag/ops.hpp"
 #include "ulp.hpp"
 
 namespace tsdiag {
@@ -78,14 +80,51 @@ std::vector<double> reduce(std::vector<double> a, Index n) {
     return a;
 }
 
+using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
+
+/// Of a matrix of this norm; found is exact for one at distance noise + residual.
+Estimate dense_estimate(const hessenberg::Leading& found, Index n, double norm, double noise) {
+    Estimate out{.value = found.modulus,
+                 .method = "dense",
+                 .residual = found.residual,
+                 .converged = found.certain};
+    if (!out.converged) {
+        const double radius =
+            2 * norm * std::pow((noise + found.residual) / (2 * norm), 1 / double(n));  // Elsner
+        out.low = std::max(0.0, found.modulus - radius);
+        out.high = std::min(norm, found.modulus + radius);
+    }
+    return out;
+}
+
+void require_matrix(const Tensor& a, bool square, const char* what) {
+    if (a.batch() != 1 || a.rows() < 1 || a.cols() < 1 || a.type() != Type::f64 ||
+        (square && a.rows() != a.cols()))
+        throw ShapeError(std::string(what) + ": expected one matrix in float64");
+}
+
 }  // namespace
 
 std::vector<std::complex<double>> eigenvalues(std::span<const double> a, Index n) {
     return hessenberg::eigenvalues(reduce(finite_copy(a, n, n, "eigenvalues"), n), n);
 }
 
+Sensitivity sensitivity(std::span<const double> a, Index n, std::complex<double> theta) {
+    return hessenberg::certify(reduce(finite_copy(a, n, n, "sensitivity"), n), n, theta)
+        .sensitivity;
+}
+
+std::vector<double> symmetric_eigenvalues(std::span<const double> a, Index n) {
+    const std::vector<double> finite = finite_copy(a, n, n, "symmetric_eigenvalues");
+    if (finite.empty()) return {};
+    const Eigen::VectorXd values =
+        Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(
+            Eigen::Map<const RowMajor>(finite.data(), n, n), Eigen::EigenvaluesOnly)
+            .eigenvalues();
+    return {values.begin(), values.end()};
+}
+
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n) {
-    using RowMajor = Eigen::Matrix<double, Eigen::Dynamic, Eigen::Dynamic, Eigen::RowMajor>;
     const std::vector<double> finite = finite_copy(a, m, n, "singular_values");
     if (finite.empty()) return {};
     const Eigen::VectorXd s =
@@ -97,13 +136,37 @@ std::vector<double> singular_values(std::span<const double> a, Index m, Index n)
 Estimate dense_eigenvalue(std::span<const double> a, Index n, Index rank, double accuracy) {
     const std::vector<double> h = reduce(finite_copy(a, n, n, "dense_eigenvalue"), n);
     const double norm = frobenius(a), noise = ulp * norm;
-    const hessenberg::Leading found =
-        hessenberg::leading_eigenvalue(h, n, rank, 0, noise, accuracy);
-    Estimate out{.value = found.modulus, .method = "dense", .converged = found.certain};
+    return dense_estimate(hessenberg::leading_eigenvalue(h, n, rank, 0, noise, accuracy), n, norm,
+                          noise);
+}
+
+std::optional<Estimate> dense_eigenvalue(const Tensor& a, Index rank, double accuracy) {
+    require_matrix(a, true, "dense_eigenvalue");
+    const double norm = double(std::sqrt(squared_norm(a))), noise = ulp * norm;
+    if (norm == 0) return Estimate{.method = "dense"};
+    const auto values = a.backend().eigenvalues(a.view());
+    if (!values) return std::nullopt;
+    const hessenberg::Leading found = hessenberg::leading_of(
+        *values, rank, noise, accuracy,
+        [&](std::complex<double> theta) { return a.backend().sensitivity(a.view(), theta); });
+    return dense_estimate(found, a.rows(), norm, noise);
+}
+
+std::optional<Estimate> dense_norm(const Tensor& a, double accuracy) {
+    require_matrix(a, false, "dense_norm");
+    const Tensor gram = matmul(a, a, Transpose::first);
+    const auto squares = a.backend().symmetric_eigenvalues(gram.view());
+    if (!squares) return std::nullopt;
+    const double largest = std::max(0.0, squares->back());
+    double sum = 0;
+    for (const double square : *squares) sum += square;  // |A|_F^2
+    // |fl(A^T A) - A^T A| <= m u |A|_F^2, u = ulp/2, and the solver's error is some u |A^T A|.
+    const double radius = ulp * double(std::max(a.rows(), a.cols())) * std::max(0.0, sum);
+    Estimate out{.value = std::sqrt(largest), .method = "dense"};
+    out.converged = radius <= 2 * accuracy * largest;
     if (!out.converged) {
-        const double radius = 2 * norm * std::pow(noise / (2 * norm), 1 / double(n));  // Elsner
-        out.low = std::max(0.0, found.modulus - radius);
-        out.high = std::min(norm, found.modulus + radius);
+        out.low = std::sqrt(std::max(0.0, largest - radius));
+        out.high = std::sqrt(largest + radius);
     }
     return out;
 }

@@ -206,8 +206,12 @@ class ShiftedFactors {
         if (std::abs(at(n - 1, n - 1)) < smallest_) at(n - 1, n - 1) = smallest_;
     }
 
-    /// x = (H - theta)^-1 x, normalised; x^H (H - theta)^-1 x of the unit x before.
-    Complex solve(std::vector<Complex>& x) {
+    struct Solved {
+        Complex growth;  ///< x^H (H - theta)^-1 x of the unit x before
+        double norm;     ///< |(H - theta)^-1 x|
+    };
+    /// x = (H - theta)^-1 x, normalised.
+    Solved solve(std::vector<Complex>& x) {
         const std::vector<Complex> before = x;
         for (Index k = 0; k + 1 < n_; ++k) {
             Complex &a = x[std::size_t(k)], &b = x[std::size_t(k + 1)];
@@ -221,8 +225,7 @@ class ShiftedFactors {
         }
         Complex growth = 0;
         for (std::size_t i = 0; i < x.size(); ++i) growth += std::conj(before[i]) * x[i];
-        normalise(x);
-        return growth;
+        return {growth, normalise(x)};
     }
 
     /// x = (H - theta)^-H x
@@ -247,11 +250,13 @@ class ShiftedFactors {
         return {a.real() * b.real() - a.imag() * b.imag(),
                 a.real() * b.imag() + a.imag() * b.real()};
     }
-    static void normalise(std::vector<Complex>& x) {
+    /// The norm before.
+    static double normalise(std::vector<Complex>& x) {
         double top = 0, sum = 0;  // scaled first: inverse iteration may nearly overflow
         for (Complex e : x) top = std::max({top, std::abs(e.real()), std::abs(e.imag())});
         for (Complex& e : x) sum += std::norm(e /= top);
         for (Complex& e : x) e /= std::sqrt(sum);
+        return top * std::sqrt(sum);
     }
 
     Index n_;
@@ -270,20 +275,22 @@ Certificate certify(const std::vector<double>& h, Index n, Complex theta) {
     ShiftedFactors factors(h, n, theta);
     std::vector<Complex> right(std::size_t(n), 1.0), left(std::size_t(n), 1.0);
     Complex growth = 0;
+    double residual = std::numeric_limits<double>::infinity();
     for (int pass = 0; pass < 2; ++pass) {
-        growth = factors.solve(right);
+        const ShiftedFactors::Solved solved = factors.solve(right);
+        growth = solved.growth;
+        residual = std::min(residual, 1 / solved.norm);
         factors.solve_adjoint(left);
     }
     if (std::abs(growth) > 0) theta += 1.0 / growth;
     Complex overlap = 0;
     for (std::size_t i = 0; i < right.size(); ++i) overlap += std::conj(left[i]) * right[i];
-    return {std::abs(right.back()), 1 / std::max(std::abs(overlap), tiny), theta};
+    return {std::abs(right.back()), {1 / std::max(std::abs(overlap), tiny), residual}, theta};
 }
 
-Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
-                           double noise, double accuracy) {
-    if (n < rank) return {.certain = coupling <= noise};
-    std::vector<Complex> values = eigenvalues(h, n);
+Leading leading_of(std::vector<Complex> values, Index rank, double noise, double accuracy,
+                   const std::function<Sensitivity(Complex)>& of) {
+    if (std::ssize(values) < rank) return {.certain = true};
     std::sort(values.begin(), values.end(), [](Complex a, Complex b) {  // pairs stay together
         return std::tuple(std::abs(a), a.real(), a.imag()) >
                std::tuple(std::abs(b), b.real(), b.imag());
@@ -294,13 +301,13 @@ Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, do
     const double allowed = accuracy * std::max(out.modulus, noise);
     out.certain = true;
     // The leading ones, and the next below: its error may change the order.
-    for (Index i = 0, distinct = 0; i < n && distinct <= rank; ++i) {
+    for (Index i = 0, distinct = 0; i < std::ssize(values) && distinct <= rank; ++i) {
         if (i > 0 && values[std::size_t(i)] == std::conj(values[std::size_t(i - 1)])) continue;
-        const Certificate c = certify(h, n, values[std::size_t(i)]);
-        const double residual = coupling * c.last, radius = c.condition * (residual + noise);
+        const Sensitivity s = of(values[std::size_t(i)]);
+        const double radius = s.condition * (s.residual + noise);
         const double modulus = std::abs(values[std::size_t(i)]);
         if (modulus >= out.modulus) {
-            out.residual = std::max(out.residual, residual);
+            out.residual = std::max(out.residual, s.residual);
             out.radius = std::max(out.radius, radius);
             out.certain = out.certain && radius <= allowed;
         } else {
@@ -309,6 +316,15 @@ Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, do
         ++distinct;
     }
     return out;
+}
+
+Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
+                           double noise, double accuracy) {
+    if (n < rank) return {.certain = coupling <= noise};
+    return leading_of(eigenvalues(h, n), rank, noise, accuracy, [&](Complex theta) {
+        const Certificate c = certify(h, n, theta);
+        return Sensitivity{c.sensitivity.condition, coupling * c.last};
+    });
 }
 
 }  // namespace tsdiag::hessenberg

@@ -1,8 +1,9 @@
 #pragma once
 #include <complex>
+#include <functional>
 #include <vector>
 
-#include "tsdiag/tensor.hpp"
+#include "tsdiag/backend.hpp"
 
 /// The eigenvalue problem of an upper Hessenberg matrix, row-major n x n, shared by Arnoldi and the
 /// dense method.
@@ -16,21 +17,26 @@ std::vector<std::complex<double>> eigenvalues(const std::vector<double>& h, Inde
 struct Certificate {
     double last =
         0;  ///< |e_n^T s|, s the unit right eigenvector: Arnoldi's residual over h_{n+1,n}
-    double condition = 1;            ///< 1 / |w^H s|, w the unit left eigenvector
+    Sensitivity sensitivity;
     std::complex<double> value = 0;  ///< the eigenvalue near theta
 };
 /// By inverse iteration.  Cost O(n^2).
 Certificate certify(const std::vector<double>& h, Index n, std::complex<double> theta);
 
-/// The eigenvalue of `rank`-th largest modulus of H where A V = V H + coupling v e_n^T + a rounding
-/// of norm `noise`.
+/// The eigenvalue of `rank`-th largest modulus.
 struct Leading {
     double modulus = 0;
     std::complex<double> value = 0;
-    double residual = 0;   ///< coupling |e_n^T s|
+    double residual = 0;
     double radius = 0;     ///< condition * (residual + noise): first-order error of the modulus
     bool certain = false;  ///< radius <= accuracy modulus, and the next one cannot exceed it
 };
+/// Among `values`, a conjugate pair one after the other, of a matrix that is known up to a
+/// perturbation of norm `noise`; `of(theta)` is asked for those that decide.
+Leading leading_of(std::vector<std::complex<double>> values, Index rank, double noise,
+                   double accuracy, const std::function<Sensitivity(std::complex<double>)>& of);
+/// Of H, where A V = V H + coupling v e_n^T + a rounding of norm `noise`: the residual of theta is
+/// coupling |e_n^T s|.
 Leading leading_eigenvalue(const std::vector<double>& h, Index n, Index rank, double coupling,
                            double noise, double accuracy);
 

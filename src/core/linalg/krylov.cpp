@@ -122,7 +122,8 @@ class Arnoldi {
         leader_ = c.value;
         const double residual = rest * c.last, allowed = tolerance_ * std::abs(leader_);
         look_ = m + (residual > 1e3 * allowed ? 2 * step : step);
-        return residual <= allowed && c.condition * residual <= accuracy_ * std::abs(leader_);
+        return residual <= allowed &&
+               c.sensitivity.condition * residual <= accuracy_ * std::abs(leader_);
     }
 
     std::vector<double> matrix(Index m) const {

@@ -500,7 +500,23 @@ class CpuBackend final : public Backend {
         });
     }
 
+    std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const override {
+        return tsdiag::eigenvalues(elements(a), a.shape.rows);
+    }
+    Sensitivity sensitivity(View a, std::complex<double> theta) const override {
+        return tsdiag::sensitivity(elements(a), a.shape.rows, theta);
+    }
+    std::optional<std::vector<double>> symmetric_eigenvalues(View a) const override {
+        return tsdiag::symmetric_eigenvalues(elements(a), a.shape.rows);
+    }
+
   private:
+    std::vector<double> elements(const View& a) const {
+        auto all = std::vector<double>(std::size_t(a.shape.count()));
+        download(all.data(), a);
+        return all;
+    }
+
     static std::pair<Index, Index> range(const Visible& visible, Index row, Index cols) {
         if (visible.everything()) return {0, cols};
         return {visible.first[std::size_t(row)], visible.last[std::size_t(row)]};

@@ -1,0 +1,248 @@
+#include "solver.hpp"
+
+#ifdef TSDIAG_EMULATED
+#include "emulated_cusolver.hpp"
+#else
+#include <cusolverDn.h>
+#endif
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "array.hpp"
+#include "handles.hpp"
+#include "kernels.hpp"
+
+namespace tsdiag::gpu {
+namespace {
+
+using Complex = std::complex<double>;
+
+void require(cusolverStatus_t status, const char* what) {
+    if (status == CUSOLVER_STATUS_ALLOC_FAILED)
+        throw OutOfMemory(
+            fmt::format("the device is out of memory: cuSOLVER has none for {}", what));
+    if (status != CUSOLVER_STATUS_SUCCESS)
+        throw Error(fmt::format("cuSOLVER: {} failed with status {}", what, int(status)));
+}
+
+struct Library {
+    cusolverDnHandle_t handle = nullptr;
+    cusolverDnParams_t parameters = nullptr;
+    void* stream = nullptr;
+
+    /// Waits for a routine that was called with this status.
+    void finish(cusolverStatus_t status, const char* routine) const {
+        wait_for(stream);
+        require(status, routine);
+    }
+};
+
+Library create() {
+    Library made;
+    cusolverStatus_t status = cusolverDnCreate(&made.handle);
+    if (status != CUSOLVER_STATUS_SUCCESS) {  // cached blocks may hold its memory
+        trim();
+        status = cusolverDnCreate(&made.handle);
+    }
+    require(status, "cusolverDnCreate");
+    made.stream = new_stream();
+    require(cusolverDnSetStream(made.handle, static_cast<cudaStream_t>(made.stream)),
+            "cusolverDnSetStream");
+    require(cusolverDnCreateParams(&made.parameters), "cusolverDnCreateParams");
+    return made;
+}
+
+/// Page-locked memory of the host, for a library that copies on its own.
+class HostBuffer {
+  public:
+    explicit HostBuffer(std::size_t bytes) : data_(allocate_host(bytes)) {
+        if (data_ == nullptr && bytes > 0)
+            throw OutOfMemory(
+                fmt::format("out of memory: {} bytes of page-locked memory were asked for", bytes));
+    }
+    ~HostBuffer() { release_host(data_); }
+    HostBuffer(const HostBuffer&) = delete;
+    HostBuffer& operator=(const HostBuffer&) = delete;
+    void* data() const { return data_; }
+
+  private:
+    void* data_;
+};
+
+/// What a routine of the library works with, and its outcome.
+class Workspace {
+  public:
+    /// Waits for what this thread has asked the device for: then the routine may be called.
+    Workspace(const char* routine, std::size_t on_device, std::size_t on_host)
+        : routine_(routine), device(on_device), host(on_host), info(1) {
+        synchronise();
+    }
+
+    /// False: the routine did not find a result.
+    bool succeeded() const {
+        const int found = info.host().front();
+        if (found < 0)
+            throw Error(fmt::format("cuSOLVER: parameter {} of {} is wrong", -found, routine_));
+        return found == 0;
+    }
+
+  private:
+    const char* routine_;
+
+  public:
+    const Array<std::byte> device;
+    const HostBuffer host;
+    const Array<int> info;
+};
+
+/// Sets x to unit length and returns its former one; 0 where an element is not finite.
+double normalise(std::vector<Complex>& x) {
+    double top = 0, sum = 0;  // scaled first: inverse iteration may nearly overflow
+    for (const Complex e : x) {
+        if (!std::isfinite(e.real()) || !std::isfinite(e.imag())) return 0;
+        top = std::max({top, std::abs(e.real()), std::abs(e.imag())});
+    }
+    if (top == 0) return 0;
+    for (Complex& e : x) sum += std::norm(e /= top);
+    for (Complex& e : x) e /= std::sqrt(sum);
+    return top * std::sqrt(sum);
+}
+
+/// (A - theta)^-1 and its adjoint, A being the transpose that the library sees.
+class Inverse {
+  public:
+    Inverse(const double* a, Index n, Complex theta)
+        : n_(n), factors_(std::size_t(n * n)), pivots_(std::size_t(n)), vector_(std::size_t(n)) {
+        auto* re = reinterpret_cast<double*>(factors_.data());
+        clear(re, std::size_t(n * n) * sizeof(Complex));
+        const auto column = [](double* data, Index count, Index stride) {
+            return View{data, {1, count, 1}, count * stride, stride, Type::f64};
+        };
+        // The kernel only reads a.
+        gpu::unary(Unary::copy, column(re, n * n, 2), column(const_cast<double*>(a), n * n, 1));
+        for (double* part : {re, re + 1}) {
+            const View diagonal = column(part, n, 2 * (n + 1));
+            gpu::affine(diagonal, diagonal, 1, part == re ? -theta.real() : -theta.imag());
+        }
+        std::size_t on_device = 0, on_host = 0;
+        require(cusolverDnXgetrf_bufferSize(library_.handle, library_.parameters, n, n, CUDA_C_64F,
+                                            factors_.data(), n, CUDA_C_64F, &on_device, &on_host),
+                "Xgetrf_bufferSize");
+        const Workspace work("Xgetrf", on_device, on_host);
+        library_.finish(
+            cusolverDnXgetrf(library_.handle, library_.parameters, n, n, CUDA_C_64F,
+                             factors_.data(), n, pivots_.data(), CUDA_C_64F, work.device.data(),
+                             on_device, work.host.data(), on_host, work.info.data()),
+            "Xgetrf");
+        exists_ = work.succeeded();
+    }
+
+    bool exists() const { return exists_; }
+
+    /// x = the solution, normalised; returns its length, 0 where it overflows.
+    double apply(std::vector<Complex>& x, bool adjoint) const {
+        to_device(vector_.data(), x.data(), x.size() * sizeof(Complex));
+        const Array<int> info(1);
+        synchronise();
+        library_.finish(cusolverDnXgetrs(library_.handle, library_.parameters,
+                                         adjoint ? CUBLAS_OP_C : CUBLAS_OP_N, n_, 1, CUDA_C_64F,
+                                         factors_.data(), n_, pivots_.data(), CUDA_C_64F,
+                                         vector_.data(), n_, info.data()),
+                        "Xgetrs");
+        if (const int found = info.host().front(); found != 0)
+            throw Error(fmt::format("cuSOLVER: parameter {} of Xgetrs is wrong", -found));
+        x = vector_.host();
+        return normalise(x);
+    }
+
+  private:
+    Library library_ = handle_of_thread(create);
+    Index n_;
+    Array<Complex> factors_;
+    Array<std::int64_t> pivots_;
+    Array<Complex> vector_;
+    bool exists_ = false;
+};
+
+/// None where A - theta is singular to the last bit.
+std::optional<Sensitivity> iterate(const double* a, Index n, Complex theta) {
+    const Inverse inverse(a, n, theta);
+    if (!inverse.exists()) return std::nullopt;
+    const Array<Complex> start{std::size_t(n)};
+    gpu::draw({start.data(), {1, 1, 2 * n}, 2 * n, 2 * n, Type::f64}, Law::normal, 0, 0, 0, 1);
+    std::vector<Complex> right = start.host(), left;
+    normalise(right);
+    left = right;
+    double most = 0;
+    for (int pass = 0; pass < 2; ++pass) {
+        const double growth = inverse.apply(right, false);
+        if (growth == 0 || inverse.apply(left, true) == 0) return std::nullopt;
+        most = std::max(most, growth);
+    }
+    Complex overlap = 0;
+    for (std::size_t i = 0; i < right.size(); ++i) overlap += std::conj(left[i]) * right[i];
+    return Sensitivity{1 / std::abs(overlap), 1 / most};
+}
+
+}  // namespace
+
+std::optional<std::vector<Complex>> eigenvalues(double* a, Index n) {
+    const Library library = handle_of_thread(create);
+    const auto none = CUSOLVER_EIG_MODE_NOVECTOR;
+    const Array<double> w(std::size_t(2 * n));  // real parts, then imaginary ones
+    std::size_t on_device = 0, on_host = 0;
+    require(cusolverDnXgeev_bufferSize(library.handle, library.parameters, none, none, n,
+                                       CUDA_R_64F, a, n, CUDA_R_64F, w.data(), CUDA_R_64F, nullptr,
+                                       n, CUDA_R_64F, nullptr, n, CUDA_R_64F, &on_device, &on_host),
+            "Xgeev_bufferSize");
+    const Workspace work("Xgeev", on_device, on_host);
+    library.finish(cusolverDnXgeev(library.handle, library.parameters, none, none, n, CUDA_R_64F, a,
+                                   n, CUDA_R_64F, w.data(), CUDA_R_64F, nullptr, n, CUDA_R_64F,
+                                   nullptr, n, CUDA_R_64F, work.device.data(), on_device,
+                                   work.host.data(), on_host, work.info.data()),
+                   "Xgeev");
+    if (!work.succeeded()) return std::nullopt;
+    const std::vector<double> parts = w.host();
+    std::vector<Complex> values;
+    for (std::size_t i = 0; i < std::size_t(n); ++i)
+        values.emplace_back(parts[i], parts[i + std::size_t(n)]);
+    return values;
+}
+
+std::optional<std::vector<double>> symmetric_eigenvalues(double* a, Index n) {
+    const Library library = handle_of_thread(create);
+    const auto none = CUSOLVER_EIG_MODE_NOVECTOR;
+    const auto half = CUBLAS_FILL_MODE_LOWER;
+    const Array<double> w{std::size_t(n)};
+    std::size_t on_device = 0, on_host = 0;
+    require(
+        cusolverDnXsyevd_bufferSize(library.handle, library.parameters, none, half, n, CUDA_R_64F,
+                                    a, n, CUDA_R_64F, w.data(), CUDA_R_64F, &on_device, &on_host),
+        "Xsyevd_bufferSize");
+    const Workspace work("Xsyevd", on_device, on_host);
+    library.finish(cusolverDnXsyevd(library.handle, library.parameters, none, half, n, CUDA_R_64F,
+                                    a, n, CUDA_R_64F, w.data(), CUDA_R_64F, work.device.data(),
+                                    on_device, work.host.data(), on_host, work.info.data()),
+                   "Xsyevd");
+    if (!work.succeeded()) return std::nullopt;
+    return w.host();
+}
+
+Sensitivity sensitivity(const double* a, Index n, Complex theta, double norm) {
+    // An exact eigenvalue makes A - theta singular: then it is moved by roundings of A.
+    const double rounding =
+        std::max(std::numeric_limits<double>::epsilon() * norm, std::numeric_limits<double>::min());
+    for (int attempt = 0; attempt < 3; ++attempt) {
+        const double shift = attempt * rounding;
+        std::optional<Sensitivity> found = iterate(a, n, theta + shift);
+        if (!found) continue;
+        found->residual += shift;
+        return *found;
+    }
+    return {};
+}
+
+}  // namespace tsdiag::gpu

@@ -1,0 +1,3 @@
+/// The calls of cuSOLVER, compiled for the host.  A mutant (gpu.cmake) includes another folder.
+#define TSDIAG_EMULATED
+#include "solver.cpp"
