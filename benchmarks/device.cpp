@@ -25,11 +25,13 @@ struct Sizes {
     Index wide;                                 ///< side of the largest product
     Index copied;                               ///< numbers
     Index short_heads, short_tokens;            ///< squaring
+    Index dense_heads;                          ///< of as many tokens, by the solver
     Index long_heads, long_tokens;              ///< Arnoldi on a P in memory
     Index streamed;                             ///< tokens of one head
 };
-constexpr Sizes whole{1024, 24, 16, 512, 32, 8192, Index{1} << 29, 384, 1024, 144, 4096, 131072};
-constexpr Sizes tiny{8, 1, 2, 5, 2, 16, 1000, 2, 9, 1, 12, 20};
+constexpr Sizes whole{1024, 24,   16, 512, 32,   8192,  Index{1} << 29,
+                      384,  1024, 16, 144, 4096, 131072};
+constexpr Sizes tiny{8, 1, 2, 5, 2, 16, 1000, 2, 9, 2, 1, 12, 20};
 
 class Bench {
   public:
@@ -175,6 +177,17 @@ class Bench {
             const double norm = seconds([&] { centred_norm(*p, 1e12); }, 1);
             row(fmt::format("delta of {} heads, n = {}", count, n), norm,
                 fmt::format("{:.3g} ms a head", 1e3 * norm / double(count)));
+        }
+        for (const Index count : {Index{1}, s_.dense_heads}) {
+            const auto p = heads(count, s_.short_tokens);
+            p->matrix();
+            const auto dense = [&](const char* what, auto&& of) {
+                const double t = seconds([&] { of(*p, 1e12, usual_accuracy, "dense"); }, 1);
+                row(fmt::format("{} of {} heads, n = {} (dense)", what, count, s_.short_tokens), t,
+                    fmt::format("{:.3g} ms a head", 1e3 * t / double(count)));
+            };
+            dense("|lambda_2|", [](auto&&... in) { return second_eigenvalue(in...); });
+            dense("delta", [](auto&&... in) { return centred_norm(in...); });
         }
     }
 

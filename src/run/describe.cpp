@@ -129,6 +129,7 @@ Json describe_solver(const Measurement& measurement) {
         one.set("iterations", found.iterations).set("converged", found.converged);
         if (found.low) one.set("low", *found.low);
         if (found.high) one.set("high", *found.high);
+        if (found.on_host) one.set("on_host", true);
         all.push_back(std::move(one));
     }
     return all;

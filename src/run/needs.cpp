@@ -157,14 +157,15 @@ MemoryNeeds needs_of(const RunSizes& s) {
     return needs;
 }
 
-double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory, Index threads) {
-    constexpr double largest_dense = 2048, vectors = 640;  // as in src/attention
+double left_for_rows(const RunSizes& s, const MemoryNeeds& needs, double memory, Index threads,
+                     bool device) {
+    constexpr double largest_dense = 2048, vectors = 640, there = 10;  // as in src/attention
     const double n = side_of(s), p = double(s.heads) * n * n * double(s.bytes);
     const double rest = memory - (needs.total() - needs.blocks);
     // n x n matrices: of the QR algorithm; of BDCSVD, with its copies and workspace
-    const double matrices = s.dense ? 8 : n <= largest_dense ? 2 : 0;
-    const double work =
-        double(std::min(threads, s.heads)) * (matrices * n + 2 * vectors) * n * wide;
+    const double matrices = device ? 0 : s.dense ? 8 : n <= largest_dense ? 2 : 0;
+    double work = double(std::min(threads, s.heads)) * (matrices * n + 2 * vectors) * n * wide;
+    if (device && (s.dense || n <= largest_dense)) work += there * n * n * wide;  // of one head
     return p <= rest / 2 && p + work > rest / 2 ? 2 * p - 1 : rest;
 }
 

@@ -40,8 +40,9 @@ struct MemoryNeeds {
 MemoryNeeds needs_of(const RunSizes& sizes);
 
 /// What remains of `memory` for row blocks and P.  P is kept only where the workspace of `threads`
-/// threads fits as well.
-double left_for_rows(const RunSizes& sizes, const MemoryNeeds& needs, double memory, Index threads);
+/// threads fits as well, on a device that of its solver for one head.
+double left_for_rows(const RunSizes& sizes, const MemoryNeeds& needs, double memory, Index threads,
+                     bool device);
 
 /// The batch size, and what then remains of `memory` for row blocks and P of one sample: `wanted`,
 /// or, if that is 0, enough samples for efficient products; fewer where their P and layer states

@@ -155,7 +155,8 @@ Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
                               size(double(work.backend.memory()))));
     }
     const double share = std::max((double(work.memory) - program) / double(beside), needs.total());
-    return Index(left_for_rows(sizes, needs, share, beside > 1 ? 1 : omp_get_max_threads()));
+    const Index threads = beside > 1 ? 1 : omp_get_max_threads();
+    return Index(left_for_rows(sizes, needs, share, threads, !host));
 }
 
 RunSettings run_settings(const Work& work, const RunSizes& sizes, Index beside) {

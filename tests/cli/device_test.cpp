@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 
 #include <cmath>
@@ -292,7 +293,7 @@ std::map<std::string, double> asked(const std::vector<std::string>& words) {
     std::ifstream lines(folder / "counts");
     std::string what;
     for (double count = 0; lines >> what >> count;) counts[what] = count;
-    EXPECT_EQ(counts.size(), 5U);
+    EXPECT_EQ(counts.size(), 6U);
     return counts;
 }
 
@@ -306,6 +307,7 @@ TEST(Device, AStepOfTrainingAsksForNoMoreWhereThereAreMoreSamples) {
     std::map<std::string, double> two = steps("2", "2"), eight = steps("8", "2");
     for (const auto& [what, count] : steps("2", "1")) two[what] -= count;
     for (const auto& [what, count] : steps("8", "1")) eight[what] -= count;
+    EXPECT_EQ(two.extract("solutions").mapped(), 0);  // of eigenvalue problems
     for (const auto& [what, count] : two) {
         EXPECT_GT(count, 0) << what;
         // Sums over more samples take a few more blocks.
@@ -325,6 +327,62 @@ TEST(Device, SamplesGoThroughALayerTogether) {
     // Of the eight products of each of two layers, two belong to attention, which is per sample.
     EXPECT_EQ(alone - one, 7 * 2 * 8);
     EXPECT_EQ(together - one, 7 * 2 * 2);
+}
+
+/// run.json of a run with dense spectra, on the device and on the CPU.
+Json solved(const TemporaryDirectory& folder, const char* device,
+            std::vector<std::string> environment) {
+    environment.push_back(plugin(TSDIAG_EMULATED_PLUGIN));
+    const Finished found =
+        tsdiag(folder,
+               {"probe", "random:post-norm,d=8,heads=2,layers=1,ffn=9", "--tokens", "12", "--dtype",
+                "f64", "--probes", "lambda2_abs,delta", "--spectra", "dense", "--no-report",
+                "--device", device, "-o", device},
+               std::move(environment));
+    EXPECT_EQ(found.code, 0) << found.err;
+    return Json::parse(read_file(folder.path() / device / "run.json"), "run.json");
+}
+
+TEST(Device, SolvesDenselyWithoutTheHost) {
+    TemporaryDirectory folder;
+    const Json run = solved(folder, "cuda", {"TSDIAG_EMULATED_COUNTS=" + (folder / "counts")});
+    ASSERT_EQ(run["solver"].array().size(), 4U);  // two metrics of two heads
+    for (const Json& entry : run["solver"].array()) {
+        EXPECT_EQ(entry["method"].string(), "dense");
+        EXPECT_TRUE(entry["converged"].boolean());
+        EXPECT_FALSE(entry.contains("on_host"));
+    }
+    EXPECT_FALSE(run.contains("shortages"));
+    // A routine for delta; for |lambda_2| one, and for each of two values a factorisation and two
+    // solutions to either side.
+    const std::string counts = read_file(folder.path() / "counts");
+    EXPECT_THAT(counts, HasSubstr(fmt::format("\nsolutions {}\n", 2 * (1 + 1 + 2 * 5))));
+    solved(folder, "cpu", {});
+    TableDifferences all;
+    const auto rows = [&](const char* device) {
+        const fs::path file = folder.path() / device / "metrics.csv";
+        return read_metrics_csv(read_file(file), file.string());
+    };
+    compare_rows(rows("cuda"), rows("cpu"), all);
+    EXPECT_THAT(all.faults, IsEmpty());
+    EXPECT_GE(all.numbers, 4);
+}
+
+TEST(Device, SaysWhatTheHostSolvedInItsPlace) {
+    for (const std::string how : {"unsolved", "full"}) {
+        TemporaryDirectory folder;
+        const Json run = solved(folder, "cuda", {"TSDIAG_EMULATED_SOLVER=" + how});
+        ASSERT_EQ(run["solver"].array().size(), 4U);
+        for (const Json& entry : run["solver"].array()) {
+            EXPECT_EQ(entry["method"].string(), "dense");
+            EXPECT_TRUE(entry["on_host"].boolean());
+        }
+        ASSERT_EQ(run.contains("shortages"), how == "full");
+        if (how == "full") {
+            EXPECT_THAT(run["shortages"].array().at(0).string(),
+                        HasSubstr("a dense spectrum was found on the host, 4 times"));
+        }
+    }
 }
 
 TEST(Device, SaysHowFarRoundedProductsAreOff) {

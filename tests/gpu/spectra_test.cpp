@@ -7,6 +7,9 @@
 #include <string>
 #include <string_view>
 
+#include "attention/heads.hpp"
+#include "attention/spectra/on_device.hpp"
+#include "attention/spectra/squaring.hpp"
 #include "device_case.hpp"
 #include "tsdiag/error.hpp"
 
@@ -56,6 +59,116 @@ TEST_F(Spectra, OfEveryAttentionAreThoseOfTheCpu) {
     }
 }
 
+TEST_F(Spectra, OfHeadsLikeTrainedOnesAreTheSameByEveryRoute) {
+    const Index n = gpu::emulated ? 24 : 384;
+    std::size_t compared = 0;
+    for (const Family& family : families()) {
+        const naive::Matrix p = naive::softmax(family.logits(n, 5));
+        const Tensor there = moved(one_head(p));
+        const auto op = given_attention(there, false, "");
+        const double expected = dense_eigenvalue(p.a, n, 2).value;
+        for (const Estimate& found : {squaring::second_eigenvalue(there).front(),
+                                      on_device::second_eigenvalue(*op, 1e9, true).front(),
+                                      second_eigenvalue(*op, 1e9, 1e-6, "dense").front()}) {
+            EXPECT_TRUE(found.converged && !found.on_host) << family.name << " by " << found.method;
+            EXPECT_NEAR(found.value, expected, 1e-6 * expected)
+                << family.name << " by " << found.method;
+            ++compared;
+        }
+        const double delta = centred_norm(*given(p), 2e9, 1e-6, "dense").front().value;
+        for (const Estimate& found :
+             {squaring::centred_norm(there).front(), on_device::centred_norm(*op, 1e9).front(),
+              centred_norm(*op, 1e9, 1e-6, "dense").front()}) {
+            EXPECT_TRUE(found.converged && !found.on_host) << family.name << " by " << found.method;
+            EXPECT_NEAR(found.value, delta, 1e-7 * delta) << family.name << " by " << found.method;
+            ++compared;
+        }
+    }
+    EXPECT_EQ(compared, 6 * families().size());
+}
+
+/// Not stochastic, so that it is not squared, without zeros, and too small for Arnoldi.
+naive::Matrix signed_head(Index n) { return noise(n, 1 / std::sqrt(double(n)), 3); }
+
+TEST_F(Spectra, OfASmallSignedHeadAreFoundThere) {
+    for (const Type type : {Type::f64, Type::f32})
+        for (const Index n : {2, 3, 33, 128}) {
+            const naive::Matrix p = signed_head(n);
+            const auto here = given(p, type),
+                       there = given_attention(moved(one_head(p, type)), false, "");
+            const Estimate expected = second_eigenvalue(*here).front();
+            const std::size_t before = gpu::bytes_to_host();
+            const Estimate found = second_eigenvalue(*there).front();
+            const std::size_t copied = gpu::bytes_to_host() - before;
+            EXPECT_EQ(found.method, "dense") << n;
+            EXPECT_FALSE(found.on_host) << n;
+            EXPECT_EQ(found.converged, expected.converged) << n;
+            EXPECT_NEAR(found.value, expected.value, 1e-12 * std::max(1.0, expected.value)) << n;
+            // Eigenvalues, and eight vectors of complex numbers for each of at most three.
+            if (n > 100) {
+                EXPECT_LT(copied, std::size_t(n * n) * 8);
+            }
+            EXPECT_LE(copied, 16 * std::size_t(n) * (3 * 8 + 4) + 200) << n;
+        }
+}
+
+TEST_F(Spectra, OfHeadsSideBySideAreTheirOwn) {
+    constexpr Index n = 20, heads = 7;
+    std::vector<double> all(std::size_t(heads * n * n));
+    Rng(5).fill_normal(all, 0, 1);
+    const Tensor p =
+        Tensor::from_host(cpu(), {heads, n, n}, std::span<const double>(all), Type::f64);
+    for (const double memory : {2e9, 8.0 * heads * n * n}) {  // side by side, and one by one
+        const auto found = second_eigenvalue(*given_attention(moved(p), false, ""), memory);
+        const auto expected = second_eigenvalue(*given_attention(p, false, ""));
+        for (std::size_t k = 0; k < std::size_t(heads); ++k) {
+            EXPECT_TRUE(found[k].method == "dense" && !found[k].on_host);
+            EXPECT_NEAR(found[k].value, expected[k].value, 1e-12 * expected[k].value) << k;
+        }
+    }
+}
+
+/// 1 1^T / n + U B U^T, U an orthonormal basis of the vectors of mean 0: rows sum to 1, and the
+/// other eigenvalues are those of B.  B = (rho) + a Jordan block of 0 with 0.1 above it, whose
+/// powers hide those of rho from squaring.
+naive::Matrix hidden_head(double rho) {
+    constexpr Index n = 8;
+    const auto u = [](Index i, Index k) {  // cosines
+        return std::sqrt(2.0 / n) * std::cos((double(i) + 0.5) * double(k) * M_PI / n);
+    };
+    naive::Matrix p(n, n, 1.0 / n);
+    for (Index i = 0; i < n; ++i)
+        for (Index j = 0; j < n; ++j) {
+            p(i, j) += rho * u(i, 1) * u(j, 1);
+            for (Index k = 2; k < 6; ++k) p(i, j) += 0.1 * u(i, k) * u(j, k + 1);
+        }
+    return p;
+}
+
+TEST_F(Spectra, ThatSquaringDoesNotFindAreFoundThere) {
+    constexpr double rho = 1e-3;
+    const Tensor there = moved(one_head(hidden_head(rho)));
+    EXPECT_FALSE(squaring::second_eigenvalue(there).front().converged);
+    const Estimate found = second_eigenvalue(*given_attention(there, false, "")).front();
+    EXPECT_EQ(found.method, "dense");
+    EXPECT_TRUE(found.converged && !found.on_host);
+    EXPECT_NEAR(found.value, rho, 1e-6 * rho);
+}
+
+TEST_F(Spectra, OfADefectiveHeadWithoutZerosAreAnIntervalThere) {
+    // P = J / 2 + E: one Jordan block of 0.5, and entries of a rounding that hide its zeros.
+    const Index n = 40;
+    naive::Matrix p(n, n, 1e-17);
+    for (Index i = 0; i < n; ++i) p(i, i) += 0.5, p(i, std::min(i + 1, n - 1)) += 0.5;
+    p(n - 1, n - 1) = 0.5;
+    const Estimate found =
+        second_eigenvalue(*given_attention(moved(one_head(p)), false, "")).front();
+    EXPECT_EQ(found.method, "dense");
+    EXPECT_FALSE(found.converged || found.on_host);
+    EXPECT_LE(*found.low, 0.5);
+    EXPECT_GE(*found.high, 0.5);
+}
+
 TEST_F(Spectra, OfAGivenDefectiveHeadGoToTheHost) {
     // One Jordan block, whose powers grow beyond its eigenvalue: squaring does not converge.
     const Index n = 40;
@@ -65,6 +178,7 @@ TEST_F(Spectra, OfAGivenDefectiveHeadGoToTheHost) {
     const Estimate found =
         second_eigenvalue(*given_attention(moved(one_head(p)), false, "")).front();
     EXPECT_EQ(found.method, "diagonal");
+    EXPECT_TRUE(found.on_host);  // for its graph
     EXPECT_NEAR(found.value, 0.5, 1e-15);
 }
 
@@ -150,6 +264,70 @@ TEST_F(FullDevice, TakesAsManyHeadsAtOnceAsFit) {
             EXPECT_NEAR(found[k].value, expected[k].value, 1e-6 * expected[k].value);
         }
     }
+}
+
+TEST_F(FullDevice, SolvesDenselyWhatTooFewVectorsOfArnoldiLeave) {
+    // All eigenvalues but one lie on a circle, so that Arnoldi takes n steps; there are no zeros.
+    constexpr Index n = 140;
+    naive::Matrix p(n, n, 0.2 / double(n));
+    for (Index i = 0; i < n; ++i) p(i, (i + 1) % n) += 1.8;
+    setenv("TSDIAG_EMULATED_MEMORY", "200000", 1);  // by which the vectors are counted
+    static const Backend& small = *gpu::make_backend(0).release();
+    unsetenv("TSDIAG_EMULATED_MEMORY");
+    const Tensor there =
+        Tensor::from_host(small, {1, n, n}, std::span<const double>(p.a), Type::f64);
+    const auto op = given_attention(there, false, "");
+    EXPECT_FALSE(second_eigenvalue(*op, 2e9, 1e-6, "arnoldi").front().converged);
+    const Estimate found = second_eigenvalue(*op).front();
+    EXPECT_EQ(found.method, "dense");
+    EXPECT_TRUE(found.converged && !found.on_host);
+    EXPECT_NEAR(found.value, 1.8, 1e-11);
+}
+
+/// Imitates a failure of the emulated library.
+class Failing {
+  public:
+    explicit Failing(const char* how) { setenv("TSDIAG_EMULATED_SOLVER", how, 1); }
+    ~Failing() { unsetenv("TSDIAG_EMULATED_SOLVER"); }
+};
+
+TEST_F(FullDevice, LeavesToTheHostWhatTheLibraryDoesNotFind) {
+    const naive::Matrix p = signed_head(20);
+    const auto op = given_attention(moved(one_head(p)), false, "");
+    for (const char* how : {"unsolved", "full"}) {
+        restart_shortages();
+        const Failing failing(how);
+        const Estimate second = second_eigenvalue(*op).front(),
+                       delta = centred_norm(*op, 2e9, 1e-6, "dense").front();
+        for (const Estimate& found : {second, delta}) {
+            EXPECT_EQ(found.method, "dense") << how;
+            EXPECT_TRUE(found.converged && found.on_host) << how;
+        }
+        EXPECT_EQ(second.value, dense_eigenvalue(p.a, 20, 2).value);
+        EXPECT_NEAR(delta.value, centred_norm(*given(p)).front().value, 1e-7);
+        const std::vector<std::string> said = shortages();
+        EXPECT_EQ(said.empty(), std::string_view(how) == "unsolved");
+        if (!said.empty()) {
+            EXPECT_NE(said.front().find("a dense spectrum was found on the host, 2 times"),
+                      std::string::npos)
+                << said.front();
+        }
+    }
+    restart_shortages();
+}
+
+TEST_F(FullDevice, SolvesDenselyOnTheHost) {
+    constexpr Index n = 24;
+    const naive::Matrix p = signed_head(n);
+    const auto op = given_attention(moved(one_head(p)), false, "");
+    restart_shortages();
+    const MemoryLeft little(std::size_t(2 * 8 * n * n + 1200));  // P, but no workspace
+    const Estimate found = second_eigenvalue(*op).front();
+    EXPECT_EQ(found.method, "dense");
+    EXPECT_TRUE(found.on_host);
+    EXPECT_EQ(found.value, dense_eigenvalue(p.a, n, 2).value);
+    EXPECT_EQ(shortages().size(), 1U);
+    restart_shortages();
 }
 
 TEST_F(FullDevice, MakesPByBlocksWhereItDoesNotFit) {

@@ -4,7 +4,6 @@
 #include "on_device.hpp"
 #include "one_matrix.hpp"
 #include "route.hpp"
-#include "squaring.hpp"
 #include "streamed.hpp"
 
 namespace tsdiag::spectra {
@@ -64,6 +63,32 @@ std::vector<Estimate> streamed_norm(const Problem& problem) {
     return out;
 }
 
+/// One head of a P that is kept.
+class OneHead final : public AttentionOperator {
+  public:
+    OneHead(const AttentionOperator& p, Index head) : p_(p.matrix().batch_range(head, 1)) {}
+    RowBlock rows(Index first, Index count) const override {
+        RowBlock block;
+        block.first = first;
+        block.p = p_.row_range(first, count);
+        return block;
+    }
+    Index heads() const override { return 1; }
+    Index tokens() const override { return p_.rows(); }
+    Type type() const override { return p_.type(); }
+    const Backend& backend() const override { return p_.backend(); }
+
+  private:
+    Tensor p_;
+};
+
+std::vector<Estimate> by_products_there(const Problem& problem, const AttentionOperator& p) {
+    return problem.for_norm()
+               ? on_device::centred_norm(p, problem.memory, problem.accuracy)
+               : on_device::second_eigenvalue(p, problem.memory, problem.known.row_stochastic,
+                                              problem.accuracy);
+}
+
 bool applies(const Problem& problem) {
     if (!problem.allows("arnoldi")) return false;
     if (problem.asked == "arnoldi") return true;
@@ -72,14 +97,16 @@ bool applies(const Problem& problem) {
 }
 
 Found find(const Problem& problem, std::span<const Index> heads) {
-    const AttentionOperator& p = problem.p;
     const double accuracy = problem.accuracy;
-    if (problem.on_device() && !squaring::applies(problem))
-        return select(problem.for_norm()
-                          ? on_device::centred_norm(p, problem.memory, accuracy)
-                          : on_device::second_eigenvalue(p, problem.memory,
-                                                         problem.known.row_stochastic, accuracy),
-                      heads);
+    if (problem.on_device()) {
+        // All heads take hardly longer than one.
+        if (!problem.kept || 2 * std::ssize(heads) > problem.p.heads())
+            return select(by_products_there(problem, problem.p), heads);
+        Found out;
+        for (const Index k : heads)
+            out.push_back(by_products_there(problem, OneHead(problem.p, k)).front());
+        return out;
+    }
     if (!problem.kept)
         return select(problem.for_norm() ? streamed_norm(problem) : streamed_second(problem),
                       heads);

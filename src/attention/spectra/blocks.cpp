@@ -33,8 +33,10 @@ Found find(const Problem& problem, std::span<const Index> heads) {
         }
     }
     std::vector<Estimate> out;
-    for (const std::vector<Estimate>& moduli : all)
+    for (const std::vector<Estimate>& moduli : all) {
         out.push_back(second_largest(moduli, problem.accuracy, "blocks"));
+        out.back().on_host = problem.on_device() && !stochastic;
+    }
     return select(out, heads);
 }
 

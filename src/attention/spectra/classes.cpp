@@ -155,7 +155,7 @@ Found find(const Problem& problem, std::span<const Index> heads) {
     Found out(heads.size());
     for (std::size_t i = 0; i < heads.size(); ++i) {
         const Tensor head = problem.p.matrix().batch_range(heads[i], 1);
-        if (on_device::has_zero(head).front()) out[i] = of(stored::Heads(head)[0]);
+        if (on_device::has_zero(head).front()) out[i] = copied(problem, heads[i], of);
     }
     return out;
 }

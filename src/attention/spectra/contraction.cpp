@@ -128,8 +128,11 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
         reason = "P does not fit into memory";
     if (reason) return std::vector<Contraction>(std::size_t(p.heads()), {{}, reason});
     const stored::Heads heads(p.matrix());
-    return stored::for_each_head<Contraction>(
+    auto out = stored::for_each_head<Contraction>(
         heads.count(), [&](Index k) { return contraction(heads[k], accuracy); });
+    for (Contraction& one : out)
+        if (one.estimate) one.estimate->on_host = !p.backend().host_memory();
+    return out;
 }
 
 std::vector<double> dobrushin(const AttentionOperator& p) {

@@ -1,21 +1,59 @@
+#include "on_device.hpp"
 #include "one_matrix.hpp"
 #include "route.hpp"
+#include "tsdiag/error.hpp"
 
 namespace tsdiag::spectra {
 namespace {
 
 bool applies(const Problem& problem) {
     if (!problem.kept) return false;
-    const bool usual = problem.asked == "auto" && !problem.for_norm();
-    return problem.asked == "dense" || (usual && problem.p.tokens() <= one_matrix::dense_limit);
+    if (problem.asked == "dense") return true;
+    const bool usual = problem.on_device() || !problem.for_norm();
+    return problem.asked == "auto" && usual && problem.p.tokens() <= one_matrix::dense_limit;
+}
+
+Estimate by_host(const Problem& problem, const View& p) {
+    return problem.for_norm()
+               ? one_matrix::dense_norm(p)
+               : one_matrix::by_dense(p, one_matrix::second_of(problem.known), problem.accuracy);
+}
+
+/// None where the device's solver did not converge, or the device is full.
+std::optional<Estimate> by_device(const Problem& problem, Index head) {
+    const Tensor p = problem.p.matrix().batch_range(head, 1);
+    try {
+        return problem.for_norm() ? on_device::dense_norm(p, problem.accuracy)
+                                  : on_device::dense_second(p, one_matrix::second_of(problem.known),
+                                                            problem.accuracy);
+    } catch (const OutOfMemory&) {
+        note_shortage("a dense spectrum was found on the host");
+        return std::nullopt;
+    }
+}
+
+/// Heads whose workspaces fit into memory side by side are solved side by side: the solver of a
+/// device leaves most of it idle, and waits for the host.
+Found by_device(const Problem& problem, std::span<const Index> heads) {
+    stored::require_finite(problem.p.matrix(), 0);
+    problem.p.backend().synchronise();
+    constexpr double matrices = 10;  // 8 of the solver, and P centred
+    const double n = double(problem.p.tokens()), one = matrices * n * n * sizeof(double);
+    const auto of = [&](Index i) { return by_device(problem, heads[std::size_t(i)]); };
+    Found out;
+    if (double(heads.size()) * one <= problem.memory)
+        out = stored::for_each_head<std::optional<Estimate>>(std::ssize(heads), of);
+    else
+        for (Index i = 0; i < std::ssize(heads); ++i) out.push_back(of(i));
+    for (std::size_t i = 0; i < heads.size(); ++i)
+        if (!out[i])
+            out[i] = copied(problem, heads[i], [&](const View& p) { return by_host(problem, p); });
+    return out;
 }
 
 Found find(const Problem& problem, std::span<const Index> heads) {
-    return each_kept(problem, heads, [&](const View& p) {
-        return problem.for_norm() ? one_matrix::dense_norm(p)
-                                  : one_matrix::by_dense(p, one_matrix::second_of(problem.known),
-                                                         problem.accuracy);
-    });
+    if (problem.on_device()) return by_device(problem, heads);
+    return each_kept(problem, heads, [&](const View& p) { return by_host(problem, p); });
 }
 
 }  // namespace
@@ -23,9 +61,10 @@ Found find(const Problem& problem, std::span<const Index> heads) {
 extern const Route dense = {
     .about = {.name = "dense",
               .applies = "P of at most 128 tokens, or at most 2048 if Arnoldi does not certify; "
-                         "for delta on request",
+                         "for delta on a device, elsewhere on request",
               .certifies = "the condition number of the eigenvalue times the rounding of the QR "
-                           "algorithm",
+                           "algorithm; on a device (cuSOLVER) also times its residual, and for "
+                           "delta the rounding of the Gram matrix",
               .cost = "10 n^3",
               .on_request = true},
     .applies = applies,

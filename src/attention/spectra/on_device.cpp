@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "one_matrix.hpp"
+#include "centred.hpp"
 #include "stored.hpp"
 #include "tsdiag/error.hpp"
 #include "visible.hpp"
@@ -178,6 +178,22 @@ std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double me
         for (std::size_t i = 0; i < all.size(); ++i) out[i / count].push_back(all[i]);
     });
     return out;
+}
+
+std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& which,
+                                     double accuracy) {
+    std::optional<Estimate> found = tsdiag::dense_eigenvalue(
+        which.deflated ? centred::both(p) : cast(p, Type::f64), which.rank, accuracy);
+    if (found && !found->converged) {
+        const double norm = std::sqrt(
+            centred::squares(which.deflated ? centred::columns(p) : cast(p, Type::f64)).item());
+        found->high = which.deflated ? std::min(1.0, norm) : norm;
+    }
+    return found;
+}
+
+std::optional<Estimate> dense_norm(const Tensor& p, double accuracy) {
+    return tsdiag::dense_norm(centred::columns(p), residual_for(accuracy));
 }
 
 std::vector<bool> has_zero(const Tensor& p) {

@@ -1,7 +1,8 @@
 #pragma once
+#include <optional>
 #include <vector>
 
-#include "tsdiag/attention.hpp"
+#include "one_matrix.hpp"
 
 /// Spectra of a P on a device, by products there: it is kept where it fits into memory, else
 /// recomputed in blocks for each product.  Only numbers leave the device.
@@ -16,6 +17,12 @@ std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory,
                                    double accuracy = usual_accuracy);
 /// P_ii of each head.
 std::vector<std::vector<double>> diagonals(const AttentionOperator& p, double memory);
+/// The same of one head (1, n, n) by the dense solver of its backend; none where that did not
+/// converge.  Throws `OutOfMemory`.
+std::optional<Estimate> dense_second(const Tensor& p, const one_matrix::Which& which,
+                                     double accuracy);
+std::optional<Estimate> dense_norm(const Tensor& p, double accuracy);
+
 /// Heads that have an entry 0, whose graph may be disconnected.
 std::vector<bool> has_zero(const Tensor& p);
 

@@ -43,18 +43,29 @@ inline Found select(const std::vector<Estimate>& all, std::span<const Index> hea
     return out;
 }
 
-/// of(P) for these heads of a P kept in host memory.
+/// of(P) of one head of a P that is kept, from a copy in host memory.
+template <class Of>
+std::optional<Estimate> copied(const Problem& problem, Index head, const Of& of) {
+    std::optional<Estimate> found = of(stored::Heads(problem.p.matrix().batch_range(head, 1))[0]);
+    if (found) found->on_host = problem.on_device();
+    return found;
+}
+
+/// of(P) for these heads of a P that is kept, in host memory.
 template <class Of>
 Found each_kept(const Problem& problem, std::span<const Index> heads, const Of& of) {
     const Tensor& whole = problem.p.matrix();
     Found out;
     if (problem.on_device() && std::ssize(heads) < whole.batch()) {
-        for (const Index k : heads) out.push_back(of(stored::Heads(whole.batch_range(k, 1))[0]));
+        for (const Index k : heads) out.push_back(copied(problem, k, of));
         return out;
     }
     const stored::Heads all(whole);
-    return stored::for_each_head<std::optional<Estimate>>(
+    out = stored::for_each_head<std::optional<Estimate>>(
         std::ssize(heads), [&](Index i) { return of(all[heads[std::size_t(i)]]); });
+    for (std::optional<Estimate>& found : out)
+        if (found) found->on_host = problem.on_device();
+    return out;
 }
 
 }  // namespace tsdiag::spectra

@@ -7,6 +7,7 @@
 #include <numbers>
 #include <span>
 
+#include "centred.hpp"
 #include "route.hpp"
 #include "tsdiag/error.hpp"
 
@@ -83,34 +84,11 @@ class Bracket {
 };
 
 Tensor total(const Tensor& a) { return column_sum(row_sum(a)); }  // (h, 1, 1)
-Tensor squares(const Tensor& a) { return total(map(Unary::square, a)); }
-
-/// One factor per matrix.
-Tensor times(const Tensor& a, const std::vector<double>& factors) {
-    return multiply(a, Tensor::from_host(a.backend(), {a.batch(), 1, 1},
-                                         std::span<const double>(factors), Type::f64));
-}
 
 Tensor identity(const Backend& backend, Index n) {
     std::vector<double> values(std::size_t(n * n), 0.0);
     for (std::size_t i = 0; i < values.size(); i += std::size_t(n) + 1) values[i] = 1;
     return Tensor::from_host(backend, {1, n, n}, std::span<const double>(values), Type::f64);
-}
-
-/// `a`, P centred; 0 where only rounding of P is left.
-Tensor without_rounding(Tensor a, const Tensor& p) {
-    const std::vector<double> left = squares(a).to_host<double>();
-    const std::vector<double> whole = squares(p).to_host<double>();
-    std::vector<double> keep;
-    for (std::size_t k = 0; k < left.size(); ++k)
-        keep.push_back(left[k] > 16 * ulp * ulp * whole[k] ? 1 : 0);
-    if (std::ranges::find(keep, 0.0) == keep.end()) return a;
-    return times(a, keep);
-}
-
-/// P Pi2
-Tensor centred_rows(const Tensor& p) {
-    return subtract(p, scale(row_sum(p), 1 / double(p.cols())));
 }
 
 }  // namespace
@@ -122,7 +100,7 @@ std::vector<Estimate> spectral_radii(Tensor a, double accuracy) {
     std::vector<Bracket> brackets(std::size_t(a.batch()), Bracket(a.rows(), accuracy));
     for (Index s = 0; s <= most_squarings; ++s) {
         if (s > 0) a = matmul(a, a);
-        const Tensor parts[] = {squares(a), total(multiply(a, one))};
+        const Tensor parts[] = {centred::squares(a), total(multiply(a, one))};
         const std::vector<double> numbers = concat_cols(parts).to_host<double>();
         std::vector<double> factors;
         for (std::size_t k = 0; k < brackets.size(); ++k) {
@@ -130,7 +108,7 @@ std::vector<Estimate> spectral_radii(Tensor a, double accuracy) {
             factors.push_back(bracket.done() ? 0 : bracket.add(numbers[2 * k], numbers[2 * k + 1]));
         }
         if (std::ranges::all_of(brackets, &Bracket::done)) break;
-        a = times(a, factors);
+        a = centred::times(a, factors);
     }
     std::vector<Estimate> out;
     for (const Bracket& bracket : brackets) out.push_back(bracket.estimate());
@@ -143,14 +121,11 @@ bool applies(const spectra::Problem& problem) {
 }
 
 std::vector<Estimate> second_eigenvalue(const Tensor& p, double accuracy) {
-    const Tensor wide = cast(p, Type::f64);
-    return spectral_radii(without_rounding(centred_rows(subtract_column_mean(wide)), wide),
-                          accuracy);
+    return spectral_radii(centred::both(p), accuracy);
 }
 
 std::vector<Estimate> centred_norm(const Tensor& p, double accuracy) {
-    const Tensor wide = cast(p, Type::f64);
-    const Tensor a = without_rounding(subtract_column_mean(wide), wide);
+    const Tensor a = centred::columns(p);
     std::vector<Estimate> found = spectral_radii(matmul(a, a, Transpose::first), accuracy);
     for (Estimate& e : found) {
         e.value = std::sqrt(e.value);
