@@ -51,7 +51,7 @@ constexpr std::array keys{
     by_task("warmup", "1,1,1,1,1,1", "12,12,12,12,12,15", "1000,8000,800,175,312,175",
             "updates of the warm-up, by task", 0, 1e7),
     key_rate("3e-3", "1e-4", "greatest learning rate: linear warm-up, then a linear fall to 0"),
-    key_arena_dropout,
+    key_dropout("0"),
     ExperimentKey{"layers", "1", "2", "2", "blocks"},
     ExperimentKey{"d", "8", "32", "64", "width"},
     key_arena_heads,
@@ -64,7 +64,7 @@ constexpr std::array keys{
                   .description = "directions of the gratings",
                   .least = 2,
                   .most = 1000},
-    key_arena_test,
+    ExperimentKey{"test", "16", "128", "2000", "held-out samples at the end"},
     key_few_trials("3")};
 
 using enum PolyActivation::Scale;
