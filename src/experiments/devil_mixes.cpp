@@ -39,7 +39,7 @@ constexpr std::array keys{
                   .list = true,
                   .least = 3,
                   .most = 12},
-    key_trials("4", "4")};
+    key_trials("3", "4")};
 
 /// A model of the tables and its perplexity there.
 struct Mix {

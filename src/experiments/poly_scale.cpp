@@ -60,7 +60,7 @@ constexpr std::array keys{
                   .list = true,
                   .least = 1e-6,
                   .most = 1e8},
-    key_trials("4", "3")};
+    key_trials("3", "3")};
 
 std::string model_of(Index tokens, double k) {
     return fmt::format("N = {}, k = {:.6g}", tokens, k);

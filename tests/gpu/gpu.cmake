@@ -77,7 +77,7 @@ gpu_mutant(missing_guard elementwise.cu "i < count; i += all_threads()" "i <= co
 gpu_mutant(short_warp statistics.cu "int mask = warp_size / 2" "int mask = warp_size / 4")
 gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_size / 4")
 gpu_mutant(lost_imaginary_parts solver.cpp "parts[i + std::size_t(n)]" "0.0")
-gpu_mutant(left_is_right solver.cpp "adjoint ? CUBLAS_OP_C : CUBLAS_OP_N" "CUBLAS_OP_N")
+gpu_mutant(left_is_right solver.cpp "adjoint ? CUBLAS_OP_C" "adjoint && false ? CUBLAS_OP_C")
 gpu_mutant(unread_info solver.cpp "return found == 0" "return true")
 gpu_mutant(hasty_library solver.cpp "wait_for(stream);" "")
 
