@@ -115,9 +115,8 @@ TEST(HostileTables, HeadsFarApartMakeNoImage) {
 
 /// A safetensors file of "a", one number, and "b", 2^26 zeros that take no room on the disk.
 std::string large_file(const TemporaryDirectory& folder) {
-    std::string header =
-        R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
-        R"("b":{"dtype":"F32","shape":[67108864],"data_offsets":[4,268435460]}})";
+    std::string header = R"({"a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},)"
+                         R"("b":{"dtype":"F32","shape":[67108864],"data_offsets":[4,268435460]}})";
     const std::uint64_t length = header.size();
     std::string text(reinterpret_cast<const char*>(&length), sizeof length);
     text += header + std::string(4, '\0');
