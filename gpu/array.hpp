@@ -14,7 +14,7 @@ namespace tsdiag::gpu {
 
 inline OutOfMemory out_of_memory(std::string_view device, std::size_t bytes) {
     return OutOfMemory(fmt::format(
-        "{} is out of memory: {} bytes were asked for, {} are free; lower --tokens or --memory",
+        "{} is out of memory: {} bytes were requested, {} are free; lower --tokens or --memory",
         device, bytes, free_bytes()));
 }
 

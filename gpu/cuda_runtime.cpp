@@ -125,12 +125,12 @@ int count_devices(std::string& why) {
     cudaDriverGetVersion(&driver);
     cudaRuntimeGetVersion(&runtime);
     if (driver == 0)
-        why = "no driver of NVIDIA's is installed";
+        why = "no NVIDIA driver is installed";
     else if (status == cudaErrorInsufficientDriver)
         why = fmt::format("the driver is of CUDA {}, older than the {} that tsdiag was built with",
                           release_of(driver), release_of(runtime));
     else if (status == cudaErrorNoDevice || status == cudaSuccess)
-        why = "the machine has no device of NVIDIA's";
+        why = "no NVIDIA device was found";
     else
         why = fmt::format("the devices cannot be counted: {}", cudaGetErrorString(status));
     return 0;

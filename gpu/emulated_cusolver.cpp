@@ -23,13 +23,6 @@
 ///
 /// TSDIAG_EMULATED_SOLVER imitates failures: "full", no memory for the library; "unsolved", no
 /// convergence; "rough", eigenvalues that are off by 1e-4.
-struct cusolverDnContext {
-    int device = 0;
-    bool has_stream = false;
-    std::set<std::array<std::int64_t, 4>> asked = {};  ///< workspaces: routine, sizes, mode
-};
-struct cusolverDnParams {};
-
 namespace {
 
 using tsdiag::Error;

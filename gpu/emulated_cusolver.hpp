@@ -1,6 +1,8 @@
 #pragma once
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <set>
 
 /// The part of cuSOLVER's interface that solver.cpp uses, for a host without CUDA; implemented by
 /// emulated_cusolver.cpp.  Where <cusolverDn.h> was included before, only the functions are
@@ -17,6 +19,12 @@ enum cusolverEigMode_t { CUSOLVER_EIG_MODE_NOVECTOR = 0, CUSOLVER_EIG_MODE_VECTO
 enum cusolverStatus_t { CUSOLVER_STATUS_SUCCESS = 0, CUSOLVER_STATUS_ALLOC_FAILED = 2 };
 using cusolverDnHandle_t = struct cusolverDnContext*;
 using cusolverDnParams_t = struct cusolverDnParams*;
+struct cusolverDnContext {
+    int device = 0;
+    bool has_stream = false;
+    std::set<std::array<std::int64_t, 4>> asked = {};  ///< workspaces: routine, sizes, mode
+};
+struct cusolverDnParams {};
 #endif
 
 cusolverStatus_t cusolverDnCreate(cusolverDnHandle_t* handle);

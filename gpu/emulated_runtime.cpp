@@ -198,7 +198,7 @@ void emulator::enqueue_solution(std::function<void()> routine) {
 const bool emulated = true;
 int count_devices(std::string& why) {
     const std::size_t count = said_devices().size();
-    if (count == 0) why = "the machine has no device of NVIDIA's";
+    if (count == 0) why = "no NVIDIA device was found";
     return int(count);
 }
 std::string name_of(int) { return "emulated device"; }

@@ -233,7 +233,8 @@ void Measurement::finish(Index number, Sample& sample) {
     for (const Driven& driven : sample.probes) driven.probe->finish_layer(sample.layer, *sink_);
     const bool first = trial_ == 0 && number == 0;
     for (Diagnostics::Entry& entry : sample.diagnostics.entries)
-        if ((first && entry.estimate.iterations > 0) || !entry.estimate.converged)
+        if ((first && entry.estimate.iterations > 0) || !entry.estimate.converged ||
+            entry.estimate.on_host)
             solver_.push_back(std::move(entry));
     sample.diagnostics.entries.clear();
     sample.last_state.reset();

@@ -196,7 +196,7 @@ TEST(Npz, RefusesOverlappingEntriesAndStrangers) {
                            std::uint32_t(data.size()), 0});
     EXPECT_THAT(refusal(folder.write("a.npz", samples::zip_of(members))), HasSubstr("overlap"));
     EXPECT_THAT(refusal(folder.write("b.npz", samples::zip_of({{"x.npy", data}, {"y.txt", "?"}}))),
-                HasSubstr("holds 'y.txt'"));
+                HasSubstr("contains 'y.txt'"));
 }
 
 }  // namespace

@@ -126,7 +126,8 @@ TEST(TorchZip, BoundsWhatSharedReferencesExpandTo) {
         for (int i = 0; i < 10; ++i) laughs += "h" + std::string(1, char(level - 1));
         laughs += "e";
     }
-    EXPECT_THAT(refused(laughs + "."), HasSubstr("what stands beside the weights brings"));
+    EXPECT_THAT(refused(laughs + "."),
+                HasSubstr("what stands beside the weights makes the file unpack"));
 }
 
 /// {"0": array, "1": array, ...} of NumPy arrays that share one memoised text of `size` bytes.
@@ -157,7 +158,7 @@ TEST(TorchZip, ShowsViewsWithinTheBudget) {
         items += text(std::to_string(i)) + tensor("0", 6, 0, {1000, 1000, i + 1}, {0, 0, 0});
         same += text(std::to_string(i)) + tensor("0", 6, 0, {1000, 1000, 10}, {0, 0, 0});
     }
-    EXPECT_THAT(refused(dict(items), {six_floats}), HasSubstr("tensor '5' brings"));
+    EXPECT_THAT(refused(dict(items), {six_floats}), HasSubstr("tensor '5' makes the file unpack"));
     EXPECT_EQ(opened(dict(same), {six_floats})->names().size(), 40u)
         << "one view of many names is one";
 }

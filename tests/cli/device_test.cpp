@@ -122,14 +122,13 @@ const std::string too_old =
 INSTANTIATE_TEST_SUITE_P(
     Listings, EveryMachine,
     testing::Values(
-        Machine{"old_auto", "7.5", "auto", "cpu", {"cuda:0", too_old, "the CPU is taken"}},
+        Machine{"old_auto", "7.5", "auto", "cpu", {"cuda:0", too_old, "using the CPU"}},
         Machine{"old_cuda", "7.5", "cuda", "", {"cuda:0", too_old}},
         Machine{"old_first", "7.5", "cuda:0", "", {"device 'cuda:0'", too_old}},
         Machine{"ampere", "8.0", "auto", "cuda:0", {}},
         Machine{"ampere_later_minor", "8.9", "cuda", "cuda:0", {}},
         Machine{"newer_than_the_code", "12.0", "auto", "cuda:0", {}},
-        Machine{
-            "old_before_new", "7.5,8.0", "auto", "cuda:1", {"cuda:0", too_old, "cuda:1 is taken"}},
+        Machine{"old_before_new", "7.5,8.0", "auto", "cuda:1", {"cuda:0", too_old, "using cuda:1"}},
         Machine{"first_that_works", "7.5,8.0", "cuda", "cuda:1", {"cuda:0", too_old}},
         Machine{"named", "7.5,8.0", "cuda:1", "cuda:1", {}},
         Machine{"named_old", "8.0,7.5", "cuda:1", "", {"device 'cuda:1'", too_old}},
@@ -138,14 +137,14 @@ INSTANTIATE_TEST_SUITE_P(
                 "broken,9.0",
                 "auto",
                 "cuda:1",
-                {"cuda:0", "does not answer", "cuda:1 is taken"}},
+                {"cuda:0", "does not answer", "using cuda:1"}},
         Machine{"all_broken",
                 "broken,7.5",
                 "auto",
                 "cpu",
-                {"does not answer", too_old, "the CPU is taken"}},
+                {"does not answer", too_old, "using the CPU"}},
         Machine{"all_broken_cuda", "broken,7.5", "cuda", "", {"does not answer", too_old}},
-        Machine{"none_auto", "", "auto", "cpu", {"no device", "the CPU is taken"}},
+        Machine{"none_auto", "", "auto", "cpu", {"no device", "using the CPU"}},
         Machine{"none_cuda", "", "cuda", "", {"no device"}}),
     [](const auto& test) { return test.param.name; });
 
@@ -167,7 +166,7 @@ TEST(Device, TrainingSaysWhichItPassedOver) {
                 "5", "--batch", "1", "--steps", "1", "--eval-samples", "1", "-o", "out"},
                {plugin(TSDIAG_EMULATED_PLUGIN), "TSDIAG_EMULATED_DEVICES=7.5"});
     ASSERT_EQ(found.code, 0) << found.err;
-    EXPECT_THAT(found.out, HasSubstr(too_old));
+    EXPECT_THAT(found.out, HasSubstr("has compute capability 7.5"));  // lines are broken
     const Json run = Json::parse(read_file(folder.path() / "out/run.json"), "run.json");
     EXPECT_EQ(run["device"].string(), "cpu");
     EXPECT_THAT(run["warnings"].array().at(0).string(), HasSubstr(too_old));
@@ -346,12 +345,7 @@ Json solved(const TemporaryDirectory& folder, const char* device,
 TEST(Device, SolvesDenselyWithoutTheHost) {
     TemporaryDirectory folder;
     const Json run = solved(folder, "cuda", {"TSDIAG_EMULATED_COUNTS=" + (folder / "counts")});
-    ASSERT_EQ(run["solver"].array().size(), 4U);  // two metrics of two heads
-    for (const Json& entry : run["solver"].array()) {
-        EXPECT_EQ(entry["method"].string(), "dense");
-        EXPECT_TRUE(entry["converged"].boolean());
-        EXPECT_FALSE(entry.contains("on_host"));
-    }
+    EXPECT_THAT(run["solver"].array(), IsEmpty());  // nothing iterated, nothing left to the host
     EXPECT_FALSE(run.contains("shortages"));
     // A routine for delta; for |lambda_2| one, and for each of two values a factorisation and two
     // solutions to either side.
@@ -372,7 +366,7 @@ TEST(Device, SaysWhatTheHostSolvedInItsPlace) {
     for (const std::string how : {"unsolved", "full"}) {
         TemporaryDirectory folder;
         const Json run = solved(folder, "cuda", {"TSDIAG_EMULATED_SOLVER=" + how});
-        ASSERT_EQ(run["solver"].array().size(), 4U);
+        ASSERT_EQ(run["solver"].array().size(), 4U);  // two metrics of two heads
         for (const Json& entry : run["solver"].array()) {
             EXPECT_EQ(entry["method"].string(), "dense");
             EXPECT_TRUE(entry["on_host"].boolean());

@@ -179,7 +179,7 @@ const Bad bad_inputs[] = {
     {"id_words", [](auto& f) { ids(f, "to be or not"); },
      probe_words(tiny, {"--input", "ids:ids.txt"}), "'to'"},
     {"id_few", [](auto& f) { ids(f, "1 2 3"); }, probe_words(tiny, {"--input", "ids:ids.txt"}),
-     "holds 3 ids"},
+     "contains 3 ids"},
     {"mask_all",
      [](auto& f) {
          mask(f, {0, 0, 0, 0, 0, 0, 0, 0});

@@ -109,7 +109,7 @@ TEST(TrainCommand, KeepsTheLearnedScaleOfAPolynomial) {
     const Finished asked = tsdiag(
         folder, {"probe", "random:post-norm,attention=polynomial,scale=learned", "-o", "none"});
     EXPECT_EQ(asked.code, 2);
-    EXPECT_THAT(asked.err, HasSubstr("give it start=NUMBER"));
+    EXPECT_THAT(asked.err, HasSubstr("pass start=NUMBER"));
 }
 
 TEST(TrainCommand, TakesNothingThatItWouldDestroy) {

@@ -66,9 +66,10 @@ TEST(TransformerXlProgram, RefusesAMemoryInOneSentence) {
         EXPECT_THAT(found.err, HasSubstr(why));
         EXPECT_FALSE(fs::exists(folder.path() / "out" / "metrics.csv"));
     };
-    refused({drawn, "--tokens", "4"}, "its first 4 are its memory");
+    refused({drawn, "--tokens", "4"}, "the first 4 are its memory");
     refused({drawn, "--memory-tokens", "3"}, "--memory-tokens");
-    refused({(golden / "gpt2").string(), "--memory-tokens", "3"}, "softmax attention has none");
+    refused({(golden / "gpt2").string(), "--memory-tokens", "3"},
+            "softmax attention does not support it");
     refused({(golden / "bert").string(), "--memory-tokens", "3"}, "bidirectional softmax");
 }
 

@@ -203,8 +203,11 @@ TEST(Emulator, RefusesCallsThatCusolverWould) {
     }
     const auto spoilt = [](auto change) {
         Geev call;
-        change(call);
-        EXPECT_THROW(call.run(), Error);
+        const auto changed = [&] {
+            change(call);
+            call.run();
+        };
+        EXPECT_THROW(changed(), Error);
     };
     spoilt([](Geev& c) { c.left = CUSOLVER_EIG_MODE_VECTOR; });
     spoilt([](Geev& c) { c.params = nullptr; });

@@ -103,7 +103,7 @@ TEST(Memory, RefusesWhatCannotHaveOne) {
     EXPECT_THAT(thrown<UsageError>([] { random_model(small + ",causal=0"); }),
                 HasSubstr("causal=0"));
     EXPECT_THAT(thrown<UsageError>([] { random_model(small + ",attention=softmax"); }),
-                HasSubstr("not softmax"));
+                HasSubstr("unsupported attention softmax"));
     EXPECT_THAT(thrown<UsageError>([] { random_model(small + ",deesc=1,deesc_mean=last"); }),
                 HasSubstr("deesc_mean=last"));
 }

@@ -404,11 +404,11 @@ TEST(Xcit, RefusesWhatItCannotRun) {
     const auto wide = copy_of("xcit/xcit.pth");
     wide->remove("blocks.0.local_mp.conv1.weight");
     wide->add("blocks.0.local_mp.conv1.weight", {16, 1, 5, 5});
-    EXPECT_THAT(error(*wide), HasSubstr("is of 5 x 5, expected 3 x 3"));
+    EXPECT_THAT(error(*wide), HasSubstr("is 5 x 5, expected 3 x 3"));
     const auto heads = copy_of("xcit/xcit.pth");
     heads->remove("blocks.0.attn.temperature");
     heads->add("blocks.0.attn.temperature", {3, 1, 1});
-    EXPECT_THAT(error(*heads), HasSubstr("is of 3 heads, which do not divide the width 16"));
+    EXPECT_THAT(error(*heads), HasSubstr("has 3 heads, which do not divide the width 16"));
     const auto half = copy_of("xcit/xcit.pth");
     for (const std::string& name : std::vector(half->names()))
         if (name.starts_with("cls_attn_blocks.0.")) half->remove(name);

@@ -209,7 +209,8 @@ TEST(OutputFolderTest, AForeignFolderIsRefusedAndForcedInPlace) {
     const TemporaryDirectory folder;
     const fs::path out = folder.path() / "out";
     fill(out, {{"sub/mine", "mine"}});
-    EXPECT_THAT(error_of(out, {{"a.csv", "1"}}), HasSubstr("holds sub/mine, which tsdiag did not"));
+    EXPECT_THAT(error_of(out, {{"a.csv", "1"}}),
+                HasSubstr("contains sub/mine, which tsdiag did not"));
     struct stat before {
     }, after{};
     ASSERT_EQ(::stat(out.c_str(), &before), 0);
@@ -222,7 +223,7 @@ TEST(OutputFolderTest, AForeignFolderIsRefusedAndForcedInPlace) {
     EXPECT_EQ(error_of(out, {{"a.csv", "2"}}), "(no error)");  // now it has a result
     OutputPlan careful = plan();
     careful.replace = false;
-    EXPECT_THAT(error_of(out, {{"a.csv", "3"}}, careful), HasSubstr("holds sub/mine"));
+    EXPECT_THAT(error_of(out, {{"a.csv", "3"}}, careful), HasSubstr("contains sub/mine"));
 }
 
 TEST(OutputFolderTest, TheWorkingDirectoryIsNotExchanged) {

@@ -84,9 +84,10 @@ TEST(Data, IdsSkipThePaddingOfTheModel) {
     TemporaryDirectory folder;
     write_file(folder / "text", "abcabcabcabcabcabcabcabcabcabcabc");
     const std::string chars = "chars:" + folder / "text";
-    for (const auto& [kind, loss] :
-         {std::pair{std::string("markov:5"), "mlm"}, {std::string("judged:5"), "classify"},
-          {std::string("listops"), "classify"}, {chars, "mlm"}}) {
+    for (const auto& [kind, loss] : {std::pair{std::string("markov:5"), "mlm"},
+                                     {std::string("judged:5"), "classify"},
+                                     {std::string("listops"), "classify"},
+                                     {chars, "mlm"}}) {
         const auto data = opened(kind, loss);
         const Index symbols = data->vocabulary();
         const ModelSpec plain = tokens_model(symbols, false);
@@ -108,8 +109,10 @@ TEST(Data, IdsSkipThePaddingOfTheModel) {
         }
         EXPECT_TRUE(seen.contains(1)) << kind;
         padded.vocabulary = symbols;
-        EXPECT_THAT(error_of([&] { data->require({padded, cpu(), Type::f32, 8}); }),
-                    HasSubstr("the data need " + std::to_string(symbols + 1)));
+        EXPECT_THAT(error_of([&] {
+                        data->require({padded, cpu(), Type::f32, 8});
+                    }),
+                    HasSubstr("the data needs " + std::to_string(symbols + 1)));
         padded.padding_id = symbols;  // behind them
         EXPECT_NO_THROW(data->require({padded, cpu(), Type::f32, 8}));
     }
