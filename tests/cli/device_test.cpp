@@ -144,8 +144,8 @@ INSTANTIATE_TEST_SUITE_P(
                 "cpu",
                 {"does not answer", too_old, "using the CPU"}},
         Machine{"all_broken_cuda", "broken,7.5", "cuda", "", {"does not answer", too_old}},
-        Machine{"none_auto", "", "auto", "cpu", {"no device", "using the CPU"}},
-        Machine{"none_cuda", "", "cuda", "", {"no device"}}),
+        Machine{"none_auto", "", "auto", "cpu", {"no NVIDIA device", "using the CPU"}},
+        Machine{"none_cuda", "", "cuda", "", {"no NVIDIA device"}}),
     [](const auto& test) { return test.param.name; });
 
 TEST(Device, ListsEachDeviceAndWhyItIsNotTaken) {
