@@ -376,9 +376,17 @@ std::vector<Finding> verdict(const Table& table, const Json& run) {
 }
 
 std::vector<Finding> by_severity(std::vector<Finding> findings) {
-    std::ranges::stable_sort(findings, std::ranges::greater(),
-                             [](const Finding& f) { return std::pair(f.headline, f.level); });
-    return findings;
+    std::vector<Finding> ordered;
+    const auto take = [&](auto wanted) {
+        for (Finding& f : findings)
+            if (wanted(f)) ordered.push_back(std::move(f));
+        std::erase_if(findings, wanted);
+    };
+    take([](const Finding& f) { return f.headline; });
+    take([](const Finding& f) { return f.level == Level::warning; });
+    take([](const Finding& f) { return f.level == Level::note; });
+    take([](const Finding&) { return true; });
+    return ordered;
 }
 
 }  // namespace tsdiag

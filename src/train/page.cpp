@@ -171,7 +171,15 @@ std::vector<Figure> trajectories(const Table& table) {
     return out;
 }
 
-std::string fact(const Json& value) { return value.is_string() ? value.string() : value.dump(); }
+/// Empty where there is nothing to say.
+std::string fact(const Json& value) {
+    if (value.is_null()) return {};
+    if (value.is_string()) return value.string();
+    if (!value.is_array()) return value.dump();
+    std::string out;
+    for (const Json& one : value.array()) out += (out.empty() ? "" : ", ") + fact(one);
+    return out;
+}
 
 }  // namespace
 
@@ -182,7 +190,8 @@ PlainPage training_page(const TrainResult& result) {
         page.facts.emplace_back(key, fact(result.run[key]));
     if (result.run["train"].is_object())
         for (const auto& [key, value] : result.run["train"].object())
-            page.facts.emplace_back(key, fact(value));
+            if (std::string text = fact(value); !text.empty())
+                page.facts.emplace_back(key, std::move(text));
     page.files = {{"steps.csv", "loss, gradient norm and learning rate of every step"},
                   {"gradients.csv", "gradient norms by layer"},
                   {"evaluations.csv", "loss and accuracy of held-out samples"},

@@ -152,6 +152,25 @@ TEST(TrainingFindings, GradientsThatDieAreSaid) {
               Level::warning);
 }
 
+TEST(TrainingPage, SettingsWithoutAValueAreNoFacts) {
+    TrainResult result = trained(falls);
+    Json settings;
+    settings.set("config", Json()).set("milestones", Json::Array{}).set("steps", Index(7));
+    settings.set("probes", Json::Array{Json("core"), Json("t_sim")}).set("contents", "");
+    result.run.set("train", settings);
+    const auto facts = training_page(result).facts;
+    const auto value = [&](const std::string& name) {
+        for (const auto& [key, text] : facts)
+            if (key == name) return text;
+        return std::string("none");
+    };
+    EXPECT_EQ(value("config"), "none");
+    EXPECT_EQ(value("milestones"), "none");
+    EXPECT_EQ(value("contents"), "none");
+    EXPECT_EQ(value("steps"), "7");
+    EXPECT_EQ(value("probes"), "core, t_sim");
+}
+
 /// A few steps have no trend, and jumps are not reported.
 TEST(TrainingFindings, OfFewStepsLittleIsSaid) {
     TrainResult few = trained(falls);
