@@ -147,7 +147,7 @@ Subject open_subject(const SubjectOptions& options) {
 
 std::string Subject::deescalated() const {
     if (kind != Kind::random) return {};
-    const std::string text = argument + ",deesc=0.5";
+    std::string text = argument + ",deesc=0.5";
     try {
         random_model(std::string_view(text).substr(random_prefix.size()));
     } catch (const UsageError&) {
