@@ -73,6 +73,7 @@ const BadTrace bad_traces[] = {
     {"twice",
      {{"hidden_states.1", {6, 4}}, {"hidden_states_1", {6, 4}}},
      {"hidden_states.1", "hidden_states_1", "of the same layer"}},
+    {"layers", {{"hidden_states", {1'000'001, 1, 1}}}, {"1000001 layers", "at most 1000000"}},
     {"stage", {{"hidden_states.0", {6, 4}}, {"ffn.0", {6, 3}}}, {"ffn.0", "width 4"}},
 };
 INSTANTIATE_TEST_SUITE_P(Traces, EveryBadTrace, testing::ValuesIn(bad_traces),

@@ -48,17 +48,20 @@ std::optional<std::string_view> numbered(const Checkpoint& file) {
     const std::vector<std::string> names = file.names();
     if (names.size() < 2) return std::nullopt;
     const std::string_view prefix = names.front().starts_with("arr_") ? "arr_" : "";
-    const std::vector<std::int64_t> shape = file.tensor(names.front()).shape;
-    if (shape.size() < 2 || shape.size() > 4) return std::nullopt;
-    if (shape.size() == 4 && shape[2] != shape[3]) return std::nullopt;
     std::set<Index> numbers;
     for (const std::string& name : names) {
-        if (!name.starts_with(prefix) || file.tensor(name).shape != shape) return std::nullopt;
+        if (!name.starts_with(prefix)) return std::nullopt;
         const std::optional<Index> number = number_of(name.substr(prefix.size()));
         if (!number || *number >= std::ssize(names)) return std::nullopt;
         numbers.insert(*number);
     }
-    return numbers.size() == names.size() ? std::optional(prefix) : std::nullopt;
+    if (numbers.size() != names.size()) return std::nullopt;
+    const std::vector<std::int64_t> shape = file.tensor(names.front()).shape;
+    const bool states = shape.size() == 2 || shape.size() == 3;
+    const bool attentions = shape.size() == 4 && shape[2] == shape[3];
+    const bool alike = std::ranges::all_of(
+        names, [&](const std::string& name) { return file.tensor(name).shape == shape; });
+    return (states || attentions) && alike ? std::optional(prefix) : std::nullopt;
 }
 
 [[noreturn]] void misfit(const SavedTrace::Array& array, std::string_view expected) {
@@ -146,7 +149,10 @@ void SavedTrace::sort(const Checkpoint& file) {
             }
             if (raw.shape.empty())
                 throw ShapeError(source + " has no axes, expected layers first.");
-            for (Index i = 0; i < std::min(raw.shape.front(), most_layers); ++i)
+            if (raw.shape.front() > most_layers)
+                throw ShapeError(fmt::format("{} has {} layers, expected at most {}.", source,
+                                             raw.shape.front(), most_layers));
+            for (Index i = 0; i < raw.shape.front(); ++i)
                 add(*layers, i, {fmt::format("{}[{}]", source, i), element(raw, i)});
             assumed_.push_back(fmt::format("{}: its first axis counts layers", kind));
         }
