@@ -3,6 +3,7 @@
 #include <array>
 
 #include "devil_training.hpp"
+#include "tse_training.hpp"
 
 /// [TSE] Figure 7: deep Transformer-XL in training.
 namespace tsdiag::experiment_list {
@@ -89,33 +90,16 @@ RunResult measure(const ExperimentSetting& setting) {
         models.push_back({.name = kind.label,
                           .options = options_for(setting, kind),
                           .base = models.empty() ? "" : kinds.front().label});
-    const Index last = setting.count("layers") - 1;
-    return trained(setting, models, [last](const Outcome& run, Sink& out) {
-        for (const MetricRow& row : run.table.metrics())
-            if (row.metric == "t_sim" && row.at.layer == last && row.at.stage == "out" && row.value)
-                out.point({}, "t_sim_last", double(row.at.step), *row.value);
-    });
+    return trained_with_similarity(setting, models);
 }
 
 Figure figure_of(const Table& table, Index layers) {
-    const Axis steps{.title = "step"};
-    Plot loss{.title = "training loss", .x = steps, .y = {.title = "L, nats"}};
-    Plot test{.title = "loss, held out", .x = steps, .y = {.title = "L, nats"}};
-    Plot similarity{.title = "t_sim behind the last block",
-                    .x = steps,
-                    .y = {.title = "t_sim", .low = 0, .high = 1.02}};
-    for (const Kind& kind : kinds) {
-        const auto curve = [&](const char* name) {
-            return line(kind.label, curve_of(table, kind.label, name));
-        };
-        loss.series.push_back(curve("train_loss"));
-        test.series.push_back(curve("test_loss"));
-        similarity.series.push_back(curve("t_sim_last"));
-    }
     Figure f{.name = "tse_fig7",
              .title = fmt::format("Transformer-XL of {} blocks in training", layers),
              .caption = fmt::format("Means over seeds; t_sim of held-out segments. {}", bands)};
-    f.panels = {loss, test, similarity};
+    std::vector<std::string> labels;
+    for (const Kind& kind : kinds) labels.emplace_back(kind.label);
+    f.panels = course_of(table, labels, false);
     f.alt = in_words(f.panels);
     return f;
 }

@@ -1,8 +1,8 @@
+#include "tse_training.hpp"
+
 #include <fmt/format.h>
 
 #include <array>
-
-#include "training.hpp"
 
 /// [TSE] Figure 6: deep vision transformers in training.
 namespace tsdiag::experiment_list {
@@ -68,36 +68,16 @@ TrainOptions options_for(const ExperimentSetting& setting, const Kind& kind) {
 RunResult measure(const ExperimentSetting& setting) {
     std::vector<Trained> models;
     for (const Kind& kind : kinds) models.push_back({kind.label, options_for(setting, kind)});
-    const Index last = setting.count("layers") - 1;
-    return trained(setting, models, [last](const Outcome& run, Sink& out) {
-        for (const MetricRow& row : run.table.metrics())
-            if (row.metric == "t_sim" && row.at.layer == last && row.at.stage == "out" && row.value)
-                out.point({}, "t_sim_last", double(row.at.step), *row.value);
-    });
+    return trained_with_similarity(setting, models);
 }
 
 Figure figure_of(const Table& table, Index layers) {
-    const Axis steps{.title = "step"};
-    Plot loss{.title = "training loss", .x = steps, .y = {.title = "L, nats"}};
-    Plot test{.title = "loss, held out", .x = steps, .y = {.title = "L, nats"}};
-    Plot accuracy{
-        .title = "accuracy, held out", .x = steps, .y = {.title = "share", .low = 0, .high = 1}};
-    Plot similarity{.title = "t_sim behind the last block",
-                    .x = steps,
-                    .y = {.title = "t_sim", .low = 0, .high = 1.02}};
-    for (const Kind& kind : kinds) {
-        const auto curve = [&](const char* name) {
-            return line(kind.label, curve_of(table, kind.label, name));
-        };
-        loss.series.push_back(curve("train_loss"));
-        test.series.push_back(curve("test_loss"));
-        accuracy.series.push_back(curve("accuracy"));
-        similarity.series.push_back(curve("t_sim_last"));
-    }
     Figure f{.name = "tse_fig6",
              .title = fmt::format("{} blocks in training", layers),
              .caption = fmt::format("Means over seeds; t_sim of held-out images. {}", bands)};
-    f.panels = {loss, test, accuracy, similarity};
+    std::vector<std::string> labels;
+    for (const Kind& kind : kinds) labels.emplace_back(kind.label);
+    f.panels = course_of(table, labels, true);
     f.alt = in_words(f.panels);
     return f;
 }
@@ -130,6 +110,33 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
 }
 
 }  // namespace
+
+RunResult trained_with_similarity(const ExperimentSetting& setting,
+                                  const std::vector<Trained>& models) {
+    const Index last = setting.count("layers") - 1;
+    return trained(setting, models, [last](const Outcome& run, Sink& out) {
+        for (const MetricRow& row : run.table.metrics())
+            if (row.metric == "t_sim" && row.at.layer == last && row.at.stage == "out" && row.value)
+                out.point({}, "t_sim_last", double(row.at.step), *row.value);
+    });
+}
+
+std::vector<Plot> course_of(const Table& table, const std::vector<std::string>& networks,
+                            bool with_accuracy) {
+    std::vector<Plot> out;
+    const auto add = [&](const char* title, const char* curve, Axis y) {
+        Plot plot{.title = title, .x = {.title = "step"}, .y = std::move(y)};
+        for (const std::string& network : networks)
+            plot.series.push_back(line(network, curve_of(table, network, curve)));
+        out.push_back(std::move(plot));
+    };
+    add("training loss", "train_loss", {.title = "L, nats"});
+    add("loss, held out", "test_loss", {.title = "L, nats"});
+    if (with_accuracy)
+        add("accuracy, held out", "accuracy", {.title = "share", .low = 0, .high = 1});
+    add("t_sim behind the last block", "t_sim_last", {.title = "t_sim", .low = 0, .high = 1.02});
+    return out;
+}
 
 extern const ExperimentEntry tse_fig6 = {
     .name = "tse.fig6",
