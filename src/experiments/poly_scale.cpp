@@ -50,7 +50,7 @@ constexpr std::array keys{
                   .description = "pixels of a patch, divisors of image: each gives another N",
                   .words = "4x2 8x4 16x8 32x16",
                   .list = true},
-    key_classes("30"),
+    key_classes("30", "200"),
     ExperimentKey{.name = "scales",
                   .tiny = "1,4",
                   .quick = "0.001,0.1,1,4,8,64,1000",

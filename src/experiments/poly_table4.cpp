@@ -57,13 +57,7 @@ constexpr std::array keys{
     key_arena_heads,
     ExperimentKey{"ffn", "16", "64", "128", "inner width of the feed-forward step"},
     ExperimentKey{"landmarks", "4", "8", "64", "m, a divisor of n"},
-    ExperimentKey{.name = "classes",
-                  .tiny = "2",
-                  .quick = "2",
-                  .paper = "10",
-                  .description = "directions of the gratings",
-                  .least = 2,
-                  .most = 1000},
+    key_classes("2", "10"),
     ExperimentKey{"test", "16", "128", "2000", "held-out samples at the end"},
     key_few_trials("3")};
 

@@ -90,13 +90,7 @@ constexpr ExperimentKey vision_d{"d", "12", "24", "768", "width; xcit: two third
 constexpr ExperimentKey vision_heads{"heads", "3", "3", "12", "heads; xcit: two thirds of them"};
 constexpr ExperimentKey vision_image{"image", "8", "16", "224", "pixels of a side"};
 constexpr ExperimentKey vision_patch{"patch", "4", "4", "16", "pixels of a patch"};
-constexpr ExperimentKey vision_classes{.name = "classes",
-                                       .tiny = "2",
-                                       .quick = "10",
-                                       .paper = "1000",
-                                       .description = "directions of the gratings",
-                                       .least = 2,
-                                       .most = 1000};
+constexpr ExperimentKey vision_classes = key_classes("10", "1000");
 
 constexpr std::array table2_keys{key_few_steps("100", "375342"),
                                  vision_batch,

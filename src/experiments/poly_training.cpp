@@ -19,7 +19,7 @@ constexpr std::array keys{
     key_vit_heads,
     key_image,
     ExperimentKey{"patch", "4", "2", "4", "pixels of a patch, a divisor of image"},
-    key_classes("10"),
+    key_classes("10", "200"),
     ExperimentKey{.name = "chosen",
                   .tiny = "0,1",
                   .quick = "0,2,5",

@@ -11,11 +11,11 @@ namespace tsdiag::experiment_list {
 constexpr ExperimentKey key_image{"image", "8", "16", "64", "pixels of a side"};
 constexpr ExperimentKey key_vit_d{"d", "8", "48", "192", "width"};
 constexpr ExperimentKey key_vit_heads{"heads", "2", "3", "3", "heads, a divisor of d"};
-constexpr ExperimentKey key_classes(std::string_view quick) {
+constexpr ExperimentKey key_classes(std::string_view quick, std::string_view paper) {
     return {.name = "classes",
             .tiny = "2",
             .quick = quick,
-            .paper = "200",
+            .paper = paper,
             .description = "directions of the gratings",
             .least = 2,
             .most = 1000};
