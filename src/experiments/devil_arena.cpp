@@ -59,23 +59,6 @@ double number_of(const ExperimentSetting& setting, std::string_view key, const A
     return of_task(setting, key, setting.numbers(key), task);
 }
 
-std::string data_of(const ExperimentSetting& setting, const ArenaTask& task) {
-    if (setting.data().empty()) {
-        if (!task.drawn)
-            throw UsageError(fmt::format(
-                "{}: the task {} is not drawn; pass --data DIR, a folder with {} in it, or "
-                "--reading tasks=listops,pathfinder.",
-                setting.entry().name, task.name, task.folder));
-        return std::string(task.data);
-    }
-    const std::filesystem::path folder = std::filesystem::path(setting.data()) / task.folder;
-    std::error_code none;
-    if (!std::filesystem::is_directory(folder, none))
-        throw UsageError(fmt::format("{}: the task {} is read from {}, which is no folder.",
-                                     setting.entry().name, task.name, folder.string()));
-    return fmt::format("{}:{}", task.data, folder.string());
-}
-
 double seconds_of(const std::function<void()>& work) {
     const auto start = std::chrono::steady_clock::now();
     work();
@@ -93,6 +76,23 @@ double bytes_of_tensors(const std::function<void()>& work) {
 }  // namespace
 
 std::span<const ArenaModel> arena_models() { return all_models; }
+
+std::string arena_data(const ExperimentSetting& setting, const ArenaTask& task) {
+    if (setting.data().empty()) {
+        if (!task.drawn)
+            throw UsageError(fmt::format(
+                "{}: the task {} is not drawn; pass --data DIR, a folder with {} in it, or "
+                "--reading tasks=listops,pathfinder.",
+                setting.entry().name, task.name, task.folder));
+        return std::string(task.data);
+    }
+    const std::filesystem::path folder = std::filesystem::path(setting.data()) / task.folder;
+    std::error_code none;
+    if (!std::filesystem::is_directory(folder, none))
+        throw UsageError(fmt::format("{}: the task {} is read from {}, which is not a folder.",
+                                     setting.entry().name, task.name, folder.string()));
+    return fmt::format("{}:{}", task.data, folder.string());
+}
 
 std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel& model,
                              Index tokens, Index features, Index block) {
@@ -116,7 +116,7 @@ TrainOptions arena_options(const ExperimentSetting& setting, const ArenaModel& m
         "random:" +
         arena_model_text(setting, model, tokens, setting.count("features"), setting.count("block"));
     options.device = setting.device();
-    options.data = data_of(setting, task);
+    options.data = arena_data(setting, task);
     options.tokens = tokens;
     options.steps = setting.count("steps");
     options.batch = count_of(setting, "batch", task);

@@ -33,6 +33,10 @@ struct ArenaModel {
 };
 std::span<const ArenaModel> arena_models();
 
+/// The samples of a task as `tsdiag train` names them.  Throws `UsageError` where it needs --data
+/// DIR, or its folder is not there.
+std::string arena_data(const ExperimentSetting& setting, const ArenaTask& task);
+
 /// The model for n tokens, without "random:", with the setting's layers, d, heads and glu.  A model
 /// without a gate has a feed-forward step of as many weights, half as wide again.
 std::string arena_model_text(const ExperimentSetting& setting, const ArenaModel& model,

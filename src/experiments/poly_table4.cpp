@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <filesystem>
 
 #include "devil_arena.hpp"
 #include "poly_training.hpp"
@@ -87,19 +86,6 @@ Index of_task(const ExperimentSetting& setting, std::string_view key, std::size_
     return all[column];
 }
 
-/// Its samples as `tsdiag train` names them.
-std::string samples_of(const ExperimentSetting& setting, const ArenaTask& task) {
-    if (!setting.data().empty())
-        return fmt::format("{}:{}", task.data,
-                           (std::filesystem::path(setting.data()) / task.folder).string());
-    if (!task.drawn)
-        throw UsageError(
-            fmt::format("poly.table4: the task {} is not drawn; pass --data DIR, a folder with {} "
-                        "in it, or --reading tasks=listops,pathfinder,gratings.",
-                        task.name, task.folder));
-    return std::string(task.data);
-}
-
 std::vector<Task> tasks_of(const ExperimentSetting& setting) {
     const std::vector<std::string> asked = setting.list("tasks");
     const Index landmarks = setting.count("landmarks");
@@ -114,7 +100,7 @@ std::vector<Task> tasks_of(const ExperimentSetting& setting) {
             const ArenaTask& arena =
                 *std::ranges::find(arena_tasks, task_names[i], &ArenaTask::name);
             task.label = arena.label;
-            task.data = samples_of(setting, arena);
+            task.data = arena_data(setting, arena);
         }
         if (task.tokens % landmarks != 0)
             throw UsageError(
