@@ -34,21 +34,17 @@ function(tsdiag_precompile target group)
     target_precompile_headers(${target} REUSE_FROM ${first})
 endfunction()
 
-# tsdiag_part(NAME FOLDER [PLUGINS] [COMPUTES] [READS_FILES] [USES parts...] [LINK libraries...]): the sources of one folder
-# and its rooms as objects, with fmt and OpenMP.  Sources of PLUGINS name their functions alike: each is compiled by
-# itself.  A part whose folder holds no source yet is skipped.
+# tsdiag_part(NAME FOLDER [COMPUTES] [READS_FILES] [USES parts...] [LINK libraries...]): the sources of one folder and its
+# rooms as objects, with fmt and OpenMP.  A part whose folder holds no source yet is skipped.
 set(TSDIAG_PARTS "" CACHE INTERNAL "")
 function(tsdiag_part name folder)
-    cmake_parse_arguments(PART "PLUGINS;COMPUTES;READS_FILES" "" "USES;LINK" ${ARGN})
+    cmake_parse_arguments(PART "COMPUTES;READS_FILES" "" "USES;LINK" ${ARGN})
     file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${folder}/*.cpp ${PROJECT_SOURCE_DIR}/${folder}/*.S)
     list(FILTER sources EXCLUDE REGEX "cpu_kernels\\.cpp$")
     if(NOT sources)
         return()
     endif()
     add_library(tsdiag_${name} OBJECT ${sources})
-    if(PART_PLUGINS)
-        set_property(TARGET tsdiag_${name} PROPERTY UNITY_BUILD OFF)
-    endif()
     target_include_directories(tsdiag_${name}
         PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include> PRIVATE ${PROJECT_SOURCE_DIR}/${folder})
     list(TRANSFORM PART_LINK REPLACE "^TSDIAG_PRIVATE_DEPS$" "tsdiag_private_deps")

@@ -9,7 +9,7 @@
 #include "tsdiag/intervals.hpp"
 
 /// [DEVIL] Figure 2: how local attention is, and what it looks like.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_attention {
 namespace {
 
 /// Attentions with rows of P that sum to 1, so that their cumulative curves are comparable; for
@@ -337,4 +337,4 @@ extern const ExperimentEntry devil_fig2b = {
     .measure = measure_maps,
     .find = find_maps};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_attention

@@ -7,7 +7,7 @@
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Figure 1: speed, memory and score on the Long-Range Arena.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_fig1 {
 namespace {
 
 /// Those of both Table 6 and Table 7, of which the figure is made.
@@ -163,4 +163,4 @@ extern const ExperimentEntry devil_fig1 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_fig1

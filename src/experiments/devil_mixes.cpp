@@ -8,7 +8,7 @@
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Tables 3 and 8 to 12: which attention in which layer.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_mixes {
 namespace {
 
 constexpr std::string_view diag = "diag_attention", norm = "norm_attention";
@@ -292,4 +292,4 @@ extern const ExperimentEntry devil_mixes = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_mixes

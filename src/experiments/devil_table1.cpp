@@ -5,7 +5,7 @@
 #include "devil_training.hpp"
 
 /// [DEVIL] Table 1: linear attention without normalisation.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_table1 {
 namespace {
 
 struct Variant {
@@ -100,4 +100,4 @@ extern const ExperimentEntry devil_table1 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_table1

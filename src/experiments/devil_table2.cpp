@@ -7,7 +7,7 @@
 #include "tsdiag/series.hpp"
 
 /// [DEVIL] Table 2: how gradients vary in training.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_table2 {
 namespace {
 
 /// An attention, and what the paper measured for it.
@@ -158,4 +158,4 @@ extern const ExperimentEntry devil_table2 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_table2

@@ -5,7 +5,7 @@
 #include "devil_training.hpp"
 
 /// [DEVIL] Table 4: eight autoregressive language models.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_table4 {
 namespace {
 
 struct Row {
@@ -134,4 +134,4 @@ extern const ExperimentEntry devil_table4 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_table4

@@ -10,7 +10,7 @@
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Table 5: models trained on masked text, then on the tasks of GLUE.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_table5 {
 namespace {
 
 enum class Score { accuracy, f1, matthews };
@@ -292,4 +292,4 @@ extern const ExperimentEntry devil_table5 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_table5

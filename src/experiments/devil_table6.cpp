@@ -7,7 +7,7 @@
 #include "devil_training.hpp"
 
 /// [DEVIL] Table 6: fifteen models on the Long-Range Arena.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_table6 {
 namespace {
 
 constexpr auto keys = joined(
@@ -106,4 +106,4 @@ extern const ExperimentEntry devil_table6 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_table6

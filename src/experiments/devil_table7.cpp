@@ -8,7 +8,7 @@
 #include "tsdiag/error.hpp"
 
 /// [DEVIL] Table 7: speed and memory of a step against the length of the input.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_table7 {
 namespace {
 
 // only Nystromformer and TransNormer ask for them
@@ -172,4 +172,4 @@ extern const ExperimentEntry devil_table7 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_table7

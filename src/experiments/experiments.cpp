@@ -11,46 +11,49 @@
 namespace tsdiag {
 
 // clang-format off
-#define TSDIAG_EXPERIMENTS(X) \
-    X(tse_fig1)               \
-    X(tse_fig2)               \
-    X(tse_fig3)               \
-    X(tse_fig4)               \
-    X(tse_fig5)               \
-    X(tse_fig8)               \
-    X(devil_fig2a)            \
-    X(devil_fig2b)            \
-    X(devil_sec3)             \
-    X(devil_fig1)             \
-    X(devil_table1)           \
-    X(devil_table2)           \
-    X(devil_mixes)            \
-    X(devil_table4)           \
-    X(devil_table5)           \
-    X(devil_table6)           \
-    X(devil_table7)           \
-    X(poly_frobenius)         \
-    X(poly_fig1)              \
-    X(poly_fig2)              \
-    X(poly_table2)            \
-    X(poly_table5)            \
-    X(poly_fig4)              \
-    X(poly_table4)            \
-    X(tse_fig6)               \
-    X(tse_fig7)               \
-    X(law_lambda2)            \
-    X(law_saturation)         \
-    X(law_phase)
+#define TSDIAG_EXPERIMENTS(X)           \
+    X(tse_fig1, tse_fig1)               \
+    X(tse_rates, tse_fig2)              \
+    X(tse_rates, tse_fig3)              \
+    X(tse_fig4, tse_fig4)               \
+    X(tse_deescalation, tse_fig5)       \
+    X(tse_fig8, tse_fig8)               \
+    X(devil_attention, devil_fig2a)     \
+    X(devil_attention, devil_fig2b)     \
+    X(devil_sec3, devil_sec3)           \
+    X(devil_fig1, devil_fig1)           \
+    X(devil_table1, devil_table1)       \
+    X(devil_table2, devil_table2)       \
+    X(devil_mixes, devil_mixes)         \
+    X(devil_table4, devil_table4)       \
+    X(devil_table5, devil_table5)       \
+    X(devil_table6, devil_table6)       \
+    X(devil_table7, devil_table7)       \
+    X(poly_frobenius, poly_frobenius)   \
+    X(poly_fig1, poly_fig1)             \
+    X(poly_fig2, poly_fig2)             \
+    X(poly_tables, poly_table2)         \
+    X(poly_tables, poly_table5)         \
+    X(poly_fig4, poly_fig4)             \
+    X(poly_table4, poly_table4)         \
+    X(tse_fig6, tse_fig6)               \
+    X(tse_fig7, tse_fig7)               \
+    X(law_lambda2, law_lambda2)         \
+    X(law_saturation, law_saturation)   \
+    X(tse_deescalation, law_phase)
 // clang-format on
 
 namespace experiment_list {
-#define TSDIAG_DECLARE(name) extern const ExperimentEntry name;
+#define TSDIAG_DECLARE(source, name)   \
+    namespace source {                 \
+    extern const ExperimentEntry name; \
+    }
 TSDIAG_EXPERIMENTS(TSDIAG_DECLARE)
 #undef TSDIAG_DECLARE
 }  // namespace experiment_list
 
 std::span<const ExperimentEntry* const> experiments() {
-#define TSDIAG_ADDRESS(name) &experiment_list::name,
+#define TSDIAG_ADDRESS(source, name) &experiment_list::source::name,
     static constexpr std::array list = {TSDIAG_EXPERIMENTS(TSDIAG_ADDRESS)};
 #undef TSDIAG_ADDRESS
     return list;

@@ -6,7 +6,7 @@
 #include "support.hpp"
 
 /// |lambda_2| of random softmax attention against the numbers of tokens and of features.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::law_lambda2 {
 namespace {
 
 constexpr std::array keys{ExperimentKey{.name = "tokens",
@@ -129,4 +129,4 @@ extern const ExperimentEntry law_lambda2 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::law_lambda2

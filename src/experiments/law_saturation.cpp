@@ -7,7 +7,7 @@
 #include "support.hpp"
 
 /// The depth at which similarity saturates, predicted by the odds identity.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::law_saturation {
 namespace {
 
 constexpr std::array keys{
@@ -153,4 +153,4 @@ extern const ExperimentEntry law_saturation = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::law_saturation

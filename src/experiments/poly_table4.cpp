@@ -10,7 +10,7 @@
 #include "tsdiag/error.hpp"
 
 /// [POLY] Table 4: Nystromformer with a polynomial for its softmax.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::poly_table4 {
 namespace {
 
 /// The columns of the table in its order, and `gratings`, pictures of this project.
@@ -271,4 +271,4 @@ extern const ExperimentEntry poly_table4 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::poly_table4

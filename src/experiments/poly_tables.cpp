@@ -9,46 +9,7 @@
 #include "tsdiag/error.hpp"
 
 /// [POLY] Tables 2 and 5: powers and scales of attention in vision transformers.
-namespace tsdiag::experiment_list {
-
-std::string PolyActivation::name() const {
-    if (power == 0) return "softmax";
-    const std::string x = power == 1 ? "x" : fmt::format("x^{}", power);
-    return x + (scale == Scale::none    ? ""
-                : scale == Scale::fixed ? " + fixed scale"
-                                        : " + dynamic scale");
-}
-
-std::string PolyActivation::options(Index count) const {
-    if (power == 0) return "";
-    const double c = 1 / std::sqrt(double(count));
-    return fmt::format(",p={},{}", power,
-                       scale == Scale::none    ? "scale=none"
-                       : scale == Scale::fixed ? fmt::format("scale={:.17g}", c)
-                                               : fmt::format("scale=learned,start={:.17g}", c));
-}
-
-std::array<PolyActivation, 3> poly_activations(Index power) {
-    using enum PolyActivation::Scale;
-    return {PolyActivation{power, none}, PolyActivation{power, fixed},
-            PolyActivation{power, dynamic}};
-}
-
-std::optional<double> learned_scale(const Outcome& run, Index count) {
-    Moments logs;
-    for (const auto& [name, tensor] : run.parameters)
-        if (name.ends_with("attn.scale"))
-            logs.add(
-                std::log10(std::abs(tensor.to_host<double>().front()) * std::sqrt(double(count))));
-    return logs.count() > 0 ? std::optional(logs.mean()) : std::nullopt;
-}
-
-void vit_recipe(TrainOptions& options) {
-    options.schedule.warmup = std::llround(double(options.steps) * 10000 / 93835);
-    options.adam.decay = 0.3;
-    options.dropout = 0.1;
-    options.clip = 1;
-}
+namespace tsdiag::experiment_list::poly_tables {
 
 namespace {
 
@@ -497,4 +458,4 @@ extern const ExperimentEntry poly_table5 = {
     .measure = measure,
     .find = find_table5};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::poly_tables

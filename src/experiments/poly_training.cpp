@@ -2,212 +2,73 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
-#include <tuple>
 
-/// [POLY] Figures 2, 3, 6, 7 and Table 1: norms of attention in the training of a small ViT.
+#include "moments.hpp"
+#include "tsdiag/error.hpp"
+
 namespace tsdiag::experiment_list {
-namespace {
 
-constexpr std::array keys{
-    key_steps("300", "156250"),
-    key_batch("16", "128"),
-    key_rate("1e-3", "5e-4"),
-    ExperimentKey{"layers", "2", "6", "12", "blocks"},
-    key_vit_d,
-    key_vit_heads,
-    key_image,
-    ExperimentKey{"patch", "4", "2", "4", "pixels of a patch, a divisor of image"},
-    key_classes("10", "200"),
-    ExperimentKey{.name = "chosen",
-                  .tiny = "0,1",
-                  .quick = "0,2,5",
-                  .paper = "1,6,11",
-                  .description = "layers that are drawn, from 0",
-                  .list = true,
-                  .least = 0},
-    key_trials("4", "3")};
-
-struct Activation {
-    std::string label, keys;
-};
-/// softmax, x^3 / sqrt N and x^3, N the patches of an image.
-std::array<Activation, 3> activations_of(const ExperimentSetting& setting) {
-    const double k = std::sqrt(double(patches_of(setting, setting.text("patch"))));
-    return {Activation{"softmax", "attention=softmax"},
-            Activation{fmt::format("x^3 / {:.4g}", k),
-                       fmt::format("attention=polynomial,p=3,scale={:.17g}", 1 / k)},
-            Activation{"x^3", "attention=polynomial,p=3,scale=none"}};
+std::string PolyActivation::name() const {
+    if (power == 0) return "softmax";
+    const std::string x = power == 1 ? "x" : fmt::format("x^{}", power);
+    return x + (scale == Scale::none    ? ""
+                : scale == Scale::fixed ? " + fixed scale"
+                                        : " + dynamic scale");
 }
 
-/// Records means over the heads of a layer at each probed step, and their level: the mean log10
-/// over the second half of the steps.
-void tell_norms(const Outcome& run, Sink& out) {
-    std::map<std::tuple<std::string, Index, Index>, Moments> heads;
-    for (const MetricRow& row : run.table.metrics())
-        if (row.at.head >= 0 && row.value)
-            heads[{row.metric, row.at.layer, row.at.step}].add(*row.value);
-    std::map<std::pair<std::string, Index>, std::vector<double>> series;
-    for (const auto& [key, mean] : heads) {
-        const auto& [metric, layer, step] = key;
-        out.point({.layer = layer, .stage = "attn"}, metric, double(step), mean.mean());
-        series[{metric, layer}].push_back(mean.mean());
-    }
-    for (const auto& [key, norms] : series) {
-        Moments level;
-        bool positive = true;
-        for (std::size_t i = norms.size() / 2; i < norms.size(); ++i) {
-            positive = positive && norms[i] > 0;
-            if (positive) level.add(std::log10(norms[i]));
-        }
-        out.scalar({.layer = key.second, .stage = "attn"}, "level_" + key.first,
-                   positive ? Value(level.mean()) : undefined("a norm is 0"));
-    }
+std::string PolyActivation::options(Index count) const {
+    if (power == 0) return "";
+    const double c = 1 / std::sqrt(double(count));
+    return fmt::format(",p={},{}", power,
+                       scale == Scale::none    ? "scale=none"
+                       : scale == Scale::fixed ? fmt::format("scale={:.17g}", c)
+                                               : fmt::format("scale=learned,start={:.17g}", c));
 }
 
-RunResult measure(const ExperimentSetting& setting) {
-    std::vector<Trained> models;
-    for (const Activation& a : activations_of(setting)) {
-        TrainOptions options =
-            train_options(setting, vit(setting, setting.text("patch"), a.keys), gratings(setting));
-        options.probe_every = std::max<Index>(1, options.steps / 20);
-        options.eval_every = options.probe_every;
-        options.probe_samples = 2;
-        options.probes = {"attn_fro", "jac_fro"};
-        models.push_back({a.label, std::move(options)});
-    }
-    return trained(setting, models, tell_norms);
+std::array<PolyActivation, 3> poly_activations(Index power) {
+    using enum PolyActivation::Scale;
+    return {PolyActivation{power, none}, PolyActivation{power, fixed},
+            PolyActivation{power, dynamic}};
 }
 
-struct Norm {
-    const char *metric, *name, *title, *symbol;
-    const char *unscaled, *scaled;  ///< statements on x^3, and on x^3 / k
-};
-constexpr std::array norms = {Norm{"attn_fro", "attention_norm", "Frobenius norm of the attention",
-                                   "|P|_F", "[POLY] 5: x^3 is \"much larger than softmax\"",
-                                   "[POLY] 5: scaling \"brings it down to softmax levels\""},
-                              Norm{"jac_fro", "jacobian_norm", "Frobenius norm of its Jacobian",
-                                   "|dP/dS|_F", "[POLY] 5: follows from \"closer to softmax\"",
-                                   "[POLY] 5: scaling \"brings the norms closer to softmax\""}};
-
-Figure norm_figure(const Table& table, const ExperimentSetting& setting, const Norm& norm) {
-    Figure f{
-        .name = fmt::format("poly_fig2_{}", norm.name),
-        .title = fmt::format("{} through training", norm.title),
-        .caption = fmt::format("{} of held-out images, mean over the heads of a layer and over "
-                               "seeds, a panel a layer. {}",
-                               norm.symbol, bands)};
-    for (const Index layer : setting.counts("chosen")) {
-        if (layer >= setting.count("layers")) continue;
-        Plot plot{.title = fmt::format("layer {}", layer),
-                  .x = {.title = "step"},
-                  .y = {.title = norm.symbol, .scale = Scale::log}};
-        for (const Activation& a : activations_of(setting))
-            plot.series.push_back(
-                line(a.label, curve_of(table, a.label, norm.metric, layer), true));
-        f.panels.push_back(std::move(plot));
-    }
-    f.alt = in_words(f.panels);
-    return f;
+std::optional<double> learned_scale(const Outcome& run, Index count) {
+    Moments logs;
+    for (const auto& [name, tensor] : run.parameters)
+        if (name.ends_with("attn.scale"))
+            logs.add(
+                std::log10(std::abs(tensor.to_host<double>().front()) * std::sqrt(double(count))));
+    return logs.count() > 0 ? std::optional(logs.mean()) : std::nullopt;
 }
 
-/// Levels of one norm in one layer, as log10.
-void compare_levels(const Numbers& numbers, const ExperimentSetting& setting, const Norm& norm,
-                    Index layer, std::vector<Comparison>& all) {
-    const auto [softmax, scaled_cube, cube] = activations_of(setting);
-    const std::string what = fmt::format("log10 {}, second half, layer {}", norm.symbol, layer);
-    const auto level = [&](const Activation& a) {
-        return numbers.at(a.label, fmt::format("level_{}", norm.metric), "attn", layer);
-    };
-    all.push_back(
-        order_of(what, cube.label, softmax.label, level(cube), level(softmax), norm.unscaled));
-    all.push_back(order_of(what, cube.label, scaled_cube.label, level(cube), level(scaled_cube),
-                           norm.scaled));
-    all.push_back(compare(fmt::format("{}: {} less {}", what, scaled_cube.label, softmax.label),
-                          norm.scaled, std::nullopt,
-                          difference(level(scaled_cube), level(softmax))));
+void vit_recipe(TrainOptions& options) {
+    options.schedule.warmup = std::llround(double(options.steps) * 10000 / 93835);
+    options.adam.decay = 0.3;
+    options.dropout = 0.1;
+    options.clip = 1;
 }
 
-void compare_accuracies(const Numbers& numbers, const ExperimentSetting& setting,
-                        std::vector<Comparison>& all) {
-    const auto activations = activations_of(setting);
-    constexpr std::array table1 = {50.26, 50.5, 45.3};
-    const auto accuracy = [&](const Activation& a) {
-        return numbers.at(a.label, "final_accuracy", "", -1);
-    };
-    for (std::size_t i = 0; i < activations.size(); ++i)
-        all.push_back(
-            compare(fmt::format("final accuracy, {}", activations[i].label),
-                    fmt::format("[POLY] Table 1, ViT-Tiny on Tiny-ImageNet: {:.4g} %", table1[i]),
-                    std::nullopt, accuracy(activations[i])));
-    const auto& [softmax, scaled_cube, cube] = activations;
-    all.push_back(order_of("final accuracy", scaled_cube.label, cube.label, accuracy(scaled_cube),
-                           accuracy(cube),
-                           "[POLY] 5: unscaled x^3 \"yields significantly lower\" accuracy"));
-    all.push_back(order_of("final accuracy", scaled_cube.label, softmax.label,
-                           accuracy(scaled_cube), accuracy(softmax),
-                           "[POLY] 5: x^3/16 \"delivers the best performance\""));
+std::string vit(const ExperimentSetting& setting, const std::string& patch,
+                const std::string& attention) {
+    return fmt::format("random:deit-tiny,layers={},d={},heads={},image={},patch={},{}",
+                       setting.text("layers"), setting.text("d"), setting.text("heads"),
+                       setting.text("image"), patch, attention);
 }
 
-Findings find(const Table& table, const ExperimentSetting& setting) {
-    const Numbers numbers(table);
-    Findings found;
-    for (const Norm& norm : norms) {
-        found.figures.push_back(norm_figure(table, setting, norm));
-        for (const Index layer : setting.counts("chosen"))
-            if (layer < setting.count("layers"))
-                compare_levels(numbers, setting, norm, layer, found.comparisons);
-    }
-    Plot accuracy{.title = "held out",
-                  .x = {.title = "step"},
-                  .y = {.title = "accuracy", .low = 0, .high = 1}};
-    for (const Activation& a : activations_of(setting)) {
-        accuracy.series.push_back(line(a.label, curve_of(table, a.label, "accuracy")));
-        add_diverged(found, numbers, a.label);
-    }
-    compare_accuracies(numbers, setting, found.comparisons);
-    Figure f{.name = "poly_fig2_accuracy",
-             .title = "Accuracy through training",
-             .caption = fmt::format("Share of held-out images whose class has the greatest logit, "
-                                    "mean over seeds. {}",
-                                    bands),
-             .panels = {std::move(accuracy)}};
-    f.alt = in_words(f.panels);
-    found.figures.push_back(std::move(f));
-    found.notes.push_back(
-        "A softmax never has a norm below 1, whatever it has learnt; x^3 begins near 0, since "
-        "logits are small at initialisation, and grows as long as it learns.");
-    return found;
+Index patches_of(const ExperimentSetting& setting, const std::string& patch) {
+    const Index image = setting.count("image");
+    const std::size_t cross = patch.find('x');
+    const Index rows = Index(std::stod(patch.substr(0, cross))),
+                cols =
+                    cross == std::string::npos ? rows : Index(std::stod(patch.substr(cross + 1)));
+    if (image % rows != 0 || image % cols != 0)
+        throw UsageError(fmt::format("{}: patches of {} pixels do not divide image={}.",
+                                     setting.entry().name, patch, image));
+    return (image / rows) * (image / cols);
 }
 
-}  // namespace
-
-extern const ExperimentEntry poly_fig2 = {
-    .name = "poly.fig2",
-    .title = "Norms of attention and of its Jacobian through training",
-    .source = "[POLY] Figures 2, 3, 6, 7, Table 1",
-    .claim =
-        "Of ViT-Tiny on Tiny-ImageNet, in layers 2, 7 and 12, the Frobenius norm of x^3 \"is much "
-        "larger than softmax but scaling it by 1/16 brings it down to softmax levels\", and "
-        "scaling "
-        "\"also brings\" the Jacobian's \"norms closer to softmax\"; x^3/16 \"delivers the best "
-        "performance\", while unscaled x^3 \"yields significantly lower Top-1% accuracy\".",
-    .method =
-        "A ViT of the size in the readings with a class token, AdamW, on gratings in noise unless "
-        "--data images:DIR names others. At paper scale ViT-Tiny on 64 x 64 pixels in 256 patches, "
-        "200 epochs of 100000 images, 200 classes, layers counted from 0; batch, rate, schedule "
-        "and the number of runs are not told. Tiny-ImageNet itself: --data images:DIR. Quick is "
-        "smaller in everything, and its few runs have little power: what is not decided there is "
-        "open. The scale is 1/sqrt(N) with N the patches, 1/16 at paper scale. "
-        "Norms are those of held-out images at twenty steps.",
-    .table =
-        "curves attn_fro and jac_fro by layer over steps (means over heads); level_attn_fro, "
-        "level_jac_fro: mean of their log10 over the second half; train_loss, train_grad_norm, "
-        "test_loss, accuracy; final_loss, final_test_loss, final_accuracy, diverged",
-    .keys = keys,
-    .takes_data = true,
-    .measure = measure,
-    .find = find};
+std::string gratings(const ExperimentSetting& setting) {
+    return "patterns:" + setting.text("classes");
+}
 
 }  // namespace tsdiag::experiment_list

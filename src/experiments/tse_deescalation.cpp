@@ -7,7 +7,7 @@
 #include "support.hpp"
 
 /// [TSE] Figure 5: the de-escalation step (21), and the phase diagram of its strength.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::tse_deescalation {
 namespace {
 
 constexpr ExperimentKey key_tau(std::string_view tiny, std::string_view quick,
@@ -312,4 +312,4 @@ extern const ExperimentEntry law_phase = {
     .measure = measure,
     .find = find_phase};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::tse_deescalation

@@ -7,7 +7,7 @@
 #include "support.hpp"
 
 /// [TSE] Figures 2 and 3: rates of escalation and their estimates, post-norm.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::tse_rates {
 namespace {
 
 constexpr std::array keys2{
@@ -358,4 +358,4 @@ extern const ExperimentEntry tse_fig3 = {
     .measure = measure3,
     .find = find3};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::tse_rates

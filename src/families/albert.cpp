@@ -8,7 +8,7 @@
 
 /// ALBERT: layers share the parameters of their group, embeddings are narrower than the model.
 /// A group holds `inner_group_num` sub-layers, each of which counts as a layer here.
-namespace tsdiag::families {
+namespace tsdiag::families::albert {
 namespace {
 
 constexpr std::array pairs{
@@ -182,4 +182,4 @@ extern const ArchitectureEntry albert = {"albert",
                                          one_group_names,
                                          config};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::albert

@@ -10,46 +10,49 @@
 /// The list of families.  The first that matches a file owns it: a family whose names extend
 /// another's comes before it.
 // clang-format off
-#define TSDIAG_ARCHITECTURES(X)   \
-    X(nystromformer)              \
-    X(bert)                       \
-    X(roberta)                    \
-    X(big_bird)                   \
-    X(distilbert)                 \
-    X(albert)                     \
-    X(gpt2)                       \
-    X(gpt_neo)                    \
-    X(gpt_neox)                   \
-    X(transformer_xl)             \
-    X(performer)                  \
-    X(linformer)                  \
-    X(flash)                      \
-    X(gau)                        \
-    X(transnormer)                \
-    X(llama)                      \
-    X(mistral)                    \
-    X(qwen2)                      \
-    X(qwen3)                      \
-    X(vit)                        \
-    X(deit)                       \
-    X(xcit)                       \
-    X(timm_vit)                   \
-    X(vit_pytorch)                \
-    X(nystrom_attention)          \
-    X(encoder)                    \
-    X(torch_encoder)              \
-    X(lightning_encoder)
+#define TSDIAG_ARCHITECTURES(X)         \
+    X(nystromformer, nystromformer)     \
+    X(bert, bert)                       \
+    X(bert, roberta)                    \
+    X(bert, big_bird)                   \
+    X(bert, distilbert)                 \
+    X(albert, albert)                   \
+    X(gpt2, gpt2)                       \
+    X(gpt_neo, gpt_neo)                 \
+    X(neox, gpt_neox)                   \
+    X(transformer_xl, transformer_xl)   \
+    X(performer, performer)             \
+    X(linformer, linformer)             \
+    X(flash, flash)                     \
+    X(flash, gau)                       \
+    X(transnormer, transnormer)         \
+    X(llama, llama)                     \
+    X(llama, mistral)                   \
+    X(llama, qwen2)                     \
+    X(llama, qwen3)                     \
+    X(vit, vit)                         \
+    X(vit, deit)                        \
+    X(xcit, xcit)                       \
+    X(timm_vit, timm_vit)               \
+    X(vit_pytorch, vit_pytorch)         \
+    X(nystromformer, nystrom_attention) \
+    X(encoder, encoder)                 \
+    X(torch_encoder, torch_encoder)     \
+    X(torch_encoder, lightning_encoder)
 // clang-format on
 
 namespace tsdiag {
 namespace families {
-#define TSDIAG_DECLARE(name) extern const ArchitectureEntry name;
+#define TSDIAG_DECLARE(source, name)     \
+    namespace source {                   \
+    extern const ArchitectureEntry name; \
+    }
 TSDIAG_ARCHITECTURES(TSDIAG_DECLARE)
 #undef TSDIAG_DECLARE
 }  // namespace families
 
 std::span<const ArchitectureEntry* const> architectures() {
-#define TSDIAG_ADDRESS(name) &families::name,
+#define TSDIAG_ADDRESS(source, name) &families::source::name,
     static constexpr std::array all{TSDIAG_ARCHITECTURES(TSDIAG_ADDRESS)};
 #undef TSDIAG_ADDRESS
     return all;

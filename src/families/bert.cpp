@@ -7,7 +7,7 @@
 #include "reader.hpp"
 
 /// BERT, RoBERTa, BigBird, DistilBERT: post-norm encoders with learned positions.
-namespace tsdiag::families {
+namespace tsdiag::families::bert {
 namespace {
 
 constexpr std::array bert_pairs{
@@ -274,4 +274,4 @@ extern const ArchitectureEntry distilbert = {
     matches_distilbert, read_distilbert,  draw_bert,
     distilbert_random,  distilbert_names, distilbert_config};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::bert

@@ -9,7 +9,7 @@
 
 /// The encoders of [TSE]: post-norm (Algorithm 1) and pre-norm (19), without embeddings.  Their
 /// files hold the canonical names themselves, and config.json has `model_type` "tsdiag_encoder".
-namespace tsdiag::families {
+namespace tsdiag::families::encoder {
 namespace {
 
 constexpr std::array pairs{
@@ -173,4 +173,4 @@ extern const ArchitectureEntry encoder = {
     matches,      read,      draw,
     random_names, names,     config};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::encoder

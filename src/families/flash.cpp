@@ -6,7 +6,7 @@
 #include "reader.hpp"
 
 /// FLASHTransformer of lucidrains/FLASH-pytorch, and a stack of its GAU (gated attention units).
-namespace tsdiag::families {
+namespace tsdiag::families::flash {
 namespace {
 
 constexpr std::string_view flash_anchor = "layers.0.qk_offset_scale.gamma";
@@ -146,4 +146,4 @@ extern const ArchitectureEntry gau = {
     "a stack of GAU of FLASH-pytorch: gated attention units over all tokens", matches_gau,
     read_gau};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::flash

@@ -7,7 +7,7 @@
 #include "reader.hpp"
 
 /// GPT-2 as HF stores it (Conv1D, weights (in, out)) and as nanoGPT does (nn.Linear, (out, in)).
-namespace tsdiag::families {
+namespace tsdiag::families::gpt2 {
 namespace {
 
 constexpr std::array conv1d_pairs{
@@ -168,4 +168,4 @@ extern const ArchitectureEntry gpt2 = {"gpt2",
                                        "nanogpt",
                                        "GPT-2 (nn.Linear layout)"};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::gpt2

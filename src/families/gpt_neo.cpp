@@ -5,7 +5,7 @@
 #include "reader.hpp"
 
 /// GPT-Neo: GPT-2 with nn.Linear, sliding windows in every second layer, and unscaled logits.
-namespace tsdiag::families {
+namespace tsdiag::families::gpt_neo {
 namespace {
 
 constexpr std::array pairs{
@@ -117,4 +117,4 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
 extern const ArchitectureEntry gpt_neo = {
     "gpt_neo", "GPT-Neo", "GPT-Neo: pre-norm decoder with local layers", matches, read};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::gpt_neo

@@ -16,12 +16,12 @@ constexpr std::array masks{"*attn.bias", "*attention.bias"};
 constexpr std::array masked_values{"*attn.masked_bias", "*attention.masked_bias"};
 
 /// Modules after the last hidden state, under the names of libraries and users.
-constexpr std::array heads{"cls",     "*classifier*", "*head",      "*heads",      "head_*",
-                           "score",   "scorer",       "qa_outputs", "pooler*",     "predictions",
-                           "vocab_*", "fc",           "fc_*",       "fc1",         "fc2",
-                           "linear",  "dense",        "out",        "output",      "regressor",
-                           "logits*", "to_logits",    "embed_out",  "*projection", "*criterion*",
-                           "*loss*",  "*metric*",     "logit_scale"};
+constexpr std::array head_modules{
+    "cls",         "*classifier*", "*head",    "*heads",      "head_*",    "score",
+    "scorer",      "qa_outputs",   "pooler*",  "predictions", "vocab_*",   "fc",
+    "fc_*",        "fc1",          "fc2",      "linear",      "dense",     "out",
+    "output",      "regressor",    "logits*",  "to_logits",   "embed_out", "*projection",
+    "*criterion*", "*loss*",       "*metric*", "logit_scale"};
 
 /// Keys that no forward pass in evaluation mode reads.
 constexpr std::array harmless{
@@ -112,7 +112,8 @@ bool is_buffer(std::string_view name, const RawTensor& tensor) {
 
 bool is_head(std::string_view name) {
     const std::string_view first = name.substr(0, name.find('.'));
-    return any(heads, first) && name.find("lora") == name.npos && name.find("adapter") == name.npos;
+    return any(head_modules, first) && name.find("lora") == name.npos &&
+           name.find("adapter") == name.npos;
 }
 
 bool is_frequencies(std::string_view name) { return glob("*rotary_emb.inv_freq", name); }

@@ -5,7 +5,7 @@
 #include "reader.hpp"
 
 /// LinformerLM and Linformer of lucidrains/linformer.
-namespace tsdiag::families {
+namespace tsdiag::families::linformer {
 namespace {
 
 constexpr std::string_view anchor = "net.layers.0.0.fn.proj_k";
@@ -118,4 +118,4 @@ extern const ArchitectureEntry linformer = {
     "linformer", "Linformer (lucidrains)",
     "Linformer and LinformerLM of lucidrains: pre-norm, stored projections", matches, read};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::linformer

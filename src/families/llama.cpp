@@ -9,7 +9,7 @@
 
 /// LLaMA, Mistral, Qwen2, Qwen3: pre-norm decoders with RMS norms, gated feed-forward, rotary
 /// positions and grouped queries.
-namespace tsdiag::families {
+namespace tsdiag::families::llama {
 namespace {
 
 constexpr std::array pairs{
@@ -323,4 +323,4 @@ extern const ArchitectureEntry qwen2 =
 extern const ArchitectureEntry qwen3 =
     entry<qwen3_name>("Qwen3", "Qwen3: LLaMA with norms of q and k");
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::llama

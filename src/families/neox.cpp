@@ -7,7 +7,7 @@
 #include "rope.hpp"
 
 /// GPT-NeoX and Pythia: parallel attention and feed-forward, rotary on a part of each head.
-namespace tsdiag::families {
+namespace tsdiag::families::neox {
 namespace {
 
 constexpr std::array pairs{
@@ -117,4 +117,4 @@ extern const ArchitectureEntry gpt_neox = {
     matches,      read,       draw,
     random_names, neox_names, config};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::neox

@@ -7,7 +7,7 @@
 
 /// Nystromformer as HF stores it (BERT's names and a convolution), and as lucidrains/
 /// nystrom-attention does (a pre-norm stack without embedding).
-namespace tsdiag::families {
+namespace tsdiag::families::nystromformer {
 namespace {
 
 constexpr std::array hf_pairs{
@@ -197,4 +197,4 @@ extern const ArchitectureEntry nystrom_attention = {
     "Nystromformer of nystrom-attention: pre-norm, no embedding", matches_attention,
     read_attention};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::nystromformer

@@ -7,7 +7,7 @@
 #include "reader.hpp"
 
 /// PerformerLM of lucidrains/performer-pytorch.
-namespace tsdiag::families {
+namespace tsdiag::families::performer {
 namespace {
 
 constexpr std::string_view anchor = "performer.net.layers.0.0.fn.to_q.weight";
@@ -156,4 +156,4 @@ extern const ArchitectureEntry performer = {
     "performer", "Performer (performer-pytorch)",
     "PerformerLM of performer-pytorch: pre-norm, stored random features", matches, read};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::performer

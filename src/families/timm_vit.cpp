@@ -7,7 +7,7 @@
 #include "images.hpp"
 
 /// ViT and DeiT as timm and the DeiT repository store them.
-namespace tsdiag::families {
+namespace tsdiag::families::timm_vit {
 namespace {
 
 constexpr std::array pairs{
@@ -155,4 +155,4 @@ extern const ArchitectureEntry timm_vit = {
     "timm_vit", "ViT (timm)", "ViT and DeiT of timm: one qkv projection, layer scale, registers",
     matches, read};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::timm_vit

@@ -6,7 +6,7 @@
 #include "reader.hpp"
 
 /// torch.nn.TransformerEncoder, and the encoder of the PyTorch Lightning tutorial.
-namespace tsdiag::families {
+namespace tsdiag::families::torch_encoder {
 namespace {
 
 constexpr std::array torch_pairs{
@@ -132,4 +132,4 @@ extern const ArchitectureEntry lightning_encoder = {
     "lightning_encoder", "encoder (Lightning tutorial)",
     "the encoder of the PyTorch Lightning tutorial", matches_lightning, read_lightning};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::torch_encoder

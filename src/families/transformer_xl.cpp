@@ -10,7 +10,7 @@
 #include "tsdiag/attention.hpp"
 
 /// Transformer-XL as Hugging Face's TransfoXL stores it, which took the names of the authors' code.
-namespace tsdiag::families {
+namespace tsdiag::families::transformer_xl {
 namespace {
 
 constexpr std::array layer_pairs{
@@ -241,4 +241,4 @@ const ArchitectureEntry transformer_xl = {
     names,
     config};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::transformer_xl

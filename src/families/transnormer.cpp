@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 
-namespace tsdiag::families {
+namespace tsdiag::families::transnormer {
 namespace {
 
 constexpr std::array pairs{
@@ -254,23 +254,6 @@ Names names(const ModelSpec& spec) {
 
 }  // namespace
 
-void set_transnormer_attention(BlockSpec& b, const Transnormer& kind, bool early) {
-    AttentionSpec& a = b.attention;
-    a.options.clear();
-    if (early) {
-        a.variant = "diag_attention";
-        a.options["block"] = std::to_string(kind.block);
-        a.options["activation"] = kind.softmax ? "softmax" : "rela";
-        if (kind.softmax && !a.causal) a.options["padded"] = kind.padded ? "1" : "0";
-        a.output_norm = kind.softmax ? OutputNorm::none : OutputNorm::simple_rms;
-        return;
-    }
-    a.variant = "norm_attention";
-    a.options["map"] = "identity";
-    a.qk_activation = kind.linear_map;
-    a.output_norm = OutputNorm::simple_rms;
-}
-
 extern const ArchitectureEntry transnormer = {
     "transnormer",
     "TransNormer",
@@ -282,4 +265,4 @@ extern const ArchitectureEntry transnormer = {
     names,
     transnormer_config};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::transnormer

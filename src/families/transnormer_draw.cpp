@@ -7,6 +7,24 @@
 
 /// TransNormer drawn at random as fairseq initialises it, and its configuration.
 namespace tsdiag::families {
+
+void set_transnormer_attention(BlockSpec& b, const Transnormer& kind, bool early) {
+    AttentionSpec& a = b.attention;
+    a.options.clear();
+    if (early) {
+        a.variant = "diag_attention";
+        a.options["block"] = std::to_string(kind.block);
+        a.options["activation"] = kind.softmax ? "softmax" : "rela";
+        if (kind.softmax && !a.causal) a.options["padded"] = kind.padded ? "1" : "0";
+        a.output_norm = kind.softmax ? OutputNorm::none : OutputNorm::simple_rms;
+        return;
+    }
+    a.variant = "norm_attention";
+    a.options["map"] = "identity";
+    a.qk_activation = kind.linear_map;
+    a.output_norm = OutputNorm::simple_rms;
+}
+
 namespace {
 
 /// Sizes of the released scripts.

@@ -7,7 +7,7 @@
 #include "images.hpp"
 
 /// ViT and DeiT as HF stores them: pre-norm encoders of image patches.
-namespace tsdiag::families {
+namespace tsdiag::families::vit {
 namespace {
 
 constexpr std::array pairs{
@@ -197,4 +197,4 @@ extern const ArchitectureEntry vit = {
 extern const ArchitectureEntry deit = {"deit", "DeiT", "DeiT (HF): ViT with a distillation token",
                                        matches_deit, read_deit};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::vit

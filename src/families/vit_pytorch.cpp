@@ -6,7 +6,7 @@
 #include "images.hpp"
 
 /// ViT and SimpleViT of lucidrains/vit-pytorch: four generations, distinguished by names and ranks.
-namespace tsdiag::families {
+namespace tsdiag::families::vit_pytorch {
 namespace {
 
 /// The naming scheme of a file.
@@ -152,4 +152,4 @@ extern const ArchitectureEntry vit_pytorch = {
     .other_name = "simple_vit",
     .other_title = "SimpleViT (vit-pytorch)"};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::vit_pytorch

@@ -9,7 +9,7 @@
 
 /// XCiT [XCIT] as its authors' code and timm store it: cross-covariance attention, local patch
 /// interaction, class attention.
-namespace tsdiag::families {
+namespace tsdiag::families::xcit {
 namespace {
 
 /// `split`: class attention has q, k and v of its own, as in timm; else one qkv.
@@ -318,4 +318,4 @@ extern const ArchitectureEntry xcit = {
     names,
     config};
 
-}  // namespace tsdiag::families
+}  // namespace tsdiag::families::xcit

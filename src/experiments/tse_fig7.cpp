@@ -6,7 +6,7 @@
 #include "tse_training.hpp"
 
 /// [TSE] Figure 7: deep Transformer-XL in training.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::tse_fig7 {
 namespace {
 
 constexpr std::array keys{
@@ -171,4 +171,4 @@ extern const ExperimentEntry tse_fig7 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::tse_fig7

@@ -9,7 +9,7 @@
 #include "tsdiag/ops.hpp"
 
 /// [POLY] section 4: norms of softmax and polynomial attention at initialisation.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::poly_frobenius {
 namespace {
 
 constexpr std::array keys{ExperimentKey{.name = "tokens",
@@ -337,4 +337,4 @@ extern const ExperimentEntry poly_frobenius = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::poly_frobenius

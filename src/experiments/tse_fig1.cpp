@@ -6,7 +6,7 @@
 #include "support.hpp"
 
 /// [TSE] Figure 1: similarity over the depth of BERT and ALBERT at initialisation.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::tse_fig1 {
 namespace {
 
 constexpr std::array keys{
@@ -164,4 +164,4 @@ extern const ExperimentEntry tse_fig1 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::tse_fig1

@@ -8,30 +8,7 @@
 #include "tsdiag/error.hpp"
 
 /// [POLY] Figure 1: the scale of a cubic attention against the number of tokens.
-namespace tsdiag::experiment_list {
-
-std::string vit(const ExperimentSetting& setting, const std::string& patch,
-                const std::string& attention) {
-    return fmt::format("random:deit-tiny,layers={},d={},heads={},image={},patch={},{}",
-                       setting.text("layers"), setting.text("d"), setting.text("heads"),
-                       setting.text("image"), patch, attention);
-}
-
-Index patches_of(const ExperimentSetting& setting, const std::string& patch) {
-    const Index image = setting.count("image");
-    const std::size_t cross = patch.find('x');
-    const Index rows = Index(std::stod(patch.substr(0, cross))),
-                cols =
-                    cross == std::string::npos ? rows : Index(std::stod(patch.substr(cross + 1)));
-    if (image % rows != 0 || image % cols != 0)
-        throw UsageError(fmt::format("{}: patches of {} pixels do not divide image={}.",
-                                     setting.entry().name, patch, image));
-    return (image / rows) * (image / cols);
-}
-
-std::string gratings(const ExperimentSetting& setting) {
-    return "patterns:" + setting.text("classes");
-}
+namespace tsdiag::experiment_list::poly_fig1 {
 
 namespace {
 
@@ -208,4 +185,4 @@ extern const ExperimentEntry poly_fig1 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::poly_fig1

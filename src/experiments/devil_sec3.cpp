@@ -7,7 +7,7 @@
 #include "support.hpp"
 
 /// [DEVIL] section 3.1: gradients of attention as its scores tend to 0.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::devil_sec3 {
 namespace {
 
 constexpr std::array keys{ExperimentKey{.name = "tokens",
@@ -305,4 +305,4 @@ extern const ExperimentEntry devil_sec3 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::devil_sec3

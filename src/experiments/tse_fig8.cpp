@@ -8,7 +8,7 @@
 #include "tsdiag/ops.hpp"
 
 /// [TSE] Figure 8: the error of the ratio of expectations.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::tse_fig8 {
 namespace {
 
 constexpr std::array keys{ExperimentKey{.name = "tokens",
@@ -244,4 +244,4 @@ extern const ExperimentEntry tse_fig8 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::tse_fig8

@@ -7,7 +7,7 @@
 #include "support.hpp"
 
 /// [TSE] Figure 4: pre-norm encoders at initialisation.
-namespace tsdiag::experiment_list {
+namespace tsdiag::experiment_list::tse_fig4 {
 namespace {
 
 constexpr std::array keys{
@@ -144,4 +144,4 @@ extern const ExperimentEntry tse_fig4 = {
     .measure = measure,
     .find = find};
 
-}  // namespace tsdiag::experiment_list
+}  // namespace tsdiag::experiment_list::tse_fig4
