@@ -6,6 +6,7 @@ find_package(nlohmann_json 3.9 REQUIRED)
 find_package(OpenMP REQUIRED COMPONENTS CXX)
 find_package(Boost 1.70 REQUIRED)
 find_path(CLI11_INCLUDE CLI/CLI.hpp REQUIRED)
+find_path(TOML_INCLUDE toml++/toml.h REQUIRED)
 find_path(SPECTRA_INCLUDE Spectra/GenEigsSolver.h REQUIRED)
 
 add_library(tsdiag_private_deps INTERFACE)

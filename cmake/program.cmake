@@ -1,9 +1,15 @@
 file(GLOB cli CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cpp)
 find_package(Threads REQUIRED)
+add_custom_target(tsdiag_commit BYPRODUCTS ${PROJECT_BINARY_DIR}/generated/tsdiag_commit.h COMMENT "The commit that is built"
+    COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${PROJECT_BINARY_DIR}/generated/tsdiag_commit.h
+        -P ${PROJECT_SOURCE_DIR}/cmake/commit.cmake)
 add_executable(tsdiag_program ${cli})
 set_target_properties(tsdiag_program PROPERTIES OUTPUT_NAME tsdiag)
-target_include_directories(tsdiag_program PRIVATE ${CLI11_INCLUDE})
+add_dependencies(tsdiag_program tsdiag_commit)
+target_include_directories(tsdiag_program PRIVATE ${CLI11_INCLUDE} ${TOML_INCLUDE} ${PROJECT_BINARY_DIR}/generated)
 target_link_libraries(tsdiag_program PRIVATE tsdiag Threads::Threads)
 tsdiag_precompile(tsdiag_program waiting OPTIONS -Wall -Wextra -Wpedantic -Wshadow ${TSDIAG_QUICK_TO_COMPILE})
 target_compile_definitions(tsdiag_program PRIVATE
     TSDIAG_VERSION="${PROJECT_VERSION}" TSDIAG_BUILD_TYPE="$<CONFIG>")
+# It alone changes with each commit.
+set_source_files_properties(${PROJECT_SOURCE_DIR}/src/cli/version.cpp PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)

@@ -165,6 +165,14 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
     std::vector<std::string> names;
     for (const fs::path& file : files)
         if (names.size() < 8) names.push_back(file.filename().string());
+    const auto holds = [&](const char* name) {
+        std::error_code error;
+        return fs::exists(directory / name, error);
+    };
+    if (files.empty() && holds("run.json") && holds("metrics.csv"))
+        refuse(directory.string(),
+               "is a result of tsdiag, not a model. Open its report.html, or rebuild that with "
+               "tsdiag report.");
     if (files.empty())
         refuse(directory.string(),
                fmt::format("contains no model, expected {}, or one file that ends in {}. If the "

@@ -25,7 +25,15 @@ std::string list_text() {
 
 std::vector<const ExperimentEntry*> chosen(const FigureCommand& command) {
     std::vector<const ExperimentEntry*> found;
-    for (const std::string& name : command.names) found.push_back(&experiment(name));
+    for (const std::string& name : command.names) {
+        const std::string paper = name.ends_with('.') ? name : name + '.';  // all of "tse"
+        std::vector<const ExperimentEntry*> of_paper;
+        for (const ExperimentEntry* entry : experiments())
+            if (entry->name.starts_with(paper)) of_paper.push_back(entry);
+        if (of_paper.empty()) of_paper.push_back(&experiment(name));
+        for (const ExperimentEntry* entry : of_paper)
+            if (std::ranges::find(found, entry) == found.end()) found.push_back(entry);
+    }
     if (found.empty()) found.assign(experiments().begin(), experiments().end());
     return found;
 }
@@ -70,7 +78,9 @@ OutputFolder directory_of(const FigureCommand& command, const ExperimentEntry& e
     return OutputFolder(fs::path(command.out) / entry.name, result_plan(command.force));
 }
 
-void make(const FigureCommand& command, const ExperimentEntry& entry, ExperimentOptions options) {
+/// `alone`: its comparisons are printed too.
+void make(const FigureCommand& command, const ExperimentEntry& entry, ExperimentOptions options,
+          bool alone) {
     OutputFolder directory = directory_of(command, entry);
     ProgressBar bar(command.quiet, command.verbose);
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
@@ -94,7 +104,7 @@ void make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     print(fmt::format("{}  {} ({:.1f} s)\n", styled(std::string(entry.name), Style::bold),
                       printable(entry.title),
                       result.run["phases"].array().front()["seconds"].number()));
-    if (command.verbose || command.names.size() == 1) print(summary_of(page));
+    if (command.verbose || alone) print(summary_of(page));
     print(fmt::format("  {}\n", printable(made.string())));
 }
 
@@ -122,7 +132,7 @@ int run_command(const FigureCommand& command) {
         !line.empty() && !command.quiet)
         say("tsdiag: " + printable(line));
     for (const ExperimentEntry* entry : all)
-        make(command, *entry, options_for(command, *entry, all));
+        make(command, *entry, options_for(command, *entry, all), all.size() == 1);
     return 0;
 }
 

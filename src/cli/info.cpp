@@ -10,6 +10,7 @@
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/text.hpp"
+#include "version.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -35,6 +36,7 @@ std::string found_on_path(const std::string& program) {
 int run_command(const InfoCommand&) {
     std::vector<std::vector<std::string>> rows{
         {"version", TSDIAG_VERSION},
+        {"commit", commit()},
         {"compiler", __VERSION__},
         {"build", TSDIAG_BUILD_TYPE},
         {"processor", processor()},

@@ -17,11 +17,12 @@ namespace {
 using Rows = std::vector<std::vector<std::string>>;
 
 Rows list_metrics() {
-    Rows rows{{"name", "probe", "", "", "symbol"}};
+    Rows rows{{"name", "probe", "", "", "symbol", "meaning"}};
     for (const ProbeEntry* entry : probes())
         for (const Metric& m : entry->metrics)
             rows.push_back({std::string(m.name), std::string(entry->name), m.core ? "core" : "",
-                            m.of == Of::curve ? "curve" : "", std::string(m.symbol)});
+                            m.of == Of::curve ? "curve" : "", std::string(m.symbol),
+                            std::string(m.definition)});
     return rows;
 }
 

@@ -1,9 +1,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <filesystem>
+
 #include "command_options.hpp"
+#include "manual.hpp"
+#include "settings_file.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
 #include "tsdiag/text.hpp"
+#include "version.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -57,6 +64,14 @@ constexpr const char* check_examples = R"(Examples:
   tsdiag check poly.thm4.2 --range 32:1024
   tsdiag check --list)";
 
+constexpr const char* completion_examples = R"(Examples:
+  source <(tsdiag completion bash)
+  tsdiag completion fish | source)";
+
+constexpr const char* manual_examples = R"(Examples:
+  tsdiag manual probe | man -l -
+  tsdiag manual --out man1              a file for every command)";
+
 constexpr const char* program_footer = R"(Examples:
   tsdiag probe examples/char-gpt          every diagnostic, and a report
   tsdiag inspect model.safetensors        what a file contains, and what would be run
@@ -67,6 +82,24 @@ constexpr const char* program_footer = R"(Examples:
 See tsdiag COMMAND --help for details.
 Exit codes: 0 success, 1 invalid input, 2 usage error, 3 not available here, 4 a check failed,
 5 a strict check was not decided, 130 interrupted.)";
+
+/// Names that the argument of a command accepts.
+std::vector<Candidates> candidates() {
+    std::vector<std::string> figures, checks, random;
+    for (const ExperimentEntry* entry : experiments()) figures.emplace_back(entry->name);
+    for (const Claim* claim : claims()) checks.emplace_back(claim->name);
+    for (const ArchitectureEntry* entry : architectures())
+        if (entry->random_names)
+            for (const std::string_view name : entry->random_names())
+                random.push_back(fmt::format("random:{}", name));
+    std::vector<Candidates> all = {{"figure", figures},
+                                   {"check", checks},
+                                   {"list", listed()},
+                                   {"completion", {"bash", "zsh", "fish"}}};
+    for (const char* command : {"probe", "inspect", "init", "train"})
+        all.push_back({command, random});
+    return all;
+}
 
 CLI::App* add_command(CLI::App& program, const char* name, const char* description,
                       const char* examples) {
@@ -114,16 +147,18 @@ struct Parser {
     FigureCommand figure;
     TrainCommand train;
     GradientsCommand gradients;
+    std::string shell, manual_of, manual_folder;
+    bool print_settings = false;
     CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *check_app,
-        *figure_app, *train_app, *gradients_app;
+        *figure_app, *train_app, *gradients_app, *completion_app, *manual_app;
 
     Parser() {
         program.name("tsdiag");
         program.footer(program_footer);
         program.allow_extras();
+        program.require_subcommand(0, 1);  // a second name of a command is an argument of the first
         program.set_help_flag("-h,--help", "print this help");
-        program.set_version_flag("--version", std::string("tsdiag " TSDIAG_VERSION),
-                                 "print the version");
+        program.set_version_flag("--version", version(), "print the version");
         const std::shared_ptr<CLI::FormatterBase> formatter = program.get_formatter();
         formatter->column_width(26);
         for (const auto& [from, to] : {std::pair{"OPTIONS", "options"},
@@ -199,6 +234,17 @@ struct Parser {
         check_app =
             add_command(program, "check", "check the statements of the papers", check_examples);
         add_check(check_app, check);
+        completion_app =
+            add_command(program, "completion", "print a script that completes commands in a shell",
+                        completion_examples);
+        completion_app->add_option("SHELL", shell, "bash, zsh or fish")->required()->type_name("");
+        manual_app = add_command(program, "manual", "print a manual page", manual_examples);
+        manual_app->add_option("COMMAND", manual_of, "a command (default: tsdiag itself)")
+            ->type_name("");
+        text(manual_app, "-o,--out", manual_folder, "DIR", "write all pages into a directory");
+        for (CLI::App* app :
+             {probe_app, check_app, figure_app, train_app, gradients_app, inspect_app, init_app})
+            add_settings(app, print_settings);
     }
 
     const CLI::App& chosen() const {
@@ -213,9 +259,42 @@ struct Parser {
         return text;
     }
 
+    std::string completion_script() const {
+        const std::string script = completion(program, candidates(), shell);
+        if (script.empty()) throw UsageError(fmt::format("'{}' is not bash, zsh or fish.", shell));
+        return script;
+    }
+
+    /// One page, or the names of the files that hold all of them.
+    std::string manual() const {
+        const std::vector<const CLI::App*> commands =
+            program.get_subcommands([](const CLI::App*) { return true; });
+        const auto page = [&](const CLI::App& app) { return manual_page(app, program); };
+        if (!manual_folder.empty()) {
+            std::filesystem::create_directories(manual_folder);
+            std::string made;
+            const auto write = [&](const CLI::App& app, const std::string& name) {
+                const std::filesystem::path file =
+                    std::filesystem::path(manual_folder) / (name + ".1");
+                write_atomically(file, page(app));
+                made += file.string() + "\n";
+            };
+            write(program, "tsdiag");
+            for (const CLI::App* command : commands)
+                write(*command, "tsdiag-" + command->get_name());
+            return made;
+        }
+        if (manual_of.empty()) return page(program);
+        for (const CLI::App* command : commands)
+            if (command->get_name() == manual_of) return page(*command);
+        throw UsageError(
+            fmt::format("'{}' is not a command of tsdiag; see tsdiag --help.", manual_of));
+    }
+
     Command command() const {
         const CLI::App& app = chosen();
         refuse_extras(program, app);
+        if (print_settings) return PrintCommand{settings_text(app)};
         if (&app == probe_app) return probe;
         if (&app == inspect_app) return inspect;
         if (&app == init_app) return init;
@@ -226,9 +305,11 @@ struct Parser {
         if (&app == figure_app) return figure;
         if (&app == train_app) return train;
         if (&app == gradients_app) return gradients;
-        throw UsageError(
-            fmt::format("expected a command: probe, check, figure, train, gradients, inspect, "
-                        "init, list, info or report; see tsdiag --help."));
+        if (&app == completion_app) return PrintCommand{completion_script()};
+        if (&app == manual_app) return PrintCommand{manual()};
+        throw UsageError(fmt::format(
+            "expected a command: probe, check, figure, train, gradients, inspect, init, list, "
+            "info, report, completion or manual; see tsdiag --help."));
     }
 };
 
@@ -246,7 +327,10 @@ CLI::Option* text(CLI::App* app, const char* names, std::string& out, const char
 Command parse(int argc, const char* const* argv) {
     Parser parser;
     try {
-        parser.program.parse(argc, argv);
+        std::vector<std::string> words =
+            with_settings(parser.program, {argv + std::min(argc, 1), argv + argc});
+        std::ranges::reverse(words);  // the library takes them from the end
+        parser.program.parse(std::move(words));
     } catch (const CLI::CallForHelp&) {
         return PrintCommand{parser.help()};
     } catch (const CLI::CallForVersion& version) {

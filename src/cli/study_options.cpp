@@ -16,7 +16,9 @@ ExperimentScale parse_scale(const std::string& word) {
 }  // namespace
 
 void add_figure(CLI::App* app, FigureCommand& figure) {
-    app->add_option("NAME", figure.names, "names from --list (default: all)")->type_name("");
+    app->add_option("NAME", figure.names,
+                    "names from --list, or tse, devil, poly, law (default: all)")
+        ->type_name("");
     app->add_flag("--list", figure.list, "list the figures and their papers");
     value(app, "--scale", "SCALE", "quick (default) or paper: sizes and number of trials",
           [&](const std::string& t) { figure.scale = parse_scale(t); });

@@ -1,0 +1,152 @@
+#include <gmock/gmock.h>
+
+#include "program.hpp"
+
+/// Settings files, manual pages, completion.
+namespace tsdiag::test {
+namespace {
+
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+const std::string small_model = "random:post-norm,layers=1,d=8,heads=2";
+
+TEST(Settings, PrintedAndReadAgainGiveTheSameRun) {
+    TemporaryDirectory folder;
+    const std::vector<std::string> words = {
+        "probe",       small_model, "--tokens=5",   "--probes", "core", "--maps", "0:0,0:1",
+        "--no-report", "--ignore",  R"(a"b\c # d)", "--ignore", "0123", "-o",     "a"};
+    std::vector<std::string> printing = words;
+    printing.push_back("--print-settings");
+    const Finished printed = tsdiag(folder, printing);
+    ASSERT_EQ(printed.code, 0) << printed.err;
+    EXPECT_FALSE(std::filesystem::exists(folder.path() / "a"));
+    write_file(folder.path() / "s.toml", printed.out);
+    // What is read prints as what was printed: nothing is lost on the way.
+    EXPECT_EQ(tsdiag(folder, {"probe", "--settings", "s.toml", "--print-settings"}).out,
+              printed.out);
+    const std::string plain = "model = \"" + small_model +
+                              "\"\n[probe]\ntokens = 5\nprobes = \"core\"\n"
+                              "no-report = true\nquiet = false\n[check]\nn = 3\n";
+    write_file(folder.path() / "plain.toml", plain);
+    ASSERT_EQ(tsdiag(folder, {"probe", small_model, "--tokens", "5", "--probes", "core",
+                              "--no-report", "-o", "b"})
+                  .code,
+              0);
+    ASSERT_EQ(tsdiag(folder, {"probe", "--settings=plain.toml", "-o", "c"}).code, 0);
+    EXPECT_EQ(read_file(folder.path() / "b" / "metrics.csv"),
+              read_file(folder.path() / "c" / "metrics.csv"));
+    // The command line prevails, whichever name it uses.
+    EXPECT_THAT(tsdiag(folder, {"probe", "--tokens", "7", "-o", "d", "--settings", "s.toml",
+                                "--print-settings"})
+                    .out,
+                testing::AllOf(HasSubstr("tokens = 7\n"), HasSubstr("out = 'd'\n"),
+                               HasSubstr(small_model), Not(HasSubstr("tokens = 5"))));
+    EXPECT_THAT(
+        tsdiag(folder, {"probe", "random:gpt2", "--settings", "s.toml", "--print-settings"}).out,
+        testing::AllOf(HasSubstr("model = 'random:gpt2'"), Not(HasSubstr("post-norm"))));
+}
+
+TEST(Settings, WhatIsWrongIsNamed) {
+    TemporaryDirectory folder;
+    const auto refused = [&](const std::string& text, const std::string& words) {
+        write_file(folder.path() / "s.toml", text);
+        const Finished found = tsdiag(folder, {"probe", "--settings", "s.toml"});
+        EXPECT_EQ(found.code, 2) << text;
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr(words)) << text;
+    };
+    refused("tokns = 4\n", "did you mean tokens?");
+    refused("quiet = 4\n", "expected true or false");
+    refused("settings = \"s.toml\"\n", "is not an option");
+    refused("tokens = \"many\"\n", "--tokens");
+    refused("tokens = 4\n", "MODEL is required");
+    refused(std::string("\0\0[[[", 5), "tsdiag");
+    EXPECT_EQ(tsdiag(folder, {"probe", "--settings", "absent.toml"}).code, 1);
+    EXPECT_EQ(tsdiag(folder, {"probe", "--settings", "/dev/zero"}).code, 1);
+}
+
+TEST(Manual, HasAPageForEveryCommand) {
+    TemporaryDirectory folder;
+    ASSERT_EQ(tsdiag(folder, {"manual", "--out", "man1"}).code, 0);
+    const std::string whole = read_file(folder.path() / "man1" / "tsdiag.1");
+    std::size_t pages = 0;
+    for (const std::string& name : names_in(folder.path() / "man1")) {
+        if (name == "tsdiag.1") continue;
+        ++pages;
+        const std::string command = name.substr(7, name.size() - 9);
+        EXPECT_THAT(whole, HasSubstr("\\fBtsdiag " + command + "\\fR"));
+        const Finished help = tsdiag(folder, {command, "--help"});
+        const std::string page = read_file(folder.path() / "man1" / name);
+        EXPECT_EQ(tsdiag(folder, {"manual", command}).out, page);
+        // Every long option of the help, with its hyphens escaped.
+        for (std::size_t at = 0; (at = help.out.find("  --", at)) != std::string::npos; ++at) {
+            const std::size_t end = help.out.find_first_of(" ,\n", at + 4);
+            std::string option = help.out.substr(at + 2, end - at - 2);
+            for (std::size_t i = option.size(); i-- > 0;)
+                if (option[i] == '-') option.insert(i, "\\");
+            EXPECT_THAT(page, HasSubstr(option)) << command;
+        }
+    }
+    EXPECT_GE(pages, 12U);
+    EXPECT_EQ(tsdiag(folder, {"manual", "nonsense"}).code, 2);
+}
+
+/// What bash offers after `line`.
+std::string completed(const TemporaryDirectory& folder, const std::string& line) {
+    write_file(folder.path() / "try.bash",
+               "source <(\"$TSDIAG\" completion bash)\nCOMP_LINE='" + line + "' COMP_POINT=" +
+                   std::to_string(line.size()) + "\n_tsdiag\necho \"${COMPREPLY[*]}\"\n");
+    const Finished found = Running::shell(folder.path(), "bash try.bash").wait();
+    EXPECT_EQ(found.code, 0);
+    EXPECT_THAT(found.err, IsEmpty());
+    return found.out;
+}
+
+TEST(Completion, OffersCommandsOptionsAndNames) {
+    TemporaryDirectory folder;
+    EXPECT_EQ(completed(folder, "tsdiag insp"), "inspect\n");
+    EXPECT_EQ(completed(folder, "tsdiag probe --toke"), "--tokens\n");
+    EXPECT_EQ(completed(folder, "tsdiag figure tse.fig3"), "tse.fig3\n");
+    EXPECT_EQ(completed(folder, "tsdiag check tse.eq21"), "tse.eq21\n");
+    // bash replaces only what follows the colon.
+    EXPECT_EQ(completed(folder, "tsdiag probe random:gpt2-x"), "gpt2-xl\n");
+    EXPECT_EQ(completed(folder, "tsdiag probe --out "), "\n");  // files
+    for (const char* shell : {"bash", "zsh", "fish"}) {
+        const std::string script = tsdiag(folder, {"completion", shell}).out;
+        EXPECT_THAT(script, HasSubstr("probe")) << shell;
+        write_file(folder.path() / "script", script);
+        const std::string check =
+            std::string("if command -v ") + shell + " >/dev/null; then " + shell + " -n script; fi";
+        EXPECT_EQ(Running::shell(folder.path(), check).wait().code, 0) << shell;
+    }
+    EXPECT_EQ(tsdiag(folder, {"completion", "tcsh"}).code, 2);
+}
+
+TEST(Version, NamesCommitBuildAndCompiler) {
+    TemporaryDirectory folder;
+    EXPECT_THAT(tsdiag(folder, {"--version"}).out,
+                testing::MatchesRegex("tsdiag [0-9.]+ \\(commit [0-9a-z-]+, [A-Za-z]+, .+\\)\n"));
+}
+
+TEST(Figure, TakesAPrefix) {
+    TemporaryDirectory folder;
+    const Finished refused = tsdiag(folder, {"figure", "tse.", "--reading", "no_such_key=1"});
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(refused.err, HasSubstr("tse.fig1"));
+    EXPECT_EQ(tsdiag(folder, {"figure", "tsee."}).code, 2);
+}
+
+TEST(Probe, OfAResultSaysWhatItIs) {
+    TemporaryDirectory folder;
+    ASSERT_EQ(
+        tsdiag(folder, {"probe", small_model, "--tokens", "4", "--no-report", "-o", "a"}).code, 0);
+    const Finished found = tsdiag(folder, {"probe", "a"});
+    EXPECT_EQ(found.code, 1);
+    expect_one_sentence(found.err);
+    EXPECT_THAT(found.err, HasSubstr("is a result of tsdiag"));
+}
+
+}  // namespace
+}  // namespace tsdiag::test
