@@ -136,7 +136,7 @@ struct Comparison {
     Kind kind = Kind::equal;
     double freedom = 0;          ///< degrees of freedom of the error; 0: count - 1
     double resolution = 0;       ///< differences up to it count as 0
-    std::string judgement = {};  ///< the outcome: "not told apart (1.2 standard errors below)"
+    std::string judgement = {};  ///< the outcome: "no significant difference (1.2 ...)"
 };
 
 /// A page that compares a claim with measurements.

@@ -47,8 +47,8 @@ auto of_task(const ExperimentSetting& setting, std::string_view key, const Value
              const ArenaTask& task) {
     if (values.size() != arena_tasks.size())
         throw UsageError(
-            fmt::format("{}: {} has {} values, expected {}: of text, listops, "
-                        "retrieval, pathfinder and image.",
+            fmt::format("{}: {} has {} values, expected {}: for text, listops, retrieval, "
+                        "pathfinder and image.",
                         setting.entry().name, key, values.size(), arena_tasks.size()));
     return values[index_of(task)];
 }
@@ -80,16 +80,16 @@ std::span<const ArenaModel> arena_models() { return all_models; }
 std::string arena_data(const ExperimentSetting& setting, const ArenaTask& task) {
     if (setting.data().empty()) {
         if (!task.drawn)
-            throw UsageError(fmt::format(
-                "{}: the task {} is not drawn; pass --data DIR, a folder with {} in it, or "
-                "--reading tasks=listops,pathfinder.",
-                setting.entry().name, task.name, task.folder));
+            throw UsageError(
+                fmt::format("{}: the task {} is not generated; pass --data DIR, a folder with {} "
+                            "in it, or --reading tasks=listops,pathfinder.",
+                            setting.entry().name, task.name, task.folder));
         return std::string(task.data);
     }
     const std::filesystem::path folder = std::filesystem::path(setting.data()) / task.folder;
     std::error_code none;
     if (!std::filesystem::is_directory(folder, none))
-        throw UsageError(fmt::format("{}: the task {} is read from {}, which is not a folder.",
+        throw UsageError(fmt::format("{}: the task {} is read from {}, which is not a directory.",
                                      setting.entry().name, task.name, folder.string()));
     return fmt::format("{}:{}", task.data, folder.string());
 }
@@ -195,9 +195,9 @@ std::vector<std::string> constant_notes(const Numbers& numbers, std::span<const 
         }
         if (constant)
             out.push_back(fmt::format(
-                "On {} the best constant answer is right on {:.1f} % of the held-out samples, mean "
-                "over seeds. Of {} models {} are more often right and {} less often, by the 95 % "
-                "interval of the difference seed by seed; the others are not told apart from it.",
+                "On {} the best constant answer is right for {:.1f} % of the held-out samples "
+                "(mean over seeds). Of {} models, {} are significantly more accurate than it and "
+                "{} less (95 % intervals of the differences, paired by seed).",
                 task.label, 100 * *constant, models.size(), better, worse));
     }
     return out;

@@ -79,8 +79,7 @@ constexpr ExperimentKey key_arena_d(std::string_view quick) {
     return {"d", "8", quick, "64", "width"};
 }
 constexpr ExperimentKey key_arena_glu(std::string_view quick) {
-    return {"glu", "8", quick, "85",
-            "inner width of a GLU; half as much again where there is no gate"};
+    return {"glu", "8", quick, "85", "inner width of a GLU; 1.5 times as wide without a gate"};
 }
 constexpr ExperimentKey key_arena_tasks(std::string_view quick, std::string_view paper) {
     return {.name = "tasks",
@@ -107,7 +106,7 @@ inline constexpr std::array arena_keys{
                   .tiny = "2,2,2,2,2",
                   .quick = "4,4,4,4,4",
                   .paper = "16,32,16,128,256",
-                  .description = "samples an update, by task",
+                  .description = "samples per update, by task",
                   .list = true},
     ExperimentKey{
         .name = "rate",
@@ -133,7 +132,7 @@ inline constexpr std::array arena_keys{
     key_arena_heads,
     key_arena_glu("42"),
     ExperimentKey{"features", "4", "16", "128",
-                  "landmarks, projected tokens, random features, or queries that are kept"},
+                  "landmarks, projected tokens, random features, or queries kept"},
     ExperimentKey{"block", "4", "8", "64", "tokens of a block of BigBird and TransNormer"},
     ExperimentKey{"test", "4", "64", "2000", "held-out samples at the end"}};
 

@@ -27,7 +27,7 @@ constexpr ExperimentKey key_attentions(std::string_view quick) {
             .numbers = false,
             .list = true};
 }
-constexpr ExperimentKey own_layers{"layers", "2", "4", "12", "layers of the drawn model"};
+constexpr ExperimentKey own_layers{"layers", "2", "4", "12", "layers of the random model"};
 constexpr ExperimentKey own_d{"d", "16", "256", "768", "width"};
 constexpr ExperimentKey own_heads{"heads", "2", "4", "12", "heads, a divisor of d"};
 constexpr ExperimentKey own_tokens{.name = "tokens",
@@ -66,7 +66,7 @@ std::string drawn_model(const ExperimentSetting& setting, const std::string& att
     const Index d = setting.count("d"), heads = setting.count("heads");
     if (d % heads != 0)
         throw UsageError(
-            fmt::format("{}: heads={} do not divide d={}.", setting.entry().name, heads, d));
+            fmt::format("{}: heads={} is not a divisor of d={}.", setting.entry().name, heads, d));
     const bool whole = attention.starts_with("transnormer");
     return fmt::format("random:{},layers={},d={},heads={}{}",
                        whole ? attention + "-mlm" : "bert-base", setting.count("layers"), d, heads,
@@ -105,7 +105,7 @@ void derive(const Table& trial, Index stochastic, Sink& out) {
         if (row.metric == "local_auc" && row.at.head < 0 && row.value && row.at.layer < stochastic)
             area.add(*row.value);
     out.scalar({}, "local_auc_mean",
-               area.count() > 0 ? Value(area.mean()) : undefined("no layer has one"));
+               area.count() > 0 ? Value(area.mean()) : undefined("no layer has a local_auc"));
     out.scalar({}, "local_auc_layers", double(area.count()));
 }
 
@@ -135,7 +135,7 @@ std::map<Index, std::map<double, Number>> layer_curves(const Table& table, std::
     return found;
 }
 
-const Axis window{.title = "window, share of the tokens", .low = 0, .high = 1};
+const Axis window{.title = "window, fraction of the tokens", .low = 0, .high = 1};
 const Axis inside{.title = "attention inside", .low = 0, .high = 1.02};
 
 Series uniform_line() { return {.name = "uniform", .x = {0, 1}, .y = {0.0, 1.0}, .dashed = true}; }
@@ -172,39 +172,38 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
     const double uniform = (setting.number("tokens") + 1) / (2 * setting.number("tokens"));
     Findings found;
-    Plot drawn{.title = "drawn at random, layer 0", .x = window, .y = inside};
+    Plot drawn{.title = "random weights, layer 0", .x = window, .y = inside};
     for (const std::string& attention : setting.list("attention")) {
         const std::string model = drawn_model(setting, attention);
         const auto curves = layer_curves(table, model);
         if (curves.empty()) continue;
         drawn.series.push_back(line(attention, curves.begin()->second));
-        found.comparisons.push_back(compare(area_of(numbers, model, attention + ", drawn"),
-                                            fmt::format("uniform attention has {:.4f}", uniform),
+        found.comparisons.push_back(compare(area_of(numbers, model, attention + ", random weights"),
+                                            fmt::format("uniform attention: {:.4f}", uniform),
                                             std::nullopt,
                                             numbers.at(model, "local_auc_mean", "", -1)));
     }
     drawn.series.push_back(uniform_line());
-    Figure f{
-        .name = "devil_fig2a",
-        .title = "Locally accumulated attention",
-        .caption = fmt::format(
-            "C(L), the attention inside the nested window of L tokens around a row's own, over "
-            "L/n [DEVIL] 3.2, mean over rows, heads and trials, in the first layer of drawn "
-            "models. `uniform` attention lies on the straight line. {}",
-            bands),
-        .panels = {std::move(drawn)}};
+    Figure f{.name = "devil_fig2a",
+             .title = "Locally accumulated attention",
+             .caption = fmt::format(
+                 "C(L), the attention inside the nested window of L tokens around a row's own, "
+                 "over L/n [DEVIL] 3.2, mean over rows, heads and trials, in the first layer of "
+                 "models with random weights. Uniform attention lies on the straight line. {}",
+                 bands),
+             .panels = {std::move(drawn)}};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     if (!setting.model().empty())
         find_checkpoint(found, table, setting);
     else
         found.notes.push_back(
-            "No checkpoint was given: at initialisation no attention knows where tokens stand, so "
+            "No checkpoint was given: at initialisation attention does not depend on positions, so "
             "only variants that are local by construction differ from uniform. `--model PATH` adds "
             "a trained model.");
     found.notes.push_back(
-        "The paper compares trained models; a claim about training is neither confirmed nor denied "
-        "by drawn ones.");
+        "The paper compares trained models; models with random weights neither confirm nor refute "
+        "a claim about training.");
     return found;
 }
 
@@ -265,9 +264,8 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
     Figure f{.name = "devil_fig2b",
              .title = "Attention maps",
              .caption =
-                 "P of one head: row i is what token i attends to. Each map has its own colours, "
-                 "from 0 to "
-                 "its greatest entry.",
+                 "P of one head: row i is what token i attends to. Each map has its own colour "
+                 "scale, from 0 to its greatest entry.",
              .alt = "Attention maps."};
     for (const Map& map : table.maps()) {
         f.panels.push_back(map_panel(map));
@@ -278,18 +276,17 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
         found.comparisons.push_back(
             compare(fmt::format("mean over rows and heads of the greatest entry, layer {}, {}",
                                 layer, attention),
-                    fmt::format("uniform attention has 1/n = {:.4g}", 1 / tokens), std::nullopt,
+                    fmt::format("uniform attention: 1/n = {:.4g}", 1 / tokens), std::nullopt,
                     numbers.at(drawn_model(setting, attention), "row_max", "attn", layer)));
     if (!setting.model().empty())
         found.comparisons.push_back(
             compare(fmt::format("the same, layer {}, the checkpoint", layer),
-                    fmt::format("uniform attention has 1/n = {:.4g}", 1 / tokens), std::nullopt,
+                    fmt::format("uniform attention: 1/n = {:.4g}", 1 / tokens), std::nullopt,
                     numbers.at(setting.model(), "row_max", "attn", layer)));
     else
         found.notes.push_back(
             "No checkpoint was given: maps at initialisation are close to uniform. `--model PATH` "
-            "adds one "
-            "of a trained model.");
+            "adds a map of a trained model.");
     return found;
 }
 
@@ -311,10 +308,11 @@ extern const ExperimentEntry devil_fig2a = {
     .source = "[DEVIL] Figure 2 (a), section 3.2",
     .claim = claim,
     .method =
-        "Encoders of BERT's form drawn at random with each variant, TransNormer T2, and a "
-        "checkpoint's own attention with --model: the paper's are trained, and it does not tell "
-        "their sizes. C(L) is what section 3.2 defines; the pseudo-code of appendix F differs "
-        "(references.md). NormAttention, of TransNormer's second half, has no rows that sum to 1.",
+        "BERT-like encoders with random weights and each variant, TransNormer T2, and with --model "
+        "a checkpoint with its own attention. The paper's models are trained; their sizes are not "
+        "stated. C(L) is what section 3.2 defines; the pseudo-code of appendix F differs "
+        "(references.md). The rows of NormAttention, in TransNormer's second half, do not sum to "
+        "1.",
     .table =
         "local_auc by layer, curve local_acc over L/n, as in metrics.md; local_auc_mean: mean over "
         "the layers that have it, local_auc_layers: their number, both of each trial",
@@ -329,8 +327,8 @@ extern const ExperimentEntry devil_fig2b = {
     .source = "[DEVIL] Figure 2 (b)",
     .claim = map_claim,
     .method =
-        "P of one layer and head of encoders of BERT's form, drawn at random with each variant, of "
-        "TransNormer T2, and of a checkpoint with --model. The paper's are trained.",
+        "P of one layer and head of BERT-like encoders with random weights and each variant, of "
+        "TransNormer T2, and with --model of a checkpoint. The paper's models are trained.",
     .table = "row_max, entropy by layer and head; maps.npz: the maps, named after their variant",
     .keys = map_keys,
     .takes_model = true,

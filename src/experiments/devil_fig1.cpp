@@ -18,15 +18,14 @@ constexpr std::array<std::string_view, 11> labels = {
 constexpr std::size_t own_models = 2;  // the last
 
 constexpr auto keys = joined(
-    std::array{
-        ExperimentKey{.name = "length",
-                      .tiny = "16",
-                      .quick = "1024",
-                      .paper = "2048",
-                      .description = "tokens of the step that is timed, a multiple of features",
-                      .least = 4,
-                      .most = 65536},
-        key_arena_tasks("listops", "text,listops,retrieval,pathfinder,image")},
+    std::array{ExperimentKey{.name = "length",
+                             .tiny = "16",
+                             .quick = "1024",
+                             .paper = "2048",
+                             .description = "tokens of the timed step, a multiple of features",
+                             .least = 4,
+                             .most = 65536},
+               key_arena_tasks("listops", "text,listops,retrieval,pathfinder,image")},
     arena_keys, std::array{key_trials("3", "3")});
 
 std::vector<ArenaModel> models() {
@@ -39,10 +38,9 @@ std::vector<ArenaModel> models() {
 RunResult measure(const ExperimentSetting& setting) {
     const Index length = setting.count("length");
     if (length % setting.count("features") != 0)
-        throw UsageError(
-            fmt::format("{}: length={} is no multiple of features={}, the landmarks "
-                        "of Nystromformer.",
-                        setting.entry().name, length, setting.text("features")));
+        throw UsageError(fmt::format(
+            "{}: length={} is not a multiple of features={}, the landmarks of Nystromformer.",
+            setting.entry().name, length, setting.text("features")));
     RunResult result = arena_trained(setting, models());
     for (const ArenaModel& model : models()) {
         const StepCosts costs =
@@ -80,9 +78,9 @@ std::vector<Bubble> bubbles_of(const Table& table, const ExperimentSetting& sett
 
 Figure figure_of(const std::vector<Bubble>& bubbles, const ExperimentSetting& setting) {
     Plot plot{.title = fmt::format("one sample of {} tokens", setting.text("length")),
-              .x = {.title = "steps a second, training", .scale = Scale::log},
-              .y = {.title = "mean accuracy, per cent"},
-              .area_title = "bytes of a step"};
+              .x = {.title = "training steps per second", .scale = Scale::log},
+              .y = {.title = "mean accuracy, %"},
+              .area_title = "bytes per step"};
     std::string words;
     for (const Bubble& b : bubbles) {
         if (!b.speed.value || !b.bytes.value || !b.score.value) continue;
@@ -90,7 +88,7 @@ Figure figure_of(const std::vector<Bubble>& bubbles, const ExperimentSetting& se
                                .x = {*b.speed.value},
                                .y = {b.score.value},
                                .areas = {*b.bytes.value}});
-        words += fmt::format("{} {}: {:.3g} steps a second, {:.3g} MB, {:.1f} %",
+        words += fmt::format("{} {}: {:.3g} steps per second, {:.3g} MB, {:.1f} %",
                              words.empty() ? "" : ";", b.name, *b.speed.value, *b.bytes.value / 1e6,
                              *b.score.value);
     }
@@ -98,8 +96,8 @@ Figure figure_of(const std::vector<Bubble>& bubbles, const ExperimentSetting& se
              .title = "Speed, memory and score",
              .caption =
                  "Accuracy, the mean over tasks and seeds, against the speed of forward and "
-                 "backward; the area of a circle is the memory of its tensors. Intervals "
-                 "are in the comparisons.",
+                 "backward; the area of a circle is the memory of its tensors. Intervals are given "
+                 "in the comparisons.",
              .alt = words + "."};
     if (!plot.series.empty()) f.panels.push_back(std::move(plot));
     return f;
@@ -119,22 +117,22 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     for (const Bubble& a : own)
         for (const Bubble& b : others) {
             found.comparisons.push_back(
-                order_of("steps a second", a.name, b.name, a.speed, b.speed, says));
+                order_of("steps per second", a.name, b.name, a.speed, b.speed, says));
             found.comparisons.push_back(
                 order_of("mean accuracy", a.name, b.name, a.score, b.score, says));
         }
     for (const Bubble& b : bubbles)
-        found.comparisons.push_back(compare(fmt::format("megabytes of a step, {}", b.name), says,
+        found.comparisons.push_back(compare(fmt::format("megabytes per step, {}", b.name), says,
                                             std::nullopt, scaled(b.bytes, 1e-6)));
     for (const ArenaTask& task : arena_tasks_of(setting))
         for (const ArenaModel& model : models()) add_diverged(found, numbers, on_task(model, task));
     found.notes = constant_notes(numbers, models(), arena_tasks_of(setting));
     found.notes.push_back(
-        "The figure's numbers are not printed: its scores are those of Table 6, its speeds are of "
-        "the kind of Table 7. Bytes are counted once, for they do not vary.");
+        "The paper prints no numbers for this figure: its scores are those of Table 6, its speeds "
+        "are like those of Table 7. Bytes are counted once, since they do not vary.");
     found.notes.push_back(
-        "Speeds are those of this machine and this moment. FLASH and Linformer make parts of P "
-        "that grow as n^2 here (devil.table7).");
+        "Speeds depend on this machine and its load. Here FLASH and Linformer compute parts of P "
+        "that grow as n^2 (devil.table7).");
     return found;
 }
 
@@ -151,12 +149,12 @@ extern const ExperimentEntry devil_fig1 = {
     .method =
         "The models that Tables 6 and 7 share. Scores are trained as for devil.table6, at quick "
         "scale on ListOps alone; speed and memory are those of a step with the gradient, one "
-        "sample on the CPU in float32, as for devil.table7. The paper's are of an A6000, its "
-        "batch is not told.",
+        "sample on the CPU in float32, as for devil.table7. The paper's speeds are of an A6000; "
+        "its batch size is not stated.",
     .table =
         "final_accuracy, accuracy_excess, final_test_loss, final_loss, diverged of each model on "
         "each task; curves train_loss, train_grad_norm, test_loss and accuracy over steps, "
-        "train_speed (steps a second) and step_bytes at the length",
+        "train_speed (steps per second) and step_bytes at the length",
     .keys = keys,
     .takes_data = true,
     .timed = true,

@@ -30,7 +30,7 @@ constexpr std::array keys{ExperimentKey{.name = "tokens",
                                         .tiny = "1e-5",
                                         .quick = "1e-5",
                                         .paper = "1e-5",
-                                        .description = "epsilon of the norm behind NormAttention",
+                                        .description = "epsilon of the norm after NormAttention",
                                         .whole = false,
                                         .least = 1e-12,
                                         .most = 1},
@@ -230,13 +230,14 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                    law("NormAttention, sharp: 1/sqrt(eps)", scales, [&](double) { return root; }),
                    law("NormAttention, printed: 3d/(2 sqrt(eps))", scales,
                        [&](double) { return 1.5 * d * root; })};
-    Figure f{.name = "devil_sec3",
-             .title = "Gradients as the scores shrink",
-             .caption = fmt::format(
-                 "The scores are multiplied by c; derivatives are by the scaled scores, by closed "
-                 "forms. c1 is the longest row of dL/dO, c2 of V, both Gaussian. Linear attention "
-                 "divides by the sum of its scores, so its derivative is of degree -1 in c. {}",
-                 bands)};
+    Figure f{
+        .name = "devil_sec3",
+        .title = "Gradients as the scores shrink",
+        .caption = fmt::format(
+            "The scores are multiplied by c; derivatives are with respect to the scaled scores, in "
+            "closed form. c1 is the longest row of dL/dO, c2 of V, both Gaussian. Linear attention "
+            "divides by the sum of its scores, so its derivative is of degree -1 in c. {}",
+            bands)};
     f.panels = {entry, loss};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
@@ -250,13 +251,13 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     using Kind = Comparison::Kind;
     for (const auto& [which, label, says, expected] :
          {std::tuple{"exponent_linear", "linear",
-                     "[DEVIL] (60): without bound; of degree -1 in c by (10)", -1.0},
+                     "[DEVIL] (60): unbounded; of degree -1 in c by (10)", -1.0},
           std::tuple{"exponent_softmax", "softmax",
                      "[DEVIL] (59): bounded, constant as c tends to 0", 0.0},
           std::tuple{"exponent_norm", "NormAttention",
                      "[DEVIL] (61): bounded, constant as c tends to 0", 0.0}})
         found.comparisons.push_back(resolved(
-            compare(fmt::format("exponent of the largest |dL/dS| in c near its least, {}", label),
+            compare(fmt::format("exponent in c of the largest |dL/dS|, at the least c, {}", label),
                     says, expected, numbers.at(name, which, "", -1)),
             0.001));
     found.comparisons.push_back(
@@ -294,13 +295,12 @@ extern const ExperimentEntry devil_sec3 = {
     .method =
         "Positive scores of random features, multiplied by c; the largest derivatives from closed "
         "forms in double, over all entries, for random values and cotangents. The paper proves "
-        "this and draws nothing; sizes are readings.",
+        "this without an experiment; the sizes are readings.",
     .table =
         "curves over c: dp_softmax, dp_linear: max |dP_ij/dS_ik|; dp_linear_bound = 1/(4 c min s) "
-        "[DEVIL] (11), dp_linear_share: dp_linear over it; "
-        "dl_softmax, dl_linear, dl_norm: max |dL/dS_ij| / (c1 c2); exponent_softmax, "
-        "exponent_linear, exponent_norm: slope of log max |dL/dS_ij| between the "
-        "two least c of a trial",
+        "[DEVIL] (11), dp_linear_share: dp_linear divided by it; dl_softmax, dl_linear, dl_norm: "
+        "max |dL/dS_ij| / (c1 c2); exponent_softmax, exponent_linear, exponent_norm: slope of log "
+        "max |dL/dS_ij| between the two smallest c of a trial",
     .keys = keys,
     .measure = measure,
     .find = find};

@@ -52,7 +52,7 @@ Figure figure_of(const Table& table) {
     Figure f{.name = "devil_table1",
              .title = "Linear attention without its denominator",
              .caption = fmt::format("Mean over seeds of the loss of a step's batch and of the norm "
-                                    "of its gradient; parts of the run averaged. {}",
+                                    "of its gradient; averaged over parts of the run. {}",
                                     bands),
              .panels = {std::move(loss), std::move(norms)}};
     f.alt = in_words(f.panels);
@@ -81,16 +81,15 @@ extern const ExperimentEntry devil_table1 = {
     .source = "[DEVIL] Table 1, section 4.2, Table 13",
     .claim =
         "\"Directly removing scaling operation i.e., the denominator in Eq. 4, leads to "
-        "significant "
-        "performance drop\", since the attention \"becomes unbounded in the forward pass\"; with "
-        "a norm in its place it is better than before: perplexities of 4.98 (1+elu), 797.08 (its "
-        "denominator removed) and 4.94 (NormAttention).",
+        "significant performance drop\", since the attention \"becomes unbounded in the forward "
+        "pass\"; with a norm in its place it improves on 1+elu: perplexities of 4.98 (1+elu), "
+        "797.08 (its denominator removed) and 4.94 (NormAttention).",
     .method =
         "At paper scale the recipe of Table 13 as for devil.table2: masked tokens, RoBERTa's "
         "sizes. Its data is WikiText-103; here a Markov chain of second order over 8 symbols, or "
-        "the bytes of --data text:FILE. At quick scale next tokens with a small decoder. What is "
-        "compared is the mean loss of held-out samples, the logarithm of the paper's perplexity, "
-        "seed by seed: models of one seed see the same samples.",
+        "the bytes of --data text:FILE. At quick scale a small decoder predicts next tokens. The "
+        "mean losses of held-out samples, the logarithm of the paper's perplexity, are compared "
+        "seed by seed: models with the same seed see the same samples.",
     .table =
         "test_loss_excess (final_test_loss less that of 1+elu of the same seed), final_loss, "
         "final_test_loss, final_accuracy, diverged of each model; curves train_loss, "

@@ -64,13 +64,12 @@ Figure figure_of(const Table& table) {
         norms.series.push_back(line(v.label, curve_of(table, v.label, "train_grad_norm"), true));
         loss.series.push_back(line(v.label, curve_of(table, v.label, "train_loss")));
     }
-    Figure f{
-        .name = "devil_table2",
-        .title = "Gradients through training",
-        .caption = fmt::format("Mean over seeds of the norm of the gradient of a step's batch, "
-                               "and of its loss; parts of the run averaged. {}",
-                               bands),
-        .panels = {std::move(norms), std::move(loss)}};
+    Figure f{.name = "devil_table2",
+             .title = "Gradients through training",
+             .caption = fmt::format("Mean over seeds of the norm of the gradient of a step's "
+                                    "batch, and of its loss; averaged over parts of the run. {}",
+                                    bands),
+             .panels = {std::move(norms), std::move(loss)}};
     f.alt = in_words(f.panels);
     return f;
 }
@@ -109,9 +108,8 @@ Findings find(const Table& table, const ExperimentSetting&) {
         if (reach.value)
             found.notes.push_back(fmt::format(
                 "{}: one run's own 95 % interval reaches up to {:.2g} times its grad_rsd "
-                "(geometric "
-                "mean over seeds), since a trend is not told from variation; the standard errors "
-                "above are those between seeds.",
+                "(geometric mean over seeds), since a trend cannot be separated from variation; "
+                "the standard errors above are those between seeds.",
                 v.label, std::pow(10, *reach.value)));
     }
     found.notes.push_back(
@@ -119,8 +117,8 @@ Findings find(const Table& table, const ExperimentSetting&) {
         "the gradient of all parameters together, step by step, without clipping; a trend counts "
         "as variation.");
     found.notes.push_back(
-        "Its text has a learning rate of 0.005 and its Table 13 a peak of 5e-4: the table's is "
-        "taken. Rows of P are never dropped here, where the paper drops a tenth of vanilla's.");
+        "Its text gives a learning rate of 0.005, its Table 13 a peak of 5e-4: the table's is "
+        "used. There is no dropout on P here; the paper drops a tenth of vanilla's.");
     return found;
 }
 
@@ -138,15 +136,13 @@ extern const ExperimentEntry devil_table2 = {
         "(NormAttention).",
     .method =
         "At paper scale the recipe of Table 13: masked tokens with RoBERTa base (post-norm "
-        "encoder), linear decay behind 3k updates of warm-up to 5e-4, Adam with betas 0.9 and "
-        "0.98, "
-        "eps 1e-6 and weight decay 0.01, dropout 0.1, no clipping, 512 samples of 512 tokens, 50k "
-        "updates. Its data is WikiText-103 in 50265 BPE tokens; here a Markov chain of second "
-        "order "
-        "over 8 symbols, or the bytes of --data text:FILE. At quick scale, where masked training "
-        "does not leave its plateau within the steps, next tokens with a small decoder. Each "
-        "attention has the same seeds. grad_rsd = std(g)/mean(g) of the gradient norms behind the "
-        "warm-up; the paper's is of all iterations.",
+        "encoder), warm-up over 3k updates to 5e-4, then linear decay, Adam with betas 0.9 and "
+        "0.98, eps 1e-6 and weight decay 0.01, dropout 0.1, no clipping, 512 samples of 512 "
+        "tokens, 50k updates. Its data is WikiText-103 in 50265 BPE tokens; here a Markov chain of "
+        "second order over 8 symbols, or the bytes of --data text:FILE. At quick scale, where "
+        "masked training does not leave its plateau within the steps, a small decoder predicts "
+        "next tokens. All attentions share their seeds. grad_rsd = std(g)/mean(g) of the gradient "
+        "norms after the warm-up; the paper uses all iterations.",
     .table =
         "grad_rsd, grad_rsd_reach (log10 of the upper end of a run's own interval over its "
         "grad_rsd), "

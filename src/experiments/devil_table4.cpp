@@ -26,9 +26,8 @@ constexpr std::array keys{
                   .tiny = "3e-3",
                   .quick = "3e-3",
                   .paper = "5e-4",
-                  .description =
-                      "greatest learning rate: linear warm-up, then as 1/sqrt(step); the text "
-                      "says 0.005",
+                  .description = "greatest learning rate: linear warm-up, then proportional to "
+                                 "1/sqrt(step); the text says 0.005",
                   .whole = false,
                   .least = 1e-8,
                   .most = 1},
@@ -63,12 +62,13 @@ Figure figure_of(const Table& table) {
     Plot training{.title = "training loss", .x = {.title = "step"}, .y = {.title = "L, nats"}};
     for (const Row& row : rows)
         training.series.push_back(line(row.label, curve_of(table, row.label, "train_loss")));
-    Figure f{.name = "devil_table4",
-             .title = "Eight language models",
-             .caption = fmt::format("Mean over seeds of the loss of a step's batch; parts of the "
-                                    "run averaged. {}",
-                                    bands),
-             .panels = {std::move(training)}};
+    Figure f{
+        .name = "devil_table4",
+        .title = "Eight language models",
+        .caption = fmt::format(
+            "Mean over seeds of the loss of a step's batch; averaged over parts of the run. {}",
+            bands),
+        .panels = {std::move(training)}};
     f.alt = in_words(f.panels);
     return f;
 }
@@ -116,15 +116,15 @@ extern const ExperimentEntry devil_table4 = {
         "(T1) on the validation set, vanilla 29.63, the others from 31.88 to 75.29.",
     .method =
         "At paper scale the recipe of Table 13: 6 layers of 512 features, 8 heads, 128 samples of "
-        "512 tokens, 100000 updates, 8000 of warm-up to 5e-4, then as 1/sqrt(step), Adam with "
-        "betas 0.9 and 0.98, eps 1e-8, decay 0.01, dropout 0.1, no clipping. Its data is "
-        "WikiText-103 in BPE tokens; here the bytes of --data wikitext:DIR, whose losses are no "
-        "perplexities of words, or a Markov chain of second order over 8 symbols. The paper's "
-        "validation and test perplexities both stand beside the one loss of held-out samples here "
-        "(of --data the validation file): the test set is not used. All but TransNormer stand in "
-        "GPT-2's pre-norm block; the paper's FLASH is 10 layers of gated units, here 6 of its "
-        "attention. How LS and the blocks were set is not told. At quick scale a small decoder "
-        "and few updates.",
+        "512 tokens, 100000 updates, warm-up over 8000 of them to 5e-4, then proportional to "
+        "1/sqrt(step), Adam with betas 0.9 and 0.98, eps 1e-8, decay 0.01, dropout 0.1, no "
+        "clipping. Its data is WikiText-103 in BPE tokens; here the bytes of --data wikitext:DIR, "
+        "whose losses do not give word perplexities, or a Markov chain of second order over 8 "
+        "symbols. The paper's validation and test perplexities are both shown beside one loss on "
+        "held-out samples (with --data, on the validation file): the test set is not used. All but "
+        "TransNormer use GPT-2's pre-norm block; the paper's FLASH has 10 layers of gated units, "
+        "here 6 layers with its attention. The settings of LS and the block size are not stated. "
+        "Quick scale has a small decoder and few updates.",
     .table =
         "test_loss_excess (final_test_loss less that of Vanilla of the same seed), final_loss, "
         "final_test_loss, final_accuracy, diverged of each model; curves train_loss, "

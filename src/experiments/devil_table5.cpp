@@ -75,14 +75,14 @@ constexpr std::array keys{
                   .tiny = "1e-3",
                   .quick = "1e-3",
                   .paper = "1e-5,3e-5,6e-5,1e-4",
-                  .description = "learning rates of a task, of which the best is taken",
+                  .description = "learning rates tried on a task; the best score counts",
                   .whole = false,
                   .list = true,
                   .least = 1e-8,
                   .most = 1},
-    ExperimentKey{"tuning_batch", "2", "8", "32", "samples an update of a task"},
+    ExperimentKey{"tuning_batch", "2", "8", "32", "samples per update of a task"},
     ExperimentKey{"epochs", "3", "3", "3", "of a task's files"},
-    ExperimentKey{"tuning_steps", "4", "30", "1000", "updates, where the task is drawn"},
+    ExperimentKey{"tuning_steps", "4", "30", "1000", "updates, where the task is generated"},
     ExperimentKey{"test", "4", "64", "100000", "held-out samples at the end, at most"},
     key_trials("3", "3")};
 
@@ -102,9 +102,10 @@ std::string within(const ExperimentSetting& setting, std::string_view kind,
     const std::filesystem::path plain = at.string().substr(0, at.string().rfind(":mismatched"));
     std::error_code failed;
     if (!std::filesystem::is_directory(plain, failed))
-        throw UsageError(fmt::format(
-            "{}: expected a folder {}; --data DIR holds wikitext-103-raw and the tasks of GLUE.",
-            setting.entry().name, plain.string()));
+        throw UsageError(
+            fmt::format("{}: expected a directory {}; --data DIR must contain wikitext-103-raw and "
+                        "the tasks of GLUE.",
+                        setting.entry().name, plain.string()));
     return fmt::format("{}:{}", kind, at.string());
 }
 
@@ -223,10 +224,9 @@ Figure figure_of(const Numbers& numbers, const ExperimentSetting& setting) {
     return figure_of(
         {.name = "devil_table5",
          .title = "GLUE",
-         .caption =
-             "Score in per cent on held-out samples, mean over seeds: accuracy, of MRPC "
-             "F1, of CoLA Matthews' correlation; here and in [DEVIL] Table 5. MNLI: matched, "
-             "MNLI-mm: mismatched; grey: none."},
+         .caption = "Score in per cent on held-out samples, mean over seeds: accuracy, but F1 for "
+                    "MRPC and Matthews' correlation for CoLA; here and in [DEVIL] Table 5. MNLI: "
+                    "matched, MNLI-mm: mismatched; grey: none."},
         scores,
         [&](std::size_t i) { return std::pair(mean_score(numbers, rows[i]), rows[i].mean()); });
 }
@@ -253,12 +253,12 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
             fmt::format("[DEVIL] Table 5, GLUE: {:.2f}", row.mean()), std::nullopt, score(row)));
     if (setting.data().empty())
         found.notes.push_back(
-            "Nothing here is GLUE: without --data DIR the task is to tell chains with errors from "
-            "those without.");
+            "This is not GLUE: without --data DIR the task is to distinguish Markov chains with "
+            "errors from those without.");
     found.notes.push_back(
-        "T2 beats FLASH-quad in the paper's own table, 78.78 to 78.20, but not vanilla, 78.79. Its "
-        "mean counts the run of 1+elu on CoLA that did not converge as 0; here a task without a "
-        "number leaves the mean without one.");
+        "In the paper's own table T2, with 78.78, is above FLASH-quad (78.20) but below vanilla "
+        "(78.79). Its mean counts the run of 1+elu on CoLA, which did not converge, as 0; here the "
+        "mean is undefined if the score of a task is.");
     return found;
 }
 
@@ -274,19 +274,19 @@ extern const ExperimentEntry devil_table5 = {
         "average 79.38 (T1), 78.79 (vanilla), 78.78 (T2), the others from 63.41 to 78.20.",
     .method =
         "At paper scale the recipe of Table 13, as for devil.table2, then 3 epochs of each task, "
-        "with the best of the rates 1e-5, 3e-5, 6e-5 and 1e-4 on the same samples that are told, "
-        "as in the paper. --data DIR holds wikitext-103-raw and the tasks' folders (MNLI, QNLI, "
-        "QQP, SST-2, MRPC, CoLA); texts are bytes here, BPE tokens there. A task starts from the "
-        "trained parameters with a new matrix on the mean of the last state; so MNLI is tuned "
-        "twice, matched and mismatched, each with its own best rate, where one tuned model could "
-        "be told on both. Its batch, schedule and warm-up are not told: here 32, a linear fall, "
-        "none. FLASH stands in BERT's block, 12 layers of its attention for the paper's 24 of "
-        "gated units. Without --data a Markov chain of second order over 8 symbols, and the task "
-        "to tell its samples from those with errors in a fifth of the places; at quick scale "
-        "small models and few updates.",
+        "with the best of the rates 1e-5, 3e-5, 6e-5 and 1e-4, chosen on the reported samples, as "
+        "in the paper. --data DIR contains wikitext-103-raw and the tasks' folders (MNLI, QNLI, "
+        "QQP, SST-2, MRPC, CoLA); texts are bytes here, BPE tokens in the paper. A task starts "
+        "from the trained parameters with a new matrix on the mean of the last state. MNLI is "
+        "tuned twice, matched and mismatched, each with its own best rate, although one tuned "
+        "model could be scored on both. The paper does not state batch, schedule and warm-up: here "
+        "32, linear decay, none. FLASH is in BERT's block, with 12 layers of its attention for the "
+        "paper's 24 of gated units. Without --data the model is trained on a Markov chain of "
+        "second order over 8 symbols, and the task is to distinguish its samples from those with "
+        "errors at a fifth of the positions. Quick scale has small models and few updates.",
     .table =
         "score (per cent) of each model, by task in the column stage and the mean over tasks; "
-        "accuracy, of MRPC F1, of CoLA Matthews' correlation",
+        "accuracy, but F1 for MRPC and Matthews' correlation for CoLA",
     .keys = keys,
     .takes_data = true,
     .measure = measure,

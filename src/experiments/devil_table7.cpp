@@ -66,10 +66,9 @@ RunResult measure(const ExperimentSetting& setting) {
     const std::vector<Index> all = setting.counts("tokens");
     for (const Index n : all)
         if (n % 64 != 0)
-            throw UsageError(
-                fmt::format("{}: tokens={} is no multiple of 64, the landmarks of "
-                            "Nystromformer.",
-                            setting.entry().name, n));
+            throw UsageError(fmt::format(
+                "{}: tokens={} is not a multiple of 64, the landmarks of Nystromformer.",
+                setting.entry().name, n));
     RunResult result;
     double done = 0;
     for (const Row& row : rows) {
@@ -87,7 +86,7 @@ RunResult measure(const ExperimentSetting& setting) {
 Figure figure_of(const Table& table) {
     const Axis tokens{.title = "tokens n", .scale = Scale::log};
     Plot inference{
-        .title = "inference", .x = tokens, .y = {.title = "steps a second", .scale = Scale::log}};
+        .title = "inference", .x = tokens, .y = {.title = "steps per second", .scale = Scale::log}};
     Plot training = inference, bytes = inference;
     training.title = "training: forward and backward";
     bytes.title = "memory of forward and backward";
@@ -102,10 +101,10 @@ Figure figure_of(const Table& table) {
     }
     Figure f{.name = "devil_table7",
              .title = "Speed and memory by length",
-             .caption = fmt::format("A step is one sample through the model, in training with the "
-                                    "gradient by all parameters; means of repeated timings on this "
-                                    "machine. {}",
-                                    bands),
+             .caption = fmt::format(
+                 "A step is a forward pass of one sample, in training with the gradient with "
+                 "respect to all parameters; means of repeated timings on this machine. {}",
+                 bands),
              .panels = {std::move(inference), std::move(training), std::move(bytes)}};
     f.alt = in_words(f.panels);
     return f;
@@ -122,27 +121,26 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         for (const Row& row : rows) {
             const auto speed = curve_of(table, row.label, curve);
             found.comparisons.push_back(compare(
-                fmt::format("exponent of the seconds of a step in n, {} to {}, {}, {}", least, most,
+                fmt::format("exponent in n of the seconds per step, {} to {}, {}, {}", least, most,
                             what, row.label),
-                fmt::format("[DEVIL] Table 7, steps a second on an A6000: {}", row.*paper),
+                fmt::format("[DEVIL] Table 7, steps per second on an A6000: {}", row.*paper),
                 std::nullopt, scaled(exponent(least, speed.at(least), most, speed.at(most)), -1)));
             if (&row != &fastest && !row.gated)
                 found.comparisons.push_back(
-                    order_of(fmt::format("steps a second, {}, n = {}", what, most), fastest.label,
+                    order_of(fmt::format("steps per second, {}, n = {}", what, most), fastest.label,
                              row.label, own.at(most), speed.at(most),
                              "[DEVIL] 5.3: \"our TransNormer achieves faster speed\""));
         }
     }
     found.notes.push_back(
-        "Seconds and bytes are those of this machine and this moment: the table is not the same "
-        "twice, and it is not to be set beside a GPU's numbers.");
+        "Seconds depend on this machine and its load: they vary between runs and cannot be "
+        "compared with those of a GPU.");
     found.notes.push_back(
         "Everything but attention is linear in n, so exponents lie between 1 and that of the "
-        "attention. P of FLASH is made by rows, zeros and all, forward and back, and a quarter of "
-        "n "
-        "tokens is left to Linformer: their time and memory grow as n^2. Performer, cosFormer and "
-        "Nystromformer multiply by their factors; LS is computed by segments, Reformer and the "
-        "blocks of TransNormer by chunks.");
+        "attention. P of FLASH is computed row by row with its zeros, forward and backward, and "
+        "Linformer keeps a quarter of the n tokens: their time and memory grow as n^2. Performer, "
+        "cosFormer and Nystromformer multiply by their factors; LS works on segments, Reformer and "
+        "TransNormer's block attention on chunks.");
     return found;
 }
 
@@ -157,16 +155,16 @@ extern const ExperimentEntry devil_table7 = {
         "memory with sequence longer than 3k\", while \"our TransNormer achieves faster speed with "
         "comparable GPU memory footprints\" than other efficient transformers.",
     .method =
-        "Drawn encoders of appendix E's size (2 layers, 64 features, 2 heads, GLU of 85), one "
-        "sample on the CPU in float32: steps a second forward, and forward with the gradient by "
-        "all parameters; the bytes of tensors held at once. All but TransNormer stand in BERT's "
-        "block, FLASH's attentions too, with a feed-forward step of as many weights in place of "
-        "the GLU. Reformer hashes twice, as in the code of Skyformer, whose configuration the "
-        "paper follows; LS has segments of 8 and rank 32, as in its own code for these tasks: what "
-        "the paper took is not told, nor is its batch.",
+        "Encoders with random weights of appendix E's size (2 layers, 64 features, 2 heads, GLU of "
+        "85), one sample on the CPU in float32: steps per second forward, and forward with the "
+        "gradient with respect to all parameters; the peak bytes of tensors. All but TransNormer "
+        "use BERT's block, FLASH's attentions too, with a feed-forward step of as many weights in "
+        "place of the GLU. Reformer hashes twice, as in the code of Skyformer, whose configuration "
+        "the paper follows; LS has segments of 8 and rank 32, as in its own code for these tasks: "
+        "the paper states neither its settings nor its batch size.",
     .table =
-        "curves inference_speed, train_speed (steps a second) and step_bytes over the tokens, of "
-        "each attention",
+        "curves inference_speed, train_speed (steps per second) and step_bytes over the tokens, "
+        "for each attention",
     .keys = keys,
     .timed = true,
     .measure = measure,

@@ -58,7 +58,7 @@ double probability_of(const Comparison& c, const Distance& d) {
 /// "2.1 standard errors above"; "1.3 % above" where there is no standard error.
 std::string how_far(const Comparison& c, const Distance& d) {
     const std::string_view side = d.off > 0 ? "above" : "below";
-    if (d.off == 0) return "equal to rounding";
+    if (d.off == 0) return "equal up to rounding";
     if (c.resolution > 0 && d.beyond == 0)
         return fmt::format("{:.2g} {}, resolution {:g}", std::abs(d.off), side, c.resolution);
     if (c.error && !d.exact)
@@ -72,11 +72,11 @@ std::string_view upheld(const Comparison& c, const Distance& d) {
     switch (c.kind) {
         case Kind::equal:
             return d.beyond == 0 && c.resolution > 0 ? "equal within the resolution"
-                                                     : "not told apart";
+                                                     : "no significant difference";
         case Kind::at_most:
-            return d.beyond <= 0 ? "not exceeded" : "not decided";
+            return d.beyond <= 0 ? "consistent with the bound" : "not decided";
         case Kind::at_least:
-            return d.beyond >= 0 ? "not fallen short of" : "not decided";
+            return d.beyond >= 0 ? "consistent with the bound" : "not decided";
         case Kind::order:
             return "not decided";
     }
@@ -88,11 +88,11 @@ std::string_view fallen(const Comparison& c, const Distance& d) {
         case Kind::equal:
             return "differs";
         case Kind::at_most:
-            return "exceeded";
+            return "above the bound";
         case Kind::at_least:
-            return "fallen short of";
+            return "below the bound";
         case Kind::order:
-            return d.beyond > 0 ? "found" : "the other way round is found";
+            return d.beyond > 0 ? "found" : "the opposite order is found";
     }
     return "";
 }
@@ -106,9 +106,10 @@ void judge_family(std::span<Comparison* const> family) {
         Comparison& c = *family[i];
         const Distance d = distance_of(c);
         const std::string_view says = falls[i] ? fallen(c, d) : upheld(c, d);
-        std::string rest = d.exact && d.off != 0 ? "; the trials agree to rounding" : "";
-        if (!d.exact && c.resolution == 0 && (says == "not decided" || says == "not told apart"))
-            rest = fmt::format("; told apart from {:.1f} on", needed(c, family.size()));
+        std::string rest = d.exact && d.off != 0 ? "; the trials agree up to rounding" : "";
+        if (!d.exact && c.resolution == 0 &&
+            (says == "not decided" || says == "no significant difference"))
+            rest = fmt::format("; significant from {:.1f}", needed(c, family.size()));
         c.judgement = fmt::format("{} ({}{})", says, how_far(c, d), rest);
     }
 }
@@ -124,7 +125,7 @@ void judge(std::span<Comparison> comparisons) {
         if (c.count >= fewest && c.error)
             families[c.kind == Kind::order].push_back(&c);
         else if (d.off == 0 && c.kind != Kind::order)
-            c.judgement = "equal to rounding";
+            c.judgement = "equal up to rounding";
         else
             c.judgement = fmt::format("too few trials to decide ({})", how_far(c, d));
     }

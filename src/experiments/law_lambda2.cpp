@@ -84,27 +84,25 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         for (const auto& [n, number] : std::array{*relative.begin(), *relative.rbegin()})
             found.comparisons.push_back(
                 resolved(compare(fmt::format("|lambda_2| over the law, n = {}, {}", n, name),
-                                 "(1/3) sqrt(1/n + 1/D), asymptotic: to a tenth", 1.0, number),
+                                 "(1/3) sqrt(1/n + 1/D), asymptotic: within 10 %", 1.0, number),
                          asymptotic));
         found.comparisons.push_back(resolved(
             compare(fmt::format("exponent of |lambda_2| in n, {:.0f} to {:.0f}, {}", sizes.front(),
                                 sizes.back(), name),
-                    "[TSE] 2.5: -1/2 of i.i.d. matrices; of attention the paper names no order",
-                    -0.5,
+                    "[TSE] 2.5: -1/2 for i.i.d. matrices; no order is given for attention", -0.5,
                     exponent(measured.begin()->first, measured.begin()->second,
                              measured.rbegin()->first, measured.rbegin()->second),
                     Comparison::Kind::at_most),
             0.02));
     }
     plot.series.insert(plot.series.end(), laws.begin(), laws.end());
-    Figure f{
-        .name = "law_lambda2",
-        .title = "The second eigenvalue of random attention",
-        .caption = fmt::format(
-            "Mean of |lambda_2(P)| over heads and trials, P = softmax(Q K^T / sqrt(d_k)) of "
-            "Gaussian tokens, W_Q and W_K ~ U(-1/sqrt D, 1/sqrt D). Dashed: (1/3) sqrt(1/n + 1/D), "
-            "which ends at 1/(3 sqrt D) for long sequences. {}",
-            bands)};
+    Figure f{.name = "law_lambda2",
+             .title = "The second eigenvalue of random attention",
+             .caption = fmt::format(
+                 "Mean of |lambda_2(P)| over heads and trials, P = softmax(Q K^T / sqrt(d_k)) of "
+                 "Gaussian tokens, W_Q and W_K ~ U(-1/sqrt D, 1/sqrt D). Dashed: (1/3) sqrt(1/n + "
+                 "1/D), which tends to 1/(3 sqrt D) for long sequences. {}",
+                 bands)};
     f.panels = {plot, ratio};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
@@ -118,12 +116,12 @@ extern const ExperimentEntry law_lambda2 = {
     .title = "|lambda_2| against tokens and width",
     .source = "beyond the papers: [TSE] section 2.5 with the width kept",
     .claim =
-        "[TSE] 2.5 knows gaps \"of the order 1 - O(1/sqrt(n))\" of i.i.d. matrices, and says that "
-        "attention \"also\" has large ones, without an order. With PyTorch's default "
-        "W_Q, W_K and D features |lambda_2| is about (1/3) sqrt(1/n + 1/D): a floor at 1/(3 sqrt "
-        "D) "
-        "for n much larger than D.",
-    .method = "One attention step on Gaussian tokens, PyTorch's default W_Q and W_K, many n and D.",
+        "[TSE] 2.5 cites gaps \"of the order 1 - O(1/sqrt(n))\" for i.i.d. matrices and says that "
+        "attention \"also\" has large ones, without an order. With PyTorch's default W_Q, W_K and "
+        "D features |lambda_2| is about (1/3) sqrt(1/n + 1/D): a floor at 1/(3 sqrt D) for n much "
+        "larger than D.",
+    .method =
+        "One attention step on Gaussian tokens, PyTorch's default W_Q and W_K, for many n and D.",
     .table = "curves over n: lambda2_abs, delta as in metrics.md, means over the heads of a trial",
     .keys = keys,
     .measure = measure,

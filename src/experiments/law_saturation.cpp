@@ -11,7 +11,7 @@ namespace tsdiag::experiment_list::law_saturation {
 namespace {
 
 constexpr std::array keys{
-    ExperimentKey{"layers", "14", "40", "40", "blocks, more than saturation takes"},
+    ExperimentKey{"layers", "14", "40", "40", "blocks, more than saturation needs"},
     ExperimentKey{.name = "tokens",
                   .tiny = "4,8",
                   .quick = "8,16,32,64,128",
@@ -96,7 +96,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                 found.comparisons.push_back(compare(
                     fmt::format("blocks until t_sim = 0.99, n = {}, var_v = {}", n, variance),
                     fmt::format(
-                        "odds identity, attention alone, ratio {:.3g} a block: at most {:.4g}",
+                        "odds identity, attention alone, ratio {:.3g} per block: at most {:.4g}",
                         1 + gain, predicted(n, gain)),
                     predicted(n, gain), number, Comparison::Kind::at_most));
         const std::map<double, Number> ffn =
@@ -113,21 +113,18 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     Figure f{
         .name = "law_saturation",
         .title = "Depth of saturation",
-        .caption = fmt::format(
-            "Measured: the log odds t_sim/t_div interpolated between blocks. Predicted: (ln 99 + "
-            "ln(n - 1)) / ln(1 + a2), from the odds 1/(n - 1) of independent tokens and "
-            "attention's "
-            "ratio 1 + a2 alone. A predicted depth beyond the measured blocks has no point. {}",
-            bands)};
+        .caption = fmt::format("Measured: the log odds t_sim/t_div interpolated between blocks. "
+                               "Predicted: (ln 99 + ln(n - 1)) / ln(1 + a2), from the odds 1/(n - "
+                               "1) of independent tokens and attention's ratio 1 + a2 alone. Sizes "
+                               "that do not saturate within the measured blocks have no point. {}",
+                               bands)};
     f.panels = {depth};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "The identity holds for the product of xi1/xi2 over all steps; the prediction knows "
-        "attention only, and "
-        "the feed-forward steps of the first blocks escalate too while similarity is small, so "
-        "networks "
-        "saturate earlier than it says.");
+        "The identity holds for the product of xi1/xi2 over all steps; the prediction counts "
+        "attention only. Feed-forward steps that escalate too make networks saturate earlier than "
+        "predicted.");
     return found;
 }
 
@@ -139,13 +136,11 @@ extern const ExperimentEntry law_saturation = {
     .source = "beyond the papers: the odds identity, from [TSE] (6), (7), Remark 2.8",
     .claim =
         "t_sim/t_div is multiplied by xi1/xi2 in each step, exactly; so from random tokens t_sim "
-        "reaches 1 - e after at most about (ln((1 - e)/e) + ln(n - 1)) / ln(1 + a2) blocks, which "
-        "is "
-        "what attention alone takes.",
+        "reaches 1 - e after at most about (ln((1 - e)/e) + ln(n - 1)) / ln(1 + a2) blocks, the "
+        "number that attention alone needs.",
     .method =
-        "Post-norm encoders as in tse.fig2 over numbers of tokens and variances of W_V; the depth "
-        "at which "
-        "t_sim = 0.99 of each trial.",
+        "Post-norm encoders as in tse.fig2 for several numbers of tokens and variances of W_V; in "
+        "each trial the depth at which t_sim = 0.99.",
     .table =
         "curves over n: depth_99: blocks until t_sim/t_div = 99, log odds interpolated; "
         "xi_ratio_attn, xi_ratio_ffn: xi1/xi2 of these steps in the first block",

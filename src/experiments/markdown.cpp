@@ -18,7 +18,7 @@ std::string values_of(const ExperimentKey& key) {
     if (key.numbers)
         text += fmt::format("{}{} from {:.6g} to {:.6g}", text.empty() ? "" : ", or ",
                             key.whole ? "whole number" : "number", key.least, key.most);
-    return key.list ? text + "; several, apart by commas" : text;
+    return key.list ? text + "; several, separated by commas" : text;
 }
 
 std::string section(const ExperimentEntry& entry) {
@@ -32,7 +32,7 @@ std::string section(const ExperimentEntry& entry) {
                            cell(values_of(key)), cell(key.description));
     if (entry.takes_model) out += "\n`--model PATH` adds a checkpoint.\n";
     if (entry.takes_data)
-        out += "\n`--data KIND` trains on other data, as `tsdiag train` names them.\n";
+        out += "\n`--data KIND` trains on other data, named as for `tsdiag train`.\n";
     return out + "\n";
 }
 
@@ -40,32 +40,23 @@ std::string section(const ExperimentEntry& entry) {
 
 std::string experiments_markdown() {
     std::string out =
-        "# Experiments\n\n"
-        "Written by `experiments_markdown()` from the list in `src/experiments/experiments.cpp`; a "
-        "test "
-        "compares the two.\n\n"
-        "`tsdiag figure NAME...` makes each into a folder of its own: `metrics.csv`, `curves.csv`, "
-        "`run.json`, `figures/` as SVG and PDF, and `report.html`, which sets the claim beside "
-        "what was "
-        "measured. Without a name all are made. `--scale quick` (the default) or `paper` sets the "
-        "readings below; "
-        "`--reading KEY=VALUE` sets one of them. Quotations are the papers'; what their text does "
-        "not "
-        "tell is a reading, and a number that they measured in another setting stands beside ours "
-        "without a distance.\n\n"
-        "Every number is a mean over trials with its standard error. It is judged by Student's t "
-        "with "
-        "the trials that there are, two means by Welch's, a bound on its own side; below three "
-        "trials "
-        "nothing is decided. All orders of a page together call something true false with a "
-        "probability of at most 5 %, and so do all its comparisons with a number (Holm); beside "
-        "what is not told apart stands from how many standard errors on it would be. Where a "
-        "resolution is told, differences up to it are none. Bands are 95 % intervals of each mean "
-        "alone. Trials that share their seeds count as independent, so that orders are found "
-        "rather "
-        "too seldom.\n\n"
-        "A trial runs on one thread, so the same seed gives the same tables with any number of "
-        "threads (but for seconds and bytes).\n\n";
+        "# Experiments\n\nWritten by `experiments_markdown()` from the list in "
+        "`src/experiments/experiments.cpp`; a test compares the two.\n\n`tsdiag figure NAME...` "
+        "writes each to a folder of its own: `metrics.csv`, `curves.csv`, `run.json`, `figures/` "
+        "as SVG and PDF, and `report.html`, which shows the claim beside the measurements. Without "
+        "a name it makes all of them. `--scale quick` (the default) or `paper` sets the readings "
+        "below; `--reading KEY=VALUE` sets one of them. Quotations are from the papers; what their "
+        "text leaves open is a reading, and a number that they measured in another setting is "
+        "shown beside ours without a judgement.\n\nEvery number is a mean over trials with its "
+        "standard error. Comparisons use Student's t test, with Welch's for the difference of two "
+        "means and a one-sided test for a bound; with fewer than three trials nothing is decided. "
+        "Holm's correction keeps the probability of any false rejection on a page at 5 % or less, "
+        "separately for its orders and for its comparisons with a number; a difference that is not "
+        "significant is shown with the number of standard errors from which it would be. Where a "
+        "resolution is given, differences up to it are ignored. Bands are 95 % intervals of each "
+        "mean separately. Trials with the same seeds are treated as independent, so orders are "
+        "found too rarely rather than too often.\n\nA trial runs on one thread, so the same seed "
+        "gives the same tables with any number of threads (except for seconds and bytes).\n\n";
     for (const ExperimentEntry* entry : experiments()) out += section(*entry);
     out.pop_back();
     return out;

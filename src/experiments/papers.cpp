@@ -8,8 +8,8 @@ namespace {
 
 constexpr const char* drawing = "a drawing of a model, not a measurement";
 constexpr const char* generated_images =
-    "of ViT, DeiT and XCiT, on images that are generated, or of --data images:DIR; Swin is not "
-    "here, and ImageNet is data and weeks of devices";
+    "ViT, DeiT and XCiT, on generated images or those of --data images:DIR; without Swin; ImageNet "
+    "would take its data and weeks of GPU time";
 
 constexpr PaperDisplay displays[] = {
     {"[TSE]", "Figure 1", "similarity and gradient norm over 100 blocks of BERT and ALBERT",
@@ -31,7 +31,7 @@ constexpr PaperDisplay displays[] = {
     {"[DEVIL]", "Table 3", "linear and vanilla attention in early and late layers", "devil.mixes"},
     {"[DEVIL]", "Table 4", "eight autoregressive language models", "devil.table4"},
     {"[DEVIL]", "Table 5", "GLUE", "devil.table5",
-     "of the files of --data DIR, by bytes; without them of chains with errors"},
+     "on the files of --data DIR, read as bytes; without them on Markov chains with errors"},
     {"[DEVIL]", "Table 6", "Long-Range Arena", "devil.table6",
      "all fifteen models; Text, Retrieval and Image with --data DIR"},
     {"[DEVIL]", "Table 7", "speed on the Long-Range Arena", "devil.table7"},
@@ -40,9 +40,9 @@ constexpr PaperDisplay displays[] = {
     {"[DEVIL]", "Table 10", "plain or gated feed-forward step", "devil.mixes"},
     {"[DEVIL]", "Table 11", "the size of a block", "devil.mixes"},
     {"[DEVIL]", "Table 12", "both attentions in turns", "devil.mixes",
-     "in one layer side by side they are not"},
+     "not side by side in one layer"},
     {"[DEVIL]", "Table 13", "settings of the trainings", "devil.table2",
-     "of the masked models; also those of devil.mixes; devil.table4 has the autoregressive ones"},
+     "those of the masked models; also in devil.mixes; devil.table4 has the autoregressive ones"},
     {"[POLY]", "Figure 1", "training ViT-Tiny with x^3/k by length and k", "poly.fig1"},
     {"[POLY]", "Figure 2", "norms of P in ViT-Tiny", "poly.fig2"},
     {"[POLY]", "Figure 3", "norms of the Jacobian in ViT-Tiny", "poly.fig2"},
@@ -51,16 +51,18 @@ constexpr PaperDisplay displays[] = {
     {"[POLY]", "Figure 6", "norms of P, other activations", "poly.fig2"},
     {"[POLY]", "Figure 7", "norms of the Jacobian, other activations", "poly.fig2"},
     {"[POLY]", "Table 1", "accuracy on Tiny-ImageNet", "poly.fig2",
-     "on images that are generated, or of --data images:DIR"},
+     "on generated images or those of --data images:DIR"},
     {"[POLY]", "Table 2", "accuracy on ImageNet", "poly.table2", generated_images},
-    {"[POLY]", "Table 3", "detection on COCO", "", "COCO: data and weeks of devices"},
+    {"[POLY]", "Table 3", "detection on COCO", "",
+     "COCO would take its data and weeks of GPU time"},
     {"[POLY]", "Table 4", "Nystromformer on the Long-Range Arena", "poly.table4",
-     "ListOps, Pathfinder and a task like Image are drawn; Text, Retrieval and Image with --data "
-     "DIR"},
+     "ListOps, Pathfinder and a task like Image are generated; Text, Retrieval and Image with "
+     "--data DIR"},
     {"[POLY]", "Table 5", "accuracy on ImageNet, other activations", "poly.table5",
      generated_images},
     {"[POLY]", "Table 6", "PINNsformer on two equations", "",
-     "there is no PINNsformer here: cross-attention and derivatives by the inputs"},
+     "not implemented: PINNsformer needs cross-attention and derivatives with respect to the "
+     "inputs"},
 };
 
 }  // namespace

@@ -24,7 +24,7 @@ constexpr std::array keys{
                   .tiny = "0,1",
                   .quick = "0,2,5",
                   .paper = "1,6,11",
-                  .description = "layers that are drawn, from 0",
+                  .description = "layers shown, from 0",
                   .list = true,
                   .least = 0},
     key_trials("4", "3")};
@@ -92,12 +92,11 @@ constexpr std::array norms = {Norm{"attn_fro", "attention_norm", "Frobenius norm
                                    "[POLY] 5: scaling \"brings the norms closer to softmax\""}};
 
 Figure norm_figure(const Table& table, const ExperimentSetting& setting, const Norm& norm) {
-    Figure f{
-        .name = fmt::format("poly_fig2_{}", norm.name),
-        .title = fmt::format("{} through training", norm.title),
-        .caption = fmt::format("{} of held-out images, mean over the heads of a layer and over "
-                               "seeds, a panel a layer. {}",
-                               norm.symbol, bands)};
+    Figure f{.name = fmt::format("poly_fig2_{}", norm.name),
+             .title = fmt::format("{} through training", norm.title),
+             .caption = fmt::format("{} of held-out images, mean over the heads of a layer and "
+                                    "over seeds, one panel per layer. {}",
+                                    norm.symbol, bands)};
     for (const Index layer : setting.counts("chosen")) {
         if (layer >= setting.count("layers")) continue;
         Plot plot{.title = fmt::format("layer {}", layer),
@@ -167,17 +166,16 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         add_diverged(found, numbers, a.label);
     }
     compare_accuracies(numbers, setting, found.comparisons);
-    Figure f{.name = "poly_fig2_accuracy",
-             .title = "Accuracy through training",
-             .caption = fmt::format("Share of held-out images whose class has the greatest logit, "
-                                    "mean over seeds. {}",
-                                    bands),
-             .panels = {std::move(accuracy)}};
+    Figure f{
+        .name = "poly_fig2_accuracy",
+        .title = "Accuracy through training",
+        .caption = fmt::format("Top-1 accuracy on held-out images, mean over seeds. {}", bands),
+        .panels = {std::move(accuracy)}};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "A softmax never has a norm below 1, whatever it has learnt; x^3 begins near 0, since "
-        "logits are small at initialisation, and grows as long as it learns.");
+        "The Frobenius norm of a softmax is at least 1; that of x^3 starts near 0, since logits "
+        "are small at initialisation.");
     return found;
 }
 
@@ -188,19 +186,18 @@ extern const ExperimentEntry poly_fig2 = {
     .title = "Norms of attention and of its Jacobian through training",
     .source = "[POLY] Figures 2, 3, 6, 7, Table 1",
     .claim =
-        "Of ViT-Tiny on Tiny-ImageNet, in layers 2, 7 and 12, the Frobenius norm of x^3 \"is much "
+        "In layers 2, 7 and 12 of ViT-Tiny on Tiny-ImageNet the Frobenius norm of x^3 \"is much "
         "larger than softmax but scaling it by 1/16 brings it down to softmax levels\", and "
-        "scaling "
-        "\"also brings\" the Jacobian's \"norms closer to softmax\"; x^3/16 \"delivers the best "
-        "performance\", while unscaled x^3 \"yields significantly lower Top-1% accuracy\".",
+        "scaling \"also brings\" the Jacobian's \"norms closer to softmax\"; x^3/16 \"delivers the "
+        "best performance\", while unscaled x^3 \"yields significantly lower Top-1% accuracy\".",
     .method =
-        "A ViT of the size in the readings with a class token, AdamW, on gratings in noise unless "
-        "--data images:DIR names others. At paper scale ViT-Tiny on 64 x 64 pixels in 256 patches, "
-        "200 epochs of 100000 images, 200 classes, layers counted from 0; batch, rate, schedule "
-        "and the number of runs are not told. Tiny-ImageNet itself: --data images:DIR. Quick is "
-        "smaller in everything, and its few runs have little power: what is not decided there is "
-        "open. The scale is 1/sqrt(N) with N the patches, 1/16 at paper scale. "
-        "Norms are those of held-out images at twenty steps.",
+        "A ViT with the sizes of the readings and a class token, AdamW, on gratings in noise "
+        "unless --data images:DIR is given. At paper scale ViT-Tiny on 64 x 64 pixels in 256 "
+        "patches, 200 epochs of 100000 images, 200 classes, layers counted from 0; batch, rate, "
+        "schedule and the number of runs are not stated. Tiny-ImageNet itself: --data images:DIR. "
+        "Quick scale has a smaller model and images and fewer steps; its few runs have little "
+        "statistical power. The scale is 1/sqrt(N) with N patches, 1/16 at paper scale. Norms are "
+        "measured on held-out images at twenty steps.",
     .table =
         "curves attn_fro and jac_fro by layer over steps (means over heads); level_attn_fro, "
         "level_jac_fro: mean of their log10 over the second half; train_loss, train_grad_norm, "

@@ -38,10 +38,10 @@ constexpr std::array keys{
                   .tiny = "1,0",
                   .quick = "3,2",
                   .paper = "7,5",
-                  .description = "head that is drawn of each of both layers, from 0",
+                  .description = "heads shown of the early and the late layer, from 0",
                   .list = true,
                   .least = 0},
-    ExperimentKey{"samples", "4", "128", "128", "held-out images that a map is the mean of"},
+    ExperimentKey{"samples", "4", "128", "128", "held-out images over which a map is averaged"},
     key_few_trials("5")};
 
 constexpr PolyActivation cube{3, PolyActivation::Scale::dynamic}, usual{};
@@ -84,15 +84,17 @@ class MeanMaps final : public Sink {
 void require_places(const ExperimentSetting& setting) {
     for (const char* key : {"early", "late"})
         if (setting.count(key) >= setting.count("layers"))
-            throw UsageError(fmt::format("poly.fig4: {}={} is no layer of {}, from 0", key,
-                                         setting.text(key), setting.text("layers")));
+            throw UsageError(
+                fmt::format("poly.fig4: {}={} is not a layer; layers count from 0 and there are {}",
+                            key, setting.text(key), setting.text("layers")));
     if (setting.count("early") == setting.count("late"))
         throw UsageError(
             fmt::format("poly.fig4: early and late are both layer {}", setting.text("late")));
     const std::vector<Index> shown = setting.counts("shown");
     if (shown.size() != 2 || std::ranges::max(shown) >= setting.count("heads"))
-        throw UsageError(fmt::format("poly.fig4: shown={} is not two heads of {}, from 0",
-                                     setting.text("shown"), setting.text("heads")));
+        throw UsageError(
+            fmt::format("poly.fig4: shown={} is not two heads; heads count from 0 and there are {}",
+                        setting.text("shown"), setting.text("heads")));
 }
 
 /// Its maps by layer and head: means over the samples, and the scores of each layer, mean over its
@@ -178,17 +180,17 @@ Plot panel(const Map& map) {
 }
 
 Figure maps_figure(const Table& table, const ExperimentSetting& setting, Index layer, int number) {
-    Figure f{.name = fmt::format("poly_fig{}", number),
-             .title = fmt::format("Mean attention of layer {}", layer),
-             .caption = fmt::format(
-                 "P of one head of a trained model, mean over {} held-out images, of the first "
-                 "seed; row and column 0 are the class token, then patches row by row. Colours "
-                 "reach from the least to the greatest entry of each map, or are those of both "
-                 "signs. Behind the "
-                 "names: shares of the variance of the entries explained by the distance of the "
-                 "image rows (row_bands) and by the key (columns).",
-                 setting.text("samples")),
-             .alt = "Attention maps."};
+    Figure f{
+        .name = fmt::format("poly_fig{}", number),
+        .title = fmt::format("Mean attention of layer {}", layer),
+        .caption = fmt::format(
+            "P of one head of a trained model, mean over {} held-out images, of the first seed; "
+            "row and column 0 are the class token, then patches row by row. Colours range from the "
+            "least to the greatest entry of each map, symmetrically about 0 if it has negative "
+            "entries. After the names: fractions of the variance of the entries explained by the "
+            "distance between image rows (row_bands) and by the key (columns).",
+            setting.text("samples")),
+        .alt = "Attention maps."};
     for (const Map& map : table.maps()) {
         if (map.at.layer != layer) continue;
         f.panels.push_back(panel(map));
@@ -208,7 +210,7 @@ void compare_score(const Numbers& numbers, const ExperimentSetting& setting, con
     const Index trials = setting.count("trials");
     const double chance = score.chance(setting.count("image") / setting.count("patch"));
     const std::string what =
-        fmt::format("share of the map's variance explained by {}, layer {}", score.words, layer);
+        fmt::format("fraction of the map's variance explained by {}, layer {}", score.words, layer);
     found.comparisons.push_back(order_of(what, cube.name(), fmt::format("chance, {:.3g}", chance),
                                          score_of(numbers, cube, score.name, layer),
                                          {.value = chance, .error = 0, .count = trials}, says));
@@ -232,13 +234,13 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                   "[POLY] Figure 5: \"vertical lines\", attention \"solely on key positions\"",
                   found);
     found.comparisons.push_back(
-        order_of(fmt::format("correlation of a key's number with its attention, layer {}", late),
+        order_of(fmt::format("correlation of a key's index with its attention, layer {}", late),
                  "0", cube.name(), {.value = 0, .error = 0, .count = setting.count("trials")},
                  score_of(numbers, cube, "key_order", late),
                  "[POLY] Figure 5: \"Smaller key indices receive higher attention weights\""));
     for (const Index layer : {early, late})
         found.comparisons.push_back(
-            compare(fmt::format("share of negative entries, {}, layer {}", cube.name(), layer),
+            compare(fmt::format("fraction of negative entries, {}, layer {}", cube.name(), layer),
                     "[POLY] 6.1: \"both positive and negative values, unlike softmax\"; no number",
                     std::nullopt, score_of(numbers, cube, "negative", layer)));
     for (const PolyActivation& a : {usual, cube}) {
@@ -249,8 +251,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         add_diverged(found, numbers, a.name());
     }
     found.notes.push_back(
-        "The paper shows one head of each layer; numbers here are means over all heads of the "
-        "layer, and the maps those of the heads in the readings.");
+        "The paper shows one head of each layer; the numbers here are means over all heads of the "
+        "layer, the maps are of the heads set by the readings.");
     return found;
 }
 
@@ -261,28 +263,27 @@ extern const ExperimentEntry poly_fig4 = {
     .title = "Heat maps of trained heads, their bands and columns",
     .source = "[POLY] Figures 4 and 5, section 6.1",
     .claim =
-        "Of ViT-B with x^3 and a dynamic scale \"we observe 14 bands about the diagonal, "
+        "In ViT-B with x^3 and a dynamic scale \"we observe 14 bands about the diagonal, "
         "indicating that the head has learned to attend to patches in the same image row\" in "
         "layer 2, head 8, and \"vertical lines, showing attention that depends solely on key "
         "positions\" in layer 12, head 6, where \"Smaller key indices receive higher attention "
         "weights\"; scores are \"both positive and negative\", unlike softmax's.",
     .method =
-        "Softmax and x^3 with a learned scale from 1/sqrt(N), N the patches, are trained; then P "
-        "is averaged over 128 held-out images. At paper scale ViT-B on 224 x 224 pixels in 14 x 14 "
-        "patches, 300 epochs, with a class token and ViT's recipe as in poly.table2, layers and "
-        "heads counted "
-        "from 0 (1:7 and 11:5); ImageNet cannot be read, so images are gratings in noise "
-        "unless --data images:DIR names others. Quick has 8 x 8 patches and a smaller model. What "
-        "the paper sees by eye is scored on the patches: the share of the variance of the mean "
-        "map's entries that lies between groups of entries, R^2, with groups of equal j - i "
-        "(bands, of which the diagonal is one), equal distance of the image rows of i and j "
-        "(row_bands) and equal key j "
-        "(columns). Entries without any order have (groups - 1)/(n^2 - 1).",
+        "ViTs with softmax, and with x^3 and a learned scale that starts at 1/sqrt(N) for N "
+        "patches, are trained; then P is averaged over 128 held-out images. At paper scale ViT-B "
+        "on 224 x 224 pixels in 14 x 14 patches, 300 epochs, with a class token and ViT's recipe "
+        "as in poly.table2, layers and heads counted from 0 (1:7 and 11:5); ImageNet is not "
+        "included, so images are gratings in noise unless --data images:DIR is given. Quick scale "
+        "has 8 x 8 patches and a smaller model. What the paper judges by eye is scored on the "
+        "patches: the fraction of the variance of the mean map's entries that lies between groups "
+        "of entries, R^2, with groups of equal j - i (bands, of which the diagonal is one), equal "
+        "distance between the image rows of i and j (row_bands) and equal key j (columns). For "
+        "independent entries its mean is (groups - 1)/(n^2 - 1).",
     .table =
-        "bands, row_bands, columns: R^2 by layer; key_order: correlation of j with the mean "
-        "of column j; negative: share of negative entries; all means over the heads of a "
-        "layer; final_accuracy, final_loss, final_test_loss, diverged; maps of the shown "
-        "heads of the first seed; curves train_loss, train_grad_norm, test_loss, accuracy",
+        "bands, row_bands, columns: R^2 by layer; key_order: correlation of j with the mean of "
+        "column j; negative: fraction of negative entries; all means over the heads of a layer; "
+        "final_accuracy, final_loss, final_test_loss, diverged; maps of the shown heads of the "
+        "first seed; curves train_loss, train_grad_norm, test_loss, accuracy",
     .keys = keys,
     .takes_data = true,
     .measure = measure_maps,

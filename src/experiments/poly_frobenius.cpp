@@ -218,7 +218,7 @@ Plot panel(const ExperimentSetting& setting, const Numbers& numbers, const std::
 
 /// The exponent of a curve, from its two largest N.
 Number growth(const std::map<double, Number>& numbers) {
-    if (numbers.size() < 2) return {.note = "two numbers of tokens are needed"};
+    if (numbers.size() < 2) return {.note = "needs two numbers of tokens"};
     const auto last = numbers.rbegin(), before = std::next(last);
     return exponent(before->first, before->second, last->first, last->second);
 }
@@ -292,8 +292,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                                  : fmt::format("Norms of softmax and of x^{}", p),
                  .caption = fmt::format(
                      "Means over the draws; X ~ N(0, 1), S = X Q K^T X^T / sqrt d, powers entry by "
-                     "entry, derivatives by Q. Dashed: the root of the exact mean square, which is "
-                     "above the mean, and the more so the heavier the tails. {}",
+                     "entry, derivatives with respect to Q. Dashed: the root of the exact mean "
+                     "square, an upper bound of the mean. {}",
                      bands)};
         for (const std::string& variance : variances)
             for (const Kind& kind : kinds)
@@ -307,11 +307,11 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     for (const Index p : setting.counts("p"))
         compare_power(setting, numbers, variances.front(), p, found.comparisons);
     found.notes.push_back(
-        "Powers are taken entry by entry, as the paper's proofs do; read as matrix powers the "
-        "growth is N^p. Of Theorem 4.4 sqrt d stands within the power here, as in 4.2, which "
-        "changes a factor and no exponent. The bounds of Theorem 4.1 hold for every matrix; how "
-        "softmax grows in N at initialisation depends on the variance of its logits. O(...) is a "
-        "bound: a smaller exponent does not speak against it.");
+        "Powers are taken entry by entry, as in the paper's proofs; for matrix powers the growth "
+        "would be N^p. In Theorem 4.4 sqrt d is taken inside the power, as in 4.2, which changes a "
+        "factor but no exponent. The bounds of Theorem 4.1 hold for every matrix; how softmax "
+        "grows in N at initialisation depends on the variance of its logits. O(...) is an upper "
+        "bound: a smaller exponent is consistent with it.");
     return found;
 }
 
@@ -323,11 +323,11 @@ extern const ExperimentEntry poly_frobenius = {
     .source = "[POLY] Theorems 4.1, 4.2, 4.4, Corollaries 4.3, 4.5",
     .claim =
         "|softmax(A)|_F is at most sqrt N and |grad softmax(A)|_F at most 2 sqrt N; the expected "
-        "norms of S^p and of its derivative by Q are O(N), so those of S^p / sqrt N are O(sqrt N): "
-        "\"a level of regularization, in expectation, similar to that of softmax\".",
+        "norms of S^p and of its derivative with respect to Q are O(N), so those of S^p / sqrt N "
+        "are O(sqrt N): \"a level of regularization, in expectation, similar to that of softmax\".",
     .method =
-        "Norms of P and of dP/dQ at initialisation over N, for several variances of the weights, "
-        "beside the exact second moments of the powers at every finite size. The theorems name no "
+        "Norms of P and of dP/dQ at initialisation against N, for several variances of the "
+        "weights, with the exact second moments of the powers at each size. The theorems fix no "
         "sizes; the readings do.",
     .table =
         "curves over N: fro_X = |P|_F, fro2_X its square, dq_X = |dP/dQ|_F, dq2_X its square, for "

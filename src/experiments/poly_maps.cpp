@@ -47,10 +47,11 @@ double MapScore::chance(Index side) const {
     return double(groups(side) - 1) / double(n * n - 1);
 }
 
-const MapScore map_bands{"bands", "diagonals j - i", [](Index side) { return 2 * side * side - 1; },
+const MapScore map_bands{"bands", "the diagonals j - i",
+                         [](Index side) { return 2 * side * side - 1; },
                          [](Index side, Index i, Index j) { return j - i + side * side - 1; }};
 const MapScore map_row_bands{
-    "row_bands", "the distance of the image rows", [](Index side) { return 2 * side - 1; },
+    "row_bands", "the distance between image rows", [](Index side) { return 2 * side - 1; },
     [](Index side, Index i, Index j) { return j / side - i / side + side - 1; }};
 const MapScore map_columns{"columns", "the key j", [](Index side) { return side * side; },
                            [](Index, Index, Index j) { return j; }};

@@ -44,9 +44,9 @@ constexpr std::array keys{
     by_task("steps", "4,4,4,4,4,4", "120,120,120,120,120,150", "5000,20000,30000,35000,62400,35000",
             "updates, by task, in this order", 1, 1e7),
     by_task("tokens", "8,8,8,1024,16,16", "16,240,240,1024,144,64", "512,1024,2048,1024,1024,1024",
-            "tokens n, by task; of pictures a square", 4, 65536),
+            "tokens n, by task; for images a square number", 4, 65536),
     by_task("batch", "1,1,1,1,1,1", "8,8,8,8,8,16", "32,32,32,256,256,256",
-            "samples an update, by task", 1, 1e5),
+            "samples per update, by task", 1, 1e5),
     by_task("warmup", "1,1,1,1,1,1", "12,12,12,12,12,15", "1000,8000,800,175,312,175",
             "updates of the warm-up, by task", 0, 1e7),
     key_rate("3e-3", "1e-4", "greatest learning rate: linear warm-up, then a linear fall to 0"),
@@ -81,7 +81,7 @@ struct Task {
 Index of_task(const ExperimentSetting& setting, std::string_view key, std::size_t column) {
     const std::vector<Index> all = setting.counts(key);
     if (all.size() != task_names.size())
-        throw UsageError(fmt::format("poly.table4: {} has {} values, expected {}: of {}.", key,
+        throw UsageError(fmt::format("poly.table4: {} has {} values, expected {}: for {}.", key,
                                      all.size(), task_names.size(), fmt::join(task_names, ", ")));
     return all[column];
 }
@@ -104,7 +104,7 @@ std::vector<Task> tasks_of(const ExperimentSetting& setting) {
         }
         if (task.tokens % landmarks != 0)
             throw UsageError(
-                fmt::format("poly.table4: landmarks={} do not divide the {} tokens of {}.",
+                fmt::format("poly.table4: landmarks={} is not a divisor of the {} tokens of {}.",
                             landmarks, task.tokens, task_names[i]));
         out.push_back(std::move(task));
     }
@@ -120,8 +120,8 @@ std::string model_for(const ExperimentSetting& setting, const Task& task, const 
     const bool drawn_pixels = task_names[task.column] == gratings_task;
     const auto side = Index(std::llround(std::sqrt(double(task.tokens))));
     if (drawn_pixels && side * side != task.tokens)
-        throw UsageError(
-            fmt::format("poly.table4: {} tokens of gratings are no square.", task.tokens));
+        throw UsageError(fmt::format("poly.table4: {} tokens of gratings are not a square number.",
+                                     task.tokens));
     return fmt::format(
         "random:{},layers={},d={},heads={},ffn={},attention=nystrom,landmarks={}{}{}",
         drawn_pixels ? fmt::format("deit-tiny,image={},channels=1,patch=1,class_token=0", side)
@@ -169,9 +169,8 @@ RunResult measure(const ExperimentSetting& setting) {
 Figure figure_of(const Table& table, const std::vector<Task>& tasks) {
     Figure f{.name = "poly_table4",
              .title = "Nystromformer with a polynomial",
-             .caption = fmt::format("Share of held-out samples whose class has the greatest logit, "
-                                    "and training loss, means over seeds. {}",
-                                    bands)};
+             .caption = fmt::format(
+                 "Accuracy on held-out samples and training loss, means over seeds. {}", bands)};
     for (const Task& task : tasks) {
         Plot course{.title = fmt::format("{}: accuracy", task.label),
                     .x = {.title = "step"},
@@ -219,7 +218,7 @@ void compare_on(const Numbers& numbers, const Task& task, Findings& found) {
                 difference(accuracy(scaled), accuracy({}))));
     found.comparisons.push_back(
         compare(fmt::format("log10 of the learned scale times sqrt(n), {}", label(task, learnt)),
-                "no number; it begins at 0", std::nullopt,
+                "no number; it starts at 0", std::nullopt,
                 numbers.at(label(task, learnt), "learned_scale", "", -1)));
 }
 
@@ -229,9 +228,9 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     Findings found{.figures = {figure_of(table, tasks)}};
     for (const Task& task : tasks) compare_on(numbers, task, found);
     found.notes.push_back(
-        "Guessing is right in 10 % of the cases on ListOps, less often than always saying 0 or 9, "
-        "in 50 % on Pathfinder, Text and Retrieval and in one of as many as there are classes on "
-        "pictures: accuracies near these say nothing of a model.");
+        "Random guessing is right for 10 % of ListOps, where always answering 0 or 9 is better, "
+        "for 50 % of Pathfinder, Text and Retrieval, and for one in as many images as there are "
+        "classes: accuracies near these say nothing about a model.");
     return found;
 }
 
@@ -242,28 +241,26 @@ extern const ExperimentEntry poly_table4 = {
     .title = "Nystromformer with a cube in place of softmax",
     .source = "[POLY] Table 4, section 6.3",
     .claim =
-        "Of Nystromformer on five tasks of the Long-Range Arena \"the x^3 + dynamic scale "
+        "For Nystromformer on five tasks of the Long-Range Arena \"the x^3 + dynamic scale "
         "activation results in better performance compared to softmax with x^3 + fixed scale "
         "performing comparably. However x^3 (with no scale) underperforms on all tasks\".",
     .method =
         "A pre-norm encoder with Nystromformer's attention, whose three softmaxes are replaced by "
-        "c x^3 (docs/attention.md, nystrom: the paper does not say how it starts the inverse of a "
-        "matrix of cubes, nor whether one c serves all three), and one matrix on the mean of its "
-        "last state. At paper scale the configurations of [NYSTROM]'s repository, to which the "
-        "paper refers: 2 layers of width 64, 2 heads, feed-forward 128, dropout 0.1, rate 1e-4, "
-        "no decay, and of each task the updates, the warm-up and the batch; 64 of its 32 to 256 "
-        "landmarks, without its convolution over values and without a hidden layer before the "
-        "classes. n is what [POLY] tells for ListOps, Text and Retrieval; it tells 4096 for Image "
-        "and 8192 for Pathfinder, whose published pictures have 1024 pixels. --data DIR has the "
-        "arena's folders, as for devil.table6; without it ListOps and Pathfinder are drawn by "
+        "c x^3 (docs/attention.md, nystrom: the paper states neither how it initialises the "
+        "inverse of a matrix of cubes nor whether all three share one c), and one matrix on the "
+        "mean of its last state. At paper scale the configurations of [NYSTROM]'s repository, to "
+        "which the paper refers: 2 layers of width 64, 2 heads, feed-forward 128, dropout 0.1, "
+        "rate 1e-4, no decay, and for each task its updates, warm-up and batch; 64 landmarks, of "
+        "its 32 to 256, without its convolution over values and without a hidden layer before the "
+        "classes. n is that of [POLY] for ListOps, Text and Retrieval; it states 4096 for Image "
+        "and 8192 for Pathfinder, whose published images have 1024 pixels. --data DIR contains the "
+        "arena's folders, as for devil.table6; without it ListOps and Pathfinder are generated by "
         "their published rules, and Text, Retrieval and Image are left out. The task of gratings "
-        "is one like Image, the class of a picture read pixel by pixel, which the paper does not "
-        "have. The fixed scale is 1/sqrt(n), and the dynamic one begins there, one number a "
-        "layer. Quick is smaller in everything: lists of 4 to 16 ids and pictures of 8 x 8 pixels "
-        "in "
-        "two classes.",
+        "is like Image, the class of an image read pixel by pixel; the paper does not have it. The "
+        "fixed scale is 1/sqrt(n); the dynamic one starts there, one number per layer. Quick scale "
+        "has a smaller model, lists of 4 to 16 ids and images of 8 x 8 pixels in two classes.",
     .table =
-        "of each task and activation final_accuracy, final_loss, final_test_loss, diverged; "
+        "for each task and activation final_accuracy, final_loss, final_test_loss, diverged; "
         "learned_scale: log10 of the learned scale times sqrt(n), mean over the layers; curves "
         "train_loss, train_grad_norm, test_loss, accuracy over steps",
     .keys = keys,

@@ -62,7 +62,7 @@ Index patches_of(const ExperimentSetting& setting, const std::string& patch) {
                 cols =
                     cross == std::string::npos ? rows : Index(std::stod(patch.substr(cross + 1)));
     if (image % rows != 0 || image % cols != 0)
-        throw UsageError(fmt::format("{}: patches of {} pixels do not divide image={}.",
+        throw UsageError(fmt::format("{}: the patch size {} is not a divisor of image={}.",
                                      setting.entry().name, patch, image));
     return (image / rows) * (image / cols);
 }

@@ -32,7 +32,7 @@ constexpr ExperimentKey key_few_steps(std::string_view quick, std::string_view p
             .most = 1e7};
 }
 constexpr ExperimentKey key_few_samples(std::string_view quick, std::string_view paper) {
-    return {"batch", "1", quick, paper, "samples an update"};
+    return {"batch", "1", quick, paper, "samples per update"};
 }
 constexpr ExperimentKey key_few_trials(std::string_view quick) {
     return {"trials", "2", quick, "5", "independent draws"};

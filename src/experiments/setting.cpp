@@ -35,7 +35,7 @@ std::string expected_of(const ExperimentKey& key) {
     const std::string number = fmt::format("a {}number from {:.6g} to {:.6g}",
                                            key.whole ? "whole " : "", key.least, key.most);
     text += (text.empty() ? "" : " or ") + number;
-    return key.list ? "a list of which each is " + text : text;
+    return key.list ? "a list whose members are each " + text : text;
 }
 
 bool fits(const ExperimentKey& key, const std::string& part) {
@@ -97,7 +97,7 @@ Index ExperimentSetting::count(std::string_view key) const { return Index(number
 
 double ExperimentSetting::number(std::string_view key) const {
     const std::optional<double> value = parsed(text(key));
-    check(value.has_value(), "a key that is asked for as a number is one");
+    check(value.has_value(), "a key read as a number holds one");
     return *value;
 }
 
@@ -109,7 +109,7 @@ std::vector<double> ExperimentSetting::numbers(std::string_view key) const {
     std::vector<double> values;
     for (const std::string& part : list(key)) {
         const std::optional<double> value = parsed(part);
-        check(value.has_value(), "a list that is asked for as numbers holds them");
+        check(value.has_value(), "a list read as numbers holds numbers");
         values.push_back(*value);
     }
     return values;

@@ -73,7 +73,7 @@ Number ratio(const Number& a, const Number& b) {
 }
 
 Number exponent(double x0, const Number& y0, double x1, const Number& y1) {
-    if (!y0.value || !y1.value || x0 == x1) return {.note = "two numbers are needed"};
+    if (!y0.value || !y1.value || x0 == x1) return {.note = "needs two numbers"};
     const double span = std::log(x1 / x0);
     Number found{.value = std::log(*y1.value / *y0.value) / span,
                  .count = std::min(y0.count, y1.count)};
@@ -172,7 +172,7 @@ std::string encoder(const ExperimentSetting& setting, std::string_view kind,
     const Index d = setting.count("d"), heads = setting.count("heads");
     if (d % heads != 0)
         throw UsageError(
-            fmt::format("{}: heads={} do not divide d={}.", setting.entry().name, heads, d));
+            fmt::format("{}: heads={} is not a divisor of d={}.", setting.entry().name, heads, d));
     return fmt::format("random:{},d={},heads={},layers={},ffn={}{}", kind, d, heads,
                        setting.count("layers"), setting.count("ffn"), more);
 }

@@ -137,7 +137,7 @@ void add_diverged(Findings& found, const Numbers& numbers, const std::string& mo
     const Index runs = std::llround(*share.value * double(share.count));
     found.notes.push_back(
         fmt::format("{}: training diverged in {} of {} runs{}.", model, runs, share.count,
-                    runs < share.count ? "; its final numbers are those of the others" : ""));
+                    runs < share.count ? "; its final numbers are means of the other runs" : ""));
 }
 
 std::map<double, Number> curve_of(const Table& table, const std::string& model,

@@ -63,7 +63,7 @@ constexpr ExperimentKey key_steps(std::string_view quick, std::string_view paper
             .most = 1e7};
 }
 constexpr ExperimentKey key_batch(std::string_view quick, std::string_view paper) {
-    return {"batch", "2", quick, paper, "samples an update"};
+    return {"batch", "2", quick, paper, "samples per update"};
 }
 constexpr ExperimentKey key_dropout(std::string_view tiny) {
     return {.name = "dropout",

@@ -16,7 +16,7 @@ constexpr ExperimentKey key_tau(std::string_view tiny, std::string_view quick,
             .tiny = tiny,
             .quick = quick,
             .paper = paper,
-            .description = "strengths: Y = (I - tau Pi1) X after each block; 0: no such step",
+            .description = "strengths: Y = (I - tau Pi1) X after each block; 0: no step",
             .whole = false,
             .list = true,
             .least = 0,
@@ -99,7 +99,7 @@ std::string name_of(const std::string& tau) { return "tau = " + tau; }
 
 /// t_div after the step, against the law t_div' = (1 - t) / (1 - (2 tau - tau^2) t).
 Plot law_panel(const ExperimentSetting& setting, const Numbers& numbers) {
-    Plot plot{.title = "the step: t_div after, against t_sim before",
+    Plot plot{.title = "t_div after the step against t_sim before it",
               .x = {.title = "t_sim before the step", .low = 0, .high = 1},
               .y = {.title = "t_div after the step", .low = 0, .high = 1.02}};
     std::vector<double> x;
@@ -124,7 +124,7 @@ Plot law_panel(const ExperimentSetting& setting, const Numbers& numbers) {
 }
 
 Plot threshold_panel(const ExperimentSetting& setting, const Numbers& numbers) {
-    Plot plot{.title = "tau*: where the step undoes its block",
+    Plot plot{.title = "tau*: where the step cancels its block",
               .x = blocks,
               .y = {.title = "tau* = 1 - 1/sqrt(xi1/xi2)"}};
     for (const std::string& tau : setting.list("tau")) {
@@ -151,21 +151,20 @@ void compare5(std::vector<Comparison>& all, const Numbers& numbers, const std::s
               const std::string& tau, Index last) {
     const double strength = std::stod(tau);
     const std::optional<double> level = level_of(strength);
-    all.push_back(
-        resolved(compare(fmt::format("t_div of the input of block {}, {}", last, name_of(tau)),
-                         level ? fmt::format("[TSE] 3.2: around {:g}", *level)
-                               : "the figure does not have it",
-                         level, numbers.at(model, "t_div", "in", last)),
-                 around));
+    all.push_back(resolved(
+        compare(fmt::format("t_div of the input of block {}, {}", last, name_of(tau)),
+                level ? fmt::format("[TSE] 3.2: around {:g}", *level) : "not in the paper's figure",
+                level, numbers.at(model, "t_div", "in", last)),
+        around));
     all.push_back(compare(fmt::format("t_div before the step, block {}, {}", last, name_of(tau)),
-                          "the same before the step; the paper draws the output of a layer",
+                          "the same before the step; the paper plots the output of a layer",
                           std::nullopt, numbers.at(model, "t_div", "norm2", last)));
     if (strength > 0 && strength < 1)
-        all.push_back(
-            resolved(compare(fmt::format("xi1/xi2 of the step alone, block 0, {}", name_of(tau)),
-                             "(1 - tau)^2, exact by [TSE] (21)", (1 - strength) * (1 - strength),
-                             numbers.at(model, "xi_ratio", "deesc", 0)),
-                     1e-6));  // float32 states
+        all.push_back(resolved(
+            compare(fmt::format("xi1/xi2 of the de-escalation step, block 0, {}", name_of(tau)),
+                    "(1 - tau)^2, exact by [TSE] (21)", (1 - strength) * (1 - strength),
+                    numbers.at(model, "xi_ratio", "deesc", 0)),
+            1e-6));  // float32 states
 }
 
 Findings find5(const Table& table, const ExperimentSetting& setting) {
@@ -188,25 +187,24 @@ Findings find5(const Table& table, const ExperimentSetting& setting) {
         "tau* of the attention step alone, block 0", "1 - 1/sqrt(1 + a2), from Rem. 2.8", threshold,
         threshold_of(
             numbers.at(model_of(setting, setting.list("tau").front()), "xi_ratio", "attn", 0))));
-    Figure f{.name = "tse_fig5",
-             .title = "De-escalation by strength",
-             .caption = fmt::format(
-                 "After each block similarity is taken away: Y = (I - tau Pi1) X [TSE] (21). "
-                 "t_sim/t_div is multiplied by exactly (1 - tau)^2, and by xi1/xi2 in the block's "
-                 "other steps, so diversity grows in a block where tau > tau* = 1 - "
-                 "1/sqrt(xi1/xi2) and dies out where tau < tau*. A level that is kept is one where "
-                 "the block's own tau* has come to meet tau. {}",
-                 bands)};
+    Figure f{
+        .name = "tse_fig5",
+        .title = "De-escalation by strength",
+        .caption = fmt::format(
+            "After each block similarity is reduced: Y = (I - tau Pi1) X [TSE] (21). t_sim/t_div "
+            "is multiplied by exactly (1 - tau)^2, and by xi1/xi2 in the block's other steps, so "
+            "diversity grows in a block where tau > tau* = 1 - 1/sqrt(xi1/xi2) and dies out where "
+            "tau < tau*. Diversity settles where the block's own tau* equals tau. {}",
+            bands)};
     f.panels = {before, inside, law_panel(setting, numbers), threshold_panel(setting, numbers)};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
-    found.notes.push_back(
-        fmt::format("Reading: var_v={}, out_proj={}. A level that stays at 1/2 needs (1 - tau)^2 "
-                    "xi1/xi2 = 1 there; the last panel shows which strength that would be in each "
-                    "block. The paper says of section 2.4's setting, W_V of variance h/d, that it "
-                    "\"will be again used in the next section\", with other depths: that is "
-                    "--reading var_v=h/d.",
-                    setting.text("var_v"), setting.text("out_proj")));
+    found.notes.push_back(fmt::format(
+        "Reading: var_v={}, out_proj={}. A constant level of 1/2 needs (1 - tau)^2 xi1/xi2 = 1 "
+        "there; the last panel shows the strength for which this holds in each block. The paper "
+        "says of section 2.4's setting, W_V of variance h/d, that it \"will be again used in the "
+        "next section\", with other depths: --reading var_v=h/d.",
+        setting.text("var_v"), setting.text("out_proj")));
     return found;
 }
 
@@ -224,7 +222,7 @@ Findings find_phase(const Table& table, const ExperimentSetting& setting) {
               .low = 0,
               .high = 1,
               .row_labels = taus};
-    Plot ends{.title = "at the last block, against tau",
+    Plot ends{.title = "last block, against tau",
               .x = {.title = "tau", .low = 0, .high = 1},
               .y = {.title = "t_div of the input", .low = 0, .high = 1.02}};
     std::map<double, Number> final_div, final_star;
@@ -240,7 +238,7 @@ Findings find_phase(const Table& table, const ExperimentSetting& setting) {
              .title = "Diversity by strength of de-escalation and depth",
              .caption = fmt::format(
                  "t_div of each block's input, mean over the trials. The odds t_sim/t_div grow by "
-                 "(1 - tau)^2 xi1/xi2 a block: diversity dies below tau* and survives above. {}",
+                 "(1 - tau)^2 xi1/xi2 per block: diversity dies below tau* and survives above. {}",
                  bands)};
     f.panels = {{.title = "t_div of the block's input", .grid = grid}, ends};
     f.alt = fmt::format("A heat map of {} strengths by {} blocks, and its last column as a line. ",
@@ -266,16 +264,14 @@ Findings find_phase(const Table& table, const ExperimentSetting& setting) {
             fmt::format("1 - 1/sqrt(1 + a2) = {:.3f}, where only attention escalates", threshold),
             std::nullopt, numbers.at(model_of(setting, tau), "tau_star", "out", last)));
     found.notes.push_back(
-        "The threshold of attention alone leaves out feed-forward and norms, which escalate a "
-        "little where "
-        "similarity is small; tau* of the whole block counts them.");
+        "The threshold of attention alone omits the feed-forward step and the norms, which also "
+        "escalate where similarity is small; tau* of the whole block includes them.");
     return found;
 }
 
 constexpr std::string_view columns =
     "t_sim, t_div, xi_ratio by layer and stage as in metrics.md; xi_block: the product of xi_ratio "
-    "over "
-    "attention, feed-forward and both norms; tau_star = 1 - 1/sqrt(xi_block), both of each trial";
+    "over attention, feed-forward and both norms; tau_star = 1 - 1/sqrt(xi_block), both per trial";
 
 }  // namespace
 
@@ -290,7 +286,7 @@ extern const ExperimentEntry tse_fig5 = {
     .method =
         "As tse.fig2, with the step Y = (I - tau Pi1) X after each block. Diversity is shown "
         "before and after the step, with the exact law of the step and the threshold tau* = 1 - "
-        "1/sqrt(xi1/xi2). The text does not tell the depth of this figure; it is of 20 runs.",
+        "1/sqrt(xi1/xi2). The text does not state the depth of this figure; it averages 20 runs.",
     .table = columns,
     .keys = keys5,
     .measure = measure,
@@ -301,12 +297,10 @@ extern const ExperimentEntry law_phase = {
     .title = "Phase diagram of de-escalation: strength by depth",
     .source = "beyond the papers: the odds identity, from [TSE] (6), (7), (21)",
     .claim =
-        "The odds t_sim/t_div are multiplied by xi1/xi2 in each step, so by (1 - tau)^2 (1 + a2) "
-        "in a "
-        "block where attention alone escalates: diversity dies out below tau* = 1 - 1/sqrt(1 + a2) "
-        "and "
-        "survives above.",
-    .method = "As tse.fig5, over many strengths, at a smaller width at quick scale.",
+        "The odds t_sim/t_div are multiplied by xi1/xi2 in each step, hence by (1 - tau)^2 (1 + "
+        "a2) in a block where attention alone escalates: diversity dies out below tau* = 1 - "
+        "1/sqrt(1 + a2) and survives above.",
+    .method = "As tse.fig5, for many strengths; quick scale has a smaller width.",
     .table = columns,
     .keys = phase_keys,
     .measure = measure,

@@ -24,7 +24,7 @@ constexpr std::array keys{
         .tiny = "0",
         .quick = "1",
         .paper = "3",
-        .description = "draws of ALBERT xxlarge, of 200 million parameters a layer; 0: none",
+        .description = "draws of ALBERT xxlarge, with 200 million parameters per layer; 0: none",
         .least = 0}};
 
 struct Reading {
@@ -49,7 +49,7 @@ void derive_gradients(const Table& trial, Index layers, Sink& out) {
         if (const auto row = trial.find({.layer = layer}, "grad_norm"); row && row->value)
             norms.push_back(*row->value);
     const bool all = std::ssize(norms) == layers && std::ranges::min(norms) > 0;
-    const Value none = undefined("a block has no gradient");
+    const Value none = undefined("a block has a gradient of 0 or none");
     out.scalar({}, "grad_first_last", all ? Value(norms.front() / norms.back()) : none);
     out.scalar({}, "grad_spread",
                all ? Value(std::ranges::max(norms) / std::ranges::min(norms)) : none);
@@ -77,11 +77,12 @@ RunResult measure(const ExperimentSetting& setting) {
 void compare_gradients(const Numbers& numbers, const Reading& r, Index last,
                        std::vector<Comparison>& all) {
     constexpr const char* says = "[TSE] 1.1: \"remains roughly at a constant level\"";
-    all.push_back(compare(
-        fmt::format("gradient by the weights of block 0 over that of block {}, {}", last, r.label),
-        says, std::nullopt, numbers.at(r.model, "grad_first_last", "", -1)));
-    all.push_back(compare(fmt::format("greatest of these gradients over the least, {}", r.label),
-                          says, std::nullopt, numbers.at(r.model, "grad_spread", "", -1)));
+    all.push_back(
+        compare(fmt::format("gradient norm of the weights of block 0 over that of block {}, {}",
+                            last, r.label),
+                says, std::nullopt, numbers.at(r.model, "grad_first_last", "", -1)));
+    all.push_back(compare(fmt::format("greatest of these norms over the least, {}", r.label), says,
+                          std::nullopt, numbers.at(r.model, "grad_spread", "", -1)));
 }
 
 Findings find(const Table& table, const ExperimentSetting& setting) {
@@ -96,7 +97,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     cos.y.title = "t_cos(out)";
     div.title = "1 - t_sim = t_div, logarithmic";
     div.y = {.title = "t_div(out)", .scale = Scale::log};
-    gradient.title = "gradient by the weights of a block";
+    gradient.title = "gradient norm of the weights of a block";
     gradient.y = {.title = "|dL/dW|", .scale = Scale::log};
     for (const Reading& r : readings(setting)) {
         sim.series.push_back(line(r.label, numbers.depth(r.model, "t_sim", "out")));
@@ -114,27 +115,27 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         gradient.series.push_back(line(r.label, numbers.depth(r.model, "grad_norm", ""), true));
         compare_gradients(numbers, r, last, found.comparisons);
     }
-    Figure f{.name = "tse_fig1",
-             .title = "Token similarity by depth at initialisation",
-             .caption = fmt::format(
-                 "t_sim = |Pi1 X|_F^2 / |X|_F^2 and t_cos, the mean cosine of pairs of tokens, of "
-                 "the state that leaves each block, on random ids; the norm of the gradient by all "
-                 "parameters of a block. {}",
-                 bands)};
+    Figure f{
+        .name = "tse_fig1",
+        .title = "Token similarity by depth at initialisation",
+        .caption = fmt::format("t_sim = |Pi1 X|_F^2 / |X|_F^2 and t_cos, the mean cosine of pairs "
+                               "of tokens, of the output of each block, on random ids; the norm of "
+                               "the gradient with respect to all parameters of a block. {}",
+                               bands)};
     f.panels = {sim, cos, gradient, div};
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "The paper does not say of which loss the gradient is. Here it is <U, Y> with a random "
-        "unit U and the last state Y, so that it tells of the network alone; another loss has "
-        "another level. As in the paper ALBERT has none: \"it uses the same set of weights "
+        "The paper does not state the loss. Here it is <U, Y> with a random unit U and the last "
+        "state Y, so that the gradient depends on the network alone; another loss gives another "
+        "level. As in the paper ALBERT has no gradient: \"it uses the same set of weights "
         "throughout all blocks\".");
     found.notes.push_back(
-        "States are float32: once tokens differ by rounding alone t_div stays near 1e-13 or below, "
-        "which is a floor of the arithmetic and not of the model.");
+        "States are float32: once tokens differ by rounding alone, t_div stays near 1e-13 or "
+        "below, a floor of the arithmetic and not of the model.");
     found.notes.push_back(
-        "`AlbertConfig()` without arguments is the size xxlarge, not base: both readings are "
-        "drawn.");
+        "`AlbertConfig()` without arguments has the size xxlarge, not base: both readings are "
+        "measured.");
     return found;
 }
 
@@ -146,19 +147,17 @@ extern const ExperimentEntry tse_fig1 = {
     .source = "[TSE] Figure 1, section 1.1",
     .claim =
         "At the package's default initialisation, with 100 blocks, \"in either model both token "
-        "similarity and cosine similarity escalate to unity\"; the gradient norm of BERT, by "
-        "weights, \"remains roughly at a constant level, which indicates that in this case "
-        "gradient "
-        "vanishing or exploding is not occurring\".",
+        "similarity and cosine similarity escalate to unity\"; the gradient norm of BERT with "
+        "respect to its weights \"remains roughly at a constant level, which indicates that in "
+        "this case gradient vanishing or exploding is not occurring\".",
     .method =
-        "BERT base and ALBERT with their families' own initialisation, N(0, 0.02^2), drawn anew in "
-        "each trial. The paper names neither its text, its number of tokens, its loss nor how "
-        "often it drew: random ids (at initialisation only which ids are equal matters), and the "
-        "readings below.",
+        "BERT base and ALBERT with their default initialisation, N(0, 0.02^2), drawn anew in each "
+        "trial. The paper does not state its text, number of tokens, loss or number of draws: here "
+        "random ids (at initialisation only which ids are equal matters) and the readings below.",
     .table =
-        "t_sim, t_div, t_cos by layer and stage; grad_norm by layer: by its parameters (BERT); "
+        "t_sim, t_div, t_cos by layer and stage; grad_norm by layer: of its parameters (BERT); "
         "grad_first_last: that of the first block over that of the last; grad_spread: the greatest "
-        "over the least, both of each trial; depth_99: blocks until t_sim/t_div = 99, log odds "
+        "over the least, both per trial; depth_99: blocks until t_sim/t_div = 99, log odds "
         "interpolated",
     .keys = keys,
     .measure = measure,

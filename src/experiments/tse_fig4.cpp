@@ -34,7 +34,7 @@ void derive(const Table& trial, Index layers, Sink& out) {
         if (from && to) growth = std::min(growth.value_or(*to / *from), *to / *from);
         if (before && after) rise = std::min(rise.value_or(1), *after - *before);
     }
-    const Value none = undefined("a block has none");
+    const Value none = undefined("no block has a value");
     out.scalar({}, "fro_growth", growth ? Value(*growth) : none);
     out.scalar({}, "sim_rise", rise ? Value(*rise) : none);
 }
@@ -56,17 +56,15 @@ Figure figure_of(const Numbers& numbers, const std::string& model, const std::st
              .y = {.title = "t_sim", .low = 0, .high = 1.02}};
     sim.series = {line(pre, numbers.depth(model, "t_sim", "out")),
                   line(post, numbers.depth(other, "t_sim", "out"))};
-    Plot norms{
-        .title = "the norms of (19)", .x = blocks, .y = {.title = "Frobenius norm", .low = 0}};
+    Plot norms{.title = "norms of (19)", .x = blocks, .y = {.title = "Frobenius norm", .low = 0}};
     norms.series = {line("|X|", numbers.depth(model, "fro", "in")),
                     line("|LN(X)|", numbers.depth(model, "fro", "norm1")),
                     line("|P LN(X) W|", numbers.depth(model, "fro", "sa"))};
     Figure f{.name = "tse_fig4",
              .title = "Pre-norm: similarity and three norms",
-             .caption = fmt::format(
-                 "X is the block's input, LN(X) what attention sees, P LN(X) W what it adds [TSE] "
-                 "(19); post-norm for comparison. {}",
-                 bands)};
+             .caption = fmt::format("X is the block's input, LN(X) the input of attention, P LN(X) "
+                                    "W its output [TSE] (19); post-norm for comparison. {}",
+                                    bands)};
     f.panels = {sim, norms};
     f.alt = in_words(f.panels);
     return f;
@@ -87,9 +85,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                           "[TSE] (20): \"monotonically increasing in expectation\"", 1.0,
                           numbers.at(model, "fro_growth", "", -1), Kind::at_least));
     all.push_back(compare(fmt::format("|LN(X)|_F, block {}", last),
-                          "[TSE] 3.1: \"always fixed\"; sqrt(n d), less what eps takes",
+                          "[TSE] 3.1: \"always fixed\"; sqrt(n d) if eps is neglected",
                           std::nullopt, norm("norm1", last)));
-    all.push_back(compare("|X|_F, block 0", "sqrt(n d) of a Gaussian input, to 1/(4 n d)", unit,
+    all.push_back(compare("|X|_F, block 0",
+                          "sqrt(n d) for a Gaussian input, up to a relative 1/(4 n d)", unit,
                           norm("in", 0)));
     all.push_back(
         compare(fmt::format("|X|_F, block {}", last), "no number", std::nullopt, norm("in", last)));
@@ -114,7 +113,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     all.push_back(compare(fmt::format("t_sim after block {}", last), "no number", std::nullopt,
                           numbers.at(model, "t_sim", "out", last)));
     found.notes.push_back(
-        fmt::format("Reading: var_v={}, out_proj={}. With var_v=1/d the branch has the size of its "
+        fmt::format("Reading: var_v={}, out_proj={}. With var_v=1/d the branch has the norm of its "
                     "input; other readings scale it.",
                     setting.text("var_v"), setting.text("out_proj")));
     return found;
@@ -135,11 +134,11 @@ extern const ExperimentEntry tse_fig4 = {
     .method =
         "[TSE] (19) without output projection, ReLU, other weights PyTorch's Linear default, "
         "Gaussian input, everything drawn anew in each trial; n, d and h of section 2.4. The text "
-        "tells neither the depth of this figure nor how often it drew.",
+        "states neither the depth of this figure nor its number of draws.",
     .table =
         "t_sim, t_div, fro, xi_ratio, r by layer and stage, as in metrics.md; fro_growth: the "
         "least factor by which |X|_F grows over a block; sim_rise: the least rise of t_sim, both "
-        "of each trial",
+        "per trial",
     .keys = keys,
     .measure = measure,
     .find = find};

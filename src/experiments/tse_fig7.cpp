@@ -17,7 +17,7 @@ constexpr std::array keys{
                   .description = "updates",
                   .least = 1,
                   .most = 1e7},
-    ExperimentKey{"batch", "1", "4", "40", "samples an update"},
+    ExperimentKey{"batch", "1", "4", "40", "samples per update"},
     key_rate("1e-3", "2.5e-4", "greatest learning rate: a cosine over `cosine` steps"),
     ExperimentKey{.name = "cosine",
                   .tiny = "24",
@@ -41,7 +41,7 @@ constexpr std::array keys{
                   .tiny = "4",
                   .quick = "8",
                   .paper = "150",
-                  .description = "m tokens of the segment before",
+                  .description = "m tokens of the previous segment",
                   .least = 1,
                   .most = 4096},
     ExperimentKey{.name = "tau",
@@ -125,15 +125,15 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                     "\"the former essentially failed\""},
           std::pair{"pre-norm", "[TSE] 3.4: both \"performed similarly\""},
           std::pair{"de-escalated by the past",
-                    "the mean (21) over a segment holds the tokens to come; the paper does not "
-                    "speak of it"}}) {
+                    "the mean in (21) over a segment includes future tokens; the paper does not "
+                    "mention it"}}) {
         all.push_back(
             order_of(what, label, base, of(label, "final_loss"), of(base, "final_loss"), says));
         all.push_back(over_base(numbers, label, base, 1, says));
     }
-    all.push_back(order_of(what, "post-norm", "de-escalated by the past",
-                           of("post-norm", "final_loss"),
-                           of("de-escalated by the past", "final_loss"), "the same without them"));
+    all.push_back(
+        order_of(what, "post-norm", "de-escalated by the past", of("post-norm", "final_loss"),
+                 of("de-escalated by the past", "final_loss"), "the same, with past tokens only"));
     return found;
 }
 
@@ -151,17 +151,17 @@ extern const ExperimentEntry tse_fig7 = {
     .method =
         "Transformer-XL with the de-escalation step (21) at the input of each feed-forward step. A "
         "sample is a segment of m tokens, which becomes the memory, and n tokens, of which each "
-        "but the last predicts the next; no gradient goes through the memory. The released "
-        "training keeps its memory from batch to batch, so that it holds what older segments left "
-        "there; here it begins with every sample. Adam without decay, warm-up, dropout and "
-        "clipping, and a cosine of which the steps are the first quarter: the paper keeps the "
-        "settings of [TRANSFORMER-XL], whose script has 200000 steps, and shows 50000. The mean of "
-        "(21) is over a segment, so that a token hears of those that it has to predict; a fourth "
-        "network takes the mean over the tokens so far. At paper scale the paper's sizes (201M "
-        "parameters with its vocabulary), rate and batch; u and v are of each layer, the softmax "
-        "is over the whole vocabulary, which --data text:FILE makes that of bytes. At quick scale "
-        "fewer and narrower blocks, short segments, fewer steps at four times the rate, and a "
-        "Markov chain of 8 symbols.",
+        "but the last predicts the next; no gradient goes through the memory. The released code "
+        "keeps its memory from batch to batch, so that it also carries information from older "
+        "segments; here it starts anew with every sample. Adam without decay, warm-up, dropout and "
+        "clipping, and a cosine schedule of which the steps are the first quarter: the paper keeps "
+        "the settings of [TRANSFORMER-XL], whose script has 200000 steps, and shows 50000. The "
+        "mean of (21) is over a segment, so a token receives information from those that it has to "
+        "predict; a fourth network takes the mean over the tokens so far. At paper scale the "
+        "paper's sizes (201M parameters with its vocabulary), rate and batch; each layer has its "
+        "own u and v, and the softmax is over the whole vocabulary; with --data text:FILE it is "
+        "that of bytes. Quick scale has fewer and narrower blocks, short segments, fewer steps at "
+        "four times the rate, and a Markov chain over 8 symbols.",
     .table =
         "final_loss, final_test_loss, final_accuracy, diverged of each network; test_loss_excess: "
         "final_test_loss less that of the de-escalated one with the same seed; curves train_loss, "

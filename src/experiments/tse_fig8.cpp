@@ -29,7 +29,7 @@ constexpr std::array keys{ExperimentKey{.name = "tokens",
                                         .tiny = "0.1,1",
                                         .quick = "0.01,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
                                         .paper = "0.01,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,1",
-                                        .description = "of X = e v^T + t Q: 0 is of rank one",
+                                        .description = "in X = e v^T + t Q; t = 0: rank one",
                                         .whole = false,
                                         .list = true,
                                         .least = 1e-3,
@@ -215,10 +215,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                                wide.rbegin()->second,
                                "[TSE] A.3 (c): \"as d increases, E[eta] becomes closer to 0\""));
     found.notes.push_back(fmt::format(
-        "Reading: v and Q normal, W_Q and W_K {}, which the paper does not tell; `--reading "
-        "qk=uniform` or qk=normal. As t tends to 0 the law of eta does not depend on X: a mean of "
-        "50 draws, as in the paper, has a standard error near sqrt(6/(50 d)) = {:.2f} at d = {}, "
-        "so single points of such a figure may be noise.",
+        "Reading: v and Q normal, W_Q and W_K {}, which the paper does not state; `--reading "
+        "qk=uniform` or qk=normal. As t tends to 0 the distribution of eta does not depend on X: a "
+        "mean of 50 draws, as in the paper, has a standard error near sqrt(6/(50 d)) = {:.2f} at d "
+        "= {}, so single points of such a figure may be noise.",
         setting.text("qk"), std::sqrt(6 / (50 * double(low))), low));
     return found;
 }
@@ -235,11 +235,11 @@ extern const ExperimentEntry tse_fig8 = {
         "significantly\"; and as d increases it \"becomes closer to 0 even for larger t values\".",
     .method =
         "One head, n = 100; v and Q drawn once for each width, attention from W_Q and W_K; W drawn "
-        "anew in each trial, the same for all t. At quick scale more draws than the paper's 50, so "
-        "that errors are smaller than what is claimed.",
+        "anew in each trial, the same for all t. Quick scale has more draws than the paper's 50, "
+        "so that errors are smaller than the claimed effect.",
     .table =
         "curves over t: eta = E[xi1]/E[xi2] - xi1/xi2; eta_square; eta_square_growth: eta_square "
-        "less that at the least t, of the same W; xi_expected = E[xi1]/E[xi2], exact; t_sim of X",
+        "less that at the least t, with the same W; xi_expected = E[xi1]/E[xi2], exact; t_sim of X",
     .keys = keys,
     .measure = measure,
     .find = find};

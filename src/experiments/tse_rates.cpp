@@ -100,7 +100,7 @@ Plot rate_panel(const Numbers& numbers, const std::string& model) {
 
 Plot rest_panel(const Numbers& numbers, const std::string& model) {
     Plot plot{
-        .title = "what the estimates leave", .x = blocks, .y = {.title = "r - (1 + est t_sim)"}};
+        .title = "residuals of the estimates", .x = blocks, .y = {.title = "r - (1 + est t_sim)"}};
     plot.series = {line("r - (1 + est1 t_sim)", numbers.depth(model, "r_minus_est1", "attn")),
                    line("r - (1 + est2 t_sim)", numbers.depth(model, "r_minus_est2", "attn"))};
     plot.marks = {{0.0, ""}};
@@ -151,7 +151,7 @@ void add_common(std::vector<Comparison>& all, const Numbers& numbers, const std:
                                    numbers.at(model, "r_minus_est2", "attn", 0)),
                            near_zero));
     all.push_back(compare("r - (1 + est1 t_sim), block 0",
-                          "[TSE] (16): a lower bound of the mean, so not negative", 0.0,
+                          "[TSE] (16): a lower bound of the mean, so at least 0", 0.0,
                           numbers.at(model, "r_minus_est1", "attn", 0), Kind::at_least));
     all.push_back(compare("blocks until t_sim = 0.99",
                           "[TSE] 2.4: the maximum is approached \"before block 15\"", 15.0,
@@ -183,15 +183,13 @@ void add_reading(Findings& found, const ExperimentSetting& setting) {
     if (setting.text("var_v") == "1/d" && setting.text("out_proj") == "0")
         found.notes.push_back(
             "Reading: W_V ~ N(0, 1/d). The text says N(0, (h/d) I), with which xi1/xi2 of the "
-            "first step is "
-            "near 1 + h; a rate near 2 and saturation before block 15, as drawn in the paper, need "
-            "variance "
-            "1/d. `--reading var_v=h/d` (or xavier, torch, a number) draws the others.");
+            "first step is near 1 + h; a rate near 2 and saturation before block 15, as drawn in "
+            "the paper, need variance 1/d. `--reading var_v=h/d` (or xavier, torch, a number) sets "
+            "another.");
     else
-        found.notes.push_back(
-            fmt::format("Reading: var_v={}, out_proj={}; the paper's figure is reproduced by "
-                        "var_v=1/d, out_proj=0.",
-                        setting.text("var_v"), setting.text("out_proj")));
+        found.notes.push_back(fmt::format(
+            "Reading: var_v={}, out_proj={}; var_v=1/d, out_proj=0 reproduces the paper's figure.",
+            setting.text("var_v"), setting.text("out_proj")));
 }
 
 std::vector<Figure> figures2(const Numbers& numbers, const std::string& model, double gain) {
@@ -209,10 +207,10 @@ std::vector<Figure> figures2(const Numbers& numbers, const std::string& model, d
                     panel("omega, delta, |lambda_2|", "", numbers, model,
                           {"omega", "delta", "lambda2_abs"}, "attn")}},
         {.name = "tse_fig2_rate",
-         .title = "Escalation, and what the estimates leave",
+         .title = "Escalation and the residuals of the estimates",
          .caption = fmt::format(
-             "r = t_div(X)/t_div(Y) over the attention step [TSE] (5), what the estimates of (16) "
-             "and (17) predict for it, and what they leave, of each trial; mu1 and mu2 of (10). {}",
+             "r = t_div(X)/t_div(Y) over the attention step [TSE] (5), the predictions of the "
+             "estimates (16) and (17), and their residuals in each trial; mu1 and mu2 of (10). {}",
              bands),
          .panels = {rate_panel(numbers, model), rest_panel(numbers, model),
                     panel("mu1, mu2", "", numbers, model, {"mu1", "mu2"}, "attn")}}};
@@ -256,11 +254,10 @@ void add_worst(std::vector<Comparison>& all, const Numbers& numbers, const std::
         if (n.value && (!worst || std::abs(*n.value) > std::abs(*worst->second.value)))
             worst = {layer, n};
     if (!worst) return;
-    all.push_back(
-        compare(fmt::format("{}, farthest from 0: block {}", what, worst->first),
-                "[TSE] 2.4: the three curves are \"nearly identical\"; not judged, since the "
-                "greatest of all blocks may lie apart by chance",
-                std::nullopt, worst->second));
+    all.push_back(compare(fmt::format("{}, farthest from 0: block {}", what, worst->first),
+                          "[TSE] 2.4: the three curves are \"nearly identical\"; not judged, since "
+                          "the maximum over blocks may differ by chance",
+                          std::nullopt, worst->second));
 }
 
 /// Both estimates of xi1/xi2 - 1 in the first block.
@@ -268,9 +265,9 @@ void add_estimates(std::vector<Comparison>& all, const Numbers& numbers, const s
     const Number first = numbers.at(model, "xi_minus_est1", "attn", 0),
                  second = numbers.at(model, "xi_minus_est2", "attn", 0);
     all.push_back(compare("xi1/xi2 - 1 - est1, block 0",
-                          "[TSE] 2.4: a \"guaranteed lower bound\", so not negative", 0.0, first,
+                          "[TSE] 2.4: a \"guaranteed lower bound\", so at least 0", 0.0, first,
                           Kind::at_least));
-    all.push_back(compare("xi1/xi2 - 1 - est2, block 0", "[TSE] 2.4: exact for a symmetric P only",
+    all.push_back(compare("xi1/xi2 - 1 - est2, block 0", "[TSE] 2.4: exact only for a symmetric P",
                           std::nullopt, second));
     const auto size = [](Number n) {
         if (n.value) n.value = std::abs(*n.value);
@@ -295,9 +292,9 @@ Findings find3(const Table& table, const ExperimentSetting& setting) {
     Figure f{.name = "tse_fig3",
              .title = "The rate of escalation against its two estimates",
              .caption =
-                 "Only W_V is drawn anew in each trial: input and all other weights stay. r = "
-                 "t_div(X)/t_div(Y) over the attention step; est1 and est2 are evaluated at each "
-                 "trial's own attention and input. " +
+                 "Only W_V is drawn anew in each trial: the input and all other weights are fixed. "
+                 "r = t_div(X)/t_div(Y) over the attention step; est1 and est2 are computed from "
+                 "the attention and input of each trial. " +
                  std::string(bands)};
     f.panels = {rate_panel(numbers, model), ratio, rest_panel(numbers, model)};
     f.alt = in_words(f.panels);
@@ -308,17 +305,16 @@ Findings find3(const Table& table, const ExperimentSetting& setting) {
     add_worst(found.comparisons, numbers, model, "r_minus_est1", "r - (1 + est1 t_sim)");
     add_reading(found, setting);
     found.notes.push_back(
-        "One W_V gives one network: differences between blocks of the same trials are correlated, "
-        "so bands of "
+        "Each W_V gives one network: blocks of the same trial are correlated, so the bands of "
         "neighbouring blocks are not independent.");
     return found;
 }
 
 constexpr std::string_view table =
     "t_sim, t_div, xi_ratio, r, est1, est2 as in metrics.md; r_est1, r_est2: 1 + est t_sim(in); "
-    "r_minus_est1, r_minus_est2: r less that; xi_minus_est1, xi_minus_est2: xi1/xi2 - 1 less the "
+    "r_minus_est1, r_minus_est2: r minus that; xi_minus_est1, xi_minus_est2: xi1/xi2 - 1 minus the "
     "estimate; sim_rise: the least rise of t_sim over a block; depth_99: blocks until t_sim/t_div "
-    "= 99, log odds interpolated; all of each trial";
+    "= 99, log odds interpolated; all per trial";
 
 }  // namespace
 
@@ -336,7 +332,7 @@ extern const ExperimentEntry tse_fig2 = {
         "[TSE] Algorithm 1 without output projection (as in Proposition 2.9), ReLU, other weights "
         "PyTorch's Linear default, Gaussian input; all weights and the input drawn anew in each "
         "trial. n, d, h and the depth are the paper's at both scales; the inner width of the "
-        "feed-forward step is not told there.",
+        "feed-forward step is not stated.",
     .table = table,
     .keys = keys2,
     .measure = measure2,

@@ -22,10 +22,10 @@ std::vector<Plot> course_of(const Table& table, const std::vector<std::string>& 
         out.push_back(std::move(plot));
     };
     add("training loss", "train_loss", {.title = "L, nats"});
-    add("loss, held out", "test_loss", {.title = "L, nats"});
+    add("held-out loss", "test_loss", {.title = "L, nats"});
     if (with_accuracy)
-        add("accuracy, held out", "accuracy", {.title = "share", .low = 0, .high = 1});
-    add("t_sim behind the last block", "t_sim_last", {.title = "t_sim", .low = 0, .high = 1.02});
+        add("held-out accuracy", "accuracy", {.title = "share", .low = 0, .high = 1});
+    add("t_sim after the last block", "t_sim_last", {.title = "t_sim", .low = 0, .high = 1.02});
     return out;
 }
 

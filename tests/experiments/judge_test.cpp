@@ -29,18 +29,18 @@ std::string judged(double measured, double expected, double error, Kind kind,
 
 TEST(Judge, OfANumberSaysWhetherItIsToldApart) {
     EXPECT_THAT(judged(2.1, 2, 0.1, Kind::equal),
-                StartsWith("not told apart (1.0 standard errors above"));
+                StartsWith("no significant difference (1.0 standard errors above"));
     EXPECT_EQ(judged(1.5, 2, 0.1, Kind::equal), "differs (5.0 standard errors below)");
     EXPECT_EQ(judged({}), "") << "nothing is said of nothing";
     EXPECT_EQ(judged(compare("x", "words", std::nullopt, number(2, 0.1))), "");
 }
 
 TEST(Judge, TestsABoundOnItsOwnSide) {
-    EXPECT_THAT(judged(0.2, 0.5, 0.01, Kind::at_most), StartsWith("not exceeded"));
-    EXPECT_THAT(judged(0.8, 0.5, 0.01, Kind::at_most), StartsWith("exceeded"));
+    EXPECT_THAT(judged(0.2, 0.5, 0.01, Kind::at_most), StartsWith("consistent with the bound"));
+    EXPECT_THAT(judged(0.8, 0.5, 0.01, Kind::at_most), StartsWith("above the bound"));
     EXPECT_THAT(judged(0.51, 0.5, 0.01, Kind::at_most), StartsWith("not decided"));
-    EXPECT_THAT(judged(0.8, 0.5, 0.01, Kind::at_least), StartsWith("not fallen short of"));
-    EXPECT_THAT(judged(0.2, 0.5, 0.01, Kind::at_least), StartsWith("fallen short of"));
+    EXPECT_THAT(judged(0.8, 0.5, 0.01, Kind::at_least), StartsWith("consistent with the bound"));
+    EXPECT_THAT(judged(0.2, 0.5, 0.01, Kind::at_least), StartsWith("below the bound"));
 }
 
 TEST(Judge, FindsNoDifferenceBelowTheResolution) {
@@ -56,26 +56,28 @@ TEST(Judge, DecidesNothingOfFewerThanThreeTrials) {
         EXPECT_THAT(judged(compare("x", "e", 2.0, two, kind)),
                     StartsWith("too few trials to decide"));
     }
-    EXPECT_EQ(judged(compare("x", "e", 2.0, {2.0, {}, 1, ""})), "equal to rounding");
+    EXPECT_EQ(judged(compare("x", "e", 2.0, {2.0, {}, 1, ""})), "equal up to rounding");
 }
 
 TEST(Judge, UsesTheDegreesOfFreedomThatThereAre) {
     // 2.5 standard errors are beyond the 5 % of 60 trials and within those of 3
     EXPECT_THAT(judged(compare("x", "e", 0.0, number(2.5, 1, 60))), StartsWith("differs"));
-    EXPECT_THAT(judged(compare("x", "e", 0.0, number(2.5, 1, 3))), StartsWith("not told apart"));
+    EXPECT_THAT(judged(compare("x", "e", 0.0, number(2.5, 1, 3))),
+                StartsWith("no significant difference"));
 }
 
 /// Student's 97.5 % with two degrees of freedom is 4.303.
 TEST(Judge, SaysFromWhichDistanceOnItTellsApart) {
     const auto of = [](double off) { return judged(compare("x", "e", 0.0, number(off, 1, 3))); };
-    EXPECT_EQ(of(2.5), "not told apart (2.5 standard errors above; told apart from 4.3 on)");
-    EXPECT_THAT(of(4.29), StartsWith("not told apart"));
+    EXPECT_EQ(of(2.5),
+              "no significant difference (2.5 standard errors above; significant from 4.3)");
+    EXPECT_THAT(of(4.29), StartsWith("no significant difference"));
     EXPECT_EQ(of(4.31), "differs (4.3 standard errors above)");
     std::vector<Comparison> two(2, compare("x", "e", 0.0, number(4.5, 1, 3)));
     judge(two);  // together, by Holm: 98.75 % of Student's is 6.205
     for (const Comparison& c : two)
         EXPECT_EQ(c.judgement,
-                  "not told apart (4.5 standard errors above; told apart from 6.2 on)");
+                  "no significant difference (4.5 standard errors above; significant from 6.2)");
 }
 
 TEST(OrderOf, IsWelchsTestOfTheDifference) {
@@ -90,7 +92,7 @@ TEST(OrderOf, IsWelchsTestOfTheDifference) {
     EXPECT_NEAR(found.freedom, 6.25e-6 / ((0.81e-6 + 2.56e-6) / 3), 1e-9);
     EXPECT_EQ(judged(found), "found (4.0 standard errors above)");
     EXPECT_THAT(judged(order(number(0.3, 0.03, 4), number(0.5, 0.04, 4))),
-                StartsWith("the other way round is found"));
+                StartsWith("the opposite order is found"));
     EXPECT_THAT(judged(order(number(0.35, 0.03, 4), number(0.3, 0.04, 4))),
                 StartsWith("not decided"));
     EXPECT_THAT(judged(order(number(0.5, 0.03, 2), number(0.3, 0.04, 2))),

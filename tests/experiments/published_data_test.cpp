@@ -77,13 +77,14 @@ TEST(PublishedSets, ScoresOfGlueAreF1AndMatthews) {
 TEST(PublishedSets, TasksOfTheArenaAreFoundByTheirFolders) {
     TemporaryDirectory folder;
     const fs::path root = folder.path();
-    EXPECT_THAT(error_of("devil.table6", tiny("", {{"tasks", "text"}})),
-                HasSubstr("the task text is not drawn; pass --data DIR, a folder with aclImdb"));
+    EXPECT_THAT(
+        error_of("devil.table6", tiny("", {{"tasks", "text"}})),
+        HasSubstr("the task text is not generated; pass --data DIR, a folder with aclImdb"));
     EXPECT_THAT(error_of("devil.table6", tiny(root.string(), {})), HasSubstr("listops-1000"));
     EXPECT_THAT(error_of("devil.table6", tiny("", {{"batch", "2,2"}})),
                 HasSubstr("batch has 2 values, expected 5"));
     EXPECT_THAT(error_of("devil.fig1", tiny("", {{"length", "18"}})),
-                HasSubstr("no multiple of features=4"));
+                HasSubstr("not a multiple of features=4"));
     for (const char* part : {"train/pos/1_9", "train/neg/1_1", "test/pos/1_9", "test/neg/1_1"})
         write(root / "aclImdb" / (std::string(part) + ".txt"), "some text");
     for (const char* part : {"train", "test"})
@@ -103,14 +104,15 @@ TEST(PublishedSets, NystromformersTasksAreThoseOfTheArena) {
     const auto error = [](const std::string& data, std::map<std::string, std::string> readings) {
         return error_of("poly.table4", tiny(data, std::move(readings)));
     };
-    EXPECT_THAT(error("", {{"tasks", "text"}}),
-                HasSubstr("the task text is not drawn; pass --data DIR, a folder with aclImdb"));
+    EXPECT_THAT(
+        error("", {{"tasks", "text"}}),
+        HasSubstr("the task text is not generated; pass --data DIR, a folder with aclImdb"));
     EXPECT_THAT(error(root.string(), {{"tasks", "listops"}}), HasSubstr("listops-1000"));
     EXPECT_THAT(error("", {{"batch", "2,2"}}), HasSubstr("batch has 2 values, expected 6"));
     EXPECT_THAT(error("", {{"landmarks", "5"}}),
-                HasSubstr("landmarks=5 do not divide the 8 tokens of listops"));
+                HasSubstr("landmarks=5 is not a divisor of the 8 tokens of listops"));
     EXPECT_THAT(error("", {{"tasks", "gratings"}, {"tokens", "8,8,8,1024,16,12"}}),
-                HasSubstr("12 tokens of gratings are no square"));
+                HasSubstr("12 tokens of gratings are not a square number"));
     for (const char* part : {"train", "test"})
         write(root / "tsv_data" / ("new_aan_pairs." + std::string(part) + ".tsv"),
               "1.0\ta\tb\tone\ttwo\n0.0\ta\tc\tone\tthree\n");

@@ -152,7 +152,7 @@ TEST(TseFig8, ComparisonsTurnWithTheirTable) {
         for (const Comparison& c : page.comparisons) {
             if (c.kind != Comparison::Kind::order) continue;
             ++orders;
-            EXPECT_THAT(c.judgement, testing::StartsWith(right ? "found" : "the other way round"))
+            EXPECT_THAT(c.judgement, testing::StartsWith(right ? "found" : "the opposite order"))
                 << c.what;
         }
         EXPECT_EQ(orders, 3);
@@ -188,8 +188,7 @@ void expect_orders(std::string_view name, std::map<std::string, std::string> rea
         for (const Comparison& c : page.comparisons) {
             if (c.kind != Comparison::Kind::order) continue;
             ++orders;
-            EXPECT_THAT(c.judgement,
-                        testing::StartsWith(sign > 0 ? "found" : "the other way round"))
+            EXPECT_THAT(c.judgement, testing::StartsWith(sign > 0 ? "found" : "the opposite order"))
                 << c.what;
         }
         EXPECT_EQ(orders, excesses.size());
