@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "devil_arena.hpp"
 #include "tsdiag/error.hpp"
@@ -126,7 +127,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                                             std::nullopt, scaled(b.bytes, 1e-6)));
     for (const ArenaTask& task : arena_tasks_of(setting))
         for (const ArenaModel& model : models()) add_diverged(found, numbers, on_task(model, task));
-    found.notes = constant_notes(numbers, models(), arena_tasks_of(setting));
+    std::ranges::move(constant_notes(numbers, models(), arena_tasks_of(setting)),
+                      std::back_inserter(found.notes));
     found.notes.push_back(
         "The paper prints no numbers for this figure: its scores are those of Table 6, its speeds "
         "are like those of Table 7. Bytes are counted once, since they do not vary.");

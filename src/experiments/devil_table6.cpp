@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 
 #include "devil_arena.hpp"
 #include "devil_training.hpp"
@@ -66,7 +67,7 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
                     std::nullopt, arena_score(numbers, model, tasks)));
         for (const ArenaTask& task : tasks) add_diverged(found, numbers, on_task(model, task));
     }
-    found.notes = constant_notes(numbers, models, tasks);
+    std::ranges::move(constant_notes(numbers, models, tasks), std::back_inserter(found.notes));
     return found;
 }
 

@@ -228,7 +228,6 @@ Number growth(const std::map<double, Number>& numbers) {
 constexpr double near_exponent = 0.05;
 
 /// Growth of the power p, which the paper bounds: N without the scale, sqrt N with it.
-
 struct Growth {
     const char *curve, *label, *theorem, *corollary;
 };

@@ -228,8 +228,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     Findings found{.figures = {figure_of(table, tasks)}};
     for (const Task& task : tasks) compare_on(numbers, task, found);
     found.notes.push_back(
-        "Random guessing is right for 10 % of ListOps, where always answering 0 or 9 is better, "
-        "for 50 % of Pathfinder, Text and Retrieval, and for one in as many images as there are "
+        "Random guessing is right for 10 % of ListOps, for 50 % of "
+        " Pathfinder, Text and Retrieval, and for one in as many images as there are "
         "classes: accuracies near these say nothing about a model.");
     return found;
 }

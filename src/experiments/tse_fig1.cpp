@@ -131,8 +131,8 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
         "level. As in the paper ALBERT has no gradient: \"it uses the same set of weights "
         "throughout all blocks\".");
     found.notes.push_back(
-        "States are float32: once tokens differ by rounding alone, t_div stays near 1e-13 or "
-        "below, a floor of the arithmetic and not of the model.");
+        "States are float32: once tokens differ by rounding alone, t_div stays at a "
+        "floor of the arithmetic, not of the model.");
     found.notes.push_back(
         "`AlbertConfig()` without arguments has the size xxlarge, not base: both readings are "
         "measured.");

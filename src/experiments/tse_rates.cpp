@@ -187,9 +187,9 @@ void add_reading(Findings& found, const ExperimentSetting& setting) {
             "the paper, need variance 1/d. `--reading var_v=h/d` (or xavier, torch, a number) sets "
             "another.");
     else
-        found.notes.push_back(fmt::format(
-            "Reading: var_v={}, out_proj={}; var_v=1/d, out_proj=0 reproduces the paper's figure.",
-            setting.text("var_v"), setting.text("out_proj")));
+        found.notes.push_back(
+            fmt::format("Reading: var_v={}, out_proj={}; the default is var_v=1/d, out_proj=0.",
+                        setting.text("var_v"), setting.text("out_proj")));
 }
 
 std::vector<Figure> figures2(const Numbers& numbers, const std::string& model, double gain) {

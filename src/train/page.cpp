@@ -69,7 +69,7 @@ Figure learning(const TrainResult& result) {
         loss.series.push_back(by_evaluation("held out", result, &Evaluation::loss));
     out.panels.push_back(loss);
     if (!result.evaluations.empty()) {
-        Plot accuracy{.title = "accuracy, held out",
+        Plot accuracy{.title = "held-out accuracy",
                       .x = steps,
                       .y = {.title = "fraction of targets", .low = 0, .high = 1}};
         accuracy.series = {by_evaluation("held out", result, &Evaluation::accuracy)};
