@@ -17,8 +17,9 @@ Value mean_cosine(const StateMoments& m) {
     return (m.unit_sum - n) / (n * (n - 1));
 }
 
-/// Up to this side a Gram matrix is formed, whose products cost less than those with X.
-constexpr Index largest_gram = 1024;
+/// Up to this side a Gram matrix is formed: on a device its products are fewer kernels, on the host
+/// the matrix costs no more than the products with X that it replaces.
+constexpr Index largest_gram = 1024, largest_gram_on_host = 128;
 
 /// |X|_2^2 as the largest eigenvalue of the smaller of X X^T and X^T X.
 Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
@@ -33,6 +34,38 @@ Estimate squared_norm_by_gram(const Tensor& x, double tolerance) {
         }
     };
     return largest_singular_value({side, side, product, product}, tolerance);
+}
+
+/// Rows of X whose part of X^T X v is summed by one thread; by the sizes alone.
+constexpr Index rows_of_a_part = 256;
+
+/// |X|_2 of one matrix in host memory, one pass over X a product.
+Estimate norm_on_host(const Tensor& x, double tolerance) {
+    const Index n = x.rows(), parts = (n + rows_of_a_part - 1) / rows_of_a_part;
+    const std::size_t d = std::size_t(x.cols());
+    const std::vector<double> ones(std::size_t(rows_of_a_part), 1.0);
+    std::vector<double> sums(std::size_t(parts) * d);
+    const auto normal = [&](std::span<const double> v, std::span<double> y) {
+        std::ranges::fill(sums, 0.0);
+#pragma omp parallel for schedule(static)
+        for (Index part = 0; part < parts; ++part) {
+            const Index first = part * rows_of_a_part;
+            const Index count = std::min(rows_of_a_part, n - first);
+            add_normal_product(x.row_range(first, count).view(),
+                               std::span(ones).first(std::size_t(count)), 0, v,
+                               std::span(sums).subspan(std::size_t(part) * d, d), 0);
+        }
+        for (std::size_t j = 0; j < d; ++j) {
+            y[j] = 0;
+            for (std::size_t part = 0; part < std::size_t(parts); ++part)
+                y[j] += sums[part * d + j];
+        }
+    };
+    LinearMap map;
+    map.rows = n;
+    map.cols = x.cols();
+    map.normal = normal;
+    return largest_singular_value(map, tolerance);
 }
 
 /// |X|_2 by products with X on its device.
@@ -74,16 +107,20 @@ class Similarity final : public Probe {
             .step = -1, .layer = e.layer, .stage = std::string(e.stage), .head = -1, .tensor = {}};
     }
 
-    /// |X|_F^2 / |X|_2^2.  Cost: one Gram matrix, or some 50 products with X.
+    /// |X|_F^2 / |X|_2^2.  Cost: some 16 to 100 products with X, or one Gram matrix of up to
+    /// min(n, d) = 128 (on a device 1024).
     Value stable_rank(const Hidden& e, const StateMoments& m) const {
         if (m.squared == 0) return undefined("X = 0");
         if (!std::isfinite(m.squared)) return narrow(m.squared);
         const int exponent = exponent_of(e.x);
-        const Tensor x = cast(without_exponent(e.x, exponent), Type::f64);
-        const bool gram = std::min(x.rows(), x.cols()) <= largest_gram;
+        const Tensor x = without_exponent(e.x, exponent);
+        const bool host = x.backend().host_memory();
+        const bool gram =
+            std::min(x.rows(), x.cols()) <= (host ? largest_gram_on_host : largest_gram);
         const double tolerance = settings_.accuracy / 100;
-        const Estimate norm =
-            gram ? squared_norm_by_gram(x, tolerance) : norm_by_products(x, tolerance);
+        const Estimate norm = gram   ? squared_norm_by_gram(cast(x, Type::f64), tolerance)
+                              : host ? norm_on_host(x, tolerance)
+                                     : norm_by_products(cast(x, Type::f64), tolerance);
         if (settings_.diagnostics)
             settings_.diagnostics->entries.push_back({place(e), "stable_rank", norm});
         const Wide squared = std::ldexp(m.squared, -2 * exponent);  // of x

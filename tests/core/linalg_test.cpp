@@ -527,5 +527,60 @@ TEST(LargestRowDistance, IsRightToDoubleWhereFloatSumsTie) {
                  exactly);
 }
 
+/// The largest of all distances, in the sums of each row's own order.
+double naive_row_distance(const Tensor& a) {
+    const std::vector<double> x = a.to_host<double>();
+    const Index n = a.cols();
+    double worst = 0;
+    for (Index i = 0; i < a.rows(); ++i)
+        for (Index j = 0; j < i; ++j) {
+            double sum = 0;
+            for (Index c = 0; c < n; ++c)
+                sum += std::abs(x[std::size_t(i * n + c)] - x[std::size_t(j * n + c)]);
+            worst = std::max(worst, sum);
+        }
+    return worst;
+}
+
+/// Rows whose bytes are far from them, equal to them, or mean nothing.
+TEST(LargestRowDistance, EqualsTheNaiveOneForRowsOfEveryKind) {
+    const auto kinds =
+        std::vector<std::pair<const char*, std::function<double(Index, Index, double)>>>{
+            {"drawn", [](Index, Index, double u) { return u; }},
+            {"signed", [](Index, Index, double u) { return u - 0.5; }},
+            {"saturated", [](Index, Index, double u) { return std::exp(40 * u); }},
+            {"one hot", [](Index i, Index c, double) { return c == 7 * i % 5 ? 1.0 : 0.0; }},
+            {"equal", [](Index, Index c, double) { return 1 / double(c + 1); }},
+            {"nearly equal", [](Index, Index, double u) { return 0.25 + std::ldexp(u, -20); }},
+            {"sink", [](Index, Index c, double u) { return c == 3 ? 1 - u / 64 : u / 1024; }},
+            {"one row apart", [](Index i, Index, double u) { return i == 9 ? u : 0.0; }}};
+    for (const auto& [name, entry] : kinds)
+        for (const double scale : {1.0, 0x1p60, 0x1p-60})
+            for (const auto& [rows, cols] :
+                 {std::pair<Index, Index>{1, 9}, {2, 1}, {33, 64}, {150, 70}, {140, 300}})
+                for (const Type type : {Type::f32, Type::f64}) {
+                    auto values = std::vector<double>(std::size_t(rows * cols));
+                    Rng(std::uint64_t(rows)).fill_uniform(values, 0, 1);
+                    for (Index i = 0; i < rows; ++i)
+                        for (Index c = 0; c < cols; ++c) {
+                            double& x = values[std::size_t(i * cols + c)];
+                            x = scale * entry(i, c, x);
+                        }
+                    const Tensor a = Tensor::from_host(cpu(), {1, rows, cols},
+                                                       std::span<const double>(values), type);
+                    EXPECT_CLOSE(largest_row_distance(a.view()), naive_row_distance(a),
+                                 rounding(double(cols)))
+                        << name << ' ' << scale << ' ' << rows << " x " << cols;
+                }
+}
+
+TEST(LargestRowDistance, IsThatOfNumbersBeyondTheSquaresOfDoubles) {
+    for (const double scale : {0x1p-1000, 0x1p1000}) {
+        const std::vector<double> x = {0, scale, 3 * scale, scale, 2 * scale, 0};
+        const Tensor a = Tensor::from_host(cpu(), {1, 3, 2}, std::span<const double>(x), Type::f64);
+        EXPECT_EQ(largest_row_distance(a.view()), 3 * scale);
+    }
+}
+
 }  // namespace
 }  // namespace tsdiag

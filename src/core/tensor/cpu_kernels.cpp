@@ -1,6 +1,9 @@
 #include "cpu_kernels.hpp"
 
 #include <Eigen/Core>
+#ifdef __AVX2__
+#include <immintrin.h>
+#endif
 #include <type_traits>
 
 #include "tsdiag/backend.hpp"
@@ -320,6 +323,58 @@ void normal(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Index
     }
 }
 
+/// Of R rows b at once.
+#ifdef __AVX2__
+template <int R>
+inline void byte_distance(const std::uint8_t* a, const std::uint8_t* b, Index stride,
+                          const Index* end, const float* step, Index groups, float* out) {
+    __m256 sums[R];
+    for (__m256& sum : sums) sum = _mm256_setzero_ps();
+    const auto load = [](const std::uint8_t* p) {
+        return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    };
+    for (Index g = 0, c = 0; g < groups; ++g) {
+        __m256i differences[R];  // four sums each, of eight columns in turn
+        for (__m256i& d : differences) d = _mm256_setzero_si256();
+        for (; c < end[g]; c += 32) {
+            const __m256i x = load(a + c);
+#pragma GCC unroll 4
+            for (int r = 0; r < R; ++r)
+                differences[r] =
+                    _mm256_add_epi64(differences[r], _mm256_sad_epu8(x, load(b + r * stride + c)));
+        }
+        for (int r = 0; r < R; ++r)
+            sums[r] = _mm256_fmadd_ps(_mm256_cvtepi32_ps(differences[r]), _mm256_set1_ps(step[g]),
+                                      sums[r]);
+    }
+    for (int r = 0; r < R; ++r) out[r] = (sums[r][0] + sums[r][2]) + (sums[r][4] + sums[r][6]);
+}
+#else
+template <int R>
+inline void byte_distance(const std::uint8_t* a, const std::uint8_t* b, Index stride,
+                          const Index* end, const float* step, Index groups, float* out) {
+    for (int r = 0; r < R; ++r, b += stride) {
+        out[r] = 0;
+        for (Index g = 0, c = 0; g < groups; ++g) {
+            int differences = 0;
+            for (; c < end[g]; ++c) {
+                const int d = int(a[c]) - int(b[c]);
+                differences += d < 0 ? -d : d;
+            }
+            out[r] += step[g] * float(differences);
+        }
+    }
+}
+#endif
+
+void byte_distances(const std::uint8_t* a, const std::uint8_t* b, Index count, Index stride,
+                    const Index* end, const float* step, Index groups, float* out) {
+    Index j = 0;
+    for (; j + 4 <= count; j += 4)
+        byte_distance<4>(a, b + j * stride, stride, end, step, groups, out + j);
+    for (; j < count; ++j) byte_distance<1>(a, b + j * stride, stride, end, step, groups, out + j);
+}
+
 template <class T>
 constexpr Of<T> functions() {
     return {gemm<T>,         unary<T>,     softmax<T>,        row_statistics<T>,
@@ -330,7 +385,11 @@ constexpr Of<T> functions() {
 }  // namespace
 
 extern const Table kernel_table;
-constinit const Table kernel_table = {TSDIAG_STRINGIFY(TSDIAG_ISA), functions<float>(),
-                                      functions<double>(), uniform, normal};
+constinit const Table kernel_table = {TSDIAG_STRINGIFY(TSDIAG_ISA),
+                                      functions<float>(),
+                                      functions<double>(),
+                                      uniform,
+                                      normal,
+                                      byte_distances};
 
 }  // namespace tsdiag::kernels::TSDIAG_ISA

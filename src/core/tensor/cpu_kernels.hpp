@@ -62,6 +62,10 @@ struct Table {
     /// The same as two standard normals each.
     void (*normal)(std::uint64_t seed, std::uint64_t stream, std::uint64_t first, Index count,
                    double* out);
+    /// out[j] = sum over the groups g of columns [end[g - 1], end[g]) of step[g] |a - b_j|_1, for
+    /// `count` rows b_j at `stride`; the ends are multiples of 32.
+    void (*byte_distances)(const std::uint8_t* a, const std::uint8_t* b, Index count, Index stride,
+                           const Index* end, const float* step, Index groups, float* out);
 };
 
 /// The best table for this CPU.

@@ -1,8 +1,6 @@
 #include "products.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <limits>
 #include <vector>
 
 #include "simd.hpp"
@@ -13,8 +11,6 @@ namespace tsdiag {
 namespace {
 
 using simd::Double4, simd::load;
-using Float8 = float __attribute__((vector_size(32)));
-using Int8 = int __attribute__((vector_size(32)));
 
 /// y[r] = a_r . x for R rows at once.
 template <int R, class T>
@@ -98,28 +94,6 @@ TSDIAG_INLINE double add_normal(const T* a, Index m, Index n, Index stride, cons
     return total;
 }
 
-/// |x - y|_1 in the type of the rows, eight columns at a time.
-TSDIAG_INLINE float l1_distance(const float* x, const float* y, Index n) {
-    Float8 s0 = {}, s1 = {};
-    const Int8 magnitude = {0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF,
-                            0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF, 0x7FFFFFFF};
-    Index j = 0;
-    for (; j + 16 <= n; j += 16) {
-        Float8 a, b, c, d;
-        std::memcpy(&a, x + j, sizeof a);
-        std::memcpy(&b, y + j, sizeof b);
-        std::memcpy(&c, x + j + 8, sizeof c);
-        std::memcpy(&d, y + j + 8, sizeof d);
-        s0 += reinterpret_cast<Float8>(reinterpret_cast<Int8>(a - b) & magnitude);
-        s1 += reinterpret_cast<Float8>(reinterpret_cast<Int8>(c - d) & magnitude);
-    }
-    s0 += s1;
-    float sum = 0;
-    for (int k = 0; k < 8; ++k) sum += s0[k];
-    for (; j < n; ++j) sum += std::abs(x[j] - y[j]);
-    return sum;
-}
-
 TSDIAG_CLONES void dots(const float* a, Index m, Index n, Index stride, const double* x,
                         double* y) {
     all_dots(a, m, n, stride, x, y);
@@ -143,34 +117,6 @@ TSDIAG_CLONES double normal(const double* a, Index m, Index n, Index stride, con
                             double shift, const double* x, double* y, double total) {
     return add_normal(a, m, n, stride, weight, shift, x, y, total);
 }
-/// max_j |a_i - a_j|_1 over j < i, in float32.
-TSDIAG_CLONES float farthest_before(const float* a, Index i, Index n, Index stride) {
-    float worst = 0;
-    for (Index j = 0; j < i; ++j)
-        worst = std::max(worst, l1_distance(a + i * stride, a + j * stride, n));
-    return worst;
-}
-template <class T>
-TSDIAG_INLINE double exact_farthest_before(const T* a, Index i, Index n, Index stride) {
-    double worst = 0;
-    for (Index j = 0; j < i; ++j) {
-        const T *x = a + i * stride, *y = a + j * stride;
-        double s[4] = {};
-        Index k = 0;
-        for (; k + 4 <= n; k += 4)
-            for (int c = 0; c < 4; ++c) s[c] += std::abs(double(x[k + c]) - double(y[k + c]));
-        for (; k < n; ++k) s[0] += std::abs(double(x[k]) - double(y[k]));
-        worst = std::max(worst, (s[0] + s[1]) + (s[2] + s[3]));
-    }
-    return worst;
-}
-TSDIAG_CLONES double exact_farthest(const float* a, Index i, Index n, Index stride) {
-    return exact_farthest_before(a, i, n, stride);
-}
-TSDIAG_CLONES double exact_farthest(const double* a, Index i, Index n, Index stride) {
-    return exact_farthest_before(a, i, n, stride);
-}
-
 template <class F>
 decltype(auto) with_rows(const View& a, F&& use) {
     return a.type == Type::f32 ? use(static_cast<const float*>(a.data))
@@ -216,29 +162,6 @@ void normal_product(const View& a, std::span<const double> w, std::span<const do
     std::fill(y.begin(), y.end(), 0.0);
     const double left = add_normal_product(a, w, mean, x, y, 0) / mass;
     for (std::size_t j = 0; j < y.size(); ++j) y[j] -= left * column[j];
-}
-
-double largest_row_distance(const View& a) {
-    const Index m = a.shape.rows, n = a.shape.cols;
-    if (a.type == Type::f64) {
-        double worst = 0;
-        for (Index i = 1; i < m; ++i)
-            worst = std::max(
-                worst, exact_farthest(static_cast<const double*>(a.data), i, n, a.row_stride));
-        return worst;
-    }
-    // Distances in float32 first; rows whose largest may be the maximum within rounding again in
-    // double.
-    const auto* p = static_cast<const float*>(a.data);
-    std::vector<float> farthest(std::size_t(m), 0.0F);
-    for (Index i = 1; i < m; ++i) farthest[std::size_t(i)] = farthest_before(p, i, n, a.row_stride);
-    const float top = m > 0 ? *std::max_element(farthest.begin(), farthest.end()) : 0.0F;
-    const float rounding = float(n / 16 + 16) * std::numeric_limits<float>::epsilon() * top;
-    double worst = 0;
-    for (Index i = 1; i < m; ++i)
-        if (farthest[std::size_t(i)] >= top - 2 * rounding)
-            worst = std::max(worst, exact_farthest(p, i, n, a.row_stride));
-    return worst;
 }
 
 namespace products {
