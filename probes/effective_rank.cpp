@@ -1,4 +1,9 @@
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <optional>
+#include <span>
+#include <vector>
 
 #include "support.hpp"
 #include "tsdiag/linalg.hpp"
@@ -9,6 +14,40 @@ namespace tsdiag::probe {
 namespace {
 
 constexpr Index largest_side = 1024;
+
+/// The relative error allowed by rounding in the Gram matrix.
+constexpr double allowed_rounding = 1e-7;
+
+/// -sum_i p_i ln p_i, p_i = s_i / sum_j s_j.
+double entropy(std::span<const double> s) {
+    double sum = 0, entropy = 0;
+    for (const double v : s) sum += v;
+    for (const double v : s)
+        if (v > 0) entropy -= v / sum * std::log(v / sum);
+    return entropy;
+}
+
+/// The roots of the eigenvalues of the smaller of X X^T and X^T X, in host memory; none where their
+/// rounding errors may change the entropy by more than `allowed_rounding`: products and solver
+/// change an eigenvalue by about eps |X|_F^2, which for a small one is much of its root.
+std::optional<std::vector<double>> by_gram(const Tensor& x) {
+    const Tensor gram = matmul(x, x, x.rows() <= x.cols() ? Transpose::second : Transpose::first);
+    std::vector<double> s = symmetric_eigenvalues(gram.to_host<double>(), gram.rows());
+    double squares = 0, sum = 0, change = 0;
+    for (double& v : s) {
+        v = std::max(0.0, v);
+        squares += v;
+        sum += v = std::sqrt(v);
+    }
+    const double off = 4 * std::numeric_limits<double>::epsilon() * squares;
+    const double whole = entropy(s);
+    for (const double v : s) {
+        const double own = std::min(std::sqrt(off), off / (2 * v)) / sum;
+        change += own * (1 + whole + std::abs(std::log(std::max(v / sum, own))));
+    }
+    if (!(change <= allowed_rounding)) return std::nullopt;
+    return s;
+}
 
 class EffectiveRank final : public Probe {
   public:
@@ -22,19 +61,17 @@ class EffectiveRank final : public Probe {
     }
 
   private:
-    /// Cost: the singular values of X, O(n d min(n, d)).
+    /// Cost: the singular values of X, O(n d min(n, d)), and a third of it where they are far
+    /// enough from 0 to be roots.
     Value value(const Tensor& x, const StateMoments& m) const {
         if (m.squared == 0) return undefined("X = 0");
         if (!std::isfinite(m.squared)) return narrow(m.squared);
         if (std::min(x.rows(), x.cols()) > largest_side && !by_name_)
             return undefined("more than 1024 tokens and features, and not requested by name");
         const Tensor scaled = cast(without_exponent(x, exponent_of(x)), Type::f64);
-        const std::vector<double> s = singular_values(scaled.to_host<double>(), x.rows(), x.cols());
-        double sum = 0, entropy = 0;
-        for (const double v : s) sum += v;
-        for (const double v : s)
-            if (v > 0) entropy -= v / sum * std::log(v / sum);
-        return std::exp(entropy);
+        if (const auto s = scaled.backend().host_memory() ? by_gram(scaled) : std::nullopt)
+            return std::exp(entropy(*s));
+        return std::exp(entropy(singular_values(scaled.to_host<double>(), x.rows(), x.cols())));
     }
 
     bool by_name_;

@@ -252,6 +252,23 @@ TEST(SymmetricEigenvalues, AreThoseOfSecondDifferences) {
     EXPECT_THROW(symmetric_eigenvalues(std::vector<double>{NAN}, 1), NonFiniteError);
 }
 
+TEST(SymmetricEigenvalues, EqualThoseOfAnotherImplementation) {
+    for (const Index n : {1, 2, 3, 5, 8, 41, 130})
+        for (const double scale : {1.0, 0x1p-400, 0x1p400}) {
+            Matrix a = gaussian(n, n, 4);
+            for (Index i = 0; i < n; ++i)
+                for (Index j = 0; j <= i; ++j) a(i, j) = a(j, i) = scale * (a(i, j) + a(j, i));
+            const Eigen::VectorXd expected =
+                Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(
+                    Eigen::Map<const Eigen::MatrixXd>(a.a.data(), n, n) / scale)
+                    .eigenvalues();
+            std::vector<double> found = symmetric_eigenvalues(a.a, n);
+            for (double& e : found) e /= scale;
+            EXPECT_ALL_CLOSE(found, std::vector<double>(expected.begin(), expected.end()),
+                             rounding(double(64 * n)));
+        }
+}
+
 TEST(DenseNorm, IsTheLargestSingularValue) {
     for (auto [m, n] : {std::pair<Index, Index>{1, 1}, {1, 5}, {5, 1}, {40, 17}, {17, 40}}) {
         const Matrix a = gaussian(m, n, 9);

@@ -1,4 +1,5 @@
 #include "by_hand.hpp"
+#include "tsdiag/linalg.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -24,6 +25,22 @@ TEST(EffectiveRank, IsTheExponentialOfTheEntropy) {
     two(1, 0) = 1;
     const double entropy = -(0.75 * std::log(0.75) + 0.25 * std::log(0.25));
     EXPECT_CLOSE(effective_rank(two), std::exp(entropy), rounding(100));
+}
+
+/// By the roots of a Gram matrix's eigenvalues where they are far from 0, else by singular values.
+TEST(EffectiveRank, IsThatOfTheSingularValues) {
+    for (const auto& [n, d] : {std::pair<Index, Index>{40, 25}, {25, 40}})
+        for (const double rest : {1.0, 1e-3, 1e-6, 1e-9, 0.0}) {
+            Matrix x = gaussian(n, d, 3);
+            for (Index i = 0; i < n; ++i)
+                for (Index c = 5; c < d; ++c) x(i, c) *= rest;
+            double sum = 0, entropy = 0;
+            const std::vector<double> s = singular_values(x.a, n, d);
+            for (const double v : s) sum += v;
+            for (const double v : s)
+                if (v > 0) entropy -= v / sum * std::log(v / sum);
+            EXPECT_CLOSE(effective_rank(x), std::exp(entropy), stopped_at(1e-7)) << rest;
+        }
 }
 
 TEST(EffectiveRank, OfZeroIsUndefined) {

@@ -82,6 +82,18 @@ TEST(Similarity, WideStatesGoWithoutAGramMatrix) {
     EXPECT_TRUE(diagnostics.entries[0].estimate.converged);
 }
 
+/// From 128 features and tokens on, by products with X.
+TEST(Similarity, StableRankIsTheSameByProducts) {
+    for (const auto& [n, d] : {std::pair<Index, Index>{300, 129}, {129, 300}, {128, 300}})
+        for (const Type type : {Type::f32, Type::f64}) {
+            Matrix x = gaussian(n, d, 1, 0.5);
+            for (double& v : x.a) v = double(float(v));
+            const double s = singular_values(x.a, n, d).front();
+            EXPECT_CLOSE(value(similarity(x, type), state("in"), "stable_rank"), squared(x) / s / s,
+                         stopped_at(1e-8));
+        }
+}
+
 TEST(Similarity, IsUndefinedForZero) {
     const Table t = similarity(Matrix(3, 2));
     for (const char* metric : {"t_sim", "t_div", "stable_rank"})

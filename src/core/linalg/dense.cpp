@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "hessenberg.hpp"
+#include "symmetric.hpp"
 #include "tensor/products.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
@@ -115,13 +116,23 @@ Sensitivity sensitivity(std::span<const double> a, Index n, std::complex<double>
 }
 
 std::vector<double> symmetric_eigenvalues(std::span<const double> a, Index n) {
-    const std::vector<double> finite = finite_copy(a, n, n, "symmetric_eigenvalues");
+    std::vector<double> finite = finite_copy(a, n, n, "symmetric_eigenvalues");
     if (finite.empty()) return {};
-    const Eigen::VectorXd values =
-        Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd>(
-            Eigen::Map<const RowMajor>(finite.data(), n, n), Eigen::EigenvaluesOnly)
-            .eigenvalues();
-    return {values.begin(), values.end()};
+    symmetric::Tridiagonal t = symmetric::reduce(std::move(finite), n);
+    // Eigen's test for a negligible element means numbers near 1.
+    double top = 0;
+    for (const std::vector<double>* part : {&t.diagonal, &t.off})
+        for (const double e : *part) top = std::max(top, std::abs(e));
+    const int exponent = top > 0 ? std::ilogb(top) : 0;
+    for (std::vector<double>* part : {&t.diagonal, &t.off})
+        for (double& e : *part) e = std::ldexp(e, -exponent);
+    Eigen::SelfAdjointEigenSolver<Eigen::MatrixXd> solver;
+    solver.computeFromTridiagonal(Eigen::Map<const Eigen::VectorXd>(t.diagonal.data(), n),
+                                  Eigen::Map<const Eigen::VectorXd>(t.off.data(), n - 1),
+                                  Eigen::EigenvaluesOnly);
+    std::vector<double> values(solver.eigenvalues().begin(), solver.eigenvalues().end());
+    for (double& e : values) e = std::ldexp(e, exponent);
+    return values;
 }
 
 std::vector<double> singular_values(std::span<const double> a, Index m, Index n) {
