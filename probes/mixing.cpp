@@ -1,23 +1,50 @@
 #include "mixing.hpp"
 
+#include <algorithm>
 #include <cmath>
 
+#include "row_spread.hpp"
 #include "tsdiag/ops.hpp"
 
 /// The action of P on the mean of the tokens and on its complement.  [TSE] (10), (12)
 namespace tsdiag::probe {
 
-std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
-    const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();
-    const Backend& backend = e.input.backend();
+namespace {
+
+/// 1^T P by rows of P, or of a P with factors by those.
+Tensor sum_columns(const Attention& e) {
+    const AttentionOperator& op = e.op;
+    const Index h = op.heads(), n = op.tokens();
     const std::vector<double> ones(std::size_t(h * n), 1.0);
-    const Tensor column_sums =
-        cast(  // (1, h, n)
-            e.op.apply_transpose(
-                Tensor::from_host(backend, {h, n, 1}, std::span(ones), e.op.type()),
-                block_rows(e.op)),
-            Type::f64)
+    const auto vector = [&](Type type) {
+        return Tensor::from_host(op.backend(), {h, n, 1}, std::span(ones), type);
+    };
+    if (op.structure().factors)
+        return cast(op.apply_transpose(vector(op.type()), block_rows(op)), Type::f64)
             .reshape({1, h, n});
+    const Tensor one = vector(Type::f64);
+    const Index block = block_rows(op);
+    Tensor sum;
+    for (Index first = 0; first < n; first += block) {
+        const Index count = std::min(block, n - first);
+        const Tensor part =
+            matvec(op.entries(first, count), contiguous(one.row_range(first, count)), true);
+        sum = sum.defined() ? add(sum, part) : part;
+    }
+    return sum.reshape({1, h, n});
+}
+
+struct ColumnSums {
+    Tensor sums;
+};
+
+struct MeanRows {
+    std::vector<MeanRow> rows;
+};
+
+std::vector<MeanRow> find_mean_rows(const Attention& e, const RowSums& sums) {
+    const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();
+    const Tensor& column_sums = probe::column_sums(e);
     const int exponent = exponent_of(e.input);
     const Tensor x = cast(without_exponent(e.input, exponent), Type::f64);
     const std::vector<double> mean = column_mean(x).to_host<double>();
@@ -37,6 +64,16 @@ std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
         rows[k] = {std::ldexp(whole, 2 * exponent), std::ldexp(outside, 2 * exponent)};
     }
     return rows;
+}
+
+}  // namespace
+
+const Tensor& column_sums(const Attention& e) {
+    return e.derived.of<ColumnSums>([&] { return ColumnSums{sum_columns(e)}; }).sums;
+}
+
+std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums) {
+    return e.derived.of<MeanRows>([&] { return MeanRows{find_mean_rows(e, sums)}; }).rows;
 }
 
 std::vector<Value> omegas(const std::vector<MeanRow>& rows, const StateMoments& x,
@@ -63,7 +100,7 @@ constexpr Index largest_product = Index{1} << 21, fewest_columns = 128;
 /// |Pi2 P X|_F^2 of each head.  X is centred first: for rows that sum to 1, Pi2 P X = Pi2 P Pi2 X
 /// exactly, and similar tokens cause no cancellation.  Cost: 2 h n^2 d flops; memory h n
 /// times a chunk of columns.
-std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
+std::vector<Wide> products_by_columns(const Attention& e, const RowSums& sums) {
     const Index h = e.op.heads(), n = e.op.tokens(), d = e.input.cols();
     const Index chunk =
         std::min(d, std::max(fewest_columns, largest_product / std::max<Index>(1, h * n)));
@@ -85,6 +122,22 @@ std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
         }
     }
     for (Wide& sum : squares) sum = std::ldexp(sum, 2 * exponent);
+    return squares;
+}
+
+/// The same from the token spread, which jac_k_fro needs too, where that is certain.
+std::vector<Wide> centred_products(const Attention& e, const RowSums& sums) {
+    if (!has_token_spread(e) || e.op.structure().causal || !sums.all_stochastic())
+        return products_by_columns(e, sums);
+    const TokenSpread& tokens = token_spread(e);
+    const std::vector<std::optional<Wide>> found = tokens.spread.moved();
+    std::vector<Wide> squares;
+    if (!std::ranges::all_of(found, [](const auto& one) { return one.has_value(); }))
+        squares = products_by_columns(e, sums);
+    else
+        squares.resize(found.size());
+    for (std::size_t k = 0; k < found.size(); ++k)
+        if (found[k]) squares[k] = std::ldexp(*found[k], 2 * tokens.exponent);
     return squares;
 }
 

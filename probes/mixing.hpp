@@ -16,6 +16,9 @@ struct MeanRow {
     Wide whole = 0, across = 0;
 };
 
+/// 1^T P of each head, (1, h, n) in float64; derived once.  Cost: one pass over P.
+const Tensor& column_sums(const Attention& e);
+
 /// From e^T P = (P^T e)^T, in float64.  Where the rows of a head sum to 1, e^T P Pi1 X = e^T X
 /// exactly. Cost: one pass over P and O(h n d).
 std::vector<MeanRow> mean_rows(const Attention& e, const RowSums& sums);

@@ -237,6 +237,38 @@ RowNorms QueryDerivative::norms(const Rows& r) const {
     return out;
 }
 
+namespace {
+
+/// P = softmax(S) in float32 on the host.
+bool is_softmax(const Attention& e) {
+    if (!RowSpread::fits(e.op)) return false;
+    const RowBlock row = e.op.rows(0, 1);
+    return row.divided && row.slope.defined() && row.slope.view().data == row.p.view().data;
+}
+
+std::vector<RowSpread::Sum> scaled(std::vector<RowSpread::Sum> sums, double factor, int exponent) {
+    for (RowSpread::Sum& sum : sums)
+        for (Wide* part : {&sum.value, &sum.gross})
+            *part = std::ldexp(*part * factor, 2 * exponent);
+    return sums;
+}
+
+}  // namespace
+
+/// |dP_i/dW_Q|^2 = scale^2 |x_i|^2 times the spread of the keys, since R_i is orthogonal.
+std::optional<std::vector<RowSpread::Sum>> QueryDerivative::sums(const Attention& e) const {
+    if (side_.normed || !is_softmax(e)) return std::nullopt;
+    return scaled(RowSpread(e.op, k_).sums(e.op, input_squares_), scale_ * scale_, exponent_);
+}
+
+/// |dP_i/dW_K|^2 = scale^2 |q_i|^2 times the spread of the tokens.
+std::optional<std::vector<RowSpread::Sum>> KeyDerivative::sums(const Attention& e) const {
+    if (side_.normed || side_.pairs > 0 || !has_token_spread(e) || !is_softmax(e))
+        return std::nullopt;
+    const std::vector<double> lengths = row_sum(square(q_)).to_host<double>();
+    return scaled(token_spread(e).spread.sums(e.op, lengths), scale_ * scale_, exponent_);
+}
+
 KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections)
     : side_(key_side(projections)), scale_(projections.scale), exponent_(side_.exponent) {
     const Backend& backend = input.backend();
@@ -245,7 +277,7 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
     const Index n = x_.rows();
     constexpr Index largest_gram = 4096;
     const bool distances = side_.consecutive && !side_.normed && n <= largest_gram;
-    if (n < 2 * x_.cols() || distances) gram_ = matmul(x_, x_, Transpose::second);
+    has_gram_ = n < 2 * x_.cols() || distances;
     input_squares_ = row_sum(square(x_)).reshape({1, 1, n});
     if (side_.normed) {
         shadow_ = on(backend, {side_.heads, n, side_.w}, side_.shadow);
@@ -253,18 +285,20 @@ KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections
     }
 }
 
-/// Does y_ik . y_il depend on the distance of k and l only?
-bool KeyDerivative::by_distance() const {
-    return side_.consecutive && !side_.normed && gram_.defined();
+const Tensor& KeyDerivative::gram() const {
+    if (!gram_made_.defined()) gram_made_ = matmul(x_, x_, Transpose::second);
+    return gram_made_;
 }
+
+/// Does y_ik . y_il depend on the distance of k and l only?
+bool KeyDerivative::by_distance() const { return side_.consecutive && !side_.normed && has_gram_; }
 
 /// By the sizes alone, so that every device selects the same rows.
 double KeyDerivative::work(Index heads, Index n) const {
     constexpr double reads = 6;  // the cost of a memory-bound multiplication, in flops
     if (by_distance()) return reads * double(n) * double(n) * double(heads);
-    const double row =
-        gram_.defined() ? 2 * double(n) * double(n) : 4 * double(n) * double(x_.cols());
-    const double classes = gram_.defined() ? double(side_.pairs + 1) : double(2 * side_.pairs + 1);
+    const double row = has_gram_ ? 2 * double(n) * double(n) : 4 * double(n) * double(x_.cols());
+    const double classes = has_gram_ ? double(side_.pairs + 1) : double(2 * side_.pairs + 1);
     return row * double(heads) * (side_.normed ? double(side_.w) : classes);
 }
 
@@ -276,8 +310,8 @@ Tensor KeyDerivative::host_row(const std::vector<double>& values) const {
 Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight) const {
     const Index cols = a.cols();
     const Tensor b = multiply(a, weight);
-    if (gram_.defined())
-        return row_sum(multiply(matmul(a, gram_.row_range(0, cols).col_range(0, cols)), b));
+    if (has_gram_)
+        return row_sum(multiply(matmul(a, gram().row_range(0, cols).col_range(0, cols)), b));
     const Tensor x = x_.row_range(0, cols);
     return row_sum(multiply(matmul(a, x), matmul(b, x)));
 }
@@ -291,11 +325,11 @@ Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight, Index pai
         s.push_back(side_.sine[at(j * side_.pairs + pair)]);
         both.insert(both.end(), {c.back(), s.back()});
     }
-    if (!gram_.defined())
+    if (!has_gram_)
         return add(quadratic(multiply(a, host_row(c)), weight),
                    quadratic(multiply(a, host_row(s)), weight));
     const Tensor turn = on(x_.backend(), {1, cols, 2}, both);
-    const Tensor turned = multiply(gram_.row_range(0, cols).col_range(0, cols),
+    const Tensor turned = multiply(gram().row_range(0, cols).col_range(0, cols),
                                    matmul(turn, turn, Transpose::second));
     return row_sum(multiply(matmul(a, turned), multiply(a, weight)));
 }
@@ -351,11 +385,11 @@ RowNorms KeyDerivative::without_norm(const Rows& r) const {
     const std::vector<double> first =
         row_sum(multiply(square(rows.slope), rows.input_squares)).to_host<double>();
     const Index w = side_.w, total = Index(first.size());
-    if (by_distance() && gram_.backend().host_memory()) {
+    if (by_distance() && x_.backend().host_memory()) {
         const Tensor lengths = over_distances(q, total, r.cols);
         std::vector<double> form(at(total), 0.0);
         if (r.divided)
-            form = toeplitz_forms(gram_.view(), rows.slope.view(),
+            form = toeplitz_forms(gram().view(), rows.slope.view(),
                                   multiply(rows.slope, rows.weight).view(), lengths.view());
         const std::vector<double> whole = lengths.col_range(0, 1).to_host<double>();
         RowNorms out;

@@ -1,7 +1,8 @@
 #pragma once
+#include <optional>
 #include <vector>
 
-#include "support.hpp"
+#include "row_spread.hpp"
 
 /// The squared norms of dP_i/dW_Q and dP_i/dW_K, row by row of P, in float64.
 ///
@@ -59,6 +60,9 @@ Side key_side(const Projections& projections);
 class QueryDerivative {
   public:
     QueryDerivative(const Tensor& input, const Projections& projections);
+    /// Of all rows of each head where P = softmax(S) in float32, by products in float32; none where
+    /// a norm or a rotation stands between.
+    std::optional<std::vector<RowSpread::Sum>> sums(const Attention& e) const;
     RowNorms norms(const Rows& rows) const;
     double work(Index heads, Index n) const;  ///< flops of one row of all heads
 
@@ -75,12 +79,14 @@ class QueryDerivative {
 class KeyDerivative {
   public:
     KeyDerivative(const Tensor& input, const Projections& projections);
+    std::optional<std::vector<RowSpread::Sum>> sums(const Attention& e) const;
     RowNorms norms(const Rows& rows) const;
     double work(Index heads, Index n) const;
 
   private:
     struct Weighted;
     bool by_distance() const;
+    const Tensor& gram() const;
     Tensor over_distances(const std::vector<double>& q, Index total, Index cols) const;
     RowNorms without_norm(const Rows& rows) const;
     RowNorms with_norm(const Rows& rows) const;
@@ -92,8 +98,10 @@ class KeyDerivative {
 
     Side side_;
     double scale_;
-    int exponent_;          ///< of the members below, and of the side
-    Tensor q_, x_, gram_;   ///< (h, n, w), (1, n, d), X X^T where it is small
+    int exponent_;   ///< of the members below, and of the side
+    Tensor q_, x_;   ///< (h, n, w), (1, n, d)
+    bool has_gram_;  ///< X X^T is small
+    mutable Tensor gram_made_;
     Tensor input_squares_;  ///< |x_j|^2, (1, 1, n)
     Tensor shadow_, ones_;  ///< (h', n, w)
 };

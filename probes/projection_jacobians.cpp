@@ -77,6 +77,12 @@ std::vector<Value> jacobian_norms(const Attention& e, double largest_work) {
     const double seen = op.structure().causal ? 0.5 : 1;  // of the columns, on average
     const Plan chosen = plan(op, derivative.work(h, n) * seen, largest_work);
     auto heads = std::vector<Sums>(std::size_t(h));
+    if (const auto whole = chosen.all ? derivative.sums(e) : std::nullopt) {
+        std::vector<Value> values;
+        for (const RowSpread::Sum& sum : *whole)
+            values.push_back(root({{sum.value}, double(n), sum.gross}, n, true));
+        return values;
+    }
     for (const Index first : chosen.first) {
         const Index count = std::min(chosen.block, n - first);
         const RowNorms norms = derivative.norms(rows_of(op, first, count));

@@ -105,6 +105,8 @@ class AttentionOperator {
     Tensor apply_transpose(const Tensor& w, Index block_rows) const;
     /// The whole of P, (h, n, m + n); computed at the first call, then cached.
     const Tensor& matrix() const;
+    /// Rows of P alone, (h, count, m + n): those that are cached where P is.  A view.
+    Tensor entries(Index first, Index count) const;
     /// Lets `apply` cache the rows that it computes, so that `matrix()` is free afterwards.
     void keep_rows(bool keep) { keep_ = keep; }
     /// Where P has factors; cost O(n m^2).

@@ -1,6 +1,9 @@
 #pragma once
 #include <functional>
+#include <map>
+#include <memory>
 #include <string_view>
+#include <typeindex>
 #include <vector>
 
 #include "tsdiag/attention.hpp"
@@ -36,6 +39,22 @@ struct Projections {
     bool interleaved = false;
 };
 
+/// What several observers derive from one event, by type: made by the first that asks, so it must
+/// depend on the event alone.
+class Derived {
+  public:
+    template <class T, class Make>
+    const T& of(const Make& make) const {
+        std::shared_ptr<const void>& kept = (*made_)[typeid(T)];
+        if (!kept) kept = std::make_shared<const T>(make());
+        return *static_cast<const T*>(kept.get());
+    }
+
+  private:
+    using Map = std::map<std::type_index, std::shared_ptr<const void>>;
+    std::shared_ptr<Map> made_ = std::make_shared<Map>();
+};
+
 /// The attention of one layer and sample, after the layer was applied.
 struct Attention {
     Index layer = 0;
@@ -49,6 +68,7 @@ struct Attention {
     /// Why no estimate applies ("P V is normalised"); null: they do.
     const char* why_no_estimate = nullptr;
     bool channels = false;  ///< P is over channels (AttentionSpec::channels), `op.tokens()` of them
+    Derived derived = {};
 };
 
 /// The derivative of a loss with respect to a state or a parameter, of one sample.

@@ -132,7 +132,24 @@ double add_normal_product(const View& rows, std::span<const double> w, double me
 /// sum_kl a_ik G_kl c_i|k-l| b_il for each row i of a, b and c (1, rows, m), G symmetric, at least
 /// m x m; all float64.  Cost 2 rows m^2 multiplications.
 std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, const View& c);
-/// max_ij sum_k |A_ik - A_jk|, accurate to rounding in double.  Cost n^2 d / 2.
+/// max_ij sum_k |A_ik - A_jk|, accurate to rounding in double.  Cost n^2 d / 2 sums of absolute
+/// differences of bytes, which leave few pairs; n^2 d / 2 in double where all rows are equally far.
 double largest_row_distance(const View& a);
+
+/// Of one row: sum_j p_j^2 w_j, sum_j p_j^2 t_j, sum_j p_j t_j, sum_j p_j^2, sum_j e_j u_j and
+/// sum_j e_j^2 w_j, with t = u + shift.
+struct SpreadSums {
+    double first = 0, cross = 0, own = 0, squares = 0, moved = 0, size = 0;
+    /// sum_j p_j^2 |x_j - z|^2 where w_j = |x_j|^2, t_j = x_j . z and z = sum_j p_j x_j.
+    double value() const { return first - 2 * cross + squares * own; }
+    /// Its terms' moduli: rounding errors are relative to this.
+    double gross() const {
+        return first + 2 * (cross < 0 ? -cross : cross) + squares * (own < 0 ? -own : own);
+    }
+};
+/// Of the rows of p, e and u, (h, b, m) of one type in host memory, summed in double.  w and shift
+/// (h', 1, m or more) in float64, h' divides h; no data: no shift.
+std::vector<SpreadSums> spread_sums(const View& p, const View& e, const View& u, const View& w,
+                                    const View& shift);
 
 }  // namespace tsdiag

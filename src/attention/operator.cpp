@@ -130,7 +130,7 @@ Tensor AttentionOperator::apply_transpose(const Tensor& w, Index block_rows) con
     for (Index first = 0; first < n; first += block_rows) {
         const Index count = std::min(block_rows, n - first);
         const Tensor part =
-            matmul(rows(first, count).p, w.row_range(first, count), Transpose::first);
+            matmul(entries(first, count), w.row_range(first, count), Transpose::first);
         sum = sum.defined() ? add(sum, part) : part;
     }
     return sum;
@@ -138,6 +138,10 @@ Tensor AttentionOperator::apply_transpose(const Tensor& w, Index block_rows) con
 
 Tensor AttentionOperator::product(const Tensor&) const { return {}; }
 Tensor AttentionOperator::transposed_product(const Tensor&) const { return {}; }
+
+Tensor AttentionOperator::entries(Index first, Index count) const {
+    return matrix_.defined() ? matrix_.row_range(first, count) : rows(first, count).p;
+}
 
 const Tensor& AttentionOperator::matrix() const {
     if (!matrix_.defined()) matrix_ = contiguous(rows(0, tokens()).p);
