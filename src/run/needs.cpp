@@ -40,6 +40,15 @@ bool any(const RunSizes& s, std::initializer_list<std::string_view> names) {
     return std::ranges::find_first_of(s.metrics, names) != s.metrics.end();
 }
 
+/// Bytes that metrics share while a layer's attention is measured in float32: tokens in two types,
+/// their Gram matrix, and six sums a row, twice.
+double token_spread(const RunSizes& s) {
+    if (s.bytes != 4 || !any(s, {metric::mu2, metric::est_mu, metric::jac_k_fro})) return 0;
+    const double n = double(s.tokens), d = double(s.width), h = double(s.heads);
+    const double gram = n < 2 * d ? n * n * double(s.bytes) : 0;
+    return n * d * (wide + double(s.bytes)) + gram + 12 * h * n * wide;
+}
+
 /// Bytes of the metric that needs the most; metrics are computed one after the other.
 double largest_metric(const RunSizes& s) {
     const double n = double(s.tokens), side = side_of(s), d = double(s.width), h = double(s.heads);
@@ -69,7 +78,7 @@ double largest_metric(const RunSizes& s) {
         most = std::max(most,
                         4 * n * columns * wide + 2 * n * d * wide + grams * n * n * wide + block);
     }
-    return most;
+    return most + token_spread(s);
 }
 
 /// Bytes of the reverse sweep of one sample.
