@@ -41,3 +41,14 @@ if(TURBOJPEG_INCLUDE AND TURBOJPEG_LIBRARY)
         $<BUILD_INTERFACE:${TURBOJPEG_LIBRARY}> $<INSTALL_INTERFACE:turbojpeg>)
     target_compile_definitions(tsdiag_image_deps INTERFACE TSDIAG_JPEG)
 endif()
+
+# Without it the experiment that solves differential equations (poly.table6) is refused.
+add_library(tsdiag_lbfgs_deps INTERFACE)
+find_path(LBFGS_INCLUDE lbfgs.h)
+find_library(LBFGS_LIBRARY lbfgs)
+if(LBFGS_INCLUDE AND LBFGS_LIBRARY)
+    target_include_directories(tsdiag_lbfgs_deps INTERFACE $<BUILD_INTERFACE:${LBFGS_INCLUDE}>)
+    target_link_libraries(tsdiag_lbfgs_deps INTERFACE
+        $<BUILD_INTERFACE:${LBFGS_LIBRARY}> $<INSTALL_INTERFACE:lbfgs>)
+    target_compile_definitions(tsdiag_lbfgs_deps INTERFACE TSDIAG_LBFGS)
+endif()

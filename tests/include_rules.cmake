@@ -14,7 +14,7 @@ get_filename_component(ROOT ${ROOT} ABSOLUTE)
 set(public error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series output checkpoint
     attention spec events model probe training_log claim report run checkpoint_series train experiment)
 # Libraries, by the first part of their headers' names.
-set(libraries Eigen Spectra boost nlohmann fmt CLI toml++ dnnl oneapi zlib libpng turbojpeg gtest gmock benchmark)
+set(libraries Eigen Spectra boost nlohmann fmt CLI toml++ dnnl oneapi zlib libpng turbojpeg lbfgs gtest gmock benchmark)
 
 # The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.
 set(contracts error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series)
@@ -43,7 +43,7 @@ set(libraries_src/model fmt)
 set(libraries_src/families fmt)
 set(libraries_src/run fmt)
 set(libraries_src/train fmt libpng turbojpeg)
-set(libraries_src/experiments fmt)
+set(libraries_src/experiments fmt lbfgs)
 set(libraries_src/claims Eigen fmt)
 set(libraries_src/cli CLI toml++ fmt)
 set(libraries_probes Eigen fmt)
