@@ -58,8 +58,10 @@ Tensor slope(Unary op, const Tensor& x, const Tensor& y) {
     switch (op) {
         case Unary::copy:
         case Unary::negate:
-        case Unary::step:
-            break;  // constant: see `pull`
+        case Unary::step:  // constant: see `pull`
+        case Unary::sine:
+        case Unary::cosine:  // see `recorded_wave`
+            break;
         case Unary::relu:
             return map(Unary::step, x);
         case Unary::gelu:
@@ -85,10 +87,6 @@ Tensor slope(Unary op, const Tensor& x, const Tensor& y) {
             return sqrt_slope(y);
         case Unary::reciprocal:
             return scale(map(Unary::square, y), -1);
-        case Unary::sine:
-            return map(Unary::cosine, x);
-        case Unary::cosine:
-            return scale(map(Unary::sine, x), -1);
         case Unary::log:
             return map(Unary::reciprocal, x);
         case Unary::normal_cdf:
@@ -105,12 +103,27 @@ Tensor pull(Unary op, const Tensor& g, const Saved& saved) {
     return multiply(g, slope(op, x, saved.result));
 }
 
+/// The sine or cosine of x, `value`, where `other` is the other one: derivatives of every order are
+/// made of these two.
+Tensor recorded_wave(Unary op, const Tensor& x, const Tensor& value, const Tensor& other) {
+    const auto pullback = [=](const Tensor& g, const Saved& saved) {
+        const bool sine = op == Unary::sine;
+        const Tensor slope =
+            recorded_wave(sine ? Unary::cosine : Unary::sine, saved.operands[0], other, value);
+        return multiply(g, sine ? slope : scale(slope, -1));
+    };
+    return record(value, {{x, pullback}}, {x});
+}
+
 }  // namespace
 
 Tensor map(Unary op, const Tensor& a) {
     Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
     a.backend().unary(op, out.view(), a.view());
     if (!a.tracked()) return out;
+    if (op == Unary::sine || op == Unary::cosine)
+        return recorded_wave(op, a, out,
+                             map(op == Unary::sine ? Unary::cosine : Unary::sine, a.detached()));
     const bool constant = op == Unary::copy || op == Unary::negate || op == Unary::step;
     const bool by_result = reads_result(op);
     std::vector<Tensor> saved;
