@@ -108,6 +108,9 @@ const Usage usages[] = {
     {"figure_heads",
      {"figure", "tse.fig2", "--reading", "heads=7"},
      "heads=7 is not a divisor of d"},
+    {"figure_equation",
+     {"figure", "poly.table6", "--reading", "equations=heat"},
+     "convection, reaction"},
     {"dtype", {"probe", tiny, "--dtype", "f16"}, "'f16' is not f32 or f64"},
     {"input", {"probe", tiny, "--input", "noise"}, "unknown input 'noise'"},
     {"probes", {"probe", tiny, "--probes", "t_simm"}, "t_sim"},
@@ -379,6 +382,25 @@ TEST(FigureCommand, WritesTheFilesOfARunAndAPageForEach) {
     const std::string again{std::istreambuf_iterator<char>(after), {}};
     EXPECT_TRUE(page == again);
     EXPECT_TRUE(again.find("The claim") != std::string::npos);
+}
+
+TEST(FigureCommand, SolvesAnEquation) {
+    TemporaryDirectory folder;
+    std::vector<std::string> words = {"figure", "poly.table6", "--trials", "2", "--out", "figures"};
+    for (const std::string reading : {"equations=reaction", "points=3", "test=4", "sequence=2",
+                                      "d=4", "ffn=4", "hidden=4", "iterations=2"}) {
+        words.emplace_back("--reading");
+        words.push_back(reading);
+    }
+    const Finished found = tsdiag(folder, words);
+    if (found.code == 3) GTEST_SKIP() << found.err;  // built without libLBFGS
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("rMSE, 1D-Reaction, x^3 + fixed scale"));
+    std::ifstream in(fs::path(folder / "figures") / "poly.table6" / "report.html",
+                     std::ios::binary);
+    const std::string page{std::istreambuf_iterator<char>(in), {}};
+    EXPECT_TRUE(page.find("[POLY] Table 6, rho = 5: 0.056") != std::string::npos);
+    EXPECT_TRUE(page.find("Convection, softmax") == std::string::npos) << "was not asked for";
 }
 
 TEST(FigureCommand, InterruptedLeavesNothing) {

@@ -350,6 +350,18 @@ TEST(EquationLoss, IsReducedByADescentThroughTheExperiment) {
     }
 }
 
+TEST(EquationLoss, TheirPageTellsRunsThatEndedEarly) {
+    const ExperimentEntry& entry = experiment("poly.table6");
+    ExperimentOptions options;
+    options.scale = ExperimentScale::tiny;
+    Table table("Convection, x^3");
+    for (const double stuck : {1.0, 0.0, 0.0}) table.scalar({}, "stuck", stuck);
+    const std::vector<std::string> notes =
+        entry.find(table, ExperimentSetting(entry, options)).notes;
+    EXPECT_THAT(notes, testing::ElementsAre(
+                           HasSubstr("Convection, x^3: in 1 of 3 runs L-BFGS found no step down")));
+}
+
 /// Each closed form solves its equation, by differences, and its conditions.
 TEST(Equations, AreSolvedByTheirClosedForms) {
     for (const auto& [equation, c] : {std::pair{&convection, 50.0}, std::pair{&convection, 2.0},
