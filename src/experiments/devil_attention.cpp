@@ -198,9 +198,8 @@ Findings find_curves(const Table& table, const ExperimentSetting& setting) {
         find_checkpoint(found, table, setting);
     else
         found.notes.push_back(
-            "No checkpoint was given: at initialisation attention does not depend on positions, so "
-            "only variants that are local by construction differ from uniform. `--model PATH` adds "
-            "a trained model.");
+            "No checkpoint was given: all of these are models at initialisation. `--model PATH` "
+            "adds a trained one.");
     found.notes.push_back(
         "The paper compares trained models; models with random weights neither confirm nor refute "
         "a claim about training.");
@@ -285,8 +284,8 @@ Findings find_maps(const Table& table, const ExperimentSetting& setting) {
                     numbers.at(setting.model(), "row_max", "attn", layer)));
     else
         found.notes.push_back(
-            "No checkpoint was given: maps at initialisation are close to uniform. `--model PATH` "
-            "adds a map of a trained model.");
+            "No checkpoint was given: all of these are maps at initialisation. `--model PATH` adds "
+            "one of a trained model.");
     return found;
 }
 

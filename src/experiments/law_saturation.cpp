@@ -122,9 +122,9 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "The identity holds for the product of xi1/xi2 over all steps; the prediction counts "
-        "attention only. Feed-forward steps that escalate too make networks saturate earlier than "
-        "predicted.");
+        "The identity holds for the product of xi1/xi2 over all steps; the prediction "
+        "counts attention only. Where feed-forward steps escalate too (the first is compared "
+        "above), saturation comes earlier than predicted.");
     return found;
 }
 

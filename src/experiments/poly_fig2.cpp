@@ -174,8 +174,19 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     f.alt = in_words(f.panels);
     found.figures.push_back(std::move(f));
     found.notes.push_back(
-        "The Frobenius norm of a softmax is at least 1; that of x^3 starts near 0, since logits "
-        "are small at initialisation.");
+        "A softmax over all tokens never has a norm below 1, since rows that sum to 1 have squares "
+        "that sum to 1/n or more.");
+    for (const Index layer : setting.counts("chosen")) {
+        const auto course =
+            curve_of(table, activations_of(setting).back().label, "attn_fro", layer);
+        if (course.empty() || !course.begin()->second.value || !course.rbegin()->second.value)
+            continue;
+        found.notes.push_back(fmt::format(
+            "|P|_F of x^3 without a scale, layer {}: {:.3g} at step {:.0f}, {:.3g} at step {:.0f}, "
+            "means over heads and seeds.",
+            layer, *course.begin()->second.value, course.begin()->first,
+            *course.rbegin()->second.value, course.rbegin()->first));
+    }
     return found;
 }
 

@@ -264,8 +264,8 @@ Findings find_phase(const Table& table, const ExperimentSetting& setting) {
             fmt::format("1 - 1/sqrt(1 + a2) = {:.3f}, where only attention escalates", threshold),
             std::nullopt, numbers.at(model_of(setting, tau), "tau_star", "out", last)));
     found.notes.push_back(
-        "The threshold of attention alone omits the feed-forward step and the norms, which also "
-        "escalate where similarity is small; tau* of the whole block includes them.");
+        "The threshold of attention alone omits the feed-forward step and the norms; tau* of the "
+        "whole block includes them.");
     return found;
 }
 

@@ -123,8 +123,8 @@ extern const ExperimentEntry tse_fig6 = {
     .method =
         "A ViT with the de-escalation step (21) at the end of each block, AdamW with betas 0.9 and "
         "0.999 and weight decay 0.1 (of matrices), the rates and their two steps of the paper. The "
-        "paper does not tell the initialisation; with PyTorch's Linear default (init=torch) no "
-        "network learns within the steps of quick scale. At paper scale its sizes, batch and 150 "
+        "paper does not tell the initialisation; init=torch is PyTorch's Linear default. At paper "
+        "scale its sizes, batch and 150 "
         "epochs of 50000 images, without its auto-augmentation, on CIFAR-10 "
         "with --data images:DIR. At quick scale fewer and narrower blocks, fewer steps at ten "
         "times the rates, and gratings in noise (10 classes). The paper's histories are not "
