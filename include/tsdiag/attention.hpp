@@ -49,10 +49,22 @@ struct Factors {
 struct Structure {
     bool row_stochastic = false;  ///< entries >= 0, rows sum to 1
     bool causal = false;          ///< lower triangular
-    Index block = 0;              ///< > 0: block-diagonal
-    bool plain_logits = true;     ///< logits are scale q k^T, nothing is added
-    bool constant_terms = true;   ///< what is added depends on neither q nor k
+    /// The end of each diagonal block of neighbouring tokens; empty: P is not block-diagonal.
+    std::vector<Index> blocks = {};
+    bool plain_logits = true;    ///< logits are scale q k^T, nothing is added
+    bool constant_terms = true;  ///< what is added depends on neither q nor k
     std::optional<Factors> factors;
+};
+
+/// Windows of a grid of tokens: a token sees those of its own window, or of the part of it that a
+/// shift left together.  [SWIN] 3.2
+struct Windows {
+    std::vector<Index> ends = {};   ///< of the parts, neighbouring tokens each; empty: no windows
+    Index side = 0;                 ///< of a window
+    std::vector<Index> place = {};  ///< of each token in its window, row * side + column
+    /// Added to the logits of a sample's heads, by how far apart two places are: (1, (2 side -
+    /// 1)^2, heads), row (r_i - r_j + side - 1)(2 side - 1) + c_i - c_j + side - 1.
+    Tensor bias = {};
 };
 
 /// Options of a variant as text: "p" -> "3".
@@ -69,6 +81,7 @@ struct AttentionInput {
     /// either side.
     Index window = 0;
     std::vector<double> position = {};  ///< of each key, ascending; empty: 0, 1, 2, ...
+    Windows windows = {};
     Tensor q2 = {}, k2 = {};        ///< of a second part of P (flash), as q and k; empty: q and k
     Tensor bias = {};               ///< added to the logits, (1 or h, n, m + n); empty: none
     AttentionOptions options = {};  ///< of the variant, as given; the others have their defaults
@@ -163,6 +176,7 @@ struct AttentionFacts {
     bool window = true;            ///< supports a sliding window
     bool channels = false;         ///< P may be over channels (AttentionSpec::channels)
     bool memory = false;           ///< supports keys of a memory, where it is causal
+    bool windows = false;          ///< supports windows of a grid (AttentionSpec::windows)
 };
 /// "rows sum to 1; no negative entry; ...", one clause per fact.
 std::string describe(const AttentionFacts& facts);
@@ -221,6 +235,12 @@ std::string attention_markdown();
 /// above the diagonal of a causal P is a `UsageError`.
 std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
                                                    std::string_view activation);
+
+/// The heads of `first`, then those of `second`, of each of `samples` samples in turn.  Equal in
+/// tokens, heads and type, without memory.
+std::unique_ptr<AttentionOperator> side_by_side(std::unique_ptr<AttentionOperator> first,
+                                                std::unique_ptr<AttentionOperator> second,
+                                                Index samples);
 
 /// Why a P with a memory has no eigenvalues.
 inline constexpr const char* not_square = "P is n x (m + n), because it has m keys of a memory";

@@ -30,6 +30,8 @@ namespace tsdiag {
 ///   embed.patch.K.weight [out, 9 in]  embed.patch.K.norm.*  embed.position_map.{weight,bias}
 ///   layer.L.attn.temperature  layer.L.norm3.*  layer.L.local.{conv1,conv2}.{weight [d, 9], bias}
 ///   layer.L.local.{norm.*,scale}  a batch norm: {weight,bias,mean,variance}
+///   layer.L.attn.relative [(2 side - 1)^2, heads] of windows
+///   layer.L.merge.norm.{weight,bias}  layer.L.merge.map.weight [d of the next layer, 4 d]
 ///   class.token [1, d]  class.L.attn.{q,k,v,o}.*  class.L.{norm1,norm2,ffn.up,ffn.down}.*
 ///   class.L.{scale1,scale2}
 ///   head.cluster.{weight [C, e], bias} head.bias.I head.map [d, e]   of an adaptive softmax

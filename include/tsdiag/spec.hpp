@@ -67,6 +67,21 @@ struct NormSpec {
     bool bias = true;
 };
 
+/// Windows of side x side neighbouring patches, each of which attends to itself alone, after the
+/// grid was turned up and left by `shift` rows and columns; of those that were no neighbours before
+/// none sees another.  No shift where the grid is not larger than a window.  [SWIN] 3.2
+struct WindowSpec {
+    Index side = 0;  ///< 0: no windows
+    Index shift = 0;
+};
+
+/// A second attention beside the first, of a layer's other heads.  [DEVIL] Table 12
+struct SecondAttention {
+    std::string variant;
+    std::map<std::string, std::string> options;
+    OutputNorm output_norm = OutputNorm::none;  ///< of its own heads, concatenated
+};
+
 /// The attention of a layer: heads, transformations of q, k and v, and the variant that makes P.
 struct AttentionSpec {
     std::string variant = "softmax";
@@ -77,6 +92,9 @@ struct AttentionSpec {
     double scale = 1;     ///< of the logits
     bool causal = false;
     Index window = 0;  ///< > 0: sliding window
+    /// P and everything about it has the tokens in the order of their windows, and in a window row
+    /// by row; logits have the bias `attn.relative`.
+    WindowSpec windows;
     Rotary rotary;
     /// phi of q and k, before they rotate; empty: none, or inside the variant.
     std::optional<Unary> qk_activation;
@@ -88,6 +106,9 @@ struct AttentionSpec {
     bool gated_unit = false;
     bool token_shift = false;  ///< the first half of the columns is the previous token's
     OutputNorm output_norm = OutputNorm::none;
+    /// Two attentions side by side: all above is of the first half of the heads, this of the
+    /// second.
+    std::optional<SecondAttention> second;
     /// No output projection: the branch is the concatenated heads [TSE Alg. 1].
     bool value_projection_only = false;
     /// Cross-covariance attention [XCIT] (2): P is head_dim x head_dim and mixes the columns of V,
@@ -113,6 +134,13 @@ struct LocalSpec {
     Index kernel = 0;  ///< rows and columns of a kernel; 0: the layer has no such step
     Unary activation = Unary::gelu;
     double eps = 1e-5;  ///< of the batch norm
+};
+
+/// Patch merging [SWIN] 3.1 behind a layer: four neighbours of the grid beside each other, 4 d
+/// columns, upper left, lower left, upper right, lower right; their norm; a linear map.
+struct MergeSpec {
+    Index width = 0;  ///< columns of the next layer; 0: the layer has no such step
+    double eps = 1e-5;
 };
 
 /// Class attention [XCIT] 3.4, behind the layers: a class token is put before the patches, and its
@@ -150,6 +178,7 @@ struct BlockSpec {
     bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`,
                                ///< `local.scale`
     Index shares = -1;         ///< >= 0: uses the parameters of that layer (ALBERT)
+    MergeSpec merge;
 };
 
 /// A vocabulary in clusters, the frequent words first; the vectors of cluster i have
@@ -178,9 +207,9 @@ struct OutputHead {
 };
 
 struct ModelSpec {
-    std::string family;  ///< "bert", "gpt2", ...
-    std::string name;    ///< for display: "BERT, 12 layers, d = 768, 12 heads"
-    Index width = 0;
+    std::string family;         ///< "bert", "gpt2", ...
+    std::string name;           ///< for display: "BERT, 12 layers, d = 768, 12 heads"
+    Index width = 0;            ///< of the first layer, and of all where no patches merge
     Index embedding_width = 0;  ///< where it differs from width (ALBERT); else equal
     Index vocabulary = 0;       ///< 0: no token embedding
     Index max_tokens = 0;       ///< the longest input it was made for; 0: any
@@ -207,7 +236,7 @@ struct ModelSpec {
     /// > 0: patches are made by so many 3 x 3 convolutions of stride 2, each with a batch norm in
     /// inference, GELU between them, from the width / 2^(k-1) up to the width [XCIT].
     Index patch_convolutions = 0;
-    double patch_norm_eps = 1e-5;
+    double patch_norm_eps = 1e-5;     ///< of those batch norms, and of `embed.norm` of patches
     Index prefix_tokens = 0;          ///< cls, distillation, register tokens: `embed.prefix` rows
     bool prefix_has_position = true;  ///< positions are added to the prefix too
     bool norm_before_layers = false;  ///< timm norm_pre, CLIP
@@ -222,7 +251,9 @@ struct ModelSpec {
     std::vector<std::string>
         warnings;  ///< sentences: what was assumed, and what was ignored on request
 
-    Json json() const;            ///< every field and every default with its value
+    Json json() const;                  ///< every field and every default with its value
+    Index width_of(Index layer) const;  ///< d of that layer; of the number of layers: behind them
+    Index last_width() const { return width_of(Index(blocks.size())); }
     Index patches() const;        ///< of an image
     Index position_rows() const;  ///< of the table `embed.position`
     NormKind last_norm() const;   ///< the kind of `final_norm`

@@ -57,6 +57,7 @@ std::string describe(const AttentionFacts& facts) {
     say(facts.causal ? "causal or not" : "never causal");
     say(facts.window ? "sliding window or not" : "no sliding window");
     say(facts.channels ? "over tokens or channels" : "");
+    say(facts.windows ? "in windows of a grid or not" : "");
     say(facts.memory ? "if causal, with or without keys of a memory" : "");
     return out;
 }

@@ -159,6 +159,18 @@ void require_fit(const AttentionInput& in, Memory memory) {
                         in.position.size(), k.rows));
     if (!std::is_sorted(in.position.begin(), in.position.end()))
         throw UsageError("attention: positions are not ascending; sort the tokens by position");
+    if (const Windows& w = in.windows; !w.ends.empty()) {
+        if (in.causal || in.window > 0 || memory == Memory::allowed)
+            throw UsageError(
+                "attention: windows of a grid allow neither a causal mask, nor a sliding window, "
+                "nor a memory; omit it");
+        check(std::ranges::is_sorted(w.ends) && w.ends.back() == q.rows &&
+                  Index(w.place.size()) == q.rows && w.side > 0,
+              "windows that cover the tokens");
+        check(!w.bias.defined() || (w.bias.rows() == (2 * w.side - 1) * (2 * w.side - 1) &&
+                                    w.bias.cols() == in.heads_of_a_sample()),
+              "a bias of each offset in a window and of each head");
+    }
     if (in.window < 0)
         throw UsageError(fmt::format(
             "attention: a window of {} positions; expected 0 (no window) or more", in.window));

@@ -16,7 +16,7 @@ const AttentionEntry polynomial = {
     .description = "P = c S^p entry by entry, not normalised",
     .source = "[POLY]",
     .options = polynomial_options,
-    .facts = {.negative_entries = Holds::sometimes, .channels = true},
+    .facts = {.negative_entries = Holds::sometimes, .channels = true, .windows = true},
     .learned = [](const AttentionOptions& given,
                   Index tokens) { return learned_scale(polynomial, given, tokens); },
     .make =

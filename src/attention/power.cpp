@@ -31,7 +31,8 @@ Tensor power_scale(const AttentionEntry& entry, const Options& options, const At
     }
     double c = 1;
     if (options.is("scale", "1/sqrt(N)"))
-        c = 1 / std::sqrt(double(in.q.rows()));
+        c = 1 / std::sqrt(
+                    double(in.windows.side > 0 ? in.windows.side * in.windows.side : in.q.rows()));
     else
         c = options.number("scale").value_or(1);
     return Tensor::from_host(in.q.backend(), {1, 1, 1}, std::span<const double>(&c, 1),

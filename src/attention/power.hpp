@@ -22,7 +22,8 @@ inline constexpr AttentionOption scale_option{
     .least = -1e6,
     .most = 1e6,
     .description =
-        "c: none is 1, N the number of tokens, a number such as 1/14, or learned (\"dynamic\"): "
+        "c: none is 1, N the number of tokens, in windows that of a window, a number such as 1/14, "
+        "or learned (\"dynamic\"): "
         "the parameter `scale`, one per layer or one per head"};
 inline constexpr AttentionOption start_option{
     .name = "start",
@@ -32,8 +33,8 @@ inline constexpr AttentionOption start_option{
     .least = -1e6,
     .most = 1e6,
     .description =
-        "initial value of a learned scale in a random model; N: the patches of its image, or its "
-        "longest input"};
+        "initial value of a learned scale in a random model; N: the patches of its image, in "
+        "windows those of a window, or its longest input"};
 
 /// S^p, p >= 1.
 Tensor power(const Tensor& s, Index p);

@@ -1,5 +1,6 @@
 #include "score.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 
@@ -21,9 +22,14 @@ class ScoreAttention final : public AttentionOperator {
     ScoreAttention(AttentionInput in, ScoreRule rule) : in_(std::move(in)), rule_(std::move(rule)) {
         known_.row_stochastic = rule_.row_stochastic;
         known_.causal = in_.causal;
-        known_.plain_logits = rule_.plain_logits && !in_.bias.defined() && rule_.alibi.empty();
+        known_.plain_logits = rule_.plain_logits && !in_.bias.defined() &&
+                              !in_.windows.bias.defined() && rule_.alibi.empty();
         known_.constant_terms = !rule_.terms;
-        if (consecutive(in_)) known_.block = rule_.block;
+        if (in_.windows.ends.size() > 1)
+            known_.blocks = in_.windows.ends;
+        else if (consecutive(in_) && rule_.block > 0)
+            for (Index end = 0; end < tokens();)
+                known_.blocks.push_back(end = std::min(end + rule_.block, tokens()));
     }
 
     RowBlock rows(Index first, Index count) const override {
@@ -39,6 +45,7 @@ class ScoreAttention final : public AttentionOperator {
         };
         if (!rule_.alibi.empty()) also(alibi(first, count));
         if (rule_.terms) also(terms(block.visible, first, count));
+        if (in_.windows.bias.defined()) also(window_bias(first, count, 0, tokens()));
         rule_.fill(std::move(logits), block);
         return block;
     }
@@ -52,18 +59,26 @@ class ScoreAttention final : public AttentionOperator {
   protected:
     Tensor product(const Tensor& v) const override {
         if (rule_.product) return rule_.product(v);
-        return rule_.block > 0 && rule_.alibi.empty() ? by_chunks(v) : Tensor();
+        const bool chunks = rule_.block > 0 || !in_.windows.ends.empty();
+        return chunks && rule_.alibi.empty() ? by_chunks(v) : Tensor();
     }
 
   private:
-    /// P v of chunks that see only themselves, each from its own rows and columns.
-    Tensor by_chunks(const Tensor& v) const {
+    /// One past the last token of the chunk that begins with `first`.
+    Index end_of_chunk(Index first) const {
+        if (!in_.windows.ends.empty()) return *std::ranges::upper_bound(in_.windows.ends, first);
         const auto chunk = [&](Index i) {
             return std::floor(position(in_, i) / double(rule_.block));
         };
+        Index end = first;
+        while (end < tokens() && chunk(end) == chunk(first)) ++end;
+        return end;
+    }
+    /// P v of chunks that see only themselves, each from its own rows and columns.
+    Tensor by_chunks(const Tensor& v) const {
         std::vector<Tensor> parts;
         for (Index first = 0, end = 0; first < tokens(); first = end) {
-            while (end < tokens() && chunk(end) == chunk(first)) ++end;
+            end = end_of_chunk(first);
             const Index count = end - first;
             RowBlock block;
             block.first = first;
@@ -75,6 +90,10 @@ class ScoreAttention final : public AttentionOperator {
                               Transpose::second, in_.scale);
             if (in_.bias.defined())
                 logits.bias = in_.bias.row_range(first, count).col_range(first, count);
+            if (in_.windows.bias.defined()) {
+                const Tensor more = window_bias(first, count, first, count);
+                logits.bias = logits.bias.defined() ? add(more, logits.bias) : more;
+            }
             rule_.fill(std::move(logits), block);
             parts.push_back(matmul(block.p, v.row_range(first, count)));
         }
@@ -102,6 +121,22 @@ class ScoreAttention final : public AttentionOperator {
             parts.push_back(rule_.terms(first + i, rows));
         });
         return parts.size() == 1 ? parts.front() : concat_rows(parts);
+    }
+    /// The bias of the places in windows of rows [first, first + count) against columns [from, from
+    /// + width), (h, count, width); of rows and columns in different parts any row of the table.
+    Tensor window_bias(Index first, Index count, Index from, Index width) const {
+        const Windows& w = in_.windows;
+        std::vector<Index> rows;
+        rows.reserve(std::size_t(count * width));
+        const Index offsets = 2 * w.side - 1;
+        for (Index i = first; i < first + count; ++i)
+            for (Index j = from; j < from + width; ++j) {
+                const Index a = w.place[std::size_t(i)], b = w.place[std::size_t(j)];
+                const Index down = a / w.side - b / w.side, right = a % w.side - b % w.side;
+                rows.push_back((down + w.side - 1) * offsets + right + w.side - 1);
+            }
+        const Tensor by_head = contiguous(transpose(gather_rows(w.bias, rows)));
+        return for_every_sample(by_head.reshape({w.bias.cols(), count, width}), in_);
     }
     /// -m_h |i - j|, (h, b, n).
     Tensor alibi(Index first, Index count) const {
@@ -141,6 +176,14 @@ double position(const AttentionInput& in, Index i) {
 Visible seen(const AttentionInput& in, Index block, Index first, Index count) {
     // Positions ascend, so a row sees one range, and both its ends ascend with the row.
     Visible out;
+    if (!in.windows.ends.empty()) {
+        for (Index i = first; i < first + count; ++i) {
+            const auto end = std::ranges::upper_bound(in.windows.ends, i);
+            out.first.push_back(end == in.windows.ends.begin() ? 0 : end[-1]);
+            out.last.push_back(*end);
+        }
+        return out;
+    }
     if (!in.causal && in.window == 0 && block == 0) return out;
     const Index keys = in.k.rows(), memory = in.memory();
     const double window = double(in.window), chunk = double(block);

@@ -27,24 +27,23 @@ std::vector<double> slopes(Index heads) {
 }  // namespace
 
 extern const AttentionEntry softmax;
-const AttentionEntry softmax = {.name = "softmax",
-                                .description = "P = exp(S) / row sums, S = scale q k^T + bias",
-                                .source = "[Attention]; bias [ALIBI]",
-                                .options = softmax_options,
-                                .facts = {.row_stochastic = Holds::always, .channels = true},
-                                .make = [](AttentionInput input) {
-                                    const Options options(softmax, input.options);
-                                    ScoreRule rule;
-                                    if (options.is("alibi", "1"))
-                                        rule.alibi = slopes(input.heads_of_a_sample());
-                                    rule.row_stochastic = true;
-                                    rule.fill = [](Logits logits, RowBlock& block) {
-                                        block.p =
-                                            softmax_rows(std::move(logits).biased(), block.visible);
-                                        block.slope = block.p;  // a' = a = exp
-                                        block.divided = true;
-                                    };
-                                    return score_attention(std::move(input), std::move(rule));
-                                }};
+const AttentionEntry softmax = {
+    .name = "softmax",
+    .description = "P = exp(S) / row sums, S = scale q k^T + bias",
+    .source = "[Attention]; bias [ALIBI]",
+    .options = softmax_options,
+    .facts = {.row_stochastic = Holds::always, .channels = true, .windows = true},
+    .make = [](AttentionInput input) {
+        const Options options(softmax, input.options);
+        ScoreRule rule;
+        if (options.is("alibi", "1")) rule.alibi = slopes(input.heads_of_a_sample());
+        rule.row_stochastic = true;
+        rule.fill = [](Logits logits, RowBlock& block) {
+            block.p = softmax_rows(std::move(logits).biased(), block.visible);
+            block.slope = block.p;  // a' = a = exp
+            block.divided = true;
+        };
+        return score_attention(std::move(input), std::move(rule));
+    }};
 
 }  // namespace tsdiag::variants

@@ -33,6 +33,7 @@
     X(vit, vit)                         \
     X(vit, deit)                        \
     X(xcit, xcit)                       \
+    X(swin, swin)                       \
     X(timm_vit, timm_vit)               \
     X(vit_pytorch, vit_pytorch)         \
     X(nystromformer, nystrom_attention) \

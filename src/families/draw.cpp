@@ -201,13 +201,23 @@ void require_fitting_steps(const ModelSpec& spec) {
         if (b.local.kernel > 0 && b.placement != NormPlacement::pre)
             throw UsageError(fmt::format("placement={}: the layers of {} are pre-norm",
                                          name(b.placement), spec.family));
+        const auto alibi = a.options.find("alibi");
+        const bool ordered =
+            a.causal || a.window > 0 || (alibi != a.options.end() && alibi->second != "0");
+        if (a.windows.side > 0 && !attention(a.variant).facts.windows)
+            throw UsageError(fmt::format(
+                "attention={} does not support windows of a grid; {} supports softmax or "
+                "polynomial",
+                a.variant, spec.family));
+        if (a.windows.side > 0 && ordered)
+            throw UsageError(fmt::format(
+                "{} attends in windows of a grid; omit causal, window and alibi", spec.family));
         if (!a.channels) continue;
         if (!attention(a.variant).facts.channels)
             throw UsageError(fmt::format(
                 "attention={} does not support channels; {} supports softmax or polynomial",
                 a.variant, spec.family));
-        const auto alibi = a.options.find("alibi");
-        if (a.causal || a.window > 0 || (alibi != a.options.end() && alibi->second != "0"))
+        if (ordered)
             throw UsageError(fmt::format(
                 "{} attends over channels, which have no order; omit causal, window and alibi",
                 spec.family));
@@ -266,14 +276,18 @@ namespace {
 
 /// Adds the numbers that attentions learn to the parameters; where each begins, by its name.
 std::map<std::string, double> add_learned(ModelSpec& spec) {
-    const Index tokens = spec.channels > 0 ? spec.patches() : spec.max_tokens;
     std::map<std::string, double> starts;
-    for (std::size_t l = 0; l < spec.blocks.size(); ++l)
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
+        const Index side = spec.blocks[l].attention.windows.side;
+        const Index tokens = side > 0            ? side * side
+                             : spec.channels > 0 ? spec.patches()
+                                                 : spec.max_tokens;
         for (const LearnedNumber& number : learned_by(spec, Index(l), tokens)) {
             const std::string name(number.name);
             spec.blocks[l].attention.own.push_back({name, {1, 1, 1}, true});
             starts.emplace(fmt::format("layer.{}.attn.{}", l, name), number.start);
         }
+    }
     return starts;
 }
 

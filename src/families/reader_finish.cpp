@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -30,9 +31,14 @@ std::string_view title(std::string_view family) {
 
 std::string describe(const ModelSpec& spec) {
     const BlockSpec& b = spec.blocks.front();
-    return fmt::format("{}, {} layer{}, d = {}, {} head{}", title(spec.family), spec.blocks.size(),
-                       spec.blocks.size() == 1 ? "" : "s", spec.width, b.attention.heads,
-                       b.attention.heads == 1 ? "" : "s");
+    const Index heads = b.attention.heads, last = spec.blocks.back().attention.heads;
+    const std::string grows =
+        spec.last_width() == spec.width
+            ? ""
+            : fmt::format(" growing to d = {}, {} heads", spec.last_width(), last);
+    return fmt::format("{}, {} layer{}, d = {}, {} head{}{}", title(spec.family),
+                       spec.blocks.size(), spec.blocks.size() == 1 ? "" : "s", spec.width, heads,
+                       heads == 1 ? "" : "s", grows);
 }
 
 void Reader::accept_gamma_beta(Names& names) const {
@@ -101,6 +107,29 @@ std::vector<std::string> attention_rules(const ModelSpec& spec) {
     return out;
 }
 
+/// Windows of a grid, and where patches merge.
+std::vector<std::string> window_rules(const ModelSpec& spec) {
+    std::vector<std::string> sides, merges, out;
+    Index shifted = 0;
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
+        const BlockSpec& b = spec.blocks[l];
+        const WindowSpec& w = b.attention.windows;
+        if (w.side > 0) sides.push_back(fmt::format("{0} x {0}", w.side));
+        shifted += w.shift > 0;
+        if (b.merge.width > 0) merges.push_back(fmt::format("{} to d = {}", l, b.merge.width));
+    }
+    sides.erase(std::ranges::unique(sides).begin(), sides.end());
+    if (!sides.empty())
+        out.push_back(
+            fmt::format("windows of {} patches, shifted by half in {} layers, with "
+                        "relative biases",
+                        fmt::join(sides, ", then "), shifted));
+    if (!merges.empty())
+        out.push_back(
+            fmt::format("patches merge by fours behind layers {}", fmt::join(merges, ", ")));
+    return out;
+}
+
 }  // namespace
 
 std::vector<std::string> rules(const ModelSpec& spec) {
@@ -138,6 +167,7 @@ std::vector<std::string> rules(const ModelSpec& spec) {
     if (b.local.kernel > 0)
         out.push_back(fmt::format("local patch interaction: {0} x {0}, batch norm eps {1}",
                                   b.local.kernel, b.local.eps));
+    for (std::string& line : window_rules(spec)) out.push_back(std::move(line));
     if (spec.patch_convolutions > 0)
         out.push_back(
             fmt::format("patches by {} convolutions with batch norms", spec.patch_convolutions));

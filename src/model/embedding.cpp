@@ -11,6 +11,7 @@
 #include "norm.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
+#include "windows.hpp"
 
 namespace tsdiag::model {
 namespace {
@@ -317,7 +318,9 @@ Grid grid_of_tokens(const ModelSpec& s, Index n) {
 }
 
 bool needs_grid(const ModelSpec& s) {
-    return std::ranges::any_of(s.blocks, [](const BlockSpec& b) { return b.local.kernel > 0; });
+    return std::ranges::any_of(s.blocks, [](const BlockSpec& b) {
+        return b.local.kernel > 0 || b.attention.windows.side > 0 || b.merge.width > 0;
+    });
 }
 
 Tensor embed_images(const Context& c, std::span<const Input> inputs) {
@@ -333,6 +336,8 @@ Tensor embed_images(const Context& c, std::span<const Input> inputs) {
     if (s.patch_norms) x = c.norm(x, "embed.patch.norm1");
     if (s.patch_convolutions == 0) x = c.linear("embed.patch")(x);
     if (s.patch_norms) x = c.norm(x, "embed.patch.norm2");
+    if (s.embedding_norm)
+        x = normed(s.embedding_norm_kind, x, load_norm(c.weights, "embed.norm"), s.patch_norm_eps);
     Tensor prefix, position;
     if (s.prefix_tokens > 0) prefix = repeat_batches(c.get("embed.prefix"), x.batch());
     if (s.positions == Positions::learned) position = c.get("embed.position");
@@ -363,15 +368,6 @@ Index token_count(const ModelSpec& s, const Input& input) {
                                      inner ? "hidden states" : "embeddings", array.rows(),
                                      array.cols(), width));
     return array.rows();
-}
-
-/// These rows of every sample.
-Tensor rows_of_each(const Tensor& x, const std::vector<Index>& rows) {
-    std::vector<Index> all;
-    for (Index s = 0; s < x.batch(); ++s)
-        for (const Index r : rows) all.push_back(s * x.rows() + r);
-    const Tensor flat = contiguous(x).reshape({1, x.batch() * x.rows(), x.cols()});
-    return gather_rows(flat, all).reshape({x.batch(), std::ssize(rows), x.cols()});
 }
 
 /// The first tokens as a memory without gradient.

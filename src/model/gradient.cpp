@@ -49,7 +49,8 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
     for (Tensor* t : {&tape.v, &p.q, &p.k, &p.q_raw, &p.k_raw, &p.q_norm, &p.k_norm})
         *t = t->detached();
     AttentionInput input = tape.input;
-    for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2}) *t = t->detached();
+    for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2, &input.windows.bias})
+        *t = t->detached();
     input.parameter = [own = std::move(input.parameter)](std::string_view name) {
         return own ? own(name).detached() : Tensor();
     };
@@ -58,8 +59,8 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
 
 /// State of one sample in the reverse sweep.
 struct Way {
-    Batch sample;                           ///< of one sample; x: the input of the current layer
-    std::vector<Tensor> inputs, memories;   ///< of each layer
+    Batch sample;                           ///< of one sample, in front of the current layer
+    std::vector<Batch> inputs;              ///< of each layer
     Tensor end;                             ///< of the last layer
     Tensor cotangent;                       ///< dL/d of the current layer's output
     std::map<std::string, Tensor> pending;  ///< gradients of parameters with uses to come
@@ -121,11 +122,10 @@ class Sweep {
         run.memory = settings_.memory;
         run.allow_nonfinite = settings_.allow_nonfinite;
         for (Way& way : ways) {
-            way.inputs.push_back(way.sample.x);
-            way.memories.push_back(way.sample.memory);
+            way.inputs.push_back(way.sample);
             Tensor memory = next_memory(run, way.sample);
-            way.sample.x = apply_layer(run, way.sample);
-            way.sample.memory = std::move(memory);
+            Tensor y = apply_layer(run, way.sample);
+            way.sample = behind(run.block, std::move(way.sample), std::move(y), std::move(memory));
             if (l + 1 == layers_) way.end = way.sample.x;
         }
         weights_.release();
@@ -181,11 +181,9 @@ class Sweep {
         LayerRun run = layer;
         run.observer = &stages;
         run.tape = &tape;
-        Batch sample = way.sample;
-        sample.x = variable(way.inputs.back());
-        sample.memory = way.memories.back();
+        Batch sample = std::move(way.inputs.back());
+        sample.x = variable(sample.x);
         way.inputs.pop_back();
-        way.memories.pop_back();
         const Tensor y = apply_layer(run, sample);
         std::vector<Tensor> wrt = {sample.x, tape.output};
         if (tape.normed.defined()) wrt.push_back(tape.normed);

@@ -52,7 +52,8 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
                                         .scale = one("local.scale")},
             .scale1 = one("scale1"),
             .scale2 = one("scale2"),
-            .tau = one("deesc.tau")};
+            .tau = one("deesc.tau"),
+            .merge = {norm("merge.norm"), map("merge.map")}};
 }
 
 double branch_gain(const BlockSpec& b, const LayerWeights& w) {
@@ -132,6 +133,10 @@ class Pass {
                                                         : parallel(x);
         if (!b_.deesc.before_ffn) y = deescalated(y);
         if (run_.observer) tell_states(*run_.observer, run_.first, {run_.layer, "out", "", y});
+        if (b_.merge.width > 0) {
+            y = merged(y, b_.merge, w_.merge, batch_.grid, run_.layer);
+            emit("merge", "", y);
+        }
         for (Told& told : told_) tell_attention(told);
         return y;
     }
@@ -255,10 +260,23 @@ class Pass {
 
     /// The attention branch of `x`, to be added to `residual`.
     Tensor attend(const Tensor& x, const Tensor& residual) {
+        if (b_.attention.windows.side == 0) return attended(x, residual, {});
+        const Partition windows = partition(b_.attention.windows, batch_.grid, run_.layer);
+        return attended(rows_of_each(x, windows.order), rows_of_each(residual, windows.order),
+                        windows);
+    }
+
+    /// The same, x and the residual in the order of `windows`, where there are any.
+    Tensor attended(const Tensor& x, const Tensor& residual, const Partition& windows) {
         Tensor memory = batch_.memory;
         if (memory.defined() && b_.placement != NormPlacement::post)
             memory = norm(memory, w_.norm1);
         AttentionParts parts = attention_parts(b_.attention, w_.attention, batch_, x, memory);
+        if (!windows.ends.empty()) {
+            parts.input.windows = {windows.ends, b_.attention.windows.side, windows.place,
+                                   w_.attention.own("relative")};
+            parts.input.position = {};
+        }
         parts.input.rng =
             Rng(0).fork("attention").fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
         if (run_.tape) *run_.tape = {parts.input, parts.v, {}, {}, parts.projections};
@@ -275,6 +293,7 @@ class Pass {
         if (parts.gate.defined()) branch = multiply(branch, parts.gate);
         if (!b_.attention.value_projection_only) branch = w_.attention.o(branch);
         if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
+        if (!windows.ends.empty()) branch = rows_of_each(branch, windows.back);
         emit("sa", "", branch);
         return branch;
     }
@@ -381,6 +400,16 @@ Tensor next_memory(const LayerRun& run, const Batch& batch) {
     silent.memory = run.memory;
     silent.allow_nonfinite = run.allow_nonfinite;
     return apply_layer(silent, before).detached();
+}
+
+Batch behind(const BlockSpec& block, Batch batch, Tensor y, Tensor memory) {
+    batch.x = std::move(y);
+    batch.memory = std::move(memory);
+    if (block.merge.width == 0) return batch;
+    batch.grid = halved(batch.grid);
+    batch.length = batch.x.rows();
+    batch.position.resize(std::size_t(batch.length));
+    return batch;
 }
 
 void tell_states(Observer& observer, Index first, const Hidden& states) {

@@ -5,6 +5,7 @@
 #include "embedding.hpp"
 #include "linear.hpp"
 #include "norm.hpp"
+#include "windows.hpp"
 
 namespace tsdiag::model {
 
@@ -33,6 +34,7 @@ struct LayerWeights {
     FeedForwardWeights ffn;
     LocalWeights local;
     Tensor scale1, scale2, tau;
+    MergeWeights merge;
 };
 LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer);
 
@@ -64,11 +66,14 @@ struct LayerRun {
     Index memory = 0;
     bool allow_nonfinite = false;
 };
-/// The layer's output.  Emits each sample's stages in order, then its attention.
+/// The layer's output, behind its merging of patches where it has one.  Emits each sample's stages
+/// in order, then its attention.
 Tensor apply_layer(const LayerRun& run, const Batch& batch);
 /// The memory of the next layer: a segment of its own, without a memory and without gradient.
 /// Empty where `batch` has none.  Emits nothing.
 Tensor next_memory(const LayerRun& run, const Batch& batch);
+/// `batch` with the output `y` and the memory of the layer that it went through.
+Batch behind(const BlockSpec& block, Batch batch, Tensor y, Tensor memory);
 /// Emits a state of each sample of a batch, starting with sample `first`.
 void tell_states(Observer& observer, Index first, const Hidden& states);
 

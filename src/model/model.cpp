@@ -89,8 +89,8 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
                 if (told && l == 0 && batch.embedded)
                     model::tell_states(observer, first_sample, {0, "embed", "", batch.x});
                 Tensor memory = l < last ? model::next_memory(run, batch) : Tensor();
-                batch.x = model::apply_layer(run, batch);
-                batch.memory = std::move(memory);
+                Tensor y = model::apply_layer(run, batch);
+                batch = model::behind(block, std::move(batch), std::move(y), std::move(memory));
                 if (!told) continue;
                 if (l + 1 == layers)
                     behind_layers(batch.x, observer, first_sample, settings.allow_nonfinite);

@@ -79,6 +79,8 @@ void attention(Index d, const AttentionSpec& a, const std::string& at, Listing& 
         for (const char* norm : {"q_norm", "k_norm"})
             list.norm(a.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm, a.head_dim);
     if (a.channels) list.vector(at + "temperature", a.heads);
+    if (const Index side = a.windows.side; side > 0)
+        list.tensor(at + "relative", (2 * side - 1) * (2 * side - 1), a.heads);
     if (a.rotary.learned) list.vector(at + "lrpe.theta", a.rotary.columns / 2);
     if (a.rotary.reflected) list.vector(at + "lrpe.v", a.head_dim);
 }
@@ -118,8 +120,13 @@ void class_attention(const ModelSpec& s, Listing& list) {
     }
 }
 
-void layer(const ModelSpec& s, const BlockSpec& b, const std::string& at, Listing& list) {
-    const Index d = s.width;
+void merge(Index d, const MergeSpec& merge, const std::string& at, Listing& list) {
+    if (merge.width == 0) return;
+    list.norm(NormKind::layer, at + "norm", 4 * d);
+    list.linear(at + "map", merge.width, 4 * d, false);
+}
+
+void layer(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
     list.norm(b.norm.kind, at + "norm1", d, b.norm.bias);
     b.attention.gated_unit ? gated_unit(d, b.attention, at + "attn.", list)
                            : attention(d, b.attention, at + "attn.", list);
@@ -131,6 +138,7 @@ void layer(const ModelSpec& s, const BlockSpec& b, const std::string& at, Listin
     if (b.layer_scale) list.vector(at + "scale1", d);
     if (b.local.kernel > 0) local(d, b, at, list);
     if (b.deesc.learned) list.vector(at + "deesc.tau", 1);
+    merge(d, b.merge, at + "merge.", list);
     if (b.ffn.width == 0) return;
     list.norm(b.norm.kind, at + "norm2", d, b.norm.bias);
     if (b.ffn.gated) list.linear(at + "ffn.gate", b.ffn.width, d, b.ffn.bias);
@@ -146,10 +154,10 @@ std::vector<Parameter> parameters(const ModelSpec& spec) {
     embedding(spec, list);
     for (std::size_t l = 0; l < spec.blocks.size(); ++l)
         if (spec.blocks[l].shares < 0 || spec.blocks[l].shares == Index(l))
-            layer(spec, spec.blocks[l], fmt::format("layer.{}.", l), list);
+            layer(spec.width_of(Index(l)), spec.blocks[l], fmt::format("layer.{}.", l), list);
     if (spec.class_attention.layers > 0) class_attention(spec, list);
     if (spec.final_norm && !spec.blocks.empty())
-        list.norm(spec.last_norm(), "final_norm", spec.width, spec.blocks.front().norm.bias);
+        list.norm(spec.last_norm(), "final_norm", spec.last_width(), spec.blocks.front().norm.bias);
     return std::move(list.out);
 }
 
@@ -173,7 +181,7 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
 }
 
 double forward_flops(const ModelSpec& spec, Index n) {
-    const auto tokens = double(n), d = double(spec.width);
+    auto tokens = double(n), d = double(spec.width);
     double flops = 0;
     if (spec.channels > 0 && spec.patch_convolutions == 0)
         flops += 2.0 * tokens * d * double(spec.channels * spec.patch_height * spec.patch_width);
@@ -194,11 +202,18 @@ double forward_flops(const ModelSpec& spec, Index n) {
         const double projections =
             b.attention.gated_unit ? keys + 2 * values : keys + share * (keys + values);
         flops += 2 * tokens * d * projections;
-        const double side = b.attention.channels ? double(b.attention.head_dim) : tokens;
+        const Index window = b.attention.windows.side;
+        const double side = b.attention.channels ? double(b.attention.head_dim)
+                            : window > 0         ? double(window * window)
+                                                 : tokens;
         flops += 2 * tokens * side * (keys + values);
         flops += 4 * tokens * d * double(b.local.kernel * b.local.kernel);
         if (!b.attention.value_projection_only) flops += 2 * tokens * d * values;
         flops += (b.ffn.gated ? 6 : 4) * tokens * d * ffn;
+        if (b.merge.width == 0) continue;
+        tokens /= 4;
+        flops += 2 * tokens * 4 * d * double(b.merge.width);
+        d = double(b.merge.width);
     }
     return flops;
 }

@@ -129,6 +129,13 @@ std::vector<double> Rotary::frequencies(Index n) const {
     return out;
 }
 
+Index ModelSpec::width_of(Index layer) const {
+    Index out = width;
+    for (Index l = 0; l < layer; ++l)
+        if (const Index merged = blocks[std::size_t(l)].merge.width; merged > 0) out = merged;
+    return out;
+}
+
 Index ModelSpec::patches() const {
     if (channels == 0) return 0;
     return (image_height / patch_height) * (image_width / patch_width);
@@ -177,6 +184,8 @@ Json json(const BlockSpec& b) {
     if (a.output_norm != OutputNorm::none) out.set("output_norm", name(a.output_norm));
     out.set("scale", a.scale).set("causal", a.causal);
     out.set("window", a.window);
+    if (a.windows.side > 0)
+        out.set("window_side", a.windows.side).set("window_shift", a.windows.shift);
     if (a.rotary.columns > 0) out.set("rotary", json(a.rotary));
     out.set("qk_norm", a.qk_norm);
     if (a.qk_norm) out.set("qk_norm_layer", a.qk_norm_layer).set("qk_eps", a.qk_eps);
@@ -190,6 +199,7 @@ Json json(const BlockSpec& b) {
     out.set("qkv_bias", a.qkv_bias).set("out_bias", a.out_bias).set("ffn_bias", b.ffn.bias);
     out.set("norm_bias", b.norm.bias).set("layer_scale", b.layer_scale);
     if (b.shares >= 0) out.set("shares", b.shares);
+    if (b.merge.width > 0) out.set("merge_width", b.merge.width).set("merge_eps", b.merge.eps);
     Json own;
     for (const Parameter& p : a.own)
         own.set(p.name, Json(Json::Array{p.shape.batch, p.shape.rows, p.shape.cols}));

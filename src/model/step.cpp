@@ -116,8 +116,8 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
                 memory = model::next_memory({.layer = l, .block = run.block, .weights = constant},
                                             batch);
             }
-            batch.x = model::apply_layer(run, batch);
-            batch.memory = std::move(memory);
+            Tensor y = model::apply_layer(run, batch);
+            batch = model::behind(run.block, std::move(batch), std::move(y), std::move(memory));
         }
         const Tensor y = model::last_state(spec_, weights, batch.x);
         if (pairs) {

@@ -39,10 +39,12 @@ LossSource::LossSource(const RunOptions& options, const ModelSpec& spec, const I
                        const Backend& backend, Type type)
     : seed_(options.seed),
       vocabulary_(spec.vocabulary),
-      width_(spec.width),
+      width_(spec.last_width()),
       tokens_(inputs.tokens()),
       class_token_(spec.class_attention.layers > 0),
       memory_(spec.memory_tokens),
+      merges_(
+          std::ranges::count_if(spec.blocks, [](const BlockSpec& b) { return b.merge.width > 0; })),
       backend_(backend),
       type_(type) {
     parse(options.loss);
@@ -161,8 +163,10 @@ std::vector<Loss> LossSource::losses(Index trial, std::vector<Input>& inputs) co
         else if (name_ == "classify")
             out.push_back(classes(rng, s));
         else if (name_ == "vjp")
-            out.push_back(
-                product(rng, class_token_ ? 1 : std::ssize(kept_tokens(input, tokens_)) - memory_));
+            out.push_back(product(
+                rng, class_token_
+                         ? 1
+                         : (std::ssize(kept_tokens(input, tokens_)) - memory_) >> 2 * merges_));
         else
             out.push_back({.kind = Loss::Kind::square});
     }

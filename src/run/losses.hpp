@@ -35,6 +35,7 @@ class LossSource {
     Index vocabulary_, width_, tokens_;
     bool class_token_;  ///< the last state that a loss sees is one row
     Index memory_;      ///< tokens before those of a sample
+    Index merges_;      ///< patch mergings, each of which leaves a quarter of the tokens
     const Backend& backend_;
     Type type_;
     Tensor classifier_;

@@ -123,13 +123,17 @@ RunSizes sizes_of(const ModelSpec& spec, Type type) {
         s.pixels = std::max(s.pixels, places * (9 * in + out));
         in = out;
     }
+    Index fewer = 1;  // tokens of the layer, a part of the first one's
     for (const BlockSpec& b : spec.blocks) {
         if (b.attention.channels) s.channels = std::max(s.channels, b.attention.head_dim);
-        s.heads = std::max(s.heads, b.attention.heads);
-        s.columns = std::max(s.columns, b.attention.heads * std::max(b.attention.head_dim,
-                                                                     b.attention.value_columns()));
-        s.inner = std::max(s.inner, b.ffn.width * (b.ffn.gated ? 3 : 2) +
-                                        4 * b.local.kernel * b.local.kernel * spec.width);
+        const Index columns =
+            b.attention.heads * std::max(b.attention.head_dim, b.attention.value_columns());
+        const Index inner =
+            b.ffn.width * (b.ffn.gated ? 3 : 2) + 4 * b.local.kernel * b.local.kernel * spec.width;
+        s.heads = std::max(s.heads, b.attention.heads / (fewer * fewer));
+        s.columns = std::max(s.columns, columns / fewer);
+        s.inner = std::max(s.inner, inner / fewer);
+        if (b.merge.width > 0) fewer *= 4;
         s.rotated = s.rotated || b.attention.rotary.columns > 0;
         s.normed = s.normed || b.attention.qk_norm;
     }

@@ -48,14 +48,19 @@ namespace {
 
 /// Lower bound on the bytes that a step keeps of one sample.
 double kept_bytes(const ModelSpec& spec, Index tokens) {
-    const double n = double(tokens), d = double(spec.width);
+    double n = double(tokens), d = double(spec.width);
     double kept = n * double(spec.vocabulary);
     for (const BlockSpec& b : spec.blocks) {
         const double columns = double(b.attention.heads) *
                                double(std::max(b.attention.head_dim, b.attention.value_columns()));
         // P with its logits, and the activations kept for the backward pass.
-        kept += 2 * double(b.attention.heads) * n * n +
+        const Index window = b.attention.windows.side;
+        const double seen = window > 0 ? double(window * window) : n;
+        kept += 2 * double(b.attention.heads) * n * seen +
                 n * (4 * d + 3 * columns + (b.ffn.gated ? 3 : 2) * double(b.ffn.width));
+        if (b.merge.width == 0) continue;
+        n /= 4;
+        d = double(b.merge.width);
     }
     return sizeof(float) * kept;
 }

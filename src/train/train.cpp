@@ -175,12 +175,12 @@ class Training {
                              map(Unary::copy, weights->get(name)));  // a mapped file is read-only
         start_from_given();
         if (data_->classes() > 0) {
-            const Shape shape{1, data_->classes(), (data_->pairs() ? 4 : 1) * spec_.width};
+            const Shape shape{1, data_->classes(), (data_->pairs() ? 4 : 1) * spec_.last_width()};
             if (parameters_->has(classifier) && parameters_->get(classifier).shape() == shape)
                 return;
             const Rng rng = weights_rng(options_.seed, 0).fork(classifier);
             parameters_->set(classifier, Tensor::filled(backend_, shape, [&](std::span<float> w) {
-                                 rng.fill_normal(w, 0, 1 / std::sqrt(double(spec_.width)));
+                                 rng.fill_normal(w, 0, 1 / std::sqrt(double(spec_.last_width())));
                              }));
         }
     }

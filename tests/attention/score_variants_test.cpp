@@ -131,7 +131,7 @@ TEST(DiagAttention, HasBlocksOfPositions) {
     AttentionInput in = input({{"block", "5"}});
     for (Index i = 0; i < n; ++i) in.position.push_back(double(i + 3));
     const auto op = attention("diag_attention").make(in);
-    EXPECT_EQ(op->structure().block, 0);
+    EXPECT_TRUE(op->structure().blocks.empty());
     const Matrix p = naive::matrix_of(op->matrix());
     for (Index i = 0; i < n; ++i)
         for (Index j = 0; j < n; ++j) EXPECT_EQ(p(i, j) > 0, (i + 3) / 5 == (j + 3) / 5);

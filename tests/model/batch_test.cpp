@@ -59,7 +59,8 @@ std::vector<Input> samples_of(const ModelSpec& spec, Type type) {
             // Padding, which determines positions in some families, at a place that varies.
             if (spec.padding_id >= 0) input.ids[s % input.ids.size()] = spec.padding_id;
         } else if (spec.channels > 0) {
-            const bool fixed = spec.positions == Positions::learned;
+            const bool fixed = spec.positions == Positions::learned ||
+                               spec.blocks.front().attention.windows.side > 0;
             const Shape shape{spec.channels, fixed ? spec.image_height : 2 * spec.patch_height,
                               fixed ? spec.image_width : 3 * spec.patch_width};
             input.image = random_tensor(cpu(), shape, type, Law::normal, Rng(s), 0, 1);

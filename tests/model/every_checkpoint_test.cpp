@@ -145,16 +145,16 @@ TEST_P(EveryCheckpoint, RefusesWhatIsAddedToALayerByItsName) {
     ASSERT_FALSE(inside.empty());
     for (const std::string& at : inside) {
         const auto edited = std::make_shared<Edited>(file_);
-        edited->add(at + "relative_position_bias_table", first);
+        edited->add(at + "other_bias_table", first);
         const Outcome found = outcome(edited, options_);
-        EXPECT_THAT(found.refusal, HasSubstr(at + "relative_position_bias_table"));
+        EXPECT_THAT(found.refusal, HasSubstr(at + "other_bias_table"));
         EXPECT_THAT(found.refusal, HasSubstr("--ignore"));
         DetectOptions told = options_;
-        told.ignore = {"*.relative_position_bias_table"};
+        told.ignore = {"*.other_bias_table"};
         const Outcome without = outcome(edited, told);
         EXPECT_EQ(without.refusal, "");
         EXPECT_TRUE(without.same(whole_)) << at;
-        EXPECT_TRUE(without.tells("relative_position_bias_table"));
+        EXPECT_TRUE(without.tells("other_bias_table"));
     }
 }
 

@@ -275,6 +275,27 @@ TEST(Differentiate, AgreesWithDifferencesForXcit) {
     }
 }
 
+/// Two stages: widths, heads and tokens differ, a shifted layer among them.
+TEST(Differentiate, AgreesWithDifferencesForSwin) {
+    const Opened opened = Opened::from(golden / "swin");
+    const std::shared_ptr<const Weights> weights =
+        checkpoint_weights(opened.file, opened.architecture, cpu(), Type::f64, false);
+    const std::vector<double> pixels = gaussian(12, 3 * 12).hidden.to_host<double>();
+    Input image;
+    image.image = Tensor::from_host(cpu(), {3, 12, 12}, std::span<const double>(pixels), Type::f64);
+    for (const bool softmax : {true, false}) {
+        ModelSpec spec = opened.architecture.spec;
+        for (BlockSpec& b : spec.blocks) {
+            b.attention.variant = softmax ? "softmax" : "polynomial";
+            if (!softmax) b.attention.options = {{"p", "2"}};
+            b.deesc = {.tau = softmax ? 0 : 0.7};
+        }
+        expect_differences(
+            spec, weights, image,
+            {.kind = Loss::Kind::classes, .classifier = direction({1, 5, 16}, 5), .label = 2});
+    }
+}
+
 /// What comes before is a constant: the parameters of the last layer, or of the only one with given
 /// states, have no part in it.
 TEST(Differentiate, HoldsAMemoryConstant) {

@@ -7,8 +7,7 @@ namespace {
 using namespace one_matrix;
 
 bool applies(const Problem& problem) {
-    const Index block = problem.known.block;
-    return block > 0 && block < problem.p.tokens() && !problem.known.causal && !problem.for_norm();
+    return problem.known.blocks.size() > 1 && !problem.known.causal && !problem.for_norm();
 }
 
 /// Each stochastic block has the eigenvalue 1.
@@ -18,9 +17,9 @@ Found find(const Problem& problem, std::span<const Index> heads) {
     std::vector<std::vector<Estimate>> all(std::size_t(p.heads()));
     for (std::vector<Estimate>& moduli : all)
         if (stochastic) moduli = {exact(1, "blocks"), exact(1, "blocks")};
-    const Index n = p.tokens();
-    for (Index first = 0; first < n && !stochastic; first += problem.known.block) {
-        const Index count = std::min(problem.known.block, n - first);
+    Index first = 0;
+    for (const Index end : stochastic ? std::vector<Index>() : problem.known.blocks) {
+        const Index count = end - first;
         const Tensor rows = p.rows(first, count).p.col_range(first, count);
         std::vector<double> values = rows.to_host<double>();
         for (std::size_t k = 0; k < all.size(); ++k) {
@@ -31,6 +30,7 @@ Found find(const Problem& problem, std::span<const Index> heads) {
                              Type::f64};
             add_leading(block, {problem.accuracy, problem.asked}, all[k]);
         }
+        first = end;
     }
     std::vector<Estimate> out;
     for (const std::vector<Estimate>& moduli : all) {

@@ -122,7 +122,7 @@ std::vector<Contraction> stationary_norm(const AttentionOperator& p, double memo
         reason = "rows of P do not sum to 1";
     else if (known.causal && p.tokens() > 1)
         reason = "pi = e_1 is not positive";
-    else if (known.block > 0 && known.block < p.tokens())
+    else if (known.blocks.size() > 1)
         reason = "pi is not unique";
     else if (!stored::fits(p, memory))
         reason = "P does not fit into memory";

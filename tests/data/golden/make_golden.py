@@ -598,6 +598,80 @@ def forward_xcit(w, layers, heads, image, tokens_norm):
     return t
 
 
+def windows_of(grid, side):
+    """(rows, cols, ...) -> (windows, side^2, ...), as the authors' window_partition."""
+    rows, cols = grid.shape[:2]
+    parts = grid.view(rows // side, side, cols // side, side, *grid.shape[2:]).transpose(1, 2)
+    return parts.reshape(-1, side * side, *grid.shape[2:])
+
+
+def window_labels(rows, cols, side, shift):
+    """The authors' regions of the shifted grid: attention between different ones is masked by -100."""
+    labels, count = torch.zeros(rows, cols), 0
+    for down in (slice(0, -side), slice(-side, -shift), slice(-shift, None)) if shift else (slice(None),):
+        for right in (slice(0, -side), slice(-side, -shift), slice(-shift, None)) if shift else (slice(None),):
+            labels[down, right] = count
+            count += 1
+    return windows_of(labels, side)
+
+
+def window_index(side):
+    """The authors' relative_position_index."""
+    at = torch.stack(torch.meshgrid(torch.arange(side), torch.arange(side), indexing="ij")).flatten(1)
+    apart = (at[:, :, None] - at[:, None, :] + side - 1).permute(1, 2, 0)
+    return apart[..., 0] * (2 * side - 1) + apart[..., 1]
+
+
+def forward_swin(w, depths, heads, window, image, patch, names):
+    """Swin, arXiv 2103.14030, step by step as its authors' code: roll, windows, masked softmax, roll back; a stage's end merges
+    patches.  `names`: of the file, see make_swin.  P (heads, n, n) has the tokens window by window, and in a window region by
+    region, where it is block-diagonal but for entries of exp(-100)."""
+    eps, t = 1e-5, Trace(image=image)
+    x = F.conv2d(image[None], w[names["patch"] + ".weight"], w[names["patch"] + ".bias"], stride=patch)[0]
+    rows, cols = x.shape[1:]
+    x = t["embed"] = layer_norm(w, names["embed_norm"], x.flatten(1).t(), eps)
+    layer = 0
+    for stage, depth in enumerate(depths):
+        side = min(window, rows, cols)
+        for block in range(depth):
+            l = under(w, names["block"].format(stage, block))
+            shift = side // 2 if block % 2 == 1 and min(rows, cols) > side else 0
+            h, d = heads[stage], x.shape[1]
+            t.stage(layer, "in", x)
+            y = t.stage(layer, "norm1", layer_norm(l, names["norm1"], x, eps))
+            y = windows_of(torch.roll(y.view(rows, cols, d), (-shift, -shift), (0, 1)), side)      # (windows, side^2, d)
+            if "qkv" in names:
+                q, k, v = affine(l, names["qkv"], y).chunk(3, -1)
+            else:
+                q, k, v = (affine(l, names[part], y) for part in ("query", "key", "value"))
+            q, k, v = (part.view(len(y), side * side, h, d // h).transpose(1, 2) for part in (q, k, v))
+            bias = l[names["table"]][window_index(side).view(-1)].view(side * side, side * side, h).permute(2, 0, 1)
+            labels = window_labels(rows, cols, side, shift)
+            mask = (labels[:, None, :] != labels[:, :, None]) * -100.0
+            p = torch.softmax(q @ k.transpose(-2, -1) / math.sqrt(d // h) + bias + mask[:, None], -1)
+            out = affine(l, names["proj"], (p @ v).transpose(1, 2).reshape(len(y), side * side, d))
+            out = out.view(rows // side, cols // side, side, side, d).transpose(1, 2).reshape(rows, cols, d)
+            sa = torch.roll(out, (shift, shift), (0, 1)).reshape(rows * cols, d)
+            order = [torch.argsort(part, stable=True) for part in labels]
+            t.stage(layer, "attentions", torch.stack([torch.block_diag(*(
+                p[k][head][order[k]][:, order[k]] for k in range(len(p)))) for head in range(h)]))
+            t.stage(layer, "sa", sa)
+            x = t.stage(layer, "attn", x + sa)
+            y = t.stage(layer, "norm2", layer_norm(l, names["norm2"], x, eps))
+            x = t.stage(layer, "ffn", x + affine(l, names["fc2"], gelu(affine(l, names["fc1"], y))))
+            t.stage(layer, "out", x)
+            layer += 1
+        if stage + 1 == len(depths):
+            break
+        m = under(w, names["merge"].format(stage, stage + 1))
+        x = x.view(rows, cols, -1)
+        x = torch.cat([x[0::2, 0::2], x[1::2, 0::2], x[0::2, 1::2], x[1::2, 1::2]], -1).flatten(0, 1)
+        rows, cols = rows // 2, cols // 2
+        x = t.stage(layer - 1, "merge", affine(m, "reduction", layer_norm(m, "norm", x, eps)))
+    t["final_norm"] = layer_norm(w, names["final_norm"], x, eps)
+    return t
+
+
 def sincos_2d(rows, cols, d):
     """SimpleViT's positions: [sin x, cos x, sin y, cos y], d/4 frequencies 10000^(-i/(d/4 - 1))."""
     omega = 10000.0 ** (-torch.arange(d // 4).double() / (d // 4 - 1))
@@ -1699,6 +1773,82 @@ def xcit(name):
 @case("xcit-timm")
 def xcit_timm(name):
     return make_xcit(name, 16, 2, (48, 32), timm=True, note="timm's names; class attention norms the class token alone")
+
+
+SWIN_TIMM = {"patch": "patch_embed.proj", "embed_norm": "patch_embed.norm", "block": "layers.{}.blocks.{}.",
+             "norm1": "norm1", "qkv": "attn.qkv", "table": "attn.relative_position_bias_table", "proj": "attn.proj",
+             "norm2": "norm2", "fc1": "mlp.fc1", "fc2": "mlp.fc2", "merge": "layers.{1}.downsample.", "final_norm": "norm"}
+SWIN_AUTHORS = {**SWIN_TIMM, "merge": "layers.{0}.downsample."}
+SWIN_HF = {"patch": "swin.embeddings.patch_embeddings.projection", "embed_norm": "swin.embeddings.norm",
+           "block": "swin.encoder.layers.{}.blocks.{}.", "norm1": "layernorm_before", "query": "attention.self.query",
+           "key": "attention.self.key", "value": "attention.self.value",
+           "table": "attention.self.relative_position_bias_table", "proj": "attention.output.dense",
+           "norm2": "layernorm_after", "fc1": "intermediate.dense", "fc2": "output.dense",
+           "merge": "swin.encoder.layers.{0}.downsample.", "final_norm": "swin.layernorm"}
+
+
+def make_swin(name, names, depths, window, size, patch=2, d=8, ratio=1.5, index=True, masks=False,
+              config=None, path="", note=None):
+    """`index`, `masks`: the buffers beside the weights."""
+    draw, heads = Draw(name), [2 << stage for stage in range(len(depths))]
+    draw.put(names["patch"] + ".weight", d, 3, patch, patch, std=0.4)
+    draw.put(names["patch"] + ".bias", d, std=0.2)
+    draw.norm(names["embed_norm"], d)
+    rows, cols, width = size[0] // patch, size[1] // patch, d
+    for stage, depth in enumerate(depths):
+        side = min(window, rows, cols)
+        for block in range(depth):
+            l = names["block"].format(stage, block)
+            draw.norm(l + names["norm1"], width)
+            for part in ("qkv",) if "qkv" in names else ("query", "key", "value"):
+                draw.linear(l + names[part], width, width * len(part) if part == "qkv" else width)
+            draw.put(l + names["table"], (2 * side - 1) ** 2, heads[stage], std=0.8)
+            if index:
+                draw.weights[l + names["table"].replace("bias_table", "index")] = window_index(side)
+            if masks and block % 2 == 1 and min(rows, cols) > side:
+                labels = window_labels(rows, cols, side, side // 2)
+                draw.weights[l + "attn_mask"] = (labels[:, None, :] != labels[:, :, None]) * -100.0
+            draw.linear(l + names["proj"], width, width)
+            draw.norm(l + names["norm2"], width)
+            draw.linear(l + names["fc1"], width, int(ratio * width))
+            draw.linear(l + names["fc2"], int(ratio * width), width)
+        if stage + 1 < len(depths):
+            m = names["merge"].format(stage, stage + 1)
+            draw.norm(m + "norm", 4 * width)
+            draw.linear(m + "reduction", 4 * width, 2 * width, bias=False)
+            rows, cols, width = rows // 2, cols // 2, 2 * width
+    draw.norm(names["final_norm"], width)
+    draw.linear({"layers.{1}.downsample.": "head.fc", "layers.{0}.downsample.": "head"}.get(names["merge"], "classifier"), width, 5)
+    trace = forward_swin(widen(draw.weights), depths, heads, window, draw.normal(3, *size).double(), patch, names)
+    write = None
+    if path:
+        write = lambda directory: write_torch(os.path.join(directory, path), {"model": draw.weights})
+    return [finish(name, "swin", "pre-norm", trace, heads[0], draw.weights, config=config, write=write, open_=path, note=note)]
+
+
+@case("swin")
+def swin(name):
+    config = {"architectures": ["SwinForImageClassification"], "model_type": "swin", "image_size": 12, "patch_size": 2,
+              "num_channels": 3, "embed_dim": 8, "hidden_size": 16, "depths": [2, 2], "num_heads": [2, 4], "num_layers": 2,
+              "window_size": 3, "mlp_ratio": 1.5, "qkv_bias": True, "hidden_act": "gelu", "layer_norm_eps": 1e-05,
+              "use_absolute_embeddings": False, "path_norm": True, "drop_path_rate": 0.1, "encoder_stride": 32,
+              "hidden_dropout_prob": 0.0, "attention_probs_dropout_prob": 0.0, "initializer_range": 0.02}
+    return make_swin(name, SWIN_HF, [2, 2], 3, (12, 12), config=config,
+                     note="Hugging Face's names; the second stage is one window, which does not shift")
+
+
+@case("swin-authors")
+def swin_authors(name):
+    return make_swin(name, SWIN_AUTHORS, [1, 2, 1], 2, (16, 16), masks=True, path="swin.pth",
+                     note="the authors' file: patches merge at the end of a stage, index and masks as buffers")
+
+
+@case("swin-timm")
+def swin_timm(name):
+    config = {"architecture": "swin_tiny_patch4_window7_224", "num_classes": 5, "num_features": 16, "global_pool": "avg",
+              "pretrained_cfg": {"input_size": [3, 8, 16], "num_classes": 5, "classifier": "head.fc"}}
+    return make_swin(name, SWIN_TIMM, [2, 1], 2, (8, 16), index=False, config=config,
+                     note="timm's names since 0.9: patches merge at the start of a stage; a grid of 4 x 8")
 
 
 def make_vit_pytorch(name, generation, heads=2, hd=8, d=12, ff=20, layers=2, patch=4):
