@@ -122,6 +122,11 @@ class Spectrum final : public Probe {
         if (e.op.tokens() >= 2) {
             const std::vector<Estimate> found = second_moduli(e);
             modulus = values_of(found, e.layer, "lambda2_abs");
+            const Structure known = e.op.structure();
+            if (known.row_stochastic && known.blocks.size() > 1)
+                for (Value& value : modulus)
+                    value.note = std::to_string(known.blocks.size()) +
+                                 " diagonal blocks of P have the eigenvalue 1 each";
             second_opinions(e, found, out);
         }
         const auto of_stochastic = [&](std::size_t k, auto f) {

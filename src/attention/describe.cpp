@@ -74,6 +74,19 @@ std::string attention_markdown() {
         "reason (metrics.md). Sources are keys of references.md.\n\n";
     for (const AttentionEntry* entry : attentions()) out += section(*entry);
     out +=
+        "## In windows of a grid\n\n"
+        "Attention of [SWIN] 3.2, of `random:swin-*` and its checkpoints: a token sees those of "
+        "its window of\nside x side patches alone,\n\n"
+        "    P = a(scale q k^T + B),  B_ij the entry of a learned table for the offset from i to "
+        "j,\n\n"
+        "in every other layer after the grid was turned up and left by half a window, where it is "
+        "larger than one. Patches\nthat the turn made neighbours do not see each other: exactly 0 "
+        "here, exp(-100) in its code. P is n x n,\nblock-diagonal in the order of the windows. "
+        "`attention=softmax` and `polynomial` have the option; N of `scale=1/sqrt(N)`\nis the "
+        "number of tokens of a window.\n\n"
+        "    tsdiag probe random:swin-tiny\n"
+        "    tsdiag probe random:swin-tiny,depths=2-2,image=32,window=4,patch=2,attention="
+        "polynomial\n\n"
         "## Over channels\n\n"
         "Cross-covariance attention [XCIT] (2), of `random:xcit-*` and its checkpoints: with Q, K, "
         "V "
