@@ -23,9 +23,10 @@ const AttentionEntry polynomial = {
         [](AttentionInput input) {
             require_fit(input);
             const Options options(polynomial, input.options);
+            const Tensor c = power_scale(polynomial, options, input);
             ScoreRule rule;
-            rule.fill = [p = options.count("p"), c = power_scale(polynomial, options, input)](
-                            Logits logits, RowBlock& block) {
+            rule.heads_alike = c.batch() == 1;
+            rule.fill = [p = options.count("p"), c](Logits logits, RowBlock& block) {
                 const Tensor s = std::move(logits).biased();
                 const Tensor below = p > 1 ? power(s, p - 1) : affine(s, 0, 1);  // S^(p-1)
                 block.p = hide(multiply(multiply(below, s), c), block.visible);

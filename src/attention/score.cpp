@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <string>
 
 #include "tsdiag/error.hpp"
@@ -59,11 +60,46 @@ class ScoreAttention final : public AttentionOperator {
   protected:
     Tensor product(const Tensor& v) const override {
         if (rule_.product) return rule_.product(v);
-        const bool chunks = rule_.block > 0 || !in_.windows.ends.empty();
-        return chunks && rule_.alibi.empty() ? by_chunks(v) : Tensor();
+        const bool windows = !in_.windows.ends.empty();
+        if (windows && rule_.heads_alike && rule_.alibi.empty() && in_.k.batch() == heads() && v.batch() == heads() &&
+            !in_.bias.defined())
+            return by_windows(v);
+        return (windows || rule_.block > 0) && rule_.alibi.empty() ? by_chunks(v) : Tensor();
     }
 
   private:
+    /// P v of windows, those with equally many tokens at once, as heads of their own.
+    Tensor by_windows(const Tensor& v) const {
+        std::map<Index, std::vector<Index>> firsts;  // of the windows of each size
+        for (Index first = 0; first < tokens(); first = end_of_chunk(first))
+            firsts[end_of_chunk(first) - first].push_back(first);
+        std::map<Index, Tensor> rows_of;  // by the first token
+        for (const auto& [size, all] : firsts) {
+            const Index count = std::ssize(all), h = heads();
+            const auto stacked = [&, size = size, &all = all](const Tensor& x) {
+                std::vector<Tensor> parts;
+                for (std::size_t i = 0, run = 1; i < all.size(); i += run) {
+                    for (run = 1; i + run < all.size() && all[i + run] == all[i + run - 1] + size;)
+                        ++run;
+                    parts.push_back(x.row_range(all[i], Index(run) * size));
+                }
+                const Tensor one = parts.size() == 1 ? parts.front() : concat_rows(parts);
+                return contiguous(one).reshape({h * count, size, x.cols()});
+            };
+            RowBlock block;
+            Logits logits;
+            logits.s = matmul(stacked(in_.q), stacked(in_.k), Transpose::second, in_.scale);
+            if (in_.windows.bias.defined()) logits.bias = window_bias(all, size);
+            rule_.fill(std::move(logits), block);
+            const Tensor out =
+                contiguous(matmul(block.p, stacked(v))).reshape({h, count * size, v.cols()});
+            for (Index i = 0; i < count; ++i)
+                rows_of[all[std::size_t(i)]] = out.row_range(i * size, size);
+        }
+        std::vector<Tensor> parts;
+        for (const auto& [first, rows] : rows_of) parts.push_back(rows);
+        return concat_rows(parts);
+    }
     /// One past the last token of the chunk that begins with `first`.
     Index end_of_chunk(Index first) const {
         if (!in_.windows.ends.empty()) return *std::ranges::upper_bound(in_.windows.ends, first);
@@ -122,21 +158,36 @@ class ScoreAttention final : public AttentionOperator {
         });
         return parts.size() == 1 ? parts.front() : concat_rows(parts);
     }
+    /// The row of the table of biases for tokens i and j.
+    Index offset(Index i, Index j) const {
+        const Windows& w = in_.windows;
+        const Index a = w.place[std::size_t(i)], b = w.place[std::size_t(j)];
+        const Index down = a / w.side - b / w.side, right = a % w.side - b % w.side;
+        return (down + w.side - 1) * (2 * w.side - 1) + right + w.side - 1;
+    }
+    /// Its entries for these pairs of tokens, for each head a matrix of `rows` rows.
+    Tensor biases(const std::vector<Index>& offsets, Index rows) const {
+        const Tensor& table = in_.windows.bias;
+        const Tensor by_head = contiguous(transpose(gather_rows(table, offsets)));
+        return by_head.reshape({table.cols(), rows, std::ssize(offsets) / rows});
+    }
+    /// The bias of windows of `size` tokens with these first ones, (h windows, size, size).
+    Tensor window_bias(const std::vector<Index>& firsts, Index size) const {
+        std::vector<Index> offsets;
+        for (const Index first : firsts)
+            for (Index i = first; i < first + size; ++i)
+                for (Index j = first; j < first + size; ++j) offsets.push_back(offset(i, j));
+        const Tensor one = biases(offsets, std::ssize(firsts) * size);
+        return for_every_sample(one.reshape({one.batch() * std::ssize(firsts), size, size}), in_);
+    }
     /// The bias of the places in windows of rows [first, first + count) against columns [from, from
     /// + width), (h, count, width); of rows and columns in different parts any row of the table.
     Tensor window_bias(Index first, Index count, Index from, Index width) const {
-        const Windows& w = in_.windows;
-        std::vector<Index> rows;
-        rows.reserve(std::size_t(count * width));
-        const Index offsets = 2 * w.side - 1;
+        std::vector<Index> offsets;
+        offsets.reserve(std::size_t(count * width));
         for (Index i = first; i < first + count; ++i)
-            for (Index j = from; j < from + width; ++j) {
-                const Index a = w.place[std::size_t(i)], b = w.place[std::size_t(j)];
-                const Index down = a / w.side - b / w.side, right = a % w.side - b % w.side;
-                rows.push_back((down + w.side - 1) * offsets + right + w.side - 1);
-            }
-        const Tensor by_head = contiguous(transpose(gather_rows(w.bias, rows)));
-        return for_every_sample(by_head.reshape({w.bias.cols(), count, width}), in_);
+            for (Index j = from; j < from + width; ++j) offsets.push_back(offset(i, j));
+        return for_every_sample(biases(offsets, count), in_);
     }
     /// -m_h |i - j|, (h, b, n).
     Tensor alibi(Index first, Index count) const {

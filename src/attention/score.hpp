@@ -28,6 +28,7 @@ struct ScoreRule {
     std::function<Tensor(Index first, Index count)> terms = {};
     Memory memory = Memory::refused;
     bool row_stochastic = false;
+    bool heads_alike = true;   ///< `fill` does the same to every head
     bool plain_logits = true;  ///< `k` is the input's own, and `fill` adds nothing to the logits
     Index block = 0;           ///< > 0: a token sees only the `block` positions of its own chunk
     std::vector<double>

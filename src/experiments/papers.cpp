@@ -8,7 +8,7 @@ namespace {
 
 constexpr const char* drawing = "a drawing of a model, not a measurement";
 constexpr const char* generated_images =
-    "ViT, DeiT and XCiT, on generated images or those of --data images:DIR; without Swin; ImageNet "
+    "ViT, DeiT, Swin and XCiT, on generated images or those of --data images:DIR; ImageNet "
     "would take its data and weeks of GPU time";
 
 constexpr PaperDisplay displays[] = {

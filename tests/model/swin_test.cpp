@@ -219,6 +219,52 @@ TEST(ShiftedWindows, BlocksOfPAreKnown) {
                             ElementsAre(), ElementsAre()));
 }
 
+/// Windows of one size go through a product at once where all heads are alike, else one by one;
+/// with rows, a block of rows at a time.
+TEST(ShiftedWindows, ProductsAreThoseOfTheMatrix) {
+    class Products final : public Observer {
+      public:
+        bool wants_attention(Index) const override { return true; }
+        void on_attention(const Attention& e) override {
+            const Tensor v = random_tensor(cpu(), {e.op.heads(), e.op.tokens(), 3}, Type::f64,
+                                           Law::normal, Rng(4), 0, 1);
+            const Tensor whole = matmul(e.op.matrix(), v);
+            EXPECT_TENSOR_NEAR(e.op.apply(v, e.op.tokens()), whole, rounding(1e3));
+            EXPECT_TENSOR_NEAR(e.op.apply(v, 5, [](const RowBlock&) {}), whole, rounding(1e3));
+            ++layers;
+        }
+        Index layers = 0;
+    } products;
+    const GoldenSwin m;
+    const Input input = image(12, 24);
+    for (const char* variant : {"softmax", "polynomial"})
+        m.model(m.spec(variant)).run(std::span(&input, 1), products);
+    // A scale of each head.
+    class Scaled final : public Weights {
+      public:
+        explicit Scaled(std::shared_ptr<const Weights> all) : all_(std::move(all)) {}
+        bool has(std::string_view name) const override {
+            return name.ends_with("attn.scale") || all_->has(name);
+        }
+        Tensor get(std::string_view name) const override {
+            if (!name.ends_with("attn.scale")) return all_->get(name);
+            const std::vector<double> c{0.5, 2, -1, 0.25};
+            const std::size_t heads =
+                name.starts_with("layer.0") || name.starts_with("layer.1") ? 2 : 4;
+            return Tensor::from_host(cpu(), {1, 1, Index(heads)},
+                                     std::span<const double>(c.data(), heads), Type::f64);
+        }
+        std::vector<std::string> names() const override { return all_->names(); }
+
+      private:
+        std::shared_ptr<const Weights> all_;
+    };
+    const Model scaled(m.spec("polynomial", {{"scale", "learned"}}),
+                       std::make_shared<Scaled>(m.weights), cpu(), Type::f64);
+    scaled.run(std::span(&input, 1), products);
+    EXPECT_EQ(products.layers, 12);
+}
+
 /// Of no softmax the spectrum is the union of those of the blocks.
 TEST(ShiftedWindows, SpectrumOfAPolynomialIsThatOfAllBlocks) {
     class Spectra final : public Observer {
