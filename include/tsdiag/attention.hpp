@@ -236,11 +236,9 @@ std::string attention_markdown();
 std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
                                                    std::string_view activation);
 
-/// The heads of `first`, then those of `second`, of each of `samples` samples in turn.  Equal in
-/// tokens, heads and type, without memory.
+/// The heads of `first`, then those of `second`: equal in tokens, heads and type, without memory.
 std::unique_ptr<AttentionOperator> side_by_side(std::unique_ptr<AttentionOperator> first,
-                                                std::unique_ptr<AttentionOperator> second,
-                                                Index samples);
+                                                std::unique_ptr<AttentionOperator> second);
 
 /// Why a P with a memory has no eigenvalues.
 inline constexpr const char* not_square = "P is n x (m + n), because it has m keys of a memory";

@@ -80,6 +80,7 @@ struct SecondAttention {
     std::string variant;
     std::map<std::string, std::string> options;
     OutputNorm output_norm = OutputNorm::none;  ///< of its own heads, concatenated
+    std::optional<Unary> qk_activation = {};
 };
 
 /// The attention of a layer: heads, transformations of q, k and v, and the variant that makes P.
@@ -106,8 +107,8 @@ struct AttentionSpec {
     bool gated_unit = false;
     bool token_shift = false;  ///< the first half of the columns is the previous token's
     OutputNorm output_norm = OutputNorm::none;
-    /// Two attentions side by side: all above is of the first half of the heads, this of the
-    /// second.
+    /// Two attentions side by side, concatenated before the output projection: the first half of
+    /// the heads has `variant`, `options`, `output_norm` and `qk_activation`, the other half these.
     std::optional<SecondAttention> second;
     /// No output projection: the branch is the concatenated heads [TSE Alg. 1].
     bool value_projection_only = false;

@@ -105,6 +105,13 @@ std::string attention_markdown() {
         "in quotes, because a semicolon ends a shell command. Options after a colon apply to "
         "that\nrange; an option given as a separate key applies to every layer whose variant has "
         "it and\ndoes not set it.\n\n"
+        "`diag_attention:block=32+norm_attention`, in place of one variant, is two attentions of a "
+        "layer side by side: each\nwith all heads, its own queries, keys and values and its own "
+        "output norm, their outputs concatenated before the output\nprojection ([DEVIL] Table "
+        "12). Heads 0 to h - 1 are those of the first, h to 2 h - 1 those of the second. Where "
+        "only "
+        "one\ndivides its rows, metrics of the Jacobian are undefined; c1 is of P V, before the "
+        "norms, and no bound is known. Such\na model has no file.\n\n"
         "Plans, the first attention in the first half of the layers:\n\n"
         "| name | attention | source |\n|---|---|---|\n";
     for (const AttentionPlan& plan : attention_plans())

@@ -11,7 +11,7 @@
 namespace tsdiag::experiment_list::devil_mixes {
 namespace {
 
-constexpr std::string_view diag = "diag_attention", norm = "norm_attention";
+constexpr std::string_view diag = "diag_attention", norm = "norm_attention", beside = "D beside N";
 
 constexpr std::array keys{
     key_steps("200", "50000"),
@@ -104,6 +104,8 @@ std::vector<Mix> mixes_of(std::string_view kind, Index layers, Index tokens) {
     larger.sign = -1;
     add("D and N in turns", 12, alternating(layers, diag, norm), same, 4.19, 4.23);
     add("N and D in turns", 12, alternating(layers, norm, diag), same, 4.11, 4.21);
+    add(std::string(beside), 12, fmt::format("{}+{}", diag, norm), same, 3.77, 3.82).sign =
+        one ? -1 : 1;
     return out;
 }
 
@@ -239,6 +241,9 @@ const char* saying(const Mix& mix) {
         case 11:
             return "[DEVIL] Table 11: \"The larger block size the better results\"";
         case 12:
+            if (mix.name.ends_with(beside))
+                return "[DEVIL] 5: in parallel they \"double the computation complexities without "
+                       "improving the performance\"";
             return "[DEVIL] Table 12, of two layers that \"appear in an interleaved manner\"";
     }
     throw BrokenInvariant(fmt::format("devil.mixes has no Table {}", mix.table));
@@ -256,8 +261,10 @@ Findings find(const Table& table, const ExperimentSetting& setting) {
     found.notes.push_back(
         "The caption of Table 12 has both attentions \"in an interleaved manner\", its text "
         "\"sequentially in a layer\": here layers take turns, so that all models have as many "
-        "layers and parameters. Its last way, both in one layer side by side, twice the heads, is "
-        "not among the models.");
+        "layers and parameters. In its last way, both in one layer side by side, each has all "
+        "heads "
+        "and its own queries, keys and values, and their outputs, each behind its own norm, are "
+        "concatenated before the output projection: the attention has twice the parameters.");
     found.notes.push_back(
         "A plain feed-forward step has an inner width of 4 d, the gated one of 8 d / 3: as many "
         "parameters.");

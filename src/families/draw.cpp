@@ -94,7 +94,7 @@ void read_attentions(KeyReader& keys, Sizes& s) {
     s.attentions = layer_attentions(s.attention, s.layers);
     const auto said = keys.text("output_norm");
     std::map<std::string, bool> reached;
-    for (LayerAttention& layer : s.attentions) {
+    const auto complete = [&](LayerAttention& layer) {
         const AttentionEntry& entry = attention(layer.variant);
         for (const AttentionOption& option : entry.options) {
             if (keys.kept(option.name)) continue;
@@ -107,6 +107,10 @@ void read_attentions(KeyReader& keys, Sizes& s) {
         if (said) layer.output_norm = output_norm_named(*said);
         if (s.causal && !entry.facts.causal)
             keys.refuse(fmt::format("attention={} cannot be causal", layer.variant));
+    };
+    for (LayerAttention& layer : s.attentions) {
+        complete(layer);
+        for (LayerAttention& other : layer.beside) complete(other);
     }
     for (const auto& [option, some] : reached)
         if (!some)
@@ -118,6 +122,8 @@ void set_attention(const LayerAttention& from, AttentionSpec& to) {
     to.variant = from.variant;
     to.options = from.options;
     to.output_norm = from.output_norm;
+    for (const LayerAttention& other : from.beside)
+        to.second = {other.variant, other.options, other.output_norm};
 }
 
 void require_fitting(const KeyReader& keys, const Sizes& s) {
@@ -204,6 +210,10 @@ void require_fitting_steps(const ModelSpec& spec) {
         const auto alibi = a.options.find("alibi");
         const bool ordered =
             a.causal || a.window > 0 || (alibi != a.options.end() && alibi->second != "0");
+        if (a.second && (a.windows.side > 0 || a.channels || a.gated_unit || b.shares >= 0))
+            throw UsageError(
+                fmt::format("attention={}+{}: {} takes one attention a layer, not two side by side",
+                            a.variant, a.second->variant, spec.family));
         if (a.windows.side > 0 && !attention(a.variant).facts.windows)
             throw UsageError(fmt::format(
                 "attention={} does not support windows of a grid; {} supports softmax or "
@@ -259,8 +269,14 @@ ModelSpec token_model(std::string_view family, const Sizes& s, const BlockSpec& 
     spec.vocabulary = s.vocab;
     spec.max_tokens = s.tokens;
     spec.blocks.assign(std::size_t(s.layers), block);
-    for (std::size_t l = 0; l < spec.blocks.size(); ++l)
-        set_attention(s.attentions[l], spec.blocks[l].attention);
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
+        AttentionSpec& a = spec.blocks[l].attention;
+        a.second.reset();
+        set_attention(s.attentions[l], a);
+        const Index sides = a.second ? 2 : 1;
+        a.heads = sides * s.heads;
+        a.kv_heads = sides * s.kv_heads;
+    }
     return spec;
 }
 

@@ -72,8 +72,9 @@ bool deescalates_before_ffn(std::string_view place);
 bool deescalates_by_the_past(std::string_view mean);
 /// Throws `UsageError` where a layer lacks the feed-forward input that deesc_at names.
 void require_place_to_deescalate(const ModelSpec& spec);
-/// Throws `UsageError` where an attention over channels or in windows of a grid is of a variant that
-/// is none, causal, or of logits that depend on positions, and where a layer with a local step is not pre-norm.
+/// Throws `UsageError` where an attention over channels or in windows of a grid is of a variant
+/// that is none, causal, or of logits that depend on positions, and where a layer with a local step
+/// is not pre-norm.
 void require_fitting_steps(const ModelSpec& spec);
 /// The keys deesc (tau), deesc_at, deesc_learned (0 or 1) and deesc_mean.
 Deescalation read_deescalation(KeyReader& keys);

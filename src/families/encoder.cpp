@@ -126,9 +126,12 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     a.value_projection_only = !k.flag("out_proj", false);
     b.ffn.gated = k.flag("glu", false);
     if (k.has("window")) {
-        for (const LayerAttention& layer : sizes.attentions)
-            if (!attention(layer.variant).facts.window)
-                k.refuse(fmt::format("attention={} has no sliding window", layer.variant));
+        for (const BlockSpec& layer : token_model("encoder", sizes, b).blocks)
+            for (const std::string& variant :
+                 {layer.attention.variant, layer.attention.second ? layer.attention.second->variant
+                                                                  : layer.attention.variant})
+                if (!attention(variant).facts.window)
+                    k.refuse(fmt::format("attention={} has no sliding window", variant));
         a.window = k.count("window", 1);
     }
     const double value_deviation = std::sqrt(value_variance(k, sizes));
@@ -138,6 +141,9 @@ RandomModel draw(std::string_view name, const Keys& keys) {
                              sizes.heads, sizes.head_dim, sizes.d));
     a.qkv_bias = a.out_bias = false;
     ModelSpec s = token_model("encoder", sizes, b);
+    for (const BlockSpec& layer : s.blocks)
+        if (layer.attention.second && layer.attention.value_projection_only)
+            k.refuse("two attentions side by side do not concatenate to d; pass out_proj=1");
     s.vocabulary = s.max_tokens = 0;
     return drawn(
         std::move(s),

@@ -37,12 +37,25 @@ LayerAttention variant(std::string_view text) {
     return out;
 }
 
+/// One attention, or two side by side, NAME+NAME.
+LayerAttention variants(std::string_view text) {
+    const std::vector<std::string> parts = split(text, '+');
+    if (parts.size() > 2)
+        refuse(text, fmt::format("{} attentions side by side, expected at most 2", parts.size()));
+    LayerAttention out = variant(parts.front());
+    if (parts.size() == 2) out.beside.push_back(variant(parts.back()));
+    return out;
+}
+
 std::vector<LayerAttention> halves(const AttentionPlan& plan, Index layers) {
     std::vector<LayerAttention> out;
     for (Index l = 0; l < layers; ++l) {
         const AttentionPlan::Half& half = l < layers / 2 ? plan.early : plan.late;
-        out.push_back(
-            {std::string(half.attention), {}, half.options, output_norm_named(half.output_norm)});
+        out.push_back({std::string(half.attention),
+                       {},
+                       half.options,
+                       output_norm_named(half.output_norm),
+                       {}});
     }
     return out;
 }
@@ -75,7 +88,7 @@ std::vector<LayerAttention> ranges(std::string_view text, Index layers) {
                    fmt::format(
                        "'{}' names layers that the model does not have; expected layers 0 to {}",
                        part.substr(0, colon), layers - 1));
-        const LayerAttention one = variant(part.substr(colon + 1));
+        const LayerAttention one = variants(part.substr(colon + 1));
         for (Index l = r->first; l <= r->last; ++l) {
             if (found[std::size_t(l)]) refuse(text, fmt::format("layer {} is given twice", l));
             found[std::size_t(l)] = one;
@@ -95,7 +108,7 @@ std::vector<LayerAttention> ranges(std::string_view text, Index layers) {
 std::vector<LayerAttention> layer_attentions(std::string_view text, Index layers) {
     if (const AttentionPlan* plan = attention_plan(text)) return halves(*plan, layers);
     if (!text.empty() && text.front() >= '0' && text.front() <= '9') return ranges(text, layers);
-    return std::vector(std::size_t(layers), variant(text));
+    return std::vector(std::size_t(layers), variants(text));
 }
 
 }  // namespace tsdiag::families

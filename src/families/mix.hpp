@@ -14,12 +14,14 @@ struct LayerAttention {
     AttentionOptions options;                   ///< as the text gives them
     AttentionOptions preset = {};               ///< of a plan: defaults that given options override
     OutputNorm output_norm = OutputNorm::none;  ///< of the variant or the plan
+    std::vector<LayerAttention> beside = {};    ///< the second of two side by side; else empty
 };
 
 /// The attention of each of `layers` layers as given by `text`: one variant with its options,
-/// "polynomial:p=2"; a plan (attention.hpp), whose early attention is that of the first
-/// floor(layers / 2) layers; or a partition into ranges of layers from 0 on,
-/// "0-5:diag_attention:block=32; 6-11:norm_attention".  Throws `UsageError`.
+/// "polynomial:p=2"; two of them side by side, "diag_attention+norm_attention"; a plan
+/// (attention.hpp), whose early attention is that of the first floor(layers / 2) layers; or a
+/// partition into ranges of layers from 0 on, "0-5:diag_attention:block=32; 6-11:norm_attention".
+/// Throws `UsageError`.
 std::vector<LayerAttention> layer_attentions(std::string_view text, Index layers);
 
 }  // namespace tsdiag::families

@@ -83,6 +83,17 @@ std::string attention_rule(const BlockSpec& b) {
     if (!options.empty()) out += fmt::format(" ({})", options);
     if (a.qk_activation) out += fmt::format(", {} of queries and keys", name(*a.qk_activation));
     if (a.output_norm != OutputNorm::none) out += fmt::format(", then {}", name(a.output_norm));
+    if (a.second) {
+        AttentionSpec other;
+        other.variant = a.second->variant;
+        other.options = a.second->options;
+        other.output_norm = a.second->output_norm;
+        other.qk_activation = a.second->qk_activation;
+        BlockSpec beside;
+        beside.attention = std::move(other);
+        beside.attention.scale = a.scale;
+        return out + fmt::format(", beside {}", attention_rule(beside));
+    }
     if (a.channels)
         out += " over channels, queries and keys of unit length, one temperature per head";
     if (a.gated_unit)

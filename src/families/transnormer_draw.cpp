@@ -54,9 +54,17 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
     a.rotary.columns = a.head_dim / 2 * 2;
     a.rotary.interleaved = a.rotary.reflected = true;
     ModelSpec s = token_model("transnormer", sizes, b);
-    for (std::size_t l = 0; l < s.blocks.size(); ++l)
-        set_transnormer_attention(s.blocks[l], kind,
-                                  sizes.attentions[l].variant == "diag_attention");
+    for (std::size_t l = 0; l < s.blocks.size(); ++l) {
+        const LayerAttention& said = sizes.attentions[l];
+        BlockSpec other = s.blocks[l];
+        set_transnormer_attention(s.blocks[l], kind, said.variant == "diag_attention");
+        for (const LayerAttention& beside : said.beside) {
+            set_transnormer_attention(other, kind, beside.variant == "diag_attention");
+            const AttentionSpec& to = other.attention;
+            s.blocks[l].attention.second = {to.variant, to.options, to.output_norm,
+                                            to.qk_activation};
+        }
+    }
     s.positions = kind.language ? Positions::fairseq : Positions::learned;
     s.padding_id = 1;
     s.position_offset = 2;
@@ -70,7 +78,10 @@ ModelSpec spec_of(const Sizes& sizes, const Transnormer& kind) {
 /// Which layers have chunks may be chosen; their kind follows from the model's name.
 void require_own_attentions(const KeyReader& k, const Sizes& sizes, const Transnormer& kind) {
     bool chunks = false;
-    for (const LayerAttention& layer : sizes.attentions) {
+    std::vector<LayerAttention> all = sizes.attentions;
+    for (const LayerAttention& layer : sizes.attentions)
+        all.insert(all.end(), layer.beside.begin(), layer.beside.end());
+    for (const LayerAttention& layer : all) {
         chunks |= layer.variant == "diag_attention";
         if (layer.variant != "diag_attention" && layer.variant != "norm_attention")
             k.refuse(
@@ -99,7 +110,9 @@ Draw language_law(const Parameter& p, const Sizes& s) {
         return uniform(1 / std::sqrt(p.name.find("down") != std::string::npos ? double(s.ffn) : d));
     const bool output = p.name.find("attn.o") != std::string::npos;
     if (p.vector) return output ? Draw{} : uniform(1 / std::sqrt(d));
-    const double sides = double(p.shape.rows + p.shape.cols);
+    // Queries, keys and values of two attentions side by side are matrices of their own.
+    const double sides =
+        double((output ? p.shape.rows : std::min(p.shape.rows, s.d)) + p.shape.cols);
     return uniform(std::sqrt((output ? 6 : 3) / sides));
 }
 

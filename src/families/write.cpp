@@ -158,6 +158,11 @@ void write_model(const ModelSpec& spec, const Weights& weights,
                  const std::filesystem::path& directory, Index shard_bytes) {
     for (const ArchitectureEntry* entry : architectures()) {
         if (entry->name != spec.family || entry->names == nullptr) continue;
+        if (std::ranges::any_of(spec.blocks,
+                                [](const BlockSpec& b) { return b.attention.second.has_value(); }))
+            throw NotAvailable(
+                "a model with two attentions side by side in a layer cannot be written, because no "
+                "layout of a file has them");
         // Settings that no key of the family expresses, for `detect`.
         Json own = attention_json(spec.blocks.front());
         const auto& all = spec.blocks;

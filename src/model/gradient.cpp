@@ -48,13 +48,18 @@ std::unique_ptr<AttentionOperator> detach(AttentionTape& tape, const BlockSpec& 
     Projections& p = tape.projections;
     for (Tensor* t : {&tape.v, &p.q, &p.k, &p.q_raw, &p.k_raw, &p.q_norm, &p.k_norm})
         *t = t->detached();
-    AttentionInput input = tape.input;
-    for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2, &input.windows.bias})
-        *t = t->detached();
-    input.parameter = [own = std::move(input.parameter)](std::string_view name) {
-        return own ? own(name).detached() : Tensor();
+    const auto made = [&](std::size_t side, const std::string& variant) {
+        AttentionInput input = tape.inputs[side];
+        for (Tensor* t : {&input.q, &input.k, &input.q2, &input.k2, &input.windows.bias})
+            *t = t->detached();
+        input.parameter = [own = std::move(input.parameter)](std::string_view name) {
+            return own ? own(name).detached() : Tensor();
+        };
+        return attention(variant).make(std::move(input));
     };
-    return attention(block.attention.variant).make(std::move(input));
+    const AttentionSpec& a = block.attention;
+    return a.second ? side_by_side(made(0, a.variant), made(1, a.second->variant))
+                    : made(0, a.variant);
 }
 
 /// State of one sample in the reverse sweep.
@@ -213,7 +218,7 @@ class Sweep {
              .output = output,
              .normed = normed,
              .projections = run.block.attention.gated_unit ? nullptr : &tape.projections,
-             .norm = run.block.attention.output_norm,
+             .norm = tape.normed.defined() ? run.block.attention.output_norm : OutputNorm::none,
              .norm_eps = run.block.norm.eps,
              .channels = run.block.attention.channels});
     }

@@ -109,6 +109,56 @@ AttentionParts of_sample(const AttentionParts& all, Index sample, Index samples)
     return one;
 }
 
+/// An attention of the layer: the only one, or of half of its heads.
+struct Side {
+    AttentionSpec spec;
+    AttentionWeights weights;
+};
+
+std::vector<Side> sides_of(const AttentionSpec& a, const AttentionWeights& w) {
+    if (!a.second) return {{a, w}};
+    std::vector<Side> out;
+    for (const Index half : {0, 1}) {
+        Side side{a, w};
+        AttentionSpec& spec = side.spec;
+        spec.second.reset();
+        spec.heads /= 2;
+        spec.kv_heads /= 2;
+        if (half == 1) {
+            spec.variant = a.second->variant;
+            spec.options = a.second->options;
+            spec.output_norm = a.second->output_norm;
+            spec.qk_activation = a.second->qk_activation;
+        }
+        for (Linear* map : {&side.weights.q, &side.weights.k, &side.weights.v}) {
+            const Index rows = map->weight.rows() / 2;
+            map->weight = map->weight.row_range(half * rows, rows);
+            if (map->bias.defined()) map->bias = map->bias.col_range(half * rows, rows);
+        }
+        out.push_back(std::move(side));
+    }
+    return out;
+}
+
+/// Heads of one sample, those of the first attention before those of the second.
+Tensor stacked(const std::vector<Tensor>& parts) {
+    return parts.size() == 1 ? parts.front() : concat_batches(parts);
+}
+Projections stacked(const std::vector<AttentionParts>& sides) {
+    Projections out = sides.front().projections;
+    if (sides.size() == 1) return out;
+    const Projections& other = sides.back().projections;
+    for (Tensor Projections::*part :
+         {&Projections::q, &Projections::k, &Projections::q_raw, &Projections::k_raw})
+        out.*part = concat_batches(std::vector{out.*part, other.*part});
+    return out;
+}
+Tensor values_of(const std::vector<AttentionParts>& sides) {
+    std::vector<Tensor> all;
+    for (const AttentionParts& side : sides) all.push_back(side.v);
+    return stacked(all);
+}
+
 /// Row i: the mean of rows 0 .. i.
 Tensor means_so_far(const Tensor& x) {
     const Index n = x.rows();
@@ -123,7 +173,12 @@ Tensor means_so_far(const Tensor& x) {
 class Pass {
   public:
     Pass(const LayerRun& run, const Batch& batch)
-        : run_(run), b_(run.block), w_(run.weights), batch_(batch), samples_(batch.x.batch()) {}
+        : run_(run),
+          b_(run.block),
+          w_(run.weights),
+          batch_(batch),
+          samples_(batch.x.batch()),
+          sides_(sides_of(run.block.attention, run.weights.attention)) {}
 
     Tensor run() {
         const Tensor& x = batch_.x;
@@ -271,26 +326,38 @@ class Pass {
         Tensor memory = batch_.memory;
         if (memory.defined() && b_.placement != NormPlacement::post)
             memory = norm(memory, w_.norm1);
-        AttentionParts parts = attention_parts(b_.attention, w_.attention, batch_, x, memory);
-        if (!windows.ends.empty()) {
-            parts.input.windows = {windows.ends, b_.attention.windows.side, windows.place,
-                                   w_.attention.own("relative")};
-            parts.input.position = {};
+        std::vector<AttentionParts> sides;
+        for (const Side& side : sides_) {
+            sides.push_back(attention_parts(side.spec, side.weights, batch_, x, memory));
+            AttentionInput& input = sides.back().input;
+            if (!windows.ends.empty()) {
+                input.windows = {windows.ends, b_.attention.windows.side, windows.place,
+                                 w_.attention.own("relative")};
+                input.position = {};
+            }
+            input.rng = Rng(0)
+                            .fork("attention")
+                            .fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
         }
-        parts.input.rng =
-            Rng(0).fork("attention").fork(std::uint64_t(b_.shares < 0 ? run_.layer : b_.shares));
-        if (run_.tape) *run_.tape = {parts.input, parts.v, {}, {}, parts.projections};
         // On the CPU samples are bitwise independent, unless a derivative is taken.
+        const Tensor& v = sides.front().v;
         const bool together =
-            !run_.observer && (x.tracked() || parts.v.tracked() || !x.backend().host_memory());
-        const Tensor output = together ? applied(parts, nullptr) : one_by_one(parts, residual);
-        Tensor branch =
-            output_norm(merge_heads(b_.attention.channels ? transpose(output) : output, samples_));
-        if (run_.tape) {
-            run_.tape->output = output;
-            if (b_.attention.output_norm != OutputNorm::none) run_.tape->normed = branch;
-        }
-        if (parts.gate.defined()) branch = multiply(branch, parts.gate);
+            !run_.observer && (x.tracked() || v.tracked() || !x.backend().host_memory());
+        std::vector<Tensor> outputs;
+        if (!together) outputs = one_by_one(sides, residual);
+        for (std::size_t i = 0; together && i < sides.size(); ++i)
+            outputs.push_back(applied({sides[i]}, i, nullptr));
+        if (run_.tape) outputs = recorded(sides, outputs);
+        std::vector<Tensor> branches;
+        for (std::size_t i = 0; i < sides.size(); ++i)
+            branches.push_back(output_norm(
+                sides_[i].spec,
+                merge_heads(b_.attention.channels ? transpose(outputs[i]) : outputs[i], samples_)));
+        Tensor branch = branches.size() == 1 ? branches.front() : concat_cols(branches);
+        if (run_.tape && sides.size() == 1 && b_.attention.output_norm != OutputNorm::none)
+            run_.tape->normed = branch;
+        if (const Tensor& gate = sides.front().gate; gate.defined())
+            branch = multiply(branch, gate);
         if (!b_.attention.value_projection_only) branch = w_.attention.o(branch);
         if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
         if (!windows.ends.empty()) branch = rows_of_each(branch, windows.back);
@@ -298,25 +365,53 @@ class Pass {
         return branch;
     }
 
-    /// P V of all samples, each with its own operator.
-    Tensor one_by_one(const AttentionParts& parts, const Tensor& residual) {
-        std::vector<Tensor> outputs;
+    /// Fills the tape, of one sample, and returns the outputs as parts of its O.
+    std::vector<Tensor> recorded(const std::vector<AttentionParts>& sides,
+                                 const std::vector<Tensor>& outputs) {
+        AttentionTape& tape = *run_.tape;
+        for (const AttentionParts& side : sides) tape.inputs.push_back(side.input);
+        tape.v = values_of(sides);
+        tape.projections = stacked(sides);
+        tape.output = stacked(outputs);
+        return split(tape.output);
+    }
+
+    /// The heads of each side.
+    std::vector<Tensor> split(const Tensor& heads) const {
+        if (sides_.size() == 1) return {heads};
+        const Index half = heads.batch() / 2;
+        return {heads.batch_range(0, half), heads.batch_range(half, half)};
+    }
+
+    /// P V of all samples, each with its own operator, for each side.
+    std::vector<Tensor> one_by_one(const std::vector<AttentionParts>& all, const Tensor& residual) {
+        auto outputs = std::vector<std::vector<Tensor>>(sides_.size());
         for (Index s = 0; s < samples_; ++s) {
             if (run_.observer && samples_ > 1) run_.observer->begin_sample(run_.first + s);
             const bool tell = run_.observer && run_.observer->wants_attention(run_.layer);
-            AttentionParts one = of_sample(parts, s, samples_);
+            std::vector<AttentionParts> one;
+            for (const AttentionParts& side : all) one.push_back(of_sample(side, s, samples_));
             std::unique_ptr<AttentionOperator> op;
-            outputs.push_back(applied(one, tell ? &op : nullptr));
+            const std::vector<Tensor> found = split(applied(one, 0, tell ? &op : nullptr));
+            for (std::size_t i = 0; i < found.size(); ++i) outputs[i].push_back(found[i]);
             if (tell)
-                told_.push_back({s, std::move(op), std::move(one.projections), std::move(one.x),
+                told_.push_back({s, std::move(op), stacked(one), std::move(one.front().x),
                                  of_sample(residual, s, samples_)});
         }
-        return concat_batches(outputs);
+        std::vector<Tensor> out;
+        for (const std::vector<Tensor>& side : outputs) out.push_back(concat_batches(side));
+        return out;
     }
 
-    /// P V, heads of all samples of `parts` at once; `kept`: receives the operator, with P.
-    Tensor applied(const AttentionParts& parts, std::unique_ptr<AttentionOperator>* kept) const {
-        std::unique_ptr<AttentionOperator> op = attention(b_.attention.variant).make(parts.input);
+    /// P V of these sides, the first of which is side `first`, heads of all samples of `sides` at
+    /// once; `kept`: receives the operator, with P.
+    Tensor applied(const std::vector<AttentionParts>& sides, std::size_t first,
+                   std::unique_ptr<AttentionOperator>* kept) const {
+        const auto made = [&](std::size_t i) {
+            return attention(sides_[first + i].spec.variant).make(sides[i].input);
+        };
+        std::unique_ptr<AttentionOperator> op =
+            sides.size() == 1 ? made(0) : side_by_side(made(0), made(1));
         const bool keep = kept && op->bytes() <= map_memory();
         op->keep_rows(keep);
         const double rest = run_.memory == 0 ? std::numeric_limits<double>::infinity()
@@ -328,14 +423,15 @@ class Pass {
                 run_.observer->on_attention_rows(run_.layer, block);
             };
         // A derivative needs the whole P anyway.
-        const Index block = parts.v.tracked() ? parts.v.rows() : op->rows_at_once(rest);
-        Tensor output = op->apply(parts.v, block, visit);
+        const Tensor v = values_of(sides);
+        const Index block = v.tracked() ? v.rows() : op->rows_at_once(rest);
+        Tensor output = op->apply(v, block, visit);
         if (kept) *kept = std::move(op);
         return output;
     }
 
-    Tensor output_norm(const Tensor& y) const {
-        switch (b_.attention.output_norm) {
+    Tensor output_norm(const AttentionSpec& spec, const Tensor& y) const {
+        switch (spec.output_norm) {
             case OutputNorm::none:
                 return y;
             case OutputNorm::rms:
@@ -357,7 +453,9 @@ class Pass {
     const char* why_no_estimate() const {
         if (b_.attention.channels) return "P is over channels";
         if (b_.attention.gated_unit) return "P V is gated";
-        return b_.attention.output_norm == OutputNorm::none ? nullptr : "P V is normalised";
+        const bool norm = std::ranges::any_of(
+            sides_, [](const Side& s) { return s.spec.output_norm != OutputNorm::none; });
+        return norm ? "P V is normalised" : nullptr;
     }
 
     void tell_attention(Told& told) {
@@ -382,6 +480,7 @@ class Pass {
     const LayerWeights& w_;
     const Batch& batch_;
     Index samples_;
+    std::vector<Side> sides_;
     std::string_view last_;
     std::vector<Told> told_;
 };

@@ -47,8 +47,9 @@ double branch_gain(const BlockSpec& block, const LayerWeights& weights);
 
 /// Tensors of an attention that a reverse sweep reads, O = P V.
 struct AttentionTape {
-    AttentionInput input;
-    Tensor v, output, normed;  ///< V, O (h, n, w), norm(O) (1, n, h w); empty: there is no norm
+    std::vector<AttentionInput> inputs;  ///< of the attention, or of the two side by side
+    Tensor v, output, normed;  ///< V, O (h, n, w), norm(O) (1, n, h w); empty: there is no norm, or
+                               ///< there are two attentions
     Projections projections;
 };
 

@@ -16,7 +16,8 @@ void require_memory(const ModelSpec& spec) {
     if (spec.memory_tokens == 0) return;
     for (const BlockSpec& b : spec.blocks) {
         const AttentionSpec& a = b.attention;
-        const std::string_view kind = a.gated_unit           ? "gated "
+        const std::string_view kind = a.second               ? "double "
+                                      : a.gated_unit         ? "gated "
                                       : a.rotary.columns > 0 ? "rotary "
                                       : !a.causal            ? "bidirectional "
                                                              : "";

@@ -180,6 +180,15 @@ Json json(const BlockSpec& b) {
     }
     if (a.value_dim > 0) out.set("value_dim", a.value_dim);
     if (a.qk_activation) out.set("qk_activation", name(*a.qk_activation));
+    if (a.second) {
+        Json second, options;
+        for (const auto& [key, value] : a.second->options) options.set(key, value);
+        second.set("attention", a.second->variant);
+        if (!options.is_null()) second.set("attention_options", std::move(options));
+        second.set("output_norm", name(a.second->output_norm));
+        if (a.second->qk_activation) second.set("qk_activation", name(*a.second->qk_activation));
+        out.set("second", std::move(second));
+    }
     if (a.gated_unit) out.set("gated_unit", true).set("token_shift", a.token_shift);
     if (a.output_norm != OutputNorm::none) out.set("output_norm", name(a.output_norm));
     out.set("scale", a.scale).set("causal", a.causal);

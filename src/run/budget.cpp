@@ -50,10 +50,12 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
     constexpr double pass = 3e-9;  // seconds per entry of P on one core, measured
     constexpr double draw = 3e-9;  // seconds per random number
     double entries = 0;            // of P
+    auto n = double(tokens);
     for (const BlockSpec& block : spec.blocks) {
         const AttentionSpec& a = block.attention;
-        const double side = double(a.channels ? a.head_dim : tokens);
+        const double side = a.channels ? double(a.head_dim) : n;
         entries += double(a.heads) * side * side;
+        if (block.merge.width > 0) n /= 4;
     }
     const double an_entry = extras.an_entry + (extras.rows ? pass : 0);
     const double passes = extras.gradients ? 5 : 1;  // forward twice, each layer again, and back

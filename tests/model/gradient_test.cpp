@@ -229,7 +229,9 @@ TEST(Differentiate, AgreesWithDifferencesForEveryLayout) {
           "pre-norm,attention=polynomial,scale=learned,start=0.3",
           "post-norm,attention=0:polynomial:scale=learned:start=-1/4;1:softmax",
           "post-norm,attention=nystrom,landmarks=2,activation=polynomial,scale=learned,start=0.3",
-          "pre-norm,attention=reformer,chunk=2,rounds=1"}) {
+          "pre-norm,attention=reformer,chunk=2,rounds=1",
+          "pre-norm,out_proj=1,attention=diag_attention:block=3+norm_attention",
+          "post-norm,out_proj=1,attention=0:softmax+polynomial:p=2;1:softmax"}) {
         SCOPED_TRACE(text);
         const RandomModel drawn = random_model(text + tiny);
         const Input input = gaussian(6, 8);

@@ -9,7 +9,7 @@
 #include "tsdiag/ops.hpp"
 
 /// XCiT: attention over channels, local patch interaction, class attention.
-namespace tsdiag::test {
+namespace tsdiag::test::xcit {
 namespace {
 
 using naive::Matrix;
@@ -422,4 +422,4 @@ TEST(Xcit, RefusesWhatItCannotRun) {
 }
 
 }  // namespace
-}  // namespace tsdiag::test
+}  // namespace tsdiag::test::xcit
