@@ -61,8 +61,8 @@ class ScoreAttention final : public AttentionOperator {
     Tensor product(const Tensor& v) const override {
         if (rule_.product) return rule_.product(v);
         const bool windows = !in_.windows.ends.empty();
-        if (windows && rule_.heads_alike && rule_.alibi.empty() && in_.k.batch() == heads() && v.batch() == heads() &&
-            !in_.bias.defined())
+        if (windows && rule_.heads_alike && rule_.alibi.empty() && in_.k.batch() == heads() &&
+            v.batch() == heads() && !in_.bias.defined())
             return by_windows(v);
         return (windows || rule_.block > 0) && rule_.alibi.empty() ? by_chunks(v) : Tensor();
     }
