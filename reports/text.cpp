@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "tsdiag/table_view.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::reports {
@@ -15,7 +16,7 @@ std::string counted(std::size_t count, std::string_view noun) {
     return count ? fmt::format("{} {}s", count, noun) : fmt::format("no {}s", noun);
 }
 
-std::string number(double value) { return fmt::format("{:.4g}", value); }
+std::string number(double value) { return readable(value); }
 
 std::string similarity_text(double t_sim, std::optional<double> t_div) {
     if (t_sim > 0.9999 && t_div && *t_div > 0) return fmt::format("1 - {:.2g}", *t_div);

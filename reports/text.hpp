@@ -10,7 +10,8 @@ namespace tsdiag::reports {
 
 /// "no heads", "1 head", "12 heads".
 std::string counted(std::size_t count, std::string_view noun);
-/// Four significant digits; similarity close to 1 keeps its distance from 1 ("1 - 3.2e-07").
+/// Four significant digits, more near 1 (`readable`).  A similarity close to 1 keeps its distance
+/// from 1 ("1 - 3.2e-07").
 std::string number(double value);
 std::string similarity_text(double t_sim, std::optional<double> t_div);
 

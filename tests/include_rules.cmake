@@ -11,13 +11,13 @@ endif()
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # The public headers, each above those that it may include.
-set(public error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series output checkpoint
-    attention spec events model probe training_log claim report run checkpoint_series train experiment)
+set(public error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series comparison output checkpoint
+    attention spec events model probe training_log claim report run checkpoint_series assertion train experiment)
 # Libraries, by the first part of their headers' names.
 set(libraries Eigen Spectra boost nlohmann fmt CLI toml++ dnnl oneapi zlib libpng turbojpeg lbfgs gtest gmock benchmark)
 
 # The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.
-set(contracts error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series)
+set(contracts error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series comparison)
 set(folders src/core src/output src/checkpoint src/attention src/model src/families src/run src/train src/claims src/experiments src/cli probes reports
     gpu)
 set(public_src/core ${contracts})
@@ -33,7 +33,7 @@ set(public_src/experiments ${public})
 set(public_src/claims ${contracts} attention spec model claim)
 set(public_src/cli ${public})
 set(public_probes error text tensor statistics backend ops gradient linalg eigen metric table intervals attention spec events probe)
-set(public_reports error text json file metric table table_view intervals claim report)
+set(public_reports error text json file metric table table_view intervals comparison claim report)
 set(public_gpu error formulas tensor statistics backend plugin)
 set(libraries_src/core Eigen Spectra boost nlohmann fmt dnnl oneapi)
 set(libraries_src/output fmt)

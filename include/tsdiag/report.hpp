@@ -177,6 +177,15 @@ std::vector<Finding> log_verdict(const Table& table, const Json& run);
 /// Their page, as `write_report` does.
 std::vector<std::string> write_log_report(const Table& table, const Json& run,
                                           const std::filesystem::path& directory);
+struct MeasuredResult;  // comparison.hpp
+struct Changes;
+/// Writes figures/ and report.html of a comparison, as `write_report` does.  `judged`: findings on
+/// assertions, which come first; `run`: the content of run.json.
+std::vector<std::string> write_comparison(std::span<const MeasuredResult> results,
+                                          const Changes& changes,
+                                          const std::vector<Finding>& judged, const Json& run,
+                                          const std::filesystem::path& directory);
+
 struct Examined;  // claim.hpp
 
 /// The figure of a claim: measured over bound (quantiles over the draws), running means against the

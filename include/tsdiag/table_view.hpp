@@ -12,6 +12,10 @@
 /// Views of a table by layer, by head and by step.
 namespace tsdiag {
 
+/// `value` to `digits` significant digits, or as many more as it takes to tell it from -1, 0 and 1:
+/// 0.99997 with four digits is "0.99997", not "1".
+std::string readable(double value, int digits = 4);
+
 /// One number, with its standard error where there is one, over `count` samples.
 struct Point {
     std::optional<double> value = {}, error = {};

@@ -25,6 +25,7 @@ void add_output(CLI::App* app, ProbeCommand& probe);
 void add_train(CLI::App* app, TrainCommand& train);
 
 // study_options.cpp
+void add_compare(CLI::App* app, CompareCommand& compare);
 void add_figure(CLI::App* app, FigureCommand& figure);
 void add_gradients(CLI::App* app, GradientsCommand& gradients);
 void add_check(CLI::App* app, CheckCommand& check);

@@ -12,9 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::string text_of(const std::optional<double>& value) {
-    return value ? fmt::format("{:.4g}", *value) : "-";
-}
+std::string text_of(const std::optional<double>& value) { return number_cell(value, 4); }
 
 std::string table_of(const LogSummary& summary) {
     std::vector<std::vector<std::string>> rows = {

@@ -40,6 +40,14 @@ constexpr const char* list_examples = R"(Examples:
 constexpr const char* report_examples = R"(Example:
   tsdiag report char-gpt.tsdiag)";
 
+constexpr const char* compare_examples = R"(Examples:
+  tsdiag compare before after                       what changed beyond scatter
+  tsdiag compare run@100 run@500 --out compared     two checkpoints of a series, with a page
+  tsdiag compare result:0 result:last               two layers
+  tsdiag compare base new --heads all --metrics delta,row_max
+  tsdiag compare run --assert "t_sim@out:last < 0.9"     exits 4 where that is false
+  tsdiag compare base new --assert "B-A: t_sim@out:max < 0.05")";
+
 constexpr const char* train_examples = R"(Examples:
   tsdiag train random:gpt2,layers=2,d=64,heads=4 --data copy --tokens 33 --steps 500 -o run
   tsdiag train random:gpt2,layers=4,d=128,heads=4 --data chars:book.txt --probe-every 100 -o run
@@ -80,8 +88,8 @@ constexpr const char* program_footer = R"(Examples:
   tsdiag list random                      models that can be drawn
 
 See tsdiag COMMAND --help for details.
-Exit codes: 0 success, 1 invalid input, 2 usage error, 3 not available here, 4 a check failed,
-5 a strict check was not decided, 130 interrupted.)";
+Exit codes: 0 success, 1 invalid input, 2 usage error, 3 not available here, 4 a check or an assertion
+failed, 5 a strict check was not decided, 130 interrupted.)";
 
 /// Names that the argument of a command accepts.
 std::vector<Candidates> candidates() {
@@ -145,12 +153,13 @@ struct Parser {
     ReportCommand report;
     CheckCommand check;
     FigureCommand figure;
+    CompareCommand compare;
     TrainCommand train;
     GradientsCommand gradients;
     std::string shell, manual_of, manual_folder;
     bool print_settings = false;
     CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *check_app,
-        *figure_app, *train_app, *gradients_app, *completion_app, *manual_app;
+        *compare_app, *figure_app, *train_app, *gradients_app, *completion_app, *manual_app;
 
     Parser() {
         program.name("tsdiag");
@@ -231,6 +240,10 @@ struct Parser {
         report_app->add_option("DIR", report.directory, "directory written by tsdiag probe")
             ->required()
             ->type_name("");
+        compare_app =
+            add_command(program, "compare", "what differs between results, and assertions on them",
+                        compare_examples);
+        add_compare(compare_app, compare);
         check_app =
             add_command(program, "check", "check the statements of the papers", check_examples);
         add_check(check_app, check);
@@ -302,14 +315,16 @@ struct Parser {
         if (&app == info_app) return InfoCommand{};
         if (&app == report_app) return report;
         if (&app == check_app) return check;
+        if (&app == compare_app) return compare;
         if (&app == figure_app) return figure;
         if (&app == train_app) return train;
         if (&app == gradients_app) return gradients;
         if (&app == completion_app) return PrintCommand{completion_script()};
         if (&app == manual_app) return PrintCommand{manual()};
-        throw UsageError(fmt::format(
-            "expected a command: probe, check, figure, train, gradients, inspect, init, list, "
-            "info, report, completion or manual; see tsdiag --help."));
+        throw UsageError(
+            fmt::format("expected a command: probe, compare, check, figure, train, gradients, "
+                        "inspect, init, list, "
+                        "info, report, completion or manual; see tsdiag --help."));
     }
 };
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tsdiag/claim.hpp"
+#include "tsdiag/comparison.hpp"
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/run.hpp"
 #include "tsdiag/train.hpp"
@@ -40,6 +41,12 @@ struct ListCommand {
 struct InfoCommand {};
 struct ReportCommand {
     std::string directory;
+};
+struct CompareCommand {
+    std::vector<std::string> results, assertions;
+    ComparisonOptions options;
+    std::string out;  ///< empty: no files
+    bool json = false, force = false, quiet = false;
 };
 struct FigureCommand {
     std::vector<std::string> names;  ///< empty: all
@@ -74,9 +81,9 @@ struct PrintCommand {
     std::string text;  ///< help or version
 };
 
-using Command =
-    std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand, ReportCommand,
-                 CheckCommand, FigureCommand, TrainCommand, GradientsCommand, PrintCommand>;
+using Command = std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
+                             ReportCommand, CheckCommand, CompareCommand, FigureCommand,
+                             TrainCommand, GradientsCommand, PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);

@@ -39,6 +39,11 @@ int run_command(const ReportCommand& command) {
     OutputFolder directory(from, {.writes = {"report.html", "figures/*"},
                                   .force = true,
                                   .in_place = fs::is_directory(from / "checkpoints", failed)});
+    if (read_description(from).contains("compared"))
+        throw FormatError(
+            fmt::format("{}: is a comparison, whose page needs the results that were compared; run "
+                        "tsdiag compare again.",
+                        from.string()));
     const RunResult result = read_result(from);
     for (const std::string& line : write_page(result, from, directory.temporary()))
         say("tsdiag: " + printable(line));

@@ -17,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* tables[] = {"metrics.csv",   "curves.csv",      "maps.npz",  "steps.csv",
-                                  "gradients.csv", "evaluations.csv", "claims.csv"};
+constexpr const char* tables[] = {"metrics.csv",   "curves.csv",      "maps.npz",   "steps.csv",
+                                  "gradients.csv", "evaluations.csv", "claims.csv", "compare.csv"};
 
 std::string read_text(const fs::path& file) { return file_text(file, "a file written by tsdiag"); }
 

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
+#include <tuple>
+
 #include "command_options.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
-/// Options of the commands that study papers and logs: figure, check, gradients.
+/// Options of the commands that study papers and logs: figure, check, compare, gradients.
 namespace tsdiag::cli {
 namespace {
 
@@ -51,6 +54,42 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
     app->add_flag("--force", figure.force, "write into directories that contain other files");
     app->add_flag("-q,--quiet", figure.quiet, "print errors only");
     app->add_flag("-v,--verbose", figure.verbose, "print the comparisons of every figure");
+}
+
+void add_compare(CLI::App* app, CompareCommand& compare) {
+    RowChoice& choice = compare.options.choice;
+    app->add_option(
+           "RESULT", compare.results,
+           "folders of tsdiag probe or train, the first is what the others are compared\n"
+           "with; DIR@STEP, DIR:LAYER and DIR:LAYER.HEAD are parts (LAYER: a number, last)")
+        ->required()
+        ->type_name("");
+    app->add_option("--assert", compare.assertions,
+                    "exit with code 4 unless it holds: METRIC@STAGE:LAYER.HEAD < NUMBER, with\n"
+                    "LAYER a number, last, max, min or mean; B: or B-A: in front (repeatable)")
+        ->type_name("TEXT")
+        ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
+        ->expected(1);
+    value(app, "--layers", "A:B", "compare these layers only", [&](const std::string& t) {
+        choice.layers = true;
+        std::tie(choice.first_layer, choice.last_layer) = parse_layers(t, "--layers");
+    });
+    value(app, "--heads", "LIST", "compare these heads (0,3,8:11 or all), not means over heads",
+          [&](const std::string& t) {
+              choice.all_heads = t == "all";
+              if (!choice.all_heads) choice.heads = parse_indices(t, "--heads");
+          });
+    value(app, "--metrics", "LIST", "compare these metrics only",
+          [&](const std::string& t) { choice.metrics = split(t, ','); });
+    value(app, "--fdr", "Q", "false-discovery rate (default 0.05)",
+          [&](const std::string& t) { compare.options.rate = parse_number(t, "--fdr"); });
+    const auto output = [](CLI::Option* option) { option->group("Output"); };
+    output(text(app, "-o,--out", compare.out, "DIR",
+                "output directory for compare.csv, run.json and a report"));
+    output(app->add_flag("--json", compare.json, "print JSON"));
+    output(app->add_flag("--force", compare.force,
+                         "write into a directory that contains other files"));
+    output(app->add_flag("-q,--quiet", compare.quiet, "print failed assertions and errors only"));
 }
 
 void add_gradients(CLI::App* app, GradientsCommand& gradients) {

@@ -68,9 +68,7 @@ std::string heading(const Json& run, bool verbose) {
 
 std::string cell(const Depth& depth, Index layer) {
     const auto found = depth.find(layer);
-    return found == depth.end() || !found->second.value
-               ? "-"
-               : fmt::format("{:.4g}", *found->second.value);
+    return number_cell(found == depth.end() ? std::nullopt : found->second.value, 4);
 }
 
 /// A row per layer; for many layers, every k-th and the last.
@@ -89,6 +87,7 @@ std::string layer_table(const Table& table, Index layers) {
             cells.push_back(cell(depth, std::stoll(rows[i].front())));
         if (std::ranges::all_of(cells, [](const std::string& c) { return c == "-"; })) continue;
         rows.front().emplace_back(metric->name);
+        align_points(cells);
         for (std::size_t i = 1; i < rows.size(); ++i) rows[i].push_back(cells[i - 1]);
     }
     // Layers that were not measured are left out.

@@ -13,6 +13,7 @@
 #include <cstring>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/table_view.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
@@ -114,7 +115,17 @@ std::string wrapped(std::string_view text, std::size_t width, std::size_t indent
 }
 
 std::string number_cell(std::optional<double> value, int digits) {
-    return value ? fmt::format("{:.{}g}", *value, digits) : "-";
+    return value ? readable(*value, digits) : "-";
+}
+
+void align_points(std::vector<std::string>& cells) {
+    const auto behind = [](const std::string& cell) {
+        return cell.size() - std::min(cell.find_first_of(".e"), cell.size());
+    };
+    std::size_t most = 0;
+    for (const std::string& cell : cells) most = std::max(most, behind(cell));
+    for (std::string& cell : cells)
+        if (cell != "-") cell.append(most - behind(cell), ' ');
 }
 
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns) {

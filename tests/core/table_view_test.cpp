@@ -2,8 +2,31 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 namespace tsdiag {
 namespace {
+
+TEST(Readable, OnlyOneIsShownAsOne) {
+    EXPECT_EQ(readable(1), "1");
+    EXPECT_EQ(readable(-1), "-1");
+    EXPECT_EQ(readable(0), "0");
+    EXPECT_EQ(readable(0.99997), "0.99997");
+    EXPECT_EQ(readable(-0.99997), "-0.99997");
+    EXPECT_EQ(readable(1.00003), "1.00003");
+    EXPECT_EQ(readable(0.5), "0.5");
+    EXPECT_EQ(readable(0.123456), "0.1235");
+    EXPECT_EQ(readable(0.9994, 2), "0.999");
+    for (int k = 1; k <= 52; ++k)
+        for (const double value : {1 - std::ldexp(1.0, -k - 1), 1 + std::ldexp(1.0, -k)})
+            for (const int digits : {2, 3, 4, 6}) {
+                EXPECT_NE(readable(value, digits), "1") << k;
+                EXPECT_NE(readable(-value, digits), "-1") << k;
+            }
+    EXPECT_NE(readable(std::numeric_limits<double>::denorm_min()), "0");
+    EXPECT_NE(readable(-1e-300), "-0");
+}
 
 TEST(TableView, GivesALayerItsOwnNumberOrTheMeanOverHeads) {
     Table table("m");

@@ -1,6 +1,10 @@
 #include "tsdiag/table_view.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cmath>
+#include <limits>
 
 namespace tsdiag {
 namespace {
@@ -30,6 +34,15 @@ class Layer {
 };
 
 }  // namespace
+
+std::string readable(double value, int digits) {
+    std::string text = fmt::format("{:.{}g}", value, digits);
+    if (std::abs(value) == 1) return text;
+    constexpr int exact = std::numeric_limits<double>::max_digits10;
+    for (int more = digits + 1; (text == "1" || text == "-1") && more <= exact; ++more)
+        text = fmt::format("{:.{}g}", value, more);
+    return text;
+}
 
 TableView::TableView(const Table& table) : rows_(table.metrics()) {
     std::unordered_map<std::string, Index> last;

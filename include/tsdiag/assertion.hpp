@@ -1,0 +1,47 @@
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "tsdiag/comparison.hpp"
+
+/// Assertions on the numbers of results, for the tests of a training.
+namespace tsdiag {
+
+/// A statement about a number of results: [RESULT[-RESULT]:] METRIC[@STAGE][:LAYER[.HEAD]] OP
+/// NUMBER
+///
+/// RESULT is A, B, ... in the order of the results; "B-A" is the difference; without it the
+/// statement is about each result.  LAYER is a number, `last`, or `max`, `min`, `mean` over the
+/// layers, HEAD likewise; without HEAD the mean over the heads.  OP is <, <=, > or >=.  The stage
+/// is by default the one at which summaries read the metric.
+struct Assertion {
+    struct Which {
+        enum class Kind { none, one, last, most, least, mean } kind = Kind::none;
+        Index value = 0;
+    };
+    enum class Relation { less, at_most, more, at_least };
+    std::string text = {};
+    std::optional<std::size_t> result = {}, minus = {};
+    std::string metric = {}, stage = {};
+    Which layer = {}, head = {};
+    Relation relation = Relation::less;
+    double bound = 0;
+};
+/// Throws `UsageError` that quotes `text`, with the nearest metric for an unknown one.
+Assertion parse_assertion(const std::string& text, std::size_t results);
+
+/// Whether an assertion holds.  It is judged by the measured number, not by an interval of its
+/// mean; a number that is known to an interval only must satisfy it throughout.  It fails, with the
+/// reason, where a number that it needs is undefined or was not measured.
+struct Judgement {
+    bool holds = false;
+    std::optional<double> value = {};
+    std::string sentence = {};  ///< "t_sim@out:last < 0.9 fails: it is 0.9523 (A, layer 5)."
+};
+/// One for the difference, or for each result that the assertion is about.
+std::vector<Judgement> judge(const Assertion& assertion, std::span<const MeasuredResult> results);
+
+}  // namespace tsdiag

@@ -1,0 +1,207 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "page.hpp"
+#include "rows.hpp"
+#include "text.hpp"
+#include "tsdiag/comparison.hpp"
+#include "tsdiag/intervals.hpp"
+
+/// The page of a comparison of results.
+namespace tsdiag::reports {
+namespace {
+
+constexpr std::size_t most_compared_rows = 200, most_compared_panels = 9;
+
+/// "A: runs/a".
+std::string lettered(std::span<const MeasuredResult> results, std::size_t i) {
+    return fmt::format("{}: {}", letter(i), label(results[i].name));
+}
+
+/// The rows of all results, each as a model of its own.
+Table side_by_side(std::span<const MeasuredResult> results) {
+    Table out;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        std::vector<MetricRow> rows = results[i].rows;
+        for (MetricRow& row : rows) row.model = letter(i);
+        out.append(rows, {});
+    }
+    return out;
+}
+
+/// A metric over the layers, of every result that has it.
+std::vector<Series> of_results(const TableView& rows, std::span<const MeasuredResult> results,
+                               const Metric& metric) {
+    std::vector<Series> out;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        Series line =
+            over_layers(lettered(results, i),
+                        rows.depth(letter(i), metric.name, rows.stage_of(letter(i), metric)));
+        if (any_value(line)) out.push_back(std::move(line));
+    }
+    return out;
+}
+
+/// Its changes over the layers, one line a result, with their intervals.
+std::vector<Series> of_changes(const TableView& rows, std::span<const MeasuredResult> results,
+                               const Changes& changes, const Metric& metric) {
+    std::map<std::size_t, std::map<Index, const Difference*>> lines;
+    for (const Difference& d : changes.differences)
+        if (d.metric == metric.name && d.at.layer >= 0 && d.at.head < 0 && d.at.tensor.empty() &&
+            d.at.stage == rows.stage_of(letter(0), metric) && d.difference)
+            lines[d.result][d.at.layer] = &d;
+    std::vector<Series> out;
+    for (const auto& [result, layers] : lines) {
+        Series line{.name = fmt::format("{} - A: {}", letter(result), label(results[result].name))};
+        for (const auto& [layer, d] : layers) {
+            line.x.push_back(double(layer));
+            line.y.push_back(d->difference);
+            line.low.push_back(d->low);
+            line.high.push_back(d->high);
+        }
+        if (std::ranges::none_of(line.low, [](const auto& v) { return v.has_value(); }))
+            line.low.clear(), line.high.clear();
+        out.push_back(std::move(line));
+    }
+    return out;
+}
+
+Plot layer_panel(const Metric& metric, std::vector<Series> lines) {
+    return {.title = std::string(metric.name),
+            .x = {.title = "layer", .whole = true},
+            .y = {.title = title_of(metric.name)},
+            .series = std::move(lines)};
+}
+
+/// Metrics with the surest changes first.
+std::vector<const Metric*> drawn_metrics(const Changes& changes) {
+    std::vector<const Metric*> out;
+    for (const Difference& d : changes.differences) {
+        const Metric* metric = find_metric(d.metric);
+        if (metric && d.at.layer >= 0 && has(metric->show, Show::page) &&
+            std::ranges::find(out, metric) == out.end())
+            out.push_back(metric);
+    }
+    return out;
+}
+
+std::vector<Figure> comparison_figures(std::span<const MeasuredResult> results,
+                                       const Changes& changes) {
+    const Table table = side_by_side(results);
+    const TableView rows(table);
+    Figure course{.name = "courses",
+                  .title = "The results over depth",
+                  .caption =
+                      "Metrics of the table of layers, those with the surest changes first, "
+                      "at the stage at which summaries read them; means over heads. Bands "
+                      "are 95 % intervals of each mean alone, for at least three samples."};
+    Figure change{.name = "changes",
+                  .title = "The changes over depth",
+                  .caption = fmt::format(
+                      "Each later result minus A. A band is the interval of the change, of {:.5g} "
+                      "% confidence: it excludes 0 where the change is significant with a "
+                      "false-discovery rate of {:.4g} % over all changes of the page.",
+                      100 * changes.interval_confidence, 100 * changes.rate)};
+    for (const Metric* metric : drawn_metrics(changes)) {
+        if (course.panels.size() == most_compared_panels) break;
+        std::vector<Series> lines = of_results(rows, results, *metric);
+        std::vector<Series> differences = of_changes(rows, results, changes, *metric);
+        if (lines.size() < 2 || differences.empty()) continue;
+        course.panels.push_back(layer_panel(*metric, std::move(lines)));
+        change.panels.push_back(layer_panel(*metric, std::move(differences)));
+        change.panels.back().marks = {{0.0, "no change"}};
+        change.panels.back().y.title = "change of " + std::string(metric->name);
+    }
+    if (course.panels.empty()) return {};
+    course.alt = "Line charts over the layers. " + in_words(course.panels);
+    change.alt = "Line charts of changes over the layers. " + in_words(change.panels);
+    return {std::move(course), std::move(change)};
+}
+
+std::string optional_cell(const std::optional<double>& value) {
+    return fmt::format("<td>{}</td>", value ? number(*value) : "");
+}
+
+std::string changes_html(const Changes& changes, bool several) {
+    std::string body;
+    std::size_t shown = 0;
+    for (const Difference& d : changes.differences) {
+        if (shown++ == most_compared_rows) break;
+        const std::string whose = several ? fmt::format("<td>{}</td>", letter(d.result)) : "";
+        const std::string span =
+            d.low && d.high ? fmt::format("{} to {}", number(*d.low), number(*d.high)) : "";
+        const std::string outcome = d.note.empty() ? std::string(name(d.outcome)) : d.note;
+        body += fmt::format(
+            "<tr><th scope=\"row\">{}</th>{}{}{}{}<td>{}</td><td>{}</td><td "
+            "class=\"words\">{}</td></tr>\n",
+            html(d.where()), whose, optional_cell(d.a), optional_cell(d.b),
+            optional_cell(d.difference), span,
+            d.probability ? fmt::format("{:.2g}", *d.probability) : "", html(outcome));
+    }
+    std::vector<HtmlTable::Column> columns = {{"number"}};
+    if (several) columns.push_back({"result"});
+    for (const char* title :
+         {"A", several ? "result's" : "B", "change", "interval", "p", "outcome"})
+        columns.push_back({title});
+    const std::size_t all = changes.differences.size();
+    return table_html(
+        {.label = "Changes",
+         .caption = fmt::format(
+             "Metric@stage:layer.head, the surest changes first. Intervals have {:.5g} % "
+             "confidence and exclude 0 where a change is significant; p is that of no change.{}",
+             100 * changes.interval_confidence,
+             all > most_compared_rows
+                 ? fmt::format(" The first {} of {}; compare.csv has all.", most_compared_rows, all)
+                 : ""),
+         .columns = std::move(columns),
+         .rows = std::move(body)});
+}
+
+std::vector<Finding> comparison_findings(const Changes& changes,
+                                         const std::vector<Finding>& judged) {
+    std::vector<Finding> out = judged;
+    if (changes.differences.empty()) return out;
+    out.push_back({.text = headline(changes), .figure = "changes", .headline = true});
+    for (const std::string& note : changes.notes) out.push_back({Finding::Level::warning, note});
+    for (const std::string& line : remarks(changes)) out.push_back({Finding::Level::note, line});
+    return by_severity(std::move(out));
+}
+
+}  // namespace
+}  // namespace tsdiag::reports
+
+namespace tsdiag {
+
+std::vector<std::string> write_comparison(std::span<const MeasuredResult> results,
+                                          const Changes& changes,
+                                          const std::vector<Finding>& judged, const Json& run,
+                                          const std::filesystem::path& directory) {
+    using namespace reports;
+    std::vector<std::pair<std::string, std::string>> facts;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        const Json& model = results[i].run["model"];
+        const std::string of = model.is_string()               ? model.string()
+                               : model["argument"].is_string() ? model["argument"].string()
+                                                               : "";
+        std::string step;
+        if (results[i].step >= 0) step = fmt::format(", step {}", results[i].step);
+        facts.emplace_back(letter(i), fmt::format("{} ({}{})", results[i].name, of, step));
+    }
+    facts.emplace_back("Command", shell_command(run["command"]));
+    Page page{.title = "Comparison of results",
+              .facts_title = "Results",
+              .facts = list_html(facts),
+              .numbers_title = "Changes",
+              .numbers = changes_html(changes, results.size() > 2),
+              .wordless = "Nothing was compared.",
+              .figures = comparison_figures(results, changes),
+              .findings = comparison_findings(changes, judged),
+              .files = {{"compare.csv", "every change, one per row"},
+                        {"run.json", "the results compared, and the outcome"}}};
+    if (changes.differences.empty()) page.numbers.clear();
+    return write_page(std::move(page), directory);
+}
+
+}  // namespace tsdiag

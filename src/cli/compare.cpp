@@ -1,0 +1,209 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "commands.hpp"
+#include "result_files.hpp"
+#include "terminal.hpp"
+#include "tsdiag/assertion.hpp"
+#include "tsdiag/comparison.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/report.hpp"
+#include "tsdiag/table_view.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int assertion_failed = 4;
+
+/// What is compared is one table of metrics of one model.
+void require_measurement(const std::string& folder, const Json& run) {
+    const char* other = run.contains("logs")                    ? "gradients"
+                        : run.contains("experiment")            ? "figure"
+                        : run.contains("compared")              ? "compare"
+                        : run["tables"].contains("metrics.csv") ? nullptr
+                                                                : "check";
+    if (other)
+        throw FormatError(
+            fmt::format("{}: was written by tsdiag {}, expected a folder of tsdiag "
+                        "probe or tsdiag train.",
+                        folder, other));
+}
+
+/// "DIR", or "DIR@STEP:LAYER.HEAD" where there is no folder of that name.
+MeasuredResult measured(const std::string& argument) {
+    std::error_code failed;
+    fs::path folder = argument;
+    ResultPart part;
+    if (!fs::is_directory(folder, failed)) {
+        for (std::size_t at = argument.find_last_of("@:"); at != std::string::npos && at > 0;
+             at = argument.find_last_of("@:", at - 1)) {
+            if (!fs::is_directory(argument.substr(0, at), failed)) continue;
+            folder = argument.substr(0, at);
+            part = parse_part(argument.substr(at), argument);
+            break;
+        }
+        if (!fs::is_directory(folder, failed))
+            throw FormatError(fmt::format(
+                "{}: is not a directory, expected one written by tsdiag probe or tsdiag train.",
+                argument));
+    }
+    Json run = read_description(folder);
+    require_measurement(folder.string(), run);
+    return select(argument, read_metrics(folder), std::move(run), part);
+}
+
+std::string span_cell(const Difference& d) {
+    if (!d.low || !d.high) return "-";
+    return fmt::format("[{}, {}]", number_cell(d.low, 3), number_cell(d.high, 3));
+}
+
+std::string changes_table(const Changes& changes, bool several) {
+    constexpr std::size_t most_changes = 12;
+    std::vector<std::vector<std::string>> columns = {{"number"}, {"A"},        {"B"},
+                                                     {"change"}, {"interval"}, {"outcome"}};
+    std::vector<std::string> letters;
+    for (const Difference& d : changes.differences) {
+        if (letters.size() == most_changes) break;
+        letters.push_back(letter(d.result));
+        const std::string cells[] = {d.where(),           number_cell(d.a, 4),
+                                     number_cell(d.b, 4), number_cell(d.difference, 3),
+                                     span_cell(d),        std::string(name(d.outcome))};
+        for (std::size_t c = 0; c < columns.size(); ++c) columns[c].push_back(cells[c]);
+    }
+    for (std::size_t c = 1; c < 4; ++c) {
+        std::vector<std::string> cells(columns[c].begin() + 1, columns[c].end());
+        align_points(cells);
+        std::ranges::copy(cells, columns[c].begin() + 1);
+    }
+    if (several) columns[2].front() = "other";
+    std::vector<std::vector<std::string>> rows(letters.size() + 1);
+    for (std::size_t r = 0; r < rows.size(); ++r) {
+        for (const auto& column : columns) rows[r].push_back(column[r]);
+        if (several) rows[r].insert(rows[r].begin() + 1, r == 0 ? "result" : letters[r - 1]);
+    }
+    const std::string text = aligned(rows, several ? 2 : 1);
+    const std::size_t end = text.find('\n'), all = changes.differences.size();
+    std::string out = "\n" + styled(text.substr(0, end), Style::bold) + text.substr(end);
+    if (all > most_changes)
+        out += fmt::format("and {} more (--out DIR, or --json)\n", all - most_changes);
+    return out;
+}
+
+Json results_json(const std::vector<MeasuredResult>& results) {
+    Json::Array all;
+    for (std::size_t i = 0; i < results.size(); ++i) {
+        const Json& model = results[i].run["model"];
+        Json one;
+        one.set("letter", letter(i)).set("name", results[i].name);
+        one.set("model", model.is_string() ? model : model["argument"]);
+        one.set("step", results[i].step >= 0 ? Json(results[i].step) : Json());
+        all.push_back(one.set("tables", results[i].run["tables"]));
+    }
+    return all;
+}
+
+Json judgements_json(const std::vector<Judgement>& judged) {
+    Json::Array all;
+    for (const Judgement& one : judged) {
+        Json out;
+        out.set("holds", one.holds).set("value", one.value ? Json(*one.value) : Json());
+        all.push_back(out.set("sentence", one.sentence));
+    }
+    return all;
+}
+
+std::vector<Finding> judged_findings(const std::vector<Judgement>& judged) {
+    std::vector<Finding> out;
+    for (const Judgement& one : judged)
+        out.push_back({one.holds ? Finding::Level::good : Finding::Level::warning, one.sentence});
+    return out;
+}
+
+std::string comparison_text(const std::vector<MeasuredResult>& results, const Changes& changes,
+                            const std::vector<Judgement>& judged) {
+    std::string out;
+    const auto line = [&](std::string_view mark, const std::string& text, Style style) {
+        out += styled(mark, style) + wrapped(printable(text), terminal_width(), mark.size()) + "\n";
+    };
+    if (!changes.differences.empty()) {
+        line("", styled(headline(changes), Style::plain), Style::plain);
+        for (const std::string& note : changes.notes) line("! ", note, Style::warning);
+    }
+    for (const Judgement& one : judged)
+        line(one.holds ? "- " : "! ", one.sentence, one.holds ? Style::plain : Style::warning);
+    if (changes.differences.empty()) return out;
+    for (const std::string& remark : remarks(changes)) line("- ", remark, Style::plain);
+    out += "\n";
+    for (std::size_t i = 0; i < results.size(); ++i)
+        out += fmt::format("{}  {}\n", letter(i), printable(results[i].name));
+    return out + changes_table(changes, results.size() > 2);
+}
+
+OutputPlan comparison_plan(bool force) {
+    return {.writes = {"compare.csv", "run.json", "report.html", "figures/*"}, .force = force};
+}
+
+}  // namespace
+
+int run_command(const CompareCommand& command) {
+    if (command.results.size() < 2 && command.assertions.empty())
+        throw UsageError(
+            "compare: needs a second result to compare with, or --assert for a single one.");
+    if (command.results.size() > most_results)
+        throw UsageError(fmt::format("compare: {} results are more than {}.",
+                                     command.results.size(), most_results));
+    if (command.results.size() < 2 && !command.out.empty())
+        throw UsageError("--out: needs two results to compare.");
+    std::vector<Assertion> assertions;
+    for (const std::string& text : command.assertions)
+        assertions.push_back(parse_assertion(text, command.results.size()));
+    for (const std::string& metric : command.options.choice.metrics)
+        if (!find_metric(metric))
+            throw UsageError(
+                fmt::format("--metrics: '{}' is not a metric; see tsdiag list metrics.", metric));
+    std::optional<OutputFolder> directory;
+    if (!command.out.empty()) directory.emplace(command.out, comparison_plan(command.force));
+
+    std::vector<MeasuredResult> results;
+    for (const std::string& argument : command.results) results.push_back(measured(argument));
+    Changes changes;
+    if (results.size() > 1) changes = compare(results, command.options);
+    std::vector<Judgement> judged;
+    for (const Assertion& assertion : assertions)
+        for (Judgement& one : judge(assertion, results)) judged.push_back(std::move(one));
+    const bool failed = std::ranges::any_of(judged, [](auto& one) { return !one.holds; });
+
+    Json run;
+    run.set("compared", results_json(results)).set("assertions", judgements_json(judged));
+    if (results.size() > 1) {
+        const Json found = comparison_json(changes);
+        for (const auto& [key, value] : found.object()) run.set(key, value);
+    }
+    run = described(run);
+    if (directory) {
+        write_atomically(directory->temporary() / "compare.csv", comparison_csv(changes, results));
+        for (const std::string& line : write_comparison(results, changes, judged_findings(judged),
+                                                        run, directory->temporary()))
+            say("tsdiag: " + printable(line));
+        write_description(run, directory->temporary());
+        directory->commit();
+    }
+    if (command.json)
+        print(run.dump(2) + "\n");
+    else if (!command.quiet)
+        print(comparison_text(results, changes, judged));
+    if (command.quiet || command.json)
+        for (const Judgement& one : judged)
+            if (!one.holds) say("tsdiag: " + printable(one.sentence));
+    if (directory && !command.json && !command.quiet)
+        print(fmt::format(
+            "\n{}\n",
+            styled(printable((fs::path(command.out) / "report.html").string()), Style::bold)));
+    return failed ? assertion_failed : 0;
+}
+
+}  // namespace tsdiag::cli

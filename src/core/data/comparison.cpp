@@ -1,0 +1,560 @@
+#include "tsdiag/comparison.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <numeric>
+#include <set>
+#include <tuple>
+
+#include "tsdiag/csv.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/intervals.hpp"
+#include "tsdiag/table_view.hpp"
+
+namespace tsdiag {
+namespace {
+
+using Outcome = Difference::Outcome;
+/// The place of a row, and its metric.
+using RowKey = std::tuple<Index, std::string, Index, std::string, std::string>;
+
+RowKey key_of(const MetricRow& row) {
+    return {row.at.layer, row.at.stage, row.at.head, row.at.tensor, row.metric};
+}
+
+[[noreturn]] void refuse_part(const std::string& argument) {
+    throw UsageError(
+        fmt::format("'{}': expected a folder, or DIR@STEP, DIR:LAYER or DIR:LAYER.HEAD; LAYER is a "
+                    "number or last.",
+                    argument));
+}
+
+Index part_index(std::string_view text, const std::string& argument) {
+    Index value = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), value);
+    if (failed != std::errc() || end != text.data() + text.size() || value < 0)
+        refuse_part(argument);
+    return value;
+}
+
+void require_statistics(const std::string& name, const MetricRow& row) {
+    const auto finite = [](const std::optional<double>& v) { return !v || std::isfinite(*v); };
+    const bool ordered = !row.low || !row.high || *row.low <= *row.high;
+    if (finite(row.value) && finite(row.low) && finite(row.high) && finite(row.standard_error) &&
+        ordered && row.standard_error.value_or(0) >= 0 && row.count >= 0)
+        return;
+    throw FormatError(
+        fmt::format("{}: the row of {} in layer {} is no mean with a standard error, a count and "
+                    "bounds in order; the table was not written by tsdiag.",
+                    name, row.metric, row.at.layer));
+}
+
+void require_single_rows(const std::string& name, const std::vector<MetricRow>& rows) {
+    std::set<RowKey> seen;
+    for (const MetricRow& row : rows) {
+        require_statistics(name, row);
+        if (row.model != rows.front().model)
+            throw FormatError(
+                fmt::format("{}: has rows of several models, '{}' and '{}', expected one.", name,
+                            rows.front().model, row.model));
+        if (!seen.insert(key_of(row)).second)
+            throw FormatError(fmt::format("{}: has two rows of {} in layer {}, expected one.", name,
+                                          row.metric, row.at.layer));
+    }
+}
+
+/// Student's or Welch's standard error of a difference, with its degrees of freedom.
+void set_error(Difference& d, const MetricRow& a, const MetricRow& b, Samples samples) {
+    if (!a.standard_error || !b.standard_error || a.count < 2 || b.count < 2) return;
+    const double error_a = *a.standard_error, error_b = *b.standard_error;
+    if (error_a == 0 && error_b == 0) return;
+    const double freedom_a = double(a.count - 1), freedom_b = double(b.count - 1);
+    const bool shared = samples == Samples::shared;
+    const double error = shared ? error_a + error_b : std::hypot(error_a, error_b);
+    if (!(error > 0) || !std::isfinite(error)) return;
+    d.error = error;
+    d.freedom = shared ? std::min(freedom_a, freedom_b)
+                       : welch_freedom(error_a, freedom_a, error_b, freedom_b);
+}
+
+/// How far the numbers may be from what is written: bounds of iterative ones, and rounding.
+double slack_of(const MetricRow& a, const MetricRow& b, double resolution) {
+    const auto bounds = [](const MetricRow& row) {
+        return row.low && row.high ? std::max({0.0, *row.high - *row.value, *row.value - *row.low})
+                                   : 0;
+    };
+    return bounds(a) + bounds(b) + resolution * std::max(std::abs(*a.value), std::abs(*b.value));
+}
+
+std::string why_undefined(const MetricRow& row, const MeasuredResult& of) {
+    return fmt::format("{}: {}", of.name, row.note.empty() ? "undefined" : row.note);
+}
+
+struct Tested {
+    Difference found;
+    double slack = 0;
+};
+
+Tested difference_of(const MetricRow& a, const MetricRow& b, const MeasuredResult& first,
+                     const MeasuredResult& other, Samples samples, double resolution) {
+    Tested out;
+    Difference& d = out.found;
+    d.at = b.at;
+    d.metric = b.metric;
+    d.a = a.value;
+    d.b = b.value;
+    d.count_a = a.count;
+    d.count_b = b.count;
+    if (!a.value || !b.value) {
+        d.note = !a.value ? why_undefined(a, first) : why_undefined(b, other);
+        return out;
+    }
+    const double difference = *b.value - *a.value;
+    if (!std::isfinite(difference)) {
+        d.note = "the difference is beyond the range of doubles";
+        return out;
+    }
+    d.difference = difference;
+    out.slack = slack_of(a, b, resolution);
+    const double beyond = std::max(0.0, std::abs(difference) - out.slack);
+    set_error(d, a, b, samples);
+    if (d.error) {
+        d.probability = std::min(1.0, 2 * student_tail(beyond / *d.error, *d.freedom));
+        d.outcome = Outcome::scatter;
+    } else {
+        d.outcome = beyond > 0 ? Outcome::untested : Outcome::equal;
+    }
+    return out;
+}
+
+bool wanted(const MetricRow& row, const RowChoice& choice) {
+    const Index layer = row.at.layer;
+    if (choice.layers &&
+        (layer < choice.first_layer || (choice.last_layer >= 0 && layer > choice.last_layer)))
+        return false;
+    if (!choice.metrics.empty() &&
+        std::ranges::find(choice.metrics, row.metric) == choice.metrics.end())
+        return false;
+    if (choice.all_heads) return row.at.head >= 0;
+    if (choice.heads.empty()) return row.at.head < 0;
+    return std::ranges::find(choice.heads, row.at.head) != choice.heads.end();
+}
+
+/// The definition of each metric in run.json.
+std::map<std::string, std::string> definitions(const Json& run) {
+    std::map<std::string, std::string> out;
+    if (!run["schema"].is_array()) return out;
+    for (const Json& metric : run["schema"].array())
+        if (metric["name"].is_string() && metric["definition"].is_string())
+            out[metric["name"].string()] = metric["definition"].string();
+    return out;
+}
+
+void require_one_definition(const MeasuredResult& a, const MeasuredResult& b,
+                            const std::set<std::string>& metrics) {
+    const auto of_a = definitions(a.run), of_b = definitions(b.run);
+    for (const std::string& metric : metrics) {
+        const auto in_a = of_a.find(metric), in_b = of_b.find(metric);
+        if (in_a != of_a.end() && in_b != of_b.end() && in_a->second != in_b->second)
+            throw FormatError(
+                fmt::format("{} and {}: {} is defined otherwise in each, so its numbers cannot be "
+                            "compared; measure both with one version of tsdiag.",
+                            a.name, b.name, metric));
+    }
+}
+
+/// What determines the inputs of a run, as far as run.json tells.
+struct InputWords {
+    std::string text;
+    bool training = false;
+};
+
+std::string plain(const Json& value) {
+    if (value.is_null()) return "";
+    return value.is_string() ? value.string() : value.dump();
+}
+
+InputWords input_words(const Json& run) {
+    std::string out;
+    const auto add = [&](std::string_view what, const Json& value) {
+        const std::string text = plain(value);
+        if (text.empty()) return;
+        if (!out.empty()) out += ", ";
+        out += what.empty() ? text : fmt::format("{} {}", what, text);
+    };
+    if (run["train"].is_object()) {
+        const Json& train = run["train"];
+        add("held out of", train["data"]);
+        add("contents", train["contents"]);
+        add("tokens", train["tokens"]);
+        add("samples", train["probe_samples"]);
+        add("seed", run["seed"]);
+        return {out, true};
+    }
+    const Json &input = run["input"], &settings = run["settings"];
+    add("", settings["input"].is_string() && !settings["input"].string().empty() ? settings["input"]
+                                                                                 : input["kind"]);
+    add("tokens", input["tokens"]);
+    add("samples", input["samples"]);
+    add("trials", input["trials"]);
+    add("mask", settings["mask"]);
+    if (plain(input["kind"]) != "trace") add("seed", run["seed"]);
+    return {out, false};
+}
+
+std::string worded_layers(Index layers) {
+    return layers == 1 ? "1 layer" : fmt::format("{} layers", layers);
+}
+
+void note_differences(Changes& out, const MeasuredResult& a, const MeasuredResult& b,
+                      bool of_heads) {
+    const InputWords in_a = input_words(a.run), in_b = input_words(b.run);
+    if (in_a.training != in_b.training)
+        out.notes.push_back(
+            fmt::format("Inputs: {} was measured in training ({}), {} was not ({}); a difference "
+                        "may be theirs.",
+                        in_a.training ? a.name : b.name, in_a.training ? in_a.text : in_b.text,
+                        in_a.training ? b.name : a.name, in_a.training ? in_b.text : in_a.text));
+    else if (in_a.text != in_b.text)
+        out.notes.push_back(
+            fmt::format("The inputs differ, so a difference may be theirs: {} has {}; "
+                        "{} has {}.",
+                        a.name, in_a.text, b.name, in_b.text));
+    if (a.layers != b.layers && a.layers > 0 && b.layers > 0)
+        out.notes.push_back(fmt::format(
+            "{} has {}, {} has {}: equal layers are compared, not equal depths; "
+            "{}:last {}:last compares the last ones.",
+            a.name, worded_layers(a.layers), b.name, worded_layers(b.layers), a.name, b.name));
+    if (a.step != b.step && !a.chosen && !b.chosen)
+        out.notes.push_back(
+            fmt::format("The last steps are compared: {} of {}, {} of {}.",
+                        a.step < 0 ? "the only one" : std::to_string(a.step), a.name,
+                        b.step < 0 ? "the only one" : std::to_string(b.step), b.name));
+    for (const char* key : {"dtype", "loss"}) {
+        const auto word = [&](const Json& run) {
+            return run[key].is_object() ? plain(run[key]["name"]) : plain(run[key]);
+        };
+        if (word(a.run) != word(b.run))
+            out.notes.push_back(fmt::format("{}: {} has {}, {} has {}.", key, a.name,
+                                            word(a.run).empty() ? "none" : word(a.run), b.name,
+                                            word(b.run).empty() ? "none" : word(b.run)));
+    }
+    const auto model = [](const Json& run) {
+        return run["model"].is_object() ? plain(run["model"]["argument"]) : plain(run["model"]);
+    };
+    if (of_heads && model(a.run) != model(b.run))
+        out.notes.emplace_back(
+            "Heads are compared by their numbers; in models that were not trained from the same "
+            "weights, head 0 of one has no relation to head 0 of another.");
+}
+
+bool drawn(const Json& run) {
+    const std::string kind = plain(run["input"]["kind"]);
+    return kind == "gaussian" || kind == "ids:random";
+}
+
+/// The order of compare.csv.
+std::tuple<int, double, double> rank_of(const Difference& d) {
+    switch (d.outcome) {
+        case Outcome::significant:
+        case Outcome::scatter:
+            return {d.outcome == Outcome::significant ? 0 : 2, *d.probability,
+                    -std::abs(*d.difference / *d.error)};
+        case Outcome::untested:
+            return {1, -d.relative(), 0};
+        case Outcome::equal:
+            return {3, 0, 0};
+        case Outcome::undefined:
+            break;
+    }
+    return {4, 0, 0};
+}
+
+/// The first change; of several results with the letter of its own.
+std::string first_change(const Changes& found) {
+    const Difference& d = found.differences.front();
+    const bool several = std::ranges::any_of(found.differences,
+                                             [](const Difference& one) { return one.result > 1; });
+    return fmt::format("{} from {} to {}{}", d.where(), readable(*d.a), readable(*d.b),
+                       several ? " in " + letter(d.result) : "");
+}
+
+}  // namespace
+
+ResultPart parse_part(const std::string& suffix, const std::string& argument) {
+    ResultPart part;
+    std::string_view rest = suffix;
+    if (rest.starts_with('@')) {
+        const std::size_t end = std::min(rest.find(':'), rest.size());
+        part.step = part_index(rest.substr(1, end - 1), argument);
+        rest.remove_prefix(end);
+    }
+    if (rest.empty() && part.step) return part;
+    if (!rest.starts_with(':')) refuse_part(argument);
+    rest.remove_prefix(1);
+    const std::size_t dot = rest.find('.');
+    const std::string_view layer = rest.substr(0, dot);
+    if (layer == "last")
+        part.last_layer = true;
+    else
+        part.layer = part_index(layer, argument);
+    if (dot != std::string_view::npos) part.head = part_index(rest.substr(dot + 1), argument);
+    return part;
+}
+
+MeasuredResult select(std::string name, std::vector<MetricRow> rows, Json run,
+                      const ResultPart& part) {
+    MeasuredResult out{
+        .name = std::move(name), .run = std::move(run), .chosen = part.step.has_value()};
+    Index last_step = -1;
+    for (const MetricRow& row : rows) last_step = std::max(last_step, row.at.step);
+    out.step = part.step.value_or(last_step);
+    std::erase_if(rows, [&](const MetricRow& row) { return row.at.step != out.step; });
+    if (rows.empty())
+        throw FormatError(part.step && last_step >= 0
+                              ? fmt::format("{}: has no row of step {}; its last step is {}.",
+                                            out.name, out.step, last_step)
+                              : fmt::format("{}: has no row of a metric{}.", out.name,
+                                            part.step ? " of a step; leave out @STEP" : ""));
+    require_single_rows(out.name, rows);
+    Index last_layer = -1;
+    for (const MetricRow& row : rows) last_layer = std::max(last_layer, row.at.layer);
+    out.layers = last_layer + 1;
+    const Index layer = part.last_layer ? last_layer : part.layer.value_or(-1);
+    for (MetricRow& row : rows) {
+        row.at.step = -1;
+        if (!part.whole()) {
+            if (row.at.layer != layer) continue;
+            if (part.head && row.at.head != *part.head) continue;
+            row.at.layer = -1;
+            if (part.head) row.at.head = -1;
+        }
+        out.rows.push_back(std::move(row));
+    }
+    if (!part.whole()) out.layers = 0;
+    if (out.rows.empty())
+        throw FormatError(
+            fmt::format("{}: has no row there; its last layer is {}.", out.name, last_layer));
+    return out;
+}
+
+Samples samples_of(const Json& run_a, const Json& run_b) {
+    const bool independent =
+        drawn(run_a) && drawn(run_b) && plain(run_a["seed"]) != plain(run_b["seed"]);
+    return independent ? Samples::independent : Samples::shared;
+}
+
+std::string Difference::where() const {
+    std::string out = metric;
+    if (!at.stage.empty()) out += "@" + at.stage;
+    if (at.layer >= 0) out += fmt::format(":{}", at.layer);
+    if (at.head >= 0)
+        out += at.layer >= 0 ? fmt::format(".{}", at.head) : fmt::format(" head {}", at.head);
+    if (!at.tensor.empty()) out += " " + at.tensor;
+    return out;
+}
+
+double Difference::relative() const {
+    if (!difference || *difference == 0) return 0;
+    return std::abs(*difference) / std::max(std::abs(*a), std::abs(*b));
+}
+
+std::string_view name(Outcome outcome) {
+    switch (outcome) {
+        case Outcome::significant:
+            return "significant";
+        case Outcome::scatter:
+            return "not told apart";
+        case Outcome::untested:
+            return "not tested";
+        case Outcome::equal:
+            return "equal";
+        case Outcome::undefined:
+            break;
+    }
+    return "undefined";
+}
+
+Discoveries discoveries(std::span<const double> probabilities, double rate) {
+    std::vector<double> sorted(probabilities.begin(), probabilities.end());
+    std::ranges::sort(sorted);
+    double harmonic = 0;
+    for (std::size_t k = 1; k <= sorted.size(); ++k) harmonic += 1 / double(k);
+    if (sorted.empty()) return {0, rate};
+    const double step = rate / (double(sorted.size()) * harmonic);
+    std::size_t count = sorted.size();
+    while (count > 0 && !(sorted[count - 1] <= double(count) * step)) --count;
+    return {count, double(std::max<std::size_t>(count, 1)) * step};
+}
+
+Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions& options) {
+    if (results.size() < 2) throw UsageError("a comparison needs two results.");
+    if (!(options.rate > 0 && options.rate < 1))
+        throw UsageError(
+            fmt::format("a false-discovery rate of {} is not between 0 and 1.", options.rate));
+    Changes out;
+    out.rate = options.rate;
+    std::vector<Tested> all;
+    const MeasuredResult& first = results.front();
+    const bool of_heads = options.choice.all_heads || !options.choice.heads.empty();
+    std::map<RowKey, const MetricRow*> baseline;
+    for (const MetricRow& row : first.rows)
+        if (wanted(row, options.choice)) baseline[key_of(row)] = &row;
+    for (std::size_t i = 1; i < results.size(); ++i) {
+        const MeasuredResult& other = results[i];
+        const Samples samples = samples_of(first.run, other.run);
+        std::size_t common = 0, rows = 0;
+        std::set<std::string> metrics;
+        for (const MetricRow& row : other.rows) {
+            if (!wanted(row, options.choice)) continue;
+            ++rows;
+            const auto found = baseline.find(key_of(row));
+            if (found == baseline.end()) continue;
+            ++common;
+            metrics.insert(row.metric);
+            all.push_back(
+                difference_of(*found->second, row, first, other, samples, options.resolution));
+            all.back().found.result = i;
+        }
+        if (common == 0)
+            throw FormatError(
+                fmt::format("{} and {}: have no number of the same metric at the same place{}, so "
+                            "there is nothing to compare.",
+                            first.name, other.name,
+                            options.choice.layers || of_heads || !options.choice.metrics.empty()
+                                ? " among those chosen"
+                                : ""));
+        require_one_definition(first, other, metrics);
+        out.only_in_one += rows + baseline.size() - 2 * common;
+        note_differences(out, first, other, of_heads);
+    }
+
+    std::vector<double> probabilities;
+    for (const Tested& one : all)
+        if (one.found.probability) probabilities.push_back(*one.found.probability);
+    const Discoveries found = discoveries(probabilities, options.rate);
+    out.tested = probabilities.size();
+    out.significant = found.count;
+    out.interval_confidence = 1 - found.threshold;
+    for (Tested& one : all) {
+        Difference& d = one.found;
+        if (d.probability) {
+            if (*d.probability <= found.threshold) d.outcome = Outcome::significant;
+            const double half =
+                student_quantile(out.interval_confidence, *d.freedom) * *d.error + one.slack;
+            d.low = *d.difference - half;
+            d.high = *d.difference + half;
+            if (!std::isfinite(*d.low) || !std::isfinite(*d.high)) d.low = d.high = std::nullopt;
+        }
+        out.untested += d.outcome == Outcome::untested;
+        out.equal += d.outcome == Outcome::equal;
+        out.undefined += d.outcome == Outcome::undefined;
+        out.differences.push_back(std::move(d));
+    }
+    std::ranges::stable_sort(out.differences, {}, rank_of);
+    return out;
+}
+
+std::string headline(const Changes& found) {
+    const std::size_t all = found.differences.size();
+    const std::string rate = fmt::format("false-discovery rate at most {:.4g} %", 100 * found.rate);
+    if (found.significant > 0)
+        return fmt::format("{} of {} change{} {} significant ({}); the surest: {}.",
+                           found.significant, found.tested, found.tested == 1 ? "" : "s",
+                           found.significant == 1 ? "is" : "are", rate, first_change(found));
+    if (found.tested > 0)
+        return fmt::format("None of {} change{} is significant ({}).", found.tested,
+                           found.tested == 1 ? "" : "s", rate);
+    if (found.untested > 0)
+        return fmt::format(
+            "{} of {} numbers differ, none of them tested for want of scatter; the greatest "
+            "change, "
+            "relative to its size: {}.",
+            found.untested, all, first_change(found));
+    if (found.equal > 0)
+        return fmt::format("No change: {} number{} equal.", found.equal,
+                           found.equal == 1 ? " is" : "s are");
+    return "Nothing can be compared: every number is undefined in one of the results.";
+}
+
+std::vector<std::string> remarks(const Changes& found) {
+    std::vector<std::string> out;
+    if (found.tested > 0)
+        out.push_back(fmt::format(
+            "Means are compared by their standard errors, not by pairs of samples, which the "
+            "tables "
+            "do not hold: of shared samples the errors are added, the most that pairs can have. A "
+            "change that is significant is so for pairs, too; a small one may be missed."));
+    if (found.untested > 0) {
+        const bool single = std::ranges::any_of(found.differences, [](const Difference& d) {
+            return d.outcome == Outcome::untested && std::min(d.count_a, d.count_b) < 2;
+        });
+        out.push_back(fmt::format(
+            "{} change{} undecided: {}. The difference is exact for these inputs, and says nothing "
+            "of others.",
+            found.untested, found.untested == 1 ? " is" : "s are",
+            single ? "a result has one sample only (`--samples`)"
+                   : "no scatter of the samples was recorded"));
+    }
+    if (found.equal > 0)
+        out.push_back(
+            fmt::format("{} number{} equal.", found.equal, found.equal == 1 ? " is" : "s are"));
+    if (found.undefined > 0)
+        out.push_back(fmt::format("{} {} undefined in one of the results.", found.undefined,
+                                  found.undefined == 1 ? "number is" : "numbers are"));
+    if (found.only_in_one > 0)
+        out.push_back(fmt::format("{} {} no counterpart in the other result.", found.only_in_one,
+                                  found.only_in_one == 1 ? "number has" : "numbers have"));
+    return out;
+}
+
+std::string letter(std::size_t i) { return std::string(1, char('A' + i)); }
+
+std::string comparison_csv(const Changes& found, std::span<const MeasuredResult> results) {
+    std::string out =
+        "against,result,layer,stage,head,tensor,metric,a,b,difference,low,high,stderr,freedom,p,"
+        "count_a,count_b,outcome,note\n";
+    for (const Difference& d : found.differences) {
+        CsvLine line(out);
+        line.text(results.front().name).text(results[d.result].name);
+        line.index(d.at.layer).text(d.at.stage).index(d.at.head).text(d.at.tensor).text(d.metric);
+        line.number(d.a).number(d.b).number(d.difference).number(d.low).number(d.high);
+        line.number(d.error).number(d.freedom).number(d.probability);
+        line.index(d.count_a).index(d.count_b).text(name(d.outcome)).text(d.note).end();
+    }
+    return out;
+}
+
+Json comparison_json(const Changes& found) {
+    const auto number = [](const std::optional<double>& v) { return v ? Json(*v) : Json(); };
+    Json out;
+    out.set("verdict", headline(found));
+    Json::Array notes, told;
+    for (const std::string& note : found.notes) notes.emplace_back(note);
+    for (const std::string& line : remarks(found)) told.emplace_back(line);
+    out.set("notes", std::move(notes)).set("remarks", std::move(told));
+    out.set("rate", found.rate).set("interval_confidence", found.interval_confidence);
+    out.set("tested", Index(found.tested)).set("significant", Index(found.significant));
+    out.set("untested", Index(found.untested)).set("equal", Index(found.equal));
+    out.set("undefined", Index(found.undefined)).set("only_in_one", Index(found.only_in_one));
+    Json::Array rows;
+    for (const Difference& d : found.differences) {
+        Json row;
+        row.set("result", letter(d.result)).set("where", d.where()).set("metric", d.metric);
+        row.set("layer", d.at.layer >= 0 ? Json(d.at.layer) : Json()).set("stage", d.at.stage);
+        row.set("head", d.at.head >= 0 ? Json(d.at.head) : Json()).set("tensor", d.at.tensor);
+        row.set("a", number(d.a)).set("b", number(d.b)).set("difference", number(d.difference));
+        row.set("low", number(d.low)).set("high", number(d.high)).set("stderr", number(d.error));
+        row.set("freedom", number(d.freedom)).set("p", number(d.probability));
+        row.set("count_a", d.count_a).set("count_b", d.count_b);
+        rows.push_back(row.set("outcome", name(d.outcome)).set("note", d.note));
+    }
+    return out.set("differences", std::move(rows));
+}
+
+}  // namespace tsdiag

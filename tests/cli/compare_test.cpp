@@ -1,0 +1,198 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.hpp"
+#include "tsdiag/json.hpp"
+#include "tsdiag/output.hpp"
+
+namespace tsdiag::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+class Compare : public testing::Test {
+  protected:
+    void probe(const std::string& model, const std::string& out,
+               const std::vector<std::string>& more = {}) {
+        std::vector<std::string> words = {"probe",       model, "--tokens", "8",
+                                          "-o",          out,   "--probes", "t_sim,t_div,delta",
+                                          "--no-report", "-q"};
+        words.insert(words.end(), more.begin(), more.end());
+        const Finished done = tsdiag(folder, words);
+        ASSERT_EQ(done.code, 0) << done.err;
+    }
+    void probe_two(const std::string& samples = "6") {
+        probe("random:post-norm,d=16,heads=2,layers=4", "before", {"--samples", samples});
+        probe("random:pre-norm,d=16,heads=2,layers=4", "after", {"--samples", samples});
+    }
+    Finished compare(std::vector<std::string> words) {
+        words.insert(words.begin(), "compare");
+        return tsdiag(folder, std::move(words));
+    }
+    Json json(std::vector<std::string> words) {
+        words.emplace_back("--json");
+        const Finished done = compare(std::move(words));
+        EXPECT_EQ(done.code, 0) << done.err;
+        return Json::parse(done.out, "stdout");
+    }
+    /// Changes a file and makes its digest in run.json that of the new content.
+    void replace_table(const std::string& result, const std::string& from, const std::string& to) {
+        const fs::path table = folder / (result + "/metrics.csv"),
+                       run = folder / (result + "/run.json");
+        std::string text = read_file(table), described = read_file(run);
+        const std::string before = *sha256_of(table);
+        ASSERT_NE(text.find(from), std::string::npos);
+        std::ofstream(table) << text.replace(text.find(from), from.size(), to);
+        described.replace(described.find(before), before.size(), *sha256_of(table));
+        std::ofstream(run) << described;
+    }
+    TemporaryDirectory folder;
+};
+
+TEST_F(Compare, SaysFirstHowManyChangesAreSignificantAndWritesAPage) {
+    probe_two();
+    const Finished done = compare({"before", "after", "--out", "compared"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    const Json found = json({"before", "after"});
+    const Index significant = found["significant"].integer(), tested = found["tested"].integer();
+    EXPECT_GT(significant, 0);
+    EXPECT_LE(significant, tested);
+    EXPECT_THAT(done.out, StartsWith(std::to_string(significant) + " of " + std::to_string(tested) +
+                                     " changes "));
+    EXPECT_THAT(done.out, HasSubstr("pairs"));
+    for (const char* file : {"compare.csv", "run.json", "report.html", "files.sha256"})
+        EXPECT_TRUE(fs::exists(folder / "compared" / file)) << file;
+    const std::string page = read_file(folder / "compared/report.html");
+    EXPECT_THAT(page, HasSubstr("id=\"courses\""));
+    EXPECT_THAT(page, HasSubstr("id=\"changes\""));
+    const std::string csv = read_file(folder / "compared/compare.csv");
+    EXPECT_EQ(std::size_t(std::count(csv.begin(), csv.end(), '\n')),
+              1 + found["differences"].array().size());
+    // Significant changes come first; their intervals, and only those, exclude 0.
+    Index before = 0;
+    for (const Json& row : found["differences"].array()) {
+        if (!row["low"].is_number()) continue;
+        const bool excludes = row["low"].number() > 0 || row["high"].number() < 0;
+        EXPECT_EQ(excludes, row["outcome"].string() == "significant");
+        before += excludes && before >= 0;
+    }
+    EXPECT_EQ(before, significant);
+    const Finished report = tsdiag(folder, {"report", "compared"});
+    EXPECT_EQ(report.code, 1);
+    expect_one_sentence(report.err);
+    EXPECT_THAT(report.err, HasSubstr("is a comparison"));
+    EXPECT_EQ(compare({"before", "after", "--out", "compared"}).code, 0);  // takes its place
+}
+
+TEST_F(Compare, FindsNothingInTheSameResultAndTestsNothingOfOneSample) {
+    probe_two("1");
+    EXPECT_THAT(compare({"before", "before"}).out, StartsWith("No change: "));
+    const Finished one = compare({"before", "after"});
+    EXPECT_EQ(one.code, 0);
+    EXPECT_THAT(one.out, HasSubstr("none of them tested"));
+    EXPECT_THAT(one.out, HasSubstr("one sample only"));
+    EXPECT_EQ(json({"before", "after"})["tested"].integer(), 0);
+}
+
+TEST_F(Compare, TakesStepsLayersAndHeads) {
+    const Finished trained =
+        tsdiag(folder, {"train", "random:gpt2,layers=2,d=16,heads=2", "--data", "copy", "--tokens",
+                        "9", "--steps", "4", "--probe-every", "2", "-o", "run", "-q"});
+    ASSERT_EQ(trained.code, 0) << trained.err;
+    const Json steps = json({"run@2", "run"});
+    EXPECT_EQ(steps["compared"].array()[0]["step"].integer(), 2);
+    EXPECT_EQ(steps["compared"].array()[1]["step"].integer(), 4);
+    const Json layers = json({"run:0", "run:last", "--metrics", "t_sim,delta"});
+    for (const Json& row : layers["differences"].array())
+        EXPECT_TRUE(row["layer"].is_null()) << row.dump();
+    const Json heads = json({"run:0.0", "run:0.1", "--metrics", "delta"});
+    EXPECT_EQ(heads["differences"].array().size(), 1U);
+    EXPECT_EQ(json({"run@2", "run@4", "--heads", "all", "--layers", "1", "--metrics",
+                    "delta"})["differences"]
+                  .array()
+                  .size(),
+              2U);
+    const Finished missing = compare({"run@3", "run"});
+    EXPECT_EQ(missing.code, 1);
+    expect_one_sentence(missing.err);
+    EXPECT_THAT(missing.err, HasSubstr("has no row of step 3; its last step is 4"));
+    fs::rename(folder / "run", folder / "run@7");  // a folder's name comes first
+    EXPECT_EQ(compare({"run@7", "run@7@2"}).code, 0);
+}
+
+TEST_F(Compare, AssertionsFailWithExitCodeFour) {
+    probe_two();
+    const Finished holds =
+        compare({"before", "--assert", "t_sim@out:last < 1", "--assert", "t_sim@out:0 > -1"});
+    EXPECT_EQ(holds.code, 0) << holds.err;
+    EXPECT_THAT(holds.out, HasSubstr("t_sim@out:last < 1 holds for before: it is "));
+    const Finished fails =
+        compare({"before", "--assert", "t_sim@out:last < 1", "--assert", "t_sim@out:max < 0"});
+    EXPECT_EQ(fails.code, 4);
+    EXPECT_THAT(fails.out, HasSubstr("t_sim@out:max < 0 fails for before: it is "));
+    const Finished quiet = compare({"before", "--assert", "t_sim@out:max < 0", "-q"});
+    EXPECT_EQ(quiet.code, 4);
+    EXPECT_EQ(quiet.out, "");
+    expect_one_sentence(quiet.err);
+    const Finished undefined = compare({"before", "--assert", "t_sim@out:9 < 1"});
+    EXPECT_EQ(undefined.code, 4);
+    EXPECT_THAT(undefined.out, HasSubstr("not measured in layer 9, but in 0 to 3"));
+    EXPECT_EQ(compare({"before", "after", "--assert", "B-A: t_sim@out:last < 1"}).code, 0);
+    EXPECT_EQ(compare({"before", "after", "--assert", "B-A: t_sim@out:last > 1"}).code, 4);
+    const Finished unknown = compare({"before", "--assert", "t_simm@out:last < 1"});
+    EXPECT_EQ(unknown.code, 2);
+    EXPECT_THAT(unknown.err, HasSubstr("did you mean t_sim?"));
+}
+
+TEST_F(Compare, NotesWhatElseDiffers) {
+    probe("random:post-norm,d=16,heads=2,layers=4", "a", {"--samples", "2"});
+    probe("random:post-norm,d=16,heads=2,layers=3", "b", {"--samples", "3", "--seed", "1"});
+    const Finished done = compare({"a", "b"});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr("! The inputs differ"));
+    EXPECT_THAT(done.out, HasSubstr("! a has 4 layers, b has 3 layers"));
+}
+
+TEST_F(Compare, RefusesWhatItCannotCompareInOneSentence) {
+    probe_two();
+    const auto refused = [&](std::vector<std::string> words, int code, const char* why) {
+        const Finished done = compare(std::move(words));
+        EXPECT_EQ(done.code, code) << why;
+        EXPECT_EQ(done.out, "");
+        expect_one_sentence(done.err);
+        EXPECT_THAT(done.err, HasSubstr(why));
+    };
+    refused({"before"}, 2, "needs a second result");
+    refused({"before", "absent"}, 1, "absent: is not a directory");
+    refused({"before", "after:x"}, 2, "expected a folder, or DIR@STEP");
+    refused({"before", "after", "--metrics", "tsim"}, 2, "'tsim' is not a metric");
+    refused({"before", "after", "--layers", "9"}, 1, "nothing to compare");
+    refused({"before", "after", "--fdr", "0"}, 2, "not between 0 and 1");
+    refused({"before", "--assert", "t_sim:0 < 1", "--out", "x"}, 2, "needs two results");
+    fs::create_directory(folder / "foreign");
+    std::ofstream(folder / "foreign/mine.txt") << "mine";
+    refused({"before", "after", "--out", "foreign"}, 2, "foreign");
+    // A table that is not that of run.json.
+    std::ofstream(folder / "after/metrics.csv", std::ios::app) << "x";
+    refused({"before", "after"}, 1, "does not match its SHA-256");
+}
+
+TEST_F(Compare, HostileTablesAreRefused) {
+    probe("random:post-norm,d=16,heads=2,layers=2", "a");
+    const std::pair<const char*, const char*> edits[] = {
+        {",t_sim,0", ",t_sim,nan"}, {",t_sim,0", ",t_sim,1e999"}, {",t_sim,0", ",t_sim,x"},
+        {",,,1,\n", ",,-1,1,\n"},   {",,,1,\n", ",,,-5,\n"},      {",1,out,", ",0,out,"}};
+    for (const auto& [from, to] : edits) {
+        fs::remove_all(folder / "b");
+        fs::copy(folder / "a", folder / "b", fs::copy_options::recursive);
+        replace_table("b", from, to);
+        const Finished done = compare({"a", "b"});
+        EXPECT_EQ(done.code, 1) << to << done.out;
+        expect_one_sentence(done.err);
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag::test
