@@ -13,7 +13,7 @@
 namespace tsdiag::reports {
 namespace {
 
-constexpr std::size_t most_compared_rows = 200, most_compared_panels = 9;
+constexpr std::size_t most_compared_rows = 40, most_compared_panels = 9;
 
 /// "A: runs/a".
 std::string lettered(std::span<const MeasuredResult> results, std::size_t i) {
@@ -80,8 +80,7 @@ std::vector<const Metric*> drawn_metrics(const Changes& changes) {
     std::vector<const Metric*> out;
     for (const Difference& d : changes.differences) {
         const Metric* metric = find_metric(d.metric);
-        if (metric && d.at.layer >= 0 && has(metric->show, Show::page) &&
-            std::ranges::find(out, metric) == out.end())
+        if (metric && d.at.layer >= 0 && std::ranges::find(out, metric) == out.end())
             out.push_back(metric);
     }
     return out;
@@ -94,9 +93,9 @@ std::vector<Figure> comparison_figures(std::span<const MeasuredResult> results,
     Figure course{.name = "courses",
                   .title = "The results over depth",
                   .caption =
-                      "Metrics of the table of layers, those with the surest changes first, "
-                      "at the stage at which summaries read them; means over heads. Bands "
-                      "are 95 % intervals of each mean alone, for at least three samples."};
+                      "Metrics with the surest changes first, at the stage at which summaries "
+                      "read them; means over heads. Bands are 95 % intervals of each mean alone, "
+                      "for at least three samples."};
     Figure change{.name = "changes",
                   .title = "The changes over depth",
                   .caption = fmt::format(

@@ -60,7 +60,7 @@ struct Difference {
         significant,  ///< beyond scatter, with the false-discovery rate controlled
         scatter,      ///< not told apart from scatter
         untested,     ///< no scatter is known: the difference is that of these samples
-        equal,        ///< untested, and not more than rounding
+        equal,        ///< not more than rounding: untested, or of the same samples with p = 1
         undefined     ///< one of the numbers is none; `note` says why
     };
     std::size_t result = 1;  ///< b is results[result], a is results[0]
@@ -97,6 +97,7 @@ struct Changes {
     std::size_t only_in_one = 0;     ///< rows without a counterpart
     std::vector<std::string> notes;  ///< what else differs than the model; worst first
     double rate = 0.05;
+    bool shared = false;  ///< some results may have the same samples
 };
 
 /// Compares every later result with the first: rows of equal place and metric.

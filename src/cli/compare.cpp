@@ -61,6 +61,18 @@ std::string span_cell(const Difference& d) {
     return fmt::format("[{}, {}]", number_cell(d.low, 3), number_cell(d.high, 3));
 }
 
+/// Both numbers, to so many digits that they differ where the numbers do.
+std::pair<std::string, std::string> number_cells(const Difference& d) {
+    constexpr int fewest = 4, most = 9;
+    for (int digits = fewest;; ++digits) {
+        std::pair<std::string, std::string> cells = {number_cell(d.a, digits),
+                                                     number_cell(d.b, digits)};
+        if (cells.first != cells.second || d.outcome != Difference::Outcome::significant ||
+            digits == most)
+            return cells;
+    }
+}
+
 std::string changes_table(const Changes& changes, bool several) {
     constexpr std::size_t most_changes = 12;
     std::vector<std::vector<std::string>> columns = {{"number"}, {"A"},        {"B"},
@@ -69,9 +81,13 @@ std::string changes_table(const Changes& changes, bool several) {
     for (const Difference& d : changes.differences) {
         if (letters.size() == most_changes) break;
         letters.push_back(letter(d.result));
-        const std::string cells[] = {d.where(),           number_cell(d.a, 4),
-                                     number_cell(d.b, 4), number_cell(d.difference, 3),
-                                     span_cell(d),        std::string(name(d.outcome))};
+        const auto [a, b] = number_cells(d);
+        const std::string cells[] = {d.where(),
+                                     a,
+                                     b,
+                                     number_cell(d.difference, 3),
+                                     span_cell(d),
+                                     std::string(name(d.outcome))};
         for (std::size_t c = 0; c < columns.size(); ++c) columns[c].push_back(cells[c]);
     }
     for (std::size_t c = 1; c < 4; ++c) {
@@ -80,6 +96,7 @@ std::string changes_table(const Changes& changes, bool several) {
         std::ranges::copy(cells, columns[c].begin() + 1);
     }
     if (several) columns[2].front() = "other";
+    if (changes.tested == 0) columns.erase(columns.begin() + 4);  // no intervals
     std::vector<std::vector<std::string>> rows(letters.size() + 1);
     for (std::size_t r = 0; r < rows.size(); ++r) {
         for (const auto& column : columns) rows[r].push_back(column[r]);

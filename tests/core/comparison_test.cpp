@@ -116,7 +116,7 @@ TEST(Comparison, WithoutScatterThereIsNoTest) {
     EXPECT_EQ(found.tested, 1U);
     EXPECT_EQ(found.significant, 0U);
     EXPECT_EQ(found.untested, 2U);
-    EXPECT_EQ(found.equal, 1U);
+    EXPECT_EQ(found.equal, 2U);  // of the one that was tested, too
     EXPECT_EQ(found.undefined, 1U);
     EXPECT_EQ(found.differences.front().where(), "t_sim@out:0");
     EXPECT_FALSE(found.differences.front().probability);
@@ -127,9 +127,13 @@ TEST(Comparison, WithoutScatterThereIsNoTest) {
 }
 
 TEST(Comparison, OfAResultWithItselfFindsNothing) {
-    const std::vector<MeasuredResult> results = {result_of({row_of(0, 1, {}, 1)}),
-                                                 result_of({row_of(0, 1, {}, 1)})};
-    EXPECT_EQ(headline(compare(results)), "No change: 1 number is equal.");
+    for (const std::optional<double> error : {std::optional<double>(), std::optional(0.5)}) {
+        const std::vector<MeasuredResult> results = {result_of({row_of(0, 1, error, 8)}),
+                                                     result_of({row_of(0, 1, error, 8)})};
+        const Changes found = compare(results);
+        EXPECT_EQ(headline(found), "No change: 1 number is equal.");
+        EXPECT_TRUE(remarks(found).empty());
+    }
 }
 
 TEST(Comparison, BoundsOfAnIterativeNumberCountAsDoubt) {

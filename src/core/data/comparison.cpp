@@ -95,6 +95,12 @@ std::string why_undefined(const MetricRow& row, const MeasuredResult& of) {
     return fmt::format("{}: {}", of.name, row.note.empty() ? "undefined" : row.note);
 }
 
+bool same_scatter(const MetricRow& a, const MetricRow& b, double resolution) {
+    const double error_a = a.standard_error.value_or(0), error_b = b.standard_error.value_or(0);
+    return a.count == b.count &&
+           std::abs(error_a - error_b) <= resolution * std::max(error_a, error_b);
+}
+
 struct Tested {
     Difference found;
     double slack = 0;
@@ -129,6 +135,9 @@ Tested difference_of(const MetricRow& a, const MetricRow& b, const MeasuredResul
     } else {
         d.outcome = beyond > 0 ? Outcome::untested : Outcome::equal;
     }
+    // The same samples with the same mean and scatter: they count among the tests, with p = 1.
+    if (samples == Samples::shared && beyond == 0 && same_scatter(a, b, resolution))
+        d.outcome = Outcome::equal;
     return out;
 }
 
@@ -168,43 +177,47 @@ void require_one_definition(const MeasuredResult& a, const MeasuredResult& b,
     }
 }
 
-/// What determines the inputs of a run, as far as run.json tells.
-struct InputWords {
-    std::string text;
-    bool training = false;
-};
-
 std::string plain(const Json& value) {
     if (value.is_null()) return "";
     return value.is_string() ? value.string() : value.dump();
 }
 
-InputWords input_words(const Json& run) {
-    std::string out;
-    const auto add = [&](std::string_view what, const Json& value) {
-        const std::string text = plain(value);
-        if (text.empty()) return;
-        if (!out.empty()) out += ", ";
-        out += what.empty() ? text : fmt::format("{} {}", what, text);
-    };
+/// What determines the inputs of a run, as far as run.json tells: names and values.
+std::vector<std::pair<std::string, std::string>> input_facts(const Json& run) {
     if (run["train"].is_object()) {
         const Json& train = run["train"];
-        add("held out of", train["data"]);
-        add("contents", train["contents"]);
-        add("tokens", train["tokens"]);
-        add("samples", train["probe_samples"]);
-        add("seed", run["seed"]);
-        return {out, true};
+        return {{"samples held out of", plain(train["data"])},
+                {"contents", plain(train["contents"])},
+                {"tokens", plain(train["tokens"])},
+                {"samples", plain(train["probe_samples"])},
+                {"seed", plain(run["seed"])}};
     }
     const Json &input = run["input"], &settings = run["settings"];
-    add("", settings["input"].is_string() && !settings["input"].string().empty() ? settings["input"]
-                                                                                 : input["kind"]);
-    add("tokens", input["tokens"]);
-    add("samples", input["samples"]);
-    add("trials", input["trials"]);
-    add("mask", settings["mask"]);
-    if (plain(input["kind"]) != "trace") add("seed", run["seed"]);
-    return {out, false};
+    const bool named = settings["input"].is_string() && !settings["input"].string().empty();
+    return {{"input", plain(named ? settings["input"] : input["kind"])},
+            {"tokens", plain(input["tokens"])},
+            {"samples", plain(input["samples"])},
+            {"trials", plain(input["trials"])},
+            {"mask", plain(settings["mask"])},
+            {"seed", plain(input["kind"]) == "trace" ? "" : plain(run["seed"])}};
+}
+
+std::string or_none(const std::string& word) { return word.empty() ? "none" : word; }
+
+/// How the inputs differ; empty where they do not.
+std::string input_differences(const MeasuredResult& a, const MeasuredResult& b) {
+    const bool in_training = a.run["train"].is_object();
+    if (in_training != b.run["train"].is_object())
+        return fmt::format("{} was measured in its training, {} by itself",
+                           in_training ? a.name : b.name, in_training ? b.name : a.name);
+    const auto of_a = input_facts(a.run), of_b = input_facts(b.run);
+    std::string out;
+    for (std::size_t i = 0; i < of_a.size(); ++i) {
+        if (of_a[i].second == of_b[i].second) continue;
+        out += fmt::format("{}{} {} in {}, {} in {}", out.empty() ? "" : "; ", of_a[i].first,
+                           or_none(of_a[i].second), a.name, or_none(of_b[i].second), b.name);
+    }
+    return out;
 }
 
 std::string worded_layers(Index layers) {
@@ -213,18 +226,9 @@ std::string worded_layers(Index layers) {
 
 void note_differences(Changes& out, const MeasuredResult& a, const MeasuredResult& b,
                       bool of_heads) {
-    const InputWords in_a = input_words(a.run), in_b = input_words(b.run);
-    if (in_a.training != in_b.training)
+    if (const std::string inputs = input_differences(a, b); !inputs.empty())
         out.notes.push_back(
-            fmt::format("Inputs: {} was measured in training ({}), {} was not ({}); a difference "
-                        "may be theirs.",
-                        in_a.training ? a.name : b.name, in_a.training ? in_a.text : in_b.text,
-                        in_a.training ? b.name : a.name, in_a.training ? in_b.text : in_a.text));
-    else if (in_a.text != in_b.text)
-        out.notes.push_back(
-            fmt::format("The inputs differ, so a difference may be theirs: {} has {}; "
-                        "{} has {}.",
-                        a.name, in_a.text, b.name, in_b.text));
+            fmt::format("The inputs differ, so a change may be theirs: {}.", inputs));
     if (a.layers != b.layers && a.layers > 0 && b.layers > 0)
         out.notes.push_back(fmt::format(
             "{} has {}, {} has {}: equal layers are compared, not equal depths; "
@@ -241,8 +245,7 @@ void note_differences(Changes& out, const MeasuredResult& a, const MeasuredResul
         };
         if (word(a.run) != word(b.run))
             out.notes.push_back(fmt::format("{}: {} has {}, {} has {}.", key, a.name,
-                                            word(a.run).empty() ? "none" : word(a.run), b.name,
-                                            word(b.run).empty() ? "none" : word(b.run)));
+                                            or_none(word(a.run)), b.name, or_none(word(b.run))));
     }
     const auto model = [](const Json& run) {
         return run["model"].is_object() ? plain(run["model"]["argument"]) : plain(run["model"]);
@@ -432,6 +435,7 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
         require_one_definition(first, other, metrics);
         out.only_in_one += rows + baseline.size() - 2 * common;
         note_differences(out, first, other, of_heads);
+        out.shared = out.shared || samples == Samples::shared;
     }
 
     std::vector<double> probabilities;
@@ -463,6 +467,9 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
 std::string headline(const Changes& found) {
     const std::size_t all = found.differences.size();
     const std::string rate = fmt::format("false-discovery rate at most {:.4g} %", 100 * found.rate);
+    if (found.equal > 0 && found.equal + found.undefined == all)
+        return fmt::format("No change: {} number{} equal.", found.equal,
+                           found.equal == 1 ? " is" : "s are");
     if (found.significant > 0)
         return fmt::format("{} of {} change{} {} significant ({}); the surest: {}.",
                            found.significant, found.tested, found.tested == 1 ? "" : "s",
@@ -476,20 +483,19 @@ std::string headline(const Changes& found) {
             "change, "
             "relative to its size: {}.",
             found.untested, all, first_change(found));
-    if (found.equal > 0)
-        return fmt::format("No change: {} number{} equal.", found.equal,
-                           found.equal == 1 ? " is" : "s are");
     return "Nothing can be compared: every number is undefined in one of the results.";
 }
 
 std::vector<std::string> remarks(const Changes& found) {
     std::vector<std::string> out;
-    if (found.tested > 0)
-        out.push_back(fmt::format(
-            "Means are compared by their standard errors, not by pairs of samples, which the "
-            "tables "
-            "do not hold: of shared samples the errors are added, the most that pairs can have. A "
-            "change that is significant is so for pairs, too; a small one may be missed."));
+    if (found.tested > 0 && found.equal < found.differences.size())
+        out.emplace_back(
+            found.shared
+                ? "Means are compared, not pairs of samples, which the tables do not hold: "
+                  "standard "
+                  "errors are added, the most that pairs can have. A significant change is so for "
+                  "pairs, too; a small one may be missed."
+                : "The samples are independent: means are compared by Welch's test.");
     if (found.untested > 0) {
         const bool single = std::ranges::any_of(found.differences, [](const Difference& d) {
             return d.outcome == Outcome::untested && std::min(d.count_a, d.count_b) < 2;
@@ -501,7 +507,7 @@ std::vector<std::string> remarks(const Changes& found) {
             single ? "a result has one sample only (`--samples`)"
                    : "no scatter of the samples was recorded"));
     }
-    if (found.equal > 0)
+    if (found.equal > 0 && found.equal < found.differences.size())
         out.push_back(
             fmt::format("{} number{} equal.", found.equal, found.equal == 1 ? " is" : "s are"));
     if (found.undefined > 0)
