@@ -88,8 +88,8 @@ constexpr const char* program_footer = R"(Examples:
   tsdiag list random                      models that can be drawn
 
 See tsdiag COMMAND --help for details.
-Exit codes: 0 success, 1 invalid input, 2 usage error, 3 not available here, 4 a check or an assertion
-failed, 5 a strict check was not decided, 130 interrupted.)";
+Exit codes: 0 success, 1 invalid input, 2 usage error, 3 not available here,
+4 a check or an assertion failed, 5 a strict check was not decided, 130 interrupted.)";
 
 /// Names that the argument of a command accepts.
 std::vector<Candidates> candidates() {
