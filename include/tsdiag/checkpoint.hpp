@@ -35,10 +35,21 @@ enum class DType {
     f64,
     c64,
     c128,
-    other  ///< known by name only (f8_e8m0, f4, quantised ...): listed, not read
+    blocks,  ///< quantised: a number of adjacent elements share their bytes, see `BlockType`
+    other    ///< known by name only (f8_e8m0, f4, ...): listed, not read
 };
 std::string_view name(DType type);
-std::size_t bytes_of(DType type);  ///< bytes an element; 0 for `other`
+std::size_t bytes_of(DType type);  ///< bytes an element; 0 for `blocks` and `other`
+
+/// A quantised type: `elements` adjacent elements are stored in `bytes` bytes.
+struct BlockType {
+    std::string_view name;
+    std::int64_t elements = 1, bytes = 1;
+    /// The values of one block: the exact ones, rounded to float where that does not hold them.
+    void (*decode)(const std::byte* block, float* out) = nullptr;
+
+    double bits() const { return 8 * double(bytes) / double(elements); }  ///< an element
+};
 
 /// One array of a file.  `bytes` points into the mapping (or into memory that `owner` keeps alive):
 /// element (i_0, i_1, ...) is at `offset + sum i_k strides[k]` elements from its beginning.
@@ -51,6 +62,8 @@ struct RawTensor {
     std::int64_t offset = 0;           ///< in elements
     std::span<const std::byte> bytes;  ///< checked: every element lies inside
     bool big_endian = false;
+    const BlockType* blocks = nullptr;  ///< of `DType::blocks`; blocks start at multiples of their
+                                        ///< elements from the beginning of `bytes`
     std::shared_ptr<const void> owner;  ///< keeps `bytes` alive; never null for a non-empty tensor
 
     std::int64_t count() const;  ///< number of elements
@@ -58,7 +71,8 @@ struct RawTensor {
 };
 
 /// The elements in row-major order, widened: bf16, f16, f8, integers and bool become T exactly
-/// where T can hold them (f64 and 64-bit integers are rounded to float).  T: float or double.
+/// where T can hold them (f64 and 64-bit integers are rounded to float); quantised elements become
+/// the float that `BlockType::decode` gives, for both T.  T: float or double.
 /// Throws `NotAvailable` for a dtype that cannot be read, naming it.  Cost: O(count).
 template <class T>
 void widen(const RawTensor& tensor, std::span<T> out);
@@ -119,12 +133,13 @@ std::span<const FormatEntry* const> formats();
 /// Opens a checkpoint file or directory.
 ///
 ///  - a file: by its first bytes; an unknown one throws `FormatError` saying what it looks like
-///    (empty, git-lfs pointer, GGUF, HDF5, HTML, gzip, tar, an older PyTorch tar ...);
+///    (empty, git-lfs pointer, HDF5, HTML, gzip, tar, an older PyTorch tar ...);
 ///  - a HF directory: model.safetensors, else model.safetensors.index.json and its shards, else
-///    pytorch_model.bin, else pytorch_model.bin.index.json, else the only checkpoint file in it.
+///    pytorch_model.bin, else pytorch_model.bin.index.json, else the only checkpoint file in it, or
+///    the only GGUF file in shards.
 ///
 /// Tensor names are the file's full paths, dicts joined by '.': `state_dict.net.0.weight`.
-/// Throws `FormatError`, also for a format that is recognised and not supported (GGUF).
+/// Throws `FormatError`.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
 /// The checkpoints in a directory, sorted by name: files with a checkpoint's extension, and

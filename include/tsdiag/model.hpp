@@ -59,6 +59,9 @@ struct TensorSource {
     /// Output rows taken: group g = 0.. of `groups` gives rows g*stride + first .. + length.
     /// length 0: all rows.
     Index groups = 1, stride = 0, first = 0, length = 0;
+    /// Rows of each head of so many rows are stored in pairs: rows i and i + head / 2 at 2 i and
+    /// 2 i + 1 (LLaMA in GGUF).  0: in order.
+    Index paired_head = 0;
     Index total = 0;  ///< rows that the file's tensor has; 0: those of the canonical tensor
     /// Further tensors stacked below (prefix tokens: cls, distillation).
     std::vector<std::string> concat;

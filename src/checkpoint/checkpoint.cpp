@@ -23,7 +23,8 @@ constexpr TypeFacts type_facts[] = {
     {DType::i32, "i32", 4},         {DType::u64, "u64", 8},         {DType::i64, "i64", 8},
     {DType::f8_e4m3, "f8_e4m3", 1}, {DType::f8_e5m2, "f8_e5m2", 1}, {DType::f16, "f16", 2},
     {DType::bf16, "bf16", 2},       {DType::f32, "f32", 4},         {DType::f64, "f64", 8},
-    {DType::c64, "c64", 8},         {DType::c128, "c128", 16},      {DType::other, "other", 0},
+    {DType::c64, "c64", 8},         {DType::c128, "c128", 16},      {DType::blocks, "blocks", 0},
+    {DType::other, "other", 0},
 };
 
 const TypeFacts& facts_of(DType type) {

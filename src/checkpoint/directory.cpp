@@ -179,6 +179,10 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
                            "file has another name, pass its path.",
                            fmt::join(known_names, ", "), fmt::join(suffixes, ", ")));
     const bool sharded = std::all_of(names.begin(), names.end(), is_shard);
+    const auto is_gguf_shard = [](const fs::path& file) {
+        return file.extension() == ".gguf" && is_shard(file.filename().string());
+    };
+    if (std::ranges::all_of(files, is_gguf_shard)) return open_file(files.front());
     refuse(directory.string(),
            fmt::format("contains {} possible model files ({}), expected one{}. {}", files.size(),
                        fmt::join(names, ", "), sharded ? " with an index *.index.json" : "",

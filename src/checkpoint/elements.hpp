@@ -80,6 +80,7 @@ void with_element(const RawTensor& tensor, F&& f) {
         case DType::f64: return f(Plain<double>());
         case DType::c64:
         case DType::c128:
+        case DType::blocks:  // see for_each_piece
         case DType::other:
             break;
     }
@@ -133,6 +134,51 @@ void for_each_run(const RawTensor& tensor, F&& f) {
         }
         if (k == 0) return;
     }
+}
+
+/// Widens `count` elements of a quantised tensor that are `stride` elements apart from element
+/// `offset` on; each block is decoded once where they are in order.
+template <class T>
+void decode_run(const RawTensor& tensor, std::int64_t offset, std::int64_t count,
+                std::int64_t stride, T* to) {
+    constexpr std::int64_t largest_block = 256;
+    const BlockType& blocks = *tensor.blocks;
+    std::array<float, largest_block> values;
+    check(blocks.elements <= largest_block, "a block fits the buffer");
+    for (std::int64_t i = 0, decoded = -1; i < count;) {
+        const std::int64_t at = offset + i * stride;
+        const std::int64_t block = at / blocks.elements, first = at % blocks.elements;
+        if (block != decoded)
+            blocks.decode(tensor.bytes.data() + block * blocks.bytes, values.data());
+        decoded = block;
+        const std::int64_t some = stride == 1 ? std::min(count - i, blocks.elements - first) : 1;
+        for (std::int64_t k = 0; k < some; ++k) to[i + k] = T(values[std::size_t(first + k)]);
+        i += some;
+    }
+}
+
+/// Calls `f(offset, count, stride, widen)` for the runs of a tensor; `widen(offset, count, stride,
+/// to)` gives the numbers of a run or of a part of one.  Throws `NotAvailable` where the type
+/// cannot be read.
+template <class T, class F>
+void for_each_piece(const RawTensor& tensor, F&& f) {
+    const auto each = [&](auto widen) {
+        for_each_run(tensor, [&](std::int64_t offset, std::int64_t count, std::int64_t stride) {
+            f(offset, count, stride, widen);
+        });
+    };
+    if (tensor.dtype == DType::blocks)
+        return each([&](std::int64_t offset, std::int64_t count, std::int64_t stride, T* to) {
+            decode_run(tensor, offset, count, stride, to);
+        });
+    with_element(tensor, [&](auto element) {
+        using Element = decltype(element);
+        constexpr auto width = std::int64_t(sizeof(typename Element::Stored));
+        each([&](std::int64_t offset, std::int64_t count, std::int64_t stride, T* to) {
+            widen_run<Element>(tensor.bytes.data() + offset * width, count, stride,
+                               tensor.big_endian, to);
+        });
+    });
 }
 
 }  // namespace tsdiag::checkpoint

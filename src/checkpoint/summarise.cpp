@@ -82,30 +82,24 @@ class Accumulator {
 
 TensorSummary summarise_scaled(const RawTensor& tensor, double scale) {
     Accumulator accumulator(scale);
-    checkpoint::with_element(tensor, [&](auto element) {
-        using Element = decltype(element);
-        constexpr auto width = std::int64_t(sizeof(typename Element::Stored));
-        static_assert(chunk % lanes == 0);
-        std::array<double, chunk> buffer;
-        std::int64_t filled = 0;
-        const auto flush = [&] {
-            accumulator.add(buffer.data(), filled);
-            filled = 0;
-        };
-        checkpoint::for_each_run(
-            tensor, [&](std::int64_t offset, std::int64_t count, std::int64_t stride) {
-                const std::byte* from = tensor.bytes.data() + offset * width;
-                for (std::int64_t done = 0; done < count;) {
-                    const std::int64_t some = std::min(chunk - filled, count - done);
-                    checkpoint::widen_run<Element>(from + done * stride * width, some, stride,
-                                                   tensor.big_endian, buffer.data() + filled);
-                    done += some;
-                    filled += some;
-                    if (filled == chunk) flush();
-                }
-            });
-        flush();
-    });
+    static_assert(chunk % lanes == 0);
+    std::array<double, chunk> buffer;
+    std::int64_t filled = 0;
+    const auto flush = [&] {
+        accumulator.add(buffer.data(), filled);
+        filled = 0;
+    };
+    checkpoint::for_each_piece<double>(
+        tensor, [&](std::int64_t offset, std::int64_t count, std::int64_t stride, auto widen) {
+            for (std::int64_t done = 0; done < count;) {
+                const std::int64_t some = std::min(chunk - filled, count - done);
+                widen(offset + done * stride, some, stride, buffer.data() + filled);
+                done += some;
+                filled += some;
+                if (filled == chunk) flush();
+            }
+        });
+    flush();
     return accumulator.summary();
 }
 

@@ -24,17 +24,12 @@ void widen(const RawTensor& tensor, std::span<T> out) {
             "a tensor of shape {} has {} elements, expected {}, the size of the destination.",
             checkpoint::shape_text(tensor.shape), tensor.count(), out.size()));
     checkpoint::verify(tensor);
-    checkpoint::with_element(tensor, [&](auto element) {
-        using Element = decltype(element);
-        constexpr auto width = std::int64_t(sizeof(typename Element::Stored));
-        T* to = out.data();
-        checkpoint::for_each_run(
-            tensor, [&](std::int64_t offset, std::int64_t count, std::int64_t stride) {
-                checkpoint::widen_run<Element>(tensor.bytes.data() + offset * width, count, stride,
-                                               tensor.big_endian, to);
-                to += count;
-            });
-    });
+    T* to = out.data();
+    checkpoint::for_each_piece<T>(
+        tensor, [&](std::int64_t offset, std::int64_t count, std::int64_t stride, auto widen) {
+            widen(offset, count, stride, to);
+            to += count;
+        });
 }
 template void widen(const RawTensor&, std::span<float>);
 template void widen(const RawTensor&, std::span<double>);

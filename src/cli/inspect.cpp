@@ -32,8 +32,9 @@ using Summaries = std::map<std::tuple<const std::byte*, std::int64_t, DType,
 
 Line line_of(const Checkpoint& file, const std::string& name, Summaries& known) {
     const RawTensor tensor = file.tensor(name);
-    const std::string dtype =
-        tensor.dtype == DType::other ? tensor.dtype_name : std::string(tsdiag::name(tensor.dtype));
+    const std::string dtype = tensor.dtype == DType::other || tensor.dtype == DType::blocks
+                                  ? tensor.dtype_name
+                                  : std::string(tsdiag::name(tensor.dtype));
     Line line{name, dtype, tensor.shape, {}, {}};
     const Summaries::key_type key{tensor.bytes.data(), tensor.offset, tensor.dtype, tensor.shape,
                                   tensor.strides};
@@ -67,6 +68,19 @@ Line line_of(const Weights& weights, const Parameter& parameter) {
     raw.bytes = std::as_bytes(std::span(*owner));
     raw.owner = owner;
     return {parameter.name, raw.dtype_name, raw.shape, summarise(raw), {}};
+}
+
+/// Of a file with quantised tensors, over all its tensors; 0: it has none.
+double bits_a_weight(const Checkpoint& file) {
+    double bytes = 0, count = 0;
+    bool quantised = false;
+    for (const std::string& name : file.names()) {
+        const RawTensor tensor = file.tensor(name);
+        quantised = quantised || tensor.dtype == DType::blocks;
+        bytes += double(tensor.bytes.size());
+        count += double(tensor.count());
+    }
+    return quantised && count > 0 ? 8 * bytes / count : 0;
 }
 
 std::string name_cell(const std::string& name) { return printable(name, widest_cell); }
@@ -206,6 +220,8 @@ int run_command(const InspectCommand& command) {
     Json json;
     json.set("tsdiag", TSDIAG_VERSION).set("argument", model);
     if (file) json.set("format", file->format()).set("digest", header_digest(*file));
+    const double bits = file ? bits_a_weight(*file) : 0;
+    if (bits > 0) json.set("bits_a_weight", bits);
     if (subject) json.set("model", model_json(*subject));
     if (!unknown.empty()) json.set("unknown", unknown);
     const Json callables = file ? file->metadata()["__callables__"] : Json();
@@ -213,6 +229,7 @@ int run_command(const InspectCommand& command) {
     if (!command.json) {
         std::string head = fact("argument", model);
         if (file) head += fact("format", file->format());
+        if (bits > 0) head += fact("quantised", fmt::format("{:.3f} bits a weight", bits));
         if (callables.is_array()) head += fact("callables", called(callables));
         head += subject ? what_would_be_run(*subject) : fact("unknown", unknown);
         print(head + "\n");

@@ -3,6 +3,7 @@
 
 #include <array>
 
+#include "gguf.hpp"
 #include "ignored.hpp"
 #include "names.hpp"
 #include "tsdiag/error.hpp"
@@ -101,20 +102,27 @@ std::string_view by_names(const Checkpoint& file) {
             : "The configuration has no model_type to identify the family"));
 }
 
+Architecture detect_family(const Checkpoint& file, const DetectOptions& options) {
+    for (const ArchitectureEntry* entry : architectures())
+        if (entry->matches(file, options.config)) return entry->read(file, options);
+    unknown_layout(file, options.config);
+}
+
 }  // namespace
 
 Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
     const families::Ignoring file(whole, all);
     const DetectOptions& options = file.options();
     families::refuse_quantised(file, options);
-    for (const ArchitectureEntry* entry : architectures()) {
-        if (!entry->matches(file, options.config)) continue;
-        Architecture found = entry->read(file, options);
-        if (const std::string warning = file.warning(); !warning.empty())
-            found.spec.warnings.push_back(warning);
-        return found;
-    }
-    unknown_layout(file, options.config);
+    const auto found_in = [&] {
+        if (!families::is_gguf(file)) return detect_family(file, options);
+        const families::GgufModel model(file, options);
+        return model.restored(detect_family(model.file(), model.options()));
+    };
+    Architecture found = found_in();
+    if (const std::string warning = file.warning(); !warning.empty())
+        found.spec.warnings.push_back(warning);
+    return found;
 }
 
 }  // namespace tsdiag

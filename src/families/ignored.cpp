@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 
+#include "gguf.hpp"
 #include "names.hpp"
 #include "tsdiag/error.hpp"
 
@@ -45,7 +46,8 @@ Ignoring::Ignoring(const Checkpoint& file, const DetectOptions& options)
             return true;
         });
         options_.config = without(options_.config, pattern, left_out_);
-        metadata_ = without_saved(std::move(metadata_), pattern, left_out_);
+        metadata_ = is_gguf(file) ? without(metadata_, pattern, left_out_)
+                                  : without_saved(std::move(metadata_), pattern, left_out_);
         if (left_out_.size() == before)
             throw UsageError(
                 fmt::format("--ignore {}: matches no tensor of {} and no key of its configuration; "

@@ -43,10 +43,25 @@ void widen_transposed(const RawTensor& raw, std::span<T> out) {
     }
 }
 
+/// Rows of each head that are stored in pairs, in order.
+template <class T>
+void read_pairs(const RawTensor& raw, Index head, std::span<T> out) {
+    const Index half = head / 2, row = raw.count() / raw.shape[0];
+    for (Index first = 0; first < raw.shape[0]; first += head)
+        for (const Index second : {Index{0}, Index{1}}) {
+            RawTensor rows = part(raw, 0, first + second, half);
+            rows.strides[0] *= 2;
+            const auto size = std::size_t(half * row);
+            widen(rows, out.first(size));
+            out = out.subspan(size);
+        }
+}
+
 /// The rows that `source` takes of `raw`, widened, in the order of the canonical tensor.
 template <class T>
 void read(const RawTensor& raw, const TensorSource& source, std::span<T> out) {
     const bool turned = source.transposed;
+    if (source.paired_head > 0) return read_pairs(raw, source.paired_head, out);
     if (source.length == 0) return turned ? widen_transposed(raw, out) : widen(raw, out);
     const std::size_t size = out.size() / std::size_t(source.groups);
     for (Index g = 0; g < source.groups; ++g) {
@@ -63,6 +78,10 @@ std::string place(Index index, const Parameter& p, const TensorSource& source,
     const Index cols = p.vector ? 1 : p.shape.cols;
     Index row = index / cols;
     const Index col = index % cols;
+    if (const Index head = source.paired_head; head > 0) {
+        const Index in_head = row % head;
+        row = row - in_head + in_head % (head / 2) * 2 + in_head / (head / 2);
+    }
     if (source.length > 0)
         row = row / source.length * source.stride + source.first + row % source.length;
     if (source.transposed) return fmt::format("[{}, {}]", col, row);
@@ -83,6 +102,7 @@ bool floating(DType type) {
         case DType::bf16:
         case DType::f32:
         case DType::f64:
+        case DType::blocks:
             return true;
         default:
             return false;
@@ -125,7 +145,8 @@ class CheckpointWeights final : public Weights {
 
     Tensor rows(std::string_view name, std::span<const Index> rows) const override {
         const Entry& e = entry(name);
-        if (e.source.transposed || e.source.length > 0 || !e.source.concat.empty())
+        if (e.source.transposed || e.source.length > 0 || e.source.paired_head > 0 ||
+            !e.source.concat.empty())
             return Weights::rows(name, rows);
         const RawTensor raw = open(e.source.file_name);
         require_shape(e, raw);
@@ -159,7 +180,7 @@ class CheckpointWeights final : public Weights {
         if (!floating(raw.dtype))
             throw FormatError(
                 fmt::format("{}: weight '{}' has dtype {}, expected floating-point weights (f8, "
-                            "f16, bf16, f32, f64); quantised weights are not supported",
+                            "f16, bf16, f32, f64) or a type of GGUF whose values are known",
                             file_->source(), file_name, raw.dtype_name));
         const std::lock_guard lock(mutex_);
         touched_.push_back(raw);
@@ -176,7 +197,8 @@ class CheckpointWeights final : public Weights {
     /// The file's own memory, where it has the requested type and layout.
     std::optional<Tensor> borrowed(const Entry& e, const RawTensor& raw) const {
         const TensorSource& s = e.source;
-        if (type_ != Type::f32 || s.transposed || !s.concat.empty() || s.groups > 1)
+        if (type_ != Type::f32 || s.transposed || !s.concat.empty() || s.groups > 1 ||
+            s.paired_head > 0)
             return std::nullopt;
         const RawTensor taken = s.length > 0 ? part(raw, 0, s.first, s.length) : raw;
         const auto same = as_is<float>(taken);

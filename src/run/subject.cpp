@@ -132,7 +132,10 @@ Subject open_subject(const SubjectOptions& options) {
     }
     subject.file = unwrap(std::move(file), &subject.notes);
     DetectOptions detection;
-    if (const fs::path config = find_config(options, subject.notes); !config.empty()) {
+    // What a GGUF file says of itself precedes a config.json beside it.
+    const bool complete = subject.file->format().starts_with("gguf") && options.config.empty();
+    if (const fs::path config = complete ? fs::path() : find_config(options, subject.notes);
+        !config.empty()) {
         detection.config = read_json(config);
         detection.config_name = config.string();
         subject.notes.push_back(fmt::format("configuration: {}", config.string()));

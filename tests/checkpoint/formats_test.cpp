@@ -64,15 +64,13 @@ TEST(OpenCheckpoint, RefusesPathsThatAreNoFiles) {
         << "its only file is a loop";
 }
 
-TEST(OpenCheckpoint, NamesVersionAndTensorCountOfGguf) {
-    EXPECT_THAT(
-        samples::message_of<FormatError>([] { open_checkpoint(samples::folder() / "empty.gguf"); }),
-        HasSubstr("GGUF file (version 3, 0 tensors); GGUF is not supported yet"));
+TEST(OpenCheckpoint, NamesTheVersionOfGguf) {
+    EXPECT_TRUE(open_checkpoint(samples::folder() / "empty.gguf")->names().empty());
     const TemporaryFolder folder;
     EXPECT_THAT(refusal(folder.write("m.gguf", "GGUF\x03")), HasSubstr("more bytes are expected"));
     // Version 1 has 32-bit counts: 12 tensors and 12 keys.
     EXPECT_THAT(refusal(folder.write("m.gguf", "GGUF" + samples::raw<std::uint32_t>({1, 12, 12}))),
-                HasSubstr("version 1, 12 tensors"));
+                HasSubstr("version 1, expected 2 or 3"));
     EXPECT_THAT(samples::message_of<FormatError>([&] {
                     open_checkpoint(folder.write(
                         "m.gguf", std::string("GGUF\0\0\0\3", 8) + std::string(16, '\0')));

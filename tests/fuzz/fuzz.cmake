@@ -34,7 +34,7 @@ function(tsdiag_fuzz name source)
     set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
 endfunction()
 
-foreach(format "safetensors" "torch zip" "torch legacy" "npz" "npy")
+foreach(format "safetensors" "torch zip" "torch legacy" "npz" "npy" "gguf")
     string(REPLACE " " "_" name ${format})
     tsdiag_fuzz(${name} checkpoint "TSDIAG_FORMAT=\"${format}\"")
 endforeach()

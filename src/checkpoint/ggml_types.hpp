@@ -1,0 +1,21 @@
+#pragma once
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "tsdiag/checkpoint.hpp"
+
+namespace tsdiag::checkpoint {
+
+/// An element type of GGUF files: plain, or stored in blocks.
+struct GgmlType {
+    std::uint32_t id;
+    DType dtype;  ///< `other`: the values of its codebook are not known here
+    BlockType blocks;
+};
+
+std::span<const GgmlType> ggml_types();
+/// Null for an id that no type has, or that was withdrawn.
+const GgmlType* ggml_type(std::uint32_t id);
+
+}  // namespace tsdiag::checkpoint

@@ -1,0 +1,91 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "program.hpp"
+#include "support/gguf_writer.hpp"
+#include "tsdiag/json.hpp"
+
+/// A GGUF file by its name alone.
+namespace tsdiag::test {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr std::int64_t width = 32, heads = 2, hidden = 64, vocabulary = 20;
+
+/// A LLaMA of one layer; matrices are Q8_0, a scale of 2^-6 and small numbers that differ.
+GgufWriter tiny_llama() {
+    GgufWriter file;
+    file.word("general.architecture", "llama");
+    for (const auto& [key, value] : {std::pair{"context_length", 16},
+                                     {"embedding_length", int(width)},
+                                     {"block_count", 1},
+                                     {"feed_forward_length", int(hidden)},
+                                     {"attention.head_count", int(heads)}})
+        file.number(std::string("llama.") + key, std::uint32_t(value));
+    file.real("llama.attention.layer_norm_rms_epsilon", 1e-5F);
+    std::int64_t drawn = 1;
+    const auto matrix = [&](const std::string& name, std::int64_t rows, std::int64_t columns) {
+        std::string bytes;
+        for (std::int64_t block = 0; block < rows * columns / 32; ++block) {
+            bytes += little(std::uint16_t((15 - 6) << 10));
+            for (int i = 0; i < 32; ++i) {
+                drawn = drawn * 48271 % 2147483647;
+                bytes += char(std::int8_t(drawn % 41 - 20));
+            }
+        }
+        file.tensor(name + ".weight", {rows, columns}, 8, bytes);
+    };
+    const std::vector<float> ones(std::size_t(width), 1.0F);
+    const auto norm = [&](const std::string& name) {
+        file.floats(name + ".weight", {width}, ones);
+    };
+    matrix("token_embd", vocabulary, width);
+    norm("output_norm");
+    norm("blk.0.attn_norm");
+    norm("blk.0.ffn_norm");
+    for (const char* name : {"attn_q", "attn_k", "attn_v", "attn_output"})
+        matrix(std::string("blk.0.") + name, width, width);
+    matrix("blk.0.ffn_gate", hidden, width);
+    matrix("blk.0.ffn_up", hidden, width);
+    matrix("blk.0.ffn_down", width, hidden);
+    return file;
+}
+
+TEST(GgufByName, IsInspectedAndProbed) {
+    const TemporaryDirectory folder;
+    write_file(folder / "m.gguf", tiny_llama().bytes());
+    const Finished listed = Running(folder.path(), {"inspect", "m.gguf"}).wait();
+    EXPECT_EQ(listed.code, 0) << listed.err;
+    EXPECT_THAT(listed.out, HasSubstr("blk.0.attn_q.weight"));
+    EXPECT_THAT(listed.out, HasSubstr("Q8_0"));
+    EXPECT_THAT(listed.out, HasSubstr("bits a weight"));
+    const Finished json = Running(folder.path(), {"inspect", "m.gguf", "--json"}).wait();
+    const double matrices = double(vocabulary * width + 4 * width * width + 3 * width * hidden),
+                 norms = 3 * double(width);
+    EXPECT_EQ(Json::parse(json.out, "inspect")["bits_a_weight"].number(),
+              (8.5 * matrices + 32 * norms) / (matrices + norms));
+    const Finished probed =
+        Running(folder.path(), {"probe", "m.gguf", "--tokens", "8", "--samples", "1"}).wait();
+    EXPECT_EQ(probed.code, 0) << probed.err;
+    EXPECT_THAT(probed.out, HasSubstr("LLaMA, 1 layer, d = 32, 2 heads"));
+}
+
+TEST(GgufByName, RefusesInOneSentence) {
+    const TemporaryDirectory folder;
+    GgufWriter unknown = tiny_llama();
+    unknown.real("llama.attention.logit_cap", 30);
+    const std::string whole = tiny_llama().bytes();
+    for (const auto& [bytes, said] : {std::pair{unknown.bytes(), "llama.attention.logit_cap"},
+                                      {whole.substr(0, whole.size() / 2), "truncated"},
+                                      {std::string("GGUF\0\0\0\3", 8), "big-endian"}}) {
+        write_file(folder / "m.gguf", bytes);
+        const Finished done = Running(folder.path(), {"probe", "m.gguf", "--tokens", "8"}).wait();
+        EXPECT_EQ(done.code, 1) << said;
+        EXPECT_THAT(done.err, HasSubstr(said));
+        EXPECT_EQ(std::count(done.err.begin(), done.err.end(), '\n'), 1) << done.err;
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag::test
