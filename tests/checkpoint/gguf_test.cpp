@@ -320,7 +320,7 @@ TEST(Gguf, ReadsMetadataOfEveryType) {
     EXPECT_EQ(m["f32"].number(), 1e-5) << "as it was written, not as the float is";
     EXPECT_TRUE(m["bool"].boolean());
     EXPECT_EQ(m["text"].string(), "llama");
-    EXPECT_EQ(m["list"].dump(), "[4,-4]");
+    EXPECT_EQ(m["list"].dump(), "[4, -4]");
     EXPECT_EQ(m["tokens"]["length"].integer(), 5000);
     EXPECT_EQ(m["u64"].number(), 0x1p63);
     EXPECT_EQ(m["i64"].integer(), -5'000'000'000);
