@@ -13,6 +13,9 @@ install(EXPORT tsdiag NAMESPACE tsdiag:: FILE tsdiag-targets.cmake DESTINATION $
 if(TARGET tsdiag_cuda)
     install(TARGETS tsdiag_cuda LIBRARY DESTINATION lib/tsdiag) # where the program looks for it
 endif()
+if(TARGET tsdiag_mpi)
+    install(TARGETS tsdiag_mpi LIBRARY DESTINATION lib/tsdiag)
+endif()
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/tsdiag-config.cmake.in
     ${PROJECT_BINARY_DIR}/tsdiag-config.cmake INSTALL_DESTINATION ${TSDIAG_PACKAGE})

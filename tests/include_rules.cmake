@@ -11,32 +11,37 @@ endif()
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # The public headers, each above those that it may include.
-set(public error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series comparison output checkpoint
-    attention spec events model probe training_log claim report run checkpoint_series assertion train experiment)
+set(public error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series comparison output units ranks_plugin cluster checkpoint
+    attention spec events model probe training_log claim claim_record report run checkpoint_series assertion train experiment)
 # Libraries, by the first part of their headers' names.
-set(libraries Eigen Spectra boost nlohmann fmt CLI toml++ dnnl oneapi zlib libpng turbojpeg lbfgs gtest gmock benchmark)
+set(libraries Eigen Spectra boost nlohmann fmt mpi CLI toml++ dnnl oneapi zlib libpng turbojpeg lbfgs gtest gmock benchmark)
 
 # The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.
 set(contracts error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series comparison)
-set(folders src/core src/output src/checkpoint src/attention src/model src/families src/run src/train src/claims src/experiments src/cli probes reports
-    gpu)
+set(folders src/core src/output src/units src/checkpoint src/attention src/model src/families src/run src/train src/claims src/experiments src/cluster src/cli probes reports
+    gpu mpi)
 set(public_src/core ${contracts})
 set(public_src/output error file output)
+set(public_src/units error file json table backend output units)
 set(public_src/checkpoint ${contracts} checkpoint)
 set(public_src/attention ${contracts} attention)
 set(public_src/model ${contracts} attention spec events model)
 set(public_src/families ${contracts} checkpoint attention spec model)
 set(public_src/run ${public})
-list(REMOVE_ITEM public_src/run report train experiment)
+list(REMOVE_ITEM public_src/run ranks_plugin cluster claim_record report train experiment)
 set(public_src/train ${public_src/run} report train)
 set(public_src/experiments ${public})
-set(public_src/claims ${contracts} attention spec model claim)
+list(REMOVE_ITEM public_src/experiments ranks_plugin cluster)
+set(public_src/claims ${contracts} units attention spec model claim claim_record)
 set(public_src/cli ${public})
 set(public_probes error text tensor statistics backend ops gradient linalg eigen metric table intervals attention spec events probe)
 set(public_reports error text json file metric table table_view intervals comparison claim report)
+set(public_src/cluster error ranks_plugin cluster)
+set(public_mpi ranks_plugin)
 set(public_gpu error formulas tensor statistics backend plugin)
 set(libraries_src/core Eigen Spectra boost nlohmann fmt dnnl oneapi)
 set(libraries_src/output fmt)
+set(libraries_src/units fmt)
 set(libraries_src/checkpoint fmt zlib)
 set(libraries_src/attention Eigen fmt)
 set(libraries_src/model fmt)
@@ -48,6 +53,8 @@ set(libraries_src/claims Eigen fmt)
 set(libraries_src/cli CLI toml++ fmt)
 set(libraries_probes Eigen fmt)
 set(libraries_reports fmt zlib)
+set(libraries_src/cluster fmt)
+set(libraries_mpi mpi)
 set(libraries_gpu Eigen fmt)
 # Subfolders: one includes its own headers and its folder's, and those of the subfolders named here.
 set(beside_src/core/tensor data)

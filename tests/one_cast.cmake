@@ -10,7 +10,7 @@ endif()
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 set(sources "")
-foreach(folder IN ITEMS include src probes reports gpu tests notebooks_cpp benchmarks examples)
+foreach(folder IN ITEMS include src probes reports gpu mpi tests notebooks_cpp benchmarks examples)
     foreach(ending IN ITEMS hpp cpp cuh cu)
         file(GLOB_RECURSE found RELATIVE ${ROOT} ${ROOT}/${folder}/*.${ending})
         list(APPEND sources ${found})

@@ -42,6 +42,7 @@ struct ExperimentOptions {
     std::string device = "auto";
     std::string data;  ///< for those that train, as `TrainOptions::data`; empty: what they draw
     std::function<void(const Progress&)> progress = {};
+    Units* units = nullptr;  ///< of its trials, computed by several processes or kept; null: none
 };
 
 struct ExperimentEntry;
@@ -62,6 +63,7 @@ class ExperimentSetting {
     const std::string& device() const { return options_.device; }
     const std::string& data() const { return options_.data; }
     const std::function<void(const Progress&)>& progress() const { return options_.progress; }
+    Units* units() const { return options_.units; }
     const ExperimentEntry& entry() const { return entry_; }
     Json json() const;  ///< scale, keys
 

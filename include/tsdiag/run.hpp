@@ -14,6 +14,7 @@
 #include "tsdiag/model.hpp"
 #include "tsdiag/probe.hpp"
 #include "tsdiag/table.hpp"
+#include "tsdiag/units.hpp"
 
 /// run(): the only function that joins model and probes.
 ///
@@ -145,6 +146,9 @@ struct RunOptions {
     Products products = Products::exact;  ///< of a device
     Index memory = 0;                     ///< bytes available to the run; 0: half of the machine's
     bool allow_nonfinite = false;
+    /// Of this run, computed by several processes or kept from an earlier one: its trials, or where
+    /// there is one, blocks of its samples.  Null: none.
+    Units* units = nullptr;
     /// Called often and from one thread; an exception ends the run.
     std::function<void(const Progress&)> progress = {};
 };
@@ -168,8 +172,10 @@ void measure(const Model& model, std::span<const Input> inputs, std::span<const 
 /// Several runs of models as one job: the trials of all run in parallel, each on one thread, so
 /// that results do not depend on the number of threads.  `progress` covers the whole job; that of
 /// the options is not called.
+/// The trials of all are units of one stage of `units`.
 std::vector<RunResult> run_together(std::span<const RunOptions> runs,
-                                    const std::function<void(const Progress&)>& progress = {});
+                                    const std::function<void(const Progress&)>& progress = {},
+                                    Units* units = nullptr);
 
 /// Calls work(i) for i = 0 .. count - 1 in parallel, each on one thread; the functions it returns
 /// are called serially in the order of i.  `order`: in which to begin; empty: 0, 1, ...  An
@@ -179,9 +185,9 @@ void in_order(Index count, const std::function<std::function<void()>(Index)>& wo
 
 /// trial(i, sink) for i = 0 .. count - 1 by `in_order`; its results go to `out` in that order, so
 /// that they do not depend on the number of threads.  `done`: called from the calling thread with
-/// the finished fraction.
+/// the finished fraction.  Each trial is a unit of one stage of `units`.
 void each_trial(Index count, Sink& out, const std::function<void(Index, Sink&)>& trial,
-                const std::function<void(double)>& done = {});
+                const std::function<void(double)>& done = {}, Units* units = nullptr);
 
 /// The stream that the weights of a random model are drawn from in trial `trial` (the first is 0).
 Rng weights_rng(std::uint64_t seed, Index trial);

@@ -221,7 +221,7 @@ RunResult measure_maps(const ExperimentSetting& setting) {
         run.probes = {"row_max", "entropy"};
         run.maps = {where};
     }
-    const std::vector<RunResult> results = run_together(runs, setting.progress());
+    const std::vector<RunResult> results = run_together(runs, setting.progress(), setting.units());
     RunResult all;
     Json::Array described;
     for (std::size_t i = 0; i < results.size(); ++i) {

@@ -198,7 +198,8 @@ RunResult measure(const ExperimentSetting& setting) {
         },
         [&](double part) {
             if (setting.progress()) setting.progress()({.phase = "measure", .fraction = part});
-        });
+        },
+        setting.units());
     return result;
 }
 

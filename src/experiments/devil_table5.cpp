@@ -172,7 +172,7 @@ RunResult measure(const ExperimentSetting& setting) {
     double done = 0;
     for (const Row& row : rows) {
         Table table(row.label);
-        each_trial(setting.count("trials"), table, [&](Index trial, Sink& out) {
+        const auto score = [&](Index trial, Sink& out) {
             TrainOptions first = first_options(setting, row);
             first.seed = seed_of(setting, trial);
             std::vector<Value> scores;
@@ -192,7 +192,8 @@ RunResult measure(const ExperimentSetting& setting) {
             }
             out.scalar({}, "score",
                        whole ? Value(sum / double(asked.size())) : undefined("training diverged"));
-        });
+        };
+        each_trial(setting.count("trials"), table, score, {}, setting.units());
         result.table.append(table);
         done += 1 / double(rows.size());
         if (setting.progress()) setting.progress()({.phase = "measure", .fraction = done});

@@ -58,11 +58,9 @@ RunResult measure(const ExperimentSetting& setting) {
     const std::vector<double> scales = setting.numbers("scales");
     const auto trials = std::size_t(setting.count("trials"));
     std::vector<Trained> models;
-    std::map<std::string, std::vector<std::optional<double>>> accuracies;  // by model and seed
     for (const std::string& patch : setting.list("patches"))
         for (const double k : scales) {
             const std::string name = model_of(patches_of(setting, patch), k);
-            accuracies[name].resize(trials);
             models.push_back(
                 {name,
                  train_options(setting,
@@ -70,18 +68,17 @@ RunResult measure(const ExperimentSetting& setting) {
                                    fmt::format("attention=polynomial,p=3,scale={:.17g}", 1 / k)),
                                gratings(setting))});
         }
-    RunResult result = trained(setting, models, [&](const Outcome& run, Sink&) {
-        if (run.diverged.empty() && !run.evaluations.empty())
-            accuracies.at(run.model)[std::size_t(run.trial)] = run.evaluations.back().accuracy;
-    });
+    Finals finals;
+    RunResult result = trained(setting, models, {}, &finals);
     for (const std::string& patch : setting.list("patches")) {
         const Index tokens = patches_of(setting, patch);
         Table best(family_of(tokens));
         for (std::size_t trial = 0; trial < trials; ++trial) {
             std::vector<std::pair<double, double>> known;
-            for (const double k : scales)
-                if (const auto a = accuracies.at(model_of(tokens, k))[trial])
-                    known.emplace_back(k, *a);
+            for (const double k : scales) {
+                const Finals::ByTrial& all = finals.accuracy.at(model_of(tokens, k));
+                if (trial < all.size() && all[trial]) known.emplace_back(k, *all[trial]);
+            }
             const auto found = best_scale(known);
             best.scalar({}, "best_scale", found ? Value(*found) : undefined("all runs diverged"));
         }

@@ -162,7 +162,8 @@ RunResult measure(const ExperimentSetting& setting) {
                 if (setting.progress())
                     setting.progress()({.phase = "measure",
                                         .fraction = (finished + part) / double(variances.size())});
-            });
+            },
+            setting.units());
         finished += 1;
         result.table.append(table);
     }

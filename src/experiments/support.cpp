@@ -150,7 +150,7 @@ std::string in_words(const std::vector<Plot>& panels) {
 
 RunResult together(const ExperimentSetting& setting, std::span<const RunOptions> runs,
                    bool curves_only) {
-    const std::vector<RunResult> results = run_together(runs, setting.progress());
+    const std::vector<RunResult> results = run_together(runs, setting.progress(), setting.units());
     RunResult all;
     Json::Array described;
     for (const RunResult& result : results) {

@@ -46,10 +46,34 @@ void tell_all(const Outcome& run, Sink& out) {
     out.scalar({}, "final_accuracy", judged ? Value(run.evaluations.back().accuracy) : none);
 }
 
-std::optional<double> last_test_loss(const Outcome& run) {
-    if (!run.diverged.empty() || run.evaluations.empty()) return std::nullopt;
-    return run.evaluations.back().loss;
-}
+/// Passes on what the trials of a model say, in their order; notes their final numbers, and
+/// completes `test_loss_excess`: a trial does not know the loss of the base, which may come from
+/// another process.
+class FinalNumbers final : public Sink {
+  public:
+    FinalNumbers(Sink& out, Finals& finals, const Trained& model)
+        : out_(out),
+          loss_(finals.test_loss[model.name]),
+          accuracy_(finals.accuracy[model.name]),
+          base_(model.base.empty() ? nullptr : &finals.test_loss.at(model.base)) {}
+    void scalar(const Place& at, std::string_view metric, const Value& value) override {
+        if (metric == "final_test_loss") loss_.push_back(value.value);
+        if (metric == "final_accuracy") accuracy_.push_back(value.value);
+        if (metric != "test_loss_excess") return out_.scalar(at, metric, value);
+        const std::optional<double> own = loss_.back(), other = base_->at(loss_.size() - 1);
+        out_.scalar(at, metric,
+                    own && other ? Value(*own - *other) : undefined("training diverged"));
+    }
+    void point(const Place& at, std::string_view curve, double x, const Value& y) override {
+        out_.point(at, curve, x, y);
+    }
+    void matrix(Map map) override { out_.matrix(std::move(map)); }
+
+  private:
+    Sink& out_;
+    Finals::ByTrial &loss_, &accuracy_;
+    const Finals::ByTrial* base_;
+};
 
 Outcome outcome_of(const Trained& model, Index trial, TrainOptions options) {
     Outcome out;
@@ -96,36 +120,31 @@ TrainOptions train_options(const ExperimentSetting& setting, std::string model,
 }
 
 RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
-                  const std::function<void(const Outcome&, Sink&)>& tell) {
+                  const std::function<void(const Outcome&, Sink&)>& tell, Finals* finals) {
     RunResult result;
+    Finals own;
+    Finals& final_numbers = finals ? *finals : own;
     const Index trials = setting.count("trials");
-    std::map<std::string, std::vector<std::optional<double>>> losses;  // per trial
-    for (const Trained& model : models) losses[model.name].resize(std::size_t(trials));
     for (std::size_t m = 0; m < models.size(); ++m) {
         Table table(models[m].name);
+        FinalNumbers noted(table, final_numbers, models[m]);
         const auto done = [&](double fraction) {
             if (setting.progress())
                 setting.progress()({.phase = "measure",
                                     .fraction = (double(m) + fraction) / double(models.size())});
         };
         each_trial(
-            trials, table,
+            trials, noted,
             [&](Index trial, Sink& out) {
                 TrainOptions options = models[m].options;
                 options.seed = seed_of(setting, trial);
                 const Outcome run = outcome_of(models[m], trial, std::move(options));
                 tell_all(run, out);
-                const std::optional<double> own = losses.at(run.model)[std::size_t(trial)] =
-                    last_test_loss(run);
-                if (const std::string& base = models[m].base; !base.empty()) {
-                    const std::optional<double> other = losses.at(base)[std::size_t(trial)];
-                    out.scalar(
-                        {}, "test_loss_excess",
-                        own && other ? Value(*own - *other) : undefined("training diverged"));
-                }
+                if (!models[m].base.empty())
+                    out.scalar({}, "test_loss_excess", undefined("of the base"));
                 if (tell) tell(run, out);
             },
-            done);
+            done, setting.units());
         result.table.append(table);
     }
     return result;

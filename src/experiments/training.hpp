@@ -29,14 +29,23 @@ struct Outcome {
     std::string diverged;  ///< why it ended early; empty: it did not
 };
 
+/// The final numbers of each run, by model and trial; empty where a run diverged.
+struct Finals {
+    using ByTrial = std::vector<std::optional<double>>;
+    std::map<std::string, ByTrial> test_loss, accuracy;
+};
+
 /// Trains each model `trials` times with different seeds, concurrently, a thread per run.  `tell`:
 /// records what to keep of a run, in addition to the common curves `train_loss` and
 /// `train_grad_norm` (means over at most 60 parts of the run), `accuracy` and `test_loss` (of
 /// held-out samples) at evaluations; metrics `final_loss` (training, mean of the last tenth of the
 /// steps), `final_test_loss`, `final_accuracy`, `diverged` (1 or 0), and of a model that has a base
-/// `test_loss_excess`, its final_test_loss less that of the base.
+/// `test_loss_excess`, its final_test_loss less that of the base.  A run may take place in another
+/// process: what is needed of it must be recorded.  `finals`: those of all runs; of none where this
+/// process computes units only.
 RunResult trained(const ExperimentSetting& setting, std::span<const Trained> models,
-                  const std::function<void(const Outcome&, Sink&)>& tell = {});
+                  const std::function<void(const Outcome&, Sink&)>& tell = {},
+                  Finals* finals = nullptr);
 
 /// The seed of a training: its weights, samples and dropout.
 std::uint64_t seed_of(const ExperimentSetting& setting, Index trial);

@@ -128,7 +128,8 @@ RunResult measure(const ExperimentSetting& setting) {
                 if (setting.progress())
                     setting.progress()({.phase = "measure",
                                         .fraction = (finished + part) / double(widths.size())});
-            });
+            },
+            setting.units());
         finished += 1;
         result.table.append(table);
     }

@@ -14,10 +14,9 @@ Json or_null(const std::optional<T>& value) {
     return value ? Json(*value) : Json();
 }
 
-Json gains(const Measurement& measurement) {
+Json gains(const Totals& totals) {
     Json::Array a2;
-    for (const std::optional<double>& gain : measurement.branch_gains())
-        a2.push_back(or_null(gain));
+    for (const std::optional<double>& gain : totals.branch_gains()) a2.push_back(or_null(gain));
     return a2;
 }
 
@@ -29,7 +28,7 @@ Json lines(const std::vector<std::string>& list) {
     return all;
 }
 
-Json describe_model(const Subject& subject, const Measurement& measurement) {
+Json describe_model(const Subject& subject, const Totals& totals) {
     const ModelSpec& spec = subject.spec();
     Json model;
     model.set("argument", subject.argument)
@@ -52,7 +51,7 @@ Json describe_model(const Subject& subject, const Measurement& measurement) {
     model.set("recognised", lines(recognised)).set("ignored", lines(spec.ignored));
     model.set("defaults", lines(spec.defaults));
     if (!spec.warnings.empty()) model.set("warnings", lines(spec.warnings));
-    if (Json a2 = gains(measurement); !a2.array().empty()) model.set("a2", std::move(a2));
+    if (Json a2 = gains(totals); !a2.array().empty()) model.set("a2", std::move(a2));
     return model;
 }
 
@@ -119,9 +118,9 @@ Json describe_metrics(const std::vector<std::string>& names) {
     return all;
 }
 
-Json describe_solver(const Measurement& measurement) {
+Json describe_solver(const Totals& totals) {
     Json::Array all;
-    for (const Diagnostics::Entry& entry : measurement.solver()) {
+    for (const Diagnostics::Entry& entry : totals.solver()) {
         const Estimate& found = entry.estimate;
         Json one;
         one.set("layer", entry.at.layer).set("head", entry.at.head).set("metric", entry.metric);

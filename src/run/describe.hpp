@@ -7,13 +7,13 @@
 /// The content of run.json (docs/run-json.md).
 namespace tsdiag {
 
-Json describe_model(const Subject& subject, const Measurement& measurement);
+Json describe_model(const Subject& subject, const Totals& totals);
 Json describe_trace_model(const Subject& subject, const TraceOptions& options);
 Json describe_settings(const RunOptions& options, const std::vector<std::string>& metrics,
                        Index memory, Index layers);
 /// The definition of each metric.
 Json describe_metrics(const std::vector<std::string>& names);
-Json describe_solver(const Measurement& measurement);
+Json describe_solver(const Totals& totals);
 Json lines(const std::vector<std::string>& list);
 
 }  // namespace tsdiag

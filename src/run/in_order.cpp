@@ -1,28 +1,16 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <map>
 #include <mutex>
 
+#include "hand_out.hpp"
 #include "recorder.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {
-
-void Recorder::scalar(const Place& at, std::string_view metric, const Value& value) {
-    entries_.push_back({at, std::string(metric), value});
-}
-void Recorder::point(const Place& at, std::string_view curve, double x, const Value& y) {
-    entries_.push_back({at, std::string(curve), y, x, true});
-}
-void Recorder::matrix(Map map) { maps_.push_back(std::move(map)); }
-
-void Recorder::replay(Sink& out) const {
-    for (const Entry& e : entries_)
-        e.is_point ? out.point(e.at, e.name, e.x, e.value) : out.scalar(e.at, e.name, e.value);
-    for (const Map& map : maps_) out.matrix(map);
-}
 
 void Meter::add(double part) {
     const double done = done_.fetch_add(part) + part;
@@ -79,12 +67,68 @@ void in_order(Index count, const std::function<std::function<void()>(Index)>& wo
     committer.rethrow();
 }
 
+void hand_out(Units& units, Index count, bool side_by_side,
+              const std::function<std::string(Index)>& make,
+              const std::function<void(double)>& tell) {
+    Committer committer;  // here for the first failure only
+    const auto work = [&] {
+        for (Index unit; !committer.failed() && (unit = units.next()) >= 0;) {
+            try {
+                if (!units.find(unit)) {
+                    const auto start = std::chrono::steady_clock::now();
+                    const std::string record = make(unit);
+                    units.keep(unit, record, seconds_from(start));
+                }
+            } catch (...) {
+                committer.fail(unit);
+            }
+            if (tell && omp_get_thread_num() == 0) tell(double(unit + 1) / double(count));
+        }
+    };
+    if (side_by_side) {
+#pragma omp parallel
+        work();
+    } else {
+        work();
+    }
+    committer.rethrow();
+}
+
+namespace {
+
+std::string bytes_of(const Recorder& said) {
+    RecordWriter out;
+    said.write(out);
+    return out.take();
+}
+
+}  // namespace
+
 void each_trial(Index count, Sink& out, const std::function<void(Index, Sink&)>& trial,
-                const std::function<void(double)>& done) {
+                const std::function<void(double)>& done, Units* units) {
+    if (units) units->begin(count);
+    if (units && units->hands_out())
+        return hand_out(
+            *units, count, true,
+            [&](Index i) {
+                Recorder said;
+                trial(i, said);
+                return bytes_of(said);
+            },
+            done);
     Meter meter(double(std::max<Index>(count, 1)), done);
     in_order(count, [&](Index i) {
         const auto said = std::make_shared<Recorder>();
-        trial(i, *said);
+        const auto known = units ? units->find(i) : std::nullopt;
+        if (known) {
+            RecordReader in(*known, kept_units);
+            *said = Recorder::read(in);
+            in.end();
+        } else {
+            const auto start = std::chrono::steady_clock::now();
+            trial(i, *said);
+            if (units) units->keep(i, bytes_of(*said), seconds_from(start));
+        }
         meter.add(1);
         return [said, &out] { said->replay(out); };
     });

@@ -101,17 +101,9 @@ std::unique_ptr<Measurement::Sample> Measurement::make_sample() const {
 
 Measurement::~Measurement() = default;
 
-void Measurement::begin_trial(Index trial) { trial_ = trial; }
-
-void Measurement::join(const Measurement& later) {
-    for (const auto& [layer, gain] : later.gains_) {
-        auto& [sum, count] = gains_[layer];
-        sum += gain.first;
-        count += gain.second;
-    }
-    solver_.insert(solver_.end(), later.solver_.begin(), later.solver_.end());
-    losses_ += later.losses_;
-    loss_count_ += later.loss_count_;
+void Measurement::begin_trial(Index trial, Index first) {
+    trial_ = trial;
+    first_ = first;
 }
 
 void Measurement::begin_sample(Index sample) { sample_ = sample; }
@@ -190,26 +182,15 @@ bool Measurement::spoiled(const Attention& event) {
 void Measurement::on_attention(const Attention& event) {
     now().layer = event.layer;
     report_progress(event.layer);
-    auto& [sum, count] = gains_[event.layer];
-    if (sample_ == 0 && std::isfinite(event.a2)) {
-        sum += event.a2;
-        count += 1;
-    }
+    const bool gain = first_ + sample_ == 0 && std::isfinite(event.a2);
+    totals_.add_gain(event.layer, gain ? event.a2 : 0, gain ? 1 : 0);
     if (!needs_attention_ || spoiled(event)) return;
     note_channels(event.channels ? event.op.tokens() : 0);
     for (const Driven& driven : now().probes)
         if (has(driven.entry->needs, Needs::attention)) driven.probe->on_attention(event, *sink_);
 }
 
-void Measurement::on_loss(double value) {
-    losses_ += value;
-    loss_count_ += 1;
-}
-
-std::optional<double> Measurement::loss() const {
-    if (loss_count_ == 0) return std::nullopt;
-    return losses_ / double(loss_count_);
-}
+void Measurement::on_loss(double value) { totals_.add_loss(value); }
 
 void Measurement::on_gradient(const Gradient& event) {
     if (event.layer >= 0) now().layer = event.layer;
@@ -231,11 +212,11 @@ void Measurement::finish(Index number, Sample& sample) {
     if (sample.layer < 0) return;
     sink_->set_channels(sample.channels);
     for (const Driven& driven : sample.probes) driven.probe->finish_layer(sample.layer, *sink_);
-    const bool first = trial_ == 0 && number == 0;
+    const bool first = trial_ == 0 && first_ + number == 0;
     for (Diagnostics::Entry& entry : sample.diagnostics.entries)
         if ((first && entry.estimate.iterations > 0) || !entry.estimate.converged ||
             entry.estimate.on_host)
-            solver_.push_back(std::move(entry));
+            totals_.add(std::move(entry));
     sample.diagnostics.entries.clear();
     sample.last_state.reset();
     sample.finite_rows = true;
@@ -246,6 +227,7 @@ void Measurement::finish(Index number, Sample& sample) {
 void Measurement::end_layer(Index layer) {
     sample_ = 0;
     report_progress(layer + 1);
+    if (settings_.layer_done) settings_.layer_done();
 }
 
 void Measurement::report_progress(Index layer) {
@@ -256,15 +238,6 @@ void Measurement::report_progress(Index layer) {
     // Samples of one batch alternate, so the fraction could decrease.
     fraction_ = std::max(fraction_, (double(trial_) + in_layer) / double(settings_.trials));
     settings_.progress(fraction_, std::min(layer, settings_.layers - 1));
-}
-
-std::vector<std::optional<double>> Measurement::branch_gains() const {
-    std::vector<std::optional<double>> gains;
-    if (gains_.empty()) return gains;
-    gains.resize(std::size_t(gains_.rbegin()->first) + 1);
-    for (const auto& [layer, sum] : gains_)
-        if (sum.second > 0) gains[std::size_t(layer)] = sum.first / double(sum.second);
-    return gains;
 }
 
 }  // namespace tsdiag

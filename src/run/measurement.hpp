@@ -9,6 +9,7 @@
 #include "tsdiag/events.hpp"
 #include "tsdiag/probe.hpp"
 #include "tsdiag/table.hpp"
+#include "tsdiag/units.hpp"
 
 namespace tsdiag {
 
@@ -25,6 +26,34 @@ struct MeasurementSettings {
     Index cross_check = 0;
     Index layers = 0, samples = 1, trials = 1;                   ///< for progress
     std::function<void(double fraction, Index layer)> progress;  ///< may be empty
+    std::function<void()> layer_done;                            ///< may be empty
+};
+
+/// What a run says of itself beside its table, summed over samples and trials.
+class Totals {
+  public:
+    void add_loss(double value);
+    void add_gain(Index layer, double a2, Index count);
+    void add(Diagnostics::Entry entry) { solver_.push_back(std::move(entry)); }
+    /// Adds those of later samples or trials.
+    void join(const Totals& later);
+
+    /// Mean over samples and trials; empty without a reverse sweep.
+    std::optional<double> loss() const;
+    /// Mean of each layer's a2 over the trials; empty where no event had one.
+    std::vector<std::optional<double>> branch_gains() const;
+    /// Solver diagnostics of each iterative value of the first sample, and of later samples those
+    /// that did not converge.
+    const std::vector<Diagnostics::Entry>& solver() const { return solver_; }
+
+    void write(RecordWriter& out) const;
+    static Totals read(RecordReader& in);
+
+  private:
+    double losses_ = 0;
+    Index loss_count_ = 0;
+    std::map<Index, std::pair<double, Index>> gains_;  ///< layer -> sum, count
+    std::vector<Diagnostics::Entry> solver_;
 };
 
 /// The observer that passes events and a sink to the probes.  Moments of a state and statistics
@@ -34,9 +63,8 @@ class Measurement final : public Observer {
     Measurement(MeasurementSettings settings, Sink& out);
     ~Measurement() override;
 
-    void begin_trial(Index trial);
-    /// Merges the losses, gains and diagnostics of a later trial.
-    void join(const Measurement& later);
+    /// `first`: the number of its first sample, where it is a part of the trial's.
+    void begin_trial(Index trial, Index first = 0);
     void begin_sample(Index sample) override;
     void end_sample(Index sample) override;
     void on_hidden(const Hidden& event) override;
@@ -52,14 +80,7 @@ class Measurement final : public Observer {
 
     /// Is a reverse sweep needed?
     bool wants_gradients() const { return needs_gradient_ || needs_attention_gradient_; }
-    /// Mean over samples and trials; empty without a reverse sweep.
-    std::optional<double> loss() const;
-
-    /// Mean of each layer's a2 over the trials; empty where no event had one.
-    std::vector<std::optional<double>> branch_gains() const;
-    /// Solver diagnostics of each iterative value of the first sample, and of later samples those
-    /// that did not converge.
-    const std::vector<Diagnostics::Entry>& solver() const { return solver_; }
+    const Totals& totals() const { return totals_; }
 
   private:
     class FiniteSink;
@@ -91,12 +112,9 @@ class Measurement final : public Observer {
     std::vector<std::unique_ptr<Sample>> idle_;      ///< free to be reused
     bool needs_hidden_ = false, needs_rows_ = false, needs_attention_ = false;
     bool needs_gradient_ = false, needs_attention_gradient_ = false;
-    double losses_ = 0;
-    Index loss_count_ = 0;
-    Index trial_ = 0, sample_ = 0;
-    double fraction_ = 0;                              ///< as last reported
-    std::map<Index, std::pair<double, Index>> gains_;  ///< layer -> sum, count
-    std::vector<Diagnostics::Entry> solver_;
+    Index trial_ = 0, first_ = 0, sample_ = 0;
+    double fraction_ = 0;  ///< as last reported
+    Totals totals_;
 };
 
 }  // namespace tsdiag

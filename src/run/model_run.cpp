@@ -6,6 +6,7 @@
 
 #include "budget.hpp"
 #include "describe.hpp"
+#include "hand_out.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
@@ -102,26 +103,45 @@ std::vector<Input> ModelRun::inputs(Index trial) const {
     return source_.samples(work_.options.redraw.empty() ? trial : 0);
 }
 
-void ModelRun::measure(Index trial, Measurement& measurement, const Layers& tell) const {
+void ModelRun::measure(Index trial, Samples chosen, Measurement& measurement,
+                       const Layers& tell) const {
     RunSettings settings = settings_;
     settings.progress = [&](Index done, Index total) { tell("measure", done, total); };
     const Model model(subject_.spec(), weights(trial), work_.backend, type_);
-    std::vector<Input> samples = inputs(trial);
+    std::vector<Input> all = inputs(trial);
+    const auto first = std::size_t(chosen.first);
+    const std::size_t count = chosen.count < 0 ? all.size() : std::size_t(chosen.count);
+    const auto samples = std::span(all).subspan(first, count);
+    measurement.begin_trial(trial, chosen.first);
     model.run(samples, measurement, settings);
     if (!losses_) return;
     settings.progress = [&](Index done, Index total) { tell("gradients", done, total); };
-    const std::vector<Loss> losses = losses_->losses(trial, samples);
-    model.differentiate(samples, losses, measurement, settings);
+    const std::vector<Loss> losses = losses_->losses(trial, all);
+    model.differentiate(samples, std::span(losses).subspan(first, count), measurement, settings);
+}
+
+std::string ModelRun::Trial::bytes() const {
+    RecordWriter out;
+    said->write(out);
+    totals.write(out);
+    return out.take();
+}
+
+ModelRun::Trial ModelRun::Trial::read(std::string_view record) {
+    RecordReader in(record, kept_units);
+    Trial trial{std::make_shared<const Recorder>(Recorder::read(in))};
+    trial.totals = Totals::read(in);
+    in.end();
+    return trial;
 }
 
 ModelRun::Trial ModelRun::trial(Index trial, Meter& meter) const {
     const auto said = std::make_shared<Recorder>();
     MeasurementSettings own = measured_;
     own.progress = nullptr;
-    const auto measurement = std::make_shared<Measurement>(std::move(own), *said);
-    measurement->begin_trial(trial);
+    Measurement measurement(std::move(own), *said);
     const double sweeps = losses_ ? 2 : 1;
-    measure(trial, *measurement, [&](std::string_view, Index, Index total) {
+    measure(trial, {}, measurement, [&](std::string_view, Index, Index total) {
         meter.add(seconds_ / (sweeps * double(total)));
     });
     work_.backend.synchronise();  // pending work uses weights that other threads may release
@@ -130,29 +150,54 @@ ModelRun::Trial ModelRun::trial(Index trial, Meter& meter) const {
         said->replay(table);
         work_.options.derive(table, *said);
     }
-    return {said, measurement};
+    return {said, measurement.totals()};
 }
 
 void ModelRun::add(const Trial& trial) {
     trial.said->replay(work_.result.table);
-    if (whole_)
-        whole_->join(*trial.measurement);
-    else
-        whole_ = trial.measurement;
+    whole_.join(trial.totals);
 }
 
 void ModelRun::in_turn() {
     const RunOptions& options = work_.options;
-    whole_ = std::make_shared<Measurement>(measured_, work_.result.table);
-    for (Index trial = 0; trial < options.trials; ++trial) {
-        whole_->begin_trial(trial);
-        measure(trial, *whole_, [&](std::string_view phase, Index done, Index total) {
+    Measurement measurement(measured_, work_.result.table);
+    for (Index trial = 0; trial < options.trials; ++trial)
+        measure(trial, {}, measurement, [&](std::string_view phase, Index done, Index total) {
             const double part = double(done) / double(std::max<Index>(total, 1));
             const Index back = total - done, on = std::min(done, total - 1);
             say(options, {.phase = phase,
                           .fraction = (double(trial) + part) / double(options.trials),
                           .layer = phase == "gradients" ? back : on});
         });
+    whole_ = measurement.totals();
+}
+
+Index ModelRun::blocks() const {
+    constexpr Index most = 64;  // each reads the weights once
+    return std::min(source_.count(), most);
+}
+
+ModelRun::Trial ModelRun::block(Index block) const {
+    const Index samples = source_.count(), first = block * samples / blocks(),
+                last = (block + 1) * samples / blocks();
+    const auto said = std::make_shared<Recorder>();
+    MeasurementSettings own = measured_;
+    own.progress = nullptr;
+    own.layer_done = [said = said.get()] { said->mark(); };
+    Measurement measurement(std::move(own), *said);
+    measure(0, {first, last - first}, measurement, [](std::string_view, Index, Index) {});
+    return {said, measurement.totals()};
+}
+
+void ModelRun::add(std::span<const Trial> blocks) {
+    std::size_t segments = 0;
+    for (const Trial& block : blocks) segments = std::max(segments, block.said->segments());
+    for (std::size_t segment = 0; segment < segments; ++segment)
+        for (const Trial& block : blocks)
+            if (segment < block.said->segments()) block.said->replay(work_.result.table, segment);
+    for (const Trial& block : blocks) {
+        block.said->replay_maps(work_.result.table);
+        whole_.join(block.totals);
     }
 }
 
@@ -180,13 +225,16 @@ void ModelRun::describe() {
     input.set("trials", options.trials).set("defaults", lines(source_.defaults()));
     Json& run = work_.result.run;
     run.set("dtype", type_ == Type::f32 ? "float32" : "float64");
-    run.set("model", describe_model(subject_, *whole_)).set("input", std::move(input));
-    if (losses_) run.set("loss", losses_->json().set("value", *whole_->loss()));
+    run.set("model", describe_model(subject_, whole_)).set("input", std::move(input));
+    if (losses_) {
+        const std::optional<double> loss = whole_.loss();
+        run.set("loss", losses_->json().set("value", loss ? Json(*loss) : Json()));
+    }
     run.set("settings", describe_settings(options, work_.metrics, work_.memory,
                                           Index(subject_.spec().blocks.size()))
                             .set("batch", settings_.batch));
     run.set("schema", describe_metrics(work_.metrics));
-    run.set("solver", describe_solver(*whole_));
+    run.set("solver", describe_solver(whole_));
 }
 
 }  // namespace tsdiag

@@ -21,10 +21,13 @@ class ModelRun {
     double seconds() const { return seconds_; }  ///< estimate for one trial on all threads
     Index beside() const { return beside_; }
 
-    /// The results of one trial.
+    /// The results of one trial, or of some of its samples.
     struct Trial {
         std::shared_ptr<const Recorder> said;
-        std::shared_ptr<Measurement> measurement;
+        Totals totals = {};
+        std::string bytes() const;  ///< as a record
+        /// Throws `FormatError` for bytes that `bytes` cannot have made.
+        static Trial read(std::string_view record);
     };
     /// Runs one trial on the calling thread.
     Trial trial(Index trial, Meter& meter) const;
@@ -32,6 +35,12 @@ class ModelRun {
     void add(const Trial& trial);
     /// Runs all trials in sequence, each on all threads.
     void in_turn();
+    /// Parts of the samples of a single trial, each a unit.
+    Index blocks() const;
+    /// Runs the samples of one part.
+    Trial block(Index block) const;
+    /// Adds the results of all parts, layer by layer, as one pass over all samples gives them.
+    void add(std::span<const Trial> blocks);
     /// The output of the first layer for the first sample of the first trial, row by row.
     std::vector<double> first_layer() const;
     /// Writes model, input and settings to run.json.
@@ -44,7 +53,10 @@ class ModelRun {
     /// Runs the trial's model forward over its inputs, and backward where there is a loss.  `tell`:
     /// the phase, and how many of its layers are done.
     using Layers = std::function<void(std::string_view phase, Index done, Index total)>;
-    void measure(Index trial, Measurement& measurement, const Layers& tell) const;
+    struct Samples {
+        Index first = 0, count = -1;  ///< -1: all
+    };
+    void measure(Index trial, Samples samples, Measurement& measurement, const Layers& tell) const;
 
     Work& work_;
     const Subject& subject_;
@@ -56,7 +68,7 @@ class ModelRun {
     MeasurementSettings measured_;
     double seconds_ = 0;
     std::shared_ptr<const Weights> kept_;  ///< the same in all trials; null: drawn anew
-    std::shared_ptr<Measurement> whole_;   ///< merged over the trials so far
+    Totals whole_;                         ///< merged over the trials so far
 };
 
 }  // namespace tsdiag

@@ -10,6 +10,7 @@
 #include "arrays.hpp"
 #include "budget.hpp"
 #include "describe.hpp"
+#include "hand_out.hpp"
 #include "model_run.hpp"
 #include "trace/replay.hpp"
 #include "tsdiag/error.hpp"
@@ -43,8 +44,19 @@ Subject open_model(const RunOptions& options) {
     return subject;
 }
 
+/// The results of a unit: kept from before, or made now.
+ModelRun::Trial unit(Units* units, Index i, const std::function<ModelRun::Trial()>& make) {
+    if (const auto known = units ? units->find(i) : std::nullopt)
+        return ModelRun::Trial::read(*known);
+    const auto start = std::chrono::steady_clock::now();
+    ModelRun::Trial made = make();
+    if (units) units->keep(i, made.bytes(), seconds_from(start));
+    return made;
+}
+
 /// Runs the trials of all `runs` concurrently, a thread per trial, the longest first.
-void side_by_side(std::span<ModelRun* const> runs, const std::function<void(double)>& tell) {
+void side_by_side(std::span<ModelRun* const> runs, Units* units,
+                  const std::function<void(double)>& tell) {
     std::vector<std::pair<ModelRun*, Index>> trials;
     double whole = 0;
     for (ModelRun* run : runs)
@@ -52,18 +64,48 @@ void side_by_side(std::span<ModelRun* const> runs, const std::function<void(doub
             trials.emplace_back(run, t);
             whole += run->seconds();
         }
+    const Index count = std::ssize(trials);
+    if (units) units->begin(count);
+    if (units && units->hands_out()) {
+        // In their own order: the estimates, and so the longest, differ between machines.
+        Meter unused(whole, {});
+        return hand_out(
+            *units, count, runs.front()->beside() > 1,
+            [&](Index i) {
+                const auto& [run, trial] = trials[std::size_t(i)];
+                return run->trial(trial, unused).bytes();
+            },
+            tell);
+    }
     std::vector<Index> order(trials.size());
     std::iota(order.begin(), order.end(), 0);
     std::ranges::sort(
         order, {}, [&](Index i) { return std::pair(-trials[std::size_t(i)].first->seconds(), i); });
     Meter meter(whole, tell);
     in_order(
-        Index(trials.size()),
+        count,
         [&](Index i) {
             const auto& [run, trial] = trials[std::size_t(i)];
-            return [run, done = run->trial(trial, meter)] { run->add(done); };
+            return [run, done = unit(units, i, [&, run = run, trial = trial] {
+                             return run->trial(trial, meter);
+                         })] { run->add(done); };
         },
         order);
+}
+
+/// The samples of a single trial, in parts.
+void in_blocks(ModelRun& run, Units& units, const std::function<void(double)>& tell) {
+    const Index count = run.blocks();
+    units.begin(count);
+    if (units.hands_out())
+        return hand_out(
+            units, count, false, [&](Index i) { return run.block(i).bytes(); }, tell);
+    std::vector<ModelRun::Trial> blocks;
+    for (Index i = 0; i < count; ++i) {
+        blocks.push_back(unit(&units, i, [&] { return run.block(i); }));
+        tell(double(i + 1) / double(count));
+    }
+    run.add(blocks);
 }
 
 /// |Y - Y'|_F / |Y|_F, Y the output of the first layer for the first sample with exact products, Y'
@@ -84,8 +126,9 @@ void measure_model(Work& work, const Subject& subject) {
     const RunOptions& options = work.options;
     work.phases.begin("inputs");
     say(options, {.phase = "inputs"});
-    const bool beside = options.trials > 1 && options.trials >= omp_get_max_threads();
-    ModelRun model(work, subject, beside ? omp_get_max_threads() : 1);
+    const Index threads = omp_get_max_threads();
+    const bool beside = options.trials > 1 && (options.trials >= threads || options.units);
+    ModelRun model(work, subject, beside ? std::min(options.trials, threads) : 1);
 
     work.phases.begin("measure");
     Progress start{.phase = "measure"};
@@ -97,7 +140,9 @@ void measure_model(Work& work, const Subject& subject) {
     };
     if (beside) {
         ModelRun* const only[] = {&model};
-        side_by_side(only, tell);
+        side_by_side(only, options.units, tell);
+    } else if (options.units) {
+        in_blocks(model, *options.units, tell);
     } else if (options.derive) {
         Meter meter(model.seconds() * double(options.trials), tell);
         for (Index trial = 0; trial < options.trials; ++trial) model.add(model.trial(trial, meter));
@@ -106,7 +151,8 @@ void measure_model(Work& work, const Subject& subject) {
     }
     work.phases.end();
     model.describe();
-    if (options.products == Products::exact) return;
+    const bool hollow = options.units && options.units->hands_out();
+    if (options.products == Products::exact || hollow) return;
     const double error = first_layer_error(options, subject, model);
     const char* name = options.products == Products::tf32 ? "tf32" : "bf16";
     work.result.run.set("fast", Json().set("products", name).set("first_layer_error", error));
@@ -151,6 +197,7 @@ RunSizes sizes_of(const Work& work, const Checkpoint& file, const TraceSummary& 
 void measure_trace(Work& work, const Subject& subject) {
     const RunOptions& options = work.options;
     refuse_model_options(options);
+    if (options.units && options.units->hands_out()) return;  // it is not split
     const TraceSummary summary = summarise_trace(*subject.file);
     check_selection(options, summary.layers, std::max<Index>(summary.heads, 1));
     if (options.samples > summary.samples)
@@ -183,7 +230,7 @@ void measure_trace(Work& work, const Subject& subject) {
     run.set("input", input.set("trials", Index(1)));
     run.set("settings", describe_settings(options, work.metrics, work.memory, summary.layers));
     run.set("schema", describe_metrics(work.metrics));
-    run.set("solver", describe_solver(measurement));
+    run.set("solver", describe_solver(measurement.totals()));
 }
 
 }  // namespace
@@ -234,7 +281,8 @@ void measure(const Model& model, std::span<const Input> inputs, std::span<const 
 }
 
 std::vector<RunResult> run_together(std::span<const RunOptions> runs,
-                                    const std::function<void(const Progress&)>& progress) {
+                                    const std::function<void(const Progress&)>& progress,
+                                    Units* units) {
     restart_shortages();
     const Index threads = omp_get_max_threads();
     std::vector<std::unique_ptr<Work>> works;
@@ -260,7 +308,7 @@ std::vector<RunResult> run_together(std::span<const RunOptions> runs,
         if (progress) progress(at);
     };
     tell(0);
-    side_by_side(all, tell);
+    side_by_side(all, units, tell);
     tell(1);
     std::vector<RunResult> results;
     for (std::size_t i = 0; i < works.size(); ++i) {

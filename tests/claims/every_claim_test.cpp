@@ -8,6 +8,7 @@
 
 #include "expected.hpp"
 #include "support/files.hpp"
+#include "tsdiag/claim_record.hpp"
 #include "tsdiag/error.hpp"
 
 /// Laws over the list of claims.
@@ -142,6 +143,25 @@ TEST_P(EveryClaim, SameSeedSameResultOnAnyNumberOfThreads) {
     }
     omp_set_num_threads(threads);
     EXPECT_EQ(texts[0], texts[1]);
+}
+
+TEST_P(EveryClaim, IsReadFromItsRecordAsItWasExamined) {
+    const Examined e = examine(claim(), few(claim()));
+    const std::string record = claim_record(e);
+    const std::vector<Examined> before{e}, after{read_claim_record(record, claim(), few(claim()))};
+    EXPECT_EQ(claims_json(before, few(claim())).dump(), claims_json(after, few(claim())).dump());
+    EXPECT_EQ(claim_rows(before), claim_rows(after));
+    EXPECT_EQ(claim_record(after.front()), record);
+    // Whatever is missing or changed is refused in words, or is another record.
+    for (std::size_t at = 0; at < record.size(); at += 1 + record.size() / 300) {
+        EXPECT_THROW(read_claim_record(record.substr(0, at), claim(), few(claim())), FormatError);
+        std::string other = record;
+        other[at] = char(other[at] ^ 0x41);
+        try {
+            read_claim_record(other, claim(), few(claim()));
+        } catch (const FormatError&) {
+        }
+    }
 }
 
 TEST_P(ExaminedClaim, ReplayGivesTheSameNumber) {

@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "support/files.hpp"
+#include "support/units.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
 
@@ -150,6 +151,26 @@ TEST_P(EveryExperiment, TheSameSeedGivesTheSameTableOnAnyNumberOfThreads) {
     omp_set_num_threads(before);
     EXPECT_EQ(tables.size(), 1u);
     EXPECT_EQ(tables.count(csv(perform(entry(), tiny(4)).table)), 0u) << "the seed does nothing";
+}
+
+TEST_P(EveryExperiment, IsTheSameFromTheUnitsOfSeveralProcesses) {
+    if (entry().timed) GTEST_SKIP() << "measures the machine";
+    ExperimentOptions options = tiny();
+    const std::string alone = csv(perform(entry(), options).table);
+    KeptUnits kept;
+    constexpr Index parts = 3;
+    for (Index part = parts; part >= 1; --part) {
+        OnePart units(kept, part, parts);
+        options.units = &units;
+        const std::size_t before = kept.size();
+        perform(entry(), options);
+        EXPECT_EQ(Index(kept.size() - before), units.computed) << "a unit was computed twice";
+    }
+    OnePart all(kept);
+    options.units = &all;
+    EXPECT_TRUE(csv(perform(entry(), options).table) == alone);
+    EXPECT_EQ(all.computed, 0) << "units of no part";
+    EXPECT_GT(kept.size(), 1u) << "it is not split";
 }
 
 TEST_P(EveryExperiment, KeysAreValidAtEveryScaleAndDescribed) {

@@ -119,6 +119,9 @@ std::string settings_digest(const RunOptions& o) {
     add(int(o.products));
     add(int(o.allow_nonfinite));
     add(o.tolerance);
+    digest.add(o.spectra);
+    add(o.cross_check);
+    for (const auto& [layer, head] : o.maps) digest.add(fmt::format("map {} {}", layer, head));
     return digest.text();
 }
 

@@ -1,0 +1,121 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "layout.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/json.hpp"
+#include "units_file.hpp"
+
+namespace tsdiag {
+namespace units {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t most_json = 1 << 24;  // bytes of a description
+
+std::vector<fs::path> sorted_entries(const fs::path& folder) {
+    std::error_code failed;
+    std::vector<fs::path> out;
+    for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+        out.push_back(at->path());
+    std::ranges::sort(out);
+    return out;
+}
+
+Json json_of(const fs::path& file) {
+    return Json::parse(file_text(file, "a description of a job", most_json), file.string());
+}
+
+/// What a worker says of itself; its stages go to `stages`.
+WorkerStatus worker_of(const fs::path& file, std::map<Index, Index>& stages) {
+    const Json json = json_of(file);
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    WorkerStatus worker;
+    worker.host = json["host"].string();
+    worker.state = json["state"].string();
+    worker.pid = json["pid"].integer();
+    worker.units = json["units"].integer();
+    worker.threads = std::max<Index>(1, json["threads"].integer());
+    worker.busy = json["busy"].number();
+    worker.age = std::chrono::duration<double>(now).count() - json["time"].number();
+    for (const Json& stage : json["stages"].array())
+        if (stage.array().size() == 2)
+            stages[stage.array()[0].integer()] = stage.array()[1].integer();
+    return worker;
+}
+
+JobStatus status_of(const JobFile& job) {
+    JobStatus status;
+    status.digest = job.folder.filename().string();
+    status.words = job.words;
+    status.numerics = job.numerics;
+    std::map<Index, Index> stages;
+    std::set<std::pair<Index, Index>> done;
+    double seconds = 0;
+    for (const fs::path& file : sorted_entries(job.folder)) {
+        try {
+            if (file.extension() == worker_ending) {
+                status.workers.push_back(worker_of(file, stages));
+            } else if (file.extension() == file_ending) {
+                std::string host;
+                const std::string bytes = file_text(file, "finished units");
+                for (const Unit& unit : parse(bytes, file.string(), status.digest, host))
+                    if (done.emplace(unit.stage, unit.unit).second && std::isfinite(unit.seconds))
+                        seconds += unit.seconds;
+            }
+        } catch (const FormatError&) {  // half written by another version, or damaged
+        }
+    }
+    status.done = Index(done.size());
+    for (const auto& [stage, count] : stages) status.known += count;
+    if (!done.empty()) status.unit_seconds = seconds / double(done.size());
+    return status;
+}
+
+}  // namespace
+
+bool is_of_a_job(const fs::path& file) {
+    const std::string name = file.filename().string();
+    return name == job_file || file.extension() == file_ending ||
+           file.extension() == worker_ending || (name.starts_with('.') && name.ends_with(".tmp"));
+}
+
+std::vector<JobFile> jobs_in(const fs::path& folder) {
+    std::vector<JobFile> jobs;
+    for (const fs::path& one : sorted_entries(folder)) {
+        std::error_code failed;
+        if (!fs::is_regular_file(one / job_file, failed)) continue;
+        try {
+            const Json json = json_of(one / job_file);
+            JobFile job{one, {}, json["settings"].string(), json["numerics"].string()};
+            for (const Json& word : json["command"].array()) job.words.push_back(word.string());
+            jobs.push_back(std::move(job));
+        } catch (const FormatError&) {
+        }
+    }
+    return jobs;
+}
+
+}  // namespace units
+
+std::vector<JobStatus> job_status(const std::filesystem::path& folder) {
+    namespace fs = std::filesystem;
+    std::vector<fs::path> stores = {units_folder(folder)};
+    for (const fs::path& entry : units::sorted_entries(folder))
+        if (entry.filename().string().ends_with(units::ending)) stores.push_back(entry);
+    std::vector<JobStatus> all;
+    for (const fs::path& store : stores) {
+        const std::string name = store.filename().string();
+        const std::size_t length = name.size() - std::string_view(units::ending).size();
+        for (const units::JobFile& job : units::jobs_in(store)) {
+            all.push_back(units::status_of(job));
+            all.back().result = (store.parent_path() / name.substr(1, length - 1)).string();
+        }
+    }
+    return all;
+}
+
+}  // namespace tsdiag

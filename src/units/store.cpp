@@ -1,0 +1,218 @@
+#include <fmt/format.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+#include "layout.hpp"
+#include "tsdiag/backend.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/json.hpp"
+#include "tsdiag/output.hpp"
+#include "units_file.hpp"
+
+namespace tsdiag {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t most_pending = 64 << 20;  // bytes
+constexpr double first_write = 1;               // seconds
+constexpr double share_lost = 0.01;             // of the time so far
+
+std::string host_name() {
+    std::array<char, 256> name{};
+    if (gethostname(name.data(), name.size() - 1) != 0 || name[0] == '\0') return "host";
+    std::string text(name.data());
+    for (char& c : text)
+        if (std::isalnum((unsigned char)(c)) == 0 && c != '.') c = '-';
+    return text;
+}
+
+std::string worker_name() {
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    return fmt::format("{}-{}-{:x}", host_name(), getpid(),
+                       std::chrono::duration_cast<std::chrono::microseconds>(now).count());
+}
+
+std::string short_digest(const std::string& text) { return sha256(text).substr(0, 32); }
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+}  // namespace
+
+std::string JobTitle::settings_digest() const {
+    return short_digest(fmt::format("{}\n{}\n{}", TSDIAG_VERSION, units::format, settings));
+}
+std::string JobTitle::digest() const { return short_digest(settings_digest() + "\n" + numerics); }
+
+std::string numerics_of(const std::string& device) {
+    const Backend& backend = open_backend(device);
+    std::string text = backend.description();
+    if (!backend.host_memory()) return text;
+    text = text.substr(text.find(", ") + 2);  // without the number of threads
+    for (const char* variable : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
+        if (const char* set = std::getenv(variable)) text += fmt::format(", {}={}", variable, set);
+    return text;
+}
+
+fs::path units_folder(const fs::path& folder) {
+    std::error_code failed;
+    fs::path path = fs::weakly_canonical(folder, failed);
+    if (failed) path = fs::absolute(folder).lexically_normal();
+    if (!path.has_filename()) path = path.parent_path();
+    return path.parent_path() / ("." + path.filename().string() + units::ending);
+}
+
+UnitStore::UnitStore(const fs::path& result, JobTitle title)
+    : folder_(units_folder(result)),
+      title_(std::move(title)),
+      digest_(title_.digest()),
+      worker_(worker_name()),
+      start_(Clock::now()),
+      written_(start_) {
+    folder_ /= digest_;
+}
+
+UnitStore::~UnitStore() {
+    std::error_code failed;
+    if (made_) return;
+    fs::remove(folder_, failed);  // only where they are empty
+    fs::remove(folder_.parent_path(), failed);
+}
+
+Index UnitStore::read() {
+    const std::lock_guard lock(mutex_);
+    std::error_code failed;
+    std::vector<fs::path> files;
+    for (fs::directory_iterator at(folder_, failed), end; !failed && at != end;
+         at.increment(failed))
+        if (at->path().extension() == units::file_ending) files.push_back(at->path());
+    std::ranges::sort(files);
+    for (const fs::path& file : files) read_file(file);
+    return known();
+}
+
+void UnitStore::read_file(const fs::path& file) {
+    auto from = std::make_unique<Read>();
+    std::vector<units::Unit> all;
+    try {
+        from->bytes = file_text(file, "finished units");
+        all = units::parse(from->bytes, file.string(), digest_, from->host);
+    } catch (const FormatError&) {
+        return;  // its units are computed again
+    }
+    for (const units::Unit& unit : all) {
+        const auto [at, is_new] =
+            records_.try_emplace({unit.stage, unit.unit}, Known{unit.record, files_.size()});
+        if (is_new || at->second.record == unit.record) continue;
+        throw Error(fmt::format(
+            "{}: {} and {} have different results of unit {} of stage {}, expected the same bytes; "
+            "one of the machines computes wrongly. Remove that folder and run the command again.",
+            folder_.string(), files_[at->second.file]->host, from->host, unit.unit, unit.stage));
+    }
+    files_.push_back(std::move(from));
+}
+
+std::optional<std::string_view> UnitStore::find(Index stage, Index unit) const {
+    const std::lock_guard lock(mutex_);
+    const auto at = records_.find({stage, unit});
+    if (at == records_.end()) return std::nullopt;
+    return at->second.record;
+}
+
+void UnitStore::stage(Index stage, Index count) {
+    const std::lock_guard lock(mutex_);
+    stages_[stage] = count;
+}
+
+void UnitStore::keep(Index stage, Index unit, std::string_view record, double seconds) {
+    const std::lock_guard lock(mutex_);
+    units::append(pending_, {stage, unit, seconds, record});
+    ++pending_count_;
+    ++computed_;
+    busy_ += seconds;
+    const double due = std::max(first_write, share_lost * seconds_since(start_));
+    if (pending_.size() < most_pending && seconds_since(written_) < due) return;
+    write_pending();
+    write_worker("running");
+}
+
+void UnitStore::make_folder() {
+    if (made_) return;
+    std::error_code failed;
+    fs::create_directories(folder_, failed);
+    if (failed)
+        throw Error(fmt::format("{}: cannot be created ({}); choose another --out.",
+                                folder_.string(), failed.message()));
+    Json job;
+    Json::Array words;
+    for (const std::string& word : title_.words) words.emplace_back(word);
+    job.set("tsdiag", TSDIAG_VERSION).set("command", std::move(words));
+    job.set("directory", fs::current_path(failed).string());
+    job.set("settings", title_.settings_digest()).set("numerics", title_.numerics);
+    write_atomically(folder_ / units::job_file, job.dump(2) + "\n");
+    made_ = true;
+}
+
+void UnitStore::write_pending() {
+    written_ = Clock::now();
+    if (pending_count_ == 0) return;
+    make_folder();
+    write_atomically(folder_ / fmt::format("{}-{}{}", worker_, sequence_, units::file_ending),
+                     units::whole(digest_, host_name(), pending_count_, pending_));
+    ++sequence_;
+    pending_.clear();
+    pending_count_ = 0;
+}
+
+void UnitStore::write_worker(std::string_view state) {
+    make_folder();
+    Json worker;
+    Json::Array stages;
+    for (const auto& [stage, count] : stages_) {
+        Json one;
+        stages.push_back(one.push(stage).push(count));
+    }
+    const auto now = std::chrono::system_clock::now().time_since_epoch();
+    worker.set("host", host_name()).set("pid", Index(getpid())).set("state", state);
+    worker.set("units", computed_).set("busy", busy_).set("threads", Index(omp_get_max_threads()));
+    worker.set("time", std::chrono::duration<double>(now).count());
+    worker.set("stages", std::move(stages));
+    write_atomically(folder_ / (worker_ + units::worker_ending), worker.dump() + "\n");
+}
+
+void UnitStore::flush(std::string_view state) {
+    const std::lock_guard lock(mutex_);
+    write_pending();
+    if (made_ || state == "done") write_worker(state);
+}
+
+void UnitStore::remove() {
+    const std::lock_guard lock(mutex_);
+    std::error_code failed;
+    // Only what processes of a job write: the folder may have got other files.
+    std::vector<fs::path> files;
+    for (fs::directory_iterator at(folder_, failed), end; !failed && at != end;
+         at.increment(failed))
+        if (units::is_of_a_job(at->path())) files.push_back(at->path());
+    for (const fs::path& file : files) fs::remove(file, failed);
+    fs::remove(folder_, failed);
+    fs::remove(folder_.parent_path(), failed);
+    made_ = false;
+}
+
+std::vector<std::string> UnitStore::other_numerics() const {
+    std::vector<std::string> found;
+    for (const units::JobFile& job : units::jobs_in(folder_.parent_path()))
+        if (job.settings == title_.settings_digest() && job.numerics != title_.numerics)
+            found.push_back(job.numerics);
+    return found;
+}
+
+}  // namespace tsdiag
