@@ -1,12 +1,16 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
+#include <optional>
 
 #include "commands.hpp"
 #include "result_files.hpp"
+#include "split.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/claim.hpp"
+#include "tsdiag/claim_record.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/report.hpp"
@@ -130,6 +134,30 @@ int strict_code(const std::vector<Examined>& examined) {
                : 0;
 }
 
+/// What determines the records of the claims.
+std::string settings_of(const std::vector<const Claim*>& chosen, const CheckSettings& s) {
+    std::string text = fmt::format(
+        "check trials {} n {} d {} heads {} seed {} dist {} confidence {} climbs {} only {}",
+        s.trials, s.n, s.d, s.heads, s.seed, name(s.distribution), s.confidence, s.climbs,
+        s.only.value_or(-1));
+    for (const Index size : s.range) text += fmt::format(" {}", size);
+    for (const Claim* claim : chosen) text += fmt::format(" {}", claim->name);
+    return text;
+}
+
+/// Examines claim `i`, or reads what was examined before.
+Examined examined_unit(const std::vector<const Claim*>& chosen, const CheckSettings& settings,
+                       SplitJob* job, Index i) {
+    const Claim& claim = *chosen[std::size_t(i)];
+    if (const auto known = job ? job->units().find(i) : std::nullopt)
+        return read_claim_record(*known, claim, settings);
+    const auto start = std::chrono::steady_clock::now();
+    Examined e = examine(claim, settings);
+    const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start);
+    if (job) job->units().keep(i, claim_record(e), seconds.count());
+    return e;
+}
+
 /// Announces the estimated time; returns the expected share of each claim.
 std::vector<double> announced(const std::vector<const Claim*>& chosen,
                               const CheckCommand& command) {
@@ -161,23 +189,44 @@ int run_command(const CheckCommand& command) {
     }
     if (command.threads > 0) use_threads(command.threads);
     for (const Claim* claim : chosen) plan(*claim, command.settings);  // refuses before hours pass
+    // Without a folder, ranks keep their units beside one named "check".
+    const std::string folder = command.out.empty() ? "check" : command.out;
+    if (command.out.empty() && command.split.parts > 0)
+        throw UsageError("--part: needs --out DIR, where the parts meet.");
+    const bool several = share().ranks || share().after_all;
+    std::optional<SplitJob> job;
+    if (!command.out.empty() || several)
+        job.emplace(command.split, folder, settings_of(chosen, command.settings), "cpu");
+    const bool hollow = job && job->hollow();
     std::optional<OutputFolder> directory;
-    if (!command.out.empty())
+    if (!command.out.empty() && !hollow)
         directory.emplace(command.out, OutputPlan{.writes = {"claims.csv", "claims.json",
                                                              "report.html", "figures/*"},
                                                   .force = command.force});
     const std::vector<double> parts = announced(chosen, command);
     ProgressBar bar(command.quiet, false);
+    const Index count = std::ssize(chosen);
+    if (job) job->units().begin(count);
+    if (hollow) {
+        for (Index i; (i = job->units().next()) >= 0;) {
+            bar.update({.phase = "check", .fraction = double(i) / double(count)});
+            examined_unit(chosen, command.settings, &*job, i);
+        }
+        bar.clear();
+        job->finish(folder, command.quiet);
+        return 0;
+    }
     std::vector<Examined> examined;
     double done = 0;
-    for (const Claim* claim : chosen) {
+    for (Index i = 0; i < count; ++i) {
         bar.update({.phase = "check", .fraction = done});
-        done += parts[examined.size()];
-        examined.push_back(examine(*claim, command.settings));
+        done += parts[std::size_t(i)];
+        examined.push_back(examined_unit(chosen, command.settings, job ? &*job : nullptr, i));
     }
     bar.clear();
     if (command.markdown) {
         print(statements_markdown(examined));
+        if (job) job->finish_result(true);
         return 0;
     }
     if (directory) {
@@ -188,6 +237,7 @@ int run_command(const CheckCommand& command) {
             if (!command.quiet) say("tsdiag: " + printable(line));
         directory->commit();
     }
+    if (job) job->finish_result(command.quiet);
     if (!command.quiet) {
         print(result_table(examined) + remarks(examined) + "\n" +
               wrapped(legend, terminal_width(), 0) + "\n");

@@ -14,6 +14,11 @@ CLI::Option* value(CLI::App* app, const char* names, const char* metavariable,
 CLI::Option* text(CLI::App* app, const char* names, std::string& out, const char* metavariable,
                   const char* description);
 
+// split_options.cpp
+/// --part and --mixed; those of a `group`, unless it is null.
+void add_split(CLI::App* app, SplitOptions& split, const char* group = nullptr);
+void add_submit(CLI::App* app, SubmitCommand& submit);
+
 // model_options.cpp
 void add_subject_options(CLI::App* app, SubjectOptions& subject);
 void add_subject(CLI::App* app, SubjectOptions& subject);

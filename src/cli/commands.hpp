@@ -17,6 +17,9 @@ int run_command(const FigureCommand& command);
 int run_command(const GradientsCommand& command);
 int run_command(const CheckCommand& command);
 int run_command(const TrainCommand& command);
+int run_command(const MergeCommand& command);
+int run_command(const StatusCommand& command);
+int run_command(const SubmitCommand& command);
 int run_command(const PrintCommand& command);
 
 /// argv, for run.json; set by main.

@@ -4,6 +4,7 @@
 
 #include "commands.hpp"
 #include "result_files.hpp"
+#include "split.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/checkpoint.hpp"
@@ -78,9 +79,37 @@ OutputFolder directory_of(const FigureCommand& command, const ExperimentEntry& e
     return OutputFolder(fs::path(command.out) / entry.name, result_plan(command.force));
 }
 
+/// What determines the records of an experiment.
+std::string settings_of(const ExperimentEntry& entry, const ExperimentOptions& options) {
+    Json all;
+    all.set("figure", entry.name).set("setting", ExperimentSetting(entry, options).json());
+    all.set("seed", Json(options.seed)).set("device", options.device);
+    all.set("model", named_digest(options.model)).set("data", named_digest(options.data));
+    return all.dump();
+}
+
+/// A process that computes units for the result of another.
+void compute_units(const FigureCommand& command, const ExperimentEntry& entry,
+                   ExperimentOptions options, SplitJob& job) {
+    ProgressBar bar(command.quiet, command.verbose);
+    options.progress = [&bar](const Progress& progress) { bar.update(progress); };
+    perform(entry, options);
+    bar.clear();
+    job.finish((fs::path(command.out) / entry.name).string(), command.quiet);
+}
+
 /// `alone`: its comparisons are printed too.
 void make(const FigureCommand& command, const ExperimentEntry& entry, ExperimentOptions options,
           bool alone) {
+    const std::string result_folder = (fs::path(command.out) / entry.name).string();
+    SplitJob job(command.split, result_folder, settings_of(entry, options), options.device);
+    if (entry.timed && job.hollow()) {
+        if (!command.quiet)
+            say(fmt::format("tsdiag: {} measures this machine and is not split.", entry.name));
+        return job.finish(result_folder, true);
+    }
+    if (!entry.timed) options.units = &job.units();
+    if (job.hollow()) return compute_units(command, entry, options, job);
     OutputFolder directory = directory_of(command, entry);
     ProgressBar bar(command.quiet, command.verbose);
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
@@ -99,6 +128,7 @@ void make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     write_description(result.run, directory.temporary());
     require_unchanged_files();
     directory.commit();
+    job.finish_result(command.quiet);
     if (command.quiet) return;
     const fs::path made = fs::path(command.out) / entry.name / "report.html";
     print(fmt::format("{}  {} ({:.1f} s)\n", styled(std::string(entry.name), Style::bold),
@@ -126,7 +156,7 @@ int run_command(const FigureCommand& command) {
     for (const ExperimentEntry* entry : all) {
         const ExperimentOptions options = options_for(command, *entry, all);
         const ExperimentSetting setting(*entry, options);
-        directory_of(command, *entry);
+        if (makes_result(command.split)) directory_of(command, *entry);
     }
     if (const std::string line = passed_over_devices(command.device);
         !line.empty() && !command.quiet)

@@ -20,6 +20,7 @@ namespace {
 std::atomic<const char*> lost_file{nullptr};
 std::atomic<pthread_t> watcher{};
 std::atomic<bool> watching{false};
+std::atomic<bool> over{false};
 
 constexpr std::string_view lost_sentence =
     ": part of the file can no longer be read; it was truncated or its disk failed. Restore it and "
@@ -44,7 +45,7 @@ void write_error(std::string_view text) {
 
 [[noreturn]] void wait_for_interruption(sigset_t signals) {
     int signal = 0;
-    while (sigwait(&signals, &signal) != 0) {
+    while (sigwait(&signals, &signal) != 0 || (over && signal != SIGBUS)) {
     }
     const char* lost = lost_file;
     if (signal == SIGBUS && lost == nullptr) {  // raised by another process
@@ -54,15 +55,17 @@ void write_error(std::string_view text) {
     }
     abandon_output();
     if (isatty(STDERR_FILENO) == 1) write_error("\r\x1b[K");
-    if (lost == nullptr)
+    if (lost == nullptr && !is_muted())
         write_error("tsdiag: interrupted; no partial output was left.\n");
-    else
+    if (lost != nullptr)
         write_error(fmt::format("tsdiag: {}{} No partial output was left.\n", printable(lost),
                                 lost_sentence));
     _exit(lost == nullptr ? 130 : 1);
 }
 
 }  // namespace
+
+void ignore_interruptions() { over = true; }
 
 void watch_interruptions() {
     sigset_t signals;

@@ -2,50 +2,36 @@
 #include <malloc.h>
 #include <signal.h>
 
+#include <chrono>
 #include <clocale>
-#include <filesystem>
-#include <new>
+#include <optional>
+#include <thread>
 
 #include "commands.hpp"
+#include "failure.hpp"
 #include "interruption.hpp"
+#include "ranks.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
-#include "tsdiag/error.hpp"
 
 namespace tsdiag::cli {
 namespace {
 
-enum Exit { done = 0, bad_input = 1, usage = 2, not_available = 3, failed = 4 };
-
-constexpr std::string_view no_memory =
-    "out of memory; choose smaller sizes, or limit memory with --memory.";
-
-int fail(Exit code, std::string_view message) {
-    say(fmt::format("tsdiag: {}", printable(message)));
-    return code;
-}
-
 int run_program(int argc, const char* const* argv) {
+    const std::optional<Launcher> started = launcher();
+    mute(started && started->rank > 0);
     try {
         const Command command = parse(argc, argv);
-        return std::visit([](const auto& chosen) { return run_command(chosen); }, command);
-    } catch (const Closed&) {
-        return done;
-    } catch (const UsageError& error) {
-        return fail(usage, error.what());
-    } catch (const NotAvailable& error) {
-        return fail(not_available, error.what());
-    } catch (const BrokenInvariant& error) {
-        return fail(failed, error.what());
-    } catch (const std::bad_alloc&) {
-        return fail(bad_input, no_memory);
-    } catch (const std::length_error&) {  // more elements than a vector can have
-        return fail(bad_input, no_memory);
-    } catch (const std::filesystem::filesystem_error& error) {
-        return fail(bad_input,
-                    fmt::format("{}: {}.", error.path1().string(), error.code().message()));
-    } catch (const std::exception& error) {
-        return fail(bad_input, error.what());
+        if (started) return run_ranks(*started, command);
+        return run_command_of(command);
+    } catch (...) {
+        const Failure failure = current_failure();
+        if (!failure.message.empty()) say(fmt::format("tsdiag: {}", printable(failure.message)));
+        if (!started) return failure.code;
+        ignore_interruptions();
+        // The launcher ends all ranks with the first that fails: the one that speaks comes first.
+        if (started->rank > 0) std::this_thread::sleep_for(std::chrono::seconds(1));
+        return failure.code;
     }
 }
 

@@ -80,6 +80,18 @@ constexpr const char* manual_examples = R"(Examples:
   tsdiag manual probe | man -l -
   tsdiag manual --out man1              a file for every command)";
 
+constexpr const char* merge_examples = R"(Example:
+  tsdiag figure tse.fig3 --scale paper --part 1/8    on eight machines, 1/8 to 8/8
+  tsdiag merge figures)";
+
+constexpr const char* status_examples = R"(Example:
+  tsdiag status figures)";
+
+constexpr const char* submit_examples = R"(Examples:
+  tsdiag submit --nodes 8 --time 2:00:00 figure tse.fig3 --scale paper
+  tsdiag submit --array 16 probe runs/a --samples 64 --out result
+  tsdiag submit --dry-run --nodes 2 check          shows the script only)";
+
 constexpr const char* program_footer = R"(Examples:
   tsdiag probe examples/char-gpt          every diagnostic, and a report
   tsdiag inspect model.safetensors        what a file contains, and what would be run
@@ -156,10 +168,14 @@ struct Parser {
     CompareCommand compare;
     TrainCommand train;
     GradientsCommand gradients;
+    MergeCommand merge;
+    StatusCommand status;
+    SubmitCommand submit;
     std::string shell, manual_of, manual_folder;
     bool print_settings = false;
     CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *check_app,
-        *compare_app, *figure_app, *train_app, *gradients_app, *completion_app, *manual_app;
+        *compare_app, *figure_app, *train_app, *gradients_app, *completion_app, *manual_app,
+        *merge_app, *status_app, *submit_app;
 
     Parser() {
         program.name("tsdiag");
@@ -193,6 +209,7 @@ struct Parser {
         add_measurement(probe_app, probe.run);
         add_trace(probe_app, probe.run.trace);
         add_machine(probe_app, probe);
+        add_split(probe_app, probe.split, "Machine");
         add_output(probe_app, probe);
 
         figure_app = add_command(program, "figure",
@@ -247,6 +264,20 @@ struct Parser {
         check_app =
             add_command(program, "check", "check the statements of the papers", check_examples);
         add_check(check_app, check);
+        merge_app = add_command(program, "merge", "make the result of a command run by --part",
+                                merge_examples);
+        merge_app->add_option("DIR", merge.directory, "--out of that command")
+            ->required()
+            ->type_name("");
+        status_app = add_command(program, "status", "progress of a command of several processes",
+                                 status_examples);
+        status_app->add_option("DIR", status.directory, "--out of that command")
+            ->required()
+            ->type_name("");
+        status_app->add_flag("--json", status.json, "print JSON");
+        submit_app =
+            add_command(program, "submit", "run a command as a job of Slurm", submit_examples);
+        add_submit(submit_app, submit);
         completion_app =
             add_command(program, "completion", "print a script that completes commands in a shell",
                         completion_examples);
@@ -319,12 +350,16 @@ struct Parser {
         if (&app == figure_app) return figure;
         if (&app == train_app) return train;
         if (&app == gradients_app) return gradients;
+        if (&app == merge_app) return merge;
+        if (&app == status_app) return status;
+        if (&app == submit_app) return submit;
         if (&app == completion_app) return PrintCommand{completion_script()};
         if (&app == manual_app) return PrintCommand{manual()};
+        std::vector<std::string> names;
+        for (const CLI::App* one : program.get_subcommands([](const CLI::App*) { return true; }))
+            names.push_back(one->get_name());
         throw UsageError(
-            fmt::format("expected a command: probe, compare, check, figure, train, gradients, "
-                        "inspect, init, list, "
-                        "info, report, completion or manual; see tsdiag --help."));
+            fmt::format("expected a command: {}; see tsdiag --help.", fmt::join(names, ", ")));
     }
 };
 
@@ -339,11 +374,30 @@ CLI::Option* text(CLI::App* app, const char* names, std::string& out, const char
                   const char* description) {
     return app->add_option(names, out, description)->type_name(metavariable);
 }
+
+namespace {
+
+/// Of `submit [options] COMMAND ...`, the number of words before the command; else all.
+int words_of_submit(int argc, const char* const* argv) {
+    if (argc < 2 || std::string_view(argv[1]) != "submit") return argc;
+    int at = 2;
+    for (; at < argc && argv[at][0] == '-'; ++at) {
+        const std::string_view word = argv[at];
+        const bool flag = word == "--dry-run" || word == "-h" || word == "--help";
+        if (!flag && word.find('=') == word.npos) ++at;  // its value
+    }
+    return std::min(at, argc);
+}
+
+}  // namespace
+
 Command parse(int argc, const char* const* argv) {
     Parser parser;
+    const int own = words_of_submit(argc, argv);
+    parser.submit.words.assign(argv + own, argv + argc);
     try {
         std::vector<std::string> words =
-            with_settings(parser.program, {argv + std::min(argc, 1), argv + argc});
+            with_settings(parser.program, {argv + std::min(own, 1), argv + own});
         std::ranges::reverse(words);  // the library takes them from the end
         parser.program.parse(std::move(words));
     } catch (const CLI::CallForHelp&) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "tsdiag/claim.hpp"
+#include "tsdiag/cluster.hpp"
 #include "tsdiag/comparison.hpp"
 #include "tsdiag/experiment.hpp"
 #include "tsdiag/run.hpp"
@@ -16,10 +17,17 @@
 
 namespace tsdiag::cli {
 
+/// Of a command whose units several processes compute.
+struct SplitOptions {
+    Index part = 1, parts = 0;  ///< 0: not by --part
+    bool mixed = false;         ///< of machines with different instruction sets
+};
+
 struct ProbeCommand {
     std::vector<std::string> models;  ///< several: checkpoints of one training
     std::vector<Index> steps;         ///< of the checkpoints; empty: read from them
     RunOptions run;
+    SplitOptions split;
     std::string out;  ///< empty: derived from the name of the model
     Index threads = 0;
     bool force = false, no_report = false, quiet = false, verbose = false;
@@ -53,6 +61,7 @@ struct FigureCommand {
     bool list = false;
     ExperimentScale scale = ExperimentScale::quick;
     std::map<std::string, std::string> readings;
+    SplitOptions split;
     std::string model, data, device = "auto", out = "figures";
     std::uint64_t seed = 0;
     Index threads = 0;
@@ -68,6 +77,7 @@ struct GradientsCommand {
 struct CheckCommand {
     std::vector<std::string> names;
     CheckSettings settings;
+    SplitOptions split;
     std::string out;  ///< empty: no files
     Index threads = 0;
     bool list = false, markdown = false, strict = false, force = false, quiet = false;
@@ -77,13 +87,26 @@ struct TrainCommand {
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;
 };
+struct MergeCommand {
+    std::string directory;
+};
+struct StatusCommand {
+    std::string directory;
+    bool json = false;
+};
+struct SubmitCommand {
+    std::vector<std::string> words;  ///< the command, with its options
+    SubmitOptions slurm;
+    bool dry_run = false;
+};
 struct PrintCommand {
     std::string text;  ///< help or version
 };
 
-using Command = std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
-                             ReportCommand, CheckCommand, CompareCommand, FigureCommand,
-                             TrainCommand, GradientsCommand, PrintCommand>;
+using Command =
+    std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand, ReportCommand,
+                 CheckCommand, CompareCommand, FigureCommand, TrainCommand, GradientsCommand,
+                 MergeCommand, StatusCommand, SubmitCommand, PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);
@@ -106,6 +129,8 @@ std::vector<Index> parse_indices(const std::string& text, std::string_view optio
 std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::string_view option);
 std::pair<std::string, std::string> parse_reading(const std::string& text,
                                                   std::string_view option);  ///< "KEY=VALUE"
+/// "I/N": part I of N.
+std::pair<Index, Index> parse_part(const std::string& text, std::string_view option);
 /// "A:B": A, 2 A, 4 A, ... up to B.
 std::vector<Index> parse_doubling(const std::string& text, std::string_view option);
 

@@ -2,6 +2,7 @@
 
 #include "commands.hpp"
 #include "result_files.hpp"
+#include "split.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/checkpoint.hpp"
@@ -57,6 +58,12 @@ ProbeCommand with_held_out(ProbeCommand command) {
     return command;
 }
 
+/// What determines the records of a run.
+std::string settings_of_run(const RunOptions& options) {
+    return fmt::format("probe {} {}", named_digest(options.subject.model),
+                       settings_digest(options));
+}
+
 void append(Json& run, std::string_view key, const Json::Array& more) {
     Json::Array all = run[key].array();
     all.insert(all.end(), more.begin(), more.end());
@@ -73,22 +80,30 @@ int run_command(const ProbeCommand& command) {
     if (!command.steps.empty())
         throw UsageError(fmt::format("--steps: {} is a single model, expected several checkpoints.",
                                      command.models.front()));
-    OutputFolder directory(out, result_plan(command.force));
-    ProgressBar bar(command.quiet, command.verbose);
     RunOptions options = with_held_out(command).run;
     options.subject.model = the_model(command.models.front());
+    SplitJob job(command.split, out, settings_of_run(options), options.device);
+    std::optional<OutputFolder> directory;
+    if (makes_result(command.split)) directory.emplace(out, result_plan(command.force));
+    // One process makes a single pass over its samples: parts of them would read the weights anew.
+    if (job.hollow() || job.begun() || options.trials > 1) options.units = &job.units();
+    ProgressBar bar(command.quiet, command.verbose);
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     RunResult result = run(options);
     bar.clear();
+    if (job.hollow()) {
+        job.finish(out, command.quiet);
+        return 0;
+    }
 
     result.run = described(result.run);
-    write_tables(result, directory.temporary());
+    write_tables(result, directory->temporary());
     if (!command.no_report) {
         Phases phases;
         phases.begin("report");
         Json::Array undrawn;
         for (const std::string& line :
-             write_report(result.table, result.run, directory.temporary())) {
+             write_report(result.table, result.run, directory->temporary())) {
             if (!command.quiet) say("tsdiag: " + printable(line));
             undrawn.emplace_back(line);
         }
@@ -96,9 +111,10 @@ int run_command(const ProbeCommand& command) {
         append(result.run, "phases", phases.json().array());
         append(result.run, "warnings", undrawn);
     }
-    write_description(result.run, directory.temporary());
+    write_description(result.run, directory->temporary());
     require_unchanged_files();
-    directory.commit();
+    directory->commit();
+    job.finish_result(command.quiet);
     if (command.quiet) return 0;
     print(summary(result, command.verbose));
     const fs::path made = fs::path(out) / (command.no_report ? "metrics.csv" : "report.html");

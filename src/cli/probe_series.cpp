@@ -1,9 +1,11 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
 #include "commands.hpp"
 #include "result_files.hpp"
+#include "split.hpp"
 #include "terminal.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/checkpoint_series.hpp"
@@ -121,26 +123,57 @@ void refuse_options(const ProbeCommand& command) {
                         command.run.trials));
 }
 
+/// A process that computes units for the result of another: samples of the checkpoints that are not
+/// finished.
+int compute_units(const ProbeCommand& command, const CheckpointSeries& series,
+                  const std::vector<std::optional<Part>>& finished, SplitJob& job,
+                  const std::string& out) {
+    ProgressBar bar(command.quiet, command.verbose);
+    const double count = double(series.members.size());
+    for (std::size_t i = 0; i < series.members.size(); ++i) {
+        if (finished[i]) continue;
+        RunOptions options = command.run;
+        options.subject.model = series.members[i].path;
+        job.units().go_to(Index(i));
+        options.units = &job.units();
+        options.progress = [&](const Progress& at) {
+            if (at.phase == "measure")
+                bar.update({.phase = "measure", .fraction = (double(i) + at.fraction) / count});
+        };
+        run(options);
+    }
+    bar.clear();
+    job.finish(out, command.quiet);
+    return 0;
+}
+
 }  // namespace
 
 int run_series(const ProbeCommand& command, const std::string& out) {
     refuse_options(command);
     const CheckpointSeries series = find_series(command.models, command.steps);
     require_one_architecture(series, command.run.subject);
+    const std::string settings = settings_digest(command.run);
+    std::vector<std::string> digests;
+    for (const SeriesMember& member : series.members)
+        digests.push_back(contents_digest(member.path) + "-" + settings);
+    SplitJob job(command.split, out, fmt::format("series {}", fmt::join(digests, " ")),
+                 command.run.device);
+    const auto place_of = [&](const SeriesMember& member) {
+        return fs::path(out) / parts_folder / std::to_string(member.step);
+    };
+    std::vector<std::optional<Part>> finished;
+    for (std::size_t i = 0; i < digests.size(); ++i)
+        finished.push_back(finished_part(place_of(series.members[i]), digests[i]));
+    if (job.hollow() && !makes_result(command.split))
+        return compute_units(command, series, finished, job, out);
+
     OutputFolder directory(out, result_plan(command.force));
     finish_output(directory.folder() / parts_folder);
-    const std::string settings = settings_digest(command.run);
-
-    const auto place_of = [&](const SeriesMember& member) {
-        return directory.folder() / parts_folder / std::to_string(member.step);
-    };
-    std::vector<std::string> digests;
-    std::vector<std::optional<Part>> finished;
-    for (const SeriesMember& member : series.members) {
-        digests.push_back(contents_digest(member.path) + "-" + settings);
-        finished.push_back(finished_part(place_of(member), digests.back()));
-        if (!finished.back()) OutputFolder(place_of(member), part_plan());  // refuse it early
-    }
+    for (std::size_t i = 0; i < digests.size(); ++i)
+        if (!finished[i])
+            OutputFolder(place_of(series.members[i]), part_plan());  // refuse it early
+    if (job.hollow()) return compute_units(command, series, finished, job, out);
 
     ProgressBar bar(command.quiet, command.verbose);
     std::vector<Part> done;
@@ -150,6 +183,8 @@ int run_series(const ProbeCommand& command, const std::string& out) {
         if (!part) {
             RunOptions options = command.run;
             options.subject.model = member.path;
+            job.units().go_to(std::ssize(done));
+            if (job.begun()) options.units = &job.units();
             const double before = double(done.size());
             options.progress = [&](const Progress& at) {
                 if (at.phase != "measure") return;
@@ -175,6 +210,7 @@ int run_series(const ProbeCommand& command, const std::string& out) {
     write_description(run, directory.temporary());
     require_unchanged_files();
     directory.commit();
+    job.finish_result(command.quiet);
     if (command.quiet) return 0;
     const auto kept = std::ranges::count_if(done, &Part::kept);
     print(fmt::format("{} checkpoints, {} {} to {}{}\n", done.size(), series.unit,

@@ -49,6 +49,7 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
     text(app, "--device", figure.device, "NAME", "auto, cpu, cuda or cuda:N");
     value(app, "--threads", "N", "threads (default: one per core); results do not depend on it",
           [&](const std::string& t) { figure.threads = parse_count(t, "--threads", 1, 1024); });
+    add_split(app, figure.split);
     text(app, "-o,--out", figure.out, "DIR",
          "output directory, one folder per figure (default: figures)");
     app->add_flag("--force", figure.force, "write into directories that contain other files");
@@ -155,6 +156,7 @@ void add_check(CLI::App* app, CheckCommand& check) {
     group(
         value(app, "--threads", "N", "number of threads (default: one per core)",
               [&](const std::string& t) { check.threads = parse_count(t, "--threads", 1, 1024); }));
+    add_split(app, check.split, "Examination");
     const auto output = [](CLI::Option* option) { option->group("Output"); };
     output(text(app, "-o,--out", check.out, "DIR",
                 "output directory for claims.csv, claims.json and a report"));

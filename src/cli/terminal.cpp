@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cmath>
 #include <cstdio>
@@ -23,6 +24,8 @@ std::string_view environment(const char* name) {
     const char* value = std::getenv(name);
     return value ? value : "";
 }
+
+std::atomic<bool> muted{false};
 
 bool is_dumb() { return environment("TERM") == "dumb"; }
 
@@ -57,7 +60,11 @@ std::string spelled(std::string_view sign) {
 
 }  // namespace
 
+void mute(bool yes) { muted = yes; }
+bool is_muted() { return muted; }
+
 void print(std::string_view text) {
+    if (muted) return;
     errno = 0;
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
     if (written && std::fflush(stdout) == 0) return;
@@ -66,6 +73,7 @@ void print(std::string_view text) {
 }
 
 void say(std::string_view line) {
+    if (muted) return;
     const std::string text = std::string(line) + "\n";
     std::fwrite(text.data(), 1, text.size(), stderr);
 }
@@ -160,7 +168,7 @@ std::string duration(double seconds) {
 bool error_is_terminal() { return isatty(STDERR_FILENO) == 1 && !is_dumb(); }
 
 ProgressBar::ProgressBar(bool quiet, bool lines)
-    : quiet_(quiet), lines_(lines), terminal_(error_is_terminal()) {}
+    : quiet_(quiet || muted), lines_(lines), terminal_(error_is_terminal()) {}
 
 void ProgressBar::announce(double seconds, bool measured) {
     if (announced_) return;

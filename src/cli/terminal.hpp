@@ -14,6 +14,10 @@ namespace tsdiag::cli {
 /// The pipe of standard output was closed (`tsdiag list metrics | head`).
 struct Closed {};
 
+/// From now on nothing is written: for all ranks of a command but one.
+void mute(bool yes);
+bool is_muted();
+
 /// Writes to standard output.  Throws `Error` on failure (a full disk), `Closed` for a
 /// closed pipe.
 void print(std::string_view text);

@@ -1,0 +1,164 @@
+#include "ranks.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <omp.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "commands.hpp"
+#include "failure.hpp"
+#include "interruption.hpp"
+#include "split.hpp"
+#include "terminal.hpp"
+#include "threads.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
+
+namespace tsdiag::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view failed_word = "failed ", going_word = "going ";
+
+bool is_split(const Command& command) {
+    if (const auto* figure = std::get_if<FigureCommand>(&command)) return !figure->list;
+    if (const auto* check = std::get_if<CheckCommand>(&command)) return !check->list;
+    return std::holds_alternative<ProbeCommand>(command);
+}
+
+bool has_part(const Command& command) {
+    if (const auto* figure = std::get_if<FigureCommand>(&command)) return figure->split.parts > 0;
+    if (const auto* check = std::get_if<CheckCommand>(&command)) return check->split.parts > 0;
+    const auto* probe = std::get_if<ProbeCommand>(&command);
+    return probe && probe->split.parts > 0;
+}
+
+/// The ranks of a machine share its cores, unless the launcher has bound each to its own.
+void share_cores(const Ranks& ranks) {
+    if (std::getenv("OMP_NUM_THREADS")) return;
+    const Index cores = sysconf(_SC_NPROCESSORS_ONLN), share = cores / ranks.local_size();
+    use_threads(std::clamp<Index>(share, 1, omp_get_max_threads()));
+}
+
+/// One device a rank, where the machine has several.
+void share_devices(const Ranks& ranks) {
+    constexpr const char* variable = "CUDA_VISIBLE_DEVICES";
+    std::vector<std::string> devices;
+    if (const char* given = std::getenv(variable)) {
+        devices = tsdiag::split(given, ',');
+    } else {
+        std::error_code none;
+        for (fs::directory_iterator at("/proc/driver/nvidia/gpus", none), end; !none && at != end;
+             at.increment(none))
+            devices.push_back(std::to_string(devices.size()));
+    }
+    if (devices.size() < 2 || ranks.local_size() < 2) return;
+    setenv(variable, devices[std::size_t(ranks.local_rank()) % devices.size()].c_str(), 1);
+}
+
+/// The failure of the first rank that has one.
+Failure first_failure(const std::vector<std::string>& texts) {
+    for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+        if (!texts[rank].starts_with(failed_word)) continue;
+        const std::string text = texts[rank].substr(failed_word.size());
+        const std::size_t space = text.find(' ');
+        const std::string message = text.substr(space + 1);
+        return {std::stoi(text.substr(0, space)),
+                rank == 0 ? message : fmt::format("rank {}: {}", rank, message)};
+    }
+    return {failed, "a rank has failed"};
+}
+
+/// The units, by all ranks; returns the failure of the first, if any.
+Failure compute(const Ranks& ranks, const Command& command) {
+    std::vector<std::string> texts;
+    try {
+        require_equal(ranks, "versions", TSDIAG_VERSION);
+        const auto& words = command_line();
+        require_equal(ranks, "arguments",
+                      fmt::format("{}", fmt::join(words.begin() + 1, words.end(), " ")));
+        share().ranks = &ranks;
+        run_command_of(command);
+        Index computed = 0;
+        for (const std::string& text : hear_all(ranks, std::to_string(share().computed)))
+            computed += std::stoll(text);
+        share().computed = computed;
+        return {};
+    } catch (const RankFailed& other) {
+        return first_failure(other.texts);
+    } catch (...) {
+        const Failure own = current_failure();
+        ranks.add(0, 1);
+        return first_failure(
+            ranks.gather(fmt::format("{}{} {}", failed_word, own.code, own.message)));
+    }
+}
+
+/// The result, by the first rank, of the units that are kept.
+Failure conclude(const Command& command, int& code) {
+    share().ranks = nullptr;
+    share().after_all = true;
+    try {
+        code = run_command_of(command);
+        return {};
+    } catch (...) {
+        return current_failure();
+    }
+}
+
+}  // namespace
+
+int run_command_of(const Command& command) {
+    return std::visit([](const auto& chosen) { return run_command(chosen); }, command);
+}
+
+std::vector<std::string> hear_all(const Ranks& ranks, const std::string& text) {
+    std::vector<std::string> texts = ranks.gather(std::string(going_word) + text);
+    for (std::string& one : texts) {
+        if (one.starts_with(failed_word)) throw RankFailed{texts};
+    }
+    for (std::string& one : texts) one.erase(0, going_word.size());
+    return texts;
+}
+
+void require_equal(const Ranks& ranks, const std::string& what, const std::string& text) {
+    const std::vector<std::string> all = hear_all(ranks, text);
+    for (std::size_t r = 1; r < all.size(); ++r)
+        if (all[r] != all[0])
+            throw UsageError(fmt::format("ranks 0 and {} have different {}: '{}' and '{}'.", r,
+                                         what, all[0], all[r]));
+}
+
+int run_ranks(const Launcher& launcher, const Command& command) {
+    const bool first = launcher.rank == 0;
+    if (has_part(command))
+        throw UsageError(
+            fmt::format("--part: {} has started {} ranks, which share the units by "
+                        "themselves; leave it out.",
+                        launcher.name, launcher.size));
+    if (std::holds_alternative<PrintCommand>(command)) return first ? run_command_of(command) : 0;
+    const Ranks ranks(launcher);
+    share_cores(ranks);
+    share_devices(ranks);
+    Failure failure;
+    int code = done;
+    if (is_split(command)) {
+        failure = compute(ranks, command);
+    } else {
+        say(fmt::format("tsdiag: {} is not split; it runs on rank 0 of {}.",
+                        command_line().size() > 1 ? command_line()[1] : "this", ranks.size()));
+    }
+    if (failure.code == done && failure.message.empty() && first) failure = conclude(command, code);
+    if (failure.code != done) code = failure.code;
+    if (first && !failure.message.empty())
+        say(fmt::format("tsdiag: {}", printable(failure.message)));
+    ignore_interruptions();
+    return std::stoi(ranks.gather(std::to_string(code)).front());
+}
+
+}  // namespace tsdiag::cli

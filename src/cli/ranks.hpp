@@ -1,0 +1,28 @@
+#pragma once
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include "tsdiag/cluster.hpp"
+
+/// A command that a launcher has started as several ranks.
+namespace tsdiag::cli {
+
+int run_command_of(const Command& command);
+
+/// Runs it as one of the ranks; returns the exit code, the same on each.
+int run_ranks(const Launcher& launcher, const Command& command);
+
+/// What the ranks say at one point of a command; collective.  Throws `RankFailed` where one of them
+/// has failed before it.
+std::vector<std::string> hear_all(const Ranks& ranks, const std::string& text);
+
+/// Throws `UsageError` where the ranks differ in `text`: "ranks 0 and 3 have different WHAT: ...".
+void require_equal(const Ranks& ranks, const std::string& what, const std::string& text);
+
+/// Another rank has failed; what it says is in `texts`, by rank.
+struct RankFailed {
+    std::vector<std::string> texts;
+};
+
+}  // namespace tsdiag::cli

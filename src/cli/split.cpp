@@ -1,0 +1,142 @@
+#include "split.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "commands.hpp"
+#include "ranks.hpp"
+#include "terminal.hpp"
+#include "tsdiag/checkpoint_series.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/output.hpp"
+
+namespace tsdiag::cli {
+
+Share& share() {
+    static Share one;
+    return one;
+}
+
+namespace {
+
+namespace fs = std::filesystem;
+
+/// The words of the command line, without the program and what splits it.
+std::vector<std::string> unsplit_words() {
+    std::vector<std::string> words;
+    for (std::size_t i = 1; i < command_line().size(); ++i) {
+        const std::string& word = command_line()[i];
+        if (word == "--part")
+            ++i;
+        else if (!word.starts_with("--part="))
+            words.push_back(word);
+    }
+    return words;
+}
+
+/// Names and sizes: to read all files of a set of data would take as long as to train on it.
+std::string folder_digest(const fs::path& folder) {
+    std::vector<std::string> lines;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder))
+        if (entry.is_regular_file())
+            lines.push_back(fmt::format("{} {}", entry.path().lexically_relative(folder).string(),
+                                        entry.file_size()));
+    std::ranges::sort(lines);
+    return sha256(fmt::format("{}", fmt::join(lines, "\n")));
+}
+
+}  // namespace
+
+std::string named_digest(const std::string& argument) {
+    for (const std::string& name : {argument, argument.substr(argument.find(':') + 1)}) {
+        std::error_code failed;
+        if (name.empty()) continue;
+        if (fs::is_directory(name, failed)) return folder_digest(name);
+        if (fs::is_regular_file(name, failed)) return contents_digest(name);
+    }
+    return argument;
+}
+
+bool makes_result(const SplitOptions& options) {
+    return options.parts == 0 && (!share().ranks || share().ranks->rank() == 0);
+}
+
+SplitJob::SplitJob(const SplitOptions& options, const std::string& result, std::string settings,
+                   const std::string& device)
+    : options_(options) {
+    const std::string numerics = options.mixed ? "mixed" : numerics_of(device);
+    store_ = std::make_unique<UnitStore>(result,
+                                         JobTitle{unsplit_words(), std::move(settings), numerics});
+    first_counter_ = share().counters;
+    if (share().ranks) agree(result);
+    known_ = store_->read();
+    if (options.parts > 0)
+        units_ = std::make_unique<JobUnits>(*store_, tickets_of_part(options.part, options.parts));
+    else if (share().ranks)
+        units_ = std::make_unique<JobUnits>(
+            *store_, [this](Index stage, Index count) { return count_ticket(stage, count); });
+    else
+        units_ = std::make_unique<JobUnits>(*store_, share().merges);
+}
+
+void SplitJob::agree(const std::string& result) {
+    const Ranks& ranks = *share().ranks;
+    const JobTitle& title = store_->title();
+    require_equal(ranks, "processors, whose last digits differ (--mixed allows that)",
+                  title.numerics);
+    require_equal(ranks, "models, data or settings", title.settings_digest());
+    require_equal(ranks, "folders for the result", units_folder(result).string());
+    if (first_counter_ > 1) return;  // seen with the first job
+    if (const auto without = first_without(ranks, units_folder(result).string()))
+        throw UsageError(
+            fmt::format("{}: is not the same folder on rank {}; choose an --out that "
+                        "all machines share.",
+                        result, *without));
+}
+
+SplitJob::~SplitJob() {
+    share().counters = std::max(share().counters, first_counter_ + counters_);
+    if (finished_) return;
+    try {
+        store_->flush("failed");
+    } catch (const Error&) {  // the failure that ended the job is told
+    }
+}
+
+Index SplitJob::count_ticket(Index stage, Index count) {
+    const Ranks& ranks = *share().ranks;
+    Index seen = counters_;
+    while (seen <= stage && !counters_.compare_exchange_weak(seen, stage + 1)) {
+    }
+    const Index ticket = ranks.add(int(first_counter_ + stage), 1);
+    return ranks.add(0, 0) > 0 ? count : ticket;  // another rank has failed
+}
+
+void SplitJob::finish(const std::string& result, bool quiet) {
+    store_->flush("done");
+    finished_ = true;
+    share().computed += store_->computed();
+    share().known += known_;
+    if (options_.parts == 0 || quiet) return;
+    print(
+        fmt::format("part {} of {}: {} units computed, {} known before; when all parts have "
+                    "ended: tsdiag merge {}\n",
+                    options_.part, options_.parts, store_->computed(), known_, printable(result)));
+}
+
+void SplitJob::finish_result(bool quiet) {
+    finished_ = true;
+    const Index reused = units_->reused(), all = reused + store_->computed();
+    store_->remove();
+    if (quiet || reused == 0) return;
+    if (share().merges)
+        print(fmt::format("{} units merged\n", reused));
+    else if (share().after_all)
+        print(fmt::format("{} units\n", all));
+    else
+        print(fmt::format("{} of {} units reused from an earlier run\n", reused, all));
+}
+
+}  // namespace tsdiag::cli

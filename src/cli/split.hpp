@@ -1,0 +1,64 @@
+#pragma once
+#include <atomic>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include "tsdiag/cluster.hpp"
+#include "tsdiag/units.hpp"
+
+/// Commands whose units several processes compute.
+namespace tsdiag::cli {
+
+/// How this process takes part, apart from --part.
+struct Share {
+    /// Of several ranks: hands their units out, and hears what the others are about.
+    const Ranks* ranks = nullptr;
+    bool merges = false;     ///< what is missing is an error, not computed
+    bool after_all = false;  ///< the ranks have computed the units, this one makes the result
+    Index counters = 1;      ///< used so far; the first tells of a failure
+    Index known = 0, computed = 0;
+};
+Share& share();
+
+/// The units of one result.
+class SplitJob {
+  public:
+    /// `result`: its folder.  `settings`: all that determines the records.
+    SplitJob(const SplitOptions& options, const std::string& result, std::string settings,
+             const std::string& device);
+    ~SplitJob();
+
+    JobUnits& units() { return *units_; }
+    UnitStore& store() { return *store_; }
+    /// Whether this process computes units and no result.
+    bool hollow() const { return units_->hands_out(); }
+    /// Whether there are units of an earlier run, or of other processes.
+    bool begun() const { return known_ > 0; }
+    /// After the units of a process without result: writes them; says what was done.
+    void finish(const std::string& result, bool quiet);
+    /// After the result is in place: removes the units; says how many were reused.
+    void finish_result(bool quiet);
+
+  private:
+    void agree(const std::string& result);
+    Index count_ticket(Index stage, Index count);
+    SplitOptions options_;
+    std::unique_ptr<UnitStore> store_;
+    std::unique_ptr<JobUnits> units_;
+    Index known_ = 0, first_counter_ = 0;
+    std::atomic<Index> counters_ = 0;
+    bool finished_ = false;
+};
+
+/// Whether this process writes a result, or units for that of another.  The first of several ranks
+/// does both, and refuses what is in the way of the result before any work.
+bool makes_result(const SplitOptions& options);
+
+/// A digest of what an argument names: a model, a file or a folder, also behind a colon ("ids:F").
+/// Of a folder, the names and sizes of its files.  Others: the argument.
+std::string named_digest(const std::string& argument);
+
+}  // namespace tsdiag::cli

@@ -1,0 +1,51 @@
+#include <fmt/format.h>
+
+#include <tuple>
+
+#include "command_options.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
+
+/// Options of commands that several processes compute.
+namespace tsdiag::cli {
+
+std::pair<Index, Index> parse_part(const std::string& text, std::string_view option) {
+    constexpr Index most = 1'000'000;
+    const std::vector<std::string> numbers = tsdiag::split(text, '/');
+    if (numbers.size() != 2)
+        throw UsageError(fmt::format("{}: '{}' is not I/N, expected 2/7, say.", option, text));
+    const Index parts = parse_count(numbers[1], option, 1, most);
+    return {parse_count(numbers[0], option, 1, parts), parts};
+}
+
+void add_split(CLI::App* app, SplitOptions& split, const char* group) {
+    const auto grouped = [&](CLI::Option* option) {
+        if (group) option->group(group);
+    };
+    grouped(value(app, "--part", "I/N",
+                  "compute part I of N only, for tsdiag merge (docs/cluster.md)",
+                  [&](const std::string& t) {
+                      std::tie(split.part, split.parts) = parse_part(t, "--part");
+                  }));
+    grouped(app->add_flag("--mixed", split.mixed,
+                          "several processes may have different instruction sets"));
+}
+
+void add_submit(CLI::App* app, SubmitCommand& submit) {
+    SubmitOptions& s = submit.slurm;
+    const auto count = [&](const char* name, const char* words, int& out) {
+        value(app, name, "N", words, [&out, name](const std::string& t) {
+            out = int(parse_count(t, name, 1, 1'000'000));
+        });
+    };
+    count("--nodes", "nodes (default 1)", s.nodes);
+    count("--ranks", "ranks a node (default 1, which uses all its cores)", s.tasks_per_node);
+    count("--cpus", "cores a rank (default: as the partition says)", s.cpus_per_task);
+    count("--array", "an array of N parts in place of MPI", s.parts);
+    text(app, "--time", s.time, "T", "limit of time, as Slurm's --time");
+    text(app, "--partition", s.partition, "NAME", "partition");
+    text(app, "--account", s.account, "NAME", "account");
+    app->add_flag("--dry-run", submit.dry_run, "show the script, submit nothing");
+}
+
+}  // namespace tsdiag::cli

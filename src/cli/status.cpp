@@ -1,0 +1,80 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "commands.hpp"
+#include "terminal.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/json.hpp"
+#include "tsdiag/units.hpp"
+
+/// `status`: how far the processes of a command are.
+namespace tsdiag::cli {
+namespace {
+
+constexpr double silent = 120;  // seconds without a word: a process that has ended unheard
+
+std::string state_of(const WorkerStatus& worker) {
+    return worker.state == "running" && worker.age > silent ? "silent" : worker.state;
+}
+
+/// Seconds until the known units are finished; none where nobody works.
+std::optional<double> seconds_left(const JobStatus& job) {
+    double threads = 0;
+    for (const WorkerStatus& worker : job.workers)
+        if (state_of(worker) == "running") threads += double(worker.threads);
+    if (threads == 0 || job.done == 0) return std::nullopt;
+    return double(std::max<Index>(job.known - job.done, 0)) * job.unit_seconds / threads;
+}
+
+Json json_of(const JobStatus& job) {
+    Json out;
+    Json::Array words, workers;
+    for (const std::string& word : job.words) words.emplace_back(word);
+    for (const WorkerStatus& worker : job.workers) {
+        Json one;
+        one.set("host", worker.host).set("pid", worker.pid).set("state", state_of(worker));
+        one.set("units", worker.units).set("seconds", worker.busy).set("age", worker.age);
+        workers.push_back(std::move(one));
+    }
+    const std::optional<double> left = seconds_left(job);
+    out.set("result", job.result).set("command", std::move(words)).set("numerics", job.numerics);
+    out.set("done", job.done).set("known", job.known).set("unit_seconds", job.unit_seconds);
+    out.set("seconds_left", left ? Json(*left) : Json());
+    return out.set("workers", std::move(workers));
+}
+
+void print_job(const JobStatus& job) {
+    print(fmt::format("{}\n  tsdiag {}\n  {}\n", styled(printable(job.result), Style::bold),
+                      printable(fmt::format("{}", fmt::join(job.words, " "))),
+                      printable(job.numerics)));
+    const std::optional<double> left = seconds_left(job);
+    print(fmt::format("  {} of {} units of the stages begun so far, {:.3g} s each{}\n", job.done,
+                      std::max(job.known, job.done), job.unit_seconds,
+                      left ? fmt::format("; about {} left", duration(*left)) : ""));
+    std::vector<std::vector<std::string>> rows{{"  host", "process", "state", "units", "seconds"}};
+    for (const WorkerStatus& worker : job.workers)
+        rows.push_back({"  " + worker.host, std::to_string(worker.pid), state_of(worker),
+                        std::to_string(worker.units), fmt::format("{:.1f}", worker.busy)});
+    print(aligned(rows, 3));
+}
+
+}  // namespace
+
+int run_command(const StatusCommand& command) {
+    const std::vector<JobStatus> jobs = job_status(command.directory);
+    if (command.json) {
+        Json::Array all;
+        for (const JobStatus& job : jobs) all.push_back(json_of(job));
+        print(Json(std::move(all)).dump(2) + "\n");
+        return 0;
+    }
+    if (jobs.empty())
+        print(fmt::format("{}: no command is under way there, and none was interrupted.\n",
+                          printable(command.directory)));
+    for (const JobStatus& job : jobs) print_job(job);
+    return 0;
+}
+
+}  // namespace tsdiag::cli
