@@ -1,0 +1,131 @@
+#include "recorder.hpp"
+
+#include <gtest/gtest.h>
+
+#include "measurement.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/units.hpp"
+
+/// The records of units: what they hold comes back, and nothing else is taken for one.
+namespace tsdiag::test {
+namespace {
+
+/// Everything a sink is told, as text.
+class Told final : public Sink {
+  public:
+    void scalar(const Place& at, std::string_view metric, const Value& v) override {
+        add(at, metric, v);
+    }
+    void point(const Place& at, std::string_view curve, double x, const Value& y) override {
+        text += shortest(x) + " ";
+        add(at, curve, y);
+    }
+    void matrix(Map map) override {
+        add(map.at, map.name, {});
+        for (const double v : map.values) text += shortest(v) + ",";
+        text += std::to_string(map.rows) + "x" + std::to_string(map.cols) + "\n";
+    }
+    std::string text;
+
+  private:
+    void add(const Place& at, std::string_view name, const Value& v) {
+        for (const Index i : {at.step, at.layer, at.head}) text += std::to_string(i) + " ";
+        text += at.stage + " " + at.tensor + " " + std::string(name) + " ";
+        for (const auto& number : {v.value, v.low, v.high})
+            text += number ? shortest(*number) + " " : "- ";
+        text += v.note + "\n";
+    }
+};
+
+Recorder some() {
+    Recorder said;
+    said.scalar({.layer = 3, .stage = "out", .head = 2, .tensor = "q"}, "t_sim", 0.1);
+    said.scalar({}, "lambda2", undefined("not square"));
+    said.mark();
+    said.scalar({.step = 7}, "delta", interval(-1.5, 2.5, "not converged"));
+    said.point({.layer = 0}, "eta", -0.0, 5e-324);
+    said.matrix({.at = {.layer = 1, .head = 0},
+                 .name = "attention",
+                 .rows = 2,
+                 .cols = 3,
+                 .values = {1, 0, 0, 0.5, 0.25, 0.25}});
+    said.mark();
+    return said;
+}
+
+std::string bytes_of(const Recorder& said) {
+    RecordWriter out;
+    said.write(out);
+    return out.take();
+}
+
+std::string told(const Recorder& said) {
+    Told out;
+    said.replay(out);
+    return out.text;
+}
+
+TEST(Recorder, ComesBackFromItsBytes) {
+    const std::string bytes = bytes_of(some());
+    RecordReader in(bytes, "record");
+    const Recorder again = Recorder::read(in);
+    EXPECT_TRUE(in.done());
+    EXPECT_EQ(told(again), told(some()));
+    EXPECT_EQ(bytes_of(again), bytes);
+    ASSERT_EQ(again.segments(), 3u);
+    Told parts;
+    for (std::size_t s = 0; s < again.segments(); ++s) again.replay(parts, s);
+    again.replay_maps(parts);
+    EXPECT_EQ(parts.text, told(some()));
+}
+
+TEST(Recorder, RefusesWhatIsNoRecord) {
+    const std::string bytes = bytes_of(some());
+    for (std::size_t at = 0; at < bytes.size(); ++at) {
+        RecordReader torn(std::string_view(bytes).substr(0, at), "record");
+        EXPECT_THROW(Recorder::read(torn), FormatError) << at;
+        for (int bit = 0; bit < 8; ++bit) {
+            std::string other = bytes;
+            other[at] = char(other[at] ^ (1 << bit));
+            RecordReader in(other, "record");
+            try {
+                told(Recorder::read(in));  // of a changed number or name, another record
+            } catch (const FormatError&) {
+            } catch (const NonFiniteError&) {  // as of any trial that says so
+            }
+        }
+    }
+}
+
+TEST(Totals, ComeBackFromTheirBytes) {
+    Totals totals;
+    totals.add_loss(2);
+    totals.add_loss(4);
+    totals.add_gain(1, 0.5, 1);
+    totals.add_gain(0, 0, 0);
+    Diagnostics::Entry entry;
+    entry.metric = "lambda2_abs";
+    entry.estimate = {.value = 0.5, .method = "arnoldi", .iterations = 12, .low = 0.25};
+    totals.add(entry);
+    RecordWriter out;
+    totals.write(out);
+    const std::string bytes = out.take();
+    RecordReader in(bytes, "record");
+    Totals again = Totals::read(in);
+    EXPECT_TRUE(in.done());
+    EXPECT_EQ(again.loss(), 3);
+    again.join(totals);
+    EXPECT_EQ(again.loss(), 3);
+    EXPECT_EQ(again.branch_gains(), (std::vector<std::optional<double>>{std::nullopt, 0.5}));
+    ASSERT_EQ(again.solver().size(), 2u);
+    EXPECT_EQ(again.solver()[0].estimate.method, "arnoldi");
+    EXPECT_EQ(again.solver()[0].estimate.low, 0.25);
+    EXPECT_EQ(again.solver()[0].estimate.high, std::nullopt);
+    for (std::size_t at = 0; at < bytes.size(); ++at) {
+        RecordReader torn(std::string_view(bytes).substr(0, at), "record");
+        EXPECT_THROW(Totals::read(torn), FormatError) << at;
+    }
+}
+
+}  // namespace
+}  // namespace tsdiag::test
