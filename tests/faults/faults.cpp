@@ -19,6 +19,7 @@
 ///  - the folder holds the complete old or new result, and the user's files unchanged;
 ///  - the next command on it succeeds and leaves no hidden files;
 ///  - a resumed training is bit-identical to one that was not interrupted;
+///  - a command goes on with the units that it had finished, to the same tables;
 ///  - a fault other than a signal is reported in one sentence, with exit code 1 or 2.
 namespace tsdiag::test {
 namespace {
@@ -85,6 +86,7 @@ class Faults {
             {"train killed and resumed", [&] { training("kill"); }},
             {"train, disk full, resumed", [&] { training(pick(2) ? "full" : "torn"); }},
             {"train --force killed", [&] { begun_anew(); }},
+            {"units, killed and gone on", [&] { units(); }},
             {"two processes", [&] { together(); }},
             {"little memory", [&] { memory(); }}};
         for (std::size_t i = 0; Clock::now() < end; i = (i + 1) % kinds.size()) {
@@ -214,12 +216,15 @@ class Faults {
                     fmt::format("{} is left {}", name, when));
         return is_new;
     }
-    void require_nothing_hidden(const fs::path& folder, const char* when) {
-        for (const auto& entry : fs::recursive_directory_iterator(folder))
-            require(entry.path().filename().string().find(".tsdiag-") == std::string::npos &&
-                        !entry.path().string().ends_with(".tmp") &&
-                        !entry.path().string().ends_with(".part"),
-                    fmt::format("{} is left {}", entry.path().filename().string(), when));
+    void require_nothing_hidden(const fs::path& folder, std::string_view when) {
+        for (const auto& entry : fs::recursive_directory_iterator(folder)) {
+            const std::string name = entry.path().filename().string();
+            // A command of a second or more keeps its units for the next.
+            const bool kept = when == "at once" && name.ends_with(".tsdiag-units");
+            const bool hidden = name.find(".tsdiag-") != name.npos || name.ends_with(".tmp") ||
+                                name.ends_with(".part");
+            require(kept || !hidden, fmt::format("{} is left {}", name, when));
+        }
     }
 
     void over_a_result(const std::string& fault) {
@@ -404,6 +409,68 @@ class Faults {
         require_mine(out, "later");
     }
 
+    /// Kills one process of the program that has the mark in its environment.
+    void kill_one(const std::string& mark) {
+        std::vector<pid_t> found;
+        std::error_code failed;
+        for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
+            const std::string name = entry.path().filename().string();
+            if (name.find_first_not_of("0123456789") != name.npos) continue;
+            if (fs::read_symlink(entry.path() / "exe", failed) != fs::canonical(TSDIAG_PROGRAM))
+                continue;
+            if (read_file(entry.path() / "environ").find(mark) != std::string::npos)
+                found.push_back(pid_t(std::stol(name)));
+        }
+        if (found.empty()) return;
+        ::kill(found[std::size_t(pick(long(found.size())))], SIGKILL);
+        ++killed_;
+    }
+
+    /// A command of some seconds, alone or as ranks, is killed now and then until it succeeds.
+    void units() {
+        Words words = {"figure", "tse.fig2", "--trials", "400", "-q", "--seed", "5"};
+        for (const char* key : {"d=32", "heads=2", "ffn=32", "tokens=32", "layers=6"})
+            words.insert(words.end(), {"--reading", key});
+        const auto run = [&](const TemporaryDirectory& folder, int ranks, const std::string& mark) {
+            std::string line = "OMP_NUM_THREADS=1 " + mark + " ";
+#ifdef TSDIAG_MPIRUN
+            if (ranks > 1)
+                line += fmt::format(
+                    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} "
+                    "--oversubscribe -n {} ",
+                    TSDIAG_MPIRUN, ranks);
+#endif
+            line += "\"$TSDIAG\"";
+            for (const std::string& word : words) line += " " + word;
+            return Running::shell(folder.path(), line + " --out out");
+        };
+        if (units_expected_.empty()) {
+            const TemporaryDirectory folder;
+            run(folder, 1, "A=1").wait();
+            units_expected_ = read_file(folder / "out/tse.fig2/metrics.csv");
+        }
+        const TemporaryDirectory folder;
+        int kills = 0;
+        const int most = 1 + int(pick(3)), ranks = 1 + int(pick(3));
+        for (bool kills_now = true; kills_now;) {
+            kills_now = kills < most;
+            const std::string mark = fmt::format("TSDIAG_MARK=m{}x", pick(1000000000));
+            Running running = run(folder, ranks, mark);
+            if (kills_now) {
+                std::this_thread::sleep_for(std::chrono::milliseconds(pick(3000)));
+                kill_one(mark);
+                ++kills;
+            }
+            const Finished found = running.wait();
+            what_ = fmt::format("{} ranks, {} kills", ranks, kills);
+            if (found.code == 0) break;
+            require(kills_now, "it failed by itself", found.err);
+        }
+        require(read_file(folder / "out/tse.fig2/metrics.csv") == units_expected_,
+                "another table than that of one process");
+        require_nothing_hidden(folder.path(), "later");
+    }
+
     void together() {
         const Command c = commands()[0];
         Place place;
@@ -447,6 +514,7 @@ class Faults {
     std::string kind_, what_, chosen_;
     std::map<std::string, long> rounds_, failed_, counted_;
     std::map<std::string, double> seconds_, usual_;
+    std::string units_expected_;  ///< the table of units()
     std::map<std::string, std::pair<std::string, std::string>> results_;
     Files whole_training_;
     long killed_ = 0, told_ = 0;
