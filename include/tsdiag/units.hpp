@@ -118,8 +118,8 @@ class UnitStore {
     void keep(Index stage, Index unit, std::string_view record, double seconds);
     /// Notes the size of a stage, for `job_status`.
     void stage(Index stage, Index count);
-    /// Writes what is not yet written.  `state`: "running", "done", or "failed", of which nothing is
-    /// said where nothing was kept.
+    /// Writes what is not yet written.  `state`: "running", "done", or "failed", of which nothing
+    /// is said where nothing was kept.
     void flush(std::string_view state = "running");
     void remove();  ///< the job is complete: its files are no longer needed
     Index known() const { return Index(records_.size()); }

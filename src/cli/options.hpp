@@ -130,7 +130,7 @@ std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::st
 std::pair<std::string, std::string> parse_reading(const std::string& text,
                                                   std::string_view option);  ///< "KEY=VALUE"
 /// "I/N": part I of N.
-std::pair<Index, Index> parse_part(const std::string& text, std::string_view option);
+std::pair<Index, Index> parse_fraction(const std::string& text, std::string_view option);
 /// "A:B": A, 2 A, 4 A, ... up to B.
 std::vector<Index> parse_doubling(const std::string& text, std::string_view option);
 

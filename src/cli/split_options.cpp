@@ -9,7 +9,7 @@
 /// Options of commands that several processes compute.
 namespace tsdiag::cli {
 
-std::pair<Index, Index> parse_part(const std::string& text, std::string_view option) {
+std::pair<Index, Index> parse_fraction(const std::string& text, std::string_view option) {
     constexpr Index most = 1'000'000;
     const std::vector<std::string> numbers = tsdiag::split(text, '/');
     if (numbers.size() != 2)
@@ -25,7 +25,7 @@ void add_split(CLI::App* app, SplitOptions& split, const char* group) {
     grouped(value(app, "--part", "I/N",
                   "compute part I of N only, for tsdiag merge (docs/cluster.md)",
                   [&](const std::string& t) {
-                      std::tie(split.part, split.parts) = parse_part(t, "--part");
+                      std::tie(split.part, split.parts) = parse_fraction(t, "--part");
                   }));
     grouped(app->add_flag("--mixed", split.mixed,
                           "several processes may have different instruction sets"));
