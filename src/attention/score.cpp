@@ -76,7 +76,7 @@ class ScoreAttention final : public AttentionOperator {
         std::map<Index, Tensor> rows_of;  // by the first token
         for (const auto& [size, all] : firsts) {
             const Index count = std::ssize(all), h = heads();
-            const auto stacked = [&, size = size, &all = all](const Tensor& x) {
+            const auto stacked = [&](const Tensor& x) {
                 std::vector<Tensor> parts;
                 for (std::size_t i = 0, run = 1; i < all.size(); i += run) {
                     for (run = 1; i + run < all.size() && all[i + run] == all[i + run - 1] + size;)

@@ -253,7 +253,7 @@ class Parser {
         const Bytes data = file_->bytes().subspan(std::min(begin, all));
         std::vector<Described*> order;
         for (Described& d : tensors) order.push_back(&d);
-        std::ranges::stable_sort(order, {}, &Described::offset);
+        std::ranges::sort(order, {}, [](const Described* d) { return std::pair(d->offset, d); });
         std::uint64_t at = 0;
         for (Described* d : order) {
             if (d->offset != at)

@@ -202,7 +202,8 @@ RunResult measure(const ExperimentSetting& setting) {
                         setting.progress()(
                             {.phase = "measure",
                              .fraction = (begun + fraction) / double(tasks.size() * rows.size())});
-                });
+                },
+                setting.units());
             result.table.append(table);
             ++begun;
         }

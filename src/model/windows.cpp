@@ -41,7 +41,9 @@ Partition partition(const WindowSpec& windows, const Grid& grid, Index layer) {
                  y % side * side + x % side});
         }
     const auto block = [](const Token& t) { return std::pair(t.window, t.part); };
-    std::ranges::stable_sort(tokens, {}, block);
+    // The place within a window is unique, and follows the grid.
+    std::ranges::sort(tokens, {},
+                      [](const Token& t) { return std::tuple(t.window, t.part, t.place); });
     Partition out;
     out.back.resize(tokens.size());
     for (std::size_t i = 0; i < tokens.size(); ++i) {

@@ -86,9 +86,9 @@ void side_by_side(std::span<ModelRun* const> runs, Units* units,
         count,
         [&](Index i) {
             const auto& [run, trial] = trials[std::size_t(i)];
-            return [run, done = unit(units, i, [&, run = run, trial = trial] {
-                             return run->trial(trial, meter);
-                         })] { run->add(done); };
+            return [run, done = unit(units, i, [&] { return run->trial(trial, meter); })] {
+                run->add(done);
+            };
         },
         order);
 }

@@ -194,7 +194,7 @@ TEST_F(Ranks, FailInOneSentenceWithOneCode) {
         {{"probe", "nothing", "--out", "out"}, "no such file"},
         {{"figure", "tse.fig2", "--part", "1/2"}, "leave it out"},
         {{"check", "devil.eq59", "--n", "0", "--out", "out"}, "--n"},
-        {{"figure", "tse.fig2", "--reading", "d=15", "--out", "out", "-q"}, "do not divide"}};
+        {{"figure", "tse.fig2", "--reading", "d=15", "--out", "out", "-q"}, "is not a divisor"}};
     for (const auto& [words, part] : all) {
         const Finished done = ranks(folder, 3, words);
         EXPECT_EQ(done.code, part == "no such file" ? 1 : 2) << done.err;

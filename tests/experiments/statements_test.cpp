@@ -239,7 +239,8 @@ TEST(DevilMixes, ComparisonsTurnWithTheirTable) {
                    {"T1, blocks of 1", 1},
                    {"T1, blocks of 4", -1},
                    {"T1, D and N in turns", 1},
-                   {"T1, N and D in turns", 1}});
+                   {"T1, N and D in turns", 1},
+                   {"T1, D beside N", 1}});
 }
 
 TEST(DevilMixes, RefusesSizesThatQuartersDoNotDivide) {

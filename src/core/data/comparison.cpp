@@ -460,7 +460,13 @@ Changes compare(std::span<const MeasuredResult> results, const ComparisonOptions
         out.undefined += d.outcome == Outcome::undefined;
         out.differences.push_back(std::move(d));
     }
-    std::ranges::stable_sort(out.differences, {}, rank_of);
+    // Equal ranks stay in the order of the tables.
+    std::vector<std::pair<decltype(rank_of(Difference())), std::size_t>> order;
+    for (const Difference& d : out.differences) order.emplace_back(rank_of(d), order.size());
+    std::ranges::sort(order);
+    std::vector<Difference> sorted;
+    for (const auto& [rank, i] : order) sorted.push_back(std::move(out.differences[i]));
+    out.differences = std::move(sorted);
     return out;
 }
 
