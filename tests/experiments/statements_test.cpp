@@ -240,7 +240,7 @@ TEST(DevilMixes, ComparisonsTurnWithTheirTable) {
                    {"T1, blocks of 4", -1},
                    {"T1, D and N in turns", 1},
                    {"T1, N and D in turns", 1},
-                   {"T1, D beside N", 1}});
+                   {"T1, D beside N", -1}});
 }
 
 TEST(DevilMixes, RefusesSizesThatQuartersDoNotDivide) {
