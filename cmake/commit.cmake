@@ -1,4 +1,5 @@
 # cmake -D SOURCE=... -D OUT=... -P commit.cmake: the commit that is built, as a header that changes only with it.
+cmake_minimum_required(VERSION 3.25)
 set(commit "unknown")
 find_package(Git QUIET)
 if(GIT_FOUND AND EXISTS ${SOURCE}/.git)
@@ -8,4 +9,4 @@ if(GIT_FOUND AND EXISTS ${SOURCE}/.git)
         set(commit ${found})
     endif()
 endif()
-file(CONFIGURE OUTPUT ${OUT} CONTENT "#pragma once\n#define TSDIAG_COMMIT \"@commit@\"\n" @ONLY)
+file(CONFIGURE OUTPUT ${OUT} CONTENT "#pragma once\n#define TSDIAG_COMMIT \"${commit}\"\n")

@@ -1,8 +1,10 @@
 file(GLOB cli CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/cli/*.cpp)
 find_package(Threads REQUIRED)
-add_custom_target(tsdiag_commit BYPRODUCTS ${PROJECT_BINARY_DIR}/generated/tsdiag_commit.h COMMENT "The commit that is built"
-    COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${PROJECT_BINARY_DIR}/generated/tsdiag_commit.h
-        -P ${PROJECT_SOURCE_DIR}/cmake/commit.cmake)
+set(commit ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${PROJECT_BINARY_DIR}/generated/tsdiag_commit.h
+    -P ${PROJECT_SOURCE_DIR}/cmake/commit.cmake)
+execute_process(COMMAND ${commit}) # for what reads sources without a build
+add_custom_target(tsdiag_commit BYPRODUCTS ${PROJECT_BINARY_DIR}/generated/tsdiag_commit.h COMMAND ${commit}
+    COMMENT "The commit that is built")
 add_executable(tsdiag_program ${cli})
 set_target_properties(tsdiag_program PROPERTIES OUTPUT_NAME tsdiag)
 add_dependencies(tsdiag_program tsdiag_commit)
