@@ -50,6 +50,7 @@ TSDIAG_CLONES double round_to_bytes(const double* above, Index n, double step,
     double off = 0;
 #pragma omp simd reduction(+ : off)
     for (Index c = 0; c < n; ++c) {
+        // NOLINTNEXTLINE(bugprone-incorrect-roundings): lround has no vector form; off counts it
         const int near = int(above[c] * inverse + 0.5);
         const int b = near < 255 ? near : 255;
         bytes[c] = std::uint8_t(b);
