@@ -93,31 +93,20 @@ RunResult measure(const ExperimentSetting& setting) {
     return trained_with_similarity(setting, models);
 }
 
-Figure figure_of(const Table& table, Index layers) {
-    Figure f{.name = "tse_fig7",
-             .title = fmt::format("Transformer-XL of {} blocks in training", layers),
-             .caption = fmt::format("Means over seeds; t_sim of held-out segments. {}", bands)};
-    std::vector<std::string> labels;
-    for (const Kind& kind : kinds) labels.emplace_back(kind.label);
-    f.panels = course_of(table, labels, false);
-    f.alt = in_words(f.panels);
-    return f;
-}
-
 Findings find(const Table& table, const ExperimentSetting& setting) {
     const Numbers numbers(table);
-    Findings found{.figures = {figure_of(table, setting.count("layers"))}};
+    std::vector<std::string> networks;
+    for (const Kind& kind : kinds) networks.emplace_back(kind.label);
+    Findings found = course_findings(
+        table,
+        {.name = "tse_fig7",
+         .title = fmt::format("Transformer-XL of {} blocks in training", setting.count("layers")),
+         .caption = fmt::format("Means over seeds; t_sim of held-out segments. {}", bands)},
+        networks, false);
     std::vector<Comparison>& all = found.comparisons;
     const auto of = [&](const char* label, const char* metric) {
         return numbers.at(label, metric, "", -1);
     };
-    for (const Kind& kind : kinds) {
-        for (const auto& [metric, what] : {std::pair{"final_loss", "final training loss"},
-                                           std::pair{"final_test_loss", "final held-out loss"}})
-            all.push_back(compare(fmt::format("{}, {}", what, kind.label), "no number",
-                                  std::nullopt, of(kind.label, metric)));
-        add_diverged(found, numbers, kind.label);
-    }
     constexpr const char *what = "final training loss", *base = kinds.front().label;
     for (const auto& [label, says] :
          {std::pair{"post-norm",

@@ -12,9 +12,10 @@ namespace tsdiag::experiment_list {
 RunResult trained_with_similarity(const ExperimentSetting& setting,
                                   const std::vector<Trained>& models);
 
-/// Training loss, held-out loss, accuracy if it is wanted, and t_sim_last over the steps, a line
-/// per network.
-std::vector<Plot> course_of(const Table& table, const std::vector<std::string>& networks,
-                            bool with_accuracy);
+/// What they show in common: `figure` with training loss, held-out loss, accuracy if it is wanted,
+/// and t_sim_last over the steps, a line per network; the final values of each network, and a note
+/// on runs that diverged.
+Findings course_findings(const Table& table, Figure figure,
+                         const std::vector<std::string>& networks, bool with_accuracy);
 
 }  // namespace tsdiag::experiment_list
