@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
 
 #include "mixing.hpp"
+#include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag::probe {
@@ -27,6 +27,12 @@ Tensor product(const Tensor& a, const Tensor& b, Transpose t = Transpose::none) 
 
 Tensor products_with(const Tensor& p, const Tensor& x) {
     return product(product(p, x), x, Transpose::second);
+}
+
+/// What the rounding of t may add to a row's sum, over `rounding`: that of t_j is |x_j| times the
+/// root of sum_l e_l^2 |x_l|^2, also where e_l is the mean's and p_l is 0.
+double of_products(const SpreadSums& row) {
+    return (2 * std::sqrt(row.squares) + row.squares) * std::sqrt(row.size * row.first);
 }
 
 }  // namespace
@@ -127,9 +133,11 @@ std::vector<RowSpread::Sum> RowSpread::sums(const AttentionOperator& op,
                 sum.value += a * rows[at(i)].value();
                 sum.gross += gross;
                 if (wide[at(i)] || gross == 0) continue;
-                errors.emplace_back(rounding * gross, i);
+                errors.emplace_back(rounding * (gross + a * of_products(rows[at(i)])), i);
                 error += errors.back().first;
             }
+            if (!std::isfinite(error))  // all again: what is not finite then is so itself
+                for (auto& one : errors) one.first = error = 1;
             std::ranges::sort(errors, std::greater());
             const double allowed = allowed_rounding * std::max(0.0, double(sum.value) - error);
             for (const auto& [own, i] : errors) {
@@ -144,6 +152,7 @@ std::vector<RowSpread::Sum> RowSpread::sums(const AttentionOperator& op,
 }
 
 std::vector<std::optional<Wide>> RowSpread::moved() const {
+    check(mean_.defined(), "the mean row was given");
     std::vector<std::optional<Wide>> out;
     for (Index k = 0; k < heads_; ++k) {
         Wide sum = -mean_moved_[at(k)], size = 0;

@@ -39,8 +39,8 @@ class RowSpread {
     };
     /// sum_i weight_i v_i of each head, the weights (h, n) or (1, n).
     std::vector<Sum> sums(const AttentionOperator& op, std::span<const double> weights) const;
-    bool has_moved() const { return mean_.defined(); }
-    /// |Pi2 P X|_F^2 of each head; none where rounding may be more than `allowed_rounding` of it.
+    /// With `column_sums`: |Pi2 P X|_F^2 of each head; none where rounding may be more than
+    /// `allowed_rounding` of it.
     std::vector<std::optional<Wide>> moved() const;
 
   private:
