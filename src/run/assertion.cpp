@@ -129,15 +129,20 @@ Known combined(const std::map<Index, Known>& all, const Which& which, std::strin
     out.where = fmt::format("{} {}", noun, all.begin()->first);
     if (which.kind == Kind::mean) {
         const double count = double(all.size());
-        double value = 0, low = 0, high = 0;
-        for (const auto& [at, number] : all) {
-            value += *number.value / count;
-            low += number.low / count;
-            high += number.high / count;
-        }
-        out.value = value;
-        out.low = low;
-        out.high = high;
+        // Between the extremes: equal numbers have that mean, whatever the rounding.
+        const auto mean_of = [&](const auto& member) {
+            double sum = 0, least = member(all.begin()->second), most = least;
+            for (const auto& [at, number] : all) {
+                const double x = member(number);
+                sum += x / count;
+                least = std::min(least, x);
+                most = std::max(most, x);
+            }
+            return std::clamp(sum, least, most);
+        };
+        out.value = mean_of([](const Known& number) { return *number.value; });
+        out.low = mean_of([](const Known& number) { return number.low; });
+        out.high = mean_of([](const Known& number) { return number.high; });
         out.where = fmt::format("mean of {} {}s", all.size(), noun);
         return out;
     }
@@ -204,6 +209,8 @@ Known number_of(const Assertion& assertion, const MeasuredResult& of) {
         return whole->second;
     }
     numbers.erase(-1);
+    if (numbers.empty() && of.layers == 0)
+        return lacking("the result is of one layer already; name none");
     return combined(numbers, assertion.layer, "layer", of.layers - 1);
 }
 

@@ -211,6 +211,26 @@ TEST(Comparison, ControlsTheFalseDiscoveryRate) {
     }
 }
 
+/// Samples of a trial that are all alike tell no more than one of them.
+TEST(Comparison, CountsTrialsWhereSamplesShareTheirWeights) {
+    const double trials = 4, samples = 25, count = trials * samples;
+    const double means[] = {1, 2, 4, 7};
+    double squares = 0;
+    for (const double m : means) squares += (m - 3.5) * (m - 3.5);
+    const double of_all = std::sqrt(samples * squares / (count - 1) / count);
+    const double of_trials = std::sqrt(squares / (trials - 1) / trials);
+    std::vector<MeasuredResult> results;
+    for (const double mean : {3.5, 5.0}) {
+        results.push_back(result_of({row_of(0, mean, of_all, Index(count))}));
+        Json input;
+        input.set("trials", Index(trials)).set("samples", Index(samples)).set("kind", "gaussian");
+        results.back().run.set("input", std::move(input));
+    }
+    const Difference found = compare(results).differences.at(0);
+    EXPECT_NEAR(*found.error, 2 * of_trials, 1e-12 * of_trials);
+    EXPECT_EQ(*found.freedom, trials - 1);
+}
+
 TEST(Comparison, MatchesRowsByPlaceAndTellsWhatHasNoCounterpart) {
     std::vector<MetricRow> a = {row_of(0, 1, 0.1, 8), row_of(1, 2, 0.1, 8), row_of(2, 3, 0.1, 8)};
     std::vector<MetricRow> b = {row_of(1, 2, 0.1, 8), row_of(0, 1, 0.1, 8)};

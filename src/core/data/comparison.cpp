@@ -68,12 +68,30 @@ void require_single_rows(const std::string& name, const std::vector<MetricRow>& 
     }
 }
 
+struct Scatter {
+    double error = 0, freedom = 0;
+};
+
+/// The standard error of a mean, with its degrees of freedom; none for one sample.  Samples of one
+/// trial share its weights.  Of T trials with S samples each, the standard error over the means of
+/// trials is at most s sqrt((TS - 1) / (T - 1)), since their squares are a part of all squares.
+std::optional<Scatter> scatter_of(const MetricRow& row, const Json& run) {
+    if (!row.standard_error || row.count < 2) return std::nullopt;
+    const Json& said = run["input"]["trials"];
+    const Index trials = said.is_number() ? said.integer() : 1;
+    if (trials < 2 || trials >= row.count)
+        return Scatter{*row.standard_error, double(row.count - 1)};
+    const double freedom = double(trials - 1);
+    return Scatter{*row.standard_error * std::sqrt(double(row.count - 1) / freedom), freedom};
+}
+
 /// Student's or Welch's standard error of a difference, with its degrees of freedom.
-void set_error(Difference& d, const MetricRow& a, const MetricRow& b, Samples samples) {
-    if (!a.standard_error || !b.standard_error || a.count < 2 || b.count < 2) return;
-    const double error_a = *a.standard_error, error_b = *b.standard_error;
+void set_error(Difference& d, const std::optional<Scatter>& a, const std::optional<Scatter>& b,
+               Samples samples) {
+    if (!a || !b) return;
+    const auto [error_a, freedom_a] = *a;
+    const auto [error_b, freedom_b] = *b;
     if (error_a == 0 && error_b == 0) return;
-    const double freedom_a = double(a.count - 1), freedom_b = double(b.count - 1);
     const bool shared = samples == Samples::shared;
     const double error = shared ? error_a + error_b : std::hypot(error_a, error_b);
     if (!(error > 0) || !std::isfinite(error)) return;
@@ -128,7 +146,7 @@ Tested difference_of(const MetricRow& a, const MetricRow& b, const MeasuredResul
     d.difference = difference;
     out.slack = slack_of(a, b, resolution);
     const double beyond = std::max(0.0, std::abs(difference) - out.slack);
-    set_error(d, a, b, samples);
+    set_error(d, scatter_of(a, first.run), scatter_of(b, other.run), samples);
     if (d.error) {
         d.probability = std::min(1.0, 2 * student_tail(beyond / *d.error, *d.freedom));
         d.outcome = Outcome::scatter;
