@@ -106,11 +106,26 @@ bool has_index(const fs::path& directory) {
     return false;
 }
 
+/// Are they all shards of one GGUF file: NAME-00001-of-00002.gguf, ...?
+bool are_one_gguf(const std::vector<fs::path>& files) {
+    const auto without_number = [](const fs::path& file) {
+        std::string name = file.filename().string();
+        const std::size_t of = name.find("-of-0");
+        return of < 5 || of == name.npos ? "" : name.erase(of - 5, 5);
+    };
+    return !files.empty() && std::ranges::all_of(files, [&](const fs::path& file) {
+        return file.extension() == ".gguf" && !without_number(file).empty() &&
+               without_number(file) == without_number(files.front());
+    });
+}
+
 /// Would `open_directory` find a model there?
 bool is_model(const fs::path& directory) {
     std::error_code error;
     const bool empty = fs::is_empty(directory, error);
-    return !error && !empty && (has_known_name(directory) || candidates(directory).size() == 1);
+    if (error || empty) return false;
+    const std::vector<fs::path> files = candidates(directory);
+    return has_known_name(directory) || files.size() == 1 || are_one_gguf(files);
 }
 
 }  // namespace
@@ -161,7 +176,7 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
         return name.ends_with(".index.json") ? open_shards(file) : open_file(file);
     }
     std::vector<fs::path> files = candidates(directory);
-    if (files.size() == 1) return open_file(files.front());
+    if (files.size() == 1 || are_one_gguf(files)) return open_file(files.front());
     std::vector<std::string> names;
     for (const fs::path& file : files)
         if (names.size() < 8) names.push_back(file.filename().string());
@@ -179,10 +194,6 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
                            "file has another name, pass its path.",
                            fmt::join(known_names, ", "), fmt::join(suffixes, ", ")));
     const bool sharded = std::all_of(names.begin(), names.end(), is_shard);
-    const auto is_gguf_shard = [](const fs::path& file) {
-        return file.extension() == ".gguf" && is_shard(file.filename().string());
-    };
-    if (std::ranges::all_of(files, is_gguf_shard)) return open_file(files.front());
     refuse(directory.string(),
            fmt::format("contains {} possible model files ({}), expected one{}. {}", files.size(),
                        fmt::join(names, ", "), sharded ? " with an index *.index.json" : "",

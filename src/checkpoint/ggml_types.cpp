@@ -246,8 +246,6 @@ constexpr std::array types{
 
 }  // namespace
 
-std::span<const GgmlType> ggml_types() { return types; }
-
 const GgmlType* ggml_type(std::uint32_t id) {
     const auto found = std::ranges::find(types, id, &GgmlType::id);
     return found == types.end() ? nullptr : &*found;

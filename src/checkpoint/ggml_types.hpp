@@ -14,7 +14,6 @@ struct GgmlType {
     BlockType blocks;
 };
 
-std::span<const GgmlType> ggml_types();
 /// Null for an id that no type has, or that was withdrawn.
 const GgmlType* ggml_type(std::uint32_t id);
 

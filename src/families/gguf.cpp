@@ -183,6 +183,9 @@ class Configuration {
         if (const Json& type = metadata_["general.type"];
             type.is_string() && type.string() != "model")
             refuse(fmt::format("its general.type is {}, expected \"model\"", type.dump()));
+        if (dialect_.paired && file_.has("blk.0.attn_q_norm.weight"))
+            refuse("it has norms of queries, which are not supported in GGUF for " +
+                   std::string(dialect_.architecture));
         for (const std::string_view key :
              {std::string_view("attention.head_count"), std::string_view("embedding_length"),
               std::string_view("block_count"), std::string_view("context_length"),
@@ -399,6 +402,7 @@ GgufModel::GgufModel(const Checkpoint& file, const DetectOptions& options) : opt
     }
     renamed_ = std::make_unique<Renamed>(file, dialect, own ? rotary_factors : "");
     paired_ = dialect.paired;
+    if (own && dialect.activation != "silu") assumed_activation_ = dialect.activation;
     fused_in_parts_ = dialect.fused_in_parts;
 }
 
@@ -407,7 +411,17 @@ GgufModel::~GgufModel() = default;
 const Checkpoint& GgufModel::file() const { return *renamed_; }
 
 Architecture GgufModel::restored(Architecture found) const {
-    const Index head = found.spec.blocks.front().attention.head_dim;
+    const AttentionSpec& attention = found.spec.blocks.front().attention;
+    const Index head = attention.head_dim;
+    if (paired_ && attention.rotary.columns != head)
+        throw FormatError(fmt::format(
+            "{}: {} of {} columns of a head are rotated, which is not supported in GGUF.",
+            renamed_->source(), attention.rotary.columns, head));
+    if (!assumed_activation_.empty())
+        found.spec.warnings.push_back(
+            fmt::format("The activation is taken for {}, that of the first models of its kind: "
+                        "GGUF does not say it.",
+                        assumed_activation_));
     for (auto& [canonical, source] : found.tensors) {
         source.file_name = renamed_->original(source.file_name);
         for (std::string& more : source.concat) more = renamed_->original(more);

@@ -29,6 +29,7 @@ class GgufModel {
     std::unique_ptr<Renamed> renamed_;
     DetectOptions options_;
     bool paired_ = false, fused_in_parts_ = false;
+    std::string assumed_activation_;  ///< empty: that of all models of its kind
 };
 
 }  // namespace tsdiag::families

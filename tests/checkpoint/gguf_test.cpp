@@ -357,6 +357,9 @@ TEST(Gguf, OpensShardsByAnyOfThemAndByTheirDirectory) {
     const auto refusal = [&] {
         return samples::message_of<FormatError>([&] { open_checkpoint(folder.path()); });
     };
+    folder.write("n-00001-of-00001.gguf", shard(0, 1, "a").bytes());
+    EXPECT_THAT(refusal(), HasSubstr("contains 3 possible model files"));
+    std::filesystem::remove(folder / "n-00001-of-00001.gguf");
     folder.write("m-00002-of-00002.gguf", shard(0, 2, "b").bytes());
     EXPECT_THAT(refusal(), HasSubstr("number 1 of 2"));
     folder.write("m-00002-of-00002.gguf", shard(1, 2, "a").bytes());
