@@ -147,12 +147,6 @@ Sizes sizes_of(std::string_view name, std::span<const NamedSizes> named, Sizes r
     return rest;
 }
 
-std::vector<std::string_view> names_of(std::span<const NamedSizes> named) {
-    std::vector<std::string_view> out;
-    for (const NamedSizes& s : named) out.push_back(s.name);
-    return out;
-}
-
 Sizes read_sizes(KeyReader& keys, Sizes preset) {
     constexpr Index deepest = 10'000;  // ten times the deepest that was published
     Sizes s = preset;

@@ -56,7 +56,12 @@ struct NamedSizes {
 };
 /// `rest` with the sizes of `name`.
 Sizes sizes_of(std::string_view name, std::span<const NamedSizes> named, Sizes rest);
-std::vector<std::string_view> names_of(std::span<const NamedSizes> named);
+/// The names of a list of models.
+std::vector<std::string_view> names_of(const auto& named) {
+    std::vector<std::string_view> out;
+    for (const auto& one : named) out.push_back(one.name);
+    return out;
+}
 
 /// `preset` with the keys layers, d, heads, kv_heads, head_dim, ffn, tokens, vocab, eps, act,
 /// attention, causal, output_norm, and the options of the attention.  Where d is given and ffn is

@@ -56,6 +56,8 @@ constexpr std::string_view timm_table = "layers.0.blocks.0.attn.relative_positio
                                "encoder.layers.0.blocks.0.attention.self."
                                "relative_position_bias_table";
 
+constexpr Index most_stages = 20;  // each doubles the width
+
 /// What differs between the layouts.
 struct Layout {
     std::string stages, patch, query, up, table, index;  ///< the last four of a block
@@ -148,6 +150,10 @@ Index side_of(const Reader& r, const std::string& table, Index rows) {
     if (offsets * offsets != rows || offsets % 2 == 0)
         r.refuse(fmt::format("tensor '{}{}' has {} rows, which are no square of an odd number",
                              r.prefix(), table, rows));
+    constexpr Index largest = 1024;  // more patches than images have
+    if (offsets > 2 * largest)
+        r.refuse(fmt::format("tensor '{}{}' has {} rows, expected windows of at most {}",
+                             r.prefix(), table, rows, largest));
     return (offsets + 1) / 2;
 }
 
@@ -209,6 +215,22 @@ void set_shifts(ModelSpec& s) {
     }
 }
 
+/// Is the grid of a layer that is shifted one window high or wide, and not both?  timm shifts along
+/// the other side since its merging stands in front of a stage, the others not at all.
+bool shifts_along_one_side(const ModelSpec& s) {
+    const std::vector<Place> all = places(s);
+    for (std::size_t l = 0; l < all.size(); ++l) {
+        const Index side = s.blocks[l].attention.windows.side;
+        const auto fits = [&](Index pixels, Index patch) {
+            return (pixels / patch) >> all[l].stage <= side;
+        };
+        if (all[l].block % 2 == 1 &&
+            fits(s.image_height, s.patch_height) != fits(s.image_width, s.patch_width))
+            return true;
+    }
+    return false;
+}
+
 BlockSpec read_block(Reader& r, const Layout& names, const std::string& at, Index width) {
     BlockSpec b;
     b.placement = NormPlacement::pre;
@@ -229,6 +251,8 @@ BlockSpec read_block(Reader& r, const Layout& names, const std::string& at, Inde
 void read_stages(Reader& r, const Checkpoint& file, const Layout& names, bool later) {
     ModelSpec& s = r.spec;
     const Index stages = r.layers(names.stages);
+    if (stages > most_stages)
+        r.refuse(fmt::format("it has {} stages, expected at most {}", stages, most_stages));
     std::vector<Index> depths, heads, sides;
     Index width = s.width;
     const double eps = r.number({"layer_norm_eps"}, 1e-5);
@@ -304,6 +328,11 @@ Architecture read(const Checkpoint& file, const DetectOptions& options) {
     r.agreed({"hidden_size", "num_features"}, s.last_width(), names.patch);
     r.agreed({"num_layers"}, std::ssize(depths_of(s)), names.stages + "*");
     set_shifts(s);
+    if (later && shifts_along_one_side(s))
+        r.refuse(
+            fmt::format("images of {} x {} leave a grid as narrow as its window, in which "
+                        "timm shifts along one side alone; that is not supported",
+                        s.image_height, s.image_width));
     if (const std::string why = misfit(s); !why.empty())
         r.refuse(fmt::format("{}, of images of {} x {}", why, s.image_height, s.image_width));
     s.max_tokens = s.patches();
@@ -362,10 +391,9 @@ std::vector<Index> read_depths(const KeyReader& k, const std::string& said) {
                             said));
         out.push_back(depth);
     }
-    constexpr std::size_t most = 20;  // each doubles the width
-    if (out.size() > most)
-        k.refuse(
-            fmt::format("depths={} are of {} stages, expected at most {}", said, out.size(), most));
+    if (std::ssize(out) > most_stages)
+        k.refuse(fmt::format("depths={} are of {} stages, expected at most {}", said, out.size(),
+                             most_stages));
     return out;
 }
 
@@ -422,11 +450,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
         "weights and relative biases N(0, 0.02^2), biases 0, norms 1 and 0");
 }
 
-std::vector<std::string_view> random_names() {
-    std::vector<std::string_view> out;
-    for (const Published& p : published) out.push_back(p.name);
-    return out;
-}
+std::vector<std::string_view> random_names() { return names_of(published); }
 
 }  // namespace
 

@@ -299,11 +299,7 @@ RandomModel draw(std::string_view name, const Keys& keys) {
                     eta));
 }
 
-std::vector<std::string_view> random_names() {
-    std::vector<std::string_view> out;
-    for (const Published& p : published) out.push_back(p.name);
-    return out;
-}
+std::vector<std::string_view> random_names() { return names_of(published); }
 
 }  // namespace
 

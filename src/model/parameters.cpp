@@ -152,9 +152,13 @@ void layer(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
 std::vector<Parameter> parameters(const ModelSpec& spec) {
     Listing list;
     embedding(spec, list);
-    for (std::size_t l = 0; l < spec.blocks.size(); ++l)
-        if (spec.blocks[l].shares < 0 || spec.blocks[l].shares == Index(l))
-            layer(spec.width_of(Index(l)), spec.blocks[l], fmt::format("layer.{}.", l), list);
+    Index width = spec.width;
+    for (std::size_t l = 0; l < spec.blocks.size(); ++l) {
+        const BlockSpec& block = spec.blocks[l];
+        if (block.shares < 0 || block.shares == Index(l))
+            layer(width, block, fmt::format("layer.{}.", l), list);
+        if (block.merge.width > 0) width = block.merge.width;
+    }
     if (spec.class_attention.layers > 0) class_attention(spec, list);
     if (spec.final_norm && !spec.blocks.empty())
         list.norm(spec.last_norm(), "final_norm", spec.last_width(), spec.blocks.front().norm.bias);

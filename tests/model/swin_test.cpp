@@ -512,6 +512,22 @@ TEST(SwinModel, RefusesFilesThatItCannotRun) {
     EXPECT_THAT(error(*index), HasSubstr("is not the index of windows of 2 x 2"));
 }
 
+TEST(SwinModel, RefusesWhatOnlyTimmShifts) {
+    const auto file = copy_of("swin-timm");
+    for (const std::string& name : std::vector(file->names()))
+        if (name.ends_with("position_index")) file->remove(name);
+    const char* const wide = R"({"pretrained_cfg": {"input_size": [3, 8, 16]}})";
+    EXPECT_NO_THROW(spec_of(*file, wide));
+    // A second block in the last stage, whose grid is one window high and two wide.
+    const std::string last =
+        file->has("layers.2.blocks.0.norm1.weight") ? "layers.2." : "layers.1.";
+    for (const std::string& name : std::vector(file->names()))
+        if (name.starts_with(last + "blocks.0."))
+            file->add(last + "blocks.1." + name.substr(last.size() + 9), file->tensor(name).shape);
+    EXPECT_THAT(thrown<FormatError>([&] { spec_of(*file, wide); }),
+                HasSubstr("timm shifts along one side alone"));
+}
+
 TEST(RandomWeights, OfSwinAreThoseOfItsCode) {
     const RandomModel drawn = random_model("swin-tiny,depths=1-1");
     const auto w = random_weights(drawn, Rng(3), cpu(), Type::f64);
