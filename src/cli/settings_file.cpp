@@ -111,9 +111,11 @@ std::vector<std::string> words_of(const std::string& file, const CLI::App& app,
     std::vector<std::string> out;
     try {
         const toml::table all = toml::parse(text);
-        append_table(out, all, app, file, words);
-        if (const toml::table* own = all[app.get_name()].as_table())
-            append_table(out, *own, app, file, words);
+        toml::table mine;  // the section of the command prevails
+        if (const toml::table* own = all[app.get_name()].as_table()) mine = *own;
+        for (const auto& [name, node] : all)
+            if (!node.is_table()) mine.insert(name, node);
+        append_table(out, mine, app, file, words);
     } catch (const toml::parse_error& error) {
         throw UsageError(fmt::format("--settings {}: line {}: {}.", file, error.source().begin.line,
                                      error.description()));

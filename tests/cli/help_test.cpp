@@ -26,6 +26,10 @@ TEST(Settings, PrintedAndReadAgainGiveTheSameRun) {
     // What is read prints as what was printed: nothing is lost on the way.
     EXPECT_EQ(tsdiag(folder, {"probe", "--settings", "s.toml", "--print-settings"}).out,
               printed.out);
+    write_file(folder.path() / "twice.toml",
+               "tokens = 4\nmodel = \"" + small_model + "\"\n[probe]\ntokens = 5\n");
+    EXPECT_THAT(tsdiag(folder, {"probe", "--settings", "twice.toml", "--print-settings"}).out,
+                HasSubstr("tokens = 5\n"));
     const std::string plain = "model = \"" + small_model +
                               "\"\n[probe]\ntokens = 5\nprobes = \"core\"\n"
                               "no-report = true\nquiet = false\n[check]\nn = 3\n";
