@@ -126,15 +126,12 @@ void finish() {
     MPI_Finalize();
 }
 
-void abort_all(int code) { MPI_Abort(MPI_COMM_WORLD, code); }
-
 constexpr RanksPlugin plugin{.abi = ranks_abi,
                              .version = TSDIAG_VERSION,
                              .start = start,
                              .add = add,
                              .gather = gather,
-                             .finish = finish,
-                             .abort = abort_all};
+                             .finish = finish};
 
 }  // namespace
 }  // namespace tsdiag

@@ -34,8 +34,6 @@ class Ranks {
     std::int64_t add(int counter, std::int64_t n) const;
     /// The text of each rank, in their order; collective.
     std::vector<std::string> gather(const std::string& text) const;
-    /// Ends all ranks: for a failure that the others cannot hear of.
-    void abort(int code) const;
 
   private:
     struct Library;

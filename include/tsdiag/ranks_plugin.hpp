@@ -26,8 +26,7 @@ struct RanksPlugin {
     /// Hands the bytes of every rank to every rank, in their order; collective.
     void (*gather)(const char* bytes, std::size_t size,
                    void (*take)(void* to, const char* bytes, std::size_t size), void* to);
-    void (*finish)();         ///< collective
-    void (*abort)(int code);  ///< ends all ranks
+    void (*finish)();  ///< collective
 };
 
 }  // namespace tsdiag

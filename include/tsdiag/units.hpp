@@ -111,6 +111,8 @@ class UnitStore {
     UnitStore(const UnitStore&) = delete;
     UnitStore& operator=(const UnitStore&) = delete;
 
+    /// The units are for this process alone: where their folder cannot be made, none is kept.
+    void make_dispensable() { dispensable_ = true; }
     /// Reads the finished units; returns their number.  Throws `Error` naming both hosts where two
     /// processes have different records of one unit.
     Index read();
@@ -163,7 +165,7 @@ class UnitStore {
     double busy_ = 0;
     std::map<Index, Index> stages_;
     Clock::time_point start_, written_;
-    bool made_ = false;
+    bool made_ = false, dispensable_ = false, dispensed_ = false;
 };
 
 /// The part of one process in a job.
@@ -208,9 +210,9 @@ struct WorkerStatus {
 struct JobStatus {
     std::string digest;
     std::vector<std::string> words;
-    std::string numerics, result;  ///< the folder of the result
-    Index done = 0, known = 0;     ///< finished units; units of the stages begun so far
-    double unit_seconds = 0;       ///< mean
+    std::string directory, numerics, result;  ///< where the command was given; its folder
+    Index done = 0, known = 0;                ///< finished units; units of the stages begun so far
+    double unit_seconds = 0;                  ///< mean
     std::vector<WorkerStatus> workers;
 };
 /// The unfinished jobs of the result in `folder`, and of those in it.

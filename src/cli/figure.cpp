@@ -84,7 +84,7 @@ std::string settings_of(const ExperimentEntry& entry, const ExperimentOptions& o
     Json all;
     all.set("figure", entry.name).set("setting", ExperimentSetting(entry, options).json());
     all.set("seed", Json(options.seed)).set("device", options.device);
-    all.set("model", named_digest(options.model)).set("data", named_digest(options.data));
+    all.set("model", model_digest(options.model)).set("data", data_digest(options.data));
     return all.dump();
 }
 

@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "commands.hpp"
 #include "ranks.hpp"
@@ -19,12 +20,18 @@ bool may_merge(const Command& command) {
            std::holds_alternative<ProbeCommand>(command);
 }
 
-/// The commands whose units are there, each once.
+/// The commands whose units are there, each once.  Their words may name files from where they were
+/// given.
 std::vector<std::vector<std::string>> commands_in(const std::string& directory) {
     std::vector<std::vector<std::string>> found;
-    for (const JobStatus& job : job_status(directory))
-        if (!job.words.empty() && std::ranges::find(found, job.words) == found.end())
-            found.push_back(job.words);
+    const std::string here = std::filesystem::current_path().string();
+    for (const JobStatus& job : job_status(directory)) {
+        if (job.words.empty() || std::ranges::find(found, job.words) != found.end()) continue;
+        if (job.directory != here)
+            throw UsageError(fmt::format("{}: its parts ran in {}, expected merge to run there.",
+                                         directory, job.directory));
+        found.push_back(job.words);
+    }
     return found;
 }
 
@@ -38,6 +45,7 @@ int run_command(const MergeCommand& command) {
                         "--out it is.",
                         command.directory));
     int code = 0;
+    std::vector<std::string> failed;  // of several jobs, some may have been given up
     const std::string program = command_line().front();
     for (const std::vector<std::string>& words : found) {
         std::vector<const char*> argv = {program.c_str()};
@@ -48,8 +56,14 @@ int run_command(const MergeCommand& command) {
                                           command.directory, words.front()));
         command_line().assign(argv.begin(), argv.end());  // of run.json
         share().merges = true;
-        code = std::max(code, run_command_of(one));
+        try {
+            code = std::max(code, run_command_of(one));
+        } catch (const UsageError& error) {
+            failed.emplace_back(error.what());
+        }
     }
+    if (failed.size() == found.size()) throw UsageError(failed.front());
+    for (const std::string& reason : failed) say("tsdiag: " + printable(reason));
     return code;
 }
 

@@ -60,7 +60,7 @@ ProbeCommand with_held_out(ProbeCommand command) {
 
 /// What determines the records of a run.
 std::string settings_of_run(const RunOptions& options) {
-    return fmt::format("probe {} {}", named_digest(options.subject.model),
+    return fmt::format("probe {} {}", model_digest(options.subject.model),
                        settings_digest(options));
 }
 

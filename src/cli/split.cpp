@@ -11,6 +11,7 @@
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
+#include "version.hpp"
 
 namespace tsdiag::cli {
 
@@ -47,30 +48,40 @@ std::string folder_digest(const fs::path& folder) {
     return sha256(fmt::format("{}", fmt::join(lines, "\n")));
 }
 
-}  // namespace
-
-std::string named_digest(const std::string& argument) {
+/// `of_folder`: the digest of a folder.
+std::string named_digest(const std::string& argument,
+                         const std::function<std::string(const fs::path&)>& of_folder) {
     for (const std::string& name : {argument, argument.substr(argument.find(':') + 1)}) {
         std::error_code failed;
         if (name.empty()) continue;
-        if (fs::is_directory(name, failed)) return folder_digest(name);
+        if (fs::is_directory(name, failed)) return of_folder(name);
         if (fs::is_regular_file(name, failed)) return contents_digest(name);
     }
     return argument;
+}
+
+}  // namespace
+
+std::string model_digest(const std::string& argument) {
+    return named_digest(argument, contents_digest);
+}
+std::string data_digest(const std::string& argument) {
+    return named_digest(argument, folder_digest);
 }
 
 bool makes_result(const SplitOptions& options) {
     return options.parts == 0 && (!share().ranks || share().ranks->rank() == 0);
 }
 
-SplitJob::SplitJob(const SplitOptions& options, const std::string& result, std::string settings,
-                   const std::string& device)
+SplitJob::SplitJob(const SplitOptions& options, const std::string& result,
+                   const std::string& settings, const std::string& device)
     : options_(options) {
     const std::string numerics = options.mixed ? "mixed" : numerics_of(device);
-    store_ = std::make_unique<UnitStore>(result,
-                                         JobTitle{unsplit_words(), std::move(settings), numerics});
+    store_ = std::make_unique<UnitStore>(
+        result, JobTitle{unsplit_words(), commit() + "\n" + settings, numerics});
     first_counter_ = share().counters;
     if (share().ranks) agree(result);
+    if (options.parts == 0 && !share().ranks) store_->make_dispensable();
     known_ = store_->read();
     if (options.parts > 0)
         units_ = std::make_unique<JobUnits>(*store_, tickets_of_part(options.part, options.parts));
@@ -118,7 +129,6 @@ void SplitJob::finish(const std::string& result, bool quiet) {
     store_->flush("done");
     finished_ = true;
     share().computed += store_->computed();
-    share().known += known_;
     if (options_.parts == 0 || quiet) return;
     print(
         fmt::format("part {} of {}: {} units computed, {} known before; when all parts have "

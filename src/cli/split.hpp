@@ -19,7 +19,7 @@ struct Share {
     bool merges = false;     ///< what is missing is an error, not computed
     bool after_all = false;  ///< the ranks have computed the units, this one makes the result
     Index counters = 1;      ///< used so far; the first tells of a failure
-    Index known = 0, computed = 0;
+    Index computed = 0;
 };
 Share& share();
 
@@ -27,7 +27,7 @@ Share& share();
 class SplitJob {
   public:
     /// `result`: its folder.  `settings`: all that determines the records.
-    SplitJob(const SplitOptions& options, const std::string& result, std::string settings,
+    SplitJob(const SplitOptions& options, const std::string& result, const std::string& settings,
              const std::string& device);
     ~SplitJob();
 
@@ -35,8 +35,8 @@ class SplitJob {
     UnitStore& store() { return *store_; }
     /// Whether this process computes units and no result.
     bool hollow() const { return units_->hands_out(); }
-    /// Whether there are units of an earlier run, or of other processes.
-    bool begun() const { return known_ > 0; }
+    /// Whether units of an earlier run, or of other processes, are there or required.
+    bool begun() const { return known_ > 0 || share().merges; }
     /// After the units of a process without result: writes them; says what was done.
     void finish(const std::string& result, bool quiet);
     /// After the result is in place: removes the units; says how many were reused.
@@ -57,8 +57,9 @@ class SplitJob {
 /// does both, and refuses what is in the way of the result before any work.
 bool makes_result(const SplitOptions& options);
 
-/// A digest of what an argument names: a model, a file or a folder, also behind a colon ("ids:F").
-/// Of a folder, the names and sizes of its files.  Others: the argument.
-std::string named_digest(const std::string& argument);
+/// A digest of the files that an argument names, also behind a colon ("ids:F"); of a folder of data
+/// the names and sizes of its files.  Others: the argument.
+std::string model_digest(const std::string& argument);
+std::string data_digest(const std::string& argument);
 
 }  // namespace tsdiag::cli

@@ -92,11 +92,13 @@ Ranks::Ranks(const Launcher& launcher) : library_(std::make_unique<Library>(open
     std::array<char, 512> why{};
     if (!library_->plugin.start(&rank_, &size_, &local_rank_, &local_size_, why.data(), why.size()))
         throw NotAvailable(fmt::format("several ranks: {}.", why.data()));
-    if (size_ != launcher.size)
+    if (size_ != launcher.size) {
+        library_->plugin.finish();
         throw NotAvailable(fmt::format(
             "{} started {} processes, but the MPI of {} sees {}: it is of another brand or "
             "version; use the mpirun of that MPI, srun --mpi=pmix, or --part i/N.",
             launcher.name, launcher.size, library, size_));
+    }
 }
 
 Ranks::~Ranks() { library_->plugin.finish(); }
@@ -116,8 +118,6 @@ std::vector<std::string> Ranks::gather(const std::string& text) const {
         &all);
     return all;
 }
-
-void Ranks::abort(int code) const { library_->plugin.abort(code); }
 
 std::optional<int> first_without(const Ranks& ranks, const std::string& folder) {
     std::error_code failed;

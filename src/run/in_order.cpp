@@ -72,17 +72,18 @@ void hand_out(Units& units, Index count, bool side_by_side,
               const std::function<void(double)>& tell) {
     Committer committer;  // here for the first failure only
     const auto work = [&] {
-        for (Index unit; !committer.failed() && (unit = units.next()) >= 0;) {
-            try {
+        Index unit = 0;
+        try {
+            while (!committer.failed() && (unit = units.next()) >= 0) {
                 if (!units.find(unit)) {
                     const auto start = std::chrono::steady_clock::now();
                     const std::string record = make(unit);
                     units.keep(unit, record, seconds_from(start));
                 }
-            } catch (...) {
-                committer.fail(unit);
+                if (tell && omp_get_thread_num() == 0) tell(double(unit + 1) / double(count));
             }
-            if (tell && omp_get_thread_num() == 0) tell(double(unit + 1) / double(count));
+        } catch (...) {
+            committer.fail(unit);
         }
     };
     if (side_by_side) {

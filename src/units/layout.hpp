@@ -16,7 +16,7 @@ constexpr const char* job_file = "job.json";
 struct JobFile {
     std::filesystem::path folder;
     std::vector<std::string> words;
-    std::string settings, numerics;
+    std::string directory, settings, numerics;  ///< `directory`: in which the command was given
 };
 /// Those below a folder of units, by digest; damaged ones are omitted.
 std::vector<JobFile> jobs_in(const std::filesystem::path& folder);

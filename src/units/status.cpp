@@ -51,6 +51,7 @@ JobStatus status_of(const JobFile& job) {
     JobStatus status;
     status.digest = job.folder.filename().string();
     status.words = job.words;
+    status.directory = job.directory;
     status.numerics = job.numerics;
     std::map<Index, Index> stages;
     std::set<std::pair<Index, Index>> done;
@@ -80,7 +81,7 @@ JobStatus status_of(const JobFile& job) {
 bool is_of_a_job(const fs::path& file) {
     const std::string name = file.filename().string();
     return name == job_file || file.extension() == file_ending ||
-           file.extension() == worker_ending || (name.starts_with('.') && name.ends_with(".tmp"));
+           file.extension() == worker_ending || name.ends_with(".tmp");
 }
 
 std::vector<JobFile> jobs_in(const fs::path& folder) {
@@ -90,7 +91,11 @@ std::vector<JobFile> jobs_in(const fs::path& folder) {
         if (!fs::is_regular_file(one / job_file, failed)) continue;
         try {
             const Json json = json_of(one / job_file);
-            JobFile job{one, {}, json["settings"].string(), json["numerics"].string()};
+            JobFile job{one,
+                        {},
+                        json["directory"].string(),
+                        json["settings"].string(),
+                        json["numerics"].string()};
             for (const Json& word : json["command"].array()) job.words.push_back(word.string());
             jobs.push_back(std::move(job));
         } catch (const FormatError&) {

@@ -54,7 +54,11 @@ std::string JobTitle::digest() const { return short_digest(settings_digest() + "
 std::string numerics_of(const std::string& device) {
     const Backend& backend = open_backend(device);
     std::string text = backend.description();
-    if (!backend.host_memory()) return text;
+    if (!backend.host_memory()) {  // without the memory that is free at the moment
+        const std::size_t begin = text.find(" ("), end = text.find(" free)", begin);
+        if (end != std::string::npos) text.erase(begin, end + std::string(" free)").size() - begin);
+        return text;
+    }
     text = text.substr(text.find(", ") + 2);  // without the number of threads
     for (const char* variable : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA"})
         if (const char* set = std::getenv(variable)) text += fmt::format(", {}={}", variable, set);
@@ -144,8 +148,8 @@ void UnitStore::keep(Index stage, Index unit, std::string_view record, double se
 }
 
 void UnitStore::make_folder() {
-    if (made_) return;
     std::error_code failed;
+    if (made_ && fs::exists(folder_ / units::job_file, failed)) return;
     fs::create_directories(folder_, failed);
     if (failed)
         throw Error(fmt::format("{}: cannot be created ({}); choose another --out.",
@@ -156,14 +160,27 @@ void UnitStore::make_folder() {
     job.set("tsdiag", TSDIAG_VERSION).set("command", std::move(words));
     job.set("directory", fs::current_path(failed).string());
     job.set("settings", title_.settings_digest()).set("numerics", title_.numerics);
-    write_atomically(folder_ / units::job_file, job.dump(2) + "\n");
+    // Under a name of its own first: processes of other machines may write it, too.
+    const fs::path own = folder_ / (worker_ + ".tmp");
+    write_atomically(own, job.dump(2) + "\n");
+    fs::rename(own, folder_ / units::job_file);
     made_ = true;
 }
 
 void UnitStore::write_pending() {
     written_ = Clock::now();
     if (pending_count_ == 0) return;
-    make_folder();
+    try {
+        make_folder();
+    } catch (const Error&) {
+        if (!dispensable_) throw;
+        dispensed_ = true;
+    }
+    if (dispensed_) {
+        pending_.clear();
+        pending_count_ = 0;
+        return;
+    }
     write_atomically(folder_ / fmt::format("{}-{}{}", worker_, sequence_, units::file_ending),
                      units::whole(digest_, host_name(), pending_count_, pending_));
     ++sequence_;
@@ -172,6 +189,7 @@ void UnitStore::write_pending() {
 }
 
 void UnitStore::write_worker(std::string_view state) {
+    if (dispensed_) return;
     make_folder();
     Json worker;
     Json::Array stages;
@@ -190,7 +208,7 @@ void UnitStore::write_worker(std::string_view state) {
 void UnitStore::flush(std::string_view state) {
     const std::lock_guard lock(mutex_);
     write_pending();
-    if (made_ || state == "done") write_worker(state);
+    if (made_ || (state == "done" && !dispensable_)) write_worker(state);
 }
 
 void UnitStore::remove() {
