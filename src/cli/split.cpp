@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <limits>
 
 #include "commands.hpp"
 #include "ranks.hpp"
@@ -58,6 +59,20 @@ std::string named_digest(const std::string& argument,
         if (fs::is_regular_file(name, failed)) return contents_digest(name);
     }
     return argument;
+}
+
+/// "9 computed by 3 ranks, 2 to 4 each" of a job: more than there are says that they shared
+/// nothing.
+std::string computed_by_ranks(std::size_t job) {
+    const auto& ranks = share().computed;
+    Index sum = 0, least = std::numeric_limits<Index>::max(), most = 0;
+    for (const std::vector<Index>& of_rank : ranks) {
+        const Index count = of_rank.at(job);
+        sum += count;
+        least = std::min(least, count);
+        most = std::max(most, count);
+    }
+    return fmt::format("{} computed by {} ranks, {} to {} each", sum, ranks.size(), least, most);
 }
 
 }  // namespace
@@ -128,7 +143,7 @@ Index SplitJob::count_ticket(Index stage, Index count) {
 void SplitJob::finish(const std::string& result, bool quiet) {
     store_->flush("done");
     finished_ = true;
-    share().computed += store_->computed();
+    share().computed.front().push_back(store_->computed());
     if (options_.parts == 0 || quiet) return;
     print(
         fmt::format("part {} of {}: {} units computed, {} known before; when all parts have "
@@ -139,12 +154,18 @@ void SplitJob::finish(const std::string& result, bool quiet) {
 void SplitJob::finish_result(bool quiet) {
     finished_ = true;
     const Index reused = units_->reused(), all = reused + store_->computed();
+    if (share().after_all && store_->computed() > 0)
+        say(
+            fmt::format("tsdiag: {} of {} units of the ranks are not in {}; they were computed "
+                        "again.",
+                        store_->computed(), all, printable(store_->folder().string())));
     store_->remove();
+    const std::size_t job = share().concluded++;
     if (quiet || reused == 0) return;
     if (share().merges)
         print(fmt::format("{} units merged\n", reused));
     else if (share().after_all)
-        print(fmt::format("{} units\n", all));
+        print(fmt::format("{} units, {}\n", all, computed_by_ranks(job)));
     else
         print(fmt::format("{} of {} units reused from an earlier run\n", reused, all));
 }

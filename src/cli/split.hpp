@@ -19,7 +19,9 @@ struct Share {
     bool merges = false;     ///< what is missing is an error, not computed
     bool after_all = false;  ///< the ranks have computed the units, this one makes the result
     Index counters = 1;      ///< used so far; the first tells of a failure
-    Index computed = 0;
+    /// Units of each job in turn that a rank has computed; after all, by rank.
+    std::vector<std::vector<Index>> computed = {{}};
+    std::size_t concluded = 0;  ///< jobs whose result is made, after all
 };
 Share& share();
 

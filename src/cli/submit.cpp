@@ -59,6 +59,10 @@ int run_command(const SubmitCommand& command) {
     const std::string result = result_of(parse(int(argv.size()), argv.data()));
     if (result.empty()) throw UsageError("submit: name the folder of the result by --out DIR.");
     SubmitOptions options = command.slurm;
+    if (options.parts > 0 && (options.nodes > 1 || options.tasks_per_node > 1))
+        throw UsageError(
+            "submit: --array runs each part as a job of one process, expected neither --nodes nor "
+            "--ranks.");
     options.words = command.words;
     options.result = result;
     options.name = "tsdiag-" + command.words.front();

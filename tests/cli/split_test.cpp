@@ -165,6 +165,7 @@ TEST_P(EverySplitCommand, RanksGiveTheResultOfOneProcess) {
     if (!mpirun) GTEST_SKIP() << "no MPI";
     const Finished done = ranks(folder, 3, with(GetParam().words, {"--out", "out"}));
     EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.err, Not(HasSubstr("computed again")));
     expect_the_same("out");
 }
 
@@ -183,8 +184,15 @@ TEST_F(Ranks, AnyNumberOfThemGivesTheSame) {
     ASSERT_EQ(tsdiag(folder, with(figure_words("5"), {"--out", "alone"})).code, 0);
     for (const int count : {1, 2, 4, 7}) {  // of five units
         const std::string out = "of" + std::to_string(count);
-        const Finished done = ranks(folder, count, with(figure_words("5"), {"--out", out}));
+        Words words = with(figure_words("5"), {"--out", out});
+        std::erase(words, "-q");
+        const Finished done = ranks(folder, count, words);
         EXPECT_EQ(done.code, 0) << done.err;
+        // Each unit by one of them, and none again for the result.
+        if (count > 1) {
+            EXPECT_THAT(done.out, HasSubstr("5 units, 5 computed by " + std::to_string(count)));
+        }
+        EXPECT_THAT(done.err, Not(HasSubstr("computed again")));
         EXPECT_EQ(tables(folder / out), tables(folder / "alone")) << count;
     }
 }
@@ -352,7 +360,9 @@ TEST(Submit, ShowsTheScriptAndRefusesWhatIsNotSplit) {
     for (const Words& words :
          {Words{"submit"}, Words{"submit", "list", "random"},
           Words{"submit", "check", "--no-such-option"},
-          Words{"submit", "--nodes", "0", "check", "--out", "o"}, Words{"submit", "check"}}) {
+          Words{"submit", "--nodes", "0", "check", "--out", "o"}, Words{"submit", "check"},
+          Words{"submit", "--array", "4", "--nodes", "2", "check", "--out", "o"},
+          Words{"submit", "--array", "4", "--ranks", "2", "check", "--out", "o"}}) {
         const Finished refused = tsdiag(folder, words);
         EXPECT_EQ(refused.code, 2) << testing::PrintToString(words);
         expect_one_sentence(refused.err);
