@@ -329,6 +329,48 @@ TEST(GgufModel, RefusesRotaryDivisorsOfAnotherScaling) {
     EXPECT_THROW(with(2), FormatError);
 }
 
+/// The positions divided by a factor, as rope_scaling of a configuration has it.
+TEST(GgufModel, HasALinearRotaryScaling) {
+    const Pair pair(models[1], as_floats, [](GgufWriter& f) {
+        f.word("llama.rope.scaling.type", "linear");
+        f.real("llama.rope.scaling.factor", 4);
+    });
+    const Recorder plain = run(pair.original(), Type::f64);
+    Json config = read_json(pair.original() / "config.json");
+    config.set("rope_scaling", Json().set("rope_type", "linear").set("factor", 4));
+    write_file(pair.original() / "config.json", config.dump());
+    const Recorder scaled = run(pair.original(), Type::f64), found = run(pair.gguf(), Type::f64);
+    EXPECT_NE(plain.states, found.states);
+    EXPECT_EQ(scaled.states, found.states);
+    EXPECT_EQ(scaled.matrix, found.matrix);
+}
+
+/// What would turn, scale or share other columns than the family does.
+TEST(GgufModel, RefusesSizesOfHeadsThatItsFamilyLacks) {
+    const auto refusal = [](const std::function<void(GgufWriter&)>& change) {
+        const Pair pair(models[1], as_floats, change);
+        try {
+            detect(*open_checkpoint(pair.gguf()), {});
+        } catch (const FormatError& error) {
+            return std::string(error.what());
+        }
+        return std::string("accepted");
+    };
+    EXPECT_THAT(refusal([](GgufWriter& f) { f.real("llama.rope.scaling.factor", 2); }),
+                HasSubstr("rope.scaling.factor = 2.0 without a type"));
+    EXPECT_EQ(refusal([](GgufWriter& f) { f.real("llama.rope.scaling.factor", 1); }), "accepted");
+    EXPECT_THAT(refusal([](GgufWriter& f) { f.word("llama.rope.scaling.type", "linear"); }),
+                HasSubstr("'llama.rope.scaling.factor' of its metadata is null"));
+    EXPECT_THAT(refusal([](GgufWriter& f) {
+                    f.word("llama.rope.scaling.type", "linear");
+                    f.real("llama.rope.scaling.factor", -4);
+                }),
+                HasSubstr("is -4.0, expected a positive number"));
+    const std::vector<float> ones(16, 1.0F);
+    EXPECT_THAT(refusal([&](GgufWriter& f) { f.floats("blk.0.attn_q_norm.weight", {16}, ones); }),
+                HasSubstr("norms of queries, which are not supported in GGUF for llama"));
+}
+
 /// A key that --ignore names is read as if it were not there.
 TEST(GgufModel, IgnoresAKeyThatIsNamed) {
     const Pair pair(models[0], as_floats,
