@@ -84,13 +84,7 @@ Failure compute(const Ranks& ranks, const Command& command) {
                       fmt::format("{}", fmt::join(words.begin() + 1, words.end(), " ")));
         share().ranks = &ranks;
         run_command_of(command);
-        const std::string own = fmt::format("{}", fmt::join(share().computed.front(), " "));
-        share().computed.clear();
-        for (const std::string& text : hear_all(ranks, own)) {
-            std::vector<Index>& of_rank = share().computed.emplace_back();
-            if (text.empty()) continue;
-            for (const std::string& count : split(text, ' ')) of_rank.push_back(std::stoll(count));
-        }
+        hear_all(ranks, "");
         return {};
     } catch (const RankFailed& other) {
         return first_failure(other.texts);

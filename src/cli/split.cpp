@@ -4,7 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <limits>
+#include <numeric>
 
 #include "commands.hpp"
 #include "ranks.hpp"
@@ -61,18 +61,11 @@ std::string named_digest(const std::string& argument,
     return argument;
 }
 
-/// "9 computed by 3 ranks, 2 to 4 each" of a job: more than there are says that they shared
-/// nothing.
-std::string computed_by_ranks(std::size_t job) {
-    const auto& ranks = share().computed;
-    Index sum = 0, least = std::numeric_limits<Index>::max(), most = 0;
-    for (const std::vector<Index>& of_rank : ranks) {
-        const Index count = of_rank.at(job);
-        sum += count;
-        least = std::min(least, count);
-        most = std::max(most, count);
-    }
-    return fmt::format("{} computed by {} ranks, {} to {} each", sum, ranks.size(), least, most);
+/// More than there are units says that the ranks shared nothing.
+std::string computed_by(const std::vector<Index>& ranks) {
+    const auto [least, most] = std::ranges::minmax(ranks);
+    return fmt::format("{} computed by {} ranks, {} to {} each",
+                       std::reduce(ranks.begin(), ranks.end()), ranks.size(), least, most);
 }
 
 }  // namespace
@@ -143,7 +136,12 @@ Index SplitJob::count_ticket(Index stage, Index count) {
 void SplitJob::finish(const std::string& result, bool quiet) {
     store_->flush("done");
     finished_ = true;
-    share().computed.front().push_back(store_->computed());
+    if (share().ranks) {
+        std::vector<Index>& computed = share().computed.emplace_back();
+        for (const std::string& count :
+             hear_all(*share().ranks, std::to_string(store_->computed())))
+            computed.push_back(std::stoll(count));
+    }
     if (options_.parts == 0 || quiet) return;
     print(
         fmt::format("part {} of {}: {} units computed, {} known before; when all parts have "
@@ -154,18 +152,21 @@ void SplitJob::finish(const std::string& result, bool quiet) {
 void SplitJob::finish_result(bool quiet) {
     finished_ = true;
     const Index reused = units_->reused(), all = reused + store_->computed();
-    if (share().after_all && store_->computed() > 0)
-        say(
-            fmt::format("tsdiag: {} of {} units of the ranks are not in {}; they were computed "
-                        "again.",
-                        store_->computed(), all, printable(store_->folder().string())));
+    std::string by;
+    if (share().after_all) {
+        by = computed_by(share().computed.front());
+        share().computed.pop_front();
+        if (store_->computed() > 0)
+            say(fmt::format(
+                "tsdiag: {} of {} units of the ranks are not in {}; they were computed again.",
+                store_->computed(), all, printable(store_->folder().string())));
+    }
     store_->remove();
-    const std::size_t job = share().concluded++;
     if (quiet || reused == 0) return;
     if (share().merges)
         print(fmt::format("{} units merged\n", reused));
     else if (share().after_all)
-        print(fmt::format("{} units, {}\n", all, computed_by_ranks(job)));
+        print(fmt::format("{} units, {}\n", all, by));
     else
         print(fmt::format("{} of {} units reused from an earlier run\n", reused, all));
 }

@@ -1,5 +1,6 @@
 #pragma once
 #include <atomic>
+#include <deque>
 #include <memory>
 #include <optional>
 #include <string>
@@ -19,9 +20,8 @@ struct Share {
     bool merges = false;     ///< what is missing is an error, not computed
     bool after_all = false;  ///< the ranks have computed the units, this one makes the result
     Index counters = 1;      ///< used so far; the first tells of a failure
-    /// Units of each job in turn that a rank has computed; after all, by rank.
-    std::vector<std::vector<Index>> computed = {{}};
-    std::size_t concluded = 0;  ///< jobs whose result is made, after all
+    /// Of each job whose result is still to be made: the units that each rank has computed.
+    std::deque<std::vector<Index>> computed;
 };
 Share& share();
 
