@@ -64,15 +64,26 @@ struct RawTensor {
     bool big_endian = false;
     const BlockType* blocks = nullptr;  ///< of `DType::blocks`; blocks start at multiples of their
                                         ///< elements from the beginning of `bytes`
+    std::shared_ptr<const struct BlockScales> scales;  ///< null: values are the stored elements
     std::shared_ptr<const void> owner;  ///< keeps `bytes` alive; never null for a non-empty tensor
 
     std::int64_t count() const;  ///< number of elements
     bool contiguous() const;     ///< row-major without gaps
 };
 
+/// Factors of a stored matrix (rows, columns), one a block of `block_rows` x `block_columns`: the
+/// value of element (i, j) is the stored one times `unit` times
+/// `factors`(i / block_rows, j / block_columns).
+struct BlockScales {
+    RawTensor factors;  ///< two dimensions
+    double unit = 1;
+    std::int64_t columns = 1, block_rows = 1, block_columns = 1;
+};
+
 /// The elements in row-major order, widened: bf16, f16, f8, integers and bool become T exactly
 /// where T can hold them (f64 and 64-bit integers are rounded to float); quantised elements become
-/// the float that `BlockType::decode` gives, for both T.  T: float or double.
+/// the float that `BlockType::decode` gives, for both T; elements with scales become the product in
+/// double, rounded to T.  T: float or double.
 /// Throws `NotAvailable` for a dtype that cannot be read, naming it.  Cost: O(count).
 template <class T>
 void widen(const RawTensor& tensor, std::span<T> out);
@@ -156,6 +167,16 @@ std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& d
 /// omitted. Throws `FormatError` where two names collide after stripping.
 std::unique_ptr<Checkpoint> unwrap(std::unique_ptr<Checkpoint> file,
                                    std::vector<std::string>* notes);
+
+/// `file` with its 8-bit weights as products with their scales, and without the tensors of these:
+/// float8 of `weight_scale_inv` or `weight_scale`, int8 of `weight_scale` or `SCB`
+/// (docs/formats.md, "Weights with scales").  The blocks of a scale follow from its shape for one a
+/// matrix or one a row, else from `quantization_config` of `config`, which is removed where it is
+/// obeyed in whole. What is stored otherwise is left as it is.  `warnings` receives a line where
+/// weights have scales. Throws `FormatError` where an 8-bit weight lacks its scale, or its shape
+/// fits no block told.
+std::shared_ptr<const Checkpoint> apply_scales(std::shared_ptr<const Checkpoint> file, Json& config,
+                                               std::vector<std::string>& warnings);
 
 /// 64-bit digest of names, dtypes, shapes and file sizes (not of contents), as 16 hex digits.
 std::string header_digest(const Checkpoint& file);

@@ -157,6 +157,32 @@ void decode_run(const RawTensor& tensor, std::int64_t offset, std::int64_t count
     }
 }
 
+/// Multiplies `count` elements that are `stride` stored elements apart from element `offset` on.
+template <class T>
+void scale_run(const BlockScales& scales, std::int64_t offset, std::int64_t count,
+               std::int64_t stride, T* to) {
+    RawTensor row = scales.factors;
+    row.shape[0] = 1;
+    std::vector<double> factors(std::size_t(row.shape[1]));
+    for (std::int64_t i = 0, read = -1; i < count;) {
+        const std::int64_t at = offset + i * stride;
+        const std::int64_t column = at % scales.columns;
+        const std::int64_t block = at / scales.columns / scales.block_rows;
+        if (block != read) {
+            row.offset = scales.factors.offset + block * scales.factors.strides[0];
+            widen(row, std::span(factors));
+            for (double& factor : factors) factor *= scales.unit;
+            read = block;
+        }
+        const double factor = factors[std::size_t(column / scales.block_columns)];
+        const std::int64_t left =
+            std::min(scales.columns - column, scales.block_columns - column % scales.block_columns);
+        const std::int64_t some = stride == 1 ? std::min(count - i, left) : 1;
+        for (std::int64_t k = 0; k < some; ++k) to[i + k] = T(double(to[i + k]) * factor);
+        i += some;
+    }
+}
+
 /// Calls `f(offset, count, stride, widen)` for the runs of a tensor; `widen(offset, count, stride,
 /// to)` gives the numbers of a run or of a part of one.  Throws `NotAvailable` where the type
 /// cannot be read.
@@ -177,6 +203,7 @@ void for_each_piece(const RawTensor& tensor, F&& f) {
         each([&](std::int64_t offset, std::int64_t count, std::int64_t stride, T* to) {
             widen_run<Element>(tensor.bytes.data() + offset * width, count, stride,
                                tensor.big_endian, to);
+            if (tensor.scales) scale_run(*tensor.scales, offset, count, stride, to);
         });
     });
 }

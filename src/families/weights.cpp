@@ -177,7 +177,7 @@ class CheckpointWeights final : public Weights {
 
     RawTensor open(const std::string& file_name) const {
         RawTensor raw = file_->tensor(file_name);
-        if (!floating(raw.dtype))
+        if (!floating(raw.dtype) && !raw.scales)
             throw FormatError(
                 fmt::format("{}: weight '{}' has dtype {}, expected floating-point weights (f8, "
                             "f16, bf16, f32, f64) or a type of GGUF whose values are known",

@@ -144,7 +144,10 @@ Subject open_subject(const SubjectOptions& options) {
     detection.width = options.width;
     detection.memory_tokens = options.memory_tokens;
     detection.ignore = options.ignore;
+    std::vector<std::string> scaled;
+    subject.file = apply_scales(std::move(subject.file), detection.config, scaled);
     subject.architecture = detect(*subject.file, detection);
+    std::ranges::move(scaled, std::back_inserter(subject.architecture.spec.warnings));
     return subject;
 }
 

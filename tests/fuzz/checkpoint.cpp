@@ -3,7 +3,7 @@
 #include "tsdiag/run.hpp"
 
 /// A file of the format TSDIAG_FORMAT, whatever its first bytes: opened, unwrapped, recognised,
-/// summed, and read as a trace.
+/// summed, with scales and without, and read as a trace.
 
 using namespace tsdiag;
 
@@ -28,4 +28,9 @@ void examine(std::string_view input) {
     std::vector<std::string> notes;
     if (!fuzz::accepts([&] { file = unwrap(std::move(file), &notes); })) return;
     fuzz::accepts([&] { detect(*file, {}); });
+    Json config = Json::parse(
+        R"({"quantization_config": {"quant_method": "fp8", "weight_block_size": [2, 3]}})", "");
+    std::shared_ptr<const Checkpoint> scaled;
+    if (fuzz::accepts([&] { scaled = apply_scales(std::move(file), config, notes); }))
+        fuzz::accepts([&] { fuzz::read_all(*scaled); });
 }

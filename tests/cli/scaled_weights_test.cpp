@@ -1,0 +1,253 @@
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <cstring>
+#include <random>
+
+#include "program.hpp"
+#include "tsdiag/checkpoint.hpp"
+#include "tsdiag/json.hpp"
+
+/// Models whose weights are 8-bit numbers with scales, against the same model with the products
+/// written as float32.
+namespace tsdiag::test {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+const fs::path golden = fs::path(TSDIAG_TEST_DATA) / "golden/llama";
+
+struct Array {
+    std::string name, dtype;
+    std::vector<std::int64_t> shape;
+    std::string bytes;
+};
+
+template <class T>
+std::string bytes_of(const std::vector<T>& numbers) {
+    return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)};
+}
+
+void write_model(const fs::path& file, const std::vector<Array>& arrays) {
+    Json header = Json::Object();
+    std::string data;
+    for (const Array& array : arrays) {
+        const auto begin = std::int64_t(data.size());
+        data += array.bytes;
+        Json entry;
+        entry.set("dtype", array.dtype)
+            .set("shape", Json::Array(array.shape.begin(), array.shape.end()))
+            .set("data_offsets", Json::Array{begin, std::int64_t(data.size())});
+        header.set(array.name, entry);
+    }
+    const std::string text = header.dump();
+    write_file(file, bytes_of(std::vector<std::uint64_t>{text.size()}) + text + data);
+}
+
+/// The definition of e4m3: a sign, an exponent of bias 7, three bits; 15 with all bits is NaN.
+double e4m3(unsigned code) {
+    const int exponent = int(code >> 3 & 15), mantissa = int(code & 7);
+    const double magnitude =
+        exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(8 + mantissa, exponent - 10);
+    return code >> 7 ? -magnitude : magnitude;
+}
+
+struct Way {
+    const char* name;
+    const char* dtype;      ///< of the weights
+    const char* scale;      ///< the name of their scales
+    const char* quantised;  ///< `quantization_config`; null: none
+    /// rows and columns of a block, 0: all
+    std::int64_t block_rows, block_columns;
+    int dimensions;  ///< of the tensor of scales
+    std::vector<const char*> more = {};
+};
+
+/// A golden model twice, below `folder`: `scaled/model` and `plain/model`.
+void write_pair(const fs::path& folder, const Way& way, const std::string& without = {}) {
+    std::mt19937 random(7);
+    const auto file = open_checkpoint(golden / "model.safetensors");
+    std::vector<Array> scaled, plain;
+    for (const std::string& name : file->names()) {
+        const RawTensor raw = file->tensor(name);
+        std::vector<float> values(std::size_t(raw.count()));
+        widen<float>(raw, values);
+        const bool linear = name.find("_proj.weight") != name.npos;
+        if (!linear) {
+            scaled.push_back({name, "F32", raw.shape, bytes_of(values)});
+            plain.push_back(scaled.back());
+            continue;
+        }
+        const bool integer = std::string_view(way.dtype) == "I8";
+        const bool bitsandbytes = std::string_view(way.scale) == "SCB";
+        const std::int64_t rows = raw.shape[0], columns = raw.shape[1];
+        const std::int64_t high = way.block_rows ? way.block_rows : rows;
+        const std::int64_t wide = way.block_columns ? way.block_columns : columns;
+        const std::int64_t down = (rows + high - 1) / high, across = (columns + wide - 1) / wide;
+        std::vector<float> factors(std::size_t(down * across));
+        for (float& factor : factors)
+            factor = std::uniform_real_distribution<float>(0.001f, 0.01f)(random);
+        std::vector<std::uint8_t> codes(values.size());
+        for (std::size_t i = 0; i < codes.size(); ++i) {
+            unsigned code = random() & 0xff;
+            if (!integer && (code & 0x7f) == 0x7f) code = 0;
+            codes[i] = std::uint8_t(code);
+            const double stored = integer ? double(std::int8_t(code)) : e4m3(code);
+            const std::int64_t row = std::int64_t(i) / columns, column = std::int64_t(i) % columns;
+            const float factor = factors[std::size_t(row / high * across + column / wide)];
+            values[i] = float(bitsandbytes ? stored * (double(factor) * (1.0 / 127))
+                                           : stored * double(factor));
+        }
+        std::vector<std::int64_t> shape;
+        if (way.dimensions == 1) shape = {down * across};
+        if (way.dimensions == 2) shape = {down, across};
+        const std::string stem = name.substr(0, name.size() - 6);
+        scaled.push_back({name, way.dtype, raw.shape, bytes_of(codes)});
+        if (stem + way.scale != without)
+            scaled.push_back({stem + way.scale, "F32", shape, bytes_of(factors)});
+        for (const char* other : way.more)
+            scaled.push_back({stem + other, "F32", {}, bytes_of(std::vector<float>{0})});
+        plain.push_back({name, "F32", raw.shape, bytes_of(values)});
+    }
+    Json config = Json::parse(read_file(golden / "config.json"), "config");
+    for (const char* which : {"plain", "scaled"}) {
+        fs::create_directories(folder / which / "model");
+        const bool is_scaled = std::string_view(which) == "scaled";
+        write_model(folder / which / "model/model.safetensors", is_scaled ? scaled : plain);
+        if (is_scaled && way.quantised)
+            config.set("quantization_config", Json::parse(way.quantised, "quantised"));
+        write_file(folder / which / "model/config.json", config.dump());
+    }
+}
+
+Finished probe(const TemporaryDirectory& folder, const std::string& which,
+               const std::string& type = "f32") {
+    return tsdiag(folder, {"probe", which + "/model", "--no-report", "--dtype", type, "--probes",
+                           "core", "-o", which + "/out", "--force"});
+}
+
+/// Without the column of the model's path.
+std::string numbers(const fs::path& table) {
+    std::istringstream lines(read_file(table));
+    std::string out;
+    for (std::string line; std::getline(lines, line);) out += line.substr(line.find(',')) + "\n";
+    return out;
+}
+
+class EveryScaledLayout : public testing::TestWithParam<Way> {};
+
+TEST_P(EveryScaledLayout, HasTheNumbersOfItsProducts) {
+    const TemporaryDirectory folder;
+    write_pair(folder / "", GetParam());
+    const Finished found = probe(folder, "scaled");
+    ASSERT_EQ(found.code, 0) << found.err;
+    EXPECT_THAT(found.out, HasSubstr("14 weights are stored in 8 bits with scales"));
+    ASSERT_EQ(probe(folder, "plain").code, 0);
+    const std::string expected = numbers(folder / "plain/out/metrics.csv");
+    EXPECT_GT(expected.size(), 1000U);
+    EXPECT_EQ(numbers(folder / "scaled/out/metrics.csv"), expected);
+}
+
+/// A scale that is missing, and a configuration that is: refused, never run as if it were whole.
+TEST_P(EveryScaledLayout, IsRefusedInParts) {
+    const TemporaryDirectory folder;
+    const Way& way = GetParam();
+    write_pair(folder / "", way, std::string("model.layers.1.mlp.up_proj.") + way.scale);
+    const Finished found = probe(folder, "scaled");
+    EXPECT_EQ(found.code, 1);
+    EXPECT_THAT(found.err, HasSubstr("'model.layers.1.mlp.up_proj.weight' of dtype"));
+    EXPECT_THAT(found.err, HasSubstr("has no scale, while 13 others have one"));
+    write_pair(folder / "", way);
+    const std::string config = read_file(folder / "plain/model/config.json");
+    write_file(folder / "scaled/model/config.json", config);
+    const Finished without = probe(folder, "scaled");
+    if (way.block_rows > 1 || way.block_columns > 0) {
+        EXPECT_EQ(without.code, 1);
+        EXPECT_THAT(without.err, HasSubstr("each block that quantization_config"));
+    } else {
+        EXPECT_EQ(without.code, 0) << without.err;
+    }
+}
+
+const Way ways[] = {
+    {"fp8_blocks", "F8_E4M3", "weight_scale_inv",
+     R"({"quant_method": "fp8", "activation_scheme": "dynamic", "weight_block_size": [5, 8]})", 5,
+     8, 2},
+    {"fp8_of_a_matrix",
+     "F8_E4M3",
+     "weight_scale_inv",
+     R"({"quant_method": "fp8", "activation_scheme": "static", "weight_block_size": null})",
+     0,
+     0,
+     0,
+     {"activation_scale"}},
+    {"modelopt",
+     "F8_E4M3",
+     "weight_scale",
+     R"({"quant_method": "modelopt", "quant_algo": "FP8"})",
+     0,
+     0,
+     0,
+     {"input_scale"}},
+    {"fbgemm", "F8_E4M3", "weight_scale", R"({"quant_method": "fbgemm_fp8"})", 1, 0, 2},
+    {"compressed_channels", "F8_E4M3", "weight_scale",
+     R"({"quant_method": "compressed-tensors", "format": "float-quantized", "config_groups":
+         {"group_0": {"weights": {"num_bits": 8, "type": "float", "strategy": "channel",
+          "symmetric": true, "group_size": null, "block_structure": null}}}})",
+     1, 0, 2},
+    {"compressed_groups", "I8", "weight_scale",
+     R"({"quant_method": "compressed-tensors", "format": "int-quantized", "config_groups":
+         {"group_0": {"weights": {"num_bits": 8, "type": "int", "strategy": "group",
+          "symmetric": true, "group_size": 4}}}})",
+     1, 4, 2},
+    {"bitsandbytes",
+     "I8",
+     "SCB",
+     R"({"quant_method": "bitsandbytes", "load_in_8bit": true})",
+     1,
+     0,
+     1,
+     {"weight_format"}},
+    {"no_configuration", "F8_E4M3", "weight_scale", nullptr, 0, 0, 1},
+};
+INSTANTIATE_TEST_SUITE_P(Layouts, EveryScaledLayout, testing::ValuesIn(ways),
+                         [](const auto& p) { return std::string(p.param.name); });
+
+struct Refused {
+    const char* name;
+    const char* quantised;
+    const char* sentence;
+};
+class EveryOtherScaling : public testing::TestWithParam<Refused> {};
+
+TEST_P(EveryOtherScaling, IsRefusedByName) {
+    const TemporaryDirectory folder;
+    Way way = ways[0];
+    way.quantised = GetParam().quantised;
+    write_pair(folder / "", way);
+    const Finished found = probe(folder, "scaled");
+    EXPECT_EQ(found.code, 1);
+    EXPECT_THAT(found.err, HasSubstr(GetParam().sentence));
+    EXPECT_FALSE(fs::exists(folder / "scaled/out"));
+}
+
+const Refused refused[] = {
+    {"blocks_of_another_size", R"({"quant_method": "fp8", "weight_block_size": [4, 8]})",
+     "each block that quantization_config"},
+    {"a_block_that_is_none", R"({"quant_method": "fp8", "weight_block_size": [0, 8]})",
+     "'quantization_config' (fp8)"},
+    {"rotated",
+     R"({"quant_method": "compressed-tensors", "transform_config": {"R1": {}}, "config_groups": {}})",
+     "'quantization_config' (compressed-tensors)"},
+    {"with_zero_points",
+     R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
+         {"num_bits": 8, "symmetric": false}}}})",
+     "'quantization_config' (compressed-tensors)"},
+    {"unknown_method", R"({"quant_method": "tomorrow"})", "'quantization_config' (tomorrow)"},
+};
+INSTANTIATE_TEST_SUITE_P(Scalings, EveryOtherScaling, testing::ValuesIn(refused),
+                         [](const auto& p) { return std::string(p.param.name); });
+
+}  // namespace
+}  // namespace tsdiag::test
