@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <limits>
 
 #include "support.hpp"
 
@@ -28,13 +29,16 @@ using Lengths = std::array<double, thresholds>;
 /// borders l and r are the next ones to take, and its length is reported as r - l + 1, at most n.
 /// Column 0 is never taken, except for the first row, whose first step to the left takes column
 /// -1: the last one.
+///
+/// A score is collected where the sum is at most `slack` below it, the rounding of the sum: the
+/// whole row of a stochastic P is at score 1, and rounding would decide on the tie.
 void add_windows(const double* row, Index i, Index n, const std::array<double, thresholds>& score,
-                 Lengths& counts) {
+                 double slack, Lengths& counts) {
     Index left = i - 1, right = i + 1, length = 1;
     double sum = row[i];
     std::size_t j = 1;
     for (bool leftwards = true; length < n && j < score.size(); leftwards = !leftwards) {
-        for (; j < score.size() && sum >= score[j]; ++j) counts[j] += double(length);
+        for (; j < score.size() && sum >= score[j] - slack; ++j) counts[j] += double(length);
         if (leftwards && left != 0) {
             sum += row[left < 0 ? n + left : left];
             left = std::max<Index>(left - 1, 0);
@@ -57,13 +61,16 @@ class LocalityAppendix final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         const Index n = e.stats.n, h = e.stats.heads, rows = e.stats.rows;
         if (e.block.channels || (n > largest_by_default && !named_)) return;
+        const double slack = double(n) * (e.block.p.type() == Type::f32
+                                              ? double(std::numeric_limits<float>::epsilon())
+                                              : std::numeric_limits<double>::epsilon());
         tokens_ = n;
         rows_ += rows;
         counts_.resize(std::size_t(h), Lengths{});
         for (Index k = 0; k < h; ++k) {
             const std::vector<double> p = e.block.p.batch_range(k, 1).to_host<double>();
             for (Index i = 0; i < rows; ++i)
-                add_windows(p.data() + i * n, e.stats.first + i, n, score_,
+                add_windows(p.data() + i * n, e.stats.first + i, n, score_, slack,
                             counts_[std::size_t(k)]);
         }
     }

@@ -122,12 +122,11 @@ BlockScales scales_of(const std::string& name, const RawTensor& raw, const std::
     consider(1, columns);
     for (const Block& block : told.blocks) consider(block.first, block.second);
     if (fitting.size() != 1)
-        refuse(
-            where,
-            fmt::format("tensor '{}' is {}, expected one scale for all of '{}' ({}), one for each "
-                        "of its rows, or one for each block that {} of the configuration states. "
-                        "Pass the model's own configuration with --config.",
-                        scale_name, shape, name, shape_text(raw.shape), config_key));
+        refuse(where, fmt::format(
+                          "tensor '{}' is {}, expected one scale for all of '{}' {}, one for each "
+                          "of its rows, or one for each block that {} of the configuration states. "
+                          "Pass the model's own configuration with --config.",
+                          scale_name, shape, name, shape_text(raw.shape), config_key));
     return {std::move(factors), unit, columns, fitting.begin()->first, fitting.begin()->second};
 }
 

@@ -23,6 +23,16 @@ Matrix all_on_column(Index n, Index column) {
     return m;
 }
 
+/// Ten times 0.1 is less than 1 in floating point: the tenth collects all scores above 0.9.
+TEST(LocalityAppendix, IsNotDecidedByRoundingAtATie) {
+    Matrix tenths(24, 24);
+    for (Index i = 0; i < 24; ++i)
+        for (Index j = 1; j <= 10; ++j) tenths(i, j) = 0.1;
+    const std::vector<double> all = heights(appendix({tenths}), 0);
+    EXPECT_LT(all.at(98), 1);
+    EXPECT_EQ(all.at(99), all.at(98));
+}
+
 TEST(LocalityAppendix, HasTheNumbersOfThePrintedCode) {
     for (const Index block : {1, 3, 8}) {
         const Table t = appendix({uniform(8), identity(8), causal_uniform(8)}, block);
