@@ -24,11 +24,40 @@ constexpr ScaleName scale_names[] = {
     {"weight_scale", 1},
     {"SCB", 1.0 / 127},  // bitsandbytes: the largest magnitude of a row
 };
-/// Of activations: they change what a served model computes, not its weights.
-constexpr std::array<std::string_view, 3> of_activations{"input_scale", "activation_scale",
-                                                         "input_scale_ub"};
+/// No part of the weights: scales of activations, and how bitsandbytes stores rows.
+constexpr std::array<std::string_view, 4> beside_scales{"input_scale", "activation_scale",
+                                                        "input_scale_ub", "weight_format"};
 constexpr std::string_view weight = "weight";
 constexpr std::string_view config_key = "quantization_config";
+
+/// Keys of a `quantization_config` that are obeyed, or say how weights were found or activations
+/// are rounded; one that ends in '_' begins a group of them.
+constexpr std::array<std::string_view, 26> known_keys{"quant_method",
+                                                      "activation_scheme",
+                                                      "activation_scale_ub",
+                                                      "weight_block_size",
+                                                      "fmt",
+                                                      "scale_fmt",
+                                                      "dequantize",
+                                                      "modules_to_not_convert",
+                                                      "ignored_layers",
+                                                      "ignore",
+                                                      "exclude_modules",
+                                                      "config_groups",
+                                                      "transform_config",
+                                                      "format",
+                                                      "global_compression_ratio",
+                                                      "kv_cache_scheme",
+                                                      "kv_cache_quant_algo",
+                                                      "quantization_status",
+                                                      "sparsity_config",
+                                                      "version",
+                                                      "quant_algo",
+                                                      "producer",
+                                                      "load_in_",
+                                                      "_load_in_",
+                                                      "bnb_4bit_",
+                                                      "llm_int8_"};
 
 /// Rows and columns that share a scale.
 using Block = std::pair<std::int64_t, std::int64_t>;
@@ -36,8 +65,15 @@ using Block = std::pair<std::int64_t, std::int64_t>;
 /// What a configuration says of scales.
 struct Told {
     bool understood = false;
+    bool only_blocks = false;  ///< no scale of a whole matrix or a row
     std::set<Block> blocks;
 };
+
+bool is_known(std::string_view key) {
+    return std::ranges::any_of(known_keys, [&](std::string_view known) {
+        return key == known || (known.ends_with('_') && key.starts_with(known));
+    });
+}
 
 std::int64_t positive(const Json& number) {
     return number.is_integer() && number.integer() > 0 ? number.integer() : 0;
@@ -74,9 +110,12 @@ Told told_by(const Json& said) {
     Told told;
     const Json& method = said["quant_method"];
     if (!method.is_string()) return told;
+    for (const auto& [key, value] : said.object())
+        if (!is_known(key)) return told;
     const std::string& name = method.string();
     if (name == "fp8" || name == "fbgemm_fp8") {
         told.understood = add_block(said["weight_block_size"], told.blocks);
+        told.only_blocks = !told.blocks.empty();
     } else if (name == "compressed-tensors") {
         told.understood = add_groups(said, told.blocks);
     } else if (name == "modelopt") {
@@ -118,8 +157,10 @@ BlockScales scales_of(const std::string& name, const RawTensor& raw, const std::
                                                  blocks_of(columns, block.second)};
         if (factors.shape == expected) fitting.insert(block);
     };
-    consider(rows, columns);
-    consider(1, columns);
+    if (!told.only_blocks) {
+        consider(rows, columns);
+        consider(1, columns);
+    }
     for (const Block& block : told.blocks) consider(block.first, block.second);
     if (fitting.size() != 1)
         refuse(where, fmt::format(
@@ -130,89 +171,52 @@ BlockScales scales_of(const std::string& name, const RawTensor& raw, const std::
     return {std::move(factors), unit, columns, fitting.begin()->first, fitting.begin()->second};
 }
 
-class ScaledCheckpoint final : public Checkpoint {
-  public:
-    ScaledCheckpoint(std::shared_ptr<const Checkpoint> file, const Told& told)
-        : file_(std::move(file)) {
-        std::unordered_set<std::string> used;
-        for (const std::string& name : file_->names()) find_scales(name, told, used);
-        if (!scales_.empty() && !unscaled_.empty())
-            refuse(file_->source(),
-                   fmt::format("tensor '{}' of dtype {} has no scale, while {} others have one. "
-                               "Download the model again.",
-                               unscaled_.front(), file_->tensor(unscaled_.front()).dtype_name,
-                               scales_.size()));
-        for (const std::string& name : file_->names())
-            if (!used.contains(name)) names_.push_back(name);
-        kept_.insert(names_.begin(), names_.end());
-    }
+/// bitsandbytes tells how rows are stored: 0 is in order, others are tiles of a GPU.
+void check_layout(const Checkpoint& file, const std::string& name) {
+    const RawTensor raw = file.tensor(name);
+    std::array<double, 1> layout{-1};
+    if (raw.count() == 1 && raw.dtype != DType::other) widen(raw, std::span<double>(layout));
+    if (layout[0] != 0)
+        refuse(
+            file.source(),
+            fmt::format("tensor '{}' says that the weight is stored in tiles, expected 0: row by "
+                        "row. Save the model again.",
+                        name));
+}
 
-    std::size_t count() const { return scales_.size(); }
+/// Matrices of 8 bits and their scales, by the names of the matrices; those without a scale; and
+/// the tensors that are no part of the model then.
+struct ScaledWeights {
+    std::unordered_map<std::string, std::shared_ptr<const BlockScales>> scales;
+    std::vector<std::string> unscaled;
+    std::unordered_set<std::string> used;
 
-    const std::vector<std::string>& names() const override { return names_; }
-    bool has(std::string_view name) const override { return kept_.contains(name); }
-    RawTensor tensor(std::string_view name) const override {
-        if (!has(name)) unknown_tensor(*this, name);
-        RawTensor raw = file_->tensor(name);
-        if (const auto found = scales_.find(std::string(name)); found != scales_.end())
-            raw.scales = found->second;
-        return raw;
-    }
-    const Json& metadata() const override { return file_->metadata(); }
-    std::string_view format() const override { return file_->format(); }
-    std::string source() const override { return file_->source(); }
-
-  private:
-    /// Where `name` is a matrix of 8 bits: its scales, and the names `used` for them.
-    void find_scales(const std::string& name, const Told& told,
-                     std::unordered_set<std::string>& used) {
+    void add(const Checkpoint& file, const std::string& name, const Told& told) {
         if (name != weight && !name.ends_with(".weight")) return;
-        const RawTensor raw = file_->tensor(name);
+        const RawTensor raw = file.tensor(name);
         const bool eight_bits = is_float8(raw.dtype) || raw.dtype == DType::i8;
         const bool matrix = raw.shape.size() == 2 && raw.count() > 0;
         if (!eight_bits || !matrix || !raw.contiguous() || raw.offset != 0) return;
         const std::string stem = name.substr(0, name.size() - weight.size());
         std::vector<const ScaleName*> found;
         for (const ScaleName& scale : scale_names)
-            if (file_->has(stem + std::string(scale.name))) found.push_back(&scale);
-        if (found.empty()) {
-            unscaled_.push_back(name);
-            return;
-        }
+            if (file.has(stem + std::string(scale.name))) found.push_back(&scale);
+        if (found.empty()) return unscaled.push_back(name);
         if (found.size() > 1)
             refuse(
-                file_->source(),
+                file.source(),
                 fmt::format("tensor '{}' has two tensors of scales, '{}' and '{}', expected one. "
                             "Download the model again.",
                             name, found[0]->name, found[1]->name));
-        const ScaleName& scale = *found.front();
-        const std::string scale_name = stem + std::string(scale.name);
-        scales_[name] = std::make_shared<const BlockScales>(scales_of(
-            name, raw, scale_name, file_->tensor(scale_name), scale.unit, told, file_->source()));
-        used.insert(scale_name);
-        for (const std::string_view other : of_activations)
-            if (file_->has(stem + std::string(other))) used.insert(stem + std::string(other));
-        if (scale.name == "SCB") check_layout(stem + "weight_format", used);
+        const std::string scale = stem + std::string(found.front()->name);
+        scales[name] = std::make_shared<const BlockScales>(scales_of(
+            name, raw, scale, file.tensor(scale), found.front()->unit, told, file.source()));
+        used.insert(scale);
+        for (const std::string_view other : beside_scales)
+            if (file.has(stem + std::string(other))) used.insert(stem + std::string(other));
+        if (const std::string layout = stem + "weight_format"; used.contains(layout))
+            check_layout(file, layout);
     }
-
-    /// bitsandbytes tells how rows are stored: 0 is in order, others are tiles of a GPU.
-    void check_layout(const std::string& name, std::unordered_set<std::string>& used) const {
-        if (!file_->has(name)) return;
-        const RawTensor raw = file_->tensor(name);
-        std::array<double, 1> layout{-1};
-        if (raw.count() == 1 && raw.dtype != DType::other) widen(raw, std::span<double>(layout));
-        if (layout[0] != 0)
-            refuse(file_->source(),
-                   fmt::format("tensor '{}' says that the weight is stored in tiles, expected 0: "
-                               "row by row. Save the model again.",
-                               name));
-        used.insert(name);
-    }
-
-    std::shared_ptr<const Checkpoint> file_;
-    std::vector<std::string> names_, unscaled_;
-    std::unordered_set<std::string_view> kept_;  ///< names_
-    std::unordered_map<std::string, std::shared_ptr<const BlockScales>> scales_;
 };
 
 }  // namespace
@@ -224,17 +228,35 @@ std::shared_ptr<const Checkpoint> apply_scales(std::shared_ptr<const Checkpoint>
     const Json& said = config[config_key];
     const Told told = told_by(said);
     if (!said.is_null() && !told.understood) return file;  // refused by name where it is read
-    auto scaled = std::make_shared<const ScaledCheckpoint>(file, told);
-    if (scaled->count() == 0) return file;
+    ScaledWeights weights;
+    for (const std::string& name : file->names()) weights.add(*file, name, told);
+    if (weights.scales.empty()) return file;
+    if (!weights.unscaled.empty())
+        refuse(
+            file->source(),
+            fmt::format("tensor '{}' of dtype {} has no scale, while {} others have one. "
+                        "Download the model again.",
+                        weights.unscaled.front(), file->tensor(weights.unscaled.front()).dtype_name,
+                        weights.scales.size()));
+    auto scaled = std::make_shared<ListedCheckpoint>(file->format(), file->source());
+    scaled->set_metadata(file->metadata());
+    for (const std::string& name : file->names()) {
+        if (weights.used.contains(name)) continue;
+        RawTensor raw = file->tensor(name);
+        if (const auto found = weights.scales.find(name); found != weights.scales.end())
+            raw.scales = found->second;
+        scaled->add(name, std::move(raw));
+    }
     if (!said.is_null()) {
         Json::Object kept = config.object();
         std::erase_if(kept, [](const auto& member) { return member.first == config_key; });
         config = std::move(kept);
     }
+    const std::size_t count = weights.scales.size();
     warnings.push_back(
-        fmt::format("{} weights are stored in 8 bits with scales: the numbers are those of their "
-                    "products, while a server of such a model may round activations to 8 bits too",
-                    scaled->count()));
+        fmt::format("{} {} stored in 8 bits with scales: the numbers are those of their products, "
+                    "while a server of such a model may round activations to 8 bits too",
+                    count, count == 1 ? "weight is" : "weights are"));
     return scaled;
 }
 

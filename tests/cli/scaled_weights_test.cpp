@@ -62,6 +62,7 @@ struct Way {
     std::int64_t block_rows, block_columns;
     int dimensions;  ///< of the tensor of scales
     std::vector<const char*> more = {};
+    float value = 0;  ///< of these
 };
 
 /// A golden model twice, below `folder`: `scaled/model` and `plain/model`.
@@ -107,7 +108,7 @@ void write_pair(const fs::path& folder, const Way& way, const std::string& witho
         if (stem + way.scale != without)
             scaled.push_back({stem + way.scale, "F32", shape, bytes_of(factors)});
         for (const char* other : way.more)
-            scaled.push_back({stem + other, "F32", {}, bytes_of(std::vector<float>{0})});
+            scaled.push_back({stem + other, "F32", {}, bytes_of(std::vector<float>{way.value})});
         plain.push_back({name, "F32", raw.shape, bytes_of(values)});
     }
     Json config = Json::parse(read_file(golden / "config.json"), "config");
@@ -214,6 +215,26 @@ const Way ways[] = {
 INSTANTIATE_TEST_SUITE_P(Layouts, EveryScaledLayout, testing::ValuesIn(ways),
                          [](const auto& p) { return std::string(p.param.name); });
 
+TEST(ScaledWeights, InTilesOrWithTwoScalesAreRefused) {
+    const TemporaryDirectory folder;
+    Way way{"", "I8", "SCB", nullptr, 1, 0, 1, {"weight_format"}, 2};
+    write_pair(folder / "", way);
+    EXPECT_THAT(probe(folder, "scaled").err, HasSubstr("is stored in tiles"));
+    way.more = {"weight_scale"};
+    write_pair(folder / "", way);
+    EXPECT_THAT(probe(folder, "scaled").err, HasSubstr("has two tensors of scales"));
+}
+
+/// Rows where the configuration says blocks: one of them is of another model.
+TEST(ScaledWeights, ContradictTheConfiguration) {
+    const TemporaryDirectory folder;
+    write_pair(folder / "", {"", "F8_E4M3", "weight_scale_inv",
+                             R"({"quant_method": "fp8", "weight_block_size": [5, 8]})", 1, 0, 2});
+    const Finished found = probe(folder, "scaled");
+    EXPECT_EQ(found.code, 1);
+    EXPECT_THAT(found.err, HasSubstr("each block that quantization_config"));
+}
+
 struct Refused {
     const char* name;
     const char* quantised;
@@ -244,6 +265,8 @@ const Refused refused[] = {
      R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights":
          {"num_bits": 8, "symmetric": false}}}})",
      "'quantization_config' (compressed-tensors)"},
+    {"unknown_key", R"({"quant_method": "fp8", "weight_block_size": [5, 8], "rotation": "R1"})",
+     "'quantization_config' (fp8)"},
     {"unknown_method", R"({"quant_method": "tomorrow"})", "'quantization_config' (tomorrow)"},
 };
 INSTANTIATE_TEST_SUITE_P(Scalings, EveryOtherScaling, testing::ValuesIn(refused),
