@@ -219,7 +219,9 @@ int run_command(const InspectCommand& command) {
 
     Json json;
     json.set("tsdiag", TSDIAG_VERSION).set("argument", model);
-    if (file) json.set("format", file->format()).set("digest", header_digest(*file));
+    if (file)
+        json.set("format", file->format())
+            .set("digest", header_digest(subject ? *subject->file : *file));  // as in run.json
     const double bits = file ? bits_a_weight(*file) : 0;
     if (bits > 0) json.set("bits_a_weight", bits);
     if (subject) json.set("model", model_json(*subject));

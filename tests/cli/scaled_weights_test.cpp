@@ -144,6 +144,10 @@ TEST_P(EveryScaledLayout, HasTheNumbersOfItsProducts) {
     const Finished found = probe(folder, "scaled");
     ASSERT_EQ(found.code, 0) << found.err;
     EXPECT_THAT(found.out, HasSubstr("14 weights are stored in 8 bits with scales"));
+    const Json run = Json::parse(read_file(folder / "scaled/out/run.json"), "run");
+    const Finished listed = tsdiag(folder, {"inspect", "scaled/model", "--json"});
+    EXPECT_EQ(Json::parse(listed.out, "inspect")["digest"].string(),
+              run["model"]["digest"].string());
     ASSERT_EQ(probe(folder, "plain").code, 0);
     const std::string expected = numbers(folder / "plain/out/metrics.csv");
     EXPECT_GT(expected.size(), 1000U);
