@@ -11,11 +11,6 @@
 
 namespace tsdiag::reports {
 
-std::string counted(std::size_t count, std::string_view noun) {
-    if (count == 1) return fmt::format("1 {}", noun);
-    return count ? fmt::format("{} {}s", count, noun) : fmt::format("no {}s", noun);
-}
-
 std::string number(double value) { return readable(value); }
 
 std::string similarity_text(double t_sim, std::optional<double> t_div) {
@@ -24,17 +19,11 @@ std::string similarity_text(double t_sim, std::optional<double> t_div) {
 }
 
 std::string shell_command(const Json& words) {
-    constexpr std::string_view plain =
-        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+@%";
     if (!words.is_array()) return {};
     std::string out;
     for (const Json& word : words.array()) {
-        const std::string text = word.is_string() ? word.string() : word.dump();
         if (!out.empty()) out += ' ';
-        if (!text.empty() && text.find_first_not_of(plain) == std::string::npos)
-            out += text;
-        else
-            out += fmt::format("'{}'", fmt::join(split(text, '\''), "'\\''"));
+        out += shell_word(word.is_string() ? word.string() : word.dump());
     }
     return out;
 }

@@ -4,12 +4,11 @@
 #include <string_view>
 
 #include "tsdiag/json.hpp"
+#include "tsdiag/text.hpp"
 
 /// Formatting for readers, and escaping.
 namespace tsdiag::reports {
 
-/// "no heads", "1 head", "12 heads".
-std::string counted(std::size_t count, std::string_view noun);
 /// Four significant digits, more near 1 (`readable`).  A similarity close to 1 keeps its distance
 /// from 1 ("1 - 3.2e-07").
 std::string number(double value);

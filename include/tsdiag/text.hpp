@@ -37,6 +37,12 @@ std::string utf8(std::uint32_t code);
 /// The parts of `text` between separators, empty ones too; at least one.
 std::vector<std::string> split(std::string_view text, char separator);
 
+/// `text` as one word of a shell: in single quotes unless it is plain.
+std::string shell_word(std::string_view text);
+
+/// "no heads", "1 head", "12 heads".
+std::string counted(std::size_t count, std::string_view noun);
+
 /// The nearest of `known` to `word` by edit distance, for "did you mean"; empty if none is near.
 template <class Range>
 std::string nearest(const std::string& word, const Range& known);

@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "tsdiag/error.hpp"
 #include "tsdiag/table.hpp"
 
 /// Units of work: what several processes can compute of one command, and what is kept of it.
@@ -81,6 +82,24 @@ class Units {
     /// The next unit for this process, ascending; -1: none is left in this stage.
     virtual Index next() = 0;
 };
+
+/// The result of a unit: `read` from its record where one is kept, else made by `make` and kept as
+/// `write` puts it.  A record that `read` refuses with `FormatError` is not used.  `units` may be
+/// null: then nothing is kept.
+template <class Read, class Make, class Write>
+auto result_of_unit(Units* units, Index unit, Read read, Make make, Write write) {
+    if (const auto record = units ? units->find(unit) : std::nullopt) {
+        try {
+            return read(*record);
+        } catch (const FormatError&) {  // the checksum was right: another build wrote it
+        }
+    }
+    const auto start = std::chrono::steady_clock::now();
+    auto made = make();
+    const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+    if (units) units->keep(unit, write(made), taken.count());
+    return made;
+}
 
 /// What determines the records of a job.
 struct JobTitle {

@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <chrono>
 #include <optional>
 
 #include "commands.hpp"
@@ -149,13 +148,10 @@ std::string settings_of(const std::vector<const Claim*>& chosen, const CheckSett
 Examined examined_unit(const std::vector<const Claim*>& chosen, const CheckSettings& settings,
                        SplitJob* job, Index i) {
     const Claim& claim = *chosen[std::size_t(i)];
-    if (const auto known = job ? job->units().find(i) : std::nullopt)
-        return read_claim_record(*known, claim, settings);
-    const auto start = std::chrono::steady_clock::now();
-    Examined e = examine(claim, settings);
-    const auto seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start);
-    if (job) job->units().keep(i, claim_record(e), seconds.count());
-    return e;
+    return result_of_unit(
+        job ? &job->units() : nullptr, i,
+        [&](std::string_view record) { return read_claim_record(record, claim, settings); },
+        [&] { return examine(claim, settings); }, claim_record);
 }
 
 /// Announces the estimated time; returns the expected share of each claim.

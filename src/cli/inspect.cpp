@@ -6,6 +6,7 @@
 #include "commands.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -151,13 +152,12 @@ std::string fact(std::string_view head, std::string_view text) {
 std::string what_would_be_run(const Subject& subject) {
     if (subject.is_trace()) {
         const TraceSummary t = summarise_trace(*subject.file);
-        const auto counted = [](Index count, const char* noun) {
-            return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-        };
-        return fact("trace",
-                    fmt::format("{}, {} of {}, width {}, {}, {}", counted(t.layers, "layer"),
-                                counted(t.samples, "sample"), counted(t.tokens, "token"), t.width,
-                                counted(t.heads, "head"), t.float64 ? "float64" : "float32"));
+        return fact(
+            "trace",
+            fmt::format("{}, {} of {}, width {}, {}, {}", counted(std::size_t(t.layers), "layer"),
+                        counted(std::size_t(t.samples), "sample"),
+                        counted(std::size_t(t.tokens), "token"), t.width,
+                        counted(std::size_t(t.heads), "head"), t.float64 ? "float64" : "float32"));
     }
     const ModelSpec& spec = subject.spec();
     std::string text = fact("family", spec.family) + fact("model", spec.name);

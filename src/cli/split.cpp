@@ -12,6 +12,7 @@
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
+#include "tsdiag/text.hpp"
 #include "version.hpp"
 
 namespace tsdiag::cli {
@@ -144,9 +145,10 @@ void SplitJob::finish(const std::string& result, bool quiet) {
     }
     if (options_.parts == 0 || quiet) return;
     print(
-        fmt::format("part {} of {}: {} units computed, {} known before; when all parts have "
-                    "ended: tsdiag merge {}\n",
-                    options_.part, options_.parts, store_->computed(), known_, printable(result)));
+        fmt::format("part {} of {}: {} computed, {} known before; when all parts have ended: "
+                    "tsdiag merge {}\n",
+                    options_.part, options_.parts, counted(std::size_t(store_->computed()), "unit"),
+                    known_, printable(result)));
 }
 
 void SplitJob::finish_result(bool quiet) {
@@ -164,11 +166,12 @@ void SplitJob::finish_result(bool quiet) {
     store_->remove();
     if (quiet || reused == 0) return;
     if (share().merges)
-        print(fmt::format("{} units merged\n", reused));
+        print(fmt::format("{} merged\n", counted(std::size_t(reused), "unit")));
     else if (share().after_all)
-        print(fmt::format("{} units, {}\n", all, by));
+        print(fmt::format("{}, {}\n", counted(std::size_t(all), "unit"), by));
     else
-        print(fmt::format("{} of {} units reused from an earlier run\n", reused, all));
+        print(fmt::format("{} of {} reused from an earlier run\n", reused,
+                          counted(std::size_t(all), "unit")));
 }
 
 }  // namespace tsdiag::cli

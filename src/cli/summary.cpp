@@ -7,6 +7,7 @@
 #include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"
 #include "tsdiag/table_view.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -36,16 +37,13 @@ std::string paragraphs(std::string_view head, const Json::Array& list, bool all)
 
 std::string what_was_run(const Json& run) {
     const Json &model = run["model"], &input = run["input"];
-    const auto counted = [](Index count, const char* noun) {
-        return fmt::format("{} {}{}", count, noun, count == 1 ? "" : "s");
-    };
     std::string text = fmt::format("{}, {}, {}", input["kind"].string(),
-                                   counted(input["tokens"].integer(), "token"),
-                                   counted(input["samples"].integer(), "sample"));
+                                   counted(std::size_t(input["tokens"].integer()), "token"),
+                                   counted(std::size_t(input["samples"].integer()), "sample"));
     if (input["trials"].integer() > 1)
         text += fmt::format(", {} trials", input["trials"].integer());
     text += fmt::format(", {}, {}, {}", run["dtype"].string(), run["device"].string(),
-                        counted(run["threads"].integer(), "thread"));
+                        counted(std::size_t(run["threads"].integer()), "thread"));
     if (model["kind"].string() != "trace") text += fmt::format(", seed {}", run["seed"].integer());
     return text;
 }

@@ -4,25 +4,14 @@
 #include <cctype>
 
 #include "tsdiag/cluster.hpp"
+#include "tsdiag/text.hpp"
 
 namespace tsdiag {
 namespace {
 
-/// A word of a shell.
-std::string quoted(const std::string& word) {
-    constexpr std::string_view plain = "-_./:=,+@%";
-    const bool simple = !word.empty() && std::ranges::all_of(word, [&](char c) {
-        return std::isalnum((unsigned char)(c)) != 0 || plain.find(c) != plain.npos;
-    });
-    if (simple) return word;
-    std::string out = "'";
-    for (const char c : word) c == '\'' ? out += "'\\''" : out += c;
-    return out + "'";
-}
-
 std::string command_of(const SubmitOptions& options) {
-    std::string line = quoted(options.program);
-    for (const std::string& word : options.words) line += " " + quoted(word);
+    std::string line = shell_word(options.program);
+    for (const std::string& word : options.words) line += " " + shell_word(word);
     return line;
 }
 
@@ -33,7 +22,7 @@ std::string sbatch_script(const SubmitOptions& o) {
     const auto option = [&](std::string_view name, const std::string& value) {
         if (!value.empty()) text += fmt::format("#SBATCH --{}={}\n", name, value);
     };
-    option("job-name", quoted(o.name));
+    option("job-name", shell_word(o.name));
     option("time", o.time);
     option("partition", o.partition);
     option("account", o.account);
@@ -49,8 +38,8 @@ std::string sbatch_script(const SubmitOptions& o) {
     if (o.parts == 0)
         return text + "# After a requeue it goes on with the units that are finished.\nsrun " +
                command_of(o) + "\n";
-    return text + "# Afterwards: " + quoted(o.program) + " merge " + quoted(o.result) + "\n" +
-           command_of(o) + fmt::format(" --part \"$SLURM_ARRAY_TASK_ID/{}\"\n", o.parts);
+    return text + "# Afterwards: " + shell_word(o.program) + " merge " + shell_word(o.result) +
+           "\n" + command_of(o) + fmt::format(" --part \"$SLURM_ARRAY_TASK_ID/{}\"\n", o.parts);
 }
 
 }  // namespace tsdiag

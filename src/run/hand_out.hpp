@@ -1,5 +1,4 @@
 #pragma once
-#include <chrono>
 #include <functional>
 #include <string>
 
@@ -9,10 +8,6 @@ namespace tsdiag {
 
 /// The source of a record, for messages.
 constexpr const char* kept_units = "a finished unit";
-
-inline double seconds_from(std::chrono::steady_clock::time_point start) {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 /// Makes and keeps the records of those units of the stage that fall to this process: by all
 /// threads at once, each one unit, or by the calling thread.  The exception of the first unit that

@@ -1,7 +1,6 @@
 #include <omp.h>
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <map>
 #include <mutex>
@@ -75,11 +74,9 @@ void hand_out(Units& units, Index count, bool side_by_side,
         Index unit = 0;
         try {
             while (!committer.failed() && (unit = units.next()) >= 0) {
-                if (!units.find(unit)) {
-                    const auto start = std::chrono::steady_clock::now();
-                    const std::string record = make(unit);
-                    units.keep(unit, record, seconds_from(start));
-                }
+                result_of_unit(
+                    &units, unit, [](std::string_view record) { return std::string(record); },
+                    [&] { return make(unit); }, std::identity());
                 if (tell && omp_get_thread_num() == 0) tell(double(unit + 1) / double(count));
             }
         } catch (...) {
@@ -97,10 +94,17 @@ void hand_out(Units& units, Index count, bool side_by_side,
 
 namespace {
 
-std::string bytes_of(const Recorder& said) {
+std::string record_of(const Recorder& said) {
     RecordWriter out;
     said.write(out);
     return out.take();
+}
+
+Recorder recorded(std::string_view record) {
+    RecordReader in(record, kept_units);
+    Recorder said = Recorder::read(in);
+    in.end();
+    return said;
 }
 
 }  // namespace
@@ -114,24 +118,33 @@ void each_trial(Index count, Sink& out, const std::function<void(Index, Sink&)>&
             [&](Index i) {
                 Recorder said;
                 trial(i, said);
-                return bytes_of(said);
+                return record_of(said);
             },
             done);
     Meter meter(double(std::max<Index>(count, 1)), done);
-    in_order(count, [&](Index i) {
-        const auto said = std::make_shared<Recorder>();
-        const auto known = units ? units->find(i) : std::nullopt;
-        if (known) {
-            RecordReader in(*known, kept_units);
-            *said = Recorder::read(in);
-            in.end();
-        } else {
-            const auto start = std::chrono::steady_clock::now();
-            trial(i, *said);
-            if (units) units->keep(i, bytes_of(*said), seconds_from(start));
+    Index first = 0;  // of those that are not known: what is known at the front needs no thread
+    for (; units && first < count; ++first) {
+        const auto record = units->find(first);
+        if (!record) break;
+        try {
+            recorded(*record).replay(out);
+        } catch (const FormatError&) {
+            break;
         }
         meter.add(1);
-        return [said, &out] { said->replay(out); };
+    }
+    in_order(count - first, [&, first](Index after) {
+        const Index i = first + after;
+        auto said = std::make_shared<const Recorder>(result_of_unit(
+            units, i, recorded,
+            [&] {
+                Recorder made;
+                trial(i, made);
+                return made;
+            },
+            record_of));
+        meter.add(1);
+        return [said = std::move(said), &out] { said->replay(out); };
     });
 }
 

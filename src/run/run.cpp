@@ -44,14 +44,9 @@ Subject open_model(const RunOptions& options) {
     return subject;
 }
 
-/// The results of a unit: kept from before, or made now.
 ModelRun::Trial unit(Units* units, Index i, const std::function<ModelRun::Trial()>& make) {
-    if (const auto known = units ? units->find(i) : std::nullopt)
-        return ModelRun::Trial::read(*known);
-    const auto start = std::chrono::steady_clock::now();
-    ModelRun::Trial made = make();
-    if (units) units->keep(i, made.bytes(), seconds_from(start));
-    return made;
+    return result_of_unit(units, i, ModelRun::Trial::read, make,
+                          std::mem_fn(&ModelRun::Trial::bytes));
 }
 
 /// Runs the trials of all `runs` concurrently, a thread per trial, the longest first.

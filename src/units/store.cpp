@@ -111,6 +111,7 @@ void UnitStore::read_file(const fs::path& file) {
     } catch (const FormatError&) {
         return;  // its units are computed again
     }
+    records_.reserve(records_.size() + all.size());
     for (const units::Unit& unit : all) {
         const auto [at, is_new] =
             records_.try_emplace({unit.stage, unit.unit}, Known{unit.record, files_.size()});

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "measurement.hpp"
+#include "support/units.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/run.hpp"
 #include "tsdiag/units.hpp"
 
 /// The records of units: what they hold comes back, and nothing else is taken for one.
@@ -125,6 +127,17 @@ TEST(Totals, ComeBackFromTheirBytes) {
         RecordReader torn(std::string_view(bytes).substr(0, at), "record");
         EXPECT_THROW(Totals::read(torn), FormatError) << at;
     }
+}
+
+TEST(EachTrial, MakesAgainWhatAnUnreadableRecordHolds) {
+    const auto trial = [](Index i, Sink& out) { out.scalar({.layer = i}, "t_sim", 0.5); };
+    test::KeptUnits kept{{{0, 0}, "no record of a trial"}};
+    test::OnePart units(kept);
+    Table alone, found;
+    each_trial(2, alone, trial);
+    each_trial(2, found, trial, {}, &units);
+    EXPECT_EQ(metrics_csv(found.metrics()), metrics_csv(alone.metrics()));
+    EXPECT_EQ(units.computed, 2);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "tsdiag/text.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -130,6 +131,18 @@ std::size_t edit_distance(const std::string& a, const std::string& b) {
         }
     }
     return row[b.size()];
+}
+
+std::string shell_word(std::string_view text) {
+    constexpr std::string_view plain =
+        "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./:,=+@%";
+    if (!text.empty() && text.find_first_not_of(plain) == text.npos) return std::string(text);
+    return fmt::format("'{}'", fmt::join(split(text, '\''), "'\\''"));
+}
+
+std::string counted(std::size_t count, std::string_view noun) {
+    if (count == 1) return fmt::format("1 {}", noun);
+    return count ? fmt::format("{} {}s", count, noun) : fmt::format("no {}s", noun);
 }
 
 }  // namespace tsdiag
