@@ -44,3 +44,13 @@ tsdiag_optional(tsdiag_image_deps turbojpeg turbojpeg.h TSDIAG_JPEG)
 # Without it the experiment that solves differential equations (poly.table6) is refused.
 add_library(tsdiag_lbfgs_deps INTERFACE)
 tsdiag_optional(tsdiag_lbfgs_deps lbfgs lbfgs.h TSDIAG_LBFGS)
+
+# Texts beyond ASCII and regular expressions of tokenizers: without ICU they are refused.
+add_library(tsdiag_icu_deps INTERFACE)
+find_package(ICU COMPONENTS i18n uc)
+if(ICU_FOUND)
+    target_include_directories(tsdiag_icu_deps INTERFACE $<BUILD_INTERFACE:${ICU_INCLUDE_DIRS}>)
+    target_link_libraries(tsdiag_icu_deps INTERFACE
+        "$<BUILD_INTERFACE:${ICU_LIBRARIES}>" $<INSTALL_INTERFACE:icui18n> $<INSTALL_INTERFACE:icuuc>)
+    target_compile_definitions(tsdiag_icu_deps INTERFACE TSDIAG_ICU)
+endif()

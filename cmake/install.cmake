@@ -6,7 +6,7 @@ install(TARGETS tsdiag_program RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 # Manual pages and completions, by the program itself.
 install(CODE "set(program \"$<TARGET_FILE:tsdiag_program>\")\nset(man \"${CMAKE_INSTALL_MANDIR}\")\nset(data \"${CMAKE_INSTALL_DATADIR}\")")
 install(SCRIPT ${CMAKE_CURRENT_LIST_DIR}/install_manual.cmake)
-install(TARGETS tsdiag tsdiag_private_deps tsdiag_image_deps tsdiag_lbfgs_deps EXPORT tsdiag ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
+install(TARGETS tsdiag tsdiag_private_deps tsdiag_image_deps tsdiag_lbfgs_deps tsdiag_icu_deps EXPORT tsdiag ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
         FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT tsdiag NAMESPACE tsdiag:: FILE tsdiag-targets.cmake DESTINATION ${TSDIAG_PACKAGE})
 

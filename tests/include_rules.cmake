@@ -11,19 +11,20 @@ endif()
 get_filename_component(ROOT ${ROOT} ABSOLUTE)
 
 # The public headers, each above those that it may include.
-set(public error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series comparison output units ranks_plugin cluster checkpoint
+set(public error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series comparison output units ranks_plugin cluster checkpoint tokenizer
     attention spec events model probe training_log claim claim_record report run checkpoint_series assertion train experiment)
 # Libraries, by the first part of their headers' names.
-set(libraries Eigen Spectra boost nlohmann fmt mpi CLI toml++ dnnl oneapi zlib libpng turbojpeg lbfgs gtest gmock benchmark)
+set(libraries Eigen Spectra boost nlohmann fmt mpi CLI toml++ dnnl oneapi zlib libpng turbojpeg lbfgs unicode gtest gmock benchmark)
 
 # The rules.  public_X: public headers that folder X may include; libraries_X: libraries that it may include.
 set(contracts error text json file random formulas tensor statistics backend plugin ops gradient linalg eigen metric table table_view csv intervals series comparison)
-set(folders src/core src/output src/units src/checkpoint src/attention src/model src/families src/run src/train src/claims src/experiments src/cluster src/cli probes reports
+set(folders src/core src/output src/units src/checkpoint src/tokenizer src/attention src/model src/families src/run src/train src/claims src/experiments src/cluster src/cli probes reports
     gpu mpi)
 set(public_src/core ${contracts})
 set(public_src/output error file output)
 set(public_src/units error file json table backend output units)
 set(public_src/checkpoint ${contracts} checkpoint)
+set(public_src/tokenizer error text json file output tokenizer)
 set(public_src/attention ${contracts} attention)
 set(public_src/model ${contracts} attention spec events model)
 set(public_src/families ${contracts} checkpoint attention spec model)
@@ -43,6 +44,7 @@ set(libraries_src/core Eigen Spectra boost nlohmann fmt dnnl oneapi)
 set(libraries_src/output fmt)
 set(libraries_src/units fmt)
 set(libraries_src/checkpoint fmt zlib)
+set(libraries_src/tokenizer fmt unicode)
 set(libraries_src/attention Eigen fmt)
 set(libraries_src/model fmt)
 set(libraries_src/families fmt)

@@ -1,0 +1,133 @@
+#pragma once
+#include <deque>
+#include <filesystem>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tsdiag/json.hpp"
+#include "vocabulary.hpp"
+
+/// The parts of a tokenizer, as its file describes them.
+namespace tsdiag::tokenizer {
+
+/// Throws `FormatError` where a text has grown beyond 64 times its length and 16 MiB.
+class Growth {
+  public:
+    explicit Growth(std::size_t bytes) : most_(bytes * 64 + (16U << 20)) {}
+    void require(std::size_t bytes) const;
+
+  private:
+    std::size_t most_;
+};
+
+struct Limits {
+    Deadline deadline;
+    Growth growth;
+    explicit Limits(std::size_t bytes) : deadline(bytes), growth(bytes) {}
+};
+
+using Normalizer = std::function<void(std::string& text, const Limits& limits)>;
+
+/// The parts of a text between two added tokens.
+struct Pieces {
+    struct Piece {
+        std::string_view text;
+        bool first = false;  ///< begins where the whole text does
+    };
+    std::vector<Piece> list;
+    std::deque<std::string> made;  ///< texts that the pieces are parts of
+    const Limits* limits = nullptr;
+    std::size_t bytes = 0;  ///< of `made`
+    std::string_view keep(std::string text);
+};
+using PreTokenizer = std::function<void(Pieces& pieces)>;
+
+/// A token that is found in the text before the model sees it.
+struct AddedToken {
+    std::string content;  ///< as it is searched for
+    Id id = none;
+    bool single_word = false, left_strip = false, right_strip = false;
+};
+
+/// Added tokens that are searched for together: the leftmost match, of those the longest.
+class AddedTokens {
+  public:
+    void add(AddedToken token);
+    bool empty() const { return tokens_.empty(); }
+    /// The parts of `text`; those with an id are tokens.
+    struct Part {
+        Id id = none;
+        std::size_t begin = 0, end = 0;
+    };
+    std::vector<Part> divide(std::string_view text, const Deadline& deadline) const;
+    void finish();
+
+  private:
+    std::vector<AddedToken> tokens_;  ///< sorted by content
+    Vocabulary order_;                ///< content -> index in tokens_
+    PrefixIndex index_;
+};
+
+struct Parts {
+    std::string source;
+    Normalizer normalizer;  ///< may be empty
+    PreTokenizer pre_tokenizer;
+    std::unique_ptr<Model> model;
+    AddedTokens raw, normalised;  ///< found before and after normalisation
+    std::unordered_map<Id, std::string> added;
+    std::vector<Id> before, after;
+    bool byte_level = false;  ///< tokens are written in the characters of bytes
+    Id size = 0;
+    std::vector<std::string> notes;
+};
+
+// reading.cpp
+/// Members of a component of a file.
+class Component {
+  public:
+    Component(const Json& json, std::string where) : json_(json), where_(std::move(where)) {}
+    const Json& json() const { return json_; }
+    const std::string& where() const { return where_; }
+    std::string type() const;
+    /// Throws `FormatError` naming a key that is none of these ("type" is always known).
+    void require_keys(std::initializer_list<std::string_view> keys) const;
+    bool flag(std::string_view key, bool otherwise) const;
+    std::string text(std::string_view key) const;
+    std::string text(std::string_view key, std::string_view otherwise) const;
+    Component member(std::string_view key) const;
+    std::vector<Component> list(std::string_view key) const;
+    [[noreturn]] void refuse() const;  ///< "'type' is not supported"
+    [[noreturn]] void refuse_value(std::string_view key) const;
+
+  private:
+    const Json& json_;
+    std::string where_;
+};
+
+// byte_level.cpp
+/// The text with each byte as the character that stands for it in GPT-2's vocabulary.
+std::string byte_characters(std::string_view bytes);
+/// The bytes of such characters; other characters stay as they are.
+std::string bytes_of_characters(std::string_view text);
+/// The regular expression that divides words for GPT-2.
+extern const std::string_view gpt2_words;
+
+Normalizer read_normalizer(const Component& component);
+Pattern read_pattern(const Component& holder);
+PreTokenizer read_pre_tokenizer(const Component& component, bool& byte_level, bool first = true);
+std::unique_ptr<Model> read_model(const Component& component);
+/// Adds what a single text is put between to `before` and `after`.
+void read_post_processor(const Component& component, Parts& parts);
+Normalizer precompiled(std::string_view charsmap, const std::string& where);
+/// BertNormalizer.
+Normalizer bert_normalizer(bool clean, bool chinese, bool strip_accents, bool lower);
+PreTokenizer bert_words();
+PreTokenizer byte_level_words(bool prefix_space, bool divide);
+
+std::shared_ptr<Parts> read_tokenizer_json(const Json& json, const std::string& source);
+
+}  // namespace tsdiag::tokenizer

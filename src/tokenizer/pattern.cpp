@@ -1,0 +1,130 @@
+#include "pattern.hpp"
+
+#include <fmt/format.h>
+
+#include "tsdiag/error.hpp"
+#include "unicode.hpp"
+#ifdef TSDIAG_ICU
+#include <unicode/uregex.h>
+#include <unicode/ustring.h>
+
+#include "utf16.hpp"
+#endif
+
+namespace tsdiag::tokenizer {
+namespace {
+
+[[noreturn]] void took_too_long() {
+    throw FormatError(
+        "The text takes too long to divide: a regular expression of the tokenizer backtracks on "
+        "it; pass ids with --input ids:FILE.");
+}
+
+}  // namespace
+
+Deadline::Deadline(std::size_t bytes)
+    : end_(std::chrono::steady_clock::now() + std::chrono::seconds(3 + bytes / 200'000)) {}
+
+void Deadline::require() const {
+    if (over()) took_too_long();
+}
+
+Pattern Pattern::of_text(std::string text) {
+    Pattern p;
+    p.text_ = std::move(text);
+    return p;
+}
+
+#ifdef TSDIAG_ICU
+
+namespace {
+
+constexpr std::int32_t most_stack = 64 << 20;  ///< bytes of ICU's own stack of states
+
+using Opened = std::unique_ptr<URegularExpression, void (*)(URegularExpression*)>;
+
+UBool U_CALLCONV in_time(const void* context, std::int32_t) {
+    return !static_cast<const Deadline*>(context)->over();
+}
+
+void require_success(UErrorCode status, const std::string& where) {
+    if (U_SUCCESS(status)) return;
+    if (status == U_REGEX_STOPPED_BY_CALLER || status == U_REGEX_TIME_OUT) took_too_long();
+    if (status == U_REGEX_STACK_OVERFLOW)
+        throw FormatError(fmt::format(
+            "{}: needs too much memory for this text; pass ids with --input ids:FILE.", where));
+    throw FormatError(fmt::format("{}: ICU does not take this regular expression ({}).", where,
+                                  u_errorName(status)));
+}
+
+}  // namespace
+
+struct Pattern::Compiled {
+    explicit Compiled(URegularExpression* opened) : regex(opened, uregex_close) {}
+    Opened regex;
+};
+
+Pattern Pattern::of_regex(std::string_view source, const std::string& where) {
+    const std::u16string wide = to_utf16(icu_syntax(source, where));
+    UErrorCode status = U_ZERO_ERROR;
+    UParseError place{};
+    Pattern p;
+    p.where_ = where;
+    p.regex_ = std::make_shared<Compiled>(
+        uregex_open(wide.data(), std::int32_t(wide.size()), 0, &place, &status));
+    require_success(status, where);
+    return p;
+}
+
+std::vector<Range> Pattern::matches(std::string_view text, const Deadline& deadline) const {
+    std::vector<Range> found;
+    if (!regex_) {
+        for (std::size_t at = text.find(text_); at != std::string_view::npos && !text_.empty();
+             at = text.find(text_, at + text_.size()))
+            found.emplace_back(at, at + text_.size());
+        return found;
+    }
+    if (text.empty()) return found;
+    const std::u16string wide = to_utf16(text);
+    UErrorCode status = U_ZERO_ERROR;
+    const Opened own(uregex_clone(regex_->regex.get(), &status), uregex_close);
+    require_success(status, where_);
+    URegularExpression* regex = own.get();
+    uregex_setStackLimit(regex, most_stack, &status);
+    uregex_setMatchCallback(regex, in_time, &deadline, &status);
+    uregex_setText(regex, wide.data(), std::int32_t(wide.size()), &status);
+    BytesBefore bytes(wide);
+    std::size_t last = std::string_view::npos;
+    for (std::size_t count = 1; uregex_findNext(regex, &status); ++count) {
+        const std::size_t begin = bytes.at(std::size_t(uregex_start(regex, 0, &status)));
+        const std::size_t end = bytes.at(std::size_t(uregex_end(regex, 0, &status)));
+        // ICU takes the time of each match alone
+        if (count % 256 == 0) deadline.require();
+        if (begin == end && begin == last) continue;
+        found.emplace_back(begin, end);
+        last = end;
+    }
+    require_success(status, where_);
+    return found;
+}
+
+#else
+
+struct Pattern::Compiled {};
+
+Pattern Pattern::of_regex(std::string_view source, const std::string& where) {
+    icu_syntax(source, where);
+    lacks_unicode(where);
+}
+
+std::vector<Range> Pattern::matches(std::string_view text, const Deadline&) const {
+    std::vector<Range> found;
+    for (std::size_t at = text.find(text_); at != std::string_view::npos && !text_.empty();
+         at = text.find(text_, at + text_.size()))
+        found.emplace_back(at, at + text_.size());
+    return found;
+}
+
+#endif
+
+}  // namespace tsdiag::tokenizer

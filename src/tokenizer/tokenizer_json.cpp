@@ -1,0 +1,96 @@
+#include <fmt/format.h>
+
+#include "parts.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/output.hpp"
+#include "tsdiag/text.hpp"
+#include "tsdiag/tokenizer.hpp"
+
+/// tokenizer.json, as the tokenizers library of Hugging Face writes it.
+namespace tsdiag::tokenizer {
+namespace {
+
+void read_added(const Component& c, Parts& parts, const Limits& limits) {
+    c.require_keys({"id", "content", "single_word", "lstrip", "rstrip", "normalized", "special"});
+    AddedToken token;
+    const std::string content = token.content = c.text("content");
+    const Json& id = c.json()["id"];
+    if (!id.is_integer() || id.integer() < 0 || id.integer() > largest_id) c.refuse_value("id");
+    token.id = id.integer();
+    if (const Id other = parts.model->vocabulary.find(content); other != none && other != token.id)
+        throw FormatError(fmt::format("{}: '{}' has the id {}, but {} in the vocabulary.",
+                                      c.where(), visible(content), token.id, other));
+    token.single_word = c.flag("single_word", false);
+    token.left_strip = c.flag("lstrip", false);
+    token.right_strip = c.flag("rstrip", false);
+    const bool normal = c.flag("normalized", true);
+    if (normal && parts.normalizer) parts.normalizer(token.content, limits);
+    parts.size = std::max(parts.size, token.id + 1);
+    parts.added[token.id] = content;
+    (normal ? parts.normalised : parts.raw).add(std::move(token));
+}
+
+}  // namespace
+
+std::shared_ptr<Parts> read_tokenizer_json(const Json& json, const std::string& source) {
+    const Component whole(json, source);
+    whole.require_keys({"version", "truncation", "padding", "added_tokens", "normalizer",
+                        "pre_tokenizer", "post_processor", "decoder", "model"});
+    if (!json.contains("model"))
+        throw FormatError(fmt::format("{}: has no model, expected a tokenizer.json.", source));
+    if (json.contains("version") && whole.text("version") != "1.0") whole.refuse_value("version");
+    auto parts = std::make_shared<Parts>();
+    parts->source = source;
+    if (!json["normalizer"].is_null()) {
+        parts->normalizer = read_normalizer(whole.member("normalizer"));
+        parts->byte_level = json["normalizer"].dump().find("\"ByteLevel\"") != std::string::npos;
+    }
+    if (!json["pre_tokenizer"].is_null())
+        parts->pre_tokenizer = read_pre_tokenizer(whole.member("pre_tokenizer"), parts->byte_level);
+    parts->model = read_model(whole.member("model"));
+    parts->size = parts->model->vocabulary.size();
+    const Limits limits(1 << 20);
+    if (!json["added_tokens"].is_null())
+        for (const Component& token : whole.list("added_tokens")) read_added(token, *parts, limits);
+    parts->raw.finish();
+    parts->normalised.finish();
+    if (!json["post_processor"].is_null())
+        read_post_processor(whole.member("post_processor"), *parts);
+    return parts;
+}
+
+}  // namespace tsdiag::tokenizer
+
+namespace tsdiag {
+
+namespace fs = std::filesystem;
+
+namespace {
+constexpr std::uint64_t largest_tokenizer = std::uint64_t{256} << 20;
+}
+
+Tokenizer parse_tokenizer(std::string_view text, std::string_view source) {
+    const std::string name(source);
+    return Tokenizer(tokenizer::read_tokenizer_json(Json::parse(text, source), name));
+}
+
+Tokenizer open_tokenizer(const fs::path& path) {
+    std::error_code failed;
+    const bool is_file = path.extension() == ".json" && fs::is_regular_file(path, failed);
+    const fs::path folder = fs::is_directory(path, failed) ? path : path.parent_path();
+    const fs::path file = is_file ? path : folder / "tokenizer.json";
+    if (is_file || fs::exists(file, failed)) {
+        const std::string text = file_text(file, "a tokenizer.json", largest_tokenizer);
+        auto parts =
+            tokenizer::read_tokenizer_json(Json::parse(text, file.string()), file.string());
+        parts->notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));
+        return Tokenizer(std::move(parts));
+    }
+    throw FormatError(fmt::format(
+        "{}: has no tokenizer.json; name one with --tokenizer FILE, or pass ids with --input "
+        "ids:FILE.",
+        path.string()));
+}
+
+}  // namespace tsdiag
