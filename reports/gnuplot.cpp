@@ -196,10 +196,12 @@ std::string palette_lines(const Grid& grid) {
 std::string cells_panel(const Grid& g, const std::string& data, std::size_t& block,
                         const Layout& size) {
     std::string out = palette_lines(g);
-    out += fmt::format("set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset xtics {}\nset ytics {}\n",
-                       double(g.cols) - 0.5, double(g.rows) - 0.5,
-                       cell_tick_list(cell_ticks(g.cols, size.width / 20), g.col_labels),
-                       cell_tick_list(cell_ticks(g.rows, size.height / 14), g.row_labels));
+    out += fmt::format(
+        "set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset xtics {}\nset ytics {}\n",
+        double(g.cols) - 0.5, double(g.rows) - 0.5,
+        (g.turned ? "rotate by 90 right " : "norotate ") +
+            cell_tick_list(cell_ticks(g.cols, size.width / (g.turned ? 11 : 20)), g.col_labels),
+        cell_tick_list(cell_ticks(g.rows, size.height / 14), g.row_labels));
     out += fmt::format(
         "set object 1 rectangle from graph 0,0 to graph 1,1 behind fillcolor rgb '{}' "
         "fillstyle solid noborder\n",
@@ -239,7 +241,8 @@ std::string image_panel(const Grid& g, const std::string& image) {
 
 struct Canvas {
     double width = 0, height = 0, legend = 0;
-    double left = 0;  ///< of a panel: room for a title, and numbers or names
+    double left = 0;    ///< of a panel: room for a title, and numbers or names
+    double bottom = 0;  ///< the same below it
 };
 
 Canvas canvas_of(const Figure& figure, const Layout& size) {
@@ -251,14 +254,19 @@ Canvas canvas_of(const Figure& figure, const Layout& size) {
         if (plot.grid)
             for (const std::string& label : plot.grid->row_labels)
                 longest = std::max(longest, label.size());
-    Canvas canvas{.left = 27 + 7 * double(longest)};
+    Canvas canvas{.left = 27 + 7 * double(longest), .bottom = bottom_margin};
+    for (const Plot& plot : figure.panels)
+        if (plot.grid && plot.grid->turned)
+            for (const std::string& label : plot.grid->col_labels)
+                canvas.bottom =
+                    std::max(canvas.bottom, bottom_margin - 10 + 7 * double(label.size()));
     canvas.width =
         size.columns * (canvas.left + size.width + right_margin + (bars ? colour_bar : 0));
     if (needs_legend(figure)) {
         const int columns = legend_columns(figure, canvas.width);
         canvas.legend = legend_line * double((int(styles.size()) + columns - 1) / columns) + 12;
     }
-    canvas.height = size.rows * (top_margin + size.height + bottom_margin) + canvas.legend;
+    canvas.height = size.rows * (top_margin + size.height + canvas.bottom) + canvas.legend;
     return canvas;
 }
 
@@ -291,7 +299,7 @@ std::string titles_of(const Plot& plot, const Canvas& canvas, double x, double y
     const std::string& across = plot.grid ? plot.grid->col_title : plot.x.title;
     const std::string& up = plot.grid ? plot.grid->row_title : plot.y.title;
     return label(plot.title, x, y + 13, "left font ',12'") +
-           label(across, x + size.width / 2.0, y - size.height - 36, "center") +
+           label(across, x + size.width / 2.0, y - size.height - canvas.bottom + 14, "center") +
            label(up, x - canvas.left + 14, y - size.height / 2.0, "center rotate by 90");
 }
 

@@ -300,7 +300,7 @@ Layout layout(const Figure& figure) {
     for (const Plot& plot : figure.panels) {
         if (plot.grid) most_rows = std::max(most_rows, plot.grid->rows);
         lines = lines || !plot.grid;
-        image = image || (plot.grid && plot.grid->image);
+        image = image || (plot.grid && (plot.grid->image || plot.grid->turned));
     }
     if (!lines) l.width = l.columns == 1 ? 520 : l.columns == 2 ? 370 : 225;
     if (image)

@@ -4,6 +4,7 @@
 
 #include "page.hpp"
 #include "text.hpp"
+#include "token_names.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 
@@ -93,6 +94,7 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
     for (const FigureEntry* entry : figures()) {
         std::vector<Figure> made = entry->make(shown);
         if (made.empty()) page.missing.push_back(what_is_missing(*entry));
+        if (entry->name == "attention_maps") reports::name_tokens(made, run);
         for (Figure& f : made) page.figures.push_back(std::move(f));
     }
     return reports::write_page(std::move(page), directory);

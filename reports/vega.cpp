@@ -248,10 +248,10 @@ Json colours_of(const Grid& grid, const Layout& size) {
 }
 
 Json cell_axis(const std::string& field, const std::string& title, Index count, Index at_most,
-               const std::vector<std::string>& labels) {
+               const std::vector<std::string>& labels, bool turned = false) {
     Json axis = Object{{"title", text(title)},
                        {"values", list(cell_ticks(count, at_most))},
-                       {"labelAngle", 0},
+                       {"labelAngle", turned ? -90 : 0},
                        {"grid", false}};
     if (!labels.empty()) {
         Array words;
@@ -261,6 +261,11 @@ Json cell_axis(const std::string& field, const std::string& title, Index count, 
     return Object{{"field", field}, {"type", "ordinal"}, {"axis", axis}};
 }
 
+/// "3: the"
+std::string named(const std::vector<std::string>& labels, Index i) {
+    return fmt::format("{}: {}", i, cell_label(labels, i));
+}
+
 Json cell_panel(const Grid& grid, const Layout& size) {
     const bool written = grid.decimals >= 0;
     Array values;
@@ -268,6 +273,10 @@ Json cell_panel(const Grid& grid, const Layout& size) {
         for (Index j = 0; j < grid.cols; ++j) {
             const auto& v = grid.values[std::size_t(i * grid.cols + j)];
             Object cell{{"i", i}, {"j", j}, {"v", rounded(v)}};
+            if (grid.turned) {
+                cell.emplace_back("a", text(named(grid.row_labels, i)));
+                cell.emplace_back("b", text(named(grid.col_labels, j)));
+            }
             if (written && v && std::isfinite(*v)) {
                 cell.emplace_back("n", fmt::format("{:.{}f}", *v, grid.decimals));
                 cell.emplace_back("c", ink_on(grid, *v));
@@ -276,16 +285,17 @@ Json cell_panel(const Grid& grid, const Layout& size) {
         }
     Json colour = colours_of(grid, size);
     colour.set("condition", Object{{"test", "!isValid(datum.v)"}, {"value", hex(no_value)}});
-    const Json x = cell_axis("j", grid.col_title, grid.cols, size.width / 20, grid.col_labels),
+    const Json x = cell_axis("j", grid.col_title, grid.cols, size.width / (grid.turned ? 11 : 20),
+                             grid.col_labels, grid.turned),
                y = cell_axis("i", grid.row_title, grid.rows, size.height / 14, grid.row_labels);
     const Json cells = Object{
         {"mark", Object{{"type", "rect"}, {"invalid", nullptr}}},
-        {"encoding",
-         Object{{"x", x},
-                {"y", y},
-                {"color", colour},
-                {"tooltip", Array{tip("i", grid.row_title, false), tip("j", grid.col_title, false),
-                                  tip("v", grid.value_title, true)}}}}};
+        {"encoding", Object{{"x", x},
+                            {"y", y},
+                            {"color", colour},
+                            {"tooltip", Array{tip(grid.turned ? "a" : "i", grid.row_title, false),
+                                              tip(grid.turned ? "b" : "j", grid.col_title, false),
+                                              tip("v", grid.value_title, true)}}}}};
     Array layers{cells};
     if (written)
         layers.push_back(Object{

@@ -6,7 +6,7 @@
 Needs Debian's python3-torch and python3-numpy, reads /usr/share/common-licenses and nothing else,
 downloads nothing, and writes beside itself (or to --out DIR) a Hugging Face style directory:
 config.json, model.safetensors (GPT-2 names, Conv1D layout: weights stored [in, out]), vocab.json
-(character -> id), sample_ids.npy and sample_ids.txt (128 ids from the middle of the training text).
+(character -> id), tokenizer.json (the same for tokenizers), sample_ids.npy and sample_ids.txt (128 ids from the middle of the training text).
 """
 import argparse
 import json
@@ -96,6 +96,17 @@ def write_safetensors(path, tensors):
             file.write(tensors[name].detach().contiguous().numpy().astype("<f4").tobytes())
 
 
+def write_tokenizer(path, vocab):
+    """A character is a token, one that the model does not know is a space: BPE without merges."""
+    model = {"type": "BPE", "dropout": None, "unk_token": " ", "continuing_subword_prefix": None,
+             "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "vocab": vocab, "merges": []}
+    whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
+             "pre_tokenizer": None, "post_processor": None, "decoder": {"type": "Fuse"}, "model": model}
+    with open(path, "w") as file:
+        json.dump(whole, file, indent=0)
+        file.write("\n")
+
+
 def main():
     options = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     options.add_argument("--out", default=os.path.dirname(os.path.abspath(__file__)))
@@ -161,6 +172,7 @@ def main():
     with open(os.path.join(options.out, "vocab.json"), "w") as file:
         json.dump(vocab, file, indent=0)
         file.write("\n")
+    write_tokenizer(os.path.join(options.out, "tokenizer.json"), vocab)
     write_safetensors(os.path.join(options.out, "model.safetensors"), {"transformer." + k: t for k, t in p.items()})
     middle = len(data) // 2
     sample = data[middle:middle + N_POSITIONS].numpy().astype(np.int64)

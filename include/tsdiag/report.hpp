@@ -55,7 +55,8 @@ struct Grid {
     Index step = 1;      ///< rows and columns that one cell stands for, on the axes
     bool image = false;  ///< a large matrix (an attention map): drawn as an image, not as cells
     std::vector<std::string> row_labels = {}, col_labels = {};  ///< of cells; empty: their numbers
-    int decimals = -1;  ///< of the values, written into the cells; -1: not written
+    bool turned = false;  ///< labels of columns are written upwards; the cells are squares
+    int decimals = -1;    ///< of the values, written into the cells; -1: not written
 };
 
 /// One panel: lines or a grid.

@@ -116,7 +116,11 @@ struct RunOptions {
     /// "" (by the model), "gaussian", "ids:random", "ids:FILE", "embeddings:FILE", "hidden:FILE",
     /// "image:FILE"
     std::string input;
-    std::optional<OwnInput> own_input = {};  ///< taken where `input` is empty
+    std::string text;       ///< to be tokenized, in place of `input`; empty: none
+    std::string text_file;  ///< the same, in a file
+    std::string tokenizer;  ///< a tokenizer.json, or its folder; empty: the one of the model
+    bool has_text() const { return !text.empty() || !text_file.empty(); }
+    std::optional<OwnInput> own_input = {};  ///< taken where there is neither
     Index tokens = 0;                        ///< 0: the model's longest, at most 512
     Index samples = 0;  ///< inputs for the same weights; 0: all that a file holds, else 1
     Index batch = 0;    ///< samples that may form a batch; 0: as many as pay and fit

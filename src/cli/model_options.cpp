@@ -93,6 +93,14 @@ void add_input(CLI::App* app, RunOptions& run) {
     group(text(
         app, "--input", run.input, "KIND",
         "gaussian, ids:random, ids:FILE, embeddings:FILE.npy,\nhidden:FILE.npy or image:FILE.npy"));
+    group(value(app, "--text", "TEXT", "a text, by the tokenizer of the checkpoint",
+                [&](const std::string& t) {
+                    if (t.empty()) throw UsageError("--text: is empty, expected a text.");
+                    run.text = t;
+                }));
+    group(text(app, "--text-file", run.text_file, "FILE", "the same, in a file"));
+    group(text(app, "--tokenizer", run.tokenizer, "FILE",
+               "path of tokenizer.json if it is elsewhere"));
     group(value(app, "--tokens", "N", "tokens per sample (default: the model's maximum, up to 512)",
                 [&](const std::string& t) { run.tokens = parse_count(t, "--tokens", 1); }));
     group(value(

@@ -53,7 +53,7 @@ std::string the_model(const std::string& model) {
 /// Checkpoints of a training are measured on its held-out samples unless an input is given.
 ProbeCommand with_held_out(ProbeCommand command) {
     const std::string& model = command.models.front();
-    if (command.run.input.empty() && !model.starts_with("random:"))
+    if (command.run.input.empty() && !command.run.has_text() && !model.starts_with("random:"))
         command.run.own_input = held_out_input(model);
     return command;
 }

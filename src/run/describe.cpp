@@ -84,7 +84,10 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
     settings.set("width", or_null(options.subject.width));
     if (!options.subject.ignore.empty()) settings.set("ignore", lines(options.subject.ignore));
     settings.set("input", options.input);
-    if (options.input.empty() && options.own_input)
+    if (!options.text.empty()) settings.set("text", options.text);
+    if (!options.text_file.empty()) settings.set("text_file", options.text_file);
+    if (!options.tokenizer.empty()) settings.set("tokenizer", options.tokenizer);
+    if (options.input.empty() && !options.has_text() && options.own_input)
         settings.set("own_input", options.own_input->origin);
     settings.set("tokens", options.tokens)
         .set("samples", options.samples)

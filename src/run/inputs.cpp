@@ -35,6 +35,8 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
         settle_own();
     else if (kind_ == "ids:file")
         read_ids();
+    else if (kind_ == "text")
+        read_text();
     else if (kind_ == "embeddings" || kind_ == "hidden")
         read_rows();
     else if (kind_ == "image")
@@ -55,6 +57,7 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
 void InputSource::choose_kind() {
     const std::string& text = options_.input;
     const bool has_ids = spec_.vocabulary > 0 && !takes_images(spec_);
+    if (options_.has_text()) return choose_text(has_ids);
     if (own()) {
         kind_ = options_.own_input->kind;
         defaults_.push_back(fmt::format("input: {}", options_.own_input->origin));
@@ -91,6 +94,20 @@ void InputSource::choose_kind() {
             "--input {}: this model has no token embedding, expected hidden:FILE.npy.", text));
     if (kind_ == "image" && !takes_images(spec_))
         throw UsageError(fmt::format("--input {}: this model takes tokens, not images.", text));
+}
+
+void InputSource::choose_text(bool has_ids) {
+    const char* option = options_.text.empty() ? "--text-file" : "--text";
+    if (!options_.text.empty() && !options_.text_file.empty())
+        throw UsageError("--text and --text-file: expected one of them.");
+    if (!options_.input.empty())
+        throw UsageError(
+            fmt::format("{} and --input {}: expected one of them.", option, options_.input));
+    if (!has_ids)
+        throw UsageError(
+            fmt::format("{}: this model has no token embedding, so it takes no text.", option));
+    kind_ = "text";
+    file_ = options_.text.empty() ? options_.text_file : option;
 }
 
 /// 0: no limit. Neither inputs at layer 0's `in` nor rotary positions have one.
@@ -259,7 +276,7 @@ Input InputSource::drawn(Index trial, Index sample) const {
 
 Input InputSource::read(Index sample) const {
     Input input;
-    if (kind_ == "ids:file") {
+    if (kind_ == "ids:file" || kind_ == "text") {
         input.ids = ids_[std::size_t(sample)];
         return input;
     }

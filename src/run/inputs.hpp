@@ -24,19 +24,25 @@ class InputSource {
     Index tokens() const { return tokens_; }
     Index count() const { return count_; }  ///< of samples
     const std::vector<std::string>& defaults() const { return defaults_; }
+    /// Of a text: its digest, the tokenizer, and the tokens of the first sample.  Null: no text.
+    const Json& text() const { return text_; }
     /// A warning where the samples are longer than the model was made for; else empty.
     std::string warning() const;
 
   private:
     void choose_kind();
+    void choose_text(bool has_ids);
     void settle_tokens(Index usual = 0);  ///< 0: as the model says
     void settle_images();
     void read_ids();
+    void read_text();
     void read_rows();
     void read_images();
     void settle_samples(Index held);
     void settle_own();
-    bool own() const { return options_.input.empty() && options_.own_input; }
+    bool own() const {
+        return options_.input.empty() && !options_.has_text() && options_.own_input;
+    }
     Index longest() const;
     Input drawn(Index trial, Index sample) const;
     Input read(Index sample) const;
@@ -52,6 +58,7 @@ class InputSource {
     bool by_sample_ = false;
     std::vector<std::vector<bool>> masks_;
     std::vector<std::string> defaults_;
+    Json text_;
 };
 
 /// Ids of a text file: one sample per line, or one id per line, separated by white space or commas.

@@ -223,6 +223,7 @@ void ModelRun::describe() {
         .set("tokens", source_.tokens())
         .set("samples", source_.count());
     input.set("trials", options.trials).set("defaults", lines(source_.defaults()));
+    if (!source_.text().is_null()) input.set("text", source_.text());
     Json& run = work_.result.run;
     run.set("dtype", type_ == Type::f32 ? "float32" : "float64");
     run.set("model", describe_model(subject_, whole_)).set("input", std::move(input));

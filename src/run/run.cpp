@@ -31,6 +31,8 @@ void note_shortages(Work& work) {
 /// Opens a subject and refuses options that do not fit a model or a trace.
 Subject open_model(const RunOptions& options) {
     Subject subject = open_subject(options.subject);
+    if (!options.tokenizer.empty() && !options.has_text())
+        throw UsageError("--tokenizer: has no effect without --text or --text-file.");
     if (options.trials > 1 && subject.kind != Subject::Kind::random)
         throw UsageError(
             fmt::format("--trials {}: draws new weights, but {} has fixed weights; use --samples "
@@ -163,6 +165,7 @@ void refuse_model_options(const RunOptions& options) {
             fmt::format("{}: does not apply to a trace, whose arrays are its input.", option));
     };
     if (!options.input.empty()) refuse("--input");
+    if (options.has_text()) refuse(options.text.empty() ? "--text-file" : "--text");
     if (options.tokens > 0) refuse("--tokens");
     if (options.batch > 0) refuse("--batch");
     if (!options.loss.empty()) refuse("--loss");

@@ -104,7 +104,12 @@ std::string settings_digest(const RunOptions& o) {
     add(o.subject.memory_tokens);
     for (const std::string& name : o.subject.ignore) digest.add("ignore " + name);
     add_named(o.input, digest);
-    if (o.input.empty() && o.own_input) digest.add(o.own_input->digest);
+    if (o.has_text()) {
+        digest.add("text " + o.text);
+        add_named(o.text_file, digest);
+        add_named(o.tokenizer, digest);
+    }
+    if (o.input.empty() && !o.has_text() && o.own_input) digest.add(o.own_input->digest);
     for (const Index value : {o.tokens, o.samples, o.trials, o.first_layer, o.last_layer})
         add(value);
     add(o.seed);

@@ -1,0 +1,12 @@
+#pragma once
+#include <vector>
+
+#include "tsdiag/report.hpp"
+
+namespace tsdiag::reports {
+
+/// The tokens of the text in run.json on the axes of maps over that many tokens: of up to 64 each
+/// is a cell that tells its tokens; larger maps keep their numbers.
+void name_tokens(std::vector<Figure>& figures, const Json& run);
+
+}  // namespace tsdiag::reports

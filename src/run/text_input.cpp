@@ -1,0 +1,87 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+
+#include "inputs.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/output.hpp"
+#include "tsdiag/text.hpp"
+#include "tsdiag/tokenizer.hpp"
+
+/// Samples from a text, by the tokenizer of the checkpoint.
+namespace tsdiag {
+namespace {
+
+constexpr Index tokens_unless_said = 512;
+constexpr std::uint64_t largest_text = std::uint64_t{256} << 20;
+
+Tokenizer tokenizer_of(const RunOptions& options) {
+    if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
+    if (options.subject.model.starts_with("random:"))
+        throw UsageError(
+            fmt::format("{}: a random model has no tokenizer; name one with --tokenizer FILE.",
+                        options.subject.model));
+    return open_tokenizer(options.subject.model);
+}
+
+Json described_text(const Tokenizer& tokenizer, std::string_view text, std::size_t tokens,
+                    const std::vector<Index>& first) {
+    Json::Array notes, ids, pieces;
+    for (const std::string& note : tokenizer.notes()) notes.emplace_back(note);
+    for (const Index id : first) {
+        ids.emplace_back(id);
+        pieces.emplace_back(tokenizer.shown(id));
+    }
+    Json out;
+    out.set("sha256", sha256(text)).set("bytes", Index(text.size())).set("tokens", Index(tokens));
+    out.set("tokenizer", tokenizer.kind()).set("tokenizer_files", std::move(notes));
+    // those of the first sample, which the attention maps show
+    return out.set("ids", std::move(ids)).set("pieces", std::move(pieces));
+}
+
+}  // namespace
+
+void InputSource::read_text() {
+    const bool in_file = !options_.text_file.empty();
+    const std::string text =
+        in_file ? file_text(options_.text_file, "a text", largest_text) : options_.text;
+    const Tokenizer tokenizer = tokenizer_of(options_);
+    std::vector<Index> all;
+    try {
+        all = tokenizer.encode(text);
+    } catch (const FormatError& e) {
+        throw FormatError(fmt::format("{}: {}", file_, e.what()));
+    }
+    for (const Index id : tokenizer.wrapped(all))
+        if (id >= spec_.vocabulary)
+            throw FormatError(fmt::format(
+                "{}: the token '{}' has the id {}, but the vocabulary of the model has {}; is this "
+                "the tokenizer of the model?",
+                file_, tokenizer.shown(id), id, spec_.vocabulary));
+    const Index around = std::ssize(tokenizer.before()) + std::ssize(tokenizer.after());
+    const Index held = std::ssize(all);
+    count_ = std::max<Index>(options_.samples, 1);
+    // each sample begins and ends with what the tokenizer puts around a text
+    const Index fitting = std::min(held / count_ + around, tokens_unless_said);
+    tokens_ = options_.tokens > 0 ? options_.tokens : fitting_tokens(spec_, fitting);
+    const Index each = tokens_ - around;
+    const bool enough = each >= 0 && (each > 0 || (held == 0 && count_ == 1)) && tokens_ > 0;
+    if (!enough || each > held / count_)
+        throw FormatError(fmt::format(
+            "{}: is {} tokens, expected {} samples of {} tokens, of which {} are put around each.",
+            file_, held, count_, std::max<Index>(tokens_, around + 1), around));
+    if (longest() > 0 && tokens_ > longest())
+        throw UsageError(
+            fmt::format("--tokens {}: this model takes at most {} tokens.", tokens_, longest()));
+    if (each * count_ < held && options_.tokens == 0)
+        defaults_.push_back(
+            fmt::format("tokens: the first {} of {} of the text", each * count_, held));
+    for (Index s = 0; s < count_; ++s)
+        ids_.push_back(tokenizer.wrapped(
+            std::span<const Index>(all).subspan(std::size_t(s * each), std::size_t(each))));
+    text_ = described_text(tokenizer, text, all.size(), ids_.front());
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,92 @@
+#include <gtest/gtest.h>
+
+#include "program.hpp"
+#include "support/files.hpp"
+#include "tsdiag/json.hpp"
+
+/// Texts in place of ids.
+namespace tsdiag::test {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::string char_gpt = (fs::path(TSDIAG_TEST_DATA) / "../../examples/char-gpt").string();
+
+Json run_of(const fs::path& result) {
+    return Json::parse(read_file(result / "run.json"), "run.json");
+}
+
+TEST(TextOfAProgram, CharGptReadsItAndTheReportNamesItsTokens) {
+    const TemporaryDirectory folder;
+    const Finished done =
+        tsdiag(folder.path(), {"probe", char_gpt, "--text", "Free software!", "--maps", "0:0",
+                               "--probes", "core", "--out", "out"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    const Json input = run_of(folder.path() / "out")["input"];
+    EXPECT_EQ(input["kind"].string(), "text");
+    EXPECT_EQ(input["tokens"].integer(), 14);
+    const Json& text = input["text"];
+    // vocab.json: a character's id is its place in the alphabet
+    const Json vocab = Json::parse(read_file(fs::path(char_gpt) / "vocab.json"), "vocab.json");
+    std::string letters = "Free software!";
+    ASSERT_EQ(text["ids"].array().size(), letters.size());
+    for (std::size_t i = 0; i < letters.size(); ++i)
+        EXPECT_EQ(text["ids"].array()[i].integer(), vocab[std::string(1, letters[i])].integer());
+    EXPECT_EQ(text["pieces"].array()[4].string(), "\u2581");
+    // sha256sum of the text
+    EXPECT_EQ(text["sha256"].string(),
+              "7431f2b8be0d1e174769b4382f51cf6bd7f4bd1dba749edc2af31dcfefcb53ed");
+    const std::string page = read_file(folder.path() / "out" / "report.html");
+    EXPECT_NE(page.find("4: \u2581"), std::string::npos);  // of a cell
+    EXPECT_NE(page.find("\"labelAngle\":-90"), std::string::npos);
+}
+
+TEST(TextOfAProgram, AFileGivesTheNumbersOfItsIds) {
+    const TemporaryDirectory folder;
+    const std::string sample = read_file(fs::path(char_gpt) / "sample_ids.txt");
+    const Json vocab = Json::parse(read_file(fs::path(char_gpt) / "vocab.json"), "vocab.json");
+    std::string text;
+    std::istringstream ids(sample);
+    for (Index id = 0; ids >> id;)
+        for (const auto& [letter, its] : vocab.object())
+            if (its.integer() == id) text += letter;
+    write_file(folder.path() / "a.txt", text);
+    ASSERT_EQ(tsdiag(folder.path(), {"probe", char_gpt, "--text-file", "a.txt", "--samples", "2",
+                                     "--no-report", "--out", "text"})
+                  .code,
+              0);
+    ASSERT_EQ(
+        tsdiag(folder.path(), {"probe", char_gpt, "--input", "ids:" + char_gpt + "/sample_ids.txt",
+                               "--samples", "2", "--no-report", "--out", "ids"})
+            .code,
+        0);
+    EXPECT_EQ(read_file(folder.path() / "text" / "metrics.csv"),
+              read_file(folder.path() / "ids" / "metrics.csv"));
+}
+
+TEST(TextOfAProgram, WhatCannotBeIsRefused) {
+    const TemporaryDirectory folder;
+    write_file(folder.path() / "bad.txt", "a\xff");
+    write_file(folder.path() / "t.json",
+               R"({"version":"1.0","model":{"type":"BPE","vocab":{"a":0,"b":999},"merges":[]}})");
+    write_file(folder.path() / "odd.json",
+               R"({"version":"1.0","model":{"type":"Neural","vocab":{}}})");
+    const auto refused = [&](std::vector<std::string> words, int code, const std::string& what) {
+        words.insert(words.begin(), {"probe"});
+        const Finished done = tsdiag(folder.path(), words);
+        EXPECT_EQ(done.code, code) << done.err;
+        EXPECT_NE(done.err.find(what), std::string::npos) << done.err;
+    };
+    refused({char_gpt, "--text-file", "bad.txt"}, 1, "byte 1 is 0xff");
+    refused({char_gpt, "--text", "a", "--text-file", "bad.txt"}, 1, "expected one of them");
+    refused({char_gpt, "--text", "a", "--input", "ids:random"}, 1, "expected one of them");
+    refused({char_gpt, "--text", "b", "--tokenizer", "t.json"}, 1, "has the id 999");
+    refused({char_gpt, "--text", "b", "--tokenizer", "odd.json"}, 1, "'Neural' is not supported");
+    refused({char_gpt, "--text", "abc", "--tokens", "4"}, 1, "is 3 tokens");
+    refused({char_gpt, "--tokenizer", "t.json"}, 1, "has no effect");
+    refused({"random:gpt2,layers=1,d=16,heads=2", "--text", "a"}, 1, "--tokenizer FILE");
+    refused({"random:vit-tiny", "--text", "a"}, 1, "takes no text");
+}
+
+}  // namespace
+}  // namespace tsdiag::test
