@@ -54,7 +54,9 @@ class Tokenizer {
 };
 
 /// Reads the tokenizer of a checkpoint: `path` is its folder, a file in that folder, or a
-/// tokenizer.json.  Throws `FormatError` where there is none, or where it is not understood.
+/// tokenizer.json.  Without a tokenizer.json: vocab.txt (BERT; lower case as tokenizer_config.json
+/// says, else as the vocabulary is), or vocab.json and merges.txt (of a config.json of gpt2 or
+/// roberta).  Throws `FormatError` where there is none, or where it is not understood.
 Tokenizer open_tokenizer(const std::filesystem::path& path);
 
 /// The tokenizer of a tokenizer.json; `source` names it in messages.

@@ -129,5 +129,8 @@ PreTokenizer bert_words();
 PreTokenizer byte_level_words(bool prefix_space, bool divide);
 
 std::shared_ptr<Parts> read_tokenizer_json(const Json& json, const std::string& source);
+/// The tokenizer of vocab.txt, or of vocab.json and merges.txt, in `folder`; null: there is none.
+/// tokenizer_config.json and config.json decide what they leave open.
+std::shared_ptr<Parts> read_vocabulary_files(const std::filesystem::path& folder);
 
 }  // namespace tsdiag::tokenizer

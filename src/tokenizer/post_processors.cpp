@@ -16,7 +16,7 @@ Id checked(const Component& c, std::string_view key, const Json& id) {
     return id.integer();
 }
 
-/// ["[SEP]", 102]
+/// An array of a token and its id.
 Id pair_id(const Component& c, std::string_view key) {
     const Json& pair = c.json()[key];
     if (!pair.is_array() || pair.array().size() != 2 || !pair.array()[0].is_string())

@@ -87,10 +87,12 @@ Tokenizer open_tokenizer(const fs::path& path) {
         parts->notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));
         return Tokenizer(std::move(parts));
     }
-    throw FormatError(fmt::format(
-        "{}: has no tokenizer.json; name one with --tokenizer FILE, or pass ids with --input "
-        "ids:FILE.",
-        path.string()));
+    if (auto parts = tokenizer::read_vocabulary_files(folder)) return Tokenizer(std::move(parts));
+    throw FormatError(
+        fmt::format("{}: has no tokenizer.json, vocab.txt, or vocab.json with merges.txt; name one "
+                    "with --tokenizer FILE, or pass ids with --input "
+                    "ids:FILE.",
+                    path.string()));
 }
 
 }  // namespace tsdiag

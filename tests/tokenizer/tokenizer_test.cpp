@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "support/files.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/random.hpp"
 #include "unicode.hpp"
@@ -368,6 +369,31 @@ TEST_F(TokenizerFiles, HostileExpressionsAndTextsEndInTime) {
              fmt::format(R"("normalizer":{{"type":"Sequence","normalizers":[{}]}})", steps))
             .encode("a"),
         FormatError);
+}
+
+TEST_F(TokenizerFiles, VocabularyFilesOfBertGpt2AndRobertaAreRead) {
+    const test::TemporaryDirectory folder;
+    const auto put = [&](const std::string& name, const std::string& text) {
+        test::write_file(folder.path() / name, text);
+    };
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nun\n##aff\n##able\n");
+    EXPECT_EQ(pieces(open_tokenizer(folder.path()), "UNaffable [MASK]x"),
+              "[CLS]|un|##aff|##able|[MASK]|[UNK]|[SEP]");
+    put("tokenizer_config.json", R"({"do_lower_case":false})");
+    EXPECT_EQ(pieces(open_tokenizer(folder.path()), "UNaffable"), "[CLS]|[UNK]|[SEP]");
+    put("vocab.txt", "[PAD]\n[UNK]\n[CLS]\n[SEP]\nun\n##X\n");
+    test::write_file(folder.path() / "tokenizer_config.json", "{}");
+    EXPECT_EQ(pieces(open_tokenizer(folder.path()), "unX"), "[CLS]|un|##X|[SEP]");
+    put("vocab.json",
+        R"({"<s>":0,"</s>":1,"<pad>":2,"<unk>":3,"<mask>":4,"a":5,"b":6,"ab":7,"\u0120":8,"\u0120ab":9,"<|endoftext|>":10})");
+    put("merges.txt", "#version: 0.2\na b\n\u0120 ab\n");
+    put("config.json", R"({"model_type":"gpt2"})");
+    EXPECT_EQ(pieces(open_tokenizer(folder.path()), "ab ab<|endoftext|>a"),
+              "ab|\u0120ab|<|endoftext|>|a");
+    put("config.json", R"({"model_type":"roberta"})");
+    EXPECT_EQ(pieces(open_tokenizer(folder.path()), "ab <mask>a"), "<s>|ab|<mask>|a|</s>");
+    put("config.json", R"({"model_type":"bart"})");
+    EXPECT_THROW(open_tokenizer(folder.path()), FormatError);
 }
 
 TEST_F(TokenizerFiles, ATextThatIsNotUtf8IsRefusedWithItsByte) {

@@ -1,0 +1,193 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "models.hpp"
+#include "parts.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/output.hpp"
+#include "tsdiag/text.hpp"
+
+/// What BERT, GPT-2 and RoBERTa had before tokenizer.json: vocab.txt; vocab.json and merges.txt.
+namespace tsdiag::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t largest_vocabulary = std::uint64_t{64} << 20;
+
+bool is_there(const fs::path& file) {
+    std::error_code failed;
+    return fs::exists(file, failed);
+}
+
+std::string text_of(const fs::path& file, Parts& parts) {
+    std::string text = file_text(file, "a vocabulary", largest_vocabulary);
+    parts.notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));
+    return text;
+}
+
+Json json_beside(const fs::path& folder, const char* name) {
+    const fs::path file = folder / name;
+    if (!is_there(file)) return Json{};
+    return Json::parse(file_text(file, "a configuration", largest_vocabulary), file.string());
+}
+
+std::vector<std::string> lines_of(std::string text) {
+    std::vector<std::string> lines = split(text, '\n');
+    if (lines.back().empty()) lines.pop_back();
+    for (std::string& line : lines)
+        if (line.ends_with('\r')) line.pop_back();
+    return lines;
+}
+
+bool is_special(const std::string& token) {
+    return token.size() > 2 && token.front() == '[' && token.back() == ']';
+}
+
+Id required(const Parts& parts, std::string_view token, const fs::path& file) {
+    const Id id = parts.model->vocabulary.find(token);
+    if (id == none)
+        throw FormatError(
+            fmt::format("{}: has no {}, which this model needs; name a tokenizer "
+                        "with --tokenizer FILE.",
+                        file.string(), token));
+    return id;
+}
+
+void add_special(Parts& parts, std::string_view token) {
+    const Id id = parts.model->vocabulary.find(token);
+    if (id == none) return;
+    AddedToken added;
+    added.content = token;
+    added.id = id;
+    parts.added[id] = added.content;
+    parts.raw.add(std::move(added));
+}
+
+/// Is everything in the vocabulary but [NAMES] in lower case?
+bool is_uncased(const Vocabulary& vocabulary) {
+    bool lower = true;
+    vocabulary.each([&](std::string_view token, Id) {
+        if (is_special(std::string(token))) return;
+        for (const char c : token) lower = lower && !(c >= 'A' && c <= 'Z');
+    });
+    return lower;
+}
+
+std::shared_ptr<Parts> read_bert(const fs::path& folder) {
+    const fs::path file = folder / "vocab.txt";
+    auto parts = std::make_shared<Parts>();
+    auto model = std::make_unique<WordPiece>();
+    Id id = 0;
+    for (const std::string& line : lines_of(text_of(file, *parts)))
+        model->vocabulary.add(line, id++, file.string());
+    model->unknown = "[UNK]";
+    model->continuing_prefix = "##";
+    model->kind = "WordPiece";
+    model->source = file.string();
+    model->finish();
+    const bool looks_uncased = is_uncased(model->vocabulary);
+    parts->model = std::move(model);
+    const Json json = json_beside(folder, "tokenizer_config.json");
+    const Component config(json, (folder / "tokenizer_config.json").string());
+    const bool given = json.is_object() && !json["do_lower_case"].is_null();
+    const bool lower = given ? config.flag("do_lower_case", true) : looks_uncased;
+    if (!given)
+        parts->notes.push_back(lower ? "in lower case, as the vocabulary is"
+                                     : "not in lower case: the vocabulary has capitals");
+    if (json.is_object() && !config.flag("do_basic_tokenize", true))
+        config.refuse_value("do_basic_tokenize");
+    const bool chinese = !json.is_object() || config.flag("tokenize_chinese_chars", true);
+    const bool accents = json.is_object() ? config.flag("strip_accents", lower) : lower;
+    parts->normalizer = bert_normalizer(true, chinese, accents, lower);
+    parts->pre_tokenizer = bert_words();
+    for (const char* token : {"[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"})
+        add_special(*parts, token);
+    parts->before = {required(*parts, "[CLS]", file)};
+    parts->after = {required(*parts, "[SEP]", file)};
+    required(*parts, "[UNK]", file);
+    return parts;
+}
+
+std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
+    const fs::path vocab = folder / "vocab.json", merges = folder / "merges.txt";
+    auto parts = std::make_shared<Parts>();
+    auto model = std::make_unique<Bpe>();
+    const Json json = Json::parse(text_of(vocab, *parts), vocab.string());
+    if (!json.is_object())
+        throw FormatError(fmt::format("{}: expected an object of tokens.", vocab.string()));
+    for (const auto& [token, id] : json.object()) {
+        if (!id.is_integer())
+            throw FormatError(fmt::format("{}: the id of '{}' is no integer.", vocab.string(),
+                                          visible(shortened(token, 60))));
+        model->vocabulary.add(token, id.integer(), vocab.string());
+    }
+    std::int64_t rank = 0;
+    for (const std::string& line : lines_of(text_of(merges, *parts))) {
+        if (line.empty() || (rank == 0 && line.starts_with("#version"))) continue;
+        const std::vector<std::string> two = split(line, ' ');
+        if (two.size() != 2)
+            throw FormatError(fmt::format("{}: merge {} is '{}', expected two tokens.",
+                                          merges.string(), rank, visible(shortened(line, 60))));
+        model->add_merge(two[0], two[1], rank++, merges.string());
+    }
+    model->kind = "BPE";
+    model->source = vocab.string();
+    model->finish();
+    parts->model = std::move(model);
+    parts->byte_level = true;
+    const Json config = json_beside(folder, "tokenizer_config.json");
+    const bool prefix = config.is_object() &&
+                        Component(config, "tokenizer_config.json").flag("add_prefix_space", false);
+    parts->pre_tokenizer = byte_level_words(prefix, true);
+    const Json model_config = json_beside(folder, "config.json");
+    const std::string family = model_config.is_object() && model_config["model_type"].is_string()
+                                   ? model_config["model_type"].string()
+                                   : "";
+    if (family == "roberta") {
+        for (const char* token : {"<s>", "</s>", "<pad>", "<unk>"}) add_special(*parts, token);
+        AddedToken mask;
+        mask.content = "<mask>";
+        mask.id = required(*parts, "<mask>", vocab);
+        mask.left_strip = true;
+        parts->added[mask.id] = mask.content;
+        parts->raw.add(std::move(mask));
+        parts->before = {required(*parts, "<s>", vocab)};
+        parts->after = {required(*parts, "</s>", vocab)};
+    } else if (family == "gpt2") {
+        add_special(*parts, "<|endoftext|>");
+    } else {
+        throw FormatError(fmt::format(
+            "{}: the special tokens of vocab.json and merges.txt are known for gpt2 and "
+            "roberta, but config.json says '{}'; name a tokenizer.json with --tokenizer "
+            "FILE, or pass ids with --input ids:FILE.",
+            folder.string(), visible(family)));
+    }
+    return parts;
+}
+
+}  // namespace
+
+std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {
+    std::shared_ptr<Parts> parts;
+    if (is_there(folder / "vocab.json") && is_there(folder / "merges.txt"))
+        parts = read_gpt2(folder);
+    else if (is_there(folder / "vocab.txt"))
+        parts = read_bert(folder);
+    else
+        return nullptr;
+    if (is_there(folder / "added_tokens.json"))
+        throw FormatError(
+            fmt::format("{}: added_tokens.json beside a vocabulary is not supported; name a "
+                        "tokenizer.json with "
+                        "--tokenizer FILE, or pass ids with --input ids:FILE.",
+                        folder.string()));
+    parts->size = parts->model->vocabulary.size();
+    parts->raw.finish();
+    parts->normalised.finish();
+    return parts;
+}
+
+}  // namespace tsdiag::tokenizer
