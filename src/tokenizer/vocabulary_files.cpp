@@ -66,7 +66,7 @@ void add_special(Parts& parts, std::string_view token) {
     parts.raw.add(std::move(added));
 }
 
-/// Is everything in the vocabulary but [NAMES] in lower case?
+/// Is everything in the vocabulary but names in brackets in lower case?
 bool is_uncased(const Vocabulary& vocabulary) {
     bool lower = true;
     vocabulary.each([&](std::string_view token, Id) {

@@ -111,7 +111,7 @@ std::string completed(const TemporaryDirectory& folder, const std::string& line)
 TEST(Completion, OffersCommandsOptionsAndNames) {
     TemporaryDirectory folder;
     EXPECT_EQ(completed(folder, "tsdiag insp"), "inspect\n");
-    EXPECT_EQ(completed(folder, "tsdiag probe --toke"), "--tokens\n");
+    EXPECT_EQ(completed(folder, "tsdiag probe --token"), "--tokenizer --tokens\n");
     EXPECT_EQ(completed(folder, "tsdiag figure tse.fig3"), "tse.fig3\n");
     EXPECT_EQ(completed(folder, "tsdiag check tse.eq21"), "tse.eq21\n");
     // bash replaces only what follows the colon.
