@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <deque>
 #include <filesystem>
 #include <functional>
@@ -14,10 +15,11 @@
 /// The parts of a tokenizer, as its file describes them.
 namespace tsdiag::tokenizer {
 
-/// Throws `FormatError` where a text has grown beyond 64 times its length and 16 MiB.
+/// Throws `FormatError` where a text has grown beyond 64 times its length and 16 MiB, or 1 GiB:
+/// ICU counts in 32 bits.
 class Growth {
   public:
-    explicit Growth(std::size_t bytes) : most_(bytes * 64 + (16U << 20)) {}
+    explicit Growth(std::size_t bytes) : most_(std::min<std::size_t>(bytes * 64 + (16U << 20), std::size_t{1} << 30)) {}
     void require(std::size_t bytes) const;
 
   private:

@@ -49,6 +49,7 @@ class Division {
   public:
     Division(const Parts& parts, std::string_view text)
         : parts_(parts), limits_(text.size()), known_(*parts.model, limits_.deadline) {
+        limits_.growth.require(text.size());
         for (const AddedTokens::Part& part : parts.raw.divide(text, limits_.deadline))
             if (part.id != none)
                 ids.push_back(part.id);
