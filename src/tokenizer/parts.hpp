@@ -19,7 +19,8 @@ namespace tsdiag::tokenizer {
 /// ICU counts in 32 bits.
 class Growth {
   public:
-    explicit Growth(std::size_t bytes) : most_(std::min<std::size_t>(bytes * 64 + (16U << 20), std::size_t{1} << 30)) {}
+    explicit Growth(std::size_t bytes)
+        : most_(std::min<std::size_t>(bytes * 64 + (16U << 20), std::size_t{1} << 30)) {}
     void require(std::size_t bytes) const;
 
   private:

@@ -83,7 +83,6 @@ class Rules {
 }  // namespace
 
 Normalizer precompiled(std::string_view charsmap, const std::string& where) {
-    if (charsmap.empty()) return [](std::string&, const Limits&) {};
     auto rules = std::make_shared<const Rules>(decoded_base64(charsmap, where), where);
     return [rules](std::string& text, const Limits& limits) {
         constexpr std::size_t short_cluster = 6;  // bytes: longer clusters have no rule

@@ -5,6 +5,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
+#include <filesystem>
 #include <functional>
 #include <map>
 #include <string>
@@ -87,6 +89,12 @@ TEST_F(TokenizerModels, UnigramTakesTheGreatestSumOfScores) {
     const std::string model =
         R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",0.0],["a",0.0],["b",0.0],["c",0.0],["d",0.0],["cd",1.0],["ab",2.0],["abc",5.0],["abcd",10.0]]})";
     EXPECT_EQ(pieces(made(model), "abcdacdxx"), "abcd|a|cd|<unk>");
+}
+
+TEST_F(TokenizerModels, OfEqualScoresTheDivisionThatBeginsFirstIsTaken) {
+    const std::string model =
+        R"({"type":"Unigram","unk_id":0,"vocab":[["<unk>",-9],["a",-1],["b",-1],["ab",-2]]})";
+    EXPECT_EQ(pieces(made(model), "ab"), "ab");
 }
 
 TEST_F(TokenizerModels, UnigramEqualsTheBestOfAllDivisions) {
@@ -199,8 +207,9 @@ TEST_F(TokenizerModels, UnknownCharactersFallBackToBytesOrAreOneToken) {
 /// What a model is given: one that knows no word names it in its refusal.
 std::string left_of(const std::string& text, const std::string& parts) {
     const std::string model = R"({"type":"WordLevel","unk_token":"none","vocab":{}})";
+    const Tokenizer t = made(model, parts);
     try {
-        made(model, parts).encode(text);
+        t.encode(text);
     } catch (const FormatError& e) {
         const std::string what = e.what();
         const std::size_t begin = what.find('\'') + 1;
@@ -232,6 +241,47 @@ TEST_F(TokenizerFiles, NormalisersDoAsTheySay) {
         by(R"({"type":"Sequence","normalizers":[{"type":"NFD"},{"type":"StripAccents"},{"type":"Lowercase"}]})",
            "\u00c9A"),
         "ea");
+}
+
+std::string base64_of(const std::string& bytes) {
+    constexpr std::string_view letters =
+        "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    std::string out;
+    for (std::size_t i = 0; i < bytes.size(); i += 3) {
+        std::uint32_t bits = 0;
+        for (std::size_t k = 0; k < 3; ++k)
+            bits = bits << 8 | (i + k < bytes.size() ? std::uint8_t(bytes[i + k]) : 0U);
+        for (std::size_t k = 0; k < 4; ++k)
+            out += i + k > bytes.size() ? '=' : letters[bits >> (18 - 6 * k) & 63U];
+    }
+    return out;
+}
+
+TEST_F(TokenizerFiles, TheRulesOfSentencePieceReplaceWholeClusters) {
+    // A double array by hand: the root (unit 0) has the offset 1, so 'A' is unit 1 ^ 0x41 = 64; its
+    // offset is 1 as well, so its value is in unit 64 ^ 1 = 65.
+    std::vector<std::uint32_t> units(66, 0);
+    units[0] = 1U << 10;
+    units[64] = 0x41U | 1U << 8 | 1U << 10;
+    units[65] = 1U << 31 | 2U;  // the replacement begins at byte 2
+    std::string blob;
+    const auto put = [&](std::uint32_t v) {
+        for (int k = 0; k < 4; ++k) blob += char(v >> (8 * k) & 0xffU);
+    };
+    put(std::uint32_t(4 * units.size()));
+    for (const std::uint32_t unit : units) put(unit);
+    const auto by = [&](const std::string& charsmap, const std::string& text) {
+        return left_of(
+            text,
+            fmt::format(R"("normalizer":{{"type":"Precompiled","precompiled_charsmap":"{}"}})",
+                        base64_of(charsmap)));
+    };
+    const std::string whole = blob + std::string("x\0bc\0", 5);
+    EXPECT_EQ(by(whole, "zAz"), "zbcz");
+    EXPECT_EQ(by(whole, "A\u0301z"), "bcz");  // a cluster that begins with a rule
+    EXPECT_EQ(by(whole, "z\u0301\u0302A"), "z\u0301\u0302bc");
+    for (std::size_t cut = 0; cut < blob.size(); ++cut)
+        EXPECT_THROW(by(blob.substr(0, cut), "A"), FormatError) << cut;
 }
 
 /// Words that a pre-tokenizer makes: each is one token of a WordLevel model that knows them.
@@ -394,6 +444,20 @@ TEST_F(TokenizerFiles, VocabularyFilesOfBertGpt2AndRobertaAreRead) {
     EXPECT_EQ(pieces(open_tokenizer(folder.path()), "ab <mask>a"), "<s>|ab|<mask>|a|</s>");
     put("config.json", R"({"model_type":"bart"})");
     EXPECT_THROW(open_tokenizer(folder.path()), FormatError);
+}
+
+TEST_F(TokenizerFiles, EveryPrefixOfAFileIsRefused) {
+    int files = 0;
+    for (const auto& entry : std::filesystem::directory_iterator(
+             std::filesystem::path(TSDIAG_TEST_DATA) / "tokenizers")) {
+        std::string text = test::read_file(entry.path());
+        while (text.back() == '\n') text.pop_back();
+        EXPECT_FALSE(parse_tokenizer(text, "whole").encode("Free  12").empty());
+        for (std::size_t cut = 0; cut < text.size(); cut += 3)
+            EXPECT_THROW(parse_tokenizer(text.substr(0, cut), "cut"), FormatError) << cut;
+        ++files;
+    }
+    EXPECT_EQ(files, 3);
 }
 
 TEST_F(TokenizerFiles, ATextThatIsNotUtf8IsRefusedWithItsByte) {
