@@ -12,6 +12,7 @@ int run_command(const InitCommand& command);
 int run_command(const ListCommand& command);
 int run_command(const InfoCommand& command);
 int run_command(const ReportCommand& command);
+int run_command(const ExportCommand& command);
 int run_command(const CompareCommand& command);
 int run_command(const FigureCommand& command);
 int run_command(const GradientsCommand& command);

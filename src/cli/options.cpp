@@ -40,6 +40,10 @@ constexpr const char* list_examples = R"(Examples:
 constexpr const char* report_examples = R"(Example:
   tsdiag report char-gpt.tsdiag)";
 
+constexpr const char* export_examples = R"(Examples:
+  tsdiag export char-gpt.tsdiag --to jsonl --out char-gpt.jsonl
+  tsdiag export result --to jsonl | head -n 1)";
+
 constexpr const char* compare_examples = R"(Examples:
   tsdiag compare before after                       what changed beyond scatter
   tsdiag compare run@100 run@500 --out compared     two checkpoints of a series, with a page
@@ -163,6 +167,7 @@ struct Parser {
     InitCommand init;
     ListCommand list;
     ReportCommand report;
+    ExportCommand exported;
     CheckCommand check;
     FigureCommand figure;
     CompareCommand compare;
@@ -175,7 +180,7 @@ struct Parser {
     bool print_settings = false;
     CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *check_app,
         *compare_app, *figure_app, *train_app, *gradients_app, *completion_app, *manual_app,
-        *merge_app, *status_app, *submit_app;
+        *merge_app, *status_app, *submit_app, *export_app;
 
     Parser() {
         program.name("tsdiag");
@@ -257,6 +262,16 @@ struct Parser {
         report_app->add_option("DIR", report.directory, "directory written by tsdiag probe")
             ->required()
             ->type_name("");
+        export_app = add_command(program, "export", "write the numbers of a result as JSON lines",
+                                 export_examples);
+        export_app->add_option("DIR", exported.directory, "directory written by tsdiag")
+            ->required()
+            ->type_name("");
+        text(export_app, "--to", exported.to, "FORMAT", "jsonl: one JSON object a number")
+            ->required();
+        text(export_app, "-o,--out", exported.out, "FILE",
+             "output file (default: standard output)");
+        export_app->add_flag("--force", exported.force, "replace an existing file");
         compare_app =
             add_command(program, "compare", "what differs between results, and assertions on them",
                         compare_examples);
@@ -345,6 +360,7 @@ struct Parser {
         if (&app == list_app) return list;
         if (&app == info_app) return InfoCommand{};
         if (&app == report_app) return report;
+        if (&app == export_app) return exported;
         if (&app == check_app) return check;
         if (&app == compare_app) return compare;
         if (&app == figure_app) return figure;

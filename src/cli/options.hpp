@@ -50,6 +50,11 @@ struct InfoCommand {};
 struct ReportCommand {
     std::string directory;
 };
+struct ExportCommand {
+    std::string directory;
+    std::string to, out;  ///< `out` empty: standard output
+    bool force = false;
+};
 struct CompareCommand {
     std::vector<std::string> results, assertions;
     ComparisonOptions options;
@@ -105,8 +110,8 @@ struct PrintCommand {
 
 using Command =
     std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand, ReportCommand,
-                 CheckCommand, CompareCommand, FigureCommand, TrainCommand, GradientsCommand,
-                 MergeCommand, StatusCommand, SubmitCommand, PrintCommand>;
+                 ExportCommand, CheckCommand, CompareCommand, FigureCommand, TrainCommand,
+                 GradientsCommand, MergeCommand, StatusCommand, SubmitCommand, PrintCommand>;
 
 /// The only parser of argv.  Throws `UsageError` with the nearest command or option.
 Command parse(int argc, const char* const* argv);
