@@ -37,7 +37,7 @@ set(public_src/claims ${contracts} units attention spec model claim claim_record
 set(public_src/cli ${public})
 set(public_probes error text tensor statistics backend ops gradient linalg eigen metric table intervals attention spec events probe)
 set(public_reports error text json file metric table table_view intervals comparison claim report)
-set(public_src/cluster error ranks_plugin cluster)
+set(public_src/cluster error text ranks_plugin cluster)
 set(public_mpi ranks_plugin)
 set(public_gpu error formulas tensor statistics backend plugin)
 set(libraries_src/core Eigen Spectra boost nlohmann fmt dnnl oneapi)

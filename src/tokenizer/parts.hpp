@@ -136,4 +136,8 @@ std::shared_ptr<Parts> read_tokenizer_json(const Json& json, const std::string& 
 /// tokenizer_config.json and config.json decide what they leave open.
 std::shared_ptr<Parts> read_vocabulary_files(const std::filesystem::path& folder);
 
+/// Refuses a tokenizer_config.json in `folder` whose `add_bos_token` or `add_eos_token` says
+/// otherwise than the tokenizer: libraries differ on which of the two is obeyed.
+void require_agreement(const std::filesystem::path& folder, const Parts& parts);
+
 }  // namespace tsdiag::tokenizer

@@ -84,6 +84,7 @@ Tokenizer open_tokenizer(const fs::path& path) {
         const std::string text = file_text(file, "a tokenizer.json", largest_tokenizer);
         auto parts =
             tokenizer::read_tokenizer_json(Json::parse(text, file.string()), file.string());
+        if (!is_file) tokenizer::require_agreement(folder, *parts);
         parts->notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(text)));
         return Tokenizer(std::move(parts));
     }

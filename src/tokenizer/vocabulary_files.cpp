@@ -170,6 +170,31 @@ std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
 
 }  // namespace
 
+void require_agreement(const fs::path& folder, const Parts& parts) {
+    const Json json = json_beside(folder, "tokenizer_config.json");
+    if (!json.is_object()) return;
+    const std::string source = (folder / "tokenizer_config.json").string();
+    const auto require = [&](const char* key, const char* name, const std::vector<Id>& around) {
+        if (json[key].is_null()) return;
+        const bool wanted = Component(json, source).flag(key, false);
+        const Json& token = json[name].is_object() ? json[name]["content"] : json[name];
+        const std::string content = token.is_string() ? token.string() : "";
+        const bool put = std::ranges::any_of(around, [&](Id id) {
+            const auto added = parts.added.find(id);
+            return content ==
+                   (added != parts.added.end() ? added->second : parts.model->vocabulary.token(id));
+        });
+        if (put == wanted) return;
+        throw FormatError(fmt::format(
+            "{}: {} is {}, but {} {} '{}' around a text; name the file that is right with "
+            "--tokenizer FILE, or pass ids with --input ids:FILE.",
+            source, key, wanted, parts.source.empty() ? "the tokenizer" : parts.source,
+            put ? "puts" : "does not put", visible(shortened(content, 60))));
+    };
+    require("add_bos_token", "bos_token", parts.before);
+    require("add_eos_token", "eos_token", parts.after);
+}
+
 std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {
     std::shared_ptr<Parts> parts;
     if (is_there(folder / "vocab.json") && is_there(folder / "merges.txt"))
@@ -187,6 +212,7 @@ std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {
     parts->size = parts->model->vocabulary.size();
     parts->raw.finish();
     parts->normalised.finish();
+    require_agreement(folder, *parts);
     return parts;
 }
 

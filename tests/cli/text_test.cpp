@@ -88,5 +88,29 @@ TEST(TextOfAProgram, WhatCannotBeIsRefused) {
     refused({"random:deit-tiny", "--text", "a"}, 2, "takes no text");
 }
 
+TEST(TextOfAProgram, AConfigurationThatContradictsTheTokenizerIsRefused) {
+    const TemporaryDirectory folder;
+    const fs::path model = folder.path() / "model";
+    fs::create_directory(model);
+    for (const char* file : {"config.json", "model.safetensors", "tokenizer.json"})
+        fs::copy_file(fs::path(char_gpt) / file, model / file);
+    const auto probe = [&](const std::string& config, const std::string& tokenizer) {
+        write_file(model / "tokenizer_config.json", config);
+        std::vector<std::string> words = {"probe",    "model", "--text",      "a",
+                                          "--probes", "t_sim", "--no-report", "--force"};
+        if (!tokenizer.empty()) words.insert(words.end(), {"--tokenizer", tokenizer});
+        return tsdiag(folder, words);
+    };
+    for (const std::string token : {R"("e")", R"({"content": "e"})"}) {
+        const std::string asks = R"({"add_bos_token": true, "bos_token": )" + token + "}";
+        const Finished refused = probe(asks, "");
+        EXPECT_EQ(refused.code, 1);
+        EXPECT_NE(refused.err.find("add_bos_token is true"), std::string::npos) << refused.err;
+        EXPECT_EQ(probe(asks, "model/tokenizer.json").code, 0);
+    }
+    EXPECT_EQ(probe(R"({"add_bos_token": false, "bos_token": "e"})", "").code, 0);
+    EXPECT_EQ(probe(R"({"add_eos_token": true, "eos_token": "e"})", "").code, 1);
+}
+
 }  // namespace
 }  // namespace tsdiag::test
