@@ -97,13 +97,13 @@ def write_safetensors(path, tensors):
 
 
 def write_tokenizer(path, vocab):
-    """A character is a token, one that the model does not know is a space: BPE without merges."""
-    model = {"type": "BPE", "dropout": None, "unk_token": " ", "continuing_subword_prefix": None,
-             "end_of_word_suffix": None, "fuse_unk": False, "byte_fallback": False, "vocab": vocab, "merges": []}
+    """A character is a token: Unigram over single characters.  Without an id for unknown ones these are refused."""
+    model = {"type": "Unigram", "unk_id": None, "byte_fallback": False,
+             "vocab": [[character, 0.0] for character in sorted(vocab, key=vocab.get)]}
     whole = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": [], "normalizer": None,
              "pre_tokenizer": None, "post_processor": None, "decoder": {"type": "Fuse"}, "model": model}
     with open(path, "w") as file:
-        json.dump(whole, file, indent=0)
+        json.dump(whole, file)
         file.write("\n")
 
 

@@ -59,6 +59,9 @@ class Tokenizer {
 /// roberta).  Throws `FormatError` where there is none, or where it is not understood.
 Tokenizer open_tokenizer(const std::filesystem::path& path);
 
+/// The files that decide what `open_tokenizer(path)` gives, those of them that are there.
+std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& path);
+
 /// The tokenizer of a tokenizer.json; `source` names it in messages.
 Tokenizer parse_tokenizer(std::string_view text, std::string_view source);
 

@@ -1,5 +1,4 @@
 #pragma once
-#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -200,7 +199,8 @@ class JobUnits final : public Units {
 
     /// Skips to a stage: `begin` begins this one next.
     void go_to(Index stage) { stage_ = stage - 1; }
-    Index reused() const { return reused_; }
+    /// Units of the stages so far that this process has not computed.
+    Index reused() const { return all_ - store_.computed(); }
 
     void begin(Index count) override;
     std::optional<std::string_view> find(Index unit) const override;
@@ -212,8 +212,7 @@ class JobUnits final : public Units {
     UnitStore& store_;
     Tickets tickets_;
     bool complete_ = false;
-    Index stage_ = -1, count_ = 0;
-    mutable std::atomic<Index> reused_ = 0;
+    Index stage_ = -1, count_ = 0, all_ = 0;
 };
 
 /// The tickets of part `part` (from 1) of `parts`, fixed beforehand.

@@ -12,8 +12,6 @@
 namespace tsdiag {
 namespace {
 
-constexpr Index usual_tokens = 512;
-
 bool takes_images(const ModelSpec& spec) { return spec.channels > 0; }
 
 Index image_tokens(const ModelSpec& spec) { return spec.patches() + spec.prefix_tokens; }

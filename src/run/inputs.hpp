@@ -7,6 +7,8 @@
 
 namespace tsdiag {
 
+constexpr Index usual_tokens = 512;  ///< of a sample, unless the model or its user says otherwise
+
 /// Where a model's samples come from: drawn, or read once from a file.
 class InputSource {
   public:

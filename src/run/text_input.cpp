@@ -14,7 +14,6 @@
 namespace tsdiag {
 namespace {
 
-constexpr Index tokens_unless_said = 512;
 constexpr std::uint64_t largest_text = std::uint64_t{256} << 20;
 
 Tokenizer tokenizer_of(const RunOptions& options) {
@@ -64,14 +63,15 @@ void InputSource::read_text() {
     const Index held = std::ssize(all);
     count_ = std::max<Index>(options_.samples, 1);
     // each sample begins and ends with what the tokenizer puts around a text
-    const Index fitting = std::min(held / count_ + around, tokens_unless_said);
+    const Index fitting = std::min(held / count_ + around, usual_tokens);
     tokens_ = options_.tokens > 0 ? options_.tokens : fitting_tokens(spec_, fitting);
     const Index each = tokens_ - around;
     const bool enough = each >= 0 && (each > 0 || (held == 0 && count_ == 1)) && tokens_ > 0;
     if (!enough || each > held / count_)
         throw FormatError(fmt::format(
-            "{}: is {} tokens, expected {} samples of {} tokens, of which {} are put around each.",
-            file_, held, count_, std::max<Index>(tokens_, around + 1), around));
+            "{}: is {}, expected {} of {}, of which {} are put around each.", file_,
+            counted(std::size_t(held), "token"), counted(std::size_t(count_), "sample"),
+            counted(std::size_t(std::max<Index>(tokens_, around + 1)), "token"), around));
     if (longest() > 0 && tokens_ > longest())
         throw UsageError(
             fmt::format("--tokens {}: this model takes at most {} tokens.", tokens_, longest()));

@@ -20,6 +20,14 @@ namespace {
         "it; pass ids with --input ids:FILE.");
 }
 
+std::vector<Range> occurrences(std::string_view wanted, std::string_view text) {
+    std::vector<Range> found;
+    for (std::size_t at = text.find(wanted); at != text.npos && !wanted.empty();
+         at = text.find(wanted, at + wanted.size()))
+        found.emplace_back(at, at + wanted.size());
+    return found;
+}
+
 }  // namespace
 
 Deadline::Deadline(std::size_t bytes)
@@ -77,13 +85,8 @@ Pattern Pattern::of_regex(std::string_view source, const std::string& where) {
 }
 
 std::vector<Range> Pattern::matches(std::string_view text, const Deadline& deadline) const {
+    if (!regex_) return occurrences(text_, text);
     std::vector<Range> found;
-    if (!regex_) {
-        for (std::size_t at = text.find(text_); at != std::string_view::npos && !text_.empty();
-             at = text.find(text_, at + text_.size()))
-            found.emplace_back(at, at + text_.size());
-        return found;
-    }
     if (text.empty()) return found;
     const std::u16string wide = to_utf16(text);
     UErrorCode status = U_ZERO_ERROR;
@@ -118,11 +121,7 @@ Pattern Pattern::of_regex(std::string_view source, const std::string& where) {
 }
 
 std::vector<Range> Pattern::matches(std::string_view text, const Deadline&) const {
-    std::vector<Range> found;
-    for (std::size_t at = text.find(text_); at != std::string_view::npos && !text_.empty();
-         at = text.find(text_, at + text_.size()))
-        found.emplace_back(at, at + text_.size());
-    return found;
+    return occurrences(text_, text);
 }
 
 #endif

@@ -67,7 +67,32 @@ namespace tsdiag {
 namespace fs = std::filesystem;
 
 namespace {
+
 constexpr std::uint64_t largest_tokenizer = std::uint64_t{256} << 20;
+
+/// A tokenizer.json, not a file of weights or a folder.
+bool names_tokenizer(const fs::path& path) {
+    std::error_code failed;
+    return path.extension() == ".json" && fs::is_regular_file(path, failed);
+}
+
+fs::path folder_of(const fs::path& path) {
+    std::error_code failed;
+    return fs::is_directory(path, failed) ? path : path.parent_path();
+}
+
+}  // namespace
+
+std::vector<fs::path> tokenizer_files(const fs::path& path) {
+    if (names_tokenizer(path)) return {path};
+    std::vector<fs::path> found;
+    for (const char* name : {"tokenizer.json", "tokenizer_config.json", "config.json", "vocab.txt",
+                             "vocab.json", "merges.txt", "added_tokens.json"}) {
+        std::error_code failed;
+        if (fs::is_regular_file(folder_of(path) / name, failed))
+            found.push_back(folder_of(path) / name);
+    }
+    return found;
 }
 
 Tokenizer parse_tokenizer(std::string_view text, std::string_view source) {
@@ -76,9 +101,9 @@ Tokenizer parse_tokenizer(std::string_view text, std::string_view source) {
 }
 
 Tokenizer open_tokenizer(const fs::path& path) {
+    const bool is_file = names_tokenizer(path);
+    const fs::path folder = folder_of(path);
     std::error_code failed;
-    const bool is_file = path.extension() == ".json" && fs::is_regular_file(path, failed);
-    const fs::path folder = fs::is_directory(path, failed) ? path : path.parent_path();
     const fs::path file = is_file ? path : folder / "tokenizer.json";
     if (is_file || fs::exists(file, failed)) {
         const std::string text = file_text(file, "a tokenizer.json", largest_tokenizer);

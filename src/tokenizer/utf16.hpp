@@ -3,6 +3,7 @@
 #include <string>
 #include <string_view>
 
+#include "tsdiag/text.hpp"
 #include "unicode.hpp"
 
 /// UTF-16, which ICU works on.
@@ -48,21 +49,7 @@ inline std::string to_utf8(std::u16string_view text) {
         std::uint32_t c = text[i];
         if (c >= 0xd800 && c < 0xdc00 && i + 1 < text.size())
             c = 0x10000 + ((c - 0xd800) << 10) + (text[++i] - 0xdc00U);
-        if (c < 0x80) {
-            out += char(c);
-        } else if (c < 0x800) {
-            out += char(0xc0 | c >> 6);
-            out += char(0x80 | (c & 0x3f));
-        } else if (c < 0x10000) {
-            out += char(0xe0 | c >> 12);
-            out += char(0x80 | (c >> 6 & 0x3f));
-            out += char(0x80 | (c & 0x3f));
-        } else {
-            out += char(0xf0 | c >> 18);
-            out += char(0x80 | (c >> 12 & 0x3f));
-            out += char(0x80 | (c >> 6 & 0x3f));
-            out += char(0x80 | (c & 0x3f));
-        }
+        out += utf8(c);
     }
     return out;
 }

@@ -8,6 +8,7 @@ namespace tsdiag {
 void JobUnits::begin(Index count) {
     ++stage_;
     count_ = count;
+    all_ += count;
     store_.stage(stage_, count);
     if (!complete_) return;
     Index missing = 0;
@@ -30,9 +31,7 @@ void JobUnits::begin(Index count) {
 }
 
 std::optional<std::string_view> JobUnits::find(Index unit) const {
-    const auto found = store_.find(stage_, unit);
-    if (found) ++reused_;
-    return found;
+    return store_.find(stage_, unit);
 }
 
 void JobUnits::keep(Index unit, std::string_view record, double seconds) {

@@ -78,6 +78,7 @@ TEST(TextOfAProgram, WhatCannotBeIsRefused) {
         EXPECT_NE(done.err.find(what), std::string::npos) << done.err;
     };
     refused({char_gpt, "--text-file", "bad.txt"}, 1, "byte 1 is 0xff");
+    refused({char_gpt, "--text", "Gr\u00fcn"}, 1, "has no token for '\u00fc'");
     refused({char_gpt, "--text", "a", "--text-file", "bad.txt"}, 2, "expected one of them");
     refused({char_gpt, "--text", "a", "--input", "ids:random"}, 2, "expected one of them");
     refused({char_gpt, "--text", "b", "--tokenizer", "t.json"}, 1, "has the id 999");
@@ -110,6 +111,40 @@ TEST(TextOfAProgram, AConfigurationThatContradictsTheTokenizerIsRefused) {
     }
     EXPECT_EQ(probe(R"({"add_bos_token": false, "bos_token": "e"})", "").code, 0);
     EXPECT_EQ(probe(R"({"add_eos_token": true, "eos_token": "e"})", "").code, 1);
+}
+
+TEST(TextOfAProgram, UnitsOfAnotherTokenizerAreNotUsed) {
+    const auto tokenizer = [](int a, int b) {
+        return R"({"version":"1.0","model":{"type":"BPE","merges":[],"vocab":{"a":)" +
+               std::to_string(a) + R"(,"b":)" + std::to_string(b) + "}}}";
+    };
+    for (const auto& [model, place] : {std::pair<std::string, std::string>("model", "model"),
+                                       {"model/model.safetensors", "model"},
+                                       {char_gpt, "elsewhere"}}) {
+        const TemporaryDirectory folder;
+        for (const char* name : {"model", "elsewhere"}) fs::create_directory(folder.path() / name);
+        for (const char* file : {"config.json", "model.safetensors"})
+            fs::copy_file(fs::path(char_gpt) / file, folder.path() / "model" / file);
+        const auto probe = [&](const std::vector<std::string>& more) {
+            std::vector<std::string> words = {"probe",    model,       "--text",
+                                              "abbb",     "--samples", "2",
+                                              "--probes", "t_sim",     "--no-report"};
+            if (place == "elsewhere") words.insert(words.end(), {"--tokenizer", place});
+            words.insert(words.end(), more.begin(), more.end());
+            const Finished done = tsdiag(folder, words);
+            EXPECT_EQ(done.code, 0) << done.err;
+            return done.out;
+        };
+        const fs::path file = folder.path() / place / "tokenizer.json";
+        write_file(file, tokenizer(1, 2));
+        probe({"--part", "1/2", "--out", "out"});
+        write_file(file, tokenizer(3, 4));
+        EXPECT_EQ(probe({"--out", "out"}).find("reused"), std::string::npos) << model;
+        probe({"--out", "alone"});
+        EXPECT_EQ(read_file(folder.path() / "out" / "metrics.csv"),
+                  read_file(folder.path() / "alone" / "metrics.csv"))
+            << model;
+    }
 }
 
 }  // namespace

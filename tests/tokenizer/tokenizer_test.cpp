@@ -62,7 +62,7 @@ class WithUnicode : public ::testing::Test {
     }
 };
 using TokenizerFiles = WithUnicode;
-using TokenizerModels = WithUnicode;
+using TokenizerModels = ::testing::Test;
 
 TEST_F(TokenizerModels, BpeOfSennrichMergesTheExampleOfThePaper) {
     // Sennrich et al. 2016, Figure 1: "low lower newest widest" learns e s, es t, est </w>, l o,

@@ -7,6 +7,7 @@
 
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/tokenizer.hpp"
 
 namespace tsdiag {
 namespace {
@@ -88,9 +89,8 @@ std::string contents_digest(const fs::path& checkpoint) {
     ContentDigest digest;
     add_path(checkpoint, digest);
     std::error_code failed;
-    const fs::path beside = checkpoint.parent_path() / "config.json";
-    if (!fs::is_directory(checkpoint, failed) && fs::exists(beside, failed))
-        add_file(beside, digest);
+    if (!fs::is_directory(checkpoint, failed))  // config.json is among them
+        for (const fs::path& beside : tokenizer_files(checkpoint)) add_file(beside, digest);
     return digest.text();
 }
 
@@ -107,7 +107,9 @@ std::string settings_digest(const RunOptions& o) {
     if (o.has_text()) {
         digest.add("text " + o.text);
         add_named(o.text_file, digest);
-        add_named(o.tokenizer, digest);
+        digest.add(o.tokenizer);  // that of the model is in `contents_digest`
+        if (!o.tokenizer.empty())
+            for (const fs::path& file : tokenizer_files(o.tokenizer)) add_file(file, digest);
     }
     if (o.input.empty() && !o.has_text() && o.own_input) digest.add(o.own_input->digest);
     for (const Index value : {o.tokens, o.samples, o.trials, o.first_layer, o.last_layer})
