@@ -1,8 +1,12 @@
 #include <fmt/format.h>
 
+#include <charconv>
+#include <cmath>
+
 #include "commands.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
+#include "tsdiag/csv.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/metric.hpp"
@@ -64,11 +68,41 @@ Json point_object(const CurveRow& c) {
     return row.set("stderr", number_or_null(c.standard_error)).set("count", c.count);
 }
 
+/// A cell of a training's table: null, a number, or a text.
+Json cell_of(const std::string& text) {
+    if (text.empty()) return {};
+    double number = 0;
+    const auto [end, failed] = std::from_chars(text.data(), text.data() + text.size(), number);
+    const bool whole = failed == std::errc() && end == text.data() + text.size();
+    return whole && std::isfinite(number) ? Json(number) : Json(text);
+}
+
+/// The records of a table as they stand.
+std::string records(const fs::path& file) {
+    const std::string text = file_text(file, "a table");
+    CsvReader in(text, file.string());
+    const std::vector<std::string> names = in.fields();
+    std::string out;
+    while (in.next()) {
+        Json row;
+        row.set("table", file.stem().string());
+        for (std::size_t i = 0; i < names.size(); ++i) row.set(names[i], cell_of(in.text(i)));
+        out += row.dump() + "\n";
+    }
+    return out;
+}
+
 std::string json_lines(const fs::path& folder, const Json& run) {
     std::string out;
-    for (const MetricRow& row : read_metrics(folder)) out += metric_object(row).dump() + "\n";
-    if (!run["tables"].contains("curves.csv")) return out;
-    for (const CurveRow& row : read_curves(folder)) out += point_object(row).dump() + "\n";
+    for (const auto& [name, digest] : run["tables"].object()) {
+        if (name == "metrics.csv")
+            for (const MetricRow& row : read_metrics(folder))
+                out += metric_object(row).dump() + "\n";
+        else if (name == "curves.csv")
+            for (const CurveRow& row : read_curves(folder)) out += point_object(row).dump() + "\n";
+        else if (name.ends_with(".csv"))
+            out += records(folder / name);
+    }
     return out;
 }
 
@@ -87,11 +121,6 @@ int run_command(const ExportCommand& command) {
         throw UsageError(
             fmt::format("--out: {} exists; choose another name or add --force.", out.string()));
     const Json run = read_description(folder);
-    if (!run["tables"].contains("metrics.csv"))
-        throw FormatError(
-            fmt::format("{}: has no metrics.csv, expected a folder of tsdiag probe, train, figure "
-                        "or gradients.",
-                        folder.string()));
     const std::string text = json_lines(folder, run);
     if (out.empty())
         print(text);

@@ -4,6 +4,7 @@
 #include <sstream>
 
 #include "program.hpp"
+#include "tsdiag/csv.hpp"
 #include "tsdiag/json.hpp"
 #include "tsdiag/table.hpp"
 
@@ -75,6 +76,33 @@ TEST_F(Export, HasEveryNumberOfTheTablesOnce) {
         EXPECT_EQ(row["x"].number(), curves[i].x);
         expect_equal(row["y"], curves[i].y);
     }
+}
+
+TEST(ExportOfATraining, HasTheRecordsOfItsTables) {
+    const TemporaryDirectory folder;
+    ASSERT_EQ(tsdiag(folder, {"train", "random:gpt2,layers=1,d=16,heads=2", "--data", "copy",
+                              "--tokens", "9", "--steps", "3", "-o", "run", "-q"})
+                  .code,
+              0);
+    const Finished done = tsdiag(folder, {"export", "run", "--to", "jsonl"});
+    ASSERT_EQ(done.code, 0) << done.err;
+    const std::string table = read_file(folder / "run/steps.csv");
+    CsvReader steps(table, "steps.csv");
+    const std::vector<std::string> names = steps.fields();
+    ASSERT_GE(names.size(), 2u);
+    Index found = 0;
+    for (const Json& row : json_lines_of(done.out)) {
+        if (row["table"].string() != "steps") continue;
+        ASSERT_TRUE(steps.next());
+        for (std::size_t i = 0; i < names.size(); ++i) {
+            SCOPED_TRACE(names[i]);
+            expect_equal(row[names[i]], steps.number(i));
+        }
+        ++found;
+    }
+    EXPECT_EQ(found, 3);
+    EXPECT_FALSE(steps.next());
+    EXPECT_THAT(done.out, HasSubstr(R"({"table": "gradients")"));
 }
 
 TEST_F(Export, WritesAFileAndReplacesOneOnlyIfAsked) {
