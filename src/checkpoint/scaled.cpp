@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <initializer_list>
 #include <set>
 #include <unordered_map>
 #include <unordered_set>
@@ -89,21 +90,58 @@ bool add_block(const Json& pair, std::set<Block>& blocks) {
     return true;
 }
 
-/// The groups of compressed-tensors: symmetric weights of 8 bits, nothing rotated.
-bool add_groups(const Json& said, std::set<Block>& blocks) {
-    const Json& turned = said["transform_config"];
-    if (!turned.is_null() && !(turned.is_object() && turned.object().empty())) return false;
-    if (!said["config_groups"].is_object()) return false;
-    for (const auto& [name, group] : said["config_groups"].object()) {
-        const Json& weights = group["weights"];
-        const Json& symmetric = weights["symmetric"];
-        if (positive(weights["num_bits"]) != 8 || (symmetric.is_bool() && !symmetric.boolean()) ||
-            !add_block(weights["block_structure"], blocks))
-            return false;
-        if (const std::int64_t columns = positive(weights["group_size"]))
-            blocks.insert({1, columns});
-    }
+bool has_only(const Json& object, std::initializer_list<std::string_view> keys) {
+    return object.is_object() && std::ranges::all_of(object.object(), [&](const auto& member) {
+               return std::ranges::find(keys, member.first) != keys.end();
+           });
+}
+
+/// Absent, or one of these texts.
+bool is_one_of(const Json& value, std::initializer_list<std::string_view> texts) {
+    return value.is_null() ||
+           (value.is_string() && std::ranges::find(texts, value.string()) != texts.end());
+}
+
+bool is_false(const Json& value) {
+    return value.is_null() || (value.is_bool() && !value.boolean());
+}
+
+bool is_a_layout(const Json& format) {  // a weight as it is, beside its scale
+    return is_one_of(format, {"float-quantized", "int-quantized", "naive-quantized"});
+}
+
+/// The weights of a group of compressed-tensors: symmetric, of 8 bits, in the order of the model.
+bool add_group(const Json& weights, std::set<Block>& blocks) {
+    if (!has_only(weights, {"num_bits", "type", "symmetric", "group_size", "strategy",
+                            "block_structure", "dynamic", "actorder", "observer", "observer_kwargs",
+                            "scale_dtype", "zp_dtype"}))
+        return false;
+    if (positive(weights["num_bits"]) != 8 || !is_one_of(weights["type"], {"float", "int"}) ||
+        !is_false(weights["dynamic"]) || !is_false(weights["actorder"]) ||
+        !(weights["symmetric"].is_null() || weights["symmetric"].boolean()) ||
+        !add_block(weights["block_structure"], blocks))
+        return false;
+    if (const std::int64_t columns = positive(weights["group_size"])) blocks.insert({1, columns});
     return true;
+}
+
+/// The groups of compressed-tensors, nothing rotated, packed or sparse.
+bool add_groups(const Json& said, std::set<Block>& blocks) {
+    const auto is_empty = [](const Json& value) {
+        return value.is_null() || (value.is_object() && value.object().empty());
+    };
+    const Json& sparsity = said["sparsity_config"];
+    if (!is_empty(said["transform_config"]) || !is_a_layout(said["format"]) ||
+        !(is_empty(sparsity) ||
+          (sparsity["format"].is_string() && sparsity["format"].string() == "dense")) ||
+        !said["config_groups"].is_object())
+        return false;
+    return std::ranges::all_of(said["config_groups"].object(), [&](const auto& member) {
+        const Json& group = member.second;
+        return has_only(group, {"targets", "weights", "input_activations", "output_activations",
+                                "format"}) &&
+               is_a_layout(group["format"]) && add_group(group["weights"], blocks);
+    });
 }
 
 Told told_by(const Json& said) {
