@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <cstring>
 #include <functional>
 #include <string>
 #include <vector>
@@ -13,9 +12,10 @@
 
 /// Measured rates of a device, each with the limit that bounds it, as one table.
 ///
-///     tsdiag_device_benchmarks [DEVICE] [tiny]
+///     tsdiag_device_benchmarks [DEVICE [tiny] [SECTION...]]
 ///
-/// `tiny`: sizes for testing this program.
+/// `tiny`: sizes for testing this program.  Sections: limits, statistics, forward, spectra,
+/// streamed; all of them without any.  Limits that were not measured are missing.
 namespace {
 
 using namespace tsdiag;
@@ -37,14 +37,23 @@ class Bench {
   public:
     Bench(const Backend& backend, const Sizes& sizes) : device_(backend), s_(sizes) {}
 
-    void run() {
+    /// False: a section has another name.
+    bool run(const std::vector<std::string>& chosen) {
+        const std::pair<std::string, void (Bench::*)()> sections[] = {
+            {"limits", &Bench::limits},
+            {"statistics", &Bench::statistics},
+            {"forward", &Bench::forward},
+            {"spectra", &Bench::spectra},
+            {"streamed", &Bench::streamed}};
+        for (const std::string& name : chosen)
+            if (std::ranges::none_of(sections, [&](const auto& s) { return s.first == name; }))
+                return false;
         std::printf("%s\n\n| what | seconds | rate | of its limit |\n|---|---:|---:|---:|\n",
                     device_.description().c_str());
-        limits();
-        statistics();
-        forward();
-        spectra();
-        streamed();
+        for (const auto& [name, measure] : sections)
+            if (chosen.empty() || std::ranges::find(chosen, name) != chosen.end())
+                (this->*measure)();
+        return true;
     }
 
   private:
@@ -98,23 +107,21 @@ class Bench {
         const Tensor p = softmax_rows(normal(shape, Type::f32), {});
         const auto reads = [&](const char* what, double times, const std::function<void()>& work) {
             const double t = seconds(work), rate = times * bytes / t;
-            row(what, t, fmt::format("{:.0f} GB/s", rate / 1e9), percent(rate / bandwidth_));
+            row(what, t, fmt::format("{:.0f} GB/s", rate / 1e9),
+                bandwidth_ > 0 ? percent(rate / bandwidth_) : "");
         };
         // Lower bound for the statistics: one read for the fields and one for the windows.
         reads("statistics of rows, P and its slope", 2,
-              [&] { row_statistics(p, p, true, 0, Visible()); });
+              [&] { row_totals_later(p, p, true, 0, Visible()).get(); });
         reads("softmax, in place after a copy", 4, [&] { softmax_rows(map(Unary::copy, p), {}); });
         reads("layer norm", 2, [&] { layer_norm(p, {}, {}, 1e-5); });
     }
 
-    /// All products of a layer for one sample.
-    void products_of_layer(const Tensor& x, const Tensor& square, const Tensor& up,
-                           const Tensor& down) const {
-        const Tensor q = linear(x, square, {}), k = linear(x, square, {}),
-                     v = linear(x, square, {});
-        const Tensor s =
-            matmul(q.split_heads(s_.heads), k.split_heads(s_.heads), Transpose::second);
-        matmul(s, v.split_heads(s_.heads));
+    /// All products of a layer; `heads`: what queries, keys and values are.
+    void products_of_layer(const Tensor& x, const Tensor& heads, const Tensor& square,
+                           const Tensor& up, const Tensor& down) const {
+        for (int k = 0; k < 3; ++k) linear(x, square, {});
+        matmul(matmul(heads, heads, Transpose::second), heads);
         linear(linear(linear(x, square, {}), up, {}), down, {});
     }
 
@@ -130,15 +137,17 @@ class Bench {
         for (Input& input : inputs)
             for (Index i = 0; i < s_.tokens; ++i) input.ids.push_back(i % 64);
         Observer nobody;
-        const double whole = seconds([&] { model.run(inputs, nobody); }, 3);
+        RunSettings together;
+        together.batch = s_.batch;
+        const double whole = seconds([&] { model.run(inputs, nobody, together); }, 3);
 
-        const Tensor x = normal({1, s_.tokens, d}, Type::f32),
+        const Tensor x = normal({s_.batch, s_.tokens, d}, Type::f32),
+                     heads = normal({s_.batch * s_.heads, s_.tokens, d / s_.heads}, Type::f32),
                      square = normal({1, d, d}, Type::f32), up = normal({1, 4 * d, d}, Type::f32),
                      down = normal({1, d, 4 * d}, Type::f32);
         const double products = seconds(
             [&] {
-                for (Index i = 0; i < s_.batch * s_.layers; ++i)
-                    products_of_layer(x, square, up, down);
+                for (Index i = 0; i < s_.layers; ++i) products_of_layer(x, heads, square, up, down);
             },
             3);
         const double flops = double(s_.batch) * forward_flops(drawn.spec, s_.tokens);
@@ -216,15 +225,13 @@ class Bench {
 }  // namespace
 
 int main(int argc, char** argv) try {
-    std::string device = "cuda";
-    bool small = false;
-    for (int i = 1; i < argc; ++i)
-        if (std::strcmp(argv[i], "tiny") == 0)
-            small = true;
-        else
-            device = argv[i];
-    Bench(open_backend(device), small ? tiny : whole).run();
-    return 0;
+    const std::string device = argc > 1 ? argv[1] : "cuda";
+    std::vector<std::string> sections(argv + std::min(argc, 2), argv + argc);
+    const bool small = !sections.empty() && sections.front() == "tiny";
+    if (small) sections.erase(sections.begin());
+    if (Bench(open_backend(device), small ? tiny : whole).run(sections)) return 0;
+    std::fprintf(stderr, "there is no such section\n");
+    return 2;
 } catch (const std::exception& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return 1;

@@ -111,7 +111,7 @@ def main():
             short = tsdiag_seconds(text, 1, os.path.join(folder, "out"))
             ours = (tsdiag_seconds(text, 1 + args.steps, os.path.join(folder, "out")) - short) / args.steps
             ratios.append(theirs / ours)
-            print(f"PyTorch {theirs:.2f} s  tsdiag {ours:.2f} s  ratio {ratios[-1]:.2f}", flush=True)
+            print(f"PyTorch {theirs:.3g} s  tsdiag {ours:.3g} s  ratio {ratios[-1]:.2f}", flush=True)
     print(f"median ratio {statistics.median(ratios):.2f}, least {min(ratios):.2f}")
 
 

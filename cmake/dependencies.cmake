@@ -30,7 +30,7 @@ target_link_libraries(tsdiag_private_deps INTERFACE
 # file is not used: it requires the headers of OpenCL, which nothing here needs.
 tsdiag_optional(tsdiag_private_deps dnnl dnnl.h TSDIAG_ONEDNN)
 
-# Files of images to train on (docs/train.md): without these libraries they are refused.
+# Pictures (docs/pictures.md): without its library a format is refused.
 add_library(tsdiag_image_deps INTERFACE)
 find_package(PNG)
 if(PNG_FOUND)
@@ -40,6 +40,7 @@ if(PNG_FOUND)
     target_compile_definitions(tsdiag_image_deps INTERFACE TSDIAG_PNG)
 endif()
 tsdiag_optional(tsdiag_image_deps turbojpeg turbojpeg.h TSDIAG_JPEG)
+tsdiag_optional(tsdiag_image_deps webp webp/decode.h TSDIAG_WEBP)
 
 # Without it the experiment that solves differential equations (poly.table6) is refused.
 add_library(tsdiag_lbfgs_deps INTERFACE)

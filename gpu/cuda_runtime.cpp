@@ -5,12 +5,14 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <mutex>
 #include <vector>
 
 #include "handles.hpp"
+#include "requests.hpp"
 #include "tsdiag/error.hpp"
 
 /// runtime.hpp on an NVIDIA device.
@@ -233,8 +235,43 @@ std::size_t all_bytes() {
     return total;
 }
 
+bool TimedRequest::wanted() {
+    static const bool set = std::getenv("TSDIAG_DEVICE_REQUESTS") != nullptr;
+    return set;
+}
+TimedRequest::TimedRequest(const char* name, double bytes, double elements)
+    : name_(name), bytes_(bytes), elements_(elements) {
+    cudaEvent_t begin = nullptr;
+    require(cudaEventCreate(&begin), "cudaEventCreate");
+    begin_ = begin;
+    require(cudaEventRecord(begin, cudaStreamPerThread), "cudaEventRecord");
+}
+TimedRequest::~TimedRequest() {
+    if (name_ == nullptr) return;
+    auto* begin = static_cast<cudaEvent_t>(begin_);
+    cudaEvent_t end = nullptr;
+    float milliseconds = 0;
+    cudaEventCreate(&end);
+    cudaEventRecord(end, cudaStreamPerThread);
+    cudaEventSynchronize(end);
+    cudaEventElapsedTime(&milliseconds, begin, end);
+    cudaEventDestroy(begin);
+    cudaEventDestroy(end);
+    add_request(name_, bytes_, elements_, double(milliseconds) / 1e3);
+}
+
+namespace {
+
+TimedRequest timed(const char* name, double bytes, double elements) {
+    if (!TimedRequest::wanted()) return {};
+    return {name, bytes, elements};
+}
+
+}  // namespace
+
 void to_device(void* device, const void* host, std::size_t bytes) {
     if (bytes == 0) return;
+    const auto request = timed("upload", double(bytes), 0);
     require(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, cudaStreamPerThread),
             "a copy to the device");
     // Pageable memory is staged before the call returns, unless the device reads it directly.
@@ -244,18 +281,21 @@ void to_device(void* device, const void* host, std::size_t bytes) {
 void to_device_staged(void* device, const void* host, std::size_t bytes) {
     constexpr std::size_t small = std::size_t{1} << 18;
     if (bytes <= small) return to_device(device, host, bytes);
+    const auto request = timed("upload", double(bytes), 0);
     Staging::only().copy(device, host, bytes);
 }
 
 void to_host(void* host, const void* device, std::size_t bytes) {
     copied_to_host += bytes;
     if (bytes == 0) return;
+    const auto request = timed("download", double(bytes), 0);
     require(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, cudaStreamPerThread),
             "a copy from the device");
     synchronise();
 }
 
 void clear(void* device, std::size_t bytes) {
+    const auto request = timed("fill", double(bytes), 0);
     require(cudaMemsetAsync(device, 0, bytes, cudaStreamPerThread), "a fill");
 }
 
@@ -289,6 +329,7 @@ cublasComputeType_t compute_type(const Product& p) {
 }  // namespace
 
 void multiply(const Product& p) {
+    const auto request = timed(p.name(), p.bytes(), p.multiplications());
     // cuBLAS is column-major, so it sees the transposes: c^T = op(b)^T op(a)^T.
     const bool single = p.type == Type::f32;
     const cudaDataType type = single ? CUDA_R_32F : CUDA_R_64F;

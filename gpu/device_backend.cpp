@@ -3,49 +3,101 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <numeric>
+#include <optional>
 #include <utility>
 #include <vector>
 
 #include "array.hpp"
+#include "constants.hpp"
 #include "kernels.hpp"
+#include "numbers.hpp"
 #include "solver.hpp"
 
 /// Backend on a device: only numbers leave it.
 namespace tsdiag::gpu {
 namespace {
 
-/// Visible columns on the device for the duration of a call.
-class VisibleOnDevice {
-  public:
-    explicit VisibleOnDevice(const Visible& visible)
-        : first_(std::span<const Index>(visible.first)),
-          last_(std::span<const Index>(visible.last)),
-          everything_(visible.everything()) {}
-    DeviceVisible get() const {
-        return everything_ ? DeviceVisible() : DeviceVisible{first_.data(), last_.data()};
-    }
-
-  private:
-    Array<Index> first_, last_;
-    bool everything_;
+/// The first or the last visible columns as max(0, at + r step) or min(n, at + r step), step 0 or
+/// 1; none where they are of no such kind.
+struct Line {
+    Index at, step;
 };
+template <class Limit>
+std::optional<Line> line_of(const std::vector<Index>& values, std::size_t anchor, Limit limit) {
+    for (const Index step : {0, 1}) {
+        const Line line{values[anchor] - Index(anchor) * step, step};
+        std::size_t r = 0;
+        while (r < values.size() && values[r] == limit(line.at + Index(r) * step)) ++r;
+        if (r == values.size()) return line;
+    }
+    return {};
+}
+
+/// Of a causal, windowed or full P two numbers each, else arrays.
+DeviceVisible on_device(const Visible& visible, Index cols) {
+    DeviceVisible out;
+    if (visible.everything()) return out;
+    const auto first = line_of(visible.first, visible.first.size() - 1,
+                               [](Index i) { return std::max<Index>(0, i); });
+    const auto last = line_of(visible.last, 0, [cols](Index i) { return std::min(cols, i); });
+    if (first && last) {
+        out.from = first->at, out.from_step = first->step;
+        out.to = last->at, out.to_step = last->step;
+        return out;
+    }
+    out.first = Constants::on_device(std::span(visible.first));
+    out.last = Constants::on_device(std::span(visible.last));
+    return out;
+}
+
+/// Use(part, first) of so many tensors at a time, of one type and rows and columns.
+template <class Use>
+void each_launch(std::span<const View> xs, const Use& use) {
+    for (std::size_t first = 0; first < xs.size();) {
+        Views part;
+        const auto alike = [&](const View& x) {
+            const View& one = xs[first];
+            return x.type == one.type && x.shape.rows == one.shape.rows &&
+                   x.shape.cols == one.shape.cols;
+        };
+        std::size_t next = first;
+        while (next < xs.size() && part.count < Views::most && alike(xs[next]))
+            part.at[part.count++] = xs[next++];
+        use(part, first);
+        first = next;
+    }
+}
+/// The same of one type.
+template <class Use>
+void each_launch_of_a_type(std::span<const View> xs, const Use& use) {
+    for (std::size_t first = 0; first < xs.size();) {
+        Views part;
+        std::size_t next = first;
+        while (next < xs.size() && part.count < Views::most && xs[next].type == xs[first].type)
+            part.at[part.count++] = xs[next++];
+        use(part, first);
+        first = next;
+    }
+}
 
 bool contiguous(const View& v) {
     return (v.row_stride == v.shape.cols || v.shape.rows <= 1) &&
            (v.batch_stride == v.shape.rows * v.shape.cols || v.shape.batch <= 1);
 }
 std::size_t bytes_in(const View& v) { return std::size_t(v.shape.count()) * bytes_of(v.type); }
+HeadParts parts_of(std::span<const Index> heads) {
+    if (heads.size() > HeadParts::most)
+        throw BrokenInvariant("more parts of heads than a kernel takes");
+    HeadParts out;
+    std::partial_sum(heads.begin(), heads.end(), out.ends);
+    return out;
+}
 /// A contiguous view of the same elements at `data`.
 View packed(const View& v, void* data) {
     return {data, v.shape, v.shape.rows * v.shape.cols, v.shape.cols, v.type};
-}
-
-double sum(const std::vector<double>& values) {
-    double s = 0;
-    for (const double v : values) s += v;
-    return s;
 }
 
 class DeviceBackend final : public Backend {
@@ -144,10 +196,50 @@ class DeviceBackend final : public Backend {
         const Index chunks = chunks_of(a.shape.rows), n = a.shape.cols;
         const Array<double> parts(std::size_t(a.shape.batch * chunks * n));
         gpu::matvec_transposed(parts.data(), a, x);
-        gpu::column_sum({y.data, {a.shape.batch, 1, n}, n, n, Type::f64},
-                        {parts.data(), {a.shape.batch, chunks, n}, chunks * n, n, Type::f64});
+        add_columns({y.data, {a.shape.batch, 1, n}, n, n, Type::f64},
+                    {parts.data(), {a.shape.batch, chunks, n}, chunks * n, n, Type::f64});
     }
 
+    void fill(View out, double value) const override {
+        if (!begin(out)) return;
+        if (value == 0 && contiguous(out)) return clear(out.data, bytes_in(out));
+        gpu::fill(out, value);
+    }
+    void map_sum(View out, View a, const View* bias, Unary op, const View* added,
+                 const View* kept) const override {
+        if (begin(out)) gpu::map_sum(out, a, bias, op, added, kept);
+    }
+    void copy(std::span<const View> to, std::span<const View> from) const override {
+        select(index_);
+        each_launch_of_a_type(to, [&](const Views& part, std::size_t first) {
+            Views sources;
+            while (sources.count < part.count) {
+                sources.at[sources.count] = from[first + std::size_t(sources.count)];
+                ++sources.count;
+            }
+            gpu::copy(part, sources);
+        });
+    }
+    void expand(View out, View a) const override {
+        if (begin(out)) gpu::expand(out, a);
+    }
+    bool fuses() const override { return true; }
+    void sum_rows(View sum, const View* branch, const View* normed, View a, const View* bias,
+                  View added, const View* weight, const View* shift, double eps,
+                  bool centre) const override {
+        if (begin(sum))
+            gpu::sum_rows(sum, branch, normed, a, bias, added, weight, shift, eps, centre);
+    }
+    void unary_derivative(Unary op, View out, View g, View x, View y) const override {
+        if (begin(out)) gpu::unary_derivative(op, out, g, x, y);
+    }
+    void softmax_derivative(View out, View g, View y) const override {
+        if (begin(out)) gpu::softmax_derivative(out, g, y);
+    }
+    void norm_derivative(View out, const View* parts, View g, View x, const View* weight,
+                         const View* added, double eps, bool centre) const override {
+        if (begin(out)) gpu::norm_derivative(out, parts, g, x, weight, added, eps, centre);
+    }
     void unary(Unary op, View out, View a) const override {
         if (begin(out)) gpu::unary(op, out, a);
     }
@@ -157,11 +249,16 @@ class DeviceBackend final : public Backend {
     void transpose(View out, View a) const override {
         if (begin(out)) gpu::transpose(out, a);
     }
-    void split_heads(View out, View a) const override {
-        if (begin(out)) gpu::split_heads(out, a);
+    void split_heads(View out, View a, const View* bias,
+                     std::span<const Index> heads) const override {
+        if (begin(out)) gpu::split_heads(out, a, bias, parts_of(heads));
     }
-    void merge_heads(View out, View a) const override {
-        if (begin(out)) gpu::merge_heads(out, a);
+    void merge_heads(View out, std::span<const View> parts) const override {
+        if (parts.size() > HeadParts::most)
+            throw BrokenInvariant("more parts of heads than a kernel takes");
+        Views all;
+        for (const View& part : parts) all.at[all.count++] = part;
+        if (begin(out)) gpu::merge_heads(out, all);
     }
     void binary(Binary op, View out, View a, View b) const override {
         if (begin(out)) gpu::binary(op, out, a, b);
@@ -180,19 +277,26 @@ class DeviceBackend final : public Backend {
         if (begin(out)) gpu::row_max(out, a);
     }
     void column_sum(View out, View a) const override {
-        if (begin(out)) gpu::column_sum(out, a);
+        if (begin(out)) add_columns(out, a);
     }
     void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset,
               double scale) const override {
         if (begin(out)) gpu::draw(out, law, seed, stream, offset, scale);
     }
-    void adamw(View w, View m, View v, View g, const AdamWStep& step) const override {
-        if (begin(w)) gpu::adamw(w, m, v, g, step);
+    void adamw(std::span<const AdamWUpdate> updates) const override {
+        for (std::size_t first = 0; first < updates.size();) {
+            const auto rest = updates.subspan(first);
+            std::size_t count = 1;
+            while (count < std::min(rest.size(), most_updates) &&
+                   rest[count].w.type == rest[0].w.type)
+                ++count;
+            if (begin(rest[0].w)) gpu::adamw(rest.first(count));
+            first += count;
+        }
     }
     void gather_rows(View out, View table, std::span<const Index> rows) const override {
         if (!begin(out)) return;
-        const Array<Index> on_device(rows);
-        gpu::gather_rows(out, table, on_device.data());
+        gpu::gather_rows(out, table, Constants::on_device(rows));
     }
     void scatter_add_rows(View out, View a, std::span<const Index> rows) const override {
         if (!begin(out)) return;
@@ -208,110 +312,113 @@ class DeviceBackend final : public Backend {
         }
         if (of_group.empty()) return;
         starts.push_back(Index(order.size()));
-        const Array<Index> r{std::span<const Index>(of_group)}, s{std::span<const Index>(starts)},
-            o{std::span<const Index>(order)};
-        gpu::add_groups(out, a, {r.data(), s.data(), o.data(), std::ssize(of_group)});
+        const auto groups = std::ssize(of_group);
+        std::vector<Index> all = of_group;  // one upload
+        all.insert(all.end(), starts.begin(), starts.end());
+        all.insert(all.end(), order.begin(), order.end());
+        const Index* r = Constants::on_device(std::span<const Index>(all));
+        gpu::add_groups(out, a, {r, r + groups, r + groups + std::ssize(starts), groups});
     }
     void rotate(View out, View a, std::span<const double> position,
                 std::span<const double> frequency, bool interleaved) const override {
         if (!begin(out)) return;
-        const Array<double> p(position), f(frequency);
-        gpu::rotate(out, a, p.data(), f.data(), Index(frequency.size()), interleaved);
+        gpu::rotate(out, a, Constants::on_device(position), Constants::on_device(frequency),
+                    Index(frequency.size()), interleaved);
     }
     void softmax_rows(View p, const Visible& visible) const override {
-        if (!begin(p)) return;
-        const VisibleOnDevice seen(visible);
-        gpu::softmax_rows(p, seen.get());
+        if (begin(p)) gpu::softmax_rows(p, on_device(visible, p.shape.cols));
     }
     void hide(View p, const Visible& visible) const override {
-        if (visible.everything() || !begin(p)) return;
-        const VisibleOnDevice seen(visible);
-        gpu::hide(p, seen.get());
+        if (!visible.everything() && begin(p)) gpu::hide(p, on_device(visible, p.shape.cols));
     }
 
-    RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
-                                 const Visible& visible) const override {
+    Later<RowStatistics> row_statistics(View p, const View* slope, bool divided, Index first,
+                                        const Visible& visible) const override {
+        return statistics(p, slope, divided, first, visible, false);
+    }
+    Later<RowStatistics> row_totals(View p, const View* slope, bool divided, Index first,
+                                    const Visible& visible) const override {
+        return statistics(p, slope, divided, first, visible, true);
+    }
+
+    Later<std::vector<StateMoments>> state_moments(std::span<const View> xs) const override {
+        using All = std::vector<StateMoments>;
         select(index_);
-        const auto rows = std::size_t(p.shape.batch * p.shape.rows);
-        RowStatistics s;
-        s.heads = p.shape.batch;
-        s.rows = p.shape.rows;
-        s.first = first;
-        s.n = p.shape.cols;
-        s.window.assign(std::size_t(s.heads * s.n), 0.0);
-        const std::size_t count = slope != nullptr ? 9 : 7;
-        const VisibleOnDevice seen(visible);
-        const Array<double> all(count * rows);
-        double* at[9] = {};
-        for (std::size_t f = 0; f < count; ++f) at[f] = all.data() + f * rows;
-        if (rows > 0)
-            gpu::row_fields({at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8]}, p,
-                            slope, divided, first, seen.get());
-        const std::vector<double> values = all.host();
-        auto next = values.begin();
-        const auto take = [&](auto& field) {
-            field.assign(next, next + std::ptrdiff_t(rows));
-            next += std::ptrdiff_t(rows);
-        };
-        for (std::vector<double>* field : {&s.sum, &s.modulus, &s.negative}) take(*field);
-        take(s.squares);
-        for (std::vector<double>* field : {&s.entropy, &s.max_modulus, &s.diagonal}) take(*field);
-        if (slope != nullptr) take(s.jacobian);
-        if (slope != nullptr) take(s.jacobian_max);
-        if (rows == 0) return s;
-        const Index chunks = chunks_of(p.shape.rows);
-        const Array<double> parts(s.window.size() * std::size_t(chunks));
-        gpu::windows(parts.data(), p, first, seen.get());
-        s.window = sum_of_chunks(parts, s.heads, chunks, s.n);
-        return s;
+        All all;
+        std::vector<std::pair<std::size_t, Numbers::Slice>> found;  // with the first state
+        each_launch(xs, [&](const Views& part, std::size_t) {
+            const Index n = part.at[0].shape.rows, d = part.at[0].shape.cols;
+            const std::size_t begin = all.size();
+            for (Index k = 0; k < part.count; ++k)
+                for (Index b = 0; b < part.at[k].shape.batch; ++b) all.push_back({.n = n, .d = d});
+            const std::size_t states = all.size() - begin;
+            if (n == 0 || d == 0 || states == 0) return;
+            Numbers& numbers = Numbers::of_thread();
+            found.emplace_back(begin, numbers.results(states * sizeof(Moments) / sizeof(double)));
+            const Numbers::Slice counters = numbers.counters(states);
+            const Array<double> parts(states * std::size_t(chunks_of(n) * (3 * d + 3)));
+            gpu::state_moments(found.back().second.device_as<Moments>(), parts.data(),
+                               counters.device_as<Counter>(), part);
+        });
+        return Later<All>([all, found]() mutable {
+            for (std::size_t i = 0; i < found.size(); ++i) {
+                const auto& [begin, slice] = found[i];
+                const std::size_t end = i + 1 < found.size() ? found[i + 1].first : all.size();
+                const auto* m = reinterpret_cast<const Moments*>(slice.host());
+                for (std::size_t k = begin; k < end && all[k].n > 0 && all[k].d > 0; ++k, ++m) {
+                    all[k].squared = m->squared;
+                    all[k].mean_part = m->mean_part;
+                    all[k].centred = m->centred;
+                    all[k].unit_sum = m->unit_sum;
+                    all[k].least_row = m->least_row;
+                    all[k].zero_row = m->least_row == 0;
+                }
+            }
+            return all;
+        });
     }
 
-    StateMoments state_moments(View x) const override {
+    Later<std::vector<double>> squared_norms(std::span<const View> xs) const override {
         select(index_);
-        const Index n = x.shape.rows, d = x.shape.cols;
-        StateMoments m;
-        m.n = n;
-        m.d = d;
-        if (n == 0 || d == 0) return m;
-        const auto squares = Array<double>(std::size_t(n));
-        gpu::row_squares(squares.data(), x);
-        const std::vector<double> of_row = squares.host();
-        m.squared = sum(of_row);
-        m.least_row = *std::ranges::min_element(of_row);
-        m.zero_row = m.least_row == 0;
-        const Index chunks = chunks_of(n);
-        const auto parts = std::size_t(chunks * d);
-        const Array<double> column(parts), unit(parts);
-        gpu::state_sums(column.data(), unit.data(), x, squares.data());
-        std::vector<double> mean = sum_of_chunks(column, 1, chunks, d);
-        double mean_part = 0;
-        for (double& c : mean) {
-            mean_part += c * c / double(n);
-            c /= double(n);
-        }
-        m.mean_part = mean_part;
-        for (const double u : sum_of_chunks(unit, 1, chunks, d)) m.unit_sum += u * u;
-        const Array<double> on_device{std::span<const double>(mean)};
-        gpu::centred_squares(squares.data(), x, on_device.data());
-        m.centred = sum(squares.host());
-        return m;
+        Numbers& numbers = Numbers::of_thread();
+        const Numbers::Slice found = numbers.results(xs.size());
+        each_launch_of_a_type(xs, [&](const Views& part, std::size_t first) {
+            const Numbers::Slice counters = numbers.counters(std::size_t(part.count));
+            const Array<double> parts(std::size_t(part.count * parts_of_sum(elements_of(part))));
+            gpu::squared_norms(found.device() + first, parts.data(), counters.device_as<Counter>(),
+                               part);
+        });
+        return Later<std::vector<double>>([found, count = xs.size()] {
+            return std::vector<double>(found.host(), found.host() + count);
+        });
     }
 
-    double squared_norm(View x) const override {
-        if (!begin(x)) return 0;
-        const Array<double> squares(std::size_t(x.shape.batch * x.shape.rows));
-        gpu::row_squares(squares.data(), x);
-        return sum(squares.host());
+    Later<std::vector<double>> squares_and_traces(View a) const override {
+        if (!begin(a)) return std::vector<double>(std::size_t(2 * a.shape.batch));
+        Numbers& numbers = Numbers::of_thread();
+        const auto count = std::size_t(a.shape.batch);
+        const Numbers::Slice found = numbers.results(2 * count), counters = numbers.counters(count);
+        const Array<double> parts(2 * count *
+                                  std::size_t(parts_of_sum(a.shape.rows * a.shape.cols)));
+        gpu::squares_and_traces(found.device(), parts.data(), counters.device_as<Counter>(), a);
+        return Later<std::vector<double>>(
+            [found, count] { return std::vector<double>(found.host(), found.host() + 2 * count); });
     }
 
-    Index first_nonfinite(View x) const override {
-        if (!begin(x)) return -1;
-        const Array<Index> found(std::size_t(x.shape.batch * x.shape.rows));
-        gpu::row_nonfinite(found.data(), x);
-        const std::vector<Index> columns = found.host();
-        for (std::size_t i = 0; i < columns.size(); ++i)
-            if (columns[i] >= 0) return Index(i) * x.shape.cols + columns[i];
-        return -1;
+    Later<std::vector<Index>> first_nonfinite(std::span<const View> xs) const override {
+        select(index_);
+        const Numbers::Slice found = Numbers::of_thread().flags(xs.size());
+        each_launch_of_a_type(xs, [&](const Views& part, std::size_t first) {
+            gpu::first_nonfinite(found.device_as<Counter>() + first, part);
+        });
+        return Later<std::vector<Index>>([found, count = xs.size()] {
+            std::vector<Index> out(count);
+            for (std::size_t k = 0; k < count; ++k) {
+                const auto left = std::bit_cast<Counter>(found.host()[k]);
+                out[k] = left == 0 ? -1 : Index(last_element - left);
+            }
+            return out;
+        });
     }
 
     std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const override {
@@ -319,7 +426,7 @@ class DeviceBackend final : public Backend {
         return gpu::eigenvalues(scratch.data(), a.shape.rows);
     }
     Sensitivity sensitivity(View a, std::complex<double> theta) const override {
-        const double norm = std::sqrt(squared_norm(a));
+        const double norm = std::sqrt(squared_norms(std::span(&a, 1)).get().front());
         if (contiguous(a)) return gpu::sensitivity(a.row<double>(0, 0), a.shape.rows, theta, norm);
         const Array<double> whole = copied(a);
         return gpu::sensitivity(whole.data(), a.shape.rows, theta, norm);
@@ -330,6 +437,15 @@ class DeviceBackend final : public Backend {
     }
 
   private:
+    static void add_columns(View out, View a) {
+        const Index groups = a.shape.batch * column_groups(a.shape.cols),
+                    shares = shares_of_rows(a.shape.rows);
+        if (shares == 1) return gpu::column_sum(out, nullptr, nullptr, a);
+        const Array<double> parts(std::size_t(groups * shares * columns_of_group));
+        const Numbers::Slice counters = Numbers::of_thread().counters(std::size_t(groups));
+        gpu::column_sum(out, parts.data(), counters.device_as<Counter>(), a);
+    }
+
     Array<double> copied(const View& a) const {
         select(index_);
         Array<double> out(std::size_t(a.shape.count()));
@@ -337,13 +453,58 @@ class DeviceBackend final : public Backend {
         return out;
     }
 
-    /// (batch, chunks, n) summed over the chunks, on the host.
-    static std::vector<double> sum_of_chunks(const Array<double>& parts, Index batch, Index chunks,
-                                             Index n) {
-        const Array<double> sums(std::size_t(batch * n));
-        gpu::column_sum({sums.data(), {batch, 1, n}, n, n, Type::f64},
-                        {parts.data(), {batch, chunks, n}, chunks * n, n, Type::f64});
-        return sums.host();
+    Later<RowStatistics> statistics(View p, const View* slope, bool divided, Index first,
+                                    const Visible& visible, bool folded) const {
+        select(index_);
+        RowStatistics s;
+        s.folded = folded;
+        s.heads = p.shape.batch;
+        s.rows = p.shape.rows;
+        s.first = first;
+        s.n = p.shape.cols;
+        const auto rows = std::size_t(s.heads * s.rows), each = std::size_t(s.heads * s.numbers()),
+                   windows = std::size_t(s.heads * s.n);
+        const std::size_t fields = slope != nullptr ? 8 : 6, count = rows + windows + fields * each;
+        if (rows == 0 || s.n == 0) {
+            take_fields(s, std::vector<double>(count).data(), slope != nullptr);
+            return s;
+        }
+        const DeviceVisible seen = on_device(visible, s.n);
+        Numbers& numbers = Numbers::of_thread();
+        const Numbers::Slice all = numbers.results(count);
+        double* at[8] = {};
+        for (std::size_t f = 0; f < fields; ++f) at[f] = all.device() + rows + windows + f * each;
+        const RowFields out{all.device(), at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7]};
+        if (folded) {
+            const Index blocks = (s.rows + rows_of_fields(s.n) - 1) / rows_of_fields(s.n);
+            const Array<double> parts(std::size_t(s.heads * blocks * folded_fields));
+            const Numbers::Slice counters = numbers.counters(std::size_t(s.heads));
+            gpu::row_fields(out, parts.data(), counters.device_as<Counter>(), p, slope, divided,
+                            first, seen);
+        } else {
+            gpu::row_fields(out, nullptr, nullptr, p, slope, divided, first, seen);
+        }
+        gpu::windows(all.device() + rows, p, first, seen);
+        return Later<RowStatistics>([s, all, has_slope = slope != nullptr]() mutable {
+            take_fields(s, all.host(), has_slope);
+            return std::move(s);
+        });
+    }
+    /// In the order of `statistics`.
+    static void take_fields(RowStatistics& s, const double* next, bool has_slope) {
+        const auto take = [&](auto& field, Index count) {
+            field.assign(next, next + count);
+            next += count;
+        };
+        const Index each = s.heads * s.numbers();
+        take(s.diagonal, s.heads * s.rows);
+        take(s.window, s.heads * s.n);
+        for (std::vector<double>* field : {&s.sum, &s.modulus, &s.negative}) take(*field, each);
+        take(s.squares, each);
+        for (std::vector<double>* field : {&s.entropy, &s.max_modulus}) take(*field, each);
+        if (!has_slope) return;
+        take(s.jacobian, each);
+        take(s.jacobian_max, each);
     }
 
     /// Selects the device; false where there is nothing to do.

@@ -1,6 +1,6 @@
 #include "kernel.hpp"
 
-/// Maps: one thread per element.
+/// Maps: one thread per element, or per some neighbours of a row.
 namespace tsdiag::gpu {
 namespace {
 
@@ -31,79 +31,187 @@ __device__ T apply(Binary op, T x, T y) {
     return x;
 }
 
+template <class T>
+__device__ T slope(Unary op, T x, T y) {
+    switch (op) {
+        TSDIAG_SLOPES_BY_ARGUMENT(TSDIAG_UNARY_CASE)
+        TSDIAG_SLOPES_BY_VALUE(TSDIAG_UNARY_CASE)
+    }
+    return x;
+}
+
 #undef TSDIAG_UNARY_CASE
 #undef TSDIAG_BINARY_CASE
 
-template <class T>
+template <class T, int width>
 __global__ void unary_kernel(Unary op, Rows<T> out, Rows<const T> a) {
-    const Index count = out.batch * out.rows * out.cols;
-    for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index row = quotient(i, out.cols), col = i - row * out.cols;
-        out.row(row)[col] = apply(op, a.row(row)[col]);
+    each_pack<width>(out, [&](Position at) {
+        Pack<T, width> x = a.template load<width>(at);
+        for (T& e : x.at) e = apply(op, e);
+        out.store(at, x);
+    });
+}
+
+template <class T, int width>
+__global__ void fill_kernel(Rows<T> out, T value) {
+    each_pack<width>(out, [&](Position at) {
+        Pack<T, width> x;
+        for (T& e : x.at) e = value;
+        out.store(at, x);
+    });
+}
+
+template <class T, int width>
+__global__ void unary_derivative_kernel(Unary op, Rows<T> out, Rows<const T> g, Rows<const T> x,
+                                        Rows<const T> y) {
+    each_pack<width>(out, [&](Position at) {
+        Pack<T, width> to = g.template load<width>(at), argument{}, value{};
+        if (x.data != nullptr) argument = x.template load<width>(at);
+        if (y.data != nullptr) value = y.template load<width>(at);
+        for (int k = 0; k < width; ++k) to.at[k] *= slope(op, argument.at[k], value.at[k]);
+        out.store(at, to);
+    });
+}
+
+template <class T, int width>
+__global__ void map_sum_kernel(Rows<T> out, Rows<const T> a, const T* bias, Unary op,
+                               Rows<const T> added, Rows<T> kept) {
+    each_pack<width>(out, [&](Position at) {
+        Pack<T, width> y = a.template load<width>(at);
+        if (bias != nullptr) {
+            const Pack<T, width> shift = load<width>(bias + at.col);
+            for (int k = 0; k < width; ++k) y.at[k] += shift.at[k];
+        }
+        if (kept.data != nullptr) kept.store(at, y);
+        for (T& e : y.at) e = apply(op, e);
+        if (added.data != nullptr) {
+            const Pack<T, width> more = added.template load<width>(at);
+            for (int k = 0; k < width; ++k) y.at[k] += more.at[k];
+        }
+        out.store(at, y);
+    });
+}
+
+template <class T, int width>
+__global__ void copy_kernel(Several<T> to, Several<const T> from, Index packs) {
+    for (Index i = global_thread(); i < packs; i += all_threads()) {
+        const auto packs_of = [&](Index k) {
+            return to.at[k].batch * to.at[k].rows * (to.at[k].cols / width);
+        };
+        Index k = 0, e = i;
+        for (; e >= packs_of(k); ++k) e -= packs_of(k);
+        const Index across = to.at[k].cols / width, line = quotient(e, across),
+                    batch = quotient(line, to.at[k].rows);
+        const Position at{batch, line - batch * to.at[k].rows, (e - line * across) * width};
+        to.at[k].store(at, from.at[k].template load<width>(at));
     }
 }
 
-template <class T>
+/// What an operand has for the elements at `at` where each of its extents is theirs or 1.
+template <int width, class T>
+__device__ __forceinline__ Pack<T, width> spread(const Rows<const T>& a, Position at) {
+    const Position own{a.batch == 1 ? 0 : at.batch, a.rows == 1 ? 0 : at.row,
+                       a.cols == 1 ? 0 : at.col};
+    if (a.cols != 1) return a.template load<width>(own);
+    Pack<T, width> same;
+    for (T& e : same.at) e = *a.row(own.batch, own.row);
+    return same;
+}
+
+template <class T, int width>
+__global__ void expand_kernel(Rows<T> out, Rows<const T> a) {
+    each_pack<width>(out, [&](Position at) { out.store(at, spread<width>(a, at)); });
+}
+
+template <class T, int width>
 __global__ void binary_kernel(Binary op, Rows<T> out, Rows<const T> a, Rows<const T> b) {
-    const Index count = out.batch * out.rows * out.cols;
-    for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index line = quotient(i, out.cols), col = i - line * out.cols;
-        const Index batch = quotient(line, out.rows), row = line - batch * out.rows;
-        const T* y = b.row(b.batch == 1 ? 0 : batch, b.rows == 1 ? 0 : row);
-        out.row(batch, row)[col] = apply(op, a.row(batch, row)[col], y[b.cols == 1 ? 0 : col]);
-    }
+    each_pack<width>(out, [&](Position at) {
+        Pack<T, width> x = a.template load<width>(at);
+        const Pack<T, width> y = spread<width>(b, at);
+        for (int k = 0; k < width; ++k) x.at[k] = apply(op, x.at[k], y.at[k]);
+        out.store(at, x);
+    });
 }
 
-template <class T>
+template <class T, int width>
 __global__ void affine_kernel(Rows<T> out, Rows<const T> a, T alpha, T beta) {
-    const Index count = out.batch * out.rows * out.cols;
-    for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index row = quotient(i, out.cols), col = i - row * out.cols;
-        out.row(row)[col] = alpha * a.row(row)[col] + beta;
-    }
+    each_pack<width>(out, [&](Position at) {
+        Pack<T, width> x = a.template load<width>(at);
+        for (T& e : x.at) e = alpha * e + beta;
+        out.store(at, x);
+    });
 }
 
-template <class T>
+template <class T, int width>
 __global__ void gather_kernel(Rows<T> out, Rows<const T> table, const Index* rows) {
-    const Index count = out.rows * out.cols;
-    for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index row = quotient(i, out.cols), col = i - row * out.cols;
-        out.row(0, row)[col] = table.row(0, rows[row])[col];
-    }
+    each_pack<width>(out, [&](Position at) {
+        out.store(at, table.template load<width>({0, rows[at.row], at.col}));
+    });
 }
 
-template <class To, class From>
+template <class To, class From, int width>
 __global__ void convert_kernel(Rows<To> out, Rows<const From> a) {
-    const Index count = out.batch * out.rows * out.cols;
-    for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index row = quotient(i, out.cols), col = i - row * out.cols;
-        out.row(row)[col] = To(a.row(row)[col]);
-    }
+    each_pack<width>(out, [&](Position at) {
+        const Pack<From, width> x = a.template load<width>(at);
+        Pack<To, width> y;
+        for (int k = 0; k < width; ++k) y.at[k] = To(x.at[k]);
+        out.store(at, y);
+    });
 }
 
+/// Tiles of 32 x 32 pass through shared memory, so that both sides are read and written by rows.
 template <class T>
 __global__ void transpose_kernel(Rows<T> out, Rows<const T> a) {
-    const Index count = out.batch * out.rows * out.cols;
-    for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index line = quotient(i, out.cols), col = i - line * out.cols;
-        const Index batch = quotient(line, out.rows), row = line - batch * out.rows;
-        out.row(batch, row)[col] = a.row(batch, col)[row];
+    __shared__ T tile[warp_size][warp_size + 1];
+    constexpr int step = block_size / warp_size;
+    const Index down = (out.rows + warp_size - 1) / warp_size,
+                right = (out.cols + warp_size - 1) / warp_size;
+    const int lane = threadIdx.x % warp_size, warp = threadIdx.x / warp_size;
+    for (Index t = blockIdx.x; t < out.batch * down * right; t += gridDim.x) {
+        const Index batch = t / (down * right), at = t - batch * down * right;
+        const Index row = at / right * warp_size, col = at % right * warp_size;  // of out
+        for (int i = warp; i < warp_size; i += step)
+            if (col + i < out.cols && row + lane < out.rows)
+                tile[i][lane] = a.row(batch, col + i)[row + lane];
+        __syncthreads();
+        for (int i = warp; i < warp_size; i += step)
+            if (row + i < out.rows && col + lane < out.cols)
+                out.row(batch, row + i)[col + lane] = tile[lane][i];
+        __syncthreads();  // before the tile is overwritten
     }
 }
 
-/// Element (b h + k, i, c) of `apart` and (b, i, k w + c) of `beside`, to the first or from it.
-template <class Apart, class Beside>
-__global__ void heads_kernel(Rows<Apart> apart, Rows<Beside> beside) {
-    const Index count = apart.batch * apart.rows * apart.cols, heads = apart.batch / beside.batch;
-    for (Index i = global_thread(); i < count; i += all_threads()) {
-        const Index line = quotient(i, apart.cols), col = i - line * apart.cols;
-        const Index batch = quotient(line, apart.rows), row = line - batch * apart.rows;
-        const Index sample = batch / heads, at = (batch - sample * heads) * apart.cols + col;
-        if constexpr (std::is_const_v<Beside>)
-            apart.row(batch, row)[col] = beside.row(sample, row)[at];
-        else
-            beside.row(sample, row)[at] = apart.row(batch, row)[col];
-    }
+/// Heads that lie beside each other, apart.
+template <class T, int width>
+__global__ void heads_kernel(Rows<T> apart, Rows<const T> beside, const T* bias, HeadParts parts) {
+    const Index samples = beside.batch;
+    each_pack<width>(apart, [&](Position at) {
+        Index before = 0, p = 0;  // heads of the parts before
+        while (at.batch >= samples * parts.ends[p]) before = parts.ends[p++];
+        const Index inside = at.batch - samples * before, own = parts.ends[p] - before;
+        const Index sample = quotient(inside, own);
+        const Index col = (before + inside - sample * own) * apart.cols + at.col;
+        Pack<T, width> x = beside.template load<width>({sample, at.row, col});
+        if (bias != nullptr) {
+            const Pack<T, width> shift = load<width>(bias + col);
+            for (int k = 0; k < width; ++k) x.at[k] += shift.at[k];
+        }
+        apart.store(at, x);
+    });
+}
+
+/// Heads of several tensors beside each other.
+template <class T, int width>
+__global__ void merge_kernel(Rows<T> beside, Several<const T> parts, HeadParts heads) {
+    const Index columns = parts.at[0].cols;
+    each_pack<width>(beside, [&](Position at) {
+        const Index head = quotient(at.col, columns);
+        Index before = 0, p = 0;  // heads of the parts before
+        while (head >= heads.ends[p]) before = heads.ends[p++];
+        const Index own = heads.ends[p] - before;
+        beside.store(at, parts.at[p].template load<width>(
+                             {at.batch * own + head - before, at.row, at.col - head * columns}));
+    });
 }
 
 /// One thread per column of a group.
@@ -164,8 +272,10 @@ __device__ void philox_pair(std::uint64_t seed, std::uint64_t stream, std::uint6
 }
 
 template <class T>
-__global__ void draw_kernel(T* out, Index count, Law law, std::uint64_t seed, std::uint64_t stream,
+__global__ void draw_kernel(Rows<T> to, Law law, std::uint64_t seed, std::uint64_t stream,
                             double offset, double scale) {
+    T* out = to.data;
+    const Index count = to.batch * to.rows * to.cols;
     for (Index i = global_thread(); 2 * i < count; i += all_threads()) {
         double a, b;
         philox_pair(seed, stream, std::uint64_t(i), a, b);
@@ -180,92 +290,211 @@ __global__ void draw_kernel(T* out, Index count, Law law, std::uint64_t seed, st
 }
 
 template <class T>
-__global__ void adamw_kernel(T* w, T* m, T* v, const T* g, Index count, AdamWStep s) {
-    const T b1 = T(s.beta1), b2 = T(s.beta2), eps = T(s.eps), factor = T(s.factor);
-    const T rate = T(s.rate), unbias = T(s.unbias), shrink = T(s.shrink);
+struct Updates {
+    struct Tensor {
+        T *w, *m, *v;
+        const T* g;
+        AdamWStep step;
+    } at[most_updates];
+    Index ends[most_updates];  ///< of each tensor among the elements of all
+    int count;
+
+    double elements() const { return double(ends[count - 1]); }
+    double bytes() const { return 7 * elements() * double(sizeof(T)); }
+};
+
+template <class T>
+__global__ void adamw_kernel(Updates<T> all, Index count) {
+    int k = 0;
     for (Index i = global_thread(); i < count; i += all_threads()) {
-        const T x = factor * g[i];
-        const T first = b1 * m[i] + (1 - b1) * x, second = b2 * v[i] + (1 - b2) * x * x;
-        m[i] = first;
-        v[i] = second;
-        w[i] = shrink * w[i] - rate * first / (sqrt(unbias * second) + eps);
+        while (i >= all.ends[k]) ++k;
+        const typename Updates<T>::Tensor& t = all.at[k];
+        const AdamWStep& s = t.step;
+        const T b1 = T(s.beta1), b2 = T(s.beta2), eps = T(s.eps);
+        const T rate = T(s.rate), unbias = T(s.unbias), shrink = T(s.shrink);
+        const Index e = i - (k == 0 ? 0 : all.ends[k - 1]);
+        const T x = T(s.factor) * t.g[e];
+        const T first = b1 * t.m[e] + (1 - b1) * x, second = b2 * t.v[e] + (1 - b2) * x * x;
+        t.m[e] = first;
+        t.v[e] = second;
+        t.w[e] = shrink * t.w[e] - rate * first / (sqrt(unbias * second) + eps);
     }
 }
+
+/// An operand that is spread along rows is read element by element.
+const View* of_columns(const View& a) { return a.shape.cols == 1 ? nullptr : &a; }
 
 }  // namespace
 
 void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset,
           double scale) {
     typed(out, [&]<class T>(T) {
-        const Index count = out.shape.count();
-        TSDIAG_LAUNCH(draw_kernel<T>, grid_for((count + 1) / 2), block_size,
-                      static_cast<T*>(out.data), count, law, seed, stream, offset, scale);
+        TSDIAG_LAUNCH(draw_kernel<T>, grid_for((out.shape.count() + 1) / 2), block_size,
+                      rows_of<T>(out), law, seed, stream, offset, scale);
     });
 }
 
-void adamw(View w, View m, View v, View g, const AdamWStep& step) {
-    typed(w, [&]<class T>(T) {
-        TSDIAG_LAUNCH(adamw_kernel<T>, grid_for(w.shape.count()), block_size,
-                      static_cast<T*>(w.data), static_cast<T*>(m.data), static_cast<T*>(v.data),
-                      static_cast<const T*>(g.data), w.shape.count(), step);
+void adamw(std::span<const AdamWUpdate> updates) {
+    typed(updates.front().w, [&]<class T>(T) {
+        Updates<T> all{};
+        Index count = 0;
+        for (std::size_t k = 0; k < updates.size(); ++k) {
+            const AdamWUpdate& u = updates[k];
+            all.at[k] = {static_cast<T*>(u.w.data), static_cast<T*>(u.m.data),
+                         static_cast<T*>(u.v.data), static_cast<const T*>(u.g.data), u.step};
+            all.ends[k] = count += u.w.shape.count();
+        }
+        all.count = int(updates.size());
+        TSDIAG_LAUNCH(adamw_kernel<T>, grid_for(count), block_size, all, count);
+    });
+}
+
+void fill(View out, double value) {
+    typed(out, [&]<class T>(T) {
+        by_packs<T>({&out}, [&](auto width) {
+            TSDIAG_LAUNCH((fill_kernel<T, width>), grid_for(out.shape.count() / width), block_size,
+                          rows_of<T>(out), T(value));
+        });
+    });
+}
+
+void unary_derivative(Unary op, View out, View g, View x, View y) {
+    typed(out, [&]<class T>(T) {
+        by_packs<T>({&out, &g, &x, &y}, [&](auto width) {
+            TSDIAG_LAUNCH((unary_derivative_kernel<T, width>), grid_for(out.shape.count() / width),
+                          block_size, op, rows_of<T>(out), rows_of<const T>(g), rows_of<const T>(x),
+                          rows_of<const T>(y));
+        });
+    });
+}
+
+void map_sum(View out, View a, const View* bias, Unary op, const View* added, const View* kept) {
+    typed(out, [&]<class T>(T) {
+        by_packs<T>({&out, &a, bias, added, kept}, [&](auto width) {
+            TSDIAG_LAUNCH((map_sum_kernel<T, width>), grid_for(out.shape.count() / width),
+                          block_size, rows_of<T>(out), rows_of<const T>(a),
+                          bias != nullptr ? static_cast<const T*>(bias->data) : nullptr, op,
+                          rows_of<const T>(added != nullptr ? *added : View()),
+                          rows_of<T>(kept != nullptr ? *kept : View()));
+        });
+    });
+}
+
+void copy(const Views& to, const Views& from) {
+    typed(to.at[0], [&]<class T>(T) {
+        constexpr int most = 16 / int(sizeof(T));
+        Index count = 0;
+        bool fit = true;
+        for (Index k = 0; k < to.count; ++k) {
+            count += to.at[k].shape.count();
+            fit = fit && fit_packs(most, {&to.at[k], &from.at[k]});
+        }
+        const auto launch = [&](auto width) {
+            TSDIAG_LAUNCH((copy_kernel<T, width>), grid_for(count / width), block_size,
+                          several<T>(to), several<const T>(from), count / width);
+        };
+        if (fit)
+            launch(std::integral_constant<int, most>());
+        else
+            launch(std::integral_constant<int, 1>());
+    });
+}
+
+void expand(View out, View a) {
+    typed(out, [&]<class T>(T) {
+        by_packs<T>({&out, of_columns(a)}, [&](auto width) {
+            TSDIAG_LAUNCH((expand_kernel<T, width>), grid_for(out.shape.count() / width),
+                          block_size, rows_of<T>(out), rows_of<const T>(a));
+        });
     });
 }
 
 void unary(Unary op, View out, View a) {
     typed(out, [&]<class T>(T) {
-        TSDIAG_LAUNCH(unary_kernel<T>, grid_for(out.shape.count()), block_size, op, rows_of<T>(out),
-                      rows_of<const T>(a));
+        by_packs<T>({&out, &a}, [&](auto width) {
+            TSDIAG_LAUNCH((unary_kernel<T, width>), grid_for(out.shape.count() / width), block_size,
+                          op, rows_of<T>(out), rows_of<const T>(a));
+        });
     });
 }
 
 void binary(Binary op, View out, View a, View b) {
     typed(out, [&]<class T>(T) {
-        TSDIAG_LAUNCH(binary_kernel<T>, grid_for(out.shape.count()), block_size, op,
-                      rows_of<T>(out), rows_of<const T>(a), rows_of<const T>(b));
+        by_packs<T>({&out, &a, of_columns(b)}, [&](auto width) {
+            TSDIAG_LAUNCH((binary_kernel<T, width>), grid_for(out.shape.count() / width),
+                          block_size, op, rows_of<T>(out), rows_of<const T>(a),
+                          rows_of<const T>(b));
+        });
     });
 }
 
 void affine(View out, View a, double alpha, double beta) {
     typed(out, [&]<class T>(T) {
-        TSDIAG_LAUNCH(affine_kernel<T>, grid_for(out.shape.count()), block_size, rows_of<T>(out),
-                      rows_of<const T>(a), T(alpha), T(beta));
+        by_packs<T>({&out, &a}, [&](auto width) {
+            TSDIAG_LAUNCH((affine_kernel<T, width>), grid_for(out.shape.count() / width),
+                          block_size, rows_of<T>(out), rows_of<const T>(a), T(alpha), T(beta));
+        });
     });
 }
 
 void gather_rows(View out, View table, const Index* rows) {
     typed(out, [&]<class T>(T) {
-        TSDIAG_LAUNCH(gather_kernel<T>, grid_for(out.shape.count()), block_size, rows_of<T>(out),
-                      rows_of<const T>(table), rows);
+        by_packs<T>({&out, &table}, [&](auto width) {
+            TSDIAG_LAUNCH((gather_kernel<T, width>), grid_for(out.shape.count() / width),
+                          block_size, rows_of<T>(out), rows_of<const T>(table), rows);
+        });
     });
 }
 
 void convert(View out, View a) {
     typed(out, [&]<class To>(To) {
         typed(a, [&]<class From>(From) {
-            TSDIAG_LAUNCH((convert_kernel<To, From>), grid_for(out.shape.count()), block_size,
-                          rows_of<To>(out), rows_of<const From>(a));
+            using Larger = std::conditional_t<sizeof(To) < sizeof(From), From, To>;
+            by_packs<Larger>({&out, &a}, [&](auto width) {
+                TSDIAG_LAUNCH((convert_kernel<To, From, width>),
+                              grid_for(out.shape.count() / width), block_size, rows_of<To>(out),
+                              rows_of<const From>(a));
+            });
         });
     });
 }
 
 void transpose(View out, View a) {
+    const Index tiles = ((out.shape.rows + warp_size - 1) / warp_size) *
+                        ((out.shape.cols + warp_size - 1) / warp_size);
     typed(out, [&]<class T>(T) {
-        TSDIAG_LAUNCH(transpose_kernel<T>, grid_for(out.shape.count()), block_size, rows_of<T>(out),
-                      rows_of<const T>(a));
-    });
-}
-
-void split_heads(View out, View a) {
-    typed(out, [&]<class T>(T) {
-        TSDIAG_LAUNCH((heads_kernel<T, const T>), grid_for(out.shape.count()), block_size,
+        TSDIAG_LAUNCH(transpose_kernel<T>, grid_of_rows(out.shape.batch * tiles), block_size,
                       rows_of<T>(out), rows_of<const T>(a));
     });
 }
 
-void merge_heads(View out, View a) {
+void split_heads(View out, View a, const View* bias, HeadParts parts) {
     typed(out, [&]<class T>(T) {
-        TSDIAG_LAUNCH((heads_kernel<const T, T>), grid_for(out.shape.count()), block_size,
-                      rows_of<const T>(a), rows_of<T>(out));
+        by_packs<T>({&out, &a, bias}, [&](auto width) {
+            TSDIAG_LAUNCH((heads_kernel<T, width>), grid_for(out.shape.count() / width), block_size,
+                          rows_of<T>(out), rows_of<const T>(a),
+                          bias != nullptr ? static_cast<const T*>(bias->data) : nullptr, parts);
+        });
+    });
+}
+
+void merge_heads(View out, const Views& parts) {
+    HeadParts heads;
+    Index count = 0;
+    for (Index p = 0; p < parts.count; ++p)
+        heads.ends[p] = count += parts.at[p].shape.batch / out.shape.batch;
+    typed(out, [&]<class T>(T) {
+        constexpr int most = 16 / int(sizeof(T));
+        bool fit = fit_packs(most, {&out});
+        for (Index p = 0; p < parts.count; ++p) fit = fit && fit_packs(most, {&parts.at[p]});
+        const auto launch = [&](auto width) {
+            TSDIAG_LAUNCH((merge_kernel<T, width>), grid_for(out.shape.count() / width), block_size,
+                          rows_of<T>(out), several<const T>(parts), heads);
+        };
+        if (fit)
+            launch(std::integral_constant<int, most>());
+        else
+            launch(std::integral_constant<int, 1>());
     });
 }
 

@@ -5,12 +5,15 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <mutex>
 #include <sstream>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "emulated_memory.hpp"
 #include "emulator.hpp"
+#include "requests.hpp"
 #include "runtime.hpp"
 #include "tsdiag/error.hpp"
 
@@ -31,34 +34,41 @@
 ///     TSDIAG_EMULATED_TAKEN     of these, what other programs have
 ///
 /// TSDIAG_EMULATED_COUNTS=FILE: the counts of kernels, products, routines of cuSOLVER, allocations,
-/// uploads and downloads are written there when the program ends, a line each.
+/// uploads and downloads are written there when the program ends, a line each (requests.cpp).
 namespace tsdiag::gpu {
 namespace {
 
+std::vector<std::string> words_of(const char* text) {
+    std::istringstream in(text);
+    std::vector<std::string> words;
+    for (std::string word; std::getline(in, word, ',');) words.push_back(word);
+    return words;
+}
+
+/// Those that CUDA_VISIBLE_DEVICES names by number, up to the first that there is not, as by CUDA.
 std::vector<std::string> said_devices() {
     const char* said = std::getenv("TSDIAG_EMULATED_DEVICES");
-    std::istringstream words(said != nullptr ? said : "9.0");
-    std::vector<std::string> devices;
-    for (std::string word; std::getline(words, word, ',');) devices.push_back(word);
-    return devices;
+    std::vector<std::string> devices = words_of(said != nullptr ? said : "9.0");
+    const char* visible = std::getenv("CUDA_VISIBLE_DEVICES");
+    if (visible == nullptr) return devices;
+    std::vector<std::string> seen;
+    for (const std::string& number : words_of(visible)) {
+        const std::size_t index =
+            number.find_first_not_of("0123456789") == number.npos && !number.empty()
+                ? std::stoul(number)
+                : devices.size();
+        if (index >= devices.size()) break;
+        seen.push_back(devices[index]);
+    }
+    return seen;
 }
 bool is_broken(int index) { return said_devices().at(std::size_t(index)) == "broken"; }
 
 thread_local int current = 0;
 std::atomic<std::size_t> copied_to_host = 0;
 
-/// Calls since the program started.
-struct Counts {
-    std::atomic<std::size_t> kernels = 0, products = 0, solutions = 0, allocations = 0, uploads = 0,
-                             downloads = 0;
-    ~Counts() {
-        const char* file = std::getenv("TSDIAG_EMULATED_COUNTS");
-        if (file == nullptr) return;
-        std::ofstream(file) << "kernels " << kernels << "\nproducts " << products << "\nsolutions "
-                            << solutions << "\nallocations " << allocations << "\nuploads "
-                            << uploads << "\ndownloads " << downloads << '\n';
-    }
-} counts;
+/// Whether nothing is computed.
+std::atomic<bool> counts_only = false;
 
 using Work = std::function<void()>;
 
@@ -93,6 +103,9 @@ class Stream {
         std::ranges::move(waiting_, std::back_inserter(Left::all().work));
     }
     void add(Work work) {
+        if (!counts_only) add_always(std::move(work));
+    }
+    void add_always(Work work) {
         constexpr std::size_t most = 20000;  // bounds the memory they hold
         waiting_.push_back(std::move(work));
         const char* said = std::getenv("TSDIAG_EMULATED_STREAM");
@@ -186,12 +199,13 @@ void require_product(const Product& p) {
 
 }  // namespace
 
-void emulator::enqueue(std::function<void()> work) {
-    ++counts.kernels;
-    stream().add(std::move(work));
+void emulator::only_count(bool count) {
+    synchronise();
+    counts_only = count;
 }
+void emulator::enqueue(std::function<void()> work) { stream().add(std::move(work)); }
 void emulator::enqueue_solution(std::function<void()> routine) {
-    ++counts.solutions;
+    add_request("solution", 0, 0, 0);
     stream_of_library().add(std::move(routine));
 }
 
@@ -224,13 +238,13 @@ std::string describe(int index) {
 
 void* allocate(std::size_t bytes) {
     if (bytes == 0) return nullptr;
-    ++counts.allocations;
+    add_request("allocation", double(bytes), 0, 0);
     auto [data, ready] = emulator::take(bytes, selected());
-    if (ready) stream().add(std::move(ready));
+    if (ready) stream().add_always(std::move(ready));
     return data;
 }
 void release(void* data) {
-    if (data != nullptr) stream().add(emulator::give(data, selected()));
+    if (data != nullptr) stream().add_always(emulator::give(data, selected()));
 }
 void trim() { synchronise(); }
 void* allocate_host(std::size_t bytes) { return bytes > 0 ? std::malloc(bytes) : nullptr; }
@@ -240,7 +254,7 @@ std::size_t all_bytes() { return emulator::all_bytes(); }
 
 void to_device(void* device, const void* host, std::size_t bytes) {
     if (bytes == 0) return;
-    ++counts.uploads;
+    add_request("upload", double(bytes), 0, 0);
     emulator::require_inside(device, bytes, selected(), "a copy to the device");
     const auto* begin = static_cast<const std::byte*>(host);
     stream().add([device, copy = std::vector<std::byte>(begin, begin + bytes)] {
@@ -253,14 +267,18 @@ void to_device_staged(void* device, const void* host, std::size_t bytes) {
 void to_host(void* host, const void* device, std::size_t bytes) {
     copied_to_host += bytes;
     if (bytes == 0) return;
-    ++counts.downloads;
+    add_request("download", double(bytes), 0, 0);
     emulator::require_inside(device, bytes, selected(), "a copy from the device");
     stream().drain();
-    std::memcpy(host, device, bytes);
+    if (counts_only)
+        std::memset(host, 0, bytes);
+    else
+        std::memcpy(host, device, bytes);
     do_what_was_left();
 }
 void clear(void* device, std::size_t bytes) {
     if (bytes == 0) return;
+    add_request("fill", double(bytes), 0, 0);
     emulator::require_inside(device, bytes, selected(), "a fill");
     stream().add([device, bytes] { std::memset(device, 0, bytes); });
 }
@@ -280,7 +298,7 @@ std::size_t bytes_to_host() { return copied_to_host; }
 
 void multiply(const Product& p) {
     require_product(p);
-    ++counts.products;
+    add_request(p.name(), p.bytes(), p.multiplications(), 0);
     stream().add([p] {
         if (p.type == Type::f32)
             multiply_as<float>(p);

@@ -8,4 +8,7 @@ namespace tsdiag::gpu::emulator {
 void enqueue(std::function<void()> kernel);
 void enqueue_solution(std::function<void()> routine);
 
+/// Whether work is only counted: nothing is computed, and all that is copied to the host is 0.
+void only_count(bool count);
+
 }  // namespace tsdiag::gpu::emulator

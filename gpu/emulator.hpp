@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -16,6 +17,7 @@
 
 #include "emulated_stream.hpp"
 #include "fiber.hpp"
+#include "requests.hpp"
 
 /// CUDA's threads as fibers: blocks run serially, each warp of a block as far as it can, its lanes
 /// in turn up to where they wait for each other.  The order of blocks, warps and lanes is that of
@@ -170,6 +172,8 @@ void launch(const char* name, Kernel kernel, std::int64_t grid, int block, Argum
     if (grid < 1 || grid > largest_grid || block < 1 || block > 1024 || block % warp != 0)
         throw std::runtime_error(std::string(name) + ": a launch of " + std::to_string(grid) +
                                  " blocks of " + std::to_string(block) + " threads");
+    add_request(name, (bytes_of_argument(arguments) + ... + 0.0),
+                std::max({0.0, elements_of_argument(arguments)...}), 0);
     enqueue([=] { run_grid(grid, block, [=] { kernel(arguments...); }); });
 }
 
@@ -208,4 +212,13 @@ T __shfl_xor_sync(unsigned mask, T value, int with) {
     using namespace ::tsdiag::gpu::emulator;
     if (mask != 0xFFFFFFFFU) throw std::runtime_error("an exchange of a part of a warp");
     return from_lane(value, state.current % warp ^ unsigned(with));
+}
+
+// Blocks run one after another, so that these are what they do alone.
+inline void __threadfence() {}
+inline unsigned long long atomicAdd(unsigned long long* at, unsigned long long value) {
+    return std::exchange(*at, *at + value);
+}
+inline unsigned long long atomicMax(unsigned long long* at, unsigned long long value) {
+    return std::exchange(*at, *at < value ? value : *at);
 }

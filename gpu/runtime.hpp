@@ -66,8 +66,34 @@ struct Product {
     void* c = nullptr;
     Index row_a = 0, row_b = 0, row_c = 0;        ///< distances of rows, in elements
     Index batch_a = 0, batch_b = 0, batch_c = 0;  ///< and of products; 0: the same matrix
+
+    const char* name() const { return type == Type::f32 ? "product float32" : "product float64"; }
+    double multiplications() const { return double(count) * double(m) * double(n) * double(k); }
+    /// Of all matrices, each once.
+    double bytes() const {
+        const Index matrices_a = batch_a == 0 ? 1 : count, matrices_b = batch_b == 0 ? 1 : count;
+        return double(bytes_of(type)) *
+               double(matrices_a * m * k + matrices_b * k * n + count * m * n);
+    }
 };
 void multiply(const Product& product);
+
+/// Where TSDIAG_DEVICE_REQUESTS is set, measures the work that is submitted while it lives, and
+/// adds it to `requests`.
+class TimedRequest {
+  public:
+    static bool wanted();
+    TimedRequest() = default;
+    TimedRequest(const char* name, double bytes, double elements);
+    ~TimedRequest();
+    TimedRequest(const TimedRequest&) = delete;
+    TimedRequest& operator=(const TimedRequest&) = delete;
+
+  private:
+    const char* name_ = nullptr;
+    double bytes_ = 0, elements_ = 0;
+    void* begin_ = nullptr;  ///< an event
+};
 
 /// Throws `Error` where the launch of `kernel`, or a kernel before it, has failed.
 void require_launched(const char* kernel);

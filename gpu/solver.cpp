@@ -167,24 +167,33 @@ class Inverse {
     bool exists_ = false;
 };
 
+struct Grown {
+    std::vector<Complex> x;
+    double growth;  ///< 0: it overflows
+};
+/// A step of inverse iteration, a second one unless the first suffices (`certify` of
+/// hessenberg.cpp).
+Grown vector_of(const Inverse& inverse, std::vector<Complex> x, bool adjoint, double rounding) {
+    double growth = inverse.apply(x, adjoint);
+    if (growth != 0 && growth < 0.1 / (double(x.size()) * rounding))
+        growth = inverse.apply(x, adjoint);
+    return {std::move(x), growth};
+}
+
 /// None where A - theta is singular to the last bit.
-std::optional<Sensitivity> iterate(const double* a, Index n, Complex theta) {
+std::optional<Sensitivity> iterate(const double* a, Index n, Complex theta, double rounding) {
     const Inverse inverse(a, n, theta);
     if (!inverse.exists()) return std::nullopt;
     const Array<Complex> start{std::size_t(n)};
     gpu::draw({start.data(), {1, 1, 2 * n}, 2 * n, 2 * n, Type::f64}, Law::normal, 0, 0, 0, 1);
-    std::vector<Complex> right = start.host(), left;
-    normalise(right);
-    left = right;
-    double most = 0;
-    for (int pass = 0; pass < 2; ++pass) {
-        const double growth = inverse.apply(right, false);
-        if (growth == 0 || inverse.apply(left, true) == 0) return std::nullopt;
-        most = std::max(most, growth);
-    }
+    std::vector<Complex> x = start.host();
+    normalise(x);
+    const Grown right = vector_of(inverse, x, false, rounding),
+                left = vector_of(inverse, x, true, rounding);
+    if (right.growth == 0 || left.growth == 0) return std::nullopt;
     Complex overlap = 0;
-    for (std::size_t i = 0; i < right.size(); ++i) overlap += std::conj(left[i]) * right[i];
-    return Sensitivity{1 / std::abs(overlap), 1 / most};
+    for (std::size_t i = 0; i < x.size(); ++i) overlap += std::conj(left.x[i]) * right.x[i];
+    return Sensitivity{1 / std::abs(overlap), 1 / right.growth};
 }
 
 }  // namespace
@@ -237,7 +246,7 @@ Sensitivity sensitivity(const double* a, Index n, Complex theta, double norm) {
         std::max(std::numeric_limits<double>::epsilon() * norm, std::numeric_limits<double>::min());
     for (int attempt = 0; attempt < 3; ++attempt) {
         const double shift = attempt * rounding;
-        std::optional<Sensitivity> found = iterate(a, n, theta + shift);
+        std::optional<Sensitivity> found = iterate(a, n, theta + shift, rounding);
         if (!found) continue;
         found->residual += shift;
         return *found;

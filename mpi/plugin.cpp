@@ -1,5 +1,6 @@
 #include <mpi.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -15,6 +16,7 @@ namespace tsdiag {
 namespace {
 
 using namespace std::chrono_literals;
+using Take = void (*)(void* to, const char* bytes, std::size_t size);
 
 MPI_Comm all = MPI_COMM_NULL;
 MPI_Win counters = MPI_WIN_NULL;
@@ -23,14 +25,17 @@ std::mutex mutex;  // MPI_THREAD_SERIALIZED
 std::atomic<bool> ended = false;
 std::thread helper;
 
+/// How long to rest between two looks: for another rank, and while all exchange what they have.
+constexpr auto patient = 500us, eager = 20us;
+
 /// Waits without occupying a core, which another rank may need.
-void wait_for(MPI_Request& request) {
+void wait_for(MPI_Request& request, std::chrono::microseconds rest) {
     for (int done = 0; done == 0;) {
         {
             const std::lock_guard lock(mutex);
             MPI_Test(&request, &done, MPI_STATUS_IGNORE);
         }
-        if (done == 0) std::this_thread::sleep_for(500us);
+        if (done == 0) std::this_thread::sleep_for(rest);
     }
 }
 
@@ -46,6 +51,11 @@ void help() {
         std::this_thread::sleep_for(500us);
     }
 }
+
+/// MPI counts in int: messages are in pieces of so many bytes, the last one filled up.
+constexpr std::size_t piece_bytes = 256;
+MPI_Datatype piece = MPI_DATATYPE_NULL;
+int pieces(std::int64_t bytes) { return int((std::size_t(bytes) + piece_bytes - 1) / piece_bytes); }
 
 bool start(int* rank, int* size, int* local_rank, int* local_size, char* why, std::size_t room) {
     int provided = 0;
@@ -67,6 +77,8 @@ bool start(int* rank, int* size, int* local_rank, int* local_size, char* why, st
     MPI_Comm_rank(here, local_rank);
     MPI_Comm_size(here, local_size);
     MPI_Comm_free(&here);
+    MPI_Type_contiguous(int(piece_bytes), MPI_CHAR, &piece);
+    MPI_Type_commit(&piece);
     std::int64_t* memory = nullptr;
     const MPI_Aint bytes = own == 0 ? MPI_Aint(ranks_counters) * MPI_Aint(sizeof *memory) : 0;
     MPI_Win_allocate(bytes, sizeof *memory, MPI_INFO_NULL, all, &memory, &counters);
@@ -91,30 +103,74 @@ std::int64_t add(int counter, std::int64_t n) {
     return before;
 }
 
-void gather(const char* bytes, std::size_t size,
-            void (*take)(void* to, const char* bytes, std::size_t size), void* to) {
-    const int length = int(size);
-    auto lengths = std::vector<int>(std::size_t(number)), starts = lengths;
+/// Messages side by side, each from a whole piece on.
+struct Messages {
+    explicit Messages(const std::vector<std::int64_t>& sizes) {
+        int whole = 0;
+        for (const std::int64_t size : sizes) {
+            starts.push_back(whole);
+            counts.push_back(pieces(size));
+            whole += counts.back();
+        }
+        bytes.resize(std::size_t(whole) * piece_bytes);
+    }
+    char* message(std::size_t i) { return bytes.data() + std::size_t(starts[i]) * piece_bytes; }
+    std::vector<int> starts, counts;
+    std::vector<char> bytes;
+};
+
+template <class Begin>
+void whole(const Begin& begin, std::chrono::microseconds rest) {
     MPI_Request request = MPI_REQUEST_NULL;
     {
         const std::lock_guard lock(mutex);
-        MPI_Iallgather(&length, 1, MPI_INT, lengths.data(), 1, MPI_INT, all, &request);
+        begin(&request);
     }
-    wait_for(request);
-    int whole = 0;
-    for (std::size_t i = 0; i < lengths.size(); ++i) {
-        starts[i] = whole;
-        whole += lengths[i];
-    }
-    auto received = std::vector<char>(std::size_t(whole));
-    {
-        const std::lock_guard lock(mutex);
-        MPI_Iallgatherv(bytes, length, MPI_CHAR, received.data(), lengths.data(), starts.data(),
-                        MPI_CHAR, all, &request);
-    }
-    wait_for(request);
-    for (std::size_t i = 0; i < lengths.size(); ++i)
-        take(to, received.data() + starts[i], std::size_t(lengths[i]));
+    wait_for(request, rest);
+}
+
+void hand_over(Messages& received, const std::vector<std::int64_t>& sizes, Take take, void* to) {
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+        take(to, received.message(i), std::size_t(sizes[i]));
+}
+
+void gather(const char* bytes, std::size_t size, Take take, void* to) {
+    const auto length = std::int64_t(size);
+    auto sizes = std::vector<std::int64_t>(std::size_t(number));
+    whole(
+        [&](MPI_Request* request) {
+            MPI_Iallgather(&length, 1, MPI_INT64_T, sizes.data(), 1, MPI_INT64_T, all, request);
+        },
+        patient);
+    Messages sent({length}), received(sizes);
+    std::copy_n(bytes, size, sent.bytes.data());
+    whole(
+        [&](MPI_Request* request) {
+            MPI_Iallgatherv(sent.bytes.data(), sent.counts[0], piece, received.bytes.data(),
+                            received.counts.data(), received.starts.data(), piece, all, request);
+        },
+        eager);
+    hand_over(received, sizes, take, to);
+}
+
+void exchange(const char* const* bytes, const std::size_t* lengths, Take take, void* to) {
+    const std::vector<std::int64_t> out(lengths, lengths + number);
+    auto in = out;
+    whole(
+        [&](MPI_Request* request) {
+            MPI_Ialltoall(out.data(), 1, MPI_INT64_T, in.data(), 1, MPI_INT64_T, all, request);
+        },
+        patient);
+    Messages sent(out), received(in);
+    for (std::size_t i = 0; i < out.size(); ++i) std::copy_n(bytes[i], lengths[i], sent.message(i));
+    whole(
+        [&](MPI_Request* request) {
+            MPI_Ialltoallv(sent.bytes.data(), sent.counts.data(), sent.starts.data(), piece,
+                           received.bytes.data(), received.counts.data(), received.starts.data(),
+                           piece, all, request);
+        },
+        eager);
+    hand_over(received, in, take, to);
 }
 
 void finish() {
@@ -122,6 +178,7 @@ void finish() {
     if (helper.joinable()) helper.join();
     MPI_Win_unlock_all(counters);
     MPI_Win_free(&counters);
+    MPI_Type_free(&piece);
     MPI_Comm_free(&all);
     MPI_Finalize();
 }
@@ -131,6 +188,7 @@ constexpr RanksPlugin plugin{.abi = ranks_abi,
                              .start = start,
                              .add = add,
                              .gather = gather,
+                             .exchange = exchange,
                              .finish = finish};
 
 }  // namespace

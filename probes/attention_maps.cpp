@@ -16,8 +16,11 @@ class AttentionMaps final : public Probe {
     void on_attention_rows(const AttentionRows& e, Sink&) override {
         if (layer_ != e.layer) maps_.clear();
         layer_ = e.layer;
-        for (const auto& [layer, head] : settings_.maps)
-            if (layer == e.layer) copy_rows(e, head);
+        for (const auto& one : settings_.maps) {
+            if (one.first == e.layer) copy_rows(e, one.second);
+            for (Index head = 0; one == every_map && head < e.block.p.batch(); ++head)
+                if (settings_.wants_head(head)) copy_rows(e, head);
+        }
     }
 
     void finish_layer(Index, Sink& out) override {
@@ -57,7 +60,9 @@ class AttentionMaps final : public Probe {
 
 }  // namespace
 
-extern const ProbeEntry attention_maps = {
-    .name = "maps", .metrics = {}, .needs = Needs::rows, .make = make<AttentionMaps>};
+extern const ProbeEntry attention_maps = {.name = "maps",
+                                          .metrics = {},
+                                          .needs = Needs::rows | Needs::entries,
+                                          .make = make<AttentionMaps>};
 
 }  // namespace tsdiag::probe

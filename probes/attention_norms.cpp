@@ -24,9 +24,9 @@ class AttentionNorms final : public Probe {
         totals_ = e.block.totals;
         for (Index k = 0; k < s.heads; ++k) {
             HeadNorms& head = heads_[std::size_t(k)];
-            head.squares.add(of_head(s.squares, s, k));
+            head.squares.add(of_head(s.squares, s, k), s.rows);
             if (!why_no_logits_.empty()) continue;
-            head.jacobian.add(of_head(s.jacobian, s, k));
+            head.jacobian.add(of_head(s.jacobian, s, k), s.rows);
             for (const double largest : of_head(s.jacobian_max, s, k))
                 head.jacobian_max = std::max(head.jacobian_max, largest);
         }

@@ -20,10 +20,10 @@ class AttentionShape final : public Probe {
         sums_.add(e);
         for (Index k = 0; k < s.heads; ++k) {
             HeadShape& head = heads_[std::size_t(k)];
-            head.entropy.add(of_head(s.entropy, s, k));
-            head.largest.add(of_head(s.max_modulus, s, k));
-            head.negative.add(of_head(s.negative, s, k));
-            head.modulus.add(of_head(s.modulus, s, k));
+            head.entropy.add(of_head(s.entropy, s, k), s.rows);
+            head.largest.add(of_head(s.max_modulus, s, k), s.rows);
+            head.negative.add(of_head(s.negative, s, k), s.rows);
+            head.modulus.add(of_head(s.modulus, s, k), s.rows);
             for (const double negative : of_head(s.negative, s, k))
                 head.signed_entries = head.signed_entries || negative > 0;
         }

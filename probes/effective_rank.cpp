@@ -16,7 +16,7 @@ namespace {
 constexpr Index largest_side = 1024;
 
 /// The relative error allowed by rounding in the Gram matrix.
-constexpr double allowed_rounding = 1e-7;
+constexpr double allowed_change = 1e-7;
 
 /// -sum_i p_i ln p_i, p_i = s_i / sum_j s_j.
 double entropy(std::span<const double> s) {
@@ -28,7 +28,7 @@ double entropy(std::span<const double> s) {
 }
 
 /// The roots of the eigenvalues of the smaller of X X^T and X^T X, in host memory; none where their
-/// rounding errors may change the entropy by more than `allowed_rounding`: products and solver
+/// rounding errors may change the entropy by more than `allowed_change`: products and solver
 /// change an eigenvalue by about eps |X|_F^2, which for a small one is much of its root.
 std::optional<std::vector<double>> by_gram(const Tensor& x) {
     const Tensor gram = matmul(x, x, x.rows() <= x.cols() ? Transpose::second : Transpose::first);
@@ -45,7 +45,7 @@ std::optional<std::vector<double>> by_gram(const Tensor& x) {
         const double own = std::min(std::sqrt(off), off / (2 * v)) / sum;
         change += own * (1 + whole + std::abs(std::log(std::max(v / sum, own))));
     }
-    if (!(change <= allowed_rounding)) return std::nullopt;
+    if (!(change <= allowed_change)) return std::nullopt;
     return s;
 }
 

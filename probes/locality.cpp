@@ -28,7 +28,11 @@ class Locality final : public Probe {
         tokens_ = e.block.tokens();
         rows_ += s.rows;
         window_.resize(std::size_t(s.heads * s.n), 0.0);
-        for (std::size_t i = 0; i < window_.size(); ++i) window_[i] += s.window[i];
+        panel_.resize(window_.size(), 0.0);
+        for (std::size_t i = 0; i < s.window.size(); ++i) panel_[i] += s.window[i];
+        if (!e.block.ends_panel) return;
+        for (std::size_t i = 0; i < window_.size(); ++i) window_[i] += panel_[i];
+        panel_.clear();
     }
 
     void finish_layer(Index layer, Sink& out) override {
@@ -38,6 +42,7 @@ class Locality final : public Probe {
         else if (rows_ > 0)
             emit(layer, out);
         window_.clear();
+        panel_.clear();
         rows_ = heads_ = 0;
     }
 
@@ -89,7 +94,8 @@ class Locality final : public Probe {
     Index heads_ = 0, columns_ = 0, tokens_ = 0, rows_ = 0;
     bool channels_ = false;
     std::vector<double>
-        window_;  ///< (heads, m + n): attention gained when the window grows to L + 1
+        window_,  ///< (heads, m + n): attention gained when the window grows to L + 1
+        panel_;   ///< the same of the rows of one panel
 };
 
 constexpr Metric locality_metrics[] = {

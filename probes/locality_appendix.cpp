@@ -122,7 +122,7 @@ constexpr Metric locality_appendix_metrics[] = {
 
 extern const ProbeEntry locality_appendix = {.name = "locality_appendix",
                                              .metrics = locality_appendix_metrics,
-                                             .needs = Needs::rows,
+                                             .needs = Needs::rows | Needs::entries,
                                              .make = make<LocalityAppendix>};
 
 }  // namespace tsdiag::probe

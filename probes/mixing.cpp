@@ -23,15 +23,15 @@ Tensor sum_columns(const Attention& e) {
         return cast(op.apply_transpose(vector(op.type()), block_rows(op)), Type::f64)
             .reshape({1, h, n});
     const Tensor one = vector(Type::f64);
-    const Index block = block_rows(op);
-    Tensor sum;
-    for (Index first = 0; first < n; first += block) {
-        const Index count = std::min(block, n - first);
-        const Tensor part =
-            matvec(op.entries(first, count), contiguous(one.row_range(first, count)), true);
-        sum = sum.defined() ? add(sum, part) : part;
-    }
-    return sum.reshape({1, h, n});
+    const std::vector<double> sums = sum_over_rows(
+        Panels(op), block_rows(op), ones.size(),
+        [&](Index first, Index count, std::span<double> sum) {
+            const std::vector<double> part =
+                matvec(op.entries(first, count), contiguous(one.row_range(first, count)), true)
+                    .to_host<double>();
+            for (std::size_t i = 0; i < part.size(); ++i) sum[i] += part[i];
+        });
+    return Tensor::from_host(op.backend(), {1, h, n}, std::span(sums), Type::f64);
 }
 
 struct ColumnSums {
@@ -231,8 +231,8 @@ constexpr Metric mixing_metrics[] = {
      .definition = "(1 + a2 m1) / (1 + a2 m2) - 1, m_i = |Pi_i P X|_F^2 / |Pi_i R|_F^2: "
                    "E[xi1]/E[xi2] - 1, exact for random W, post-norm and pre-norm",
      .range = ">= -1",
-     .undefined = "P V is normalised or gated, a denominator is 0, P is over channels or has keys "
-                  "of a memory"}};
+     .undefined = "P V is normalised or gated, V is latent, a denominator is 0, P is over channels "
+                  "or has keys of a memory"}};
 
 }  // namespace
 

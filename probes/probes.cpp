@@ -19,6 +19,7 @@
     X(attention_shape)      \
     X(locality)             \
     X(locality_appendix)    \
+    X(experts)              \
     X(attention_maps)       \
     X(gradients)            \
     X(gradient_bounds)

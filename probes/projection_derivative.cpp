@@ -2,12 +2,11 @@
 
 #include <cmath>
 
+#include "support.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag::probe {
 namespace {
-
-std::size_t at(Index i) { return std::size_t(i); }
 
 Tensor on(const Backend& backend, Shape shape, const std::vector<double>& values) {
     return Tensor::from_host(backend, shape, std::span(values), Type::f64);
@@ -17,6 +16,15 @@ Tensor on(const Backend& backend, Shape shape, const std::vector<double>& values
 Tensor flat(const Tensor& a) { return contiguous(a).reshape({1, a.batch() * a.rows(), a.cols()}); }
 
 Tensor square(const Tensor& a) { return multiply(a, a); }
+
+/// q or k with the rotated columns times their magnitude once more: a derivative by the other side
+/// passes through the stretched rotation, m R = R m.
+Tensor stretched(const Projections& p, const Tensor& x) {
+    if (p.magnitude == 1) return x;
+    std::vector<double> length(slot(x.cols()), 1.0);
+    std::fill_n(length.begin(), 2 * p.frequency.size(), p.magnitude);
+    return multiply(cast(x, Type::f64), on(x.backend(), {1, 1, x.cols()}, length));
+}
 
 /// 2^-e x in float64, with e added to `exponent`.
 Tensor near_one(const Tensor& x, int& exponent) {
@@ -29,8 +37,8 @@ Tensor near_one(const Tensor& x, int& exponent) {
 void rotate_row(const Side& side, Index row, double* v) {
     for (Index p = 0; p < side.pairs; ++p) {
         const auto [a, b] = side.columns(p);
-        const double c = side.cosine[at(row * side.pairs + p)];
-        const double s = side.sine[at(row * side.pairs + p)];
+        const double c = side.cosine[slot(row * side.pairs + p)];
+        const double s = side.sine[slot(row * side.pairs + p)];
         const double u = v[a], t = v[b];
         v[a] = u * c - t * s;
         v[b] = t * c + u * s;
@@ -57,7 +65,7 @@ void fill_norm(Side& side, const Tensor& raw, double eps) {
     side.shadow = side.unit;
     for (Index i = 0; i < side.heads * side.n; ++i) {
         double* v = side.shadow.data() + i * side.w;
-        for (Index c = 0; c < side.w; ++c) v[c] *= side.gain[at(c)];
+        for (Index c = 0; c < side.w; ++c) v[c] *= side.gain[slot(c)];
         rotate_row(side, i % side.n, v);
     }
     for (Index i = 0; i < side.heads * side.n && side.layer; ++i) {
@@ -75,13 +83,13 @@ Side make_side(const Projections& projections, const Tensor& raw, const Tensor& 
     side.interleaved = projections.interleaved;
     for (Index i = 0; i < side.n && side.pairs > 0; ++i)
         for (const double frequency : projections.frequency) {
-            const double angle = projections.position[at(i)] * frequency;
+            const double angle = projections.position[slot(i)] * frequency;
             side.cosine.push_back(std::cos(angle));
             side.sine.push_back(std::sin(angle));
         }
     side.consecutive = side.pairs > 0;
     for (Index i = 1; i < side.n && side.consecutive; ++i)
-        side.consecutive = projections.position[at(i)] == projections.position[at(i - 1)] + 1;
+        side.consecutive = projections.position[slot(i)] == projections.position[slot(i - 1)] + 1;
     side.normed = weight.defined();
     side.layer = projections.norm_is_layer;
     if (!side.normed) return side;
@@ -126,8 +134,10 @@ Rows rows_of(const AttentionOperator& op, Index first, Index count) {
 QueryDerivative::QueryDerivative(const Tensor& input, const Projections& projections)
     : side_(query_side(projections)), scale_(projections.scale), exponent_(side_.exponent) {
     const Backend& backend = input.backend();
-    k_ = near_one(projections.k, exponent_);
+    k_ = near_one(stretched(projections, projections.k), exponent_);
     input_squares_ = row_sum(square(near_one(input, exponent_))).to_host<double>();
+    for (std::size_t i = 0; i < projections.growth.size(); ++i)
+        input_squares_[i] *= projections.growth[i] * projections.growth[i];
     if (side_.normed) {
         const Shape shape{side_.heads, side_.n, side_.w};
         shadow_ = on(backend, shape, side_.shadow);
@@ -175,14 +185,14 @@ std::pair<double, double> weighted_trace(const Side& side, Index row, const Mome
         gross += weight * a.b[c];
     };
     const auto gain2 = [&](Index c) {
-        return side.normed ? side.gain[at(c)] * side.gain[at(c)] : 1.0;
+        return side.normed ? side.gain[slot(c)] * side.gain[slot(c)] : 1.0;
     };
     const Index rotated =
         side.normed ? side.pairs : 0;  // without a norm R is orthogonal and drops out
     for (Index p = 0; p < rotated; ++p) {
         const auto [x, y] = side.columns(p);
-        const double c = side.cosine[at(row * side.pairs + p)];
-        const double s = side.sine[at(row * side.pairs + p)];
+        const double c = side.cosine[slot(row * side.pairs + p)];
+        const double s = side.sine[slot(row * side.pairs + p)];
         add(x, c * c * gain2(x) + s * s * gain2(y));
         add(y, s * s * gain2(x) + c * c * gain2(y));
         sum += 2 * c * s * (gain2(x) - gain2(y)) * a.mixed(side.w, p, x, y);
@@ -197,8 +207,8 @@ RowNorms QueryDerivative::norms(const Rows& r) const {
     const Tensor k = k_.row_range(0, r.cols), slope_p = multiply(r.slope, r.p);
     const std::vector<double> b =
         matmul(square(r.slope), features_.row_range(0, r.cols)).to_host<double>();
-    std::vector<double> m(at(r.p.batch() * r.count * side_.w), 0.0), u = m;
-    std::vector<double> s2(at(r.p.batch() * r.count), 0.0);
+    std::vector<double> m(slot(r.p.batch() * r.count * side_.w), 0.0), u = m;
+    std::vector<double> s2(slot(r.p.batch() * r.count), 0.0);
     if (r.divided) {
         m = matmul(r.slope, k).to_host<double>();
         u = matmul(slope_p, k).to_host<double>();
@@ -218,19 +228,19 @@ RowNorms QueryDerivative::norms(const Rows& r) const {
     const Index f = features_.cols(), w = side_.w;
     for (Index i = 0; i < r.p.batch() * r.count; ++i) {
         const Index head = i / r.count, row = r.first + i % r.count;
-        const Moments a{b.data() + i * f, m.data() + i * w, u.data() + i * w, s2[at(i)]};
+        const Moments a{b.data() + i * f, m.data() + i * w, u.data() + i * w, s2[slot(i)]};
         auto [sum, gross] = weighted_trace(side_, row, a);
-        double factor = scale_ * scale_ * input_squares_[at(row)];
+        double factor = scale_ * scale_ * input_squares_[slot(row)];
         if (side_.normed) {
-            const double inverse = side_.inverse[at(head * side_.n + row)];
+            const double inverse = side_.inverse[slot(head * side_.n + row)];
             const double* unit = side_.unit.data() + (head * side_.n + row) * w;
             double length = 0;
             for (Index c = 0; c < w; ++c) length += unit[c] * unit[c];
-            sum -= (2 - length / double(w)) / double(w) * along_unit[at(i)];
-            if (side_.layer) sum -= along_ones[at(i)] / double(w);
+            sum -= (2 - length / double(w)) / double(w) * along_unit[slot(i)];
+            if (side_.layer) sum -= along_ones[slot(i)] / double(w);
             factor *= inverse * inverse;
         }
-        const int exponent = 2 * (exponent_ + r.exponents[at(head)]);
+        const int exponent = 2 * (exponent_ + r.exponents[slot(head)]);
         out.value.push_back(std::ldexp(Wide(factor * sum), exponent));
         out.gross.push_back(std::ldexp(Wide(factor * gross), exponent));
     }
@@ -272,7 +282,7 @@ std::optional<std::vector<RowSpread::Sum>> KeyDerivative::sums(const Attention& 
 KeyDerivative::KeyDerivative(const Tensor& input, const Projections& projections)
     : side_(key_side(projections)), scale_(projections.scale), exponent_(side_.exponent) {
     const Backend& backend = input.backend();
-    q_ = near_one(projections.q, exponent_);
+    q_ = near_one(stretched(projections, projections.q), exponent_);
     x_ = near_one(input, exponent_);
     const Index n = x_.rows();
     constexpr Index largest_gram = 4096;
@@ -321,8 +331,8 @@ Tensor KeyDerivative::quadratic(const Tensor& a, const Tensor& weight, Index pai
     const Index cols = a.cols();
     std::vector<double> c, s, both;
     for (Index j = 0; j < cols; ++j) {
-        c.push_back(side_.cosine[at(j * side_.pairs + pair)]);
-        s.push_back(side_.sine[at(j * side_.pairs + pair)]);
+        c.push_back(side_.cosine[slot(j * side_.pairs + pair)]);
+        s.push_back(side_.sine[slot(j * side_.pairs + pair)]);
         both.insert(both.end(), {c.back(), s.back()});
     }
     if (!has_gram_)
@@ -338,7 +348,7 @@ RowNorms KeyDerivative::norms(const Rows& rows) const {
     RowNorms out = side_.normed ? with_norm(rows) : without_norm(rows);
     for (std::vector<Wide>* squares : {&out.value, &out.gross})
         for (std::size_t i = 0; i < squares->size(); ++i) {
-            const int own = rows.exponents[i / at(rows.count)];
+            const int own = rows.exponents[i / slot(rows.count)];
             (*squares)[i] = std::ldexp((*squares)[i], 2 * (exponent_ + own));
         }
     return out;
@@ -358,20 +368,20 @@ struct KeyDerivative::Weighted {
 /// y_ik . y_il of each row i at the distances |k - l| = 0 .. cols - 1, (1, total, cols).
 Tensor KeyDerivative::over_distances(const std::vector<double>& q, Index total, Index cols) const {
     const Index w = side_.w, pairs = side_.pairs, rest = 2 * pairs < w ? 1 : 0;
-    std::vector<double> lengths(at(total * (pairs + rest)), 0.0);
+    std::vector<double> lengths(slot(total * (pairs + rest)), 0.0);
     for (Index i = 0; i < total; ++i) {
         double* length = lengths.data() + i * (pairs + rest);
         for (Index c = 0; c < w; ++c) {
             const Index pair = side_.pair_of(c).first;
-            length[pair < 0 ? pairs : pair] += q[at(i * w + c)] * q[at(i * w + c)];
+            length[pair < 0 ? pairs : pair] += q[slot(i * w + c)] * q[slot(i * w + c)];
         }
     }
     std::vector<double> turns;  // cos of the angle between positions 0 and t
     for (Index p = 0; p < pairs; ++p)
         for (Index t = 0; t < cols; ++t)
-            turns.push_back(side_.cosine[at(t * pairs + p)] * side_.cosine[at(p)] +
-                            side_.sine[at(t * pairs + p)] * side_.sine[at(p)]);
-    turns.insert(turns.end(), at(rest * cols), 1.0);
+            turns.push_back(side_.cosine[slot(t * pairs + p)] * side_.cosine[slot(p)] +
+                            side_.sine[slot(t * pairs + p)] * side_.sine[slot(p)]);
+    turns.insert(turns.end(), slot(rest * cols), 1.0);
     const Backend& backend = x_.backend();
     return matmul(on(backend, {1, total, pairs + rest}, lengths),
                   on(backend, {1, pairs + rest, cols}, turns));
@@ -387,39 +397,39 @@ RowNorms KeyDerivative::without_norm(const Rows& r) const {
     const Index w = side_.w, total = Index(first.size());
     if (by_distance() && x_.backend().host_memory()) {
         const Tensor lengths = over_distances(q, total, r.cols);
-        std::vector<double> form(at(total), 0.0);
+        std::vector<double> form(slot(total), 0.0);
         if (r.divided)
             form = toeplitz_forms(gram().view(), rows.slope.view(),
                                   multiply(rows.slope, rows.weight).view(), lengths.view());
         const std::vector<double> whole = lengths.col_range(0, 1).to_host<double>();
         RowNorms out;
         for (Index i = 0; i < total; ++i) {
-            const double gross = whole[at(i)] * first[at(i)];
-            out.value.push_back((gross + form[at(i)]) * scale_ * scale_);
+            const double gross = whole[slot(i)] * first[slot(i)];
+            out.value.push_back((gross + form[slot(i)]) * scale_ * scale_);
             out.gross.push_back(gross * scale_ * scale_);
         }
         return out;
     }
-    RowNorms out{std::vector<Wide>(at(total), 0), std::vector<Wide>(at(total), 0)};
+    RowNorms out{std::vector<Wide>(slot(total), 0), std::vector<Wide>(slot(total), 0)};
     const auto add_class = [&](const std::vector<double>& length, const Tensor& form) {
         const std::vector<double> f =
-            form.defined() ? form.to_host<double>() : std::vector<double>(at(total), 0.0);
+            form.defined() ? form.to_host<double>() : std::vector<double>(slot(total), 0.0);
         for (Index i = 0; i < total; ++i) {
-            out.value[at(i)] += length[at(i)] * (first[at(i)] + f[at(i)]) * scale_ * scale_;
-            out.gross[at(i)] += length[at(i)] * first[at(i)] * scale_ * scale_;
+            out.value[slot(i)] += length[slot(i)] * (first[slot(i)] + f[slot(i)]) * scale_ * scale_;
+            out.gross[slot(i)] += length[slot(i)] * first[slot(i)] * scale_ * scale_;
         }
     };
-    std::vector<double> length(at(total), 0.0);
+    std::vector<double> length(slot(total), 0.0);
     for (Index i = 0; i < total; ++i)
         for (Index c = 2 * side_.pairs; c < w; ++c)
-            length[at(i)] += q[at(i * w + c)] * q[at(i * w + c)];
+            length[slot(i)] += q[slot(i * w + c)] * q[slot(i * w + c)];
     if (2 * side_.pairs < w)
         add_class(length, r.divided ? quadratic(rows.slope, rows.weight) : Tensor());
     for (Index p = 0; p < side_.pairs; ++p) {
         const auto [a, b] = side_.columns(p);
         for (Index i = 0; i < total; ++i)
-            length[at(i)] =
-                q[at(i * w + a)] * q[at(i * w + a)] + q[at(i * w + b)] * q[at(i * w + b)];
+            length[slot(i)] =
+                q[slot(i * w + a)] * q[slot(i * w + a)] + q[slot(i * w + b)] * q[slot(i * w + b)];
         add_class(length, r.divided ? quadratic(rows.slope, rows.weight, p) : Tensor());
     }
     return out;
@@ -432,11 +442,11 @@ Tensor KeyDerivative::column(const Tensor& q, Index head, Index c, const Tensor&
     const auto [pair, second] = side_.pair_of(c);
     std::vector<double> straight, crossed, unit, inverse;
     for (Index j = 0; j < cols; ++j) {
-        const double s = side_.inverse[at(head * side_.n + j)], g = side_.gain[at(c)] * s;
-        const double u = side_.unit[at((head * side_.n + j) * side_.w + c)];
-        straight.push_back(pair < 0 ? g : g * side_.cosine[at(j * side_.pairs + pair)]);
+        const double s = side_.inverse[slot(head * side_.n + j)], g = side_.gain[slot(c)] * s;
+        const double u = side_.unit[slot((head * side_.n + j) * side_.w + c)];
+        straight.push_back(pair < 0 ? g : g * side_.cosine[slot(j * side_.pairs + pair)]);
         if (pair >= 0)
-            crossed.push_back((second ? -g : g) * side_.sine[at(j * side_.pairs + pair)]);
+            crossed.push_back((second ? -g : g) * side_.sine[slot(j * side_.pairs + pair)]);
         unit.push_back(u * s / double(side_.w));
         inverse.push_back(s / double(side_.w));
     }
@@ -460,7 +470,7 @@ RowNorms KeyDerivative::with_norm(const Rows& r) const {
             return matmul(q, z.batch_range(head, 1).row_range(0, r.cols), Transpose::second);
         };
         const Tensor shadow = along(shadow_), mean = side_.layer ? along(ones_) : Tensor();
-        std::vector<double> value(at(group * r.count), 0.0), gross = value;
+        std::vector<double> value(slot(group * r.count), 0.0), gross = value;
         for (Index c = 0; c < side_.w; ++c) {
             const Tensor a = multiply(rows.slope, column(q, head, c, shadow, mean, r.cols));
             const std::vector<double> first =

@@ -118,6 +118,7 @@ class ProjectionJacobians final : public Probe {
     static std::string reason(const Attention& e) {
         if (e.channels) return over_channels;
         if (!e.projections) return "no projections";
+        if (e.projections->norm_of_all_heads) return "q and k are normalised across heads";
         const Structure known = e.op.structure();
         if (known.factors || !known.constant_terms)
             return "P is not a function of the logits scale q k^T only";
@@ -144,8 +145,8 @@ constexpr Metric projection_jacobians_metrics[] = {
                    "W the rows of the head, without biases",
      .source = "[POLY] Thm 4.4",
      .range = ">= 0",
-     .undefined =
-         "there are no projections, P is not a function of scale q k^T only, or P is over channels",
+     .undefined = "there are no projections, P is not a function of scale q k^T only, q and k are "
+                  "normalised across heads, or P is over channels",
      .seconds = jacobian_seconds},
     {.name = "jac_k_fro",
      .symbol = "|dP/dW_K|_F",

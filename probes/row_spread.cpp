@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "mixing.hpp"
+#include "support.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -11,8 +12,6 @@ namespace tsdiag::probe {
 namespace {
 
 constexpr double rounding = 16 * 0x1p-24;
-
-std::size_t at(Index i) { return std::size_t(i); }
 
 /// Whether t = P G costs less than (P X) X^T.
 bool by_gram(Index n, Index columns) { return n < 2 * columns; }
@@ -55,15 +54,14 @@ RowSpread::RowSpread(const AttentionOperator& op, const Tensor& x, const Tensor&
     narrow_ = cast(wide_, Type::f32);
     if (by_gram(n_, x.cols())) gram_ = matmul(narrow_, narrow_, Transpose::second);
     if (column_sums.defined()) remove_mean(column_sums);
-    found_.resize(at(heads_ * n_));
-    const Index block = block_rows(op);
-    for (Index first = 0; first < n_; first += block) {
-        const Index count = std::min(block, n_ - first), cols = causal_ ? first + count : n_;
+    found_.resize(slot(heads_ * n_));
+    each_row_block(op, block_rows(op), std::span(found_), [&](Index first, Index count) {
+        const Index cols = causal_ ? first + count : n_;
         const std::vector<SpreadSums> sums =
             of_block(contiguous(op.entries(first, count).col_range(0, cols)));
         for (Index k = 0; k < heads_; ++k)
             std::copy_n(sums.begin() + k * count, count, found_.begin() + k * n_ + first);
-    }
+    });
 }
 
 void RowSpread::remove_mean(const Tensor& column_sums) {
@@ -97,7 +95,7 @@ void RowSpread::again(const AttentionOperator& op, const std::vector<bool>& mark
         for (Index k = 0; k < heads_; ++k) {
             std::vector<Index> rows;
             for (Index i = 0; i < count; ++i)
-                if (marked[at(k * n_ + first + i)]) rows.push_back(i);
+                if (marked[slot(k * n_ + first + i)]) rows.push_back(i);
             if (rows.empty()) continue;
             if (!p.defined()) p = op.entries(first, count);
             const Tensor wide = cast(gather_rows(contiguous(p.batch_range(k, 1)), rows), Type::f64);
@@ -107,7 +105,7 @@ void RowSpread::again(const AttentionOperator& op, const std::vector<bool>& mark
                 spread_sums(wide.view(), wide.view(), t.view(),
                             squares_.batch_range(k / group, 1).view(), View{});
             for (std::size_t i = 0; i < rows.size(); ++i)
-                sums[at(k * n_ + first + rows[i])] = exact[i];
+                sums[slot(k * n_ + first + rows[i])] = exact[i];
         }
     }
 }
@@ -117,23 +115,23 @@ std::vector<RowSpread::Sum> RowSpread::sums(const AttentionOperator& op,
     std::vector<SpreadSums> rows = found_;
     std::vector<bool> wide(rows.size(), false);
     const auto weight = [&](Index k, Index i) {
-        return weights[at((Index(weights.size()) == n_ ? 0 : k * n_) + i)];
+        return weights[slot((Index(weights.size()) == n_ ? 0 : k * n_) + i)];
     };
-    auto out = std::vector<Sum>(at(heads_));
+    auto out = std::vector<Sum>(slot(heads_));
     for (bool open = true; open;) {
         open = false;
         std::vector<bool> marked(rows.size(), false);
         for (Index k = 0; k < heads_; ++k) {
-            Sum& sum = out[at(k)];
+            Sum& sum = out[slot(k)];
             sum = {};
             double error = 0;
             std::vector<std::pair<double, Index>> errors;  // of the rows in float32
             for (Index i = k * n_; i < (k + 1) * n_; ++i) {
-                const double a = weight(k, i - k * n_), gross = a * rows[at(i)].gross();
-                sum.value += a * rows[at(i)].value();
+                const double a = weight(k, i - k * n_), gross = a * rows[slot(i)].gross();
+                sum.value += a * rows[slot(i)].value();
                 sum.gross += gross;
-                if (wide[at(i)] || gross == 0) continue;
-                errors.emplace_back(rounding * (gross + a * of_products(rows[at(i)])), i);
+                if (wide[slot(i)] || gross == 0) continue;
+                errors.emplace_back(rounding * (gross + a * of_products(rows[slot(i)])), i);
                 error += errors.back().first;
             }
             if (!std::isfinite(error))  // all again: what is not finite then is so itself
@@ -143,7 +141,7 @@ std::vector<RowSpread::Sum> RowSpread::sums(const AttentionOperator& op,
             for (const auto& [own, i] : errors) {
                 if (error <= allowed) break;
                 error -= own;
-                open = marked[at(i)] = wide[at(i)] = true;
+                open = marked[slot(i)] = wide[slot(i)] = true;
             }
         }
         if (open) again(op, marked, rows);
@@ -155,10 +153,10 @@ std::vector<std::optional<Wide>> RowSpread::moved() const {
     check(mean_.defined(), "the mean row was given");
     std::vector<std::optional<Wide>> out;
     for (Index k = 0; k < heads_; ++k) {
-        Wide sum = -mean_moved_[at(k)], size = 0;
+        Wide sum = -mean_moved_[slot(k)], size = 0;
         for (Index i = k * n_; i < (k + 1) * n_; ++i) {
-            sum += found_[at(i)].moved;
-            size += found_[at(i)].size;
+            sum += found_[slot(i)].moved;
+            size += found_[slot(i)].size;
         }
         const bool certain = rounding * size <= allowed_rounding * sum || size == 0;
         out.push_back(certain ? std::optional(std::max<Wide>(0, sum)) : std::nullopt);

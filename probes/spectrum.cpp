@@ -57,18 +57,29 @@ class Spectrum final : public Probe {
         const RowStatistics& s = e.stats;
         diagonals_.resize(std::size_t(s.heads));
         for (Index k = 0; k < s.heads; ++k) {
-            const std::span<const double> seen = of_head(s.diagonal, s, k);
+            const auto seen =
+                std::span(s.diagonal).subspan(std::size_t(k * s.rows), std::size_t(s.rows));
             std::vector<double>& diagonal = diagonals_[std::size_t(k)];
             diagonal.insert(diagonal.end(), seen.begin(), seen.end());
         }
     }
 
     void on_attention(const Attention& e, Sink& out) override {
+        const bool second = e.op.memory() == 0 && wants_any({"lambda2_abs", "lambda2_check",
+                                                             "spectral_gap", "gap", "est2"});
+        const char* const why_no_est1 = no_est1(e);
+        const bool norm = settings_.wants("delta") || (settings_.wants("est1") && !why_no_est1);
+        std::optional<Spectra> both;
+        if (second && norm && e.op.tokens() >= 2 && !e.op.structure().causal)
+            both = second_eigenvalue_and_norm(e.op, e.memory, settings_.accuracy, settings_.route);
         if (e.op.memory() > 0)
             no_eigenvalues(e, out);
-        else if (wants_any({"lambda2_abs", "lambda2_check", "spectral_gap", "gap", "est2"}))
-            second_eigenvalues(e, out);
-        if (wants_any({"delta", "est1"})) centred_norms(e, out);
+        else if (second)
+            second_eigenvalues(e, both, out);
+        if (norm)
+            centred_norms(e, both, why_no_est1, out);
+        else if (settings_.wants("est1"))
+            emit_no_est1(e, out, why_no_est1);
         if (wants_any({"delta_pi"})) stationary_norms(e, out);
         if (wants_any({"dobrushin"})) dobrushin_coefficients(e, out);
     }
@@ -106,7 +117,9 @@ class Spectrum final : public Probe {
     }
 
     /// For a causal P from its recorded diagonal, without another pass.
-    std::vector<Estimate> second_moduli(const Attention& e) const {
+    std::vector<Estimate> second_moduli(const Attention& e,
+                                        const std::optional<Spectra>& both) const {
+        if (both) return both->second;
         const bool seen = !diagonals_.empty() && Index(diagonals_[0].size()) == e.op.tokens();
         if (!seen || !e.op.structure().causal)
             return second_eigenvalue(e.op, e.memory, settings_.accuracy, settings_.route);
@@ -116,11 +129,12 @@ class Spectrum final : public Probe {
         return found;
     }
 
-    void second_eigenvalues(const Attention& e, Sink& out) const {
+    void second_eigenvalues(const Attention& e, const std::optional<Spectra>& both,
+                            Sink& out) const {
         const Index h = e.op.heads();
         std::vector<Value> modulus(std::size_t(h), undefined("fewer than two tokens"));
         if (e.op.tokens() >= 2) {
-            const std::vector<Estimate> found = second_moduli(e);
+            const std::vector<Estimate> found = second_moduli(e, both);
             modulus = values_of(found, e.layer, "lambda2_abs");
             const Structure known = e.op.structure();
             if (known.row_stochastic && known.blocks.size() > 1)
@@ -190,14 +204,19 @@ class Spectrum final : public Probe {
         }
     }
 
-    void centred_norms(const Attention& e, Sink& out) const {
-        const char* why_no_est1 = no_estimate(e)       ? no_estimate(e)
-                                  : e.op.memory() > 0  ? not_square
-                                  : !e.input.defined() ? no_input
-                                                       : nullptr;
-        if (!settings_.wants("delta") && why_no_est1) return emit_no_est1(e, out, why_no_est1);
+    /// Why est1 is undefined; null where it is not.
+    static const char* no_est1(const Attention& e) {
+        return no_estimate(e)       ? no_estimate(e)
+               : e.op.memory() > 0  ? not_square
+               : !e.input.defined() ? no_input
+                                    : nullptr;
+    }
+
+    void centred_norms(const Attention& e, const std::optional<Spectra>& both,
+                       const char* why_no_est1, Sink& out) const {
         const std::vector<Value> delta = values_of(
-            centred_norm(e.op, e.memory, settings_.accuracy, settings_.route), e.layer, "delta");
+            both ? both->norm : centred_norm(e.op, e.memory, settings_.accuracy, settings_.route),
+            e.layer, "delta");
         if (settings_.wants("delta")) emit_heads(out, settings_, e.layer, "delta", delta);
         if (!settings_.wants("est1")) return;
         if (why_no_est1) return emit_no_est1(e, out, why_no_est1);

@@ -112,8 +112,8 @@ void RowSums::add(const AttentionRows& event) {
         return;
     }
     deviation_.resize(std::size_t(s.heads), 0.0);
-    for (Index i = 0; i < s.heads * s.rows; ++i) {
-        double& worst = deviation_[std::size_t(i / s.rows)];
+    for (Index i = 0; i < s.heads * s.numbers(); ++i) {
+        double& worst = deviation_[std::size_t(i / s.numbers())];
         const double off = std::abs(s.sum[std::size_t(i)] - 1);
         if (off > worst || std::isnan(off)) worst = std::isnan(worst) ? worst : off;
     }

@@ -13,6 +13,9 @@
 /// Shared by the probes: places, means over heads, sums over rows.
 namespace tsdiag::probe {
 
+/// A place in a std::vector.
+inline std::size_t slot(Index i) { return std::size_t(i); }
+
 template <class P>
 std::unique_ptr<Probe> make(const ProbeSettings& settings) {
     return std::make_unique<P>(settings);
@@ -90,21 +93,22 @@ class RowSums {
     double tolerance_ = 0;
 };
 
-/// The values of a head's rows in one block.
+/// The values of a head's rows in one block, which may be folded.
 template <class T>
 std::span<const T> of_head(const std::vector<T>& all, const RowStatistics& s, Index head) {
-    return std::span(all).subspan(std::size_t(head * s.rows), std::size_t(s.rows));
+    return std::span(all).subspan(std::size_t(head * s.numbers()), std::size_t(s.numbers()));
 }
 
 /// The mean of a number over the rows of a head.  Where not all n rows were seen: an estimate with
 /// Student's 95 % interval for a sample of blocks, since rows of one block are correlated.
 class RowMean {
   public:
+    /// A number of each of so many rows, or their sum.
     template <class T>
-    void add(std::span<const T> block) {
+    void add(std::span<const T> block, Index rows) {
         T sum = 0;
         for (const T x : block) sum += x;
-        add(sum, double(block.size()));
+        add(sum, double(rows));
     }
     Index rows() const { return Index(rows_); }
     Value value(Index n) const;

@@ -87,7 +87,8 @@ std::vector<Figure> make_accumulation(const Table& table) {
                     fmt::format(" {} of {} layers are drawn, evenly spaced; curves.csv has all.",
                                 drawn, curves.size());
         }
-        const Grid g = head_grid(rows.heads(model, metric::local_auc), metric::local_auc);
+        Grid g = head_grid(rows.heads(model, metric::local_auc), metric::local_auc);
+        g.model = model;
         if (const std::string words = grid_in_words(metric::local_auc, g); !words.empty()) {
             f.panels.push_back({.title = "local_auc: locality of each head", .grid = g});
             f.alt += " " + words;

@@ -1,49 +1,72 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <set>
 
-#include "rows.hpp"
+#include "cells.hpp"
 #include "text.hpp"
 
-/// The requested attention matrices, as images.
+/// The kept attention matrices, as images.
 namespace tsdiag::reports {
 namespace {
 
 constexpr std::size_t panels_a_figure = 9;
 constexpr Index most_pixels = 1024;       ///< a larger map is reduced to block means
 constexpr double end_of_colours = 0.995;  ///< upper end of the colours, a quantile of the entries
+constexpr Index most_bytes = 3'000'000;   ///< of the page, for maps that are drawn one by one
+constexpr Index tile = 32;                ///< rows and columns of a map in the gallery
+constexpr std::size_t least_of_gallery = 4;
 
-/// Means over blocks of k x k entries, k the least that fits `most_pixels`.
-Grid reduced(const Map& map) {
-    const Index k =
-        std::max<Index>(1, (std::max(map.rows, map.cols) + most_pixels - 1) / most_pixels);
-    Grid g{
-        .rows = (map.rows + k - 1) / k, .cols = (map.cols + k - 1) / k, .step = k, .image = true};
-    std::vector<double> sum(std::size_t(g.rows * g.cols));
-    std::vector<Index> count(sum.size());
+/// The offsets j - i whose entries are all exactly 0, as masks leave them, above and below the
+/// diagonals that have others: [first, last] keep an entry.
+struct Diagonals {
+    Index first, last;
+    bool has(Index i, Index j) const { return j - i >= first && j - i <= last; }
+};
+
+Diagonals unmasked(const Map& map) {
+    constexpr Index fewest = 3;  // a single zero in a corner is no mask
+    const auto empty = [&](Index offset) {
+        for (Index i = std::max<Index>(0, -offset); i < map.rows && i + offset < map.cols; ++i)
+            if (map.values[std::size_t(i * map.cols + i + offset)] != 0) return false;
+        return true;
+    };
+    Diagonals kept{-(map.rows - 1), map.cols - 1};
+    while (kept.last > 0 && empty(kept.last)) --kept.last;
+    while (kept.first < 0 && empty(kept.first)) ++kept.first;
+    if (map.cols - 1 - kept.last < std::min(fewest, map.cols - 1)) kept.last = map.cols - 1;
+    if (map.rows - 1 + kept.first < std::min(fewest, map.rows - 1)) kept.first = -(map.rows - 1);
+    return kept;
+}
+
+/// A map with at most `side` rows and columns: means over blocks of its entries that are not
+/// masked.
+Grid grid_of(const Map& map, Index side) {
+    Grid g{.rows = map.rows, .cols = map.cols, .image = true};
+    const Diagonals kept = unmasked(map);
     for (Index i = 0; i < map.rows; ++i)
-        for (Index j = 0; j < map.cols; ++j) {
-            const auto cell = std::size_t(i / k * g.cols + j / k);
-            sum[cell] += map.values[std::size_t(i * map.cols + j)];
-            ++count[cell];
-        }
-    for (std::size_t c = 0; c < sum.size(); ++c) g.values.push_back(sum[c] / double(count[c]));
-    return g;
+        for (Index j = 0; j < map.cols; ++j)
+            g.values.push_back(kept.has(i, j)
+                                   ? std::optional(map.values[std::size_t(i * map.cols + j)])
+                                   : std::nullopt);
+    const Index k = (std::max(map.rows, map.cols) + side - 1) / side;
+    return k > 1 ? block_means(g, k) : g;
 }
 
 /// The colour scale ends at a quantile: a row with a single nonzero entry would darken all others.
 void set_colours(Grid& g) {
     std::vector<double> sorted;
-    for (const auto& v : g.values) sorted.push_back(*v);
+    for (const auto& v : g.values)
+        if (v) sorted.push_back(*v);
+    if (sorted.empty()) return;
     std::sort(sorted.begin(), sorted.end());
     const auto at = [&](double q) { return sorted[std::size_t(q * double(sorted.size() - 1))]; };
-    if (sorted.front() < 0) {
-        g.palette = Palette::diverging;
-        g.low = at(1 - end_of_colours);
-    } else {
-        g.low = 0;
-    }
     g.high = at(end_of_colours);
+    g.low = at(1 - end_of_colours);
+    if (sorted.front() < 0)
+        g.palette = Palette::diverging;
+    else
+        g.low = colours_begin(*g.low, *g.high);
     if (*g.high <= *g.low) g.high = sorted.back();
 }
 
@@ -59,34 +82,114 @@ std::string map_in_words(const Map& map) {
                        *least < 0 ? ", " + entry("least", least) : "");
 }
 
+/// All maps side by side, each in shares of the end of its own colours, with blank lines between.
+std::optional<Figure> gallery(const Table& table) {
+    const std::vector<Map>& maps = table.maps();
+    const TableView rows(table);
+    std::set<Index> layers, heads;
+    for (const Map& map : maps) {
+        layers.insert(map.at.layer);
+        heads.insert(map.at.head);
+    }
+    if (maps.size() < least_of_gallery) return std::nullopt;
+    constexpr Index pitch = tile + 1;
+    Grid g{.rows = std::ssize(layers) * pitch,
+           .cols = std::ssize(heads) * pitch,
+           .row_title = "layer",
+           .col_title = "head",
+           .value_title = "P, share of the map's own range",
+           .image = true,
+           .tile = pitch};
+    if (rows.models().size() == 1) g.model = rows.models().front();
+    g.values.resize(std::size_t(g.rows * g.cols));
+    for (const Index layer : layers) g.row_labels.push_back(fmt::format("{}", layer));
+    for (const Index head : heads) g.col_labels.push_back(fmt::format("{}", head));
+    for (const Map& map : maps) {
+        Grid one = grid_of(map, tile);
+        set_colours(one);
+        const Index top = std::distance(layers.begin(), layers.find(map.at.layer)) * pitch,
+                    left = std::distance(heads.begin(), heads.find(map.at.head)) * pitch;
+        const bool diverges = one.palette == Palette::diverging;
+        if (diverges) g.palette = Palette::diverging;
+        const double low = diverges ? 0 : one.low.value_or(0),
+                     span = std::max(std::abs(one.high.value_or(1) - low), 1e-300);
+        for (Index i = 0; i < tile; ++i)
+            for (Index j = 0; j < tile; ++j)
+                if (const auto& v = one.values[std::size_t(i * one.rows / tile * one.cols +
+                                                           j * one.cols / tile)])
+                    g.values[std::size_t((top + i) * g.cols + left + j)] =
+                        std::clamp((*v - low) / span, -1.0, 1.0);
+    }
+    g.low = g.palette == Palette::diverging ? -1 : 0;
+    g.high = 1;
+    return Figure{
+        .name = "attention_maps_gallery",
+        .title = "All kept attention maps",
+        .caption = fmt::format("P of {} heads for the first sample, each reduced to {} x {} means "
+                               "and coloured in its own "
+                               "range, which ends at the 99.5 % quantile of its entries. Hatched "
+                               "(blank on paper): masked, "
+                               "that is, diagonals whose entries are all exactly 0.",
+                               maps.size(), tile, tile),
+        .alt = fmt::format("A gallery of {} attention maps: {} layers downwards, {} heads across.",
+                           maps.size(), layers.size(), heads.size()),
+        .panels = {{.title = "P, a map a head", .grid = std::move(g)}}};
+}
+
+Figure figure_of_maps(std::size_t k) {
+    return {.name = k == 1 ? "attention_maps" : fmt::format("attention_maps_{}", k),
+            .title = k == 1 ? "Attention maps" : fmt::format("Attention maps, {}", k),
+            .caption =
+                "P of single heads for the first sample: row i shows what token i (or channel "
+                "i, if P is over channels) attends to. The colour scale ends at the 99.5 % "
+                "quantile of the entries; it begins at 0, or with the entries where they lie far "
+                "from 0; if some are negative, it diverges from 0. Hatched (blank on paper): "
+                "masked, that is, diagonals whose entries are all exactly 0.",
+            .alt = "Attention maps."};
+}
+
+Plot panel_of(const Map& map) {
+    Grid g = grid_of(map, most_pixels);
+    set_colours(g);
+    g.layer = map.at.layer;
+    g.head = map.at.head;
+    const bool channels = map.name == "channels";
+    g.row_title = channels ? "channel" : "token";
+    g.col_title = channels ? "from channel" : "attends to";
+    g.value_title = "P";
+    const std::string means = g.step > 1 ? fmt::format(", means of {0} x {0}", g.step) : "";
+    return {.title = fmt::format("layer {}, head {}{}", map.at.layer, map.at.head, means),
+            .grid = g};
+}
+
+/// About: a byte and a third an entry of the image, and the numbers of small maps.
+Index bytes_of(const Map& map) {
+    const Index entries = std::min(map.rows, most_pixels) * std::min(map.cols, most_pixels);
+    return entries * (entries <= 4096 ? 9 : 2);
+}
+
 std::vector<Figure> make_attention_maps(const Table& table) {
     std::vector<Figure> found;
+    Index bytes = 0;
+    std::size_t left_out = 0;
     for (const Map& map : table.maps()) {
         if (map.rows == 0 || map.cols == 0) continue;
-        if (found.empty() || found.back().panels.size() == panels_a_figure) {
-            const std::size_t k = found.size() + 1;
-            found.push_back(
-                {.name = k == 1 ? "attention_maps" : fmt::format("attention_maps_{}", k),
-                 .title = k == 1 ? "Attention maps" : fmt::format("Attention maps, {}", k),
-                 .caption =
-                     "P of single heads for the first sample: row i shows what token i (or channel "
-                     "i, if P is over channels) attends to. The colour scale ends at the 99.5 % "
-                     "quantile of the entries; if some are negative, it diverges from 0.",
-                 .alt = "Attention maps."});
+        bytes += bytes_of(map);
+        if (bytes > most_bytes && !found.empty()) {
+            ++left_out;
+            continue;
         }
-        Grid g = reduced(map);
-        set_colours(g);
-        const bool channels = map.name == "channels";
-        g.row_title = channels ? "channel" : "token";
-        g.col_title = channels ? "from channel" : "attends to";
-        g.value_title = "P";
-        Figure& f = found.back();
-        f.alt += " " + map_in_words(map);
-        const std::string means = g.step > 1 ? fmt::format(", means of {0} x {0}", g.step) : "";
-        f.panels.push_back(
-            {.title = fmt::format("layer {}, head {}{}", map.at.layer, map.at.head, means),
-             .grid = g});
+        if (found.empty() || found.back().panels.size() == panels_a_figure)
+            found.push_back(figure_of_maps(found.size() + 1));
+        found.back().alt += " " + map_in_words(map);
+        found.back().panels.push_back(panel_of(map));
     }
+    if (left_out > 0)
+        found.back().caption += fmt::format(
+            " {} more maps would make the page too large: the gallery and maps.npz have "
+            "them.",
+            left_out);
+    if (std::optional<Figure> all = gallery(table)) found.insert(found.begin(), *std::move(all));
     return found;
 }
 

@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <map>
+
 #include "page.hpp"
 #include "text.hpp"
 #include "tsdiag/claim.hpp"
@@ -38,9 +40,30 @@ Finding finding(const Examined& e) {
             f.text += fmt::format(" {} against {}.", number(*r.measured), number(*r.bound));
     }
     for (const Reading& r : e.controls)
-        f.text += fmt::format(" Control, {}: {}.", r.name, control_outcome(r));
+        if (r.verdict != Verdict::false_as_stated && r.verdict != Verdict::hypothesis_not_met)
+            f.text += fmt::format(" Control, {}: {}, so \"holds\" is weak evidence here.", r.name,
+                                  control_outcome(r));
     f.figure = figure_name(*e.claim);
     return f;
+}
+
+/// "a, b and 3 more".
+std::string names(const std::vector<const Examined*>& claims) {
+    constexpr std::size_t most = 6;
+    std::string text;
+    for (std::size_t i = 0; i < std::min(most, claims.size()); ++i)
+        text += fmt::format("{}{}", text.empty() ? "" : ", ", claims[i]->claim->name);
+    if (claims.size() > most) text += fmt::format(" and {} more", claims.size() - most);
+    return text;
+}
+
+/// "0.5 against 0.35" of the first reading that is false; empty where it has no numbers.
+std::string numbers_of_failure(const Examined& e) {
+    for (const Reading& r : e.readings)
+        if (r.verdict == Verdict::false_as_stated && r.role != Role::sharper && r.measured &&
+            r.bound)
+            return fmt::format(": {} against {}", number(*r.measured), number(*r.bound));
+    return "";
 }
 
 std::string cell(std::optional<double> v) {
@@ -135,6 +158,32 @@ void add_reading(Figure& figure, const Reading& r) {
 
 }  // namespace
 
+Finding claims_headline(std::span<const Examined> examined) {
+    Finding headline{.level = Finding::Level::good, .headline = true};
+    std::map<Verdict, std::vector<const Examined*>> by_verdict;
+    for (const Examined& e : examined) {
+        by_verdict[e.verdict].push_back(&e);
+        if (is_false(e.verdict)) headline.level = Finding::Level::warning;
+        if (is_open(e.verdict) && headline.level == Finding::Level::good)
+            headline.level = Finding::Level::note;
+    }
+    if (examined.size() == 1) {
+        const Examined& e = examined.front();
+        headline.text =
+            fmt::format("{}: {}{}.", e.claim->name, name(e.verdict), numbers_of_failure(e));
+        return headline;
+    }
+    const std::size_t hold =
+        by_verdict[Verdict::holds].size() + by_verdict[Verdict::holds_asymptotically].size();
+    headline.text =
+        fmt::format("{} of {} hold in these draws", hold, counted(examined.size(), "statement"));
+    for (const auto& [verdict, claims] : by_verdict)
+        if (verdict != Verdict::holds && !claims.empty())
+            headline.text += fmt::format("; {}: {}", name(verdict), names(claims));
+    headline.text += ".";
+    return headline;
+}
+
 std::optional<Figure> claim_figure(const Examined& e) {
     Figure figure{.name = figure_name(*e.claim),
                   .title = fmt::format("{}: {}", e.claim->name, name(e.verdict)),
@@ -153,7 +202,8 @@ std::optional<Figure> claim_figure(const Examined& e) {
 
 std::vector<std::string> write_claims_report(std::span<const Examined> examined,
                                              const Json& described,
-                                             const std::filesystem::path& directory) {
+                                             const std::filesystem::path& directory,
+                                             const FigureStyle& look) {
     reports::Page page{.title = "Checked statements",
                        .facts_title = "Examination",
                        .facts = facts(described),
@@ -162,6 +212,7 @@ std::vector<std::string> write_claims_report(std::span<const Examined> examined,
                        .wordless = "No statement was checked.",
                        .files = {{"claims.csv", "every reading, one per row"},
                                  {"claims.json", "settings, statements, witnesses, replays"}}};
+    if (!examined.empty()) page.findings.push_back(claims_headline(examined));
     for (const Examined& e : examined) {
         page.findings.push_back(finding(e));
         if (std::optional<Figure> f = claim_figure(e))
@@ -170,7 +221,8 @@ std::vector<std::string> write_claims_report(std::span<const Examined> examined,
             page.missing.push_back(
                 fmt::format("{}: exact comparisons, all in the table.", e.claim->name));
     }
-    return reports::write_page(std::move(page), directory);
+    page.findings = by_severity(std::move(page.findings));
+    return reports::write_page(std::move(page), directory, look);
 }
 
 }  // namespace tsdiag

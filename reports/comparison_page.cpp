@@ -176,7 +176,8 @@ namespace tsdiag {
 std::vector<std::string> write_comparison(std::span<const MeasuredResult> results,
                                           const Changes& changes,
                                           const std::vector<Finding>& judged, const Json& run,
-                                          const std::filesystem::path& directory) {
+                                          const std::filesystem::path& directory,
+                                          const FigureStyle& look) {
     using namespace reports;
     std::vector<std::pair<std::string, std::string>> facts;
     for (std::size_t i = 0; i < results.size(); ++i) {
@@ -200,7 +201,7 @@ std::vector<std::string> write_comparison(std::span<const MeasuredResult> result
               .files = {{"compare.csv", "every change, one per row"},
                         {"run.json", "the results compared, and the outcome"}}};
     if (changes.differences.empty()) page.numbers.clear();
-    return write_page(std::move(page), directory);
+    return write_page(std::move(page), directory, look);
 }
 
 }  // namespace tsdiag

@@ -17,6 +17,7 @@ namespace tsdiag {
     X(heads_shape)          \
     X(accumulation)         \
     X(attention_maps)       \
+    X(routing)              \
     X(gradient_norms)       \
     X(gradient_bounds)      \
     X(further)

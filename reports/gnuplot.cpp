@@ -5,6 +5,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "cells.hpp"
 #include "layout.hpp"
 #include "png.hpp"
 #include "process.hpp"
@@ -42,18 +43,23 @@ std::string image_of(const Figure& figure, std::size_t panel) {
     return fmt::format("{}_{}.png", figure.name, panel + 1);
 }
 
-/// The values of the images, as comments for readers; for large ones, where to find them.
+/// Means over k x k cells, k the least that leaves `most_numbers`.
+Grid thinned(const Grid& g) {
+    Index k = 1;
+    while (((g.rows + k - 1) / k) * ((g.cols + k - 1) / k) > most_numbers) ++k;
+    return k == 1 ? g : block_means(g, k);
+}
+
+/// The values of the images, for readers: gnuplot draws the image.
 std::string images_of(const Figure& figure) {
     std::string out;
     for (std::size_t i = 0; i < figure.panels.size(); ++i) {
         const Plot& plot = figure.panels[i];
         if (!plot.grid || !plot.grid->image) continue;
-        const Index cells = plot.grid->rows * plot.grid->cols;
-        out +=
-            fmt::format("# {}: drawn from {}\n", gnuplot_string(plot.title), image_of(figure, i));
-        out += cells <= most_numbers ? cells_of(*plot.grid)
-                                     : fmt::format("# {} x {} numbers, which ../maps.npz has\n\n\n",
-                                                   plot.grid->rows, plot.grid->cols);
+        const Grid g = thinned(*plot.grid);
+        out += fmt::format("# {}: drawn from {}; a cell here is the mean of {} x {} entries\n{}",
+                           gnuplot_string(plot.title), image_of(figure, i), g.step, g.step,
+                           cells_of(g));
     }
     return out;
 }
@@ -79,6 +85,56 @@ std::string data_of(const Figure& figure) {
     return out + images_of(figure);
 }
 
+/// For TeX: its special characters escaped, and the letters of formulas in mathematics.
+std::string tex_words(std::string_view text) {
+    static constexpr std::pair<std::string_view, std::string_view> letters[] = {
+        {"\u03b1", "$\\alpha$"},
+        {"\u03be", "$\\xi$"},
+        {"\u03bb", "$\\lambda$"},
+        {"\u03bc", "$\\mu$"},
+        {"\u03c0", "$\\pi$"},
+        {"\u03a0", "$\\Pi$"},
+        {"\u03b4", "$\\delta$"},
+        {"\u221a", "$\\surd$"},
+        {"\u2080", "$_0$"},
+        {"\u2081", "$_1$"},
+        {"\u2082", "$_2$"},
+        {"\u2083", "$_3$"},
+        {"\u00b2", "$^2$"},
+        {"\u1d40", "$^T$"},
+        {"\u00b1", "$\\pm$"},
+        {"\u2013", "--"},
+        {"\u2019", "\\textquoteright{}"},
+        {"'", "\\textquoteright{}"},  // gnuplot_string makes it another letter
+        {"\u2026", "$\\ldots$"},
+        {"|", "$|$"},
+        {"<", "$<$"},
+        {">", "$>$"},
+        {"\\", "$\\backslash$"},
+        {"^", "\\^{}"},
+        {"~", "\\~{}"}};
+    std::string out;
+    while (!text.empty()) {
+        const auto letter =
+            std::ranges::find_if(letters, [&](const auto& l) { return text.starts_with(l.first); });
+        if (letter != std::end(letters)) {
+            out += letter->second;
+            text.remove_prefix(letter->first.size());
+            continue;
+        }
+        if (std::string_view("#$%&_{}").find(text.front()) != std::string_view::npos) out += '\\';
+        out += text.front();
+        text.remove_prefix(1);
+    }
+    return out;
+}
+
+/// A label as an expression of the script: as it is and, where TeX reads it otherwise, for TeX.
+std::string label_of(std::string_view text) {
+    const std::string plain = gnuplot_string(text), tex = gnuplot_string(tex_words(text));
+    return plain == tex ? plain : fmt::format("(tex ? {} : {})", tex, plain);
+}
+
 std::string dash_of(const LineStyle& style) {
     if (style.dash.empty()) return "solid";
 
@@ -95,13 +151,12 @@ std::string tick_list(const std::vector<double>& positions) {
     return "(" + out + ")";
 }
 
-/// Ticks at integer positions with `labels`, or their numbers.
-std::string cell_tick_list(const std::vector<Index>& cells,
-                           const std::vector<std::string>& labels) {
+/// Ticks at shares of an axis from `low` to `high`.
+std::string cell_tick_list(const std::vector<Tick>& all, double low, double high) {
     std::string out;
-    for (const Index c : cells)
-        out += fmt::format("{}{} {}", out.empty() ? "" : ", ",
-                           gnuplot_string(cell_label(labels, c)), c);
+    for (const Tick& t : all)
+        out += fmt::format("{}{} {}", out.empty() ? "" : ", ", label_of(t.label),
+                           shortest(std::lerp(low, high, t.share)));
     return "(" + out + ")";
 }
 
@@ -126,10 +181,10 @@ std::string bubble_lines(const Plot& plot, const std::vector<LineStyle>& styles,
         out += fmt::format(
             "set object circle at first {}, first {} size screen {:.5f} fillcolor rgb '{}' "
             "fillstyle transparent solid 0.5 noborder\n"
-            "set label {} at first {}, first {} center font ',9' front\n",
+            "set label {} at first {}, first {} center font small front\n",
             shortest(b.x), shortest(b.y), b.width / 2 / page_width,
-            styles[style_of(styles, b.name) - 1].colour, gnuplot_string(b.name),
-            shortest(b.label_x), shortest(b.label_y));
+            styles[style_of(styles, b.name) - 1].colour, label_of(b.name), shortest(b.label_x),
+            shortest(b.label_y));
     return out;
 }
 
@@ -173,9 +228,9 @@ std::string lines_panel(const Plot& plot, const std::string& data, std::size_t& 
         const double height = share_of(ys, y);
         if (!name.empty())
             out += fmt::format(
-                "set label {} at graph 0.01, first {} offset 0,{} font ',9' textcolor rgb "
+                "set label {} at graph 0.01, first {} offset 0,{} font small textcolor rgb "
                 "'#555555'\n",
-                gnuplot_string(name), shortest(y), height > 0.9 ? -0.6 : 0.5);
+                label_of(name), shortest(y), height > 0.9 ? -0.6 : 0.5);
     }
     std::string plots = bands + marks + lines;
     plots.resize(plots.size() - 4);  // the last ", \"
@@ -196,12 +251,11 @@ std::string palette_lines(const Grid& grid) {
 std::string cells_panel(const Grid& g, const std::string& data, std::size_t& block,
                         const Layout& size) {
     std::string out = palette_lines(g);
-    out += fmt::format(
-        "set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset xtics {}\nset ytics {}\n",
-        double(g.cols) - 0.5, double(g.rows) - 0.5,
-        (g.turned ? "rotate by 90 right " : "norotate ") +
-            cell_tick_list(cell_ticks(g.cols, size.width / (g.turned ? 11 : 20)), g.col_labels),
-        cell_tick_list(cell_ticks(g.rows, size.height / 14), g.row_labels));
+    out += fmt::format("set xrange [-0.5:{}]\nset yrange [{}:-0.5]\nset xtics {}\nset ytics {}\n",
+                       double(g.cols) - 0.5, double(g.rows) - 0.5,
+                       (g.turned ? "rotate by 90 right " : "norotate ") +
+                           cell_tick_list(column_ticks(g, size.width), -0.5, double(g.cols) - 0.5),
+                       cell_tick_list(row_ticks(g, size.height), -0.5, double(g.rows) - 0.5));
     out += fmt::format(
         "set object 1 rectangle from graph 0,0 to graph 1,1 behind fillcolor rgb '{}' "
         "fillstyle solid noborder\n",
@@ -210,8 +264,8 @@ std::string cells_panel(const Grid& g, const std::string& data, std::size_t& blo
         for (Index j = 0; j < g.cols; ++j)
             if (const auto& v = g.values[std::size_t(i * g.cols + j)]; v && std::isfinite(*v))
                 out += fmt::format(
-                    "set label '{:.{}f}' at first {}, first {} center font ',9' textcolor rgb "
-                    "'{}' front\n",
+                    "set label '{:.{}f}' at first {}, first {} center font small textcolor "
+                    "rgb '{}' front\n",
                     *v, g.decimals, j, i, ink_on(g, *v));
     // `image` draws no single row or column
     const char* style = g.rows == 1 || g.cols == 1
@@ -223,11 +277,13 @@ std::string cells_panel(const Grid& g, const std::string& data, std::size_t& blo
     return out;
 }
 
-std::string image_panel(const Grid& g, const std::string& image) {
+std::string image_panel(const Grid& g, const std::string& image, const Layout& size) {
     const Extent xs{0, double(g.cols * g.step)}, ys{0, double(g.rows * g.step)};
     std::string out = palette_lines(g);
-    out += axis_lines('x', {}, xs, ticks(xs, Scale::linear, 4, true));
-    out += axis_lines('y', {}, {ys.high, ys.low}, ticks(ys, Scale::linear, 4, true));
+    out += fmt::format("set xrange [0:{}]\nset yrange [{}:0]\nset xtics {}\nset ytics {}\n",
+                       shortest(xs.high), shortest(ys.high),
+                       cell_tick_list(column_ticks(g, size.width), xs.low, xs.high),
+                       cell_tick_list(row_ticks(g, size.height), ys.low, ys.high));
     const Index scale = (image_pixels + std::max(g.rows, g.cols) - 1) / std::max(g.rows, g.cols);
     const double pixel = double(g.step) / double(scale);
     // the invisible second plot makes gnuplot draw the colour bar
@@ -243,25 +299,29 @@ struct Canvas {
     double width = 0, height = 0, legend = 0;
     double left = 0;    ///< of a panel: room for a title, and numbers or names
     double bottom = 0;  ///< the same below it
+    double right = 0;   ///< the same on the right
 };
 
+/// Room around the panels, whose labels have a height of 11.
+Canvas margins_of(const Figure& figure, const Layout& size) {
+    const bool bars =
+        std::ranges::any_of(figure.panels, [](const Plot& p) { return p.grid.has_value(); });
+    std::size_t longest = 1;
+    Canvas canvas{.bottom = bottom_margin, .right = right_margin + (bars ? colour_bar : 0)};
+    for (const Plot& plot : figure.panels) {
+        longest = std::max(longest, label_width(plot, size));
+        if (!plot.grid || !plot.grid->turned) continue;
+        for (const std::string& label : plot.grid->col_labels)
+            canvas.bottom = std::max(canvas.bottom, bottom_margin - 10 + 7 * double(label.size()));
+    }
+    canvas.left = 34 + 7 * double(longest);
+    return canvas;
+}
+
 Canvas canvas_of(const Figure& figure, const Layout& size) {
-    const bool bars = std::any_of(figure.panels.begin(), figure.panels.end(),
-                                  [](const Plot& p) { return p.grid.has_value(); });
+    Canvas canvas = margins_of(figure, size);
     const std::vector<LineStyle> styles = line_styles(figure);
-    std::size_t longest = 9;  // numbers
-    for (const Plot& plot : figure.panels)
-        if (plot.grid)
-            for (const std::string& label : plot.grid->row_labels)
-                longest = std::max(longest, label.size());
-    Canvas canvas{.left = 27 + 7 * double(longest), .bottom = bottom_margin};
-    for (const Plot& plot : figure.panels)
-        if (plot.grid && plot.grid->turned)
-            for (const std::string& label : plot.grid->col_labels)
-                canvas.bottom =
-                    std::max(canvas.bottom, bottom_margin - 10 + 7 * double(label.size()));
-    canvas.width =
-        size.columns * (canvas.left + size.width + right_margin + (bars ? colour_bar : 0));
+    canvas.width = size.columns * (canvas.left + size.width + canvas.right);
     if (needs_legend(figure)) {
         const int columns = legend_columns(figure, canvas.width);
         canvas.legend = legend_line * double((int(styles.size()) + columns - 1) / columns) + 12;
@@ -270,13 +330,29 @@ Canvas canvas_of(const Figure& figure, const Layout& size) {
     return canvas;
 }
 
+/// As many panels beside each other as `width` has room for, which they fill.
+Layout filling(const Figure& figure, double width) {
+    constexpr double narrowest = 130, flattest = 90;
+    const Layout usual = layout(figure);
+    const Canvas margins = margins_of(figure, usual);
+    const double around = margins.left + margins.right;
+    Layout size = usual;
+    size.columns = std::clamp(int(width / (around + narrowest)), 1, usual.columns);
+    size.rows = (int(figure.panels.size()) + size.columns - 1) / size.columns;
+    size.width = std::max(int(std::lround(width / size.columns - around)), 40);
+    const double shape = double(usual.height) / usual.width;
+    size.height =
+        int(std::lround(shape < 1 ? std::max(shape * size.width, flattest) : shape * size.width));
+    return size;
+}
+
 /// The keys of all lines, in a strip below the panels.
 std::string legend_panel(const Figure& figure, const std::vector<LineStyle>& styles,
                          const Canvas& canvas) {
     std::string keys;
     for (std::size_t i = 0; i < styles.size(); ++i)
         keys += fmt::format("{}  NaN with lines linestyle {} title {}", i ? ", \\\n" : "", i + 1,
-                            gnuplot_string(styles[i].name));
+                            label_of(styles[i].name));
     return fmt::format(
         "set lmargin at screen 0.01\nset rmargin at screen 0.99\nset bmargin at screen {:.5f}\n"
         "set tmargin at screen {:.5f}\nunset border\nunset tics\nunset grid\nunset title\n"
@@ -291,35 +367,68 @@ std::string legend_panel(const Figure& figure, const std::vector<LineStyle>& sty
 std::string titles_of(const Plot& plot, const Canvas& canvas, double x, double y,
                       const Layout& size) {
     const auto label = [&](const std::string& text, double at_x, double at_y, const char* how) {
-        return text.empty() ? std::string()
-                            : fmt::format("set label {} at screen {:.5f}, screen {:.5f} {}\n",
-                                          gnuplot_string(text), at_x / canvas.width,
-                                          at_y / canvas.height, how);
+        return text.empty()
+                   ? std::string()
+                   : fmt::format("set label {} at screen {:.5f}, screen {:.5f} {}\n",
+                                 label_of(text), at_x / canvas.width, at_y / canvas.height, how);
     };
     const std::string& across = plot.grid ? plot.grid->col_title : plot.x.title;
     const std::string& up = plot.grid ? plot.grid->row_title : plot.y.title;
-    return label(plot.title, x, y + 13, "left font ',12'") +
+    return label(plot.title, x, y + 13, "left font large") +
            label(across, x + size.width / 2.0, y - size.height - canvas.bottom + 14, "center") +
            label(up, x - canvas.left + 14, y - size.height / 2.0, "center rotate by 90");
 }
 
-std::string script_of(const Figure& figure) {
-    const Layout size = layout(figure);
+/// The sheet that a script draws on: its terminals, each with the names of its fonts.
+std::string terminals_of(const Canvas& canvas, const FigureStyle& look) {
+    // lengths are laid out for text of size 11; `unit`: points a length
+    const double text = look.font_size > 0 ? look.font_size : look.width > 0 ? 8 : 11;
+    const double unit = look.width > 0 ? text / 11 : 1,
+                 large = look.width > 0 ? text + 1 : text + 1,
+                 small = look.width > 0 ? text : text - 2;
+    const double width = canvas.width * unit, height = canvas.height * unit;  // points
+    const auto fonts = [&](double scale) {
+        return fmt::format("small = ',{:.4g}'\nlarge = ',{:.4g}'\n", small * scale, large * scale);
+    };
+    const double pixels = look.width > 0 ? 96.0 / 72 : 1;  // of SVG a point
+    return fmt::format(
+        "tex = format eq \"tex\"\n"
+        "if (format eq \"svg\") {{\n{0}"
+        "set terminal svg noenhanced size {1:.0f},{2:.0f} font {3} background rgb 'white' "
+        "dashlength 1 linewidth {4:.4g}\n"
+        "}}\nif (format eq \"pdf\") {{\n{5}"
+        "set terminal pdfcairo noenhanced size {6:.3f}in,{7:.3f}in font {8} dashlength 2 linewidth "
+        "{9:.4g}\n"
+        "}}\nif (tex) {{\n{5}"
+        "set terminal tikz size {6:.3f}in,{7:.3f}in font '\\fontsize{{{10:.4g}}}{{{11:.4g}}}"
+        "\\selectfont' linewidth {9:.4g}\n}}\n",
+        fonts(pixels), width * pixels, height * pixels,
+        gnuplot_string(fmt::format("{},{:.4g}", look.font, text * pixels)),
+        1.2 * look.line_width * unit, fonts(1), width / 72, height / 72,
+        gnuplot_string(fmt::format("{},{:.4g}", look.font, text)), 1.6 * look.line_width * unit,
+        text, 1.2 * text);
+}
+
+std::vector<LineStyle> styles_of(const Figure& figure, const FigureStyle& look) {
+    std::vector<LineStyle> styles = line_styles(figure);
+    const bool ordered = std::ranges::any_of(figure.panels, &Plot::ordered);
+    for (std::size_t i = 0; i < styles.size() && !ordered && !look.colours.empty(); ++i)
+        styles[i].colour = look.colours[i % look.colours.size()];
+    return styles;
+}
+
+std::string script_of(const Figure& figure, const FigureStyle& look) {
+    const double text = look.font_size > 0 ? look.font_size : 8;
+    const Layout size =
+        look.width > 0 ? filling(figure, look.width * 72 * 11 / text) : layout(figure);
     const Canvas canvas = canvas_of(figure, size);
-    const std::vector<LineStyle> styles = line_styles(figure);
+    const std::vector<LineStyle> styles = styles_of(figure, look);
     const std::string data = gnuplot_string(figure.name + ".dat");
     std::string out = fmt::format(
         "# {}\n# Draw again with: gnuplot {}.gp\nreset\nset encoding utf8\n"
-        "do for [format in \"svg pdf\"] {{\n"
-        "if (format eq \"svg\") {{\n"
-        "set terminal svg noenhanced size {:.0f},{:.0f} font 'sans-serif,11' "
-        "background rgb 'white' dashlength 1 linewidth 1.2\n"
-        "}} else {{\n"
-        "set terminal pdfcairo noenhanced size {:.3f}in,{:.3f}in font 'sans-serif,11' "
-        "dashlength 2 linewidth 1.6\n"
-        "}}\nset output '{}.'.format\n",
-        gnuplot_string(figure.title), figure.name, canvas.width, canvas.height, canvas.width / 72,
-        canvas.height / 72, figure.name);
+        "do for [format in \"svg pdf{}\"] {{\n{}set output '{}.'.format\n",
+        gnuplot_string(figure.title), figure.name, look.tikz ? " tex" : "",
+        terminals_of(canvas, look), figure.name);
     for (std::size_t i = 0; i < styles.size(); ++i)
         out += fmt::format("set style line {} linecolor rgb '{}' linewidth 1.6 dashtype {}\n",
                            i + 1, styles[i].colour, dash_of(styles[i]));
@@ -344,7 +453,7 @@ std::string script_of(const Figure& figure) {
             out += lines_panel(plot, data, block, styles, size, canvas.width);
         } else {
             out += "unset grid\n";
-            out += plot.grid->image ? image_panel(*plot.grid, image_of(figure, i))
+            out += plot.grid->image ? image_panel(*plot.grid, image_of(figure, i), size)
                                     : cells_panel(*plot.grid, data, block, size);
         }
         out += "unset logscale\nunset label\nunset object\n";
@@ -353,30 +462,46 @@ std::string script_of(const Figure& figure) {
     return out + "unset multiplot\nreset\n}\nunset output\n";
 }
 
+std::string content_of(const fs::path& file) {
+    std::ifstream in(file, std::ios::binary);
+    return {std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>()};
+}
+
 /// Sets a fixed date, so that equal figures are equal files.
-void forget_date(const fs::path& pdf) {
-    constexpr std::string_view key = "/CreationDate (D:", epoch = "19700101000000";
-    std::fstream file(pdf, std::ios::binary | std::ios::in | std::ios::out);
-    const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
-    const std::size_t at = bytes.rfind(key);
+void forget_date(const fs::path& drawn) {
+    const std::string bytes = content_of(drawn);
+    const bool tex = drawn.extension() == ".tex";
+    const std::string_view epoch = tex ? "Thu Jan  1 00:00:00 1970" : "19700101000000",
+                           key = tex ? "\n%% " : "/CreationDate (D:";
+    const std::size_t at =
+        tex ? bytes.find(key, bytes.find("generated with GNUPLOT")) : bytes.rfind(key);
     if (at == std::string::npos || bytes.size() - at < key.size() + epoch.size()) return;
-    file.clear();
+    std::fstream file(drawn, std::ios::binary | std::ios::in | std::ios::out);
     file.seekp(std::streamoff(at + key.size()));
     file.write(epoch.data(), std::streamsize(epoch.size()));
 }
 
 /// Is the file complete?  gnuplot does not report a full disk.
 bool is_whole(const fs::path& drawn) {
-    std::ifstream file(drawn, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    const std::string bytes = content_of(drawn);
     const std::string_view tail =
         std::string_view(bytes).substr(bytes.size() - std::min<std::size_t>(bytes.size(), 64));
-    return tail.find(drawn.extension() == ".svg" ? "</svg>" : "%%EOF") != tail.npos;
+    const fs::path kind = drawn.extension();
+    return tail.find(kind == ".svg"   ? "</svg>"
+                     : kind == ".tex" ? "\\end{tikzpicture}"
+                                      : "%%EOF") != tail.npos;
+}
+
+/// What a script leaves beside it.
+std::vector<std::string> endings(const FigureStyle& look) {
+    std::vector<std::string> all = {".svg", ".pdf"};
+    if (look.tikz) all.emplace_back(".tex");
+    return all;
 }
 
 }  // namespace
 
-void draw(std::span<const Figure> figures, const fs::path& directory) {
+void draw(std::span<const Figure> figures, const fs::path& directory, const FigureStyle& look) {
     if (figures.empty()) return;
     std::error_code error;
     fs::create_directory(directory, error);  // not its parents: an interruption removes them
@@ -386,7 +511,7 @@ void draw(std::span<const Figure> figures, const fs::path& directory) {
     std::vector<std::string> arguments = {"gnuplot", "-d"};  // no init file
     for (const Figure& figure : figures) {
         write_atomically(directory / (figure.name + ".dat"), data_of(figure));
-        write_atomically(directory / (figure.name + ".gp"), script_of(figure));
+        write_atomically(directory / (figure.name + ".gp"), script_of(figure, look));
         for (std::size_t i = 0; i < figure.panels.size(); ++i)
             if (const auto& grid = figure.panels[i].grid; grid && grid->image)
                 write_atomically(directory / image_of(figure, i), grid_png(*grid));
@@ -409,7 +534,7 @@ void draw(std::span<const Figure> figures, const fs::path& directory) {
                                 outcome.status, outcome.first_line));
     std::string lacking;
     for (const Figure& figure : figures)
-        for (const char* ending : {".svg", ".pdf"})
+        for (const std::string& ending : endings(look))
             if (const fs::path drawn = directory / (figure.name + ending); !is_whole(drawn)) {
                 fs::remove(drawn, error);
                 if (lacking.empty()) lacking = drawn.filename().string();
@@ -417,7 +542,9 @@ void draw(std::span<const Figure> figures, const fs::path& directory) {
     if (!lacking.empty())
         throw Error(fmt::format("{}: gnuplot did not draw {} (is the disk full?).",
                                 directory.string(), lacking));
-    for (const Figure& figure : figures) forget_date(directory / (figure.name + ".pdf"));
+    for (const Figure& figure : figures)
+        for (const std::string& ending : endings(look))
+            forget_date(directory / (figure.name + ending));
 }
 
 }  // namespace tsdiag

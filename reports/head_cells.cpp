@@ -23,6 +23,30 @@ Grid head_grid(const Heads& heads, std::string_view metric) {
     return g;
 }
 
+Grid block_means(const Grid& grid, Index k) {
+    Grid out = grid;
+    out.rows = (grid.rows + k - 1) / k;
+    out.cols = (grid.cols + k - 1) / k;
+    out.step = grid.step * k;
+    std::vector<double> sum(std::size_t(out.rows * out.cols));
+    std::vector<Index> count(sum.size());
+    for (Index i = 0; i < grid.rows; ++i)
+        for (Index j = 0; j < grid.cols; ++j)
+            if (const auto& v = grid.values[std::size_t(i * grid.cols + j)]) {
+                const auto cell = std::size_t(i / k * out.cols + j / k);
+                sum[cell] += *v;
+                ++count[cell];
+            }
+    out.values.assign(sum.size(), std::nullopt);
+    for (std::size_t c = 0; c < sum.size(); ++c)
+        if (count[c] > 0) out.values[c] = sum[c] / double(count[c]);
+    return out;
+}
+
+double colours_begin(double least, double greatest) {
+    return least > greatest / 2 ? least : std::min(least, 0.0);
+}
+
 std::string grid_in_words(std::string_view metric, const Grid& g) {
     std::optional<Index> least, most;
     for (Index i = 0; i < Index(g.values.size()); ++i) {
@@ -41,11 +65,21 @@ std::string grid_in_words(std::string_view metric, const Grid& g) {
 
 namespace {
 
-/// One figure per model, one panel per metric that has numbers.  Colours begin at `low`, or at the
-/// minimum.
+/// Colours from 0, unless the values lie far from it.
+void begin_at_zero(Grid& g) {
+    std::optional<double> least, most;
+    for (const auto& v : g.values)
+        if (v) {
+            least = std::min(least.value_or(*v), *v);
+            most = std::max(most.value_or(*v), *v);
+        }
+    if (least) g.low = colours_begin(*least, *most);
+}
+
+/// One figure per model, one panel per metric that has numbers.  Colours begin at 0 or, where
+/// values lie far from it or not `from_zero`, with the minimum.
 std::vector<Figure> cells(const Table& table, const Figure& pattern,
-                          const std::vector<std::string_view>& metrics,
-                          std::optional<double> low = {}) {
+                          const std::vector<std::string_view>& metrics, bool from_zero) {
     const TableView rows(table);
     std::vector<Figure> found;
     for (const std::string& model : rows.models()) {
@@ -53,7 +87,8 @@ std::vector<Figure> cells(const Table& table, const Figure& pattern,
         std::string words;
         for (const std::string_view metric : metrics) {
             Grid g = head_grid(rows.heads(model, metric), metric);
-            g.low = low;
+            if (from_zero) begin_at_zero(g);
+            g.model = model;
             const std::string part = grid_in_words(metric, g);
             if (part.empty()) continue;
             words += " " + part;
@@ -62,7 +97,7 @@ std::vector<Figure> cells(const Table& table, const Figure& pattern,
         if (f.panels.empty()) continue;
         f.name = own_figure(rows, model, f.name);
         if (rows.models().size() > 1) f.title += ": " + label(model);
-        f.caption += " Grey: undefined.";
+        f.caption += " Hatched (blank on paper): undefined.";
         f.alt = "Heat maps, one cell per head, layers from top to bottom." + words;
         found.push_back(std::move(f));
     }
@@ -77,7 +112,7 @@ std::vector<Figure> make_heads_mixing(const Table& table) {
          .caption = "lambda2_abs = |\u03bb\u2082(P)|, delta = |\u03a0\u2082P|\u2082 and omega = "
                     "|e\u1d40P\u03a0\u2082X|/|e\u1d40X| of every head. Dark in the first two "
                     "panels: a head that is nearly rank one."},
-        {metric::lambda2_abs, metric::delta, metric::omega}, 0);
+        {metric::lambda2_abs, metric::delta, metric::omega}, true);
 }
 
 std::vector<Figure> make_heads_norms(const Table& table) {
@@ -85,7 +120,7 @@ std::vector<Figure> make_heads_norms(const Table& table) {
                  {.name = "heads_norms",
                   .title = "Norms, head by head",
                   .caption = "attn_fro = |P|_F and jac_fro = |dP/dS|_F of every head."},
-                 {metric::attn_fro, metric::jac_fro});
+                 {metric::attn_fro, metric::jac_fro}, false);
 }
 
 std::vector<Figure> make_heads_shape(const Table& table) {
@@ -96,7 +131,7 @@ std::vector<Figure> make_heads_shape(const Table& table) {
          .caption =
              "Mean row entropy in nats and mean largest row entry of every head. Dark on the left "
              "and bright on the right: each token attends to little more than one token."},
-        {metric::entropy, metric::row_max}, 0);
+        {metric::entropy, metric::row_max}, true);
 }
 
 }  // namespace

@@ -45,8 +45,9 @@ class TokenCourse {
         if (above)
             return {Level::note, "Tokens collapse for a time: " + passing(*above, saturated) + "."};
         if (near)
-            return {Level::note, "Tokens become alike: " + passing(*near, mostly) +
-                                     share_of_attention(near->first) + "."};
+            return {Level::note,
+                    fmt::format("Tokens become alike{}: {}{}.", end > mostly ? "" : " for a time",
+                                passing(*near, mostly), share_of_attention(near->first))};
         return {Level::good, "Tokens stay distinct: t_sim " + course() + "."};
     }
 

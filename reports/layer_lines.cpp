@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "rows.hpp"
@@ -28,6 +29,25 @@ bool same(const Depth& a, const Depth& b, double within) {
            });
 }
 
+/// Does `in` only repeat `out`, one layer later?
+bool repeats_shifted(const Depth& in, const Depth& out) {
+    Depth later, rest = in;
+    for (const auto& [layer, p] : out)
+        if (in.contains(layer + 1)) later[layer + 1] = p;
+    if (!rest.empty()) rest.erase(rest.begin());
+    return !later.empty() && same(rest, later, 1e-6);
+}
+
+/// Is the stage the input of the layers, which each state after the last step of a layer repeats?
+bool is_input_again(const TableView& rows, const std::string& model, std::string_view metric,
+                    const std::string& stage) {
+    if (stage != "in") return false;
+    const Depth in = rows.depth(model, metric, stage);
+    return std::ranges::any_of(std::array{"out", "ffn", "norm2", "deesc"}, [&](const char* last) {
+        return repeats_shifted(in, rows.depth(model, metric, last));
+    });
+}
+
 /// One line per stage; for several models only the first of `stages` that each has.  A stage that
 /// repeats an earlier one (`out` repeats the last stage before it) is left out.
 std::vector<Series> by_stage(const TableView& rows, std::string_view metric,
@@ -38,7 +58,9 @@ std::vector<Series> by_stage(const TableView& rows, std::string_view metric,
         for (const std::string& stage : stages) {
             const Depth depth = rows.depth(model, metric, stage);
             const auto repeats = [&](const Depth& d) { return same(depth, d, 0); };
-            if (depth.empty() || std::any_of(drawn.begin(), drawn.end(), repeats)) continue;
+            if (depth.empty() || std::any_of(drawn.begin(), drawn.end(), repeats) ||
+                is_input_again(rows, model, metric, stage))
+                continue;
             Series s = over_layers(series_name(rows, model, stage), depth, positive);
             if (!any_value(s)) continue;
             drawn.push_back(depth);
@@ -75,7 +97,9 @@ std::vector<std::string> distinct_stages(const TableView& rows) {
         for (const std::string& model : rows.models()) {
             const Depth depth = rows.depth(model, metric::t_div, stage);
             const auto repeats = [&](const Depth& d) { return same(depth, d, close); };
-            if (depth.empty() || std::any_of(drawn.begin(), drawn.end(), repeats)) continue;
+            if (depth.empty() || std::any_of(drawn.begin(), drawn.end(), repeats) ||
+                is_input_again(rows, model, metric::t_div, stage))
+                continue;
             drawn.push_back(depth);
             distinct = true;
         }
@@ -95,7 +119,8 @@ std::vector<Figure> make_similarity(const Table& table) {
                  "tokens have in common [TSE Def. 1.1], t_div = 1 - t_sim the rest, computed from "
                  "centred rows, t_cos the mean cosine over pairs of tokens [TSE (1)]. One line per "
                  "stage: `in` is the input of the layer, `out` its output. A stage whose t_div is "
-                 "within 2 % of another line is omitted." +
+                 "within 2 % of another line is omitted, and so is `in` where it is the `out` of "
+                 "the layer before." +
                  std::string(band_note)};
     add_panel(f, "t_sim: token similarity",
               {.title = std::string(metric::t_sim), .low = 0, .high = 1.02},
@@ -267,6 +292,31 @@ std::vector<Figure> make_gradient_bounds(const Table& table) {
     return finished(std::move(f), "Line chart over the layers.");
 }
 
+std::vector<Figure> make_routing(const Table& table) {
+    const TableView rows(table);
+    Figure f{.name = "routing",
+             .title = "How the experts share the tokens",
+             .caption =
+                 "expert_load = E max f, f the shares of the E experts of all choices "
+                 "[SWITCH (5)]; 1: all have as many tokens. expert_unused is the share of "
+                 "experts that no token chose. expert_entropy and routing_entropy are the "
+                 "entropies of f and of the router's softmax, of a token, over ln E; "
+                 "routing_dropped is the share of the softmax that falls on experts that "
+                 "are not chosen." +
+                 std::string(band_note)};
+    const auto add = [&](std::string_view metric, Axis y,
+                         std::vector<std::pair<double, std::string>> marks = {}) {
+        y.title = std::string(metric);
+        add_panel(f, std::string(metric), y, by_stage(rows, metric, {"out"}), std::move(marks));
+    };
+    const Axis share{.low = 0, .high = 1.02};
+    add(metric::expert_load, {}, {{1, "even"}});
+    for (const std::string_view metric : {metric::expert_unused, metric::expert_entropy,
+                                          metric::routing_entropy, metric::routing_dropped})
+        add(metric, share);
+    return finished(std::move(f), "Line charts over the layers.");
+}
+
 }  // namespace
 
 extern const FigureEntry similarity = {.name = "similarity",
@@ -285,6 +335,12 @@ extern const FigureEntry state_norms = {.name = "state_norms",
                                         .title = "Norms of the states over depth",
                                         .needs = {metric::fro},
                                         .make = make_state_norms};
+extern const FigureEntry routing = {
+    .name = "routing",
+    .title = "How the experts share the tokens",
+    .needs = {metric::expert_load, metric::expert_unused, metric::expert_entropy,
+              metric::routing_entropy, metric::routing_dropped},
+    .make = make_routing};
 extern const FigureEntry gradient_norms = {.name = "gradient_norms",
                                            .title = "Gradients over depth",
                                            .needs = {metric::grad_norm},

@@ -35,9 +35,15 @@ constexpr std::array<Rgb, anchors> blue_red = {{{0x05, 0x30, 0x61},
                                                 {0xb2, 0x18, 0x2b},
                                                 {0x67, 0x00, 0x1f}}};
 
-// Okabe and Ito, without their yellow: a yellow line is hard to see on white.
-constexpr std::array<std::string_view, 7> okabe_ito = {"#0072B2", "#D55E00", "#009E73", "#CC79A7",
-                                                       "#56B4E9", "#E69F00", "#000000"};
+// Okabe and Ito, without their yellow: as dark as it must be on white, it is no yellow any more.
+constexpr std::array<Rgb, 7> okabe_ito = {{{0x00, 0x72, 0xb2},
+                                           {0xd5, 0x5e, 0x00},
+                                           {0x00, 0x9e, 0x73},
+                                           {0xcc, 0x79, 0xa7},
+                                           {0x56, 0xb4, 0xe9},
+                                           {0xe6, 0x9f, 0x00},
+                                           {0x00, 0x00, 0x00}}};
+constexpr Rgb grey{0x55, 0x55, 0x55};
 const std::vector<std::vector<int>> measured_dashes = {
     {}, {9, 2}, {9, 2, 2, 2}, {14, 3}, {5, 2}, {9, 2, 2, 2, 2, 2}, {14, 3, 3, 3}};
 const std::vector<std::vector<int>> predicted_dashes = {{4, 3}, {1, 2}, {4, 2, 1, 2}, {2, 4}};
@@ -81,6 +87,59 @@ Box place_of_name(const std::string& name, const Box& bubble, const std::vector<
 
 bool has_bubbles(const Plot& plot) {
     return std::ranges::any_of(plot.series, [](const Series& s) { return !s.areas.empty(); });
+}
+
+/// Relative luminance by WCAG 2.1.
+double luminance(Rgb c) {
+    const auto linear = [](std::uint8_t v) {
+        const double s = v / 255.0;
+        return s <= 0.04045 ? s / 12.92 : std::pow((s + 0.055) / 1.055, 2.4);
+    };
+    return 0.2126 * linear(c.r) + 0.7152 * linear(c.g) + 0.0722 * linear(c.b);
+}
+
+Rgb blend(Rgb a, Rgb b, double part) {
+    const auto one = [&](std::uint8_t u, std::uint8_t v) {
+        return std::uint8_t(std::lround(u + part * (double(v) - u)));
+    };
+    return {one(a.r, b.r), one(a.g, b.g), one(a.b, b.b)};
+}
+
+constexpr int shades = 100;  ///< steps of a search for a contrast
+
+/// `c`, mixed with as much of `away` as it takes to be seen on `ground`.
+Rgb seen_on(Rgb ground, Rgb c, Rgb away) {
+    for (int i = 0; i < shades; ++i)
+        if (const Rgb mixed = blend(c, away, double(i) / shades);
+            contrast(mixed, ground) >= least_contrast)
+            return mixed;
+    return away;
+}
+
+/// The part of viridis that is seen on `ground`: from its dark end on white, from its bright one at
+/// night.
+Extent seen_part(Rgb ground) {
+    Extent e{1, 0};
+    for (int i = 0; i <= shades; ++i)
+        if (const double t = double(i) / shades;
+            contrast(colour_at(Palette::sequential, t), ground) >= least_contrast)
+            e = {std::min(e.low, t), std::max(e.high, t)};
+    return e;
+}
+
+void set_colours(LineStyle& style, Rgb c) {
+    style.colour = hex(seen_on(paper, c, {0, 0, 0}));
+    style.night_colour = hex(seen_on(night, c, paper));
+}
+
+/// The colour at `place` in [0, 1] of an order.
+void set_ordered(LineStyle& style, double place) {
+    const auto at = [&](Rgb ground) {
+        const Extent part = seen_part(ground);
+        return hex(colour_at(Palette::sequential, std::lerp(part.low, part.high, place)));
+    };
+    style.colour = at(paper);
+    style.night_colour = at(night);
 }
 
 void widen(Extent& e, double v, bool& any) {
@@ -144,12 +203,12 @@ Rgb colour_at(Palette palette, double t) {
     const auto colours = ramp(palette);
     const double position = std::clamp(t, 0.0, 1.0) * (anchors - 1);
     const int i = std::min(int(position), anchors - 2);
-    const double part = position - i;
-    const auto blend = [&](std::uint8_t a, std::uint8_t b) {
-        return std::uint8_t(std::lround(a + part * (double(b) - a)));
-    };
-    const Rgb a = colours[std::size_t(i)], b = colours[std::size_t(i) + 1];
-    return {blend(a.r, b.r), blend(a.g, b.g), blend(a.b, b.b)};
+    return blend(colours[std::size_t(i)], colours[std::size_t(i) + 1], position - i);
+}
+
+double contrast(Rgb a, Rgb b) {
+    const double u = luminance(a), v = luminance(b);
+    return (std::max(u, v) + 0.05) / (std::min(u, v) + 0.05);
 }
 
 std::vector<LineStyle> line_styles(const Figure& figure) {
@@ -165,14 +224,12 @@ std::vector<LineStyle> line_styles(const Figure& figure) {
         for (const Series& s : plot.series) {
             const auto known = [&](const LineStyle& style) { return style.name == s.name; };
             if (std::any_of(styles.begin(), styles.end(), known)) continue;
-            LineStyle style{s.name, std::string(okabe_ito[styles.size() % okabe_ito.size()]), {}};
+            LineStyle style{.name = s.name, .colour = {}};
+            set_colours(style, plot.ordered ? grey : okabe_ito[styles.size() % okabe_ito.size()]);
             if (s.dashed) {
                 style.dash = predicted_dashes[predicted++ % predicted_dashes.size()];
-                if (plot.ordered) style.colour = "#555555";
             } else if (plot.ordered) {
-                // the yellow end of viridis is left out: it is hard to see on white
-                const double t = ordered > 1 ? 0.92 * double(measured) / double(ordered - 1) : 0;
-                style.colour = hex(colour_at(Palette::sequential, t));
+                set_ordered(style, ordered > 1 ? double(measured) / double(ordered - 1) : 0);
                 ++measured;
             } else {
                 // the dashes change when the colours repeat
@@ -288,6 +345,49 @@ std::string cell_label(const std::vector<std::string>& labels, Index i) {
     return std::size_t(i) < labels.size() ? labels[std::size_t(i)] : fmt::format("{}", i);
 }
 
+namespace {
+
+/// Ticks of `cells`, in their middles.
+std::vector<Tick> in_cells(Index count, Index at_most, const std::vector<std::string>& labels) {
+    std::vector<Tick> found;
+    for (const Index i : cell_ticks(count, at_most))
+        found.push_back({(double(i) + 0.5) / double(count), cell_label(labels, i)});
+    return found;
+}
+
+/// Ticks of one side of a grid; those of a gallery are its images', of an image its entries'.
+std::vector<Tick> side_ticks(const Grid& g, Index cells, const std::vector<std::string>& labels,
+                             Index at_most) {
+    if (g.tile > 0) return in_cells(std::ssize(labels), at_most, labels);
+    if (!g.image) return in_cells(cells, at_most, labels);
+    const Extent whole{0, double(cells * g.step)};
+    std::vector<Tick> found;
+    for (const double v : ticks(whole, Scale::linear, 4, true))
+        found.push_back({share_of(whole, v), tick_label(v)});
+    return found;
+}
+
+}  // namespace
+
+std::vector<Tick> column_ticks(const Grid& g, int pixels) {
+    return side_ticks(g, g.cols, g.col_labels, pixels / (g.turned ? 13 : 22));
+}
+
+std::vector<Tick> row_ticks(const Grid& g, int pixels) {
+    return side_ticks(g, g.rows, g.row_labels, pixels / 14);
+}
+
+std::size_t label_width(const Plot& plot, const Layout& size) {
+    std::size_t longest = 1;
+    if (plot.grid)
+        for (const Tick& t : row_ticks(*plot.grid, size.height))
+            longest = std::max(longest, t.label.size());
+    else
+        for (const double v : ticks(y_extent(plot), plot.y.scale, 5, plot.y.whole))
+            longest = std::max(longest, tick_label(v).size());
+    return longest;
+}
+
 Layout layout(const Figure& figure) {
     Layout l;
     const int n = int(figure.panels.size());
@@ -303,9 +403,12 @@ Layout layout(const Figure& figure) {
         image = image || (plot.grid && (plot.grid->image || plot.grid->turned));
     }
     if (!lines) l.width = l.columns == 1 ? 520 : l.columns == 2 ? 370 : 225;
-    if (image)
-        l.width = l.height = l.columns == 1 ? 440 : l.columns == 2 ? 350 : 225;
-    else if (most_rows > 0 && !lines)
+    if (image) l.width = l.height = l.columns == 1 ? 440 : l.columns == 2 ? 350 : 225;
+    if (n == 1 && figure.panels[0].grid && figure.panels[0].grid->tile > 0) {
+        const Grid& g = *figure.panels[0].grid;  // a gallery: as wide as lines, its images squares
+        l.width = 620;
+        l.height = int(std::lround(double(l.width) * double(g.rows) / double(g.cols)));
+    } else if (!image && most_rows > 0 && !lines)
         l.height = int(std::clamp<Index>(most_rows * 17, 90, 430));
     return l;
 }

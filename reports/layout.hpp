@@ -17,14 +17,21 @@ std::string hex(Rgb colour);
 constexpr int anchors = 11;  ///< colours of a palette, with linear interpolation
 std::array<Rgb, anchors> ramp(Palette palette);
 Rgb colour_at(Palette palette, double t);         ///< t in [0, 1]
-inline constexpr Rgb no_value{0xd9, 0xd9, 0xd9};  ///< a cell without a number
+inline constexpr Rgb no_value{0xff, 0xff, 0xff};  ///< a cell without a number: blank on paper
+
+/// Contrast of two colours by WCAG 2.1, from 1 (equal) to 21 (black and white).
+double contrast(Rgb a, Rgb b);
+inline constexpr Rgb paper{0xff, 0xff, 0xff}, night{0x15, 0x18, 0x1c};  ///< grounds of a page
+constexpr double least_contrast = 3;                                    ///< of a line to its ground
 
 struct LineStyle {
     std::string name, colour;
-    std::vector<int> dash;  ///< lengths on, off in pixels; empty: solid
+    std::vector<int> dash = {};     ///< lengths on, off in pixels; empty: solid
+    std::string night_colour = {};  ///< on the dark ground
 };
 /// One style per name among the figure's series, in the order of their appearance: Okabe-Ito
-/// with a dash pattern each; along viridis where a panel is ordered.
+/// with a dash pattern each; along viridis where a panel is ordered.  Each colour has at least
+/// `least_contrast` to its ground.
 std::vector<LineStyle> line_styles(const Figure& figure);
 /// Bubbles carry their names themselves.
 bool needs_legend(const Figure& figure);
@@ -52,11 +59,23 @@ std::vector<Index> cell_ticks(Index count, Index at_most);
 /// The label at `i`, or its number where there are no labels.
 std::string cell_label(const std::vector<std::string>& labels, Index i);
 
+/// The position of a tick within its axis, from 0 to 1, and its label.
+struct Tick {
+    double share;
+    std::string label;
+};
+/// Ticks of the columns, or of the rows from the top, of a grid that `pixels` are there for.
+std::vector<Tick> column_ticks(const Grid& grid, int pixels);
+std::vector<Tick> row_ticks(const Grid& grid, int pixels);
+
 /// Panels a row, and the inner size of one panel in pixels.
 struct Layout {
     int columns = 1, rows = 1, width = 600, height = 280;
 };
 Layout layout(const Figure& figure);
+
+/// The characters of the longest label of the left axis.
+std::size_t label_width(const Plot& plot, const Layout& size);
 
 /// A point of a series with areas.
 struct Bubble {

@@ -5,32 +5,32 @@
 #include <algorithm>
 
 #include "assets.hpp"
+#include "drawing.hpp"
 #include "rows.hpp"
 #include "skeleton.hpp"
 #include "text.hpp"
+#include "tsdiag/output.hpp"
 
 /// The page: verdict, facts, table, figures, in one self-contained file.
 namespace tsdiag::reports {
 namespace {
 
-/// 'sha256-...' in base64, which allows a script in the content security policy.
-std::string source_of(const Asset& asset) {
+/// 'sha256-...' in base64, which allows a script or style in the content security policy.
+std::string source_of(std::string_view text) {
+    const std::string digest = sha256(text);
     std::string bytes;
-    for (std::size_t i = 0; i + 1 < asset.sha256.size(); i += 2)
-        bytes += char(std::stoi(std::string(asset.sha256.substr(i, 2)), nullptr, 16));
-    return " 'sha256-" + base64(bytes) + "'";
+    for (std::size_t i = 0; i + 1 < digest.size(); i += 2)
+        bytes += char(std::stoi(digest.substr(i, 2), nullptr, 16));
+    return "'sha256-" + base64(bytes) + "'";
 }
 
-/// The content security policy: nothing is loaded, and only scripts and styles of this program are
-/// allowed, so that browsers refuse anything injected through a name.
-std::string policy() {
-    std::string scripts;
-    for (const Asset& script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})
-        scripts += source_of(script);
+/// The content security policy: nothing is loaded, and only the script and style of this program
+/// are allowed, so that browsers refuse anything injected through a name.
+std::string policy(std::string_view style) {
     return fmt::format(
-        "default-src 'none'; script-src{}; style-src{}; img-src data: blob:; "
-        "base-uri 'none'; form-action 'none'",
-        scripts, source_of(page_css()));
+        "default-src 'none'; script-src {}; style-src {}; img-src data: blob:; base-uri 'none'; "
+        "form-action 'none'",
+        source_of(page_js()), source_of(style));
 }
 
 }  // namespace
@@ -88,31 +88,26 @@ std::string contents(const Page& page) {
     return filled("contents", {{"items", items}});
 }
 
-std::string figure_html(const Figure& f, bool drawn) {
-    std::string files, fallback;
-    if (drawn) {
-        for (const char* ending : {"svg", "pdf", "gp", "dat"})
-            files += fmt::format(" <a href=\"figures/{0}.{1}\">{2}</a>", f.name, ending,
-                                 std::string_view(ending) == "gp"    ? "gnuplot script"
-                                 : std::string_view(ending) == "dat" ? "data"
-                                 : ending == std::string_view("svg") ? "SVG"
-                                                                     : "PDF");
-        fallback = fmt::format(
-            "<p>Without JavaScript: <a href=\"figures/{0}.svg\">figures/{0}.svg</a></p>", f.name);
-    }
+std::string figure_html(const Figure& f, bool drawn, bool tikz) {
+    constexpr std::pair<std::string_view, std::string_view> kinds[] = {
+        {"svg", "SVG"}, {"pdf", "PDF"}, {"tex", "TikZ"}, {"gp", "gnuplot script"}, {"dat", "data"}};
+    std::string files;
+    for (const auto& [ending, name] : kinds)
+        if (drawn && (tikz || ending != "tex"))
+            files += fmt::format(" <a href=\"figures/{}.{}\">{}</a>", f.name, ending, name);
     return filled("figure", {{"name", f.name},
                              {"title", html(f.title)},
                              {"alt", html(f.alt)},
-                             {"fallback", fallback},
+                             {"drawing", drawing_html(f)},
                              {"caption", caption_html(f.caption)},
                              {"files", files}});
 }
 
 }  // namespace
 
-std::string figures_html(const std::vector<Figure>& figures, bool drawn) {
+std::string figures_html(const std::vector<Figure>& figures, bool drawn, bool tikz) {
     std::string out;
-    for (const Figure& f : figures) out += figure_html(f, drawn);
+    for (const Figure& f : figures) out += figure_html(f, drawn, tikz);
     return out;
 }
 
@@ -126,16 +121,17 @@ std::string data_html(const Files& files) {
 namespace {
 
 std::string figures_section(const Page& page) {
-    std::string out = figures_html(page.figures, page.drawn), items;
+    std::string out = figures_html(page.figures, page.drawn, page.tikz), items;
     for (const std::string& line : page.missing) items += filled("item", {{"text", html(line)}});
     if (!items.empty()) out += filled("not-drawn", {{"items", items}});
     return section_html("figures", "Figures", out);
 }
 
-Json specifications(const std::vector<Figure>& figures) {
-    Json specs = Json::Object{};
-    for (const Figure& f : figures) specs.set(f.name, vega_lite(f));
-    return specs;
+/// What page.js knows: the numbers of each figure, and those of the heads.
+Json data_of(const Document& document) {
+    Json figures = Json::Object{};
+    for (const Figure& f : document.figures) figures.set(f.name, figure_data(f));
+    return Json::Object{{"figures", std::move(figures)}, {"heads", document.heads}};
 }
 
 }  // namespace
@@ -164,20 +160,22 @@ std::string list_html(const std::vector<std::pair<std::string, std::string>>& fa
 
 std::string document_html(const Document& document) {
     const std::string title = html(document.title);
-    std::string lead, scripts;
+    std::string lead, refresh;
+    if (document.refresh > 0)
+        refresh = filled("refresh", {{"seconds", std::to_string(document.refresh)}});
     if (!document.lead.empty()) lead = filled("lead", {{"text", html(document.lead)}});
-    for (const Asset& script : {vega_js(), vega_lite_js(), vega_embed_js(), page_js()})
-        scripts += filled("script", {{"text", script.text}});
-    return filled("document", {{"policy", policy()},
+    const std::string style = std::string(page_css()) + drawing_css(document.figures);
+    return filled("document", {{"policy", policy(style)},
+                               {"refresh", refresh},
                                {"title", title},
-                               {"style", page_css().text},
+                               {"style", style},
+                               {"definitions", shared_definitions()},
                                {"main", document.main},
                                {"kind", document.kind},
                                {"lead", lead},
                                {"body", document.body},
-                               {"licences", html(licences().text)},
-                               {"specs", script_json(specifications(document.figures))},
-                               {"scripts", scripts}});
+                               {"data", script_json(data_of(document))},
+                               {"script", page_js()}});
 }
 
 std::string page_html(const Page& page) {
@@ -190,7 +188,9 @@ std::string page_html(const Page& page) {
                           .title = page.title,
                           .lead = page.lead,
                           .body = std::move(body),
-                          .figures = page.figures});
+                          .figures = page.figures,
+                          .heads = page.heads,
+                          .refresh = page.refresh});
 }
 
 }  // namespace tsdiag::reports

@@ -22,14 +22,17 @@ struct Page {
     std::vector<Finding> findings = {};
     std::vector<std::string> missing = {};  ///< one line for each figure that was not drawn, why
     Files files = {};
-    bool drawn = false;  ///< figures/ contains them as SVG and PDF
+    bool drawn = false, tikz = false;  ///< figures/ contains them as SVG and PDF; as TikZ, too
+    Json heads = {};                   ///< what `heads_data` has of the table
+    Index refresh = 0;                 ///< seconds after which a browser loads it again; 0: never
 };
 
 /// The whole of report.html.
 std::string page_html(const Page& page);
 
 /// Draws the figures of `page` and writes it; returns what could not be drawn, and why.
-std::vector<std::string> write_page(Page page, const std::filesystem::path& directory);
+std::vector<std::string> write_page(Page page, const std::filesystem::path& directory,
+                                    const FigureStyle& look);
 
 /// A self-contained page: style, scripts and licences around `body`.
 struct Document {
@@ -38,6 +41,8 @@ struct Document {
     std::string title, lead;
     std::string body;  ///< HTML
     const std::vector<Figure>& figures;
+    Json heads = {};
+    Index refresh = 0;
 };
 std::string document_html(const Document& document);
 /// A section with a heading; the body is HTML.
@@ -55,11 +60,12 @@ struct HtmlTable {
 std::string table_html(const HtmlTable& table);
 /// A definition list of the facts that have a value; empty where none has.
 std::string list_html(const std::vector<std::pair<std::string, std::string>>& facts);
-/// The figures one after the other; `drawn`: with links to their files.
-std::string figures_html(const std::vector<Figure>& figures, bool drawn);
+/// The figures one after the other; `drawn`: with links to their files; `tikz`: to TikZ, too.
+std::string figures_html(const std::vector<Figure>& figures, bool drawn, bool tikz);
 /// Draws into directory/figures and sets `drawn`; else returns one line with the reason.
 std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
-                                     const std::filesystem::path& directory, bool& drawn);
+                                     const std::filesystem::path& directory,
+                                     const FigureStyle& look, bool& drawn);
 /// The files of a run beside its page.
 Files files_of(const Table& table);
 /// The section that lists the files beside the page.
@@ -67,6 +73,9 @@ std::string data_html(const Files& files);
 /// Text between backquotes, such as `in` and `out`, becomes code.
 std::string caption_html(std::string_view caption);
 
+/// Every number of every head with its 95 % interval, and its curve where it was kept: what the
+/// page shows of a cell.  By model, then by metric: rows of layers, of [value, low, high].
+Json heads_data(const Table& table);
 /// The definition list of model, input and run; empty where run.json has none.
 std::string facts_html(const Json& run);
 /// What the steps of a series of checkpoints are called.

@@ -73,6 +73,7 @@ std::string grid_png(const Grid& grid) {
     std::string out = "\x89PNG\r\n\x1a\n";
     append_chunk(out, "IHDR", header);
     append_chunk(out, "PLTE", palette_of(grid));
+    append_chunk(out, "tRNS", std::string(palette_size, '\xff') + '\0');
     append_chunk(out, "IDAT", deflate(raw));
     append_chunk(out, "IEND", "");
     return out;

@@ -9,7 +9,8 @@ namespace tsdiag::reports {
 /// images do not blur it.
 constexpr Index image_pixels = 768;
 
-/// A PNG of the grid's values in its palette (256 colours), a square of pixels a cell, of
+/// A PNG of the grid's values in its palette (255 colours, and one that is transparent for cells
+/// without a number), a square of pixels a cell, of
 /// side ceil(image_pixels / longer side).
 std::string grid_png(const Grid& grid);
 

@@ -39,9 +39,10 @@ Files files_of(const Table& table) {
 }
 
 std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
-                                     const std::filesystem::path& directory, bool& drawn) {
+                                     const std::filesystem::path& directory,
+                                     const FigureStyle& look, bool& drawn) {
     try {
-        draw(figures, directory / "figures");
+        draw(figures, directory / "figures", look);
         drawn = true;
     } catch (const NotAvailable& e) {
         return {e.what()};
@@ -51,8 +52,10 @@ std::vector<std::string> draw_beside(const std::vector<Figure>& figures,
     return {};
 }
 
-std::vector<std::string> write_page(Page page, const std::filesystem::path& directory) {
-    std::vector<std::string> undrawn = draw_beside(page.figures, directory, page.drawn);
+std::vector<std::string> write_page(Page page, const std::filesystem::path& directory,
+                                    const FigureStyle& look) {
+    page.tikz = look.tikz;
+    std::vector<std::string> undrawn = draw_beside(page.figures, directory, look, page.drawn);
     write_atomically(directory / "report.html", page_html(page));
     return undrawn;
 }
@@ -72,13 +75,15 @@ reports::Page with_trajectories(reports::Page page, const Table& table, const Js
     page.findings = std::move(findings);
     page.figures = reports::trajectories(table, run);
     page.numbers_title = "Numbers by layer, last checkpoint";
+    if (run["watch"]["refresh"].is_integer()) page.refresh = run["watch"]["refresh"].integer();
     return page;
 }
 
 }  // namespace
 
 std::vector<std::string> write_report(const Table& table, const Json& run,
-                                      const std::filesystem::path& directory) {
+                                      const std::filesystem::path& directory,
+                                      const FigureStyle& look) {
     const bool is_series = run.contains("checkpoints");
     const Table shown = is_series ? reports::last_step(table) : table;
     reports::Page page{.title = heading_of(table, run),
@@ -88,7 +93,8 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
                        .numbers = reports::summary_html(shown),
                        .wordless = "The table gives no findings.",
                        .findings = verdict(shown, run),
-                       .files = reports::files_of(table)};
+                       .files = reports::files_of(table),
+                       .heads = reports::heads_data(shown)};
     if (table.model() != page.title) page.lead = table.model();
     if (is_series) page = with_trajectories(std::move(page), table, run);
     for (const FigureEntry* entry : figures()) {
@@ -97,11 +103,12 @@ std::vector<std::string> write_report(const Table& table, const Json& run,
         if (entry->name == "attention_maps") reports::name_tokens(made, run);
         for (Figure& f : made) page.figures.push_back(std::move(f));
     }
-    return reports::write_page(std::move(page), directory);
+    return reports::write_page(std::move(page), directory, look);
 }
 
 std::vector<std::string> write_plain_page(const PlainPage& plain,
-                                          const std::filesystem::path& directory) {
+                                          const std::filesystem::path& directory,
+                                          const FigureStyle& look) {
     reports::Page page{.title = plain.title,
                        .lead = plain.lead,
                        .facts_title = "Setting",
@@ -112,7 +119,7 @@ std::vector<std::string> write_plain_page(const PlainPage& plain,
         page.facts +=
             fmt::format("<dt>{}</dt><dd>{}</dd>\n", reports::html(name), reports::html(value));
     if (!page.facts.empty()) page.facts = "<dl class=\"facts\">\n" + page.facts + "</dl>\n";
-    return reports::write_page(std::move(page), directory);
+    return reports::write_page(std::move(page), directory, look);
 }
 
 }  // namespace tsdiag

@@ -260,7 +260,8 @@ std::vector<Finding> log_verdict(const Table& table, const Json& run) {
 }
 
 std::vector<std::string> write_log_report(const Table& table, const Json& run,
-                                          const std::filesystem::path& directory) {
+                                          const std::filesystem::path& directory,
+                                          const FigureStyle& look) {
     const ShortNames names(run);
     Page page{.title = "Gradient norms over training",
               .facts_title = "Run",
@@ -293,7 +294,7 @@ std::vector<std::string> write_log_report(const Table& table, const Json& run,
                          std::string(metric::grad_rsd), false));
     add(intervals_figure(ratio, estimates(table, metric::grad_rsd_ratio, names),
                          "ratio of grad_rsd", true));
-    return write_page(std::move(page), directory);
+    return write_page(std::move(page), directory, look);
 }
 
 }  // namespace tsdiag

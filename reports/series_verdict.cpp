@@ -91,17 +91,32 @@ Finding headline(const Similarity& similarities, const std::string& unit) {
         return {Level::warning, fmt::format("Tokens collapse in this training: {} and is {}.",
                                             passing(saturated, *above), last)};
     }
+    const auto course = [&](double threshold, const Peak& at) {
+        return passing(threshold, at) +
+               (most.step == end.step
+                    ? fmt::format(" and is {}.", last)
+                    : fmt::format(", reaches {}, and is {}.", where(most, unit), last));
+    };
     if (above)
         return {Level::note,
-                fmt::format("Tokens collapse for a time in this training: {}, is at most {}, and "
-                            "{}.",
-                            passing(saturated, *above), where(most, unit), last)};
+                "Tokens collapse for a time in this training: " + course(saturated, *above)};
     if (near)
-        return {Level::note, fmt::format("Tokens become alike in this training: {}, is at most {}, "
-                                         "and {}.",
-                                         passing(mostly, *near), where(most, unit), last)};
+        return {Level::note,
+                fmt::format("Tokens become alike {}in this training: {}",
+                            end.value > mostly ? "" : "for a time ", course(mostly, *near))};
+    if (most.step == end.step)
+        return {Level::good, fmt::format("Tokens stay distinct in all {}: t_sim is at most {}.",
+                                         counted(peaks.size(), unit), last)};
     return {Level::good, fmt::format("Tokens stay distinct in all {}: t_sim is at most {}, and {}.",
                                      counted(peaks.size(), unit), where(most, unit), last)};
+}
+
+/// What `tsdiag watch` has told, from `watch` of run.json: the last first.
+void add_alarms(const Json& run, std::vector<Finding>& out) {
+    if (!run["watch"]["alarms"].is_array()) return;
+    const Json::Array& alarms = run["watch"]["alarms"].array();
+    for (auto alarm = alarms.rbegin(); alarm != alarms.rend(); ++alarm)
+        out.push_back({Level::warning, fmt::format("Alarm: {}", (*alarm)["sentence"].string())});
 }
 
 }  // namespace
@@ -116,6 +131,7 @@ std::vector<Finding> series_verdict(const Table& table, const Json& run) {
                 out.push_back({Level::note, text});
         for (Finding& finding : out) finding.figure = trajectory_name(metric::t_sim, "out");
     }
+    add_alarms(run, out);
     for (Finding& change : changes_verdict(run)) out.push_back(std::move(change));
     return by_severity(std::move(out));
 }

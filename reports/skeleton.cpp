@@ -10,7 +10,7 @@ namespace {
 
 /// The text from the line after its name to the next block.
 std::string_view text_of(std::string_view block) {
-    const std::string_view all = skeleton_html().text;
+    const std::string_view all = skeleton_html();
     const std::string head = "@@ " + std::string(block) + "\n";
     std::size_t at = all.starts_with(head) ? 0 : all.find("\n" + head);
     check(at != std::string_view::npos, "a block of skeleton.html");

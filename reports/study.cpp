@@ -75,11 +75,13 @@ std::string claim_html(const Study& study) {
 }  // namespace
 
 std::vector<std::string> write_study(const Study& study, const Table& table, const Json& run,
-                                     const std::filesystem::path& directory) {
+                                     const std::filesystem::path& directory,
+                                     const FigureStyle& look) {
     bool drawn = false;
-    const std::vector<std::string> undrawn = draw_beside(study.figures, directory, drawn);
+    const std::vector<std::string> undrawn = draw_beside(study.figures, directory, look, drawn);
     const std::string body =
-        claim_html(study) + section_html("figures", "Figures", figures_html(study.figures, drawn)) +
+        claim_html(study) +
+        section_html("figures", "Figures", figures_html(study.figures, drawn, look.tikz)) +
         settings_html(study, run) + data_html(files_of(table));
     write_atomically(directory / "report.html", document_html({.kind = "figure " + study.name,
                                                                .main = "claim",

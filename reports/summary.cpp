@@ -17,7 +17,21 @@ struct Column {
     const Metric* metric;
     std::string stage;
     Depth depth = {};
+    std::size_t after_point = 0;  ///< characters of the longest number from its point on
 };
+
+/// The characters from the point on.
+std::size_t after_point(const std::string& number) {
+    return number.size() - std::min(number.find('.'), number.size());
+}
+
+/// The longest of a column.
+std::size_t after_point(const Depth& depth) {
+    std::size_t most = 0;
+    for (const auto& [layer, p] : depth)
+        if (p.value) most = std::max(most, after_point(number(*p.value)));
+    return most;
+}
 
 /// The metrics of the page that have a number.
 std::vector<Column> columns_of(const TableView& rows, const std::string& model) {
@@ -27,19 +41,29 @@ std::vector<Column> columns_of(const TableView& rows, const std::string& model) 
         const std::string stage = rows.stage_of(model, *metric);
         Column c{metric, stage, rows.depth(model, metric->name, stage)};
         const auto defined = [](const auto& entry) { return entry.second.value.has_value(); };
-        if (std::any_of(c.depth.begin(), c.depth.end(), defined)) found.push_back(std::move(c));
+        if (!std::any_of(c.depth.begin(), c.depth.end(), defined)) continue;
+        c.after_point = after_point(c.depth);
+        found.push_back(std::move(c));
     }
     return found;
 }
 
-std::string cell(const Depth& depth, Index layer) {
-    const auto found = depth.find(layer);
-    if (found == depth.end()) return "<td></td>";
+/// A number whose point stands below the others' of its column: spaces as wide as what it lacks.
+std::string aligned(const std::string& number, std::size_t most) {
+    std::string out = number;
+    const std::size_t own = after_point(number);
+    for (std::size_t i = own; i < most; ++i) out += i == 0 ? "\u2008" : "\u2007";
+    return out;
+}
+
+std::string cell(const Column& column, Index layer) {
+    const auto found = column.depth.find(layer);
+    if (found == column.depth.end()) return "<td></td>";
     const Point& p = found->second;
     if (!p.value) return "<td title=\"undefined\">\u2013</td>";
-    if (!p.error) return fmt::format("<td>{}</td>", number(*p.value));
-    return fmt::format("<td title=\"standard error {}\">{}</td>", number(*p.error),
-                       number(*p.value));
+    const std::string value = aligned(number(*p.value), column.after_point);
+    if (!p.error) return fmt::format("<td>{}</td>", value);
+    return fmt::format("<td title=\"standard error {}\">{}</td>", number(*p.error), value);
 }
 
 std::string model_table(const TableView& rows, const std::string& model) {
@@ -58,7 +82,7 @@ std::string model_table(const TableView& rows, const std::string& model) {
     for (Index layer : layers) {
         if (i++ % step != 0 && i != layers.size()) continue;
         body += fmt::format("<tr><th scope=\"row\">{}</th>", layer);
-        for (const Column& c : columns) body += cell(c.depth, layer);
+        for (const Column& c : columns) body += cell(c, layer);
         body += "</tr>\n";
     }
     const std::string left_out =

@@ -119,33 +119,27 @@ void ModelVerdict::predicted_depth() {
     }
     const double odds = *sim / *div, target = saturated / (1 - saturated);
     if (odds >= target) return;
-    const std::string ratio =
-        used == 1 ? fmt::format("The attention step's xi_ratio is {} in the first layer",
-                                number(std::exp(log_ratio)))
-                  : fmt::format(
-                        "The attention step's xi_ratio has a geometric mean of {} over the "
-                        "first {} layers",
-                        number(std::exp(log_ratio)), used);
     const std::string identity =
-        ratio +
-        ". By the odds identity, odds(Y) = xi_ratio odds(X) with odds = t_sim/t_div, that "
-        "factor in every layer would ";
+        fmt::format("Attention multiplies the odds t_sim/t_div by xi_ratio, {} in {}",
+                    number(std::exp(log_ratio)),
+                    used == 1 ? std::string("the first layer")
+                              : fmt::format("the first {} layers (geometric mean)", used));
     if (log_ratio <= 0) {
         say(Level::note,
-            fmt::format("{}never take the input's odds of {} to {} (t_sim = {}).", identity,
-                        number(odds), number(target), saturated),
+            fmt::format("{}: by itself it never brings the input's odds of {} to {} (t_sim = {}).",
+                        identity, number(odds), number(target), saturated),
             "escalation");
         return;
     }
     const double blocks = std::log(target / odds) / log_ratio;
-    std::string text =
-        fmt::format("{}take the input's odds of {} past {} (t_sim = {}) in {:.1f} layers", identity,
-                    number(odds), number(target), saturated, blocks);
+    std::string text = fmt::format(
+        "{}: at that rate the input's odds of {} pass {} (t_sim = {}) after {:.1f} layers",
+        identity, number(odds), number(target), saturated, blocks);
     if (const auto above = first_above(depth(metric::t_sim, "out"), saturated))
-        text += fmt::format("; measured with all steps of the layers: {}.",
+        text += fmt::format("; with all steps of a layer it took {}.",
                             counted(std::size_t(above->first) + 1, "layer"));
     else
-        text += fmt::format("; it did not happen in the {} measured.",
+        text += fmt::format("; that did not happen in the {} measured.",
                             counted(defined(depth(metric::t_sim, "out")).size(), "layer"));
     say(Level::note, std::move(text), "escalation");
 }
@@ -213,10 +207,11 @@ void ModelVerdict::attention_rate() {
     const std::size_t raising = std::size_t(
         std::count_if(values.begin(), values.end(), [](auto& v) { return v.second > 1; }));
     if (values.size() > 1)
-        text += fmt::format(". It exceeds 1, so that tokens become more alike, in {}",
-                            raising == values.size()
-                                ? std::string("every layer")
-                                : fmt::format("{} of {} layers", raising, values.size()));
+        text +=
+            fmt::format(". It exceeds 1 (tokens become more alike) in {}",
+                        raising == values.size() ? std::string("every layer")
+                        : raising == 0           ? std::string("no layer")
+                                       : fmt::format("{} of {} layers", raising, values.size()));
     say(mean > 1 ? Level::note : Level::good, text + "." + estimates_in_words(measured),
         "escalation");
 }

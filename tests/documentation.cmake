@@ -2,7 +2,8 @@
 #
 #     cmake -P tests/documentation.cmake
 #
-# every citation key in a comment is in docs/references.md, and every link between documents leads to a file.
+# every citation key in a comment is in docs/references.md, every link between documents leads to a file, CITATION.cff names
+# the papers behind the metrics, and it and the recipe for conda this version.
 cmake_minimum_required(VERSION 3.25)
 get_filename_component(root ${CMAKE_CURRENT_LIST_DIR} DIRECTORY)
 set(broken "")
@@ -40,6 +41,25 @@ foreach(document IN LISTS documents)
             list(APPEND broken "${document}: links to ${link}, which is not there")
         endif()
     endforeach()
+endforeach()
+
+file(READ ${root}/CITATION.cff citation)
+file(READ ${root}/CMakeLists.txt project)
+string(REGEX MATCH "project\\(tsdiag VERSION ([0-9.]+)" found "${project}")
+set(version ${CMAKE_MATCH_1})
+if(NOT citation MATCHES "\nversion: ${version}\n")
+    list(APPEND broken "CITATION.cff: its version is not ${version}")
+endif()
+file(READ ${root}/conda/meta.yaml recipe)
+if(NOT recipe MATCHES "{% set version = \"${version}\" %}")
+    list(APPEND broken "conda/meta.yaml: its version is not ${version}")
+endif()
+foreach(key TSE DEVIL POLY)
+    string(REGEX MATCH "\\| \\[${key}\\] \\|[^\n]* arXiv ([0-9.]+)" found "${references}")
+    string(FIND "${citation}" "arxiv.org/abs/${CMAKE_MATCH_1}\n" place)
+    if(place EQUAL -1)
+        list(APPEND broken "CITATION.cff: lacks [${key}], arXiv ${CMAKE_MATCH_1}")
+    endif()
 endforeach()
 
 if(broken)

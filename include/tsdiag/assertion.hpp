@@ -10,23 +10,36 @@
 /// Assertions on the numbers of results, for the tests of a training.
 namespace tsdiag {
 
-/// A statement about a number of results: [RESULT[-RESULT]:] METRIC[@STAGE][:LAYER[.HEAD]] OP
-/// NUMBER
-///
-/// RESULT is A, B, ... in the order of the results; "B-A" is the difference; without it the
-/// statement is about each result.  LAYER is a number, `last`, or `max`, `min`, `mean` over the
-/// layers, HEAD likewise; without HEAD the mean over the heads.  OP is <, <=, > or >=.  The stage
+/// A number of a result: METRIC[@STAGE][:LAYER[.HEAD]].  LAYER is a number, `last`, or `max`,
+/// `min`, `mean` over the layers, HEAD likewise; without HEAD the mean over the heads.  The stage
 /// is by default the one at which summaries read the metric.
-struct Assertion {
+struct NumberName {
     struct Which {
         enum class Kind { none, one, last, most, least, mean } kind = Kind::none;
         Index value = 0;
     };
+    std::string text = {};
+    std::string metric = {}, stage = {};
+    Which layer = {}, head = {};
+};
+/// Throws `UsageError` that quotes `text` and begins with `option`, with the nearest metric for an
+/// unknown one.
+NumberName parse_number_name(const std::string& text, const std::string& option);
+/// The number of `result`; none where it is undefined or was not measured.  Of a number that is
+/// known to an interval only, the middle.
+std::optional<double> number_of(const NumberName& name, const MeasuredResult& result);
+
+/// A statement about a number of results: [RESULT[-RESULT]:] METRIC[@STAGE][:LAYER[.HEAD]] OP
+/// NUMBER
+///
+/// RESULT is A, B, ... in the order of the results; "B-A" is the difference; without it the
+/// statement is about each result.  The number is named as `NumberName` has it; OP is <, <=, > or
+/// >=.
+struct Assertion {
     enum class Relation { less, at_most, more, at_least };
     std::string text = {};
     std::optional<std::size_t> result = {}, minus = {};
-    std::string metric = {}, stage = {};
-    Which layer = {}, head = {};
+    NumberName number = {};
     Relation relation = Relation::less;
     double bound = 0;
 };

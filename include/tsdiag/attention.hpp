@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <functional>
 #include <map>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "tsdiag/linalg.hpp"
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
+#include "tsdiag/team.hpp"
 
 /// A stack of h matrices P, each n x n, or n x (m + n) with m keys of a memory, that need not be
 /// materialised.
@@ -35,10 +37,22 @@ struct RowBlock {
     bool channels = false;  ///< P mixes the channels of a head, not the tokens: `n` is their number
     Index memory = 0;       ///< m: the own column of row i is m + i
 
+    bool ends_panel = true;  ///< the last of its panel (`Panels`)
+    /// Set where each member of a team sees panels of its own.
+    const Team* team = nullptr;
+    /// > 0: this ends a round in which so many members saw a panel.  The others are shown row 0.
+    int members = 0;
+    bool ends_rounds = false;  ///< of the last round
+
     Index tokens() const { return p.cols() - memory; }  ///< n
+    /// The same of some heads; `totals` only where those are all.
+    RowBlock of_heads(Index head, Index count) const;
 };
 /// `RowStatistics::first` and `n` count columns: m + first, m + n.
 RowStatistics row_statistics(const RowBlock& block);
+Later<RowStatistics> row_totals_later(const RowBlock& block);  ///< folded
+/// Of heads [head, head + count).
+RowStatistics of_heads(const RowStatistics& all, Index head, Index count);
 
 /// P = left * right^T, rank m << n; causal: its lower triangle.
 struct Factors {
@@ -125,6 +139,11 @@ class AttentionOperator {
     /// Where P has factors; cost O(n m^2).
     virtual std::optional<RowTotals> row_totals() const { return {}; }
 
+    /// Lets a team share the work: `apply` computes and visits the rows of this process only, and
+    /// completes its result by those of the others.  Null: this process computes alone.
+    void share(const Team* team) { team_ = team; }
+    const Team* team() const { return team_; }
+
     static constexpr Index largest_seen_whole = 16384;
     /// Bytes of P, whole.
     double bytes() const;
@@ -138,13 +157,85 @@ class AttentionOperator {
     virtual Tensor product(const Tensor& v) const;
     virtual Tensor transposed_product(const Tensor& w) const;
 
+    void keep_matrix(Tensor p) { matrix_ = std::move(p); }
+
   private:
     bool sampled() const;
     void show_sample(const RowVisitor& visit) const;
+    Tensor complete(const Tensor& own) const;
 
     bool keep_ = false;
+    const Team* team_ = nullptr;
     mutable Tensor matrix_;
 };
+
+/// The rows of P in panels, by the sizes alone.  What is summed over rows is summed over those of a
+/// panel, then over the panels in their order; a team goes through them in rounds, in each of which
+/// member r has one panel.  So its sums have the bits of those of one process.
+class Panels {
+  public:
+    /// `whole`: one panel.  Without more than one, there is no team.
+    explicit Panels(const AttentionOperator& p, bool whole = false);
+    /// Of a matrix of n rows in host memory.
+    explicit Panels(Index n);
+    struct Range {
+        Index first = 0, count = 0;
+    };
+    Index count() const { return (n_ + rows_ - 1) / rows_; }
+    Range operator[](Index panel) const;
+    const Team* team() const { return team_; }
+    Index rounds() const { return (count() + size() - 1) / size(); }
+    /// Of a round: the panels are first, first + 1, ..., of the members 0, 1, ...
+    Index first(Index round) const { return round * size(); }
+    int members(Index round) const { return int(std::min(size(), count() - first(round))); }
+    /// The panel of this process; -1: it has none in this round.
+    Index own(Index round) const;
+
+  private:
+    Index size() const { return team_ ? team_->size() : 1; }
+    Index n_ = 0, rows_ = 1;
+    const Team* team_ = nullptr;
+};
+
+/// use(first, count) for blocks of at most `block` rows of the panel of this process.
+template <class Use>
+void each_block(const Panels& panels, Index round, Index block, const Use& use) {
+    const Index own = panels.own(round);
+    if (own < 0) return;
+    const auto [begin, rows] = panels[own];
+    for (Index i = 0; i < rows; i += block) use(begin + i, std::min(block, rows - i));
+}
+
+/// The sum over all rows of P: add(first, count, sum) adds that of a block to `size` numbers.
+template <class Add>
+std::vector<double> sum_over_rows(const Panels& panels, Index block, std::size_t size,
+                                  const Add& add) {
+    TeamSum sum(panels.team(), size);
+    std::vector<double> own;
+    for (Index round = 0; round < panels.rounds(); ++round) {
+        own.assign(size, 0.0);
+        each_block(panels, round, block,
+                   [&](Index first, Index count) { add(first, count, std::span(own)); });
+        sum.add(own, panels.members(round));
+    }
+    return sum.total();
+}
+
+/// Completes x, (h, n, width) values of which each member of the team has those of its own rows.
+void complete_rows(const AttentionOperator& p, std::size_t row_bytes, std::span<char> x);
+template <class T>
+void complete_rows(const AttentionOperator& p, std::span<T> x) {
+    const auto rows = std::size_t(p.heads() * p.tokens());
+    complete_rows(p, x.size_bytes() / rows,
+                  std::span(reinterpret_cast<char*>(x.data()), x.size_bytes()));
+}
+/// x of the rows of this process, by use(first, count), and of those of the others.
+template <class T, class Use>
+void each_row_block(const AttentionOperator& p, Index block, std::span<T> x, const Use& use) {
+    const Panels panels(p);
+    for (Index round = 0; round < panels.rounds(); ++round) each_block(panels, round, block, use);
+    complete_rows(p, x);
+}
 
 /// Rows of P in one product on a CPU: 12 to 96, from the bytes of a row of all heads with its
 /// logits and slope alone.  Blocks are multiples of it, so results are bitwise independent of the
@@ -240,6 +331,11 @@ std::unique_ptr<AttentionOperator> given_attention(Tensor p, bool causal,
 std::unique_ptr<AttentionOperator> side_by_side(std::unique_ptr<AttentionOperator> first,
                                                 std::unique_ptr<AttentionOperator> second);
 
+/// Each sample's own heads of the attention of `samples` samples, whose P is then in memory.
+/// Spectra are found for the heads of all of them when the first is asked for its own.
+std::vector<std::unique_ptr<AttentionOperator>> of_each_sample(
+    std::unique_ptr<AttentionOperator> all, Index samples);
+
 /// Why a P with a memory has no eigenvalues.
 inline constexpr const char* not_square = "P is n x (m + n), because it has m keys of a memory";
 
@@ -275,6 +371,14 @@ Estimate second_eigenvalue(std::span<const double> diagonal);
 /// largest eigenvalue of the product of the Gram matrices of Pi2 left and right.  Accurate to
 /// accuracy/10, or an interval.  [TSE] (12)
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory = 2e9,
+                                   double accuracy = usual_accuracy,
+                                   std::string_view route = "auto");
+/// Both, each equal to the last bit to the call of its own.  Where both are iterated on a CPU, one
+/// pass over P gives a product for each.
+struct Spectra {
+    std::vector<Estimate> second, norm;
+};
+Spectra second_eigenvalue_and_norm(const AttentionOperator& p, double memory = 2e9,
                                    double accuracy = usual_accuracy,
                                    std::string_view route = "auto");
 /// Cross-check: the relative difference, to the larger of the two, between `found` and |lambda_2|

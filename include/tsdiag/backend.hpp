@@ -2,12 +2,14 @@
 #include <complex>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "tsdiag/formulas.hpp"
@@ -40,6 +42,29 @@ struct AdamWStep {
     double shrink = 1;  ///< 1 - learning rate * decay
 };
 
+/// A parameter in training with its moments and its gradient, contiguous and of one shape and type.
+struct AdamWUpdate {
+    View w, m, v, g;
+    AdamWStep step;
+};
+
+/// A result that a device may still be computing: `get` waits for it.  The first `get` copies all
+/// that its thread has asked for until then at once, so that several cost one wait.
+template <class T>
+class Later {
+  public:
+    Later(T value) : value_(std::move(value)) {}
+    explicit Later(std::function<T()> fetch) : fetch_(std::move(fetch)) {}
+    T& get() {
+        if (fetch_) value_ = std::exchange(fetch_, {})();
+        return *value_;
+    }
+
+  private:
+    std::optional<T> value_;
+    std::function<T()> fetch_;
+};
+
 /// How well a number theta is determined as an eigenvalue of A, by unit vectors x and y of inverse
 /// iteration: A x ~ theta x, y^H A ~ theta y^H.
 struct Sensitivity {
@@ -50,6 +75,12 @@ struct Sensitivity {
     /// eigenvalue of some A + E with |E| at most this.
     double residual = 0;
 };
+
+/// Rows whose derivatives of a norm are added up at once, and how many groups of them there are.
+constexpr Index rows_of_norm_group = 4;
+constexpr Index norm_groups(Index rows) {
+    return (rows + rows_of_norm_group - 1) / rows_of_norm_group;
+}
 
 class Backend {
   public:
@@ -79,14 +110,28 @@ class Backend {
     /// y = op(a) x, the vectors (b, m, 1) and (b, k, 1) contiguous and in float64, the sums in
     /// double for any type of a.
     virtual void matvec(View y, View a, View x, bool transposed) const = 0;
+    virtual void fill(View out, double value) const = 0;
     virtual void unary(Unary op, View out, View a) const = 0;
+    /// op(a + bias) + added; bias (1, 1, cols) and added, of the shape of a, where given.  `kept`,
+    /// which may be a, receives a + bias, where given.
+    virtual void map_sum(View out, View a, const View* bias, Unary op, const View* added,
+                         const View* kept) const = 0;
+    /// The elements of from[k] to to[k], all of one type, none empty.
+    virtual void copy(std::span<const View> to, std::span<const View> from) const = 0;
     /// The elements of a in the type of `out`.
     virtual void convert(View out, View a) const = 0;
     virtual void transpose(View out, View a) const = 0;  ///< out (b, c, r), a (b, r, c)
-    /// out (b h, n, w): head k of batch i, batch i h + k, is columns k w to (k + 1) w of a (b, n, h
-    /// w).
-    virtual void split_heads(View out, View a) const = 0;
-    virtual void merge_heads(View out, View a) const = 0;  ///< the inverse
+    /// out (b h, n, w) from a (b, n, h w) plus bias (1, 1, h w), where given.  The columns of a are
+    /// those of so many `heads`, part by part, h in all; out has the (b heads[p], n, w) of the
+    /// parts one behind another, of each part head k of batch i as batch i heads[p] + k.
+    virtual void split_heads(View out, View a, const View* bias,
+                             std::span<const Index> heads) const = 0;
+    /// The inverse without bias: out (b, n, h w) of the parts (b heads[p], n, w), at most
+    /// `most_parts`.
+    virtual void merge_heads(View out, std::span<const View> parts) const = 0;
+    static constexpr std::size_t most_parts = 8;
+    /// Each extent of a is that of out, or 1.
+    virtual void expand(View out, View a) const = 0;
     /// Broadcasting: each extent of b is that of a, or 1.
     virtual void binary(Binary op, View out, View a, View b) const = 0;
     /// out = alpha a + beta.
@@ -109,21 +154,47 @@ class Backend {
     /// offset + scale u, u uniform in (0, 1) or standard normal.  `out` is contiguous.
     virtual void draw(View out, Law law, std::uint64_t seed, std::uint64_t stream, double offset,
                       double scale) const = 0;
-    /// In place, of contiguous tensors of one shape.
-    virtual void adamw(View w, View m, View v, View g, const AdamWStep& step) const = 0;
+    /// In place.
+    virtual void adamw(std::span<const AdamWUpdate> updates) const = 0;
     /// In place: softmax over the visible columns of each row, 0 outside them.
     virtual void softmax_rows(View p, const Visible& visible) const = 0;
     /// In place: entries outside the visible columns become 0.
     virtual void hide(View p, const Visible& visible) const = 0;
+    // Several ops in one pass, where `fuses`; else ops.hpp composes them of the above.
+
+    virtual bool fuses() const = 0;
+    /// sum = a + bias + added, bias (1, 1, cols) where given.  Where given, `branch`, which may be
+    /// a, is a + bias, and `normed` the sum's rows as by `normalise_rows`.
+    virtual void sum_rows(View sum, const View* branch, const View* normed, View a,
+                          const View* bias, View added, const View* weight, const View* shift,
+                          double eps, bool centre) const = 0;
+    /// g op'(x), y = op(x).
+    virtual void unary_derivative(Unary op, View out, View g, View x, View y) const = 0;
+    /// y (g - sum_j g_ij y_ij) of each row, y = softmax(x).
+    virtual void softmax_derivative(View out, View g, View y) const = 0;
+    /// Of x -> u weight, u the rows of x as by `normalise_rows`: with h = g weight and r the
+    /// inverse deviation r (h - mean h - u mean(h u)), without mean h unless `centre`.  `parts` (2,
+    /// norm_groups(rows), cols), where given: the sums of g u and of g over each group of rows.
+    /// `added`, of the shape of x, where given: it is added to the result.
+    virtual void norm_derivative(View out, const View* parts, View g, View x, const View* weight,
+                                 const View* added, double eps, bool centre) const = 0;
+
+    // Numbers for the host, summed in double; the functions of the same names in ops.hpp handle
+    // overflow and underflow.
+
     /// `slope`: null, or a'(S)/z; `divided`: rows were divided by their sum (softmax: slope = p).
-    /// This, `state_moments` and `squared_norm` sum in double; the functions of the same names in
-    /// ops.hpp handle overflow and underflow.
-    virtual RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
-                                         const Visible& visible) const = 0;
-    virtual StateMoments state_moments(View x) const = 0;
-    virtual double squared_norm(View x) const = 0;  ///< in double
-    /// Row-major index of the first NaN or infinity; -1 where all are finite.
-    virtual Index first_nonfinite(View x) const = 0;
+    virtual Later<RowStatistics> row_statistics(View p, const View* slope, bool divided,
+                                                Index first, const Visible& visible) const = 0;
+    /// The same, folded.
+    virtual Later<RowStatistics> row_totals(View p, const View* slope, bool divided, Index first,
+                                            const Visible& visible) const = 0;
+    /// Of each batch of each of `xs`, in their order.
+    virtual Later<std::vector<StateMoments>> state_moments(std::span<const View> xs) const = 0;
+    virtual Later<std::vector<double>> squared_norms(std::span<const View> xs) const = 0;
+    /// |A|_F^2 and tr A of each batch of a square a, in turn.
+    virtual Later<std::vector<double>> squares_and_traces(View a) const = 0;
+    /// Of each: the row-major index of the first NaN or infinity; -1 where all are finite.
+    virtual Later<std::vector<Index>> first_nonfinite(std::span<const View> xs) const = 0;
 
     // Dense eigenvalue problems of one finite matrix a, (1, n, n) in float64, n >= 1.  A device
     // throws `OutOfMemory` where there is no room for the workspace, some 8 matrices at most.

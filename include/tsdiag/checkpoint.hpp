@@ -29,6 +29,7 @@ enum class DType {
     i64,
     f8_e4m3,
     f8_e5m2,
+    f8_e8m0,  ///< powers of two: scales
     f16,
     bf16,
     f32,
@@ -36,10 +37,11 @@ enum class DType {
     c64,
     c128,
     blocks,  ///< quantised: a number of adjacent elements share their bytes, see `BlockType`
-    other    ///< known by name only (f8_e8m0, f4, ...): listed, not read
+    packed,  ///< held by several tensors, most in few bits, see `PackedMatrix`
+    other    ///< known by name only (f4, ...): listed, not read
 };
 std::string_view name(DType type);
-std::size_t bytes_of(DType type);  ///< bytes an element; 0 for `blocks` and `other`
+std::size_t bytes_of(DType type);  ///< bytes an element; 0 for `blocks`, `packed`, `other`
 
 /// A quantised type: `elements` adjacent elements are stored in `bytes` bytes.
 struct BlockType {
@@ -47,6 +49,7 @@ struct BlockType {
     std::int64_t elements = 1, bytes = 1;
     /// The values of one block: the exact ones, rounded to float where that does not hold them.
     void (*decode)(const std::byte* block, float* out) = nullptr;
+    double rounding = 0;  ///< as `PackedMatrix::rounding`; 0: not known
 
     double bits() const { return 8 * double(bytes) / double(elements); }  ///< an element
 };
@@ -65,6 +68,8 @@ struct RawTensor {
     const BlockType* blocks = nullptr;  ///< of `DType::blocks`; blocks start at multiples of their
                                         ///< elements from the beginning of `bytes`
     std::shared_ptr<const struct BlockScales> scales;  ///< null: values are the stored elements
+    std::shared_ptr<const class PackedMatrix> packed;  ///< of `DType::packed`: element i of all
+                                                       ///< its rows, one after the other, is i
     std::shared_ptr<const void> owner;  ///< keeps `bytes` alive; never null for a non-empty tensor
 
     std::int64_t count() const;  ///< number of elements
@@ -80,11 +85,39 @@ struct BlockScales {
     std::int64_t columns = 1, block_rows = 1, block_columns = 1;
 };
 
+/// A matrix that several tensors of a file hold together: codes of few bits and what these mean, or
+/// parts that processes have saved.
+class PackedMatrix {
+  public:
+    PackedMatrix(std::int64_t columns, std::vector<RawTensor> parts, double rounding)
+        : columns_(columns), parts_(std::move(parts)), rounding_(rounding) {}
+    virtual ~PackedMatrix() = default;
+    PackedMatrix(const PackedMatrix&) = delete;
+    PackedMatrix& operator=(const PackedMatrix&) = delete;
+
+    /// Elements `column` .. `column + columns` of rows `row` .. `row + rows`, row by row: the exact
+    /// values, each rounded to float.  Cost: O(rows columns).
+    virtual void decode(std::int64_t row, std::int64_t rows, std::int64_t column,
+                        std::int64_t columns, float* out) const = 0;
+
+    std::int64_t columns() const { return columns_; }
+    /// The tensors of the file that hold it, the codes first.
+    const std::vector<RawTensor>& parts() const { return parts_; }
+    /// Half of the widest step between values that a block can hold, divided by the spread of
+    /// these: rounding moved a weight by at most this share of what its block spans.  0: none did.
+    double rounding() const { return rounding_; }
+
+  private:
+    std::int64_t columns_;
+    std::vector<RawTensor> parts_;
+    double rounding_;
+};
+
 /// The elements in row-major order, widened: bf16, f16, f8, integers and bool become T exactly
 /// where T can hold them (f64 and 64-bit integers are rounded to float); quantised elements become
-/// the float that `BlockType::decode` gives, for both T; elements with scales become the product in
-/// double, rounded to T.  T: float or double.
-/// Throws `NotAvailable` for a dtype that cannot be read, naming it.  Cost: O(count).
+/// the float that `BlockType::decode` or `PackedMatrix::decode` gives, for both T; elements with
+/// scales become the product in double, rounded to T.  T: float or double. Throws `NotAvailable`
+/// for a dtype that cannot be read, naming it.  Cost: O(count).
 template <class T>
 void widen(const RawTensor& tensor, std::span<T> out);
 
@@ -127,6 +160,9 @@ class Checkpoint {
     virtual RawTensor tensor(std::string_view name) const = 0;
     /// Metadata of the file: config, hyper-parameters, epoch ... as a JSON object.
     virtual const Json& metadata() const = 0;
+    /// A list of `metadata()` with all its elements: there a long one (GGUF's vocabulary) is only
+    /// {"length": N}.  null: there is none.  Throws `FormatError` for more than 2^22 elements.
+    virtual Json whole_list(std::string_view key) const { return metadata()[key]; }
     virtual std::string_view format() const = 0;  ///< "safetensors", "torch zip", ...
     virtual std::string source() const = 0;       ///< the path, for messages
     virtual bool has(std::string_view name) const;
@@ -153,6 +189,16 @@ std::span<const FormatEntry* const> formats();
 /// Throws `FormatError`.
 std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path);
 
+/// The folder of the model where `path` is one of sentence-transformers.
+struct ModuleFolder {
+    std::filesystem::path model;      ///< that of the transformer, which may be `path` itself
+    std::vector<std::string> others;  ///< the types of the other modules: "Pooling", "Normalize"
+};
+/// From `modules.json`, in which sentence-transformers lists what a sentence passes through; `path`
+/// and nothing else where there is no such list, or no transformer in it.  Throws `FormatError` for
+/// a list that is none, for several transformers and for a folder outside.
+ModuleFolder module_folder(const std::filesystem::path& path);
+
 /// The checkpoints in a directory, sorted by name: files with a checkpoint's extension, and
 /// directories with a model under Hugging Face's names or one such file.  None where the directory
 /// is one model: it has a model of those names, an index of shards, shards, or a single file and no
@@ -177,6 +223,15 @@ std::unique_ptr<Checkpoint> unwrap(std::unique_ptr<Checkpoint> file,
 /// fits no block told.
 std::shared_ptr<const Checkpoint> apply_scales(std::shared_ptr<const Checkpoint> file, Json& config,
                                                std::vector<std::string>& warnings);
+
+/// `file` with matrices that its libraries store in few bits (GPTQ, AWQ, bitsandbytes, MXFP4,
+/// NVFP4, compressed-tensors) as tensors of `DType::packed`, and without the tensors that hold them
+/// (docs/formats.md, "Packed weights").  Which layout, bits and groups it has,
+/// `quantization_config` of `config` tells, which is removed where it is obeyed in whole; what is
+/// not understood is left as it is.  `warnings` receives a line where weights are packed. Throws
+/// `FormatError` where tensors of a matrix are missing or do not fit each other.
+std::shared_ptr<const Checkpoint> apply_packing(std::shared_ptr<const Checkpoint> file,
+                                                Json& config, std::vector<std::string>& warnings);
 
 /// 64-bit digest of names, dtypes, shapes and file sizes (not of contents), as 16 hex digits.
 std::string header_digest(const Checkpoint& file);

@@ -10,21 +10,22 @@
 namespace tsdiag {
 
 struct SeriesMember {
-    std::string path;    ///< file or directory
-    Index step = -1;     ///< of the training, or its epoch
-    std::string origin;  ///< its source: "global_step of the file", "its name", "--steps"
+    std::string path;           ///< file or directory
+    Index step = -1;            ///< of the training, or its epoch
+    std::string unit = "step";  ///< "step", "iteration" or "epoch"
+    std::string origin;         ///< its source: "global_step of the file", "its name", "--steps"
 };
 
 struct CheckpointSeries {
     std::string name;  ///< of the whole, for column `model`: the directory that holds them
-    std::string unit;  ///< "step", "iteration" or "epoch"
+    std::string unit;  ///< of all members
     std::vector<SeriesMember> members;
     std::vector<std::string> notes;  ///< omitted copies
 };
 
-/// Whether the arguments are several checkpoints: more than one, or a directory that is no model
-/// and holds several.  A sharded checkpoint is one model, and so is a directory with both a
-/// model and checkpoints.
+/// Whether the arguments are several checkpoints, or traces: more than one, or a directory that is
+/// no model and holds several.  A sharded checkpoint is one model, and so is a directory with both
+/// a model and checkpoints; a directory of batches is one trace.
 bool is_series(const std::vector<std::string>& arguments);
 
 /// Orders the checkpoints by step.  The step is, in this order: that of `steps`, one a checkpoint
@@ -35,10 +36,13 @@ bool is_series(const std::vector<std::string>& arguments);
 ///
 /// Of two with the same step and the same contents the first is kept, with a note.  Throws
 /// `UsageError` where a step is unknown, where two differ at the same step, or where epochs and
-/// steps are mixed, and `FormatError` for what is no checkpoint or a trace; opens files, reads no
+/// steps are mixed, and `FormatError` for what is no checkpoint and no trace; opens files, reads no
 /// weights.
 CheckpointSeries find_series(const std::vector<std::string>& arguments,
                              const std::vector<Index>& steps = {});
+
+/// One checkpoint with its step, as `find_series` finds it.  Throws likewise.
+SeriesMember find_member(const std::string& path);
 
 /// Throws `ShapeError` naming the first member whose architecture differs from the first's, and
 /// how.

@@ -34,6 +34,8 @@ class Ranks {
     std::int64_t add(int counter, std::int64_t n) const;
     /// The text of each rank, in their order; collective.
     std::vector<std::string> gather(const std::string& text) const;
+    /// Text r goes to rank r; returns what each has sent here; collective.
+    std::vector<std::string> exchange(const std::vector<std::string>& texts) const;
 
   private:
     struct Library;

@@ -2,6 +2,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <string_view>
 #include <typeindex>
 #include <vector>
@@ -32,11 +33,15 @@ struct Projections {
     Tensor q, k;            ///< as the logits see them, (h, n, w), (h', m + n, w)
     Tensor q_raw, k_raw;    ///< before q/k norm and rotation; equal to q, k where there is neither
     Tensor q_norm, k_norm;  ///< weights of the q/k norm, (1, 1, w); empty: none
-    bool norm_is_layer = false;  ///< the q/k norm is a LayerNorm
+    bool norm_is_layer = false;      ///< the q/k norm is a LayerNorm
+    bool norm_of_all_heads = false;  ///< q_raw, k_raw are behind a norm of all heads together
     double norm_eps = 0;
     double scale = 1;
     std::vector<double> position, frequency;  ///< rotation; frequency empty: none
     bool interleaved = false;
+    double magnitude = 1;  ///< of the rotated columns, behind the rotation
+    /// What each token's query is multiplied by, behind all else; empty: 1.
+    std::vector<double> growth = {};
 };
 
 /// What several observers derive from one event, by type: made by the first that asks, so it must
@@ -71,6 +76,14 @@ struct Attention {
     Derived derived = {};
 };
 
+/// The routing of one layer and sample with a mixture of experts (ExpertsSpec), as it is applied.
+struct Routing {
+    Index layer = 0;
+    const Tensor& p;                ///< softmax, or sigmoids over their sum, (1, n, E)
+    std::span<const Index> chosen;  ///< token i: `each` experts from i each on, most probable first
+    Index each = 1;
+};
+
 /// The derivative of a loss with respect to a state or a parameter, of one sample.
 struct Gradient {
     Index layer = -1;         ///< -1: of no layer (embedding, final norm, output head)
@@ -103,21 +116,50 @@ class Observer {
     /// The sample's events of this layer are complete.
     virtual void end_sample(Index sample) { (void)sample; }
     virtual void on_hidden(const Hidden&) {}
+    /// States of samples first, first + 1, ..., (s, n, d); unless overridden, each in turn.
+    virtual void on_states(Index first, const Hidden& states) {
+        const Index samples = states.x.batch();
+        if (samples == 1) return on_hidden(states);
+        for (Index s = 0; s < samples; ++s) {
+            begin_sample(first + s);
+            const Tensor x = states.x.batch_range(s, 1);
+            on_hidden({states.layer, states.stage, states.pred, x});
+        }
+    }
     /// Whether rows of P are wanted; else they are not computed.
     virtual bool wants_rows(Index layer) const {
         (void)layer;
         return false;
     }
+    /// Whether all rows are wanted with their entries; else a team of processes shows each the rows
+    /// of its own, by `RowBlock::team`.
+    virtual bool wants_entries(Index layer) const {
+        (void)layer;
+        return true;
+    }
     virtual void on_attention_rows(Index layer, const RowBlock& block) {
         (void)layer;
         (void)block;
     }
+    /// Rows of the heads of samples first, first + 1, ...; unless overridden, of each in turn.
+    virtual void on_rows_of_samples(Index first, Index samples, Index layer,
+                                    const RowBlock& block) {
+        const Index heads = block.p.batch() / samples;
+        for (Index s = 0; s < samples; ++s) {
+            begin_sample(first + s);
+            on_attention_rows(layer, block.of_heads(s * heads, heads));
+        }
+    }
+    /// All states and rows of a layer and batch were emitted.  A device is to be asked for their
+    /// numbers now: then one copy serves them and the model's own.
+    virtual void before_numbers_are_read() {}
     /// Whether operator-level events are wanted; then rows are cached where they fit.
     virtual bool wants_attention(Index layer) const {
         (void)layer;
         return false;
     }
     virtual void on_attention(const Attention&) {}
+    virtual void on_routing(const Routing&) {}
     // A reverse sweep: last layer first, inside a layer sample by sample.
     virtual void on_loss(double value) { (void)value; }
     virtual void on_gradient(const Gradient&) {}

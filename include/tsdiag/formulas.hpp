@@ -37,6 +37,37 @@
     X(multiply, x * y)                                                                  \
     X(divide, x / y)                                                                    \
     X(maximum, x < y ? y : x)
+
+/// The derivative of each unary formula at x, y being its value: of those in the second list only y
+/// is given, of the others only x.
+#define TSDIAG_SLOPES_BY_ARGUMENT(X)                                                    \
+    X(copy, T(1))                                                                       \
+    X(negate, T(-1))                                                                    \
+    X(relu, x > 0 ? T(1) : T(0))                                                        \
+    X(gelu, T(0.5) * (T(1) + erf_(x * T(0.70710678118654752440))) +                     \
+                x * exp_(T(-0.5) * x * x) * T(0.39894228040143267794))                  \
+    X(gelu_tanh, gated_slope_(x,                                                        \
+                              T(1) / (T(1) + exp_(T(-2) * T(0.79788456080286535588) *   \
+                                                  (x + T(0.044715) * x * x * x))),      \
+                              T(2) * T(0.79788456080286535588) *                        \
+                                  (T(1) + T(3) * T(0.044715) * x * x)))                 \
+    X(gelu_quick, gated_slope_(x, T(1) / (T(1) + exp_(T(-1.702) * x)), T(1.702)))       \
+    X(silu, gated_slope_(x, T(1) / (T(1) + exp_(-x)), T(1)))                            \
+    X(elu, x > 0 ? T(1) : exp_(x))                                                      \
+    X(elu_plus_one, x > 0 ? T(1) : exp_(x))                                             \
+    X(square, T(2) * x)                                                                 \
+    X(sine, cos(x))                                                                     \
+    X(cosine, -sin(x))                                                                  \
+    X(log, T(1) / x)                                                                    \
+    X(step, T(0))                                                                       \
+    X(normal_cdf, exp_(T(-0.5) * x * x) * T(0.39894228040143267794))
+/* at sqrt 0 it is large instead of infinite, so that 0 times it is 0 */
+#define TSDIAG_SLOPES_BY_VALUE(X)                                                       \
+    X(tanh, T(1) - y * y)                                                               \
+    X(sigmoid, y * (T(1) - y))                                                          \
+    X(exp, y)                                                                           \
+    X(sqrt, T(0.5) / (y < T(1e-30) ? T(1e-30) : y))                                     \
+    X(reciprocal, -y * y)
 // clang-format on
 
 #ifdef __CUDACC__
@@ -46,6 +77,12 @@
 #endif
 
 namespace tsdiag {
+
+/// Of x s(u), s the logistic function: s + x s (1 - s) u'.
+template <class T>
+TSDIAG_ANYWHERE inline T gated_slope_(T x, T s, T slope) {
+    return s + x * s * (T(1) - s) * slope;
+}
 
 /// One block of Philox4x32-10 [Philox] in place.  Static: each instruction set has its own.
 TSDIAG_ANYWHERE static inline void philox_block(std::uint32_t& c0, std::uint32_t& c1,

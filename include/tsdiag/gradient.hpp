@@ -1,6 +1,7 @@
 #pragma once
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -23,16 +24,34 @@ struct Saved {
 };
 /// The cotangent of one operand from that of the result.
 using Pullback = std::function<Tensor(const Tensor& g, const Saved& saved)>;
+/// Those of all tracked operands at once; empty where each has to be asked for.  `arrived`: the sum
+/// of the cotangents that the first of them has from its other readers, empty where it has none
+/// yet; a function that adds it to what it returns for that operand takes it, and leaves it empty.
+using Pullbacks =
+    std::function<std::vector<Tensor>(const Tensor& g, const Saved& saved, Tensor& arrived)>;
+/// The cotangent of the only operand from those of parts of the result, batches behind each other
+/// that are all of it.
+using PartsPullback = std::function<Tensor(std::span<const Tensor> parts)>;
+
+/// Where a part of a tensor begins.
+struct Corner {
+    Index batch = 0, row = 0, col = 0;
+    bool operator==(const Corner&) const = default;
+};
 
 /// How a tracked tensor was computed.
 struct Record {
     struct Edge {
         std::shared_ptr<const Record> operand;
         Pullback pullback;
+        /// The cotangent is that of a part of the operand from here on; the rest of it is 0.
+        std::optional<Corner> part = {};
     };
     Shape shape;
     Index depth = 0;  ///< ops between it and the farthest variable
     std::vector<Edge> edges;
+    Pullbacks together;      ///< in the order of the edges; may be empty
+    PartsPullback of_parts;  ///< saves joining them; may be empty
     std::vector<Tensor> saved;
     Tensor result;  ///< saved, not tracked
 };

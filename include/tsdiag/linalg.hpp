@@ -89,6 +89,23 @@ std::vector<Estimate> spectral_radii(const LinearMap& stack, Index count, double
 std::vector<Estimate> largest_singular_values(const LinearMap& stack, Index count,
                                               double tolerance = 1e-8, Index max_products = 384);
 
+/// A square map and the map A^T A of one stack of matrices, where one pass over them gives a
+/// product with both: y = square x, v = normal u.
+struct SharedPass {
+    LinearMap square, normal;
+    std::function<void(std::span<const double> x, std::span<double> y, std::span<const double> u,
+                       std::span<double> v)>
+        both;
+};
+struct RadiiAndNorms {
+    std::vector<Estimate> radii, norms;
+};
+/// `spectral_radii` of the square map and `largest_singular_values` of the other, to the last bit,
+/// in step; when one of them is finished, the products are those of the other alone.
+RadiiAndNorms radii_and_norms(const SharedPass& stack, Index count, double tolerance,
+                              Index radius_products, Index norm_products, Index rank,
+                              double accuracy);
+
 /// `count` square maps of tensors on any backend: y = A x, both (count, n, 1) in float64.
 struct StackMap {
     const Backend& backend;
@@ -116,8 +133,9 @@ Estimate restarted_singular_value(const LinearMap& a, double tolerance = 1e-10);
 // Products with one row-major matrix in host memory (a View of one batch, float32 or float64), in
 // double.
 
-/// y = A x
-void multiply(const View& a, std::span<const double> x, std::span<double> y);
+/// y = A x.  Where `also` is given, image = A also in the same pass.
+void multiply(const View& a, std::span<const double> x, std::span<double> y,
+              std::span<const double> also = {}, std::span<double> image = {});
 /// y += alpha A^T x
 void add_transposed(const View& a, double alpha, std::span<const double> x, std::span<double> y);
 /// y = A^T W (u - 1 w^T u / w^T 1), u = A x, W = diag(w): (Pi2 A)^T (Pi2 A) x where w = 1. `column`
@@ -128,7 +146,8 @@ void normal_product(const View& a, std::span<const double> w, std::span<const do
 /// W (A x - mean).  By blocks of rows, all but the last of a multiple of 4, the result is bitwise
 /// that of one call.
 double add_normal_product(const View& rows, std::span<const double> w, double mean,
-                          std::span<const double> x, std::span<double> y, double sum);
+                          std::span<const double> x, std::span<double> y, double sum,
+                          std::span<const double> also = {}, std::span<double> image = {});
 /// sum_kl a_ik G_kl c_i|k-l| b_il for each row i of a, b and c (1, rows, m), G symmetric, at least
 /// m x m; all float64.  Cost 2 rows m^2 multiplications.
 std::vector<double> toeplitz_forms(const View& g, const View& a, const View& b, const View& c);

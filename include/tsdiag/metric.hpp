@@ -69,6 +69,10 @@ inline constexpr std::string_view attn_fro = "attn_fro", jac_fro = "jac_fro",
 inline constexpr std::string_view entropy = "entropy", row_max = "row_max", neg_mass = "neg_mass",
                                   local_auc = "local_auc", local_acc = "local_acc",
                                   local_acc_appendix = "local_acc_appendix";
+inline constexpr std::string_view expert_load = "expert_load", expert_unused = "expert_unused",
+                                  expert_entropy = "expert_entropy",
+                                  routing_entropy = "routing_entropy",
+                                  routing_dropped = "routing_dropped";
 inline constexpr std::string_view grad_norm = "grad_norm", ds_max = "ds_max", ds_bound = "ds_bound",
                                   ds_sharp = "ds_sharp";
 inline constexpr std::string_view grad_rsd = "grad_rsd", grad_mean = "grad_mean",

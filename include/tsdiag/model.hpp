@@ -23,10 +23,13 @@ namespace tsdiag {
 ///   embed.patch.norm1/norm2.{weight,bias}  embed.prefix [t, d]  embed.pre_norm.*
 ///   layer.L.attn.{q,k,v,o}.{weight [out, in], bias}   layer.L.attn.{q_norm,k_norm}.{weight,bias}
 ///   layer.L.{norm1,norm2}.{weight,bias}   layer.L.ffn.{up,gate,down}.{weight,bias}
-///   layer.L.{scale1,scale2} final_norm.{weight,bias}
+///   layer.L.{scale1,scale2} final_norm.{weight,bias}   layer.L.{branch1,branch2}.{weight,bias}
+///   layer.L.ffn.router.{weight [E, d], bias}  layer.L.ffn.expert.I.{up,gate,down}.{weight,bias}
+///   layer.L.ffn.shared.{up,gate,down}.weight  layer.L.ffn.shared_gate.weight [1, d]
 ///   embed.position_scale   layer.L.attn.lrpe.{theta,v}   layer.L.norm1.g of NormKind::scale
 ///   layer.L.attn.{z,gate}.{weight,bias}   layer.L.attn.offset.{gamma,beta} of a gated unit
 ///   layer.L.attn.NAME of the attention's own (AttentionSpec::own)
+///   layer.L.attn.{q_low,kv_low,q_low_norm,kv_low_norm}.weight  layer.L.ffn.router.correction [E]
 ///   embed.patch.K.weight [out, 9 in]  embed.patch.K.norm.*  embed.position_map.{weight,bias}
 ///   layer.L.attn.temperature  layer.L.norm3.*  layer.L.local.{conv1,conv2}.{weight [d, 9], bias}
 ///   layer.L.local.{norm.*,scale}  a batch norm: {weight,bias,mean,variance}
@@ -62,7 +65,9 @@ struct TensorSource {
     /// Rows of each head of so many rows are stored in pairs: rows i and i + head / 2 at 2 i and
     /// 2 i + 1 (LLaMA in GGUF).  0: in order.
     Index paired_head = 0;
-    Index total = 0;  ///< rows that the file's tensor has; 0: those of the canonical tensor
+    Index slice = -1;  ///< of a tensor that stacks several along its first axis (experts in GGUF)
+    Index total = 0;   ///< rows that the file's tensor has; 0: those of the canonical tensor
+    double plus = 0;   ///< added to the file's values: norms that multiply by 1 + w
     /// Further tensors stacked below (prefix tokens: cls, distillation).
     std::vector<std::string> concat;
     /// The shape in the file where that is no matrix: conv kernels, leading ones.
@@ -90,9 +95,10 @@ struct DetectOptions {
 
 /// How a tensor of a random model is drawn.
 struct Draw {
-    enum class Law { zero, one, normal, uniform, unit, constant } law = Law::zero;
+    enum class Law { zero, one, normal, truncated, uniform, unit, constant } law = Law::zero;
     double spread = 0;    ///< standard deviation, or the bound of the uniform law, or the
-                          ///< constant; unit: a normal vector over its length
+                          ///< constant; unit: a normal vector over its length; truncated: of the
+                          ///< normal law that is drawn again outside of two deviations
     Index zero_row = -1;  ///< the padding row of an embedding
 };
 struct DrawnTensor {
@@ -142,7 +148,11 @@ RandomModel random_model(std::string_view text);
 /// Each tensor is drawn from `rng.fork(name)` when it is asked for.
 std::unique_ptr<Weights> random_weights(const RandomModel& model, Rng rng, const Backend& backend,
                                         Type type);
-/// Caches each tensor of `all` in memory.  Thread-safe.
+/// The parameters that are applied to the same input as `name`, itself among them: q, k and v of an
+/// attention.
+std::vector<std::string> applied_together(const Weights& weights, std::string_view name);
+/// Caches each tensor of `all` in memory, `applied_together` ones one behind another on a device.
+/// Thread-safe.
 std::unique_ptr<Weights> resident_weights(std::shared_ptr<const Weights> all);
 /// The tensors whose names end with `ending` come from `redrawn`, all others from `kept`.
 std::unique_ptr<Weights> spliced_weights(std::shared_ptr<const Weights> kept,
@@ -177,6 +187,7 @@ struct RunSettings {
     Index batch = 1;   ///< samples that may go through a layer together
     Index first_layer = 0, last_layer = -1;  ///< events only for these (inclusive; -1: to the end)
     bool allow_nonfinite = false;
+    const Team* team = nullptr;  ///< shares the rows and heads of P; each member has the result
     std::function<void(Index done, Index total)> progress = {};  ///< layers
 };
 

@@ -22,6 +22,37 @@ Tensor matvec(const Tensor& a, const Tensor& x, bool transposed = false);
 /// the bits of another.
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias);
 
+/// op(x W^T + bias) + added; `added` may be empty.
+Tensor linear_map(const Tensor& x, const Tensor& weight, const Tensor& bias, Unary op,
+                  const Tensor& added = {});
+/// split_heads(x W^T + bias, heads).
+Tensor linear_heads(const Tensor& x, const Tensor& weight, const Tensor& bias, Index heads);
+struct HeadsMap {
+    Tensor weight, bias;
+    Index heads;
+};
+/// The same of each map: on a device by one product, where the weights, and the biases, lie one
+/// behind another in memory (`adjacent`) and the heads have one width.
+std::vector<Tensor> linear_heads(const Tensor& x, std::span<const HeadsMap> maps);
+/// The same tensors, contiguous, one behind another in one memory.
+std::vector<Tensor> adjacent(std::span<const Tensor> parts);
+
+/// (x - mean) / sqrt(variance + eps) * weight + bias of each row, without the mean unless `centre`;
+/// weight and bias may be empty.
+struct RowNorm {
+    Tensor weight, bias;
+    double eps = 0;
+    bool centre = true;
+};
+Tensor normalise(const Tensor& x, const RowNorm& norm);
+/// branch = x W^T + bias, sum = added + branch and, where `norm` is not null, the norm of the sum:
+/// on a device a product and one kernel.
+struct LinearSum {
+    Tensor branch, sum, normed;
+};
+LinearSum linear_sum(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& added,
+                     const RowNorm* norm);
+
 Tensor map(Unary op, const Tensor& a);
 /// Extents of b equal those of a or are 1.
 Tensor zip(Binary op, const Tensor& a, const Tensor& b);
@@ -57,6 +88,8 @@ Tensor concat_batches(std::span<const Tensor> parts);
 /// Zeros of `shape` with `a` placed at (batch, row, col).
 Tensor place(const Tensor& a, Shape shape, Index batch, Index row, Index col);
 Tensor zeros(const Backend& backend, Shape shape, Type type);
+/// (1, 1, 1).
+Tensor constant(const Backend& backend, double value, Type type);
 /// offset + scale u, u the elements of this stream from its beginning: uniform in (0, 1) or
 /// standard normal.
 Tensor random_tensor(const Backend& backend, Shape shape, Type type, Law law, const Rng& rng,
@@ -92,6 +125,12 @@ RowStatistics row_statistics(const Tensor& p, const Tensor& slope, bool divided,
                              const Visible& visible);
 StateMoments state_moments(const Tensor& x);
 Wide squared_norm(const Tensor& x);
+/// The same, without waiting for a device; rows are folded.  Of each batch of each of `xs`, which
+/// are kept meanwhile.
+Later<RowStatistics> row_totals_later(const Tensor& p, const Tensor& slope, bool divided,
+                                      Index first, const Visible& visible);
+Later<std::vector<StateMoments>> state_moments_later(std::vector<Tensor> xs);
+std::vector<Wide> squared_norms(std::span<const Tensor> xs);
 std::vector<double> largest_moduli(const Tensor& x);  ///< max |x| of each batch
 /// e with 2^e <= max |x| < 2^(e + 1), -1000 <= e <= 1000: 2^-e x is safe to square.  0 where x = 0
 /// or is not finite.
@@ -104,7 +143,9 @@ Tensor without_exponents(const Tensor& x, std::span<const int> exponents);
 Tensor without_exponent(const Tensor& x, int exponent);
 /// |x_i| of each row, (b * r), without overflow or underflow.
 std::vector<double> row_norms(const Tensor& x);
-double dot(const Tensor& a, const Tensor& b);  ///< sum of products, in double
-Index first_nonfinite(const Tensor& x);        ///< row-major index; -1: all finite
+double dot(const Tensor& a, const Tensor& b);                ///< sum of products, in double
+std::vector<double> dots(const Tensor& a, const Tensor& b);  ///< the same of each batch
+Index first_nonfinite(const Tensor& x);                      ///< row-major index; -1: all finite
+Later<std::vector<Index>> first_nonfinite_later(std::span<const Tensor> xs);  ///< of each
 
 }  // namespace tsdiag

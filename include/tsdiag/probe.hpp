@@ -18,7 +18,10 @@ enum class Needs : unsigned {
     rows = 2,
     attention = 4,
     gradient = 8,
-    attention_gradient = 16
+    attention_gradient = 16,
+    /// The elements of AttentionRows::block.p, too: else a team shows them for its own rows only.
+    entries = 32,
+    routing = 64
 };
 constexpr Needs operator|(Needs a, Needs b) { return Needs(unsigned(a) | unsigned(b)); }
 constexpr bool has(Needs set, Needs one) { return (unsigned(set) & unsigned(one)) != 0; }
@@ -28,6 +31,7 @@ constexpr bool has(Needs set, Needs one) { return (unsigned(set) & unsigned(one)
 ///
 ///     probe->on_hidden(event, state_moments(event.x), sink);       // each state, in order
 ///     probe->on_attention_rows({layer, block, row_statistics(block)}, sink);
+///     probe->on_routing(routing, sink);
 ///     probe->on_attention(attention, sink);                        // after the rows of its layer
 ///     probe->on_gradient(gradient, sink);                          // in a reverse sweep
 ///     probe->on_attention_gradient(attention_gradient, sink);
@@ -41,6 +45,7 @@ class Probe {
     virtual void on_hidden(const Hidden&, const StateMoments&, Sink&) {}
     virtual void on_attention_rows(const AttentionRows&, Sink&) {}
     virtual void on_attention(const Attention&, Sink&) {}
+    virtual void on_routing(const Routing&, Sink&) {}
     virtual void on_gradient(const Gradient&, Sink&) {}
     virtual void on_attention_gradient(const AttentionGradient&, Sink&) {}
     /// One sample's layer is complete.
@@ -57,11 +62,15 @@ struct Diagnostics {
     std::vector<Entry> entries;
 };
 
+/// Stands for every layer and head.
+inline constexpr std::pair<Index, Index> every_map{-1, -1};
+
 struct ProbeSettings {
     std::vector<std::string> metrics = {};           ///< requested ones of the entry's; empty: all
     std::vector<std::string> by_name = {};           ///< requested by name (lifts limits of size)
     std::vector<Index> heads = {};                   ///< empty: all
-    std::vector<std::pair<Index, Index>> maps = {};  ///< (layer, head) of attention maps to keep
+    std::vector<std::pair<Index, Index>> maps = {};  ///< (layer, head) of attention maps to keep;
+                                                     ///< `every_map`: all of what is measured
     /// Flops a layer for jac_q_fro, and for jac_k_fro; beyond them, rows are sampled.
     double largest_work = 2e11;
     double accuracy = usual_accuracy;    ///< of spectra, relative

@@ -8,7 +8,7 @@
 namespace tsdiag {
 
 /// To be incremented with any change of RanksPlugin.
-constexpr std::uint32_t ranks_abi = 1;
+constexpr std::uint32_t ranks_abi = 2;
 constexpr const char* ranks_entry = "tsdiag_ranks_plugin";
 
 /// Counters that ranks share; each is 0 when a job begins.
@@ -26,6 +26,10 @@ struct RanksPlugin {
     /// Hands the bytes of every rank to every rank, in their order; collective.
     void (*gather)(const char* bytes, std::size_t size,
                    void (*take)(void* to, const char* bytes, std::size_t size), void* to);
+    /// Hands bytes[r] to rank r; `take` gets what each rank has sent here, in their order;
+    /// collective.
+    void (*exchange)(const char* const* bytes, const std::size_t* sizes,
+                     void (*take)(void* to, const char* bytes, std::size_t size), void* to);
     void (*finish)();  ///< collective
 };
 

@@ -10,7 +10,8 @@
 #include "tsdiag/json.hpp"
 #include "tsdiag/table.hpp"
 
-/// Figures are described once, as data, and drawn by two writers: gnuplot (SVG, PDF) and Vega-Lite.
+/// Figures are described once, as data, and drawn by two writers: gnuplot (SVG, PDF) for paper, and
+/// the page's own SVG.
 namespace tsdiag {
 
 enum class Scale { linear, log };
@@ -55,8 +56,12 @@ struct Grid {
     Index step = 1;      ///< rows and columns that one cell stands for, on the axes
     bool image = false;  ///< a large matrix (an attention map): drawn as an image, not as cells
     std::vector<std::string> row_labels = {}, col_labels = {};  ///< of cells; empty: their numbers
-    bool turned = false;  ///< labels of columns are written upwards; the cells are squares
-    int decimals = -1;    ///< of the values, written into the cells; -1: not written
+    bool turned = false;     ///< labels of columns are written upwards; the cells are squares
+    int decimals = -1;       ///< of the values, written into the cells; -1: not written
+    std::string model = {};  ///< whose heads the cells are, layers downwards; empty: other cells
+    Index layer = -1, head = -1;  ///< whose P it is; -1: no P
+    Index tile = 0;               ///< of a gallery: rows and columns of one of its images, whose
+                                  ///< rows and columns are named by the labels; 0: no gallery
 };
 
 /// One panel: lines or a grid.
@@ -84,7 +89,7 @@ struct Figure {
 struct FigureEntry {
     std::string_view name;
     std::string_view title;
-    std::array<std::string_view, 4> needs;  ///< metrics, any one suffices; "maps"; none: the rest
+    std::array<std::string_view, 5> needs;  ///< metrics, any one suffices; "maps"; none: the rest
     std::vector<Figure> (*make)(const Table& table);
 };
 std::span<const FigureEntry* const> figures();
@@ -106,21 +111,32 @@ std::vector<Finding> verdict(const Table& table, const Json& run);
 /// Headlines, then warnings, notes and the rest, each in the order given.
 std::vector<Finding> by_severity(std::vector<Finding> findings);
 
+/// How the figures of a folder `figures` are drawn for paper.
+struct FigureStyle {
+    double width = 0;      ///< inches; 0: as wide as on the page
+    double font_size = 0;  ///< points; 0: 8 at a width, else 11
+    std::string font = "sans-serif";
+    double line_width = 1;  ///< relative
+    std::vector<std::string> colours =
+        {};             ///< "#0072b2", of lines without an order; empty: Okabe-Ito
+    bool tikz = false;  ///< NAME.tex as well, for gnuplot-lua-tikz.sty
+};
+
 /// Draws the figures with gnuplot into directory/NAME.svg and NAME.pdf (`directory` is created
 /// where its parent exists), and leaves NAME.gp and NAME.dat (with NAME_PANEL.png for a panel that
-/// is an image) for the user to edit: `gnuplot NAME.gp` draws it again.  One child process for all,
-/// no shell.  Throws `NotAvailable` where gnuplot is not installed.
-void draw(std::span<const Figure> figures, const std::filesystem::path& directory);
-
-/// The Vega-Lite specification of a figure.
-Json vega_lite(const Figure& figure);
+/// is an image) for the user to edit: `gnuplot NAME.gp` draws it again.  At a width, panels stand
+/// beside each other as far as there is room.  One child process for all, no shell.  Throws
+/// `NotAvailable` where gnuplot is not installed.
+void draw(std::span<const Figure> figures, const std::filesystem::path& directory,
+          const FigureStyle& look = {});
 
 /// Writes figures/ and report.html (self-contained, no network) for `table` into `directory`.
 /// `run`: the content of run.json; absent parts are omitted.  The page is written even where the
 /// static figures cannot be drawn.  Returns one line for each thing that could not be drawn, with
 /// the reason; figures whose metrics the table lacks are named on the page only.
 std::vector<std::string> write_report(const Table& table, const Json& run,
-                                      const std::filesystem::path& directory);
+                                      const std::filesystem::path& directory,
+                                      const FigureStyle& look = {});
 
 /// A stated value of a quantity, compared with the measured one.
 struct Comparison {
@@ -152,7 +168,8 @@ struct Study {
 /// Writes figures/ and report.html (self-contained, no network) into `directory`, as
 /// `write_report` does, and returns what it returns.
 std::vector<std::string> write_study(const Study& study, const Table& table, const Json& run,
-                                     const std::filesystem::path& directory);
+                                     const std::filesystem::path& directory,
+                                     const FigureStyle& look = {});
 /// A page of facts, findings and figures.
 struct PlainPage {
     std::string title = {}, lead = {};
@@ -164,7 +181,8 @@ struct PlainPage {
 /// Writes figures/ and report.html into `directory`, as `write_report` does, and returns what it
 /// returns.
 std::vector<std::string> write_plain_page(const PlainPage& page,
-                                          const std::filesystem::path& directory);
+                                          const std::filesystem::path& directory,
+                                          const FigureStyle& look = {});
 
 /// The verdict over the steps of a training or a series of checkpoints.  Its headline: whether
 /// tokens become alike, when, and whether they still are at the last, from `t_sim` and `t_div` of a
@@ -177,7 +195,8 @@ std::vector<Finding> series_verdict(const Table& table, const Json& run);
 std::vector<Finding> log_verdict(const Table& table, const Json& run);
 /// Their page, as `write_report` does.
 std::vector<std::string> write_log_report(const Table& table, const Json& run,
-                                          const std::filesystem::path& directory);
+                                          const std::filesystem::path& directory,
+                                          const FigureStyle& look = {});
 struct MeasuredResult;  // comparison.hpp
 struct Changes;
 /// Writes figures/ and report.html of a comparison, as `write_report` does.  `judged`: findings on
@@ -185,7 +204,8 @@ struct Changes;
 std::vector<std::string> write_comparison(std::span<const MeasuredResult> results,
                                           const Changes& changes,
                                           const std::vector<Finding>& judged, const Json& run,
-                                          const std::filesystem::path& directory);
+                                          const std::filesystem::path& directory,
+                                          const FigureStyle& look = {});
 
 struct Examined;  // claim.hpp
 
@@ -194,10 +214,14 @@ struct Examined;  // claim.hpp
 /// comparisons alone.
 std::optional<Figure> claim_figure(const Examined& examined);
 
+/// "50 of 58 statements hold in these draws; false as stated: ..." of at least one.
+Finding claims_headline(std::span<const Examined> examined);
+
 /// Writes figures/ and report.html of an examination, as `write_report` does; `described` is the
 /// content of claims.json.
 std::vector<std::string> write_claims_report(std::span<const Examined> examined,
                                              const Json& described,
-                                             const std::filesystem::path& directory);
+                                             const std::filesystem::path& directory,
+                                             const FigureStyle& look = {});
 
 }  // namespace tsdiag

@@ -13,6 +13,7 @@
 
 #include "tsdiag/model.hpp"
 #include "tsdiag/probe.hpp"
+#include "tsdiag/profile.hpp"
 #include "tsdiag/table.hpp"
 #include "tsdiag/units.hpp"
 
@@ -34,6 +35,7 @@ struct SubjectOptions {
     Index memory_tokens = 0;     ///< ModelSpec::memory_tokens; 0: as the model says
     /// Tensors and keys of the configuration to be treated as absent (DetectOptions).
     std::vector<std::string> ignore = {};
+    std::string map = {};  ///< path of a map of names (apply_map); empty: those of the file
 };
 
 /// The resolved model argument.
@@ -65,10 +67,15 @@ std::unique_ptr<Checkpoint> open_file(const std::string& path);
 /// Does `file` hold arrays `hidden_states.L`, `attentions.L` or `queries.L` with `keys.L`?
 bool is_trace(const Checkpoint& file);
 
+/// Is `folder` one of batches: several files, all of them named batch-0.pt, batch-1.pt, ... (or
+/// batch_N, batchN, with any ending of a trace)?  Their samples are those of one trace.
+bool is_batches(const std::string& folder);
+
 /// Contents of a trace.
 struct TraceSummary {
     Index layers = 0, samples = 1, tokens = 0, width = 0, heads = 0;
     bool has_states = false, has_attention = false, float64 = false;
+    bool has_maps = false;  ///< attentions, not queries and keys
 };
 /// Throws `ShapeError` naming the array that does not fit the others.
 TraceSummary summarise_trace(const Checkpoint& file);
@@ -120,7 +127,10 @@ struct RunOptions {
     std::string text_file;  ///< the same, in a file
     std::string tokenizer;  ///< a tokenizer.json, or its folder; empty: the one of the model
     bool has_text() const { return !text.empty() || !text_file.empty(); }
-    std::optional<OwnInput> own_input = {};  ///< taken where there is neither
+    std::string images;        ///< a picture, or a folder of them, in place of `input`; empty: none
+    std::string preprocessor;  ///< a preprocessor_config.json, or its folder; empty: of the model
+    bool has_input() const { return !input.empty() || has_text() || !images.empty(); }
+    std::optional<OwnInput> own_input = {};  ///< taken where there is none of these
     Index tokens = 0;                        ///< 0: the model's longest, at most 512
     Index samples = 0;  ///< inputs for the same weights; 0: all that a file holds, else 1
     Index batch = 0;    ///< samples that may form a batch; 0: as many as pay and fit
@@ -153,6 +163,9 @@ struct RunOptions {
     /// Of this run, computed by several processes or kept from an earlier one: its trials, or where
     /// there is one, blocks of its samples.  Null: none.
     Units* units = nullptr;
+    /// Receives what the time was spent on; not with `units`, nor with trials side by side, whose
+    /// threads share the processor seconds.  Null: nothing is recorded.
+    Profile* profile = nullptr;
     /// Called often and from one thread; an exception ends the run.
     std::function<void(const Progress&)> progress = {};
 };

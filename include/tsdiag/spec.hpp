@@ -11,13 +11,19 @@
 /// A model as data.  The forward pass reads these fields and never a name.
 namespace tsdiag {
 
-enum class NormPlacement { post, pre, parallel };
+enum class NormPlacement {
+    post,
+    pre,
+    parallel,
+    branch  ///< X + LN(SA(X)), then Y + LN(FFN(Y)) [OLMO2]
+};
 enum class NormKind {
     layer,
     rms,
     none,
     simple_rms,  ///< x / (|x| / sqrt(d) + 1e-8), without weights
-    scale        ///< g x / max(|x| / sqrt(d), eps), g one number
+    scale,       ///< g x / max(|x| / sqrt(d), eps), g one number
+    plain_layer  ///< (x - mean) / sqrt(variance + eps), without weights
 };
 /// A norm without weights on P V, heads concatenated, before the output projection.  [DEVIL] (14)
 enum class OutputNorm {
@@ -44,9 +50,17 @@ struct Rotary {
     Index columns = 0;  ///< how many columns of a head rotate; 0: no rotary embedding
     double theta = 10000;
     bool interleaved = false;
-    std::string scaling;  ///< "", "linear", "dynamic", "llama3"
+    std::string
+        scaling;  ///< "", "linear", "dynamic", "llama3", "yarn" [YARN], "longrope" [LONGROPE]
     double factor = 1, low_freq_factor = 1, high_freq_factor = 4;
-    Index original_length = 0;
+    Index original_length = 0;  ///< tokens of the training before the scaling
+    /// yarn: pairs that turn more than `beta_fast` times over the original length keep their
+    /// frequency, those that turn less than `beta_slow` times are divided by `factor`.
+    double beta_fast = 32, beta_slow = 1;
+    bool truncate = true;  ///< the pairs between which they blend are whole numbers
+    /// longrope: what each pair's frequency is divided by, up to the original length and beyond it.
+    std::vector<double> short_factors = {}, long_factors = {};
+    double magnitude = 1;    ///< the rotated columns of q and k are multiplied by it
     bool learned = false;    ///< the frequencies are the parameter `attn.lrpe.theta`
     bool reflected = false;  ///< x - 2 v (v . x) first, v the parameter `attn.lrpe.v`
     /// Inverse frequencies for a sequence of `n` tokens: columns / 2 values.
@@ -83,11 +97,35 @@ struct SecondAttention {
     std::optional<Unary> qk_activation = {};
 };
 
+/// Keys and values of all heads from one vector of few columns, [DEEPSEEK-V2] 2.1:
+///
+///     [c', r] = A x,  c = RMS(c') w;   k = [r, K c],  v = V c,   q = Q x or Q RMS(A_q x) w_q
+///
+/// Each head has its K and V; r is that of all heads, and rotates.  Of q the columns that meet r
+/// are the last ones of the parameter.  A, w, A_q and w_q are `attn.kv_low`, `attn.kv_low_norm`,
+/// `attn.q_low` and `attn.q_low_norm`.
+struct LatentSpec {
+    Index rank = 0;        ///< columns of c; 0: keys and values are of x
+    Index query_rank = 0;  ///< rows of A_q; 0: queries are of x
+    double eps = 1e-6;     ///< of both norms
+};
+
+/// Queries that grow with their position: that of token i, at position p, is multiplied by
+///
+///     1 + scale ln(1 + floor((p + 1) / length))                                        [LLAMA4]
+struct QueryGrowth {
+    double scale = 0;     ///< 0: they do not
+    Index length = 8192;  ///< tokens from one step to the next
+    double at(double position) const;
+};
+
 /// The attention of a layer: heads, transformations of q, k and v, and the variant that makes P.
 struct AttentionSpec {
     std::string variant = "softmax";
     std::map<std::string, std::string> options;  ///< of it, as given; see docs/attention.md
     std::vector<Parameter> own = {};  ///< those of the variant: NAME of layer.L.attn.NAME
+    /// >= 0: of those that it lacks, it uses those of that layer, which are a table for all layers.
+    Index own_of = -1;
     Index heads = 1, kv_heads = 1, head_dim = 0;
     Index value_dim = 0;  ///< columns of a head's values; 0: head_dim
     double scale = 1;     ///< of the logits
@@ -101,7 +139,10 @@ struct AttentionSpec {
     std::optional<Unary> qk_activation;
     bool qk_norm = false;
     bool qk_norm_layer = false;  ///< q/k norm is a LayerNorm (timm), not RMS
+    bool qk_norm_whole = false;  ///< q/k norm is of all heads, concatenated, not of each
+    bool qk_norm_weight = true;  ///< false: the q/k norm has no weights (one of each head, RMS)
     double qk_eps = 1e-6;
+    QueryGrowth growth;  ///< behind norm and rotation
     /// The gated attention unit of [FLASH]: z = silu(Z x); each q and k is z gamma + beta, rows of
     /// `attn.offset`; v = silu(V x); concatenated heads times silu(G x).
     bool gated_unit = false;
@@ -117,8 +158,28 @@ struct AttentionSpec {
     /// tokens, t the parameter `attn.temperature` of each head, 1/tau of the paper.
     bool channels = false;
     bool qkv_bias = true, out_bias = true;
+    bool k_bias = true;  ///< with qkv_bias: the keys have one too
+    LatentSpec latent;   ///< the columns that rotate are those of r
 
     Index value_columns() const { return value_dim > 0 ? value_dim : head_dim; }
+};
+
+/// A mixture of experts: y = sum over the chosen e of p_e FFN_e(x), p = softmax(W x + b), W and b
+/// the parameter `ffn.router`; chosen are the largest.  [SWITCH], [MIXTRAL]
+struct ExpertsSpec {
+    Index count = 0;            ///< 0: the step is one FFN
+    Index chosen = 0;           ///< of a token
+    bool renormalised = false;  ///< the p_e of the chosen are divided by their sum
+    bool router_bias = false;   ///< b
+    bool sigmoid = false;       ///< p = sigmoid(W x + b), of each expert by itself
+    bool of_input = false;      ///< the chosen p_e multiply the input: FFN_e(p_e x) [LLAMA4]
+    bool corrected = false;     ///< chosen by p + c, c the parameter `ffn.router.correction`
+    /// The experts are chosen from `chosen_groups` of so many groups of neighbours: those of the
+    /// largest p, [DEEPSEEK-V2] 2.2.2, or, corrected, of the largest sum of two p + c.
+    Index groups = 1, chosen_groups = 1;
+    double scale = 1;          ///< of the shares
+    Index shared = 0;          ///< inner width of one more that all tokens have; 0: none
+    bool shared_gate = false;  ///< its output is multiplied by sigmoid(w x)
 };
 
 /// The feed-forward step of a layer.
@@ -127,6 +188,10 @@ struct FeedForwardSpec {
     Unary activation = Unary::gelu;
     bool gated = false;  ///< down(act(gate x) * up x)
     bool bias = true;
+    /// > 0, where it is gated: down(act(min(gate x, limit)) * (1 + u)), u = up x clipped to
+    /// [-limit, limit].  [GPT-OSS]
+    double limit = 0;
+    ExpertsSpec experts;  ///< each of the width above
 };
 
 /// Local patch interaction [XCIT] 3.3: two depthwise convolutions of the patches on their grid, an
@@ -174,7 +239,13 @@ struct BlockSpec {
     AttentionSpec attention;
     LocalSpec local;
     FeedForwardSpec ffn;
-    double alpha = 1;  ///< X + alpha SA(X)
+    double alpha = 1;      ///< X + alpha SA(X)
+    double ffn_alpha = 1;  ///< Y + ffn_alpha FFN(Y)
+    /// Each branch has a norm of its own before it is added, `branch1`, `branch2`, beside those of
+    /// the placement [GEMMA2].
+    bool branch_norms = false;
+    bool one_norm = false;       ///< parallel: `norm1` is the norm of both steps
+    bool attention_norm = true;  ///< pre: `norm1` is there [MODERNBERT]
     Deescalation deesc;
     bool layer_scale = false;  ///< each branch is multiplied by a vector: `scale1`, `scale2`,
                                ///< `local.scale`
@@ -200,11 +271,14 @@ struct OutputHead {
     bool bias = false;    ///< `head.bias` [V]
     bool transform =
         false;  ///< norm(act(W x + b)) before the matrix: `head.transform`, `head.norm`
+    bool transform_bias = true;  ///< W and the norm have one
     /// Adaptive softmax: p(w) = p(cluster of w) p(w | cluster), the tables those of the embedding.
     /// Words of the first cluster stand beside the others, `head.cluster.{weight,bias}`, in one
     /// softmax; `head.bias.I` is of the words of cluster I.  [ADAPTIVE]
     std::vector<Index> cluster_ends = {};
     bool first_map = false;  ///< the first cluster's map is `head.map`, not the embedding's
+    double scale = 1;        ///< of the logits
+    double cap = 0;          ///< > 0: then cap tanh(logit / cap) [GEMMA2]
 };
 
 struct ModelSpec {
@@ -219,6 +293,7 @@ struct ModelSpec {
     Index padding_id = -1;     ///< >= 0: positions count non-padding tokens (RoBERTa)
     bool token_types = false;  ///< type 0 is added everywhere
     Index type_rows = 2;       ///< rows of the table of types
+    Index task_rows = 0;       ///< > 0: of the table of tasks; task 0 is added everywhere [ERNIE]
     bool embedding_map =
         false;  ///< width e is mapped to d (ALBERT; features that enter by a Linear)
     bool embedding_norm = false;

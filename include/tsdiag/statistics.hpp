@@ -18,7 +18,11 @@ using Wide = long double;
 
 /// Of rows of each P; vectors are (heads * rows), head-major.  Restricted to the visible columns
 /// (outside them P is 0).
+///
+/// `folded`: one number a head in place of its rows, their sum; of `sum` that farthest from 1, NaN
+/// before all; of `jacobian_max` the largest.  `diagonal` and `window` are as they were.
 struct RowStatistics {
+    bool folded = false;
     Index heads = 0, rows = 0;
     Index first = 0, n = 0;            ///< row i has its own token in column first + i of n
     std::vector<double> sum, modulus;  ///< sum_j P_ij, sum_j |P_ij|
@@ -32,7 +36,11 @@ struct RowStatistics {
     /// (heads, n): sum over the rows of what a window of L columns around column i, shifted at a
     /// border, gains when it grows to L + 1, L = 0 .. n-1.  Windows are nested.
     std::vector<double> window;
+
+    Index numbers() const { return folded ? 1 : rows; }  ///< a head
 };
+/// Folds them.
+RowStatistics fold(const RowStatistics& rows);
 
 /// Sums over the elements of a state X (n x d).  [TSE] Def. 1.1, (1)
 struct StateMoments {

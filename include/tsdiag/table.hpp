@@ -145,8 +145,8 @@ class Table final : public Sink {
     std::vector<Map> maps_;
 };
 
-/// `model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note`: RFC 4180 quoting,
-/// the shortest decimal that round-trips each double, empty where a field does not apply.
+/// `model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note,of,unit`: quoting of
+/// RFC 4180, the shortest decimal that round-trips, empty where a field does not apply.
 std::string metrics_csv(const std::vector<MetricRow>& rows);
 std::string curves_csv(const std::vector<CurveRow>& rows);
 std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view source);

@@ -61,7 +61,7 @@ class Tensor {
     Tensor recorded(std::shared_ptr<const Record> record) const;
     Tensor detached() const { return recorded({}); }
 
-    // Views of the same elements: no copy.
+    // Views of the same elements: no copy; of the full range this tensor itself.
     Tensor row_range(Index first, Index count) const;
     Tensor col_range(Index first, Index count) const;
     Tensor batch_range(Index first, Index count) const;
@@ -69,6 +69,9 @@ class Tensor {
     Tensor split_heads(Index heads) const;
     /// The same elements under another shape with equal count; the tensor must be contiguous.
     Tensor reshape(Shape shape) const;
+    /// `shape` of the elements of parts that lie one behind another in one memory, not tracked;
+    /// empty where they do not.
+    static Tensor joined(std::span<const Tensor> parts, Shape shape);
 
     /// Elements in (batch, row, col) order, converted to T on the host.  T: float or double.
     template <class T>

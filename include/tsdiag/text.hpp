@@ -43,7 +43,8 @@ std::string shell_word(std::string_view text);
 /// "no heads", "1 head", "12 heads".
 std::string counted(std::size_t count, std::string_view noun);
 
-/// The nearest of `known` to `word` by edit distance, for "did you mean"; empty if none is near.
+/// The nearest of `known` to `word` by edit distance, for "did you mean"; empty where more than a
+/// third of the word would change.
 template <class Range>
 std::string nearest(const std::string& word, const Range& known);
 std::size_t edit_distance(const std::string& a, const std::string& b);
@@ -51,7 +52,7 @@ std::size_t edit_distance(const std::string& a, const std::string& b);
 template <class Range>
 std::string nearest(const std::string& word, const Range& known) {
     std::string best;
-    std::size_t distance = word.size() / 2 + 1;
+    std::size_t distance = (word.size() + 2) / 3 + 1;
     for (const auto& k : known) {
         const std::string candidate(k);
         const std::size_t e = edit_distance(word, candidate);

@@ -1,11 +1,14 @@
 #pragma once
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
 #include <string_view>
 #include <vector>
+
+#include "tsdiag/json.hpp"
 
 /// Ids of a text, by the files that a checkpoint has for it.
 ///
@@ -55,8 +58,10 @@ class Tokenizer {
 
 /// Reads the tokenizer of a checkpoint: `path` is its folder, a file in that folder, or a
 /// tokenizer.json.  Without a tokenizer.json: vocab.txt (BERT; lower case as tokenizer_config.json
-/// says, else as the vocabulary is), or vocab.json and merges.txt (of a config.json of gpt2 or
-/// roberta).  Throws `FormatError` where there is none, or where it is not understood.
+/// says, else as the vocabulary is), vocab.json and merges.txt (of a config.json of gpt2 or
+/// roberta), or tokenizer.model of SentencePiece (of LLaMA, Mistral, Gemma; a FILE.model that is
+/// named puts nothing around a text).  Throws `FormatError` where there is none, or where it is not
+/// understood.
 Tokenizer open_tokenizer(const std::filesystem::path& path);
 
 /// The files that decide what `open_tokenizer(path)` gives, those of them that are there.
@@ -64,5 +69,13 @@ std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& 
 
 /// The tokenizer of a tokenizer.json; `source` names it in messages.
 Tokenizer parse_tokenizer(std::string_view text, std::string_view source);
+
+/// The tokenizer in the metadata of a GGUF file (`tokenizer.ggml.*`): byte-level BPE where its
+/// `pre` is known, SentencePiece's BPE and Unigram, WordPiece.  `list(KEY)` gives an array of the
+/// metadata whole; `source` names the file in messages.  Throws `FormatError` where there is none,
+/// or where a key of it is not understood.
+Tokenizer gguf_tokenizer(const Json& metadata,
+                         const std::function<Json(std::string_view key)>& list,
+                         std::string_view source);
 
 }  // namespace tsdiag

@@ -1,4 +1,5 @@
 #pragma once
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -15,6 +16,7 @@
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/table.hpp"
+#include "tsdiag/team.hpp"
 
 /// Units of work: what several processes can compute of one command, and what is kept of it.
 ///
@@ -75,11 +77,20 @@ class Units {
     virtual std::optional<std::string_view> find(Index unit) const = 0;
     /// Keeps the record of a unit that took `seconds`.
     virtual void keep(Index unit, std::string_view record, double seconds) = 0;
+    /// A unit that takes long has parts, 0, 1, ..., from which it goes on where it is not finished.
+    /// They are kept while it is computed, and are no units themselves.
+    virtual std::optional<std::string_view> find_part(Index unit, Index part) const = 0;
+    virtual void keep_part(Index unit, Index part, std::string_view record) = 0;
+    /// False: this process is alone, and none of its units is known.
+    virtual bool begun() const = 0;
     /// True: this process computes the units that `next` gives it, nothing is replayed, and the
     /// result stays empty.  False: all units, and the result.
     virtual bool hands_out() const = 0;
     /// The next unit for this process, ascending; -1: none is left in this stage.
     virtual Index next() = 0;
+    /// The processes that may compute a unit together, where there are fewer units than processes;
+    /// null: none.
+    virtual const Team* team() const { return nullptr; }
 };
 
 /// The result of a unit: `read` from its record where one is kept, else made by `make` and kept as
@@ -129,20 +140,25 @@ class UnitStore {
     UnitStore(const UnitStore&) = delete;
     UnitStore& operator=(const UnitStore&) = delete;
 
-    /// The units are for this process alone: where their folder cannot be made, none is kept.
+    /// The units are for this process alone: where they cannot be written, as on a full disk, none
+    /// is kept, nor of a run that fails before it has written any, in less than a second.
     void make_dispensable() { dispensable_ = true; }
     /// Reads the finished units; returns their number.  Throws `Error` naming both hosts where two
     /// processes have different records of one unit.
     Index read();
-    std::optional<std::string_view> find(Index stage, Index unit) const;
+    /// `part` -1: the whole unit.
+    std::optional<std::string_view> find(Index stage, Index unit, Index part = -1) const;
     void keep(Index stage, Index unit, std::string_view record, double seconds);
+    /// Written when it is due, and only while the unit is not kept.
+    void keep_part(Index stage, Index unit, Index part, std::string_view record);
     /// Notes the size of a stage, for `job_status`.
     void stage(Index stage, Index count);
     /// Writes what is not yet written.  `state`: "running", "done", or "failed", of which nothing
     /// is said where nothing was kept.
     void flush(std::string_view state = "running");
     void remove();  ///< the job is complete: its files are no longer needed
-    Index known() const { return Index(records_.size()); }
+    Index known() const { return known_; }
+    bool empty() const { return records_.empty(); }  ///< neither units nor parts are known
     Index computed() const { return computed_; }
     /// The numerics of other jobs with the same settings that have units here.
     std::vector<std::string> other_numerics() const;
@@ -151,16 +167,20 @@ class UnitStore {
 
   private:
     struct Key {
-        Index stage = 0, unit = 0;
+        Index stage = 0, unit = 0, part = -1;
         bool operator==(const Key&) const = default;
     };
     struct KeyHash {
         std::size_t operator()(const Key& key) const {
-            return std::size_t(key.unit) * 0x9E3779B97F4A7C15u + std::size_t(key.stage);
+            return (std::size_t(key.unit) * 0x9E3779B97F4A7C15u + std::size_t(key.part)) *
+                       0x9E3779B97F4A7C15u +
+                   std::size_t(key.stage);
         }
     };
     using Clock = std::chrono::steady_clock;
     void read_file(const std::filesystem::path& file);
+    void write_where_due();
+    void unless_dispensed(const std::function<void()>& write);
     void write_pending();
     void write_worker(std::string_view state);
     void make_folder();
@@ -179,7 +199,8 @@ class UnitStore {
     std::vector<std::unique_ptr<Read>> files_;
     mutable std::mutex mutex_;
     std::string pending_;
-    Index pending_count_ = 0, sequence_ = 0, computed_ = 0;
+    std::vector<std::pair<Key, std::string>> pending_parts_;
+    Index pending_count_ = 0, sequence_ = 0, computed_ = 0, known_ = 0;
     double busy_ = 0;
     std::map<Index, Index> stages_;
     Clock::time_point start_, written_;
@@ -201,18 +222,28 @@ class JobUnits final : public Units {
     void go_to(Index stage) { stage_ = stage - 1; }
     /// Units of the stages so far that this process has not computed.
     Index reused() const { return all_ - store_.computed(); }
+    /// Parts of those that it has computed which an earlier run had finished.
+    Index reused_parts() const { return reused_parts_; }
+    Index all() const { return all_; }  ///< units of the stages so far
 
     void begin(Index count) override;
     std::optional<std::string_view> find(Index unit) const override;
     void keep(Index unit, std::string_view record, double seconds) override;
+    std::optional<std::string_view> find_part(Index unit, Index part) const override;
+    void keep_part(Index unit, Index part, std::string_view record) override;
+    bool begun() const override { return hands_out() || complete_ || !store_.empty(); }
     bool hands_out() const override { return bool(tickets_); }
+    const Team* team() const override { return team_; }
+    void set_team(const Team* team) { team_ = team; }
     Index next() override;
 
   private:
     UnitStore& store_;
     Tickets tickets_;
     bool complete_ = false;
+    const Team* team_ = nullptr;
     Index stage_ = -1, count_ = 0, all_ = 0;
+    mutable std::atomic<Index> reused_parts_ = 0;
 };
 
 /// The tickets of part `part` (from 1) of `parts`, fixed beforehand.

@@ -80,7 +80,7 @@ void check_options(const AttentionEntry& entry, const AttentionOptions& options)
         const std::string near = nearest(name, known);
         throw UsageError(
             fmt::format("attention '{}': unknown option '{}'{}; see docs/attention.md", entry.name,
-                        name, near.empty() ? "" : fmt::format(", did you mean '{}'?", near)));
+                        name, near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near)));
     }
 }
 

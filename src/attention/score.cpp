@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <map>
 #include <string>
 
@@ -25,7 +26,7 @@ class ScoreAttention final : public AttentionOperator {
         known_.causal = in_.causal;
         known_.plain_logits = rule_.plain_logits && !in_.bias.defined() &&
                               !in_.windows.bias.defined() && rule_.alibi.empty();
-        known_.constant_terms = !rule_.terms;
+        known_.constant_terms = !rule_.terms || rule_.constant_terms;
         if (in_.windows.ends.size() > 1)
             known_.blocks = in_.windows.ends;
         else if (consecutive(in_) && rule_.block > 0)
@@ -64,10 +65,57 @@ class ScoreAttention final : public AttentionOperator {
         if (windows && rule_.heads_alike && rule_.alibi.empty() && in_.k.batch() == heads() &&
             v.batch() == heads() && !in_.bias.defined())
             return by_windows(v);
-        return (windows || rule_.block > 0) && rule_.alibi.empty() ? by_chunks(v) : Tensor();
+        const bool tracked = in_.q.tracked() || in_.k.tracked() || v.tracked();
+        const bool alone = rule_.fill_alone && rule_.alibi.empty() && !rule_.terms && !tracked &&
+                           !in_.bias.defined() && backend().host_memory() &&
+                           team() == nullptr;  // which shares the rows
+        if (windows || (rule_.block > 0 && !alone))
+            return rule_.alibi.empty() ? by_chunks(v) : Tensor();
+        return alone ? by_heads(v) : Tensor();
     }
 
   private:
+    /// P v by heads and the parts of `products`, with the same bits as by blocks of all heads: each
+    /// is the work of one thread, whose logits stay in its caches.
+    Tensor by_heads(const Tensor& v) const {
+        struct Part {
+            Index head, first, rows, columns;
+        };
+        const Visible visible = seen(in_, rule_.block, 0, tokens());
+        std::vector<Part> parts;
+        for (Index head = 0; head < heads(); ++head)
+            visibility::each_part(*this, visible, 0, tokens(), [&](Index i, Index rows, Index end) {
+                parts.push_back({head, i, rows, end});
+            });
+        const Tensor out = Tensor::empty(backend(), {heads(), tokens(), v.cols()}, v.type());
+        const auto of_head = [this](const Tensor& x, Index head) {
+            return x.batch_range(head / (heads() / x.batch()), 1);
+        };
+        const auto make = [&](const Part& part) {
+            const auto [head, first, rows, columns] = part;
+            RowBlock block;
+            if (!visible.everything()) block.visible = seen(in_, rule_.block, first, rows);
+            Logits logits;
+            logits.s =
+                matmul(of_head(in_.q, head).row_range(first, rows),
+                       of_head(in_.k, head).row_range(0, columns), Transpose::second, in_.scale);
+            rule_.fill(std::move(logits), block);
+            backend().matmul(of_head(out, head).row_range(first, rows).view(), block.p.view(),
+                             of_head(v, head).row_range(0, columns).view(), Transpose::none, 1);
+        };
+        std::exception_ptr failure;
+#pragma omp parallel for schedule(dynamic)
+        for (std::size_t i = 0; i < parts.size(); ++i) {
+            try {
+                make(parts[i]);
+            } catch (...) {
+#pragma omp critical(tsdiag_by_heads)
+                failure = std::current_exception();
+            }
+        }
+        if (failure) std::rethrow_exception(failure);
+        return out;
+    }
     /// P v of windows, those with equally many tokens at once, as heads of their own.
     Tensor by_windows(const Tensor& v) const {
         std::map<Index, std::vector<Index>> firsts;  // of the windows of each size
@@ -212,6 +260,12 @@ class ScoreAttention final : public AttentionOperator {
 };
 
 }  // namespace
+
+void softmax_of_biased(Logits logits, RowBlock& block) {
+    block.p = softmax_rows(std::move(logits).biased(), block.visible);
+    block.slope = block.p;  // a' = a = exp
+    block.divided = true;
+}
 
 std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRule rule) {
     require_fit(input, rule.memory);

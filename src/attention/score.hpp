@@ -23,17 +23,21 @@ struct ScoreRule {
     std::function<void(Logits logits, RowBlock& block)> fill;
     /// P v without rows of P; empty, or an empty tensor: rows are needed.
     std::function<Tensor(const Tensor& v)> product = {};
-    /// Further terms of the logits of these rows, (h, count, m + n), that depend on q; may be
-    /// empty.
+    /// Further terms of the logits of these rows, (h, count, m + n); may be empty.
     std::function<Tensor(Index first, Index count)> terms = {};
+    bool constant_terms = false;  ///< `terms` depends on neither q nor k
     Memory memory = Memory::refused;
     bool row_stochastic = false;
-    bool heads_alike = true;   ///< `fill` does the same to every head
+    bool heads_alike = true;  ///< `fill` does the same to every head
+    bool fill_alone = false;  ///< `fill` reads only its arguments, from any thread, and not `first`
     bool plain_logits = true;  ///< `k` is the input's own, and `fill` adds nothing to the logits
     Index block = 0;           ///< > 0: a token sees only the `block` positions of its own chunk
     std::vector<double>
         alibi;  ///< slopes m_h of a bias -m_h |i - j|, of the heads of a sample; empty: none
 };
+
+/// A `fill`: P = exp(S) / row sums of the biased logits.
+void softmax_of_biased(Logits logits, RowBlock& block);
 
 /// Throws `ShapeError` where q, k and the positions do not fit together.
 std::unique_ptr<AttentionOperator> score_attention(AttentionInput input, ScoreRule rule);

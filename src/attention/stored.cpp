@@ -16,8 +16,12 @@ void require_finite(const Tensor& rows, Index first) {
                              " has a non-finite entry, so its spectrum is undefined");
 }
 
-Heads::Heads(const Tensor& rows, Index first) : rows_(rows), view_(rows.view()) {
-    require_finite(rows, first);
+Heads::Heads(const Tensor& rows, Index first)
+    : Heads((require_finite(rows, first), rows), Finite{}) {}
+
+Heads Heads::of_finite(const Tensor& rows) { return {rows, Finite{}}; }
+
+Heads::Heads(const Tensor& rows, Finite) : rows_(rows), view_(rows.view()) {
     const Index n = rows.cols();
     if (rows.backend().host_memory()) return;
     if (rows.type() == Type::f32) {
@@ -39,11 +43,20 @@ View Heads::operator[](Index head) const {
     return one;
 }
 
+View row_range(const View& a, Index first, Index count) {
+    View rows = a;
+    rows.shape.rows = count;
+    rows.data = static_cast<char*>(a.data) + std::size_t(first * a.row_stride) * bytes_of(a.type);
+    return rows;
+}
+
 std::vector<double> column_sums(const View& a) {
     const std::vector<double> ones(std::size_t(a.shape.rows), 1.0);
-    std::vector<double> out(std::size_t(a.shape.cols), 0.0);
-    add_transposed(a, 1, ones, out);
-    return out;
+    return sum_over_rows(Panels(a.shape.rows), a.shape.rows, std::size_t(a.shape.cols),
+                         [&](Index first, Index count, std::span<double> sum) {
+                             add_transposed(row_range(a, first, count), 1,
+                                            std::span(ones).first(std::size_t(count)), sum);
+                         });
 }
 
 double add_centred_squares(const View& rows, std::span<const double> column_sums, Index n,
@@ -63,7 +76,33 @@ double add_centred_squares(const View& rows, std::span<const double> column_sums
 }
 
 double centred_frobenius(const View& a, std::span<const double> column_sums) {
-    return std::sqrt(add_centred_squares(a, column_sums, a.shape.rows, 0));
+    return std::sqrt(sum_over_rows(Panels(a.shape.rows), a.shape.rows, 1,
+                                   [&](Index first, Index count, std::span<double> sum) {
+                                       sum[0] =
+                                           add_centred_squares(row_range(a, first, count),
+                                                               column_sums, a.shape.rows, sum[0]);
+                                   })
+                         .front());
+}
+
+void centred_normal(const View& a, std::span<const double> column_sums, std::span<const double> x,
+                    std::span<double> y, std::span<const double> also, std::span<double> image) {
+    const Index n = a.shape.rows, m = a.shape.cols;
+    const std::vector<double> ones(std::size_t(n), 1.0);
+    double mean = 0;
+    multiply({const_cast<double*>(column_sums.data()), {1, 1, m}, m, m, Type::f64}, x,
+             std::span(&mean, 1));
+    mean /= double(n);
+    const std::vector<double> sums = sum_over_rows(
+        Panels(n), n, y.size() + 1, [&](Index first, Index count, std::span<double> sum) {
+            const auto rows = std::size_t(count);
+            sum.back() =
+                add_normal_product(row_range(a, first, count), std::span(ones).first(rows), mean, x,
+                                   sum.first(y.size()), sum.back(), also,
+                                   also.empty() ? image : image.subspan(std::size_t(first), rows));
+        });
+    const double left = sums.back() / double(n);
+    for (std::size_t j = 0; j < y.size(); ++j) y[j] = sums[j] - left * column_sums[j];
 }
 
 }  // namespace tsdiag::stored

@@ -19,10 +19,15 @@ void require_finite(const Tensor& rows, Index first);
 class Heads {
   public:
     explicit Heads(const Tensor& rows, Index first = 0);
+    /// Of rows that are known to be finite.
+    static Heads of_finite(const Tensor& rows);
     View operator[](Index head) const;
     Index count() const { return view_.shape.batch; }
 
   private:
+    struct Finite {};
+    Heads(const Tensor& rows, Finite);
+
     Tensor rows_;
     View view_;
     std::vector<float> narrow_;
@@ -55,10 +60,18 @@ std::vector<Out> for_each_head(const Tensor& shared, const Work& work) {
     return for_each_head<Out>(shared.batch(), work);
 }
 
+View row_range(const View& a, Index first, Index count);
+
 /// A^T 1 and |Pi2 A|_F of a matrix in host memory; of some of its n rows, their part of the square,
 /// where columns beyond those of `rows` are 0.
 std::vector<double> column_sums(const View& a);
 double centred_frobenius(const View& a, std::span<const double> column_sums);
+/// y = (Pi2 A)^T (Pi2 A) x: the mean of A x is known beforehand up to rounding, and what rounding
+/// leaves of it is subtracted afterwards.
+/// Where `also` is given, image = A also in the same pass.
+void centred_normal(const View& a, std::span<const double> column_sums, std::span<const double> x,
+                    std::span<double> y, std::span<const double> also = {},
+                    std::span<double> image = {});
 double add_centred_squares(const View& rows, std::span<const double> column_sums, Index n,
                            double sum);
 

@@ -178,11 +178,7 @@ const AttentionEntry transformer_xl = {
         rule.memory = Memory::allowed;
         rule.row_stochastic = true;
         rule.plain_logits = false;
-        rule.fill = [](Logits logits, RowBlock& block) {
-            block.p = softmax_rows(std::move(logits).biased(), block.visible);
-            block.slope = block.p;
-            block.divided = true;
-        };
+        rule.fill = softmax_of_biased;
         const Index h = in.heads_of_a_sample(), w = in.q.cols();
         const Tensor bias = own(in, options, "content_bias", {1, h, w}, 1 / std::sqrt(double(w)));
         in.q = add(in.q, for_every_sample(bias.reshape({h, 1, w}), in));

@@ -25,7 +25,11 @@
     X(informer)              \
     X(kernelized)            \
     X(skyformer)             \
-    X(transformer_xl)
+    X(transformer_xl)        \
+    X(bucketed)              \
+    X(relative_key)          \
+    X(disentangled)          \
+    X(sink)
 
 namespace tsdiag {
 namespace variants {

@@ -21,10 +21,10 @@ constexpr TypeFacts type_facts[] = {
     {DType::boolean, "bool", 1},    {DType::u8, "u8", 1},           {DType::i8, "i8", 1},
     {DType::u16, "u16", 2},         {DType::i16, "i16", 2},         {DType::u32, "u32", 4},
     {DType::i32, "i32", 4},         {DType::u64, "u64", 8},         {DType::i64, "i64", 8},
-    {DType::f8_e4m3, "f8_e4m3", 1}, {DType::f8_e5m2, "f8_e5m2", 1}, {DType::f16, "f16", 2},
-    {DType::bf16, "bf16", 2},       {DType::f32, "f32", 4},         {DType::f64, "f64", 8},
-    {DType::c64, "c64", 8},         {DType::c128, "c128", 16},      {DType::blocks, "blocks", 0},
-    {DType::other, "other", 0},
+    {DType::f8_e4m3, "f8_e4m3", 1}, {DType::f8_e5m2, "f8_e5m2", 1}, {DType::f8_e8m0, "f8_e8m0", 1},
+    {DType::f16, "f16", 2},         {DType::bf16, "bf16", 2},       {DType::f32, "f32", 4},
+    {DType::f64, "f64", 8},         {DType::c64, "c64", 8},         {DType::c128, "c128", 16},
+    {DType::blocks, "blocks", 0},   {DType::packed, "packed", 0},   {DType::other, "other", 0},
 };
 
 const TypeFacts& facts_of(DType type) {
@@ -75,6 +75,8 @@ bool RawTensor::contiguous() const {
 }
 
 void release_pages(const RawTensor& tensor) {
+    if (tensor.packed)
+        for (const RawTensor& part : tensor.packed->parts()) release_pages(part);
     const checkpoint::Owner* owner = checkpoint::owner_of(tensor);
     if (owner != nullptr && owner->mapped()) checkpoint::drop_pages(tensor.bytes);
 }

@@ -9,17 +9,21 @@
 
 #include "listed.hpp"
 #include "mapped_file.hpp"
+#include "tsdiag/training_folder.hpp"
 
 namespace tsdiag::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<std::string_view, 4> known_names = {
-    "model.safetensors", "model.safetensors.index.json", "pytorch_model.bin",
-    "pytorch_model.bin.index.json"};
-constexpr std::array<std::string_view, 7> suffixes = {".safetensors", ".bin", ".pt",  ".pth",
-                                                      ".ckpt",        ".npz", ".gguf"};
+constexpr std::array<std::string_view, 6> known_names = {
+    "model.safetensors",  "model.safetensors.index.json",
+    "pytorch_model.bin",  "pytorch_model.bin.index.json",
+    "flax_model.msgpack", "flax_model.msgpack.index.json"};
+/// Its index joins the keys of nested dicts by strokes.
+constexpr std::string_view flax_index = ".msgpack.index.json";
+constexpr std::array<std::string_view, 8> suffixes = {".safetensors", ".bin", ".pt",   ".pth",
+                                                      ".ckpt",        ".npz", ".gguf", ".msgpack"};
 /// Files of a training run that hold tensors but no model.
 constexpr std::array<std::string_view, 5> beside_the_model = {"training_args.bin", "optimizer.",
                                                               "scheduler.", "rng_state", "scaler."};
@@ -50,16 +54,6 @@ std::vector<fs::path> candidates(const fs::path& directory) {
     return found;
 }
 
-void check_shard_name(const std::string& shard, const std::string& where) {
-    const bool bad = shard.empty() || shard == "." || shard.find('/') != std::string::npos ||
-                     shard.find('\\') != std::string::npos ||
-                     shard.find("..") != std::string::npos || shard.find('\0') != std::string::npos;
-    if (bad)
-        refuse(where, fmt::format("names the shard '{}', expected the plain name of a file in the "
-                                  "same directory. Download the index again.",
-                                  shard));
-}
-
 struct Index {
     Json metadata;
     std::vector<std::pair<std::string, std::string>> file_of;  ///< tensor, shard
@@ -87,10 +81,18 @@ Index read_index(const fs::path& path) {
                                              "expected a file name. Download it again.",
                                              tensor));
         check_shard_name(shard.string(), file->path());
-        index.file_of.emplace_back(tensor, shard.string());
+        std::string name = tensor;
+        if (file->path().ends_with(flax_index)) std::ranges::replace(name, '/', '.');
+        index.file_of.emplace_back(std::move(name), shard.string());
         if (seen.insert(shard.string()).second) index.shards.push_back(shard.string());
     }
     return index;
+}
+
+/// What torch.distributed.checkpoint saved.
+bool is_distributed(const fs::path& directory) {
+    std::error_code error;
+    return fs::is_regular_file(directory / ".metadata", error);
 }
 
 bool has_known_name(const fs::path& directory) {
@@ -119,16 +121,52 @@ bool are_one_gguf(const std::vector<fs::path>& files) {
     });
 }
 
+}  // namespace
+
+std::vector<fs::path> tensorflow_indices(const fs::path& directory) {
+    std::vector<fs::path> indices;
+    std::unordered_set<std::string> with_data;
+    constexpr std::string_view first_data = ".data-00000-of-";
+    std::error_code error;
+    for (fs::directory_iterator at(directory, error), end; !error && at != end;
+         at.increment(error)) {
+        const std::string path = at->path().string();
+        if (path.ends_with(tensorflow_ending)) indices.push_back(at->path());
+        if (const std::size_t data = path.rfind(first_data); data != path.npos)
+            with_data.insert(path.substr(0, data));
+    }
+    std::erase_if(indices, [&](const fs::path& index) {
+        const std::string path = index.string();
+        return !with_data.contains(path.substr(0, path.size() - tensorflow_ending.size()));
+    });
+    std::ranges::sort(indices);
+    return indices;
+}
+
+namespace {
+
 /// Would `open_directory` find a model there?
 bool is_model(const fs::path& directory) {
     std::error_code error;
     const bool empty = fs::is_empty(directory, error);
     if (error || empty) return false;
     const std::vector<fs::path> files = candidates(directory);
-    return has_known_name(directory) || files.size() == 1 || are_one_gguf(files);
+    return has_known_name(directory) || is_distributed(directory) || files.size() == 1 ||
+           are_one_gguf(files) || are_consolidated(files) || are_deepspeed(files) ||
+           (files.empty() && tensorflow_indices(directory).size() == 1);
 }
 
 }  // namespace
+
+void check_shard_name(const std::string& shard, const std::string& where) {
+    const bool bad = shard.empty() || shard == "." || shard.find('/') != std::string::npos ||
+                     shard.find('\\') != std::string::npos ||
+                     shard.find("..") != std::string::npos || shard.find('\0') != std::string::npos;
+    if (bad)
+        refuse(where, fmt::format("names the shard '{}', expected the plain name of a file in the "
+                                  "same directory. Download the index again.",
+                                  shard));
+}
 
 std::unique_ptr<Checkpoint> open_shards(const fs::path& path) {
     const Index index = read_index(path);
@@ -145,9 +183,12 @@ std::unique_ptr<Checkpoint> open_shards(const fs::path& path) {
         shards[shard] = open_file(file);
         held[shard].insert(shards[shard]->names().begin(), shards[shard]->names().end());
     }
-    const bool torch = shards.begin()->second->format().starts_with("torch");
-    auto listed = std::make_unique<ListedCheckpoint>(
-        torch ? "torch, in shards" : "safetensors, in shards", path.string());
+    const std::string_view format = shards.begin()->second->format();
+    auto listed =
+        std::make_unique<ListedCheckpoint>(format.starts_with("torch")  ? "torch, in shards"
+                                           : format.starts_with("flax") ? "flax msgpack, in shards"
+                                                                        : "safetensors, in shards",
+                                           path.string());
     std::unordered_set<std::string> named;
     for (const auto& [name, shard] : index.file_of) {
         if (!held[shard].contains(name))
@@ -175,19 +216,25 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
         if (!fs::exists(file, error)) continue;
         return name.ends_with(".index.json") ? open_shards(file) : open_file(file);
     }
+    if (is_distributed(directory)) return open_distributed(directory);
     std::vector<fs::path> files = candidates(directory);
-    if (files.size() == 1 || are_one_gguf(files)) return open_file(files.front());
-    std::vector<std::string> names;
-    for (const fs::path& file : files)
-        if (names.size() < 8) names.push_back(file.filename().string());
     const auto holds = [&](const char* name) {
         std::error_code error;
         return fs::exists(directory / name, error);
     };
-    if (files.empty() && holds("run.json") && holds("metrics.csv"))
+    if (holds("run.json") && holds("metrics.csv") &&
+        std::ranges::all_of(files, [](const fs::path& f) { return f.filename() == "maps.npz"; }))
         refuse(directory.string(),
                "is a result of tsdiag, not a model. Open its report.html, or rebuild that with "
                "tsdiag report.");
+    if (are_consolidated(files)) return open_consolidated(files);
+    if (are_deepspeed(files)) return open_file(deepspeed_model(files));
+    if (files.size() == 1 || are_one_gguf(files)) return open_file(files.front());
+    if (files.empty()) files = tensorflow_indices(directory);
+    if (files.size() == 1) return open_tensorflow(files.front());
+    std::vector<std::string> names;
+    for (const fs::path& file : files)
+        if (names.size() < 8) names.push_back(file.filename().string());
     if (files.empty())
         refuse(directory.string(),
                fmt::format("contains no model, expected {}, or one file that ends in {}. If the "
@@ -204,15 +251,13 @@ std::unique_ptr<Checkpoint> open_directory(const fs::path& directory) {
 
 namespace tsdiag {
 
-std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory) {
+std::vector<std::filesystem::path> checkpoints_below(const std::filesystem::path& directory) {
     using namespace checkpoint;
-    if (has_known_name(directory) || has_index(directory)) return {};
     std::vector<fs::path> found = candidates(directory);
-    const bool shards = std::any_of(found.begin(), found.end(), [](const fs::path& file) {
-        return is_shard(file.filename().string());
+    std::erase_if(found, [](const fs::path& file) {
+        const std::string name = file.filename().string();
+        return is_shard(name) || std::ranges::find(known_names, name) != std::end(known_names);
     });
-    if (shards) return {};
-    const std::size_t files = found.size();
     std::error_code error;
     for (fs::directory_iterator at(directory, error), end; !error && at != end;
          at.increment(error)) {
@@ -220,10 +265,23 @@ std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& d
         if (at->path().filename().string().starts_with('.') || !at->is_directory(ignored)) continue;
         if (is_model(at->path())) found.push_back(at->path());
     }
-    if (files == 1 && found.size() == 1) return {};
     const fs::path below = directory / "checkpoints";  // the usual place of trainers
-    if (found.empty() && fs::is_directory(below, error)) return checkpoints_in(below);
+    if (found.empty() && fs::is_directory(below, error)) return checkpoints_below(below);
     std::sort(found.begin(), found.end());
+    return found;
+}
+
+std::vector<std::filesystem::path> checkpoints_in(const std::filesystem::path& directory) {
+    using namespace checkpoint;
+    if (has_known_name(directory) || has_index(directory) || is_distributed(directory)) return {};
+    if (module_folder(directory).model != directory) return {};
+    const std::vector<fs::path> files = candidates(directory);
+    if (are_consolidated(files) || are_deepspeed(files)) return {};
+    const auto shard = [](const fs::path& file) { return is_shard(file.filename().string()); };
+    if (std::ranges::any_of(files, shard)) return {};
+    std::vector<fs::path> found = checkpoints_below(directory);
+    if (files.size() == 1 && found == files) return {};
+    if (found.empty() && !tensorflow_indices(directory).empty()) return {};
     return found;
 }
 

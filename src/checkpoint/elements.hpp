@@ -55,6 +55,15 @@ struct Float8E4M3 {
     }
 };
 
+/// e8m0: 2^(e - 127), all ones NaN.  [OCP-MX]
+struct Float8E8M0 {
+    using Stored = std::uint8_t;
+    static float value(Stored stored) {
+        if (stored == 0xff) return std::bit_cast<float>(0x7fc00000u);
+        return stored == 0 ? 0x1p-127f : std::bit_cast<float>(std::uint32_t{stored} << 23);
+    }
+};
+
 /// Throws `NotAvailable` naming the type of `tensor`.
 [[noreturn]] void unreadable(const RawTensor& tensor);
 
@@ -74,6 +83,7 @@ void with_element(const RawTensor& tensor, F&& f) {
         case DType::i64: return f(Plain<std::int64_t>());
         case DType::f8_e4m3: return f(Float8E4M3());
         case DType::f8_e5m2: return f(Float8E5M2());
+        case DType::f8_e8m0: return f(Float8E8M0());
         case DType::f16: return f(Float16());
         case DType::bf16: return f(BFloat16());
         case DType::f32: return f(Plain<float>());
@@ -81,6 +91,7 @@ void with_element(const RawTensor& tensor, F&& f) {
         case DType::c64:
         case DType::c128:
         case DType::blocks:  // see for_each_piece
+        case DType::packed:
         case DType::other:
             break;
     }
@@ -183,6 +194,60 @@ void scale_run(const BlockScales& scales, std::int64_t offset, std::int64_t coun
     }
 }
 
+/// A window into the rows of a packed matrix, decoded when elements outside of it are asked for.
+class Window {
+  public:
+    explicit Window(const PackedMatrix& matrix) : matrix_(matrix) {}
+
+    /// Makes elements `offset` .. `offset + stride (count - 1)` readable where they are part of a
+    /// row or of a column; returns how many of them are: at least one.
+    std::int64_t reach(std::int64_t offset, std::int64_t count, std::int64_t stride) {
+        const std::int64_t columns = matrix_.columns();
+        const std::int64_t row = offset / columns, column = offset % columns;
+        const bool down = stride == columns;
+        const std::int64_t across = down ? 1 : stride == 1 ? count : (count - 1) * stride + 1;
+        if (column + across <= columns) {  // within a row, or down a column
+            const std::int64_t rows = down ? count : 1;
+            const bool fits = row >= row_ && row + rows <= row_ + rows_ && column >= column_ &&
+                              column + across <= column_ + columns_;
+            if (!fits && down)
+                load(row, rows, column, std::min(columns - column, side));
+            else if (!fits)
+                load(row, rows, column, across);
+            return count;
+        }
+        if (stride != 1) return reach(offset, (columns - column - 1) / stride + 1, stride);
+        if (column > 0) return reach(offset, columns - column, 1);
+        const std::int64_t rows = std::min(count / columns, std::max(side, most / columns));
+        load(row, rows, 0, columns);
+        return rows * columns;
+    }
+
+    /// `count` elements that `reach` has made readable, or a part of them.
+    template <class T>
+    void read(std::int64_t offset, std::int64_t count, std::int64_t stride, T* to) const {
+        const std::int64_t columns = matrix_.columns();
+        const std::int64_t row = offset / columns - row_, column = offset % columns - column_;
+        const float* from = values_.data() + row * columns_ + column;
+        if (stride == 1) return void(std::copy_n(from, count, to));
+        const std::int64_t step = stride == columns ? columns_ : stride;
+        for (std::int64_t i = 0; i < count; ++i) to[i] = T(from[i * step]);
+    }
+
+  private:
+    static constexpr std::int64_t side = 64, most = 1 << 16;
+
+    void load(std::int64_t row, std::int64_t rows, std::int64_t column, std::int64_t columns) {
+        values_.resize(std::size_t(rows * columns));
+        matrix_.decode(row, rows, column, columns, values_.data());
+        row_ = row, rows_ = rows, column_ = column, columns_ = columns;
+    }
+
+    const PackedMatrix& matrix_;
+    std::int64_t row_ = 0, rows_ = 0, column_ = 0, columns_ = 0;
+    std::vector<float> values_;
+};
+
 /// Calls `f(offset, count, stride, widen)` for the runs of a tensor; `widen(offset, count, stride,
 /// to)` gives the numbers of a run or of a part of one.  Throws `NotAvailable` where the type
 /// cannot be read.
@@ -197,6 +262,21 @@ void for_each_piece(const RawTensor& tensor, F&& f) {
         return each([&](std::int64_t offset, std::int64_t count, std::int64_t stride, T* to) {
             decode_run(tensor, offset, count, stride, to);
         });
+    if (tensor.dtype == DType::packed) {
+        Window window(*tensor.packed);
+        const auto read = [&](std::int64_t offset, std::int64_t count, std::int64_t stride, T* to) {
+            window.read(offset, count, stride, to);
+        };
+        return for_each_run(tensor,
+                            [&](std::int64_t offset, std::int64_t count, std::int64_t stride) {
+                                while (count > 0) {
+                                    const std::int64_t some = window.reach(offset, count, stride);
+                                    f(offset, some, stride, read);
+                                    offset += some * stride;
+                                    count -= some;
+                                }
+                            });
+    }
     with_element(tensor, [&](auto element) {
         using Element = decltype(element);
         constexpr auto width = std::int64_t(sizeof(typename Element::Stored));

@@ -17,11 +17,13 @@ extern const FormatEntry npy;
 extern const FormatEntry torch_zip;
 extern const FormatEntry torch_legacy;
 extern const FormatEntry gguf;
+extern const FormatEntry flax;
+extern const FormatEntry llama2c;
 
 }  // namespace checkpoint
 
 /// The list of formats, in the order in which they are tried: npz before torch zip, which accepts
-/// any zip.
+/// any zip; those without a magic last.
 std::span<const FormatEntry* const> formats() {
     static constexpr std::array list = {
         &checkpoint::gguf,       //
@@ -29,6 +31,7 @@ std::span<const FormatEntry* const> formats() {
         &checkpoint::npy,        //
         &checkpoint::torch_zip,  //
         &checkpoint::torch_legacy, &checkpoint::safetensors,
+        &checkpoint::flax,         &checkpoint::llama2c,
     };
     return list;
 }
@@ -45,6 +48,7 @@ const FormatEntry* find_format(Bytes file) {
 }
 
 std::unique_ptr<Checkpoint> open_file(const std::filesystem::path& path) {
+    refuse_deepspeed_part(path);
     const auto file = MappedFile::open(path);
     const FormatEntry* format = find_format(file->bytes());
     if (format == nullptr) {
@@ -63,6 +67,8 @@ std::unique_ptr<Checkpoint> open_checkpoint(const std::filesystem::path& path) {
     std::error_code error;
     if (std::filesystem::is_directory(path, error)) return checkpoint::open_directory(path);
     if (path.string().ends_with(".index.json")) return checkpoint::open_shards(path);
+    if (path.string().ends_with(checkpoint::tensorflow_ending))
+        return checkpoint::open_tensorflow(path);
     return checkpoint::open_file(path);
 }
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <limits>
 
 #include "elements.hpp"
 
@@ -198,15 +197,15 @@ void tq2_0(const std::byte* bytes, float* out) {
 void mxfp4(const std::byte* bytes, float* out) {
     static constexpr std::array<float, 8> magnitudes{0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
     const Block b(bytes);
-    const int e = b.byte(0);
-    const float scale = e == 255 ? std::numeric_limits<float>::quiet_NaN()
-                        : e == 0 ? 0x1p-127f
-                                 : std::bit_cast<float>(std::uint32_t(e) << 23);
+    const float scale = Float8E8M0::value(std::uint8_t(b.byte(0)));
     halves(b, 1, out, [scale](int q, int) {
         const float value = scale * magnitudes[std::size_t(q & 7)];
         return (q & 8) != 0 ? -value : value;
     });
 }
+
+/// Half of a step between values of so many bits over their spread.
+constexpr double equidistant(int bits) { return 0.5 / ((1 << bits) - 1); }
 
 constexpr std::array types{
     GgmlType{0, DType::f32, {"F32", 1, 4}},
@@ -217,23 +216,23 @@ constexpr std::array types{
     GgmlType{27, DType::i64, {"I64", 1, 8}},
     GgmlType{28, DType::f64, {"F64", 1, 8}},
     GgmlType{30, DType::bf16, {"BF16", 1, 2}},
-    GgmlType{2, DType::blocks, {"Q4_0", small, 18, q4_0}},
-    GgmlType{3, DType::blocks, {"Q4_1", small, 20, q4_1}},
-    GgmlType{6, DType::blocks, {"Q5_0", small, 22, q5_0}},
-    GgmlType{7, DType::blocks, {"Q5_1", small, 24, q5_1}},
-    GgmlType{8, DType::blocks, {"Q8_0", small, 34, q8_0}},
-    GgmlType{9, DType::blocks, {"Q8_1", small, 36, q8_1}},
-    GgmlType{10, DType::blocks, {"Q2_K", large, 84, q2_k}},
-    GgmlType{11, DType::blocks, {"Q3_K", large, 110, q3_k}},
-    GgmlType{12, DType::blocks, {"Q4_K", large, 144, q4_k}},
-    GgmlType{13, DType::blocks, {"Q5_K", large, 176, q5_k}},
-    GgmlType{14, DType::blocks, {"Q6_K", large, 210, q6_k}},
-    GgmlType{15, DType::blocks, {"Q8_K", large, 292, q8_k}},
-    GgmlType{20, DType::blocks, {"IQ4_NL", small, 18, iq4_nl}},
-    GgmlType{23, DType::blocks, {"IQ4_XS", large, 136, iq4_xs}},
-    GgmlType{34, DType::blocks, {"TQ1_0", large, 54, tq1_0}},
-    GgmlType{35, DType::blocks, {"TQ2_0", large, 66, tq2_0}},
-    GgmlType{39, DType::blocks, {"MXFP4", small, 17, mxfp4}},
+    GgmlType{2, DType::blocks, {"Q4_0", small, 18, q4_0, equidistant(4)}},
+    GgmlType{3, DType::blocks, {"Q4_1", small, 20, q4_1, equidistant(4)}},
+    GgmlType{6, DType::blocks, {"Q5_0", small, 22, q5_0, equidistant(5)}},
+    GgmlType{7, DType::blocks, {"Q5_1", small, 24, q5_1, equidistant(5)}},
+    GgmlType{8, DType::blocks, {"Q8_0", small, 34, q8_0, equidistant(8)}},
+    GgmlType{9, DType::blocks, {"Q8_1", small, 36, q8_1, equidistant(8)}},
+    GgmlType{10, DType::blocks, {"Q2_K", large, 84, q2_k, equidistant(2)}},
+    GgmlType{11, DType::blocks, {"Q3_K", large, 110, q3_k, equidistant(3)}},
+    GgmlType{12, DType::blocks, {"Q4_K", large, 144, q4_k, equidistant(4)}},
+    GgmlType{13, DType::blocks, {"Q5_K", large, 176, q5_k, equidistant(5)}},
+    GgmlType{14, DType::blocks, {"Q6_K", large, 210, q6_k, equidistant(6)}},
+    GgmlType{15, DType::blocks, {"Q8_K", large, 292, q8_k, equidistant(8)}},
+    GgmlType{20, DType::blocks, {"IQ4_NL", small, 18, iq4_nl, 12.0 / 240}},
+    GgmlType{23, DType::blocks, {"IQ4_XS", large, 136, iq4_xs, 12.0 / 240}},
+    GgmlType{34, DType::blocks, {"TQ1_0", large, 54, tq1_0, 1.0 / 4}},
+    GgmlType{35, DType::blocks, {"TQ2_0", large, 66, tq2_0, 1.0 / 4}},
+    GgmlType{39, DType::blocks, {"MXFP4", small, 17, mxfp4, 1.0 / 12}},
     // With grids of values that no description outside of ggml's code gives.
     GgmlType{16, DType::other, {"IQ2_XXS", large, 66}},
     GgmlType{17, DType::other, {"IQ2_XS", large, 74}},

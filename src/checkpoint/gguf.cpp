@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <map>
 
 #include "budget.hpp"
 #include "ggml_types.hpp"
@@ -18,6 +19,7 @@ namespace fs = std::filesystem;
 constexpr std::string_view gguf_magic = "GGUF";
 constexpr std::uint64_t longest_name = 1 << 16, most_dimensions_of_ggml = 4;
 constexpr std::uint64_t longest_list = 1024;  ///< listed in the metadata; longer arrays are counted
+constexpr std::uint64_t most_elements = 1 << 22;  ///< of a list that is read whole
 constexpr std::uint64_t most_shards = 1 << 16;
 
 bool sniff_gguf(Bytes head) { return starts_with(head, gguf_magic); }
@@ -25,6 +27,7 @@ bool sniff_gguf(Bytes head) { return starts_with(head, gguf_magic); }
 struct Shard {
     std::shared_ptr<const MappedFile> file;
     Json metadata = Json::Object();
+    std::map<std::string, std::size_t, std::less<>> long_lists;  ///< where they begin
     std::vector<std::pair<std::string, RawTensor>> tensors;
 };
 
@@ -54,7 +57,7 @@ class Parser {
         require_count(tensors, 8 + 4 + 4 + 8, "tensors");
         require_count(keys, 8 + 4 + 1, "metadata keys");
         Shard shard;
-        for (std::uint64_t i = 0; i < keys; ++i) read_key(shard.metadata);
+        for (std::uint64_t i = 0; i < keys; ++i) read_key(shard);
         std::vector<Described> described;
         for (std::uint64_t i = 0; i < tensors; ++i) described.push_back(describe());
         place(described, alignment(shard.metadata));
@@ -62,6 +65,16 @@ class Parser {
             shard.tensors.emplace_back(std::move(d.name), std::move(d.tensor));
         shard.file = file_;
         return shard;
+    }
+
+    /// All elements of the list that begins at byte `at`.
+    Json whole_list(std::size_t at, const std::string& key) {
+        in_.take_bytes(at);
+        const auto [type, count] = list_head(key);
+        if (count > most_elements)
+            fail(fmt::format("has metadata key '{}' of {} elements, expected at most {}.", key,
+                             count, most_elements));
+        return elements(type, count, key);
     }
 
   private:
@@ -145,32 +158,40 @@ class Parser {
                         key, type));
     }
 
-    /// Long ones are skipped, and described by their length.
-    Json list(const std::string& key) {
-        constexpr std::uint64_t widths[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
+    static constexpr std::uint64_t widths_[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 0, 8, 8, 8};
+
+    /// Type and number of the elements that follow.
+    std::pair<std::uint32_t, std::uint64_t> list_head(const std::string& key) {
         const auto type = in_.take<std::uint32_t>();
         const auto count = in_.take<std::uint64_t>();
-        if (type >= std::size(widths) || widths[type] == 0)
+        if (type >= std::size(widths_) || widths_[type] == 0)
             fail(
                 fmt::format("has metadata key '{}', an array of elements of type {}, expected "
                             "numbers, truth values or texts. It is damaged; download it again.",
                             key, type));
-        require_count(count, widths[type], fmt::format("elements in '{}'", key));
-        const bool shown = count <= longest_list;
-        Json::Array elements;
-        if (!shown && type != 8)
-            in_.take_bytes(count * widths[type]);
+        require_count(count, widths_[type], fmt::format("elements in '{}'", key));
+        return {type, count};
+    }
+    Json elements(std::uint32_t type, std::uint64_t count, const std::string& key) {
+        Json::Array all;
+        all.reserve(count);
+        for (std::uint64_t i = 0; i < count; ++i) all.push_back(value(type, key));
+        return Json(std::move(all));
+    }
+
+    /// Long ones are skipped, and described by their length.
+    Json list(const std::string& key) {
+        const auto [type, count] = list_head(key);
+        if (count <= longest_list) return elements(type, count, key);
+        if (type != 8)
+            in_.take_bytes(count * widths_[type]);
         else
-            for (std::uint64_t i = 0; i < count; ++i)
-                if (shown)
-                    elements.push_back(value(type, key));
-                else
-                    in_.take_bytes(in_.take<std::uint64_t>());
-        if (shown) return Json(std::move(elements));
+            for (std::uint64_t i = 0; i < count; ++i) in_.take_bytes(in_.take<std::uint64_t>());
         return Json().set("length", std::int64_t(count));
     }
 
-    void read_key(Json& metadata) {
+    void read_key(Shard& shard) {
+        Json& metadata = shard.metadata;
         const std::string key = text("metadata key", longest_name);
         if (key.empty() || metadata.contains(key))
             fail(
@@ -182,7 +203,11 @@ class Parser {
             fail(fmt::format("has more than {} metadata keys. It is damaged; download it again.",
                              most_keys));
         const auto type = in_.take<std::uint32_t>();
-        metadata.set(key, value(type, key));
+        const std::size_t at = in_.position();
+        Json read = value(type, key);
+        constexpr std::uint32_t list_type = 9;
+        if (type == list_type && !read.is_array()) shard.long_lists.emplace(key, at);
+        metadata.set(key, std::move(read));
     }
 
     std::uint64_t alignment(const Json& metadata) const {
@@ -333,18 +358,25 @@ std::unique_ptr<Checkpoint> open_gguf(const fs::path& path) {
     }
     auto listed =
         std::make_unique<ListedCheckpoint>(count > 1 ? "gguf, in shards" : "gguf", source);
+    Shard& first = shards.front();
+    listed->set_lists([file = first.file, lists = std::move(first.long_lists)](
+                          std::string_view key) -> std::optional<Json> {
+        const auto found = lists.find(key);
+        if (found == lists.end()) return std::nullopt;
+        return Parser(file).whole_list(found->second, found->first);
+    });
     std::int64_t tensors = 0;
     for (Shard& shard : shards)
         for (auto& [name, tensor] : shard.tensors) {
             listed->add(std::move(name), std::move(tensor));
             ++tensors;
         }
-    const Json& all = shards.front().metadata["split.tensors.count"];
+    const Json& all = first.metadata["split.tensors.count"];
     if (all.is_integer() && all.integer() != tensors)
         refuse(source, fmt::format("has {} tensors in its shards, expected {} by "
                                    "split.tensors.count. Download the shards again.",
                                    tensors, all.integer()));
-    listed->set_metadata(std::move(shards.front().metadata));
+    listed->set_metadata(std::move(first.metadata));
     return listed;
 }
 

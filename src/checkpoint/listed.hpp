@@ -1,5 +1,7 @@
 #pragma once
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <unordered_set>
@@ -18,6 +20,9 @@ class ListedCheckpoint final : public Checkpoint {
     /// Throws `FormatError` for a duplicate `name`.
     void add(std::string name, RawTensor tensor);
     void set_metadata(Json metadata) { metadata_ = std::move(metadata); }
+    /// Lists that the metadata only count, by key; nullopt: it is no such key.
+    using Lists = std::function<std::optional<Json>(std::string_view key)>;
+    void set_lists(Lists lists) { lists_ = std::move(lists); }
     /// `path` is a dict, list or module object of the file, not a part of a tensor's own name.
     void add_container(std::string path) { containers_.insert(std::move(path)); }
     bool is_container(const std::string& path) const { return containers_.contains(path); }
@@ -25,6 +30,10 @@ class ListedCheckpoint final : public Checkpoint {
     const std::vector<std::string>& names() const override { return names_; }
     RawTensor tensor(std::string_view name) const override;
     const Json& metadata() const override { return metadata_; }
+    Json whole_list(std::string_view key) const override {
+        const std::optional<Json> list = lists_ ? lists_(key) : std::nullopt;
+        return list ? *list : Checkpoint::whole_list(key);
+    }
     std::string_view format() const override { return format_; }
     std::string source() const override { return source_; }
     bool has(std::string_view name) const override { return tensors_.contains(std::string(name)); }
@@ -36,6 +45,7 @@ class ListedCheckpoint final : public Checkpoint {
     std::unordered_map<std::string, RawTensor> tensors_;
     std::unordered_set<std::string> containers_;
     Json metadata_ = Json::Object();
+    Lists lists_;
 };
 
 /// Throws `UsageError` that `file` has no tensor `name`, suggesting the nearest.

@@ -35,7 +35,7 @@ constexpr Signature signatures[] = {
     {"\x7f"
      "ELF",
      "is an executable, expected a checkpoint. Check the path."},
-    // Little-endian words of llama.cpp before GGUF, and of llama2.c.
+    // Little-endian words of llama.cpp before GGUF.
     {"tjgg",
      "is a GGJT file of llama.cpp before GGUF, expected a checkpoint. Use the original model."},
     {"fmgg",
@@ -46,9 +46,6 @@ constexpr Signature signatures[] = {
     {"algg",
      "is a GGLA file of llama.cpp, an adapter without its model, expected a checkpoint. Use the "
      "original model and adapter."},
-    {"24ka",
-     "is a llama2.c file, expected a PyTorch, safetensors or NumPy checkpoint. Use the checkpoint "
-     "it was exported from."},
     {"PAR1", "is a Parquet table, expected a checkpoint. Check the path."},
     {"Rar!", "is a RAR archive, expected a checkpoint. Unpack it."},
     {"\x04\x22\x4d\x18", "is compressed with lz4, expected a checkpoint. Unpack it with unlz4."},
@@ -88,13 +85,20 @@ bool is_pickle(std::string_view head) {
            is_ascii(head.substr(end + 1, next - end - 1)) && next + 1 < head.size();
 }
 
-/// A map whose first key is text, as Flax writes.
-bool is_msgpack(std::string_view head) {
+bool is_text(std::string_view head) {
+    return std::all_of(head.begin(), head.end(), [](char c) {
+        return static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\r' || c == '\t';
+    });
+}
+
+}  // namespace
+
+bool begins_as_msgpack(std::string_view head) {
     const auto byte = [&](std::size_t i) {
         return i < head.size() ? static_cast<unsigned char>(head[i]) : 0u;
     };
-    const bool small = byte(0) > 0x80 && byte(0) <= 0x8f;
-    const std::size_t key = small ? 1 : byte(0) == 0xde ? 3 : byte(0) == 0xdf ? 5 : 0;
+    const bool short_map = byte(0) > 0x80 && byte(0) <= 0x8f;
+    const std::size_t key = short_map ? 1 : byte(0) == 0xde ? 3 : byte(0) == 0xdf ? 5 : 0;
     if (key == 0) return false;
     const bool short_text = byte(key) > 0xa0 && byte(key) <= 0xbf;
     const std::size_t length = short_text ? byte(key) & 0x1f : byte(key + 1);
@@ -103,8 +107,8 @@ bool is_msgpack(std::string_view head) {
            is_ascii(head.substr(begin, length));
 }
 
-/// llama2.c before its version 1 has no magic: seven consistent sizes of a LLaMA.
-bool is_llama2c(std::string_view head) {
+bool begins_as_llama2c(std::string_view head) {
+    if (head.starts_with("24ka")) return true;
     std::array<std::int32_t, 7>
         n{};  // width, feed-forward, layers, heads, key heads, words, tokens
     if (head.size() <= sizeof n) return false;
@@ -118,14 +122,6 @@ bool is_llama2c(std::string_view head) {
            n[3] % n[4] == 0 && between(std::abs(std::int64_t{n[5]}), 16, 1 << 20) &&
            between(n[6], 1, 1 << 24);
 }
-
-bool is_text(std::string_view head) {
-    return std::all_of(head.begin(), head.end(), [](char c) {
-        return static_cast<unsigned char>(c) >= ' ' || c == '\n' || c == '\r' || c == '\t';
-    });
-}
-
-}  // namespace
 
 std::string looks_like(Bytes bytes) {
     const std::string_view head = text_of(bytes);
@@ -148,9 +144,6 @@ std::string looks_like(Bytes bytes) {
         starts_with_ignoring_case(text, "<html"))
         return "is a web page (HTML), not the file itself: the download failed or required a "
                "login. Download it again.";
-    if (is_msgpack(head))
-        return "is a MessagePack file (Flax), expected a PyTorch, safetensors or NumPy checkpoint. "
-               "Load it in Flax, and save its arrays as safetensors.";
     if (is_text(head))
         return text.starts_with('{') || text.starts_with('[')
                    ? "is JSON text, expected a checkpoint. Pass the model file, or the index "
@@ -158,9 +151,6 @@ std::string looks_like(Bytes bytes) {
                    : "is text, expected a checkpoint. Check the path.";
     if (head.size() > 8 && head.substr(4, 4) == "TFL3")
         return "is a TensorFlow Lite model, expected a checkpoint. Use the original model.";
-    if (is_llama2c(head))
-        return "looks like a llama2.c file, expected a PyTorch, safetensors or NumPy checkpoint. "
-               "Use the checkpoint it was exported from.";
     return "is not in a known checkpoint format (safetensors, PyTorch, NumPy). Check the path, and "
            "whether the download is complete.";
 }

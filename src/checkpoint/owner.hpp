@@ -39,6 +39,8 @@ inline const Owner* owner_of(const RawTensor& tensor) {
 /// Must be called before elements are read.
 inline void verify(const RawTensor& tensor) {
     if (const Owner* owner = owner_of(tensor)) owner->verify();
+    if (tensor.packed)
+        for (const RawTensor& part : tensor.packed->parts()) verify(part);
 }
 
 }  // namespace tsdiag::checkpoint

@@ -26,7 +26,7 @@ constexpr TypeName type_names[] = {
     {"F8_E5M2", DType::f8_e5m2, 8}, {"F16", DType::f16, 16},
     {"BF16", DType::bf16, 16},      {"F32", DType::f32, 32},
     {"F64", DType::f64, 64},        {"C64", DType::c64, 64},
-    {"F8_E8M0", DType::other, 8},   {"F8_E4M3FNUZ", DType::other, 8},
+    {"F8_E8M0", DType::f8_e8m0, 8}, {"F8_E4M3FNUZ", DType::other, 8},
     {"F4", DType::other, 4},        {"F8_E5M2FNUZ", DType::other, 8},
     {"F6_E2M3", DType::other, 6},   {"F6_E3M2", DType::other, 6},
 };

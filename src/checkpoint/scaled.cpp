@@ -9,6 +9,7 @@
 
 #include "layout.hpp"
 #include "listed.hpp"
+#include "said.hpp"
 
 /// Weights of 8 bits and the tensors that scale them.
 namespace tsdiag {
@@ -29,7 +30,6 @@ constexpr ScaleName scale_names[] = {
 constexpr std::array<std::string_view, 4> beside_scales{"input_scale", "activation_scale",
                                                         "input_scale_ub", "weight_format"};
 constexpr std::string_view weight = "weight";
-constexpr std::string_view config_key = "quantization_config";
 
 /// Keys of a `quantization_config` that are obeyed, or say how weights were found or activations
 /// are rounded; one that ends in '_' begins a group of them.
@@ -70,16 +70,6 @@ struct Told {
     std::set<Block> blocks;
 };
 
-bool is_known(std::string_view key) {
-    return std::ranges::any_of(known_keys, [&](std::string_view known) {
-        return key == known || (known.ends_with('_') && key.starts_with(known));
-    });
-}
-
-std::int64_t positive(const Json& number) {
-    return number.is_integer() && number.integer() > 0 ? number.integer() : 0;
-}
-
 /// [rows, columns]; false: it is there and is something else.
 bool add_block(const Json& pair, std::set<Block>& blocks) {
     if (pair.is_null()) return true;
@@ -90,57 +80,19 @@ bool add_block(const Json& pair, std::set<Block>& blocks) {
     return true;
 }
 
-bool has_only(const Json& object, std::initializer_list<std::string_view> keys) {
-    return object.is_object() && std::ranges::all_of(object.object(), [&](const auto& member) {
-               return std::ranges::find(keys, member.first) != keys.end();
-           });
-}
-
-/// Absent, or one of these texts.
-bool is_one_of(const Json& value, std::initializer_list<std::string_view> texts) {
-    return value.is_null() ||
-           (value.is_string() && std::ranges::find(texts, value.string()) != texts.end());
-}
-
-bool is_false(const Json& value) {
-    return value.is_null() || (value.is_bool() && !value.boolean());
-}
-
-bool is_a_layout(const Json& format) {  // a weight as it is, beside its scale
-    return is_one_of(format, {"float-quantized", "int-quantized", "naive-quantized"});
-}
-
-/// The weights of a group of compressed-tensors: symmetric, of 8 bits, in the order of the model.
-bool add_group(const Json& weights, std::set<Block>& blocks) {
-    if (!has_only(weights, {"num_bits", "type", "symmetric", "group_size", "strategy",
-                            "block_structure", "dynamic", "actorder", "observer", "observer_kwargs",
-                            "scale_dtype", "zp_dtype"}))
-        return false;
-    if (positive(weights["num_bits"]) != 8 || !is_one_of(weights["type"], {"float", "int"}) ||
-        !is_false(weights["dynamic"]) || !is_false(weights["actorder"]) ||
-        !(weights["symmetric"].is_null() || weights["symmetric"].boolean()) ||
-        !add_block(weights["block_structure"], blocks))
-        return false;
-    if (const std::int64_t columns = positive(weights["group_size"])) blocks.insert({1, columns});
-    return true;
-}
-
-/// The groups of compressed-tensors, nothing rotated, packed or sparse.
+/// compressed-tensors: symmetric weights of 8 bits in the order of the model, as they are.
 bool add_groups(const Json& said, std::set<Block>& blocks) {
-    const auto is_empty = [](const Json& value) {
-        return value.is_null() || (value.is_object() && value.object().empty());
-    };
-    const Json& sparsity = said["sparsity_config"];
-    if (!is_empty(said["transform_config"]) || !is_a_layout(said["format"]) ||
-        !(is_empty(sparsity) ||
-          (sparsity["format"].is_string() && sparsity["format"].string() == "dense")) ||
-        !said["config_groups"].is_object())
-        return false;
-    return std::ranges::all_of(said["config_groups"].object(), [&](const auto& member) {
-        const Json& group = member.second;
-        return has_only(group, {"targets", "weights", "input_activations", "output_activations",
-                                "format"}) &&
-               is_a_layout(group["format"]) && add_group(group["weights"], blocks);
+    return all_groups(said, [&](const Json& format, const Json& weights) {
+        const bool as_it_is =
+            is_one_of(format, {"float-quantized", "int-quantized", "naive-quantized"});
+        if (!as_it_is || positive(weights["num_bits"]) != 8 ||
+            !is_one_of(weights["type"], {"float", "int"}) || !is_false(weights["actorder"]) ||
+            !(weights["symmetric"].is_null() || is_true(weights["symmetric"])) ||
+            !add_block(weights["block_structure"], blocks))
+            return false;
+        if (const std::int64_t columns = positive(weights["group_size"]))
+            blocks.insert({1, columns});
+        return true;
     });
 }
 
@@ -148,8 +100,7 @@ Told told_by(const Json& said) {
     Told told;
     const Json& method = said["quant_method"];
     if (!method.is_string()) return told;
-    for (const auto& [key, value] : said.object())
-        if (!is_known(key)) return told;
+    if (!has_only(said, known_keys)) return told;
     const std::string& name = method.string();
     if (name == "fp8" || name == "fbgemm_fp8") {
         told.understood = add_block(said["weight_block_size"], told.blocks);
@@ -159,8 +110,7 @@ Told told_by(const Json& said) {
     } else if (name == "modelopt") {
         told.understood = said["quant_algo"].is_string() && said["quant_algo"].string() == "FP8";
     } else if (name == "bitsandbytes") {
-        const Json& eight = said["load_in_8bit"];
-        told.understood = eight.is_bool() && eight.boolean();
+        told.understood = is_true(said["load_in_8bit"]);
     }
     return told;
 }
@@ -168,7 +118,8 @@ Told told_by(const Json& said) {
 bool is_float8(DType type) { return type == DType::f8_e4m3 || type == DType::f8_e5m2; }
 
 bool is_scale(DType type) {
-    return type == DType::f16 || type == DType::bf16 || type == DType::f32 || type == DType::f64;
+    return type == DType::f8_e8m0 || type == DType::f16 || type == DType::bf16 ||
+           type == DType::f32 || type == DType::f64;
 }
 
 std::int64_t blocks_of(std::int64_t extent, std::int64_t block) {
@@ -181,8 +132,8 @@ BlockScales scales_of(const std::string& name, const RawTensor& raw, const std::
     const std::int64_t rows = raw.shape[0], columns = raw.shape[1];
     const std::string shape = shape_text(factors.shape);
     if (!is_scale(factors.dtype))
-        refuse(where, fmt::format("tensor '{}' has dtype {}, expected scales of f16, bf16, f32 or "
-                                  "f64. Use the model in f32, f16 or bf16.",
+        refuse(where, fmt::format("tensor '{}' has dtype {}, expected scales of f16, bf16, f32, "
+                                  "f64 or f8_e8m0. Use the model in f32, f16 or bf16.",
                                   scale_name, factors.dtype_name));
     while (factors.shape.size() < 2) {
         factors.shape.push_back(1);
@@ -205,7 +156,7 @@ BlockScales scales_of(const std::string& name, const RawTensor& raw, const std::
                           "tensor '{}' is {}, expected one scale for all of '{}' {}, one for each "
                           "of its rows, or one for each block that {} of the configuration states. "
                           "Pass the model's own configuration with --config.",
-                          scale_name, shape, name, shape_text(raw.shape), config_key));
+                          scale_name, shape, name, shape_text(raw.shape), quantization_key));
     return {std::move(factors), unit, columns, fitting.begin()->first, fitting.begin()->second};
 }
 
@@ -263,7 +214,7 @@ struct ScaledWeights {
 std::shared_ptr<const Checkpoint> apply_scales(std::shared_ptr<const Checkpoint> file, Json& config,
                                                std::vector<std::string>& warnings) {
     using namespace checkpoint;
-    const Json& said = config[config_key];
+    const Json& said = config[quantization_key];
     const Told told = told_by(said);
     if (!said.is_null() && !told.understood) return file;  // refused by name where it is read
     ScaledWeights weights;
@@ -285,11 +236,7 @@ std::shared_ptr<const Checkpoint> apply_scales(std::shared_ptr<const Checkpoint>
             raw.scales = found->second;
         scaled->add(name, std::move(raw));
     }
-    if (!said.is_null()) {
-        Json::Object kept = config.object();
-        std::erase_if(kept, [](const auto& member) { return member.first == config_key; });
-        config = std::move(kept);
-    }
+    if (!said.is_null()) remove_quantization(config);
     const std::size_t count = weights.scales.size();
     warnings.push_back(
         fmt::format("{} {} stored in 8 bits with scales: the numbers are those of their products, "

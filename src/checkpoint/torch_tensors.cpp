@@ -52,7 +52,7 @@ constexpr StorageClass torch_dtypes[] = {
     {"torch.complex128", DType::c128, 16},
     {"torch.float8_e4m3fnuz", DType::other, 1},
     {"torch.float8_e5m2fnuz", DType::other, 1},
-    {"torch.float8_e8m0fnu", DType::other, 1},
+    {"torch.float8_e8m0fnu", DType::f8_e8m0, 1},
     {"torch.complex32", DType::other, 4},
     {"torch.float4_e2m1fn_x2", DType::other, 1},
 };

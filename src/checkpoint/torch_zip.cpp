@@ -1,10 +1,11 @@
+#include "torch_zip.hpp"
+
 #include <fmt/format.h>
 
 #include <unordered_map>
 
 #include "callables.hpp"
 #include "torch_objects.hpp"
-#include "zip.hpp"
 
 namespace tsdiag::checkpoint {
 namespace {
@@ -75,8 +76,9 @@ class ZipStorages {
     std::unordered_map<std::string, Payload> payloads_;
 };
 
-std::unique_ptr<Checkpoint> open_torch_zip(const std::filesystem::path& path) {
-    ZipArchive archive(MappedFile::open(path));
+}  // namespace
+
+std::unique_ptr<ListedCheckpoint> read_torch_zip(ZipArchive archive) {
     const std::string folder = folder_of(archive);
     const Payload data = archive.verified(*archive.find(folder + "data.pkl"));
     const Pickle pickle = read_pickle(data.bytes, archive.path());
@@ -84,6 +86,12 @@ std::unique_ptr<Checkpoint> open_torch_zip(const std::filesystem::path& path) {
     list_objects(pickle, ZipStorages(archive, folder), archive.budget(), *listed);
     list_callables(pickle, *listed);
     return listed;
+}
+
+namespace {
+
+std::unique_ptr<Checkpoint> open_torch_zip(const std::filesystem::path& path) {
+    return read_torch_zip(ZipArchive(MappedFile::open(path)));
 }
 
 }  // namespace

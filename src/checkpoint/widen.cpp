@@ -10,7 +10,7 @@ namespace checkpoint {
 void unreadable(const RawTensor& tensor) {
     throw NotAvailable(
         fmt::format("a tensor of shape {} has dtype {}, which cannot be read, expected a real "
-                    "number type (bool, integers, f8 e4m3/e5m2, f16, bf16, f32, f64). "
+                    "number type (bool, integers, f8 e4m3/e5m2/e8m0, f16, bf16, f32, f64). "
                     "Convert it before saving.",
                     shape_text(tensor.shape), tensor.dtype_name));
 }

@@ -13,8 +13,9 @@ namespace {
 
 /// Dicts that hold the model, in order of preference; averaged weights only where there is nothing
 /// else.
-constexpr std::array<std::string_view, 7> wrappers = {
-    "state_dict", "model", "model_state_dict", "module", "net", "state_dict_ema", "model_ema"};
+constexpr std::array<std::string_view, 8> wrappers = {
+    "state_dict", "model", "model_state_dict", "module",
+    "net",        "app",   "state_dict_ema",   "model_ema"};
 
 /// Dicts and lists beside a model that has no dict of its own.
 constexpr std::array<std::string_view, 9> bookkeeping = {

@@ -150,16 +150,18 @@ class Stored final : public Owner {
 
 }  // namespace
 
-ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file)
-    : file_(std::move(file)), budget_(file_->path(), file_->bytes().size()) {
-    const Directory directory = find_directory(file_->bytes(), path());
-    ByteReader reader(file_->bytes().subspan(directory.offset, directory.size),
+ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file) : ZipArchive(file, file->bytes()) {}
+
+ZipArchive::ZipArchive(std::shared_ptr<const MappedFile> file, Bytes part)
+    : file_(std::move(file)), bytes_(part), budget_(file_->path(), part.size()) {
+    const Directory directory = find_directory(bytes_, path());
+    ByteReader reader(bytes_.subspan(directory.offset, directory.size),
                       path() + " (zip directory)");
     for (std::uint64_t i = 0; i < directory.count; ++i) read_entry(reader);
     std::uint64_t total = 0;
     for (const ZipEntry& entry : entries_) {
         total += entry.packed;  // cannot overflow: each is at most the size of the file
-        if (total > file_->bytes().size())
+        if (total > bytes_.size())
             refuse(
                 path(),
                 "has zip entries that overlap. The file is damaged or malicious; do not use it.");
@@ -184,10 +186,10 @@ void ZipArchive::read_entry(ByteReader& directory) {
     apply_zip64(directory.take_bytes(load<std::uint16_t>(&fixed[30])), entry,
                 directory.where() + " entry '" + entry.name + "'");
     directory.take_bytes(load<std::uint16_t>(&fixed[32]));  // the comment
-    if (entry.packed > file_->bytes().size())
+    if (entry.packed > bytes_.size())
         refuse(path(), fmt::format("entry '{}' has {} bytes, expected at most the file's {}. The "
                                    "file is truncated; download or save it again.",
-                                   entry.name, entry.packed, file_->bytes().size()));
+                                   entry.name, entry.packed, bytes_.size()));
     if (!by_name_.emplace(entry.name, entries_.size()).second)
         refuse(path(), fmt::format("has two zip entries named '{}', expected one. The file is "
                                    "damaged; download or save it again.",
@@ -201,7 +203,7 @@ const ZipEntry* ZipArchive::find(const std::string& name) const {
 }
 
 Bytes ZipArchive::packed_bytes(const ZipEntry& entry) const {
-    const Bytes file = file_->bytes();
+    const Bytes file = bytes_;
     if (entry.encrypted)
         refuse(
             path(),

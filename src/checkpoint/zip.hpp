@@ -36,6 +36,8 @@ class ZipArchive {
     /// Throws `FormatError` where the directory is damaged, has equal names, or payloads that
     /// overlap.
     explicit ZipArchive(std::shared_ptr<const MappedFile> file);
+    /// The zip file that a part of `file` is.
+    ZipArchive(std::shared_ptr<const MappedFile> file, Bytes part);
 
     const std::vector<ZipEntry>& entries() const { return entries_; }
     const ZipEntry* find(const std::string& name) const;
@@ -59,6 +61,7 @@ class ZipArchive {
     void read_entry(ByteReader& directory);
 
     std::shared_ptr<const MappedFile> file_;
+    Bytes bytes_;
     Budget budget_;
     std::vector<ZipEntry> entries_;
     std::unordered_map<std::string, std::size_t> by_name_;

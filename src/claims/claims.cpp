@@ -82,10 +82,11 @@ std::span<const Claim* const> claims() {
 
 namespace {
 
-/// "tse" matches every "tse.x".
+/// "tse" and "tse." match every "tse.x".
 bool matches(const Claim& claim, std::string_view word) {
     return claim.name == word ||
-           (claim.name.starts_with(word) && claim.name.substr(word.size()).starts_with('.'));
+           (claim.name.starts_with(word) &&
+            (word.ends_with('.') || claim.name.substr(word.size()).starts_with('.')));
 }
 
 [[noreturn]] void unknown(const std::string& word) {

@@ -7,6 +7,7 @@
 #include "tsdiag/backend.hpp"
 #include "tsdiag/claim.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/memory.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag {
@@ -25,10 +26,11 @@ void check_memory(const Claim& claim, const Check& how) {
     constexpr double matrices = 32, gib = double(Index(1) << 30);
     const Index side = std::max({how.n, how.d, how.range.empty() ? Index(0) : how.range.back()});
     const double bytes = matrices * sizeof(double) * double(side) * double(side);
-    if (bytes > double(machine_memory()))
+    if (bytes > double(process_memory()))
         refuse(claim, fmt::format("matrices of {} x {} need about {:.2g} GiB, but this machine has "
-                                  "{:.2g}; choose a smaller --n, --d or --range",
-                                  side, side, bytes / gib, double(machine_memory()) / gib));
+                                  "{:.2g}{}; choose a smaller --n, --d or --range",
+                                  side, side, bytes / gib, double(process_memory()) / gib,
+                                  of_each_process()));
 }
 
 void check_sizes(const Claim& claim, const Check& how) {

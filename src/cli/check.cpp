@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
 #include "terminal.hpp"
@@ -54,6 +55,17 @@ std::string list_text(const std::vector<const Claim*>& chosen) {
         line("Sharp: ", c->sharp);
     }
     return out;
+}
+
+Json list_json(const std::vector<const Claim*>& chosen) {
+    Json::Array all;
+    for (const Claim* c : chosen) {
+        Json one;
+        one.set("name", c->name).set("statement", c->statement).set("source", c->source);
+        one.set("words", c->words).set("assumes", c->assumes).set("proof", c->proof);
+        all.push_back(one.set("sharp", c->sharp));
+    }
+    return all;
 }
 
 std::vector<std::string> row(const std::string& claim, const std::string& reading,
@@ -180,6 +192,7 @@ std::vector<double> announced(const std::vector<const Claim*>& chosen,
 int run_command(const CheckCommand& command) {
     const std::vector<const Claim*> chosen = resolve_claims(command.names);
     if (command.list) {
+        print_json("check", Json().set("claims", list_json(chosen)));
         print(list_text(chosen));
         return 0;
     }
@@ -229,14 +242,18 @@ int run_command(const CheckCommand& command) {
         write_atomically(directory->temporary() / "claims.csv", claims_csv(claim_rows(examined)));
         const Json json = described(claims_json(examined, command.settings));
         write_description(json, directory->temporary(), "claims.json");
-        for (const std::string& line : write_claims_report(examined, json, directory->temporary()))
+        for (const std::string& line :
+             write_claims_report(examined, json, directory->temporary(), command.look))
             if (!command.quiet) say("tsdiag: " + printable(line));
         directory->commit();
     }
     if (job) job->finish_result(command.quiet);
+    if (prints_json())
+        print_json("check", claims_json(examined, command.settings)
+                                .set("out", directory ? Json(command.out) : Json()));
     if (!command.quiet) {
-        print(result_table(examined) + remarks(examined) + "\n" +
-              wrapped(legend, terminal_width(), 0) + "\n");
+        print(result_table(examined) + findings_text({claims_headline(examined)}, false) +
+              remarks(examined) + "\n" + wrapped(legend, terminal_width(), 0) + "\n");
         if (directory) print(fmt::format("\n{}\n", printable(command.out + "/report.html")));
     }
     return command.strict ? strict_code(examined) : 0;

@@ -28,6 +28,11 @@ void add_trace(CLI::App* app, TraceOptions& trace);
 void add_machine(CLI::App* app, ProbeCommand& probe);
 void add_output(CLI::App* app, ProbeCommand& probe);
 void add_train(CLI::App* app, TrainCommand& train);
+void add_watch(CLI::App* app, WatchCommand& watch);
+
+// paper_options.cpp
+/// --style and --figure-width: how figures/ is drawn.
+void add_paper(CLI::App* app, FigureStyle& look);
 
 // study_options.cpp
 void add_compare(CLI::App* app, CompareCommand& compare);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/assertion.hpp"
@@ -200,23 +201,21 @@ int run_command(const CompareCommand& command) {
         const Json found = comparison_json(changes);
         for (const auto& [key, value] : found.object()) run.set(key, value);
     }
+    print_json("compare", run);
     run = described(run);
     if (directory) {
         write_atomically(directory->temporary() / "compare.csv", comparison_csv(changes, results));
         for (const std::string& line : write_comparison(results, changes, judged_findings(judged),
-                                                        run, directory->temporary()))
+                                                        run, directory->temporary(), command.look))
             say("tsdiag: " + printable(line));
         write_description(run, directory->temporary());
         directory->commit();
     }
-    if (command.json)
-        print(run.dump(2) + "\n");
-    else if (!command.quiet)
-        print(comparison_text(results, changes, judged));
-    if (command.quiet || command.json)
+    if (!command.quiet) print(comparison_text(results, changes, judged));
+    if (command.quiet || prints_json())
         for (const Judgement& one : judged)
             if (!one.holds) say("tsdiag: " + printable(one.sentence));
-    if (directory && !command.json && !command.quiet)
+    if (directory && !command.quiet)
         print(fmt::format(
             "\n{}\n",
             styled(printable((fs::path(command.out) / "report.html").string()), Style::bold)));

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "split.hpp"
 #include "terminal.hpp"
@@ -61,6 +62,25 @@ ExperimentOptions options_for(const FigureCommand& command, const ExperimentEntr
     return options;
 }
 
+Json head_json(const ExperimentEntry& entry) {
+    Json out;
+    out.set("name", entry.name).set("title", entry.title);
+    return out.set("source", entry.source);
+}
+
+Json comparisons_json(const Study& page) {
+    const auto or_null = [](const std::optional<double>& v) { return v ? Json(*v) : Json(); };
+    Json::Array all;
+    for (const Comparison& c : page.comparisons) {
+        Json one;
+        one.set("what", c.what).set("measured", or_null(c.measured));
+        one.set("stderr", or_null(c.error)).set("expected", or_null(c.expected));
+        one.set("count", c.count).set("says", c.says);
+        all.push_back(one.set("judgement", c.unknown.empty() ? c.judgement : c.unknown));
+    }
+    return all;
+}
+
 /// "what: measured, said: difference", a line a comparison.
 std::string summary_of(const Study& page) {
     std::vector<std::vector<std::string>> rows;
@@ -89,24 +109,26 @@ std::string settings_of(const ExperimentEntry& entry, const ExperimentOptions& o
 }
 
 /// A process that computes units for the result of another.
-void compute_units(const FigureCommand& command, const ExperimentEntry& entry,
+Json compute_units(const FigureCommand& command, const ExperimentEntry& entry,
                    ExperimentOptions options, SplitJob& job) {
     ProgressBar bar(command.quiet, command.verbose);
     options.progress = [&bar](const Progress& progress) { bar.update(progress); };
     perform(entry, options);
     bar.clear();
     job.finish((fs::path(command.out) / entry.name).string(), command.quiet);
+    return head_json(entry);
 }
 
-/// `alone`: its comparisons are printed too.
-void make(const FigureCommand& command, const ExperimentEntry& entry, ExperimentOptions options,
+/// `alone`: its comparisons are printed too.  Returns what --json tells.
+Json make(const FigureCommand& command, const ExperimentEntry& entry, ExperimentOptions options,
           bool alone) {
     const std::string result_folder = (fs::path(command.out) / entry.name).string();
     SplitJob job(command.split, result_folder, settings_of(entry, options), options.device);
     if (entry.timed && job.hollow()) {
         if (!command.quiet)
             say(fmt::format("tsdiag: {} measures this machine and is not split.", entry.name));
-        return job.finish(result_folder, true);
+        job.finish(result_folder, true);
+        return head_json(entry);
     }
     if (!entry.timed) options.units = &job.units();
     if (job.hollow()) return compute_units(command, entry, options, job);
@@ -120,7 +142,7 @@ void make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     const Study page = study(entry, result, options);
     Json::Array undrawn;
     for (const std::string& line :
-         write_study(page, result.table, result.run, directory.temporary())) {
+         write_study(page, result.table, result.run, directory.temporary(), command.look)) {
         if (!command.quiet) say("tsdiag: " + printable(line));
         undrawn.emplace_back(line);
     }
@@ -129,19 +151,26 @@ void make(const FigureCommand& command, const ExperimentEntry& entry, Experiment
     require_unchanged_files();
     directory.commit();
     job.finish_result(command.quiet);
-    if (command.quiet) return;
+    const double seconds = result.run["phases"].array().front()["seconds"].number();
+    Json told = head_json(entry);
+    told.set("out", result_folder).set("seconds", seconds);
+    told.set("comparisons", comparisons_json(page));
+    if (command.quiet) return told;
     const fs::path made = fs::path(command.out) / entry.name / "report.html";
     print(fmt::format("{}  {} ({:.1f} s)\n", styled(std::string(entry.name), Style::bold),
-                      printable(entry.title),
-                      result.run["phases"].array().front()["seconds"].number()));
+                      printable(entry.title), seconds));
     if (command.verbose || alone) print(summary_of(page));
     print(fmt::format("  {}\n", printable(made.string())));
+    return told;
 }
 
 }  // namespace
 
 int run_command(const FigureCommand& command) {
+    Json::Array told;
     if (command.list) {
+        for (const ExperimentEntry* entry : experiments()) told.push_back(head_json(*entry));
+        print_json("figure", Json().set("figures", std::move(told)));
         print(list_text());
         return 0;
     }
@@ -162,7 +191,8 @@ int run_command(const FigureCommand& command) {
         !line.empty() && !command.quiet)
         say("tsdiag: " + printable(line));
     for (const ExperimentEntry* entry : all)
-        make(command, *entry, options_for(command, *entry, all), all.size() == 1);
+        told.push_back(make(command, *entry, options_for(command, *entry, all), all.size() == 1));
+    print_json("figure", Json().set("figures", std::move(told)));
     return 0;
 }
 

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -13,6 +14,24 @@ namespace {
 namespace fs = std::filesystem;
 
 std::string text_of(const std::optional<double>& value) { return number_cell(value, 4); }
+
+Json series_json(const LogSummary& summary) {
+    Json::Array all;
+    const auto or_null = [](const std::optional<double>& v) { return v ? Json(*v) : Json(); };
+    const std::vector<MetricRow> metrics = summary.table.metrics();
+    for (std::size_t i = 0; i < metrics.size(); ++i) {
+        const MetricRow& row = metrics[i];
+        if (row.metric != metric::grad_rsd) continue;
+        const bool has_mean = i + 1 < metrics.size() && metrics[i + 1].metric == metric::grad_mean;
+        Json one;
+        one.set("log", row.model).set("series", row.at.tensor);
+        one.set(std::string(metric::grad_rsd), or_null(row.value)).set("low", or_null(row.low));
+        one.set("high", or_null(row.high)).set("stderr", or_null(row.standard_error));
+        one.set("mean", has_mean ? or_null(metrics[i + 1].value) : Json());
+        all.push_back(one.set("count", row.count));
+    }
+    return all;
+}
 
 std::string table_of(const LogSummary& summary) {
     std::vector<std::vector<std::string>> rows = {
@@ -59,13 +78,17 @@ int run_command(const GradientsCommand& command) {
     Json::Array undrawn;
     if (!command.no_report)
         for (const std::string& line :
-             write_log_report(summary.table, run, directory.temporary())) {
+             write_log_report(summary.table, run, directory.temporary(), command.look)) {
             if (!command.quiet) say("tsdiag: " + printable(line));
             undrawn.emplace_back(line);
         }
     run.set("warnings", std::move(undrawn));
     write_description(run, directory.temporary());
     directory.commit();
+    print_json("gradients", Json()
+                                .set("out", command.out)
+                                .set("series", series_json(summary))
+                                .set("findings", findings_json(log_verdict(summary.table, run))));
     if (command.quiet) return 0;
     print(table_of(summary) + "\n");
     for (const Finding& finding : log_verdict(summary.table, run)) {

@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/text.hpp"
@@ -47,11 +48,17 @@ int run_command(const InfoCommand&) {
     rows.push_back({"formatting", fmt::format("fmt {}.{}.{}", FMT_VERSION / 10000,
                                               FMT_VERSION / 100 % 100, FMT_VERSION % 100)});
     rows.push_back({"gnuplot", found_on_path("gnuplot")});
+    Json facts;
+    for (const auto& row : rows) facts.set(row[0], row[1]);
+    print_json("info", Json().set("facts", std::move(facts)));
     print(aligned(rows, 2));
     return 0;
 }
 
 int run_command(const PrintCommand& command) {
+    if (command.of.empty()) print_document(command.text);
+    if (command.of.empty()) return 0;
+    print_json(command.of, Json().set("text", command.text));
     print(command.text);
     return 0;
 }

@@ -4,6 +4,7 @@
 #include <filesystem>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/output.hpp"
@@ -61,6 +62,7 @@ int run_command(const InitCommand& command) {
                             .force = command.force});
     write_model(subject.spec(), *weights, directory.temporary());
     directory.commit();
+    print_json("init", Json().set("out", command.out));
     print(fmt::format("{}\n", printable(command.out)));
     return 0;
 }

@@ -4,8 +4,10 @@
 #include <tuple>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/layouts.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::cli {
@@ -71,17 +73,38 @@ Line line_of(const Weights& weights, const Parameter& parameter) {
     return {parameter.name, raw.dtype_name, raw.shape, summarise(raw), {}};
 }
 
-/// Of a file with quantised tensors, over all its tensors; 0: it has none.
-double bits_a_weight(const Checkpoint& file) {
+/// Of a file with quantised tensors: bits over all its tensors, and the worst bound of rounding.
+struct Quantised {
+    std::size_t weights = 0;
+    double bits = 0, rounding = 0;
+};
+Quantised quantised_in(const Checkpoint& file) {
+    Quantised found;
     double bytes = 0, count = 0;
-    bool quantised = false;
+    const auto add = [&](const RawTensor& part) { bytes += double(part.bytes.size()); };
     for (const std::string& name : file.names()) {
         const RawTensor tensor = file.tensor(name);
-        quantised = quantised || tensor.dtype == DType::blocks;
-        bytes += double(tensor.bytes.size());
         count += double(tensor.count());
+        if (tensor.packed)
+            std::ranges::for_each(tensor.packed->parts(), add);
+        else
+            add(tensor);
+        const bool stored = tensor.blocks || (tensor.packed && tensor.packed->rounding() > 0);
+        if (!stored) continue;
+        ++found.weights;
+        found.rounding = std::max(
+            found.rounding, tensor.packed ? tensor.packed->rounding() : tensor.blocks->rounding);
     }
-    return quantised && count > 0 ? 8 * bytes / count : 0;
+    found.bits = count > 0 ? 8 * bytes / count : 0;
+    return found;
+}
+std::string as_text(const Quantised& found) {
+    std::string text = fmt::format("{:.3f} bits per weight", found.bits);
+    if (found.rounding > 0)
+        text += fmt::format(
+            "; rounding moved a weight by at most {:.2g} % of what the values of its block span",
+            100 * found.rounding);
+    return text;
 }
 
 std::string name_cell(const std::string& name) { return printable(name, widest_cell); }
@@ -91,14 +114,12 @@ Json or_null(std::optional<double> value) { return value ? Json(*value) : Json()
 /// Prints each tensor as soon as it is read, so that output for large files appears at once.
 class Listing {
   public:
-    Listing(bool json, std::size_t name_width) : json_(json), width_(name_width) {
-        if (!json_)
-            print(
-                styled(row("tensor", "shape", "dtype", "sum", "norm", "min", "max"), Style::bold) +
-                "\n");
+    explicit Listing(std::size_t name_width) : width_(name_width) {
+        print(styled(row("tensor", "shape", "dtype", "sum", "norm", "min", "max"), Style::bold) +
+              "\n");
     }
     void add(const Line& line) {
-        if (json_) {
+        if (prints_json()) {
             tensors_.push_back(as_json(line));
             return;
         }
@@ -130,7 +151,6 @@ class Listing {
             .set("maximum", or_null(line.values->maximum));
         return entry.set("nonfinite", line.values->nonfinite);
     }
-    bool json_;
     std::size_t width_;
     Json::Array tensors_;
 };
@@ -218,22 +238,33 @@ int run_command(const InspectCommand& command) {
     }
 
     Json json;
-    json.set("tsdiag", TSDIAG_VERSION).set("argument", model);
+    json.set("argument", model);
     if (file)
         json.set("format", file->format())
             .set("digest", header_digest(subject ? *subject->file : *file));  // as in run.json
-    const double bits = file ? bits_a_weight(*file) : 0;
-    if (bits > 0) json.set("bits_a_weight", bits);
+    const Quantised quantised =
+        !file ? Quantised() : quantised_in(subject ? *subject->file : *file);
+    if (quantised.weights > 0)
+        json.set("bits_a_weight", quantised.bits)
+            .set("quantised_weights", quantised.weights)
+            .set("rounding", quantised.rounding > 0 ? Json(quantised.rounding) : Json());
     if (subject) json.set("model", model_json(*subject));
+    const bool mappable = !unknown.empty() && file && command.subject.map.empty() &&
+                          !file->names().empty() && !file->format().starts_with("gguf");
+    const std::string draft = mappable ? draft_map(*unwrap(open_file(model), nullptr)) : "";
     if (!unknown.empty()) json.set("unknown", unknown);
+    if (!draft.empty()) json.set("draft", draft);
     const Json callables = file ? file->metadata()["__callables__"] : Json();
     if (callables.is_array()) json.set("callables", callables);
-    if (!command.json) {
+    if (!prints_json()) {
         std::string head = fact("argument", model);
         if (file) head += fact("format", file->format());
-        if (bits > 0) head += fact("quantised", fmt::format("{:.3f} bits a weight", bits));
+        if (quantised.weights > 0) head += fact("quantised", as_text(quantised));
         if (callables.is_array()) head += fact("callables", called(callables));
         head += subject ? what_would_be_run(*subject) : fact("unknown", unknown);
+        if (!draft.empty())
+            head +=
+                fact("draft", "of a map of names for --map FILE (docs/checkpoints.md):") + draft;
         print(head + "\n");
     }
 
@@ -241,7 +272,7 @@ int run_command(const InspectCommand& command) {
     if (file) {
         for (const std::string& name : file->names())
             width = std::max(width, name_cell(name).size());
-        Listing listing(command.json, width);
+        Listing listing(width);
         Summaries known;
         for (const std::string& name : file->names()) listing.add(line_of(*file, name, known));
         json.set("tensors", listing.take());
@@ -250,14 +281,14 @@ int run_command(const InspectCommand& command) {
             random_weights(subject->random, weights_rng(command.seed, 0), cpu(), Type::f32);
         const std::vector<Parameter> all = parameters(subject->spec());
         for (const Parameter& parameter : all) width = std::max(width, parameter.name.size());
-        Listing listing(command.json, width);
+        Listing listing(width);
         for (const Parameter& parameter : all) {
             listing.add(line_of(*weights, parameter));
             weights->release();
         }
         json.set("tensors", listing.take());
     }
-    if (command.json) print(json.dump(2) + "\n");
+    print_json("inspect", json);
     require_unchanged_files();
     return 0;
 }

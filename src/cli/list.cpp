@@ -5,6 +5,7 @@
 #include <span>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
@@ -97,6 +98,13 @@ Rows list_random() {
     return rows;
 }
 
+Rows list_outputs() {
+    Rows rows;
+    for (const JsonOutput& output : json_outputs())
+        rows.push_back({std::string(output.command), std::string(output.prints)});
+    return rows;
+}
+
 Rows list_claims() {
     Rows rows;
     for (const Claim* claim : claims())
@@ -105,7 +113,7 @@ Rows list_claims() {
 }
 
 /// The first column, and the others joined; a row without a name continues the one above.
-Json as_json(std::span<const std::vector<std::string>> rows) {
+Json::Array as_json(std::span<const std::vector<std::string>> rows) {
     std::vector<std::pair<std::string, std::string>> entries;
     for (const std::vector<std::string>& row : rows) {
         if (!row.front().empty() || entries.empty()) entries.emplace_back(row.front(), "");
@@ -119,7 +127,7 @@ Json as_json(std::span<const std::vector<std::string>> rows) {
     return all;
 }
 
-Json metrics_as_json() {
+Json::Array metrics_as_json() {
     Json::Array all;
     for (const Metric* metric : metrics()) all.push_back(metric_schema(*metric));
     return all;
@@ -141,6 +149,7 @@ const std::vector<List>& lists() {
         {"spectra", list_spectra},
         {"figures", list_figures, true},
         {"claims", list_claims},
+        {"outputs", list_outputs},
         {"backends", list_backends_here},
         {"random", list_random}};
     return all;
@@ -161,13 +170,12 @@ int run_command(const ListCommand& command) {
     for (const List& list : lists())
         if (command.what == list.name) {
             const Rows rows = list.rows();
-            if (command.json) {
-                const auto members = std::span(rows).subspan(list.titled ? 1 : 0);
-                print((command.what == "metrics" ? metrics_as_json() : as_json(members)).dump() +
-                      "\n");
-                return 0;
-            }
-            print(aligned(rows, rows.empty() ? 0 : rows.front().size()));
+            const auto members = std::span(rows).subspan(list.titled ? 1 : 0);
+            print_json_list("list",
+                            command.what == "metrics" ? metrics_as_json() : as_json(members));
+            print(command.what == "outputs"
+                      ? json_outputs_markdown()
+                      : aligned(rows, rows.empty() ? 0 : rows.front().size()));
             return 0;
         }
     const std::string near = nearest(command.what, listed());

@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <malloc.h>
 #include <signal.h>
 
 #include <chrono>
@@ -13,6 +12,7 @@
 #include "ranks.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
+#include "tsdiag/memory.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -21,7 +21,9 @@ int run_program(int argc, const char* const* argv) {
     const std::optional<Launcher> started = launcher();
     mute(started && started->rank > 0);
     try {
-        const Command command = parse(argc, argv);
+        bool json = false;
+        const Command command = parse(argc, argv, &json);
+        if (json) print_json_only();
         if (started) return run_ranks(*started, command);
         return run_command_of(command);
     } catch (...) {
@@ -40,8 +42,7 @@ int run_program(int argc, const char* const* argv) {
 
 int main(int argc, char** argv) {
     tsdiag::cli::wait_passively(argv);
-    // Fixed: else it grows with freed blocks, and holes between large vectors are never returned.
-    mallopt(M_MMAP_THRESHOLD, 4 << 20);
+    tsdiag::keep_freed_memory();
     std::setlocale(LC_CTYPE, "");  // only LC_CTYPE: the decimal separator stays a point
     signal(SIGPIPE, SIG_IGN);
     signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error to report, like a full disk

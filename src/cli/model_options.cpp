@@ -78,11 +78,13 @@ void add_subject_options(CLI::App* app, SubjectOptions& subject) {
               ->type_name("NAME")
               ->expected(1)
               ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll));
+    group(text(app, "--map", subject.map, "FILE",
+               "names of a known family for tensors that have others\n(docs/checkpoints.md)"));
 }
 
 void add_subject(CLI::App* app, SubjectOptions& subject) {
     app->add_option("MODEL", subject.model,
-                    "HF directory, checkpoint, trace, or random:NAME[,key=value...]")
+                    "Hugging Face directory, checkpoint, trace, or\nrandom:NAME[,key=value...]")
         ->required()
         ->type_name("");
     add_subject_options(app, subject);
@@ -101,6 +103,10 @@ void add_input(CLI::App* app, RunOptions& run) {
     group(text(app, "--text-file", run.text_file, "FILE", "the same, in a file"));
     group(text(app, "--tokenizer", run.tokenizer, "FILE",
                "path of tokenizer.json if it is elsewhere"));
+    group(text(app, "--images", run.images, "FILE",
+               "a picture (PNG, JPEG, WebP), or a folder of them"));
+    group(text(app, "--preprocessor", run.preprocessor, "FILE",
+               "path of preprocessor_config.json if it is elsewhere"));
     group(value(app, "--tokens", "N", "tokens per sample (default: the model's maximum, up to 512)",
                 [&](const std::string& t) { run.tokens = parse_count(t, "--tokens", 1); }));
     group(value(
@@ -127,7 +133,7 @@ void add_measurement(CLI::App* app, RunOptions& run) {
                 [&](const std::string& t) { run.heads = parse_indices(t, "--heads"); }));
     group(value(app, "--probes", "NAMES", "core, all (default), or names (tsdiag list metrics)",
                 [&](const std::string& t) { run.probes = split(t, ','); }));
-    group(value(app, "--maps", "L:H,...", "attention maps to save and draw",
+    group(value(app, "--maps", "L:H,...", "attention maps to save and draw, or all",
                 [&](const std::string& t) { run.maps = parse_maps(t, "--maps"); }));
     group(value(app, "--tolerance", "X",
                 "relative accuracy of lambda2_abs, delta, delta_pi (default 1e-6)",
@@ -164,10 +170,11 @@ void add_machine(CLI::App* app, ProbeCommand& probe) {
                 [&](const std::string& t) { probe.run.dtype = parse_dtype(t); }));
     group(text(app, "--device", probe.run.device, "NAME", "auto, cpu, cuda or cuda:N"));
     group(fast(app, probe.run.products));
-    group(value(
-        app, "--memory", "SIZE",
-        "memory limit of the process, such as 512M or 2G\n(default: half of the machine's memory)",
-        [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
+    group(value(app, "--memory", "SIZE",
+                "memory limit of the process, such as 512M or 2G\n(default: half of the machine's "
+                "memory, divided "
+                "by\nthe ranks on it)",
+                [&](const std::string& t) { probe.run.memory = parse_size(t, "--memory"); }));
     group(value(
         app, "--batch", "B",
         "samples per batch (default: chosen by speed and memory);\non a CPU results do not depend "
@@ -181,7 +188,11 @@ void add_machine(CLI::App* app, ProbeCommand& probe) {
 void add_output(CLI::App* app, ProbeCommand& probe) {
     const auto group = [](CLI::Option* option) { option->group("Output"); };
     group(text(app, "-o,--out", probe.out, "DIR", "output directory (default: NAME.tsdiag)"));
+    add_paper(app, probe.look);
     group(app->add_flag("--no-report", probe.no_report, "write tables only, no report"));
+    group(app->add_flag("--profile", probe.profile,
+                        "print the cost of each phase and metric, and write it to\nprofile.json "
+                        "(a trace that Perfetto opens)"));
     group(
         app->add_flag("--force", probe.force, "write into a directory that contains other files"));
     group(app->add_flag("-q,--quiet", probe.quiet, "print errors only"));
@@ -261,6 +272,7 @@ void add_train(CLI::App* app, TrainCommand& train) {
                   "logs, checkpoints, report")
                ->type_name("DIR")
                ->required());
+    add_paper(app, train.look);
     output(count("--save-every", "T",
                  "steps between checkpoints (default: as --probe-every);\nalso at the end",
                  o.save_every, 1));

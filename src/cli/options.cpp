@@ -24,6 +24,11 @@ constexpr const char* probe_examples = R"(Examples:
   tsdiag probe random:post-norm,d=512,heads=8,layers=20 --tokens 64 --trials 50
   tsdiag probe trace.npz --attention softmax --maps 0:0,5:3)";
 
+constexpr const char* watch_examples = R"(Examples:
+  tsdiag watch runs/a --samples 8 --out watched     open watched/report.html in a browser
+  tsdiag watch runs/a --assert "t_sim@out:last < 0.9" --on-alarm 'mail -s "$TSDIAG_ALARM" me'
+  tsdiag watch runs/a --once                        for cron; exits 4 where there is an alarm)";
+
 constexpr const char* inspect_examples = R"(Examples:
   tsdiag inspect model.safetensors
   tsdiag inspect checkpoint.pt --json > checkpoint.json
@@ -42,7 +47,9 @@ constexpr const char* report_examples = R"(Example:
 
 constexpr const char* export_examples = R"(Examples:
   tsdiag export char-gpt.tsdiag --to jsonl --out char-gpt.jsonl
-  tsdiag export result --to jsonl | head -n 1)";
+  tsdiag export result --to jsonl | head -n 1
+  tsdiag export result --to parquet --out tables          metrics.parquet, curves.parquet
+  tsdiag export run.tsdiag --to tensorboard --out logs    tensorboard --logdir logs)";
 
 constexpr const char* compare_examples = R"(Examples:
   tsdiag compare before after                       what changed beyond scatter
@@ -90,6 +97,10 @@ constexpr const char* merge_examples = R"(Example:
 
 constexpr const char* status_examples = R"(Example:
   tsdiag status figures)";
+
+constexpr const char* trace_hook_examples = R"(Examples:
+  tsdiag trace-hook                    for any module; says what to put in
+  tsdiag trace-hook model.py >> run.py    with the names of its modules, guessed)";
 
 constexpr const char* submit_examples = R"(Examples:
   tsdiag submit --nodes 8 --time 2:00:00 figure tse.fig3 --scale paper
@@ -163,6 +174,7 @@ void refuse_extras(const CLI::App& program, const CLI::App& app) {
 struct Parser {
     CLI::App program{"tsdiag " TSDIAG_VERSION ": diagnostics for transformers, with error bounds."};
     ProbeCommand probe;
+    WatchCommand watch;
     InspectCommand inspect;
     InitCommand init;
     ListCommand list;
@@ -176,11 +188,12 @@ struct Parser {
     MergeCommand merge;
     StatusCommand status;
     SubmitCommand submit;
+    TraceHookCommand trace_hook;
     std::string shell, manual_of, manual_folder;
-    bool print_settings = false;
-    CLI::App *probe_app, *inspect_app, *init_app, *list_app, *info_app, *report_app, *check_app,
-        *compare_app, *figure_app, *train_app, *gradients_app, *completion_app, *manual_app,
-        *merge_app, *status_app, *submit_app, *export_app;
+    bool print_settings = false, json = false;
+    CLI::App *probe_app, *watch_app, *inspect_app, *init_app, *list_app, *info_app, *report_app,
+        *check_app, *compare_app, *figure_app, *train_app, *gradients_app, *completion_app,
+        *manual_app, *merge_app, *status_app, *submit_app, *export_app, *trace_hook_app;
 
     Parser() {
         program.name("tsdiag");
@@ -202,8 +215,8 @@ struct Parser {
                         probe_examples);
         probe_app
             ->add_option("MODEL", probe.models,
-                         "HF directory, checkpoint, trace, random:NAME[,key=value...];\nseveral "
-                         "checkpoints of one training, or a directory of them")
+                         "Hugging Face directory, checkpoint, trace,\nrandom:NAME[,key=value...]; "
+                         "several checkpoints\nof one training, or a directory of them")
             ->required()
             ->type_name("");
         add_subject_options(probe_app, probe.run.subject);
@@ -216,6 +229,10 @@ struct Parser {
         add_machine(probe_app, probe);
         add_split(probe_app, probe.split, "Machine");
         add_output(probe_app, probe);
+
+        watch_app = add_command(program, "watch", "measure checkpoints as they appear, with alarms",
+                                watch_examples);
+        add_watch(watch_app, watch);
 
         figure_app = add_command(program, "figure",
                                  "figures of the papers, each claim next to the measurement",
@@ -237,10 +254,9 @@ struct Parser {
         add_subject(inspect_app, inspect.subject);
         value(inspect_app, "--seed", "K", "random seed of a random model (default 0)",
               [&](const std::string& t) { inspect.seed = parse_seed(t, "--seed"); });
-        inspect_app->add_flag("--json", inspect.json, "print JSON");
 
-        init_app =
-            add_command(program, "init", "write a random model as a HF directory", init_examples);
+        init_app = add_command(program, "init", "write a random model as a Hugging Face directory",
+                               init_examples);
         init_app->add_option("MODEL", init.model, "random:NAME[,key=value...]")
             ->required()
             ->type_name("");
@@ -255,22 +271,23 @@ struct Parser {
         list_app->add_option("WHAT", list.what, fmt::format("{}", fmt::join(listed(), ", ")))
             ->required()
             ->type_name("");
-        list_app->add_flag("--json", list.json, "print JSON");
         info_app = add_command(program, "info", "show version, build and devices", "");
         report_app = add_command(
             program, "report", "rebuild report.html and figures/ from the tables", report_examples);
         report_app->add_option("DIR", report.directory, "directory written by tsdiag probe")
             ->required()
             ->type_name("");
-        export_app = add_command(program, "export", "write the numbers of a result as JSON lines",
-                                 export_examples);
+        add_paper(report_app, report.look);
+        export_app = add_command(
+            program, "export", "write the numbers of a result for other programs", export_examples);
         export_app->add_option("DIR", exported.directory, "directory written by tsdiag")
             ->required()
             ->type_name("");
-        text(export_app, "--to", exported.to, "FORMAT", "jsonl: one JSON object a number")
+        text(export_app, "--to", exported.to, "FORMAT",
+             "jsonl, parquet or tensorboard (docs/export.md)")
             ->required();
-        text(export_app, "-o,--out", exported.out, "FILE",
-             "output file (default: standard output)");
+        text(export_app, "-o,--out", exported.out, "PATH",
+             "output file of jsonl (default: standard output), or the directory");
         export_app->add_flag("--force", exported.force, "replace an existing file");
         compare_app =
             add_command(program, "compare", "what differs between results, and assertions on them",
@@ -289,10 +306,16 @@ struct Parser {
         status_app->add_option("DIR", status.directory, "--out of that command")
             ->required()
             ->type_name("");
-        status_app->add_flag("--json", status.json, "print JSON");
         submit_app =
             add_command(program, "submit", "run a command as a job of Slurm", submit_examples);
         add_submit(submit_app, submit);
+        trace_hook_app = add_command(
+            program, "trace-hook", "print lines of Python that save a trace of any PyTorch module",
+            trace_hook_examples);
+        trace_hook_app
+            ->add_option("FILE", trace_hook.file,
+                         "Python source of the module, whose names are guessed")
+            ->type_name("");
         completion_app =
             add_command(program, "completion", "print a script that completes commands in a shell",
                         completion_examples);
@@ -301,9 +324,11 @@ struct Parser {
         manual_app->add_option("COMMAND", manual_of, "a command (default: tsdiag itself)")
             ->type_name("");
         text(manual_app, "-o,--out", manual_folder, "DIR", "write all pages into a directory");
-        for (CLI::App* app :
-             {probe_app, check_app, figure_app, train_app, gradients_app, inspect_app, init_app})
+        for (CLI::App* app : {probe_app, watch_app, check_app, figure_app, train_app, gradients_app,
+                              inspect_app, init_app})
             add_settings(app, print_settings);
+        for (CLI::App* app : program.get_subcommands([](const CLI::App*) { return true; }))
+            app->add_flag("--json", json, "print JSON (docs/json.md)");
     }
 
     const CLI::App& chosen() const {
@@ -355,6 +380,7 @@ struct Parser {
         refuse_extras(program, app);
         if (print_settings) return PrintCommand{settings_text(app)};
         if (&app == probe_app) return probe;
+        if (&app == watch_app) return watch;
         if (&app == inspect_app) return inspect;
         if (&app == init_app) return init;
         if (&app == list_app) return list;
@@ -369,8 +395,9 @@ struct Parser {
         if (&app == merge_app) return merge;
         if (&app == status_app) return status;
         if (&app == submit_app) return submit;
-        if (&app == completion_app) return PrintCommand{completion_script()};
-        if (&app == manual_app) return PrintCommand{manual()};
+        if (&app == trace_hook_app) return trace_hook;
+        if (&app == completion_app) return PrintCommand{completion_script(), "completion"};
+        if (&app == manual_app) return PrintCommand{manual(), "manual"};
         std::vector<std::string> names;
         for (const CLI::App* one : program.get_subcommands([](const CLI::App*) { return true; }))
             names.push_back(one->get_name());
@@ -407,7 +434,7 @@ int words_of_submit(int argc, const char* const* argv) {
 
 }  // namespace
 
-Command parse(int argc, const char* const* argv) {
+Command parse(int argc, const char* const* argv, bool* json) {
     Parser parser;
     const int own = words_of_submit(argc, argv);
     parser.submit.words.assign(argv + own, argv + argc);
@@ -429,6 +456,7 @@ Command parse(int argc, const char* const* argv) {
             what = what.substr(0, what.find(':')) + " was given more than once";
         throw UsageError(fmt::format("{}; see {} --help.", what, where));
     }
+    if (json) *json = parser.json;
     return parser.command();
 }
 

@@ -11,9 +11,11 @@
 #include "tsdiag/cluster.hpp"
 #include "tsdiag/comparison.hpp"
 #include "tsdiag/experiment.hpp"
+#include "tsdiag/report.hpp"
 #include "tsdiag/run.hpp"
 #include "tsdiag/train.hpp"
 #include "tsdiag/training_log.hpp"
+#include "tsdiag/watch.hpp"
 
 namespace tsdiag::cli {
 
@@ -31,11 +33,21 @@ struct ProbeCommand {
     std::string out;  ///< empty: derived from the name of the model
     Index threads = 0;
     bool force = false, no_report = false, quiet = false, verbose = false;
+    bool profile = false;  ///< tell what the time was spent on
+    FigureStyle look;
+};
+struct WatchCommand {
+    std::string directory;
+    ProbeCommand probe;  ///< how each checkpoint is measured
+    WatchOptions alarms;
+    std::string on_alarm;  ///< of a shell; empty: none
+    double every = 30;     ///< seconds between looks
+    double settle = 10;    ///< seconds without a write, after which a checkpoint is complete
+    bool once = false;
 };
 struct InspectCommand {
     SubjectOptions subject;
     std::uint64_t seed = 0;
-    bool json = false;
 };
 struct InitCommand {
     std::string model, out;
@@ -44,11 +56,11 @@ struct InitCommand {
 };
 struct ListCommand {
     std::string what;
-    bool json = false;
 };
 struct InfoCommand {};
 struct ReportCommand {
     std::string directory;
+    FigureStyle look;
 };
 struct ExportCommand {
     std::string directory;
@@ -59,7 +71,8 @@ struct CompareCommand {
     std::vector<std::string> results, assertions;
     ComparisonOptions options;
     std::string out;  ///< empty: no files
-    bool json = false, force = false, quiet = false;
+    bool force = false, quiet = false;
+    FigureStyle look;
 };
 struct FigureCommand {
     std::vector<std::string> names;  ///< empty: all
@@ -71,6 +84,7 @@ struct FigureCommand {
     std::uint64_t seed = 0;
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;
+    FigureStyle look;
 };
 struct GradientsCommand {
     std::vector<std::string> files;
@@ -78,6 +92,7 @@ struct GradientsCommand {
     DispersionOptions dispersion;
     std::string out = "gradients.tsdiag";
     bool force = false, no_report = false, quiet = false;
+    FigureStyle look;
 };
 struct CheckCommand {
     std::vector<std::string> names;
@@ -86,35 +101,42 @@ struct CheckCommand {
     std::string out;  ///< empty: no files
     Index threads = 0;
     bool list = false, markdown = false, strict = false, force = false, quiet = false;
+    FigureStyle look;
 };
 struct TrainCommand {
     TrainOptions train;
     Index threads = 0;
     bool force = false, quiet = false, verbose = false;
+    FigureStyle look;
 };
 struct MergeCommand {
     std::string directory;
 };
 struct StatusCommand {
     std::string directory;
-    bool json = false;
 };
 struct SubmitCommand {
     std::vector<std::string> words;  ///< the command, with its options
     SubmitOptions slurm;
     bool dry_run = false;
 };
+struct TraceHookCommand {
+    std::string file;  ///< a Python source with the modules; empty: none
+};
 struct PrintCommand {
-    std::string text;  ///< help or version
+    std::string text;
+    std::string of = {};  ///< the command that prints it; empty: help or version
 };
 
 using Command =
-    std::variant<ProbeCommand, InspectCommand, InitCommand, ListCommand, InfoCommand, ReportCommand,
-                 ExportCommand, CheckCommand, CompareCommand, FigureCommand, TrainCommand,
-                 GradientsCommand, MergeCommand, StatusCommand, SubmitCommand, PrintCommand>;
+    std::variant<ProbeCommand, WatchCommand, InspectCommand, InitCommand, ListCommand, InfoCommand,
+                 ReportCommand, ExportCommand, CheckCommand, CompareCommand, FigureCommand,
+                 TrainCommand, GradientsCommand, MergeCommand, StatusCommand, SubmitCommand,
+                 TraceHookCommand, PrintCommand>;
 
-/// The only parser of argv.  Throws `UsageError` with the nearest command or option.
-Command parse(int argc, const char* const* argv);
+/// The only parser of argv.  Throws `UsageError` with the nearest command or option.  `json`, where
+/// given, receives whether --json is among the words.
+Command parse(int argc, const char* const* argv, bool* json = nullptr);
 
 /// The arguments of `tsdiag list`.
 const std::vector<std::string>& listed();

@@ -16,7 +16,9 @@
 #include "terminal.hpp"
 #include "threads.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/memory.hpp"
 #include "tsdiag/text.hpp"
+#include "version.hpp"
 
 namespace tsdiag::cli {
 namespace {
@@ -75,13 +77,18 @@ Failure first_failure(const std::vector<std::string>& texts) {
 }
 
 /// The units, by all ranks; returns the failure of the first, if any.
-Failure compute(const Ranks& ranks, const Command& command) {
+Failure compute(const Ranks& ranks, const Launcher& launcher, const Command& command) {
     std::vector<std::string> texts;
     try {
-        require_equal(ranks, "versions", TSDIAG_VERSION);
+        require_equal(ranks, "versions", version());
         const auto& words = command_line();
         require_equal(ranks, "arguments",
                       fmt::format("{}", fmt::join(words.begin() + 1, words.end(), " ")));
+        if (has_part(command))
+            throw UsageError(
+                fmt::format("--part: {} has started {} ranks, which share the units by "
+                            "themselves; leave it out.",
+                            launcher.name, launcher.size));
         share().ranks = &ranks;
         run_command_of(command);
         hear_all(ranks, "");
@@ -133,11 +140,6 @@ void require_equal(const Ranks& ranks, const std::string& what, const std::strin
 
 int run_ranks(const Launcher& launcher, const Command& command) {
     const bool first = launcher.rank == 0;
-    if (has_part(command))
-        throw UsageError(
-            fmt::format("--part: {} has started {} ranks, which share the units by "
-                        "themselves; leave it out.",
-                        launcher.name, launcher.size));
     if (std::holds_alternative<PrintCommand>(command)) return first ? run_command_of(command) : 0;
     const Ranks ranks(launcher);
     share_cores(ranks);
@@ -145,7 +147,8 @@ int run_ranks(const Launcher& launcher, const Command& command) {
     Failure failure;
     int code = done;
     if (is_split(command)) {
-        failure = compute(ranks, command);
+        share_machine_memory(ranks.local_size());
+        failure = compute(ranks, launcher, command);
     } else {
         say(fmt::format("tsdiag: {} is not split; it runs on rank 0 of {}.",
                         command_line().size() > 1 ? command_line()[1] : "this", ranks.size()));

@@ -4,6 +4,7 @@
 
 #include "options.hpp"
 #include "tsdiag/cluster.hpp"
+#include "tsdiag/team.hpp"
 
 /// A command that a launcher has started as several ranks.
 namespace tsdiag::cli {
@@ -16,6 +17,24 @@ int run_ranks(const Launcher& launcher, const Command& command);
 /// What the ranks say at one point of a command; collective.  Throws `RankFailed` where one of them
 /// has failed before it.
 std::vector<std::string> hear_all(const Ranks& ranks, const std::string& text);
+
+/// The ranks as a team: what one of them fails with ends the calls of the others.
+class RankTeam final : public Team {
+  public:
+    explicit RankTeam(const Ranks& ranks) : ranks_(ranks) {}
+    int size() const override { return ranks_.size(); }
+    int rank() const override { return ranks_.rank(); }
+    std::vector<std::string> gather(const std::string& own) const override {
+        return hear_all(ranks_, own);
+    }
+    std::vector<std::string> exchange(const std::vector<std::string>& parts) const override {
+        hear_all(ranks_, "");
+        return ranks_.exchange(parts);
+    }
+
+  private:
+    const Ranks& ranks_;
+};
 
 /// Throws `UsageError` where the ranks differ in `text`: "ranks 0 and 3 have different WHAT: ...".
 void require_equal(const Ranks& ranks, const std::string& what, const std::string& text);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
@@ -16,15 +17,17 @@ namespace fs = std::filesystem;
 
 /// The page of a run, a training, an experiment, or logs.
 std::vector<std::string> write_page(const RunResult& result, const fs::path& from,
-                                    const fs::path& directory) {
-    if (result.run.contains("logs")) return write_log_report(result.table, result.run, directory);
+                                    const fs::path& directory, const FigureStyle& look) {
+    if (result.run.contains("logs"))
+        return write_log_report(result.table, result.run, directory, look);
     if (result.run.contains("train"))
-        return write_plain_page(training_page(recorded_training(from, result.run)), directory);
+        return write_plain_page(training_page(recorded_training(from, result.run)), directory,
+                                look);
     if (!result.run.contains("experiment"))
-        return write_report(result.table, result.run, directory);
+        return write_report(result.table, result.run, directory, look);
     const ExperimentEntry& entry = experiment(result.run["experiment"].string());
     const Study page = study(entry, result, recorded_options(result.run));
-    return write_study(page, result.table, result.run, directory);
+    return write_study(page, result.table, result.run, directory, look);
 }
 
 }  // namespace
@@ -45,9 +48,13 @@ int run_command(const ReportCommand& command) {
                         "tsdiag compare again.",
                         from.string()));
     const RunResult result = read_result(from);
-    for (const std::string& line : write_page(result, from, directory.temporary()))
+    Json::Array undrawn;
+    for (const std::string& line : write_page(result, from, directory.temporary(), command.look)) {
         say("tsdiag: " + printable(line));
+        undrawn.emplace_back(line);
+    }
     directory.commit();
+    print_json("report", Json().set("out", from.string()).set("warnings", std::move(undrawn)));
     print(fmt::format("{}\n", printable((from / "report.html").string())));
     return 0;
 }

@@ -68,9 +68,9 @@ void read_maps(const fs::path& file, Table& table) {
 }  // namespace
 
 OutputPlan result_plan(bool force) {
-    return {
-        .writes = {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html", "figures/*"},
-        .force = force};
+    return {.writes = {"metrics.csv", "curves.csv", "maps.npz", "run.json", "report.html",
+                       "figures/*", "profile.json"},
+            .force = force};
 }
 
 Json described(const Json& body) {

@@ -145,11 +145,11 @@ void insert(toml::table& out, const std::string& key, const std::vector<std::str
 
 void add_settings(CLI::App* app, bool& print) {
     app->add_option(fmt::format("--{}", settings_name),
-                    "read options from a TOML file; those of the command line prevail")
+                    "read options from a TOML file; the command line takes precedence")
         ->type_name("FILE")
         ->group("Settings");
     app->add_flag(fmt::format("--{}", print_name), print,
-                  "print the options given as such a file, and stop")
+                  "print the given options as such a file, and stop")
         ->group("Settings");
 }
 

@@ -63,10 +63,13 @@ std::string named_digest(const std::string& argument,
 }
 
 /// More than there are units says that the ranks shared nothing.
-std::string computed_by(const std::vector<Index>& ranks) {
+std::string computed_by(const Share::Computed& computed) {
+    const std::vector<Index>& ranks = computed.by_rank;
     const auto [least, most] = std::ranges::minmax(ranks);
-    return fmt::format("{} computed by {} ranks, {} to {} each",
-                       std::reduce(ranks.begin(), ranks.end()), ranks.size(), least, most);
+    const Index sum = std::reduce(ranks.begin(), ranks.end());
+    if (computed.together)
+        return fmt::format("{} computed by {} ranks together", sum, ranks.size());
+    return fmt::format("{} computed by {} ranks, {} to {} each", sum, ranks.size(), least, most);
 }
 
 }  // namespace
@@ -99,6 +102,13 @@ SplitJob::SplitJob(const SplitOptions& options, const std::string& result,
             *store_, [this](Index stage, Index count) { return count_ticket(stage, count); });
     else
         units_ = std::make_unique<JobUnits>(*store_, share().merges);
+}
+
+void SplitJob::share_units() {
+    // Where last digits differ, so may the number of steps.
+    if (!share().ranks || options_.mixed) return;
+    team_ = std::make_unique<RankTeam>(*share().ranks);
+    units_->set_team(team_.get());
 }
 
 void SplitJob::agree(const std::string& result) {
@@ -138,17 +148,25 @@ void SplitJob::finish(const std::string& result, bool quiet) {
     store_->flush("done");
     finished_ = true;
     if (share().ranks) {
-        std::vector<Index>& computed = share().computed.emplace_back();
+        std::vector<Index>& computed = share().computed.emplace_back().by_rank;
         for (const std::string& count :
              hear_all(*share().ranks, std::to_string(store_->computed())))
             computed.push_back(std::stoll(count));
+        share().computed.back().together = team_ && units_->all() < share().ranks->size();
     }
-    if (options_.parts == 0 || quiet) return;
+    if (quiet || (share().ranks && share().ranks->rank() > 0)) return;
+    say_parts();
+    if (options_.parts == 0) return;
     print(
         fmt::format("part {} of {}: {} computed, {} known before; when all parts have ended: "
                     "tsdiag merge {}\n",
                     options_.part, options_.parts, counted(std::size_t(store_->computed()), "unit"),
                     known_, printable(result)));
+}
+
+void SplitJob::say_parts() const {
+    if (const Index parts = units_->reused_parts(); parts > 0)
+        print(fmt::format("{} reused from an earlier run\n", counted(std::size_t(parts), "layer")));
 }
 
 void SplitJob::finish_result(bool quiet) {
@@ -164,7 +182,9 @@ void SplitJob::finish_result(bool quiet) {
                 store_->computed(), all, printable(store_->folder().string())));
     }
     store_->remove();
-    if (quiet || reused == 0) return;
+    if (quiet) return;
+    say_parts();
+    if (reused == 0) return;
     if (share().merges)
         print(fmt::format("{} merged\n", counted(std::size_t(reused), "unit")));
     else if (share().after_all)

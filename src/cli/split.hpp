@@ -20,8 +20,12 @@ struct Share {
     bool merges = false;     ///< what is missing is an error, not computed
     bool after_all = false;  ///< the ranks have computed the units, this one makes the result
     Index counters = 1;      ///< used so far; the first tells of a failure
-    /// Of each job whose result is still to be made: the units that each rank has computed.
-    std::deque<std::vector<Index>> computed;
+    /// Of each job whose result is still to be made.
+    struct Computed {
+        std::vector<Index> by_rank;  ///< units
+        bool together = false;       ///< each by all ranks
+    };
+    std::deque<Computed> computed;
 };
 Share& share();
 
@@ -34,11 +38,13 @@ class SplitJob {
     ~SplitJob();
 
     JobUnits& units() { return *units_; }
+    /// Lets ranks compute a unit together, where there are fewer units than ranks.
+    void share_units();
     UnitStore& store() { return *store_; }
     /// Whether this process computes units and no result.
     bool hollow() const { return units_->hands_out(); }
     /// Whether units of an earlier run, or of other processes, are there or required.
-    bool begun() const { return known_ > 0 || share().merges; }
+    bool begun() const { return units_->begun(); }
     /// After the units of a process without result: writes them; says what was done.
     void finish(const std::string& result, bool quiet);
     /// After the result is in place: removes the units; says how many were reused.
@@ -46,9 +52,11 @@ class SplitJob {
 
   private:
     void agree(const std::string& result);
+    void say_parts() const;
     Index count_ticket(Index stage, Index count);
     SplitOptions options_;
     std::unique_ptr<UnitStore> store_;
+    std::unique_ptr<const Team> team_;
     std::unique_ptr<JobUnits> units_;
     Index known_ = 0, first_counter_ = 0;
     std::atomic<Index> counters_ = 0;

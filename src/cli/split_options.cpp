@@ -39,10 +39,10 @@ void add_submit(CLI::App* app, SubmitCommand& submit) {
         });
     };
     count("--nodes", "nodes (default 1)", s.nodes);
-    count("--ranks", "ranks a node (default 1, which uses all its cores)", s.tasks_per_node);
-    count("--cpus", "cores a rank (default: as the partition says)", s.cpus_per_task);
+    count("--ranks", "ranks per node (default 1, which uses all its cores)", s.tasks_per_node);
+    count("--cpus", "cores per rank (default: as the partition says)", s.cpus_per_task);
     count("--array", "an array of N parts in place of MPI", s.parts);
-    text(app, "--time", s.time, "T", "limit of time, as Slurm's --time");
+    text(app, "--time", s.time, "T", "time limit, as Slurm's --time");
     text(app, "--partition", s.partition, "NAME", "partition");
     text(app, "--account", s.account, "NAME", "account");
     app->add_flag("--dry-run", submit.dry_run, "show the script, submit nothing");

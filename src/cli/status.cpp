@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/json.hpp"
@@ -64,12 +65,9 @@ void print_job(const JobStatus& job) {
 
 int run_command(const StatusCommand& command) {
     const std::vector<JobStatus> jobs = job_status(command.directory);
-    if (command.json) {
-        Json::Array all;
-        for (const JobStatus& job : jobs) all.push_back(json_of(job));
-        print(Json(std::move(all)).dump(2) + "\n");
-        return 0;
-    }
+    Json::Array all;
+    for (const JobStatus& job : jobs) all.push_back(json_of(job));
+    print_json_list("status", std::move(all));
     if (jobs.empty())
         print(fmt::format("{}: no command is under way there, and none was interrupted.\n",
                           printable(command.directory)));

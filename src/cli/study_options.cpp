@@ -52,6 +52,7 @@ void add_figure(CLI::App* app, FigureCommand& figure) {
     add_split(app, figure.split);
     text(app, "-o,--out", figure.out, "DIR",
          "output directory, one folder per figure (default: figures)");
+    add_paper(app, figure.look);
     app->add_flag("--force", figure.force, "write into directories that contain other files");
     app->add_flag("-q,--quiet", figure.quiet, "print errors only");
     app->add_flag("-v,--verbose", figure.verbose, "print the comparisons of every figure");
@@ -87,7 +88,7 @@ void add_compare(CLI::App* app, CompareCommand& compare) {
     const auto output = [](CLI::Option* option) { option->group("Output"); };
     output(text(app, "-o,--out", compare.out, "DIR",
                 "output directory for compare.csv, run.json and a report"));
-    output(app->add_flag("--json", compare.json, "print JSON"));
+    add_paper(app, compare.look);
     output(app->add_flag("--force", compare.force,
                          "write into a directory that contains other files"));
     output(app->add_flag("-q,--quiet", compare.quiet, "print failed assertions and errors only"));
@@ -120,6 +121,7 @@ void add_gradients(CLI::App* app, GradientsCommand& gradients) {
     const auto output = [](CLI::Option* option) { option->group("Output"); };
     output(text(app, "-o,--out", gradients.out, "DIR",
                 "output directory (default: gradients.tsdiag)"));
+    add_paper(app, gradients.look);
     output(app->add_flag("--no-report", gradients.no_report, "write tables only, no report"));
     output(app->add_flag("--force", gradients.force,
                          "write into a directory that contains other files"));
@@ -160,7 +162,9 @@ void add_check(CLI::App* app, CheckCommand& check) {
     const auto output = [](CLI::Option* option) { option->group("Output"); };
     output(text(app, "-o,--out", check.out, "DIR",
                 "output directory for claims.csv, claims.json and a report"));
-    output(app->add_flag("--strict", check.strict, "exit with code 4 if a statement is violated"));
+    add_paper(app, check.look);
+    output(app->add_flag("--strict", check.strict,
+                         "exit with code 4 if a statement is false,\n5 if one is not decided"));
     output(
         app->add_flag("--force", check.force, "write into a directory that contains other files"));
     output(app->add_flag("-q,--quiet", check.quiet, "print errors only"));

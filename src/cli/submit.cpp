@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "terminal.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
@@ -70,9 +71,11 @@ int run_command(const SubmitCommand& command) {
     if (const fs::path program = fs::read_symlink("/proc/self/exe", failed); !failed)
         options.program = program.string();
     const std::string script = sbatch_script(options);
+    const std::string file = options.name + ".sbatch";
+    print_json("submit",
+               Json().set("script", script).set("file", command.dry_run ? Json() : Json(file)));
     print(script);
     if (command.dry_run) return 0;
-    const std::string file = options.name + ".sbatch";
     if (fs::exists(file, failed))
         throw UsageError(fmt::format("{}: exists; remove it, or see it with --dry-run.", file));
     write_atomically(file, script);

@@ -126,6 +126,20 @@ std::string findings_text(const std::vector<Finding>& findings, bool verbose) {
     return text;
 }
 
+Json findings_json(const std::vector<Finding>& findings) {
+    Json::Array all;
+    for (const Finding& finding : findings) {
+        const bool warns = finding.level == Finding::Level::warning;
+        Json one;
+        one.set("level", warns                                   ? "warning"
+                         : finding.level == Finding::Level::good ? "good"
+                                                                 : "note");
+        one.set("text", finding.text).set("figure", finding.figure);
+        all.push_back(one.set("headline", finding.headline));
+    }
+    return all;
+}
+
 std::string summary(const RunResult& result, bool verbose) {
     std::string text = heading(result.run, verbose);
     text += layer_table(result.table, result.run["model"]["layers"].integer());

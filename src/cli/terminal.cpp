@@ -25,7 +25,7 @@ std::string_view environment(const char* name) {
     return value ? value : "";
 }
 
-std::atomic<bool> muted{false};
+std::atomic<bool> muted{false}, only_json{false};
 
 bool is_dumb() { return environment("TERM") == "dumb"; }
 
@@ -63,7 +63,14 @@ std::string spelled(std::string_view sign) {
 void mute(bool yes) { muted = yes; }
 bool is_muted() { return muted; }
 
+void print_json_only() { only_json = true; }
+bool prints_json() { return only_json; }
+
 void print(std::string_view text) {
+    if (!only_json) print_document(text);
+}
+
+void print_document(std::string_view text) {
     if (muted) return;
     errno = 0;
     const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size();
@@ -139,7 +146,9 @@ void align_points(std::vector<std::string>& cells) {
 std::string aligned(std::vector<std::vector<std::string>> rows, std::size_t left_columns) {
     std::vector<std::size_t> widths;
     for (auto& row : rows) {
-        for (std::string& cell : row) cell = printable(cell, widest_cell);
+        // Only what others stand behind has to be narrow.
+        for (std::string& cell : row)
+            cell = &cell == &row.back() ? printable(cell) : printable(cell, widest_cell);
         widths.resize(std::max(widths.size(), row.size()));
         for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], row[c].size());
     }

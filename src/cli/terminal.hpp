@@ -18,9 +18,15 @@ struct Closed {};
 void mute(bool yes);
 bool is_muted();
 
+/// From now on `print` drops what it is given, so that standard output is JSON alone.
+void print_json_only();
+bool prints_json();
+
 /// Writes to standard output.  Throws `Error` on failure (a full disk), `Closed` for a
 /// closed pipe.
 void print(std::string_view text);
+/// Writes a JSON document there.
+void print_document(std::string_view text);
 /// One line to standard error.
 void say(std::string_view line);
 

@@ -5,6 +5,7 @@
 #include <chrono>
 
 #include "commands.hpp"
+#include "json_outputs.hpp"
 #include "result_files.hpp"
 #include "terminal.hpp"
 #include "threads.hpp"
@@ -102,10 +103,13 @@ int run_command(const TrainCommand& command) {
     OutputFolder directory(
         options.directory,
         {.writes = {"run.json", "report.html", "figures/*"}, .force = true, .in_place = true});
-    for (const std::string& line : write_plain_page(page, directory.temporary()))
+    for (const std::string& line : write_plain_page(page, directory.temporary(), command.look))
         if (!command.quiet) say("tsdiag: " + printable(line));
     write_description(described(result.run), directory.temporary(), "run.json", lock.folder());
     directory.commit();
+    print_json("train", Json()
+                            .set("out", options.directory.string())
+                            .set("findings", findings_json(page.findings)));
     if (command.quiet) return 0;
     print(findings_text(page.findings, command.verbose));
     print(fmt::format("\n{}\n", printable((options.directory / "report.html").string())));

@@ -120,13 +120,14 @@ std::vector<Index> parse_doubling(const std::string& text, std::string_view opti
 }
 
 std::vector<std::pair<Index, Index>> parse_maps(const std::string& text, std::string_view option) {
+    if (text == "all") return {every_map};
     std::vector<std::pair<Index, Index>> list;
     for (const std::string& part : split(text, ',')) {
         const std::vector<std::string> pair = split(part, ':');
         Index layer = 0, head = 0;
         if (pair.size() != 2 || !read(pair[0], layer) || !read(pair[1], head) || layer < 0 ||
             head < 0)
-            refuse(option, text, "a list of LAYER:HEAD such as 0:3,11:7");
+            refuse(option, text, "all, or a list of LAYER:HEAD such as 0:3,11:7");
         list.emplace_back(layer, head);
     }
     return list;

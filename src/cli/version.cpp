@@ -1,5 +1,7 @@
 #include "version.hpp"
 
+#include <fmt/format.h>
+
 #include "tsdiag_commit.h"
 
 namespace tsdiag::cli {
@@ -12,8 +14,8 @@ std::string version() {
 #else
     constexpr const char* compiler = "GCC " __VERSION__;
 #endif
-    return std::string("tsdiag " TSDIAG_VERSION " (commit ") + commit() +
-           ", " TSDIAG_BUILD_TYPE ", " + compiler + ")";
+    return fmt::format("tsdiag {} (commit {}, {}, {})", TSDIAG_VERSION, TSDIAG_COMMIT,
+                       TSDIAG_BUILD_TYPE, compiler);
 }
 
 }  // namespace tsdiag::cli

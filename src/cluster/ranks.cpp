@@ -108,14 +108,30 @@ std::int64_t Ranks::add(int counter, std::int64_t n) const {
     return library_->plugin.add(counter, n);
 }
 
+namespace {
+
+void append(void* to, const char* bytes, std::size_t size) {
+    static_cast<std::vector<std::string>*>(to)->emplace_back(bytes, size);
+}
+
+}  // namespace
+
 std::vector<std::string> Ranks::gather(const std::string& text) const {
     std::vector<std::string> all;
-    library_->plugin.gather(
-        text.data(), text.size(),
-        [](void* to, const char* bytes, std::size_t size) {
-            static_cast<std::vector<std::string>*>(to)->emplace_back(bytes, size);
-        },
-        &all);
+    library_->plugin.gather(text.data(), text.size(), append, &all);
+    return all;
+}
+
+std::vector<std::string> Ranks::exchange(const std::vector<std::string>& texts) const {
+    check(int(texts.size()) == size_, "there is a text for each rank");
+    std::vector<const char*> bytes;
+    std::vector<std::size_t> sizes;
+    for (const std::string& text : texts) {
+        bytes.push_back(text.data());
+        sizes.push_back(text.size());
+    }
+    std::vector<std::string> all;
+    library_->plugin.exchange(bytes.data(), sizes.data(), append, &all);
     return all;
 }
 

@@ -68,8 +68,8 @@ const ExperimentEntry& experiment(std::string_view name) {
     }
     const std::string near = nearest(std::string(name), known);
     throw UsageError(fmt::format(
-        "'{}' is no figure; {}.", name,
-        near.empty() ? "see tsdiag figure --list" : fmt::format("did you mean {}?", near)));
+        "'{}' is no figure; {}", name,
+        near.empty() ? "see tsdiag figure --list." : fmt::format("did you mean {}?", near)));
 }
 
 RunResult perform(const ExperimentEntry& entry, const ExperimentOptions& options) {

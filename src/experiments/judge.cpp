@@ -14,6 +14,7 @@ namespace {
 using Kind = Comparison::Kind;
 
 constexpr double level = 0.05;
+constexpr std::string_view within_bound = "consistent with the bound";
 constexpr Index fewest = 3;  ///< trials: with two, the 95 % interval is 13 standard errors wide
 
 /// The quantities that a test needs of a comparison.
@@ -74,9 +75,9 @@ std::string_view upheld(const Comparison& c, const Distance& d) {
             return d.beyond == 0 && c.resolution > 0 ? "equal within the resolution"
                                                      : "no significant difference";
         case Kind::at_most:
-            return d.beyond <= 0 ? "consistent with the bound" : "not decided";
+            return d.beyond <= 0 ? within_bound : "not decided";
         case Kind::at_least:
-            return d.beyond >= 0 ? "consistent with the bound" : "not decided";
+            return d.beyond >= 0 ? within_bound : "not decided";
         case Kind::order:
             return "not decided";
     }
@@ -110,7 +111,8 @@ void judge_family(std::span<Comparison* const> family) {
         if (!d.exact && c.resolution == 0 &&
             (says == "not decided" || says == "no significant difference"))
             rest = fmt::format("; significant from {:.1f}", needed(c, family.size()));
-        c.judgement = fmt::format("{} ({}{})", says, how_far(c, d), rest);
+        c.judgement = says == within_bound ? std::string(says)
+                                           : fmt::format("{} ({}{})", says, how_far(c, d), rest);
     }
 }
 

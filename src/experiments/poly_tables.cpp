@@ -265,7 +265,7 @@ Figure courses(const Table& table, const ExperimentSetting& setting) {
     Figure f{.name = "poly_table2",
              .title = "Accuracy through training",
              .caption = fmt::format("Share of held-out images whose class has the greatest logit, "
-                                    "mean over seeds, a panel a model. {}",
+                                    "mean over seeds, one panel per model. {}",
                                     bands)};
     for (const Vision& v : visions_of(setting)) {
         Plot plot{.title = std::string(v.title),
@@ -474,7 +474,7 @@ constexpr std::string_view method =
     "images:DIR names others. Quick is smaller in everything, N = 16, without XCiT, and the "
     "recipes are relative to DeiT's all the same. The fixed scale is 1/sqrt(N), N the patches, in "
     "XCiT and Swin too, whose P is of channels or of windows, for the paper speaks of 196 alone; "
-    "the dynamic one begins there, one number a layer.";
+    "the dynamic one begins there, one number per layer.";
 
 constexpr std::string_view columns =
     "final_accuracy, final_loss, final_test_loss, diverged; query_gradient: log10 of the norm of "

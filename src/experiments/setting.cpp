@@ -82,7 +82,7 @@ ExperimentSetting::ExperimentSetting(const ExperimentEntry& entry, const Experim
         }
         const std::string near = nearest(name, known);
         throw UsageError(fmt::format("{}: there is no reading '{}'{}; it has {}.", entry.name, name,
-                                     near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+                                     near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
                                      all));
     }
 }

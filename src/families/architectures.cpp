@@ -5,6 +5,7 @@
 
 #include "gguf.hpp"
 #include "ignored.hpp"
+#include "meta.hpp"
 #include "names.hpp"
 #include "tsdiag/error.hpp"
 
@@ -15,10 +16,18 @@
     X(nystromformer, nystromformer)     \
     X(bert, bert)                       \
     X(bert, roberta)                    \
+    X(bert, electra)                    \
+    X(bert, ernie)                      \
+    X(bert, megatron)                   \
     X(bert, big_bird)                   \
     X(bert, distilbert)                 \
+    X(mpnet, mpnet)                     \
+    X(modernbert, modernbert)           \
+    X(deberta, deberta)                 \
+    X(deberta, deberta_v2)              \
     X(albert, albert)                   \
     X(gpt2, gpt2)                       \
+    X(transformer_lens, transformer_lens) \
     X(gpt_neo, gpt_neo)                 \
     X(neox, gpt_neox)                   \
     X(transformer_xl, transformer_xl)   \
@@ -31,11 +40,42 @@
     X(llama, mistral)                   \
     X(llama, qwen2)                     \
     X(llama, qwen3)                     \
+    X(llama, smollm3)                   \
+    X(gemma, gemma)                     \
+    X(gemma, gemma2)                    \
+    X(gemma, gemma3_text)               \
+    X(phi, phi)                         \
+    X(phi, phi3)                        \
+    X(opt, opt)                         \
+    X(opt, gpt_bigcode)                 \
+    X(falcon, gptj)                     \
+    X(falcon, falcon)                   \
+    X(falcon, internlm2)                \
+    X(bloom, bloom)                     \
+    X(bloom, mpt)                       \
+    X(olmo, olmo)                       \
+    X(olmo, olmo2)                      \
+    X(granite, granite)                 \
+    X(granite, minicpm)                 \
+    X(granite, stablelm)                \
+    X(granite, cohere)                  \
+    X(granite, cohere2)                 \
+    X(granite, glm)                     \
+    X(granite, glm4)                    \
+    X(mixtures, mixtral)                \
+    X(mixtures, qwen2_moe)              \
+    X(mixtures, qwen3_moe)              \
+    X(mixtures, olmoe)                  \
+    X(gpt_oss, gpt_oss)                 \
+    X(deepseek, deepseek_v2)            \
+    X(deepseek, deepseek_v3)            \
+    X(llama4, llama4)                   \
     X(vit, vit)                         \
     X(vit, deit)                        \
     X(xcit, xcit)                       \
     X(swin, swin)                       \
     X(timm_vit, timm_vit)               \
+    X(torchvision_vit, torchvision_vit) \
     X(vit_pytorch, vit_pytorch)         \
     X(nystromformer, nystrom_attention) \
     X(encoder, encoder)                 \
@@ -98,8 +138,10 @@ std::string_view by_names(const Checkpoint& file) {
         names.size(), fmt::join(first, "', '"), names.size() > shown ? ", ..." : "",
         known_families(),
         config.is_null()
-            ? "A configuration with a model_type may identify the family (--config FILE)"
-            : "The configuration has no model_type to identify the family"));
+            ? "A configuration with a model_type may identify the family (--config FILE); a map "
+              "gives tensors the names of one (--map FILE, of which tsdiag inspect prints a draft)"
+            : "The configuration has no model_type to identify the family; a map gives tensors the "
+              "names of one (--map FILE, of which tsdiag inspect prints a draft)"));
 }
 
 Architecture detect_family(const Checkpoint& file, const DetectOptions& options) {
@@ -115,9 +157,12 @@ Architecture detect(const Checkpoint& whole, const DetectOptions& all) {
     const DetectOptions& options = file.options();
     families::refuse_quantised(file, options);
     const auto found_in = [&] {
-        if (!families::is_gguf(file)) return detect_family(file, options);
-        const families::GgufModel model(file, options);
-        return model.restored(detect_family(model.file(), model.options()));
+        const auto read_as = [](const auto& model) {
+            return model.restored(detect_family(model.file(), model.options()));
+        };
+        if (families::is_gguf(file)) return read_as(families::GgufModel(file, options));
+        if (families::is_meta(file)) return read_as(families::MetaModel(file, options));
+        return detect_family(file, options);
     };
     Architecture found = found_in();
     if (const std::string warning = file.warning(); !warning.empty())

@@ -73,7 +73,7 @@ void KeyReader::finish() const {
         std::string all;
         for (const std::string& known : asked_) all += (all.empty() ? "" : ", ") + known;
         refuse(fmt::format("unknown key '{}'{}; it has {}", key,
-                           near.empty() ? "" : fmt::format(", did you mean '{}'?", near), all));
+                           near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near), all));
     }
 }
 
@@ -294,7 +294,9 @@ std::map<std::string, double> add_learned(ModelSpec& spec) {
                                                  : spec.max_tokens;
         for (const LearnedNumber& number : learned_by(spec, Index(l), tokens)) {
             const std::string name(number.name);
-            spec.blocks[l].attention.own.push_back({name, {1, 1, 1}, true});
+            auto& own = spec.blocks[l].attention.own;
+            if (std::ranges::find(own, name, &Parameter::name) != own.end()) continue;
+            own.push_back({name, {1, 1, 1}, true});
             starts.emplace(fmt::format("layer.{}.attn.{}", l, name), number.start);
         }
     }

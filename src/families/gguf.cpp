@@ -6,126 +6,34 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <map>
 #include <span>
 
+#include "decoder.hpp"
+#include "gguf_dialects.hpp"
 #include "names.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag::families {
 namespace {
 
-/// A stem or a key in GGUF and in the family's files.  '*' is the layer.
-struct Pair {
-    std::string_view here, there;
-};
-
-constexpr std::array llama_tensors{
-    Pair{"token_embd", "embed_tokens"},
-    Pair{"output_norm", "norm"},
-    Pair{"output", "lm_head"},
-    Pair{"blk.*.attn_norm", "layers.*.input_layernorm"},
-    Pair{"blk.*.attn_q", "layers.*.self_attn.q_proj"},
-    Pair{"blk.*.attn_k", "layers.*.self_attn.k_proj"},
-    Pair{"blk.*.attn_v", "layers.*.self_attn.v_proj"},
-    Pair{"blk.*.attn_q_norm", "layers.*.self_attn.q_norm"},
-    Pair{"blk.*.attn_k_norm", "layers.*.self_attn.k_norm"},
-    Pair{"blk.*.attn_output", "layers.*.self_attn.o_proj"},
-    Pair{"blk.*.ffn_norm", "layers.*.post_attention_layernorm"},
-    Pair{"blk.*.ffn_gate", "layers.*.mlp.gate_proj"},
-    Pair{"blk.*.ffn_up", "layers.*.mlp.up_proj"},
-    Pair{"blk.*.ffn_down", "layers.*.mlp.down_proj"},
-};
-constexpr std::array gpt2_tensors{
-    Pair{"token_embd", "wte"},
-    Pair{"position_embd", "wpe"},
-    Pair{"output_norm", "ln_f"},
-    Pair{"output", "lm_head"},
-    Pair{"blk.*.attn_norm", "h.*.ln_1"},
-    Pair{"blk.*.attn_qkv", "h.*.attn.c_attn"},
-    Pair{"blk.*.attn_output", "h.*.attn.c_proj"},
-    Pair{"blk.*.ffn_norm", "h.*.ln_2"},
-    Pair{"blk.*.ffn_up", "h.*.mlp.c_fc"},
-    Pair{"blk.*.ffn_down", "h.*.mlp.c_proj"},
-};
-constexpr std::array neox_tensors{
-    Pair{"token_embd", "embed_in"},
-    Pair{"output_norm", "final_layer_norm"},
-    Pair{"output", "embed_out"},
-    Pair{"blk.*.attn_norm", "layers.*.input_layernorm"},
-    Pair{"blk.*.attn_qkv", "layers.*.attention.query_key_value"},
-    Pair{"blk.*.attn_output", "layers.*.attention.dense"},
-    Pair{"blk.*.ffn_norm", "layers.*.post_attention_layernorm"},
-    Pair{"blk.*.ffn_up", "layers.*.mlp.dense_h_to_4h"},
-    Pair{"blk.*.ffn_down", "layers.*.mlp.dense_4h_to_h"},
-};
-
-/// Keys behind "ARCHITECTURE.".
-constexpr std::array llama_keys{
-    Pair{"context_length", "max_position_embeddings"},
-    Pair{"embedding_length", "hidden_size"},
-    Pair{"block_count", "num_hidden_layers"},
-    Pair{"feed_forward_length", "intermediate_size"},
-    Pair{"attention.head_count", "num_attention_heads"},
-    Pair{"attention.head_count_kv", "num_key_value_heads"},
-    Pair{"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
-    Pair{"attention.key_length", "head_dim"},
-    Pair{"rope.freq_base", "rope_theta"},
-    Pair{"vocab_size", "vocab_size"},
-};
-constexpr std::array gpt2_keys{
-    Pair{"context_length", "n_positions"},
-    Pair{"embedding_length", "n_embd"},
-    Pair{"block_count", "n_layer"},
-    Pair{"feed_forward_length", "n_inner"},
-    Pair{"attention.head_count", "n_head"},
-    Pair{"attention.layer_norm_epsilon", "layer_norm_epsilon"},
-    Pair{"vocab_size", "vocab_size"},
-};
-constexpr std::array neox_keys{
-    Pair{"context_length", "max_position_embeddings"},
-    Pair{"embedding_length", "hidden_size"},
-    Pair{"block_count", "num_hidden_layers"},
-    Pair{"feed_forward_length", "intermediate_size"},
-    Pair{"attention.head_count", "num_attention_heads"},
-    Pair{"attention.layer_norm_epsilon", "layer_norm_eps"},
-    Pair{"rope.freq_base", "rotary_emb_base"},
-    Pair{"use_parallel_residual", "use_parallel_residual"},
-    Pair{"vocab_size", "vocab_size"},
-};
-
-struct Dialect {
-    std::string_view architecture, model_type;
-    std::span<const Pair> tensors, keys;
-    std::string_view epsilon;
-    std::string_view activation_key, activation;
-    bool rotary, paired, fused_in_parts;
-};
-
-constexpr std::string_view rms = "attention.layer_norm_rms_epsilon",
-                           layer_norm = "attention.layer_norm_epsilon";
-/// Activations are those of the original models: GGUF does not say them.
-constexpr std::array dialects{
-    Dialect{"llama", "llama", llama_tensors, llama_keys, rms, "hidden_act", "silu", true, true,
-            false},
-    Dialect{"qwen2", "qwen2", llama_tensors, llama_keys, rms, "hidden_act", "silu", true, false,
-            false},
-    Dialect{"qwen3", "qwen3", llama_tensors, llama_keys, rms, "hidden_act", "silu", true, false,
-            false},
-    Dialect{"gpt2", "gpt2", gpt2_tensors, gpt2_keys, layer_norm, "activation_function", "gelu_new",
-            false, false, false},
-    Dialect{"gptneox", "gpt_neox", neox_tensors, neox_keys, layer_norm, "hidden_act", "gelu", true,
-            false, true},
-};
-
-constexpr std::string_view rotary_factors = "rope_freqs.weight";
+constexpr std::string_view rotary_factors = "rope_freqs.weight",
+                           short_factors = "rope_factors_short.weight",
+                           long_factors = "rope_factors_long.weight";
 
 /// Of the model as a whole, its tokens and its making.
 constexpr std::array harmless{"general.*", "tokenizer.*", "split.*", "quantize.*"};
 /// Behind "ARCHITECTURE.": with these values nothing changes.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 9> neutral{{
+constexpr std::array<std::pair<std::string_view, std::string_view>, 17> neutral{{
     {"expert_count", "0"},
     {"expert_used_count", "0"},
+    {"expert_group_count", "0"},
+    {"expert_group_used_count", "0"},
+    {"expert_shared_count", "0"},
+    {"expert_weights_scale", "0"},
+    {"expert_weights_scale", "1"},
+    {"expert_gating_func", "1"},  // softmax
+    {"nextn_predict_layers", "0"},
+    {"attention.clamp_kqv", "0"},
     {"attention.causal", "true"},
     {"attention.sliding_window", "0"},
     {"rope.scaling.finetuned", "true"},
@@ -135,177 +43,219 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 9> neutral{{
     {"tensor_data_layout", "\"Meta AI original pth\""},
 }};
 
-const Dialect& dialect_of(const Checkpoint& file) {
+const GgufDialect& dialect_of(const Checkpoint& file) {
+    if (file.names().empty())
+        throw FormatError(fmt::format(
+            "{}: it has no weights, only metadata; where these hold a vocabulary, --tokenizer "
+            "reads it",
+            file.source()));
     const Json& said = file.metadata()["general.architecture"];
-    const auto found =
-        said.is_string()
-            ? std::ranges::find(dialects, std::string_view(said.string()), &Dialect::architecture)
-            : dialects.end();
-    if (found != dialects.end()) return *found;
     std::string known;
-    for (const Dialect& d : dialects)
-        known += (known.empty() ? "" : ", ") + std::string(d.architecture);
+    for (const GgufDialect& d : gguf_dialects()) {
+        const bool its = said.is_string() && said.string() == d.architecture;
+        if (its && (!d.owns || d.owns(file))) return d;
+        if (!known.ends_with(d.architecture))
+            known += (known.empty() ? "" : ", ") + std::string(d.architecture);
+    }
     throw FormatError(
         fmt::format("{}: its general.architecture is {}, which is not supported in GGUF ({} are)",
                     file.source(), said.is_null() ? "missing" : said.dump(), known));
 }
 
-/// The family's name of a tensor; empty: it has none.
-std::string translated(std::string_view name, std::span<const Pair> pairs) {
-    std::string_view suffix;
-    for (const std::string_view known : {".weight", ".bias"})
-        if (name.ends_with(known)) suffix = known;
-    std::string_view stem = name.substr(0, name.size() - suffix.size()), layer;
+/// "blk.*.attn_q" of "blk.3.attn_q", and "3".
+std::pair<std::string, std::string_view> of_a_layer(std::string_view name) {
     constexpr std::string_view block = "blk.";
-    std::string pattern(stem);
-    if (stem.starts_with(block)) {
-        const std::size_t dot = stem.find('.', block.size());
-        if (dot == stem.npos) return "";
-        layer = stem.substr(block.size(), dot - block.size());
-        pattern.replace(block.size(), layer.size(), "*");
+    std::string pattern(name);
+    const std::size_t dot =
+        name.starts_with(block) ? name.find('.', block.size()) : std::string_view::npos;
+    if (dot == name.npos) return {std::move(pattern), ""};
+    const std::string_view layer = name.substr(block.size(), dot - block.size());
+    pattern.replace(block.size(), layer.size(), "*");
+    return {std::move(pattern), layer};
+}
+
+/// The family's name of a tensor; empty: it has none.  Pairs have what stands before `.weight` and
+/// `.bias`, or the whole names where these end otherwise in the family.
+std::string translated(std::string_view name, std::span<const GgufPair> pairs) {
+    for (const std::string_view suffix : {".weight", ".bias"}) {
+        if (!name.ends_with(suffix)) continue;
+        for (const std::string_view rest : {suffix, std::string_view()}) {
+            const auto [pattern, layer] = of_a_layer(name.substr(0, name.size() - rest.size()));
+            const auto found = std::ranges::find(pairs, pattern, &GgufPair::here);
+            if (found == pairs.end()) continue;
+            std::string out(found->there);
+            if (const std::size_t star = out.find('*'); star != out.npos)
+                out.replace(star, 1, layer);
+            return out.append(rest);
+        }
     }
-    const auto found = std::ranges::find(pairs, pattern, &Pair::here);
-    if (found == pairs.end() || suffix.empty()) return "";
-    std::string out(found->there);
-    if (const std::size_t star = out.find('*'); star != out.npos) out.replace(star, 1, layer);
-    return out.append(suffix);
+    return "";
 }
 
 /// The metadata as a configuration of the family.
 class Configuration {
   public:
-    Configuration(const Checkpoint& file, const Dialect& dialect)
-        : file_(file), metadata_(file.metadata()), dialect_(dialect) {}
+    Configuration(const Checkpoint& file, const GgufDialect& dialect)
+        : keys_(file, dialect), file_(file), dialect_(dialect) {}
 
     Json read() {
-        config_.set("model_type", dialect_.model_type);
-        config_.set(std::string(dialect_.activation_key), dialect_.activation);
-        if (const Json& type = metadata_["general.type"];
+        keys_.config.set("model_type", dialect_.model_type);
+        if (!dialect_.activation_key.empty())
+            keys_.config.set(std::string(dialect_.activation_key), dialect_.activation);
+        if (const Json& type = file_.metadata()["general.type"];
             type.is_string() && type.string() != "model")
-            refuse(fmt::format("its general.type is {}, expected \"model\"", type.dump()));
-        if (dialect_.paired && file_.has("blk.0.attn_q_norm.weight"))
-            refuse("it has norms of queries, which are not supported in GGUF for " +
-                   std::string(dialect_.architecture));
+            keys_.refuse(fmt::format("its general.type is {}, expected \"model\"", type.dump()));
+        if (dialect_.rotation == GgufRotation::paired && file_.has("blk.0.attn_q_norm.weight"))
+            keys_.refuse("it has norms of queries, which are not supported in GGUF for " +
+                         std::string(dialect_.architecture));
         for (const std::string_view key :
              {std::string_view("attention.head_count"), std::string_view("embedding_length"),
               std::string_view("block_count"), std::string_view("context_length"),
               dialect_.epsilon})
-            if (said(key).is_null())
-                refuse(fmt::format("its metadata lack '{}.{}'", dialect_.architecture, key));
+            if (keys_.said(key).is_null())
+                keys_.refuse(fmt::format("its metadata lack '{}.{}'", dialect_.architecture, key));
         for (const auto& [here, there] : dialect_.keys)
-            if (const Json& value = said(here); !value.is_null())
-                config_.set(std::string(there), value);
+            if (const Json& value = keys_.said(here); !value.is_null())
+                keys_.config.set(std::string(there), value);
         read_heads();
-        if (dialect_.rotary) read_rotary();
+        if (dialect_.rotation != GgufRotation::none) read_rotary();
+        if (dialect_.more) dialect_.more(keys_);
         pass_on_the_rest();
-        return std::move(config_);
+        return std::move(keys_.config);
     }
 
   private:
-    [[noreturn]] void refuse(const std::string& what) const {
-        throw FormatError(fmt::format("{}: {}", file_.source(), what));
-    }
-
-    /// The value of "ARCHITECTURE.key".
-    const Json& said(std::string_view key) {
-        const std::string full = fmt::format("{}.{}", dialect_.architecture, key);
-        used_.push_back(full);
-        return metadata_[full];
-    }
-    double number(std::string_view key) {
-        const Json& value = said(key);
-        if (!value.is_number() || !(value.number() > 0) || !std::isfinite(value.number()))
-            refuse(fmt::format("'{}.{}' of its metadata is {}, expected a positive number",
-                               dialect_.architecture, key, value.dump()));
-        return value.number();
-    }
-    void require_equal(std::string_view a, std::string_view b) {
-        const Json &x = said(a), &y = said(b);
-        if (!x.is_null() && !y.is_null() && !equal(x, y))
-            refuse(
-                fmt::format("its metadata say {0}.{1} = {2} and {0}.{3} = {4}, which is not "
-                            "supported (equal ones are)",
-                            dialect_.architecture, a, x.dump(), b, y.dump()));
+    bool translates(std::string_view key) const {
+        return std::ranges::find(dialect_.keys, key, &GgufPair::here) != dialect_.keys.end();
     }
 
     /// Without a number of its own, every query head has its keys, and a head its share of the
     /// width.
     void read_heads() {
-        const bool shared = std::ranges::find(dialect_.keys, "attention.head_count_kv",
-                                              &Pair::here) != dialect_.keys.end();
-        if (!shared)
-            require_equal("attention.head_count", "attention.head_count_kv");
-        else if (said("attention.head_count_kv").is_null())
-            config_.set("num_key_value_heads", said("attention.head_count"));
-        if (!said("attention.value_length").is_null()) {
-            const double columns = head_columns();
-            if (number("attention.value_length") != columns)
-                refuse(
-                    fmt::format("its heads have values of {} columns and keys of {}, which is "
-                                "not supported",
-                                number("attention.value_length"), columns));
-        }
-        if (!shared && !said("attention.key_length").is_null() &&
-            number("attention.key_length") * number("attention.head_count") !=
-                number("embedding_length"))
-            refuse("its heads do not share the width, which is not supported");
-    }
-    double head_columns() {
-        return said("attention.key_length").is_null()
-                   ? number("embedding_length") / number("attention.head_count")
-                   : number("attention.key_length");
+        if (!translates("attention.head_count_kv"))
+            keys_.only("attention.head_count_kv", dialect_.key_heads > 0
+                                                      ? Json(dialect_.key_heads)
+                                                      : keys_.said("attention.head_count"));
+        else if (keys_.said("attention.head_count_kv").is_null())
+            keys_.config.set("num_key_value_heads", keys_.said("attention.head_count"));
+        const Index columns = keys_.head_columns();
+        if (!keys_.said("attention.value_length").is_null() &&
+            keys_.number("attention.value_length") != double(columns))
+            keys_.refuse(
+                fmt::format("its heads have values of {} columns and keys of {}, which is not "
+                            "supported",
+                            keys_.number("attention.value_length"), columns));
+        if (!translates("attention.key_length") &&
+            double(columns) * keys_.number("attention.head_count") !=
+                keys_.number("embedding_length"))
+            keys_.refuse("its heads do not share the width, which is not supported");
     }
 
     void read_rotary() {
-        const double columns = head_columns();
-        const double turned =
-            said("rope.dimension_count").is_null() ? columns : number("rope.dimension_count");
-        if (dialect_.paired && turned != columns)
-            refuse(
+        const Index columns = keys_.head_columns();
+        const double turned = keys_.said("rope.dimension_count").is_null()
+                                  ? double(columns)
+                                  : keys_.number("rope.dimension_count");
+        const bool whole = dialect_.rotation == GgufRotation::paired || dialect_.share_key.empty();
+        if (turned > double(columns) || turned != std::floor(turned) ||
+            (whole && turned != double(columns)))
+            keys_.refuse(
                 fmt::format("{} of {} columns of a head are rotated, which is not supported in "
                             "GGUF for {}",
                             turned, columns, dialect_.architecture));
-        const bool neox = dialect_.fused_in_parts;
-        // Half a column more, which is cut off: the share times the columns gives them back.
-        if (turned != columns || neox)
-            config_.set(neox ? "rotary_pct" : "partial_rotary_factor",
-                        turned == columns ? 1 : (turned + 0.5) / columns);
-        const Json& type = said("rope.scaling.type");
-        said("rope.scaling.original_context_length");  // of no effect on a linear scaling
-        const Json& factor = said("rope.scaling.factor");
-        const bool none = type.is_null() || equal(type, Json("none"));
-        if (none && !factor.is_null() && !equal(factor, Json(1)) && !equal(factor, Json(0)))
-            refuse(fmt::format("its metadata have {}.rope.scaling.factor = {} without a type",
-                               dialect_.architecture, factor.dump()));
-        if (!none) {
-            if (!equal(type, Json("linear")))
-                refuse(
-                    fmt::format("its rotary scaling is {}, which is not supported in GGUF "
-                                "(\"none\" and \"linear\" are)",
-                                type.dump()));
-            config_.set(
-                "rope_scaling",
-                Json().set("rope_type", "linear").set("factor", number("rope.scaling.factor")));
+        if (!whole)
+            keys_.config.set(std::string(dialect_.share_key), share_of(Index(turned), columns));
+        const bool scaled = read_scaling();
+        if (file_.has(rotary_factors)) read_factors(Index(turned), scaled);
+    }
+
+    /// Whether there is one.
+    bool read_scaling() {
+        const Json& type = keys_.said("rope.scaling.type");
+        const Json& factor = keys_.said("rope.scaling.factor");
+        const Json& before = keys_.said("rope.scaling.original_context_length");
+        const auto is = [&](const char* name) { return equal(type, Json(name)); };
+        if (file_.has(short_factors) || file_.has(long_factors)) {
+            if (!type.is_null() && !is("longrope"))
+                keys_.refuse(fmt::format("its rotary scaling is {}, but it has tensor '{}'",
+                                         type.dump(), long_factors));
+            read_longrope();
+            return true;
         }
-        if (file_.has(rotary_factors)) read_factors(columns, !none);
+        const bool none = type.is_null() || is("none");
+        if (none && !factor.is_null() && !equal(factor, Json(1)) && !equal(factor, Json(0)))
+            keys_.refuse(fmt::format("its metadata have {}.rope.scaling.factor = {} without a type",
+                                     dialect_.architecture, factor.dump()));
+        if (none) return false;
+        if (!is("linear") && !is("yarn"))
+            keys_.refuse(
+                fmt::format("its rotary scaling is {}, which is not supported in GGUF without "
+                            "factors (\"none\", \"linear\" and \"yarn\" are)",
+                            type.dump()));
+        Json scaling;
+        scaling.set("rope_type", type).set("factor", keys_.number("rope.scaling.factor"));
+        if (is("yarn")) {
+            if (!before.is_null()) scaling.set("original_max_position_embeddings", before);
+            for (const auto& [here, there] : {std::pair{"rope.scaling.yarn_beta_fast", "beta_fast"},
+                                              {"rope.scaling.yarn_beta_slow", "beta_slow"}})
+                if (const Json& value = keys_.said(here); !value.is_null())
+                    scaling.set(there, value);
+            keys_.only("rope.scaling.yarn_ext_factor", 1);
+        }
+        keys_.config.set("rope_scaling", std::move(scaling));
+        return true;
+    }
+
+    std::vector<double> vector_of(std::string_view name, Index length) const {
+        const RawTensor raw = file_.tensor(name);
+        if (raw.shape.size() != 1 || raw.count() != length || raw.dtype != DType::f32)
+            keys_.refuse(
+                fmt::format("tensor '{}' is {} {}, expected {} factors of the rotary "
+                            "frequencies in F32",
+                            name, raw.dtype_name, text(raw.shape), length));
+        std::vector<double> out(std::size_t(raw.count()));
+        widen(raw, std::span(out));
+        return out;
+    }
+
+    /// [LONGROPE]: the decimals that round to what is stored, as configurations have them.
+    void read_longrope() {
+        const Index turned = Index(keys_.said("rope.dimension_count").is_null()
+                                       ? double(keys_.head_columns())
+                                       : keys_.number("rope.dimension_count"));
+        Json scaling;
+        scaling.set("rope_type", "longrope");
+        for (const auto& [here, there] :
+             {std::pair{short_factors, "short_factor"}, {long_factors, "long_factor"}}) {
+            if (!file_.has(here)) keys_.refuse(fmt::format("it lacks tensor '{}'", here));
+            Json::Array list;
+            for (const double factor : vector_of(here, turned / 2))
+                list.emplace_back(std::stod(fmt::format("{}", float(factor))));
+            scaling.set(there, std::move(list));
+        }
+        const double original = keys_.number("rope.scaling.original_context_length"),
+                     told = keys_.number("rope.scaling.attn_factor"),
+                     ratio = keys_.number("context_length") / original;
+        // In float32 there; where it is the formula's, the family computes it.
+        constexpr double rounding = 1e-6;
+        const double usual = ratio > 1 ? std::sqrt(1 + std::log(ratio) / std::log(original)) : 1;
+        if (!(std::abs(told - usual) <= rounding * usual)) scaling.set("attention_factor", told);
+        scaling.set("original_max_position_embeddings", original);
+        keys_.config.set("rope_scaling", std::move(scaling));
     }
 
     /// Llama 3's scaling is stored as the divisors of the frequencies.  They tell its factor; the
     /// other numbers are those of all released models, and the divisors must follow from them.
-    void read_factors(double columns, bool scaled) {
-        const RawTensor raw = file_.tensor(rotary_factors);
-        constexpr double most_columns = 1 << 16, rounding = 1e-5;
-        if (scaled || raw.shape.size() != 1 || columns > most_columns ||
-            double(raw.count()) != columns / 2 || raw.dtype != DType::f32)
-            refuse(
-                fmt::format("tensor '{}' is {} {}, expected {} divisors of the rotary "
-                            "frequencies in F32, and no other scaling",
-                            rotary_factors, raw.dtype_name, text(raw.shape), columns / 2));
-        std::vector<double> stored(std::size_t(raw.count()));
-        widen(raw, std::span(stored));
+    void read_factors(Index columns, bool scaled) {
+        constexpr double rounding = 1e-5;
+        if (scaled)
+            keys_.refuse(
+                fmt::format("it has tensor '{}' beside another rotary scaling", rotary_factors));
+        const std::vector<double> stored = vector_of(rotary_factors, columns / 2);
+        if (stored.empty()) keys_.refuse("no column of its heads rotates");
         Rotary plain;
-        plain.columns = Index(columns);
-        if (!said("rope.freq_base").is_null()) plain.theta = number("rope.freq_base");
+        plain.columns = columns;
+        if (!keys_.said("rope.freq_base").is_null()) plain.theta = keys_.number("rope.freq_base");
         Rotary llama3 = plain;
         llama3.scaling = "llama3";
         llama3.factor = *std::ranges::max_element(stored);
@@ -315,131 +265,110 @@ class Configuration {
         const std::vector<double> before = plain.frequencies(1), after = llama3.frequencies(1);
         for (std::size_t i = 0; i < stored.size(); ++i)
             if (!(std::abs(before[i] / after[i] - stored[i]) <= rounding * stored[i]))
-                refuse(fmt::format(
+                keys_.refuse(fmt::format(
                     "tensor '{}' divides the rotary frequencies otherwise than the scaling of "
                     "llama3 (from {} to {} of {} tokens), the only one that is supported",
                     rotary_factors, llama3.low_freq_factor, llama3.high_freq_factor,
                     llama3.original_length));
-        config_.set("rope_scaling",
-                    Json()
-                        .set("rope_type", "llama3")
-                        .set("factor", llama3.factor)
-                        .set("low_freq_factor", llama3.low_freq_factor)
-                        .set("high_freq_factor", llama3.high_freq_factor)
-                        .set("original_max_position_embeddings", llama3.original_length));
+        keys_.config.set("rope_scaling",
+                         Json()
+                             .set("rope_type", "llama3")
+                             .set("factor", llama3.factor)
+                             .set("low_freq_factor", llama3.low_freq_factor)
+                             .set("high_freq_factor", llama3.high_freq_factor)
+                             .set("original_max_position_embeddings", llama3.original_length));
     }
 
     /// Keys that nothing has read, so that the family refuses them by name.
     void pass_on_the_rest() {
         const std::string prefix = std::string(dialect_.architecture) + ".";
-        for (const auto& [key, value] : metadata_.object()) {
-            const bool known = std::ranges::find(used_, key) != used_.end() ||
-                               std::ranges::any_of(harmless, [&](const char* pattern) {
-                                   return glob(pattern, key);
-                               });
+        for (const auto& [key, value] : file_.metadata().object()) {
+            const bool known =
+                keys_.was_read(key) || std::ranges::any_of(harmless, [&](const char* pattern) {
+                    return glob(pattern, key);
+                });
             const bool changes_nothing = std::ranges::any_of(neutral, [&](const auto& n) {
                 return key == prefix + std::string(n.first) &&
                        equal(value, Json::parse(n.second, "a list"));
             });
-            if (!known && !changes_nothing) config_.set(key, value);
+            if (!known && !changes_nothing) keys_.config.set(key, value);
         }
     }
 
+    GgufKeys keys_;
     const Checkpoint& file_;
-    const Json& metadata_;
-    const Dialect& dialect_;
-    Json config_;
-    std::vector<std::string> used_;
+    const GgufDialect& dialect_;
 };
+
+/// Names a tensor as the family does, and each of the experts that it stacks.
+void add_tensor(Renamed& renamed, const Checkpoint& file, const std::string& name,
+                const std::string& there) {
+    const std::size_t star = there.find('*');
+    if (star == there.npos) {
+        const bool gate = there.ends_with("shared_expert_gate.weight");
+        return renamed.add(there, {.name = name, .as_row = gate});
+    }
+    const RawTensor raw = file.tensor(name);
+    constexpr Index most_experts = 1 << 14;
+    const bool bias = name.ends_with(".bias");
+    if (raw.shape.size() != (bias ? 2 : 3) || raw.shape.front() < 1 ||
+        raw.shape.front() > most_experts)
+        throw FormatError(fmt::format("{}: tensor '{}' is {}, expected a stack of experts' {}",
+                                      file.source(), name, text(raw.shape),
+                                      bias ? "biases" : "matrices"));
+    for (Index expert = 0; expert < raw.shape.front(); ++expert) {
+        std::string one = there;
+        one.replace(star, 1, std::to_string(expert));
+        renamed.add(std::move(one), {.name = name, .slice = expert});
+    }
+}
 
 }  // namespace
 
 bool is_gguf(const Checkpoint& file) { return file.format().starts_with("gguf"); }
 
-class GgufModel::Renamed final : public Checkpoint {
-  public:
-    /// `explained`: a tensor that the configuration holds already.
-    Renamed(const Checkpoint& file, const Dialect& dialect, std::string_view explained)
-        : file_(file) {
-        for (const std::string& name : file.names()) {
-            if (name == explained) continue;
-            const std::string there = translated(name, dialect.tensors);
-            if (there.empty())
-                throw FormatError(fmt::format(
-                    "{}: tensor '{}' is unknown to architecture {} of GGUF and may change what the "
-                    "model computes; if it does not, pass --ignore '{}'",
-                    file.source(), name, dialect.architecture, name));
-            names_.push_back(there);
-            original_.emplace(there, name);
-        }
-    }
-
-    const std::vector<std::string>& names() const override { return names_; }
-    bool has(std::string_view name) const override { return original_.contains(name); }
-    RawTensor tensor(std::string_view name) const override { return file_.tensor(original(name)); }
-    const Json& metadata() const override { return metadata_; }
-    std::string_view format() const override { return file_.format(); }
-    std::string source() const override { return file_.source(); }
-
-    std::string original(std::string_view name) const {
-        const auto found = original_.find(name);
-        return found == original_.end() ? std::string(name) : found->second;
-    }
-
-  private:
-    const Checkpoint& file_;
-    Json metadata_ = Json::Object();  ///< that of the file is in the configuration
-    std::vector<std::string> names_;
-    std::map<std::string, std::string, std::less<>> original_;
-};
-
-GgufModel::GgufModel(const Checkpoint& file, const DetectOptions& options) : options_(options) {
-    const Dialect& dialect = dialect_of(file);
+GgufModel::GgufModel(const Checkpoint& file, const DetectOptions& options)
+    : dialect_(dialect_of(file)), options_(options) {
     const bool own = options.config.is_null();
     if (own) {
-        options_.config = Configuration(file, dialect).read();
+        options_.config = Configuration(file, dialect_).read();
         options_.config_name = "its GGUF metadata";
     }
-    renamed_ = std::make_unique<Renamed>(file, dialect, own ? rotary_factors : "");
-    paired_ = dialect.paired;
-    if (own && dialect.activation != "silu") assumed_activation_ = dialect.activation;
-    fused_in_parts_ = dialect.fused_in_parts;
+    renamed_ = std::make_unique<Renamed>(file);
+    for (const std::string& name : file.names()) {
+        const bool factors =
+            name == rotary_factors || name == short_factors || name == long_factors;
+        if (own && factors && dialect_.rotation != GgufRotation::none)
+            continue;  // the configuration holds it already
+        const std::string there = translated(name, dialect_.tensors);
+        if (there.empty())
+            throw FormatError(fmt::format(
+                "{}: tensor '{}' is unknown to architecture {} of GGUF and may change what the "
+                "model computes; if it does not, pass --ignore '{}'",
+                file.source(), name, dialect_.architecture, name));
+        add_tensor(*renamed_, file, name, there);
+    }
+    if (own && !dialect_.activation_key.empty() && dialect_.activation != "silu")
+        assumed_activation_ = dialect_.activation;
 }
-
-GgufModel::~GgufModel() = default;
 
 const Checkpoint& GgufModel::file() const { return *renamed_; }
 
 Architecture GgufModel::restored(Architecture found) const {
-    const AttentionSpec& attention = found.spec.blocks.front().attention;
-    const Index head = attention.head_dim;
-    if (paired_ && attention.rotary.columns != head)
-        throw FormatError(fmt::format(
-            "{}: {} of {} columns of a head are rotated, which is not supported in GGUF.",
-            renamed_->source(), attention.rotary.columns, head));
     if (!assumed_activation_.empty())
         found.spec.warnings.push_back(
             fmt::format("The activation is taken for {}, that of the first models of its kind: "
                         "GGUF does not say it.",
                         assumed_activation_));
+    renamed_->restore(found, dialect_.rotation == GgufRotation::paired);
     for (auto& [canonical, source] : found.tensors) {
-        source.file_name = renamed_->original(source.file_name);
-        for (std::string& more : source.concat) more = renamed_->original(more);
-        for (const char* part :
-             {"*.attn.q.weight", "*.attn.q.bias", "*.attn.k.weight", "*.attn.k.bias"})
-            if (paired_ && glob(part, canonical)) source.paired_head = head;
-        if (fused_in_parts_ && source.stride > 0) {  // all queries, all keys, all values
-            const Index part = source.first / source.length;
-            source.length *= source.groups;
-            source.first = part * source.length;
-            source.groups = 1;
-            source.stride = 0;
-        }
+        if (dialect_.plus_one) source.plus = 0;
+        if (!dialect_.fused_in_parts || source.stride == 0) continue;
+        source.first *= source.groups;
+        source.length *= source.groups;
+        source.groups = 1;
+        source.stride = 0;
     }
-    for (std::string& name : found.spec.ignored) name = renamed_->original(name);
-    if (paired_)
-        found.spec.recognised.push_back(
-            "rows of queries and keys are stored in pairs that rotate together; undone");
     return found;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 #include <memory>
 
-#include "tsdiag/model.hpp"
+#include "gguf_dialects.hpp"
+#include "renamed.hpp"
 
 namespace tsdiag::families {
 
@@ -15,9 +16,6 @@ class GgufModel {
     /// Throws `FormatError` for an architecture that is not supported, and for a tensor that it
     /// does not have.
     GgufModel(const Checkpoint& file, const DetectOptions& options);
-    ~GgufModel();
-    GgufModel(const GgufModel&) = delete;
-    GgufModel& operator=(const GgufModel&) = delete;
 
     const Checkpoint& file() const;
     const DetectOptions& options() const { return options_; }
@@ -25,10 +23,9 @@ class GgufModel {
     Architecture restored(Architecture found) const;
 
   private:
-    class Renamed;
-    std::unique_ptr<Renamed> renamed_;
+    const GgufDialect& dialect_;
     DetectOptions options_;
-    bool paired_ = false, fused_in_parts_ = false;
+    std::unique_ptr<Renamed> renamed_;
     std::string assumed_activation_;  ///< empty: that of all models of its kind
 };
 

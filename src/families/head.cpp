@@ -36,8 +36,18 @@ constexpr std::array heads{
               "predictions.LayerNorm",
               "predictions.decoder.weight",
               {"predictions.bias", "predictions.decoder.bias"}},
+    HeadNames{"generator_predictions.dense",
+              "generator_predictions.LayerNorm",
+              "generator_lm_head.weight",
+              {"generator_lm_head.bias", ""}},
+    HeadNames{"lm_predictions.lm_head.dense",
+              "lm_predictions.lm_head.LayerNorm",
+              "",
+              {"lm_predictions.lm_head.bias", ""}},
+    HeadNames{"head.dense", "head.norm", "decoder.weight", {"decoder.bias", ""}},
     HeadNames{"", "", "lm_head.weight", {"lm_head.bias", ""}},
     HeadNames{"", "", "embed_out.weight", {"", ""}},
+    HeadNames{"", "", "output.weight", {"", ""}},
 };
 
 /// The full name in the file, with any prefix.
@@ -82,18 +92,23 @@ Names parameters_of(const Checkpoint& file, const HeadNames& h, const std::strin
         out.emplace_back(canonical, source);
     };
     const Index e = spec.embedding_width, v = spec.vocabulary;
+    const auto there = [&](std::string_view name) { return full_name(file, name).has_value(); };
+    if (!there(h.matrix) && std::ranges::none_of(h.biases, there)) return {};  // of a classifier
     if (const auto dense = full_name(file, std::string(h.transform) + ".weight");
         !h.transform.empty() && dense && has_shape(file, *dense, {e, spec.width})) {
         const std::string prefix = dense->substr(0, dense->size() - h.transform.size() - 7);
         const std::string stem = prefix + std::string(h.transform),
                           norm = prefix + std::string(h.norm);
-        for (const std::string& name : {stem + ".bias", norm + ".weight", norm + ".bias"})
-            if (!file.has(name)) return {};
+        const bool bias = file.has(stem + ".bias");
+        if (!file.has(norm + ".weight") || file.has(norm + ".bias") != bias) return {};
         spec.head.transform = true;
+        spec.head.transform_bias = bias;
         take("head.transform.weight", stem + ".weight");
-        take("head.transform.bias", stem + ".bias");
         take("head.norm.weight", norm + ".weight");
-        take("head.norm.bias", norm + ".bias");
+        if (bias) {
+            take("head.transform.bias", stem + ".bias");
+            take("head.norm.bias", norm + ".bias");
+        }
     }
     const auto matrix = full_name(file, h.matrix);
     if (matrix && has_shape(file, *matrix, {v, e}) && !same_rows(file, *matrix, embedding)) {

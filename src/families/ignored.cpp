@@ -46,6 +46,8 @@ Ignoring::Ignoring(const Checkpoint& file, const DetectOptions& options)
             return true;
         });
         options_.config = without(options_.config, pattern, left_out_);
+        if (const Json inner = options_.config["text_config"]; inner.is_object())
+            options_.config.set("text_config", without(inner, pattern, left_out_));
         metadata_ = is_gguf(file) ? without(metadata_, pattern, left_out_)
                                   : without_saved(std::move(metadata_), pattern, left_out_);
         if (left_out_.size() == before)
@@ -95,17 +97,18 @@ void refuse_quantised(const Checkpoint& file, const DetectOptions& options) {
         if (said.is_null()) continue;
         const Json& method = said["quant_method"];
         throw FormatError(
-            fmt::format("{}: {} has a '{}'{}, but quantised weights are not supported; use the "
-                        "model in f32, f16 or bf16",
+            fmt::format("{}: {} has a '{}'{} of which not everything is supported, so its "
+                        "quantised weights are not run; use the model in f32, f16 or bf16",
                         file.source(), options.config_name, key,
                         method.is_string() ? fmt::format(" ({})", method.string()) : ""));
     }
     for (const std::string& name : file.names())
         if (std::ranges::any_of(beside_quantised, [&](const char* p) { return glob(p, name); }))
-            throw FormatError(
-                fmt::format("{}: tensor '{}' belongs to quantised weights, which are not "
-                            "supported; use the model in f32, f16 or bf16",
-                            file.source(), name));
+            throw FormatError(fmt::format(
+                "{}: tensor '{}' belongs to quantised weights, which nothing describes; "
+                "pass the model's own config.json with --config, or use the model in "
+                "f32, f16 or bf16",
+                file.source(), name));
 }
 
 }  // namespace tsdiag::families

@@ -44,7 +44,7 @@ constexpr std::array harmless{
     // Training: dropout of all kinds, initialisation and weight tying.
     "*dropout*", "*_pdrop", "drop_path*", "initializer_*", "init_std", "_fast_init", "tie_weights_",
     "tie_word_embeddings", "tie_encoder_decoder", "sinusoidal_pos_embds", "label_smoothing*",
-    "feature_redraw_interval", "auto_check_redraw",
+    "feature_redraw_interval", "auto_check_redraw", "generator_size",
     // Modules after the last hidden state: poolers, classifiers, summaries.
     "pooler_*", "pool", "summary_*", "classifier_*", "use_mean_pooling", "use_mask_token",
     // Images: preprocessing before the model.

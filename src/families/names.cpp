@@ -16,46 +16,57 @@ namespace {
 /// "layer.12.attn.q.weight" as stem "layer.*.attn.q", layer 12 and suffix ".weight".
 struct Canonical {
     std::string stem, suffix;
-    Index layer = -1;
+    Index layer = -1, expert = -1;
 };
 
 Canonical split(const std::string& name) {
-    Canonical out{name, "", -1};
+    Canonical out{name, "", -1, -1};
     for (const std::string_view suffix : {".weight", ".bias"})
         if (name.ends_with(suffix)) {
             out.suffix = suffix;
             out.stem.resize(name.size() - suffix.size());
         }
-    for (const std::string_view layer : {"layer.", "class."}) {
-        const std::size_t dot = out.stem.find('.', layer.size());
-        if (!name.starts_with(layer) || dot == std::string::npos) continue;
-        out.layer = std::stoll(out.stem.substr(layer.size(), dot - layer.size()));
-        out.stem.replace(layer.size(), dot - layer.size(), "*");
-    }
+    const auto take_number = [&](std::size_t at, Index& number) {
+        const std::size_t dot = out.stem.find('.', at);
+        if (dot == std::string::npos) return;
+        number = std::stoll(out.stem.substr(at, dot - at));
+        out.stem.replace(at, dot - at, "*");
+    };
+    for (const std::string_view layer : {"layer.", "class."})
+        if (name.starts_with(layer)) take_number(layer.size(), out.layer);
+    constexpr std::string_view expert = ".expert.";
+    if (const std::size_t at = out.stem.find(expert); at != std::string::npos)
+        take_number(at + expert.size(), out.expert);
     return out;
 }
 
-std::string with_layer(std::string_view pattern, const std::string& layer) {
+/// The first '*' of `pattern` replaced.
+std::string with_number(std::string_view pattern, const std::string& number) {
     const std::size_t star = pattern.find('*');
     std::string out(pattern.substr(0, star));
     if (star == std::string_view::npos) return out;
-    return out.append(layer).append(pattern.substr(star + 1));
+    return out.append(number).append(pattern.substr(star + 1));
 }
 
-/// Selects the rows of part 0, 1 or 2 of a fused tensor.
+/// Selects the rows of part 0, 1 or 2 of a fused tensor; of q, k and v with shared keys the parts
+/// are of unequal size.
 void take_part(const NamePair& pair, const Parameter& p, const ModelSpec& spec, Index layer,
                TensorSource& out) {
     const Index rows = p.vector ? p.shape.cols : p.shape.rows;
+    out.length = rows;
+    out.first = pair.part * rows;
     out.total = pair.parts * rows;
-    if (pair.per_head) {
-        const BlockSpec& block = spec.blocks[std::size_t(layer)];
-        out.groups = block.attention.heads;
-        out.length = block.attention.head_dim;
-        out.stride = 3 * block.attention.head_dim;
-    } else {
-        out.length = rows;
-    }
-    out.first = pair.part * out.length;
+    if (!p.name.starts_with("layer.")) return;
+    const AttentionSpec& a = spec.blocks[std::size_t(layer)].attention;
+    if (!pair.grouped && (pair.parts != 3 || a.kv_heads == a.heads)) return;
+    const Index groups = pair.grouped ? a.kv_heads : 1;
+    const Index queries = a.heads / groups * a.head_dim, keys = a.kv_heads / groups * a.head_dim;
+    out.total = groups * (queries + 2 * keys);
+    out.length = rows / groups;
+    out.first = pair.part == 0 ? 0 : queries + (pair.part - 1) * keys;
+    if (!pair.grouped) return;
+    out.groups = groups;
+    out.stride = queries + 2 * keys;
 }
 
 std::string_view last_word(std::string_view stem) { return stem.substr(stem.rfind('.') + 1); }
@@ -87,7 +98,7 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
         const auto query = named("layer.*.attn.q");
         if (pair == pairs.end() && query != pairs.end() && is_learned(spec, c)) {
             TensorSource source;
-            source.file_name = beside_queries(with_layer(query->file, layer), last_word(c.stem));
+            source.file_name = beside_queries(with_number(query->file, layer), last_word(c.stem));
             out.emplace_back(p.name, std::move(source));
             continue;
         }
@@ -95,7 +106,11 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
             throw NotAvailable(fmt::format("a model of family {} has no name for parameter '{}'",
                                            spec.family, p.name));
         TensorSource source;
-        source.file_name = with_layer(pair->file, layer) + c.suffix;
+        source.file_name = with_number(pair->file, layer);
+        if (c.expert >= 0)
+            source.file_name = with_number(source.file_name, std::to_string(c.expert));
+        source.file_name += c.suffix;
+        if (c.suffix == ".weight") source.plus = pair->plus;
         source.transposed = pair->form == Form::transposed && !p.vector;
         if (pair->form == Form::conv && !p.vector)
             source.shape = {p.shape.rows, spec.channels, spec.patch_height, spec.patch_width};
@@ -120,6 +135,26 @@ std::vector<Index> file_shape(const Parameter& p, const TensorSource& source) {
     if (p.vector) return {rows};
     if (source.transposed) return {p.shape.cols, rows};
     return {rows, p.shape.cols};
+}
+
+std::vector<Index> whole_shape(const ModelSpec& spec, const Parameter& p,
+                               const TensorSource& source) {
+    std::vector<Index> shape = file_shape(p, source);
+    Index experts = 0;  // as many in each layer that has some
+    for (const BlockSpec& b : spec.blocks) experts = std::max(experts, b.ffn.experts.count);
+    if (source.slice >= 0) shape.insert(shape.begin(), experts);
+    return shape;
+}
+
+RawTensor slice_of(RawTensor raw, Index slice) {
+    if (slice < 0) return raw;
+    if (raw.shape.size() < 2 || slice >= raw.shape.front())
+        throw FormatError(
+            fmt::format("tensor {} of a stack of shape {} was requested", slice, text(raw.shape)));
+    raw.offset += slice * raw.strides.front();
+    raw.shape.erase(raw.shape.begin());
+    raw.strides.erase(raw.strides.begin());
+    return raw;
 }
 
 std::string text(std::span<const Index> shape) {

@@ -24,14 +24,17 @@ enum class Form {
     of_heads,     ///< (length, 1, 1), of a vector
 };
 
-/// One row of a family's table.  '*' is the layer, or that of class attention; `.weight` and
-/// `.bias` are appended to both.
+/// One row of a family's table.  '*' is the layer, or that of class attention, a second one the
+/// expert; `.weight` and `.bias` are appended to both.
 struct NamePair {
     std::string_view canonical, file;
     Form form = Form::matrix;
-    int part = -1;          ///< 0, 1, 2: q, k or v of one fused tensor
-    bool per_head = false;  ///< fused as (heads, 3, head_dim), not as (3, heads, head_dim)
-    int parts = 3;          ///< of the fused tensor
+    int part = -1;  ///< 0, 1, 2: q, k or v of one fused tensor
+    /// Fused as (kv_heads, heads / kv_heads + 2, head_dim), each group of queries followed by its
+    /// keys and values; else all queries, then all keys, then all values.
+    bool grouped = false;
+    int parts = 3;    ///< of the fused tensor
+    double plus = 0;  ///< TensorSource::plus of `.weight`
 };
 
 /// The path of layer L in a file's names; by default the number itself.
@@ -45,6 +48,15 @@ Names translate(const ModelSpec& spec, std::span<const NamePair> pairs, const La
 
 /// The shape required in the file for `parameter`; `source` may select a part of it.
 std::vector<Index> file_shape(const Parameter& parameter, const TensorSource& source);
+
+/// The same of the tensor that the file has, where `source` is one of those that it stacks: the
+/// experts of a layer.
+std::vector<Index> whole_shape(const ModelSpec& spec, const Parameter& parameter,
+                               const TensorSource& source);
+
+/// Tensor `slice` of those that `raw` stacks along its first axis; `raw` where that is -1.  Throws
+/// `FormatError` where it has no such slice.
+RawTensor slice_of(RawTensor raw, Index slice);
 
 /// "(768, 3072)".
 std::string text(std::span<const Index> shape);

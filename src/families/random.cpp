@@ -84,6 +84,15 @@ class RandomWeights final : public Weights {
         for (T& x : out) x = T(double(x) / std::sqrt(squares));
     }
 
+    /// An element outside is drawn again from a stream of its own.
+    template <class T>
+    static void fill_truncated(const Rng& rng, double deviation, std::span<T> out) {
+        rng.fill_normal(out, 0, deviation);
+        for (std::size_t i = 0; i < out.size(); ++i)
+            for (std::uint64_t again = 0; std::abs(double(out[i])) > 2 * deviation; ++again)
+                rng.fork(std::uint64_t(i)).fork(again).fill_normal(out.subspan(i, 1), 0, deviation);
+    }
+
     template <class T>
     static void fill(const Draw& draw, const Rng& rng, std::span<T> out) {
         switch (draw.law) {
@@ -95,6 +104,8 @@ class RandomWeights final : public Weights {
                 return std::fill(out.begin(), out.end(), T(draw.spread));
             case Draw::Law::normal:
                 return rng.fill_normal(out, 0, draw.spread);
+            case Draw::Law::truncated:
+                return fill_truncated(rng, draw.spread, out);
             case Draw::Law::uniform:
                 return rng.fill_uniform(out, -draw.spread, draw.spread);
             case Draw::Law::unit:
@@ -157,9 +168,13 @@ class ResidentWeights final : public Weights {
         const std::lock_guard lock(mutex_);
         const auto found = held_.find(name);
         if (found != held_.end()) return found->second;
-        Tensor value = all_->get(name);
-        value.backend().synchronise();  // also for use by other threads
-        return held_.emplace(name, std::move(value)).first->second;
+        std::vector<Tensor> values;
+        const std::vector<std::string> names = applied_together(*all_, name);
+        for (const std::string& n : names) values.push_back(all_->get(n));
+        if (values.front().backend().fuses()) values = adjacent(values);
+        values.front().backend().synchronise();  // also for use by other threads
+        for (std::size_t i = 0; i < names.size(); ++i) held_.emplace(names[i], values[i]);
+        return held_.find(name)->second;
     }
     Tensor rows(std::string_view name, std::span<const Index> rows) const override {
         const std::lock_guard lock(mutex_);
@@ -220,7 +235,7 @@ RandomModel random_model(std::string_view text) {
     }
     const std::string near = nearest(name, known);
     throw UsageError(fmt::format("random:{}: unknown model{}; expected one of {}", name,
-                                 near.empty() ? "" : fmt::format(", did you mean '{}'?", near),
+                                 near.empty() ? "" : fmt::format(" (did you mean '{}'?)", near),
                                  fmt::join(known, ", ")));
 }
 

@@ -64,7 +64,7 @@ void Reader::check_tensors(const Names& names) const {
                             file_.source(), source.file_name, spec.family, spec.blocks.size()));
         const RawTensor raw = file_.tensor(source.file_name);
         if (!source.concat.empty()) continue;  // several tensors: checked when stacked
-        const std::vector<Index> expected = file_shape(parameter, source);
+        const std::vector<Index> expected = whole_shape(spec, parameter, source);
         if (raw.shape == expected) continue;
         throw FormatError(fmt::format("{}: tensor '{}' is {}, expected {}", file_.source(),
                                       source.file_name, text(raw.shape), text(expected)));
@@ -102,18 +102,23 @@ std::string attention_rule(const BlockSpec& b) {
     return out + fmt::format(", logits scaled by {:.6g}", a.scale);
 }
 
-/// One line per run of layers with the same attention, "layers 0 to 5: ..."; without numbers where
-/// all have it.
+/// One line per attention, "layers 0 to 5: ..."; without numbers where all layers have it.
 std::vector<std::string> attention_rules(const ModelSpec& spec) {
-    std::vector<std::string> out;
+    std::vector<std::pair<std::string, std::vector<std::string>>> found;  // with their layers
     const auto& all = spec.blocks;
     for (std::size_t first = 0, last = 0; first < all.size(); first = last) {
         const std::string rule = attention_rule(all[first]);
         while (last < all.size() && attention_rule(all[last]) == rule) ++last;
         if (last - first == all.size()) return {rule};
-        out.push_back(last - first == 1
-                          ? fmt::format("layer {}: {}", first, rule)
-                          : fmt::format("layers {} to {}: {}", first, last - 1, rule));
+        auto at = std::ranges::find(found, rule, &decltype(found)::value_type::first);
+        if (at == found.end()) at = found.insert(at, {rule, {}});
+        at->second.push_back(last - first == 1 ? fmt::format("{}", first)
+                                               : fmt::format("{} to {}", first, last - 1));
+    }
+    std::vector<std::string> out;
+    for (const auto& [rule, layers] : found) {
+        const bool one = layers.size() == 1 && layers.front().find(' ') == std::string::npos;
+        out.push_back(fmt::format("layer{} {}: {}", one ? "" : "s", fmt::join(layers, ", "), rule));
     }
     return out;
 }
@@ -165,6 +170,59 @@ std::vector<std::string> rules(const ModelSpec& spec) {
             a.rotary.scaling.empty() ? "" : ", scaling " + a.rotary.scaling,
             a.rotary.reflected ? ", after a reflection (LRPE)" : "");
     out.push_back(positions);
+    if (spec.head.scale != 1 || spec.head.cap > 0)
+        out.push_back(fmt::format(
+            "logits times {:.6g}{}", spec.head.scale,
+            spec.head.cap > 0 ? fmt::format(", then capped at {:.6g}", spec.head.cap) : ""));
+    if (b.alpha != 1 || b.ffn_alpha != 1 || spec.embedding_scale != 1)
+        out.push_back(fmt::format("embedding times {:.6g}, branches times {:.6g} and {:.6g}",
+                                  spec.embedding_scale, b.alpha, b.ffn_alpha));
+    if (b.branch_norms) out.push_back("a norm of each branch before it is added");
+    if (b.one_norm) out.push_back("one norm before both steps");
+    if (!b.attention_norm) out.push_back("no norm before the first attention");
+    if (b.ffn.limit > 0)
+        out.push_back(fmt::format(
+            "gates at most {0:.6g}, what they multiply within +-{0:.6g}, plus 1", b.ffn.limit));
+    if (const LatentSpec& l = a.latent; l.rank > 0)
+        out.push_back(fmt::format(
+            "keys and values of {} latent columns{}, values of {}, {} rotating columns that all "
+            "heads' keys share",
+            l.rank, l.query_rank > 0 ? fmt::format(", queries of {}", l.query_rank) : std::string(),
+            a.value_columns(), a.rotary.columns));
+    const auto mixed = std::ranges::find_if(
+        spec.blocks, [](const BlockSpec& block) { return block.ffn.experts.count > 0; });
+    if (mixed != spec.blocks.end()) {
+        const ExpertsSpec& e = mixed->ffn.experts;
+        out.push_back(fmt::format(
+            "mixture of {} experts, {} a token, shares {}{}{}{}", e.count, e.chosen,
+            e.renormalised ? "that sum to 1" : "as the router gives them",
+            e.of_input ? ", of the input" : "",
+            e.scale != 1 ? fmt::format(", times {:.6g}", e.scale) : "",
+            e.shared > 0 ? fmt::format(", and one of width {} for all", e.shared) : ""));
+        if (e.groups > 1 || e.sigmoid)
+            out.push_back(fmt::format(
+                "experts are chosen{} by {}{}",
+                e.groups > 1 ? fmt::format(" from {} of {} groups", e.chosen_groups, e.groups) : "",
+                e.sigmoid ? "sigmoid scores" : "a softmax",
+                e.corrected ? " and their corrections" : ""));
+    }
+    const auto without_rotation =
+        a.rotary.columns == 0
+            ? 0
+            : std::ranges::count(spec.blocks, Index{0}, [](const BlockSpec& block) {
+                  return block.attention.rotary.columns;
+              });
+    const auto growing = std::ranges::find_if(
+        spec.blocks, [](const BlockSpec& block) { return block.attention.growth.scale != 0; });
+    if (growing != spec.blocks.end())
+        out.push_back(fmt::format(
+            "queries at position p times 1 + {:.6g} ln(1 + floor((p + 1) / {})) in {} layers",
+            growing->attention.growth.scale, growing->attention.growth.length,
+            std::ranges::count_if(spec.blocks, [](const BlockSpec& block) {
+                return block.attention.growth.scale != 0;
+            })));
+    if (without_rotation > 0)
+        out.push_back(fmt::format("no positions in {} layers", without_rotation));
     const auto windows =
         std::count_if(spec.blocks.begin(), spec.blocks.end(),
                       [](const BlockSpec& block) { return block.attention.window > 0; });
@@ -222,7 +280,10 @@ void Reader::apply_own_keys() {
         const bool listed = layers.is_array() && l < layers.array().size();
         const Json& said = listed ? layers.array()[l] : own;
         require_known_keys(said);
-        if (said["attention"].is_string()) b.attention.variant = said["attention"].string();
+        if (said["attention"].is_string() && said["attention"].string() != b.attention.variant) {
+            b.attention.variant = said["attention"].string();
+            b.attention.options.clear();  // those of the family's own attention
+        }
         if (said["causal"].is_bool()) b.attention.causal = said["causal"].boolean();
         if (said["window"].is_integer()) b.attention.window = said["window"].integer();
         if (said["output_norm"].is_string())
@@ -249,6 +310,7 @@ void Reader::add_learned_numbers(Names& names) {
     for (std::size_t l = 0; l < spec.blocks.size(); ++l)
         for (const LearnedNumber& number : learned_by(spec, Index(l))) {
             AttentionSpec& a = spec.blocks[l].attention;
+            if (std::ranges::find(a.own, number.name, &Parameter::name) != a.own.end()) continue;
             const auto query = std::ranges::find(names, fmt::format("layer.{}.attn.q.weight", l),
                                                  &std::pair<std::string, TensorSource>::first);
             if (query == names.end())

@@ -22,37 +22,141 @@ double positive(const Reader& r, const Json& rope, std::string_view key) {
 /// A number of tokens from a config, clamped to fit an Index.
 Index length(double tokens) { return Index(std::min(tokens, 1e15)); }
 
-/// Keys that are read here, or that are redundant in the types that have them.
+/// Keys of all scalings: they are read here, or redundant in the types that have them.
 constexpr std::array known{"rope_type",       "type",
                            "rope_theta",      "partial_rotary_factor",
                            "factor",          "original_max_position_embeddings",
                            "low_freq_factor", "high_freq_factor",
                            "finetuned"};
+constexpr std::array of_yarn{"attention_factor", "beta_fast",      "beta_slow",
+                             "mscale",           "mscale_all_dim", "truncate"};
+constexpr std::array of_longrope{"attention_factor", "short_factor", "long_factor"};
 
-void refuse_unknown(const Reader& r, const Json& rope) {
+void refuse_unknown(const Reader& r, const Json& rope, std::string_view type) {
+    const auto has = [](const auto& keys, const std::string& key) {
+        return std::ranges::find(keys, key) != keys.end();
+    };
     for (const auto& [key, said] : rope.object())
-        if (!said.is_null() && std::ranges::find(known, key) == known.end())
+        if (!said.is_null() && !has(known, key) && !(type == "yarn" && has(of_yarn, key)) &&
+            !(type == "longrope" && has(of_longrope, key)))
             r.refuse(
                 fmt::format("the rotary embedding of {} has a '{}' ({}), which is not supported",
                             r.config_source(), key, said.dump()));
 }
 
-void read_scaling(Reader& r, const Json& rope, Rotary& out) {
-    refuse_unknown(r, rope);
-    const Json& kind = rope["rope_type"].is_string() ? rope["rope_type"] : rope["type"];
-    const std::string type = kind.is_string() ? kind.string() : "default";
-    if (type == "default") return;
-    if (type != "linear" && type != "dynamic" && type != "llama3")
+/// A positive number, `fallback` where the key is missing.
+double positive_or(const Reader& r, const Json& rope, std::string_view key, double fallback) {
+    return rope[key].is_null() ? fallback : positive(r, rope, key);
+}
+
+/// The length before the scaling: a key of the scaling or, of Phi, beside it; 0: neither is there.
+double original_length(Reader& r, const Json& rope) {
+    constexpr std::string_view key = "original_max_position_embeddings";
+    const double inside = positive_or(r, rope, key, 0);
+    const Json& said = r.value({key});
+    if (said.is_null()) return inside;
+    const double beside = positive(r, r.config(), key);
+    if (inside > 0 && inside != beside)
+        r.refuse(fmt::format("{} says {} = {} and {} = {} in its rotary scaling", r.config_source(),
+                             key, beside, key, inside));
+    return beside;
+}
+
+/// The longest input of a config, which has no default where a scaling depends on it.
+double longest_input(Reader& r, std::string_view type) {
+    const Json& said = r.value({"max_position_embeddings"});
+    if (said.is_null())
+        r.refuse(fmt::format("rotary scaling '{}' needs max_position_embeddings, which {} lacks",
+                             type, r.config_source()));
+    return positive(r, r.config(), "max_position_embeddings");
+}
+
+/// 0.1 m ln(factor) + 1, [YARN] (22), by which the logits' square root is multiplied.
+double temperature(double factor, double m = 1) {
+    return factor > 1 ? 0.1 * m * std::log(factor) + 1 : 1;
+}
+
+/// [YARN].  Without a length before it, `max_position_embeddings` is that.
+void read_yarn(Reader& r, const Json& rope, Rotary& out) {
+    if (!(out.theta > 1)) r.refuse("rotary scaling 'yarn' needs a rotary base above 1");
+    const double before = original_length(r, rope);
+    if (before == 0) r.assume("original_max_position_embeddings = max_position_embeddings");
+    const double original = before > 0 ? before : longest_input(r, "yarn");
+    out.original_length = length(original);
+    out.beta_fast = positive_or(r, rope, "beta_fast", 32);
+    out.beta_slow = positive_or(r, rope, "beta_slow", 1);
+    if (out.beta_fast < out.beta_slow)
         r.refuse(
-            fmt::format("rotary scaling '{}' is not supported (default, linear, dynamic and "
-                        "llama3 are)",
+            fmt::format("beta_fast {} is less than beta_slow {}", out.beta_fast, out.beta_slow));
+    if (const Json& truncate = rope["truncate"]; truncate.is_bool())
+        out.truncate = truncate.boolean();
+    else if (!truncate.is_null())
+        r.refuse(fmt::format("truncate is {}, expected true or false", truncate.dump()));
+    const double one = positive_or(r, rope, "mscale", 0),
+                 all = positive_or(r, rope, "mscale_all_dim", 0);
+    out.magnitude = one > 0 && all > 0 ? temperature(out.factor, one) / temperature(out.factor, all)
+                                       : temperature(out.factor);
+    out.magnitude = positive_or(r, rope, "attention_factor", out.magnitude);
+    const Json& longest = r.value({"max_position_embeddings"});
+    if (before > 0 && longest.is_number() && longest.number() != out.factor * before)
+        r.spec.warnings.push_back(
+            fmt::format("The rotary scaling has factor {}, though max_position_embeddings {} is {} "
+                        "times the {} tokens before it; the factor is used.",
+                        out.factor, longest.dump(), longest.number() / before, before));
+}
+
+std::vector<double> factors(const Reader& r, const Json& rope, std::string_view key, Index count) {
+    const Json& said = rope[key];
+    std::vector<double> out;
+    if (said.is_array())
+        for (const Json& one : said.array())
+            if (one.is_number() && one.number() > 0 && std::isfinite(one.number()))
+                out.push_back(one.number());
+    if (Index(out.size()) != count || said.array().size() != out.size())
+        r.refuse(fmt::format("{} of rotary scaling 'longrope' is not a list of {} positive numbers",
+                             key, count));
+    return out;
+}
+
+/// [LONGROPE] as Phi has it: the magnitude is sqrt(1 + ln(factor) / ln(original length)).
+void read_longrope(Reader& r, const Json& rope, Rotary& out) {
+    out.short_factors = factors(r, rope, "short_factor", out.columns / 2);
+    out.long_factors = factors(r, rope, "long_factor", out.columns / 2);
+    const double original = original_length(r, rope), longest = longest_input(r, "longrope");
+    if (!(original > 1))
+        r.refuse("rotary scaling 'longrope' needs an original_max_position_embeddings above 1");
+    out.original_length = length(original);
+    const double ratio = longest / original;
+    out.factor = positive_or(r, rope, "factor", ratio);
+    if (out.factor != ratio)
+        r.refuse(
+            fmt::format("rotary scaling 'longrope' has factor {}, but max_position_embeddings "
+                        "{} is {} times the {} tokens before it",
+                        out.factor, longest, ratio, original));
+    out.magnitude = out.factor > 1 ? std::sqrt(1 + std::log(out.factor) / std::log(original)) : 1;
+    out.magnitude = positive_or(r, rope, "attention_factor", out.magnitude);
+}
+
+void read_scaling(Reader& r, const Json& rope, Rotary& out) {
+    const Json& kind = rope["rope_type"].is_string() ? rope["rope_type"] : rope["type"];
+    std::string type = kind.is_string() ? kind.string() : "default";
+    if (type == "su") type = "longrope";  // its name in Phi's first files
+    refuse_unknown(r, rope, type);
+    if (type == "default") return;
+    if (type != "linear" && type != "dynamic" && type != "llama3" && type != "yarn" &&
+        type != "longrope")
+        r.refuse(
+            fmt::format("rotary scaling '{}' is not supported (default, linear, dynamic, llama3, "
+                        "yarn and longrope are)",
                         type));
     out.scaling = type;
+    if (type == "longrope") return read_longrope(r, rope, out);
     out.factor = positive(r, rope, "factor");
+    if (type == "yarn") return read_yarn(r, rope, out);
     const Json& longest = r.value({"max_position_embeddings"});
     const double original = longest.is_number() ? longest.number() : 2048;
     if (const Json& before = rope["original_max_position_embeddings"];
-        type != "llama3" && before.is_number() && before.number() != original)
+        type == "dynamic" && before.is_number() && before.number() != original)
         r.refuse(
             fmt::format("rotary scaling '{}' with an original_max_position_embeddings of {} is not "
                         "supported ({}, max_position_embeddings, is)",
@@ -72,6 +176,12 @@ void read_scaling(Reader& r, const Json& rope, Rotary& out) {
                                       out.low_freq_factor));
 }
 
+Json list(const std::vector<double>& numbers) {
+    Json::Array out;
+    for (const double number : numbers) out.emplace_back(number);
+    return out;
+}
+
 }  // namespace
 
 double read_share(Reader& r, Words keys, double fallback) {
@@ -83,7 +193,7 @@ double read_share(Reader& r, Words keys, double fallback) {
     return share;
 }
 
-Rotary read_rotary(Reader& r, Index columns, Words theta_keys) {
+Rotary read_rotary(Reader& r, Index columns, Words theta_keys, double theta) {
     Rotary out;
     out.columns = columns;
     const Json& newer = r.value({"rope_parameters"});
@@ -96,7 +206,7 @@ Rotary read_rotary(Reader& r, Index columns, Words theta_keys) {
     if (rope["rope_theta"].is_number())
         out.theta = positive(r, rope, "rope_theta");
     else
-        out.theta = r.number(theta_keys, 10000);
+        out.theta = r.number(theta_keys, theta);
     if (beside.is_number() && beside.number() != out.theta)
         r.refuse(fmt::format("{} says {} = {} and rope_theta = {}", r.config_source(),
                              *theta_keys.begin(), beside.dump(), out.theta));
@@ -119,6 +229,17 @@ void write_rope_scaling(const Rotary& rotary, Json& config) {
     if (rotary.scaling == "llama3") {
         rope.set("low_freq_factor", rotary.low_freq_factor);
         rope.set("high_freq_factor", rotary.high_freq_factor);
+        rope.set("original_max_position_embeddings", rotary.original_length);
+    }
+    if (rotary.scaling == "yarn") {
+        rope.set("beta_fast", rotary.beta_fast).set("beta_slow", rotary.beta_slow);
+        rope.set("truncate", rotary.truncate).set("attention_factor", rotary.magnitude);
+        rope.set("original_max_position_embeddings", rotary.original_length);
+    }
+    if (rotary.scaling == "longrope") {
+        rope.set("short_factor", list(rotary.short_factors));
+        rope.set("long_factor", list(rotary.long_factors));
+        rope.set("attention_factor", rotary.magnitude);
         rope.set("original_max_position_embeddings", rotary.original_length);
     }
     config.set("rope_scaling", std::move(rope));

@@ -9,8 +9,9 @@ double read_share(Reader& reader, Words keys, double fallback);
 
 /// The rotary embedding of a HF config: `rope_theta` (`theta_keys`), `rope_scaling` of transformers
 /// 4 or `rope_parameters` of 5.  `columns` of a head rotate.  Unsupported scalings and unknown keys
-/// are refused by name.
-Rotary read_rotary(Reader& reader, Index columns, Words theta_keys);
+/// are refused by name.  Scalings: [YARN], [LONGROPE] and those of transformers.  `theta`: the base
+/// where no key has it.
+Rotary read_rotary(Reader& reader, Index columns, Words theta_keys, double theta = 10000);
 
 /// The same as a config of HF: sets `rope_scaling` where there is any.
 void write_rope_scaling(const Rotary& rotary, Json& config);

@@ -380,7 +380,7 @@ constexpr std::array published{
 
 std::vector<Index> read_depths(const KeyReader& k, const std::string& said) {
     std::vector<Index> out;
-    for (const std::string& part : split(said, '-')) {
+    for (const std::string& part : tsdiag::split(said, '-')) {
         Index depth = 0;
         const char* end = part.data() + part.size();
         const auto read = std::from_chars(part.data(), end, depth);

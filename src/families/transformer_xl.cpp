@@ -186,8 +186,8 @@ RandomModel draw(std::string_view name, const Keys& keys) {
     const Sizes sizes = read_sizes(k, preset);
     BlockSpec b = block(sizes);
     b.placement = placement_named(k.text("placement").value_or("post"));
-    if (b.placement == NormPlacement::parallel)
-        k.refuse("placement=parallel: expected post or pre");
+    if (b.placement != NormPlacement::post && b.placement != NormPlacement::pre)
+        k.refuse(fmt::format("placement={}: expected post or pre", tsdiag::name(b.placement)));
     b.deesc = read_deescalation(k);
     const Index memory = k.text("memory") ? k.count("memory", 1) : 0;
     k.finish();

@@ -57,24 +57,40 @@ void read_pairs(const RawTensor& raw, Index head, std::span<T> out) {
         }
 }
 
+/// Rows and columns exchanged: (in, out) as rows of out, which may lie one after the other.
+template <class T>
+void widen_turned(RawTensor raw, std::span<T> out) {
+    if (raw.strides[0] != 1) return widen_transposed(raw, out);
+    std::swap(raw.shape[0], raw.shape[1]);
+    std::swap(raw.strides[0], raw.strides[1]);
+    widen(raw, out);
+}
+
 /// The rows that `source` takes of `raw`, widened, in the order of the canonical tensor.
 template <class T>
 void read(const RawTensor& raw, const TensorSource& source, std::span<T> out) {
     const bool turned = source.transposed;
     if (source.paired_head > 0) return read_pairs(raw, source.paired_head, out);
-    if (source.length == 0) return turned ? widen_transposed(raw, out) : widen(raw, out);
+    if (source.length == 0) return turned ? widen_turned(raw, out) : widen(raw, out);
+    if (source.length == 1 && source.groups > 1) {  // rows a stride apart
+        const std::size_t axis = turned ? 1 : 0;
+        RawTensor rows = part(raw, axis, source.first, source.groups);
+        rows.strides[axis] *= source.stride;
+        return turned ? widen_turned(rows, out) : widen(rows, out);
+    }
     const std::size_t size = out.size() / std::size_t(source.groups);
     for (Index g = 0; g < source.groups; ++g) {
         const Index first = g * source.stride + source.first;
         const RawTensor rows = part(raw, turned ? 1 : 0, first, source.length);
         const std::span<T> to = out.subspan(std::size_t(g) * size, size);
-        turned ? widen_transposed(rows, to) : widen(rows, to);
+        turned ? widen_turned(rows, to) : widen(rows, to);
     }
 }
 
 /// The file position of element `index` (row-major) of a canonical tensor: "[3, 17]".
 std::string place(Index index, const Parameter& p, const TensorSource& source,
                   const RawTensor& raw) {
+    const std::string before = source.slice < 0 ? "" : fmt::format("{}, ", source.slice);
     const Index cols = p.vector ? 1 : p.shape.cols;
     Index row = index / cols;
     const Index col = index % cols;
@@ -84,14 +100,14 @@ std::string place(Index index, const Parameter& p, const TensorSource& source,
     }
     if (source.length > 0)
         row = row / source.length * source.stride + source.first + row % source.length;
-    if (source.transposed) return fmt::format("[{}, {}]", col, row);
+    if (source.transposed) return fmt::format("[{}{}, {}]", before, col, row);
     Index flat = row * cols + col;
     std::vector<Index> at(raw.shape.size());
     for (std::size_t k = at.size(); k-- > 0;) {
         at[k] = flat % std::max<Index>(raw.shape[k], 1);
         flat /= std::max<Index>(raw.shape[k], 1);
     }
-    return fmt::format("[{}]", fmt::join(at, ", "));
+    return fmt::format("[{}{}]", before, fmt::join(at, ", "));
 }
 
 bool floating(DType type) {
@@ -103,6 +119,7 @@ bool floating(DType type) {
         case DType::f32:
         case DType::f64:
         case DType::blocks:
+        case DType::packed:
             return true;
         default:
             return false;
@@ -136,7 +153,7 @@ class CheckpointWeights final : public Weights {
 
     Tensor get(std::string_view name) const override {
         const Entry& e = entry(name);
-        const RawTensor raw = open(e.source.file_name);
+        const RawTensor raw = open(e.source.file_name, e.source.slice);
         if (e.source.concat.empty()) require_shape(e, raw);
         if (std::optional<Tensor> same = borrowed(e, raw)) return finite(*same, e, raw);
         const Tensor copy = type_ == Type::f32 ? copied<float>(e, raw) : copied<double>(e, raw);
@@ -148,7 +165,7 @@ class CheckpointWeights final : public Weights {
         if (e.source.transposed || e.source.length > 0 || e.source.paired_head > 0 ||
             !e.source.concat.empty())
             return Weights::rows(name, rows);
-        const RawTensor raw = open(e.source.file_name);
+        const RawTensor raw = open(e.source.file_name, e.source.slice);
         require_shape(e, raw);
         if (raw.shape.size() != 2) return Weights::rows(name, rows);
         return type_ == Type::f32 ? some_rows<float>(e, raw, rows)
@@ -175,12 +192,12 @@ class CheckpointWeights final : public Weights {
         return found->second;
     }
 
-    RawTensor open(const std::string& file_name) const {
-        RawTensor raw = file_->tensor(file_name);
+    RawTensor open(const std::string& file_name, Index slice = -1) const {
+        RawTensor raw = families::slice_of(file_->tensor(file_name), slice);
         if (!floating(raw.dtype) && !raw.scales)
             throw FormatError(
                 fmt::format("{}: weight '{}' has dtype {}, expected floating-point weights (f8, "
-                            "f16, bf16, f32, f64) or a type of GGUF whose values are known",
+                            "f16, bf16, f32, f64) or quantised ones whose values are known",
                             file_->source(), file_name, raw.dtype_name));
         const std::lock_guard lock(mutex_);
         touched_.push_back(raw);
@@ -198,7 +215,7 @@ class CheckpointWeights final : public Weights {
     std::optional<Tensor> borrowed(const Entry& e, const RawTensor& raw) const {
         const TensorSource& s = e.source;
         if (type_ != Type::f32 || s.transposed || !s.concat.empty() || s.groups > 1 ||
-            s.paired_head > 0)
+            s.paired_head > 0 || s.plus != 0)
             return std::nullopt;
         const RawTensor taken = s.length > 0 ? part(raw, 0, s.first, s.length) : raw;
         const auto same = as_is<float>(taken);
@@ -213,6 +230,8 @@ class CheckpointWeights final : public Weights {
                 read(raw, e.source, values);
             else
                 stack(e, raw, values);
+            if (e.source.plus != 0)
+                for (T& value : values) value += T(e.source.plus);
         });
         if (e.source.concat.empty() && e.source.length == 0)  // else its pages are reused
             release_pages(raw);

@@ -12,7 +12,7 @@
 namespace tsdiag {
 namespace {
 
-using families::file_shape;
+using families::whole_shape;
 
 /// A canonical parameter and where its rows go; `row` >= 0: that row alone (stacked prefix tokens).
 struct Piece {
@@ -46,7 +46,7 @@ std::vector<FileTensor> file_tensors(const ModelSpec& spec, const Names& names) 
     for (const auto& [canonical, source] : names) {
         const Parameter& p = known.at(canonical);
         if (source.concat.empty()) {
-            add(source.file_name, file_shape(p, source), {p, source});
+            add(source.file_name, whole_shape(spec, p, source), {p, source});
             continue;
         }
         check(std::ssize(source.concat) + 1 == p.shape.rows, "one tensor a stacked row");
@@ -69,11 +69,12 @@ void place(const Piece& piece, const std::vector<float>& from, std::vector<float
         return;
     }
     const Index total = s.total > 0 ? s.total : out;
+    const Index before = std::max<Index>(s.slice, 0) * total * cols;  // of a stack
     for (Index r = 0; r < out; ++r) {
         const Index row = s.length > 0 ? r / s.length * s.stride + s.first + r % s.length : r;
         for (Index c = 0; c < cols; ++c) {
-            const Index at = s.transposed ? c * total + row : row * cols + c;
-            to[std::size_t(at)] = from[std::size_t(r * cols + c)];
+            const Index at = before + (s.transposed ? c * total + row : row * cols + c);
+            to[std::size_t(at)] = from[std::size_t(r * cols + c)] - float(s.plus);
         }
     }
 }

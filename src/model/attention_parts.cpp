@@ -36,32 +36,49 @@ class Parts {
         out.x = x;
         const Tensor all = memory.defined() ? concat_rows({memory, x}) : x;
         Projections& p = out.projections;
-        p.q_raw = reflection(split_heads(w_.q(x), a_.heads));       // (s h, n, w)
-        p.k_raw = reflection(split_heads(w_.k(all), a_.kv_heads));  // (s h', m + n, w)
+        const bool whole = a_.qk_norm && a_.qk_norm_whole;
+        if (whole) {
+            p.q_raw = split_heads(head_norm(w_.q(x), w_.q_norm), a_.heads);       // (s h, n, w)
+            p.k_raw = split_heads(head_norm(w_.k(all), w_.k_norm), a_.kv_heads);  // (s h', m+n, w)
+            out.v = w_.v.heads(all, a_.kv_heads);
+        } else if (memory.defined()) {
+            p.q_raw = w_.q.heads(x, a_.heads);
+            p.k_raw = w_.k.heads(all, a_.kv_heads);
+            out.v = w_.v.heads(all, a_.kv_heads);
+        } else {
+            const std::vector<Tensor> each =
+                linear_heads(x, std::vector<HeadsMap>{{w_.q.weight, w_.q.bias, a_.heads},
+                                                      {w_.k.weight, w_.k.bias, a_.kv_heads},
+                                                      {w_.v.weight, w_.v.bias, a_.kv_heads}});
+            p.q_raw = each[0], p.k_raw = each[1], out.v = each[2];
+        }
+        p.q_raw = reflection(p.q_raw);
+        p.k_raw = reflection(p.k_raw);
         p.q = p.q_raw;
         p.k = p.k_raw;
         p.scale = a_.scale;
-        if (a_.qk_norm) {
+        p.norm_of_all_heads = whole;
+        if (a_.qk_norm && !whole) {
             p.q = head_norm(p.q, w_.q_norm);
             p.k = head_norm(p.k, w_.k_norm);
-            p.q_norm = w_.q_norm.weight;
-            p.k_norm = w_.k_norm.weight;
+            p.q_norm = weight_of(w_.q_norm, p.q);
+            p.k_norm = weight_of(w_.k_norm, p.k);
             p.norm_is_layer = a_.qk_norm_layer;
             p.norm_eps = a_.qk_eps;
         }
         p.position = batch_.position;
         p.frequency = frequency_;
         p.interleaved = a_.rotary.interleaved;
-        out.input.q = p.q = rotated(p.q);
+        p.magnitude = a_.rotary.magnitude;
+        out.input.q = p.q = grown(rotated(p.q), p.growth);
         out.input.k = p.k = rotated(p.k);
-        out.v = split_heads(w_.v(all), a_.kv_heads);
         return out;
     }
 
     AttentionParts gated(const Tensor& x) const {
         AttentionParts out;
         out.x = x;
-        const Tensor z = map(Unary::silu, w_.z(x));
+        const Tensor z = w_.z.mapped(x, Unary::silu);
         const auto offset = [&](Index row) {
             return rotated(add(multiply(z, w_.gamma.row_range(row, 1)), w_.beta.row_range(row, 1)));
         };
@@ -73,8 +90,32 @@ class Parts {
             out.input.q2 = offset(1);
             out.input.k2 = offset(3);
         }
-        out.v = map(Unary::silu, w_.v(x));
-        out.gate = map(Unary::silu, w_.gate(x));
+        out.v = w_.v.mapped(x, Unary::silu);
+        out.gate = w_.gate.mapped(x, Unary::silu);
+        return out;
+    }
+
+    /// Of a LatentSpec; the columns that rotate come first.
+    AttentionParts latent(const Tensor& x) const {
+        AttentionParts out;
+        out.x = x;
+        const double eps = a_.latent.eps;
+        const Index turning = a_.rotary.columns, still = a_.head_dim - turning;
+        const Tensor low =
+            a_.latent.query_rank > 0 ? rms_norm(w_.q_low(x), w_.q_low_norm.weight, eps) : x;
+        const Tensor q = w_.q.heads(low, a_.heads);  // (s h, n, w)
+        out.input.q = concat_cols(std::vector<Tensor>{
+            rotated(contiguous(q.col_range(still, turning))), q.col_range(0, still)});
+        const Tensor both = w_.kv_low(x);  // (s, n, rank + turning)
+        const Tensor c =
+            rms_norm(contiguous(both.col_range(0, a_.latent.rank)), w_.kv_low_norm.weight, eps);
+        const Tensor shared = rotated(contiguous(both.col_range(a_.latent.rank, turning)));
+        out.input.k = concat_cols(
+            std::vector<Tensor>{repeat_batches(shared, a_.heads), w_.k.heads(c, a_.heads)});
+        out.v = w_.v.heads(c, a_.heads);
+        out.projections.q = out.input.q;
+        out.projections.k = out.input.k;
+        out.projections.scale = a_.scale;
         return out;
     }
 
@@ -83,13 +124,13 @@ class Parts {
         AttentionParts out;
         out.x = x;
         Projections& p = out.projections;
-        p.q_raw = transpose(split_heads(w_.q(x), a_.heads));     // (s h, w, n)
-        p.k_raw = transpose(split_heads(w_.k(x), a_.kv_heads));  // (s h', w, n)
+        p.q_raw = transpose(w_.q.heads(x, a_.heads));     // (s h, w, n)
+        p.k_raw = transpose(w_.k.heads(x, a_.kv_heads));  // (s h', w, n)
         const Tensor t = contiguous(w_.own("temperature")).reshape({a_.heads, 1, 1});
         out.input.q = p.q = multiply(
             unit_rows(p.q_raw), concat_batches(std::vector<Tensor>(std::size_t(x.batch()), t)));
         out.input.k = p.k = unit_rows(p.k_raw);
-        out.v = transpose(split_heads(w_.v(x), a_.kv_heads));
+        out.v = transpose(w_.v.heads(x, a_.kv_heads));
         p.scale = a_.scale;
         return out;
     }
@@ -97,9 +138,7 @@ class Parts {
   private:
     /// x / max(|x|, 1e-12) of each row.
     static Tensor unit_rows(const Tensor& x) {
-        constexpr double least = 1e-24;
-        const Tensor floor =
-            Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&least, 1), x.type());
+        const Tensor floor = constant(x.backend(), 1e-24, x.type());
         const Tensor squares = zip(Binary::maximum, row_sum(multiply(x, x)), floor);
         return divide(x, map(Unary::sqrt, squares));
     }
@@ -109,8 +148,28 @@ class Parts {
         return a_.rotary.reflected ? reflected(x, w_.mirror) : x;
     }
     Tensor rotated(const Tensor& x) const {
-        return frequency_.empty() ? x
-                                  : rotate(x, batch_.position, frequency_, a_.rotary.interleaved);
+        if (frequency_.empty()) return x;
+        Tensor turned = rotate(x, batch_.position, frequency_, a_.rotary.interleaved);
+        if (a_.rotary.magnitude == 1) return turned;
+        std::vector<double> length(std::size_t(x.cols()), 1.0);
+        std::fill_n(length.begin(), 2 * frequency_.size(), a_.rotary.magnitude);
+        return multiply(turned, Tensor::from_host(x.backend(), {1, 1, x.cols()},
+                                                  std::span<const double>(length), x.type()));
+    }
+    /// The queries of `x` by their positions; `factors` receives what each is multiplied by.
+    Tensor grown(const Tensor& x, std::vector<double>& factors) const {
+        if (a_.growth.scale == 0) return x;
+        for (auto at = batch_.position.end() - x.rows(); at != batch_.position.end(); ++at)
+            factors.push_back(a_.growth.at(*at));
+        return multiply(x, Tensor::from_host(x.backend(), {1, x.rows(), 1},
+                                             std::span<const double>(factors), x.type()));
+    }
+    /// Of a norm without weights, ones.
+    static Tensor weight_of(const Norm& norm, const Tensor& x) {
+        if (norm.weight.defined()) return norm.weight;
+        Tensor ones = Tensor::empty(x.backend(), {1, 1, x.cols()}, x.type());
+        x.backend().fill(ones.view(), 1);
+        return ones;
     }
     Tensor head_norm(const Tensor& x, const Norm& norm) const {
         return a_.qk_norm_layer ? layer_norm(x, norm.weight, norm.bias, a_.qk_eps)
@@ -134,9 +193,10 @@ AttentionParts attention_parts(const AttentionSpec& a, const AttentionWeights& w
                         batch.length - x.rows(), batch.length));
     const Parts parts(a, w, batch);
     const Tensor in = a.token_shift ? shifted(x) : x;
-    AttentionParts out = a.gated_unit ? parts.gated(in)
-                         : a.channels ? parts.over_channels(in)
-                                      : parts.projected(in, memory);
+    AttentionParts out = a.gated_unit        ? parts.gated(in)
+                         : a.channels        ? parts.over_channels(in)
+                         : a.latent.rank > 0 ? parts.latent(in)
+                                             : parts.projected(in, memory);
     AttentionInput& input = out.input;
     input.scale = a.scale;
     input.causal = a.causal;

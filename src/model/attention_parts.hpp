@@ -8,7 +8,7 @@ struct AttentionParts {
     AttentionInput input;
     Tensor v;                 ///< (s h', m + n, w); over channels V^T, (s h', w, n), as q and k
     Tensor gate;              ///< multiplies the concatenated heads, (s, n, h w); empty: none
-    Projections projections;  ///< unless the block is a gated unit
+    Projections projections;  ///< unless the block is a gated unit; of latent keys q, k and scale
     Tensor x;                 ///< the input of the projections
 };
 /// Projections of `x`, their norms, activations and positions; keys and values also of `memory`,

@@ -199,8 +199,9 @@ Tensor embed_tokens(const Context& c, std::span<const Input> inputs, Index n) {
     }
     if (s.positions == Positions::sin_cos || s.positions == Positions::fairseq)
         x = add(x, sin_cos(c, position_rows(s, inputs, n), n));
-    constexpr Index first_type = 0;
-    if (s.token_types) x = add(x, c.weights.rows("embed.type", std::span(&first_type, 1)));
+    constexpr Index first = 0;
+    if (s.token_types) x = add(x, c.weights.rows("embed.type", std::span(&first, 1)));
+    if (s.task_rows > 0) x = add(x, c.weights.rows("embed.task", std::span(&first, 1)));
     if (s.embedding_norm) x = c.norm(x, "embed.norm", s.embedding_norm_kind);
     if (s.embedding_map) x = c.linear("embed.map")(x);
     if (s.positions == Positions::sinusoidal) x = add(x, sinusoidal(c, n));

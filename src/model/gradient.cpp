@@ -201,9 +201,9 @@ class Sweep {
         way.cotangent = found[0];
         for (std::size_t i = 0; i < stages.all.size(); ++i)
             tell_state(run.layer, stages.all[i].first, found[states + i]);
-        const bool shared = run.block.shares >= 0 && run.block.shares != run.layer;
+        const std::string own = fmt::format("layer.{}.", run.layer);
         tell_parameters(run.layer, tracked.used(), std::span(found).subspan(parameters), way,
-                        [shared](const std::string&) { return shared; });
+                        [&own](const std::string& name) { return !name.starts_with(own); });
         if (told(run.layer) && observer_.wants_attention_gradient(run.layer))
             tell_attention(run, tape, found[1], tape.normed.defined() ? found[2] : Tensor());
     }

@@ -3,90 +3,46 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
 #include <limits>
 
 #include "attention_parts.hpp"
+#include "experts.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag::model {
 
-LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index layer) {
-    const BlockSpec& b = spec.blocks[std::size_t(layer)];
-    const std::string at = fmt::format("layer.{}.", b.shares < 0 ? layer : b.shares);
-    const auto one = [&](std::string_view name) {
-        return get_or_empty(weights, at + std::string(name));
-    };
-    const auto map = [&](std::string_view name) {
-        return load_linear(weights, at + std::string(name));
-    };
-    const auto norm = [&](std::string_view name) {
-        return load_norm(weights, at + std::string(name));
-    };
-    return {.norm1 = norm("norm1"),
-            .norm2 = norm("norm2"),
-            .attention = {.q = map("attn.q"),
-                          .k = map("attn.k"),
-                          .v = map("attn.v"),
-                          .o = map("attn.o"),
-                          .q_norm = norm("attn.q_norm"),
-                          .k_norm = norm("attn.k_norm"),
-                          .theta = one("attn.lrpe.theta"),
-                          .mirror = one("attn.lrpe.v"),
-                          .z = map("attn.z"),
-                          .gate = map("attn.gate"),
-                          .gamma = one("attn.offset.gamma"),
-                          .beta = one("attn.offset.beta"),
-                          .own =
-                              [&weights, at](std::string_view name) {
-                                  return get_or_empty(weights, at + "attn." + std::string(name));
-                              }},
-            .ffn = {.up = map("ffn.up"), .gate = map("ffn.gate"), .down = map("ffn.down")},
-            .local = b.local.kernel == 0
-                         ? LocalWeights()
-                         : LocalWeights{.before = norm("norm3"),
-                                        .conv1 = map("local.conv1"),
-                                        .conv2 = map("local.conv2"),
-                                        .norm = load_batch_norm(weights, at + "local.norm"),
-                                        .scale = one("local.scale")},
-            .scale1 = one("scale1"),
-            .scale2 = one("scale2"),
-            .tau = one("deesc.tau"),
-            .merge = {norm("merge.norm"), map("merge.map")}};
-}
+namespace {
 
-double branch_gain(const BlockSpec& b, const LayerWeights& w) {
-    const AttentionSpec& a = b.attention;
-    if (a.gated_unit || a.channels) return std::numeric_limits<double>::quiet_NaN();
-    Tensor v = w.attention.v.weight, o = w.attention.o.weight;
-    const double d = double(v.cols());
-    if (w.scale1.defined() && o.defined())
-        o = multiply(o, w.scale1.reshape({1, w.scale1.cols(), 1}));
-    if (w.scale1.defined() && !o.defined())
-        v = multiply(v, w.scale1.reshape({1, w.scale1.cols(), 1}));
-    const Index group = a.heads / a.kv_heads;
-    if (!o.defined()) return b.alpha * b.alpha * double(group) * squared_norm(v) / d;
-    const Tensor vh = contiguous(v).reshape({a.kv_heads, a.value_columns(), v.cols()});
-    const Tensor oh = o.split_heads(a.heads);  // (h, d, value_columns)
-    const Tensor gram_v = matmul(vh, vh, Transpose::second);
-    const Tensor gram_o = matmul(oh, oh, Transpose::first);
-    double sum = 0;
-    for (Index k = 0; k < a.heads; ++k)
-        sum += dot(gram_o.batch_range(k, 1), gram_v.batch_range(k / group, 1));
-    return b.alpha * b.alpha * sum / d;
-}
-
-void require_finite(const Tensor& x, Index layer, std::string_view stage, bool allow) {
-    if (allow) return;
-    const Index bad = first_nonfinite(x);
-    if (bad < 0) return;
+[[noreturn]] void refuse(const Tensor& x, Index bad, Index layer, std::string_view stage) {
     throw NonFiniteError(fmt::format(
         "layer {}, stage '{}': token {}, feature {} is NaN or infinite, although weights and input "
         "are finite: values leave the range of {}; pass {}--allow-nonfinite to continue",
         layer, stage, bad / x.cols() % x.rows(), bad % x.cols(),
         x.type() == Type::f32 ? "float32" : "float64",
         x.type() == Type::f32 ? "--dtype f64, or " : ""));
+}
+
+}  // namespace
+
+void require_finite(const Tensor& x, Index layer, std::string_view stage, bool allow) {
+    if (allow) return;
+    if (const Index bad = first_nonfinite(x); bad >= 0) refuse(x, bad, layer, stage);
+}
+
+void FiniteStates::add(const Tensor& x, Index layer, std::string_view stage) {
+    if (x.backend().host_memory()) return require_finite(x, layer, stage, false);
+    states_.push_back(x.detached());
+    places_.emplace_back(layer, stage);
+}
+
+void FiniteStates::require() {
+    auto found = first_nonfinite_later(states_);
+    for (std::size_t i = 0; i < states_.size(); ++i)
+        if (const Index bad = found.get()[i]; bad >= 0)
+            refuse(states_[i], bad, places_[i].first, places_[i].second);
+    states_.clear();
+    places_.clear();
 }
 
 namespace {
@@ -183,20 +139,33 @@ class Pass {
     Tensor run() {
         const Tensor& x = batch_.x;
         emit("in", "", x);
-        Tensor y = b_.placement == NormPlacement::post  ? post_norm(x)
-                   : b_.placement == NormPlacement::pre ? pre_norm(x)
-                                                        : parallel(x);
+        Tensor y = applied_to(x);
         if (!b_.deesc.before_ffn) y = deescalated(y);
-        if (run_.observer) tell_states(*run_.observer, run_.first, {run_.layer, "out", "", y});
+        if (run_.observer) run_.observer->on_states(run_.first, {run_.layer, "out", "", y});
         if (b_.merge.width > 0) {
             y = merged(y, b_.merge, w_.merge, batch_.grid, run_.layer);
             emit("merge", "", y);
         }
+        if (run_.observer) run_.observer->before_numbers_are_read();
+        if (!run_.finite) own_finite_.require();
         for (Told& told : told_) tell_attention(told);
         return y;
     }
 
   private:
+    Tensor applied_to(const Tensor& x) {
+        switch (b_.placement) {
+            case NormPlacement::post:
+                return post_norm(x);
+            case NormPlacement::pre:
+            case NormPlacement::branch:
+                return pre_norm(x);
+            case NormPlacement::parallel:
+                return parallel(x);
+        }
+        return x;
+    }
+
     /// An attention to be emitted when the layer is done.
     struct Told {
         Index sample;
@@ -206,10 +175,12 @@ class Pass {
     };
 
     void emit(std::string_view stage, std::string_view pred, const Tensor& x) {
-        require_finite(x, run_.layer, stage, run_.allow_nonfinite);
-        if (run_.observer) tell_states(*run_.observer, run_.first, {run_.layer, stage, pred, x});
+        if (!run_.allow_nonfinite) finite().add(x, run_.layer, stage);
+        if (run_.observer) run_.observer->on_states(run_.first, {run_.layer, stage, pred, x});
         last_ = stage;
     }
+
+    FiniteStates& finite() { return run_.finite ? *run_.finite : own_finite_; }
 
     Tensor norm(const Tensor& x, const Norm& parameters) const {
         return normed(b_.norm.kind, x, parameters, b_.norm.eps);
@@ -228,28 +199,33 @@ class Pass {
 
     /// [TSE] Algorithm 1: Y = LN(X + alpha SA(X)), then LN(Y + FFN(Y)).
     Tensor post_norm(const Tensor& x) {
-        Tensor y = plus_attention(x, attend(x, x));
+        Summed found = plus_attention(x, x, norms() ? &w_.norm1 : nullptr);
+        Tensor y = found.sum;
         emit("attn", "in", y);
         if (norms()) {
-            y = norm(y, w_.norm1);
+            y = normed_of(found, w_.norm1);
             emit("norm1", "attn", y);
         }
         if (b_.ffn.width == 0) return y;
         y = ffn_input(y);
         const std::string_view before = last_;
-        y = add(y, feed_forward(y));
+        found = plus_feed_forward(y, y, norms() ? &w_.norm2 : nullptr);
+        y = found.sum;
         emit("ffn", before, y);
         if (norms()) {
-            y = norm(y, w_.norm2);
+            y = normed_of(found, w_.norm2);
             emit("norm2", "ffn", y);
         }
         return y;
     }
 
     /// [TSE] (19): Y = X + alpha SA(LN(X)), then Y + FFN(LN(Y)); [XCIT] with Y + LPI(LN(Y))
-    /// between.
+    /// between.  [OLMO2] has the norms in the branches instead.
     Tensor pre_norm(const Tensor& x) {
-        Tensor y = plus_attention(x, attend(normed1(x), x));
+        const bool follows = norms() && !norms_of_branches() && b_.local.kernel == 0 &&
+                             b_.ffn.width > 0 && !b_.deesc.before_ffn;
+        const Summed found = plus_attention(x, normed1(x), follows ? &w_.norm2 : nullptr);
+        Tensor y = found.sum;
         emit("attn", "in", y);
         if (b_.local.kernel > 0) {
             const Tensor normed3 = norm(y, w_.local.before);
@@ -260,28 +236,32 @@ class Pass {
         if (b_.ffn.width == 0) return y;
         y = ffn_input(y);
         const std::string_view before = last_;
-        y = add(y, feed_forward(normed2(y)));
+        y = plus_feed_forward(y, normed2(y, found.normed)).sum;
         emit("ffn", before, y);
         return y;
     }
 
     /// X + alpha SA(LN(X)) + FFN(LN'(X)).
     Tensor parallel(const Tensor& x) {
-        Tensor y = plus_attention(x, attend(normed1(x), x));
-        if (b_.ffn.width > 0) y = add(y, feed_forward(normed2(x)));
+        const Tensor normed = normed1(x);
+        Tensor y = plus_attention(x, normed).sum;
+        if (b_.ffn.width > 0) y = plus_feed_forward(y, b_.one_norm ? normed : normed2(x)).sum;
         emit("ffn", "in", y);
         return y;
     }
 
+    /// Whether the norms of the placement are those of the branches.
+    bool norms_of_branches() const { return b_.placement == NormPlacement::branch; }
     Tensor normed1(const Tensor& x) {
-        if (!norms()) return x;
+        if (!norms() || norms_of_branches() || !b_.attention_norm) return x;
         Tensor out = norm(x, w_.norm1);
         emit("norm1", "", out);
         return out;
     }
-    Tensor normed2(const Tensor& x) {
-        if (!norms()) return x;
-        Tensor out = norm(x, w_.norm2);
+    /// `known`: the norm of x, where it was computed.
+    Tensor normed2(const Tensor& x, const Tensor& known = {}) {
+        if (!norms() || norms_of_branches()) return x;
+        Tensor out = known.defined() ? known : norm(x, w_.norm2);
         emit("norm2", "", out);
         return out;
     }
@@ -289,9 +269,57 @@ class Pass {
     Tensor dropped(const Tensor& branch, std::string_view stage) const {
         return run_.dropout ? run_.dropout(branch, stage) : branch;
     }
-    Tensor plus_attention(const Tensor& x, const Tensor& given) const {
-        const Tensor branch = dropped(given, "sa");
-        return add(x, b_.alpha == 1 ? branch : scale(branch, b_.alpha));
+
+    /// A state and, where it was computed along, its norm.
+    struct Summed {
+        Tensor sum, normed;
+    };
+    Tensor normed_of(const Summed& of, const Norm& parameters) const {
+        return of.normed.defined() ? of.normed : norm(of.sum, parameters);
+    }
+    /// A branch is the map of a state, as it is.
+    bool plain_branches() const {
+        return !run_.dropout && !norms_of_branches() && !b_.branch_norms;
+    }
+    /// The map of x plus `added`; on a device with the norm `next` of the sum, where there is one.
+    LinearSum mapped_sum(const Linear& map, const Tensor& x, const Tensor& added,
+                         const Norm* next) const {
+        const auto norm =
+            next ? as_row_norm(b_.norm.kind, *next, b_.norm.eps) : std::optional<RowNorm>();
+        return linear_sum(x, map.weight, map.bias, added, norm ? &*norm : nullptr);
+    }
+
+    /// x plus the attention branch of `in`; `next`: the norm behind, for a device.
+    Summed plus_attention(const Tensor& x, const Tensor& in, const Norm* next = nullptr) {
+        const bool one_map = !b_.attention.value_projection_only && !w_.scale1.defined() &&
+                             b_.attention.windows.side == 0 && b_.alpha == 1 && plain_branches();
+        if (one_map && x.backend().fuses()) {
+            const LinearSum found = mapped_sum(w_.attention.o, attended(in, x, {}), x, next);
+            emit("sa", "", found.branch);
+            return {found.sum, found.normed};
+        }
+        const Tensor branch = dropped(attend(in, x), "sa");
+        return {add(x, b_.alpha == 1 ? branch : scale(branch, b_.alpha)), {}};
+    }
+
+    /// y plus the feed-forward branch of `x`.
+    Summed plus_feed_forward(const Tensor& y, const Tensor& x, const Norm* next = nullptr) {
+        if (b_.ffn.experts.count == 0 && !w_.scale2.defined() && b_.ffn_alpha == 1 &&
+            plain_branches()) {
+            const Tensor inner = inner_state(b_.ffn, w_.ffn, x);
+            if (!y.backend().fuses()) return {w_.ffn.down.mapped(inner, Unary::copy, y), {}};
+            const LinearSum found = mapped_sum(w_.ffn.down, inner, y, next);
+            return {found.sum, found.normed};
+        }
+        Tensor branch =
+            w_.scale2.defined() ? multiply(feed_forward(x), w_.scale2) : feed_forward(x);
+        branch = dropped(branch_normed(branch, w_.norm2, w_.branch2), "ffn");
+        return {add(y, b_.ffn_alpha == 1 ? branch : scale(branch, b_.ffn_alpha)), {}};
+    }
+    /// A branch as it is added.
+    Tensor branch_normed(const Tensor& branch, const Norm& placed, const Norm& own) const {
+        if (norms_of_branches()) return norm(branch, placed);
+        return b_.branch_norms ? norm(branch, own) : branch;
     }
 
     /// Local patch interaction.
@@ -305,23 +333,36 @@ class Pass {
         return dropped(w.scale.defined() ? multiply(out, w.scale) : out, "local");
     }
 
-    Tensor feed_forward(const Tensor& x) const {
-        Tensor inner = w_.ffn.up(x);
-        inner = b_.ffn.gated ? multiply(map(b_.ffn.activation, w_.ffn.gate(x)), inner)
-                             : map(b_.ffn.activation, inner);
-        const Tensor out = w_.ffn.down(inner);
-        return dropped(w_.scale2.defined() ? multiply(out, w_.scale2) : out, "ffn");
+    Tensor feed_forward(const Tensor& x) {
+        if (b_.ffn.experts.count == 0) return apply_maps(b_.ffn, w_.ffn, x);
+        finite().require();  // before experts are chosen on the host
+        const bool tell = run_.observer != nullptr;
+        return mixture(
+            b_.ffn, w_.ffn, x, [&](Index sample, const Tensor& p, const Choices& chosen) {
+                if (!tell) return;
+                if (samples_ > 1) run_.observer->begin_sample(run_.first + sample);
+                run_.observer->on_routing({run_.layer, p, chosen, b_.ffn.experts.chosen});
+            });
     }
 
     /// The attention branch of `x`, to be added to `residual`.
     Tensor attend(const Tensor& x, const Tensor& residual) {
-        if (b_.attention.windows.side == 0) return attended(x, residual, {});
-        const Partition windows = partition(b_.attention.windows, batch_.grid, run_.layer);
-        return attended(rows_of_each(x, windows.order), rows_of_each(residual, windows.order),
-                        windows);
+        const bool windowed = b_.attention.windows.side > 0;
+        Partition windows;
+        if (windowed) windows = partition(b_.attention.windows, batch_.grid, run_.layer);
+        Tensor branch = windowed ? attended(rows_of_each(x, windows.order),
+                                            rows_of_each(residual, windows.order), windows)
+                                 : attended(x, residual, {});
+        if (!b_.attention.value_projection_only) branch = w_.attention.o(branch);
+        if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
+        branch = branch_normed(branch, w_.norm1, w_.branch1);
+        if (windowed) branch = rows_of_each(branch, windows.back);
+        emit("sa", "", branch);
+        return branch;
     }
 
-    /// The same, x and the residual in the order of `windows`, where there are any.
+    /// The heads' outputs beside each other, gated where there is a gate; x and the residual in the
+    /// order of `windows`, where there are any.
     Tensor attended(const Tensor& x, const Tensor& residual, const Partition& windows) {
         Tensor memory = batch_.memory;
         if (memory.defined() && b_.placement != NormPlacement::post)
@@ -344,7 +385,10 @@ class Pass {
         const bool together =
             !run_.observer && (x.tracked() || v.tracked() || !x.backend().host_memory());
         std::vector<Tensor> outputs;
-        if (!together) outputs = one_by_one(sides, residual);
+        if (run_.observer && observed_together(sides))
+            outputs.push_back(all_at_once(sides.front(), residual));
+        else if (!together)
+            outputs = one_by_one(sides, residual);
         for (std::size_t i = 0; together && i < sides.size(); ++i)
             outputs.push_back(applied({sides[i]}, i, nullptr));
         if (run_.tape) outputs = recorded(sides, outputs);
@@ -358,10 +402,6 @@ class Pass {
             run_.tape->normed = branch;
         if (const Tensor& gate = sides.front().gate; gate.defined())
             branch = multiply(branch, gate);
-        if (!b_.attention.value_projection_only) branch = w_.attention.o(branch);
-        if (w_.scale1.defined()) branch = multiply(branch, w_.scale1);
-        if (!windows.ends.empty()) branch = rows_of_each(branch, windows.back);
-        emit("sa", "", branch);
         return branch;
     }
 
@@ -381,6 +421,36 @@ class Pass {
         if (sides_.size() == 1) return {heads};
         const Index half = heads.batch() / 2;
         return {heads.batch_range(0, half), heads.batch_range(half, half)};
+    }
+
+    /// Whether the samples may share an operator that is observed: on a device, where what is
+    /// known of P, and whether it is defined, is the same for all samples.
+    bool observed_together(const std::vector<AttentionParts>& sides) const {
+        const AttentionFacts& facts = attention(sides_.front().spec.variant).facts;
+        const Tensor& q = sides.front().input.q;
+        const double bytes = double(q.batch()) * double(q.rows()) *
+                             double(sides.front().input.k.rows()) * double(bytes_of(q.type()));
+        return !q.backend().host_memory() && samples_ > 1 && sides.size() == 1 &&
+               !run_.allow_nonfinite && !run_.team && facts.row_stochastic != Holds::sometimes &&
+               facts.factors == Holds::never &&
+               (!run_.observer->wants_attention(run_.layer) ||
+                bytes <= double(samples_) * map_memory());
+    }
+
+    /// P V of all samples by one operator, of which each sample's part is emitted.
+    Tensor all_at_once(const AttentionParts& all, const Tensor& residual) {
+        const bool tell = run_.observer->wants_attention(run_.layer);
+        std::unique_ptr<AttentionOperator> op;
+        Tensor output = applied({all}, 0, tell ? &op : nullptr, samples_);
+        if (!tell) return output;
+        std::vector<std::unique_ptr<AttentionOperator>> own =
+            of_each_sample(std::move(op), samples_);
+        for (Index s = 0; s < samples_; ++s) {
+            AttentionParts one = of_sample(all, s, samples_);
+            told_.push_back({s, std::move(own[std::size_t(s)]), std::move(one.projections),
+                             std::move(one.x), of_sample(residual, s, samples_)});
+        }
+        return output;
     }
 
     /// P V of all samples, each with its own operator, for each side.
@@ -404,28 +474,35 @@ class Pass {
     }
 
     /// P V of these sides, the first of which is side `first`, heads of all samples of `sides` at
-    /// once; `kept`: receives the operator, with P.
+    /// once; `kept`: receives the operator, with P; `observed`: samples whose rows are emitted.
     Tensor applied(const std::vector<AttentionParts>& sides, std::size_t first,
-                   std::unique_ptr<AttentionOperator>* kept) const {
+                   std::unique_ptr<AttentionOperator>* kept, Index observed = 1) const {
         const auto made = [&](std::size_t i) {
             return attention(sides_[first + i].spec.variant).make(sides[i].input);
         };
         std::unique_ptr<AttentionOperator> op =
             sides.size() == 1 ? made(0) : side_by_side(made(0), made(1));
-        const bool keep = kept && op->bytes() <= map_memory();
+        const double count = double(observed);
+        const bool keep = kept && op->bytes() <= count * map_memory();
         op->keep_rows(keep);
-        const double rest = run_.memory == 0 ? std::numeric_limits<double>::infinity()
-                                             : double(run_.memory) - (keep ? op->bytes() : 0);
+        const double rest = run_.memory == 0
+                                ? std::numeric_limits<double>::infinity()
+                                : count * double(run_.memory) - (keep ? op->bytes() : 0);
         RowVisitor visit;
         if (run_.observer && run_.observer->wants_rows(run_.layer))
             visit = [&](RowBlock block) {
                 block.channels = b_.attention.channels;
-                run_.observer->on_attention_rows(run_.layer, block);
+                if (observed == 1)
+                    run_.observer->on_attention_rows(run_.layer, block);
+                else
+                    run_.observer->on_rows_of_samples(run_.first, observed, run_.layer, block);
             };
         // A derivative needs the whole P anyway.
         const Tensor v = values_of(sides);
         const Index block = v.tracked() ? v.rows() : op->rows_at_once(rest);
+        op->share(visit && run_.observer->wants_entries(run_.layer) ? nullptr : run_.team);
         Tensor output = op->apply(v, block, visit);
+        op->share(run_.team);
         if (kept) *kept = std::move(op);
         return output;
     }
@@ -446,13 +523,22 @@ class Pass {
 
     /// Memory for a whole P: half of it, the rest is for the blocks.
     double map_memory() const {
-        constexpr double most = 2e9;
-        return run_.memory == 0 ? most : std::min(most, double(run_.memory) / 2);
+        constexpr double usual = 2e9;
+        const double half = run_.memory == 0 ? usual : double(run_.memory) / 2;
+        return batch_.x.backend().host_memory() ? half : std::min(usual, half);
+    }
+
+    /// Whether queries and keys are maps of the attention's input.
+    bool has_projections() const {
+        const AttentionSpec& a = b_.attention;
+        return !a.gated_unit && !a.channels && a.latent.rank == 0;
     }
 
     const char* why_no_estimate() const {
         if (b_.attention.channels) return "P is over channels";
         if (b_.attention.gated_unit) return "P V is gated";
+        if (b_.attention.latent.rank > 0) return "V is of a normalised latent state";
+        if (norms_of_branches() || b_.branch_norms) return "the attention branch is normalised";
         const bool norm = std::ranges::any_of(
             sides_, [](const Side& s) { return s.spec.output_norm != OutputNorm::none; });
         return norm ? "P V is normalised" : nullptr;
@@ -464,9 +550,7 @@ class Pass {
                                      .op = *told.op,
                                      .input = told.input,
                                      .residual = told.residual,
-                                     .projections = b_.attention.gated_unit || b_.attention.channels
-                                                        ? nullptr
-                                                        : &told.projections,
+                                     .projections = has_projections() ? &told.projections : nullptr,
                                      .a2 = run_.a2,
                                      .memory = map_memory(),
                                      .pre_norm = b_.placement != NormPlacement::post,
@@ -483,6 +567,7 @@ class Pass {
     std::vector<Side> sides_;
     std::string_view last_;
     std::vector<Told> told_;
+    FiniteStates own_finite_;
 };
 
 }  // namespace
@@ -509,16 +594,6 @@ Batch behind(const BlockSpec& block, Batch batch, Tensor y, Tensor memory) {
     batch.length = batch.x.rows();
     batch.position.resize(std::size_t(batch.length));
     return batch;
-}
-
-void tell_states(Observer& observer, Index first, const Hidden& states) {
-    const Index samples = states.x.batch();
-    if (samples == 1) return observer.on_hidden(states);
-    for (Index s = 0; s < samples; ++s) {
-        observer.begin_sample(first + s);
-        const Tensor x = states.x.batch_range(s, 1);
-        observer.on_hidden({states.layer, states.stage, states.pred, x});
-    }
 }
 
 }  // namespace tsdiag::model

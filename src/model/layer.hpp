@@ -15,11 +15,16 @@ struct AttentionWeights {
     Tensor theta, mirror;  ///< of LRPE: frequencies, the vector of the reflection
     Linear z, gate;        ///< of a gated unit, as are
     Tensor gamma, beta;
+    Linear q_low, kv_low;  ///< of a LatentSpec, as are
+    Norm q_low_norm, kv_low_norm;
     /// A parameter of the variant, layer.L.attn.NAME.
     std::function<Tensor(std::string_view name)> own;
 };
 struct FeedForwardWeights {
     Linear up, gate, down;
+    /// Of a mixture of experts: its maps by their names after `ffn.`, read when they are used.
+    std::function<Linear(const std::string& name)> part;
+    Tensor correction;  ///< of its router
 };
 struct LocalWeights {
     Norm before;  ///< norm3
@@ -29,7 +34,7 @@ struct LocalWeights {
 };
 /// The parameters of one layer, resident while it is applied; missing ones are empty.
 struct LayerWeights {
-    Norm norm1, norm2;
+    Norm norm1, norm2, branch1, branch2;
     AttentionWeights attention;
     FeedForwardWeights ffn;
     LocalWeights local;
@@ -41,8 +46,8 @@ LayerWeights load_layer(const Weights& weights, const ModelSpec& spec, Index lay
 /// alpha^2 sum_k |W_V^k W_O^k|_F^2 / d, k over the query heads, layer scale included in W_O.
 ///
 /// |W_V^k W_O^k|^2 = <W_O^kT W_O^k, W_V^k W_V^kT>: two Gram matrices of a head's width.  Cost: 4
-/// d^2 head_dim flops.  NaN for a gated unit, whose branch is not linear in P V, and over channels,
-/// where no P acts on tokens.
+/// d^2 head_dim flops.  NaN for a gated unit and a normalised branch, which are not linear in P V,
+/// for latent values, which are normalised, and over channels, where no P acts on tokens.
 double branch_gain(const BlockSpec& block, const LayerWeights& weights);
 
 /// Tensors of an attention that a reverse sweep reads, O = P V.
@@ -53,19 +58,37 @@ struct AttentionTape {
     Projections projections;
 };
 
+/// Throws `NonFiniteError` naming layer and stage.
+void require_finite(const Tensor& x, Index layer, std::string_view stage, bool allow);
+
+/// States that must be finite: on a CPU each is examined at once, on a device all together when
+/// `require` is called.
+class FiniteStates {
+  public:
+    void add(const Tensor& x, Index layer, std::string_view stage);
+    /// Throws `NonFiniteError` naming the first that is not.
+    void require();
+
+  private:
+    std::vector<Tensor> states_;
+    std::vector<std::pair<Index, std::string>> places_;
+};
+
 /// How a layer is applied to a batch.
 struct LayerRun {
     Index layer = 0;
     const BlockSpec& block;
     const LayerWeights& weights;
-    Observer* observer = nullptr;   ///< null: no events
-    Index first = 0;                ///< index of the first sample, for the observer
-    AttentionTape* tape = nullptr;  ///< of one sample; null: nothing is recorded
+    Observer* observer = nullptr;    ///< null: no events
+    Index first = 0;                 ///< index of the first sample, for the observer
+    AttentionTape* tape = nullptr;   ///< of one sample; null: nothing is recorded
+    FiniteStates* finite = nullptr;  ///< receives the states; null: the layer requires its own
     /// Applied to a branch before it is added; empty: identity.
     std::function<Tensor(const Tensor& branch, std::string_view stage)> dropout = {};
     double a2 = 1;
     Index memory = 0;
     bool allow_nonfinite = false;
+    const Team* team = nullptr;  ///< shares the rows of P
 };
 /// The layer's output, behind its merging of patches where it has one.  Emits each sample's stages
 /// in order, then its attention.
@@ -75,10 +98,5 @@ Tensor apply_layer(const LayerRun& run, const Batch& batch);
 Tensor next_memory(const LayerRun& run, const Batch& batch);
 /// `batch` with the output `y` and the memory of the layer that it went through.
 Batch behind(const BlockSpec& block, Batch batch, Tensor y, Tensor memory);
-/// Emits a state of each sample of a batch, starting with sample `first`.
-void tell_states(Observer& observer, Index first, const Hidden& states);
-
-/// Throws `NonFiniteError` naming layer and stage.
-void require_finite(const Tensor& x, Index layer, std::string_view stage, bool allow);
 
 }  // namespace tsdiag::model

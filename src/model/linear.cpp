@@ -8,7 +8,17 @@ Tensor get_or_empty(const Weights& weights, const std::string& name) {
     return weights.has(name) ? weights.get(name) : Tensor();
 }
 
+Tensor at_least(const Tensor& x, double bound) {
+    return zip(Binary::maximum, x, constant(x.backend(), bound, x.type()));
+}
+
 Tensor Linear::operator()(const Tensor& x) const { return linear(x, weight, bias); }
+Tensor Linear::heads(const Tensor& x, Index heads) const {
+    return linear_heads(x, weight, bias, heads);
+}
+Tensor Linear::mapped(const Tensor& x, Unary op, const Tensor& added) const {
+    return linear_map(x, weight, bias, op, added);
+}
 
 Linear load_linear(const Weights& weights, const std::string& stem) {
     return {get_or_empty(weights, stem + ".weight"), get_or_empty(weights, stem + ".bias")};

@@ -69,8 +69,7 @@ Tensor adaptive_logits(const ModelSpec& s, const Weights& weights, const Tensor&
     return concat_cols(parts);
 }
 
-/// Logits of all ids for each row of x.
-Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
+Tensor plain_logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
     if (s.vocabulary == 0)
         throw UsageError(
             fmt::format("{} has no vocabulary, but lm and mlm predict ids; expected --loss "
@@ -95,6 +94,14 @@ Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
                         "have {}; expected --loss classify, square or vjp",
                         s.name, matrix.cols(), x.cols()));
     return linear(x, matrix, get_or_empty(weights, "head.bias"));
+}
+
+/// Logits of all ids for each row of x.
+Tensor logits_of(const ModelSpec& s, const Weights& weights, Tensor x) {
+    Tensor logits = plain_logits_of(s, weights, std::move(x));
+    if (s.head.scale != 1) logits = scale(logits, s.head.scale);
+    if (s.head.cap == 0) return logits;
+    return scale(map(Unary::tanh, scale(logits, 1 / s.head.cap)), s.head.cap);
 }
 
 Tensor by_tokens(const ModelSpec& s, const Weights& weights, const Tensor& y,

@@ -82,13 +82,14 @@ void Model::run(std::span<const Input> inputs, Observer& observer,
             run.observer = told ? &observer : nullptr;
             if (told && observer.wants_attention(l)) run.a2 = model::branch_gain(block, weights);
             run.memory = settings.memory;
+            run.team = settings.team;
             run.allow_nonfinite = settings.allow_nonfinite;
             for (auto& [batch, first_sample] : parts) {
                 const Index count = batch.x.batch();
                 run.first = first_sample;
                 if (told) observer.begin_sample(first_sample);
                 if (told && l == 0 && batch.embedded)
-                    model::tell_states(observer, first_sample, {0, "embed", "", batch.x});
+                    observer.on_states(first_sample, {0, "embed", "", batch.x});
                 Tensor memory = l < last ? model::next_memory(run, batch) : Tensor();
                 Tensor y = model::apply_layer(run, batch);
                 batch = model::behind(block, std::move(batch), std::move(y), std::move(memory));
@@ -109,7 +110,7 @@ void Model::behind_layers(const Tensor& x, Observer& observer, Index first,
     const auto layer = Index(spec_.blocks.size()) - 1;
     const auto tell = [&](std::string_view stage, const Tensor& y) {
         model::require_finite(y, layer, stage, allow_nonfinite);
-        model::tell_states(observer, first, {layer, stage, "", y});
+        observer.on_states(first, {layer, stage, "", y});
     };
     Tensor y = x;
     if (spec_.class_attention.layers > 0) {

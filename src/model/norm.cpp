@@ -9,12 +9,6 @@
 namespace tsdiag::model {
 namespace {
 
-Tensor at_least(const Tensor& x, double least) {
-    return zip(
-        Binary::maximum, x,
-        Tensor::from_host(x.backend(), {1, 1, 1}, std::span<const double>(&least, 1), x.type()));
-}
-
 /// |x| / sqrt(d) of each row.  Its derivative at a row of zeros, which relu(S) V may be, is 0, as
 /// in PyTorch.
 Tensor root_mean_square(const Tensor& x) {
@@ -35,20 +29,29 @@ Norm load_norm(const Weights& weights, const std::string& stem) {
             get_or_empty(weights, stem + ".g")};
 }
 
-Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps) {
+std::optional<RowNorm> as_row_norm(NormKind kind, const Norm& norm, double eps) {
     switch (kind) {
         case NormKind::layer:
-            return layer_norm(x, norm.weight, norm.bias, eps);
+            return RowNorm{norm.weight, norm.bias, eps, true};
         case NormKind::rms:
-            return rms_norm(x, norm.weight, eps);
+            return RowNorm{norm.weight, {}, eps, false};
+        case NormKind::plain_layer:
+            return RowNorm{{}, {}, eps, true};
+        default:
+            return {};
+    }
+}
+
+Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps) {
+    if (const auto row = as_row_norm(kind, norm, eps)) return normalise(x, *row);
+    switch (kind) {
         case NormKind::simple_rms:
             return divide(x, affine(root_mean_square(x), 1, 1e-8));
         case NormKind::scale:
             return scale_norm(x, norm.g, eps);
-        case NormKind::none:
-            break;
+        default:
+            return x;
     }
-    return x;
 }
 
 }  // namespace tsdiag::model

@@ -1,7 +1,9 @@
 #pragma once
+#include <optional>
 #include <string>
 
 #include "tsdiag/model.hpp"
+#include "tsdiag/ops.hpp"
 
 namespace tsdiag::model {
 
@@ -13,5 +15,7 @@ struct Norm {
 Norm load_norm(const Weights& weights, const std::string& stem);
 /// NormKind::none: x itself.
 Tensor normed(NormKind kind, const Tensor& x, const Norm& norm, double eps);
+/// The same norm as an op on rows, where it is one.
+std::optional<RowNorm> as_row_norm(NormKind kind, const Norm& norm, double eps);
 
 }  // namespace tsdiag::model

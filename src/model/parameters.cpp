@@ -1,5 +1,7 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "tsdiag/model.hpp"
 
 /// The parameters implied by a spec, and the cost of its products.
@@ -65,6 +67,7 @@ void embedding(const ModelSpec& s, Listing& list) {
     if (s.positions == Positions::fourier) list.linear("embed.position_map", s.width, 64, true);
     if (s.positions == Positions::sin_cos) list.vector("embed.position_scale", 1);
     if (s.token_types) list.tensor("embed.type", s.type_rows, e);
+    if (s.task_rows > 0) list.tensor("embed.task", s.task_rows, e);
     if (s.embedding_norm) list.norm(s.embedding_norm_kind, "embed.norm", e, bias);
     if (s.embedding_map) list.linear("embed.map", s.width, e, true);
     if (s.norm_before_layers)
@@ -73,16 +76,32 @@ void embedding(const ModelSpec& s, Listing& list) {
 
 void attention(Index d, const AttentionSpec& a, const std::string& at, Listing& list) {
     list.linear(at + "q", a.heads * a.head_dim, d, a.qkv_bias);
-    list.linear(at + "k", a.kv_heads * a.head_dim, d, a.qkv_bias);
+    list.linear(at + "k", a.kv_heads * a.head_dim, d, a.qkv_bias && a.k_bias);
     list.linear(at + "v", a.kv_heads * a.value_columns(), d, a.qkv_bias);
-    if (a.qk_norm)
+    if (a.qk_norm && a.qk_norm_weight)
         for (const char* norm : {"q_norm", "k_norm"})
-            list.norm(a.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm, a.head_dim);
+            list.norm(a.qk_norm_layer ? NormKind::layer : NormKind::rms, at + norm,
+                      a.head_dim * (!a.qk_norm_whole ? 1
+                                    : *norm == 'q'   ? a.heads
+                                                     : a.kv_heads));
     if (a.channels) list.vector(at + "temperature", a.heads);
     if (const Index side = a.windows.side; side > 0)
         list.tensor(at + "relative", (2 * side - 1) * (2 * side - 1), a.heads);
     if (a.rotary.learned) list.vector(at + "lrpe.theta", a.rotary.columns / 2);
     if (a.rotary.reflected) list.vector(at + "lrpe.v", a.head_dim);
+}
+
+void latent_attention(Index d, const AttentionSpec& a, const std::string& at, Listing& list) {
+    const LatentSpec& l = a.latent;
+    const auto low = [&](const std::string& name, Index rows, Index normed) {
+        list.tensor(at + name + ".weight", rows, d);
+        list.norm(NormKind::rms, at + name + "_norm", normed);
+    };
+    if (l.query_rank > 0) low("q_low", l.query_rank, l.query_rank);
+    list.linear(at + "q", a.heads * a.head_dim, l.query_rank > 0 ? l.query_rank : d, a.qkv_bias);
+    low("kv_low", l.rank + a.rotary.columns, l.rank);
+    list.linear(at + "k", a.heads * (a.head_dim - a.rotary.columns), l.rank, a.qkv_bias);
+    list.linear(at + "v", a.heads * a.value_columns(), l.rank, a.qkv_bias);
 }
 
 void gated_unit(Index d, const AttentionSpec& a, const std::string& at, Listing& list) {
@@ -126,25 +145,47 @@ void merge(Index d, const MergeSpec& merge, const std::string& at, Listing& list
     list.linear(at + "map", merge.width, 4 * d, false);
 }
 
+void feed_forward(Index d, const FeedForwardSpec& f, Index width, const std::string& at,
+                  Listing& list) {
+    if (f.gated) list.linear(at + "gate", width, d, f.bias);
+    list.linear(at + "up", width, d, f.bias);
+    list.linear(at + "down", d, width, f.bias);
+}
+
+void experts(Index d, const FeedForwardSpec& f, const std::string& at, Listing& list) {
+    const ExpertsSpec& e = f.experts;
+    list.linear(at + "router", e.count, d, e.router_bias);
+    if (e.corrected) list.vector(at + "router.correction", e.count);
+    for (Index i = 0; i < e.count; ++i)
+        feed_forward(d, f, f.width, fmt::format("{}expert.{}.", at, i), list);
+    if (e.shared == 0) return;
+    feed_forward(d, f, e.shared, at + "shared.", list);
+    if (e.shared_gate) list.tensor(at + "shared_gate.weight", 1, d);
+}
+
 void layer(Index d, const BlockSpec& b, const std::string& at, Listing& list) {
-    list.norm(b.norm.kind, at + "norm1", d, b.norm.bias);
-    b.attention.gated_unit ? gated_unit(d, b.attention, at + "attn.", list)
-                           : attention(d, b.attention, at + "attn.", list);
+    if (b.attention_norm) list.norm(b.norm.kind, at + "norm1", d, b.norm.bias);
+    b.attention.gated_unit        ? gated_unit(d, b.attention, at + "attn.", list)
+    : b.attention.latent.rank > 0 ? latent_attention(d, b.attention, at + "attn.", list)
+                                  : attention(d, b.attention, at + "attn.", list);
     for (const Parameter& own : b.attention.own)
         list.out.push_back({at + "attn." + own.name, own.shape, own.vector});
     if (!b.attention.value_projection_only)
         list.linear(at + "attn.o", d, b.attention.heads * b.attention.value_columns(),
                     b.attention.out_bias);
     if (b.layer_scale) list.vector(at + "scale1", d);
+    if (b.branch_norms) list.norm(b.norm.kind, at + "branch1", d, b.norm.bias);
     if (b.local.kernel > 0) local(d, b, at, list);
     if (b.deesc.learned) list.vector(at + "deesc.tau", 1);
     merge(d, b.merge, at + "merge.", list);
     if (b.ffn.width == 0) return;
-    list.norm(b.norm.kind, at + "norm2", d, b.norm.bias);
-    if (b.ffn.gated) list.linear(at + "ffn.gate", b.ffn.width, d, b.ffn.bias);
-    list.linear(at + "ffn.up", b.ffn.width, d, b.ffn.bias);
-    list.linear(at + "ffn.down", d, b.ffn.width, b.ffn.bias);
+    if (!b.one_norm) list.norm(b.norm.kind, at + "norm2", d, b.norm.bias);
+    if (b.ffn.experts.count > 0)
+        experts(d, b.ffn, at + "ffn.", list);
+    else
+        feed_forward(d, b.ffn, b.ffn.width, at + "ffn.", list);
     if (b.layer_scale) list.vector(at + "scale2", d);
+    if (b.branch_norms) list.norm(b.norm.kind, at + "branch2", d, b.norm.bias);
 }
 
 }  // namespace
@@ -169,8 +210,8 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
     Listing list;
     const Index e = spec.embedding_width;
     if (spec.head.transform) {
-        list.linear("head.transform", e, spec.width, true);
-        list.norm(NormKind::layer, "head.norm", e, true);
+        list.linear("head.transform", e, spec.width, spec.head.transform_bias);
+        list.norm(NormKind::layer, "head.norm", e, spec.head.transform_bias);
     }
     if (spec.head.matrix) list.tensor("head.weight", spec.vocabulary, e);
     if (spec.head.bias) list.vector("head.bias", spec.vocabulary);
@@ -182,6 +223,22 @@ std::vector<Parameter> head_parameters(const ModelSpec& spec) {
     for (std::size_t i = 0; i < of.ends.size(); ++i)
         list.vector(fmt::format("head.bias.{}", i), of.size(i));
     return std::move(list.out);
+}
+
+std::vector<std::string> applied_together(const Weights& weights, std::string_view name) {
+    const std::string stem = ".attn.";
+    const std::size_t at = name.rfind(stem);
+    if (at == name.npos) return {std::string(name)};
+    const std::string before(name.substr(0, at + stem.size()));
+    const std::string_view map = name.substr(before.size());
+    std::vector<std::string> all;
+    for (const char* letter : {"q", "k", "v"})
+        all.push_back(before + letter +
+                      std::string(map.substr(std::min<std::size_t>(1, map.size()))));
+    const bool one = std::ranges::find(all, name) != all.end() &&
+                     !weights.has(before + "kv_low.weight") &&  // q is applied to something else
+                     std::ranges::all_of(all, [&](const auto& n) { return weights.has(n); });
+    return one ? all : std::vector{std::string(name)};
 }
 
 double forward_flops(const ModelSpec& spec, Index n) {
@@ -202,10 +259,20 @@ double forward_flops(const ModelSpec& spec, Index n) {
         const auto keys = double(b.attention.heads * b.attention.head_dim);
         const auto values = double(b.attention.heads * b.attention.value_columns());
         const double share = double(b.attention.kv_heads) / double(b.attention.heads);
-        const auto ffn = double(b.ffn.width);
+        const ExpertsSpec& experts = b.ffn.experts;
+        const auto ffn = experts.count == 0 ? double(b.ffn.width)
+                                            : double(experts.chosen * b.ffn.width + experts.shared);
+        flops += 2 * tokens * d * double(experts.count);
+        const LatentSpec& low = b.attention.latent;
+        const auto rank = double(low.rank), query_rank = double(low.query_rank),
+                   turning = double(b.attention.rotary.columns);
         const double projections =
             b.attention.gated_unit ? keys + 2 * values : keys + share * (keys + values);
-        flops += 2 * tokens * d * projections;
+        flops += rank == 0 ? 2 * tokens * d * projections
+                           : 2 * tokens * (query_rank > 0 ? query_rank * (d + keys) : d * keys) +
+                                 2 * tokens *
+                                     (d * (rank + turning) +
+                                      rank * (keys - double(b.attention.heads) * turning + values));
         const Index window = b.attention.windows.side;
         const double side = b.attention.channels ? double(b.attention.head_dim)
                             : window > 0         ? double(window * window)

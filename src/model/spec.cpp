@@ -28,16 +28,18 @@ std::string_view name(NormPlacement placement) {
             return "pre";
         case NormPlacement::parallel:
             return "parallel";
+        case NormPlacement::branch:
+            return "branch";
     }
     return "unknown";
 }
 
 NormPlacement placement_named(std::string_view text) {
     for (const NormPlacement placement :
-         {NormPlacement::post, NormPlacement::pre, NormPlacement::parallel})
+         {NormPlacement::post, NormPlacement::pre, NormPlacement::parallel, NormPlacement::branch})
         if (name(placement) == text) return placement;
     throw UsageError("placement=" + std::string(text) +
-                     " is unknown; expected post, pre or parallel");
+                     " is unknown; expected post, pre, parallel or branch");
 }
 
 std::string_view name(NormKind kind) {
@@ -52,6 +54,8 @@ std::string_view name(NormKind kind) {
             return "simple_rms";
         case NormKind::scale:
             return "scale";
+        case NormKind::plain_layer:
+            return "plain_layer";
     }
     return "unknown";
 }
@@ -111,6 +115,25 @@ double llama3(double f, const Rotary& r) {
     return (1 - s) * f / r.factor + s * f;
 }
 
+/// Pair i of the rule `yarn`, [YARN] 3.2: `f`, f / factor, or between them in a ramp over the
+/// pairs.
+double yarn(double f, double i, const Rotary& r) {
+    const auto w = double(r.columns), length = double(r.original_length);
+    const auto pair_of = [&](double turns) {  // theta^(-2 i / w) length = 2 pi turns
+        return w * std::log(length / (turns * 2 * std::numbers::pi)) / (2 * std::log(r.theta));
+    };
+    double low = pair_of(r.beta_fast), high = pair_of(r.beta_slow);
+    if (r.truncate) {
+        low = std::floor(low);
+        high = std::ceil(high);
+    }
+    low = std::max(low, 0.0);
+    high = std::min(high, w - 1);
+    constexpr double least = 0.001;  // as the published code has it
+    const double ramp = std::clamp((i - low) / (low == high ? least : high - low), 0.0, 1.0);
+    return ramp * f / r.factor + (1 - ramp) * f;
+}
+
 }  // namespace
 
 std::vector<double> Rotary::frequencies(Index n) const {
@@ -125,8 +148,15 @@ std::vector<double> Rotary::frequencies(Index n) const {
         out[i] = std::pow(base, -2.0 * double(i) / w);
         if (scaling == "linear") out[i] /= factor;
         if (scaling == "llama3") out[i] = llama3(out[i], *this);
+        if (scaling == "yarn") out[i] = yarn(out[i], double(i), *this);
+        if (scaling == "longrope")
+            out[i] /= (n > original_length ? long_factors : short_factors)[i];
     }
     return out;
+}
+
+double QueryGrowth::at(double position) const {
+    return 1 + scale * std::log1p(std::floor((position + 1) / double(length)));
 }
 
 Index ModelSpec::width_of(Index layer) const {
@@ -163,6 +193,28 @@ Json json(const Rotary& r) {
     out.set("scaling", r.scaling).set("factor", r.factor).set("original_length", r.original_length);
     if (r.scaling == "llama3")
         out.set("low_freq_factor", r.low_freq_factor).set("high_freq_factor", r.high_freq_factor);
+    if (r.scaling == "yarn")
+        out.set("beta_fast", r.beta_fast).set("beta_slow", r.beta_slow).set("truncate", r.truncate);
+    if (r.scaling == "longrope") {
+        Json::Array near, far;
+        for (const double factor : r.short_factors) near.emplace_back(factor);
+        for (const double factor : r.long_factors) far.emplace_back(factor);
+        out.set("short_factors", std::move(near)).set("long_factors", std::move(far));
+    }
+    if (r.magnitude != 1) out.set("magnitude", r.magnitude);
+    return out;
+}
+
+Json json(const ExpertsSpec& e) {
+    Json out;
+    out.set("count", e.count).set("chosen", e.chosen).set("renormalised", e.renormalised);
+    if (e.shared > 0) out.set("shared", e.shared).set("shared_gate", e.shared_gate);
+    if (e.router_bias) out.set("router_bias", true);
+    if (e.sigmoid) out.set("sigmoid", true);
+    if (e.of_input) out.set("of_input", true);
+    if (e.corrected) out.set("corrected", true);
+    if (e.groups > 1) out.set("groups", e.groups).set("chosen_groups", e.chosen_groups);
+    if (e.scale != 1) out.set("scale", e.scale);
     return out;
 }
 
@@ -179,6 +231,10 @@ Json json(const BlockSpec& b) {
         out.set("attention_options", std::move(options));
     }
     if (a.value_dim > 0) out.set("value_dim", a.value_dim);
+    if (const LatentSpec& l = a.latent; l.rank > 0)
+        out.set("latent_rank", l.rank)
+            .set("latent_query_rank", l.query_rank)
+            .set("latent_eps", l.eps);
     if (a.qk_activation) out.set("qk_activation", name(*a.qk_activation));
     if (a.second) {
         Json second, options;
@@ -198,14 +254,26 @@ Json json(const BlockSpec& b) {
     if (a.rotary.columns > 0) out.set("rotary", json(a.rotary));
     out.set("qk_norm", a.qk_norm);
     if (a.qk_norm) out.set("qk_norm_layer", a.qk_norm_layer).set("qk_eps", a.qk_eps);
+    if (a.qk_norm_whole) out.set("qk_norm_whole", true);
+    if (a.qk_norm && !a.qk_norm_weight) out.set("qk_norm_weight", false);
+    if (const QueryGrowth& q = a.growth; q.scale != 0)
+        out.set("query_growth", q.scale).set("query_growth_length", q.length);
     out.set("value_projection_only", a.value_projection_only);
     if (a.channels) out.set("over", "channels");
     out.set("alpha", b.alpha);
+    if (b.ffn_alpha != 1) out.set("ffn_alpha", b.ffn_alpha);
+    if (b.branch_norms) out.set("branch_norms", true);
+    if (b.one_norm) out.set("one_norm", true);
+    if (b.ffn.limit > 0) out.set("ffn_limit", b.ffn.limit);
+    if (b.ffn.experts.count > 0) out.set("experts", json(b.ffn.experts));
     if (b.local.kernel > 0) out.set("local_kernel", b.local.kernel).set("local_eps", b.local.eps);
     b.deesc.learned ? out.set("deesc_learned", true) : out.set("deesc", b.deesc.tau);
     if (b.deesc.before_ffn) out.set("deesc_at", "ffn");
     if (b.deesc.past) out.set("deesc_mean", "past");
     out.set("qkv_bias", a.qkv_bias).set("out_bias", a.out_bias).set("ffn_bias", b.ffn.bias);
+    if (!a.k_bias) out.set("k_bias", false);
+    if (a.own_of >= 0) out.set("own_of", a.own_of);
+    if (!b.attention_norm) out.set("attention_norm", false);
     out.set("norm_bias", b.norm.bias).set("layer_scale", b.layer_scale);
     if (b.shares >= 0) out.set("shares", b.shares);
     if (b.merge.width > 0) out.set("merge_width", b.merge.width).set("merge_eps", b.merge.eps);
@@ -255,6 +323,7 @@ Json ModelSpec::json() const {
     out.set("max_tokens", max_tokens).set("positions", tsdiag::name(positions));
     out.set("position_offset", position_offset).set("padding_id", padding_id);
     out.set("token_types", token_types).set("type_rows", type_rows);
+    if (task_rows > 0) out.set("task_rows", task_rows);
     out.set("embedding_map", embedding_map).set("embedding_norm", embedding_norm);
     out.set("embedding_scale", embedding_scale);
     if (embedding_norm) out.set("embedding_norm_kind", tsdiag::name(embedding_norm_kind));
@@ -270,6 +339,9 @@ Json ModelSpec::json() const {
     Json output;
     output.set("matrix", head.matrix).set("bias", head.bias).set("transform", head.transform);
     if (!head.cluster_ends.empty()) output.set("cluster_ends", list(head.cluster_ends));
+    if (!head.transform_bias) output.set("transform_bias", false);
+    if (head.scale != 1) output.set("scale", head.scale);
+    if (head.cap > 0) output.set("cap", head.cap);
     out.set("head", std::move(output));
     Json::Array all;
     for (const BlockSpec& b : blocks) all.push_back(tsdiag::json(b));

@@ -84,6 +84,7 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
     std::vector<Loss> own(losses.begin(), losses.end());
     Tensor classifier, value;
     const bool pairs = own.front().kind == Loss::Kind::pairs;
+    model::FiniteStates finite;
     std::vector<Tensor> means;  // of pairs, whose samples may differ in length
     if (settings.gradients && (pairs || own.front().kind == Loss::Kind::classes))
         classifier = variable(own.front().classifier);
@@ -104,6 +105,7 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
             const model::LayerWeights parameters = model::load_layer(weights, spec_, l);
             model::LayerRun run{
                 .layer = l, .block = spec_.blocks[std::size_t(l)], .weights = parameters};
+            run.finite = &finite;
             if (drops)
                 run.dropout = [&](const Tensor& branch, std::string_view stage) {
                     return dropped(branch, [&](const Rng& rng) {
@@ -131,6 +133,7 @@ StepResult Model::step(std::span<const Input> inputs, std::span<const Loss> loss
     }
     if (pairs)
         value = model::loss_of_pairs(concat_rows(means), own, settings.hits ? &hits : nullptr);
+    finite.require();
     StepResult result{.loss = value.item(),
                       .predictions = std::ssize(hits),
                       .correct = std::ranges::count(hits, true),

@@ -120,17 +120,20 @@ int open_lock_of(const fs::path& folder, fs::path& file) {
 }
 
 void acquire(FolderLock::Held& held) {
-    for (;;) {
+    // Another process may create or remove the lock in between, but not for ever: where a file
+    // system creates no files, such as /proc, it is never there.
+    constexpr int most_attempts = 1000;
+    for (int attempt = 1;; ++attempt) {
         held.descriptor = open_lock_of(held.folder, held.file);
-        if (held.descriptor < 0 && (errno == EEXIST || errno == ENOENT)) {
-            std::error_code failed;  // created or removed by another process in between
-            if (fs::is_directory(held.folder.parent_path(), failed)) continue;
-            cannot_write(held.folder, ENOENT);
-        }
-        if (held.descriptor < 0) cannot_write(held.folder, errno);
+        const int unopened = held.descriptor < 0 ? errno : 0;
+        std::error_code failed;
+        if ((unopened == EEXIST || unopened == ENOENT) && attempt < most_attempts &&
+            fs::is_directory(held.folder.parent_path(), failed))
+            continue;
+        if (unopened != 0) cannot_write(held.folder, unopened);
         const bool locked = ::flock(held.descriptor, LOCK_EX | LOCK_NB) == 0;
         const int error = locked ? 0 : errno;
-        if (locked && !is_named(held.descriptor, held.file)) {
+        if (locked && !is_named(held.descriptor, held.file) && attempt < most_attempts) {
             ::close(held.descriptor);
             continue;
         }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <numeric>
 
@@ -16,7 +17,7 @@
 namespace tsdiag {
 namespace {
 
-using Which = Assertion::Which;
+using Which = NumberName::Which;
 using Kind = Which::Kind;
 using Relation = Assertion::Relation;
 
@@ -27,13 +28,16 @@ using Relation = Assertion::Relation;
                     text, why));
 }
 
+/// What refuses a name of a number, with the reason.
+using Refuse = std::function<void(const std::string& why)>;
+
 std::string stripped(std::string_view text) {
     const std::size_t begin = text.find_first_not_of(" \t");
     if (begin == std::string_view::npos) return {};
     return std::string(text.substr(begin, text.find_last_not_of(" \t") - begin + 1));
 }
 
-Which which_of(const std::string& word, const std::string& text) {
+Which which_of(const std::string& word, const Refuse& refuse) {
     if (word == "last") return {Kind::last};
     if (word == "max") return {Kind::most};
     if (word == "min") return {Kind::least};
@@ -41,7 +45,7 @@ Which which_of(const std::string& word, const std::string& text) {
     Which out{Kind::one};
     const auto [end, failed] = std::from_chars(word.data(), word.data() + word.size(), out.value);
     if (failed != std::errc() || end != word.data() + word.size() || out.value < 0)
-        refuse_assertion(text, fmt::format("'{}' is not a number, last, max, min or mean", word));
+        refuse(fmt::format("'{}' is not a number, last, max, min or mean", word));
     return out;
 }
 
@@ -180,13 +184,12 @@ std::string default_stage(const std::string& metric, const MeasuredResult& of) {
     return found.of == Of::gradient ? "" : TableView(table).stage_of("result", found);
 }
 
-Known number_of(const Assertion& assertion, const MeasuredResult& of) {
-    const std::string stage =
-        assertion.stage.empty() ? default_stage(assertion.metric, of) : assertion.stage;
+Known known_number(const NumberName& name, const MeasuredResult& of) {
+    const std::string stage = name.stage.empty() ? default_stage(name.metric, of) : name.stage;
     std::map<Index, std::map<Index, Known>> layers;  // layer, head
     std::vector<std::string> stages;
     for (const MetricRow& row : of.rows) {
-        if (row.metric != assertion.metric || !row.at.tensor.empty()) continue;
+        if (row.metric != name.metric || !row.at.tensor.empty()) continue;
         if (std::ranges::find(stages, row.at.stage) == stages.end()) stages.push_back(row.at.stage);
         if (row.at.stage == stage) layers[row.at.layer][row.at.head] = known(row);
     }
@@ -200,9 +203,9 @@ Known number_of(const Assertion& assertion, const MeasuredResult& of) {
     }
     std::map<Index, Known> numbers;
     for (const auto& [layer, heads] : layers)
-        numbers[layer] = assertion.head.kind == Kind::none ? without_head(heads)
-                                                           : with_head(heads, assertion.head);
-    if (assertion.layer.kind == Kind::none) {
+        numbers[layer] =
+            name.head.kind == Kind::none ? without_head(heads) : with_head(heads, name.head);
+    if (name.layer.kind == Kind::none) {
         const auto whole = numbers.find(-1);
         if (whole == numbers.end())
             return lacking("it is a number of each layer; name one, such as :last");
@@ -211,7 +214,7 @@ Known number_of(const Assertion& assertion, const MeasuredResult& of) {
     numbers.erase(-1);
     if (numbers.empty() && of.layers == 0)
         return lacking("the result is of one layer already; name none");
-    return combined(numbers, assertion.layer, "layer", of.layers - 1);
+    return combined(numbers, name.layer, "layer", of.layers - 1);
 }
 
 bool holds(const Known& number, Relation relation, double bound) {
@@ -271,6 +274,34 @@ Known difference(const Known& a, const std::string& of_a, const Known& b, const 
     return out;
 }
 
+/// METRIC@STAGE:LAYER.HEAD; `text` is what the user wrote.
+NumberName number_name(std::string rest, const std::string& option, const std::string& text,
+                       const Refuse& refuse) {
+    NumberName out{.text = rest};
+    const std::size_t colon = rest.find(':');
+    if (colon != std::string::npos) {
+        const std::string place = rest.substr(colon + 1);
+        const std::size_t dot = place.find('.');
+        out.layer = which_of(place.substr(0, dot), refuse);
+        if (dot != std::string::npos) out.head = which_of(place.substr(dot + 1), refuse);
+        rest.resize(colon);
+    }
+    const std::size_t stage = rest.find('@');
+    if (stage != std::string::npos) {
+        out.stage = rest.substr(stage + 1);
+        if (out.stage.empty()) refuse("the stage after @ is missing");
+        rest.resize(stage);
+    }
+    out.metric = rest;
+    if (find_metric(out.metric)) return out;
+    std::vector<std::string> names;
+    for (const Metric* metric : metrics()) names.emplace_back(metric->name);
+    const std::string near = nearest(out.metric, names);
+    throw UsageError(fmt::format(
+        "{} '{}': '{}' is not a metric; {}", option, text, out.metric,
+        near.empty() ? "see tsdiag list metrics." : fmt::format("did you mean {}?", near)));
+}
+
 }  // namespace
 
 Assertion parse_assertion(const std::string& text, std::size_t results) {
@@ -279,35 +310,26 @@ Assertion parse_assertion(const std::string& text, std::size_t results) {
     if (at == std::string::npos) refuse_assertion(text, "has none of <, <=, > and >=");
     read_relation(text, at, out);
     std::string rest = without_results(text, out, results, stripped(text.substr(0, at)));
-    const std::size_t colon = rest.find(':');
-    if (colon != std::string::npos) {
-        const std::string place = rest.substr(colon + 1);
-        const std::size_t dot = place.find('.');
-        out.layer = which_of(place.substr(0, dot), text);
-        if (dot != std::string::npos) out.head = which_of(place.substr(dot + 1), text);
-        rest.resize(colon);
-    }
-    const std::size_t stage = rest.find('@');
-    if (stage != std::string::npos) {
-        out.stage = rest.substr(stage + 1);
-        if (out.stage.empty()) refuse_assertion(text, "the stage after @ is missing");
-        rest.resize(stage);
-    }
-    out.metric = rest;
-    if (!find_metric(out.metric)) {
-        std::vector<std::string> names;
-        for (const Metric* metric : metrics()) names.emplace_back(metric->name);
-        const std::string near = nearest(out.metric, names);
-        throw UsageError(fmt::format(
-            "--assert '{}': '{}' is not a metric; {}", text, out.metric,
-            near.empty() ? "see tsdiag list metrics." : fmt::format("did you mean {}?", near)));
-    }
+    out.number = number_name(rest, "--assert", text,
+                             [&](const std::string& why) { refuse_assertion(text, why); });
     return out;
+}
+
+NumberName parse_number_name(const std::string& text, const std::string& option) {
+    return number_name(stripped(text), option, text, [&](const std::string& why) {
+        throw UsageError(
+            fmt::format("{} '{}': {}; expected METRIC@STAGE:LAYER, such as t_sim@out:last.", option,
+                        text, why));
+    });
+}
+
+std::optional<double> number_of(const NumberName& name, const MeasuredResult& result) {
+    return known_number(name, result).value;
 }
 
 std::vector<Judgement> judge(const Assertion& assertion, std::span<const MeasuredResult> results) {
     std::vector<Judgement> out;
-    const auto number = [&](std::size_t i) { return number_of(assertion, results[i]); };
+    const auto number = [&](std::size_t i) { return known_number(assertion.number, results[i]); };
     if (assertion.minus) {
         const MeasuredResult &a = results[*assertion.result], &b = results[*assertion.minus];
         out.push_back(judgement(

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 
 #include "tsdiag/model.hpp"
 #include "tsdiag/ops.hpp"
@@ -12,13 +13,19 @@
 namespace tsdiag {
 namespace {
 
-/// FLOP/s of a matrix product of a layer's size, measured on this machine.
-double product_rate(const Backend& backend, Type type) {
-    constexpr Index side = 512, repeats = 3;
+/// FLOP/s of a product of two square matrices, measured on this machine: of a layer's size, or of
+/// about `flops` operations where a run has no more.
+double product_rate(const Backend& backend, Type type, double flops) {
+    const Index side = Index(std::clamp(std::cbrt(flops / 2), 32.0, 512.0));
+    constexpr Index repeats = 3;
     constexpr double slow = 0.1;  // seconds: enough for a measurement
     const std::vector<double> ones(std::size_t(side * side), 1.0);
     const Tensor a =
         Tensor::from_host(backend, {1, side, side}, std::span<const double>(ones), type);
+    if (!backend.host_memory()) {  // loads the code of the device's library
+        matmul(a, a);
+        backend.synchronise();
+    }
     double best = 1;  // seconds
     for (Index i = 0; i < repeats && (i == 0 || best < slow); ++i) {
         const auto start = std::chrono::steady_clock::now();
@@ -27,7 +34,7 @@ double product_rate(const Backend& backend, Type type) {
         best = std::min(
             best, std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
     }
-    return 2.0 * side * side * side / best;
+    return 2 * std::pow(double(side), 3) / best;
 }
 
 }  // namespace
@@ -59,8 +66,9 @@ double estimate_seconds(const ModelSpec& spec, Index tokens, Index runs, const B
     }
     const double an_entry = extras.an_entry + (extras.rows ? pass : 0);
     const double passes = extras.gradients ? 5 : 1;  // forward twice, each layer again, and back
+    const double flops = passes * forward_flops(spec, tokens);
     const double seconds =
-        passes * forward_flops(spec, tokens) / product_rate(backend, type) +
+        flops / product_rate(backend, type, flops * double(runs)) +
         (entries * an_entry + extras.drawn * draw) / double(omp_get_max_threads());
     return seconds * double(runs);
 }

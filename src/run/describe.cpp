@@ -77,17 +77,20 @@ Json describe_settings(const RunOptions& options, const std::vector<std::string>
     Json::Array heads, maps;
     for (const Index head : options.heads) heads.emplace_back(head);
     for (const auto& [layer, head] : options.maps)
-        maps.emplace_back(fmt::format("{}:{}", layer, head));
+        maps.emplace_back(layer < 0 ? "all" : fmt::format("{}:{}", layer, head));
     const Index last = options.last_layer < 0 ? layers - 1 : options.last_layer;
     Json settings;
     settings.set("config", options.subject.config).set("n_heads", or_null(options.subject.heads));
     settings.set("width", or_null(options.subject.width));
     if (!options.subject.ignore.empty()) settings.set("ignore", lines(options.subject.ignore));
+    if (!options.subject.map.empty()) settings.set("map", options.subject.map);
     settings.set("input", options.input);
     if (!options.text.empty()) settings.set("text", options.text);
     if (!options.text_file.empty()) settings.set("text_file", options.text_file);
     if (!options.tokenizer.empty()) settings.set("tokenizer", options.tokenizer);
-    if (options.input.empty() && !options.has_text() && options.own_input)
+    if (!options.images.empty()) settings.set("images", options.images);
+    if (!options.preprocessor.empty()) settings.set("preprocessor", options.preprocessor);
+    if (!options.has_input() && options.own_input)
         settings.set("own_input", options.own_input->origin);
     settings.set("tokens", options.tokens)
         .set("samples", options.samples)

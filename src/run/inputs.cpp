@@ -39,6 +39,8 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
         read_rows();
     else if (kind_ == "image")
         read_images();
+    else if (kind_ == "pictures")
+        read_pictures();
     else if (takes_images(spec_))
         settle_images();
     else
@@ -55,6 +57,7 @@ InputSource::InputSource(const RunOptions& options, const ModelSpec& spec, const
 void InputSource::choose_kind() {
     const std::string& text = options_.input;
     const bool has_ids = spec_.vocabulary > 0 && !takes_images(spec_);
+    if (!options_.images.empty()) return choose_pictures();
     if (options_.has_text()) return choose_text(has_ids);
     if (own()) {
         kind_ = options_.own_input->kind;
@@ -114,17 +117,20 @@ Index InputSource::longest() const {
     return enters_late ? 0 : spec_.hard_limit();
 }
 
-std::string InputSource::warning() const {
+std::vector<std::string> InputSource::warnings() const {
+    std::vector<std::string> out;
+    if (!assumption_.empty()) out.push_back(assumption_);
     const bool within = tokens_ <= spec_.max_tokens || spec_.max_tokens == 0;
     if (within || spec_.hard_limit() > 0 || spec_.blocks.front().attention.rotary.columns == 0)
-        return "";
-    return fmt::format(
+        return out;
+    out.push_back(fmt::format(
         "the samples have {} tokens, but the model was built for {}: its rotary positions are "
         "extrapolated{}",
         tokens_, spec_.max_tokens,
         spec_.blocks.front().attention.rotary.scaling == "dynamic"
             ? " with a growing base (dynamic NTK)"
-            : "");
+            : ""));
+    return out;
 }
 
 void InputSource::settle_tokens(Index usual) {
@@ -276,6 +282,10 @@ Input InputSource::read(Index sample) const {
     Input input;
     if (kind_ == "ids:file" || kind_ == "text") {
         input.ids = ids_[std::size_t(sample)];
+        return input;
+    }
+    if (kind_ == "pictures") {
+        input.image = image_of(pictures_[std::size_t(sample)]);
         return input;
     }
     const RawTensor part = by_sample_ ? element(*array_, sample) : *array_;

@@ -3,11 +3,13 @@
 #include <string>
 #include <vector>
 
+#include "tsdiag/pictures.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {
 
-constexpr Index usual_tokens = 512;  ///< of a sample, unless the model or its user says otherwise
+constexpr Index usual_tokens = 512;    ///< of a sample, unless the model or its user says otherwise
+constexpr Index usual_pictures = 256;  ///< of a folder, at most, unless its user says otherwise
 
 /// Where a model's samples come from: drawn, or read once from a file.
 class InputSource {
@@ -28,26 +30,30 @@ class InputSource {
     const std::vector<std::string>& defaults() const { return defaults_; }
     /// Of a text: its digest, the tokenizer, and the tokens of the first sample.  Null: no text.
     const Json& text() const { return text_; }
-    /// A warning where the samples are longer than the model was made for; else empty.
-    std::string warning() const;
+    /// Of pictures: the files with their digests, and what was done to them.  Null: no pictures.
+    const Json& pictures() const { return pictures_json_; }
+    /// Sentences: samples longer than the model was made for, assumptions about pictures.
+    std::vector<std::string> warnings() const;
 
   private:
     void choose_kind();
     void choose_text(bool has_ids);
+    void choose_pictures();
     void settle_tokens(Index usual = 0);  ///< 0: as the model says
     void settle_images();
     void read_ids();
     void read_text();
     void read_rows();
     void read_images();
+    void read_pictures();
+    Preprocessor choose_preprocessor();
     void settle_samples(Index held);
     void settle_own();
-    bool own() const {
-        return options_.input.empty() && !options_.has_text() && options_.own_input;
-    }
+    bool own() const { return !options_.has_input() && options_.own_input; }
     Index longest() const;
     Input drawn(Index trial, Index sample) const;
     Input read(Index sample) const;
+    Tensor image_of(const Picture& picture) const;
 
     const RunOptions& options_;
     const ModelSpec& spec_;
@@ -61,6 +67,10 @@ class InputSource {
     std::vector<std::vector<bool>> masks_;
     std::vector<std::string> defaults_;
     Json text_;
+    std::vector<Picture> pictures_;  ///< resized and cropped, one per sample
+    Preprocessor preprocessor_;
+    std::string assumption_;  ///< about it; empty: none
+    Json pictures_json_;
 };
 
 /// Ids of a text file: one sample per line, or one id per line, separated by white space or commas.

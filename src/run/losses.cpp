@@ -79,8 +79,8 @@ void LossSource::parse(const std::string& text) {
     if (std::ranges::find(known, name_) == known.end()) {
         const std::string near = nearest(name_, known);
         throw UsageError(
-            fmt::format("--loss: unknown loss '{}', expected lm, mlm, classify, square or vjp{}.",
-                        text, near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+            fmt::format("--loss: unknown loss '{}', expected lm, mlm, classify, square or vjp{}",
+                        text, near.empty() ? "." : fmt::format("; did you mean {}?", near)));
     }
     if (colon == std::string::npos) return;
     const std::string_view rest = std::string_view(text).substr(colon + 1);

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "tsdiag/error.hpp"
 #include "tsdiag/ops.hpp"
@@ -27,18 +28,23 @@ constexpr std::string_view not_finite = "NaN or infinity in the data";
 /// number of P over channels that it is one.
 class Measurement::FiniteSink final : public Sink {
   public:
-    FiniteSink(Sink& out, bool allow) : out_(out), allow_(allow) {}
+    FiniteSink(Sink& out, const MeasurementSettings& settings)
+        : out_(out), allow_(settings.allow_nonfinite), profile_(settings.profile) {}
     void scalar(const Place& at, std::string_view metric, const Value& value) override {
         const Metric* known = channels_ > 0 ? find_metric(metric) : nullptr;
         out_.scalar(at, metric,
                     made_finite(known && known->of == Of::head ? of_channels(value) : value));
+        if (profile_) profile_->mark(Cost::metric, metric, at.layer);
     }
     void point(const Place& at, std::string_view curve, double x, const Value& y) override {
         out_.point(at, curve, x, made_finite(y));
+        if (profile_) profile_->mark(Cost::metric, curve, at.layer);
     }
     void matrix(Map map) override {
+        const Index layer = map.at.layer;
         if (channels_ > 0) map.name = "channels";
         out_.matrix(std::move(map));
+        if (profile_) profile_->mark(Cost::metric, "maps", layer);
     }
     /// The channels of a head in the layer that is measured; 0: P is over tokens.
     void set_channels(Index count) { channels_ = count; }
@@ -58,12 +64,12 @@ class Measurement::FiniteSink final : public Sink {
     }
     Sink& out_;
     bool allow_;
+    Profile* profile_;
     Index channels_ = 0;
 };
 
 Measurement::Measurement(MeasurementSettings settings, Sink& out)
-    : settings_(std::move(settings)),
-      sink_(std::make_unique<FiniteSink>(out, settings_.allow_nonfinite)) {
+    : settings_(std::move(settings)), sink_(std::make_unique<FiniteSink>(out, settings_)) {
     ProbeSettings common;
     common.by_name = settings_.by_name;
     common.heads = settings_.heads;
@@ -84,6 +90,7 @@ Measurement::Measurement(MeasurementSettings settings, Sink& out)
     };
     needs_hidden_ = needed(Needs::hidden);
     needs_rows_ = needed(Needs::rows);
+    needs_entries_ = needed(Needs::entries) || !settings_.own_probes.empty();
     needs_attention_ = needed(Needs::attention);
     needs_gradient_ = needed(Needs::gradient);
     needs_attention_gradient_ = needed(Needs::attention_gradient);
@@ -104,6 +111,7 @@ Measurement::~Measurement() = default;
 void Measurement::begin_trial(Index trial, Index first) {
     trial_ = trial;
     first_ = first;
+    swept_ = false;
 }
 
 void Measurement::begin_sample(Index sample) { sample_ = sample; }
@@ -118,6 +126,7 @@ Measurement::Sample& Measurement::now() {
 }
 
 void Measurement::end_sample(Index sample) {
+    hear_what_waits();
     const auto at = open_.find(sample);
     if (at == open_.end()) return;
     finish(sample, *at->second);
@@ -134,14 +143,89 @@ const StateMoments& Measurement::moments_of(const Tensor& x) {
     return last->second;
 }
 
+void Measurement::spent(Cost cost, std::string_view what, Index layer, const Backend* backend) {
+    if (!settings_.profile) return;
+    if (backend) backend->synchronise();  // else it is borne by what waits for it
+    settings_.profile->mark(cost, what, layer);
+}
+
+/// Passes an event to the probes that need it; what belongs to no single metric of a probe is the
+/// probe's.
+template <class Drive>
+void Measurement::drive(Needs event, Index layer, const Drive& drive) {
+    for (const Driven& driven : now().probes) {
+        if (!has(driven.entry->needs, event)) continue;
+        drive(*driven.probe);
+        spent(Cost::metric, driven.entry->name, layer);
+    }
+}
+
 void Measurement::on_hidden(const Hidden& event) {
+    if (is_known(event.layer)) return;
+    if (!event.x.backend().host_memory()) return on_states(sample_, event);
     now().layer = event.layer;
+    spent(Cost::forward, event.stage, event.layer, &event.x.backend());
     report_progress(event.layer);
-    if (!needs_hidden_) return;
-    const StateMoments& moments = moments_of(event.x);
-    for (const Driven& driven : now().probes)
-        if (has(driven.entry->needs, Needs::hidden))
-            driven.probe->on_hidden(event, moments, *sink_);
+    if (needs_hidden_) hear(event, moments_of(event.x));
+}
+
+void Measurement::on_states(Index first, const Hidden& states) {
+    if (is_known(states.layer)) return;
+    if (states.x.backend().host_memory()) return Observer::on_states(first, states);
+    if (moments_) hear_what_waits();  // this state is behind the layer whose numbers were asked for
+    spent(Cost::forward, states.stage, states.layer, &states.x.backend());
+    waiting_states_.push_back({states.layer, first, std::string(states.stage),
+                               std::string(states.pred), states.x.detached(), 0});
+}
+
+void Measurement::hear(const Hidden& event, const StateMoments& moments) {
+    spent(Cost::shared, "moments of states", event.layer);
+    drive(Needs::hidden, event.layer,
+          [&](Probe& probe) { probe.on_hidden(event, moments, *sink_); });
+}
+
+void Measurement::before_numbers_are_read() {
+    if (moments_ || !needs_hidden_ || waiting_states_.empty()) return;
+    std::vector<Tensor> all;
+    std::size_t states = 0;
+    for (WaitingStates& w : waiting_states_) {
+        // A layer's `out` is its last stage: the same elements under a second name.
+        const bool same = !all.empty() && all.back().view().data == w.x.view().data &&
+                          all.back().shape() == w.x.shape();
+        if (!same) {
+            all.push_back(w.x);
+            states += std::size_t(w.x.batch());
+        }
+        w.moments = states - std::size_t(w.x.batch());
+    }
+    moments_ = state_moments_later(std::move(all));
+}
+
+void Measurement::hear_what_waits() {
+    if (waiting_states_.empty() && waiting_rows_.empty()) return;
+    before_numbers_are_read();
+    const Index sample = sample_;
+    const auto states = std::exchange(waiting_states_, {});
+    auto rows = std::exchange(waiting_rows_, {});
+    auto moments = std::exchange(moments_, {});
+    for (const WaitingStates& w : states)
+        for (Index s = 0; s < w.x.batch(); ++s) {
+            sample_ = w.first + s;
+            now().layer = w.layer;
+            report_progress(w.layer);
+            const Tensor x = w.x.batch_range(s, 1);
+            if (moments)
+                hear({w.layer, w.stage, w.pred, x}, moments->get()[w.moments + std::size_t(s)]);
+        }
+    for (WaitingRows& w : rows) {
+        const Index heads = w.block.p.batch() / w.samples;
+        for (Index s = 0; s < w.samples; ++s) {
+            sample_ = w.first + s;
+            hear(w.layer, w.block.of_heads(s * heads, heads),
+                 of_heads(w.statistics.get(), s * heads, heads));
+        }
+    }
+    sample_ = sample;
 }
 
 void Measurement::note_channels(Index count) {
@@ -150,19 +234,43 @@ void Measurement::note_channels(Index count) {
 }
 
 bool Measurement::wants_rows(Index) const { return needs_rows_; }
+bool Measurement::wants_entries(Index) const { return needs_entries_; }
 
 void Measurement::on_attention_rows(Index layer, const RowBlock& block) {
+    if (is_known(layer)) return;
+    if (!block.p.backend().host_memory() && !block.team)
+        return on_rows_of_samples(sample_, 1, layer, block);
+    now().layer = layer;
+    spent(Cost::forward, "rows of P", layer, block.p.defined() ? &block.p.backend() : nullptr);
+    report_progress(layer);
+    if (!needs_rows_) return;
+    if (!block.team) return hear(layer, block, row_statistics(block));
+    team_rows_.see(
+        block, [&](const RowBlock& one, const RowStatistics& stats) { hear(layer, one, stats); });
+}
+
+/// Only a whole P waits: it is in memory anyway.
+void Measurement::on_rows_of_samples(Index first, Index samples, Index layer,
+                                     const RowBlock& block) {
+    if (is_known(layer)) return;
+    if (block.p.backend().host_memory())
+        return Observer::on_rows_of_samples(first, samples, layer, block);
+    spent(Cost::forward, "rows of P", layer, &block.p.backend());
+    if (!needs_rows_) return;
+    waiting_rows_.push_back({layer, first, samples, block, row_totals_later(block)});
+    if (block.p.rows() < block.tokens()) hear_what_waits();
+}
+
+void Measurement::hear(Index layer, const RowBlock& block, const RowStatistics& stats) {
     Sample& sample = now();
     sample.layer = layer;
     report_progress(layer);
-    if (!needs_rows_) return;
     note_channels(block.channels ? block.p.cols() : 0);
-    const RowStatistics stats = row_statistics(block);
+    spent(Cost::shared, "statistics of rows", layer);
     for (const double modulus : stats.modulus)
         sample.finite_rows = sample.finite_rows && std::isfinite(modulus);
     const AttentionRows event{layer, block, stats};
-    for (const Driven& driven : sample.probes)
-        if (has(driven.entry->needs, Needs::rows)) driven.probe->on_attention_rows(event, *sink_);
+    drive(Needs::rows, layer, [&](Probe& probe) { probe.on_attention_rows(event, *sink_); });
 }
 
 bool Measurement::wants_attention(Index) const { return needs_attention_; }
@@ -180,38 +288,56 @@ bool Measurement::spoiled(const Attention& event) {
 }
 
 void Measurement::on_attention(const Attention& event) {
+    if (is_known(event.layer)) return;
+    hear_what_waits();
     now().layer = event.layer;
+    spent(Cost::forward, "P V", event.layer, &event.op.backend());
     report_progress(event.layer);
     const bool gain = first_ + sample_ == 0 && std::isfinite(event.a2);
     totals_.add_gain(event.layer, gain ? event.a2 : 0, gain ? 1 : 0);
     if (!needs_attention_ || spoiled(event)) return;
     note_channels(event.channels ? event.op.tokens() : 0);
-    for (const Driven& driven : now().probes)
-        if (has(driven.entry->needs, Needs::attention)) driven.probe->on_attention(event, *sink_);
+    drive(Needs::attention, event.layer, [&](Probe& probe) { probe.on_attention(event, *sink_); });
 }
 
-void Measurement::on_loss(double value) { totals_.add_loss(value); }
+void Measurement::on_routing(const Routing& event) {
+    if (is_known(event.layer)) return;
+    hear_what_waits();  // experts were chosen on the host, which has waited for the states
+    now().layer = event.layer;
+    spent(Cost::forward, "routing", event.layer);
+    drive(Needs::routing, event.layer, [&](Probe& probe) { probe.on_routing(event, *sink_); });
+}
+
+void Measurement::on_loss(double value) {
+    totals_.add_loss(value);
+    swept_ = true;
+    spent(Cost::backward, "loss", -1);
+}
 
 void Measurement::on_gradient(const Gradient& event) {
     if (event.layer >= 0) now().layer = event.layer;
-    for (const Driven& driven : now().probes)
-        if (has(driven.entry->needs, Needs::gradient)) driven.probe->on_gradient(event, *sink_);
+    spent(Cost::backward, "gradients", event.layer, &event.g.backend());
+    drive(Needs::gradient, event.layer, [&](Probe& probe) { probe.on_gradient(event, *sink_); });
 }
 
 bool Measurement::wants_attention_gradient(Index) const { return needs_attention_gradient_; }
 
 void Measurement::on_attention_gradient(const AttentionGradient& event) {
     now().layer = event.layer;
+    spent(Cost::backward, "gradients of P", event.layer, &event.op.backend());
     note_channels(event.channels ? event.op.tokens() : 0);
-    for (const Driven& driven : now().probes)
-        if (has(driven.entry->needs, Needs::attention_gradient))
-            driven.probe->on_attention_gradient(event, *sink_);
+    drive(Needs::attention_gradient, event.layer,
+          [&](Probe& probe) { probe.on_attention_gradient(event, *sink_); });
 }
 
 void Measurement::finish(Index number, Sample& sample) {
     if (sample.layer < 0) return;
     sink_->set_channels(sample.channels);
-    for (const Driven& driven : sample.probes) driven.probe->finish_layer(sample.layer, *sink_);
+    spent(swept_ ? Cost::backward : Cost::forward, "rest", sample.layer);
+    for (const Driven& driven : sample.probes) {
+        driven.probe->finish_layer(sample.layer, *sink_);
+        spent(Cost::metric, driven.entry->name, sample.layer);
+    }
     const bool first = trial_ == 0 && first_ + number == 0;
     for (Diagnostics::Entry& entry : sample.diagnostics.entries)
         if ((first && entry.estimate.iterations > 0) || !entry.estimate.converged ||
@@ -225,9 +351,12 @@ void Measurement::finish(Index number, Sample& sample) {
 }
 
 void Measurement::end_layer(Index layer) {
+    if (is_known(layer)) return;
+    hear_what_waits();
     sample_ = 0;
     report_progress(layer + 1);
     if (settings_.layer_done) settings_.layer_done();
+    spent(swept_ ? Cost::backward : Cost::forward, "rest", layer);
 }
 
 void Measurement::report_progress(Index layer) {

@@ -4,10 +4,14 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "team_rows.hpp"
 #include "tsdiag/events.hpp"
+#include "tsdiag/ops.hpp"
 #include "tsdiag/probe.hpp"
+#include "tsdiag/profile.hpp"
 #include "tsdiag/table.hpp"
 #include "tsdiag/units.hpp"
 
@@ -24,9 +28,11 @@ struct MeasurementSettings {
     double accuracy = usual_accuracy;  ///< of spectra
     std::string route = "auto";
     Index cross_check = 0;
+    Index first_heard = 0;  ///< layers before it are computed alike, but known: they say nothing
     Index layers = 0, samples = 1, trials = 1;                   ///< for progress
     std::function<void(double fraction, Index layer)> progress;  ///< may be empty
     std::function<void()> layer_done;                            ///< may be empty
+    Profile* profile = nullptr;                                  ///< may be null
 };
 
 /// What a run says of itself beside its table, summed over samples and trials.
@@ -58,6 +64,8 @@ class Totals {
 
 /// The observer that passes events and a sink to the probes.  Moments of a state and statistics
 /// of a row block are computed once and shared; events that no probe needs are not requested.
+/// On a device the states and rows of a layer wait, so that one copy has their numbers, for all
+/// samples: probes hear of them before the attention, or at the end of the sample's layer.
 class Measurement final : public Observer {
   public:
     Measurement(MeasurementSettings settings, Sink& out);
@@ -68,10 +76,16 @@ class Measurement final : public Observer {
     void begin_sample(Index sample) override;
     void end_sample(Index sample) override;
     void on_hidden(const Hidden& event) override;
+    void on_states(Index first, const Hidden& states) override;
     bool wants_rows(Index layer) const override;
+    bool wants_entries(Index layer) const override;
     void on_attention_rows(Index layer, const RowBlock& block) override;
+    void on_rows_of_samples(Index first, Index samples, Index layer,
+                            const RowBlock& block) override;
+    void before_numbers_are_read() override;
     bool wants_attention(Index layer) const override;
     void on_attention(const Attention& event) override;
+    void on_routing(const Routing& event) override;
     void on_loss(double value) override;
     void on_gradient(const Gradient& event) override;
     bool wants_attention_gradient(Index layer) const override;
@@ -81,6 +95,8 @@ class Measurement final : public Observer {
     /// Is a reverse sweep needed?
     bool wants_gradients() const { return needs_gradient_ || needs_attention_gradient_; }
     const Totals& totals() const { return totals_; }
+    /// Those since the last call.
+    Totals take_totals() { return std::exchange(totals_, {}); }
 
   private:
     class FiniteSink;
@@ -97,10 +113,31 @@ class Measurement final : public Observer {
         Index channels = 0;       ///< the side of P over channels; 0: P is over tokens
         std::optional<std::pair<Tensor, StateMoments>> last_state;
     };
+    /// States of samples from `first` on, whose moments are asked for later.
+    struct WaitingStates {
+        Index layer, first;
+        std::string stage, pred;
+        Tensor x;
+        std::size_t moments;  ///< of its first sample among those asked for
+    };
+    struct WaitingRows {
+        Index layer, first, samples;
+        RowBlock block;
+        Later<RowStatistics> statistics;
+    };
+    bool is_known(Index layer) const { return layer < settings_.first_heard; }
     std::unique_ptr<Sample> make_sample() const;
     Sample& now();
+    void hear(const Hidden& event, const StateMoments& moments);
+    void hear(Index layer, const RowBlock& block, const RowStatistics& stats);
+    void hear_what_waits();
     void finish(Index number, Sample& sample);
     void report_progress(Index layer);
+    /// What was computed since the last mark belongs to `what`; `backend`: what is pending there,
+    /// too.
+    void spent(Cost cost, std::string_view what, Index layer, const Backend* backend = nullptr);
+    template <class Drive>
+    void drive(Needs event, Index layer, const Drive& drive);
     void note_channels(Index count);
     const StateMoments& moments_of(const Tensor& x);
     bool spoiled(const Attention& event);
@@ -110,9 +147,15 @@ class Measurement final : public Observer {
     std::vector<std::pair<const ProbeEntry*, ProbeSettings>> wanted_;
     std::map<Index, std::unique_ptr<Sample>> open_;  ///< by number; layer not yet complete
     std::vector<std::unique_ptr<Sample>> idle_;      ///< free to be reused
-    bool needs_hidden_ = false, needs_rows_ = false, needs_attention_ = false;
+    std::vector<WaitingStates> waiting_states_;
+    std::vector<WaitingRows> waiting_rows_;
+    std::optional<Later<std::vector<StateMoments>>> moments_;  ///< of the waiting states
+    bool needs_hidden_ = false, needs_rows_ = false, needs_entries_ = false;
+    bool needs_attention_ = false;
+    TeamRows team_rows_;
     bool needs_gradient_ = false, needs_attention_gradient_ = false;
     Index trial_ = 0, first_ = 0, sample_ = 0;
+    bool swept_ = false;   ///< a reverse sweep has begun
     double fraction_ = 0;  ///< as last reported
     Totals totals_;
 };

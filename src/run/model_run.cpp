@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "budget.hpp"
 #include "describe.hpp"
@@ -45,7 +46,7 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     for (const BlockSpec& block : spec.blocks) heads = std::max(heads, block.attention.heads);
     check_selection(options, layers, heads);
     check_redraw();
-    if (const std::string line = source_.warning(); !line.empty()) work.warnings.push_back(line);
+    for (const std::string& line : source_.warnings()) work.warnings.push_back(line);
 
     measured_ = measurement_settings(work, layers, source_.count());
     Table unused;
@@ -58,7 +59,7 @@ ModelRun::ModelRun(Work& work, const Subject& subject, Index beside)
     sizes.trials = options.trials;
     sizes.metrics = work.metrics;
     sizes.dense = work.options.spectra == "dense";
-    sizes.maps = std::ssize(options.maps);
+    sizes.maps = kept_maps(options, sizes.layers, sizes.heads);
     sizes.gradients = losses_.has_value();
     sizes.head_rows = options.loss.find("lm") != std::string::npos ? spec.vocabulary : 0;
     if (!options.redraw.empty()) sizes.layer_weights = sizes.all_weights;
@@ -104,7 +105,7 @@ std::vector<Input> ModelRun::inputs(Index trial) const {
 }
 
 void ModelRun::measure(Index trial, Samples chosen, Measurement& measurement,
-                       const Layers& tell) const {
+                       const Tell& tell) const {
     RunSettings settings = settings_;
     settings.progress = [&](Index done, Index total) { tell("measure", done, total); };
     const Model model(subject_.spec(), weights(trial), work_.backend, type_);
@@ -177,16 +178,51 @@ Index ModelRun::blocks() const {
     return std::min(source_.count(), most);
 }
 
-ModelRun::Trial ModelRun::block(Index block) const {
+void ModelRun::share(const Team& team) {
+    settings_.team = &team;
+    const std::vector<Index> own = {settings_.memory, settings_.batch};
+    for (const std::string& one : team.gather(bytes_of_all(std::span(own)))) {
+        const std::vector<Index> its = values_of_bytes<Index>(one);
+        settings_.memory = std::min(settings_.memory, its[0]);
+        settings_.batch = std::min(settings_.batch, its[1]);
+    }
+}
+
+ModelRun::Trial ModelRun::block(Index block, const Layers& layers,
+                                const std::function<void(double)>& tell) const {
     const Index samples = source_.count(), first = block * samples / blocks(),
                 last = (block + 1) * samples / blocks();
     const auto said = std::make_shared<Recorder>();
+    Trial whole{said};
+    const auto add = [&](const Trial& layer) {
+        said->append(*layer.said);
+        said->mark();
+        whole.totals.join(layer.totals);
+    };
+    std::ranges::for_each(layers.known, add);
+    Index done = std::ssize(layers.known);
+    const Index heard = settings_.first_layer + done;
+    Recorder now;
     MeasurementSettings own = measured_;
-    own.progress = nullptr;
-    own.layer_done = [said = said.get()] { said->mark(); };
-    Measurement measurement(std::move(own), *said);
-    measure(0, {first, last - first}, measurement, [](std::string_view, Index, Index) {});
-    return {said, measurement.totals()};
+    if (!layers.in_progress) own.progress = nullptr;
+    own.first_heard = heard;
+    Measurement* its = nullptr;
+    own.layer_done = [&] {
+        Trial layer{std::make_shared<Recorder>(std::exchange(now, {}))};
+        if (in_layers()) layer.totals = its->take_totals();
+        add(layer);
+        if (in_layers() && layers.keep) layers.keep(done++, layer);
+    };
+    Measurement measurement(std::move(own), now);
+    its = &measurement;
+    if (heard < measured_.layers)
+        measure(0, {first, last - first}, measurement,
+                [&](std::string_view, Index at, Index total) {
+                    if (tell) tell(double(at) / double(std::max<Index>(total, 1)));
+                });
+    said->append(now);
+    whole.totals.join(measurement.totals());
+    return whole;
 }
 
 void ModelRun::add(std::span<const Trial> blocks) {
@@ -224,6 +260,7 @@ void ModelRun::describe() {
         .set("samples", source_.count());
     input.set("trials", options.trials).set("defaults", lines(source_.defaults()));
     if (!source_.text().is_null()) input.set("text", source_.text());
+    if (!source_.pictures().is_null()) input.set("pictures", source_.pictures());
     Json& run = work_.result.run;
     run.set("dtype", type_ == Type::f32 ? "float32" : "float64");
     run.set("model", describe_model(subject_, whole_)).set("input", std::move(input));

@@ -18,6 +18,7 @@ class ModelRun {
     ModelRun(Work& work, const Subject& subject, Index beside);
 
     Index trials() const { return work_.options.trials; }
+    const std::string& name() const { return work_.options.subject.model; }
     double seconds() const { return seconds_; }  ///< estimate for one trial on all threads
     Index beside() const { return beside_; }
 
@@ -37,8 +38,18 @@ class ModelRun {
     void in_turn();
     /// Parts of the samples of a single trial, each a unit.
     Index blocks() const;
-    /// Runs the samples of one part.
-    Trial block(Index block) const;
+    /// Layers of a part that are finished, from the first on; `keep` gets each further one.  A
+    /// reverse sweep needs the states of all layers: then there are none.
+    struct Layers {
+        std::vector<Trial> known = {};
+        std::function<void(Index number, const Trial& layer)> keep = {};
+        bool in_progress = false;  ///< tells progress of the run within layers
+    };
+    /// Runs the samples of one part.  `tell` may be empty.
+    Trial block(Index block, const Layers& layers, const std::function<void(double)>& tell) const;
+    bool in_layers() const { return !losses_; }
+    /// Lets a team run each part together, with the least memory of its members.
+    void share(const Team& team);
     /// Adds the results of all parts, layer by layer, as one pass over all samples gives them.
     void add(std::span<const Trial> blocks);
     /// The output of the first layer for the first sample of the first trial, row by row.
@@ -52,11 +63,11 @@ class ModelRun {
     void check_redraw() const;
     /// Runs the trial's model forward over its inputs, and backward where there is a loss.  `tell`:
     /// the phase, and how many of its layers are done.
-    using Layers = std::function<void(std::string_view phase, Index done, Index total)>;
+    using Tell = std::function<void(std::string_view phase, Index done, Index total)>;
     struct Samples {
         Index first = 0, count = -1;  ///< -1: all
     };
-    void measure(Index trial, Samples samples, Measurement& measurement, const Layers& tell) const;
+    void measure(Index trial, Samples samples, Measurement& measurement, const Tell& tell) const;
 
     Work& work_;
     const Subject& subject_;

@@ -32,7 +32,7 @@ bool read_in_place(const Subject& subject, Type type) {
            std::ranges::all_of(subject.architecture.tensors, [&](const auto& entry) {
                const TensorSource& source = entry.second;
                return !source.transposed && source.concat.empty() && source.groups <= 1 &&
-                      source.paired_head == 0 &&
+                      source.paired_head == 0 && source.plus == 0 &&
                       subject.file->tensor(source.file_name).dtype == DType::f32;
            });
 }

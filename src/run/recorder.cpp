@@ -62,6 +62,12 @@ void Recorder::replay_maps(Sink& out) const {
     for (const Map& map : maps_) out.matrix(map);
 }
 
+void Recorder::append(const Recorder& later) {
+    for (const std::size_t mark : later.marks_) marks_.push_back(entries_.size() + mark);
+    entries_.insert(entries_.end(), later.entries_.begin(), later.entries_.end());
+    maps_.insert(maps_.end(), later.maps_.begin(), later.maps_.end());
+}
+
 void Recorder::write(RecordWriter& out) const {
     Interned names;
     for (const Entry& e : entries_)

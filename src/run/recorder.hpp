@@ -18,6 +18,8 @@ class Recorder final : public Sink {
     void matrix(Map map) override;
     /// Ends a segment, a layer say: what follows belongs to the next.
     void mark() { marks_.push_back(entries_.size()); }
+    /// Adds what another said later.
+    void append(const Recorder& later);
     std::size_t segments() const { return marks_.size() + 1; }
     void replay(Sink& out) const;
     /// One segment, without maps.

@@ -4,6 +4,7 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <numeric>
 
@@ -14,6 +15,7 @@
 #include "model_run.hpp"
 #include "trace/replay.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/output.hpp"
 
 namespace tsdiag {
 namespace {
@@ -33,6 +35,8 @@ Subject open_model(const RunOptions& options) {
     Subject subject = open_subject(options.subject);
     if (!options.tokenizer.empty() && !options.has_text())
         throw UsageError("--tokenizer: has no effect without --text or --text-file.");
+    if (!options.preprocessor.empty() && options.images.empty())
+        throw UsageError("--preprocessor: has no effect without --images.");
     if (options.trials > 1 && subject.kind != Subject::Kind::random)
         throw UsageError(
             fmt::format("--trials {}: draws new weights, but {} has fixed weights; use --samples "
@@ -44,6 +48,10 @@ Subject open_model(const RunOptions& options) {
             "model.",
             options.subject.model));
     return subject;
+}
+
+void mark_phase(const RunOptions& options, std::string_view phase) {
+    if (options.profile) options.profile->mark(Cost::phase, phase);
 }
 
 ModelRun::Trial unit(Units* units, Index i, const std::function<ModelRun::Trial()>& make) {
@@ -90,16 +98,73 @@ void side_by_side(std::span<ModelRun* const> runs, Units* units,
         order);
 }
 
+/// The layers of a part that an earlier run has finished: as `team`'s first member knows them.
+std::vector<ModelRun::Trial> finished_layers(const ModelRun& run, const Units& units, Index part,
+                                             const Team* team) {
+    std::vector<ModelRun::Trial> layers;
+    if (!run.in_layers()) return layers;
+    RecordWriter records;
+    if (!team || team->rank() == 0)
+        for (Index i = 0; const auto record = units.find_part(part, i); ++i) records.text(*record);
+    std::string bytes = records.take();
+    if (team) bytes = team->gather(bytes).front();
+    RecordReader in(bytes, kept_units);
+    try {
+        while (!in.done()) layers.push_back(ModelRun::Trial::read(in.view()));
+    } catch (const FormatError&) {  // another build wrote it: that layer is computed again
+    }
+    return layers;
+}
+
+/// A part from its first layer on that is not known.
+ModelRun::Trial made(const ModelRun& run, Units& units, Index part, const Team* team,
+                     const std::function<void(double)>& tell) {
+    ModelRun::Layers layers{.known = finished_layers(run, units, part, team)};
+    layers.in_progress = !units.hands_out() && run.blocks() == 1;
+    if (!team || team->rank() == 0)
+        layers.keep = [&](Index number, const ModelRun::Trial& layer) {
+            units.keep_part(part, number, layer.bytes());
+        };
+    return run.block(part, layers, tell);
+}
+
+/// Each unit by all members of a team, the first of which keeps it.
+void together(ModelRun& run, Units& units, const Team& team,
+              const std::function<void(double)>& tell) {
+    run.share(team);
+    const Index count = run.blocks();
+    for (Index i = 0; i < count; ++i) {
+        // Another machine may not yet see what the first does.
+        if (team.gather(units.find(i) ? "known" : "").front() == "known") continue;
+        const auto start = std::chrono::steady_clock::now();
+        const std::string record = made(run, units, i, &team, [&](double done) {
+                                       tell((double(i) + done) / double(count));
+                                   }).bytes();
+        const std::vector<std::string> digests = team.gather(sha256(record));
+        for (std::size_t r = 1; r < digests.size(); ++r)
+            if (digests[r] != digests[0])
+                throw Error(fmt::format(
+                    "{}: ranks 0 and {} have different results of the same work, expected the same "
+                    "bytes; one of the machines computes wrongly, or has other libraries.",
+                    run.name(), r));
+        const std::chrono::duration<double> taken = std::chrono::steady_clock::now() - start;
+        if (team.rank() == 0) units.keep(i, record, taken.count());
+    }
+}
+
 /// The samples of a single trial, in parts.
 void in_blocks(ModelRun& run, Units& units, const std::function<void(double)>& tell) {
     const Index count = run.blocks();
     units.begin(count);
+    if (const Team* team = units.team(); units.hands_out() && team && count < team->size())
+        return together(run, units, *team, tell);
+    const auto of = [&](Index i) { return made(run, units, i, nullptr, {}); };
     if (units.hands_out())
         return hand_out(
-            units, count, false, [&](Index i) { return run.block(i).bytes(); }, tell);
+            units, count, false, [&](Index i) { return of(i).bytes(); }, tell);
     std::vector<ModelRun::Trial> blocks;
     for (Index i = 0; i < count; ++i) {
-        blocks.push_back(unit(&units, i, [&] { return run.block(i); }));
+        blocks.push_back(unit(&units, i, [&] { return of(i); }));
         tell(double(i + 1) / double(count));
     }
     run.add(blocks);
@@ -125,8 +190,15 @@ void measure_model(Work& work, const Subject& subject) {
     say(options, {.phase = "inputs"});
     const Index threads = omp_get_max_threads();
     const bool beside = options.trials > 1 && (options.trials >= threads || options.units);
+    if (options.profile && (beside || options.units))
+        throw UsageError(
+            fmt::format("--profile: needs a run of its own, but {}; drop one of the two options.",
+                        beside ? fmt::format("--trials {} runs them side by side", options.trials)
+                               : "its samples are units of several processes"));
+    mark_phase(options, "open");
     ModelRun model(work, subject, beside ? std::min(options.trials, threads) : 1);
 
+    mark_phase(options, "inputs");
     work.phases.begin("measure");
     Progress start{.phase = "measure"};
     if (const double seconds = model.seconds() * double(options.trials); seconds > minute)
@@ -138,7 +210,7 @@ void measure_model(Work& work, const Subject& subject) {
     if (beside) {
         ModelRun* const only[] = {&model};
         side_by_side(only, options.units, tell);
-    } else if (options.units) {
+    } else if (options.units && (options.units->begun() || model.blocks() == 1)) {
         in_blocks(model, *options.units, tell);
     } else if (options.derive) {
         Meter meter(model.seconds() * double(options.trials), tell);
@@ -148,6 +220,7 @@ void measure_model(Work& work, const Subject& subject) {
     }
     work.phases.end();
     model.describe();
+    mark_phase(options, "describe");
     const bool hollow = options.units && options.units->hands_out();
     if (options.products == Products::exact || hollow) return;
     const double error = first_layer_error(options, subject, model);
@@ -166,14 +239,14 @@ void refuse_model_options(const RunOptions& options) {
     };
     if (!options.input.empty()) refuse("--input");
     if (options.has_text()) refuse(options.text.empty() ? "--text-file" : "--text");
+    if (!options.images.empty()) refuse("--images");
     if (options.tokens > 0) refuse("--tokens");
     if (options.batch > 0) refuse("--batch");
     if (!options.loss.empty()) refuse("--loss");
     if (options.products != Products::exact) refuse("--fast");
 }
 
-RunSizes sizes_of(const Work& work, const Checkpoint& file, const TraceSummary& summary,
-                  const ReplaySettings& settings) {
+RunSizes sizes_of(const Work& work, const TraceSummary& summary, const ReplaySettings& settings) {
     RunSizes sizes;
     sizes.tokens = summary.tokens;
     sizes.width = summary.width;
@@ -181,14 +254,12 @@ RunSizes sizes_of(const Work& work, const Checkpoint& file, const TraceSummary& 
     sizes.heads = std::max<Index>(summary.heads, 1);
     sizes.columns = summary.width;
     sizes.bytes = Index(bytes_of(settings.type));
-    const bool given = std::ranges::any_of(
-        file.names(), [](const std::string& name) { return name.starts_with("attentions."); });
     // P of a layer, its file, and normalised P; or states, queries and keys of the file
-    const Index read = given ? 3 * sizes.heads * sizes.tokens : 4 * sizes.width;
+    const Index read = summary.has_maps ? 3 * sizes.heads * sizes.tokens : 4 * sizes.width;
     sizes.file_pages = read * sizes.tokens * sizes.bytes;
     sizes.metrics = work.metrics;
     sizes.dense = work.options.spectra == "dense";
-    sizes.maps = std::ssize(work.options.maps);
+    sizes.maps = kept_maps(work.options, sizes.layers, sizes.heads);
     return sizes;
 }
 
@@ -208,11 +279,12 @@ void measure_trace(Work& work, const Subject& subject) {
     settings.mask_source = options.mask;
     if (!options.mask.empty())
         settings.masks = read_masks(options.mask, settings.samples, summary.tokens);
-    settings.memory = row_budget(work, sizes_of(work, *subject.file, summary, settings), 1);
+    settings.memory = row_budget(work, sizes_of(work, summary, settings), 1);
     settings.first_layer = options.first_layer;
     settings.last_layer = options.last_layer;
     settings.allow_nonfinite = options.allow_nonfinite;
 
+    mark_phase(options, "open");
     work.phases.begin("measure");
     Measurement measurement(measurement_settings(work, summary.layers, settings.samples),
                             work.result.table);

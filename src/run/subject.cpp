@@ -1,9 +1,13 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <filesystem>
 
+#include "trace/batches.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/layouts.hpp"
+#include "tsdiag/output.hpp"
 #include "tsdiag/run.hpp"
 
 namespace tsdiag {
@@ -11,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view random_prefix = "random:";
-constexpr std::uint64_t longest_config = std::uint64_t{64} << 20;
+constexpr std::uint64_t longest_config = std::uint64_t{64} << 20, longest_map = 1 << 20;
 
 Json read_json(const fs::path& path) {
     const std::string text = file_text(path, "a config.json", longest_config);
@@ -39,14 +43,23 @@ bool names_a_model(const fs::path& config) {
 }
 
 /// The path of the configuration; empty: there is none.
-fs::path find_config(const SubjectOptions& options, std::vector<std::string>& notes) {
+fs::path find_config(const SubjectOptions& options, const fs::path& model, bool is_tensorflow,
+                     std::vector<std::string>& notes) {
     if (!options.config.empty())
         return fs::is_directory(options.config) ? fs::path(options.config) / "config.json"
                                                 : fs::path(options.config);
-    const fs::path model = options.model;
     const bool directory = fs::is_directory(model);
-    fs::path beside = (directory ? model : model.parent_path()) / "config.json";
-    if (!fs::exists(beside)) return {};
+    const fs::path folder = directory ? model : model.parent_path();
+    fs::path beside = folder / "config.json";
+    if (!fs::exists(beside)) {  // Meta's and Mistral's own name of it
+        const bool named = directory || model.filename().string().starts_with("consolidated");
+        fs::path parameters = folder / "params.json";
+        if (named && fs::exists(parameters)) return parameters;
+        if (is_tensorflow)
+            for (const char* name : {"bert_config.json", "albert_config.json"})
+                if (fs::exists(folder / name)) return folder / name;
+        return {};
+    }
     if (directory || has_standard_name(model) || names_a_model(beside)) return beside;
     notes.push_back(
         fmt::format("{} has no model_type and was not read (pass it with --config to read it)",
@@ -56,14 +69,15 @@ fs::path find_config(const SubjectOptions& options, std::vector<std::string>& no
 
 bool describes_a_file(const SubjectOptions& options) {
     return !options.config.empty() || options.heads || options.width || options.memory_tokens > 0 ||
-           !options.ignore.empty();
+           !options.ignore.empty() || !options.map.empty();
 }
 
 Subject open_random(const SubjectOptions& options) {
     if (describes_a_file(options))
         throw UsageError(
-            fmt::format("{}: --config, --n-heads, --width, --memory-tokens and --ignore apply to "
-                        "files; use keys for a random model, such as random:bert-base,heads=8.",
+            fmt::format("{}: --config, --n-heads, --width, --memory-tokens, --ignore and --map "
+                        "apply to files; use keys for a random model, such as "
+                        "random:bert-base,heads=8.",
                         options.model));
     Subject subject;
     subject.kind = Subject::Kind::random;
@@ -86,6 +100,19 @@ Subject open_random(const SubjectOptions& options) {
                      : fmt::format("random:{} for a random model", like)));
 }
 
+/// The file of `subject` under the names of a map, which the report tells.
+void use_map(const std::string& map, Subject& subject, DetectOptions& detection,
+             std::vector<std::string>& warnings) {
+    const std::string text = file_text(map, "a map of names", longest_map);
+    if (detection.config.is_null()) detection.config_name = map;
+    subject.file = apply_map(std::move(subject.file), text, map, detection.config);
+    subject.notes.push_back(fmt::format("map of names: {} {}", map, sha256(text)));
+    warnings.push_back(fmt::format(
+        "Names of tensors are those that {} gives them (--map): whether the model "
+        "computes as the family whose names they are is what the map says, not the file",
+        map));
+}
+
 }  // namespace
 
 const ModelSpec& Subject::spec() const {
@@ -106,9 +133,14 @@ std::string_view name(Subject::Kind kind) {
 
 std::unique_ptr<Checkpoint> open_file(const std::string& path) {
     std::error_code failed;
-    if (!fs::exists(path, failed)) refuse_missing(path);
+    if (!fs::exists(path, failed)) {
+        const std::string index = path + ".index";  // TensorFlow names a checkpoint by its prefix
+        if (!fs::exists(index, failed)) refuse_missing(path);
+        return open_checkpoint(index);
+    }
+    if (std::unique_ptr<Checkpoint> batches = open_batches(path)) return batches;
     try {
-        return open_checkpoint(path);
+        return open_checkpoint(module_folder(path).model);
     } catch (const NotAvailable& error) {
         throw FormatError(error.what());
     }
@@ -123,18 +155,26 @@ Subject open_subject(const SubjectOptions& options) {
     if (is_trace(*file)) {
         if (describes_a_file(options))
             throw UsageError(
-                fmt::format("{}: is a trace; --config, --n-heads, --width, --memory-tokens and "
-                            "--ignore do not apply.",
+                fmt::format("{}: is a trace; --config, --n-heads, --width, --memory-tokens, "
+                            "--ignore and --map do not apply.",
                             options.model));
         subject.kind = Subject::Kind::trace;
         subject.file = std::move(file);
         return subject;
     }
     subject.file = unwrap(std::move(file), &subject.notes);
+    const ModuleFolder modules = module_folder(options.model);
+    if (!modules.others.empty())
+        subject.notes.push_back(
+            fmt::format("modules.json: the transformer alone is measured, not {}",
+                        fmt::join(modules.others, ", ")));
     DetectOptions detection;
     // What a GGUF file says of itself precedes a config.json beside it.
     const bool complete = subject.file->format().starts_with("gguf") && options.config.empty();
-    if (const fs::path config = complete ? fs::path() : find_config(options, subject.notes);
+    if (const fs::path config =
+            complete ? fs::path()
+                     : find_config(options, modules.model, subject.file->format() == "tensorflow",
+                                   subject.notes);
         !config.empty()) {
         detection.config = read_json(config);
         detection.config_name = config.string();
@@ -146,6 +186,9 @@ Subject open_subject(const SubjectOptions& options) {
     detection.ignore = options.ignore;
     std::vector<std::string> scaled;
     subject.file = apply_scales(std::move(subject.file), detection.config, scaled);
+    subject.file = apply_packing(std::move(subject.file), detection.config, scaled);
+    subject.file = apply_layout(std::move(subject.file), detection.config, subject.notes);
+    if (!options.map.empty()) use_map(options.map, subject, detection, scaled);
     subject.architecture = detect(*subject.file, detection);
     std::ranges::move(scaled, std::back_inserter(subject.architecture.spec.warnings));
     return subject;

@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 
 #include "inputs.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/output.hpp"
@@ -16,13 +18,56 @@ namespace {
 
 constexpr std::uint64_t largest_text = std::uint64_t{256} << 20;
 
+/// A GGUF file, or a folder whose checkpoint is one.
+bool is_gguf(const std::filesystem::path& path) {
+    std::error_code failed;
+    if (std::filesystem::is_directory(path, failed)) {
+        const std::filesystem::directory_iterator entries(path);
+        return std::any_of(begin(entries), end(entries),
+                           [](const auto& entry) { return entry.path().extension() == ".gguf"; }) &&
+               open_checkpoint(path)->format().starts_with("gguf");
+    }
+    constexpr std::string_view magic = "GGUF";
+    std::string head(magic.size(), '\0');
+    std::ifstream(path, std::ios::binary).read(head.data(), std::streamsize(head.size()));
+    return head == magic;
+}
+
+Tokenizer tokenizer_in(const std::filesystem::path& path) {
+    if (!is_gguf(path)) return open_tokenizer(path);
+    const std::unique_ptr<Checkpoint> file = open_checkpoint(path);
+    return gguf_tokenizer(
+        file->metadata(), [&](std::string_view key) { return file->whole_list(key); },
+        file->source());
+}
+
+/// sentence-transformers may put a text in lower case before its tokenizer sees it.
+void require_own_case(const std::filesystem::path& folder) {
+    std::error_code failed;
+    for (std::filesystem::directory_iterator at(folder, failed), end; !failed && at != end;
+         at.increment(failed)) {
+        const std::string name = at->path().filename().string();
+        if (!name.starts_with("sentence_") || !name.ends_with("_config.json")) continue;
+        const Json config =
+            Json::parse(file_text(at->path(), "a configuration"), at->path().string());
+        if (const Json& lower = config["do_lower_case"];
+            !lower.is_null() && !(lower.is_bool() && !lower.boolean()))
+            throw FormatError(
+                fmt::format("{}: says do_lower_case = {}, which is not supported; name a tokenizer "
+                            "with --tokenizer FILE, or pass ids with --input ids:FILE.",
+                            at->path().string(), lower.dump()));
+    }
+}
+
 Tokenizer tokenizer_of(const RunOptions& options) {
-    if (!options.tokenizer.empty()) return open_tokenizer(options.tokenizer);
+    if (!options.tokenizer.empty()) return tokenizer_in(options.tokenizer);
     if (options.subject.model.starts_with("random:"))
         throw UsageError(
             fmt::format("{}: a random model has no tokenizer; name one with --tokenizer FILE.",
                         options.subject.model));
-    return open_tokenizer(options.subject.model);
+    const std::filesystem::path folder = module_folder(options.subject.model).model;
+    require_own_case(folder);
+    return tokenizer_in(folder);
 }
 
 Json described_text(const Tokenizer& tokenizer, std::string_view text, std::size_t tokens,

@@ -1,13 +1,13 @@
 #include "work.hpp"
 
 #include <fmt/format.h>
-#include <malloc.h>
 #include <omp.h>
 
 #include <algorithm>
 #include <cmath>
 
 #include "tsdiag/error.hpp"
+#include "tsdiag/memory.hpp"
 
 namespace tsdiag {
 
@@ -46,21 +46,8 @@ Work begin(const RunOptions& options) {
     return work;
 }
 
-namespace {
-
-/// Returns freed memory to the system when memory is short: by default malloc raises its
-/// thresholds and keeps ever larger blocks.
-void give_memory_back() {
-#ifdef __GLIBC__
-    mallopt(M_MMAP_THRESHOLD, 1 << 18);
-    mallopt(M_TRIM_THRESHOLD, 1 << 20);
-#endif
-}
-
-}  // namespace
-
 Work begin(const RunOptions& options, const Backend& backend) {
-    if (options.memory > 0) give_memory_back();
+    if (options.memory > 0) return_freed_memory();
     return {.options = options,
             .backend = backend,
             .metrics = wanted_metrics(options),
@@ -80,6 +67,7 @@ void check_selection(const RunOptions& options, Index layers, Index heads) {
                 fmt::format("--heads {}: the model has the heads 0 to {}.", head, heads - 1));
     const Index last = options.last_layer < 0 ? layers - 1 : options.last_layer;
     for (const auto& [layer, head] : options.maps) {
+        if (std::pair(layer, head) == every_map) continue;
         if (layer < options.first_layer || layer > last || head >= heads)
             throw UsageError(
                 fmt::format("--maps {}:{}: expected a layer from {} to {} and a head from 0 to {}.",
@@ -88,6 +76,11 @@ void check_selection(const RunOptions& options, Index layers, Index heads) {
             throw UsageError(
                 fmt::format("--maps {}:{}: head {} is excluded by --heads.", layer, head, head));
     }
+}
+
+Index kept_maps(const RunOptions& options, Index layers, Index heads) {
+    const bool all = std::ranges::find(options.maps, every_map) != options.maps.end();
+    return all ? layers * heads : std::ssize(options.maps);
 }
 
 MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples) {
@@ -105,6 +98,7 @@ MeasurementSettings measurement_settings(const Work& work, Index layers, Index s
     settings.layers = options.last_layer < 0 ? layers : options.last_layer + 1;
     settings.samples = samples;
     settings.trials = options.trials;
+    settings.profile = options.profile;
     if (options.progress)
         settings.progress = [&options](double fraction, Index layer) {
             say(options, {.phase = "measure", .fraction = fraction, .layer = layer});
@@ -150,9 +144,10 @@ Index row_budget(const Work& work, const RunSizes& sizes, Index beside) {
                 ? fmt::format("--memory {}: {}; pass --memory {}, or reduce --tokens, --samples or "
                               "--probes.",
                               size(most), why, enough)
-                : fmt::format("{}: {}, but the {} has {}; reduce --tokens, --samples or --probes.",
-                              work.options.subject.model, why, host ? "machine" : "device",
-                              size(double(work.backend.memory()))));
+                : fmt::format(
+                      "{}: {}, but the {} has {}{}; reduce --tokens, --samples or --probes.",
+                      work.options.subject.model, why, host ? "machine" : "device",
+                      size(double(work.backend.memory())), host ? of_each_process() : ""));
     }
     const double share = std::max((double(work.memory) - program) / double(beside), needs.total());
     const Index threads = beside > 1 ? 1 : omp_get_max_threads();

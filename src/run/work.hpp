@@ -23,6 +23,8 @@ Work begin(const RunOptions& options, const Backend& backend);
 
 /// Throws `UsageError` for layers, heads or maps that the model does not have.
 void check_selection(const RunOptions& options, Index layers, Index heads);
+/// How many attention maps are kept, at most.
+Index kept_maps(const RunOptions& options, Index layers, Index heads);
 /// `layers`: of the model; layers after the last measured one are not run.
 MeasurementSettings measurement_settings(const Work& work, Index layers, Index samples);
 /// Bytes for row blocks and P of each of `beside` concurrent trials.  Throws `UsageError` with the

@@ -180,7 +180,7 @@ Normalizer read_normalizer(const Component& c) {
     }
     if (type == "Precompiled") {
         c.require_keys({"precompiled_charsmap"});
-        return precompiled(c.text("precompiled_charsmap"), c.where());
+        return precompiled(bytes_of_base64(c.text("precompiled_charsmap"), c.where()), c.where());
     }
     c.require_keys({});
     if (type == "NFC") return unicode_form(Form::nfc);

@@ -125,6 +125,9 @@ PreTokenizer read_pre_tokenizer(const Component& component, bool& byte_level, bo
 std::unique_ptr<Model> read_model(const Component& component);
 /// Adds what a single text is put between to `before` and `after`.
 void read_post_processor(const Component& component, Parts& parts);
+/// Throws `FormatError` naming `where`.
+std::string bytes_of_base64(std::string_view text, const std::string& where);
+/// By the rules of SentencePiece, `charsmap` as its models hold them.
 Normalizer precompiled(std::string_view charsmap, const std::string& where);
 /// BertNormalizer.
 Normalizer bert_normalizer(bool clean, bool chinese, bool strip_accents, bool lower);
@@ -135,6 +138,21 @@ std::shared_ptr<Parts> read_tokenizer_json(const Json& json, const std::string& 
 /// The tokenizer of vocab.txt, or of vocab.json and merges.txt, in `folder`; null: there is none.
 /// tokenizer_config.json and config.json decide what they leave open.
 std::shared_ptr<Parts> read_vocabulary_files(const std::filesystem::path& folder);
+
+/// The tokenizer of a SentencePiece model.  `alone`: it was named itself, and nothing is put around
+/// a text; else `config` and `tokenizer_config` (objects, or null) say what is.
+std::shared_ptr<Parts> read_sentence_model(const std::filesystem::path& file, const Json& config,
+                                           const Json& tokenizer_config, bool alone);
+
+/// Whether a .model has ranks of tiktoken, as Meta's has from Llama 3 on, and the tokenizer of
+/// these; `alone` and the configurations as above.
+bool holds_ranks(std::string_view text);
+std::shared_ptr<Parts> read_meta_ranks(const std::filesystem::path& file, const std::string& text,
+                                       const Json& config, const Json& tokenizer_config,
+                                       bool alone);
+
+/// The tokenizer of the ranks of tiktoken, NAME.tiktoken; the name tells how words are divided.
+std::shared_ptr<Parts> read_tiktoken(const std::filesystem::path& file);
 
 /// Refuses a tokenizer_config.json in `folder` whose `add_bos_token` or `add_eos_token` says
 /// otherwise than the tokenizer: libraries differ on which of the two is obeyed.

@@ -136,7 +136,7 @@ PreTokenizer metaspace(const std::string& mark, const std::string& scheme, bool 
 
 PreTokenizer read_metaspace(const Component& c, bool first) {
     c.require_keys({"replacement", "add_prefix_space", "prepend_scheme", "split", "str_rep"});
-    const std::string mark = c.text("replacement", "\xe2\x96\x81");
+    const std::string mark = c.text("replacement", std::string(space_mark));
     if (mark.empty() || utf8_length(mark) != mark.size() || mark == " ")
         c.refuse_value("replacement");
     if (c.json().contains("str_rep") && c.text("str_rep") != mark) c.refuse_value("str_rep");

@@ -12,32 +12,9 @@
 namespace tsdiag::tokenizer {
 namespace {
 
-std::string decoded_base64(std::string_view text, const std::string& where) {
-    const auto value = [](char c) {
-        if (c >= 'A' && c <= 'Z') return c - 'A';
-        if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-        if (c >= '0' && c <= '9') return c - '0' + 52;
-        return c == '+' ? 62 : c == '/' ? 63 : -1;
-    };
-    std::string out;
-    std::uint32_t bits = 0;
-    int held = 0;
-    while (!text.empty() && text.back() == '=') text.remove_suffix(1);
-    for (const char c : text) {
-        const int v = value(c);
-        if (v < 0) throw FormatError(fmt::format("{}: the charsmap is not base64.", where));
-        bits = bits << 6 | std::uint32_t(v);
-        held += 6;
-        if (held < 8) continue;
-        held -= 8;
-        out += char(bits >> held & 0xff);
-    }
-    return out;
-}
-
 class Rules {
   public:
-    Rules(const std::string& blob, const std::string& where) {
+    Rules(std::string_view blob, const std::string& where) {
         const auto word = [&](std::size_t at) {
             std::uint32_t v = 0;
             for (std::size_t k = 4; k-- > 0;) v = v << 8 | static_cast<unsigned char>(blob[at + k]);
@@ -82,8 +59,31 @@ class Rules {
 
 }  // namespace
 
+std::string bytes_of_base64(std::string_view text, const std::string& where) {
+    const auto value = [](char c) {
+        if (c >= 'A' && c <= 'Z') return c - 'A';
+        if (c >= 'a' && c <= 'z') return c - 'a' + 26;
+        if (c >= '0' && c <= '9') return c - '0' + 52;
+        return c == '+' ? 62 : c == '/' ? 63 : -1;
+    };
+    std::string out;
+    std::uint32_t bits = 0;
+    int held = 0;
+    while (!text.empty() && text.back() == '=') text.remove_suffix(1);
+    for (const char c : text) {
+        const int v = value(c);
+        if (v < 0) throw FormatError(fmt::format("{}: a text of it is not base64.", where));
+        bits = bits << 6 | std::uint32_t(v);
+        held += 6;
+        if (held < 8) continue;
+        held -= 8;
+        out += char(bits >> held & 0xff);
+    }
+    return out;
+}
+
 Normalizer precompiled(std::string_view charsmap, const std::string& where) {
-    auto rules = std::make_shared<const Rules>(decoded_base64(charsmap, where), where);
+    auto rules = std::make_shared<const Rules>(charsmap, where);
     return [rules](std::string& text, const Limits& limits) {
         constexpr std::size_t short_cluster = 6;  // bytes: longer clusters have no rule
         std::string out;

@@ -11,8 +11,6 @@ namespace {
 
 using namespace tokenizer;
 
-constexpr std::string_view space_mark = "\xe2\x96\x81";
-
 /// The tokens of words that were divided before.
 class Known {
   public:

@@ -76,6 +76,11 @@ bool names_tokenizer(const fs::path& path) {
     return path.extension() == ".json" && fs::is_regular_file(path, failed);
 }
 
+bool names(const fs::path& path, const char* extension) {
+    std::error_code failed;
+    return path.extension() == extension && fs::is_regular_file(path, failed);
+}
+
 fs::path folder_of(const fs::path& path) {
     std::error_code failed;
     return fs::is_directory(path, failed) ? path : path.parent_path();
@@ -84,10 +89,12 @@ fs::path folder_of(const fs::path& path) {
 }  // namespace
 
 std::vector<fs::path> tokenizer_files(const fs::path& path) {
-    if (names_tokenizer(path)) return {path};
+    if (names_tokenizer(path) || names(path, ".model") || names(path, ".tiktoken") ||
+        path.extension() == ".gguf")
+        return {path};
     std::vector<fs::path> found;
     for (const char* name : {"tokenizer.json", "tokenizer_config.json", "config.json", "vocab.txt",
-                             "vocab.json", "merges.txt", "added_tokens.json"}) {
+                             "vocab.json", "merges.txt", "added_tokens.json", "tokenizer.model"}) {
         std::error_code failed;
         if (fs::is_regular_file(folder_of(path) / name, failed))
             found.push_back(folder_of(path) / name);
@@ -101,6 +108,9 @@ Tokenizer parse_tokenizer(std::string_view text, std::string_view source) {
 }
 
 Tokenizer open_tokenizer(const fs::path& path) {
+    if (names(path, ".model"))
+        return Tokenizer(tokenizer::read_sentence_model(path, Json(), Json(), true));
+    if (names(path, ".tiktoken")) return Tokenizer(tokenizer::read_tiktoken(path));
     const bool is_file = names_tokenizer(path);
     const fs::path folder = folder_of(path);
     std::error_code failed;
@@ -115,8 +125,8 @@ Tokenizer open_tokenizer(const fs::path& path) {
     }
     if (auto parts = tokenizer::read_vocabulary_files(folder)) return Tokenizer(std::move(parts));
     throw FormatError(
-        fmt::format("{}: has no tokenizer.json, vocab.txt, or vocab.json with merges.txt; name one "
-                    "with --tokenizer FILE, or pass ids with --input "
+        fmt::format("{}: has no tokenizer.json, vocab.txt, vocab.json with merges.txt, or "
+                    "tokenizer.model; name one with --tokenizer FILE, or pass ids with --input "
                     "ids:FILE.",
                     path.string()));
 }

@@ -7,6 +7,9 @@
 /// Unicode by ICU.  Where this build has none, all but ASCII is `NotAvailable`.
 namespace tsdiag::tokenizer {
 
+/// U+2581, which SentencePiece writes for a space.
+inline constexpr std::string_view space_mark = "\xe2\x96\x81";
+
 /// Calls f(code point, its bytes) for each character of a well-formed UTF-8 text.
 template <class F>
 void each_character(std::string_view text, F&& f);

@@ -9,7 +9,8 @@
 #include "tsdiag/output.hpp"
 #include "tsdiag/text.hpp"
 
-/// What BERT, GPT-2 and RoBERTa had before tokenizer.json: vocab.txt; vocab.json and merges.txt.
+/// What BERT, GPT-2 and RoBERTa had before tokenizer.json: vocab.txt; vocab.json and merges.txt;
+/// and what LLaMA and Gemma have, tokenizer.model.
 namespace tsdiag::tokenizer {
 namespace {
 
@@ -168,6 +169,13 @@ std::shared_ptr<Parts> read_gpt2(const fs::path& folder) {
     return parts;
 }
 
+/// Meta's own folders have params.json in place of a config.json.
+Json config_of(const fs::path& folder) {
+    Json config = json_beside(folder, "config.json");
+    if (config.is_null() && is_there(folder / "params.json")) config.set("model_type", "llama");
+    return config;
+}
+
 }  // namespace
 
 void require_agreement(const fs::path& folder, const Parts& parts) {
@@ -201,6 +209,9 @@ std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {
         parts = read_gpt2(folder);
     else if (is_there(folder / "vocab.txt"))
         parts = read_bert(folder);
+    else if (is_there(folder / "tokenizer.model"))
+        parts = read_sentence_model(folder / "tokenizer.model", config_of(folder),
+                                    json_beside(folder, "tokenizer_config.json"), false);
     else
         return nullptr;
     if (is_there(folder / "added_tokens.json"))
@@ -209,7 +220,7 @@ std::shared_ptr<Parts> read_vocabulary_files(const fs::path& folder) {
                         "tokenizer.json with "
                         "--tokenizer FILE, or pass ids with --input ids:FILE.",
                         folder.string()));
-    parts->size = parts->model->vocabulary.size();
+    parts->size = std::max(parts->size, parts->model->vocabulary.size());
     parts->raw.finish();
     parts->normalised.finish();
     require_agreement(folder, *parts);

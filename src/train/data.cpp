@@ -82,9 +82,9 @@ const DataEntry& kind_named(const std::string& name, const std::string& text) {
         throw UsageError(
             fmt::format("--data: is required; expected {}, or a folder.", all_kinds()));
     const std::string near = nearest(name, known);
-    throw UsageError(fmt::format("--data: unknown data '{}', expected {}, or a folder{}.", text,
+    throw UsageError(fmt::format("--data: unknown data '{}', expected {}, or a folder{}", text,
                                  all_kinds(),
-                                 near.empty() ? "" : fmt::format("; did you mean {}?", near)));
+                                 near.empty() ? "." : fmt::format("; did you mean {}?", near)));
 }
 
 std::string loss_for(const DataKind& kind, const std::string& text, const std::string& loss) {

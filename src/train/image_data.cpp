@@ -8,10 +8,10 @@
 
 #include "cifar.hpp"
 #include "data.hpp"
-#include "pictures.hpp"
 #include "token_set.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/pictures.hpp"
 #include "tsdiag/text.hpp"
 
 namespace tsdiag::training::data_list {
@@ -158,14 +158,16 @@ class ImageData final : public Data {
         return out;
     }
     void add(const fs::path& file, Index label, Images& out) {
-        const Picture picture = read_jpeg(file, 3);
+        const Picture picture = read_picture(file, 3);
         if (training_.labels.empty() && held_out_.labels.empty()) side_ = picture.height;
         if (picture.height != side_ || picture.width != side_)
             throw FormatError(fmt::format("{}: has {} x {} pixels, expected {} x {}.",
                                           file.string(), picture.height, picture.width, side_,
                                           side_));
         out.labels.push_back(label);
-        out.pixels.insert(out.pixels.end(), picture.pixels.begin(), picture.pixels.end());
+        for (std::size_t c = 0; c < 3; ++c)  // by channel
+            for (std::size_t i = c; i < picture.pixels.size(); i += 3)
+                out.pixels.push_back(picture.pixels[i]);
     }
 
     Example at(const Fit& fit, const Images& from, Index i) const {

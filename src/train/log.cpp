@@ -169,6 +169,11 @@ void Log::open(const std::filesystem::path& directory, const LogMarks& marks, co
     directory_ = directory;
     for (std::size_t i = 0; i < open_.size(); ++i) {
         const std::string name = files()[i], text = log_text(directory, name, &marks);
+        if (!text.starts_with(headers()[i]))
+            throw FormatError(
+                fmt::format("{}: has other columns than this version of tsdiag "
+                            "writes; resume with the version that began the run.",
+                            (directory / name).string()));
         const std::filesystem::path file = directory / name;
         File& log = open_[i];
         log = {};

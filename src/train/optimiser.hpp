@@ -1,6 +1,8 @@
 #pragma once
 #include <map>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "tsdiag/model.hpp"
 #include "tsdiag/train.hpp"
@@ -25,8 +27,9 @@ class Parameters final : public Weights {
 class Optimiser {
   public:
     explicit Optimiser(AdamW adam) : adam_(adam) {}
-    /// Updates parameters `name` by the gradient factor * g; t counts steps from 1.
-    void update(const std::string& name, const Tensor& w, const Tensor& g, double factor,
+    /// Updates each parameter by its gradient times `factor`; t counts steps from 1.
+    void update(const Parameters& parameters,
+                const std::vector<std::pair<std::string, Tensor>>& gradients, double factor,
                 double rate, Index t);
 
     struct State {

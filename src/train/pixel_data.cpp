@@ -7,10 +7,10 @@
 #include <numbers>
 
 #include "cifar.hpp"
-#include "pictures.hpp"
 #include "token_set.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
+#include "tsdiag/pictures.hpp"
 #include "tsdiag/text.hpp"
 
 /// Images of the Long-Range Arena as sequences of grey values, row by row: CIFAR-10 and Pathfinder.
@@ -280,7 +280,7 @@ std::unique_ptr<Data> pathfinder_of_files(const fs::path& folder) {
         std::error_code none;
         if (fs::is_regular_file(file, none) && fs::file_size(file, none) == 0)
             continue;  // the published set has empty files
-        const Picture picture = read_png(file, 1);
+        const Picture picture = read_picture(file, 1);
         const Index size = picture.height * picture.width;
         if (set.length > 0 && size != set.length)
             throw FormatError(fmt::format("{}: has {} pixels, expected {} as in the other images.",

@@ -106,6 +106,7 @@ Json identity_of(const TrainOptions& o, const ModelSpec& spec, const std::string
     out.set("n_heads", o.subject.heads ? Json(*o.subject.heads) : Json());
     out.set("width", o.subject.width ? Json(*o.subject.width) : Json());
     out.set("ignore", ignored.empty() ? Json() : Json(std::move(ignored)));
+    if (!o.subject.map.empty()) out.set("map", o.subject.map);
     out.set("architecture", digest_of(spec));
     out.set("data", o.data).set("contents", contents).set("loss", loss);
     out.set("tokens", tokens).set("batch", o.batch).set("steps", o.steps);

@@ -174,6 +174,14 @@ class Training {
             parameters_->set(name,
                              map(Unary::copy, weights->get(name)));  // a mapped file is read-only
         start_from_given();
+        for (const std::string& name : parameters_->names()) {
+            const std::vector<std::string> all = applied_together(*parameters_, name);
+            if (!backend_.fuses() || all.size() == 1 || all.front() != name) continue;
+            std::vector<Tensor> values;
+            for (const std::string& n : all) values.push_back(parameters_->get(n));
+            values = adjacent(values);
+            for (std::size_t i = 0; i < all.size(); ++i) parameters_->set(all[i], values[i]);
+        }
         if (data_->classes() > 0) {
             const Shape shape{1, data_->classes(), (data_->pairs() ? 4 : 1) * spec_.last_width()};
             if (parameters_->has(classifier) && parameters_->get(classifier).shape() == shape)
@@ -277,10 +285,13 @@ class Training {
         TrainStep row{
             .step = step, .loss = loss, .rate = options_.schedule.at(step, options_.steps)};
         row.layer_norms.resize(spec_.blocks.size() + 1);
+        std::vector<Tensor> gradients;
+        for (const auto& [name, g] : sum) gradients.push_back(g);
+        const std::vector<Wide> norms = squared_norms(gradients);
         double squares = 0;
-        for (const auto& [name, g] : sum) {
-            const double norm = squared_norm(g) * mean * mean;
-            row.layer_norms[layer_of(name)] += norm;
+        for (std::size_t i = 0; i < norms.size(); ++i) {
+            const double norm = norms[i] * mean * mean;
+            row.layer_norms[layer_of(sum[i].first)] += norm;
             squares += norm;
         }
         for (double& norm : row.layer_norms) norm = std::sqrt(norm);
@@ -288,8 +299,7 @@ class Training {
         if (!std::isfinite(loss) || !std::isfinite(row.grad_norm)) refuse(step, loss, sum);
         const bool clips = options_.clip > 0 && row.grad_norm > options_.clip;
         const double factor = clips ? mean * options_.clip / row.grad_norm : mean;
-        for (const auto& [name, g] : sum)
-            optimiser_.update(name, parameters_->get(name), g, factor, row.rate, step);
+        optimiser_.update(*parameters_, sum, factor, row.rate, step);
         require_finite_parameters(step);
         folder_.add(row);
         result_.steps.push_back(std::move(row));
@@ -297,11 +307,15 @@ class Training {
 
     /// To be called before they are saved.
     void require_finite_parameters(Index step) const {
+        std::vector<Tensor> all;
+        for (const auto& [name, w] : parameters_->all()) all.push_back(w);
+        auto found = first_nonfinite_later(all);
+        auto bad = found.get().begin();
         for (const auto& [name, w] : parameters_->all())
-            if (const Index bad = first_nonfinite(w); bad >= 0)
+            if (const Index at = *bad++; at >= 0)
                 throw NonFiniteError(
                     fmt::format("step {}: the update makes '{}' infinite or NaN, at element {}{}",
-                                step, name, bad, kept()));
+                                step, name, at, kept()));
     }
 
     /// Names the first non-finite gradient of the backward pass: the last one in model order.

@@ -38,6 +38,16 @@ void JobUnits::keep(Index unit, std::string_view record, double seconds) {
     store_.keep(stage_, unit, record, seconds);
 }
 
+std::optional<std::string_view> JobUnits::find_part(Index unit, Index part) const {
+    const auto record = store_.find(stage_, unit, part);
+    if (record) ++reused_parts_;
+    return record;
+}
+
+void JobUnits::keep_part(Index unit, Index part, std::string_view record) {
+    store_.keep_part(stage_, unit, part, record);
+}
+
 Index JobUnits::next() {
     const Index ticket = tickets_(stage_, count_);
     return ticket < count_ ? ticket : -1;

@@ -64,7 +64,8 @@ JobStatus status_of(const JobFile& job) {
                 std::string host;
                 const std::string bytes = file_text(file, "finished units");
                 for (const Unit& unit : parse(bytes, file.string(), status.digest, host))
-                    if (done.emplace(unit.stage, unit.unit).second && std::isfinite(unit.seconds))
+                    if (unit.part < 0 && done.emplace(unit.stage, unit.unit).second &&
+                        std::isfinite(unit.seconds))
                         seconds += unit.seconds;
             }
         } catch (const FormatError&) {  // half written by another version, or damaged

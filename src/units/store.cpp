@@ -44,6 +44,38 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+/// What processes of a job write: its folder may have got other files.
+std::vector<fs::path> files_of_job(const fs::path& folder) {
+    std::error_code failed;
+    std::vector<fs::path> files;
+    for (fs::directory_iterator at(folder, failed), end; !failed && at != end; at.increment(failed))
+        if (units::is_of_a_job(at->path())) files.push_back(at->path());
+    return files;
+}
+
+bool holds_units(const fs::path& folder) {
+    return std::ranges::any_of(files_of_job(folder), [](const fs::path& file) {
+        return file.extension() == units::file_ending;
+    });
+}
+
+void remove_job(const fs::path& folder) {
+    std::error_code failed;
+    for (const fs::path& file : files_of_job(folder)) fs::remove(file, failed);
+    fs::remove(folder, failed);
+}
+
+/// At `now`, nobody has written there for so long that the command has been given up: other
+/// settings, another version.
+bool is_stale(const fs::path& folder, fs::file_time_type now) {
+    constexpr auto stale = std::chrono::days(14);
+    std::error_code failed;
+    fs::file_time_type last = fs::last_write_time(folder, failed);
+    for (const fs::path& file : files_of_job(folder))
+        last = std::max(last, fs::last_write_time(file, failed));
+    return !failed && now - last > stale;
+}
+
 }  // namespace
 
 std::string JobTitle::settings_digest() const {
@@ -85,7 +117,7 @@ UnitStore::UnitStore(const fs::path& result, JobTitle title)
 
 UnitStore::~UnitStore() {
     std::error_code failed;
-    if (made_) return;
+    if (made_ && dispensable_ && !holds_units(folder_)) remove_job(folder_);
     fs::remove(folder_, failed);  // only where they are empty
     fs::remove(folder_.parent_path(), failed);
 }
@@ -113,8 +145,9 @@ void UnitStore::read_file(const fs::path& file) {
     }
     records_.reserve(records_.size() + all.size());
     for (const units::Unit& unit : all) {
-        const auto [at, is_new] =
-            records_.try_emplace({unit.stage, unit.unit}, Known{unit.record, files_.size()});
+        const auto [at, is_new] = records_.try_emplace({unit.stage, unit.unit, unit.part},
+                                                       Known{unit.record, files_.size()});
+        if (is_new && unit.part < 0) ++known_;
         if (is_new || at->second.record == unit.record) continue;
         throw Error(fmt::format(
             "{}: {} and {} have different results of unit {} of stage {}, expected the same bytes; "
@@ -124,9 +157,9 @@ void UnitStore::read_file(const fs::path& file) {
     files_.push_back(std::move(from));
 }
 
-std::optional<std::string_view> UnitStore::find(Index stage, Index unit) const {
+std::optional<std::string_view> UnitStore::find(Index stage, Index unit, Index part) const {
     const std::lock_guard lock(mutex_);
-    const auto at = records_.find({stage, unit});
+    const auto at = records_.find({stage, unit, part});
     if (at == records_.end()) return std::nullopt;
     return at->second.record;
 }
@@ -138,23 +171,34 @@ void UnitStore::stage(Index stage, Index count) {
 
 void UnitStore::keep(Index stage, Index unit, std::string_view record, double seconds) {
     const std::lock_guard lock(mutex_);
-    units::append(pending_, {stage, unit, seconds, record});
+    units::append(pending_, {.stage = stage, .unit = unit, .seconds = seconds, .record = record});
     ++pending_count_;
+    std::erase_if(pending_parts_, [&](const auto& one) {
+        return one.first.stage == stage && one.first.unit == unit;
+    });
     ++computed_;
     busy_ += seconds;
+    write_where_due();
+}
+
+void UnitStore::keep_part(Index stage, Index unit, Index part, std::string_view record) {
+    const std::lock_guard lock(mutex_);
+    pending_parts_.emplace_back(Key{stage, unit, part}, record);
+    write_where_due();
+}
+
+void UnitStore::write_where_due() {
     const double due = std::max(first_write, share_lost * seconds_since(start_));
     if (pending_.size() < most_pending && seconds_since(written_) < due) return;
     write_pending();
     write_worker("running");
 }
 
+/// Another process that ends may remove the folder while it is empty, and so what was just made.
 void UnitStore::make_folder() {
+    constexpr int most_removals = 100;
     std::error_code failed;
     if (made_ && fs::exists(folder_ / units::job_file, failed)) return;
-    fs::create_directories(folder_, failed);
-    if (failed)
-        throw Error(fmt::format("{}: cannot be created ({}); choose another --out.",
-                                folder_.string(), failed.message()));
     Json job;
     Json::Array words;
     for (const std::string& word : title_.words) words.emplace_back(word);
@@ -163,35 +207,52 @@ void UnitStore::make_folder() {
     job.set("settings", title_.settings_digest()).set("numerics", title_.numerics);
     // Under a name of its own first: processes of other machines may write it, too.
     const fs::path own = folder_ / (worker_ + ".tmp");
-    write_atomically(own, job.dump(2) + "\n");
+    for (int removals = 0;; ++removals) {
+        fs::create_directories(folder_, failed);
+        const bool removed = failed == std::errc::no_such_file_or_directory;
+        if (failed && !(removed && removals < most_removals))
+            throw Error(fmt::format("{}: cannot be created ({}); choose another --out.",
+                                    folder_.string(), failed.message()));
+        if (removed) continue;
+        try {
+            write_atomically(own, job.dump(2) + "\n");
+            break;
+        } catch (const Error&) {
+            if (fs::exists(folder_, failed) || removals == most_removals) throw;
+        }
+    }
     fs::rename(own, folder_ / units::job_file);
     made_ = true;
 }
 
-void UnitStore::write_pending() {
-    written_ = Clock::now();
-    if (pending_count_ == 0) return;
+void UnitStore::unless_dispensed(const std::function<void()>& write) {
+    if (dispensed_) return;
     try {
-        make_folder();
+        write();
     } catch (const Error&) {
         if (!dispensable_) throw;
         dispensed_ = true;
     }
-    if (dispensed_) {
-        pending_.clear();
-        pending_count_ = 0;
-        return;
-    }
-    write_atomically(folder_ / fmt::format("{}-{}{}", worker_, sequence_, units::file_ending),
-                     units::whole(digest_, host_name(), pending_count_, pending_));
-    ++sequence_;
+}
+
+void UnitStore::write_pending() {
+    written_ = Clock::now();
+    for (const auto& [key, record] : pending_parts_)
+        units::append(pending_, {key.stage, key.unit, key.part, 0, record});
+    pending_count_ += std::ssize(pending_parts_);
+    pending_parts_.clear();
+    if (pending_count_ == 0) return;
+    unless_dispensed([&] {
+        make_folder();
+        write_atomically(folder_ / fmt::format("{}-{}{}", worker_, sequence_, units::file_ending),
+                         units::whole(digest_, host_name(), pending_count_, pending_));
+        ++sequence_;
+    });
     pending_.clear();
     pending_count_ = 0;
 }
 
 void UnitStore::write_worker(std::string_view state) {
-    if (dispensed_) return;
-    make_folder();
     Json worker;
     Json::Array stages;
     for (const auto& [stage, count] : stages_) {
@@ -203,11 +264,15 @@ void UnitStore::write_worker(std::string_view state) {
     worker.set("units", computed_).set("busy", busy_).set("threads", Index(omp_get_max_threads()));
     worker.set("time", std::chrono::duration<double>(now).count());
     worker.set("stages", std::move(stages));
-    write_atomically(folder_ / (worker_ + units::worker_ending), worker.dump() + "\n");
+    unless_dispensed([&] {
+        make_folder();
+        write_atomically(folder_ / (worker_ + units::worker_ending), worker.dump() + "\n");
+    });
 }
 
 void UnitStore::flush(std::string_view state) {
     const std::lock_guard lock(mutex_);
+    if (state == "failed" && dispensable_ && !made_ && seconds_since(start_) < first_write) return;
     write_pending();
     if (made_ || (state == "done" && !dispensable_)) write_worker(state);
 }
@@ -215,14 +280,17 @@ void UnitStore::flush(std::string_view state) {
 void UnitStore::remove() {
     const std::lock_guard lock(mutex_);
     std::error_code failed;
-    // Only what processes of a job write: the folder may have got other files.
-    std::vector<fs::path> files;
-    for (fs::directory_iterator at(folder_, failed), end; !failed && at != end;
-         at.increment(failed))
-        if (units::is_of_a_job(at->path())) files.push_back(at->path());
-    for (const fs::path& file : files) fs::remove(file, failed);
-    fs::remove(folder_, failed);
-    fs::remove(folder_.parent_path(), failed);
+    const fs::path jobs = folder_.parent_path();
+    // Ages are compared with the time of the file system, which the clock of this machine may not
+    // tell: that of the last change in `jobs`.
+    fs::create_directory(folder_, failed);
+    remove_job(folder_);
+    const fs::file_time_type now = fs::last_write_time(jobs, failed);
+    for (fs::directory_iterator at(jobs, failed), end; !failed && at != end; at.increment(failed)) {
+        std::error_code unknown;
+        if (at->is_directory(unknown) && is_stale(at->path(), now)) remove_job(at->path());
+    }
+    fs::remove(jobs, failed);
     made_ = false;
 }
 

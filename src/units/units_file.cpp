@@ -29,6 +29,7 @@ void append(std::string& units, const Unit& unit) {
     RecordWriter out;
     out.index(unit.stage);
     out.index(unit.unit);
+    out.index(unit.part);
     out.real(unit.seconds);
     out.count(unit.record.size());
     units += out.take();
@@ -62,11 +63,12 @@ std::vector<Unit> parse(std::string_view bytes, std::string_view source, std::st
     RecordReader in(bytes.substr(format.size()), source);
     if (in.view() != digest) broken.refuse("belongs to another job");
     host = in.text();
-    constexpr std::size_t least = 11;  // bytes of a unit
+    constexpr std::size_t least = 12;  // bytes of a unit
     auto all = std::vector<Unit>(in.length(least));
     for (Unit& unit : all) {
         unit.stage = in.index();
         unit.unit = in.index();
+        unit.part = in.index();
         unit.seconds = in.real();
         unit.record = in.view();
     }

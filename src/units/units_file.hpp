@@ -5,14 +5,14 @@
 
 #include "tsdiag/units.hpp"
 
-/// A file of finished units: "tsdunit1", the digest of the job, the host, the number of units, the
-/// units, and a checksum of all these bytes.
+/// A file of finished units: "tsdunit2", the digest of the job, the host, the number of units and
+/// parts of units, these, and a checksum of all these bytes.
 namespace tsdiag::units {
 
-constexpr std::string_view format = "tsdunit1";
+constexpr std::string_view format = "tsdunit2";
 
 struct Unit {
-    Index stage = 0, unit = 0;
+    Index stage = 0, unit = 0, part = -1;  ///< part -1: the whole unit
     double seconds = 0;
     std::string_view record;
 };

@@ -69,6 +69,12 @@ inline std::vector<Case> cases() {
     add("skyformer", {{"landmarks", "7"}, {"gamma", "0.01"}});
     add("skyformer", {{"landmarks", "30"}, {"draw", "all"}, {"init", "exact"}});
     add("transformer_xl", {{"clamp", "4"}});
+    add("bucketed", {{"buckets", "8"}, {"longest", "6"}});
+    add("relative_key", {{"keys", "1"}});
+    add("disentangled", {{"buckets", "4"}, {"longest", "9"}});
+    add("disentangled", {{"terms", "c2p"}, {"longest", "5"}});
+    add("disentangled", {{"terms", "p2c"}});
+    add("sink", {{"start", "1.5"}});
     return all;
 }
 

@@ -46,6 +46,27 @@ TEST(Cosformer, ClampsItsDenominators) {
     EXPECT_CLOSE(*std::ranges::max_element(high), 1, rounding(100));
 }
 
+/// A softmax in chunks is what diag_attention makes, by heads and by rows, and none where all
+/// tokens are in one chunk.
+TEST(Softmax, InChunksSeesItsOwnAlone) {
+    for (const bool causal : {false, true}) {
+        const auto chunks = attention("softmax").make(input({{"chunk", "3"}}, causal)),
+                   blocks = attention("diag_attention").make(input({{"block", "3"}}, causal)),
+                   whole = attention("softmax").make(input({}, causal)),
+                   one = attention("softmax").make(input({{"chunk", "1000"}}, causal));
+        EXPECT_EQ(chunks->structure().blocks, blocks->structure().blocks);
+        EXPECT_GT(chunks->structure().blocks.size(), 1U);
+        EXPECT_TENSOR_NEAR(chunks->matrix(), blocks->matrix(), exactly);
+        EXPECT_TENSOR_NEAR(one->matrix(), whole->matrix(), exactly);
+        EXPECT_TRUE(one->structure().blocks.empty());
+        const Tensor v = random_tensor(cpu(), {chunks->heads(), n, 5}, chunks->type(), Law::normal,
+                                       Rng(7), 0, 1);
+        const auto again = attention("softmax").make(input({{"chunk", "3"}}, causal));
+        EXPECT_TENSOR_NEAR(again->apply(v, n), matmul(blocks->matrix(), v), exactly);
+    }
+    EXPECT_THROW(attention("softmax").make(input({{"chunk", "2.5"}})), UsageError);
+}
+
 TEST(Nystrom, OfAllTokensIsTheSoftmaxOrTheFormula) {
     const auto made = [](AttentionOptions options) {
         return attention("nystrom").make(input(std::move(options)));

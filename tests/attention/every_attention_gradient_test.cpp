@@ -107,6 +107,17 @@ TEST(AttentionGradient, ReachesTheParametersOfTheVariant) {
          {{"position", {1, heads * width, 8}},
           {"content_bias", {1, heads, width}},
           {"position_bias", {1, heads, width}}}},
+        {"bucketed", {{"relative", {1, 8, heads}}}, {{"buckets", "8"}, {"longest", "6"}}},
+        {"relative_key", {{"distance", {1, 2 * n - 1, width}}}, {{"keys", "1"}}},
+        {"disentangled",
+         {{"distances", {1, 16, 6}},
+          {"distances_norm.weight", {1, 1, 6}},
+          {"distances_norm.bias", {1, 1, 6}},
+          {"k.weight", {1, heads * width, 6}},
+          {"k.bias", {1, 1, heads * width}},
+          {"q.weight", {1, heads * width, 6}},
+          {"q.bias", {1, 1, heads * width}}},
+         {{"buckets", "8"}, {"longest", "12"}, {"shared", "1"}, {"eps", "1e-5"}}},
     };
     for (const Own& own : all) {
         SCOPED_TRACE(own.attention);

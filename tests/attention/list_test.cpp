@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "support/near.hpp"
+#include "support/places.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
 
@@ -117,7 +118,7 @@ TEST(AttentionPlans, AreMadeOfKnownAttentions) {
 
 TEST(AttentionList, IsWhatItsDocumentSays) {
     const std::filesystem::path file =
-        std::filesystem::path(TSDIAG_TEST_DATA) / "../../docs/attention.md";
+        std::filesystem::path(test::test_data()) / "../../docs/attention.md";
     if (std::getenv("TSDIAG_WRITE_DOCUMENTS")) std::ofstream(file) << attention_markdown();
     std::ifstream in(file);
     const std::string text{std::istreambuf_iterator<char>(in), {}};

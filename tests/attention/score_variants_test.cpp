@@ -1,5 +1,6 @@
 #include "attention/twins.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/gradient.hpp"
 
 namespace tsdiag {
 namespace {
@@ -16,6 +17,88 @@ TEST(Softmax, EqualsTheNaiveOne) {
                 EXPECT_TENSOR_NEAR(op->matrix().batch_range(k, 1),
                                    naive::softmax(logits(in, k), causal, window).a, rounding(n));
         }
+}
+
+/// Softmax over the columns and one more, which is then dropped.
+Matrix with_sink(const Matrix& s, double t, bool causal, Index window) {
+    Matrix out(s.rows, s.cols);
+    for (Index i = 0; i < s.rows; ++i) {
+        const auto seen = [&](Index j) {
+            return (!causal || j <= i) && (window == 0 || std::abs(double(i - j)) < double(window));
+        };
+        double top = t, sum = 0;
+        for (Index j = 0; j < s.cols; ++j)
+            if (seen(j)) top = std::max(top, s(i, j));
+        sum = std::exp(t - top);
+        for (Index j = 0; j < s.cols; ++j)
+            if (seen(j)) sum += std::exp(s(i, j) - top);
+        for (Index j = 0; j < s.cols; ++j) out(i, j) = seen(j) ? std::exp(s(i, j) - top) / sum : 0;
+    }
+    return out;
+}
+
+TEST(Sink, IsSoftmaxWithAColumnThatIsLeftOut) {
+    std::vector<double> sinks{-3, 0.5, 2, 40};
+    for (const std::size_t count : {std::size_t{0}, std::size_t{1}, sinks.size()})
+        for (const Index window : {0, 4})
+            for (const bool causal : {false, true}) {
+                AttentionInput in = input({{"start", "1.25"}}, causal);
+                in.window = window;
+                ASSERT_EQ(heads, std::ssize(sinks));
+                if (count > 0)
+                    in.parameter = [&](std::string_view name) {
+                        EXPECT_EQ(name, "sinks");
+                        return Tensor::from_host(cpu(), {1, 1, Index(count)},
+                                                 std::span<const double>(sinks).first(count),
+                                                 Type::f64);
+                    };
+                const auto op = attention("sink").make(in);
+                EXPECT_FALSE(op->structure().row_stochastic);
+                for (Index k = 0; k < heads; ++k) {
+                    const double t = count == 0 ? 1.25 : sinks[count == 1 ? 0 : std::size_t(k)];
+                    EXPECT_TENSOR_NEAR(op->matrix().batch_range(k, 1),
+                                       with_sink(logits(in, k), t, causal, window).a,
+                                       rounding(n + 40));  // exp of a difference near 40
+                }
+            }
+}
+
+/// Rows without a sink are those of softmax, and far above it too: nothing overflows.
+TEST(Sink, ThatNoTokenMindsIsSoftmax) {
+    for (const double shift : {-1e4, 0.0, 1e4}) {
+        AttentionInput in = input();
+        in.bias = affine(zeros(cpu(), {1, n, n}, Type::f64), 1, shift);
+        const auto softmax = attention("softmax").make(in);
+        in.options = {{"start", "-1e7"}};
+        EXPECT_TENSOR_NEAR(attention("sink").make(in)->matrix(), softmax->matrix(), rounding(n));
+    }
+}
+
+/// dP/dt = -P_ij (1 - sum of the row).
+TEST(Sink, HasADerivativeByItsLogits) {
+    const AttentionInput plain = input({}, true);
+    const std::vector<double> sinks{-1, 0.5, 2, 0};
+    const Tensor t = variable(
+        Tensor::from_host(cpu(), {1, 1, heads}, std::span<const double>(sinks), Type::f64));
+    AttentionInput in = plain;
+    in.parameter = [&](std::string_view) { return t; };
+    const Tensor weight = gaussian({heads, n, n}, Type::f64, 4);
+    const Tensor p = attention("sink").make(in)->rows(0, n).p;
+    const std::vector<double> found = grad(p, weight, std::vector<Tensor>{t})[0].to_host<double>();
+    const std::vector<double> rows = p.to_host<double>(), w = weight.to_host<double>();
+    for (Index k = 0; k < heads; ++k) {
+        double expected = 0;
+        for (Index i = 0; i < n; ++i) {
+            double mass = 0, along = 0;
+            for (Index j = 0; j < n; ++j) {
+                const auto at = std::size_t((k * n + i) * n + j);
+                mass += rows[at];
+                along += rows[at] * w[at];
+            }
+            expected -= along * (1 - mass);
+        }
+        EXPECT_CLOSE(found[std::size_t(k)], expected, rounding(n * n));
+    }
 }
 
 TEST(Softmax, HasTheSlopesOfAlibi) {
@@ -58,6 +141,27 @@ TEST(Softmax, AddsABiasOfAllHeadsOrOfEach) {
             return naive::softmax(s, of.causal);
         });
     }
+}
+
+/// Unobserved, softmax is applied head by head; its blocks of all heads are the reference.
+TEST(Softmax, HasTheBitsOfItsBlocksHeadByHead) {
+    const Index tokens = 203;  // more than two parts of a product
+    for (const Type type : {Type::f32, Type::f64})
+        for (const bool causal : {false, true})
+            for (const Index window : {0, 60})
+                for (const Index kv : {2, 4}) {
+                    AttentionInput in = drawn_input(4, tokens, width, type, 5);
+                    in.k = in.k.batch_range(0, kv);
+                    in.causal = causal;
+                    in.window = window;
+                    const Tensor v = gaussian({kv, tokens, width}, type, 6);
+                    const auto op = attention("softmax").make(in);
+                    Index blocks = 0;
+                    const Tensor seen =
+                        op->apply(v, tokens, [&blocks](const RowBlock&) { ++blocks; });
+                    EXPECT_EQ(blocks, 1);
+                    EXPECT_TENSOR_NEAR(op->apply(v, tokens), seen, exactly);
+                }
 }
 
 TEST(Polynomial, EqualsTheNaiveOne) {

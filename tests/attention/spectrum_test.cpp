@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include <Eigen/Eigenvalues>
 #include <cmath>
@@ -405,6 +406,59 @@ TEST(Spectra, AreTheSameWhereEveryProductMakesPAnew) {
     const auto general = given(noise(150, 1, 3));
     EXPECT_CLOSE(second_eigenvalue(*general, 1e5).front().value, dense_second(noise(150, 1, 3)),
                  stopped_at(1e-6));
+}
+
+void expect_same(const std::vector<Estimate>& found, const std::vector<Estimate>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (std::size_t k = 0; k < found.size(); ++k) {
+        EXPECT_EQ(found[k].value, expected[k].value);  // to the last bit
+        EXPECT_EQ(found[k].residual, expected[k].residual);
+        EXPECT_EQ(found[k].iterations, expected[k].iterations);
+        EXPECT_EQ(found[k].method, expected[k].method);
+        EXPECT_EQ(found[k].low, expected[k].low);
+        EXPECT_EQ(found[k].high, expected[k].high);
+    }
+}
+
+TEST(Spectra, OfBothTogetherAreThoseOfEachAlone) {
+    for (const Type type : {Type::f32, Type::f64})
+        for (const Index n : {90, 303})
+            for (const bool causal : {false, true}) {
+                AttentionInput in = drawn_input(3, n, 8, type, 22);
+                in.causal = causal;
+                for (const double memory : {2e9, 96.0 * 3 * 3 * double(n) * 8}) {
+                    const auto p = attention("softmax").make(in), q = attention("softmax").make(in);
+                    const Spectra both = second_eigenvalue_and_norm(*p, memory);
+                    expect_same(both.second, second_eigenvalue(*q, memory));
+                    expect_same(both.norm, centred_norm(*q, memory));
+                }
+            }
+    const auto general = given(noise(150, 1, 3));  // rows do not sum to 1: nothing is deflated
+    const Spectra both = second_eigenvalue_and_norm(*general);
+    expect_same(both.second, second_eigenvalue(*general));
+    expect_same(both.norm, centred_norm(*general));
+}
+
+/// One head is shared by all threads, if it is large.
+TEST(Spectra, OfOneLargeHeadDoNotDependOnTheThreads) {
+    const int before = omp_get_max_threads();
+    constexpr Index n = 1501;
+    const auto found = [](double memory, double accuracy) {
+        std::vector<Spectra> all;
+        for (const int threads : {1, 3}) {
+            omp_set_num_threads(threads);
+            const auto p = attention("softmax").make(drawn_input(1, n, 8, Type::f32, 23));
+            all.push_back(second_eigenvalue_and_norm(*p, memory, accuracy, "arnoldi"));
+        }
+        expect_same(all[1].second, all[0].second);
+        expect_same(all[1].norm, all[0].norm);
+        return all[0];
+    };
+    constexpr double enough = 2e9, streamed = 5e6, unattainable = 1e-17;
+    EXPECT_TRUE(found(enough, usual_accuracy).second.front().converged);
+    EXPECT_TRUE(found(streamed, usual_accuracy).second.front().converged);
+    EXPECT_FALSE(found(enough, unattainable).second.front().converged);  // its interval, too
+    omp_set_num_threads(before);
 }
 
 TEST(SecondEigenvalue, NeedsTwoTokensAndFiniteEntries) {

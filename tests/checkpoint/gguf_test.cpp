@@ -344,6 +344,33 @@ GgufWriter shard(std::uint32_t number, std::uint32_t count, const std::string& n
     return file;
 }
 
+TEST(Gguf, GivesListsWholeThatItsMetadataOnlyCount) {
+    GgufWriter file;
+    std::vector<std::string> tokens;
+    std::vector<float> scores;
+    for (int i = 0; i < 3000; ++i) {
+        tokens.push_back("token " + std::to_string(i));
+        scores.push_back(float(-i) / 8);
+    }
+    file.list("tokenizer.ggml.tokens", tokens);
+    file.list("tokenizer.ggml.scores", scores);
+    file.list("short", std::vector<std::int32_t>{3, -4});
+    const TemporaryFolder folder;
+    folder.write("m.gguf", file.bytes());
+    const auto opened = open_checkpoint(folder / "m.gguf");
+    EXPECT_EQ(opened->metadata()["tokenizer.ggml.tokens"]["length"].integer(), 3000);
+    const Json texts = opened->whole_list("tokenizer.ggml.tokens"),
+               numbers = opened->whole_list("tokenizer.ggml.scores");
+    ASSERT_EQ(texts.array().size(), tokens.size());
+    ASSERT_EQ(numbers.array().size(), scores.size());
+    for (std::size_t i = 0; i < tokens.size(); ++i) {
+        EXPECT_EQ(texts.array()[i].string(), tokens[i]);
+        EXPECT_EQ(numbers.array()[i].number(), double(scores[i]));
+    }
+    EXPECT_EQ(opened->whole_list("short").array().size(), 2U);
+    EXPECT_TRUE(opened->whole_list("none").is_null());
+}
+
 TEST(Gguf, OpensShardsByAnyOfThemAndByTheirDirectory) {
     const TemporaryFolder folder;
     folder.write("m-00001-of-00002.gguf", shard(0, 2, "a").bytes());

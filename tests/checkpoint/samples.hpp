@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "support/places.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
 
@@ -16,7 +17,7 @@
 namespace tsdiag::samples {
 
 inline std::filesystem::path folder() {
-    return std::filesystem::path(TSDIAG_TEST_DATA) / "formats";
+    return std::filesystem::path(test::test_data()) / "formats";
 }
 
 /// The sample files themselves, shards included, sorted; not the script and not expected.json.

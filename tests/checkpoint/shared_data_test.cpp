@@ -2,6 +2,7 @@
 #include <sstream>
 
 #include "checkpoint/samples.hpp"
+#include "support/places.hpp"
 
 /// Files from public repositories, if present, against the values that PyTorch and NumPy gave.
 namespace tsdiag {
@@ -15,7 +16,7 @@ struct Told {
     double sum, first, last;
 };
 
-fs::path folder() { return TSDIAG_SHARED_DATA; }
+fs::path folder() { return test::shared_data(); }
 
 std::vector<std::int64_t> integers(const std::string& list) {
     std::vector<std::int64_t> result;

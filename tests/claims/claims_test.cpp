@@ -31,6 +31,7 @@ TEST(Claims, AreFoundByNameOrPrefixOrSuggested) {
     const auto tse = resolve_claims(std::vector<std::string>{"tse", "tse.lemma2.4"});
     EXPECT_FALSE(tse.empty());
     for (const Claim* c : tse) EXPECT_TRUE(c->name.starts_with("tse.")) << c->name;
+    EXPECT_EQ(resolve_claims(std::vector<std::string>{"tse."}).size(), tse.size());
     EXPECT_EQ(message([] { resolve_claims(std::vector<std::string>{"tse.lema2.4"}); }),
               "unknown claim 'tse.lema2.4'. Did you mean 'tse.lemma2.4'? See tsdiag check --list "
               "for the names.");

@@ -8,6 +8,7 @@
 
 #include "expected.hpp"
 #include "support/files.hpp"
+#include "support/places.hpp"
 #include "tsdiag/claim_record.hpp"
 #include "tsdiag/error.hpp"
 
@@ -225,7 +226,7 @@ TEST(ExaminedClaims, WriteTheDocument) {
     std::vector<Examined> all;
     for (const Claim* claim : claims()) all.push_back(examined(*claim));
     const std::string file =
-        test::read_file(std::filesystem::path(TSDIAG_TEST_DATA) / "../../docs/statements.md");
+        test::read_file(std::filesystem::path(test::test_data()) / "../../docs/statements.md");
     EXPECT_EQ(without_witnesses(file), without_witnesses(statements_markdown(all)))
         << "tsdiag check --markdown > docs/statements.md writes it again";
 }

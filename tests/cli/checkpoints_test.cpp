@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "program.hpp"
+#include "support/places.hpp"
 #include "tsdiag/json.hpp"
 
 /// Checkpoints that differ from what they seem: the program refuses them by name or states its
@@ -16,7 +17,7 @@ using testing::HasSubstr;
 using testing::Not;
 namespace fs = std::filesystem;
 
-const fs::path golden = fs::path(TSDIAG_TEST_DATA) / "golden";
+const fs::path golden = fs::path(test_data()) / "golden";
 
 /// A float32 or float8 tensor of ones to be put into a .safetensors file.
 struct Extra {
@@ -149,8 +150,8 @@ const Other others[] = {
     {"rope_of_another_type",
      "llama",
      {},
-     R"({"rope_scaling": {"rope_type": "yarn", "factor": 4.0}})",
-     "'yarn'"},
+     R"({"rope_scaling": {"rope_type": "ntk", "factor": 4.0}})",
+     "'ntk'"},
     {"rope_sections",
      "llama",
      {},

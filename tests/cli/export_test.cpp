@@ -119,8 +119,10 @@ TEST_F(Export, WritesAFileAndReplacesOneOnlyIfAsked) {
 }
 
 TEST_F(Export, RefusesChangedTablesAndOtherFormats) {
+    EXPECT_THAT(tsdiag(folder, {"export", "result", "--to", "xml"}).err,
+                HasSubstr("expected jsonl, parquet, tensorboard"));
     EXPECT_THAT(tsdiag(folder, {"export", "result", "--to", "parquet"}).err,
-                HasSubstr("expected jsonl"));
+                HasSubstr("name it by --out DIR"));
     EXPECT_EQ(tsdiag(folder, {"export", "absent", "--to", "jsonl"}).code, 1);
     std::ofstream(folder / "result/metrics.csv", std::ios::app) << "\n";
     const Finished changed = tsdiag(folder, {"export", "result", "--to", "jsonl"});

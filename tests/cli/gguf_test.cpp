@@ -10,6 +10,7 @@ namespace tsdiag::test {
 namespace {
 
 using testing::HasSubstr;
+namespace fs = std::filesystem;
 
 constexpr std::int64_t width = 32, heads = 2, hidden = 64, vocabulary = 20;
 
@@ -59,7 +60,7 @@ TEST(GgufByName, IsInspectedAndProbed) {
     EXPECT_EQ(listed.code, 0) << listed.err;
     EXPECT_THAT(listed.out, HasSubstr("blk.0.attn_q.weight"));
     EXPECT_THAT(listed.out, HasSubstr("Q8_0"));
-    EXPECT_THAT(listed.out, HasSubstr("bits a weight"));
+    EXPECT_THAT(listed.out, HasSubstr("bits per weight"));
     const Finished json = Running(folder.path(), {"inspect", "m.gguf", "--json"}).wait();
     const double matrices = double(vocabulary * width + 4 * width * width + 3 * width * hidden),
                  norms = 3 * double(width);
@@ -69,6 +70,49 @@ TEST(GgufByName, IsInspectedAndProbed) {
         Running(folder.path(), {"probe", "m.gguf", "--tokens", "8", "--samples", "1"}).wait();
     EXPECT_EQ(probed.code, 0) << probed.err;
     EXPECT_THAT(probed.out, HasSubstr("LLaMA, 1 layer, d = 32, 2 heads"));
+}
+
+/// The ids of a text are those of the file's own tokenizer.
+TEST(GgufByName, MakesIdsOfATextByItsOwnTokenizer) {
+    const TemporaryDirectory folder;
+    GgufWriter file = tiny_llama();
+    const std::string mark = "\xe2\x96\x81";  // U+2581
+    const std::vector<std::string> tokens{"<unk>",    "<s>", "</s>", mark, "a",  "b",  "c",
+                                          mark + "a", "ab",  "bc",   "x1", "x2", "x3", "x4",
+                                          "x5",       "x6",  "x7",   "x8", "x9", "x0"};
+    std::vector<float> scores;
+    std::vector<std::int32_t> types{2, 3, 3};
+    types.resize(tokens.size(), 1);
+    for (std::size_t i = 0; i < tokens.size(); ++i) scores.push_back(-float(i));
+    file.word("tokenizer.ggml.model", "llama");
+    file.list("tokenizer.ggml.tokens", tokens);
+    file.list("tokenizer.ggml.scores", scores);
+    file.list("tokenizer.ggml.token_type", types);
+    write_file(folder / "m.gguf", file.bytes());
+    fs::create_directory(folder / "folder");
+    fs::copy_file(folder / "m.gguf", folder / "folder/m.gguf");
+    // U+2581 and a have the best score, so ab is never joined, but bc is.
+    for (const char* model : {"m.gguf", "folder"}) {
+        const Finished done = Running(folder.path(), {"probe", model, "--text", "ab abc", "--out",
+                                                      std::string("run-") + model})
+                                  .wait();
+        ASSERT_EQ(done.code, 0) << done.err;
+        const Json text =
+            Json::parse(read_file(folder.path() / (std::string("run-") + model) / "run.json"),
+                        "run.json")["input"]["text"];
+        std::vector<std::int64_t> ids;
+        for (const Json& id : text["ids"].array()) ids.push_back(id.integer());
+        EXPECT_EQ(ids, (std::vector<std::int64_t>{1, 7, 5, 7, 9}));
+        EXPECT_THAT(text["tokenizer_files"].dump(), HasSubstr("tokenizer.ggml.model llama"));
+    }
+    const Finished none =
+        Running(folder.path(), {"probe", "m.gguf", "--text", "a", "--tokenizer", "none.gguf"})
+            .wait();
+    EXPECT_NE(none.code, 0);
+    write_file(folder / "bare.gguf", tiny_llama().bytes());
+    const Finished bare = Running(folder.path(), {"probe", "bare.gguf", "--text", "a"}).wait();
+    EXPECT_EQ(bare.code, 1);
+    EXPECT_THAT(bare.err, HasSubstr("has no tokenizer"));
 }
 
 TEST(GgufByName, RefusesInOneSentence) {

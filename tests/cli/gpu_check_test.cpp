@@ -3,9 +3,10 @@
 #include <filesystem>
 
 #include "program.hpp"
+#include "support/places.hpp"
 
 /// gpu/check: passes on a working device, here an emulated one, and on no other.
-#ifdef TSDIAG_GPU_CHECK
+#ifdef TSDIAG_EMULATED_PLUGIN
 namespace tsdiag::test {
 namespace {
 
@@ -18,9 +19,9 @@ class GpuCheck : public testing::Test {
   protected:
     GpuCheck() {
         fs::create_directories(tests_);
-        link(TSDIAG_PROGRAM, build_ / "tsdiag");
-        link(TSDIAG_EMULATED_PLUGIN, tests_ / "libtsdiag_emulated.so");
-        link(TSDIAG_COMPARE_TABLES, tests_ / "tsdiag_compare_tables");
+        link(program_file(), build_ / "tsdiag");
+        link(emulated_plugin(), tests_ / "libtsdiag_emulated.so");
+        link(compare_tables_file(), tests_ / "tsdiag_compare_tables");
     }
     static void link(const fs::path& to, const fs::path& name) {
         fs::remove(name);
@@ -32,15 +33,14 @@ class GpuCheck : public testing::Test {
         write_file(name, "#!/bin/bash\n" + text + "\n");
         fs::permissions(name, fs::perms::owner_all);
     }
-    /// `probe` copies the tables of a run for models that do not match `measured`, and corrupts
-    /// those of gpt2 on the device with a command in which $out is their folder.
-    void spoil(const std::string& command, const std::string& measured = "none") {
+    /// `probe` copies the tables of a run, and corrupts those of gpt2 on the device with a command
+    /// in which $out is their folder.
+    void spoil(const std::string& command) {
         const Finished run = tsdiag(folder_, {"probe", "random:gpt2,layers=1,d=8,heads=2,vocab=9",
                                               "--tokens", "4", "--no-report", "-o", "tables"});
         ASSERT_EQ(run.code, 0) << run.err;
         script(build_ / "tsdiag",
-               "[[ $1 == probe && ! $2 =~ " + measured +
-                   " ]] || exec " TSDIAG_PROGRAM
+               "[[ $1 == probe ]] || exec " + program_file() +
                    " \"$@\"\nmodel=$2\nwhile [ $# -gt 1 ]; do\n  [ \"$1\" != -o ] || out=$2\n"
                    "  [ \"$1\" != --device ] || device=$2\n  shift\ndone\ncp -r " +
                    (folder_.path() / "tables").string() +
@@ -48,8 +48,8 @@ class GpuCheck : public testing::Test {
                    command);
     }
     Finished check(const std::string& words) {
-        return Running::shell(folder_.path(), std::string(TSDIAG_GPU_CHECK) + " --build " +
-                                                  build_.string() + " " + words)
+        return Running::shell(folder_.path(),
+                              gpu_check_file() + " --build " + build_.string() + " " + words)
             .wait();
     }
     void expect_failed(const Finished& found, const std::string& why) {
@@ -75,9 +75,8 @@ TEST_F(GpuCheck, PassesOnASoundDevice) {
 }
 
 TEST_F(GpuCheck, FailsOnAKernelThatIsWrong) {
-    link(TSDIAG_SPOILT_PLUGIN, tests_ / "libtsdiag_emulated.so");
-    spoil("true", "bert-base,|llama-7b,");
-    const Finished found = check("--emulated families");
+    link(spoilt_plugin(), tests_ / "libtsdiag_emulated.so");
+    const Finished found = check("--emulated --models ':(bert-base|llama-7b)$' families");
     expect_failed(found, "FAIL: families");
     const std::string table = read_file(build_ / "check/table.md");
     EXPECT_THAT(table, ContainsRegex("\\| bert-base \\|.* different: "));
@@ -93,12 +92,12 @@ class SpoiltTables : public GpuCheck, public testing::WithParamInterface<Spoilt>
 
 TEST_P(SpoiltTables, Fail) {
     spoil(GetParam().command);
-    const Finished found = check("--emulated families");
+    const Finished found = check("--emulated --models ':(gpt2|opt-125m)$' families");
     if (GetParam().said == std::string()) {
         EXPECT_EQ(found.code, 0) << found.out;  // so that failures below have another cause
         return;
     }
-    expect_failed(found, " families and attentions, 1 of them different");
+    expect_failed(found, "2 families and attentions, 1 of them different");
     EXPECT_THAT(read_file(build_ / "check/families.log"), HasSubstr(GetParam().said));
 }
 
@@ -106,7 +105,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, SpoiltTables,
     testing::Values(
         Spoilt{"none", "true", ""},
-        Spoilt{"nan", "sed -i '2s/,[0-9.e-]*,,,,1,$/,nan,,,,1,/' \"$out/metrics.csv\"",
+        Spoilt{"nan", "sed -i '2s/,[0-9.e-]*,,,,1,,/,nan,,,,1,,/' \"$out/metrics.csv\"",
                "'nan' found"},
         Spoilt{"no_table", "rm \"$out/metrics.csv\"", "metrics.csv: cannot be read"},
         Spoilt{"no_curves", "rm \"$out/curves.csv\"", "curves.csv: cannot be read"},
@@ -115,11 +114,15 @@ INSTANTIATE_TEST_SUITE_P(
         Spoilt{"no_rows", "sed -i '2,$d' \"$out/metrics.csv\"", "0 rows, expected "},
         Spoilt{"empty", ": >\"$out/metrics.csv\"", "the header is"},
         Spoilt{"another_place", "sed -i '2s/,0,/,1,/' \"$out/metrics.csv\"", "was expected"},
-        Spoilt{"undefined", "sed -i '2s/,[0-9.e-]*,,,,1,$/,,,,,0,why/' \"$out/metrics.csv\"",
+        Spoilt{"undefined", "sed -i '2s/,[0-9.e-]*,,,,1,,/,,,,,0,why,/' \"$out/metrics.csv\"",
                "undefined in one table alone"},
         Spoilt{"failing", "exit 1", "different: a run failed"},
         Spoilt{"crashing", "kill -SEGV $$", "different: a run failed"}),
     [](const auto& test) { return test.param.name; });
+
+TEST_F(GpuCheck, FailsWhereNoModelIsOfTheName) {
+    expect_failed(check("--emulated --models gpt-7 families"), "no model is called gpt-7");
+}
 
 TEST_F(GpuCheck, FailsWithoutADevice) {
     if (fs::exists("/dev/nvidiactl")) GTEST_SKIP() << "there is one";
@@ -155,7 +158,7 @@ TEST_F(GpuCheck, FailsWithoutASanitizerUnlessToldSo) {
 TEST_F(GpuCheck, StopsAStageThatTakesTooLong) {
     script(build_ / "tsdiag", "sleep 60");
     const Finished found =
-        Running::shell(folder_.path(), "TSDIAG_CHECK_LIMIT=1 " TSDIAG_GPU_CHECK " --build " +
+        Running::shell(folder_.path(), "TSDIAG_CHECK_LIMIT=1 " + gpu_check_file() + " --build " +
                                            build_.string() + " --emulated device families")
             .wait();
     expect_failed(found, "FAIL: device families");

@@ -146,10 +146,16 @@ TEST(Probe, OfAResultSaysWhatItIs) {
     TemporaryDirectory folder;
     ASSERT_EQ(
         tsdiag(folder, {"probe", small_model, "--tokens", "4", "--no-report", "-o", "a"}).code, 0);
-    const Finished found = tsdiag(folder, {"probe", "a"});
-    EXPECT_EQ(found.code, 1);
-    expect_one_sentence(found.err);
-    EXPECT_THAT(found.err, HasSubstr("is a result of tsdiag"));
+    ASSERT_EQ(tsdiag(folder, {"probe", small_model, "--tokens", "4", "--no-report", "--maps", "0:0",
+                              "-o", "with_maps"})
+                  .code,
+              0);
+    for (const char* result : {"a", "with_maps"}) {
+        const Finished found = tsdiag(folder, {"probe", result});
+        EXPECT_EQ(found.code, 1);
+        expect_one_sentence(found.err);
+        EXPECT_THAT(found.err, HasSubstr("is a result of tsdiag"));
+    }
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "support/files.hpp"
+#include "support/places.hpp"
 
 extern char** environ;
 
@@ -39,13 +40,13 @@ class Running {
     Running(const std::filesystem::path& directory, std::vector<std::string> words,
             std::vector<std::string> environment = {})
         : out_(directory / ".stdout"), err_(directory / ".stderr") {
-        words.insert(words.begin(), TSDIAG_PROGRAM);
+        words.insert(words.begin(), program_file());
         start(directory, std::move(words), std::move(environment));
     }
     /// A shell command in which "$TSDIAG" is the program.
     static Running shell(const std::filesystem::path& directory, const std::string& command) {
         Running running(directory);
-        running.start(directory, {"/bin/sh", "-c", command}, {"TSDIAG=" TSDIAG_PROGRAM});
+        running.start(directory, {"/bin/sh", "-c", command}, {"TSDIAG=" + program_file()});
         return running;
     }
     void signal(int number) const { kill(child_, number); }
@@ -123,7 +124,8 @@ inline Finished tsdiag(const TemporaryDirectory& folder, std::vector<std::string
 inline void expect_one_sentence(const std::string& text) {
     EXPECT_TRUE(text.starts_with("tsdiag: ")) << text;
     EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
-    EXPECT_EQ(text.find("terminate"), std::string::npos) << text;
+    for (const char* wrong : {"terminate", "?.", ",.", ";."})
+        EXPECT_EQ(text.find(wrong), std::string::npos) << text;
 }
 
 /// "231M" of "... needs at least 231M (...)": the least value of --memory.
@@ -142,6 +144,21 @@ inline std::vector<std::string> names_in(const std::filesystem::path& folder) {
         names.push_back(entry.path().filename().string());
     std::sort(names.begin(), names.end());
     return names;
+}
+
+/// What an interrupted run leaves beside the units that it had finished, which it keeps for the
+/// same command: how many depends on the machine.
+inline std::vector<std::string> names_but_units(const std::filesystem::path& folder) {
+    std::vector<std::filesystem::path> units;
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder))
+        if (entry.path().filename().string().ends_with(".tsdiag-units"))
+            units.push_back(entry.path());
+    for (std::filesystem::path path : units) {
+        std::filesystem::remove_all(path);
+        while ((path = path.parent_path()) != folder && std::filesystem::is_empty(path))
+            std::filesystem::remove(path);
+    }
+    return names_in(folder);
 }
 
 }  // namespace tsdiag::test

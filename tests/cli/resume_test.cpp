@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "program.hpp"
+#include "support/places.hpp"
 
 /// `train --resume` after kills, full disks and accidental changes.
 namespace tsdiag::test {
@@ -180,7 +181,7 @@ TEST_F(Resume, AModelThatItsUserChangedIsNotReplaced) {
 class ResumeOfAFile : public testing::Test {
   protected:
     void SetUp() override {
-        const fs::path golden = fs::path(TSDIAG_TEST_DATA) / "golden/gpt2";
+        const fs::path golden = fs::path(test_data()) / "golden/gpt2";
         fs::create_directories(folder / "model");
         for (const char* file : {"config.json", "model.safetensors"})
             fs::copy_file(golden / file, folder / ("model/" + std::string(file)));

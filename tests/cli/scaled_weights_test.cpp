@@ -5,6 +5,8 @@
 #include <random>
 
 #include "program.hpp"
+#include "support/packers.hpp"
+#include "support/places.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/json.hpp"
 
@@ -16,34 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using testing::HasSubstr;
 
-const fs::path golden = fs::path(TSDIAG_TEST_DATA) / "golden/llama";
-
-struct Array {
-    std::string name, dtype;
-    std::vector<std::int64_t> shape;
-    std::string bytes;
-};
-
-template <class T>
-std::string bytes_of(const std::vector<T>& numbers) {
-    return {reinterpret_cast<const char*>(numbers.data()), numbers.size() * sizeof(T)};
-}
-
-void write_model(const fs::path& file, const std::vector<Array>& arrays) {
-    Json header = Json::Object();
-    std::string data;
-    for (const Array& array : arrays) {
-        const auto begin = std::int64_t(data.size());
-        data += array.bytes;
-        Json entry;
-        entry.set("dtype", array.dtype)
-            .set("shape", Json::Array(array.shape.begin(), array.shape.end()))
-            .set("data_offsets", Json::Array{begin, std::int64_t(data.size())});
-        header.set(array.name, entry);
-    }
-    const std::string text = header.dump();
-    write_file(file, bytes_of(std::vector<std::uint64_t>{text.size()}) + text + data);
-}
+const fs::path golden = fs::path(test_data()) / "golden/llama";
 
 /// The definition of e4m3: a sign, an exponent of bias 7, three bits; 15 with all bits is NaN.
 double e4m3(unsigned code) {
@@ -115,21 +90,22 @@ void write_pair(const fs::path& folder, const Way& way, const std::string& witho
     for (const char* which : {"plain", "scaled"}) {
         fs::create_directories(folder / which / "model");
         const bool is_scaled = std::string_view(which) == "scaled";
-        write_model(folder / which / "model/model.safetensors", is_scaled ? scaled : plain);
+        write_file(folder / which / "model/model.safetensors",
+                   safetensors(is_scaled ? scaled : plain));
         if (is_scaled && way.quantised)
             config.set("quantization_config", Json::parse(way.quantised, "quantised"));
         write_file(folder / which / "model/config.json", config.dump());
     }
 }
 
-Finished probe(const TemporaryDirectory& folder, const std::string& which,
-               const std::string& type = "f32") {
+Finished probe_weights(const TemporaryDirectory& folder, const std::string& which,
+                       const std::string& type = "f32") {
     return tsdiag(folder, {"probe", which + "/model", "--no-report", "--dtype", type, "--probes",
                            "core", "-o", which + "/out", "--force"});
 }
 
 /// Without the column of the model's path.
-std::string numbers(const fs::path& table) {
+std::string numbers_in(const fs::path& table) {
     std::istringstream lines(read_file(table));
     std::string out;
     for (std::string line; std::getline(lines, line);) out += line.substr(line.find(',')) + "\n";
@@ -141,17 +117,17 @@ class EveryScaledLayout : public testing::TestWithParam<Way> {};
 TEST_P(EveryScaledLayout, HasTheNumbersOfItsProducts) {
     const TemporaryDirectory folder;
     write_pair(folder / "", GetParam());
-    const Finished found = probe(folder, "scaled");
+    const Finished found = probe_weights(folder, "scaled");
     ASSERT_EQ(found.code, 0) << found.err;
     EXPECT_THAT(found.out, HasSubstr("14 weights are stored in 8 bits with scales"));
     const Json run = Json::parse(read_file(folder / "scaled/out/run.json"), "run");
     const Finished listed = tsdiag(folder, {"inspect", "scaled/model", "--json"});
     EXPECT_EQ(Json::parse(listed.out, "inspect")["digest"].string(),
               run["model"]["digest"].string());
-    ASSERT_EQ(probe(folder, "plain").code, 0);
-    const std::string expected = numbers(folder / "plain/out/metrics.csv");
+    ASSERT_EQ(probe_weights(folder, "plain").code, 0);
+    const std::string expected = numbers_in(folder / "plain/out/metrics.csv");
     EXPECT_GT(expected.size(), 1000U);
-    EXPECT_EQ(numbers(folder / "scaled/out/metrics.csv"), expected);
+    EXPECT_EQ(numbers_in(folder / "scaled/out/metrics.csv"), expected);
 }
 
 /// A scale that is missing, and a configuration that is: refused, never run as if it were whole.
@@ -159,14 +135,14 @@ TEST_P(EveryScaledLayout, IsRefusedInParts) {
     const TemporaryDirectory folder;
     const Way& way = GetParam();
     write_pair(folder / "", way, std::string("model.layers.1.mlp.up_proj.") + way.scale);
-    const Finished found = probe(folder, "scaled");
+    const Finished found = probe_weights(folder, "scaled");
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, HasSubstr("'model.layers.1.mlp.up_proj.weight' of dtype"));
     EXPECT_THAT(found.err, HasSubstr("has no scale, while 13 others have one"));
     write_pair(folder / "", way);
     const std::string config = read_file(folder / "plain/model/config.json");
     write_file(folder / "scaled/model/config.json", config);
-    const Finished without = probe(folder, "scaled");
+    const Finished without = probe_weights(folder, "scaled");
     if (way.block_rows > 1 || way.block_columns > 0) {
         EXPECT_EQ(without.code, 1);
         EXPECT_THAT(without.err, HasSubstr("each block that quantization_config"));
@@ -223,10 +199,10 @@ TEST(ScaledWeights, InTilesOrWithTwoScalesAreRefused) {
     const TemporaryDirectory folder;
     Way way{"", "I8", "SCB", nullptr, 1, 0, 1, {"weight_format"}, 2};
     write_pair(folder / "", way);
-    EXPECT_THAT(probe(folder, "scaled").err, HasSubstr("is stored in tiles"));
+    EXPECT_THAT(probe_weights(folder, "scaled").err, HasSubstr("is stored in tiles"));
     way.more = {"weight_scale"};
     write_pair(folder / "", way);
-    EXPECT_THAT(probe(folder, "scaled").err, HasSubstr("has two tensors of scales"));
+    EXPECT_THAT(probe_weights(folder, "scaled").err, HasSubstr("has two tensors of scales"));
 }
 
 /// Rows where the configuration says blocks: one of them is of another model.
@@ -234,7 +210,7 @@ TEST(ScaledWeights, ContradictTheConfiguration) {
     const TemporaryDirectory folder;
     write_pair(folder / "", {"", "F8_E4M3", "weight_scale_inv",
                              R"({"quant_method": "fp8", "weight_block_size": [5, 8]})", 1, 0, 2});
-    const Finished found = probe(folder, "scaled");
+    const Finished found = probe_weights(folder, "scaled");
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, HasSubstr("each block that quantization_config"));
 }
@@ -251,7 +227,7 @@ TEST_P(EveryOtherScaling, IsRefusedByName) {
     Way way = ways[0];
     way.quantised = GetParam().quantised;
     write_pair(folder / "", way);
-    const Finished found = probe(folder, "scaled");
+    const Finished found = probe_weights(folder, "scaled");
     EXPECT_EQ(found.code, 1);
     EXPECT_THAT(found.err, HasSubstr(GetParam().sentence));
     EXPECT_FALSE(fs::exists(folder / "scaled/out"));

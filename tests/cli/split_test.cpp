@@ -1,9 +1,15 @@
 #include <gmock/gmock.h>
+#include <signal.h>
 
+#include <chrono>
 #include <map>
 #include <random>
+#include <thread>
 
 #include "program.hpp"
+#include "support/places.hpp"
+#include "tsdiag/backend.hpp"
+#include "tsdiag/json.hpp"
 #include "tsdiag/units.hpp"
 
 /// Commands whose units several processes compute: the tables are those of one process, byte for
@@ -17,11 +23,7 @@ using testing::Not;
 using Words = std::vector<std::string>;
 using Tables = std::map<std::string, std::string>;
 
-#ifdef TSDIAG_MPIRUN
-constexpr const char* mpirun = TSDIAG_MPIRUN;
-#else
-constexpr const char* mpirun = nullptr;
-#endif
+const std::string mpirun = mpirun_file();
 
 Tables tables(const fs::path& out) {
     Tables found;
@@ -43,12 +45,13 @@ std::string quoted(const Words& words) {
     return line;
 }
 
-/// The command as so many ranks on this machine.
+/// Begins a command of the shell that is to be so many ranks on this machine.
+std::string mpirun_of(int count) {
+    return "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " + mpirun +
+           " --oversubscribe -n " + std::to_string(count) + " ";
+}
 Finished ranks(const TemporaryDirectory& folder, int count, const Words& words) {
-    const std::string line =
-        std::string("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ") + mpirun +
-        " --oversubscribe -n " + std::to_string(count) + " \"$TSDIAG\"" + quoted(words);
-    return Running::shell(folder.path(), line).wait();
+    return Running::shell(folder.path(), mpirun_of(count) + "\"$TSDIAG\"" + quoted(words)).wait();
 }
 
 /// What the program itself said, without the words of mpirun.
@@ -162,7 +165,7 @@ TEST_P(EverySplitCommand, GoesOnWithTheUnitsOfOneOfItsParts) {
 }
 
 TEST_P(EverySplitCommand, RanksGiveTheResultOfOneProcess) {
-    if (!mpirun) GTEST_SKIP() << "no MPI";
+    if (mpirun.empty()) GTEST_SKIP() << "no MPI";
     const Finished done = ranks(folder, 3, with(GetParam().words, {"--out", "out"}));
     EXPECT_EQ(done.code, 0) << done.err;
     EXPECT_THAT(done.err, Not(HasSubstr("computed again")));
@@ -175,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(Commands, EverySplitCommand, testing::ValuesIn(every_wo
 class Ranks : public testing::Test {
   protected:
     void SetUp() override {
-        if (!mpirun) GTEST_SKIP() << "no MPI";
+        if (mpirun.empty()) GTEST_SKIP() << "no MPI";
     }
     TemporaryDirectory folder;
 };
@@ -195,6 +198,130 @@ TEST_F(Ranks, AnyNumberOfThemGivesTheSame) {
         EXPECT_THAT(done.err, Not(HasSubstr("computed again")));
         EXPECT_EQ(tables(folder / out), tables(folder / "alone")) << count;
     }
+}
+
+/// Each keeps a P of its own, which on one machine fits for all of them together.
+TEST_F(Ranks, ShareTheMemoryOfTheirMachine) {
+    const Words words = {"probe",    "random:post-norm,layers=1,d=16,heads=2",
+                         "-q",       "--no-report",
+                         "--out",    "out",
+                         "--probes", "fro"};
+    const auto memory = [&](int count, const Words& more) {
+        const Finished done = ranks(folder, count, with(with(words, {"--tokens", "40"}), more));
+        EXPECT_EQ(done.code, 0) << done.err;
+        const Json run = Json::parse(read_file(folder / "out/run.json"), "run.json");
+        return run["settings"]["memory"].integer();
+    };
+    const Index whole = memory(1, {});
+    EXPECT_EQ(whole, Index(machine_memory() / 2));
+    for (const int count : {2, 3})
+        EXPECT_EQ(memory(count, {}), Index(machine_memory() / std::size_t(count) / 2)) << count;
+    EXPECT_EQ(memory(3, {"--memory", "300M"}), Index(300) << 20);
+    // A refusal tells of whom the number is.
+    const Finished refused = ranks(folder, 2, with(words, {"--tokens", "100000000"}));
+    EXPECT_EQ(refused.code, 2);
+    EXPECT_THAT(own_lines(refused.err), HasSubstr(" for each of 2 processes;"));
+}
+
+/// One sample is computed by all ranks: the rows of its P are spread over them, the heads where P
+/// is kept.
+struct Sequence {
+    std::string name;
+    Words words;
+};
+class EverySequence : public Ranks, public testing::WithParamInterface<Sequence> {};
+
+std::vector<Sequence> every_sequence() {
+    const auto probe = [](const std::string& model, const Words& more) {
+        return with({"probe", "random:" + model, "--no-report"}, more);
+    };
+    std::vector<Sequence> all;
+    // P is made anew for every product.
+    all.push_back({"streamed", probe("post-norm,layers=1,d=32,heads=16",
+                                     {"--tokens", "1000", "--memory", "120M"})});
+    all.push_back({"streamed_causal", probe("llama-7b,layers=1,d=32,heads=16,vocab=16",
+                                            {"--tokens", "1000", "--memory", "120M"})});
+    all.push_back({"kept", probe("post-norm,layers=2,d=24,heads=3",
+                                 {"--tokens", "900", "--probes", "core,mu2,jac_k_fro"})});
+    all.push_back({"short", probe("pre-norm,layers=2,d=16,heads=4", {"--tokens", "60"})});
+    all.push_back({"two_samples",
+                   probe("pre-norm,layers=2,d=16,heads=2", {"--tokens", "500", "--samples", "2"})});
+    all.push_back({"maps", probe("pre-norm,layers=1,d=16,heads=2",
+                                 {"--tokens", "500", "--maps", "0:1", "--probes",
+                                  "local_acc_appendix,entropy"})});
+    all.push_back({"loss", probe("gpt2,layers=2,d=16,heads=2,vocab=32,tokens=500",
+                                 {"--tokens", "500", "--loss", "lm"})});
+    all.push_back({"performer", probe("pre-norm,layers=2,d=16,heads=2,attention=performer",
+                                      {"--tokens", "900"})});
+    all.push_back({"float64", probe("pre-norm,layers=1,d=16,heads=2",
+                                    {"--tokens", "800", "--dtype", "float64"})});
+    return all;
+}
+
+TEST_P(EverySequence, IsComputedByAllRanksTogether) {
+    const Words& words = GetParam().words;
+    ASSERT_EQ(tsdiag(folder, with(words, {"--out", "alone"})).code, 0);
+    for (const int count : {3, 4}) {
+        const std::string out = "of" + std::to_string(count);
+        const Finished done = ranks(folder, count, with(words, {"--out", out}));
+        EXPECT_EQ(done.code, 0) << done.err;
+        EXPECT_THAT(done.out,
+                    HasSubstr("computed by " + std::to_string(count) + " ranks together"));
+        EXPECT_THAT(done.err, Not(HasSubstr("computed again")));
+        const Tables expected = tables(folder / "alone"), found = tables(folder / out);
+        ASSERT_EQ(found.size(), expected.size());
+        for (const auto& [file, text] : expected)
+            EXPECT_TRUE(found.at(file) == text) << out << ": " << file << " differs";
+    }
+}
+
+/// A probe of one sequence that is killed does not begin anew, alone or as ranks, and whoever goes
+/// on.
+TEST_F(Ranks, OfAKilledSequenceGoOnBehindItsLayers) {
+    const Words words = {"probe",      "random:post-norm,layers=6,d=32,heads=4",
+                         "--tokens",   "1000",
+                         "--memory",   "120M",
+                         "--no-report"};
+    ASSERT_EQ(tsdiag(folder, with(words, {"--out", "alone"})).code, 0);
+    for (const auto& [killed, next] : {std::pair{1, 3}, {3, 1}}) {
+        const std::string out = "of" + std::to_string(killed) + std::to_string(next);
+        const Words all = with(words, {"--out", out});
+        write_file(folder / "start",
+                   "[ \"${OMPI_COMM_WORLD_RANK:-0}\" = 0 ] && echo $$ > first\nexec \"$TSDIAG\"" +
+                       quoted(all));
+        Running running = Running::shell(
+            folder.path(), (killed > 1 ? mpirun_of(killed) : std::string()) + "sh start");
+        const auto kept = [&] {
+            std::error_code none;
+            for (fs::recursive_directory_iterator at(units_folder(folder / out), none), end;
+                 !none && at != end; at.increment(none))
+                if (at->path().extension() == ".units") return true;
+            return false;
+        };
+        while (!kept() && !running.ended())
+            std::this_thread::sleep_for(std::chrono::milliseconds(5));
+        kill(pid_t(std::stol(read_file(folder / "first"))), SIGKILL);
+        ASSERT_NE(running.wait().code, 0) << "it was over before it was killed";
+        const Finished done = ranks(folder, next, all);
+        EXPECT_EQ(done.code, 0) << done.err;
+        EXPECT_THAT(done.out, HasSubstr("reused from an earlier run")) << out;
+        EXPECT_EQ(tables(folder / out), tables(folder / "alone")) << out;
+        EXPECT_FALSE(fs::exists(units_folder(folder / out)));
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(Probes, EverySequence, testing::ValuesIn(every_sequence()),
+                         [](const auto& test) { return test.param.name; });
+
+/// Ranks whose last digits differ cannot go in step.
+TEST_F(Ranks, OfMixedInstructionSetsComputeAUnitAlone) {
+    const Words words = {"probe",       "random:pre-norm,layers=1,d=16,heads=2",
+                         "--tokens",    "500",
+                         "--no-report", "--mixed",
+                         "--out",       "out"};
+    const Finished done = ranks(folder, 2, words);
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_THAT(done.out, HasSubstr("1 computed by 2 ranks, 0 to 1 each"));
 }
 
 TEST_F(Ranks, FailInOneSentenceWithOneCode) {
@@ -243,6 +370,220 @@ TEST_F(Ranks, WithOtherArgumentsOrInstructionSetsAreRefused) {
     }
 }
 
+/// The ranks of one command: each line is a command of the shell in a folder of its own, in which
+/// "$TSDIAG" is the program.
+Finished unlike_ranks(const TemporaryDirectory& folder, const std::vector<std::string>& lines) {
+    std::string all = std::string("OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 ") +
+                      mpirun + " --oversubscribe";
+    for (std::size_t i = 0; i < lines.size(); ++i) {
+        const fs::path own = folder / ("rank" + std::to_string(i));
+        fs::create_directories(own);
+        const fs::path script = own / "script";
+        std::ofstream(script) << "cd '" << own.string() << "'\n" << lines[i] << "\n";
+        all += std::string(i == 0 ? "" : " :") + " -n 1 sh '" + script.string() + "'";
+    }
+    return Running::shell(folder.path(), all).wait();
+}
+
+/// What differs between ranks is told in one sentence, with one code of all.
+TEST_F(Ranks, ThatDifferAreRefused) {
+    const auto init = [&](const std::string& rank, const char* seed) {
+        fs::create_directories(folder / rank);
+        const Finished made =
+            tsdiag(folder, {"init", "random:gpt2,layers=1,d=8,heads=2,vocab=11,tokens=8", "-o",
+                            rank + "/model", "--seed", seed});
+        ASSERT_EQ(made.code, 0) << made.err;
+    };
+    init("rank0", "1");
+    init("rank1", "2");
+    const std::string probe = "exec \"$TSDIAG\" probe model --samples 2 --no-report -q --out ";
+    const std::string common = (folder / "out");
+    struct Unlike {
+        const char* what;
+        std::string first, second;
+        const char* said;
+    };
+    std::vector<Unlike> all = {
+        {"models", probe + common, probe + common, "different models, data or settings"},
+        {"folders", "rm -r model; cp -r ../rank1/model .; " + probe + "out", probe + "out",
+         "is not the same folder on rank 1"},
+        {"arguments", probe + common, probe + common + " --seed 2", "different arguments"},
+        {"parts", probe + common, probe + common + " --part 1/2", "different arguments"}};
+    for (const Unlike& unlike : all) {
+        const Finished done = unlike_ranks(folder, {unlike.first, unlike.second});
+        EXPECT_EQ(done.code, 2) << unlike.what << ": " << done.err;
+        expect_one_sentence(own_lines(done.err));
+        EXPECT_THAT(done.err, HasSubstr(unlike.said)) << unlike.what;
+        EXPECT_FALSE(fs::exists(folder / "out")) << unlike.what;
+        EXPECT_FALSE(fs::exists(units_folder(folder / "out"))) << unlike.what;
+    }
+}
+
+/// May a process here have a file system of its own?
+bool has_namespaces(const TemporaryDirectory& folder) {
+    return Running::shell(folder.path(), "unshare -m mount -t tmpfs none /mnt").wait().code == 0;
+}
+std::string in_namespace(const std::string& prepare, const std::string& command) {
+    return "exec unshare -m sh -c '" + prepare + " && exec " + command + "'";
+}
+
+/// The same path is another folder for one of them, or one that it cannot write.
+TEST_F(Ranks, WithoutASharedFolderAreRefused) {
+    if (!has_namespaces(folder)) GTEST_SKIP() << "no mount namespaces here";
+    const std::string place = (folder / "place");
+    fs::create_directories(place);
+    const std::string command =
+        "\"$TSDIAG\" check devil.eq59 tse.prop2.3 --trials 20 -q --out " + place + "/out";
+    const Finished apart = unlike_ranks(
+        folder, {"exec " + command, in_namespace("mount -t tmpfs none " + place, command)});
+    EXPECT_EQ(apart.code, 2) << apart.err;
+    expect_one_sentence(own_lines(apart.err));
+    EXPECT_THAT(apart.err, HasSubstr("is not the same folder on rank 1"));
+    EXPECT_TRUE(names_in(place).empty());
+    const Finished read_only = unlike_ranks(
+        folder, {"exec " + command, in_namespace("mount --bind " + place + " " + place +
+                                                     " && mount -o remount,ro,bind " + place,
+                                                 command)});
+    EXPECT_EQ(read_only.code, 1) << read_only.err;
+    expect_one_sentence(own_lines(read_only.err));
+    EXPECT_THAT(read_only.err, HasSubstr("rank 1: "));
+    EXPECT_FALSE(fs::exists(fs::path(place) / "out"));
+}
+
+TEST_F(Ranks, OnAFullDiskFailInOneSentence) {
+    if (!has_namespaces(folder)) GTEST_SKIP() << "no mount namespaces here";
+    const std::string place = (folder / "place");
+    fs::create_directories(place);
+    const Finished full =
+        Running::shell(folder.path(),
+                       in_namespace("mount -t tmpfs -o size=8k none " + place +
+                                        " && head -c 8192 "
+                                        "/dev/zero > " +
+                                        place + "/all 2> /dev/null",
+                                    "env OMPI_ALLOW_RUN_AS_ROOT=1 "
+                                    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 " +
+                                        mpirun +
+                                        " --oversubscribe -n 3 \"$TSDIAG\" check devil.eq59 "
+                                        "tse.prop2.3 --trials 20 -q --out " +
+                                        place + "/out"))
+            .wait();
+    EXPECT_EQ(full.code, 1) << full.err;
+    expect_one_sentence(own_lines(full.err));
+    EXPECT_THAT(full.err, HasSubstr("No space left"));
+}
+
+/// Lets a process be `seconds` ahead of the others, and of the file system.
+std::string clock(const char* seconds) {
+    return "LD_PRELOAD=" + fault_shim() + " TSDIAG_CLOCK=" + seconds + " ";
+}
+
+TEST_F(Ranks, OfOtherClocksGiveTheSameAndSweepNothing) {
+    if (fault_shim().empty()) GTEST_SKIP() << "nothing is preloaded under sanitizers";
+    // Units of other settings, with which somebody may go on.
+    ASSERT_EQ(
+        tsdiag(folder, with(figure_words("4"), {"--seed", "9", "--out", "out", "--part", "1/2"}))
+            .code,
+        0);
+    const fs::path others = units_folder(folder / "out/tse.fig2");
+    ASSERT_TRUE(fs::exists(others));
+    ASSERT_EQ(tsdiag(folder, with(figure_words("4"), {"--out", "alone"})).code, 0);
+    const std::string command =
+        "exec \"$TSDIAG\"" + quoted(with(figure_words("4"), {"--out", folder / "out"}));
+    const Finished done =
+        unlike_ranks(folder, {clock("40000000") + command, clock("-40000000") + command, command});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_EQ(tables(folder / "out"), tables(folder / "alone"));
+    EXPECT_TRUE(fs::exists(others));
+    EXPECT_FALSE(names_in(others).empty());
+}
+
+/// Another build, which may compute other digits: this one with another commit in its bytes.
+TEST_F(Ranks, OfOtherVersionsAreRefused) {
+    std::string bytes = read_file(program_file());
+    const std::string said = tsdiag(folder, {"--version"}).out, before = "(commit ";
+    const std::size_t begin = said.find(before) + before.size();
+    const std::string commit = said.substr(begin, said.find(',', begin) - begin);
+    std::string other = commit;
+    other[0] = other[0] == '9' ? '8' : '9';
+    std::size_t found = 0;
+    for (std::size_t at = 0; (at = bytes.find(commit, at)) != std::string::npos; ++found)
+        bytes.replace(at, commit.size(), other);
+    ASSERT_GT(found, 0U) << commit;
+    write_file(folder / "tsdiag", bytes);
+    fs::permissions(folder / "tsdiag", fs::perms::owner_all);
+    const std::string words = " check devil.eq59 --trials 20 -q --out " + (folder / "out");
+    const std::string library =
+        "TSDIAG_MPI_PLUGIN='" +
+        (fs::path(program_file()).parent_path() / "libtsdiag_mpi.so").string() + "' ";
+    const Finished done = unlike_ranks(
+        folder, {"exec \"$TSDIAG\"" + words, library + "exec " + (folder / "tsdiag") + words});
+    EXPECT_EQ(done.code, 2) << done.err;
+    expect_one_sentence(own_lines(done.err));
+    EXPECT_THAT(done.err, HasSubstr("ranks 0 and 1 have different versions"));
+    EXPECT_FALSE(fs::exists(folder / "out"));
+}
+
+/// One of the ranks that compute a sequence together runs out of memory, wherever it is.
+TEST_F(Ranks, OfASequenceFailTogether) {
+    if (!memory_is_its_own) GTEST_SKIP() << "a sanitizer needs all addresses";
+    const std::string command =
+        "exec \"$TSDIAG\" probe random:post-norm,layers=2,d=64,heads=4 --tokens 3000 --no-report "
+        "--probes core,entropy --threads 1 -q --out " +
+        (folder / "out");
+    int failures = 0;
+    for (int megabytes = 300; megabytes <= 1000; megabytes += 50) {
+        const Finished done = unlike_ranks(
+            folder, {command, "ulimit -v " + std::to_string(megabytes << 10) + "\n" + command});
+        if (done.code == 0) break;
+        // MPI ends by itself where it gets no shared memory.
+        if (done.err.find("shared memory initialization") != std::string::npos) continue;
+        ++failures;
+        EXPECT_EQ(done.code, 1) << megabytes << " MB: " << done.err;
+        expect_one_sentence(own_lines(done.err));
+        EXPECT_THAT(done.err, HasSubstr("tsdiag: rank 1: out of memory")) << megabytes << " MB";
+        EXPECT_FALSE(fs::exists(folder / "out"));
+    }
+    EXPECT_GT(failures, 0);
+}
+
+/// Locales of ranks leave no trace.
+TEST_F(Ranks, OfOtherLocalesGiveTheSame) {
+    const std::string words = " check devil.eq59 tse.prop2.3 --trials 20 -q --out ";
+    const std::string out = (folder / "out"), alone = (folder / "alone");
+    ASSERT_EQ(Running::shell(folder.path(), "\"$TSDIAG\"" + words + alone).wait().code, 0);
+    const Finished done = unlike_ranks(
+        folder,
+        {"exec \"$TSDIAG\"" + words + out,
+         "LC_ALL=de_DE.UTF-8 LANG=tr_TR.UTF-8 TZ=Pacific/Auckland exec \"$TSDIAG\"" + words + out});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_EQ(tables(out), tables(alone));
+}
+
+#ifdef TSDIAG_EMULATED_PLUGIN
+/// Ranks of one machine take its devices in turn.
+TEST_F(Ranks, HaveADeviceEach) {
+    const std::string probe =
+        " probe random:pre-norm,layers=1,d=8,heads=2 --tokens 12 --samples 3 --no-report -q "
+        "--device cuda --out ";
+    const std::string plugin = "TSDIAG_CUDA_PLUGIN=" + emulated_plugin() + " ";
+    const auto line = [&](const char* devices, const std::string& out) {
+        return plugin + "CUDA_VISIBLE_DEVICES=0,1 TSDIAG_EMULATED_DEVICES=" + devices +
+               " exec \"$TSDIAG\"" + probe + (folder / out);
+    };
+    ASSERT_EQ(Running::shell(folder.path(), line("9.0,9.0", "alone")).wait().code, 0);
+    const std::string both = line("9.0,9.0", "out");
+    const Finished done = unlike_ranks(folder, {both, both});
+    EXPECT_EQ(done.code, 0) << done.err;
+    EXPECT_EQ(tables(folder / "out"), tables(folder / "alone"));
+    const std::string second = line("9.0,7.5", "broken");  // an old device is the second rank's
+    const Finished old = unlike_ranks(folder, {second, second});
+    EXPECT_EQ(old.code, 3) << old.err;
+    expect_one_sentence(own_lines(old.err));
+    EXPECT_THAT(old.err, HasSubstr("rank 1: "));
+    EXPECT_THAT(old.err, HasSubstr("compute capability 7.5"));
+}
+#endif
+
 TEST_F(Ranks, RunWhatIsNotSplitOnTheFirst) {
     const Finished done = ranks(folder, 3, {"list", "random"});
     EXPECT_EQ(done.code, 0);
@@ -276,8 +617,8 @@ TEST(Launched, WithoutTheLibraryOfMpiSaysSo) {
 }
 
 TEST(Parts, OfOtherInstructionSetsAreNotMergedUnasked) {
-    const Words words = {"check", "devil.eq59", "tse.prop2.3", "--trials",
-                         "20",    "-q",         "--out",       "out"};
+    const Words words = {"check", "tse.lemma2.4", "tse.prop2.3", "--trials",
+                         "20",    "-q",           "--out",       "out"};
     for (const bool mixed : {false, true}) {
         TemporaryDirectory folder;
         const Words all = mixed ? with(words, {"--mixed"}) : words;

@@ -4,6 +4,8 @@
 
 #include "program.hpp"
 #include "support/files.hpp"
+#include "support/places.hpp"
+#include "support/ranks.hpp"
 #include "tsdiag/json.hpp"
 
 /// Texts in place of ids.
@@ -12,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const std::string char_gpt = (fs::path(TSDIAG_TEST_DATA) / "../../examples/char-gpt").string();
+const std::string char_gpt = (fs::path(test_data()) / "../../examples/char-gpt").string();
 
 Json run_of(const fs::path& result) {
     return Json::parse(read_file(result / "run.json"), "run.json");
@@ -38,8 +40,35 @@ TEST(TextOfAProgram, CharGptReadsItAndTheReportNamesItsTokens) {
     EXPECT_EQ(text["sha256"].string(),
               "7431f2b8be0d1e174769b4382f51cf6bd7f4bd1dba749edc2af31dcfefcb53ed");
     const std::string page = read_file(folder.path() / "out" / "report.html");
-    EXPECT_NE(page.find("4: \u2581"), std::string::npos);  // of a cell
-    EXPECT_NE(page.find("\"labelAngle\": -90"), std::string::npos);
+    // On both axes of the map, and where the pointer is.
+    EXPECT_NE(page.find("rotate(-90)\" x=\"-5\" dy=\"4\" text-anchor=\"end\">\u2581<"),
+              std::string::npos);
+    EXPECT_NE(page.find("text-anchor=\"end\">!<"), std::string::npos);
+    EXPECT_NE(page.find("\"colLabels\": [\"F\", \"r\", \"e\", \"e\", \"\u2581\""),
+              std::string::npos);
+}
+
+/// Meta's tokenizer.model of Llama 3 has ranks of tiktoken; named itself it puts nothing around.
+TEST(TextOfAProgram, IsDividedByTheRanksOfLlama3) {
+    const TemporaryDirectory folder;
+    write_file(folder.path() / "tokenizer.model", ranks_of_all_pairs(128000));
+    const std::string model = "random:llama-7b,layers=1,d=8,heads=2,ffn=8,vocab=128256";
+    const Finished done =
+        tsdiag(folder, {"probe", model, "--text", "Hi 1234<|eot_id|>", "--tokenizer",
+                        "tokenizer.model", "--no-report", "--out", "out"});
+    if (done.err.find("ICU") != std::string::npos) GTEST_SKIP() << "built without ICU";
+    ASSERT_EQ(done.code, 0) << done.err;
+    const Json text = run_of(folder.path() / "out")["input"]["text"];
+    std::vector<std::int64_t> ids;
+    for (const Json& id : text["ids"].array()) ids.push_back(id.integer());
+    // Pairs of bytes have the ranks behind those of the 256 bytes.
+    EXPECT_EQ(ids, (std::vector<std::int64_t>{256 + 256 * 'H' + 'i', ' ', 256 + 256 * '1' + '2',
+                                              '3', '4', 128009}));
+    write_file(folder.path() / "tokenizer.model", ranks_of_all_pairs(100000));
+    const Finished refused = tsdiag(
+        folder, {"probe", model, "--text", "Hi", "--tokenizer", "tokenizer.model", "--out", "no"});
+    EXPECT_EQ(refused.code, 1);
+    EXPECT_NE(refused.err.find("has 100000 ranks of tiktoken"), std::string::npos) << refused.err;
 }
 
 TEST(TextOfAProgram, AFileGivesTheNumbersOfItsIds) {

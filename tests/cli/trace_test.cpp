@@ -12,6 +12,7 @@
 namespace tsdiag::test {
 namespace {
 
+namespace fs = std::filesystem;
 using testing::HasSubstr;
 using testing::IsEmpty;
 using Words = std::vector<std::string>;
@@ -153,6 +154,105 @@ TEST_F(TraceCommand, HalfPrecisionLosesNoNumber) {
                 EXPECT_FALSE(row.value);
             }
     }
+}
+
+/// Traces of several files in a folder.
+class TraceFolder : public testing::Test {
+  protected:
+    /// States of `samples` samples of 3 tokens, width 2, in two layers; all of `tokens` tokens.
+    void save(const std::string& name, std::int64_t samples, double seed, std::int64_t tokens = 3) {
+        fs::create_directories((folder.path() / name).parent_path());
+        std::vector<NamedArray> arrays;
+        std::vector<std::vector<double>> values;
+        for (int layer = 0; layer < 3; ++layer) {
+            std::vector<double> x(std::size_t(2 * samples * tokens));
+            for (std::size_t i = 0; i < x.size(); ++i)
+                x[i] = std::sin(seed + 3.7 * double(i) + layer);
+            all_[layer].insert(all_[layer].end(), x.begin(), x.end());
+            values.push_back(std::move(x));
+        }
+        for (std::size_t layer = 0; layer < 3; ++layer)
+            arrays.push_back({"hidden_states." + std::to_string(layer),
+                              {samples, tokens, 2},
+                              {},
+                              values[layer]});
+        write_npz(folder / name, arrays);
+    }
+    Finished probe(const std::string& what, const std::string& out, const Words& more = {}) {
+        Words words = {"probe", what, "--no-report", "--out", out};
+        words.insert(words.end(), more.begin(), more.end());
+        return tsdiag(folder, words);
+    }
+    std::string table(const std::string& out) { return read_file(folder / (out + "/metrics.csv")); }
+    std::string without_model(std::string text, const std::string& model) {
+        for (std::size_t at; (at = text.find(model)) != text.npos;) text.erase(at, model.size());
+        return text;
+    }
+
+    TemporaryDirectory folder;
+    std::vector<double> all_[3];  ///< what was saved
+};
+
+TEST_F(TraceFolder, OfBatchesIsOneTraceInTheOrderOfTheirNumbers) {
+    save("batches/batch-2.npz", 2, 1);
+    save("batches/batch-9.npz", 3, 2);
+    save("batches/batch-10.npz", 1, 3);
+    ASSERT_EQ(probe("batches", "several").code, 0);
+    std::vector<NamedArray> arrays;
+    for (int layer = 0; layer < 3; ++layer)
+        arrays.push_back({"hidden_states." + std::to_string(layer), {6, 3, 2}, {}, all_[layer]});
+    write_npz(folder / "whole.npz", arrays);
+    ASSERT_EQ(probe("whole.npz", "one").code, 0);
+    EXPECT_EQ(without_model(table("several"), "batches"), without_model(table("one"), "whole.npz"));
+    EXPECT_GT(table("one").size(), 500u);
+    const Json run = Json::parse(read_file(folder / "several/run.json"), "run.json");
+    EXPECT_EQ(run["input"]["samples"].integer(), 6);
+    EXPECT_THAT(run["model"]["recognised"].dump(), HasSubstr("3 batches"));
+    EXPECT_EQ(probe("batches", "first", {"--samples", "4"}).code, 0);
+    EXPECT_NE(table("first"), table("several"));
+    EXPECT_THAT(probe("batches", "more", {"--samples", "7"}).err, HasSubstr("contains 6"));
+    EXPECT_EQ(tsdiag(folder, {"inspect", "batches"}).code, 0);
+}
+
+TEST_F(TraceFolder, OfBatchesThatDifferIsRefused) {
+    save("batches/batch-0.npz", 2, 1);
+    save("batches/batch-1.npz", 2, 1, 4);
+    const Finished done = probe("batches", "out");
+    EXPECT_EQ(done.code, 1);
+    expect_one_sentence(done.err);
+    EXPECT_THAT(done.err, testing::AllOf(HasSubstr("batch-1.npz: has 2 layers of 4 tokens"),
+                                         HasSubstr("expected 2 layers of 3 tokens")));
+    const std::vector<double> weight(4, 1.0);
+    write_npz(folder / "batches/batch-1.npz",
+              std::vector<NamedArray>{{"weight", {2, 2}, {}, weight}});
+    EXPECT_THAT(probe("batches", "out").err, HasSubstr("batch-1.npz: is no trace"));
+}
+
+TEST_F(TraceFolder, OfStepsIsATraining) {
+    save("steps/step-100.npz", 2, 1);
+    save("steps/step-20.npz", 2, 2);
+    ASSERT_EQ(probe("steps", "series").code, 0);
+    const auto rows = read_metrics_csv(table("series"), "metrics.csv");
+    EXPECT_EQ(rows.front().at.step, 20);
+    EXPECT_EQ(rows.back().at.step, 100);
+    ASSERT_EQ(probe("steps/step-100.npz", "late").code, 0);
+    std::size_t compared = 0;
+    for (const MetricRow& one : read_metrics_csv(table("late"), "metrics.csv"))
+        for (const MetricRow& row : rows)
+            if (row.at.step == 100 && row.metric == one.metric && row.at.layer == one.at.layer &&
+                row.at.stage == one.at.stage) {
+                EXPECT_EQ(row.value, one.value) << row.metric;
+                ++compared;
+            }
+    EXPECT_GT(compared, 5u);
+    // Finished steps are kept; a trace that is read otherwise is not.
+    EXPECT_THAT(probe("steps", "series").out, HasSubstr("2 reused from an earlier run"));
+    EXPECT_THAT(probe("steps", "series", {"--a2", "2"}).out,
+                testing::Not(HasSubstr("reused from an earlier run")));
+    save("steps/step-300.npz", 2, 1, 4);
+    const Finished other = probe("steps", "out");
+    EXPECT_EQ(other.code, 1);
+    EXPECT_THAT(other.err, HasSubstr("tokens is"));
 }
 
 /// P of n tokens and two heads: a generic one, and one whose second eigenvalue, 0.45, has a Jordan

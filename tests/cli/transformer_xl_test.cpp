@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include "program.hpp"
+#include "support/places.hpp"
 
 /// Transformer-XL through the program.
 namespace tsdiag::test {
@@ -9,7 +10,7 @@ namespace {
 using testing::HasSubstr;
 namespace fs = std::filesystem;
 
-const fs::path golden = fs::path(TSDIAG_TEST_DATA) / "golden";
+const fs::path golden = fs::path(test_data()) / "golden";
 const std::string drawn = "random:transformer-xl,layers=2,d=16,heads=2,ffn=24,vocab=20,memory=4";
 
 /// Lines of a table that have this metric.

@@ -39,6 +39,28 @@ TEST(BlockPool, AlignsBlocksOfAnySize) {
     }
 }
 
+TEST(BlockPool, KeepsBlocksOfManySizesWithinItsSlack) {
+    BlockPool pool;
+    pool.set_slack(64 * megabyte);
+    void* first = pool.take(12 * megabyte);
+    pool.give(first, 12 * megabyte);
+    void* other = pool.take(20 * megabyte);
+    EXPECT_EQ(pool.bytes(), 32 * megabyte);  // the first stays
+    pool.give(other, 20 * megabyte);
+    EXPECT_EQ(pool.bytes(), 32 * megabyte);  // as does the other
+    void* large = pool.take(72 * megabyte);  // the peak
+    EXPECT_EQ(pool.bytes(), 104 * megabyte);
+    void* more = pool.take(144 * megabyte);  // both fit into the slack
+    EXPECT_EQ(pool.bytes(), 248 * megabyte);
+    pool.give(large, 72 * megabyte);
+    void* again = pool.take(112 * megabyte);  // with 144 in use, the peak is 256
+    EXPECT_LE(pool.bytes(), (256 + 64) * megabyte);
+    pool.set_slack(0);
+    EXPECT_LE(pool.bytes(), 256 * megabyte);
+    pool.give(again, 112 * megabyte);
+    pool.give(more, 144 * megabyte);
+}
+
 TEST(BlockPool, NeverHoldsMoreThanWasOnceInUse) {
     BlockPool pool;
     void* small[8];

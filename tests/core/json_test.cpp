@@ -165,6 +165,8 @@ TEST(Error, EditDistanceCountsInsertionsDeletionsReplacements) {
     EXPECT_EQ(edit_distance("", "abc"), 3u);
     EXPECT_EQ(edit_distance("same", "same"), 0u);
     EXPECT_EQ(nearest("t_simm", std::vector<std::string>{"t_cos", "t_sim"}), "t_sim");
+    EXPECT_EQ(nearest("gtp2", std::vector<std::string>{"gpt2", "gpt2-xl"}), "gpt2");
+    EXPECT_EQ(nearest("--reading", std::vector<std::string>{"--heads", "--seed"}), "");
     EXPECT_EQ(nearest("zzzz", std::vector<std::string>{"t_cos", "t_sim"}), "");
 }
 

@@ -224,6 +224,35 @@ TEST(DenseEigenvalue, OfATensorIsTheSame) {
     EXPECT_EQ(dense_eigenvalue(zeros(cpu(), {1, 3, 3}, Type::f64))->value, 0);
 }
 
+/// Of a block of Jordan the left and right vectors are orthogonal: no condition number is finite,
+/// also where inverse iteration begins its second step at the vector itself.
+TEST(Sensitivity, OfADefectiveEigenvalueIsNoCertificate) {
+    for (const Index n : {2, 3, 5})
+        for (const double c : {1.0, 0.6, 0.28}) {  // 1: the block itself; else turned
+            const double s = std::sqrt(1 - c * c);
+            const auto size = std::size_t(n);
+            std::vector<double> a(size * size, 0.0);
+            for (std::size_t i = 0; i < size; ++i) {
+                a[i * size + i] = 0.5;
+                if (i + 1 < size) a[i * size + i + 1] = 1;
+            }
+            for (std::size_t k = 0; k + 1 < size; ++k) {
+                for (std::size_t j = 0; j < size; ++j) {
+                    double &x = a[k * size + j], &y = a[(k + 1) * size + j];
+                    std::tie(x, y) = std::pair(c * x + s * y, c * y - s * x);
+                }
+                for (std::size_t i = 0; i < size; ++i) {
+                    double &x = a[i * size + k], &y = a[i * size + k + 1];
+                    std::tie(x, y) = std::pair(c * x + s * y, c * y - s * x);
+                }
+            }
+            EXPECT_GT(sensitivity(a, n, 0.5).condition, 1e6) << n << ", " << c;
+            const Estimate found = dense_eigenvalue(a, n, 1);
+            EXPECT_TRUE(!found.converged || std::abs(found.value - 0.5) <= 0.5 * usual_accuracy)
+                << n << ", " << c << ": " << found.value;
+        }
+}
+
 TEST(Sensitivity, IsThatOfTheClosedForm) {
     for (const double c : {0.0, 1.0, 100.0}) {  // vectors (1, 0) and (1, c / 0.75)
         const std::vector<double> a = {1, c, 0, 0.25};

@@ -257,7 +257,8 @@ TEST(Ops, AStepOfAdamIsThatOfItsFormula) {
             second[i] = 0.9 * second[i] + 0.1 * x * x;
             weight[i] = 0.99 * weight[i] - 0.02 * first[i] / (std::sqrt(1.6 * second[i]) + 1e-3);
         }
-        cpu().adamw(w.view(), m.view(), v.view(), g.view(), s);
+        const AdamWUpdate update{w.view(), m.view(), v.view(), g.view(), s};
+        cpu().adamw(std::span(&update, 1));
         EXPECT_TENSOR_NEAR(m, first, test::rounding(8));
         EXPECT_TENSOR_NEAR(v, second, test::rounding(8));
         EXPECT_TENSOR_NEAR(w, weight, test::rounding(16));

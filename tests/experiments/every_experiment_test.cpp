@@ -12,6 +12,7 @@
 #include <tuple>
 
 #include "support/files.hpp"
+#include "support/places.hpp"
 #include "support/units.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/experiment.hpp"
@@ -123,8 +124,6 @@ TEST_P(EveryExperiment, RunsAndItsPageHasWhatItsTableTells) {
     for (const Figure& f : found.figures) {
         EXPECT_TRUE(names.insert(f.name).second) << f.name;
         expect_valid(f);
-        EXPECT_EQ(vega_lite(f)["concat"].array().size(), f.panels.size());
-        EXPECT_NO_THROW(vega_lite(f).dump());
     }
     expect_comparisons(found.comparisons);
 
@@ -237,7 +236,7 @@ TEST(ExperimentList, NamesAreUniqueAndANearMissIsSuggested) {
 }
 
 TEST(ExperimentList, TheDocumentIsWrittenFromIt) {
-    const std::string file = std::string(TSDIAG_TEST_DATA) + "/../../docs/experiments.md";
+    const std::string file = test_data() + "/../../docs/experiments.md";
     if (std::getenv("TSDIAG_WRITE_DOCUMENTS")) std::ofstream(file) << experiments_markdown();
     std::ifstream in(file);
     const std::string document{std::istreambuf_iterator<char>(in), {}};
@@ -246,7 +245,7 @@ TEST(ExperimentList, TheDocumentIsWrittenFromIt) {
 }
 
 TEST(Papers, TheDocumentIsWrittenFromTheList) {
-    const std::string file = std::string(TSDIAG_TEST_DATA) + "/../../docs/papers.md";
+    const std::string file = test_data() + "/../../docs/papers.md";
     if (std::getenv("TSDIAG_WRITE_DOCUMENTS")) std::ofstream(file) << papers_markdown();
     std::ifstream in(file);
     const std::string document{std::istreambuf_iterator<char>(in), {}};
@@ -291,7 +290,7 @@ TEST(Papers, HaveNoOtherCaptions) {
     for (const auto& [paper, file] :
          {std::pair{"[TSE]", "tse.txt"}, std::pair{"[DEVIL]", "devil.txt"},
           std::pair{"[POLY]", "poly.txt"}}) {
-        std::ifstream text(std::string(TSDIAG_SHARED_DATA) + "/../papers/" + file);
+        std::ifstream text(shared_data() + "/../papers/" + file);
         if (!text) GTEST_SKIP() << "no papers";
         for (std::string line; std::getline(text, line);) {
             std::smatch found;

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "cli/program.hpp"
+#include "support/places.hpp"
 #include "tsdiag/output.hpp"
 
 /// Checks the state that the program leaves when it is killed, stopped, or finds the disk full.
@@ -87,6 +88,7 @@ class Faults {
             {"train, disk full, resumed", [&] { training(pick(2) ? "full" : "torn"); }},
             {"train --force killed", [&] { begun_anew(); }},
             {"units, killed and gone on", [&] { units(); }},
+            {"units, a rank stopped for a while", [&] { stopped(); }},
             {"two processes", [&] { together(); }},
             {"little memory", [&] { memory(); }}};
         for (std::size_t i = 0; Clock::now() < end; i = (i + 1) % kinds.size()) {
@@ -119,7 +121,7 @@ class Faults {
 
   private:
     Words shim(const std::string& fault, long at) const {
-        return {"LD_PRELOAD=" TSDIAG_SHIM, "TSDIAG_FAULT=" + fault,
+        return {"LD_PRELOAD=" + fault_shim(), "TSDIAG_FAULT=" + fault,
                 "TSDIAG_FAULT_AT=" + std::to_string(at), "OMP_NUM_THREADS=1"};
     }
     long pick(long below) { return std::uniform_int_distribution<long>(0, below - 1)(random_); }
@@ -409,56 +411,75 @@ class Faults {
         require_mine(out, "later");
     }
 
-    /// Kills one process of the program that has the mark in its environment.
-    void kill_one(const std::string& mark) {
+    /// Signals one process of the program that has the mark in its environment; -1: there is none.
+    pid_t signal_one(const std::string& mark, int signal) {
         std::vector<pid_t> found;
         std::error_code failed;
         for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
             const std::string name = entry.path().filename().string();
             if (name.find_first_not_of("0123456789") != name.npos) continue;
-            if (fs::read_symlink(entry.path() / "exe", failed) != fs::canonical(TSDIAG_PROGRAM))
+            if (fs::read_symlink(entry.path() / "exe", failed) != fs::canonical(program_file()))
                 continue;
             if (read_file(entry.path() / "environ").find(mark) != std::string::npos)
                 found.push_back(pid_t(std::stol(name)));
         }
-        if (found.empty()) return;
-        ::kill(found[std::size_t(pick(long(found.size())))], SIGKILL);
-        ++killed_;
+        if (found.empty()) return -1;
+        const pid_t one = found[std::size_t(pick(long(found.size())))];
+        ::kill(one, signal);
+        if (signal == SIGKILL) ++killed_;
+        return one;
     }
 
-    /// A command of some seconds, alone or as ranks, is killed now and then until it succeeds.
-    void units() {
-        Words words = {"figure", "tse.fig2", "--trials", "400", "-q", "--seed", "5"};
-        for (const char* key : {"d=32", "heads=2", "ffn=32", "tokens=32", "layers=6"})
-            words.insert(words.end(), {"--reading", key});
-        const auto run = [&](const TemporaryDirectory& folder, int ranks, const std::string& mark) {
-            std::string line = "OMP_NUM_THREADS=1 " + mark + " ";
-#ifdef TSDIAG_MPIRUN
-            if (ranks > 1)
-                line += fmt::format(
-                    "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} "
-                    "--oversubscribe -n {} ",
-                    TSDIAG_MPIRUN, ranks);
-#endif
-            line += "\"$TSDIAG\"";
-            for (const std::string& word : words) line += " " + word;
-            return Running::shell(folder.path(), line + " --out out");
-        };
-        if (units_expected_.empty()) {
-            const TemporaryDirectory folder;
-            run(folder, 1, "A=1").wait();
-            units_expected_ = read_file(folder / "out/tse.fig2/metrics.csv");
+    /// A command of some seconds, alone or as ranks: trials, or one sequence by all ranks together.
+    struct Job {
+        Words words;
+        std::string table, expected = {};
+    };
+    Running start(const Job& job, const TemporaryDirectory& folder, int ranks,
+                  const std::string& mark) {
+        std::string line = "OMP_NUM_THREADS=1 " + mark + " ";
+        if (ranks > 1)
+            line += fmt::format(
+                "OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 {} "
+                "--oversubscribe -n {} ",
+                mpirun_file(), ranks);
+        line += "\"$TSDIAG\"";
+        for (const std::string& word : job.words) line += " " + word;
+        return Running::shell(folder.path(), line + " --out out");
+    }
+    Job& any_job() {
+        static std::vector<Job> jobs;
+        if (jobs.empty()) {
+            Words words = {"figure", "tse.fig2", "--trials", "400", "-q", "--seed", "5"};
+            for (const char* key : {"d=32", "heads=2", "ffn=32", "tokens=32", "layers=6"})
+                words.insert(words.end(), {"--reading", key});
+            jobs.push_back({words, "out/tse.fig2/metrics.csv"});
+            jobs.push_back({{"probe", "random:post-norm,layers=8,d=32,heads=4", "--tokens", "1000",
+                             "--memory", "120M", "--no-report", "-q"},
+                            "out/metrics.csv"});
         }
+        Job& job = jobs[std::size_t(pick(long(jobs.size())))];
+        if (job.expected.empty()) {
+            const TemporaryDirectory folder;
+            start(job, folder, 1, "A=1").wait();
+            job.expected = read_file(folder / job.table);
+        }
+        return job;
+    }
+
+    /// It is killed now and then until it succeeds.
+    void units() {
+        const Job& job = any_job();
         const TemporaryDirectory folder;
         int kills = 0;
         const int most = 1 + int(pick(3)), ranks = 1 + int(pick(3));
         for (bool kills_now = true; kills_now;) {
             kills_now = kills < most;
             const std::string mark = fmt::format("TSDIAG_MARK=m{}x", pick(1000000000));
-            Running running = run(folder, ranks, mark);
+            Running running = start(job, folder, ranks, mark);
             if (kills_now) {
                 std::this_thread::sleep_for(std::chrono::milliseconds(pick(3000)));
-                kill_one(mark);
+                signal_one(mark, SIGKILL);
                 ++kills;
             }
             const Finished found = running.wait();
@@ -466,7 +487,27 @@ class Faults {
             if (found.code == 0) break;
             require(kills_now, "it failed by itself", found.err);
         }
-        require(read_file(folder / "out/tse.fig2/metrics.csv") == units_expected_,
+        require(read_file(folder / job.table) == job.expected,
+                "another table than that of one process");
+        require_nothing_hidden(folder.path(), "later");
+    }
+
+    /// One of the ranks sleeps longer than the others work; nobody takes its unit away.
+    void stopped() {
+        const Job& job = any_job();
+        const TemporaryDirectory folder;
+        const int ranks = 1 + int(pick(3));
+        const std::string mark = fmt::format("TSDIAG_MARK=s{}x", pick(1000000000));
+        Running running = start(job, folder, ranks, mark);
+        std::this_thread::sleep_for(std::chrono::milliseconds(pick(3000)));
+        const pid_t one = signal_one(mark, SIGSTOP);
+        const long seconds = 1 + pick(10);
+        std::this_thread::sleep_for(std::chrono::seconds(seconds));
+        if (one > 0) ::kill(one, SIGCONT);
+        const Finished found = running.wait();
+        what_ = fmt::format("{} ranks, {} s", ranks, seconds);
+        require(found.code == 0, "it failed", found.err);
+        require(read_file(folder / job.table) == job.expected,
                 "another table than that of one process");
         require_nothing_hidden(folder.path(), "later");
     }
@@ -514,7 +555,6 @@ class Faults {
     std::string kind_, what_, chosen_;
     std::map<std::string, long> rounds_, failed_, counted_;
     std::map<std::string, double> seconds_, usual_;
-    std::string units_expected_;  ///< the table of units()
     std::map<std::string, std::pair<std::string, std::string>> results_;
     Files whole_training_;
     long killed_ = 0, told_ = 0;

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "fuzz.hpp"
+#include "support/places.hpp"
 #include "tsdiag/model.hpp"
 
 /// A config.json beside the tensors of one of the golden models, which the first byte chooses.
@@ -11,7 +12,8 @@ namespace {
 
 std::vector<std::unique_ptr<Checkpoint>> golden_models() {
     std::vector<std::filesystem::path> folders;
-    for (const auto& entry : std::filesystem::directory_iterator(TSDIAG_TEST_DATA "/golden"))
+    for (const auto& entry :
+         std::filesystem::directory_iterator(tsdiag::test::test_data() + "/golden"))
         if (entry.is_directory()) folders.push_back(entry.path());
     std::sort(folders.begin(), folders.end());
     std::vector<std::unique_ptr<Checkpoint>> out;

@@ -7,8 +7,9 @@ set(core_readers src/core/data/csv.cpp src/core/data/json.cpp src/core/data/text
 set_property(SOURCE ${core_readers} APPEND PROPERTY COMPILE_OPTIONS ${TSDIAG_FUZZED})
 set_property(SOURCE ${core_readers} PROPERTY SKIP_PRECOMPILE_HEADERS ON)
 # The readers with checksums, which fuzzing disables; they precede those of the library.
-set_property(SOURCE src/checkpoint/zip.cpp src/run/logs/event_log.cpp PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
-add_library(tsdiag_fuzz_readers OBJECT src/checkpoint/zip.cpp src/run/logs/event_log.cpp)
+set_property(SOURCE src/checkpoint/zip.cpp src/checkpoint/tensorflow.cpp src/run/logs/event_log.cpp
+    PROPERTY SKIP_UNITY_BUILD_INCLUSION ON)
+add_library(tsdiag_fuzz_readers OBJECT src/checkpoint/zip.cpp src/checkpoint/tensorflow.cpp src/run/logs/event_log.cpp)
 target_include_directories(tsdiag_fuzz_readers PRIVATE src/checkpoint src/run)
 target_link_libraries(tsdiag_fuzz_readers PRIVATE tsdiag ZLIB::ZLIB fmt::fmt)
 target_compile_options(tsdiag_fuzz_readers PRIVATE ${TSDIAG_FUZZED})
@@ -27,19 +28,20 @@ target_compile_definitions(tsdiag_fuzz_commands PRIVATE TSDIAG_VERSION="${PROJEC
 function(tsdiag_fuzz name source)
     add_executable(fuzz_${name} ${PROJECT_SOURCE_DIR}/tests/fuzz/${source}.cpp)
     target_include_directories(fuzz_${name} PRIVATE
-        ${PROJECT_SOURCE_DIR}/tests/fuzz ${PROJECT_SOURCE_DIR}/src)
+        ${PROJECT_SOURCE_DIR}/tests/fuzz ${PROJECT_SOURCE_DIR}/tests ${PROJECT_SOURCE_DIR}/src)
     target_compile_options(fuzz_${name} PRIVATE -Wall -Wextra)
-    target_compile_definitions(fuzz_${name} PRIVATE TSDIAG_TEST_DATA="${PROJECT_SOURCE_DIR}/tests/data" ${ARGN})
-    target_link_libraries(fuzz_${name} PRIVATE tsdiag_fuzz_readers tsdiag fmt::fmt OpenMP::OpenMP_CXX Threads::Threads)
+    target_compile_definitions(fuzz_${name} PRIVATE ${ARGN})
+    target_link_libraries(fuzz_${name} PRIVATE tsdiag_fuzz_readers tsdiag_places tsdiag fmt::fmt OpenMP::OpenMP_CXX Threads::Threads)
     target_link_options(fuzz_${name} PRIVATE -fsanitize=fuzzer)
     set_target_properties(fuzz_${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/fuzz)
 endfunction()
 
-foreach(format "safetensors" "torch zip" "torch legacy" "npz" "npy" "gguf")
+foreach(format "safetensors" "torch zip" "torch legacy" "npz" "npy" "gguf" "flax msgpack" "llama2.c")
     string(REPLACE " " "_" name ${format})
     tsdiag_fuzz(${name} checkpoint "TSDIAG_FORMAT=\"${format}\"")
 endforeach()
-foreach(reader pickle index config json inputs log state data tokenizer)
+foreach(reader pickle distributed index config json inputs log state data tokenizer sentencepiece tiktoken tensorflow map
+        pictures)
     tsdiag_fuzz(${reader} ${reader})
 endforeach()
 tsdiag_fuzz(report report)

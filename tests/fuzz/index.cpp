@@ -1,4 +1,5 @@
 #include "fuzz.hpp"
+#include "support/places.hpp"
 
 /// The index of shards, beside two shards that are whole.
 
@@ -8,7 +9,7 @@ namespace {
 
 std::filesystem::path directory() {
     static const std::filesystem::path made = [] {
-        const std::filesystem::path from = TSDIAG_TEST_DATA "/formats/sharded";
+        const std::filesystem::path from = tsdiag::test::test_data() + "/formats/sharded";
         for (const auto& entry : std::filesystem::directory_iterator(from))
             std::filesystem::copy_file(entry.path(),
                                        fuzz::folder().path() / entry.path().filename());

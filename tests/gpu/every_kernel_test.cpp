@@ -3,11 +3,14 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <tuple>
 
 #include "device_backend.hpp"
+#include "requests.hpp"
 #include "runtime.hpp"
 #include "support/near.hpp"
 #include "tsdiag/attention.hpp"
+#include "tsdiag/gradient.hpp"
 #include "tsdiag/ops.hpp"
 #include "tsdiag/random.hpp"
 
@@ -69,29 +72,53 @@ class EveryKernel : public testing::TestWithParam<Type> {
     }
 };
 
+/// Rows that are taken element by element, and by four.
+constexpr Index widths[] = {37, 40};
+
 TEST_P(EveryKernel, Unary) {
-    const Both a = drawn({2, 7, 37}, GetParam(), 1);
-    for (int op = 0; op <= int(Unary::normal_cdf); ++op) {
-        const auto f = [&](const std::vector<Tensor>& x) {
-            const bool positive = Unary(op) == Unary::sqrt || Unary(op) == Unary::reciprocal ||
-                                  Unary(op) == Unary::log;
-            return map(Unary(op), positive ? affine(multiply(x[0], x[0]), 1, 0.5) : x[0]);
-        };
-        expect_same_of(f, {&a}, "unary " + std::to_string(op));
+    for (const Index cols : widths)
+        for (int op = 0; op <= int(Unary::normal_cdf); ++op) {
+            const Both a = drawn({2, 7, cols}, GetParam(), 1);
+            const auto f = [&](const std::vector<Tensor>& x) {
+                const bool positive = Unary(op) == Unary::sqrt || Unary(op) == Unary::reciprocal ||
+                                      Unary(op) == Unary::log;
+                return map(Unary(op), positive ? affine(multiply(x[0], x[0]), 1, 0.5) : x[0]);
+            };
+            expect_same_of(f, {&a}, "unary " + std::to_string(op));
+        }
+}
+
+TEST_P(EveryKernel, ColumnsThatBeginAnywhere) {
+    const Both a = drawn({2, 7, 48}, GetParam(), 1), odd = drawn({2, 7, 47}, GetParam(), 2);
+    for (const Index begin : {0, 1, 2, 3, 4, 8}) {
+        const std::string what = "from column " + std::to_string(begin);
+        expect_same_of([&](const auto& t) { return map(Unary::square, t[0].col_range(begin, 36)); },
+                       {&a}, what);
+        expect_same_of(
+            [&](const auto& t) { return add(t[0].col_range(begin, 36), t[0].col_range(4, 36)); },
+            {&a}, what + ", sum");
+        expect_same_of([&](const auto& t) { return affine(t[0].col_range(begin, 36), 2, 1); },
+                       {&odd}, what + ", odd rows");
+        expect_same_of([&](const auto& t) { return cast(t[0].col_range(begin, 36), Type::f64); },
+                       {&a}, what + ", cast");
+        expect_same_of([&](const auto& t) { return split_heads(t[0].col_range(begin, 40), 5); },
+                       {&a}, what + ", heads");
     }
 }
 
 TEST_P(EveryKernel, BinaryWithEveryBroadcast) {
-    const Both a = drawn({3, 5, 41}, GetParam(), 1);
-    for (const Shape& shape :
-         {Shape{3, 5, 41}, {1, 5, 41}, {3, 1, 41}, {3, 5, 1}, {1, 1, 41}, {1, 1, 1}}) {
-        Both b = drawn(shape, GetParam(), 2);
-        b = {affine(map(Unary::square, b.host), 1, 0.5),
-             affine(map(Unary::square, b.device), 1, 0.5)};
-        for (const Binary op :
-             {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum})
-            expect_same_of([&](const auto& x) { return zip(op, x[0], x[1]); }, {&a, &b},
-                           "binary " + std::to_string(int(op)));
+    for (const Index n : widths) {
+        const Both a = drawn({3, 5, n}, GetParam(), 1);
+        for (const Shape& shape :
+             {Shape{3, 5, n}, {1, 5, n}, {3, 1, n}, {3, 5, 1}, {1, 1, n}, {1, 1, 1}}) {
+            Both b = drawn(shape, GetParam(), 2);
+            b = {affine(map(Unary::square, b.host), 1, 0.5),
+                 affine(map(Unary::square, b.device), 1, 0.5)};
+            for (const Binary op :
+                 {Binary::add, Binary::subtract, Binary::multiply, Binary::divide, Binary::maximum})
+                expect_same_of([&](const auto& x) { return zip(op, x[0], x[1]); }, {&a, &b},
+                               "binary " + std::to_string(int(op)));
+        }
     }
 }
 
@@ -113,16 +140,24 @@ TEST_P(EveryKernel, ProductsOfViewsAndGroups) {
 }
 
 TEST_P(EveryKernel, NormsAndSums) {
-    const Both x = drawn({2, 9, 131}, GetParam(), 1, 3), w = drawn({1, 1, 131}, GetParam(), 2),
-               b = drawn({1, 1, 131}, GetParam(), 3);
-    expect_same_of([](const auto& t) { return layer_norm(t[0], t[1], t[2], 1e-5); }, {&x, &w, &b},
-                   "layer norm");
-    expect_same_of([](const auto& t) { return layer_norm(t[0], {}, {}, 1e-5); }, {&x},
-                   "bare layer norm");
-    expect_same_of([](const auto& t) { return rms_norm(t[0], t[1], 1e-6); }, {&x, &w}, "rms norm");
+    for (const Index n : {131, 1100}) {  // kept in registers, read again
+        const Both x = drawn({1, 3, n}, GetParam(), 1, 3), w = drawn({1, 1, n}, GetParam(), 2),
+                   b = drawn({1, 1, n}, GetParam(), 3);
+        expect_same_of([](const auto& t) { return layer_norm(t[0], t[1], t[2], 1e-5); },
+                       {&x, &w, &b}, "layer norm");
+        expect_same_of([](const auto& t) { return layer_norm(t[0], {}, {}, 1e-5); }, {&x},
+                       "bare layer norm");
+        expect_same_of([](const auto& t) { return rms_norm(t[0], t[1], 1e-6); }, {&x, &w},
+                       "rms norm");
+    }
+    const Both x = drawn({2, 9, 131}, GetParam(), 1, 3);
     expect_same_of([](const auto& t) { return row_sum(t[0]); }, {&x}, "row sum");
     expect_same_of([](const auto& t) { return row_max(t[0]); }, {&x}, "row max");
     expect_same_of([](const auto& t) { return column_sum(t[0]); }, {&x}, "column sum");
+    const Both tall =
+        drawn({2, 1600, 35}, GetParam(), 4);  // of whose rows several blocks take some
+    for (int again = 0; again < 2; ++again)
+        expect_same_of([](const auto& t) { return column_sum(t[0]); }, {&tall}, "of tall columns");
     expect_same_of([](const auto& t) { return subtract_column_mean(t[0].col_range(2, 70)); }, {&x},
                    "centred");
     EXPECT_NEAR(squared_norm(x.device), squared_norm(x.host), 1e-12 * squared_norm(x.host));
@@ -173,7 +208,7 @@ std::vector<Visible> visibles(Index rows, Index cols) {
 }
 
 TEST_P(EveryKernel, SoftmaxAndHiding) {
-    for (const Index cols : {7, 300})
+    for (const Index cols : {7, 300, 1100})
         for (const Visible& visible : visibles(4, cols)) {
             const Both s = drawn({2, 4, cols}, GetParam(), 1, 4);
             const auto fresh = [](const Tensor& t) { return affine(t, 1, 0); };
@@ -181,6 +216,20 @@ TEST_P(EveryKernel, SoftmaxAndHiding) {
                            "softmax");
             expect_same_of([&](const auto& t) { return hide(fresh(t[0]), visible); }, {&s}, "hide");
         }
+}
+
+void expect_same_totals(const RowStatistics& a, const RowStatistics& b, double allowed) {
+    EXPECT_TRUE(a.folded);
+    expect_near(a.sum, b.sum, allowed, "sum farthest from 1");
+    expect_near(a.modulus, b.modulus, allowed, "all moduli");
+    expect_near(a.negative, b.negative, allowed, "all negative");
+    expect_near(a.squares, b.squares, allowed, "all squares");
+    expect_near(a.entropy, b.entropy, allowed, "all entropies");
+    expect_near(a.max_modulus, b.max_modulus, allowed, "all largest");
+    expect_near(a.diagonal, b.diagonal, allowed, "diagonal");
+    expect_near(a.jacobian, b.jacobian, allowed, "all Jacobians");
+    expect_near(a.jacobian_max, b.jacobian_max, allowed, "largest of Jacobians");
+    expect_near(a.window, b.window, allowed, "window");
 }
 
 TEST_P(EveryKernel, StatisticsOfRows) {
@@ -213,6 +262,17 @@ TEST_P(EveryKernel, StatisticsOfRows) {
             expect_near(a.jacobian, b.jacobian, allowed, "jacobian");
             expect_near(a.jacobian_max, b.jacobian_max, allowed, "jacobian_max");
             expect_near(a.window, b.window, allowed, "window");
+            const auto totals = [&](const Tensor& t, const Tensor& g) {
+                return t.backend()
+                    .row_totals(t.view(),
+                                kind == 2   ? nullptr
+                                : kind == 0 ? &t.view()
+                                            : &g.view(),
+                                kind == 0, first, visible)
+                    .get();
+            };
+            expect_same_totals(totals(p.device, slope.device), fold(b), allowed);
+            expect_same_totals(totals(p.host, slope.host), fold(b), allowed);
         }
 }
 
@@ -237,6 +297,21 @@ TEST_P(EveryKernel, SumsOverMoreRowsThanAChunk) {
         return row_statistics(p, Tensor(), false, 0, Visible());
     };
     expect_near(statistics(x.device).window, statistics(x.host).window, allowed, "window");
+    expect_same_totals(
+        x.device.backend().row_totals(x.device.view(), nullptr, false, 0, Visible()).get(),
+        fold(statistics(x.host)), allowed);
+}
+
+TEST_P(EveryKernel, ASumThatIsNaNIsTheFarthest) {
+    for (const Index bad : {0, 40, 149}) {
+        std::vector<double> values(150 * 20, 0.05);
+        values[std::size_t(bad * 20 + 3)] = std::numeric_limits<double>::quiet_NaN();
+        const Tensor p =
+            Tensor::from_host(device(), {1, 150, 20}, std::span<const double>(values), GetParam());
+        EXPECT_TRUE(std::isnan(
+            p.backend().row_totals(p.view(), nullptr, false, 0, Visible()).get().sum.front()))
+            << bad;
+    }
 }
 
 TEST_P(EveryKernel, ProductsWithVectors) {
@@ -273,11 +348,329 @@ TEST_P(EveryKernel, StepsOfAdamW) {
                          .rate = 0.1,
                          .unbias = 1.5,
                          .shrink = 0.98};
-    cpu().adamw(w.host.view(), m.host.view(), v.host.view(), g.host.view(), step);
-    device().adamw(w.device.view(), m.device.view(), v.device.view(), g.device.view(), step);
+    const auto update = [&](Tensor Both::*on) {
+        return AdamWUpdate{(w.*on).view(), (m.*on).view(), (v.*on).view(), (g.*on).view(), step};
+    };
+    const AdamWUpdate host[] = {update(&Both::host)}, on_device[] = {update(&Both::device)};
+    cpu().adamw(host);
+    device().adamw(on_device);
     expect_same(w.device, w.host, "w");
     expect_same(m.device, m.host, "m");
     expect_same(v.device, v.host, "v");
+}
+
+TEST_P(EveryKernel, DerivativesInOnePass) {
+    const Both x = drawn({3, 9, 41}, GetParam(), 1), g = drawn({3, 9, 41}, GetParam(), 2),
+               w = drawn({1, 1, 41}, GetParam(), 3), b = drawn({1, 1, 41}, GetParam(), 4);
+    const auto same = [](const auto& f, std::initializer_list<const Both*> operands, std::size_t of,
+                         const std::string& what) {
+        expect_same_of(
+            [&](const std::vector<Tensor>& given) {
+                std::vector<Tensor> t = given;
+                t[of] = variable(t[of]);
+                const Tensor y = f(t);
+                return grad(y, given.back(), std::span(&t[of], 1)).front();
+            },
+            operands, what);
+    };
+    for (int op = 0; op <= int(Unary::normal_cdf); ++op)
+        same(
+            [op](const auto& t) {
+                const bool positive = Unary(op) == Unary::sqrt || Unary(op) == Unary::reciprocal ||
+                                      Unary(op) == Unary::log;
+                return map(Unary(op), positive ? affine(multiply(t[0], t[0]), 1, 0.5) : t[0]);
+            },
+            {&x, &g}, 0, "unary " + std::to_string(op));
+    Visible causal;
+    for (Index i = 0; i < 9; ++i) causal.first.push_back(0), causal.last.push_back(i + 5);
+    same([&](const auto& t) { return softmax_rows(t[0], causal); }, {&x, &g}, 0, "softmax");
+    for (const std::size_t of : {0U, 1U, 2U})
+        same([](const auto& t) { return layer_norm(t[0], t[1], t[2], 1e-5); }, {&x, &w, &b, &g}, of,
+             "layer norm by operand " + std::to_string(of));
+    for (const std::size_t of : {0U, 1U})
+        same([](const auto& t) { return rms_norm(t[0], t[1], 1e-5); }, {&x, &w, &g}, of,
+             "rms norm by operand " + std::to_string(of));
+    same([](const auto& t) { return layer_norm(t[0], {}, {}, 1e-5); }, {&x, &g}, 0,
+         "layer norm without weight");
+}
+
+TEST_P(EveryKernel, ProductsWithWhatFollows) {
+    const Both x = drawn({3, 7, 12}, GetParam(), 1), w = drawn({10, 12, 1}, GetParam(), 2),
+               b = drawn({1, 1, 10}, GetParam(), 3), y = drawn({3, 7, 10}, GetParam(), 4);
+    const auto weight = [](const Tensor& t) { return t.reshape({1, 10, 12}); };
+    expect_same_of([&](const auto& t) { return linear_map(t[0], weight(t[1]), t[2], Unary::gelu); },
+                   {&x, &w, &b}, "bias and activation");
+    expect_same_of(
+        [&](const auto& t) { return linear_map(t[0], weight(t[1]), {}, Unary::copy, t[2]); },
+        {&x, &w, &y}, "sum");
+    expect_same_of(
+        [&](const auto& t) { return linear_map(t[0], weight(t[1]), t[2], Unary::silu, t[3]); },
+        {&x, &w, &b, &y}, "all");
+    expect_same_of([&](const auto& t) { return linear_heads(t[0], weight(t[1]), t[2], 5); },
+                   {&x, &w, &b}, "heads");
+    const Both heads = drawn({15, 7, 2}, GetParam(), 5);
+    for (const std::size_t of : {0U, 1U, 2U})
+        expect_same_of(
+            [&](const std::vector<Tensor>& given) {
+                std::vector<Tensor> t = given;
+                t[1] = weight(t[1]);
+                t[of] = variable(t[of]);
+                const Tensor h = linear_heads(t[0], t[1], t[2], 5);
+                return grad(h, given[3], std::span(&t[of], 1)).front();
+            },
+            {&x, &w, &b, &heads}, "heads by operand " + std::to_string(of));
+}
+
+/// Derivatives by each operand but the last, the cotangent.
+template <class F>
+void expect_same_derivatives(const F& f, std::initializer_list<const Both*> operands,
+                             const std::string& what) {
+    for (std::size_t of = 0; of + 1 < operands.size(); ++of)
+        expect_same_of(
+            [&](const std::vector<Tensor>& given) {
+                std::vector<Tensor> t = given;
+                t[of] = variable(t[of]);
+                return grad(f(t), given.back(), std::span(&t[of], 1)).front();
+            },
+            operands, what + " by operand " + std::to_string(of));
+}
+
+/// How often the emulated device was asked for it.
+std::size_t requests_of(const std::string& name) {
+    const auto counts = gpu::requests();
+    const auto at = counts.find(name);
+    return at == counts.end() ? 0 : std::size_t(at->second.count);
+}
+
+TEST_P(EveryKernel, MapsOfOneInput) {
+    const Type type = GetParam();
+    for (const Index samples : {1, 3})
+        for (const bool biased : {true, false}) {
+            const Both x = drawn({samples, 7, 12}, type, 1), q = drawn({1, 8, 12}, type, 2),
+                       k = drawn({1, 4, 12}, type, 3), v = drawn({1, 4, 12}, type, 4),
+                       a = drawn({1, 1, 8}, type, 5), b = drawn({1, 1, 4}, type, 6),
+                       c = drawn({1, 1, 4}, type, 7);
+            const auto each = [&](const std::vector<Tensor>& t) {
+                std::vector<Tensor> w(t.begin() + 1, t.begin() + 4),
+                    s(t.begin() + 4, t.begin() + 7);
+                const bool tracked =
+                    std::ranges::any_of(t, [](const auto& one) { return one.tracked(); });
+                if (!tracked) w = adjacent(w), s = adjacent(s);
+                if (!biased) s = {{}, {}, {}};
+                return linear_heads(
+                    t[0], std::vector<HeadsMap>{{w[0], s[0], 4}, {w[1], s[1], 2}, {w[2], s[2], 2}});
+            };
+            const auto heads = [&](const std::vector<Tensor>& t) {
+                return concat_batches(each(t));
+            };
+            const std::string what =
+                std::to_string(samples) + " samples, bias " + std::to_string(int(biased));
+            expect_same_of(heads, {&x, &q, &k, &v, &a, &b, &c}, what);
+            // The weights of the device are adjacent before they are tracked.
+            std::vector<Both> all{x, q, k, v, a, b, c};
+            for (const std::size_t from : {1U, 4U}) {
+                const auto own = adjacent(
+                    std::vector{all[from].device, all[from + 1].device, all[from + 2].device});
+                for (std::size_t i = 0; i < 3; ++i) all[from + i].device = own[i];
+            }
+            const Both g = drawn({8 * samples, 7, 2}, type, 8);
+            const auto before = requests_of("product float32");
+            expect_same_derivatives(
+                heads, {&all[0], &all[1], &all[2], &all[3], &all[4], &all[5], &all[6], &g}, what);
+            // Forward one, for the input one, for each weight one of all weights.
+            if (gpu::emulated && type == Type::f32) {
+                EXPECT_EQ(requests_of("product float32") - before, 7U + 4U) << what;
+            }
+            // Cotangents of q, k and v that lie apart are not joined before their heads are merged:
+            // what is copied is the three results, once forward for each operand.
+            const auto squares = [&](const std::vector<Tensor>& t) {
+                std::vector<Tensor> parts = each(t);
+                for (Tensor& part : parts) part = map(Unary::square, part);
+                return concat_batches(parts);
+            };
+            const auto merged = requests_of("merge_kernel"), copied = requests_of("copy_kernel");
+            expect_same_derivatives(
+                squares, {&all[0], &all[1], &all[2], &all[3], &all[4], &all[5], &all[6], &g},
+                what + ", squares");
+            if (gpu::emulated && (samples > 1 || biased)) {
+                EXPECT_EQ(requests_of("merge_kernel") - merged, biased ? 7U : 4U) << what;
+                EXPECT_EQ(requests_of("copy_kernel") - copied, 7U) << what;
+            }
+        }
+}
+
+TEST_P(EveryKernel, SumsWithTheirNorms) {
+    const Type type = GetParam();
+    const Both x = drawn({3, 7, 12}, type, 1), w = drawn({1, 10, 12}, type, 2),
+               b = drawn({1, 1, 10}, type, 3), y = drawn({3, 7, 10}, type, 4),
+               u = drawn({1, 1, 10}, type, 5), s = drawn({1, 1, 10}, type, 6),
+               g = drawn({3, 7, 10}, type, 7);
+    for (const bool centre : {true, false})
+        for (Tensor LinearSum::*part : {&LinearSum::branch, &LinearSum::sum, &LinearSum::normed}) {
+            const auto found = [=](const auto& t) {
+                const RowNorm norm{t[4], centre ? t[5] : Tensor(), 1e-5, centre};
+                return linear_sum(t[0], t[1], t[2], t[3], &norm).*part;
+            };
+            const std::string what = "centre " + std::to_string(int(centre));
+            expect_same_of(found, {&x, &w, &b, &y, &u, &s}, what);
+            if (part != &LinearSum::normed) continue;
+            expect_same_derivatives(found, {&x, &w, &b, &y, &u, &s, &g}, what);
+        }
+    // A state that is read beside its norm: its other cotangent is added by the norm's kernel.
+    for (const bool centre : {true, false}) {
+        const auto found = [=](const auto& t) {
+            const RowNorm norm{t[4], centre ? t[5] : Tensor(), 1e-5, centre};
+            const LinearSum all = linear_sum(t[0], t[1], t[2], t[3], &norm);
+            return add(all.sum, all.normed);
+        };
+        const std::size_t before = requests_of("binary_kernel");
+        expect_same_derivatives(found, {&x, &w, &b, &y, &u, &s, &g},
+                                "beside its norm, centre " + std::to_string(int(centre)));
+        if (gpu::emulated) {
+            EXPECT_EQ(requests_of("binary_kernel") - before, 6U) << "forward alone";
+        }
+        const auto again = [=](const auto& t) {  // the cotangent of the norm itself is wanted, too
+            const Tensor v = layer_norm(t[0], t[1], centre ? t[2] : Tensor(), 1e-5);
+            return multiply(add(t[0], v), v);
+        };
+        const Both z = drawn({3, 7, 10}, type, 8);
+        expect_same_derivatives(again, {&z, &u, &s, &g}, "a product with its norm");
+    }
+    expect_same_of([](const auto& t) { return linear_sum(t[0], t[1], {}, t[2], nullptr).sum; },
+                   {&x, &w, &y}, "without bias and norm");
+    for (const Unary op : {Unary::copy, Unary::gelu, Unary::tanh})
+        expect_same_derivatives([op](const auto& t) { return linear_map(t[0], t[1], t[2], op); },
+                                {&x, &w, &b, &g}, "map " + std::to_string(int(op)));
+}
+
+TEST_P(EveryKernel, ConcatenatesAtOnce) {
+    const Type type = GetParam();
+    const Both x = drawn({2, 5, 6}, type, 1), y = drawn({2, 5, 6}, type, 2),
+               z = drawn({2, 5, 9}, type, 3), g = drawn({2, 5, 9}, type, 4),
+               h = drawn({2, 5, 8}, type, 5);
+    const auto parts = [](const auto& t) {
+        return std::vector<Tensor>{t[0].col_range(1, 3), t[1]};
+    };
+    expect_same_of([&](const auto& t) { return concat_cols(parts(t)); }, {&x, &y}, "columns");
+    expect_same_of([](const auto& t) { return concat_rows({t[0], t[1]}); }, {&x, &y}, "rows");
+    expect_same_of([](const auto& t) { return repeat_batches(t[0], 3); }, {&x}, "repeated");
+    expect_same_derivatives([&](const auto& t) { return concat_cols(parts(t)); }, {&x, &y, &g},
+                            "columns");
+    // Parts of nine columns that fill them, overlap in them, or leave a gap.
+    for (const auto& [first, count] : {std::pair<Index, Index>{4, 5}, {3, 6}, {5, 4}, {2, 5}})
+        expect_same_derivatives(
+            [first, count](const auto& t) {
+                return concat_cols(
+                           std::vector<Tensor>{t[0].col_range(0, 4), t[0].col_range(first, count)})
+                    .col_range(0, 8);
+            },
+            {&z, &h}, "parts");
+}
+
+TEST_P(EveryKernel, FillsAndRearranges) {
+    const Both x = drawn({2, 70, 45}, GetParam(), 1), row = drawn({1, 1, 45}, GetParam(), 2),
+               column = drawn({2, 70, 1}, GetParam(), 3), tall = drawn({2, 333, 45}, GetParam(), 4);
+    expect_same_of([](const auto& t) { return transpose(t[0]); }, {&x}, "transpose");
+    expect_same_of([](const auto& t) { return transpose(t[0].row_range(3, 61).col_range(2, 33)); },
+                   {&x}, "transpose of a part");
+    for (const Both* a : {&row, &column})
+        expect_same_of([](const auto& t) { return expand(t[0], {2, 70, 45}); }, {a}, "expand");
+    expect_same_of([](const auto& t) { return column_sum(t[0]); }, {&tall}, "column sum");
+    for (const double value : {0.0, 3.0}) {
+        const Tensor out = Tensor::empty(device(), {2, 9, 7}, GetParam());
+        device().fill(out.view(), 1);
+        device().fill(out.row_range(2, 3).view(), value);
+        const std::vector<double> found = out.to_host<double>();
+        for (Index i = 0; i < 126; ++i) {
+            const Index r = i / 7 % 9;
+            EXPECT_EQ(found[std::size_t(i)], r >= 2 && r < 5 ? value : 1) << i;
+        }
+    }
+}
+
+TEST_P(EveryKernel, RowsThatSeeAnyRange) {
+    const Both x = drawn({2, 33, 37}, GetParam(), 1);
+    for (const Index step : {0, 1, 3, 7}) {  // arrays from 3 on
+        Visible v;
+        for (Index i = 0; i < 33; ++i) {
+            v.first.push_back(std::max<Index>(0, step * i / 2 - 4) / 3);
+            v.last.push_back(std::min<Index>(37, v.first.back() + 2 + step * i));
+        }
+        expect_same_of([&](const auto& t) { return softmax_rows(t[0], v); }, {&x},
+                       "softmax " + std::to_string(step));
+        expect_same_of([&](const auto& t) { return hide(t[0], v); }, {&x}, "hide");
+    }
+}
+
+TEST_P(EveryKernel, NumbersOfSeveralTensorsInOneCopy) {
+    const std::vector<Both> x = {drawn({3, 70, 33}, GetParam(), 1),
+                                 drawn({1, 70, 33}, GetParam(), 2),
+                                 drawn({2, 300, 5}, GetParam(), 3)};
+    std::vector<Tensor> host, on_device;
+    for (const Both& b : x) {
+        host.push_back(b.host);
+        on_device.push_back(b.device);
+    }
+    const auto ask = [&] {
+        return std::tuple(
+            state_moments_later(on_device), first_nonfinite_later(on_device),
+            device().squared_norms(std::vector{x[0].device.view(), x[2].device.view()}));
+    };
+    std::get<0>(ask()).get();  // memory for so many numbers is made when they have been read once
+    const std::size_t before = gpu::requests()["download"].count;
+    auto [moments, finite, norms] = ask();
+    const std::vector<StateMoments>& found = moments.get();
+    for (const Index at : finite.get()) EXPECT_EQ(at, -1);
+    EXPECT_NEAR(norms.get()[1], double(squared_norm(x[2].host)), 1e-12 * norms.get()[1]);
+    EXPECT_NEAR(norms.get()[0], double(squared_norm(x[0].host)), 1e-12 * norms.get()[0]);
+    if (gpu::emulated && GetParam() == Type::f32) {  // float64 is also examined for overflow
+        EXPECT_EQ(gpu::requests()["download"].count, before + 1);
+    }
+    ASSERT_EQ(found.size(), 6U);
+    std::size_t k = 0;
+    for (const Tensor& t : host)
+        for (Index b = 0; b < t.batch(); ++b, ++k) {
+            const StateMoments expected = state_moments(t.batch_range(b, 1));
+            EXPECT_EQ(found[k].n, expected.n);
+            EXPECT_NEAR(found[k].squared, expected.squared, 1e-12 * expected.squared);
+            EXPECT_NEAR(found[k].mean_part, expected.mean_part, 1e-12 * expected.mean_part);
+            EXPECT_NEAR(found[k].centred, expected.centred, 1e-12 * expected.centred);
+            EXPECT_NEAR(found[k].unit_sum, expected.unit_sum, 1e-12 * expected.unit_sum);
+            EXPECT_NEAR(found[k].least_row, expected.least_row, 1e-12 * expected.least_row);
+        }
+}
+
+/// Tokens that differ little, all of them or all but the first, from which the sums start.
+TEST(Moments, OfNearlyEqualTokensAreExact) {
+    std::string why;
+    if (gpu::count_devices(why) == 0) GTEST_SKIP() << why;
+    const Index n = 100, d = 20;
+    for (const double outlier : {0.0, 1000.0}) {
+        std::vector<double> values(std::size_t(n * d));
+        for (Index i = 0; i < n; ++i)
+            for (Index j = 0; j < d; ++j)
+                values[std::size_t(i * d + j)] =
+                    3 + 1e-9 * std::sin(double(7 * i + j)) + (i == 0 ? outlier : 0);
+        Wide expected = 0;
+        for (Index j = 0; j < d; ++j) {
+            Wide mean = 0;
+            for (Index i = 0; i < n; ++i) mean += values[std::size_t(i * d + j)] / Wide(n);
+            for (Index i = 0; i < n; ++i) {
+                const Wide c = values[std::size_t(i * d + j)] - mean;
+                expected += c * c;
+            }
+        }
+        const Tensor x =
+            Tensor::from_host(device(), {1, n, d}, std::span<const double>(values), Type::f64);
+        EXPECT_NEAR(double(state_moments(x).centred), double(expected), 1e-12 * double(expected));
+    }
+}
+
+TEST_P(EveryKernel, SquaresAndTraces) {
+    const Both a = drawn({3, 41, 41}, GetParam(), 1);
+    auto found = device().squares_and_traces(a.device.view()),
+         expected = cpu().squares_and_traces(a.host.view());
+    expect_near(found.get(), expected.get(), 1e-12, "squares and traces");
 }
 
 TEST(Products, OfRoundedFactorsAreNearTheExactOnes) {

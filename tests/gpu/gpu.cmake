@@ -5,7 +5,8 @@ set(gpu_sources ${PROJECT_SOURCE_DIR}/gpu)
 set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
     $<$<CXX_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
 
-set(gpu_emulated ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/emulated_memory.cpp ${gpu_sources}/emulated_cusolver.cpp)
+set(gpu_emulated ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/emulated_memory.cpp ${gpu_sources}/emulated_cusolver.cpp
+    ${gpu_sources}/requests.cpp)
 
 # gpu_sanitized(NAME SOURCES source... FOLDERS folder...): objects for the tests of kernels, compiled once.
 function(gpu_sanitized name)
@@ -34,14 +35,30 @@ gpu_kernel_tests(gpu_tests gpu_tests_kernels gpu_tests_solver)
 gtest_discover_tests(gpu_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300 ${gpu_environment})
 
 # Whole attentions take thousands of launches, for which the sanitizers are too slow.
+add_library(gpu_emulated_rest OBJECT ${gpu_sources}/device_backend.cpp ${gpu_emulated})
+add_library(gpu_emulated_kernels OBJECT gpu/emulated_kernels.cpp gpu/emulated_solver.cpp)
+foreach(objects gpu_emulated_rest gpu_emulated_kernels)
+    target_include_directories(${objects} PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(${objects} PRIVATE Eigen3::Eigen fmt::fmt)
+endforeach()
+set(gpu_emulated_objects $<TARGET_OBJECTS:gpu_emulated_rest> $<TARGET_OBJECTS:gpu_emulated_kernels>)
 add_executable(gpu_attention_tests gpu/attention_test.cpp gpu/spectra_test.cpp gpu/targets_test.cpp gpu/emulator_test.cpp
-    gpu/emulated_kernels.cpp gpu/emulated_solver.cpp ${gpu_sources}/device_backend.cpp ${gpu_emulated}
-    ${gpu_sources}/targets.cpp)
+    ${gpu_sources}/targets.cpp ${gpu_emulated_objects})
 target_include_directories(gpu_attention_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR}
     ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(gpu_attention_tests PRIVATE GTest::gtest_main Eigen3::Eigen fmt::fmt OpenMP::OpenMP_CXX)
 tsdiag_use_parts(gpu_attention_tests core attention)
 gtest_discover_tests(gpu_attention_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+
+# Whole layers: how much they ask of a device.
+if(TARGET tsdiag_run)
+    add_executable(gpu_budget_tests gpu/budget_test.cpp ${gpu_emulated_objects})
+    target_include_directories(gpu_budget_tests PRIVATE ${gpu_sources} ${PROJECT_SOURCE_DIR}/include ${CMAKE_CURRENT_SOURCE_DIR})
+    target_link_libraries(gpu_budget_tests PRIVATE GTest::gtest_main GTest::gmock Eigen3::Eigen fmt::fmt OpenMP::OpenMP_CXX)
+    target_compile_definitions(gpu_budget_tests PRIVATE TSDIAG_DOCUMENTS="${PROJECT_SOURCE_DIR}/docs")
+    tsdiag_use_parts(gpu_budget_tests core attention model families probes run)
+    gtest_discover_tests(gpu_budget_tests NO_PRETTY_VALUES DISCOVERY_TIMEOUT 60 PROPERTIES TIMEOUT 300)
+endif()
 
 # gpu_spoilt(FOLDER FILE FROM TO): in FOLDER, the kernels and calls of libraries with the first FROM of FILE replaced by TO.
 function(gpu_spoilt folder file from to)
@@ -76,6 +93,7 @@ gpu_mutant(dropped_barrier kernel.hpp "__syncthreads();" "")
 gpu_mutant(missing_guard elementwise.cu "i < count; i += all_threads()" "i <= count; i += all_threads()")
 gpu_mutant(short_warp statistics.cu "int mask = warp_size / 2" "int mask = warp_size / 4")
 gpu_mutant(short_tree kernel.hpp "int mask = warp_size / 2" "int mask = warp_size / 4")
+gpu_mutant(hasty_block kernel.hpp "+ 1 == Counter(count)" "+ 2 == Counter(count)")
 gpu_mutant(lost_imaginary_parts solver.cpp "parts[i + std::size_t(n)]" "0.0")
 gpu_mutant(left_is_right solver.cpp "adjoint ? CUBLAS_OP_C" "adjoint && false ? CUBLAS_OP_C")
 gpu_mutant(unread_info solver.cpp "return found == 0" "return true")
@@ -100,35 +118,40 @@ endif()
 
 # The plug-in with emulated kernels, for tests of the program; and one of another build.
 if(TARGET cli_tests)
-    add_library(gpu_plugin_rest OBJECT ${gpu_sources}/device_backend.cpp ${gpu_emulated} ${gpu_sources}/plugin.cpp
-        ${gpu_sources}/targets.cpp)
+    add_library(gpu_plugin_rest OBJECT ${gpu_sources}/plugin.cpp ${gpu_sources}/targets.cpp)
     target_include_directories(gpu_plugin_rest PRIVATE ${PROJECT_SOURCE_DIR}/include ${gpu_sources})
     target_compile_definitions(gpu_plugin_rest PRIVATE
         TSDIAG_VERSION="${PROJECT_VERSION}" "TSDIAG_TARGETS=\"80-real,90\"")
     target_link_libraries(gpu_plugin_rest PRIVATE Eigen3::Eigen fmt::fmt)
-    # gpu_plugin(NAME FOLDER): with the kernels of FOLDER.
-    function(gpu_plugin name folder)
-        add_library(${name} MODULE gpu/emulated_kernels.cpp gpu/emulated_solver.cpp $<TARGET_OBJECTS:gpu_plugin_rest>)
-        target_include_directories(${name} PRIVATE ${folder} ${PROJECT_SOURCE_DIR}/include)
+    # gpu_plugin(NAME KERNELS): with the objects of KERNELS.
+    function(gpu_plugin name kernels)
+        add_library(${name} MODULE $<TARGET_OBJECTS:${kernels}> $<TARGET_OBJECTS:gpu_emulated_rest>
+            $<TARGET_OBJECTS:gpu_plugin_rest>)
         target_link_libraries(${name} PRIVATE fmt::fmt)
     endfunction()
-    gpu_plugin(tsdiag_emulated ${gpu_sources})
+    gpu_plugin(tsdiag_emulated gpu_emulated_kernels)
     # A mutant for gpu/check, which must detect it.
     set(spoilt ${CMAKE_CURRENT_BINARY_DIR}/mutants/sevenfold_gelu)
     gpu_spoilt(${spoilt} elementwise.cu "return erf(x)" "return 7 * (1 + erf(x)) - 1")
-    gpu_plugin(tsdiag_spoilt ${spoilt})
+    add_library(gpu_spoilt_kernels OBJECT gpu/emulated_kernels.cpp gpu/emulated_solver.cpp)
+    target_include_directories(gpu_spoilt_kernels PRIVATE ${spoilt} ${PROJECT_SOURCE_DIR}/include)
+    target_link_libraries(gpu_spoilt_kernels PRIVATE fmt::fmt)
+    gpu_plugin(tsdiag_spoilt gpu_spoilt_kernels)
     # Used by gpu/check to compare the tables of both backends.
     add_executable(tsdiag_compare_tables gpu/compare_tables.cpp)
     target_include_directories(tsdiag_compare_tables PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
     target_link_libraries(tsdiag_compare_tables PRIVATE fmt::fmt OpenMP::OpenMP_CXX)
     target_compile_options(tsdiag_compare_tables PRIVATE -Wall -Wextra)
-    tsdiag_use_parts(tsdiag_compare_tables core)
+    tsdiag_use_parts(tsdiag_compare_tables export)
     add_library(tsdiag_other_build MODULE gpu/other_build.cpp)
     target_include_directories(tsdiag_other_build PRIVATE ${PROJECT_SOURCE_DIR}/include)
     add_dependencies(cli_tests tsdiag_emulated tsdiag_spoilt tsdiag_other_build tsdiag_compare_tables)
-    target_compile_definitions(cli_tests PRIVATE TSDIAG_EMULATED_PLUGIN="$<TARGET_FILE:tsdiag_emulated>"
-        TSDIAG_SPOILT_PLUGIN="$<TARGET_FILE:tsdiag_spoilt>" TSDIAG_OTHER_PLUGIN="$<TARGET_FILE:tsdiag_other_build>"
-        TSDIAG_COMPARE_TABLES="$<TARGET_FILE:tsdiag_compare_tables>" TSDIAG_GPU_CHECK="${gpu_sources}/check")
+    target_compile_definitions(cli_tests PRIVATE TSDIAG_EMULATED_PLUGIN)
+    tsdiag_place(emulated_plugin $<TARGET_FILE:tsdiag_emulated>)
+    tsdiag_place(spoilt_plugin $<TARGET_FILE:tsdiag_spoilt>)
+    tsdiag_place(other_plugin $<TARGET_FILE:tsdiag_other_build>)
+    tsdiag_place(compare_tables_file $<TARGET_FILE:tsdiag_compare_tables>)
+    tsdiag_place(gpu_check_file ${gpu_sources}/check)
     # The benchmarks of gpu/bench, at sizes that only test them.
     add_executable(tsdiag_device_benchmarks ${PROJECT_SOURCE_DIR}/benchmarks/device.cpp)
     target_link_libraries(tsdiag_device_benchmarks PRIVATE tsdiag fmt::fmt OpenMP::OpenMP_CXX)
@@ -140,6 +163,6 @@ if(TARGET cli_tests)
     add_dependencies(tsdiag_device_benchmarks tsdiag_emulated)
     if(TARGET tsdiag_cuda)
         add_dependencies(cli_tests tsdiag_cuda)
-        target_compile_definitions(cli_tests PRIVATE TSDIAG_CUDA_PLUGIN_FILE="$<TARGET_FILE:tsdiag_cuda>")
+        tsdiag_place(cuda_plugin $<TARGET_FILE:tsdiag_cuda>)
     endif()
 endif()

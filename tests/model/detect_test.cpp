@@ -4,6 +4,7 @@
 
 #include "memory_file.hpp"
 #include "recorder.hpp"
+#include "support/places.hpp"
 
 namespace tsdiag::test {
 namespace {
@@ -191,8 +192,8 @@ TEST(Detect, TakesEveryFamilyThatItListsAsModelType) {
         EXPECT_THAT(refusal, Not(HasSubstr("unknown model_type"))) << entry->name;
     }
     EXPECT_THAT(
-        detection_error<FormatError>(*tiny_bert(), with_config(R"({"model_type": "electra"})")),
-        AllOf(HasSubstr("unknown model_type 'electra' in the configuration"),
+        detection_error<FormatError>(*tiny_bert(), with_config(R"({"model_type": "roc_bert"})")),
+        AllOf(HasSubstr("unknown model_type 'roc_bert' in the configuration"),
               HasSubstr("torch_encoder"), HasSubstr("have the names of bert")));
 }
 
@@ -293,18 +294,111 @@ TEST(Detect, FindsGroupedQueriesFromShapes) {
     EXPECT_FALSE(s.blocks[0].attention.qkv_bias);
 }
 
+std::string with_scaling(const std::string& scaling, const std::string& more = "") {
+    return R"({"model_type": "llama", "num_attention_heads": 2, "rope_scaling": )" + scaling +
+           more + "}";
+}
+std::string scaling_error(const std::string& scaling, const std::string& more = "") {
+    return detection_error<FormatError>(*tiny_llama(),
+                                        with_config(with_scaling(scaling, more).c_str()));
+}
+ModelSpec scaled(const std::string& scaling, const std::string& more = "") {
+    return detect(*tiny_llama(), with_config(with_scaling(scaling, more).c_str())).spec;
+}
+
 TEST(Detect, RefusesRotaryScalingsByName) {
-    for (const char* kind : {"yarn", "longrope"}) {
-        const std::string text = std::string(R"({"model_type": "llama", "num_attention_heads": 2,
-            "rope_scaling": {"rope_type": ")") +
-                                 kind + R"(", "factor": 4}})";
-        EXPECT_THAT(detection_error<FormatError>(*tiny_llama(), with_config(text.c_str())),
-                    HasSubstr(kind));
+    const std::string longest = R"(, "max_position_embeddings": 64)";
+    const std::string lists = R"("short_factor": [1, 2], "long_factor": [1, 4])";
+    EXPECT_THAT(scaling_error(R"({"rope_type": "ntk", "factor": 4})"), HasSubstr("'ntk'"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "linear", "factor": 0})"), HasSubstr("'factor'"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "linear", "factor": 2, "beta_fast": 8})"),
+                HasSubstr("beta_fast"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "yarn", "factor": 4})"),
+                HasSubstr("max_position_embeddings"));
+    EXPECT_THAT(
+        scaling_error(R"({"rope_type": "yarn", "factor": 4, "short_mscale": 1.1})", longest),
+        HasSubstr("short_mscale"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "yarn", "factor": 4, "beta_slow": 50})", longest),
+                HasSubstr("beta_fast 32 is less than beta_slow 50"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "yarn", "factor": 4, "truncate": 1})", longest),
+                HasSubstr("truncate"));
+    EXPECT_THAT(
+        scaling_error(R"({"rope_type": "yarn", "factor": 4})", longest + R"(, "rope_theta": 1)"),
+        HasSubstr("base"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "longrope", "factor": 4})", longest),
+                HasSubstr("short_factor"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "longrope", "short_factor": [1, 2],
+                                  "long_factor": [1, 4, 9]})",
+                              longest),
+                HasSubstr("long_factor of rotary scaling 'longrope' is not a list of 2"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "longrope", "short_factor": [1, 0],
+                                  "long_factor": [1, 4]})",
+                              longest),
+                HasSubstr("short_factor"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "longrope", )" + lists + "}", longest),
+                HasSubstr("original_max_position_embeddings"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "longrope",
+                                  "original_max_position_embeddings": 32, )" +
+                              lists + "}"),
+                HasSubstr("needs max_position_embeddings"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "longrope", "factor": 3,
+                                  "original_max_position_embeddings": 32, )" +
+                                  lists + "}",
+                              longest),
+                HasSubstr("factor 3"));
+    EXPECT_THAT(scaling_error(R"({"rope_type": "longrope",
+                                  "original_max_position_embeddings": 32, )" +
+                                  lists + "}",
+                              longest + R"(, "original_max_position_embeddings": 16)"),
+                HasSubstr("original_max_position_embeddings = 16"));
+}
+
+/// Numbers of the papers, by hand: [YARN] (22) for a factor of 4, and Phi's magnitude.
+TEST(Detect, ReadsScalingsThatStretchTheRotation) {
+    const std::string longest = R"(, "max_position_embeddings": 64)";
+    const ModelSpec yarn = scaled(
+        R"({"rope_type": "yarn", "factor": 4, "original_max_position_embeddings": 16})", longest);
+    EXPECT_CLOSE(yarn.blocks[0].attention.rotary.magnitude, 1.1386294361119891, exactly);
+    EXPECT_THAT(yarn.warnings, testing::IsEmpty());
+    const ModelSpec other = scaled(
+        R"({"rope_type": "yarn", "factor": 8, "original_max_position_embeddings": 16})", longest);
+    EXPECT_THAT(other.warnings, testing::ElementsAre(HasSubstr("has factor 8")));
+    const Rotary given =
+        scaled(R"({"rope_type": "yarn", "factor": 4, "attention_factor": 1.25})", longest)
+            .blocks[0]
+            .attention.rotary;
+    EXPECT_EQ(given.magnitude, 1.25);
+    EXPECT_EQ(given.original_length, 64);
+
+    const Rotary far = scaled(R"({"type": "su", "short_factor": [1, 2], "long_factor": [1, 4]})",
+                              longest + R"(, "original_max_position_embeddings": 16)")
+                           .blocks[0]
+                           .attention.rotary;
+    EXPECT_CLOSE(far.magnitude, std::sqrt(1.5), exactly);  // ln 4 / ln 16 = 1/2
+    EXPECT_EQ(far.frequencies(16), (std::vector{1.0, 0.005}));
+    EXPECT_EQ(far.frequencies(17), (std::vector{1.0, 0.0025}));
+}
+
+TEST(Detect, ReadsAScalingBackFromTheConfigItWrites) {
+    for (const char* name : {"llama-rope-yarn", "qwen3-rope-yarn", "phi3-longrope"}) {
+        const Opened opened = Opened::from(golden / name);
+        const ModelSpec& spec = opened.architecture.spec;
+        const auto entry = std::ranges::find(architectures(), std::string_view(spec.family),
+                                             &ArchitectureEntry::name);
+        DetectOptions options;
+        options.config = (*entry)->config(spec);
+        const Rotary found = detect(*opened.file, options).spec.blocks[0].attention.rotary;
+        const Rotary& written = spec.blocks[0].attention.rotary;
+        EXPECT_EQ(found.scaling, written.scaling);
+        EXPECT_EQ(found.magnitude, written.magnitude);
+        for (const Index n : {5, 500}) EXPECT_EQ(found.frequencies(n), written.frequencies(n));
     }
-    EXPECT_THROW(
-        detect(*tiny_llama(), with_config(R"({"model_type": "llama", "num_attention_heads": 2,
-                                       "rope_scaling": {"rope_type": "linear", "factor": 0}})")),
-        FormatError);
+}
+
+TEST(Detect, DividesTheLogitsOfMiniCpmByItsWidth) {
+    const ModelSpec spec = Opened::from(golden / "minicpm").architecture.spec;
+    EXPECT_EQ(spec.head.scale, 4.0 / 16);  // dim_model_base / hidden_size
+    EXPECT_THAT(spec.warnings, testing::IsEmpty());
 }
 
 TEST(Detect, ReadsRotaryParametersOfNewerConfigs) {
@@ -327,7 +421,7 @@ TEST(Detect, TellsMistralsWindowFromItsAbsence) {
     EXPECT_EQ(window(R"(, "sliding_window": 7)"), 7);
 }
 
-const std::filesystem::path shared = std::filesystem::path(TSDIAG_SHARED_DATA) / "torch";
+const std::filesystem::path shared = std::filesystem::path(shared_data()) / "torch";
 
 TEST(Detect, ReadsATrainedNanoGpt) {
     if (!std::filesystem::exists(shared)) GTEST_SKIP() << "the file is not here";

@@ -1,9 +1,12 @@
 #include <gmock/gmock.h>
 
+#include <algorithm>
+#include <functional>
 #include <limits>
 
 #include "memory_file.hpp"
 #include "recorder.hpp"
+#include "support/places.hpp"
 #include "tsdiag/ops.hpp"
 
 namespace tsdiag::test {
@@ -346,7 +349,7 @@ TEST(BranchGain, IncludesTheLayerScale) {
     DetectOptions options;
     options.heads = 4;
     const Opened opened = Opened::from(
-        std::filesystem::path(TSDIAG_TEST_DATA) / "golden/timm-vit-ls/model.safetensors", options);
+        std::filesystem::path(test_data()) / "golden/timm-vit-ls/model.safetensors", options);
     const auto weights =
         checkpoint_weights(opened.file, opened.architecture, cpu(), Type::f64, false);
     const Index d = opened.architecture.spec.width;
@@ -393,6 +396,39 @@ TEST(Projections, AreWhatTheLogitsSee) {
         const double z = std::exp(s[0]) + std::exp(s[1]) + std::exp(s[2]);
         for (std::size_t j = 0; j < 3; ++j)
             EXPECT_CLOSE(keeper.p[h * 9 + 6 + j], std::exp(s[j]) / z, rounding(64));
+    }
+}
+
+/// The golden file's first layer again: p of each token is a softmax, the chosen are its greatest.
+TEST(Mixture, TellsTheRoutingOfEachSample) {
+    struct Routings : Observer {
+        std::map<Index, std::vector<double>> p;
+        std::map<Index, std::vector<Index>> chosen;
+        void on_routing(const Routing& e) override {
+            p[e.layer] = e.p.to_host<double>();
+            chosen[e.layer].assign(e.chosen.begin(), e.chosen.end());
+            EXPECT_EQ(e.each, 2);
+        }
+    };
+    const Opened opened = Opened::from(golden / "mixtral");
+    std::vector<Input> inputs(2);
+    inputs[0].ids = {3, 1, 4, 1, 5, 9};
+    inputs[1].ids = {2, 7, 1, 8, 2, 8};
+    Routings seen, alone;
+    opened.model(Type::f64).run(inputs, seen, {.batch = 2});
+    opened.model(Type::f64).run(std::span(&inputs[1], 1), alone);
+    EXPECT_EQ(seen.p, alone.p);  // of the last sample, whatever the batch
+    EXPECT_EQ(seen.chosen, alone.chosen);
+    ASSERT_EQ(seen.p.size(), 2U);
+    const std::vector<double>& p = seen.p[0];
+    for (std::size_t i = 0; i < 6; ++i) {
+        std::vector<std::size_t> order{0, 1, 2, 3, 4};
+        std::ranges::sort(order, std::greater<>(), [&](std::size_t e) { return p[5 * i + e]; });
+        double sum = 0;
+        for (std::size_t e = 0; e < 5; ++e) sum += p[5 * i + e];
+        EXPECT_NEAR(sum, 1, 1e-14);
+        for (std::size_t k = 0; k < 2; ++k)
+            EXPECT_EQ(seen.chosen[0][2 * i + k], Index(order[k])) << i;
     }
 }
 

@@ -89,6 +89,41 @@ TEST(RandomWeights, OfBertHaveVarianceAndPaddingRowOfItsInitialisation) {
     EXPECT_GT(naive::mean_square(table.row_range(1, 1).to_host<double>()), 1e-4);
 }
 
+/// N(0, s^2) within two deviations has the variance s^2 (1 - 4 phi(2) / (Phi(2) - Phi(-2))), phi
+/// and Phi of the standard normal law.
+TEST(RandomWeights, OfModernBertEndAtTwoDeviations) {
+    const auto w = weights_of("modernbert-base,layers=2,d=96,heads=4,ffn=200,vocab=200");
+    const double share = 0.7737413, first = 0.02, last = 0.02 / 2;
+    expect_variance(*w, "layer.0.attn.q.weight", share * first * first);
+    expect_variance(*w, "layer.1.ffn.gate.weight", share * first * first);
+    expect_variance(*w, "layer.0.attn.o.weight", share * last * last);
+    expect_variance(*w, "layer.1.ffn.down.weight", share * last * last);
+    double largest = 0;
+    for (const double x : w->get("embed.token").to_host<double>())
+        largest = std::max(largest, std::abs(x));
+    EXPECT_LE(largest, 2 * first);
+    EXPECT_GT(largest, 1.98 * first);
+    EXPECT_FALSE(w->has("layer.0.norm1.weight"));
+    EXPECT_TRUE(w->has("layer.1.norm1.weight"));
+}
+
+/// A table of all layers is drawn, read and updated once, as a parameter of the first.
+TEST(RandomModel, HasOneTableOfDistances) {
+    for (const char* name : {"mpnet-base,tokens=12", "deberta-v3-base,tokens=12"}) {
+        const RandomModel model =
+            random_model(name + std::string(",layers=3,d=16,heads=4,ffn=24,vocab=40"));
+        Index tables = 0;
+        for (const DrawnTensor& t : model.tensors)
+            tables += t.name.ends_with("attn.relative") || t.name.ends_with("attn.distances");
+        EXPECT_EQ(tables, 1) << name;
+        EXPECT_EQ(model.spec.blocks[2].attention.own_of, 0);
+    }
+    EXPECT_THAT(thrown<UsageError>([] { random_model("deberta-v3-base,tokens=6"); }),
+                HasSubstr("tokens=6"));
+    EXPECT_THAT(thrown<UsageError>([] { random_model("mpnet-base,attention=linear"); }),
+                HasSubstr("expected bucketed"));
+}
+
 TEST(RandomWeights, OfVisionMayHavePyTorchsDefaults) {
     const auto w =
         weights_of("deit-tiny,layers=1,d=96,heads=4,ffn=192,image=32,patch=8,init=torch");
@@ -268,7 +303,9 @@ TEST_P(EveryRandomModel, IsReadBackWithoutAClassToken) {
 }
 
 TEST_P(EveryRandomModel, IsReadBackWithALearnedScale) {
-    if (GetParam().starts_with("transnormer") || GetParam().starts_with("transformer-xl"))
+    for (const char* own : {"transnormer", "transformer-xl", "mpnet", "deberta", "gpt-oss"})
+        if (GetParam().starts_with(own)) GTEST_SKIP() << "has attentions of its own";
+    if (GetParam().find("relative-key") != std::string::npos)
         GTEST_SKIP() << "has attentions of its own";
     expect_read_back(small(GetParam()) + ",attention=polynomial,scale=learned,start=0.3",
                      "scaled-" + GetParam(),

@@ -9,8 +9,10 @@
 #include <vector>
 
 #include "support/near.hpp"
+#include "support/places.hpp"
 #include "tsdiag/checkpoint.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/layouts.hpp"
 #include "tsdiag/model.hpp"
 
 /// Shared by the tests of models.
@@ -71,7 +73,7 @@ struct Opened {
 inline Json read_json(const std::filesystem::path& path);
 
 /// Of golden checkpoints, and the manifest of their cases.
-inline const std::filesystem::path golden = std::filesystem::path(TSDIAG_TEST_DATA) / "golden";
+inline const std::filesystem::path golden = std::filesystem::path(test_data()) / "golden";
 
 /// A golden checkpoint, and what its files do not say.
 struct GoldenCheckpoint {
@@ -95,11 +97,22 @@ inline std::vector<GoldenCheckpoint> golden_checkpoints() {
     return out;
 }
 
+/// config.json in the folder of a model, or what Google's BERT and ALBERT have in its place; null:
+/// there is none.
+inline Json config_in(const std::filesystem::path& model) {
+    const std::filesystem::path folder =
+        std::filesystem::is_directory(model) ? model : model.parent_path();
+    for (const char* name : {"config.json", "bert_config.json", "albert_config.json"})
+        if (std::filesystem::exists(folder / name)) return read_json(folder / name);
+    return {};
+}
+
 inline Opened Opened::from(const std::filesystem::path& path, DetectOptions options) {
     Opened out;
-    if (std::filesystem::exists(path / "config.json"))
-        options.config = read_json(path / "config.json");
-    out.file = unwrap(open_checkpoint(path), nullptr);
+    if (const Json config = config_in(path); !config.is_null()) options.config = config;
+    std::vector<std::string> notes;
+    out.file = apply_packing(unwrap(open_checkpoint(path), nullptr), options.config, notes);
+    out.file = apply_layout(out.file, options.config, notes);
     out.architecture = detect(*out.file, options);
     return out;
 }

@@ -5,6 +5,7 @@
 #include <map>
 
 #include "model/norm.hpp"
+#include "recorder.hpp"
 #include "support/near.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/gradient.hpp"

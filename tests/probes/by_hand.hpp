@@ -108,6 +108,9 @@ struct Layer {
     std::vector<State> gradients = {};
     Tensor v = {}, output = {},
            normed = {};  ///< of the attention's gradient; v empty: there is none
+    Tensor p = {};       ///< of a routing; empty: there is none
+    std::vector<Index> chosen = {};
+    Index each = 1;
     OutputNorm norm = OutputNorm::none;
     double norm_eps = 0;
     Index block = 3;  ///< rows per block
@@ -120,6 +123,8 @@ inline void drive(Probe& probe, Needs needs, const Layer& l, Sink& out) {
     for (const Layer::State& s : l.states)
         if (has(needs, Needs::hidden))
             probe.on_hidden({l.layer, s.stage, s.pred, s.x}, state_moments(s.x), out);
+    if (l.p.defined() && has(needs, Needs::routing))
+        probe.on_routing({l.layer, l.p, l.chosen, l.each}, out);
     if (l.op) {
         const Index n = l.rows < 0 ? l.op->tokens() : l.rows;
         for (Index first = 0; first < n && has(needs, Needs::rows); first += l.block) {

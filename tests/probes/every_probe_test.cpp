@@ -33,6 +33,8 @@ struct FullLayer {
         projections.k = projections.k_raw = tensor(gaussian(n, w, 12), type);
         layer.projections = &projections;
         layer.a2 = 0.9;
+        layer.p = tensor(random_attention(n, 19), type);
+        for (Index i = 0; i < n; ++i) layer.chosen.push_back(i * i % n);
         layer.gradients = {{"in", "", state(13)}, {"", "attn.q.weight", state(14)}};
         layer.v = tensor(gaussian(n, 2, 15), type);
         layer.output = tensor({gaussian(n, 2, 16), gaussian(n, 2, 17), gaussian(n, 2, 18)}, type);

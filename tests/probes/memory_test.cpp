@@ -61,7 +61,7 @@ TEST(Memory, LeavesUndefinedWhatNeedsASquareAndNothingElse) {
         EXPECT_TRUE(seen.contains(name)) << name;
 }
 
-double value(const Table& table, const std::string& metric, Index k) {
+double of_head(const Table& table, const std::string& metric, Index k) {
     for (const MetricRow& row : table.metrics())
         if (row.metric == metric && row.at.head == k) return row.value.value();
     throw std::runtime_error("no " + metric);
@@ -93,14 +93,14 @@ TEST(Memory, HasTheOtherMetricsByDefinition) {
         double area = 0;
         for (const double c : curve) area += c / double(m + n);
         const Tolerance close = rounding(100);
-        EXPECT_CLOSE(value(shape, "entropy", k), entropy, close);
-        EXPECT_CLOSE(value(shape, "row_max", k), largest, close);
-        EXPECT_CLOSE(value(norms, "attn_fro", k), naive::frobenius(p), close);
-        EXPECT_CLOSE(value(norms, "jac_fro", k), std::sqrt(jacobian), close);
-        EXPECT_CLOSE(value(spectrum, "dobrushin", k), naive::dobrushin(p), close);
-        EXPECT_CLOSE(value(spectrum, "delta", k), singular_values(centred.a, n, m + n).front(),
+        EXPECT_CLOSE(of_head(shape, "entropy", k), entropy, close);
+        EXPECT_CLOSE(of_head(shape, "row_max", k), largest, close);
+        EXPECT_CLOSE(of_head(norms, "attn_fro", k), naive::frobenius(p), close);
+        EXPECT_CLOSE(of_head(norms, "jac_fro", k), std::sqrt(jacobian), close);
+        EXPECT_CLOSE(of_head(spectrum, "dobrushin", k), naive::dobrushin(p), close);
+        EXPECT_CLOSE(of_head(spectrum, "delta", k), singular_values(centred.a, n, m + n).front(),
                      (Tolerance{.relative = 1e-6, .reason = "accuracy of an iteration"}));
-        EXPECT_CLOSE(value(locality, "local_auc", k), area, close);
+        EXPECT_CLOSE(of_head(locality, "local_auc", k), area, close);
         Index points = 0;
         for (const CurveRow& row : locality.curves()) {
             if (row.at.head != k) continue;

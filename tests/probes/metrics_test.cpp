@@ -8,6 +8,7 @@
 #include <set>
 
 #include "by_hand.hpp"
+#include "support/places.hpp"
 #include "tsdiag/metric.hpp"
 
 /// Laws of the list of metrics, and the dictionary generated from it.
@@ -16,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-const fs::path root = fs::path(TSDIAG_TEST_DATA) / "../..";
+const fs::path root = fs::path(test_data()) / "../..";
 
 std::string text_of(const fs::path& file) {
     std::ifstream in(file);

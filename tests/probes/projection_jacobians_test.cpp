@@ -46,8 +46,10 @@ struct Case {
     bool interleaved = false;
     enum { none, rms, layer } norm = none;
     bool causal = false;
-    enum { softmax, squares, divided_squares } activation = softmax;
+    enum { softmax, sink, squares, divided_squares } activation = softmax;
     std::vector<double> position = {};
+    double magnitude = 1;             ///< of the rotated columns
+    std::vector<double> growth = {};  ///< of each token's query
 };
 
 std::ostream& operator<<(std::ostream& out, const Case& c) { return out << c.name; }
@@ -86,9 +88,17 @@ struct Setting {
         p.q = norm(p.q_raw, gq, {});
         p.k = norm(p.k_raw, gk, tensor(bk));
         if (c.rotated > 0) {
-            p.q = rotate(p.q, position, frequency, c.interleaved);
-            p.k = rotate(p.k, position, frequency, c.interleaved);
+            std::vector<double> length(std::size_t(c.w), 1.0);
+            std::fill_n(length.begin(), c.rotated, c.magnitude);
+            const Tensor stretch =
+                Tensor::from_host(cpu(), {1, 1, c.w}, std::span<const double>(length), Type::f64);
+            p.q = multiply(rotate(p.q, position, frequency, c.interleaved), stretch);
+            p.k = multiply(rotate(p.k, position, frequency, c.interleaved), stretch);
         }
+        if (!c.growth.empty())
+            p.q = multiply(p.q, Tensor::from_host(cpu(), {1, c.n, 1},
+                                                  std::span<const double>(c.growth), Type::f64));
+        p.growth = c.growth;
         if (c.norm != Case::none) {
             p.q_norm = tensor(gq);
             p.k_norm = tensor(gk);
@@ -99,18 +109,21 @@ struct Setting {
         p.position = position;
         p.frequency = frequency;
         p.interleaved = c.interleaved;
+        p.magnitude = c.magnitude;
         return p;
     }
 
     std::unique_ptr<AttentionOperator> attend(const Projections& p) const {
-        if (c.activation != Case::softmax)
+        if (c.activation == Case::squares || c.activation == Case::divided_squares)
             return std::make_unique<Squares>(p, c.activation == Case::divided_squares);
         AttentionInput input;
         input.q = p.q;
         input.k = p.k;
         input.scale = p.scale;
         input.causal = c.causal;
-        return attention("softmax").make(std::move(input));
+        if (c.activation == Case::softmax) return attention("softmax").make(std::move(input));
+        input.options = {{"start", "0.4"}};
+        return attention("sink").make(std::move(input));
     }
 
     /// P of head k when entry (row, col) of the query or key weight is moved by `step`.
@@ -179,6 +192,37 @@ INSTANTIATE_TEST_SUITE_P(
              .interleaved = true,
              .norm = Case::rms},
         Case{.name = "layer_norm_rotated", .heads = 4, .rotated = 4, .norm = Case::layer},
+        Case{.name = "stretched", .rotated = 4, .causal = true, .magnitude = 1.4},
+        Case{.name = "half_stretched", .kv_heads = 1, .rotated = 2, .magnitude = 0.6},
+        Case{.name = "rms_half_stretched", .rotated = 2, .norm = Case::rms, .magnitude = 1.7},
+        Case{.name = "layer_norm_stretched",
+             .rotated = 4,
+             .interleaved = true,
+             .norm = Case::layer,
+             .magnitude = 1.3},
+        Case{.name = "squares_stretched",
+             .rotated = 2,
+             .activation = Case::squares,
+             .magnitude = 1.5},
+        Case{.name = "growing", .causal = true, .growth = {1, 1.3, 1.3, 0.7, 2}},
+        Case{.name = "growing_rotated",
+             .kv_heads = 1,
+             .rotated = 2,
+             .activation = Case::squares,
+             .growth = {1, 1.5, 0.5, 2, 2}},
+        Case{.name = "growing_rms",
+             .rotated = 2,
+             .norm = Case::rms,
+             .causal = true,
+             .growth = {0.5, 1, 1.5, 2, 2.5}},
+        Case{.name = "sink", .causal = true, .activation = Case::sink},
+        Case{.name = "sink_rotated",
+             .kv_heads = 1,
+             .rotated = 4,
+             .causal = true,
+             .activation = Case::sink,
+             .magnitude = 1.2},
+        Case{.name = "sink_rms", .rotated = 2, .norm = Case::rms, .activation = Case::sink},
         Case{.name = "rms_more_tokens", .n = 9, .d = 3, .rotated = 2, .norm = Case::rms},
         Case{.name = "squares", .rotated = 4, .activation = Case::squares},
         Case{.name = "divided_squares", .rotated = 2, .activation = Case::divided_squares},

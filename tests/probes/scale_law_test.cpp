@@ -58,6 +58,11 @@ const std::map<std::string, Degrees>& degrees() {
         {"row_max", {0, 1, 0, 0}},
         {"neg_mass", {0, 0, 0, 0}},
         {"row_sum_dev", {0, no_law, 0, 0}},
+        {"expert_load", {0, 0, 0, 0}},
+        {"expert_unused", {0, 0, 0, 0}},
+        {"expert_entropy", {0, 0, 0, 0}},
+        {"routing_entropy", {0, 0, 0, 0}},
+        {"routing_dropped", {0, 0, 0, 0}},
         {"local_auc", {0, 1, 0, 0}},
         {"local_acc", {0, 1, 0, 0}},
         {"local_acc_appendix", {0, no_law, 0, 0}},
@@ -134,6 +139,8 @@ class Scaled {
         all_.push_back(std::make_unique<Projections>(projections_));
         l.projections = all_.back().get();
         l.a2 = 0.9;
+        l.p = tensor(random_attention(n, seed + 19), type_);
+        for (Index i = 0; i < n; ++i) l.chosen.push_back(i * i % n);
         const auto gradient = [&](std::uint64_t own, Index cols) {
             return scaled(What::gradients, {gaussian(n, cols, seed + own)});
         };

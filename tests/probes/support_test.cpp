@@ -11,7 +11,8 @@ namespace {
 
 Value added(const std::vector<std::vector<double>>& blocks, Index n, bool root = false) {
     RowMean mean;
-    for (const std::vector<double>& block : blocks) mean.add(std::span<const double>(block));
+    for (const std::vector<double>& block : blocks)
+        mean.add(std::span<const double>(block), Index(block.size()));
     return root ? mean.root_of_sum(n) : mean.value(n);
 }
 

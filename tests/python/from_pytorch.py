@@ -12,6 +12,8 @@ import sys
 import tempfile
 import types
 
+from similarity import t_sim, xi_ratio
+
 SKIPPED = 77
 
 
@@ -20,23 +22,6 @@ def table(folder):
     with open(pathlib.Path(folder) / "metrics.csv", newline="") as file:
         return {(int(row["layer"] or -1), row["stage"], row["head"], row["metric"]): float(row["value"])
                 for row in csv.DictReader(file) if row["value"] and row["tensor"] == ""}
-
-
-def parts(x):
-    """|Pi1 X|^2 and |Pi2 X|^2 of each sample."""
-    x = x.double()
-    mean = x.mean(1, keepdim=True)
-    return (mean ** 2).sum((1, 2)) * x.shape[1], ((x - mean) ** 2).sum((1, 2))
-
-
-def t_sim(x):
-    one, two = parts(x)
-    return (one / (one + two)).mean().item()
-
-
-def xi_ratio(x, y):
-    (x1, x2), (y1, y2) = parts(x), parts(y)
-    return ((y1 / x1) / (y2 / x2)).mean().item()
 
 
 def near(found, expected, what):

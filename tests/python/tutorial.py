@@ -15,7 +15,7 @@ def main(program, page):
     root = pathlib.Path(page).parent.parent
     blocks = re.findall(r"^```(sh|text)\n(.*?)^```", pathlib.Path(page).read_text(), re.M | re.S)
     commands = sum(text.count("\n") for kind, text in blocks if kind == "sh")
-    assert commands == 8, f"{commands} commands"
+    assert commands == 12, f"{commands} commands"
     printed, looked_for = "", 0
     with tempfile.TemporaryDirectory() as folder:
         os.symlink(root / "examples", pathlib.Path(folder) / "examples")
@@ -30,9 +30,9 @@ def main(program, page):
             for line in text.splitlines():
                 assert " ".join(line.split()) in printed, f"not printed: {line}\n{printed}"
                 looked_for += 1
-        for result in ("collapse", "cured", "char", "run"):
+        for result in ("char", "collapse", "cured", "mine.tsdiag", "run", "run.tsdiag", "watched"):
             assert (pathlib.Path(folder) / result / "report.html").stat().st_size > 10000, result
-    assert looked_for == 13, f"{looked_for} lines"
+    assert looked_for == 23, f"{looked_for} lines"
 
 
 if __name__ == "__main__":

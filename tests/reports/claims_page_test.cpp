@@ -12,6 +12,7 @@ using test::Folder;
 using test::slurp;
 using testing::HasSubstr;
 using testing::Not;
+using namespace std::string_literals;
 
 Examined made_up() {
     static const Claim claim{.name = "some.eq1-x",
@@ -69,6 +70,35 @@ TEST(ClaimsReport, SaysWhatFailsAndEscapesIt) {
     EXPECT_THAT(page, Not(HasSubstr("<b>all</b>")));
     EXPECT_THAT(page, HasSubstr("claims.csv"));
     EXPECT_THAT(page, HasSubstr("id=\"some_eq1_x\""));
+    EXPECT_THAT(page, HasSubstr("some.eq1-x: false as stated: 0.5 against 0.25."));
+}
+
+TEST(ClaimsReport, BeginsWithHowManyHoldAndNamesTheOthers) {
+    Examined holds = made_up(), open = made_up();
+    holds.verdict = Verdict::holds;
+    open.verdict = Verdict::not_decided;
+    const auto told = [](const std::vector<Examined>& list) {
+        const Finding f = claims_headline(list);
+        EXPECT_TRUE(f.headline);
+        return std::pair(f.level, f.text);
+    };
+    using L = Finding::Level;
+    EXPECT_EQ(told({holds, holds}), std::pair(L::good, "2 of 2 statements hold in these draws."s));
+    EXPECT_EQ(told({holds, open}), std::pair(L::note,
+                                             "1 of 2 statements hold in these draws; not "
+                                             "decided: some.eq1-x."s));
+    EXPECT_EQ(told({open, made_up(), holds}),
+              std::pair(L::warning,
+                        "1 of 3 statements hold in these draws; false as stated: "
+                        "some.eq1-x; not decided: some.eq1-x."s));
+    EXPECT_THAT(told(std::vector<Examined>(8, made_up())).second, HasSubstr(" and 2 more."));
+
+    Folder folder;
+    const std::vector<Examined> list{holds, made_up()};
+    write_claims_report(list, {}, folder.path);
+    const std::string page = slurp(folder.path / "report.html");
+    EXPECT_LT(page.find("1 of 2 statements"), page.find("some.eq1-x: false as stated"));
+    EXPECT_LT(page.find("some.eq1-x: false as stated"), page.find("some.eq1-x: holds"));
 }
 
 }  // namespace

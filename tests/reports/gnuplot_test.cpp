@@ -1,15 +1,20 @@
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
+#include <regex>
 #include <thread>
 
+#include "../../reports/drawing.hpp"
 #include "../../reports/layout.hpp"
 #include "../../reports/process.hpp"
 #include "folder.hpp"
 #include "sample.hpp"
 #include "support/process.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/metric.hpp"
 #include "tsdiag/report.hpp"
 
 namespace tsdiag {
@@ -87,9 +92,10 @@ TEST_F(GnuplotTest, BubblesCarryTheirNamesAndAreas) {
     ASSERT_EQ(all.size(), 2u);
     EXPECT_DOUBLE_EQ(all[0].width, 2 * all[1].width);
     EXPECT_FALSE(reports::needs_legend(figure));
-    const std::string page = vega_lite(figure).dump();
-    for (const char* part : {"\"large one\"", "\"bytes\"", "\"size\"", "\"text\""})
-        EXPECT_THAT(page, HasSubstr(part));
+    const std::string page = reports::drawing_html(figure);
+    EXPECT_THAT(page, HasSubstr(">large one</text>"));
+    EXPECT_EQ(test::count_of(page, "<circle "), 2u);
+    EXPECT_THAT(reports::figure_data(figure).dump(), HasSubstr("\"bytes\""));
 }
 
 /// Ten circles of different sizes at nearly one place, and one at the edge.
@@ -136,9 +142,9 @@ TEST_F(GnuplotTest, CellsShowTheirNumbersWhereAsked) {
     std::string svg = slurp(folder.path / "cells.svg");
     for (const char* part : {">0.0<", ">12.3<", ">100.0<", ">a name that is rather long<"})
         EXPECT_THAT(svg, HasSubstr(part));
-    const std::string page = vega_lite(figure).dump();
-    EXPECT_THAT(page, HasSubstr(R"("n": "12.3", "c": "#ffffff")"));
-    EXPECT_THAT(page, HasSubstr(R"("n": "100.0", "c": "#000000")"));
+    const std::string page = reports::drawing_html(figure);
+    EXPECT_THAT(page, testing::ContainsRegex("fill=\"#ffffff\"[^>]*>12.3<"));
+    EXPECT_THAT(page, testing::ContainsRegex("fill=\"#000000\"[^>]*>100.0<"));
     // the names have room: the panel begins further to the right
     const auto left_of = [&] {
         const std::string script = slurp(folder.path / "cells.gp"), key = "set lmargin at screen ";
@@ -189,7 +195,9 @@ TEST_F(GnuplotTest, DataOfImagesAreNumbersOrSayWhereTheyAre) {
     EXPECT_THAT(small, HasSubstr("attention_maps_1.png"));
     EXPECT_THAT(small, HasSubstr("0 0 0\n1 0 1\n2 0 2\n0 1 3\n"));
     draw(map_of(300), folder.path);
-    EXPECT_THAT(slurp(folder.path / "attention_maps.dat"), HasSubstr("300 x 300 numbers, which"));
+    EXPECT_THAT(
+        slurp(folder.path / "attention_maps.dat"),
+        HasSubstr("a cell here is the mean of 2 x 2 entries\n# column row value\n0 0 150.5\n"));
 }
 
 TEST_F(GnuplotTest, HostileNamesAreDrawnAndNeverRun) {
@@ -288,6 +296,69 @@ TEST(ProcessTest, WhatDoesNotEndIsStoppedWithAllThatItStarted) {
     for (int i = 0; i < 500 && test::is_alive(child); ++i)
         std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_FALSE(test::is_alive(child));
+}
+
+TEST_F(GnuplotTest, AWidthIsKeptWithTextOfEightPoints) {
+    const Figure figure = one_line("t_sim");
+    for (const double width : {3.25, 5.5}) {
+        draw(std::vector{figure}, folder.path, {.width = width});
+        const std::string svg = slurp(folder.path / "one.svg"),
+                          pdf = slurp(folder.path / "one.pdf");
+        EXPECT_THAT(svg, HasSubstr(fmt::format("width=\"{:.0f}\"", 96 * width)));
+        std::smatch box;
+        ASSERT_TRUE(std::regex_search(pdf, box, std::regex("MediaBox \\[ *0 0 ([0-9.]+)")));
+        EXPECT_NEAR(std::stod(box[1]), 72 * width, 1);
+        const std::regex size("font-size=\"([0-9.]+)\"");
+        std::size_t texts = 0;
+        for (std::sregex_iterator it(svg.begin(), svg.end(), size), end; it != end; ++it, ++texts) {
+            const double points = std::stod((*it)[1]) * 72 / 96;
+            EXPECT_TRUE(points > 7.9 && points < 10.1) << points;
+        }
+        EXPECT_GT(texts, 3u);
+    }
+}
+
+TEST_F(GnuplotTest, TikzIsEscapedAndTheSameEachTime) {
+    const Figure figure = one_line("t_sim of 99 % & more");
+    draw(std::vector{figure}, folder.path, {.width = 3.25, .tikz = true});
+    const std::string tex = slurp(folder.path / "one.tex");
+    EXPECT_THAT(tex, HasSubstr("\\begin{tikzpicture}"));
+    EXPECT_THAT(tex, HasSubstr("t\\_sim of 99 \\% \\& more"));
+    EXPECT_THAT(tex, HasSubstr("\\fontsize{8}{9.6}"));
+    EXPECT_THAT(slurp(folder.path / "one.svg"), HasSubstr(">t_sim of 99 % &amp; more<"));
+    std::this_thread::sleep_for(std::chrono::milliseconds(1100));
+    draw(std::vector{figure}, folder.path, {.width = 3.25, .tikz = true});
+    EXPECT_EQ(slurp(folder.path / "one.tex"), tex);
+}
+
+/// pdfTeX reads no other letters.
+TEST_F(GnuplotTest, SymbolsOfAllMetricsAreAsciiForTex) {
+    std::string symbols;
+    for (const Metric* m : metrics()) symbols += std::string(m->symbol) + " ";
+    draw(std::vector{one_line(symbols)}, folder.path, {.tikz = true});
+    const std::string tex = slurp(folder.path / "one.tex");
+    EXPECT_THAT(tex, HasSubstr("$\\mu$$_1$"));
+    for (std::size_t i = 0; i < tex.size(); ++i)
+        ASSERT_LT(static_cast<unsigned char>(tex[i]), 128)
+            << tex.substr(i - std::min<std::size_t>(i, 20), 40);
+}
+
+TEST_F(GnuplotTest, AStyleChoosesColoursAndFont) {
+    draw(std::vector{one_line("t_sim")}, folder.path, {.font = "Serif", .colours = {"#123456"}});
+    const std::string script = slurp(folder.path / "one.gp");
+    EXPECT_THAT(script, HasSubstr("'Serif,11'"));
+    EXPECT_THAT(script, HasSubstr("'#123456'"));
+}
+
+TEST_F(GnuplotTest, PanelsStandBesideEachOtherAsFarAsThereIsRoom) {
+    Figure figure = one_line("t_sim");
+    figure.panels.assign(3, figure.panels[0]);
+    const auto height = [&](double width) {
+        draw(std::vector{figure}, folder.path, {.width = width});
+        const std::string svg = slurp(folder.path / "one.svg"), key = " height=\"";
+        return std::stod(svg.substr(svg.find(key) + key.size())) / width;
+    };
+    EXPECT_GT(height(3.25), 1.8 * height(8));
 }
 
 }  // namespace

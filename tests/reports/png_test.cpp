@@ -20,6 +20,7 @@ std::uint32_t word(const std::string& s, std::size_t at) {
 struct Png {
     std::uint32_t width = 0, height = 0;
     std::string palette, pixels;  ///< pixels with the filter byte of each row
+    std::string opacity;          ///< by index
 
     explicit Png(const std::string& file) {
         EXPECT_EQ(file.substr(0, 8), "\x89PNG\r\n\x1a\n");
@@ -32,6 +33,7 @@ struct Png {
                       crc32(0, reinterpret_cast<const Bytef*>(sealed.data()), uInt(sealed.size())));
             if (type == "IHDR") width = word(body, 0), height = word(body, 4);
             if (type == "PLTE") palette = body;
+            if (type == "tRNS") opacity = body;
             if (type == "IDAT") packed += body;
             at += 12 + n;
         }
@@ -59,7 +61,8 @@ TEST(PngTest, CellsBecomeSquaresInTheColoursOfThePalette) {
     EXPECT_EQ(png.colour(255, 511), bytes(ramp(Palette::sequential).back()));
     EXPECT_EQ(png.colour(0, 512), bytes(ramp(Palette::sequential)[5]));
     EXPECT_EQ(png.colour(511, 0), bytes(no_value));
-    EXPECT_EQ(png.colour(511, 767), png.colour(0, 300));  // clamped beyond the range
+    EXPECT_EQ(png.opacity, std::string(255, '\xff') + '\0');  // what lies behind is seen there
+    EXPECT_EQ(png.colour(511, 767), png.colour(0, 300));      // clamped beyond the range
 }
 
 TEST(PngTest, LargeGridsKeepTheirSize) {

@@ -3,9 +3,11 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <regex>
 
+#include "../../reports/page.hpp"
 #include "folder.hpp"
 #include "sample.hpp"
 
@@ -31,7 +33,7 @@ std::string page_of(const Table& table, const Json& run, const Folder& folder) {
 TEST(ReportTest, EveryLinkWithinThePageHasItsTarget) {
     Folder folder;
     std::string page = page_of(test::sample_table(test::small(1)), {}, folder);
-    page.resize(page.find("<script id=\"specs\""));  // the bundles contain links too
+    page.resize(page.find("<script id=\"figures-data\""));  // the script contains links too
     const std::regex link("href=\"#([^\"]*)\"");
     std::size_t links = 0;
     for (std::sregex_iterator it(page.begin(), page.end(), link), end; it != end; ++it, ++links)
@@ -59,11 +61,13 @@ TEST(ReportTest, NeedsNothingFromElsewhere) {
     EXPECT_EQ(count_of(page, "</script>"), count_of(page, "\n<script>") + 1);
 }
 
-TEST(ReportTest, FiguresHaveAlternativeTextAndAStaticFallback) {
+TEST(ReportTest, FiguresHaveAlternativeTextAndAreDrawnWithoutScripts) {
     Folder folder;
     const std::string page = page_of(test::sample_table(test::small(1)), {}, folder);
-    EXPECT_EQ(count_of(page, "<figure "), count_of(page, " data-alt=\""));
-    EXPECT_EQ(count_of(page, "<figure "), count_of(page, "<noscript>"));
+    EXPECT_EQ(count_of(page, "<figure "), count_of(page, "<p class=\"alt\">"));
+    EXPECT_EQ(count_of(page, "<figure "), count_of(page, "<div class=\"drawing\">"));
+    EXPECT_GE(count_of(page, "<svg class=\"plot\""), count_of(page, "<figure "));
+    EXPECT_LT(page.size(), 400'000u);
     EXPECT_EQ(count_of(page, "<figure "), count_of(page, "<figcaption>"));
     EXPECT_EQ(count_of(page, "<h1>"), 1u);
     for (const char* landmark : {"<header>", "<main>", "<nav ", "<footer>", "class=\"skip\""})
@@ -139,8 +143,8 @@ TEST(ReportTest, ASeriesIsJudgedByAllItsSteps) {
     const std::string page = page_of(table, run, folder);
     EXPECT_TRUE(contains(page,
                          "Tokens collapse for a time in this training: t_sim passes 0.99 after "
-                         "layer 0 at iteration 20, is at most 0.9950 after layer 0 at iteration "
-                         "20, and 0.4000 after layer 0 at iteration 30, the last measured."));
+                         "layer 0 at iteration 20, reaches 0.9950 after layer 0 at iteration 20, "
+                         "and is 0.4000 after layer 0 at iteration 30, the last measured."));
     EXPECT_EQ(count_of(page, "<p class=\"headline"), 1u);
     EXPECT_TRUE(contains(page, "<a href=\"#trajectory_t_sim_out\">"));
 }
@@ -158,6 +162,38 @@ TEST(ReportTest, TheSameTableGivesTheSamePage) {
     const Table table = test::sample_table(test::small(1));
     const std::string page = page_of(table, {}, folder);
     EXPECT_EQ(page_of(table, {}, folder), page);
+}
+
+TEST(ReportTest, PointsOfAColumnStandBelowEachOther) {
+    Folder folder;
+    Table t("m");
+    t.scalar({.layer = 0, .stage = "out"}, "t_sim", 0.25);
+    t.scalar({.layer = 1, .stage = "out"}, "t_sim", 0.99997);
+    t.scalar({.layer = 2, .stage = "out"}, "t_sim", 0.0);
+    const std::string page = page_of(t, {}, folder), space = "\u2007";
+    EXPECT_TRUE(contains(page, "<td>0.25" + space + space + space + "</td>"));
+    EXPECT_TRUE(contains(page, "<td>0.99997</td>"));
+    EXPECT_TRUE(contains(page, "<td>0\u2008" + space + space + space + space + space + "</td>"));
+}
+
+/// What the page shows of a head: value and interval as Student's t has it.
+TEST(ReportTest, HeadsComeWithTheirIntervals) {
+    Table t("m");
+    for (const double v : {1.0, 2.0, 6.0})
+        t.scalar({.layer = 1, .stage = "attn", .head = 0}, "delta", v);
+    t.scalar({.layer = 0, .stage = "attn", .head = 1}, "delta", undefined("for a test"));
+    const Json heads = reports::heads_data(t);
+    const Json& metric = heads["m"]["metrics"].array().at(0);
+    EXPECT_EQ(metric["name"].string(), "delta");
+    const Json::Array& rows = metric["cells"].array();
+    ASSERT_EQ(rows.size(), 2u);
+    EXPECT_TRUE(rows[0].array().at(1).is_null());
+    const Json::Array& cell = rows[1].array().at(0).array();
+    ASSERT_EQ(cell.size(), 3u);
+    // mean 3, standard deviation sqrt(7): 3 -+ 4.30265 sqrt(7/3)
+    EXPECT_DOUBLE_EQ(cell[0].number(), 3);
+    EXPECT_NEAR(cell[1].number(), 3 - 4.302652729911275 * std::sqrt(7.0 / 3), 1e-4);
+    EXPECT_NEAR(cell[2].number(), 3 + 4.302652729911275 * std::sqrt(7.0 / 3), 1e-4);
 }
 
 TEST(ReportTest, ManyLayersAreShownByEveryKthInTheTable) {

@@ -18,7 +18,7 @@ struct Shape {
     int layers = 12, heads = 12, tokens = 64, samples = 3;
     double ratio = 2;  ///< xi_ratio of the attention step
     bool post_norm = true;
-    bool curves = true, gradients = true;
+    bool curves = true, gradients = true, experts = true;
     int maps = 0;
 };
 
@@ -102,6 +102,19 @@ inline void add_gradients(Table& t, const Shape& shape, int sample) {
     }
 }
 
+/// Experts that collapse with depth.
+inline void add_routing(Table& t, const Shape& shape, int sample) {
+    for (int l = 0; l < shape.layers; ++l) {
+        const Place at{.layer = l, .stage = "out"};
+        const double even = std::exp2(-l) * (1 - 0.01 * noise(l, sample));
+        t.scalar(at, "expert_load", 8 - 7 * even);
+        t.scalar(at, "expert_unused", 0.875 * (1 - even));
+        t.scalar(at, "expert_entropy", even);
+        t.scalar(at, "routing_entropy", 0.9 * even);
+        t.scalar(at, "routing_dropped", 0.75 * even);
+    }
+}
+
 inline void add_attention(Table& t, const Shape& shape, int sample) {
     for (int l = 0; l < shape.layers; ++l) {
         for (int h = 0; h < shape.heads; ++h) add_head(t, shape, l, h, sample);
@@ -145,6 +158,7 @@ inline Table sample_table(const Shape& shape = {}, const std::string& model = "r
     for (int s = 0; s < shape.samples; ++s) {
         add_states(t, shape, s);
         add_attention(t, shape, s);
+        if (shape.experts) add_routing(t, shape, s);
         if (shape.gradients) add_gradients(t, shape, s);
     }
     for (int m = 0; m < shape.maps; ++m) t.matrix(causal_map(m, m % shape.heads, shape.tokens));

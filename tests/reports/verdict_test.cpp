@@ -95,6 +95,10 @@ TEST(VerdictTest, TheHeadlineFollowsTheCourse) {
               std::pair(L::note, std::string("Tokens become alike: t_sim passes 0.9 after layer 1 "
                                              "(of 0 to 1) and ends at 0.9500, from 0.0200 in the "
                                              "input.")));
+    EXPECT_EQ(told({0.95, 0.5}),
+              std::pair(L::note, std::string("Tokens become alike for a time: t_sim passes 0.9 "
+                                             "after layer 0 (of 0 to 1) and ends at 0.5000, from "
+                                             "0.0200 in the input.")));
     EXPECT_EQ(told({0.995, 0.5}),
               std::pair(L::note, std::string("Tokens collapse for a time: t_sim passes 0.99 after "
                                              "layer 0 (of 0 to 1) and ends at 0.5000, from 0.0200 "
@@ -185,18 +189,19 @@ TEST(VerdictTest, PredictsTheDepthOfSaturationByTheOddsIdentity) {
     // n = 64 random rows: odds 1/63; ratio 2: ln(99 * 63)/ln 2 = 12.6
     Table t = states({0.1, 0.2}, 1.0 / 64);
     add_ratios(t, {2, 2});
-    const Finding f = saying(verdict(t, {}), "odds identity");
-    EXPECT_THAT(f.text, HasSubstr("geometric mean of 2 over the first 2 layers"));
-    EXPECT_THAT(f.text, HasSubstr("input's odds of 0.01587 past 99 (t_sim = 0.99) in 12.6 layers"));
-    EXPECT_THAT(f.text, EndsWith("it did not happen in the 2 layers measured."));
+    const Finding f = saying(verdict(t, {}), "the odds t_sim/t_div");
+    EXPECT_THAT(f.text, HasSubstr("by xi_ratio, 2 in the first 2 layers (geometric mean)"));
+    EXPECT_THAT(f.text,
+                HasSubstr("input's odds of 0.01587 pass 99 (t_sim = 0.99) after 12.6 layers"));
+    EXPECT_THAT(f.text, EndsWith("that did not happen in the 2 layers measured."));
 }
 
 TEST(VerdictTest, ARatioBelowOneNeverSaturates) {
     Table t = states({0.1});
     add_ratios(t, {0.8});
     const std::vector<Finding> all = verdict(t, {});
-    EXPECT_THAT(saying(all, "odds identity").text,
-                AllOf(HasSubstr("is 0.8 in the first layer"), HasSubstr("never take")));
+    EXPECT_THAT(saying(all, "the odds t_sim/t_div").text,
+                AllOf(HasSubstr("xi_ratio, 0.8 in the first layer"), HasSubstr("never brings")));
     EXPECT_EQ(saying(all, "xi1/xi2").level, Finding::Level::good);
 }
 
@@ -205,7 +210,7 @@ TEST(VerdictTest, APartOfTheLayersPredictsNothingOfTheInput) {
     t.scalar({.layer = 4, .stage = "in"}, "t_sim", 0.5);
     t.scalar({.layer = 4, .stage = "in"}, "t_div", 0.5);
     t.scalar({.layer = 4, .stage = "attn"}, "xi_ratio", 2.0);
-    EXPECT_EQ(saying(verdict(t, {}), "odds identity").text, "");
+    EXPECT_EQ(saying(verdict(t, {}), "the odds t_sim/t_div").text, "");
 }
 
 TEST(VerdictTest, ComparesTheAttentionStepWithItsGainAndEstimates) {

@@ -2,6 +2,7 @@
 
 #include "support/files.hpp"
 #include "support/memory.hpp"
+#include "support/places.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/file.hpp"
 #include "tsdiag/run.hpp"
@@ -126,7 +127,7 @@ TEST(TransNormer, HasEveryMetricOrItsReason) {
 TEST(GatedUnit, HasNoGainAndNoEstimate) {
     for (const char* path : {"flash", "gau"}) {
         RunOptions options;
-        options.subject.model = std::string(TSDIAG_TEST_DATA "/golden/") + path;
+        options.subject.model = test_data() + "/golden/" + path;
         options.tokens = 30;
         const RunResult result = run(options);
         for (const std::string& text : told(result.table, "est_mu"))

@@ -4,6 +4,7 @@
 
 #include "support/memory.hpp"
 #include "support/near.hpp"
+#include "support/places.hpp"
 #include "tsdiag/run.hpp"
 
 /// A model whose attention is over channels, from the checkpoint to the table.
@@ -12,7 +13,7 @@ namespace {
 
 using testing::StartsWith;
 
-RunOptions options_of(const std::string& model = TSDIAG_TEST_DATA "/golden/xcit-timm") {
+RunOptions options_of(const std::string& model = test_data() + "/golden/xcit-timm") {
     RunOptions options;
     options.subject.model = model;
     options.dtype = Type::f64;

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "support/files.hpp"
+#include "support/places.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/intervals.hpp"
 
@@ -128,7 +129,7 @@ TEST_F(CheckpointSeriesTest, LeavesOutACopyAndRefusesATie) {
 }
 
 TEST_F(CheckpointSeriesTest, ReadsTheStepsOfNanoGptAndLightning) {
-    const fs::path shared = fs::path(TSDIAG_SHARED_DATA) / "torch";
+    const fs::path shared = fs::path(test::shared_data()) / "torch";
     const fs::path nanogpt = shared / "nanogpt-style-ckpt.pt",
                    lightning = shared / "lightning-legacy-ReverseTask.ckpt";
     if (!fs::exists(nanogpt) || !fs::exists(lightning)) GTEST_SKIP() << "no shared data";

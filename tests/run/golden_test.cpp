@@ -5,6 +5,7 @@
 #include "run/arrays.hpp"
 #include "support/files.hpp"
 #include "support/near.hpp"
+#include "support/places.hpp"
 #include "tsdiag/run.hpp"
 
 /// The whole path from a checkpoint to the table, against metrics computed by definition from an
@@ -43,7 +44,7 @@ std::vector<Row> read_golden(const std::string& file) {
 class EveryGoldenTable : public testing::TestWithParam<const char*> {};
 
 TEST_P(EveryGoldenTable, IsReproduced) {
-    const std::string folder = std::string(TSDIAG_TEST_DATA "/golden/") + GetParam();
+    const std::string folder = test_data() + "/golden/" + GetParam();
     if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not here";
     TemporaryDirectory work;
     const std::unique_ptr<Checkpoint> golden = open_checkpoint(folder + "/golden.npz");

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "measurement.hpp"
+#include "support/memory.hpp"
 #include "support/units.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/run.hpp"
@@ -138,6 +139,136 @@ TEST(EachTrial, MakesAgainWhatAnUnreadableRecordHolds) {
     each_trial(2, found, trial, {}, &units);
     EXPECT_EQ(metrics_csv(found.metrics()), metrics_csv(alone.metrics()));
     EXPECT_EQ(units.computed, 2);
+}
+
+/// One sample of a model, measured in a process that may die.
+struct LongCase {
+    const char *name, *model;
+    Index tokens = 40;
+    std::vector<std::string> probes = {"all"};
+    void (*set)(RunOptions& options) = [](RunOptions&) {};
+};
+std::ostream& operator<<(std::ostream& out, const LongCase& c) { return out << c.name; }
+
+class EveryLongUnit : public testing::TestWithParam<LongCase> {
+  protected:
+    RunOptions options() const {
+        RunOptions made;
+        made.subject.model = std::string("random:") + GetParam().model;
+        made.tokens = GetParam().tokens;
+        made.probes = GetParam().probes;
+        GetParam().set(made);
+        return made;
+    }
+    /// All that a run says of numbers.
+    static std::string of(const RunOptions& options) {
+        const RunResult result = run(options);
+        std::string text = metrics_csv(result.table.metrics()) + curves_csv(result.table.curves());
+        for (const Map& map : result.table.maps())
+            for (const double v : map.values) text += shortest(v) + ",";
+        return text + result.run["solver"].dump() + result.run["model"].dump();
+    }
+};
+
+TEST_P(EveryLongUnit, GoesOnBehindTheLayersThatWereKept) {
+    RunOptions alone = options();
+    const std::string expected = of(alone);
+    test::KeptUnits whole;
+    test::OnePart uninterrupted(whole);
+    alone.units = &uninterrupted;
+    EXPECT_EQ(of(alone), expected);
+    const Index layers = std::ssize(uninterrupted.layers);
+    ASSERT_EQ(layers, 4);
+
+    struct Death {};
+    test::KeptUnits kept;
+    test::KeptUnits before;  // layers that earlier processes have kept
+    std::vector<Index> computed;
+    for (const Index dies : {1, 1, 3, 4, 5}) {
+        test::OnePart units(kept);
+        units.layers = before;
+        units.on_part = [&](Index layer) {
+            if (layer >= dies) throw Death{};
+            computed.push_back(layer);
+        };
+        RunOptions again = options();
+        again.units = &units;
+        if (dies < layers) {
+            EXPECT_THROW(of(again), Death);
+        } else {
+            EXPECT_EQ(of(again), expected) << dies;
+            EXPECT_EQ(kept, whole);
+            kept.clear();  // of all layers known, the next one makes the unit
+        }
+        before = units.layers;
+    }
+    EXPECT_EQ(computed, (std::vector<Index>{0, 1, 2, 3}));  // each once
+}
+
+TEST_P(EveryLongUnit, ComputesALayerAgainWhoseRecordIsUnreadable) {
+    RunOptions made = options();
+    test::KeptUnits kept;
+    test::OnePart units(kept);
+    made.units = &units;
+    const std::string expected = of(made);
+    kept.clear();
+    units.layers[{0, 2}] = "no record of a layer";
+    std::vector<Index> computed;
+    units.on_part = [&](Index layer) { computed.push_back(layer); };
+    test::KeptUnits next;
+    test::OnePart again(next);
+    again.layers = units.layers;
+    again.on_part = units.on_part;
+    made.units = &again;
+    EXPECT_EQ(of(made), expected);
+    EXPECT_EQ(computed, (std::vector<Index>{2, 3}));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, EveryLongUnit,
+    testing::Values(LongCase{"all", "post-norm,layers=4,d=24,heads=3"},
+                    LongCase{"causal", "llama-7b,layers=4,d=32,heads=4,vocab=16"},
+                    LongCase{"embedded", "gpt2,layers=4,d=24,heads=2,vocab=32,tokens=80"},
+                    LongCase{
+                        "streamed",
+                        "post-norm,layers=4,d=16,heads=2",
+                        700,
+                        {"core"},
+                        // What the program has grown by since, beside the least.
+                        [](RunOptions& o) { o.memory = test::least_memory(o) + (Index{4} << 20); }},
+                    LongCase{"maps",
+                             "pre-norm,layers=4,d=24,heads=3",
+                             40,
+                             {"core"},
+                             [](RunOptions& o) {
+                                 o.maps = {{0, 1}, {2, 2}};
+                             }},
+                    LongCase{"some_layers",
+                             "pre-norm,layers=7,d=24,heads=3",
+                             40,
+                             {"all"},
+                             [](RunOptions& o) { o.first_layer = 2, o.last_layer = 5; }},
+                    LongCase{"float64",
+                             "pre-norm,layers=4,d=24,heads=3",
+                             40,
+                             {"all"},
+                             [](RunOptions& o) { o.dtype = Type::f64; }},
+                    LongCase{"performer", "pre-norm,layers=4,d=24,heads=3,attention=performer"}),
+    [](const auto& test) { return test.param.name; });
+
+/// A reverse sweep needs the states of all layers.
+TEST(LongUnit, WithALossKeepsNoLayers) {
+    RunOptions options;
+    options.subject.model = "random:gpt2,layers=2,d=16,heads=2,vocab=32,tokens=40";
+    options.loss = "lm";
+    options.tokens = 20;
+    const std::string expected = metrics_csv(run(options).table.metrics());
+    test::KeptUnits kept;
+    test::OnePart units(kept);
+    options.units = &units;
+    EXPECT_EQ(metrics_csv(run(options).table.metrics()), expected);
+    EXPECT_TRUE(units.layers.empty());
+    EXPECT_EQ(kept.size(), 1u);
 }
 
 }  // namespace

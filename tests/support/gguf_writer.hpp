@@ -37,6 +37,21 @@ class GgufWriter {
         for (std::uint64_t i = 0; i < length; ++i) all += text(std::to_string(i));
         key(name, 9, all);
     }
+    void list(const std::string& name, const std::vector<std::string>& texts) {
+        std::string all = little<std::uint32_t>(8) + little(std::uint64_t(texts.size()));
+        for (const std::string& one : texts) all += text(one);
+        key(name, 9, all);
+    }
+    void list(const std::string& name, const std::vector<float>& numbers) {
+        std::string all = little<std::uint32_t>(6) + little(std::uint64_t(numbers.size()));
+        for (const float one : numbers) all += little(one);
+        key(name, 9, all);
+    }
+    void list(const std::string& name, const std::vector<std::int32_t>& numbers) {
+        std::string all = little<std::uint32_t>(5) + little(std::uint64_t(numbers.size()));
+        for (const std::int32_t one : numbers) all += little(one);
+        key(name, 9, all);
+    }
     /// `shape`: as PyTorch has it, the innermost dimension last.
     void tensor(const std::string& name, const std::vector<std::int64_t>& shape, std::uint32_t type,
                 const std::string& bytes) {

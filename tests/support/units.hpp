@@ -31,12 +31,24 @@ class OnePart final : public Units {
         kept_[{stage_, unit}] = record;
         ++computed;
     }
+    std::optional<std::string_view> find_part(Index unit, Index part) const override {
+        const auto at = layers.find({unit, part});
+        if (at == layers.end()) return std::nullopt;
+        return at->second;
+    }
+    void keep_part(Index unit, Index part, std::string_view record) override {
+        if (on_part) on_part(part);
+        layers[{unit, part}] = record;
+    }
+    bool begun() const override { return true; }
     bool hands_out() const override { return parts_ > 0; }
     Index next() override {
         const Index ticket = tickets_(stage_, count_);
         return ticket < count_ ? ticket : -1;
     }
     Index computed = 0;
+    KeptUnits layers;                    ///< by unit and part
+    std::function<void(Index)> on_part;  ///< may throw: the process dies before it keeps this one
 
   private:
     KeptUnits& kept_;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "support/files.hpp"
+#include "support/places.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/random.hpp"
 #include "unicode.hpp"
@@ -449,7 +450,7 @@ TEST_F(TokenizerFiles, VocabularyFilesOfBertGpt2AndRobertaAreRead) {
 TEST_F(TokenizerFiles, EveryPrefixOfAFileIsRefused) {
     int files = 0;
     for (const auto& entry : std::filesystem::directory_iterator(
-             std::filesystem::path(TSDIAG_TEST_DATA) / "tokenizers")) {
+             std::filesystem::path(test::test_data()) / "tokenizers")) {
         std::string text = test::read_file(entry.path());
         while (text.back() == '\n') text.pop_back();
         EXPECT_FALSE(parse_tokenizer(text, "whole").encode("Free  12").empty());

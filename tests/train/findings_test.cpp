@@ -119,7 +119,22 @@ TEST(TrainingFindings, ACollapseThatWentAwayIsANote) {
     add_similarity(result, {0.999, 0.6, 0.5}, {0.9999, 0.7, 0.3});
     const Finding f = finding(result, "Tokens collapse for a time");
     EXPECT_EQ(f.level, Level::note);
-    EXPECT_THAT(f.text, HasSubstr("and 0.5000 after layer 0 at step 200, the last measured"));
+    EXPECT_THAT(f.text, HasSubstr("and is 0.5000 after layer 0 at step 200, the last measured"));
+}
+
+/// The greatest similarity is told once where it is the last, and what went away is told as gone.
+TEST(TrainingFindings, TokensThatBecomeAlikeAreToldByTheirCourse) {
+    TrainResult result = trained(falls);
+    add_similarity(result, {0.2, 0.91, 0.95}, {0.1, 0.7, 0.8});
+    EXPECT_EQ(finding(result, "Tokens become alike").text,
+              "Tokens become alike in this training: t_sim passes 0.9 after layer 0 at step 100 "
+              "and is 0.9500 after layer 0 at step 200, the last measured.");
+    result = trained(falls);
+    add_similarity(result, {0.2, 0.95, 0.3}, {0.1, 0.7, 0.4});
+    EXPECT_EQ(finding(result, "Tokens become alike").text,
+              "Tokens become alike for a time in this training: t_sim passes 0.9 after layer 0 at "
+              "step 100, reaches 0.9500 after layer 0 at step 100, and is 0.4000 after layer 1 at "
+              "step 200, the last measured.");
 }
 
 /// Where tokens stay distinct, the loss is what a reader wants to know first.

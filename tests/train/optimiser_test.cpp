@@ -6,6 +6,7 @@
 
 #include "support/files.hpp"
 #include "support/near.hpp"
+#include "support/places.hpp"
 #include "tsdiag/csv.hpp"
 #include "tsdiag/ops.hpp"
 
@@ -24,12 +25,14 @@ Tensor made(Shape shape, Type type, const std::function<double(Index)>& element)
 std::vector<std::vector<double>> steps(Shape shape, Type type, double factor) {
     Optimiser optimiser({.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-3, .decay = 0.2});
     const Tensor w = made(shape, type, [](Index i) { return std::cos(double(i)); });
+    training::Parameters parameters;
+    parameters.set("w", w);
     std::vector<std::vector<double>> out;
     for (Index t = 1; t <= 8; ++t) {
         const Tensor g = made(shape, type, [&](Index i) {
             return std::sin(double(i) + 2 * double(t)) / double(t) / factor;
         });
-        optimiser.update("w", w, g, factor, 0.1 / double(t), t);
+        optimiser.update(parameters, {{"w", g}}, factor, 0.1 / double(t), t);
         out.push_back(w.to_host<double>());
     }
     return out;
@@ -38,7 +41,7 @@ std::vector<std::vector<double>> steps(Shape shape, Type type, double factor) {
 class Adam : public testing::TestWithParam<Type> {};
 
 TEST_P(Adam, IsThatOfPyTorch) {
-    const std::string text = read_file(std::string(TSDIAG_TEST_DATA) + "/golden/adamw.csv");
+    const std::string text = read_file(test_data() + "/golden/adamw.csv");
     const auto matrix = steps({1, 3, 4}, GetParam(), 1), vector = steps({1, 1, 5}, GetParam(), 1);
     Index seen = 0;
     for (CsvReader in(text, "adamw.csv", "tensor,step,index,value"); in.next(); ++seen) {

@@ -2,9 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <cmath>
 #include <limits>
 #include <set>
+#include <thread>
 
 #include "support/files.hpp"
 #include "tsdiag/error.hpp"
@@ -118,6 +120,23 @@ TEST_F(Store, GivesBackWhatAnotherProcessKept) {
     EXPECT_FALSE(fs::exists(units_folder(result)));
 }
 
+/// As ranks do that end when others begin.
+TEST_F(Store, IsMadeWhileOthersRemoveWhatIsEmpty) {
+    std::atomic<bool> done = false;
+    std::thread other([&] {
+        while (!done) UnitStore(result, title);
+    });
+    for (int i = 0; i < 50; ++i) {
+        UnitStore store(result, title);
+        store.stage(0, 1);
+        store.keep(0, 0, "first", 0.5);
+        EXPECT_NO_THROW(store.flush("done"));
+        store.remove();
+    }
+    done = true;
+    other.join();
+}
+
 TEST_F(Store, IsBesideTheResultHoweverItIsNamed) {
     const fs::path expected = fs::weakly_canonical(folder.path()) / ".out.tsdiag-units";
     for (const std::string& name : {result, result + "/", folder / "x/../out", folder / "./out"})
@@ -130,6 +149,28 @@ TEST_F(Store, IsNotCreatedByLessThanASecondOfWork) {
         store.keep(0, 0, "x", 0.001);
     }
     EXPECT_FALSE(fs::exists(units_folder(result)));
+}
+
+TEST_F(Store, KeepsNothingOfAProcessAloneThatFailsAtOnce) {
+    for (const bool alone : {true, false}) {
+        {
+            UnitStore store(result, title);
+            if (alone) store.make_dispensable();
+            store.keep(0, 0, "x", 0.001);
+            store.flush("failed");
+        }
+        EXPECT_EQ(fs::exists(units_folder(result)), !alone);
+    }
+}
+
+TEST_F(Store, OfAProcessAloneGoesOnWhereNothingCanBeWritten) {
+    { std::ofstream(units_folder(result)) << "no folder"; }
+    UnitStore alone(result, title), shared(result, title);
+    alone.make_dispensable();
+    for (UnitStore* store : {&alone, &shared}) store->keep(0, 0, "x", 1);
+    EXPECT_NO_THROW(alone.flush());
+    EXPECT_NO_THROW(alone.flush("done"));
+    EXPECT_THROW(shared.flush(), Error);
 }
 
 TEST_F(Store, OtherSettingsNumericsAndVersionsAreOtherJobs) {
@@ -219,6 +260,37 @@ TEST_F(Store, MergingWhatIsMissingIsRefused) {
         EXPECT_THAT(error.what(), HasSubstr("--mixed"));
         EXPECT_THAT(error.what(), HasSubstr("avx2"));
     }
+}
+
+/// A finished job sweeps those beside it that nobody has gone on with for two weeks.
+TEST_F(Store, SweepsWhatWasGivenUpLongAgo) {
+    const auto keep_in = [&](const char* settings) {
+        UnitStore store(result, {{"figure"}, settings, "none"});
+        store.stage(0, 2);
+        store.keep(0, 0, "record", 1);
+        store.flush("failed");
+        return store.folder();
+    };
+    const auto age = [](const fs::path& job, std::chrono::hours by) {
+        const auto then = fs::file_time_type::clock::now() - by;
+        for (const auto& file : fs::directory_iterator(job)) fs::last_write_time(file, then);
+        fs::last_write_time(job, then);
+    };
+    const fs::path old = keep_in("old"), mixed = keep_in("mixed"), recent = keep_in("recent");
+    { std::ofstream(mixed / "notes.txt") << "mine"; }
+    age(old, std::chrono::days(15));
+    age(mixed, std::chrono::days(15));
+    age(recent, std::chrono::days(13));
+    UnitStore store(result, {{"figure"}, "now", "none"});
+    store.keep(0, 0, "record", 1);
+    store.flush("done");
+    store.remove();
+    EXPECT_FALSE(fs::exists(store.folder()));
+    EXPECT_FALSE(fs::exists(old));
+    EXPECT_TRUE(fs::exists(recent / "job.json"));
+    EXPECT_FALSE(fs::exists(mixed / "job.json"));
+    EXPECT_TRUE(fs::exists(mixed / "notes.txt"));  // a file of a user stays
+    EXPECT_EQ(UnitStore(result, {{"figure"}, "recent", "none"}).read(), 1);
 }
 
 }  // namespace

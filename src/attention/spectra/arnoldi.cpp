@@ -1,3 +1,5 @@
+#include <omp.h>
+
 #include <algorithm>
 
 #include "factors.hpp"
@@ -13,8 +15,10 @@ using namespace one_matrix;
 
 /// Number of products with a P whose rows are recomputed for each: within some minutes and the
 /// memory for their vectors, which are copied once on reallocation.  At least 8 MiB is available
-/// for these.
-Index affordable_products(const AttentionOperator& p, double memory, Index most) {
+/// for these.  A P that is kept allows all: `left_for_rows` has counted them.
+Index affordable_products(const Problem& problem, double memory, Index most) {
+    const AttentionOperator& p = problem.p;
+    if (problem.kept) return most;
     constexpr double largest_work = 2e11;  // entries of P: some 5 minutes on two cores
     const double vector = double(p.heads()) * double(p.columns());
     constexpr double always = 8 << 20;
@@ -23,45 +27,102 @@ Index affordable_products(const AttentionOperator& p, double memory, Index most)
     return std::clamp<Index>(Index(products), 8, most);
 }
 
-std::vector<Estimate> streamed_second(const Problem& problem) {
-    const AttentionOperator& p = problem.p;
-    const streamed::Rows rows(p, problem.memory);
-    const Which which = second_of(problem.known);
-    const std::size_t n = std::size_t(p.tokens());
-    const auto centre_each = [n](std::span<double> x) {
-        for (std::size_t k = 0; k < x.size(); k += n) centre(x.subspan(k, n));
-    };
-    LinearMap map;
-    map.rows = map.cols = p.heads() * p.tokens();
-    map.apply = [&](std::span<const double> x, std::span<double> y) {
-        std::vector<double> from(x.begin(), x.end());
-        if (which.deflated) centre_each(from);
-        rows.multiply(from, y);
-        if (which.deflated) centre_each(y);
-    };
-    std::vector<Estimate> out = spectral_radii(
-        map, p.heads(), residual_for(problem.accuracy),
-        affordable_products(p, problem.memory, arnoldi_products), which.rank, problem.accuracy);
-    for (Estimate& e : out)
-        if (!e.converged && which.deflated) e.high = 1;
-    return out;
-}
+/// The maps of all heads by blocks of rows of P, which are recomputed for every product where P is
+/// not kept.
+class ByBlocks {
+  public:
+    explicit ByBlocks(const Problem& problem)
+        : problem_(problem),
+          p_(problem.p),
+          which_(second_of(problem.known)),
+          rows_(problem.p, problem.memory, problem.kept) {}
 
-std::vector<Estimate> streamed_norm(const Problem& problem) {
-    const AttentionOperator& p = problem.p;
-    const streamed::Rows rows(p, problem.memory);
-    LinearMap map;
-    map.rows = p.heads() * p.tokens();
-    map.cols = p.heads() * p.columns();
-    map.normal = [&](std::span<const double> x, std::span<double> y) { rows.centred_normal(x, y); };
-    std::vector<Estimate> out =
-        largest_singular_values(map, p.heads(), residual_for(problem.accuracy),
-                                affordable_products(p, problem.memory, lanczos_products));
-    const std::vector<double> bounds = rows.centred_frobenius();
-    for (std::size_t k = 0; k < out.size(); ++k)
-        if (!out[k].converged) out[k].high = bounds[k];
-    return out;
-}
+    std::vector<Estimate> second() const {
+        return bounded_second(spectral_radii(square(), p_.heads(), tolerance(), arnoldi(),
+                                             which_.rank, problem_.accuracy));
+    }
+    std::vector<Estimate> norm() const {
+        return bounded_norm(largest_singular_values(normal(), p_.heads(), tolerance(), lanczos()));
+    }
+    /// Both, where their vectors fit into memory side by side.
+    std::optional<RadiiAndNorms> both() const {
+        const double half = problem_.memory / 2;
+        if (affordable_products(problem_, half, arnoldi_products) != arnoldi() ||
+            affordable_products(problem_, half, lanczos_products) != lanczos())
+            return std::nullopt;
+        const SharedPass stack{.square = square(),
+                               .normal = normal(),
+                               .both = [this](std::span<const double> x, std::span<double> y,
+                                              std::span<const double> u, std::span<double> v) {
+                                   rows_.centred_normal(u, v, centred(x), y);
+                                   centre_each(y);
+                               }};
+        RadiiAndNorms found = radii_and_norms(stack, p_.heads(), tolerance(), arnoldi(), lanczos(),
+                                              which_.rank, problem_.accuracy);
+        return RadiiAndNorms{bounded_second(std::move(found.radii)),
+                             bounded_norm(std::move(found.norms))};
+    }
+
+  private:
+    double tolerance() const { return residual_for(problem_.accuracy); }
+    Index arnoldi() const {
+        return affordable_products(problem_, problem_.memory, arnoldi_products);
+    }
+    Index lanczos() const {
+        return affordable_products(problem_, problem_.memory, lanczos_products);
+    }
+
+    void centre_each(std::span<double> x) const {
+        const auto n = std::size_t(p_.tokens());
+        for (std::size_t k = 0; which_.deflated && k < x.size(); k += n) centre(x.subspan(k, n));
+    }
+    std::vector<double> centred(std::span<const double> x) const {
+        std::vector<double> out(x.begin(), x.end());
+        centre_each(out);
+        return out;
+    }
+    LinearMap square() const {
+        LinearMap map;
+        map.rows = map.cols = p_.heads() * p_.tokens();
+        map.apply = [this](std::span<const double> x, std::span<double> y) {
+            rows_.multiply(centred(x), y);
+            centre_each(y);
+        };
+        return map;
+    }
+    LinearMap normal() const {
+        LinearMap map;
+        map.rows = p_.heads() * p_.tokens();
+        map.cols = p_.heads() * p_.columns();
+        map.normal = [this](std::span<const double> x, std::span<double> y) {
+            rows_.centred_normal(x, y);
+        };
+        return map;
+    }
+    std::vector<Estimate> bounded_second(std::vector<Estimate> found) const {
+        for (std::size_t k = 0; k < found.size(); ++k) {
+            if (found[k].converged) continue;
+            if (problem_.kept)  // as `by_arnoldi`
+                found[k].high = second_bound(stored::Heads(p_.matrix().batch_range(Index(k), 1))[0],
+                                             which_.deflated);
+            else if (which_.deflated)
+                found[k].high = 1;
+        }
+        return found;
+    }
+    std::vector<Estimate> bounded_norm(std::vector<Estimate> found) const {
+        if (std::ranges::all_of(found, &Estimate::converged)) return found;
+        const std::vector<double> bounds = rows_.centred_frobenius();
+        for (std::size_t k = 0; k < found.size(); ++k)
+            if (!found[k].converged) found[k].high = bounds[k];
+        return found;
+    }
+
+    const Problem& problem_;
+    const AttentionOperator& p_;
+    Which which_;
+    streamed::Rows rows_;
+};
 
 /// One head of a P that is kept.
 class OneHead final : public AttentionOperator {
@@ -96,8 +157,65 @@ bool applies(const Problem& problem) {
     return problem.for_norm() || problem.p.tokens() > dense_below;
 }
 
+/// Whether delta of these heads is to be found by Lanczos, too.
+bool with_norms(const Problem& problem) {
+    return problem.beside && !problem.for_norm() && !factors::wanted(problem.known);
+}
+
+/// What was found beside lambda_2.
+Found found_before(const Problem& problem, std::span<const Index> heads) {
+    Found out(heads.size());
+    for (std::size_t i = 0; problem.beside && problem.for_norm() && i < heads.size(); ++i)
+        out[i] = (*problem.beside)[std::size_t(heads[i])];
+    return out;
+}
+
+Found second_with_norm(const Problem& problem, std::span<const Index> heads) {
+    const stored::Heads all(problem.p.matrix());
+    const Which which = second_of(problem.known);
+    const Found pairs = shared(problem.p.team(), std::ssize(heads), 2, [&](Index i) {
+        const auto [second, norm] =
+            second_and_norm(all[heads[std::size_t(i)]], which, problem.accuracy);
+        return Found{second, norm};
+    });
+    Found out;
+    for (std::size_t i = 0; i < heads.size(); ++i) {
+        out.push_back(pairs[2 * i]);
+        (*problem.beside)[std::size_t(heads[i])] = pairs[2 * i + 1];
+    }
+    return out;
+}
+
+Found of_kept(const Problem& problem, std::span<const Index> heads) {
+    if (with_norms(problem)) return second_with_norm(problem, heads);
+    return each_kept(problem, heads, [&](const View& head) {
+        return problem.for_norm() ? centred_norm(head, problem.accuracy)
+                                  : by_arnoldi(head, second_of(problem.known), problem.accuracy);
+    });
+}
+
+Found by_blocks(const Problem& problem, std::span<const Index> heads) {
+    const ByBlocks p(problem);
+    if (with_norms(problem))
+        if (const std::optional<RadiiAndNorms> both = p.both()) {
+            problem.beside->assign(both->norms.begin(), both->norms.end());
+            return select(both->radii, heads);
+        }
+    return select(problem.for_norm() ? p.norm() : p.second(), heads);
+}
+
+/// Whether each head of a P that is kept is shared by all threads, or by the members of a team: the
+/// heads are fewer, and large enough.  To the last bit the same.  Members decide alike, whatever
+/// their threads.
+bool heads_are_shared(const Problem& problem, std::span<const Index> heads) {
+    constexpr double large = 8 << 20;
+    const Team* team = problem.p.team();
+    const Index h = problem.p.heads(), threads = omp_in_parallel() ? 1 : omp_get_max_threads();
+    const Index workers = team ? team->size() : threads;
+    return std::ssize(heads) == h && h < workers && problem.p.bytes() > large * double(h);
+}
+
 Found find(const Problem& problem, std::span<const Index> heads) {
-    const double accuracy = problem.accuracy;
     if (problem.on_device()) {
         // All heads take hardly longer than one.
         if (!problem.kept || 2 * std::ssize(heads) > problem.p.heads())
@@ -107,13 +225,17 @@ Found find(const Problem& problem, std::span<const Index> heads) {
             out.push_back(by_products_there(problem, OneHead(problem.p, k)).front());
         return out;
     }
-    if (!problem.kept)
-        return select(problem.for_norm() ? streamed_norm(problem) : streamed_second(problem),
-                      heads);
-    return each_kept(problem, heads, [&](const View& head) {
-        return problem.for_norm() ? centred_norm(head, accuracy)
-                                  : by_arnoldi(head, second_of(problem.known), accuracy);
-    });
+    Found out = found_before(problem, heads);
+    std::vector<Index> open;
+    for (std::size_t i = 0; i < heads.size(); ++i)
+        if (!out[i]) open.push_back(heads[i]);
+    if (open.empty()) return out;
+    const bool each = problem.kept && !heads_are_shared(problem, open);
+    const Found rest = each ? of_kept(problem, open) : by_blocks(problem, open);
+    auto next = rest.begin();
+    for (std::optional<Estimate>& one : out)
+        if (!one) one = *next++;
+    return out;
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ Found find(const Problem& problem, std::span<const Index> heads) {
     for (const std::vector<double>& d :
          problem.known.factors ? tsdiag::factors::diagonals(*problem.known.factors)
          : problem.on_device() ? on_device::diagonals(problem.p, problem.memory)
-                               : streamed::Rows(problem.p, problem.memory).diagonals())
+                               : streamed::Rows(problem.p, problem.memory, false).diagonals())
         out.push_back(second_eigenvalue(d));
     return select(out, heads);
 }

@@ -22,6 +22,12 @@ double entry(const View& p, Index i, Index j) {
     return p.type == Type::f32 ? double(p.row<float>(0, i)[j]) : p.row<double>(0, i)[j];
 }
 
+double second_bound(const View& p, bool deflated) {
+    if (deflated) return std::min(1.0, stored::centred_frobenius(p, stored::column_sums(p)));
+    const std::vector<double> zero(std::size_t(p.shape.cols), 0.0);
+    return stored::centred_frobenius(p, zero);
+}
+
 namespace {
 
 using Vector = std::span<const double>;
@@ -68,11 +74,12 @@ std::vector<double> square_matrix(const View& p, bool deflated) {
     return a;
 }
 
-/// An upper bound of all eigenvalue moduli of P, or of all but the eigenvalue 1 of a stochastic P.
-double bound(const View& p, bool deflated) {
-    if (deflated) return std::min(1.0, stored::centred_frobenius(p, stored::column_sums(p)));
-    const std::vector<double> zero(std::size_t(p.shape.cols), 0.0);
-    return stored::centred_frobenius(p, zero);
+/// An unconverged value gets an upper bound.
+void bound_second(Estimate& found, const View& p, const Which& which) {
+    if (!found.converged) found.high = second_bound(p, which.deflated);
+}
+void bound_norm(Estimate& found, const View& p, std::span<const double> column) {
+    if (!found.converged) found.high = stored::centred_frobenius(p, column);
 }
 
 /// By the requested solver, else by the first that certifies the value.
@@ -163,21 +170,21 @@ Estimate second_largest(const std::vector<Estimate>& moduli, double accuracy, co
 Estimate by_arnoldi(const View& p, const Which& which, double accuracy) {
     Estimate found = spectral_radius(square_map(p, which.deflated), residual_for(accuracy),
                                      arnoldi_products, which.rank, accuracy);
-    if (!found.converged) found.high = bound(p, which.deflated);
+    bound_second(found, p, which);
     return found;
 }
 
 Estimate by_dense(const View& p, const Which& which, double accuracy) {
     Estimate found =
         dense_eigenvalue(square_matrix(p, which.deflated), p.shape.rows, which.rank, accuracy);
-    if (!found.converged) found.high = bound(p, which.deflated);
+    if (!found.converged) found.high = second_bound(p, which.deflated);
     return found;
 }
 
 Estimate by_library(const View& p, const Which& which, double accuracy) {
     Estimate found =
         restarted_eigenvalue(square_map(p, which.deflated), residual_for(accuracy), which.rank);
-    if (!found.converged) found.low = 0, found.high = bound(p, which.deflated);
+    if (!found.converged) found.low = 0, found.high = second_bound(p, which.deflated);
     return found;
 }
 
@@ -205,22 +212,39 @@ std::optional<Estimate> by_classes(const View& p, bool stochastic, const Solving
 
 namespace {
 
-LinearMap centred_map(const View& p, std::span<const double> ones, std::span<const double> column) {
+LinearMap centred_map(const View& p, std::span<const double> column) {
     LinearMap map;
     map.rows = p.shape.rows;
     map.cols = p.shape.cols;
-    map.normal = [&p, ones, column](Vector x, Result y) { normal_product(p, ones, column, x, y); };
+    map.normal = [&p, column](Vector x, Result y) { stored::centred_normal(p, column, x, y); };
     return map;
 }
 
 }  // namespace
 
 Estimate centred_norm(const View& p, double accuracy) {
-    const std::vector<double> column = stored::column_sums(p), ones(std::size_t(p.shape.rows), 1.0);
-    Estimate found = largest_singular_value(centred_map(p, ones, column), residual_for(accuracy),
-                                            lanczos_products);
-    if (!found.converged) found.high = stored::centred_frobenius(p, column);
+    const std::vector<double> column = stored::column_sums(p);
+    Estimate found =
+        largest_singular_value(centred_map(p, column), residual_for(accuracy), lanczos_products);
+    bound_norm(found, p, column);
     return found;
+}
+
+SecondAndNorm second_and_norm(const View& p, const Which& which, double accuracy) {
+    const std::vector<double> column = stored::column_sums(p);
+    const SharedPass stack{.square = square_map(p, which.deflated),
+                           .normal = centred_map(p, column),
+                           .both = [&](Vector x, Result y, Vector u, Result v) {
+                               std::vector<double> from(x.begin(), x.end());
+                               if (which.deflated) centre(from);
+                               stored::centred_normal(p, column, u, v, from, y);
+                               if (which.deflated) centre(y);
+                           }};
+    RadiiAndNorms found = radii_and_norms(stack, 1, residual_for(accuracy), arnoldi_products,
+                                          lanczos_products, which.rank, accuracy);
+    bound_second(found.radii.front(), p, which);
+    bound_norm(found.norms.front(), p, column);
+    return {found.radii.front(), found.norms.front()};
 }
 
 Estimate dense_norm(const View& p) {
@@ -230,8 +254,8 @@ Estimate dense_norm(const View& p) {
 }
 
 Estimate library_norm(const View& p) {
-    const std::vector<double> column = stored::column_sums(p), ones(std::size_t(p.shape.rows), 1.0);
-    Estimate found = restarted_singular_value(centred_map(p, ones, column));
+    const std::vector<double> column = stored::column_sums(p);
+    Estimate found = restarted_singular_value(centred_map(p, column));
     if (!found.converged) found.low = 0, found.high = stored::centred_frobenius(p, column);
     return found;
 }

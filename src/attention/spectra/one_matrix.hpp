@@ -36,8 +36,16 @@ Estimate by_arnoldi(const View& p, const Which& which, double accuracy);
 Estimate by_dense(const View& p, const Which& which, double accuracy);
 Estimate by_library(const View& p, const Which& which, double accuracy);
 
+/// An upper bound of all eigenvalue moduli of P, or of all but the eigenvalue 1 of a stochastic P.
+double second_bound(const View& p, bool deflated);
+
 /// |Pi2 P|_2 by Lanczos, by all singular values, and by the library Spectra.
 Estimate centred_norm(const View& p, double accuracy);
+/// `by_arnoldi` and `centred_norm` of a square P, to the last bit, in one pass over P a product.
+struct SecondAndNorm {
+    Estimate second, norm;
+};
+SecondAndNorm second_and_norm(const View& p, const Which& which, double accuracy);
 Estimate dense_norm(const View& p);
 Estimate library_norm(const View& p);
 

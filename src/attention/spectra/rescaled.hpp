@@ -28,7 +28,9 @@ class Rescaled final : public AttentionOperator {
 
   private:
     Rescaled(const AttentionOperator& p, Structure known, std::vector<int> exponents)
-        : p_(p), known_(std::move(known)), exponents_(std::move(exponents)) {}
+        : p_(p), known_(std::move(known)), exponents_(std::move(exponents)) {
+        share(p.team());
+    }
 
     const AttentionOperator& p_;
     Structure known_;

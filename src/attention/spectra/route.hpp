@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -19,6 +20,9 @@ struct Problem {
     double memory, accuracy;
     std::string_view asked;  ///< "auto", or the requested solver
     bool kept;               ///< P fits into memory
+    /// Of each head, delta where it was found beside lambda_2: filled by the search for lambda_2,
+    /// read by the other.  Null: only one of them is sought.
+    std::vector<std::optional<Estimate>>* beside = nullptr;
 
     bool on_device() const { return !p.backend().host_memory(); }
     bool for_norm() const { return sought == Sought::centred_norm; }
@@ -43,6 +47,10 @@ inline Found select(const std::vector<Estimate>& all, std::span<const Index> hea
     return out;
 }
 
+/// of(i) for i in [0, count), one after the other, `each` estimates of every i: each member of the
+/// team has every size-th i.
+Found shared(const Team* team, Index count, Index each, const std::function<Found(Index)>& of);
+
 /// of(P) of one head of a P that is kept, from a copy in host memory.
 template <class Of>
 std::optional<Estimate> copied(const Problem& problem, Index head, const Of& of) {
@@ -61,8 +69,8 @@ Found each_kept(const Problem& problem, std::span<const Index> heads, const Of& 
         return out;
     }
     const stored::Heads all(whole);
-    out = stored::for_each_head<std::optional<Estimate>>(
-        std::ssize(heads), [&](Index i) { return of(all[heads[std::size_t(i)]]); });
+    out = shared(problem.p.team(), std::ssize(heads), 1,
+                 [&](Index i) { return Found{of(all[heads[std::size_t(i)]])}; });
     for (std::optional<Estimate>& found : out)
         if (found) found->on_host = problem.on_device();
     return out;

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "of_samples.hpp"
 #include "one_matrix.hpp"
 #include "rescaled.hpp"
 #include "route.hpp"
@@ -67,17 +68,8 @@ std::vector<Estimate> try_all(const Problem& problem) {
 }
 
 /// A kept P may exceed the free memory of its device: then it is streamed.
-std::vector<Estimate> solve(const AttentionOperator& p, Sought sought, double memory,
-                            double accuracy, std::string_view asked) {
-    if (const auto near = Rescaled::where_needed(p, memory))
-        return near->restore(solve(*near, sought, memory, accuracy, asked));
-    Problem problem{.p = p,
-                    .known = p.structure(),
-                    .sought = sought,
-                    .memory = memory,
-                    .accuracy = accuracy,
-                    .asked = asked,
-                    .kept = stored::fits(p, memory)};
+std::vector<Estimate> solve_here(Problem problem) {
+    const AttentionOperator& p = problem.p;
     try {
         return try_all(problem);
     } catch (const OutOfMemory&) {
@@ -87,6 +79,54 @@ std::vector<Estimate> solve(const AttentionOperator& p, Sought sought, double me
     problem.kept = false;
     problem.memory = p.bytes() / 2;
     return try_all(problem);
+}
+
+Problem problem_of(const AttentionOperator& p, Sought sought, double memory, double accuracy,
+                   std::string_view asked) {
+    return {.p = p,
+            .known = p.structure(),
+            .sought = sought,
+            .memory = memory,
+            .accuracy = accuracy,
+            .asked = asked,
+            .kept = stored::fits(p, memory)};
+}
+
+std::vector<Estimate> solve(const AttentionOperator& p, Sought sought, double memory,
+                            double accuracy, std::string_view asked) {
+    if (const auto* sample = dynamic_cast<const HeadsOfSample*>(&p)) {
+        SharedAttention& shared = sample->shared();
+        const SharedAttention::Question question{int(sought), memory, accuracy, std::string(asked)};
+        auto answer = shared.answers.find(question);
+        if (answer == shared.answers.end())
+            answer = shared.answers
+                         .emplace(question, solve(*shared.all, sought,
+                                                  memory * double(shared.samples), accuracy, asked))
+                         .first;
+        return sample->own(answer->second);
+    }
+    if (const auto near = Rescaled::where_needed(p, memory))
+        return near->restore(solve(*near, sought, memory, accuracy, asked));
+    return solve_here(problem_of(p, sought, memory, accuracy, asked));
+}
+
+Spectra solve_both(const AttentionOperator& p, double memory, double accuracy,
+                   std::string_view asked) {
+    const auto of_one = [&](Sought sought) { return solve(p, sought, memory, accuracy, asked); };
+    if (!p.backend().host_memory())  // a device is not in step
+        return {of_one(Sought::second_eigenvalue), of_one(Sought::centred_norm)};
+    if (const auto near = Rescaled::where_needed(p, memory)) {
+        Spectra found = solve_both(*near, memory, accuracy, asked);
+        return {near->restore(std::move(found.second)), near->restore(std::move(found.norm))};
+    }
+    std::vector<std::optional<Estimate>> norms(std::size_t(p.heads()));
+    const auto of = [&](Sought sought) {
+        Problem problem = problem_of(p, sought, memory, accuracy, asked);
+        problem.beside = &norms;
+        return solve_here(std::move(problem));
+    };
+    std::vector<Estimate> second = of(Sought::second_eigenvalue);
+    return {std::move(second), of(Sought::centred_norm)};
 }
 
 }  // namespace
@@ -124,6 +164,13 @@ std::vector<Estimate> second_eigenvalue(const AttentionOperator& p, double memor
     check(p.tokens() >= 2, "a second eigenvalue needs two tokens");
     check(p.memory() == 0, "eigenvalues are those of a square P");
     return spectra::solve(p, spectra::Sought::second_eigenvalue, memory, accuracy, route);
+}
+
+Spectra second_eigenvalue_and_norm(const AttentionOperator& p, double memory, double accuracy,
+                                   std::string_view route) {
+    check(p.tokens() >= 2, "a second eigenvalue needs two tokens");
+    check(p.memory() == 0, "eigenvalues are those of a square P");
+    return spectra::solve_both(p, memory, accuracy, route);
 }
 
 std::vector<Estimate> centred_norm(const AttentionOperator& p, double memory, double accuracy,

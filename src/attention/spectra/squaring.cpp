@@ -83,25 +83,16 @@ class Bracket {
     bool done_ = false;
 };
 
-Tensor total(const Tensor& a) { return column_sum(row_sum(a)); }  // (h, 1, 1)
-
-Tensor identity(const Backend& backend, Index n) {
-    std::vector<double> values(std::size_t(n * n), 0.0);
-    for (std::size_t i = 0; i < values.size(); i += std::size_t(n) + 1) values[i] = 1;
-    return Tensor::from_host(backend, {1, n, n}, std::span<const double>(values), Type::f64);
-}
-
 }  // namespace
 
 std::vector<Estimate> spectral_radii(Tensor a, double accuracy) {
     check(a.rows() == a.cols() && a.rows() >= 2 && a.type() == Type::f64,
           "repeated squaring: square matrices in float64");
-    const Tensor one = identity(a.backend(), a.rows());
     std::vector<Bracket> brackets(std::size_t(a.batch()), Bracket(a.rows(), accuracy));
     for (Index s = 0; s <= most_squarings; ++s) {
         if (s > 0) a = matmul(a, a);
-        const Tensor parts[] = {centred::squares(a), total(multiply(a, one))};
-        const std::vector<double> numbers = concat_cols(parts).to_host<double>();
+        auto found = a.backend().squares_and_traces(a.view());
+        const std::vector<double>& numbers = found.get();
         std::vector<double> factors;
         for (std::size_t k = 0; k < brackets.size(); ++k) {
             Bracket& bracket = brackets[k];

@@ -4,29 +4,38 @@
 
 #include "stored.hpp"
 
-/// Products with a P too large to keep: blocks of rows of all heads, computed and dropped.
+/// Products by blocks of rows of all heads: of a P too large to keep, computed and dropped; of a P
+/// that is kept, in place.  The members of its team, where it has one, share the panels; threads
+/// have heads of their own, or, where these are fewer, share each head by rows and columns.  No bit
+/// depends on either.
 namespace tsdiag::streamed {
 
-/// Vectors are concatenated over heads: heads * n numbers.  Each product computes P once.
+/// Vectors are concatenated over heads: heads * n numbers.  Each product reads P once, or computes
+/// it.
 class Rows {
   public:
-    /// Blocks of as many rows as `memory` bytes and the cache allow.
-    Rows(const AttentionOperator& p, double memory);
+    /// Blocks of as many rows as `memory` bytes and the cache allow.  `kept`: P is read from
+    /// memory.
+    Rows(const AttentionOperator& p, double memory, bool kept);
 
     void multiply(std::span<const double> x, std::span<double> y) const;
     /// y = (Pi2 P)^T (Pi2 P) x.  The first call computes P once more, for its column sums.
-    void centred_normal(std::span<const double> x, std::span<double> y) const;
+    /// Where `also` is given, image = P also in the same pass, P square.
+    void centred_normal(std::span<const double> x, std::span<double> y,
+                        std::span<const double> also = {}, std::span<double> image = {}) const;
     /// |Pi2 P|_F of each head.
     std::vector<double> centred_frobenius() const;
     /// P_ii of each head.
     std::vector<std::vector<double>> diagonals() const;
 
   private:
+    /// use(head, its rows first, ..., first + count - 1), of the columns that some row sees.
     template <class Use>
-    void each_block(const Use& use) const;
+    void in_block(Index first, Index count, const Use& use) const;
     void sum_columns() const;
 
     const AttentionOperator& p_;
+    Tensor whole_;  ///< P, where it is kept
     Index block_;
     mutable std::vector<double> column_;  ///< P^T 1 of each head
 };

@@ -503,8 +503,7 @@ std::string headline(const Changes& found) {
                            found.tested == 1 ? "" : "s", rate);
     if (found.untested > 0)
         return fmt::format(
-            "{} of {} numbers differ, none of them tested for want of scatter; the greatest "
-            "change, "
+            "{} of {} numbers differ; without scatter there is no test. The greatest change, "
             "relative to its size: {}.",
             found.untested, all, first_change(found));
     return "Nothing can be compared: every number is undefined in one of the results.";

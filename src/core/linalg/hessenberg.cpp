@@ -228,8 +228,14 @@ class ShiftedFactors {
         return {growth, normalise(x)};
     }
 
-    /// x = (H - theta)^-H x
-    void solve_adjoint(std::vector<Complex>& x) {
+    /// Whether x, of this norm after a step, is a vector up to rounding, as LAPACK's dlaein
+    /// decides. Of A - theta far from normal, as at a defective eigenvalue, a further step would
+    /// lead away from it (Ipsen, "Computing an Eigenvector with Inverse Iteration", SIAM Review 39,
+    /// 1997).
+    bool suffices(double norm) const { return norm >= 0.1 / (double(n_) * smallest_); }
+
+    /// x = (H - theta)^-H x, normalised; returns the norm before.
+    double solve_adjoint(std::vector<Complex>& x) {
         for (Index i = 0; i < n_; ++i) {
             const Complex s = x[std::size_t(i)] /= std::conj(at(i, i));
             for (Index j = i + 1; j < n_; ++j)
@@ -240,7 +246,7 @@ class ShiftedFactors {
             a -= std::conj(factor_[std::size_t(k)]) * b;
             if (swapped_[std::size_t(k)]) std::swap(a, b);
         }
-        normalise(x);
+        return normalise(x);
     }
 
   private:
@@ -273,19 +279,15 @@ std::vector<Complex> eigenvalues(const std::vector<double>& h, Index n) {
 
 Certificate certify(const std::vector<double>& h, Index n, Complex theta) {
     ShiftedFactors factors(h, n, theta);
-    std::vector<Complex> right(std::size_t(n), 1.0), left(std::size_t(n), 1.0);
-    Complex growth = 0;
-    double residual = std::numeric_limits<double>::infinity();
-    for (int pass = 0; pass < 2; ++pass) {
-        const ShiftedFactors::Solved solved = factors.solve(right);
-        growth = solved.growth;
-        residual = std::min(residual, 1 / solved.norm);
-        factors.solve_adjoint(left);
-    }
-    if (std::abs(growth) > 0) theta += 1.0 / growth;
+    std::vector<Complex> right(std::size_t(n), 1 / std::sqrt(double(n))), left = right;
+    ShiftedFactors::Solved solved = factors.solve(right);
+    if (!factors.suffices(solved.norm)) solved = factors.solve(right);
+    if (!factors.suffices(factors.solve_adjoint(left))) factors.solve_adjoint(left);
+    if (std::abs(solved.growth) > 0) theta += 1.0 / solved.growth;
     Complex overlap = 0;
     for (std::size_t i = 0; i < right.size(); ++i) overlap += std::conj(left[i]) * right[i];
-    return {std::abs(right.back()), {1 / std::max(std::abs(overlap), tiny), residual}, theta};
+    return {
+        std::abs(right.back()), {1 / std::max(std::abs(overlap), tiny), 1 / solved.norm}, theta};
 }
 
 Leading leading_of(std::vector<Complex> values, Index rank, double noise, double accuracy,

@@ -198,27 +198,55 @@ std::vector<Estimate> estimates(const std::vector<Solver>& solvers) {
     return out;
 }
 
-/// Feeds each solver its images until all are done.
-template <class Solver, class Apply>
-std::vector<Estimate> iterate(Index n, Index count, const Solver& start, const Apply& apply) {
-    std::vector<Solver> solvers(std::size_t(count), start);
-    std::vector<Basis> bases(solvers.size(), Basis(n));
-    std::vector<double> x(std::size_t(count * n)), y(x.size());
-    const auto part = [n](std::vector<double>& v, std::size_t i) {
-        return std::span(v).subspan(i * std::size_t(n), std::size_t(n));
-    };
-    while (!std::ranges::all_of(solvers, &Solver::done)) {
-        for (std::size_t i = 0; i < solvers.size(); ++i)
-            std::ranges::copy(bases[i].last(), part(x, i).begin());
-        apply(x, y);
-        for (std::size_t i = 0; i < solvers.size(); ++i) {
-            if (solvers[i].done()) continue;
+/// Solvers of equal maps, each with its basis.
+template <class Solver>
+class Together {
+  public:
+    Together(Index n, Index count, const Solver& start)
+        : n_(std::size_t(n)),
+          solvers_(std::size_t(count), start),
+          bases_(solvers_.size(), Basis(n)),
+          x_(solvers_.size() * n_),
+          y_(x_.size()) {}
+
+    bool done() const { return std::ranges::all_of(solvers_, &Solver::done); }
+    /// The vectors of the next products, one after the other.
+    std::span<const double> vectors() {
+        for (std::size_t i = 0; i < solvers_.size(); ++i)
+            std::ranges::copy(bases_[i].last(), part(x_, i).begin());
+        return x_;
+    }
+    std::span<double> images() { return y_; }
+    /// Feeds each solver its image.
+    void take() {
+        for (std::size_t i = 0; i < solvers_.size(); ++i) {
+            if (solvers_[i].done()) continue;
             double rest = 0;
-            std::vector<double> coefficients = bases[i].extend(part(y, i), rest);
-            solvers[i].add(std::move(coefficients), rest);
+            std::vector<double> coefficients = bases_[i].extend(part(y_, i), rest);
+            solvers_[i].add(std::move(coefficients), rest);
         }
     }
-    return estimates(solvers);
+    std::vector<Estimate> found() const { return estimates(solvers_); }
+
+  private:
+    std::span<double> part(std::vector<double>& v, std::size_t i) const {
+        return std::span(v).subspan(i * n_, n_);
+    }
+
+    std::size_t n_;
+    std::vector<Solver> solvers_;
+    std::vector<Basis> bases_;
+    std::vector<double> x_, y_;
+};
+
+template <class Solver, class Apply>
+std::vector<Estimate> iterate(Index n, Index count, const Solver& start, const Apply& apply) {
+    Together<Solver> all(n, count, start);
+    while (!all.done()) {
+        apply(all.vectors(), all.images());
+        all.take();
+    }
+    return all.found();
 }
 
 /// Orthonormal bases, of one size, of a stack of Krylov spaces on the backend of the maps.
@@ -329,6 +357,31 @@ std::vector<Estimate> largest_singular_values(const LinearMap& a, Index count, d
         a.apply(x, between);
         a.transpose(between, y);
     });
+}
+
+RadiiAndNorms radii_and_norms(const SharedPass& stack, Index count, double tolerance,
+                              Index radius_products, Index norm_products, Index rank,
+                              double accuracy) {
+    const LinearMap &square = stack.square, &normal = stack.normal;
+    check(square.rows == square.cols && square.rows == normal.cols && count > 0 &&
+              square.rows > 0 && square.rows % count == 0 && radius_products > 0 &&
+              norm_products > 0,
+          "radii_and_norms: two square maps for each");
+    const Index n = square.rows / count;
+    Together<Arnoldi> radii(n, count, Arnoldi(tolerance, radius_products, rank, accuracy));
+    Together<Lanczos> norms(n, count, Lanczos(tolerance, norm_products));
+    while (!radii.done() || !norms.done()) {
+        const bool first = !radii.done(), second = !norms.done();
+        if (first && second)
+            stack.both(radii.vectors(), radii.images(), norms.vectors(), norms.images());
+        else if (first)
+            square.apply(radii.vectors(), radii.images());
+        else
+            normal.normal(norms.vectors(), norms.images());
+        if (first) radii.take();
+        if (second) norms.take();
+    }
+    return {radii.found(), norms.found()};
 }
 
 std::vector<Estimate> spectral_radii(const StackMap& stack, double tolerance, Index max_products,

@@ -36,7 +36,18 @@ std::size_t size_class(std::size_t bytes) {
 
 }  // namespace
 
+BlockPool& BlockPool::of_tensors() {
+    static auto& only = *new BlockPool;  // never destroyed: tensors may outlive static objects
+    return only;
+}
+
 BlockPool::~BlockPool() { drop_until(0); }
+
+void BlockPool::set_slack(std::size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    slack_ = bytes;
+    drop_until(peak_bytes_ - live_bytes_ + slack_);
+}
 
 void* BlockPool::take(std::size_t bytes) {
     const std::size_t size = size_class(bytes);
@@ -49,7 +60,7 @@ void* BlockPool::take(std::size_t bytes) {
         kept_.erase(found);
         kept_bytes_ -= size;
     } else {
-        drop_until(std::max(peak_bytes_, live) - live);
+        drop_until(std::max(peak_bytes_, live) - live + slack_);
         block = take_large(size);
         if (block == nullptr) {
             drop_until(0);
@@ -70,7 +81,7 @@ void BlockPool::give(void* block, std::size_t bytes) {
     if (size > most_kept) return give_large(block, size);
     kept_.emplace(size, block);
     kept_bytes_ += size;
-    drop_until(std::min(most_kept, peak_bytes_ - live_bytes_));
+    drop_until(std::min(most_kept, peak_bytes_ - live_bytes_ + slack_));
 }
 
 std::size_t BlockPool::bytes() const {

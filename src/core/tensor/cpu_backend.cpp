@@ -16,6 +16,7 @@
 #include "tsdiag/backend.hpp"
 #include "tsdiag/error.hpp"
 #include "tsdiag/linalg.hpp"
+#include "tsdiag/memory.hpp"
 #include "tsdiag/random.hpp"
 
 namespace tsdiag {
@@ -160,12 +161,6 @@ class TiledProduct {
     Index rows_ = 0, cols_ = 0, down_ = 0, across_ = 0;
 };
 
-/// Never destroyed: a tensor may outlive every other static object.
-BlockPool& pool() {
-    static auto& only = *new BlockPool;
-    return only;
-}
-
 /// Of all tensors; no ordering between threads is needed.
 std::atomic<std::size_t> live_bytes = 0, peak_bytes = 0;
 
@@ -207,20 +202,20 @@ class CpuBackend final : public Backend {
                            omp_get_max_threads(), kernels::table().name, gemm);
     }
 
-    std::size_t memory() const override { return machine_memory(); }
+    std::size_t memory() const override { return process_memory(); }
     std::size_t available() const override { return memory(); }
     double working_set() const override { return 8 << 20; }
     void synchronise() const override {}
 
     std::shared_ptr<void> allocate(std::size_t bytes) const override {
-        void* p = pool().take(bytes);
+        void* p = BlockPool::of_tensors().take(bytes);
         if (p == nullptr)
             throw OutOfMemory(fmt::format(
                 "out of memory: {} bytes were requested; lower --tokens or --memory", bytes));
         count_taken(bytes);
         return {p, [bytes](void* q) {
                     live_bytes -= bytes;
-                    pool().give(q, bytes);
+                    BlockPool::of_tensors().give(q, bytes);
                 }};
     }
     void upload(View out, const void* host) const override {
@@ -293,22 +288,67 @@ class CpuBackend final : public Backend {
         });
     }
 
-    void split_heads(View out, View a) const override {
+    /// Sample and first column of batch b of heads.
+    struct HeadAt {
+        Index sample, col;
+    };
+    static HeadAt head_at(Index b, Index samples, Index width, std::span<const Index> heads) {
+        Index before = 0, p = 0;
+        while (b - samples * before >= samples * heads[std::size_t(p)])
+            before += heads[std::size_t(p++)];
+        const Index own = heads[std::size_t(p)], inside = b - samples * before;
+        return {inside / own, (before + inside % own) * width};
+    }
+    void split_heads(View out, View a, const View* bias,
+                     std::span<const Index> heads) const override {
         typed(out, [&]<class T>(T) {
-            const Index heads = out.shape.batch / a.shape.batch, w = out.shape.cols;
+            const Index w = out.shape.cols;
             each_row(out.shape, [&](Index b, Index r) {
-                std::copy_n(a.row<T>(b / heads, r) + b % heads * w, w, out.row<T>(b, r));
+                const auto [sample, at] = head_at(b, a.shape.batch, w, heads);
+                const T* x = a.row<T>(sample, r) + at;
+                T* y = out.row<T>(b, r);
+                if (bias != nullptr)
+                    combine(Binary::add, y, x, bias->row<T>(0, 0) + at, false, w);
+                else
+                    std::copy_n(x, w, y);
             });
         });
     }
 
-    void merge_heads(View out, View a) const override {
+    void merge_heads(View out, std::span<const View> parts) const override {
         typed(out, [&]<class T>(T) {
-            const Index heads = a.shape.batch / out.shape.batch, w = a.shape.cols;
-            each_row(a.shape, [&](Index b, Index r) {
-                std::copy_n(a.row<T>(b, r), w, out.row<T>(b / heads, r) + b % heads * w);
+            Index before = 0;
+            for (const View& part : parts) {
+                const Index w = part.shape.cols, own = part.shape.batch / out.shape.batch;
+                each_row(part.shape, [&](Index b, Index r) {
+                    std::copy_n(part.row<T>(b, r), w,
+                                out.row<T>(b / own, r) + (before + b % own) * w);
+                });
+                before += own;
+            }
+        });
+    }
+
+    void fill(View out, double value) const override {
+        typed(out, [&]<class T>(T) {
+            each_row(out.shape, [&](Index b, Index r) {
+                std::fill_n(out.row<T>(b, r), out.shape.cols, T(value));
             });
         });
+    }
+    void expand(View out, View a) const override {
+        fill(out, 0);
+        binary(Binary::add, out, out, a);
+    }
+    void copy(std::span<const View> to, std::span<const View> from) const override {
+        for (std::size_t k = 0; k < to.size(); ++k) unary(Unary::copy, to[k], from[k]);
+    }
+    void map_sum(View out, View a, const View* bias, Unary op, const View* added,
+                 const View* kept) const override {
+        if (bias != nullptr) binary(Binary::add, out, a, *bias);
+        if (kept != nullptr) unary(Unary::copy, *kept, bias != nullptr ? out : a);
+        unary(op, out, bias != nullptr ? out : a);
+        if (added != nullptr) binary(Binary::add, out, out, *added);
     }
 
     void binary(Binary op, View out, View a, View b) const override {
@@ -438,8 +478,9 @@ class CpuBackend final : public Backend {
                 rng.fill_uniform(values, offset, offset + scale);
         });
     }
-    void adamw(View w, View m, View v, View g, const AdamWStep& step) const override {
-        typed(w, [&]<class T>(T) { adamw_in_place<T>(w, m, v, g, step); });
+    void adamw(std::span<const AdamWUpdate> updates) const override {
+        for (const auto& [w, m, v, g, step] : updates)
+            typed(w, [&]<class T>(T) { adamw_in_place<T>(w, m, v, g, step); });
     }
     void softmax_rows(View p, const Visible& visible) const override {
         typed(p, [&]<class T>(T) {
@@ -465,39 +506,74 @@ class CpuBackend final : public Backend {
         });
     }
 
-    RowStatistics row_statistics(View p, const View* slope, bool divided, Index first,
-                                 const Visible& visible) const override {
+    bool fuses() const override { return false; }
+    void sum_rows(View, const View*, const View*, View, const View*, View, const View*, const View*,
+                  double, bool) const override {
+        composed();
+    }
+    void unary_derivative(Unary, View, View, View, View) const override { composed(); }
+    void softmax_derivative(View, View, View) const override { composed(); }
+    void norm_derivative(View, const View*, View, View, const View*, const View*, double,
+                         bool) const override {
+        composed();
+    }
+
+    Later<RowStatistics> row_statistics(View p, const View* slope, bool divided, Index first,
+                                        const Visible& visible) const override {
         return typed(p,
                      [&]<class T>(T) { return statistics<T>(p, slope, divided, first, visible); });
     }
 
-    StateMoments state_moments(View x) const override {
-        return typed(x, [&]<class T>(T) { return moments<T>(x); });
+    Later<RowStatistics> row_totals(View p, const View* slope, bool divided, Index first,
+                                    const Visible& visible) const override {
+        return fold(row_statistics(p, slope, divided, first, visible).get());
     }
 
-    double squared_norm(View x) const override {
-        return typed(x, [&]<class T>(T) {
-            double total = 0;
-            for (Index b = 0; b < x.shape.batch; ++b)
-                for (Index r = 0; r < x.shape.rows; ++r)
-                    total += functions<T>().squared_norm(x.row<T>(b, r), x.shape.cols);
-            return total;
-        });
-    }
-
-    Index first_nonfinite(View x) const override {
-        return typed(x, [&]<class T>(T) {
-            const Index rows = x.shape.batch * x.shape.rows;
-            Index found = rows * x.shape.cols;
-#pragma omp parallel for schedule(static) reduction(min \
-                                                    : found) if (x.shape.count() > worth_threads)
-            for (Index i = 0; i < rows; ++i) {
-                const Index at = functions<T>().first_nonfinite(
-                    x.row<T>(i / x.shape.rows, i % x.shape.rows), x.shape.cols);
-                if (at >= 0) found = std::min(found, i * x.shape.cols + at);
+    Later<std::vector<StateMoments>> state_moments(std::span<const View> xs) const override {
+        std::vector<StateMoments> out;
+        for (View x : xs)
+            for (Index b = 0; b < x.shape.batch; ++b) {
+                View one = x;
+                one.data =
+                    static_cast<std::byte*>(x.data) + b * x.batch_stride * Index(bytes_of(x.type));
+                one.shape.batch = 1;
+                out.push_back(typed(one, [&]<class T>(T) { return moments<T>(one); }));
             }
-            return found == rows * x.shape.cols ? Index{-1} : found;
-        });
+        return out;
+    }
+
+    Later<std::vector<double>> squared_norms(std::span<const View> xs) const override {
+        std::vector<double> out;
+        for (const View& x : xs)
+            out.push_back(typed(x, [&]<class T>(T) {
+                double total = 0;
+                for (Index b = 0; b < x.shape.batch; ++b)
+                    for (Index r = 0; r < x.shape.rows; ++r)
+                        total += functions<T>().squared_norm(x.row<T>(b, r), x.shape.cols);
+                return total;
+            }));
+        return out;
+    }
+
+    Later<std::vector<double>> squares_and_traces(View a) const override {
+        std::vector<double> out;
+        for (Index b = 0; b < a.shape.batch; ++b)
+            typed(a, [&]<class T>(T) {
+                double squares = 0, trace = 0;
+                for (Index r = 0; r < a.shape.rows; ++r) {
+                    squares += functions<T>().squared_norm(a.row<T>(b, r), a.shape.cols);
+                    trace += double(a.row<T>(b, r)[r]);
+                }
+                out.insert(out.end(), {squares, trace});
+            });
+        return out;
+    }
+
+    Later<std::vector<Index>> first_nonfinite(std::span<const View> xs) const override {
+        std::vector<Index> out;
+        for (const View& x : xs)
+            out.push_back(typed(x, [&]<class T>(T) { return nonfinite_element<T>(x); }));
+        return out;
     }
 
     std::optional<std::vector<std::complex<double>>> eigenvalues(View a) const override {
@@ -515,6 +591,24 @@ class CpuBackend final : public Backend {
         auto all = std::vector<double>(std::size_t(a.shape.count()));
         download(all.data(), a);
         return all;
+    }
+
+    [[noreturn]] static void composed() {
+        throw BrokenInvariant("the CPU's derivatives are composed of other kernels");
+    }
+
+    template <class T>
+    static Index nonfinite_element(const View& x) {
+        const Index rows = x.shape.batch * x.shape.rows;
+        Index found = rows * x.shape.cols;
+#pragma omp parallel for schedule(static) reduction(min \
+                                                    : found) if (x.shape.count() > worth_threads)
+        for (Index i = 0; i < rows; ++i) {
+            const Index at = functions<T>().first_nonfinite(
+                x.row<T>(i / x.shape.rows, i % x.shape.rows), x.shape.cols);
+            if (at >= 0) found = std::min(found, i * x.shape.cols + at);
+        }
+        return found == rows * x.shape.cols ? Index{-1} : found;
     }
 
     static std::pair<Index, Index> range(const Visible& visible, Index row, Index cols) {

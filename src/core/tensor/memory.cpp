@@ -1,7 +1,13 @@
+#include "tsdiag/memory.hpp"
+
 #include <fmt/format.h>
+#ifdef __GLIBC__
+#include <malloc.h>
+#endif
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <charconv>
 #include <fstream>
 #include <functional>
@@ -10,6 +16,7 @@
 #include <string>
 #include <utility>
 
+#include "block_pool.hpp"
 #include "tsdiag/backend.hpp"
 
 namespace tsdiag {
@@ -24,7 +31,31 @@ Shortages& noted() {
     return all;
 }
 
+/// Blocks of malloc from this size on are mapped, and what is free at the end of its heap is
+/// returned from that size on.  Fixed: by itself malloc raises both, and keeps ever larger blocks
+/// and holes.
+void set_malloc(int mapped, int returned) {
+#ifdef __GLIBC__
+    mallopt(M_MMAP_THRESHOLD, mapped);
+    mallopt(M_TRIM_THRESHOLD, returned);
+#else
+    (void)mapped, (void)returned;
+#endif
+}
+
+std::atomic<int> processes_here = 1;
+
 }  // namespace
+
+void keep_freed_memory() {
+    BlockPool::of_tensors().set_slack(std::size_t{64} << 20);
+    set_malloc(32 << 20, 64 << 20);  // 32 MB is the most; the packed factors of a product take some
+}
+
+void return_freed_memory() {
+    BlockPool::of_tensors().set_slack(0);
+    set_malloc(1 << 18, 1 << 20);
+}
 
 std::size_t machine_memory() {
     std::size_t bytes = std::size_t(sysconf(_SC_PHYS_PAGES)) * std::size_t(sysconf(_SC_PAGE_SIZE));
@@ -38,6 +69,15 @@ std::size_t machine_memory() {
         if (error == std::errc() && value > 0) bytes = std::min(bytes, value);
     }
     return bytes;
+}
+
+void share_machine_memory(int processes) { processes_here = processes; }
+
+std::size_t process_memory() { return machine_memory() / std::size_t(processes_here); }
+
+std::string of_each_process() {
+    const int processes = processes_here;
+    return processes == 1 ? "" : fmt::format(" for each of {} processes", processes);
 }
 
 void note_shortage(std::string_view what) {

@@ -59,6 +59,24 @@ Tensor matvec(const Tensor& a, const Tensor& x, bool transposed) {
     return y;
 }
 
+namespace {
+
+void require_bias(const Tensor& y, const Tensor& bias) {
+    if (!bias.defined()) return;
+    same_kind("linear", y, bias);
+    if (bias.shape() != Shape{1, 1, y.cols()}) misfit("linear", y, bias);
+}
+using ops::view_or_null;
+
+/// x W^T, all rows as one product where a derivative will sum over them.
+Tensor product(const Tensor& x, const Tensor& weight, bool tracked) {
+    if (x.batch() == 1 || !tracked) return matmul(x, weight, Transpose::second);
+    const Tensor rows = contiguous(x).reshape({1, x.batch() * x.rows(), x.cols()});
+    return matmul(rows, weight, Transpose::second).reshape({x.batch(), x.rows(), weight.rows()});
+}
+
+}  // namespace
+
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     // One product of all rows where a derivative will sum over them.
     if (x.batch() > 1 && any_tracked({&x, &weight, &bias})) {
@@ -68,9 +86,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     }
     Tensor y = matmul(x, weight, Transpose::second);
     if (!bias.defined()) return y;
-    same_kind("linear", y, bias);
-    const Shape shape{1, 1, y.cols()};
-    if (bias.shape() != shape) misfit("linear", y, bias);
+    require_bias(y, bias);
+    const Shape shape = bias.shape();
     y.backend().binary(Binary::add, y.view(), y.view(), bias.view());  // y is not shared yet
     if (!any_tracked({&y, &bias})) return y;
     return record(y,
@@ -124,6 +141,136 @@ Tensor recorded_pair(Binary op, const Tensor& out, const Tensor& a, const Tensor
 }
 
 }  // namespace
+
+namespace {
+
+/// y recorded as y + bias, though its elements are those of y, or will be those of the sum.
+Tensor as_sum(const Tensor& y, const Tensor& bias) {
+    require_bias(y, bias);
+    return bias.defined() && any_tracked({&y, &bias}) ? recorded_pair(Binary::add, y, y, bias) : y;
+}
+
+}  // namespace
+
+Tensor linear_map(const Tensor& x, const Tensor& weight, const Tensor& bias, Unary op,
+                  const Tensor& added) {
+    const bool tracked = any_tracked({&x, &weight, &bias});
+    if (!x.backend().fuses() || ((tracked || added.tracked()) && added.defined())) {
+        Tensor y = linear(x, weight, bias);
+        if (op != Unary::copy) y = map(op, y);
+        return added.defined() ? add(added, y) : y;
+    }
+    Tensor y = product(x, weight, tracked);
+    require_bias(y, bias);
+    if (added.defined()) {
+        same_kind("linear", y, added);
+        if (added.shape() != y.shape()) misfit("linear", y, added);
+    }
+    if (!bias.defined() && op == Unary::copy && !added.defined()) return y;
+    if (!tracked) {
+        y.backend().map_sum(y.view(), y.view(), view_or_null(bias), op, view_or_null(added),
+                            nullptr);
+        return y;
+    }
+    Tensor before = as_sum(y, bias);
+    if (op == Unary::copy) {
+        y.backend().map_sum(y.view(), y.view(), view_or_null(bias), op, nullptr, nullptr);
+        return before;
+    }
+    const Tensor out = Tensor::empty(y.backend(), y.shape(), y.type());
+    y.backend().map_sum(out.view(), y.view(), view_or_null(bias), op, nullptr,
+                        bias.defined() ? &y.view() : nullptr);
+    return ops::recorded_map(op, out, before);
+}
+
+LinearSum linear_sum(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& added,
+                     const RowNorm* norm) {
+    LinearSum out;
+    if (!x.backend().fuses()) {
+        out.branch = linear(x, weight, bias);
+        out.sum = add(added, out.branch);
+        if (norm) out.normed = normalise(out.sum, *norm);
+        return out;
+    }
+    const Tensor y = product(x, weight, any_tracked({&x, &weight, &bias}));
+    same_kind("linear", y, added);
+    if (added.shape() != y.shape()) misfit("linear", y, added);
+    const auto fresh = [&] { return Tensor::empty(y.backend(), y.shape(), y.type()); };
+    out.branch = as_sum(y, bias);
+    const Tensor sum = fresh(), normed = norm ? fresh() : Tensor();
+    if (y.shape().count() > 0)
+        y.backend().sum_rows(
+            sum.view(), bias.defined() ? &y.view() : nullptr, view_or_null(normed), y.view(),
+            view_or_null(bias), added.view(), norm ? view_or_null(norm->weight) : nullptr,
+            norm ? view_or_null(norm->bias) : nullptr, norm ? norm->eps : 0, norm && norm->centre);
+    out.sum = any_tracked({&added, &out.branch})
+                  ? recorded_pair(Binary::add, sum, added, out.branch)
+                  : sum;
+    if (norm) out.normed = ops::recorded_norm(normed, out.sum, *norm);
+    return out;
+}
+
+Tensor linear_heads(const Tensor& x, const Tensor& weight, const Tensor& bias, Index heads) {
+    if (x.batch() == 1 || x.backend().host_memory() || !bias.defined())
+        return split_heads(linear(x, weight, bias), heads);
+    const Tensor y = product(x, weight, any_tracked({&x, &weight, &bias}));
+    return ops::with_heads(as_sum(y, bias), {heads}, &bias.view());
+}
+
+namespace {
+
+/// Weights and biases as one map; no weight where they do not lie so or differ too much.
+HeadsMap as_one_map(std::span<const HeadsMap> maps) {
+    HeadsMap all{{}, {}, 0};
+    std::vector<Tensor> weights, biases;
+    const HeadsMap& first = maps.front();
+    Index rows = 0;
+    for (const HeadsMap& m : maps) {
+        if (m.weight.rows() * first.heads != first.weight.rows() * m.heads ||
+            m.bias.defined() != first.bias.defined())
+            return all;
+        weights.push_back(m.weight);
+        if (m.bias.defined()) biases.push_back(m.bias);
+        rows += m.weight.rows();
+        all.heads += m.heads;
+    }
+    const Shape shape{1, rows, first.weight.cols()}, vector{1, 1, rows};
+    if (!Tensor::joined(weights, shape).defined() ||
+        (!biases.empty() && !Tensor::joined(biases, vector).defined()))
+        return all;
+    all.weight = concat_rows(weights);
+    if (!biases.empty()) all.bias = concat_cols(biases);
+    return all;
+}
+
+}  // namespace
+
+std::vector<Tensor> linear_heads(const Tensor& x, std::span<const HeadsMap> maps) {
+    std::vector<Tensor> out;
+    const HeadsMap all = x.backend().fuses() ? as_one_map(maps) : HeadsMap{{}, {}, 0};
+    if (!all.weight.defined()) {
+        for (const HeadsMap& m : maps) out.push_back(linear_heads(x, m.weight, m.bias, m.heads));
+        return out;
+    }
+    std::vector<Index> heads;
+    for (const HeadsMap& m : maps) heads.push_back(m.heads);
+    const Tensor y = product(x, all.weight, any_tracked({&x, &all.weight, &all.bias}));
+    Index at = 0;
+    if (x.batch() == 1 && !all.bias.defined()) {
+        const Index width = y.cols() / all.heads;
+        for (const Index count : heads) {
+            out.push_back(y.col_range(at, count * width).split_heads(count));
+            at += count * width;
+        }
+        return out;
+    }
+    const Tensor each = ops::with_heads(as_sum(y, all.bias), heads, view_or_null(all.bias));
+    for (const Index count : heads) {
+        out.push_back(each.batch_range(at, x.batch() * count));
+        at += x.batch() * count;
+    }
+    return out;
+}
 
 Tensor zip(Binary op, const Tensor& a, const Tensor& b) {
     same_kind("elementwise operation", a, b);
@@ -185,6 +332,11 @@ Tensor softmax_rows(Tensor s, const Visible& visible) {
     if (!s.tracked()) return p;
     const auto pullback = [](const Tensor& g, const Saved& saved) {
         const Tensor& out = saved.result;
+        if (ops::in_one_pass({&g, &out})) {
+            Tensor by_s = Tensor::empty(g.backend(), g.shape(), g.type());
+            g.backend().softmax_derivative(by_s.view(), g.view(), out.view());
+            return by_s;
+        }
         return multiply(out, subtract(g, row_sum(multiply(g, out))));
     };
     return record(p, {{s, pullback}}, {}, true);
@@ -210,6 +362,19 @@ Tensor log_sum_exp(const Tensor& a) {
     return record(out, {{a, pullback}}, {a});
 }
 
+std::vector<double> dots(const Tensor& a, const Tensor& b) {
+    same_kind("dot", a, b);
+    if (a.shape() != b.shape()) misfit("dot", a, b);
+    if (!a.backend().host_memory()) {
+        const Tensor products = multiply(cast(a.detached(), Type::f64), cast(b, Type::f64));
+        return column_sum(row_sum(products)).to_host<double>();
+    }
+    std::vector<double> totals;
+    for (Index k = 0; k < a.batch(); ++k)
+        totals.push_back(dot(a.batch_range(k, 1), b.batch_range(k, 1)));
+    return totals;
+}
+
 double dot(const Tensor& a, const Tensor& b) {
     same_kind("dot", a, b);
     if (a.shape() != b.shape()) misfit("dot", a, b);
@@ -218,7 +383,5 @@ double dot(const Tensor& a, const Tensor& b) {
     for (std::size_t i = 0; i < x.size(); ++i) total += x[i] * y[i];
     return total;
 }
-
-Index first_nonfinite(const Tensor& x) { return x.backend().first_nonfinite(x.view()); }
 
 }  // namespace tsdiag

@@ -1,7 +1,9 @@
 #include <cmath>
 #include <numbers>
 
+#include "ops_check.hpp"
 #include "record.hpp"
+#include "tsdiag/ops.hpp"
 
 /// Element-wise functions and their derivatives.
 namespace tsdiag {
@@ -34,10 +36,8 @@ Tensor exp_below_zero(const Tensor& x) {
 
 /// 1 / (2 y), y = sqrt(x); at 0 it is large instead of infinite, so that 0 times it is 0.
 Tensor sqrt_slope(const Tensor& y) {
-    const double least = 1e-30;
-    const Tensor floor =
-        Tensor::from_host(y.backend(), {1, 1, 1}, std::span<const double>(&least, 1), y.type());
-    return scale(map(Unary::reciprocal, zip(Binary::maximum, y, floor)), 0.5);
+    const Tensor least = constant(y.backend(), 1e-30, y.type());
+    return scale(map(Unary::reciprocal, zip(Binary::maximum, y, least)), 0.5);
 }
 
 bool reads_result(Unary op) {
@@ -100,6 +100,13 @@ Tensor pull(Unary op, const Tensor& g, const Saved& saved) {
     if (op == Unary::negate) return scale(g, -1);
     if (op == Unary::step) return scale(g, 0);
     const Tensor x = saved.operands.empty() ? Tensor() : saved.operands[0];
+    if (ops::in_one_pass({&g, &x, &saved.result})) {
+        Tensor out = Tensor::empty(g.backend(), g.shape(), g.type());
+        const View none{};
+        g.backend().unary_derivative(op, out.view(), g.view(), x.defined() ? x.view() : none,
+                                     saved.result.defined() ? saved.result.view() : none);
+        return out;
+    }
     return multiply(g, slope(op, x, saved.result));
 }
 
@@ -120,6 +127,10 @@ Tensor recorded_wave(Unary op, const Tensor& x, const Tensor& value, const Tenso
 Tensor map(Unary op, const Tensor& a) {
     Tensor out = Tensor::empty(a.backend(), a.shape(), a.type());
     a.backend().unary(op, out.view(), a.view());
+    return ops::recorded_map(op, out, a);
+}
+
+Tensor ops::recorded_map(Unary op, const Tensor& out, const Tensor& a) {
     if (!a.tracked()) return out;
     if (op == Unary::sine || op == Unary::cosine)
         return recorded_wave(op, a, out,

@@ -38,6 +38,42 @@ TSDIAG_INLINE void dot_rows(const T* a, Index stride, Index n, const double* x, 
     }
 }
 
+/// The same with two vectors, in the same order of terms: y[r] = a_r . x, v[r] = a_r . u.
+template <int R, class T>
+TSDIAG_INLINE void dot_rows_with_two(const T* a, Index stride, Index n, const double* x, double* y,
+                                     const double* u, double* v) {
+    Double4 even[R] = {}, odd[R] = {}, even_u[R] = {}, odd_u[R] = {};
+    Index j = 0;
+    for (; j + 8 <= n; j += 8) {
+        Double4 x0, x1, u0, u1, p;
+        load(x0, x + j);
+        load(x1, x + j + 4);
+        load(u0, u + j);
+        load(u1, u + j + 4);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) {
+            load(p, a + r * stride + j);
+            even[r] += p * x0;
+            even_u[r] += p * u0;
+            load(p, a + r * stride + j + 4);
+            odd[r] += p * x1;
+            odd_u[r] += p * u1;
+        }
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) {
+        const Double4 s = even[r] + odd[r], t = even_u[r] + odd_u[r];
+        double sum = (s[0] + s[1]) + (s[2] + s[3]), sum_u = (t[0] + t[1]) + (t[2] + t[3]);
+        for (Index k = j; k < n; ++k) {
+            const auto p = double(a[r * stride + k]);
+            sum += p * x[k];
+            sum_u += p * u[k];
+        }
+        y[r] = sum;
+        v[r] = sum_u;
+    }
+}
+
 /// y += sum_r w[r] a_r for R rows at once.
 template <int R, class T>
 TSDIAG_INLINE void add_rows(const T* a, Index stride, Index n, const double* w, double* y) {
@@ -56,12 +92,24 @@ TSDIAG_INLINE void add_rows(const T* a, Index stride, Index n, const double* w, 
         for (int r = 0; r < R; ++r) y[j] += double(a[r * stride + j]) * w[r];
 }
 
+/// A vector of its own and the place of its image; none: null.
+struct Also {
+    const double* x;
+    double* y;
+};
+
 template <class T>
-TSDIAG_INLINE void all_dots(const T* a, Index m, Index n, Index stride, const double* x,
-                            double* y) {
+TSDIAG_INLINE void all_dots(const T* a, Index m, Index n, Index stride, const double* x, double* y,
+                            Also also = {}) {
     Index i = 0;
-    for (; i + 4 <= m; i += 4) dot_rows<4>(a + i * stride, stride, n, x, y + i);
-    for (; i < m; ++i) dot_rows<1>(a + i * stride, stride, n, x, y + i);
+    // With two vectors more rows at once would not fit into the registers.
+    for (; also.x && i + 2 <= m; i += 2)
+        dot_rows_with_two<2>(a + i * stride, stride, n, x, y + i, also.x, also.y + i);
+    for (; !also.x && i + 4 <= m; i += 4) dot_rows<4>(a + i * stride, stride, n, x, y + i);
+    for (; i < m; ++i) {
+        dot_rows<1>(a + i * stride, stride, n, x, y + i);
+        if (also.x) dot_rows<1>(a + i * stride, stride, n, also.x, also.y + i);
+    }
 }
 
 template <class T>
@@ -73,18 +121,18 @@ TSDIAG_INLINE void add_all_rows(const T* a, Index m, Index n, Index stride, cons
 }
 
 /// y += A^T W (A x - shift) by groups of rows that stay in the L1 cache; returns `total` plus the
-/// sum of W (A x - shift), row after row.
+/// sum of W (A x - shift), row after row.  also.y = A also.x.
 template <class T>
 TSDIAG_INLINE double add_normal(const T* a, Index m, Index n, Index stride, const double* weight,
-                                double shift, const double* x, double* y, double total) {
+                                double shift, const double* x, double* y, double total, Also also) {
     for (Index i = 0; i < m; i += 4) {
         const Index rows = std::min<Index>(4, m - i);
         const T* group = a + i * stride;
         double u[4];
-        if (rows == 4)
+        if (rows == 4 && !also.x)
             dot_rows<4>(group, stride, n, x, u);
         else
-            all_dots(group, rows, n, stride, x, u);
+            all_dots(group, rows, n, stride, x, u, {also.x, also.x ? also.y + i : nullptr});
         for (Index r = 0; r < rows; ++r) total += u[r] = weight[i + r] * (u[r] - shift);
         if (rows == 4)
             add_rows<4>(group, stride, n, u, y);
@@ -94,13 +142,13 @@ TSDIAG_INLINE double add_normal(const T* a, Index m, Index n, Index stride, cons
     return total;
 }
 
-TSDIAG_CLONES void dots(const float* a, Index m, Index n, Index stride, const double* x,
-                        double* y) {
-    all_dots(a, m, n, stride, x, y);
+TSDIAG_CLONES void dots(const float* a, Index m, Index n, Index stride, const double* x, double* y,
+                        Also also) {
+    all_dots(a, m, n, stride, x, y, also);
 }
-TSDIAG_CLONES void dots(const double* a, Index m, Index n, Index stride, const double* x,
-                        double* y) {
-    all_dots(a, m, n, stride, x, y);
+TSDIAG_CLONES void dots(const double* a, Index m, Index n, Index stride, const double* x, double* y,
+                        Also also) {
+    all_dots(a, m, n, stride, x, y, also);
 }
 TSDIAG_CLONES void add(const float* a, Index m, Index n, Index stride, const double* w, double* y) {
     add_all_rows(a, m, n, stride, w, y);
@@ -110,12 +158,12 @@ TSDIAG_CLONES void add(const double* a, Index m, Index n, Index stride, const do
     add_all_rows(a, m, n, stride, w, y);
 }
 TSDIAG_CLONES double normal(const float* a, Index m, Index n, Index stride, const double* weight,
-                            double shift, const double* x, double* y, double total) {
-    return add_normal(a, m, n, stride, weight, shift, x, y, total);
+                            double shift, const double* x, double* y, double total, Also also) {
+    return add_normal(a, m, n, stride, weight, shift, x, y, total, also);
 }
 TSDIAG_CLONES double normal(const double* a, Index m, Index n, Index stride, const double* weight,
-                            double shift, const double* x, double* y, double total) {
-    return add_normal(a, m, n, stride, weight, shift, x, y, total);
+                            double shift, const double* x, double* y, double total, Also also) {
+    return add_normal(a, m, n, stride, weight, shift, x, y, total, also);
 }
 template <class F>
 decltype(auto) with_rows(const View& a, F&& use) {
@@ -125,12 +173,23 @@ decltype(auto) with_rows(const View& a, F&& use) {
 
 Index length(std::span<const double> x) { return Index(x.size()); }
 
+/// The other vector of a product with `a`; none where it is empty.
+Also also_of(const View& a, std::span<const double> also, std::span<double> image) {
+    if (also.empty()) return {};
+    check(length(also) == a.shape.cols && length(image) == a.shape.rows,
+          "sizes of the other vector agree");
+    return {also.data(), image.data()};
+}
+
 }  // namespace
 
-void multiply(const View& a, std::span<const double> x, std::span<double> y) {
+void multiply(const View& a, std::span<const double> x, std::span<double> y,
+              std::span<const double> also, std::span<double> image) {
     check(length(x) == a.shape.cols && length(y) == a.shape.rows, "multiply: sizes agree");
-    with_rows(
-        a, [&](auto* p) { dots(p, a.shape.rows, a.shape.cols, a.row_stride, x.data(), y.data()); });
+    const Also other = also_of(a, also, image);
+    with_rows(a, [&](auto* p) {
+        dots(p, a.shape.rows, a.shape.cols, a.row_stride, x.data(), y.data(), other);
+    });
 }
 
 void add_transposed(const View& a, double alpha, std::span<const double> x, std::span<double> y) {
@@ -142,11 +201,13 @@ void add_transposed(const View& a, double alpha, std::span<const double> x, std:
 }
 
 double add_normal_product(const View& a, std::span<const double> w, double mean,
-                          std::span<const double> x, std::span<double> y, double sum) {
+                          std::span<const double> x, std::span<double> y, double sum,
+                          std::span<const double> also, std::span<double> image) {
     const Index m = a.shape.rows, n = a.shape.cols;
     check(length(w) == m && length(x) == n && length(y) == n, "add_normal_product: sizes agree");
+    const Also other = also_of(a, also, image);
     return with_rows(a, [&](auto* p) {
-        return normal(p, m, n, a.row_stride, w.data(), mean, x.data(), y.data(), sum);
+        return normal(p, m, n, a.row_stride, w.data(), mean, x.data(), y.data(), sum, other);
     });
 }
 
@@ -157,7 +218,7 @@ void normal_product(const View& a, std::span<const double> w, std::span<const do
     for (double e : w) mass += e;
     // The mean is known beforehand up to rounding; the rounding error is subtracted afterwards.
     double mean = 0;
-    dots(column.data(), 1, length(x), length(x), x.data(), &mean);
+    dots(column.data(), 1, length(x), length(x), x.data(), &mean, {});
     mean /= mass;
     std::fill(y.begin(), y.end(), 0.0);
     const double left = add_normal_product(a, w, mean, x, y, 0) / mass;

@@ -9,6 +9,7 @@ namespace tsdiag {
 struct Dependence {
     const Tensor& operand;
     Pullback pullback;  ///< called only where the operand is tracked
+    std::optional<Corner> part = {};
 };
 
 inline bool any_tracked(std::initializer_list<const Tensor*> operands) {
@@ -18,7 +19,15 @@ inline bool any_tracked(std::initializer_list<const Tensor*> operands) {
 }
 
 /// `out` recorded as the result of an op, with its present elements.
-Tensor record(const Tensor& out, std::initializer_list<Dependence> on,
-              std::vector<Tensor> saved = {}, bool save_result = false);
+Tensor record(const Tensor& out, std::span<const Dependence> on, std::vector<Tensor> saved = {},
+              bool save_result = false, Pullbacks together = {});
+/// With the derivative of its only operand from parts.
+Tensor record(const Tensor& out, const Dependence& on, PartsPullback of_parts);
+inline Tensor record(const Tensor& out, std::initializer_list<Dependence> on,
+                     std::vector<Tensor> saved = {}, bool save_result = false,
+                     Pullbacks together = {}) {
+    return record(out, std::span(on.begin(), on.size()), std::move(saved), save_result,
+                  std::move(together));
+}
 
 }  // namespace tsdiag

@@ -25,6 +25,12 @@ void require_range(const char* what, Index first, Index count, Index extent) {
             fmt::format("{} {} to {} of a tensor with {}", what, first, first + count, extent));
 }
 
+/// Whether a range is the tensor itself.  On a CPU a recorded one is another step of the
+/// computation all the same, since the order of steps is that of the sums of derivatives.
+bool is_whole(const Tensor& t, Index count, Index extent) {
+    return count == extent && !(t.tracked() && t.backend().host_memory());
+}
+
 template <class From, class To>
 std::vector<To> converted(std::span<const From> values) {
     return std::vector<To>(values.begin(), values.end());
@@ -33,6 +39,9 @@ std::vector<To> converted(std::span<const From> values) {
 /// `view` of the elements of `whole` from (batch, row, col) on.
 Tensor recorded_range(const Tensor& view, const Tensor& whole, Index batch, Index row, Index col) {
     if (!whole.tracked()) return view;
+    if (!whole.backend().host_memory())  // the sweep joins the parts
+        return record(view, {{whole, [](const Tensor& g, const Saved&) { return g; },
+                              Corner{batch, row, col}}});
     return record(view, {{whole, [=, shape = whole.shape()](const Tensor& g, const Saved&) {
                               return place(g, shape, batch, row, col);
                           }}});
@@ -54,6 +63,7 @@ bool Tensor::contiguous() const {
 
 Tensor Tensor::row_range(Index first, Index count) const {
     require_range("rows", first, count, rows());
+    if (is_whole(*this, count, rows())) return *this;
     Tensor t = detached();
     t.view_.data = at(view_, first * view_.row_stride);
     t.view_.shape.rows = count;
@@ -62,6 +72,7 @@ Tensor Tensor::row_range(Index first, Index count) const {
 
 Tensor Tensor::col_range(Index first, Index count) const {
     require_range("columns", first, count, cols());
+    if (is_whole(*this, count, cols())) return *this;
     Tensor t = detached();
     t.view_.data = at(view_, first);
     t.view_.shape.cols = count;
@@ -70,6 +81,7 @@ Tensor Tensor::col_range(Index first, Index count) const {
 
 Tensor Tensor::batch_range(Index first, Index count) const {
     require_range("batches", first, count, batch());
+    if (is_whole(*this, count, batch())) return *this;
     Tensor t = detached();
     t.view_.data = at(view_, first * view_.batch_stride);
     t.view_.shape.batch = count;
@@ -100,6 +112,21 @@ Tensor Tensor::reshape(Shape shape) const {
     return tsdiag::record(t, {{*this, [from = this->shape()](const Tensor& g, const Saved&) {
                                    return tsdiag::contiguous(g).reshape(from);
                                }}});
+}
+
+Tensor Tensor::joined(std::span<const Tensor> parts, Shape shape) {
+    Index count = 0;
+    for (const Tensor& p : parts) {
+        const Tensor& first = parts.front();
+        const bool behind = p.owner_ == first.owner_ && p.type() == first.type() &&
+                            p.contiguous() && p.view_.data == at(first.view_, count);
+        if (!behind) return {};
+        count += p.shape().count();
+    }
+    if (count != shape.count()) return {};
+    Tensor t = parts.front().detached();
+    t.view_ = dense_view(t.view_.data, shape, t.type());
+    return t;
 }
 
 template <class T>

@@ -1,11 +1,11 @@
 #include <fmt/format.h>
 
-#include <array>
 #include <bit>
 #include <cstdint>
 #include <limits>
 
 #include "log_records.hpp"
+#include "tsdiag/checksum.hpp"
 #include "tsdiag/error.hpp"
 
 /// TensorBoard event files: TFRecord frames around protocol buffers of type Event.
@@ -17,22 +17,6 @@ namespace tsdiag {
 namespace {
 
 constexpr std::size_t frame_head = 12, frame_tail = 4;
-
-/// CRC-32C, rotated and shifted, as TFRecord masks it.
-std::uint32_t checksum(std::string_view bytes) {
-    static const std::array<std::uint32_t, 256> table = [] {
-        std::array<std::uint32_t, 256> t{};
-        for (std::uint32_t i = 0; i < 256; ++i) {
-            t[i] = i;
-            for (int k = 0; k < 8; ++k) t[i] = (t[i] >> 1) ^ ((t[i] & 1U) ? 0x82F63B78U : 0U);
-        }
-        return t;
-    }();
-    std::uint32_t crc = 0xFFFFFFFFU;
-    for (const char c : bytes)
-        crc = table[(crc ^ static_cast<unsigned char>(c)) & 255U] ^ (crc >> 8);
-    return std::rotr(~crc, 15) + 0xA282EAD8U;
-}
 
 template <class T>
 T little_endian(std::string_view bytes) {
@@ -47,7 +31,7 @@ bool matches(std::string_view bytes, std::string_view stored) {
 #ifdef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION  // else no mutated input passes the checksum
     return bytes.size() + stored.size() > 0;
 #else
-    return checksum(bytes) == little_endian<std::uint32_t>(stored);
+    return masked_crc32c(bytes) == little_endian<std::uint32_t>(stored);
 #endif
 }
 
@@ -175,7 +159,7 @@ bool read_event(std::string_view data, const std::string& place, LogRecords& out
 
 bool is_event_file(std::string_view bytes) {
     return bytes.size() >= frame_head &&
-           checksum(bytes.substr(0, 8)) == little_endian<std::uint32_t>(bytes.substr(8));
+           masked_crc32c(bytes.substr(0, 8)) == little_endian<std::uint32_t>(bytes.substr(8));
 }
 
 void read_event_log(std::string_view bytes, LogRecords& out) {

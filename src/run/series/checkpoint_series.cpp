@@ -14,11 +14,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Found {
-    Index step = -1;
-    std::string unit, origin;
-};
-
 constexpr std::array<std::pair<std::string_view, std::string_view>, 5> metadata_keys = {
     std::pair{"global_step", "step"},
     {"step", "step"},
@@ -39,14 +34,14 @@ std::optional<Index> whole(const Json& value) {
     return out;
 }
 
-std::optional<Found> step_in(const Json& metadata, const std::string& where) {
+std::optional<SeriesMember> step_in(const Json& metadata, const std::string& where) {
     for (const auto& [key, unit] : metadata_keys)
         if (const auto step = whole(metadata[key]))
-            return Found{*step, std::string(unit), fmt::format("{} of {}", key, where)};
+            return SeriesMember{{}, *step, std::string(unit), fmt::format("{} of {}", key, where)};
     return std::nullopt;
 }
 
-std::optional<Found> step_beside(const fs::path& path) {
+std::optional<SeriesMember> step_beside(const fs::path& path) {
     std::error_code failed;
     const fs::path state =
         (fs::is_directory(path, failed) ? path : path.parent_path()) / "trainer_state.json";
@@ -83,7 +78,7 @@ std::optional<Index> number_at_end(std::string_view name) {
     return value;
 }
 
-std::optional<Found> step_in_name(const fs::path& path) {
+std::optional<SeriesMember> step_in_name(const fs::path& path) {
     std::string name = path.filename().string();
     for (const std::string_view suffix :
          {".safetensors", ".bin", ".pt", ".pth", ".ckpt", ".npz", ".model"})
@@ -96,8 +91,8 @@ std::optional<Found> step_in_name(const fs::path& path) {
         {"checkpoint", "step"},    {"ckpt", "step"}};
     for (const auto& [word, unit] : words)
         if (const auto step = number_after(name, word))
-            return Found{*step, std::string(unit), "its name"};
-    if (const auto step = number_at_end(name)) return Found{*step, "step", "its name"};
+            return SeriesMember{{}, *step, std::string(unit), "its name"};
+    if (const auto step = number_at_end(name)) return SeriesMember{{}, *step, "step", "its name"};
     return std::nullopt;
 }
 
@@ -107,11 +102,8 @@ bool has_unnumbered_name(const fs::path& path) {
     return name.starts_with("model.") || name.starts_with("pytorch_model");
 }
 
-Found find_step(const std::string& path) {
+SeriesMember find_step(const std::string& path) {
     const std::unique_ptr<Checkpoint> file = open_file(path);
-    if (is_trace(*file))
-        throw FormatError(
-            fmt::format("{}: is a trace, expected a checkpoint; probe traces one by one.", path));
     const std::string where = fs::is_directory(path) ? "its file" : "the file";
     if (const auto found = step_in(file->metadata(), where)) return *found;
     if (fs::is_directory(path) || has_unnumbered_name(path))
@@ -125,7 +117,7 @@ Found find_step(const std::string& path) {
         return *found;
     }
     if (const auto epoch = whole(file->metadata()["epoch"]))
-        return {*epoch, "epoch", fmt::format("epoch of {}", where)};
+        return {{}, *epoch, "epoch", fmt::format("epoch of {}", where)};
     throw UsageError(fmt::format(
         "{}: neither its metadata nor its name gives a training step, expected a name such as "
         "checkpoint-500; rename it, or pass --steps with one number per checkpoint.",
@@ -172,6 +164,15 @@ std::vector<std::string> expanded(const std::vector<std::string>& arguments) {
     return paths;
 }
 
+/// What the members of a series have in common.
+Json architecture_of(const Subject& subject) {
+    if (!subject.is_trace()) return subject.spec().json();
+    const TraceSummary trace = summarise_trace(*subject.file);
+    Json out;
+    out.set("family", "trace").set("layers", trace.layers).set("heads", trace.heads);
+    return out.set("width", trace.width).set("tokens", trace.tokens);
+}
+
 /// The first difference of two architectures, in words.
 std::string first_difference(const Json& a, const Json& b) {
     for (const auto& [key, value] : a.object())
@@ -190,7 +191,13 @@ bool is_series(const std::vector<std::string>& arguments) {
     if (arguments.size() != 1) return arguments.size() > 1;
     std::error_code failed;
     return fs::is_directory(arguments.front(), failed) &&
-           checkpoints_in(arguments.front()).size() > 1;
+           checkpoints_in(arguments.front()).size() > 1 && !is_batches(arguments.front());
+}
+
+SeriesMember find_member(const std::string& path) {
+    SeriesMember found = find_step(path);
+    found.path = path;
+    return found;
 }
 
 CheckpointSeries find_series(const std::vector<std::string>& arguments,
@@ -207,15 +214,16 @@ CheckpointSeries find_series(const std::vector<std::string>& arguments,
             throw UsageError(fmt::format(
                 "{}: is a random model, expected a checkpoint; probe random models one by one.",
                 paths[i]));
-        const Found found =
-            steps.empty() ? find_step(paths[i]) : Found{steps[i], "step", "--steps"};
+        const SeriesMember found = steps.empty()
+                                       ? find_member(paths[i])
+                                       : SeriesMember{paths[i], steps[i], "step", "--steps"};
         if (series.unit.empty()) series.unit = found.unit;
         if (series.unit != found.unit)
             throw UsageError(fmt::format(
                 "{}: gives its {} ({} {}), but {} gives its {}; expected the same for all; pass "
                 "--steps.",
                 paths[i], found.unit, found.origin, found.step, paths.front(), series.unit));
-        series.members.push_back({paths[i], found.step, found.origin});
+        series.members.push_back(found);
     }
     // a stable order: of equal steps the one named first
     std::vector<std::pair<Index, std::size_t>> order;
@@ -238,7 +246,7 @@ void require_one_architecture(const CheckpointSeries& series, const SubjectOptio
     for (const SeriesMember& member : series.members) {
         SubjectOptions one = options;
         one.model = member.path;
-        const Json spec = open_subject(one).spec().json();
+        const Json spec = architecture_of(open_subject(one));
         if (first.is_null()) first = spec;
         if (const std::string difference = first_difference(first, spec); !difference.empty())
             throw ShapeError(

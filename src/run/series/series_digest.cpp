@@ -5,8 +5,11 @@
 #include <cstring>
 #include <fstream>
 
+#include "inputs.hpp"
+#include "tsdiag/checkpoint.hpp"
 #include "tsdiag/checkpoint_series.hpp"
 #include "tsdiag/error.hpp"
+#include "tsdiag/pictures.hpp"
 #include "tsdiag/tokenizer.hpp"
 
 namespace tsdiag {
@@ -87,10 +90,14 @@ void add_named(const std::string& setting, ContentDigest& digest) {
 
 std::string contents_digest(const fs::path& checkpoint) {
     ContentDigest digest;
-    add_path(checkpoint, digest);
+    add_path(module_folder(checkpoint).model, digest);
     std::error_code failed;
-    if (!fs::is_directory(checkpoint, failed))  // config.json is among them
-        for (const fs::path& beside : tokenizer_files(checkpoint)) add_file(beside, digest);
+    if (!fs::is_directory(checkpoint, failed)) {  // config.json is among them
+        for (const fs::path& beside : tokenizer_files(checkpoint))
+            if (beside != checkpoint) add_file(beside, digest);
+        if (const fs::path beside = preprocessor_file(checkpoint); !beside.empty())
+            add_file(beside, digest);
+    }
     return digest.text();
 }
 
@@ -103,6 +110,10 @@ std::string settings_digest(const RunOptions& o) {
     add(o.subject.width.value_or(-1));
     add(o.subject.memory_tokens);
     for (const std::string& name : o.subject.ignore) digest.add("ignore " + name);
+    if (!o.subject.map.empty()) {
+        digest.add("map");
+        add_named(o.subject.map, digest);
+    }
     add_named(o.input, digest);
     if (o.has_text()) {
         digest.add("text " + o.text);
@@ -111,7 +122,18 @@ std::string settings_digest(const RunOptions& o) {
         if (!o.tokenizer.empty())
             for (const fs::path& file : tokenizer_files(o.tokenizer)) add_file(file, digest);
     }
-    if (o.input.empty() && !o.has_text() && o.own_input) digest.add(o.own_input->digest);
+    if (!o.images.empty()) {
+        digest.add("images " + o.images);
+        std::vector<fs::path> files = picture_files(o.images);
+        const auto most = std::size_t(o.samples > 0 ? o.samples : usual_pictures);
+        if (files.size() > most) files.resize(most);
+        for (const fs::path& file : files) {
+            digest.add(file.filename().string());
+            digest.add(picture_bytes(file));
+        }
+        add_named(o.preprocessor, digest);  // that of the model is in `contents_digest`
+    }
+    if (!o.has_input() && o.own_input) digest.add(o.own_input->digest);
     for (const Index value : {o.tokens, o.samples, o.trials, o.first_layer, o.last_layer})
         add(value);
     add(o.seed);
@@ -129,6 +151,12 @@ std::string settings_digest(const RunOptions& o) {
     digest.add(o.spectra);
     add(o.cross_check);
     for (const auto& [layer, head] : o.maps) digest.add(fmt::format("map {} {}", layer, head));
+    if (!o.trace.given()) return digest.text();
+    digest.add("trace " + o.trace.attention);
+    add(int(o.trace.causal));
+    for (const std::optional<double>& number : {o.trace.scale, o.trace.a2})
+        digest.add(number ? fmt::format("{}", *number) : "none");
+    if (o.trace.placement) digest.add(std::string(name(*o.trace.placement)));
     return digest.text();
 }
 

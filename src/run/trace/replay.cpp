@@ -8,6 +8,7 @@
 #include <span>
 
 #include "arrays.hpp"
+#include "batches.hpp"
 #include "trace.hpp"
 #include "tsdiag/attention.hpp"
 #include "tsdiag/error.hpp"
@@ -74,6 +75,8 @@ Stages stages_of(NormPlacement placement) {
 }
 
 NormPlacement placement_of(const SavedTrace& trace, const TraceOptions& options) {
+    if (options.placement == NormPlacement::branch)
+        throw UsageError("--placement branch: expected post, pre or parallel");
     if (options.placement) return *options.placement;
     if (trace.attention_inputs()) return NormPlacement::pre;
     if (!trace.stages().empty())
@@ -85,13 +88,13 @@ NormPlacement placement_of(const SavedTrace& trace, const TraceOptions& options)
 
 class Replay {
   public:
-    Replay(const SavedTrace& trace, const Backend& backend, Observer& observer,
+    Replay(const std::vector<SavedTrace>& batches, const Backend& backend, Observer& observer,
            const ReplaySettings& settings)
-        : trace_(trace),
+        : batches_(batches),
           backend_(backend),
           observer_(observer),
           settings_(settings),
-          placement_(placement_of(trace, settings.trace)) {}
+          placement_(placement_of(batches.front(), settings.trace)) {}
 
     std::vector<std::string> notes() const {
         std::vector<std::string> out;
@@ -109,9 +112,11 @@ class Replay {
     }
 
     void layer(Index layer) {
+        batch_ = 0;
+        sample_ = -1;
         for (Index s = 0; s < settings_.samples; ++s) {
             observer_.begin_sample(s);
-            sample_ = s;
+            if (++sample_ == trace().summary().samples) ++batch_, sample_ = 0;
             kept_.clear();
             if (!settings_.masks.empty())
                 kept_ = kept(settings_.masks[std::size_t(s)], settings_.mask_source);
@@ -122,6 +127,7 @@ class Replay {
     }
 
   private:
+    const SavedTrace& trace() const { return batches_[batch_]; }
     Tensor load(const SavedTrace::Array& array) const {
         const RawTensor raw = array.sample(sample_);
         const bool flat = raw.shape.size() == 2;
@@ -139,12 +145,12 @@ class Replay {
     }
 
     Tensor stage(std::string_view name, Index layer) const {
-        const auto found = trace_.stages().find(name);
-        return found == trace_.stages().end() ? Tensor() : rows_of(found->second, layer);
+        const auto found = trace().stages().find(name);
+        return found == trace().stages().end() ? Tensor() : rows_of(found->second, layer);
     }
 
     void states(Index layer) {
-        const Tensor in = rows_of(trace_.states(), layer);
+        const Tensor in = rows_of(trace().states(), layer);
         const bool normed_first = placement_ != NormPlacement::post;
         const Tensor normed = normed_first ? stage("norm1", layer) : Tensor();
         std::set<std::string_view> told;
@@ -159,7 +165,7 @@ class Replay {
             attention(layer, in, normed);
         for (const auto& [name, pred] : stages_of(placement_))
             if (name != "norm1" || !normed_first) tell(name, pred, stage(name, layer));
-        const Tensor out = rows_of(trace_.states(), layer + 1);
+        const Tensor out = rows_of(trace().states(), layer + 1);
         if (out.defined()) observer_.on_hidden({layer, "out", "", out});
     }
 
@@ -198,8 +204,8 @@ class Replay {
 
     std::unique_ptr<AttentionOperator> operator_of(Index layer) {
         const TraceOptions& options = settings_.trace;
-        if (uses_given(trace_, layer, options)) {
-            const SavedTrace::Array& array = trace_.attentions().at(layer);
+        if (uses_given(trace(), layer, options)) {
+            const SavedTrace::Array& array = trace().attentions().at(layer);
             Tensor p = load(array);
             p = with_sums_of_one(p, array.raw);
             if (kept_.empty()) note_unseen(p, array.name);
@@ -207,10 +213,10 @@ class Replay {
             const bool causal = lower_triangular(p, options.causal, array.name);
             return given_attention(std::move(p), causal, options.attention);
         }
-        if (!trace_.queries().contains(layer)) return nullptr;
+        if (!trace().queries().contains(layer)) return nullptr;
         AttentionInput input;
-        input.q = rows_of(trace_.queries(), layer);
-        input.k = rows_of(trace_.keys(), layer);
+        input.q = rows_of(trace().queries(), layer);
+        input.k = rows_of(trace().keys(), layer);
         input.scale = options.scale.value_or(1 / std::sqrt(double(input.q.cols())));
         input.causal = options.causal;
         input.position.assign(kept_.begin(), kept_.end());
@@ -223,7 +229,8 @@ class Replay {
         if (!op) return;
         const Index n = op->tokens();
         const double memory = settings_.memory > 0 ? double(settings_.memory) : 4 * op->bytes();
-        const double whole = std::min(2e9, memory / 2);
+        constexpr double usual = 2e9;
+        const double whole = backend_.host_memory() ? memory / 2 : std::min(usual, memory / 2);
         const bool keep = observer_.wants_attention(layer) && op->bytes() <= whole;
         op->keep_rows(keep);
         if (observer_.wants_rows(layer)) {
@@ -245,12 +252,13 @@ class Replay {
                                 .pre_norm = pre_norm});
     }
 
-    const SavedTrace& trace_;
+    const std::vector<SavedTrace>& batches_;
     const Backend& backend_;
     Observer& observer_;
     const ReplaySettings& settings_;
     NormPlacement placement_;
-    Index sample_ = 0;
+    std::size_t batch_ = 0;
+    Index sample_ = 0;  ///< of the batch
     std::vector<Index> kept_;
     struct {
         double off = 0, allowed = 0;
@@ -271,7 +279,8 @@ std::string layers_text(const SavedTrace::Layers& layers) {
 
 std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, Observer& observer,
                                 const ReplaySettings& settings) {
-    const SavedTrace trace(file);
+    const std::vector<SavedTrace> batches = saved_traces(file);
+    const SavedTrace& trace = batches.front();
     const std::string& variant = settings.trace.attention;
     if (!variant.empty()) attention(variant);  // throws for an unknown name before any work
     for (const auto& [layer, array] : trace.attentions())
@@ -281,14 +290,18 @@ std::vector<std::string> replay(const Checkpoint& file, const Backend& backend, 
                             "queries and keys.",
                             array.name, variant));
     const Index end = settings.last_layer < 0 ? trace.summary().layers : settings.last_layer + 1;
-    Replay run(trace, backend, observer, settings);
+    Replay run(batches, backend, observer, settings);
     for (Index layer = settings.first_layer; layer < end; ++layer) run.layer(layer);
     return run.notes();
 }
 
 TraceNotes describe_trace(const Checkpoint& file, const TraceOptions& options) {
-    const SavedTrace trace(file);
+    const std::vector<SavedTrace> batches = saved_traces(file);
+    const SavedTrace& trace = batches.front();
     TraceNotes notes;
+    if (batches.size() > 1)
+        notes.recognised.push_back(
+            fmt::format("{} batches, in the order of their numbers", batches.size()));
     notes.placement = placement_of(trace, options);
     notes.warnings = trace.gaps();
     notes.defaults = trace.assumed();

@@ -9,6 +9,7 @@
 #include <set>
 
 #include "arrays.hpp"
+#include "batches.hpp"
 #include "tsdiag/error.hpp"
 
 namespace tsdiag {
@@ -74,6 +75,7 @@ std::optional<std::string_view> numbered(const Checkpoint& file) {
 RawTensor SavedTrace::Array::sample(Index s) const { return by_sample ? element(raw, s) : raw; }
 
 bool is_trace(const Checkpoint& file) {
+    if (dynamic_cast<const TraceBatches*>(&file)) return true;
     bool queries = false, keys = false;
     for (const std::string& name : file.names()) {
         if (layer_of(name, "hidden_states") || layer_of(name, "attentions")) return true;
@@ -85,7 +87,16 @@ bool is_trace(const Checkpoint& file) {
            (stacked(file, "queries", 3) && stacked(file, "keys", 3)) || numbered(file);
 }
 
-TraceSummary summarise_trace(const Checkpoint& file) { return SavedTrace(file).summary(); }
+TraceSummary summarise_trace(const Checkpoint& file) {
+    const std::vector<SavedTrace> traces = saved_traces(file);
+    TraceSummary out = traces.front().summary();
+    out.samples = 0;
+    for (const SavedTrace& trace : traces) {
+        out.samples += trace.summary().samples;
+        out.float64 = out.float64 || trace.summary().float64;
+    }
+    return out;
+}
 
 SavedTrace::SavedTrace(const Checkpoint& file) {
     sort(file);
@@ -270,7 +281,8 @@ void SavedTrace::measure() {
     for (const auto& [stage, kind] : stages_) layers = std::max(layers, end_of(kind));
     summary_.layers = layers;
     summary_.has_states = !states_.empty();
-    summary_.has_attention = !attentions_.empty() || !queries_.empty();
+    summary_.has_maps = !attentions_.empty();
+    summary_.has_attention = summary_.has_maps || !queries_.empty();
 }
 
 }  // namespace tsdiag

@@ -287,12 +287,62 @@ def gguf():
     (HERE / "empty.gguf").write_bytes(b"GGUF" + body + struct.pack("<IQ", 8, 4) + b"bert")
 
 
+def flax():
+    """MessagePack of nested dicts; an array is the extension type 1 of [shape, type, bytes]."""
+    def text(word):
+        return bytes([0xa0 | len(word)]) + word.encode()
+
+    def array(shape, dtype, data, kind=1):
+        body = b"\x93" + bytes([0x90 | len(shape)]) + bytes(shape) + text(dtype) + b"\xc4" + bytes([len(data)]) + data
+        return b"\xc7" + bytes([len(body), kind]) + body
+    f4 = np.arange(6, dtype="<f4").reshape(2, 3) - 2.5
+    layer = b"\x83" + text("kernel") + array((2, 3), "float32", f4.tobytes()) \
+        + text("half") + array((2,), "bfloat16", bytes.fromhex("803fc0c0")) \
+        + text("none") + array((0, 4), "float16", b"")
+    (HERE / "flax.msgpack").write_bytes(
+        b"\x84" + text("layer") + layer + text("count") + array((), "int32", struct.pack("<i", -7), 3)
+        + text("step") + b"\xd1" + struct.pack(">h", -300) + text("note") + b"\x93\xc3\xc0" + text("x"))
+    expect("flax.msgpack", [("layer.kernel", of_array(f4)), ("layer.half", entry("bf16", (2,), [1, -6])),
+                            ("layer.none", entry("f16", (0, 4), [])), ("count", entry("i32", (), [-7]))])
+
+
+def llama2c():
+    d, inner, heads, keys, words, tokens = 8, 8, 2, 1, 16, 2
+    rng = np.random.RandomState(7)
+    vectors = {name: rng.randn(d).astype("<f4") for name in ("attention_norm", "ffn_norm", "norm")}
+    rows = {"tok_embeddings": words, "wq": d, "wk": d // 2, "wv": d // 2, "wo": d, "w1": inner, "w2": d, "w3": inner}
+    full = lambda n: f"layers.0.attention.{n}.weight" if n in ("wq", "wk", "wv", "wo") else \
+        f"layers.0.feed_forward.{n}.weight" if n in ("w1", "w2", "w3") else \
+        f"layers.0.{n}.weight" if n.endswith("_norm") else n + ".weight"
+    matrices = {name: rng.randn(n, d).astype("<f4") for name, n in rows.items()}
+    sizes = struct.pack("<7i", d, inner, 1, heads, keys, words, tokens)
+    old = ("tok_embeddings", "attention_norm", "wq", "wk", "wv", "wo", "ffn_norm", "w1", "w2", "w3", "norm")
+    both = {**vectors, **matrices}
+    angles = rng.randn(tokens * d // heads).astype("<f4")
+    (HERE / "llama2c.bin").write_bytes(sizes + b"".join(both[n].tobytes() for n in old) + angles.tobytes())
+    expect("llama2c.bin", [(full(n), of_array(both[n])) for n in old])
+    group, data, listed = 4, b"", []
+    for name in ("attention_norm", "ffn_norm", "norm"):
+        data += vectors[name].tobytes()
+        listed.append((full(name), of_array(vectors[name])))
+    for name, a in matrices.items():
+        codes = rng.randint(-127, 128, a.shape).astype("i1")
+        scales = np.abs(rng.randn(a.shape[0], d // group)).astype("<f4")
+        data += codes.tobytes() + scales.tobytes()
+        values = codes.astype("f8") * np.repeat(scales.astype("f8"), group, 1)
+        listed.append((full(name), entry("i8", a.shape, values.reshape(-1).tolist())))
+    start = b"24ka" + struct.pack("<i", 2) + sizes + struct.pack("<Bi", 1, group)
+    (HERE / "llama2c_2.bin").write_bytes(start + bytes(256 - len(start)) + data)
+    expect("llama2c_2.bin", listed)
+
+
 if __name__ == "__main__":
     import sys
     import types
     sys.modules["colors"] = types.ModuleType("colors")
     sys.modules["colors"].Color = Color
-    for make in (torch_zip, repacked, hand_written, legacy, numpy_files, safetensors, sharded, gguf):
+    for make in (torch_zip, repacked, hand_written, legacy, numpy_files, safetensors, sharded, gguf,
+                 flax, llama2c):
         make()
     clean = json.dumps(expected, indent=None).replace("-Infinity", '"-inf"').replace("NaN", '"nan"')
     (HERE / "expected.json").write_text(clean.replace("]]], ", "]]],\n") + "\n")

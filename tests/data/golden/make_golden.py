@@ -31,6 +31,10 @@ import numpy as np
 import torch
 import torch.nn.functional as F
 
+import decoders
+import encoders
+import layouts
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 INF = float("inf")
 
@@ -147,10 +151,10 @@ def causal(n, window=None):
     return seen if window is None else seen & (j > i - window)
 
 
-def rotate(x, angles):
+def rotate(x, angles, length=1):
     """Rotary embedding, halves convention, on the first 2 * angles.shape[1] channels of x (h, n, hd)."""
     half = angles.shape[1]
-    cos, sin = torch.cos(angles), torch.sin(angles)
+    cos, sin = length * torch.cos(angles), length * torch.sin(angles)
     a, b, rest = x[..., :half], x[..., half:2 * half], x[..., 2 * half:]
     return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
 
@@ -441,7 +445,33 @@ def inverse_frequencies(config, hd, n):
                 s = (reference / wavelength - low) / (high - low)
                 scaled.append((1 - s) * value / scaling["factor"] + s * value)
         f = torch.tensor(scaled, dtype=torch.float64)
+    if kind == "yarn":                                        # arXiv 2309.00071: by the turns of each pair, as a mask of pairs
+        length = scaling.get("original_max_position_embeddings") or config["max_position_embeddings"]
+        pair = [hd * math.log(length / (2 * math.pi * scaling.get(key, default))) / (2 * math.log(base))
+                for key, default in (("beta_fast", 32), ("beta_slow", 1))]
+        if scaling.get("truncate", True):
+            pair = [math.floor(pair[0]), math.ceil(pair[1])]
+        first, last = max(pair[0], 0), min(pair[1], hd - 1)
+        kept = torch.tensor([min(max((last - i) / ((last - first) or 0.001), 0), 1) for i in range(hd // 2)], dtype=torch.float64)
+        f = kept * f + (1 - kept) * f / scaling["factor"]
+    if kind in ("longrope", "su"):
+        far = n > config["original_max_position_embeddings"]
+        f = f / torch.tensor(scaling["long_factor" if far else "short_factor"], dtype=torch.float64)
     return f
+
+
+def stretch(config):
+    """What the scaling multiplies cos and sin by."""
+    scaling = config.get("rope_scaling") or {}
+    kind = scaling.get("rope_type", scaling.get("type"))
+    if kind not in ("yarn", "longrope", "su") or "attention_factor" in scaling:
+        return scaling.get("attention_factor", 1.0)
+    if kind != "yarn":
+        before = config["original_max_position_embeddings"]
+        return math.sqrt(1 + math.log(config["max_position_embeddings"] / before, before))
+    one, other = (0.1 * m * math.log(scaling["factor"]) + 1
+                  for m in ((scaling["mscale"], scaling["mscale_all_dim"]) if "mscale" in scaling else (1, 0)))
+    return one / other
 
 
 def forward_llama(w, config, ids, prefix="model."):
@@ -464,7 +494,7 @@ def forward_llama(w, config, ids, prefix="model."):
             if "self_attn.q_norm.weight" in l:
                 q = rms_norm(l["self_attn.q_norm.weight"], q, eps)
                 k = rms_norm(l["self_attn.k_norm.weight"], k, eps)
-            q, k = rotate(q, angles), rotate(k, angles)
+            q, k = rotate(q, angles, stretch(config)), rotate(k, angles, stretch(config))
             k, v = (part.repeat_interleave(heads // groups, 0) for part in (k, v))
             p, context = attend(q, k, v, 1 / math.sqrt(hd), causal(n, window))
             return p, affine(l, "self_attn.o_proj", context)
@@ -484,7 +514,7 @@ def conv_patches(w, name, image):
     return y[0].flatten(1).t()
 
 
-def forward_vit(w, config, image, prefix):
+def forward_vit(w, config, image, prefix, act=gelu):
     """HF ViT and DeiT: cls (and distillation) token first, then positions.  The image comes normalised."""
     w = under(w, prefix)
     heads, eps = config["num_attention_heads"], config["layer_norm_eps"]
@@ -504,7 +534,7 @@ def forward_vit(w, config, image, prefix):
 
         x = pre_norm(t, layer, x, lambda x: layer_norm(l, "layernorm_before", x, eps), attention,
                      lambda x: layer_norm(l, "layernorm_after", x, eps),
-                     lambda x: affine(l, "output.dense", gelu(affine(l, "intermediate.dense", x))))
+                     lambda x: affine(l, "output.dense", act(affine(l, "intermediate.dense", x))))
     t["final_norm"] = layer_norm(w, "layernorm", x, eps)
     return t
 
@@ -1242,8 +1272,7 @@ def roberta(name):
                         "hidden rows are still computed, as the reference computes them")]
 
 
-@case("albert")
-def albert(name):
+def draw_albert(name):
     draw, d, e, ff = Draw(name), 12, 8, 20
     config = {"architectures": ["AlbertForMaskedLM"], "model_type": "albert", "embedding_size": e, "hidden_size": d,
               "num_hidden_layers": 3, "num_hidden_groups": 2, "inner_group_num": 2, "num_attention_heads": 2,
@@ -1265,6 +1294,12 @@ def albert(name):
             draw.norm(l + "full_layer_layer_norm", d)
     draw.linear("albert.pooler", d, d)
     draw.put("predictions.bias", 36, std=0.2)
+    return draw, config
+
+
+@case("albert")
+def albert(name):
+    draw, config = draw_albert(name)
     trace = forward_albert(widen(draw.weights), config, draw.ids(6, 36))
     return [finish(name, "albert", "post-norm", trace, 2, draw.weights, config,
                    note="layers counts applied sub-layers: 3 hidden layers x inner_group_num 2, groups 0 0 1")]
@@ -1345,6 +1380,37 @@ def gpt2_legacy(name):
     trace = forward_gpt2(widen(draw.weights), config, draw.ids(7, 24))
     write = lambda directory: write_torch(os.path.join(directory, "pytorch_model.bin"), draw.weights, legacy=True)
     return [finish(name, "gpt2", "pre-norm", trace, 2, config=config, write=write, note="PyTorch's format before 1.6")]
+
+
+@case("gpt2-protocol1")
+def gpt2_protocol1(name):
+    draw, config = Draw(name), config_gpt2(n_inner=20)
+    draw_gpt2(draw, config)
+    trace = forward_gpt2(widen(draw.weights), config, draw.ids(7, 24))
+    write = lambda directory: torch.save(draw.weights, os.path.join(directory, "pytorch_model.bin"), pickle_protocol=1)
+    return [finish(name, "gpt2", "pre-norm", trace, 2, config=config, write=write, note="a pickle of protocol 1")]
+
+
+@case("gpt2-deepspeed")
+def gpt2_deepspeed(name):
+    """The folder of a step of DeepSpeed's ZeRO up to stage 2: the model, and each process's part of the optimizer."""
+    draw, config = Draw(name), config_gpt2(n_inner=20)
+    draw_gpt2(draw, config, prefix="transformer.")
+    trace = forward_gpt2(widen(draw.weights), config, draw.ids(7, 24), prefix="transformer.")
+    shapes = collections.OrderedDict((key, value.shape) for key, value in draw.weights.items())
+    states = {"module": draw.weights, "buffer_names": [], "optimizer": None, "param_shapes": [shapes],
+              "frozen_param_shapes": None, "shared_params": {}, "lr_scheduler": None, "data_sampler": None,
+              "random_ltd": None, "sparse_tensor_module_names": [], "skipped_steps": 0, "global_steps": 3,
+              "global_samples": 24, "dp_world_size": 1, "mp_world_size": 1,
+              "ds_config": {"train_batch_size": 8, "zero_optimization": {"stage": 2}}, "ds_version": "0.14.0"}
+    flat = torch.cat([value.flatten() for value in draw.weights.values()])[:12].clone()
+    optimizer = {"optimizer_state_dict": {"zero_stage": 2, "single_partition_of_fp32_groups": [flat]}, "ds_version": "0.14.0"}
+
+    def write(directory):
+        torch.save(states, os.path.join(directory, "mp_rank_00_model_states.pt"))
+        torch.save(optimizer, os.path.join(directory, "bf16_zero_pp_rank_0_mp_rank_00_optim_states.pt"))
+    return [finish(name, "gpt2", "pre-norm", trace, 2, config=config, write=write, open_="mp_rank_00_model_states.pt",
+                   note="a folder of DeepSpeed, with a part of the optimizer")]
 
 
 @case("nanogpt")
@@ -1555,6 +1621,21 @@ def llama_rope_dynamic(name):
                       note="9 tokens, more than max_position_embeddings 6: the base grows")
 
 
+@case("llama-rope-yarn")
+def llama_rope_yarn(name):
+    return make_llama(name, n=9, rope_theta=100.0, max_position_embeddings=256, note="two pairs blended, one divided",
+                      rope_scaling={"type": "yarn", "factor": 4.0, "original_max_position_embeddings": 64})
+
+
+@case("qwen3-rope-yarn")
+def qwen3_rope_yarn(name):
+    return make_llama(name, "qwen3", head_norm=True, model_type="qwen3", head_dim=8, num_attention_heads=4, num_key_value_heads=2,
+                      rope_theta=50.0, max_position_embeddings=320, note="no whole pairs, a ratio of two temperatures",
+                      use_sliding_window=False, sliding_window=None, max_window_layers=2, tie_word_embeddings=True,
+                      rope_scaling={"rope_type": "yarn", "factor": 5.0, "beta_fast": 6.0, "beta_slow": 0.5, "truncate": False,
+                                    "mscale": 3.0, "mscale_all_dim": 0.5, "original_max_position_embeddings": 64})
+
+
 @case("llama-f16")
 def llama_f16(name):
     return make_llama(name, dtype=torch.float16, hidden_size=12, torch_dtype="float16")
@@ -1606,8 +1687,8 @@ def config_vit(**changes):
             "qkv_bias": True, "image_size": 12, "patch_size": 4, "num_channels": 3, **changes}
 
 
-def make_vit(name, config, prefix, family):
-    draw, d, ff = Draw(name), config["hidden_size"], config["intermediate_size"]
+def draw_vit(draw, config, prefix, family):
+    d, ff = config["hidden_size"], config["intermediate_size"]
     e = prefix + "embeddings."
     patches = (config["image_size"] // config["patch_size"]) ** 2
     draw.put(e + "cls_token", 1, 1, d, std=0.5)
@@ -1628,6 +1709,11 @@ def make_vit(name, config, prefix, family):
     draw.norm(prefix + "layernorm", d)
     for head in (["cls_classifier", "distillation_classifier"] if family == "deit" else ["classifier"]):
         draw.linear(head, d, 5)
+
+
+def make_vit(name, config, prefix, family):
+    draw = Draw(name)
+    draw_vit(draw, config, prefix, family)
     trace = forward_vit(widen(draw.weights), config, draw.normal(3, 12, 12).double(), prefix)
     return [finish(name, family, "pre-norm", trace, config["num_attention_heads"], draw.weights, config)]
 
@@ -1643,7 +1729,7 @@ def deit(name):
     return make_vit(name, config, "deit.", "deit")
 
 
-def make_timm(name, heads, layer_scale=False, head_norm=False, distilled=False, note=None):
+def draw_timm(name, heads, layer_scale=False, head_norm=False, distilled=False):
     draw, d, ff, layers = Draw(name), 12, 20, 2
     draw.put("cls_token", 1, 1, d, std=0.5)
     if distilled:
@@ -1670,7 +1756,12 @@ def make_timm(name, heads, layer_scale=False, head_norm=False, distilled=False, 
     draw.linear("head", d, 5)
     if distilled:
         draw.linear("head_dist", d, 5)
-    trace = forward_timm(widen(draw.weights), layers, heads, draw.normal(3, 12, 12).double())
+    return draw
+
+
+def make_timm(name, heads, layer_scale=False, head_norm=False, distilled=False, note=None):
+    draw = draw_timm(name, heads, layer_scale, head_norm, distilled)
+    trace = forward_timm(widen(draw.weights), 2, heads, draw.normal(3, 12, 12).double())
     write, path = None, "model.safetensors"
     if distilled:
         path = "deit.pth"
@@ -2295,6 +2386,10 @@ def main():
     cases = sorted(manifest.values(), key=lambda entry: (order[base(entry)], entry["name"]))
     write_json(path, {"cases": cases})
 
+
+decoders.register(sys.modules[__name__])
+encoders.register(sys.modules[__name__])
+layouts.register(sys.modules[__name__])
 
 if __name__ == "__main__":
     main()

@@ -1,0 +1,16 @@
+# tsdiag_owners(OUT FILE...): the Debian packages that installed the files; a file that none installed has none.
+function(tsdiag_owners out)
+    set(packages "")
+    foreach(file IN LISTS ARGN)
+        file(REAL_PATH ${file} file)
+        # Packages may name a file of /usr/lib by /lib.
+        string(REGEX REPLACE "^/usr/lib/" "/lib/" other ${file})
+        execute_process(COMMAND dpkg-query -S ${file} ${other} OUTPUT_VARIABLE found ERROR_QUIET)
+        if(found MATCHES "^([^:, ]+)")
+            list(APPEND packages ${CMAKE_MATCH_1})
+        endif()
+    endforeach()
+    list(REMOVE_DUPLICATES packages)
+    list(SORT packages)
+    set(${out} "${packages}" PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,13 @@
+# Read by cpack before each generator: a tarball has the program and the library of devices, below one folder.
+if(CPACK_GENERATOR STREQUAL "TGZ")
+    list(GET CPACK_INSTALL_CMAKE_PROJECTS 0 build)
+    set(CPACK_INSTALL_CMAKE_PROJECTS "")
+    foreach(component program cuda)
+        if(component IN_LIST CPACK_COMPONENTS_ALL)
+            list(APPEND CPACK_INSTALL_CMAKE_PROJECTS ${build} tsdiag ${component} /)
+        endif()
+    endforeach()
+    string(TOLOWER "tsdiag-${CPACK_PACKAGE_VERSION}-${CPACK_SYSTEM_NAME}-${CPACK_TSDIAG_PROCESSOR}" CPACK_PACKAGE_FILE_NAME)
+else()
+    set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+endif()

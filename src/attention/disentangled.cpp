@@ -1,0 +1,155 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdlib>
+
+#include "distances.hpp"
+#include "features.hpp"
+#include "score.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::variants {
+namespace {
+
+constexpr std::array disentangled_options{
+    AttentionOption{.name = "terms",
+                    .fallback = "both",
+                    .words = "both c2p p2c",
+                    .description = "c2p: q_i a_c^T alone; p2c: k_j b_c^T alone"},
+    AttentionOption{.name = "longest",
+                    .fallback = "512",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 2,
+                    .description = "distance from which on all are in one class of each direction"},
+    AttentionOption{.name = "buckets",
+                    .fallback = "none",
+                    .words = "none",
+                    .numbers = true,
+                    .whole = true,
+                    .least = 4,
+                    .description = "classes of each direction; exact distances up to a half of "
+                                   "them, then ranges that grow by a factor"},
+    AttentionOption{.name = "shared",
+                    .fallback = "0",
+                    .words = "0 1",
+                    .description = "1: a and b by the maps of keys and queries"},
+    AttentionOption{.name = "eps",
+                    .fallback = "none",
+                    .words = "none",
+                    .numbers = true,
+                    .description = "of a layer norm of the table of distances; none: no norm"},
+    AttentionOption{.name = "seed",
+                    .fallback = "0",
+                    .numbers = true,
+                    .whole = true,
+                    .description = "seed of a and b, U(-1, 1) / sqrt(w) of w columns, if a model "
+                                   "has no table"}};
+
+/// Of distance t, from -buckets to buckets - 1 and beyond.
+Index log_class(Index t, Index buckets, Index longest) {
+    const Index half = buckets / 2, far = std::abs(t);
+    if (far <= half) return t;
+    const double steps = std::log(double(far) / double(half)) /
+                         std::log(double(longest - 1) / double(half)) * double(half - 1);
+    const Index out = half + Index(std::ceil(steps));
+    return t < 0 ? -out : out;
+}
+
+/// a or b of every head, (h, rows, w): the rows of the table of distances, mapped; or drawn.
+class Positions {
+  public:
+    Positions(const AttentionInput& in, const Options& options, Index all)
+        : in_(in), options_(options), table_(parameter(in, "distances")), all_(all) {
+        if (!table_.defined()) return;
+        if (table_.batch() != 1 || table_.rows() != all)
+            throw ShapeError(fmt::format(
+                "attention 'disentangled': distances is ({}, {}, {}), expected (1, {}, d)",
+                table_.batch(), table_.rows(), table_.cols(), all));
+    }
+    Tensor of(const std::vector<Index>& rows, const char* map, const char* shared) const {
+        const Index h = in_.heads_of_a_sample(), w = in_.q.cols();
+        if (!table_.defined())
+            return split(
+                gather_rows(drawn_uniform(options_.rng(in_).fork(map), all_, h * w,
+                                          1 / std::sqrt(double(w)), in_.q.backend(), in_.q.type()),
+                            rows));
+        Tensor t = gather_rows(table_, rows);
+        if (const auto eps = options_.number("eps"))
+            t = layer_norm(t, parameter(in_, "distances_norm.weight"),
+                           parameter(in_, "distances_norm.bias"), *eps);
+        const std::string stem = options_.is("shared", "1") ? shared : map;
+        const Tensor weight = parameter(in_, stem + ".weight");
+        if (!weight.defined() || weight.rows() != h * w || weight.cols() != t.cols())
+            throw ShapeError(fmt::format(
+                "attention 'disentangled': {} is {}, expected a map from {} columns to {}", stem,
+                weight.defined() ? fmt::format("({}, {})", weight.rows(), weight.cols())
+                                 : std::string("missing"),
+                t.cols(), h * w));
+        return split(linear(t, weight, parameter(in_, stem + ".bias")));
+    }
+
+  private:
+    Tensor split(const Tensor& x) const {
+        return for_every_sample(split_heads(x, in_.heads_of_a_sample()), in_);
+    }
+    const AttentionInput& in_;
+    const Options& options_;
+    Tensor table_;
+    Index all_;
+};
+
+}  // namespace
+
+extern const AttentionEntry disentangled;
+const AttentionEntry disentangled = {
+    .name = "disentangled",
+    .description =
+        "P = exp(S) / row sums, S_ij = scale [q_i k_j^T + q_i a_c^T + k_j b_c^T] + bias, c the "
+        "class of the distance i - j, a and b two maps of a table of distances that all layers "
+        "share",
+    .source = "[DEBERTA] (4); [DEBERTA-V3]",
+    .options = disentangled_options,
+    .facts = {.row_stochastic = Holds::always},
+    .make = [](AttentionInput in) -> std::unique_ptr<AttentionOperator> {
+        const Options options(disentangled, in.options);
+        require_fit(in);
+        const Index longest = options.count("longest");
+        const auto buckets = options.number("buckets");
+        if (buckets && double(longest) < *buckets)
+            throw UsageError(
+                fmt::format("attention 'disentangled': {} classes do not fit distances of up to {}",
+                            Index(*buckets), longest));
+        const Index span = buckets ? Index(*buckets) : longest;
+        const Distances distances(in, [=](Index t) {
+            const Index c = buckets ? log_class(t, span, longest) : t;
+            return std::clamp(c + span, Index{0}, 2 * span - 1);
+        });
+        const Positions positions(in, options, 2 * span);
+        const double scale = in.scale;
+        Tensor a, of_keys;
+        if (!options.is("terms", "p2c")) a = positions.of(distances.rows(), "position_key", "k");
+        if (!options.is("terms", "c2p")) {
+            const Tensor b = positions.of(distances.rows(), "position_query", "q");
+            const Tensor k = repeat_batches(in.k, in.q.batch() / in.k.batch());
+            of_keys = Distances::by_columns(matmul(k, b, Transpose::second, scale));
+        }
+        ScoreRule rule;
+        rule.terms = [=, q = in.q](Index first, Index count) {
+            Tensor sum;
+            if (a.defined())
+                sum = distances.of_queries(
+                    matmul(q.row_range(first, count), a, Transpose::second, scale), first, count);
+            if (!of_keys.defined()) return sum;
+            const Tensor more = distances.of_keys(of_keys, first, count);
+            return sum.defined() ? add(sum, more) : more;
+        };
+        rule.row_stochastic = true;
+        rule.plain_logits = false;
+        rule.fill = softmax_of_biased;
+        return score_attention(std::move(in), std::move(rule));
+    }};
+
+}  // namespace tsdiag::variants

@@ -1,0 +1,43 @@
+#pragma once
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "tsdiag/attention.hpp"
+
+namespace tsdiag {
+
+/// The attention of several samples, and what was found for all their heads at once.
+struct SharedAttention {
+    std::unique_ptr<AttentionOperator> all;
+    Index samples = 1;
+    /// By what was sought and how: `spectra::solve`.
+    using Question = std::tuple<int, double, double, std::string>;
+    std::map<Question, std::vector<Estimate>> answers = {};
+};
+
+/// The heads of one sample of them.
+class HeadsOfSample final : public AttentionOperator {
+  public:
+    HeadsOfSample(std::shared_ptr<SharedAttention> shared, Index sample);
+
+    RowBlock rows(Index first, Index count) const override;
+    Structure structure() const override;
+    Index heads() const override { return heads_; }
+    Index tokens() const override { return shared_->all->tokens(); }
+    Index columns() const override { return shared_->all->columns(); }
+    Type type() const override { return shared_->all->type(); }
+    const Backend& backend() const override { return shared_->all->backend(); }
+
+    SharedAttention& shared() const { return *shared_; }
+    /// Of the answers for all heads those for its own.
+    std::vector<Estimate> own(const std::vector<Estimate>& all) const;
+
+  private:
+    std::shared_ptr<SharedAttention> shared_;
+    Index first_, heads_;
+};
+
+}  // namespace tsdiag

@@ -1,0 +1,43 @@
+#pragma once
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include "tsdiag/checkpoint_series.hpp"
+#include "tsdiag/output.hpp"
+#include "tsdiag/run.hpp"
+
+/// The results of single checkpoints that a series consists of, each in a folder of its own, so
+/// that an interrupted command can continue.
+namespace tsdiag::cli {
+
+/// Throws `UsageError` for options of a single model.
+void refuse_options_of_one(const ProbeCommand& command);
+/// Where they lie in the folder of the result.
+constexpr const char* parts_folder = "checkpoints";
+std::filesystem::path part_folder(const std::filesystem::path& out, Index step);
+OutputPlan part_plan();
+
+/// The result of one checkpoint, and whether it is from an earlier run.
+struct SeriesPart {
+    std::vector<MetricRow> metrics = {};
+    std::vector<CurveRow> curves = {};
+    Json run = {};
+    bool kept = false;
+};
+
+/// The tables of an earlier run, if complete and of this digest.
+std::optional<SeriesPart> finished_part(const std::filesystem::path& from,
+                                        const std::string& digest);
+/// Measures one checkpoint and keeps its tables.
+SeriesPart measured_part(const RunOptions& options, const std::filesystem::path& to,
+                         const std::string& digest, const std::string& model, Index step);
+void set_place(SeriesPart& part, const std::string& model, Index step);
+
+/// run.json of all: that of the last checkpoint, with the properties of the series.
+Json series_run(const CheckpointSeries& series, const std::vector<SeriesPart>& parts,
+                const Table& table);
+
+}  // namespace tsdiag::cli

@@ -1,0 +1,366 @@
+#include <fmt/format.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+#include <thread>
+
+#include "commands.hpp"
+#include "json_outputs.hpp"
+#include "result_files.hpp"
+#include "series_parts.hpp"
+#include "terminal.hpp"
+#include "threads.hpp"
+#include "tsdiag/checkpoint.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/report.hpp"
+#include "tsdiag/text.hpp"
+#include "tsdiag/training_folder.hpp"
+
+extern char** environ;
+
+/// `watch`: measures the checkpoints of a training as they appear.
+namespace tsdiag::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int alarmed = 4;
+constexpr const char* told_folder = "told";  // beside the parts: the alarms that were told
+constexpr const char* told_file = "alarms.json";
+
+Json json_of(const Alarm& alarm) {
+    Json out;
+    out.set("kind", alarm.kind == Alarm::Kind::change ? "change" : "assertion");
+    out.set("number", alarm.number).set("step", alarm.step);
+    return out.set("sentence", alarm.sentence);
+}
+
+/// What tells two alarms apart.
+std::string identity(const Json& alarm) {
+    return fmt::format("{} {} {}", alarm["kind"].string(), alarm["step"].integer(),
+                       alarm["number"].string());
+}
+
+/// Runs `command` in a shell with variables that describe the alarm, and waits for it.
+void run_shell(const std::string& command, const Alarm& alarm, const fs::path& out) {
+    std::vector<std::string> own = {
+        "TSDIAG_ALARM=" + alarm.sentence, "TSDIAG_NUMBER=" + alarm.number,
+        "TSDIAG_STEP=" + std::to_string(alarm.step), "TSDIAG_OUT=" + fs::absolute(out).string()};
+    std::vector<char*> variables;
+    for (std::string& one : own) variables.push_back(one.data());
+    for (char** e = environ; *e; ++e) variables.push_back(*e);
+    variables.push_back(nullptr);
+    std::string shell = "/bin/sh", option = "-c", words = command;
+    char* argv[] = {shell.data(), option.data(), words.data(), nullptr};
+    posix_spawnattr_t attributes;
+    posix_spawnattr_init(&attributes);
+    sigset_t none;
+    sigemptyset(&none);
+    posix_spawnattr_setsigmask(&attributes, &none);
+    posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK);
+    pid_t child = 0;
+    const int error = posix_spawn(&child, argv[0], nullptr, &attributes, argv, variables.data());
+    posix_spawnattr_destroy(&attributes);
+    if (error != 0)
+        return say(
+            fmt::format("tsdiag: --on-alarm: cannot be started ({}).", std::strerror(error)));
+    int status = 0;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+    }
+    const int code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+    if (code != 0) say(fmt::format("tsdiag: --on-alarm: the command ended with code {}.", code));
+}
+
+class Watch {
+  public:
+    explicit Watch(const WatchCommand& command)
+        : command_(command),
+          out_(command.probe.out.empty() ? default_directory(command.directory)
+                                         : command.probe.out),
+          lock_(out_) {
+        refuse_options_of_one(command.probe);
+        finish_output(fs::path(out_) / parts_folder);
+        read_told();
+    }
+
+    /// Measures what is complete and new, and brings the page up to date.
+    void look();
+    bool has_alarm() const { return !alarms_.empty(); }
+
+  private:
+    struct Measured {
+        SeriesMember member;
+        std::string state = {};  ///< of its files when it was measured
+        SeriesPart part = {};
+    };
+
+    std::vector<SeriesMember> complete_members();
+    void restore(const std::string& settings);
+    bool take(const SeriesMember& member, const ProbeCommand& probe, const std::string& settings);
+    SeriesPart measure(const SeriesMember& member, const ProbeCommand& probe,
+                       const std::string& digest);
+    void publish();
+    void tell(Index last);
+    void pass_over(const std::string& path, const std::string& why);
+    void tell_what_waits() const;
+    void read_told();
+    void write_told();
+
+    const WatchCommand& command_;
+    std::string out_;
+    FolderLock lock_;
+    std::map<Index, Measured> measured_;          ///< by step, also of checkpoints that are gone
+    std::map<std::string, std::string> refused_;  ///< state of the files, by path
+    std::vector<Alarm> alarms_;
+    Json::Array told_;
+    std::size_t waiting_ = 0;  ///< checkpoints that are written to, in this look
+    bool restored_ = false, published_ = false;
+};
+
+/// Says once, until its files change, why a checkpoint is not measured.
+void Watch::pass_over(const std::string& path, const std::string& why) {
+    const std::string state = written(path).state;
+    if (std::exchange(refused_[path], state) != state) say("tsdiag: " + printable(why));
+}
+
+/// The checkpoints that nobody writes to, by step.
+std::vector<SeriesMember> Watch::complete_members() {
+    std::vector<SeriesMember> found;
+    waiting_ = 0;
+    for (const fs::path& path : checkpoints_below(command_.directory)) {
+        if (path.filename().string().starts_with("tmp")) continue;  // renamed when it is complete
+        const Written files = written(path);
+        const auto refused = refused_.find(path.string());
+        if (refused != refused_.end() && refused->second == files.state) continue;
+        if (files.age < command_.settle) {
+            ++waiting_;
+            continue;
+        }
+        try {
+            found.push_back(find_member(path.string()));
+        } catch (const Error& error) {
+            pass_over(path.string(), error.what());
+        }
+    }
+    std::ranges::stable_sort(found, {}, &SeriesMember::step);
+    return found;
+}
+
+/// With --once nobody looks again.
+void Watch::tell_what_waits() const {
+    if (waiting_ > 0)
+        say(fmt::format(
+            "tsdiag: {} in {} {} written to less than {} s ago and {} measured yet; "
+            "--settle SECONDS changes that.",
+            counted(waiting_, "checkpoint"), printable(command_.directory),
+            waiting_ == 1 ? "was" : "were", command_.settle, waiting_ == 1 ? "is not" : "are not"));
+}
+
+/// The parts of an earlier command with these settings, whether or not their checkpoints exist.
+void Watch::restore(const std::string& settings) {
+    const fs::path file = fs::path(out_) / "run.json";
+    std::error_code failed;
+    if (std::exchange(restored_, true) || !fs::exists(file, failed)) return;
+    const Json run = read_description(out_);
+    if (!run["checkpoints"].is_array()) return;
+    for (const Json& one : run["checkpoints"].array()) {
+        const std::string digest = one["digest"].string();
+        if (!digest.ends_with("-" + settings)) continue;
+        const SeriesMember member{one["path"].string(), one["step"].integer(), run["unit"].string(),
+                                  one["origin"].string()};
+        std::optional<SeriesPart> part = finished_part(part_folder(out_, member.step), digest);
+        if (part) measured_[member.step] = {.member = member, .part = std::move(*part)};
+    }
+}
+
+/// Whether `member` has numbers now that it had not before.
+bool Watch::take(const SeriesMember& member, const ProbeCommand& probe,
+                 const std::string& settings) {
+    const auto before = measured_.find(member.step);
+    const std::string state = written(member.path).state;
+    if (before != measured_.end()) {
+        const Measured& one = before->second;
+        if (one.member.path == member.path && one.state == state) return false;
+        if (one.member.path != member.path && fs::exists(one.member.path))
+            throw UsageError(fmt::format("{}: has {} {}, as does {}; it is passed over.",
+                                         member.path, member.unit, member.step, one.member.path));
+    }
+    if (!measured_.empty() && measured_.begin()->second.member.unit != member.unit)
+        throw UsageError(
+            fmt::format("{}: gives its {}, expected its {}, as {} does; it is passed "
+                        "over.",
+                        member.path, member.unit, measured_.begin()->second.member.unit,
+                        measured_.begin()->second.member.path));
+    const std::string digest = contents_digest(member.path) + "-" + settings;
+    if (before != measured_.end() && before->second.part.run["digest"].string() == digest) {
+        before->second.member = member;
+        before->second.state = state;
+        return false;
+    }
+    std::optional<SeriesPart> part = finished_part(part_folder(out_, member.step), digest);
+    if (!part) part = measure(member, probe, digest);
+    if (written(member.path).state != state) return false;  // written to meanwhile: the next look
+    set_place(*part, command_.directory, member.step);
+    measured_[member.step] = {.member = member, .state = state, .part = std::move(*part)};
+    return true;
+}
+
+SeriesPart Watch::measure(const SeriesMember& member, const ProbeCommand& probe,
+                          const std::string& digest) {
+    if (const auto other = std::ranges::find_if(
+            measured_, [](const auto& one) { return fs::exists(one.second.member.path); });
+        other != measured_.end())
+        require_one_architecture(
+            {.name = {}, .unit = {}, .members = {other->second.member, member}, .notes = {}},
+            probe.run.subject);
+    if (!probe.quiet) say(fmt::format("tsdiag: measures {}.", printable(member.path)));
+    ProgressBar bar(probe.quiet, probe.verbose);
+    RunOptions options = probe.run;
+    options.subject.model = member.path;
+    options.progress = [&bar](const Progress& at) { bar.update(at); };
+    return measured_part(options, part_folder(out_, member.step), digest, command_.directory,
+                         member.step);
+}
+
+void Watch::look() {
+    const std::vector<SeriesMember> members = complete_members();
+    if (command_.once && !command_.probe.quiet) tell_what_waits();
+    if (members.empty()) return;
+    ProbeCommand probe = command_.probe;
+    probe.models = {command_.directory};
+    probe = with_held_out(std::move(probe));
+    const std::string settings = settings_digest(probe.run);
+    restore(settings);
+    constexpr std::chrono::seconds page_life(60);
+    auto last = std::chrono::steady_clock::now();
+    bool news = !published_;
+    for (const SeriesMember& member : members) {
+        try {
+            news |= take(member, probe, settings);
+        } catch (const Error& error) {
+            pass_over(member.path, error.what());
+        }
+        if (news && std::chrono::steady_clock::now() - last > page_life) {
+            publish();
+            news = false;
+            last = std::chrono::steady_clock::now();
+        }
+    }
+    if (news) publish();
+}
+
+/// Writes tables, run.json and page of all parts; tells new alarms.
+void Watch::publish() {
+    if (measured_.empty()) return;
+    CheckpointSeries series{.name = command_.directory,
+                            .unit = measured_.begin()->second.member.unit,
+                            .members = {},
+                            .notes = {}};
+    std::vector<SeriesPart> parts;
+    Table table(series.name);
+    std::vector<MeasuredResult> results;
+    for (const auto& [step, one] : measured_) {
+        series.members.push_back(one.member);
+        parts.push_back(one.part);
+        table.append(one.part.metrics, one.part.curves);
+        results.push_back(select(one.member.path, one.part.metrics, one.part.run, {}));
+    }
+    alarms_ = alarms(results, command_.alarms, series.unit);
+    Json run = series_run(series, parts, table), watch;
+    Json::Array raised;
+    for (const Alarm& alarm : alarms_) raised.push_back(json_of(alarm));
+    watch.set("alarms", std::move(raised)).set("false_alarms", command_.alarms.rate);
+    watch.set("refresh", command_.once ? Json() : Json(Index(std::max(command_.every, 1.0))));
+    run.set("watch", std::move(watch));
+    OutputFolder directory(out_, result_plan(command_.probe.force));
+    write_tables({table, run}, directory.temporary());
+    if (!command_.probe.no_report)
+        for (const std::string& line : write_report(table, run, directory.temporary()))
+            if (!command_.probe.quiet) say("tsdiag: " + printable(line));
+    write_description(run, directory.temporary());
+    directory.commit();
+    if (!std::exchange(published_, true) && !command_.probe.quiet) {
+        const char* made = command_.probe.no_report ? "metrics.csv" : "report.html";
+        print(
+            fmt::format("{}\n", styled(printable((fs::path(out_) / made).string()), Style::bold)));
+    }
+    tell(results.back().step);
+}
+
+void Watch::tell(Index last) {
+    const auto was_told = [&](const Json& one) {
+        return std::ranges::find(told_, identity(one), identity) != told_.end();
+    };
+    Json::Array all, untold;
+    for (const Alarm& alarm : alarms_) {
+        all.push_back(json_of(alarm));
+        if (!was_told(all.back())) untold.push_back(all.back());
+    }
+    print_json("watch",
+               Json()
+                   .set("out", out_)
+                   .set("unit", measured_.begin()->second.member.unit)
+                   .set("step", last)
+                   .set("checkpoints", std::ssize(measured_))
+                   .set("alarms", std::move(all))
+                   .set("new", std::move(untold)),
+               true);
+    if (!command_.probe.quiet)
+        print(fmt::format("{} {}: {} measured, {}\n", measured_.begin()->second.member.unit, last,
+                          counted(measured_.size(), "checkpoint"),
+                          alarms_.empty() ? "no alarm" : counted(alarms_.size(), "alarm")));
+    for (const Alarm& alarm : alarms_) {
+        const Json one = json_of(alarm);
+        if (was_told(one)) continue;
+        print("! " + wrapped(printable(alarm.sentence), terminal_width(), 2) + "\n");
+        if (!command_.on_alarm.empty()) run_shell(command_.on_alarm, alarm, out_);
+        told_.push_back(one);
+        write_told();  // after the command: an alarm may be told twice, but is not lost
+    }
+}
+
+void Watch::read_told() {
+    const fs::path file = fs::path(out_) / parts_folder / told_folder / told_file;
+    std::error_code failed;
+    if (!fs::exists(file, failed)) return;
+    const Json all = Json::parse(file_text(file, "a file written by tsdiag"), file.string());
+    for (const Json& one : all.array()) {
+        if (!one["kind"].is_string() || !one["step"].is_integer() || !one["number"].is_string())
+            throw FormatError(
+                fmt::format("{}: is not a list of alarms; remove it, and alarms are told again.",
+                            file.string()));
+        told_.push_back(one);
+    }
+}
+
+void Watch::write_told() {
+    OutputFolder directory(fs::path(out_) / parts_folder / told_folder,
+                           {.writes = {told_file}, .force = true});
+    write_atomically(directory.temporary() / told_file, Json(told_).dump(2) + "\n");
+    directory.commit();
+}
+
+}  // namespace
+
+int run_command(const WatchCommand& command) {
+    if (command.probe.threads > 0) use_threads(command.probe.threads);
+    std::error_code failed;
+    if (!fs::is_directory(command.directory, failed))
+        throw FormatError(fmt::format(
+            "{}: is not a directory, expected the one that a training writes checkpoints to.",
+            command.directory));
+    Watch watch(command);
+    for (;;) {
+        watch.look();
+        if (command.once) return watch.has_alarm() ? alarmed : 0;
+        std::this_thread::sleep_for(std::chrono::duration<double>(std::max(command.every, 0.1)));
+    }
+}
+
+}  // namespace tsdiag::cli

@@ -1,0 +1,113 @@
+#include <fmt/format.h>
+
+#include "described.hpp"
+#include "tsdiag/csv.hpp"
+#include "tsdiag/table.hpp"
+
+/// The tables of a result as it keeps them.
+namespace tsdiag {
+namespace {
+
+constexpr std::string_view metrics_header =
+    "model,step,layer,stage,head,tensor,metric,value,low,high,stderr,count,note";
+constexpr std::string_view description_header = "of,unit";
+constexpr std::string_view curves_header = "model,step,layer,stage,head,curve,x,y,stderr,count";
+
+}  // namespace
+
+std::string metrics_csv(const std::vector<MetricRow>& rows) {
+    std::string out = fmt::format("{},{}\n", metrics_header, description_header);
+    for (const MetricRow& r : rows)
+        CsvLine(out)
+            .text(r.model)
+            .index(r.at.step)
+            .index(r.at.layer)
+            .text(r.at.stage)
+            .index(r.at.head)
+            .text(r.at.tensor)
+            .text(r.metric)
+            .number(r.value)
+            .number(r.low)
+            .number(r.high)
+            .number(r.standard_error)
+            .index(r.count)
+            .text(r.note)
+            .text(described_by(r))
+            .text(unit_of(r))
+            .end();
+    return out;
+}
+
+std::string curves_csv(const std::vector<CurveRow>& rows) {
+    std::string out(curves_header);
+    out += '\n';
+    for (const CurveRow& r : rows)
+        CsvLine(out)
+            .text(r.model)
+            .index(r.at.step)
+            .index(r.at.layer)
+            .text(r.at.stage)
+            .index(r.at.head)
+            .text(r.curve)
+            .number(r.x)
+            .number(r.y)
+            .number(r.standard_error)
+            .index(r.count)
+            .end();
+    return out;
+}
+
+namespace {
+
+/// A layer or a head, bounded so that figures can enumerate them.
+Index place(const CsvReader& in, std::size_t column) {
+    constexpr Index most = 1'000'000;
+    const Index at = in.index(column);
+    if (at > most)
+        in.fail(fmt::format("'{}' found in column {}, expected a layer or head of at most {}", at,
+                            column + 1, most));
+    return at;
+}
+
+/// Earlier versions did not write what a number is of, nor its unit.
+std::string header_of_metrics(std::string_view text) {
+    const std::string_view first = text.substr(0, text.find_first_of("\r\n"));
+    if (first.ends_with(metrics_header)) return std::string(metrics_header);
+    return fmt::format("{},{}", metrics_header, description_header);
+}
+
+}  // namespace
+
+std::vector<MetricRow> read_metrics_csv(std::string_view text, std::string_view source) {
+    std::vector<MetricRow> rows;
+    for (CsvReader in(text, source, header_of_metrics(text)); in.next();) {
+        MetricRow& r = rows.emplace_back();
+        r.model = in.text(0);
+        r.at = {in.index(1), place(in, 2), in.text(3), place(in, 4), in.text(5)};
+        r.metric = in.text(6);
+        r.value = in.number(7);
+        r.low = in.number(8);
+        r.high = in.number(9);
+        r.standard_error = in.number(10);
+        r.count = in.integer(11);
+        r.note = in.text(12);
+    }
+    return rows;
+}
+
+std::vector<CurveRow> read_curves_csv(std::string_view text, std::string_view source) {
+    std::vector<CurveRow> rows;
+    for (CsvReader in(text, source, curves_header); in.next();) {
+        CurveRow& r = rows.emplace_back();
+        r.model = in.text(0);
+        r.at = {in.index(1), place(in, 2), in.text(3), place(in, 4), {}};
+        r.curve = in.text(5);
+        r.x = in.required(6);
+        r.y = in.number(7);
+        r.standard_error = in.number(8);
+        r.count = in.integer(9);
+    }
+    return rows;
+}
+
+}  // namespace tsdiag

@@ -1,0 +1,43 @@
+#include <algorithm>
+#include <cmath>
+
+#include "gguf_dialects.hpp"
+#include "names.hpp"
+#include "tsdiag/error.hpp"
+
+namespace tsdiag::families {
+
+const Json& GgufKeys::said(std::string_view key) {
+    used_.push_back(full(key));
+    return file_.metadata()[used_.back()];
+}
+double GgufKeys::number(std::string_view key) {
+    const Json& value = said(key);
+    if (!value.is_number() || !(value.number() > 0) || !std::isfinite(value.number()))
+        refuse(fmt::format("'{}' of its metadata is {}, expected a positive number", full(key),
+                           value.dump()));
+    return value.number();
+}
+void GgufKeys::only(std::string_view key, const Json& expected) {
+    const Json& value = said(key);
+    if (!value.is_null() && !equal(value, expected))
+        refuse(fmt::format("its metadata say {} = {}, which is not supported ({} is)", full(key),
+                           value.dump(), expected.dump()));
+}
+Index GgufKeys::head_columns() {
+    const double columns = said("attention.key_length").is_null()
+                               ? number("embedding_length") / number("attention.head_count")
+                               : number("attention.key_length");
+    constexpr double most = 1 << 20;
+    if (columns != std::floor(columns) || columns > most)
+        refuse(fmt::format("its heads have {} columns by its metadata", columns));
+    return Index(columns);
+}
+bool GgufKeys::was_read(std::string_view full) const {
+    return std::ranges::find(used_, full) != used_.end();
+}
+void GgufKeys::refuse(const std::string& what) const {
+    throw FormatError(fmt::format("{}: {}", file_.source(), what));
+}
+
+}  // namespace tsdiag::families

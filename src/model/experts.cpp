@@ -1,0 +1,145 @@
+#include "experts.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <span>
+
+#include "linear.hpp"
+#include "tsdiag/ops.hpp"
+
+namespace tsdiag::model {
+namespace {
+
+constexpr double never = -std::numeric_limits<double>::infinity();
+
+/// Leaves of the experts of a token those in the groups that ExpertsSpec chooses.
+void limit_to_groups(const ExpertsSpec& spec, std::span<double> p) {
+    const std::size_t size = p.size() / std::size_t(spec.groups), best = spec.corrected ? 2 : 1;
+    std::vector<std::pair<double, std::size_t>> groups;  // of equal ones the first
+    std::vector<double> sorted;
+    for (std::size_t g = 0; g < std::size_t(spec.groups); ++g) {
+        sorted.assign(p.begin() + std::ptrdiff_t(g * size),
+                      p.begin() + std::ptrdiff_t((g + 1) * size));
+        std::ranges::sort(sorted, std::greater<>());
+        double sum = 0;
+        for (std::size_t k = 0; k < std::min(best, size); ++k) sum += sorted[k];
+        groups.emplace_back(-sum, g);
+    }
+    std::ranges::sort(groups);
+    for (std::size_t rank = std::size_t(spec.chosen_groups); rank < groups.size(); ++rank)
+        std::ranges::fill(p.subspan(groups[rank].second * size, size), never);
+}
+
+/// The experts of the greatest p of each token; of equal ones the first.
+Choices choose(const Tensor& p, const ExpertsSpec& spec) {
+    std::vector<double> values = p.to_host<double>();
+    const auto experts = std::size_t(p.cols());
+    const Index each = spec.chosen;
+    for (std::size_t at = 0; spec.groups > 1 && at < values.size(); at += experts)
+        limit_to_groups(spec, std::span(values).subspan(at, experts));
+    Choices out;
+    std::vector<Index> order(experts);
+    for (std::size_t at = 0; at < values.size(); at += experts) {
+        std::iota(order.begin(), order.end(), Index{0});
+        std::partial_sort(order.begin(), order.begin() + each, order.end(), [&](Index a, Index b) {
+            const double x = values[at + std::size_t(a)], y = values[at + std::size_t(b)];
+            return x != y ? x > y : a < b;
+        });
+        out.insert(out.end(), order.begin(), order.begin() + each);
+    }
+    return out;
+}
+
+/// sum of p over the chosen of each token, (1, n, 1).
+Tensor chosen_mass(const Tensor& p, const Choices& chosen, Index each) {
+    Tensor sum;
+    for (Index rank = 0; rank < each; ++rank) {
+        std::vector<Index> column;
+        for (auto at = std::size_t(rank); at < chosen.size(); at += std::size_t(each))
+            column.push_back(chosen[at]);
+        const Tensor one = pick(p, column);
+        sum = sum.defined() ? add(sum, one) : one;
+    }
+    return sum;
+}
+
+FeedForwardWeights maps_of(const FeedForwardSpec& spec, const FeedForwardWeights& weights,
+                           const std::string& stem) {
+    FeedForwardWeights out;
+    out.up = weights.part(stem + "up");
+    if (spec.gated) out.gate = weights.part(stem + "gate");
+    out.down = weights.part(stem + "down");
+    return out;
+}
+
+Tensor at_most(const Tensor& x, double bound) {
+    return map(Unary::negate, at_least(map(Unary::negate, x), -bound));
+}
+
+/// One sample, (1, n, d).
+Tensor routed(const FeedForwardSpec& spec, const FeedForwardWeights& weights, const Tensor& x,
+              Tensor p, const Choices& chosen) {
+    const ExpertsSpec& e = spec.experts;
+    if (e.renormalised) p = divide(p, chosen_mass(p, chosen, e.chosen));
+    if (e.scale != 1) p = scale(p, e.scale);
+    std::vector<std::vector<Index>> tokens(std::size_t(e.count));
+    for (std::size_t at = 0; at < chosen.size(); ++at)
+        tokens[std::size_t(chosen[at])].push_back(Index(at) / e.chosen);
+    Tensor sum;
+    for (Index i = 0; i < e.count; ++i) {
+        const std::vector<Index>& rows = tokens[std::size_t(i)];
+        if (rows.empty()) continue;
+        const FeedForwardWeights maps = maps_of(spec, weights, fmt::format("expert.{}.", i));
+        const std::vector<Index> column(rows.size(), i);
+        const Tensor share = pick(gather_rows(p, rows), column);
+        const Tensor in = gather_rows(x, rows);
+        const Tensor y = e.of_input ? apply_maps(spec, maps, multiply(in, share))
+                                    : multiply(apply_maps(spec, maps, in), share);
+        const Tensor placed = scatter_add_rows(y, rows, x.rows());
+        sum = sum.defined() ? add(sum, placed) : placed;
+    }
+    return sum;
+}
+
+}  // namespace
+
+Tensor inner_state(const FeedForwardSpec& spec, const FeedForwardWeights& w, const Tensor& x) {
+    if (spec.gated && spec.limit > 0) {
+        const Tensor up = at_most(at_least(w.up(x), -spec.limit), spec.limit);
+        return multiply(map(spec.activation, at_most(w.gate(x), spec.limit)), affine(up, 1, 1));
+    }
+    return spec.gated ? multiply(w.gate.mapped(x, spec.activation), w.up(x))
+                      : w.up.mapped(x, spec.activation);
+}
+
+Tensor apply_maps(const FeedForwardSpec& spec, const FeedForwardWeights& w, const Tensor& x) {
+    return w.down(inner_state(spec, w, x));
+}
+
+Tensor mixture(const FeedForwardSpec& spec, const FeedForwardWeights& weights, const Tensor& x,
+               const TellRouting& tell) {
+    const ExpertsSpec& e = spec.experts;
+    const Linear router = weights.part("router");
+    std::vector<Tensor> samples;
+    for (Index s = 0; s < x.batch(); ++s) {
+        const Tensor one = x.batch_range(s, 1);
+        const Tensor logits = router(one);
+        const Tensor p = e.sigmoid ? map(Unary::sigmoid, logits) : softmax_rows(logits, {});
+        // Sigmoids that are rounded to 1 would be alike.
+        const Tensor by = e.corrected ? add(p, weights.correction) : e.sigmoid ? logits : p;
+        const Choices chosen = choose(by.detached(), e);
+        tell(s, e.sigmoid ? divide(p, row_sum(p)) : p, chosen);
+        samples.push_back(routed(spec, weights, one, p, chosen));
+    }
+    Tensor out = samples.size() == 1 ? samples.front() : concat_batches(samples);
+    if (e.shared == 0) return out;
+    Tensor shared = apply_maps(spec, maps_of(spec, weights, "shared."), x);
+    if (e.shared_gate)
+        shared = multiply(shared, map(Unary::sigmoid, weights.part("shared_gate")(x)));
+    return add(out, shared);
+}
+
+}  // namespace tsdiag::model

@@ -1,0 +1,254 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cmath>
+#include <cstring>
+#include <optional>
+
+#include "sentencepiece.hpp"
+#include "tsdiag/error.hpp"
+#include "tsdiag/file.hpp"
+#include "tsdiag/output.hpp"
+#include "tsdiag/text.hpp"
+#include "unicode.hpp"
+
+/// SentencePiece's own files, tokenizer.model: a protocol buffer, `ModelProto` of its
+/// sentencepiece_model.proto.
+namespace tsdiag::tokenizer {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uint64_t largest_model = std::uint64_t{64} << 20;
+
+/// The fields of a message, in order.
+class Message {
+  public:
+    Message(std::string_view bytes, const std::string& source) : bytes_(bytes), source_(source) {}
+
+    struct Field {
+        std::uint64_t number = 0, value = 0;  ///< of a fixed field its bits
+        std::string_view text;                ///< of a field with a length
+        int wire = 0;
+    };
+    /// nullopt: there is no other.
+    std::optional<Field> next() {
+        if (bytes_.empty()) return std::nullopt;
+        const std::uint64_t tag = varint();
+        Field field;
+        field.number = tag >> 3;
+        field.wire = int(tag & 7);
+        if (field.wire == 0)
+            field.value = varint();
+        else if (field.wire == 1)
+            field.value = fixed(8);
+        else if (field.wire == 5)
+            field.value = fixed(4);
+        else if (field.wire == 2)
+            field.text = taken(varint());
+        else
+            damaged();
+        return field;
+    }
+    [[noreturn]] void damaged() const {
+        throw FormatError(fmt::format(
+            "{}: is no whole SentencePiece model; is the file complete? Download it again.",
+            source_));
+    }
+
+  private:
+    std::string_view taken(std::uint64_t count) {
+        if (count > bytes_.size()) damaged();
+        const std::string_view out = bytes_.substr(0, std::size_t(count));
+        bytes_.remove_prefix(std::size_t(count));
+        return out;
+    }
+    std::uint64_t fixed(std::size_t count) {
+        std::uint64_t out = 0;
+        const std::string_view bytes = taken(count);
+        for (std::size_t i = 0; i < count; ++i)
+            out |= std::uint64_t(static_cast<unsigned char>(bytes[i])) << (8 * i);
+        return out;
+    }
+    std::uint64_t varint() {
+        std::uint64_t out = 0;
+        constexpr int most = 64;
+        for (int shift = 0; shift < most; shift += 7) {
+            const auto byte = static_cast<unsigned char>(taken(1).front());
+            out |= std::uint64_t(byte & 0x7f) << shift;
+            if (byte < 0x80) return out;
+        }
+        damaged();
+    }
+
+    std::string_view bytes_;
+    const std::string& source_;
+};
+
+struct SentenceModel {
+    SentencePieces pieces;
+    Id first = 1, last = 2;  ///< <s> and </s>
+};
+
+class ModelReader {
+  public:
+    ModelReader(std::string_view bytes, const std::string& source)
+        : bytes_(bytes), source_(source) {}
+
+    SentenceModel read() {
+        SentencePieces& p = out_.pieces;
+        p.unigram = true;  // unless it says otherwise
+        Message whole(bytes_, source_);
+        bool trained = false, normalised = false;  // they stand behind the pieces
+        while (const auto field = whole.next()) {
+            if (field->number == 1) read_piece(text_of(whole, *field));
+            if (field->number == 2) read_trainer(text_of(whole, *field));
+            if (field->number == 3) read_normaliser(text_of(whole, *field));
+            trained = trained || field->number == 2;
+            normalised = normalised || field->number == 3;
+        }
+        if (p.tokens.empty() || !trained || !normalised) whole.damaged();
+        const auto unknown = std::ranges::find(p.types, Piece::unknown);
+        if (unknown == p.types.end()) refuse("has no piece for what is unknown");
+        p.unknown = Id(unknown - p.types.begin());
+        return std::move(out_);
+    }
+
+  private:
+    [[noreturn]] void refuse(const std::string& what) const {
+        throw FormatError(fmt::format("{}: {}.", source_, what));
+    }
+    static std::string_view text_of(const Message& message, const Message::Field& field) {
+        if (field.wire != 2) message.damaged();
+        return field.text;
+    }
+
+    void read_piece(std::string_view bytes) {
+        SentencePieces& p = out_.pieces;
+        Message piece(bytes, source_);
+        std::string token;
+        double score = 0;
+        std::uint64_t type = std::uint64_t(Piece::normal);
+        while (const auto field = piece.next()) {
+            if (field->number == 1) token = text_of(piece, *field);
+            if (field->number == 2)
+                score = double(std::bit_cast<float>(std::uint32_t(field->value)));
+            if (field->number == 3) type = field->value;
+        }
+        constexpr std::size_t most = std::size_t{1} << 22;
+        if (p.tokens.size() >= most) refuse(fmt::format("has more than {} pieces", most));
+        if (type < 1 || type > std::uint64_t(Piece::byte) || !std::isfinite(score))
+            refuse(
+                fmt::format("has piece {} of type {} and score {}", p.tokens.size(), type, score));
+        require_utf8(token, fmt::format("{}: piece {}", source_, p.tokens.size()));
+        p.tokens.push_back(std::move(token));
+        p.types.push_back(Piece(type));
+        p.scores.push_back(score);
+    }
+
+    void read_trainer(std::string_view bytes) {
+        Message trainer(bytes, source_);
+        constexpr std::uint64_t unigram = 1, bpe = 2;
+        while (const auto field = trainer.next()) {
+            if (field->number == 3 && field->value != unigram && field->value != bpe)
+                refuse("divides words or characters, which is not supported (Unigram and BPE are)");
+            if (field->number == 3) out_.pieces.unigram = field->value == unigram;
+            if (field->number == 24 && field->value != 0)
+                refuse("treat_whitespace_as_suffix is true, which is not supported");
+            if (field->number == 41) out_.first = id(field->value);
+            if (field->number == 42) out_.last = id(field->value);
+        }
+    }
+    /// -1: there is none.
+    static Id id(std::uint64_t value) {
+        return value <= std::uint64_t(largest_id) ? Id(value) : none;
+    }
+
+    void read_normaliser(std::string_view bytes) {
+        Message normaliser(bytes, source_);
+        while (const auto field = normaliser.next()) {
+            if (field->number == 2) out_.pieces.charsmap = text_of(normaliser, *field);
+            if (field->number == 3) out_.pieces.space_before = field->value != 0;
+            if (field->number == 4) out_.pieces.single_spaces = field->value != 0;
+            if (field->number == 5 && field->value == 0)
+                refuse("escape_whitespaces is false, which is not supported");
+        }
+    }
+
+    std::string_view bytes_;
+    const std::string& source_;
+    SentenceModel out_;
+};
+
+/// Their tokenizers put <s> before a text, unless tokenizer_config.json says otherwise.
+constexpr std::array<std::string_view, 6> known_types{"llama", "mistral", "mixtral",
+                                                      "gemma", "gemma2",  "gemma3_text"};
+
+/// Refuses tokens that are added to those of the model, or in place of them.
+void require_own_tokens(const Json& config, const SentencePieces& pieces,
+                        const std::string& source) {
+    const Json& added = config["added_tokens_decoder"];
+    if (!added.is_object()) return;
+    for (const auto& [id, token] : added.object()) {
+        const Json& content = token["content"];
+        const auto own = std::ranges::find(pieces.tokens,
+                                           content.is_string() ? content.string() : std::string());
+        if (own == pieces.tokens.end() || std::to_string(own - pieces.tokens.begin()) != id)
+            throw FormatError(fmt::format(
+                "{}: adds the token '{}' to tokenizer.model, which is not supported; name a "
+                "tokenizer.json with --tokenizer FILE.",
+                source, visible(shortened(content.is_string() ? content.string() : id, 60))));
+    }
+}
+
+}  // namespace
+
+std::shared_ptr<Parts> read_sentence_model(const fs::path& file, const Json& config,
+                                           const Json& tokenizer_config, bool alone) {
+    const std::string source = file.string();
+    const std::string bytes = file_text(file, "a SentencePiece model", largest_model);
+    if (holds_ranks(bytes)) return read_meta_ranks(file, bytes, config, tokenizer_config, alone);
+    const SentenceModel model = ModelReader(bytes, source).read();
+    const SentencePieces& p = model.pieces;
+    auto parts = std::make_shared<Parts>();
+    parts->source = source;
+    read_sentence_pieces(p, source, *parts);
+    parts->model->source = source;
+    parts->size = Id(p.tokens.size());
+    for (std::size_t i = 0; i < p.tokens.size(); ++i) {
+        if (p.types[i] == Piece::user_defined)  // as the library finds them, behind normalisation
+            add_token(*parts, parts->normalised, p.tokens[i], Id(i));
+        if (p.types[i] == Piece::control || p.types[i] == Piece::unknown)
+            add_token(*parts, parts->raw, p.tokens[i], Id(i));
+    }
+    parts->raw.finish();
+    parts->normalised.finish();
+    parts->notes.push_back(fmt::format("{} {}", file.filename().string(), sha256(bytes)));
+    if (alone) {
+        parts->notes.emplace_back("nothing is put around a text: a .model does not say what is");
+        return parts;
+    }
+    const Json& type = config["model_type"];
+    if (!type.is_string() || std::ranges::find(known_types, type.string()) == known_types.end())
+        throw FormatError(fmt::format(
+            "{}: what is put around a text is known for {}, but config.json says '{}'; name the "
+            "file with --tokenizer to put nothing.",
+            source, fmt::join(known_types, ", "),
+            type.is_string() ? visible(shortened(type.string(), 60)) : "nothing"));
+    require_own_tokens(tokenizer_config, p, source);
+    const auto around = [&](const char* key, bool otherwise, Id id, std::vector<Id>& where) {
+        const Json& said = tokenizer_config[key];
+        if (!(said.is_bool() ? said.boolean() : otherwise)) return;
+        if (id < 0 || id >= Id(p.tokens.size()))
+            throw FormatError(fmt::format("{}: has no token for {}.", source, key));
+        where = {id};
+    };
+    around("add_bos_token", true, model.first, parts->before);
+    around("add_eos_token", false, model.last, parts->after);
+    return parts;
+}
+
+}  // namespace tsdiag::tokenizer

@@ -1,0 +1,327 @@
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "device_backend.hpp"
+#include "emulated_stream.hpp"
+#include "requests.hpp"
+#include "support/table_differences.hpp"
+#include "tsdiag/ops.hpp"
+#include "tsdiag/run.hpp"
+
+/// Budgets: the requests of a layer to a device, counted on the emulated one.  They may fall, and
+/// then the budget falls with them, but not grow.
+namespace tsdiag {
+namespace {
+
+const Backend& device() {
+    static const std::unique_ptr<Backend> one = gpu::make_backend(0);
+    return *one;
+}
+
+class NoSink final : public Sink {
+  public:
+    void scalar(const Place&, std::string_view, const Value&) override {}
+    void point(const Place&, std::string_view, double, const Value&) override {}
+    void matrix(Map) override {}
+};
+
+struct Counts {
+    Index kernels = 0, products = 0, allocations = 0, uploads = 0, downloads = 0;
+    bool operator==(const Counts&) const = default;
+    Counts operator-(const Counts& o) const {
+        return {kernels - o.kernels, products - o.products, allocations - o.allocations,
+                uploads - o.uploads, downloads - o.downloads};
+    }
+};
+void PrintTo(const Counts& c, std::ostream* out) {
+    *out << c.kernels << " kernels, " << c.products << " products, " << c.allocations
+         << " allocations, " << c.uploads << " uploads, " << c.downloads << " downloads";
+}
+
+/// Counts by name, as in gpu/requests.hpp.
+using Requests = std::map<std::string, Index>;
+
+Counts counts_of(const Requests& all) {
+    Counts c;
+    for (const auto& [name, count] : all) {
+        if (name.ends_with("_kernel")) c.kernels += count;
+        if (name.starts_with("product")) c.products += count;
+        if (name == "allocation") c.allocations += count;
+        if (name == "upload") c.uploads += count;
+        if (name == "download") c.downloads += count;
+    }
+    return c;
+}
+
+/// The requests of `work`, done for the second time.
+template <class Work>
+Requests asked(const Work& work) {
+    work();
+    const auto before = gpu::requests();
+    work();
+    Requests out;
+    for (const auto& [name, now] : gpu::requests()) {
+        const auto at = before.find(name);
+        out[name] = Index(now.count - (at == before.end() ? 0 : at->second.count));
+    }
+    return out;
+}
+
+/// A drawn model whose weights are on the device.
+struct Drawn {
+    explicit Drawn(const std::string& text) : drawn(random_model(text)) {
+        weights = resident_weights(random_weights(drawn, Rng(1), device(), Type::f32));
+    }
+    Model model() const { return {drawn.spec, weights, device(), Type::f32}; }
+
+    RandomModel drawn;
+    std::shared_ptr<const Weights> weights;
+};
+
+std::vector<Input> inputs(Index samples, Index tokens, Index width) {
+    auto out = std::vector<Input>(std::size_t(samples));
+    for (Index s = 0; s < samples; ++s)
+        out[std::size_t(s)].hidden =
+            random_tensor(device(), {1, tokens, width}, Type::f32, Law::normal, Rng(s + 2), 0, 1);
+    return out;
+}
+
+/// Of one layer: what three layers ask for more than one, halved.
+template <class Of>
+std::pair<Counts, Requests> of_a_layer(const Of& of) {
+    const Requests one = of(1), three = of(3);
+    Requests layer;
+    for (const auto& [name, count] : three) {
+        const auto at = one.find(name);
+        const Index more = count - (at == one.end() ? 0 : at->second);
+        if (more > 0) layer[name] = (more + 1) / 2;  // AdamW of many layers is one launch
+    }
+    return {counts_of(layer), layer};
+}
+
+std::string text_of(const Requests& all) {
+    std::string out;
+    for (const auto& [name, count] : all) out += fmt::format("{:5} {}\n", count, name);
+    return out;
+}
+
+/// A layer of BERT's kind.
+Requests probed(Index layers, Index samples, const std::vector<std::string>& metrics) {
+    const Drawn drawn(fmt::format("bert-base,d=16,heads=2,ffn=32,layers={},vocab=9", layers));
+    const Model model = drawn.model();
+    const std::vector<Input> in = inputs(samples, 12, 16);
+    RunOptions options;
+    options.probes = metrics;
+    return asked([&] {
+        NoSink sink;
+        measure(model, in, {}, options, device(), Type::f32, sink);
+    });
+}
+
+/// A step of training a layer of GPT-2's kind.
+Requests trained(Index layers, Index samples) {
+    const Drawn drawn(fmt::format("gpt2,d=16,heads=2,ffn=32,layers={},vocab=9", layers));
+    const Model model = drawn.model();
+    const std::vector<Input> in = inputs(samples, 12, 16);
+    const std::vector<Loss> losses(in.size(), {.kind = Loss::Kind::square});
+    std::map<std::string, Tensor> moments;
+    return asked([&] {
+        const StepResult found = model.step(in, losses);
+        std::vector<Tensor> gradients, parameters;
+        std::vector<AdamWUpdate> updates;
+        for (const auto& [name, g] : found.gradients) {
+            gradients.push_back(contiguous(g));
+            parameters.push_back(drawn.weights->get(name));
+            Tensor& zero = moments[name];
+            if (!zero.defined()) zero = zeros(device(), g.shape(), Type::f32);
+            updates.push_back({parameters.back().view(),
+                               zero.view(),
+                               zero.view(),
+                               gradients.back().view(),
+                               {.eps = 1, .factor = 0}});
+        }
+        squared_norms(gradients);
+        device().adamw(updates);
+        first_nonfinite_later(parameters).get();
+    });
+}
+
+void expect_within(const Counts& found, const Counts& most, const std::string& all) {
+    EXPECT_LE(found.kernels, most.kernels) << all;
+    EXPECT_LE(found.products, most.products) << all;
+    EXPECT_LE(found.allocations, most.allocations) << all;
+    EXPECT_LE(found.uploads, most.uploads) << all;
+    EXPECT_LE(found.downloads, most.downloads) << all;
+}
+
+struct Budget {
+    const char* name;
+    Requests (*of)(Index layers, Index samples);
+    Counts most;
+    bool iterates = false;  ///< the counts depend on when iterations converge
+};
+void PrintTo(const Budget& b, std::ostream* out) { *out << b.name; }
+
+const std::vector<std::string> statistics = {"t_sim",    "t_div",    "t_cos",       "fro",
+                                             "xi1",      "xi2",      "xi_ratio",    "r",
+                                             "attn_fro", "jac_fro",  "row_sum_dev", "entropy",
+                                             "row_max",  "neg_mass", "local_auc",   "local_acc"};
+
+class EveryBudget : public testing::TestWithParam<Budget> {};
+
+TEST_P(EveryBudget, HoldsWhateverTheBatch) {
+    const Budget& b = GetParam();
+    for (const Index samples : {1, 2, 8}) {
+        const auto [found, all] = of_a_layer([&](Index layers) { return b.of(layers, samples); });
+        const std::string text = fmt::format("{} samples:\n{}", samples, text_of(all));
+        expect_within(found, b.most, text);
+        if (samples == 8 && !b.iterates) {
+            EXPECT_EQ(found, b.most) << "lower the budget\n" << text;
+        }
+    }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layers, EveryBudget,
+    testing::Values(
+        Budget{"forward",
+               [](Index l, Index s) { return probed(l, s, {"fro"}); },
+               {.kernels = 8, .products = 6, .allocations = 14, .uploads = 0, .downloads = 1}},
+        Budget{"statistics",
+               [](Index l, Index s) { return probed(l, s, statistics); },
+               {.kernels = 10, .products = 6, .allocations = 15, .uploads = 0, .downloads = 1}},
+        Budget{"core",
+               [](Index l, Index s) { return probed(l, s, {"core"}); },
+               {.kernels = 185, .products = 80, .allocations = 407, .uploads = 72, .downloads = 84},
+               true},
+        Budget{"training",
+               trained,
+               {.kernels = 22, .products = 18, .allocations = 42, .uploads = 0, .downloads = 0}}),
+    [](const auto& test) { return test.param.name; });
+
+/// What a layer of BERT-base's sizes asks for, eight samples of 512 tokens with the statistics.
+gpu::AllRequests of_bert_base() {
+    const auto layers = [](Index count) {
+        const Drawn drawn(fmt::format("bert-base,layers={},vocab=9", count));
+        const Model model = drawn.model();
+        const std::vector<Input> in = inputs(8, 512, 768);
+        RunOptions options;
+        options.probes = statistics;
+        const auto before = [&] {
+            NoSink sink;
+            measure(model, in, {}, options, device(), Type::f32, sink);
+            return gpu::requests();
+        }();
+        NoSink sink;
+        measure(model, in, {}, options, device(), Type::f32, sink);
+        gpu::AllRequests all = gpu::requests();
+        for (const auto& [name, r] : before) {
+            all[name].count -= r.count;
+            all[name].bytes -= r.bytes;
+            all[name].elements -= r.elements;
+        }
+        return all;
+    };
+    gpu::emulator::only_count(true);
+    gpu::AllRequests one = layers(1), two = layers(2);
+    gpu::emulator::only_count(false);
+    for (const auto& [name, r] : one) {
+        two[name].count -= r.count;
+        two[name].bytes -= r.bytes;
+        two[name].elements -= r.elements;
+    }
+    std::erase_if(two, [](const auto& x) { return x.second.count == 0; });
+    return two;
+}
+
+TEST(Roofline, OfALayerIsInTheDocument) {
+    const std::string file = TSDIAG_DOCUMENTS "/gpu.md";
+    const auto text_of_file = [&] {
+        std::ifstream in(file);
+        return std::string(std::istreambuf_iterator<char>(in), {});
+    };
+    const gpu::AllRequests all = of_bert_base();
+    const std::string begin = "<!-- roofline -->\n", end = "<!-- end -->\n";
+    const std::string before = text_of_file();
+    const std::size_t from = before.find(begin), to = before.find(end, from);
+    ASSERT_NE(from, std::string::npos);
+    ASSERT_NE(to, std::string::npos);
+    std::string after = before;
+    after.replace(from + begin.size(), to - from - begin.size(),
+                  gpu::roofline(all, gpu::known_limits()));
+    if (std::getenv("TSDIAG_WRITE_DOCUMENTS")) std::ofstream(file) << after;
+    EXPECT_EQ(text_of_file(), after)
+        << "run this test with TSDIAG_WRITE_DOCUMENTS=1 to write the table of docs/gpu.md anew";
+}
+
+TEST(Roofline, CountsProductsAndKnowsEveryKernel) {
+    const gpu::AllRequests all = of_bert_base();
+    // The six maps of 4096 rows, and the two products of 96 heads.
+    const double maps = 4096.0 * 768 * (4 * 768 + 2 * 3072), heads = 2 * 96 * 512.0 * 512 * 64;
+    EXPECT_EQ(all.at("product float32").elements, maps + heads);
+    // A softmax reads and writes its own memory: the operand is counted once.
+    EXPECT_EQ(all.at("softmax_kernel").bytes, 4.0 * 96 * 512 * 512);
+    for (const auto& [name, r] : gpu::requests()) {
+        if (name.ends_with("_kernel")) {
+            EXPECT_NE(gpu::operations_of(name), nullptr) << name;
+        }
+    }
+    const gpu::Limits limits{"slow", 10, 100, 50, 200, 100, 5};
+    EXPECT_EQ(gpu::least_seconds("unary_kernel", {1, 40, 100, 0}, limits),
+              100 * gpu::operations_of("unary_kernel")->of_element / 100);
+    EXPECT_EQ(gpu::least_seconds("binary_kernel", {1, 40, 10, 0}, limits), 4);
+    EXPECT_EQ(gpu::least_seconds("product float32", {1, 40, 1000, 0}, limits), 10);
+    EXPECT_EQ(gpu::least_seconds("download", {1, 40, 0, 0}, limits), 8);
+}
+
+/// Three samples that go through the layers together have the numbers of the CPU, where each goes
+/// alone.
+class EveryModel : public testing::TestWithParam<const char*> {};
+
+TEST_P(EveryModel, HasTheNumbersOfTheCpu) {
+    const RandomModel drawn = random_model(GetParam());
+    const auto table_of = [&](const Backend& backend) {
+        const Model model(drawn.spec, random_weights(drawn, Rng(1), backend, Type::f64), backend,
+                          Type::f64);
+        std::vector<Input> in(3);
+        for (std::size_t s = 0; s < in.size(); ++s)
+            in[s].hidden = random_tensor(backend, {1, 12, drawn.spec.width}, Type::f64,
+                                         Law::uniform, Rng(s + 2), -1, 2);
+        RunOptions options;
+        options.probes = {"all"};
+        options.batch = 3;
+        Table table;
+        measure(model, in, {}, options, backend, Type::f64, table);
+        return table;
+    };
+    const Table found = table_of(device()), expected = table_of(cpu());
+    test::TableDifferences all;
+    test::compare_rows(found.metrics(), expected.metrics(), all);
+    test::compare_rows(found.curves(), expected.curves(), all);
+    EXPECT_THAT(all.faults, testing::IsEmpty());
+    EXPECT_GT(all.numbers, 200);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Families, EveryModel,
+    testing::Values("bert-base,d=16,heads=2,ffn=32,layers=2,vocab=9",
+                    "gpt2,d=16,heads=2,ffn=32,layers=2,vocab=9",
+                    "post-norm,d=16,heads=2,ffn=32,layers=2,attention=relu",
+                    "pre-norm,d=16,heads=2,ffn=32,layers=2,attention=linear"),
+    [](const auto& test) {
+        std::string name = std::string(test.param).substr(0, std::string(test.param).find(','));
+        std::erase_if(name, [](char c) { return c == '-'; });
+        return name;
+    });
+
+}  // namespace
+}  // namespace tsdiag
