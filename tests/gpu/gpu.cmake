@@ -1,5 +1,6 @@
 # The kernels of gpu/ run on the host, thread by thread, under sanitizers, and are compared with the CPU's.  No CUDA is
-# needed.  Each mutant is the same program with one line of a kernel changed: its tests must fail.
+# needed.  Each mutant is the same program with one line of a kernel changed: its tests must fail; `tools/checks
+# device-mutants` builds and runs them.
 set(CMAKE_UNITY_BUILD OFF) # kernels are included by what emulates them
 set(gpu_sources ${PROJECT_SOURCE_DIR}/gpu)
 set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer -g1
@@ -8,10 +9,11 @@ set(gpu_sanitizers -fsanitize=address,undefined -fno-sanitize-recover=all -fno-o
 set(gpu_emulated ${gpu_sources}/emulated_runtime.cpp ${gpu_sources}/emulated_memory.cpp ${gpu_sources}/emulated_cusolver.cpp
     ${gpu_sources}/requests.cpp)
 
-# gpu_sanitized(NAME SOURCES source... FOLDERS folder...): objects for the tests of kernels, compiled once.
+# gpu_sanitized(NAME [EXCLUDE_FROM_ALL] SOURCES source... FOLDERS folder...): objects for the tests of kernels, compiled once.
 function(gpu_sanitized name)
-    cmake_parse_arguments(OBJECTS "" "" "SOURCES;FOLDERS" ${ARGN})
+    cmake_parse_arguments(OBJECTS "EXCLUDE_FROM_ALL" "" "SOURCES;FOLDERS" ${ARGN})
     add_library(${name} OBJECT ${OBJECTS_SOURCES})
+    set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ${OBJECTS_EXCLUDE_FROM_ALL})
     target_include_directories(${name} PRIVATE ${OBJECTS_FOLDERS} ${PROJECT_SOURCE_DIR}/include)
     target_link_libraries(${name} PRIVATE GTest::gtest Eigen3::Eigen fmt::fmt)
     target_compile_options(${name} PRIVATE -Wall -Wextra -Wshadow -Wno-unused-function -O1 ${gpu_sanitizers})
@@ -75,18 +77,21 @@ function(gpu_spoilt folder file from to)
     file(CONFIGURE OUTPUT ${folder}/${file} CONTENT "${before}${to}${after}" @ONLY)
     set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${gpu_sources}/${file})
 endfunction()
+add_custom_target(gpu_mutants)
 function(gpu_mutant name file from to)
     set(folder ${CMAKE_CURRENT_BINARY_DIR}/mutants/${name})
     gpu_spoilt(${folder} ${file} "${from}" "${to}")
     if(file STREQUAL "solver.cpp")
-        gpu_sanitized(gpu_mutant_${name}_objects SOURCES gpu/emulated_solver.cpp FOLDERS ${folder})
+        gpu_sanitized(gpu_mutant_${name}_objects EXCLUDE_FROM_ALL SOURCES gpu/emulated_solver.cpp FOLDERS ${folder})
         gpu_kernel_tests(gpu_mutant_${name} gpu_tests_kernels gpu_mutant_${name}_objects)
     else()
-        gpu_sanitized(gpu_mutant_${name}_objects SOURCES gpu/emulated_kernels.cpp FOLDERS ${folder})
+        gpu_sanitized(gpu_mutant_${name}_objects EXCLUDE_FROM_ALL SOURCES gpu/emulated_kernels.cpp FOLDERS ${folder})
         gpu_kernel_tests(gpu_mutant_${name} gpu_mutant_${name}_objects gpu_tests_solver)
     endif()
+    set_target_properties(gpu_mutant_${name} PROPERTIES EXCLUDE_FROM_ALL TRUE)
+    add_dependencies(gpu_mutants gpu_mutant_${name})
     add_test(NAME gpu_mutant_${name}_is_caught COMMAND gpu_mutant_${name} --gtest_fail_fast --gtest_brief=1)
-    set_tests_properties(gpu_mutant_${name}_is_caught PROPERTIES WILL_FAIL TRUE TIMEOUT 300 ${gpu_environment})
+    set_tests_properties(gpu_mutant_${name}_is_caught PROPERTIES WILL_FAIL TRUE TIMEOUT 300 LABELS mutant ${gpu_environment})
 endfunction()
 
 gpu_mutant(dropped_barrier kernel.hpp "__syncthreads();" "")
