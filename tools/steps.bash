@@ -12,7 +12,8 @@ step() {
     shift 2
     printf '\n== %s: %s\n' "$name" "$*"
     # Shown from the file: a process that a test left behind could hold a pipe open.
-    timeout --kill-after=10 "$limit" "$@" </dev/null >"$logs/$name.log" 2>&1 &
+    : >"$logs/$name.log"
+    timeout --kill-after=10 "$limit" "$@" </dev/null >>"$logs/$name.log" 2>&1 &
     pid=$!
     tail --pid=$pid -s 0.2 -n +1 -f "$logs/$name.log" &
     wait $pid || status=$?
