@@ -93,6 +93,20 @@ bool PngReader::read_rows(png_bytepp rows) {
     return true;
 }
 
+/// Does every chunk end in the file?  libpng allocates what the length of one says.
+bool chunks_fit(std::string_view bytes) {
+    constexpr std::size_t signature = 8, header = 8, checksum = 4;
+    for (std::size_t at = signature; at <= bytes.size() && bytes.size() - at >= header;) {
+        std::size_t length = 0;
+        for (std::size_t k = 0; k < 4; ++k)
+            length = length << 8 | static_cast<unsigned char>(bytes[at + k]);
+        if (length > bytes.size() - at - header) return false;
+        if (bytes.substr(at + 4, 4) == "IEND") break;
+        at += header + length + checksum;
+    }
+    return true;
+}
+
 std::string png_colours(int colours, int depth) {
     const char* name = colours == PNG_COLOR_TYPE_PALETTE      ? "palette"
                        : colours == PNG_COLOR_TYPE_GRAY       ? "grey"
@@ -106,6 +120,7 @@ std::string png_colours(int colours, int depth) {
 
 Picture decode_png(const Source& source) {
     constexpr const char* kind = "PNG";
+    if (!chunks_fit(source.bytes)) source.refuse(kind, "a chunk goes beyond the end of the file");
     PngReader reader(source.bytes);
     if (!reader.read_header()) source.refuse(kind, static_cast<const char*>(reader.why));
     const png_uint_32 width = png_get_image_width(reader.png, reader.info),

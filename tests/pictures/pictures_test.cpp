@@ -145,7 +145,12 @@ TEST(Decoders, RefuseInOneSentence) {
     EXPECT_THAT(refused(header_of(70'000, 1)), HasSubstr("70000 x 1 pixels"));
     const std::string good = read_file(folder() / "rgb.png");
     EXPECT_EQ(header_of(9, 13), good);
-    EXPECT_THAT(refused(good.substr(0, 60)), HasSubstr("the file ends too early"));
+    EXPECT_THAT(refused(good.substr(0, 60)), HasSubstr("a chunk goes beyond the end of the file"));
+    EXPECT_THAT(refused(good.substr(0, 36)), HasSubstr("the file ends too early"));
+    // A chunk behind the header says that it has 1.6 GB.
+    const std::string chunk{"\x64\0\0\0eXIfMM\0*", 12};
+    EXPECT_THAT(refused(good.substr(0, 33) + chunk + good.substr(33)),
+                HasSubstr("a chunk goes beyond the end of the file"));
     EXPECT_THAT(error_of([&] { decode_picture(good, "a.png", 3, 116); }),
                 HasSubstr("9 x 13 pixels, expected at most 116"));
     EXPECT_THAT(error_of([&] { decode_picture(good, "a.png", 4); }), HasSubstr("4 are expected"));
